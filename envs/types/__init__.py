@@ -1,0 +1,42 @@
+"""The words of the world as plain immutable types. Imports nothing of ours."""
+
+from envs.types.allocation import Allocation, Placement
+from envs.types.cluster import ClusterSpec, NodeSpec
+from envs.types.errors import (
+    AllocationError,
+    CheckpointError,
+    ClusterError,
+    ConservationError,
+    MurmurationError,
+    PerformanceError,
+    TraceError,
+)
+from envs.types.job import JobRecord, JobSpec
+from envs.types.plan import ExecutionPlan
+from envs.types.units import BoolArray, FloatArray, Gigabytes, GpuSeconds, IntArray, JobId, NodeId, Samples, Seconds
+
+__all__ = [
+    "Allocation",
+    "AllocationError",
+    "BoolArray",
+    "CheckpointError",
+    "ClusterError",
+    "ClusterSpec",
+    "ConservationError",
+    "ExecutionPlan",
+    "FloatArray",
+    "Gigabytes",
+    "GpuSeconds",
+    "IntArray",
+    "JobId",
+    "JobRecord",
+    "JobSpec",
+    "MurmurationError",
+    "NodeId",
+    "NodeSpec",
+    "PerformanceError",
+    "Placement",
+    "Samples",
+    "Seconds",
+    "TraceError",
+]

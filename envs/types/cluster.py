@@ -1,0 +1,68 @@
+"""What there is: nodes, and the clusters that they make up."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from envs.types.errors import ClusterError
+from envs.types.units import Gigabytes, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """One server. Bandwidths are in gigabytes per second and direction."""
+
+    gpu_type: str
+    num_gpus: int
+    cpu_cores: float = 32.0
+    memory: Gigabytes = 256.0
+    intra_node_bandwidth: float = 12.0  # GPU to GPU within the node: PCIe 3 x16; NVLink machines say so
+    inter_node_bandwidth: float = 1.25  # to other nodes: 10 Gbit/s
+    rack: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.gpu_type:
+            raise ClusterError("node: gpu_type is empty; name a GPU type, for example V100")
+        if self.num_gpus < 1:
+            raise ClusterError(f"node of {self.gpu_type}: num_gpus is {self.num_gpus}; a node has at least one GPU")
+        for name in ("cpu_cores", "memory", "intra_node_bandwidth", "inter_node_bandwidth"):
+            value = getattr(self, name)
+            if not value > 0 or not np.isfinite(value):
+                raise ClusterError(f"node of {self.gpu_type}: {name} is {value}; it must be positive and finite")
+
+
+@dataclass(frozen=True)
+class ClusterSpec:
+    """An ordered set of heterogeneous nodes; a node's position is its `NodeId`."""
+
+    nodes: tuple[NodeSpec, ...]
+    name: str = "cluster"
+    gpu_types: tuple[str, ...] = field(init=False)  # in order of first appearance
+    node_gpus: IntArray = field(init=False, repr=False, compare=False)  # int64[num_nodes]: GPUs of each node
+    node_types: IntArray = field(init=False, repr=False, compare=False)  # int64[num_nodes]: index into gpu_types
+
+    def __post_init__(self) -> None:
+        if not self.nodes:
+            raise ClusterError(f"cluster {self.name}: has no nodes; give at least one")
+        types = tuple(dict.fromkeys(node.gpu_type for node in self.nodes))
+        gpus = np.array([node.num_gpus for node in self.nodes], dtype=np.int64)
+        index = np.array([types.index(node.gpu_type) for node in self.nodes], dtype=np.int64)
+        gpus.flags.writeable = index.flags.writeable = False
+        object.__setattr__(self, "gpu_types", types)
+        object.__setattr__(self, "node_gpus", gpus)
+        object.__setattr__(self, "node_types", index)
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of servers."""
+        return len(self.nodes)
+
+    @property
+    def num_gpus(self) -> int:
+        """GPUs of all types together."""
+        return int(self.node_gpus.sum())
+
+    @property
+    def gpus_by_type(self) -> dict[str, int]:
+        """GPUs of each type, in the order of `gpu_types`."""
+        return {name: int(self.node_gpus[self.node_types == i].sum()) for i, name in enumerate(self.gpu_types)}

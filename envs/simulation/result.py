@@ -1,0 +1,79 @@
+"""What one run leaves behind."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from envs.simulation.log import EventLog
+from envs.types import ClusterSpec, ConservationError, JobRecord, Seconds
+from envs.workloads import Workload
+
+RECORD = np.dtype(
+    [
+        ("job", np.int64),
+        ("submit_time", np.float64),  # seconds, as all times here; NaN where a thing never happened
+        ("start_time", np.float64),
+        ("finish_time", np.float64),
+        ("attained_service", np.float64),  # GPU-seconds
+        ("num_restarts", np.int64),
+        ("num_preemptions", np.int64),
+        ("num_gpus", np.int64),  # requested
+        ("ideal_duration", np.float64),  # the job alone on its requested GPUs, consolidated, on its fastest type here
+        ("measured", np.bool_),  # submitted within the workload's measurement window
+    ]
+)
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One workload played to its end under one scheduler.
+
+    `records` (dtype `RECORD`) has one row for every job that was submitted before the end, in order of submission.
+    """
+
+    scheduler: str
+    workload: Workload
+    cluster: ClusterSpec
+    records: npt.NDArray[np.void]
+    log: EventLog
+    end_time: Seconds  # when the last job finished, or the horizon
+    num_rounds: int
+    decision_seconds: float  # wall-clock seconds that the scheduler thought, all rounds together
+    counters: dict[str, int] = field(default_factory=dict)  # what the driver counted besides: decisions, conflicts
+
+    @property
+    def finished(self) -> npt.NDArray[np.bool_]:
+        """bool[num_records]: the jobs that came to their end."""
+        return ~np.isnan(self.records["finish_time"])
+
+    @property
+    def num_unfinished(self) -> int:
+        """Jobs that the horizon cut off, or that never could start."""
+        return int((~self.finished).sum())
+
+    def __iter__(self) -> Iterator[JobRecord]:
+        for row in self.records:
+            yield JobRecord(
+                job=self.workload.spec(int(row["job"])),
+                start_time=float(row["start_time"]),
+                finish_time=float(row["finish_time"]),
+                attained_service=float(row["attained_service"]),
+                num_restarts=int(row["num_restarts"]),
+                num_preemptions=int(row["num_preemptions"]),
+            )
+
+    def check_conservation(self, num_submitted: int) -> None:
+        """Assert that every submitted job is finished or declared unfinished.
+
+        Raises:
+            ConservationError: jobs were lost or counted twice.
+        """
+        finished = int(self.finished.sum())
+        distinct = len(np.unique(self.records["job"]))
+        if not num_submitted == finished + self.num_unfinished == distinct:
+            raise ConservationError(
+                f"{self.scheduler} on {self.workload.name}: {num_submitted} jobs submitted, {finished} finished and "
+                f"{self.num_unfinished} unfinished, {distinct} distinct"
+            )

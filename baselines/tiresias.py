@@ -1,0 +1,95 @@
+"""Tiresias: least attained service in a few queues instead of a continuous order."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from baselines.priority import jobs_present, keep_and_displace
+from envs.scheduling import ClusterView
+from envs.types import Allocation, BoolArray, ClusterSpec, FloatArray, GpuSeconds, IntArray, JobId, MurmurationError, Seconds
+
+ROUNDING = 1e-9  # a job that reached a limit up to rounding of the clock has reached it
+
+
+class Tiresias:
+    """Discretised two-dimensional least attained service (Gu et al., NSDI'19, section 3.2), without knowledge of work.
+
+    A job's service is its GPUs times its time on them. It begins in the first queue and falls to the next
+    when its service reaches a limit. Earlier queues go first; within a queue it is first come first served by the time of the
+    first start (jobs that never started behind those that did, by submission), so jobs of one queue do not preempt each other.
+
+    A job off its GPUs for longer than `promote_knob` times its executed time is starving: it returns to
+    the first queue, and both its service and its waiting count from zero again (the paper's PROMOTEKNOB).
+
+    Queues are looked at in rounds: with rounds at events alone a limit is noticed at the next arrival or completion;
+    `rounds.interval` sets a finer grain.
+
+    Args:
+        limits: GPU-seconds at which a job falls to the next queue, ascending; one queue more than limits. The
+            default is that of the authors' simulator.
+        promote_knob: waiting over executed time at which a job is promoted; infinite, the authors' default, never.
+    """
+
+    information = "none"
+    preemptive = True
+    elastic = False
+
+    def __init__(
+        self, limits: Sequence[GpuSeconds] = (3250.0, 7200.0, 18000.0), promote_knob: float = math.inf
+    ) -> None:
+        self.limits = np.array(limits, dtype=np.float64)
+        if self.limits.size == 0 or not (np.diff(self.limits, prepend=0.0) > 0).all():
+            raise MurmurationError(f"Tiresias: limits are {list(limits)} GPU-seconds; give at least one, positive and ascending")
+        if not promote_knob > 0:
+            raise MurmurationError(f"Tiresias: promote_knob is {promote_knob}; it must be positive, or .inf for no promotion")
+        self.promote_knob = promote_knob
+        self._forget()
+
+    def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
+        """Forget the jobs of the last episode."""
+        self._forget()
+
+    def schedule(self, view: ClusterView) -> Allocation:
+        """Earlier queues first, first started first within one, as many as fit."""
+        jobs = jobs_present(view)
+        self._promote(view, jobs)
+        starts = np.array([self._started.get(job, math.inf) for job in jobs.tolist()])
+        order = jobs[np.lexsort((jobs, starts, self.queues(view, jobs)))]
+        wish = keep_and_displace(view, [int(job) for job in order])
+        self._remember(view, wish)
+        return wish
+
+    def queues(self, view: ClusterView, jobs: IntArray) -> IntArray:
+        """int64[len(jobs)]: the queue in which each job stands, 0 the first."""
+        service = self._service(view, jobs)
+        return np.searchsorted(self.limits, service * (1 + ROUNDING), side="right").astype(np.int64)
+
+    def _service(self, view: ClusterView, jobs: IntArray) -> FloatArray:
+        """GPU-seconds since the start or the last promotion."""
+        return view.attained_service(jobs) - np.array([self._written_off.get(job, 0.0) for job in jobs.tolist()])
+
+    def _promote(self, view: ClusterView, jobs: IntArray) -> None:
+        if math.isinf(self.promote_knob):
+            return
+        executed = self._service(view, jobs) / view.num_gpus[jobs]
+        since = np.array([self._stopped.get(job, math.nan) for job in jobs.tolist()])  # NaN: runs or never ran
+        fallen = self.queues(view, jobs) > 0
+        starving: BoolArray = fallen & (view.time - since >= self.promote_knob * executed * (1 - ROUNDING))
+        for job, attained in zip(jobs[starving].tolist(), view.attained_service(jobs[starving]), strict=True):
+            self._written_off[job] = float(attained)
+            self._stopped[job] = view.time
+
+    def _remember(self, view: ClusterView, wish: Allocation) -> None:
+        for job in view.queued.tolist():
+            if wish.placement(job):
+                self._started.setdefault(job, view.time)
+                self._stopped.pop(job, None)
+        for job in view.running.tolist():
+            if not wish.placement(job):
+                self._stopped[job] = view.time
+
+    def _forget(self) -> None:
+        self._started: dict[JobId, Seconds] = {}  # first start
+        self._stopped: dict[JobId, Seconds] = {}  # since when a job that ran before waits
+        self._written_off: dict[JobId, GpuSeconds] = {}  # service up to the last promotion

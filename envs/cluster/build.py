@@ -1,0 +1,70 @@
+"""Clusters from groups of equal nodes: what conf/cluster/*.yaml says, checked."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from envs.types import ClusterError, ClusterSpec, Gigabytes, NodeSpec
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroup:
+    """Some equal nodes. What is None is left to the defaults of `NodeSpec`; bandwidths are in GB/s and direction."""
+
+    gpu_type: str
+    num_nodes: int
+    num_gpus: int  # of each node
+    cpu_cores: float | None = None  # of each node
+    memory: Gigabytes | None = None  # host memory of each node
+    intra_node_bandwidth: float | None = None
+    inter_node_bandwidth: float | None = None
+    nodes_per_rack: int | None = None  # None: the whole group stands in one rack
+
+    def __post_init__(self) -> None:
+        for name in ("num_nodes", "num_gpus", "nodes_per_rack"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise ClusterError(f"node group of {self.gpu_type}: {name} is {value!r}; it must be a whole number of at least 1")
+
+    def nodes(self, first_rack: int = 0) -> tuple[NodeSpec, ...]:
+        """The nodes, their racks numbered from `first_rack`."""
+        resources = ("cpu_cores", "memory", "intra_node_bandwidth", "inter_node_bandwidth")
+        given = {name: float(value) for name in resources if (value := getattr(self, name)) is not None}
+        per_rack = self.nodes_per_rack or self.num_nodes
+        return tuple(
+            NodeSpec(self.gpu_type, self.num_gpus, rack=first_rack + node // per_rack, **given)
+            for node in range(self.num_nodes)
+        )
+
+
+def build(name: str, groups: Sequence[NodeGroup | Mapping[str, Any]]) -> ClusterSpec:
+    """A cluster of groups of equal nodes, in the order given.
+
+    Args:
+        name: shown in results.
+        groups: each a `NodeGroup` or a mapping with its fields. Racks are numbered on from group to group.
+
+    Raises:
+        ClusterError: no groups, a field that does not exist or is missing, or a node that cannot exist.
+    """
+    if not groups:
+        raise ClusterError(f"cluster {name}: has no node groups; give at least one with gpu_type, num_nodes and num_gpus")
+    nodes: list[NodeSpec] = []
+    for index, group in enumerate(groups):
+        made = group if isinstance(group, NodeGroup) else _group(f"cluster {name}: group {index}", group)
+        nodes += made.nodes(first_rack=nodes[-1].rack + 1 if nodes else 0)
+    return ClusterSpec(tuple(nodes), name)
+
+
+def _group(where: str, given: Mapping[str, Any]) -> NodeGroup:
+    known = {field.name for field in fields(NodeGroup)}
+    for key in given:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known))}"
+            raise ClusterError(f"{where}: there is no field {key!r}; {hint}")
+    for key in ("gpu_type", "num_nodes", "num_gpus"):
+        if key not in given:
+            raise ClusterError(f"{where}: {key} is missing; a group needs gpu_type, num_nodes and num_gpus")
+    return NodeGroup(**{str(key): value for key, value in given.items()})

@@ -1,0 +1,118 @@
+"""One run in one row of numbers."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from envs.metrics import cluster as cluster_metrics
+from envs.metrics import jobs as job_metrics
+from envs.simulation.result import RunResult
+from envs.types import FloatArray, IntArray, Seconds
+
+SUM = {"over_workloads": "sum"}  # how a number of one run becomes that of several; the mean where nothing is said
+MAX = {"over_workloads": "max"}
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What one run was worth. Times in seconds; NaN where there was nothing to measure.
+
+    "Compared" are the jobs over which means and percentiles of jobs are taken: measured and finished, under
+    every scheduler compared. The unfinished stand beside them: a mean over the finished alone flatters who starves.
+    """
+
+    num_measured: int = field(metadata=SUM)  # jobs submitted in the measurement window
+    num_unfinished: int = field(metadata=SUM)  # of these, cut off by the end of the run
+    num_compared: int = field(metadata=SUM)
+    mean_jct: float
+    p50_jct: float
+    p99_jct: float
+    mean_jct_censored: float  # over all measured jobs, unfinished ones cut at the end: a lower bound
+    makespan: float
+    mean_queueing_delay: float
+    p99_queueing_delay: float
+    mean_slowdown: float
+    mean_bounded_slowdown: float
+    mean_fairness: float  # finish-time fairness rho
+    worst_fairness: float = field(metadata=MAX)
+    jain_index: float  # of 1 / rho: how evenly jobs got their fair share's worth
+    utilisation: float
+    fragmentation: float
+    mean_jobs_in_system: float
+    gpu_hours: float = field(metadata=SUM)
+    preemptions: int = field(metadata=SUM)
+    restarts: int = field(metadata=SUM)
+
+
+def percentile(values: FloatArray, q: float) -> float:
+    """The q-th percentile, 0 to 100, interpolated linearly between order statistics (NumPy's default); NaN if empty."""
+    return float(np.percentile(values, q, method="linear")) if len(values) else float("nan")
+
+
+def mean(values: FloatArray) -> float:
+    """The arithmetic mean; NaN if empty."""
+    return float(values.mean()) if len(values) else float("nan")
+
+
+def makespan(result: RunResult) -> Seconds:
+    """Last finish - first submission of the measured jobs (Gavel, OSDI'20), in seconds; NaN without jobs.
+
+    With unfinished measured jobs it is cut at the end of the run: a lower bound.
+    """
+    records = result.records[result.records["measured"]]
+    if not len(records):
+        return float("nan")
+    finish = np.where(np.isnan(records["finish_time"]), result.end_time, records["finish_time"])
+    return float(finish.max() - records["submit_time"].min())
+
+
+def finished_jobs(result: RunResult) -> IntArray:
+    """int64[n]: the measured jobs that finished, by id, ascending."""
+    return np.sort(result.records["job"][result.records["measured"] & result.finished])
+
+
+def summarise(result: RunResult, compared: IntArray | None = None) -> Summary:
+    """Every metric of one run.
+
+    Args:
+        result: the run.
+        compared: ids of the jobs over which means and percentiles of jobs go; all measured and finished if None.
+
+    Raises:
+        ValueError: a job to compare is not a measured and finished one of this run.
+    """
+    own = finished_jobs(result)
+    compared = own if compared is None else compared
+    if not np.isin(compared, own).all():
+        alien = int(np.setdiff1d(compared, own)[0])
+        raise ValueError(f"{result.scheduler} on {result.workload.name}: job {alien} is not measured and finished")
+    records = result.records
+    measured = records[records["measured"]]
+    chosen = np.isin(records["job"], compared)
+    rows = records[chosen]
+    jct = job_metrics.job_completion_times(rows)
+    delay = job_metrics.queueing_delays(rows)
+    rho = job_metrics.finish_time_fairness(result)[chosen]
+    return Summary(
+        num_measured=len(measured),
+        num_unfinished=len(measured) - len(own),
+        num_compared=len(rows),
+        mean_jct=mean(jct),
+        p50_jct=percentile(jct, 50),
+        p99_jct=percentile(jct, 99),
+        mean_jct_censored=mean(job_metrics.censored_completion_times(measured, result.end_time)),
+        makespan=makespan(result),
+        mean_queueing_delay=mean(delay),
+        p99_queueing_delay=percentile(delay, 99),
+        mean_slowdown=mean(job_metrics.slowdowns(rows)),
+        mean_bounded_slowdown=mean(job_metrics.bounded_slowdowns(rows)),
+        mean_fairness=mean(rho),
+        worst_fairness=float(rho.max()) if len(rho) else float("nan"),
+        jain_index=job_metrics.jain_index(1.0 / rho),
+        utilisation=cluster_metrics.utilisation(result),
+        fragmentation=cluster_metrics.fragmentation(result),
+        mean_jobs_in_system=cluster_metrics.mean_jobs_in_system(result),
+        gpu_hours=cluster_metrics.gpu_hours(result),
+        preemptions=int(measured["num_preemptions"].sum()),
+        restarts=int(measured["num_restarts"].sum()),
+    )

@@ -1,0 +1,104 @@
+"""Who held which GPUs when: the event log read as intervals, on which every metric of the cluster stands."""
+
+import numpy as np
+import numpy.typing as npt
+
+from envs.simulation.log import EventKind, EventLog
+from envs.simulation.result import RunResult
+from envs.types import FloatArray, IntArray, Seconds
+
+SEGMENT = np.dtype(
+    [
+        ("job", np.int64),
+        ("node", np.int64),
+        ("gpus", np.int64),  # GPUs that the job held on the node
+        ("start", np.float64),  # seconds
+        ("end", np.float64),
+    ]
+)
+
+
+def segments(log: EventLog, end_time: Seconds) -> npt.NDArray[np.void]:
+    """The log as intervals of possession, by start: one row (dtype `SEGMENT`) per job, node and interval.
+
+    A START or RESIZE holds until the job's next event of any kind; what is still held at the end is cut at
+    `end_time`. GPUs count as held while a job restarts on them: nobody else can have them.
+    """
+    events = log.events
+    by_job = np.lexsort((np.arange(len(events)), events["job"]))
+    next_time = np.full(len(events), end_time)
+    same_job = events["job"][by_job[1:]] == events["job"][by_job[:-1]]
+    next_time[by_job[:-1][same_job]] = events["time"][by_job[1:][same_job]]
+    holds = np.flatnonzero(np.isin(events["kind"], (EventKind.START, EventKind.RESIZE)))
+    counts = events["num_shares"][holds]
+    event = np.repeat(holds, counts)
+    within = np.arange(len(event)) - np.repeat(np.cumsum(counts) - counts, counts)
+    shares = log.shares[events["first_share"][event] + within]
+    found = np.zeros(len(event), SEGMENT)
+    found["job"], found["start"], found["end"] = events["job"][event], events["time"][event], next_time[event]
+    found["node"], found["gpus"] = shares["node"], shares["gpus"]
+    return found[found["end"] > found["start"]]
+
+
+def measured_span(result: RunResult) -> tuple[Seconds, Seconds]:
+    """From when to when the cluster is measured, in seconds.
+
+    From the later of the window's start and the first submission, to the earlier of the window's end and the
+    end of the run. Without a window that is the whole run, its emptying tail included.
+    """
+    start, end = result.workload.window
+    first = float(result.records["submit_time"][0]) if len(result.records) else 0.0
+    begin = max(start, first)
+    return begin, max(begin, min(end, result.end_time))
+
+
+def gpu_seconds(held: npt.NDArray[np.void], start: Seconds, end: Seconds) -> float:
+    """GPU-seconds held between two instants by these segments."""
+    overlap = np.minimum(held["end"], end) - np.maximum(held["start"], start)
+    return float((np.clip(overlap, 0.0, None) * held["gpus"]).sum())
+
+
+def step_function(times: FloatArray, changes: IntArray) -> tuple[FloatArray, IntArray]:
+    """A sum of jumps as a right-continuous step function.
+
+    Args:
+        times: float64[n], when each jump is, in any order.
+        changes: int64[n], by how much it jumps.
+
+    Returns:
+        float64[m] ascending distinct times, and int64[m] the value from each of them on.
+    """
+    distinct, index = np.unique(times, return_inverse=True)
+    jumps = np.zeros(len(distinct), dtype=np.int64)
+    np.add.at(jumps, index, changes)
+    return distinct, np.cumsum(jumps)
+
+
+def gpus_held(result: RunResult, node: int | None = None) -> tuple[FloatArray, IntArray]:
+    """GPUs held over time as a step function (see `step_function`), on one node or on all."""
+    held = segments(result.log, result.end_time)
+    if node is not None:
+        held = held[held["node"] == node]
+    return step_function(np.concatenate([held["start"], held["end"]]), np.concatenate([held["gpus"], -held["gpus"]]))
+
+
+def jobs_in_system(result: RunResult) -> tuple[FloatArray, IntArray]:
+    """Jobs submitted and not finished over time, as a step function; unfinished ones stay until the end."""
+    leave = departures(result)
+    come = result.records["submit_time"]
+    ones = np.ones(len(come), dtype=np.int64)
+    return step_function(np.concatenate([come, leave]), np.concatenate([ones, -ones]))
+
+
+def jobs_waiting(result: RunResult) -> tuple[FloatArray, IntArray]:
+    """Jobs in the system that hold no GPU over time, as a step function, from the log alone."""
+    step = np.zeros(len(EventKind), dtype=np.int64)
+    step[[EventKind.ARRIVE, EventKind.STOP]] = 1
+    step[EventKind.START] = -1
+    return step_function(result.log.events["time"], step[result.log.events["kind"]])
+
+
+def departures(result: RunResult) -> FloatArray:
+    """float64[num_records]: when each job left the system, in seconds; the end of the run for unfinished jobs."""
+    finish: FloatArray = result.records["finish_time"]
+    return np.where(np.isnan(finish), result.end_time, finish)

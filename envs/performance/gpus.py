@@ -1,0 +1,72 @@
+"""GPU types: datasheet figures, and the rule that carries a measured speed from one type to another."""
+
+import csv
+import math
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from envs.performance.names import unknown
+from envs.types import Gigabytes, PerformanceError
+
+SCALING_EXPONENT = 1.25
+"""Exponent of the speed index; least-squares fit over the measured pairs of types, see `envs.performance.scaling`."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuType:
+    """Datasheet figures of one GPU type (column `source` of `tables/gpus.csv`)."""
+
+    name: str
+    fp32_tflops: float
+    tensor_tflops: float  # dense half precision; 0 without tensor cores
+    bandwidth_gb_s: float  # device memory, GB/s
+    memory_gb: Gigabytes
+    capability: float  # CUDA compute capability
+    intra_node_gb_s: float  # all-reduce bus bandwidth within a node, GB/s: PCIe 3 or the type's usual NVLink
+    source: str
+
+    @property
+    def speed_index(self) -> float:
+        """What training speed is taken to be proportional to, before `SCALING_EXPONENT`.
+
+        The geometric mean of single-precision peak and memory bandwidth: convolution and matrix kernels are bound
+        by the one, element-wise kernels by the other. A reconstruction, not a published rule.
+        """
+        return math.sqrt(self.fp32_tflops * self.bandwidth_gb_s)
+
+
+@cache
+def gpu_types() -> dict[str, GpuType]:
+    """All GPU types by name, oldest first, as read from `tables/gpus.csv`."""
+    text = (files("envs.performance") / "tables" / "gpus.csv").read_text(encoding="utf-8")
+    return {
+        row["name"]: GpuType(
+            name=row["name"],
+            fp32_tflops=float(row["fp32_tflops"]),
+            tensor_tflops=float(row["tensor_tflops"]),
+            bandwidth_gb_s=float(row["bandwidth_gb_s"]),
+            memory_gb=float(row["memory_gb"]),
+            capability=float(row["capability"]),
+            intra_node_gb_s=float(row["intra_node_gb_s"]),
+            source=row["source"],
+        )
+        for row in csv.DictReader(text.splitlines())
+    }
+
+
+def gpu_type(name: str) -> GpuType:
+    """One GPU type.
+
+    Raises:
+        PerformanceError: no figures for that name.
+    """
+    found = gpu_types().get(name)
+    if found is None:
+        raise PerformanceError(unknown("GPU type", name, gpu_types()))
+    return found
+
+
+def speed_ratio(fast: str, slow: str, exponent: float = SCALING_EXPONENT) -> float:
+    """How much faster the GPU part of a step is on `fast` than on `slow`: (index ratio) ** exponent."""
+    return float((gpu_type(fast).speed_index / gpu_type(slow).speed_index) ** exponent)

@@ -1,0 +1,154 @@
+"""The model zoo: what is known of each model, and the names under which traces know it."""
+
+import csv
+import math
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from envs.performance.names import unknown
+from envs.types import Gigabytes, PerformanceError
+
+ALIASES: dict[str, str] = {
+    # Gavel
+    "ResNet-18": "resnet18",
+    "ResNet-50": "resnet50",
+    "Transformer": "transformer",
+    "LM": "lm",
+    "Recommendation": "recommendation",
+    "A3C": "a3c",
+    "CycleGAN": "cyclegan",
+    # Muri
+    "shufflenet_v2_x1_0": "shufflenet",
+    # Synergy
+    "res18": "resnet18",
+    "res50": "resnet50",
+    "lstm": "lm",
+    "deepspeech": "deepspeech2",
+    # Pollux and Sia, and ElasticFlow's T4 table
+    "cifar10": "resnet18",
+    "imagenet": "resnet50",
+    # Rubick
+    "llama7": "llama7b",
+    "llama-7b": "llama7b",
+    "llama7B": "llama7b",
+    "llama30": "llama30b",
+    "llama-30b": "llama30b",
+    "llama30B": "llama30b",
+}
+"""Names used elsewhere -> zoo names. Where two sources mean different models by one name, see `SOURCE_ALIASES`."""
+
+SOURCE_ALIASES: dict[str, dict[str, str]] = {
+    "rubick": {"bert": "bert_large", "gpt2": "gpt2_xl"},
+    "pollux": {"bert": "bert_squad"},
+}
+"""Names whose meaning depends on the source: Rubick's BERT has 336 M parameters, ElasticFlow's 110 M."""
+
+BYTES_PER_PARAMETER = {"sgd": 8, "adam": 12}
+"""Bytes that a checkpoint holds per parameter: 4 of the weight, and 4 (momentum) or 8 (Adam's moments) of the optimizer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelProfile:
+    """What is known of one model; a row of `tables/models.csv`."""
+
+    name: str
+    domain: str  # image, language, speech, recommendation, reinforcement
+    params_millions: float
+    optimizer: str  # sgd (with momentum) or adam
+    scaling: str  # weak: `batch` is per GPU and the global batch grows with GPUs; strong: `batch` is global
+    batch: int
+    min_batch: int  # global batch sizes, both ends included, within which the source trains to the same accuracy
+    max_batch: int
+    plans: str  # dp: replicas only; sharded: ZeRO, offload, tensor and pipeline parallelism where they help
+    min_gpus: int  # fewest GPUs on which the source could run it
+    gpu_share: float  # share of a one-GPU step that the GPU works; the rest is the host's and does not speed up
+    working_gb: Gigabytes  # activations of one micro-batch and the framework's own, on one GPU (estimated)
+    source: str
+
+    @property
+    def checkpoint_gb(self) -> Gigabytes:
+        """Size of a full training checkpoint: weights and optimizer states in single precision."""
+        return self.params_millions * BYTES_PER_PARAMETER[self.optimizer] / 1000.0
+
+    @property
+    def gradient_gb(self) -> Gigabytes:
+        """Bytes that plain data parallelism reduces in one step, in single precision."""
+        return self.params_millions * 4 / 1000.0
+
+    def usual_batch(self, num_gpus: int) -> int:
+        """Global batch size that the source uses on so many GPUs, kept within the range."""
+        wanted = self.batch * num_gpus if self.scaling == "weak" else self.batch
+        return min(max(wanted, self.min_batch), self.max_batch)
+
+    def check_batch(self, batch_size: int) -> int:
+        """The batch size, if it is within the range.
+
+        Raises:
+            PerformanceError: it is not.
+        """
+        if not self.min_batch <= batch_size <= self.max_batch:
+            raise PerformanceError(
+                f"model {self.name}: batch_size {batch_size} is out of range; "
+                f"use {self.min_batch} to {self.max_batch}, or None for the usual one"
+            )
+        return batch_size
+
+
+def _number(name: str, column: str, text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value) or value < 0:
+        raise PerformanceError(f"model table: {name}: {column} is {text}; it must be finite and not negative")
+    return value
+
+
+def _profile(row: dict[str, str]) -> ModelProfile:
+    name = row["name"]
+    return ModelProfile(
+        name=name,
+        domain=row["domain"],
+        params_millions=_number(name, "params_millions", row["params_millions"]),
+        optimizer=row["optimizer"],
+        scaling=row["scaling"],
+        batch=int(row["batch"]),
+        min_batch=int(row["min_batch"]),
+        max_batch=int(row["max_batch"]),
+        plans=row["plans"],
+        min_gpus=int(row["min_gpus"]),
+        gpu_share=_number(name, "gpu_share", row["gpu_share"]),
+        working_gb=_number(name, "working_gb", row["working_gb"]),
+        source=row["source"],
+    )
+
+
+@cache
+def zoo() -> dict[str, ModelProfile]:
+    """All models by zoo name, as read from `tables/models.csv`."""
+    text = (files("envs.performance") / "tables" / "models.csv").read_text(encoding="utf-8")
+    return {profile.name: profile for profile in map(_profile, csv.DictReader(text.splitlines()))}
+
+
+@cache
+def zoo_name(name: str, source: str = "") -> str:
+    """The zoo's name for a model that a source calls `name`.
+
+    Args:
+        name: a zoo name or an alias.
+        source: the trace or paper that uses it, a key of `SOURCE_ALIASES`; any other changes nothing.
+
+    Raises:
+        PerformanceError: nobody knows the name.
+    """
+    own = SOURCE_ALIASES.get(source, {}).get(name) or ALIASES.get(name, name)
+    if own not in zoo():
+        raise PerformanceError(unknown("model", name, zoo()))
+    return own
+
+
+def model_profile(name: str) -> ModelProfile:
+    """The profile of a model under its zoo name or an alias.
+
+    Raises:
+        PerformanceError: nobody knows the name.
+    """
+    return zoo()[zoo_name(name)]

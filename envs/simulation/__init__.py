@@ -1,0 +1,26 @@
+"""Time: state arrays, kernels, the engine, the event log, and the check that every allocation passes."""
+
+from envs.simulation.log import EVENT, SHARE, EventKind, EventLog
+from envs.simulation.result import RECORD, RunResult
+from envs.simulation.scenario import Information, Rounds, Scenario
+from envs.simulation.simulator import Simulator, run_episode
+from envs.simulation.speed import SpeedTable
+from envs.simulation.state import State
+from envs.simulation.view import SimulationView
+
+__all__ = [
+    "EVENT",
+    "RECORD",
+    "SHARE",
+    "EventKind",
+    "EventLog",
+    "Information",
+    "Rounds",
+    "RunResult",
+    "Scenario",
+    "SimulationView",
+    "Simulator",
+    "SpeedTable",
+    "State",
+    "run_episode",
+]

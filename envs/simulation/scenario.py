@@ -1,0 +1,61 @@
+"""The rules of one experiment, equal for all schedulers compared."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from envs.types import MurmurationError, Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """When decisions are taken: at arrivals and completions, at fixed intervals, or both."""
+
+    on_events: bool = True
+    interval: Seconds | None = None  # a round at every multiple of it while jobs are in the system
+    stall_interval: Seconds = 60.0  # while jobs wait, nothing runs and nothing will come, ask again after this long
+    max_stalls: int = 100  # so often in a row; then the waiting jobs are declared unfinished
+
+    def __post_init__(self) -> None:
+        if not self.on_events and self.interval is None:
+            raise MurmurationError("rounds: on_events is false and interval is unset, so nobody would ever decide; set one")
+        if self.interval is not None and not (self.interval > 0 and math.isfinite(self.interval)):
+            raise MurmurationError(f"rounds.interval is {self.interval} s; it must be positive and finite, or null")
+        if not self.stall_interval > 0:
+            raise MurmurationError(f"rounds.stall_interval is {self.stall_interval} s; it must be positive")
+
+
+@dataclass(frozen=True, slots=True)
+class Information:
+    """What schedulers know of a job's remaining work (law 4)."""
+
+    work: Literal["exact", "estimate", "none"] = "exact"
+    error: float = 0.3  # of an estimate: standard deviation of its logarithm, drawn once for each job
+
+    def __post_init__(self) -> None:
+        if self.work not in ("exact", "estimate", "none"):
+            raise MurmurationError(f"information.work is {self.work!r}; it must be exact, estimate or none")
+        if not self.error >= 0:
+            raise MurmurationError(f"information.error is {self.error}; it must not be negative")
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Everything about a run that is neither workload, cluster nor scheduler."""
+
+    start_delay: Seconds = 0.0  # from the first grant of GPUs to the first sample
+    restart_delay: Seconds = 30.0  # the same after a resize, a migration or a preemption: checkpoint, restore
+    worker_shares: Literal["proportional", "equal"] = "proportional"  # how unequal GPUs divide a mini-batch
+    horizon: Seconds = math.inf  # simulation ends here; jobs still in the system are unfinished
+    rounds: Rounds = field(default_factory=Rounds)
+    information: Information = field(default_factory=Information)
+
+    def __post_init__(self) -> None:
+        for name in ("start_delay", "restart_delay"):
+            value = getattr(self, name)
+            if not (value >= 0 and math.isfinite(value)):
+                raise MurmurationError(f"scenario.{name} is {value} s; it must be finite and not negative")
+        if self.worker_shares not in ("proportional", "equal"):
+            raise MurmurationError(f"scenario.worker_shares is {self.worker_shares!r}; it must be proportional or equal")
+        if not self.horizon > 0:
+            raise MurmurationError(f"scenario.horizon is {self.horizon} s; it must be positive")

@@ -1,0 +1,52 @@
+"""Microsoft Philly, processed: one row a job, `timestamp,duration,num_gpus,gpu_time,cluster`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from envs.workloads.readers.report import ReadReport
+from envs.workloads.readers.table import MAX_GPUS, read_csv
+
+DAY = 86400.0
+CLOCK_NOTE = (
+    "times are local without a stated zone and are taken as they stand: the hour that the clock change "
+    "of 2017-11-05 repeats is not told apart"
+)
+
+
+@dataclass(frozen=True)
+class Philly:
+    """The jobs of 13 virtual clusters, September to December 2017 (Jeon et al., ATC'19; philly-traces, CC-BY-4.0).
+
+    The processed file is not in order of time and repeats 63 rows, which are left out. t = 0 is the midnight before
+    the first job. Virtual clusters become tenants. It names neither models nor GPU types: models are assigned
+    afterwards, and P100 as the type of GPU is an assumption.
+
+    Args:
+        virtual_clusters: the virtual clusters to keep; all if empty.
+    """
+
+    virtual_clusters: Sequence[str] = ()
+    gpu_type: str = "P100"
+    gpus_per_node: int = 8
+    name: str = "philly"
+    location: str = "traces/philly/philly_jobs.csv.gz"
+    source: str = "github.com/msr-fiddle/philly-traces (processed subset)"
+
+    def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
+        """The jobs and the report; see `TraceReader.read`."""
+        table = read_csv(self.name, path, ("timestamp", "duration", "num_gpus", "cluster"), strict=strict)
+        submit = table.times("timestamp")
+        duration = table.numbers("duration")
+        num_gpus = table.numbers("num_gpus", high=MAX_GPUS, whole=True)
+        tenant = table.text("cluster")
+        table.skip_duplicates()
+        table.skip_idle(duration, num_gpus)
+        if self.virtual_clusters:
+            table.skip(~np.isin(tenant, list(self.virtual_clusters)), "other virtual clusters")
+        first = submit[table.sound].min(initial=np.inf)
+        columns = {"submit_time": submit, "duration": duration, "num_gpus": num_gpus, "tenant": tenant}
+        return table.finish(columns, notes=(CLOCK_NOTE,), origin=float(np.floor(first / DAY) * DAY))

@@ -1,0 +1,111 @@
+"""The packages have generic names and strict floors: what an import loads, and whether it is ours."""
+
+import ast
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("torch", "ray", "hydra", "omegaconf")
+
+# Part of a folder, and what no file in it may import. The floors between our own packages are import-linter's.
+FORBIDDEN = {
+    "envs/": HEAVY,
+    "baselines/": (*HEAVY, "agents"),
+    "agents/": ("hydra", "omegaconf", "baselines"),
+    "agents/networks/": ("hydra", "omegaconf", "baselines", "ray"),
+}
+
+
+def imported(tree):
+    """Top-level names of what a file imports, wherever in it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def run(source, folder):
+    """What a fresh interpreter prints as JSON, started in a folder, for a piece of source."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", source], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture
+def foreign(tmp_path):
+    """A working directory that is not the repository and holds folders of our names, as many projects do."""
+    for name in ("envs", "agents", "baselines"):
+        (tmp_path / name).mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize("package", ["envs", "baselines"])
+def test_the_world_loads_no_learning_library(package, foreign, texts):
+    modules = [path[:-3].replace("/", ".") for path in texts if path.startswith(f"{package}/")]
+    assert f"{package}.__init__" in modules
+    names = sorted(name.removesuffix(".__init__") for name in modules)
+    source = f"import importlib, json, sys; [importlib.import_module(name) for name in {names!r}]; "
+    loaded = run(source + f"print(json.dumps([n for n in {HEAVY!r} if n in sys.modules]))", foreign)
+    assert loaded == []
+
+
+@pytest.mark.parametrize("package", ["envs", "agents", "baselines"])
+def test_from_a_foreign_folder_the_packages_are_ours(package, foreign, repository):
+    found = run(f"import json, {package}; print(json.dumps({package}.__file__))", foreign)
+    assert found == str(repository / package / "__init__.py")
+
+
+@pytest.mark.slow
+def test_in_a_ray_worker_the_packages_are_ours(foreign, repository):
+    pytest.importorskip("ray")
+    source = """
+import json, logging, ray
+ray.init(num_cpus=1, object_store_memory=100 * 2**20, include_dashboard=False, logging_level=logging.ERROR)
+@ray.remote
+def files():
+    import agents, baselines, envs
+    return [module.__file__ for module in (agents, baselines, envs)]
+found = ray.get(files.remote())
+ray.shutdown()
+print(json.dumps(found))
+"""
+    ours = [str(repository / package / "__init__.py") for package in ("agents", "baselines", "envs")]
+    assert run(source, foreign) == ours
+
+
+@pytest.mark.parametrize("folder", FORBIDDEN)
+def test_no_file_imports_what_its_folder_forbids(folder, trees):
+    ours = {path: set(imported(tree)) for path, tree in trees.items() if path.startswith(folder)}
+    assert {
+        path: names & set(FORBIDDEN[folder]) for path, names in ours.items() if names & set(FORBIDDEN[folder])
+    } == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("import torch.nn as nn, os", {"torch", "os"}),
+        ("from ray.rllib import core", {"ray"}),
+        ("def f():\n    import hydra", {"hydra"}),
+        ("if TYPE_CHECKING:\n    from torch import Tensor", {"torch"}),
+        ("from . import torch", set()),
+        ("torch = 1", set()),
+    ],
+)
+def test_an_import_is_seen(source, names):
+    assert set(imported(ast.parse(source))) == names
+
+
+def test_a_heavy_import_would_be_seen(foreign):
+    """The check of `sys.modules` works: a module that is imported by another one shows up there."""
+    light = next(name for name in ("hydra", "omegaconf") if importlib.util.find_spec(name))
+    source = f"import importlib, json, sys; importlib.import_module({light!r}); "
+    assert light in run(source + f"print(json.dumps([n for n in {HEAVY!r} if n in sys.modules]))", foreign)

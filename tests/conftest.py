@@ -1,0 +1,54 @@
+"""What all tests share: quiet threads, hypothesis profiles, and the way to real data."""
+
+import os
+
+# Before anything imports NumPy or torch: one thread each (the tests themselves run side by side), asleep when idle.
+for _name, _value in {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "MPLBACKEND": "Agg",
+}.items():
+    os.environ.setdefault(_name, _value)
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+# "house": a run passes or fails by the code alone. "thorough" looks for what that misses: HYPOTHESIS_PROFILE=thorough
+settings.register_profile(
+    "house", deadline=None, max_examples=50, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("thorough", settings.get_profile("house"), max_examples=1000, derandomize=False)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
+
+
+@pytest.hookimpl(tryfirst=True)  # before the hook that sorts out `-m`
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test that asks for real data as such."""
+    for item in items:
+        if "real_data" in getattr(item, "fixturenames", ()):
+            item.add_marker("real_data")
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Callable[[str], Path]:
+    """The path of a file of public traces or profiles, such as `real_data("traces/muri/trace3.csv.gz")`.
+
+    Looks in the folder that MURMURATION_DATA names, else in `shared/data` beside the repository. The test is
+    skipped where the file is absent.
+    """
+
+    def find(relative_path: str) -> Path:
+        root = Path(os.environ.get("MURMURATION_DATA") or REPOSITORY.parent / "shared" / "data")
+        path = root / relative_path
+        if not path.exists():
+            pytest.skip(f"no real data: {path} is absent; MURMURATION_DATA names the folder with traces/ and profiles/")
+        return path
+
+    return find

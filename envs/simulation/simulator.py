@@ -49,8 +49,7 @@ class Simulator:
         self.cluster = cluster
         self.scenario = scenario or Scenario()
         noise, self._scheduler_seed = np.random.SeedSequence(seed).spawn(2)
-        largest = int(workload.jobs["max_gpus"].max())
-        self.table = SpeedTable.build(cluster, performance, workload.models, min(largest, cluster.num_gpus))
+        self.table = SpeedTable.build(cluster, performance, workload.models, int(workload.jobs["max_gpus"].max()))
         check_runnable(workload, cluster, self.table)
         self.state = State.allocate(cluster, len(workload))
         self.state.grow_log()

@@ -38,10 +38,14 @@ class SpeedTable:
     ) -> "SpeedTable":
         """Ask the performance model once for every (model, GPU type, GPUs, node level).
 
+        The table reaches from one GPU to `max_gpus`, or to the cluster's GPUs if they are fewer; to 8 at least, so
+        that what it shows of a job's scaling does not depend on the other jobs.
+
         Raises:
             PerformanceError: a model or GPU type has no figures.
         """
         num_types = len(cluster.gpu_types)
+        max_gpus = min(max(max_gpus, 8), cluster.num_gpus)
         rates = np.zeros((len(models), num_types, max_gpus + 1, NUM_LEVELS))
         levels = np.full((num_types, max_gpus + 1), -1, np.int64)
         for kind in range(num_types):
@@ -57,6 +61,11 @@ class SpeedTable:
                         rates[i, kind, gpus, level] = performance.throughput(model, gpu_type, gpus, nodes)
         rates.flags.writeable = levels.flags.writeable = False
         return cls(tuple(models), rates, levels)
+
+    def reference(self) -> FloatArray:
+        """float64[num_models, max_gpus + 1]: speed on the fewest nodes of the fastest type."""
+        best: FloatArray = self.consolidated().max(axis=1)
+        return best
 
     def consolidated(self) -> FloatArray:
         """float64[num_models, num_gpu_types, max_gpus + 1]: speed on the fewest nodes; 0 where there are too few GPUs."""

@@ -44,6 +44,7 @@ class SimulationView:
     Attributes:
         restart_delay: what a resize, migration or preemption costs, in seconds.
         state: the engine's own arrays, for schedulers that plan on a copy of them (a trained policy does).
+        table: speeds of all models in the workload.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class SimulationView:
         self.cluster = cluster
         self.restart_delay = restart_delay
         self._workload = workload
-        self._table = table
+        self.table = table
         self._consolidated = table.consolidated()
         self._per_model: dict[int, Sequence[int]] = {}
 
@@ -166,7 +167,7 @@ class SimulationView:
         """GPU types on which a job runs, fastest per GPU first."""
         record = self.state.jobs[0][job]
         if record.model not in self._per_model:
-            rates = self._table.rates[record.model, :, 1:].max(axis=(1, 2))
+            rates = self.table.rates[record.model, :, 1:].max(axis=(1, 2))
             order = np.argsort(-rates, kind="stable")
             self._per_model[int(record.model)] = [int(kind) for kind in order if rates[kind] > 0]
         return self._per_model[int(record.model)]

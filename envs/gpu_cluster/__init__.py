@@ -1,0 +1,20 @@
+"""The PettingZoo face of the world: environment, observation, action, reward, batch, render."""
+
+from envs.gpu_cluster.batch import GpuClusterBatch
+from envs.gpu_cluster.environment import GpuClusterEnv, parallel_env
+from envs.gpu_cluster.negotiation import Deliberation, Observation
+from envs.gpu_cluster.reward import Elapsed, Reward, TeamReward
+from envs.gpu_cluster.spec import DecisionRules, EnvSpec
+
+__all__ = [
+    "Deliberation",
+    "DecisionRules",
+    "Elapsed",
+    "EnvSpec",
+    "GpuClusterBatch",
+    "GpuClusterEnv",
+    "Observation",
+    "Reward",
+    "TeamReward",
+    "parallel_env",
+]

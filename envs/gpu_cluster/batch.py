@@ -1,0 +1,155 @@
+"""The environment for many episodes at once: observations and masks in preallocated arrays."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from envs.gpu_cluster import kernels
+from envs.gpu_cluster.negotiation import Negotiation, Observation
+from envs.gpu_cluster.reward import Elapsed, Reward, TeamReward
+from envs.gpu_cluster.spec import DecisionRules, EnvSpec
+from envs.performance import PerformanceModel
+from envs.simulation import Scenario, SpeedTable, State
+from envs.simulation.kernels import END, LOG_FULL
+from envs.simulation.simulator import check_runnable
+from envs.types import ClusterSpec, FloatArray, IntArray, MurmurationError
+from envs.workloads import Workload
+
+
+class GpuClusterBatch:
+    """`batch_size` independent episodes on one cluster, stepped in one call.
+
+    All random draws belong to `load`'s caller, except noisy estimates, which come from `rng`.
+
+    Args:
+        cluster: the nodes.
+        performance: how fast jobs run.
+        models: names of all models that workloads may hold.
+        num_jobs: the most jobs of one episode.
+        batch_size: episodes.
+        scenario, rules, reward: as the world's rules have it.
+        logging: whether events are logged (for one episode at a time).
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterSpec,
+        performance: PerformanceModel,
+        models: tuple[str, ...],
+        num_jobs: int,
+        batch_size: int = 1,
+        scenario: Scenario | None = None,
+        rules: DecisionRules | None = None,
+        reward: Reward | None = None,
+        logging: bool = False,
+    ) -> None:
+        if logging and batch_size > 1:
+            raise MurmurationError(f"batch_size is {batch_size} with logging; events are logged for one episode only")
+        self.cluster, self.performance = cluster, performance
+        self.scenario = scenario or Scenario()
+        self.rules = rules or DecisionRules()
+        self.reward = reward or TeamReward()
+        self.spec = EnvSpec.of(cluster, self.rules)
+        self.batch_size = batch_size
+        self.table = SpeedTable.build(cluster, performance, models, max_gpus=8)
+        self.state = State.allocate(cluster, num_jobs, batch_size)
+        if logging:
+            self.state.grow_log()
+        self.workloads: list[Workload | None] = [None] * batch_size
+        self._negotiation = Negotiation(self.state, self.spec, self.rules, self.table)
+        self._outcomes = np.zeros(batch_size, np.int64)
+
+    @property
+    def observation(self) -> Observation:
+        """Arrays by name with a leading batch axis, overwritten by the next step: see `EnvSpec` for shapes."""
+        return self._negotiation.observation
+
+    @property
+    def time(self) -> FloatArray:
+        """float64[B]: simulated time of each episode."""
+        time: FloatArray = self.state.episode["time"][:, 0].copy()
+        return time
+
+    def load(self, b: int, workload: Workload, rng: np.random.Generator) -> None:
+        """Begin an episode: play `workload` from t = 0 to its first decision.
+
+        Raises:
+            MurmurationError: the workload has more jobs than the arrays, or a job that can never run.
+        """
+        if len(workload) > self.state.jobs.shape[1]:
+            raise MurmurationError(
+                f"workload {workload.name}: has {len(workload)} jobs, the environment holds {self.state.jobs.shape[1]}; "
+                "shorten its episodes"
+            )
+        largest = min(int(workload.jobs["max_gpus"].max()), self.cluster.num_gpus)
+        if largest >= self.table.rates.shape[2] or not set(workload.models) <= set(self.table.models):
+            models = tuple(dict.fromkeys((*self.table.models, *workload.models)))
+            self.table = SpeedTable.build(self.cluster, self.performance, models, max(largest, self.table.rates.shape[2] - 1))
+            self._negotiation.use_table(self.table)
+        check_runnable(workload, self.cluster, self.table)
+        self.workloads[b] = workload
+        self.state.load(b, workload, self.scenario, self.table, rng)
+        self._negotiation.clear_counters(b)
+        self._outcomes[b] = self._proceed(b)
+
+    def step(self, actions: IntArray) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
+        """Take a joint action int64[B, num_servers] in every episode.
+
+        An episode that has ended must be loaded anew before the next step.
+
+        Returns:
+            rewards float64[B], simulated seconds that passed float64[B], ended bool[B].
+        """
+        before = self._totals()
+        self._negotiation.set_actions(actions)
+        self._make_room()
+        kernels.step_batch(self._negotiation.arrays, self._outcomes)
+        for b in np.flatnonzero(self._outcomes == LOG_FULL):
+            self._outcomes[b] = self._proceed(int(b))
+        elapsed = Elapsed(*(after - then for after, then in zip(self._totals(), before, strict=True)))
+        return self.reward(elapsed), elapsed.seconds, self.ended
+
+    @property
+    def ended(self) -> npt.NDArray[np.bool_]:
+        """bool[B]: episodes that have come to their end."""
+        return self._outcomes == END
+
+    def counters(self, b: int = 0) -> dict[str, int]:
+        """Decisions, claims, conflicts and incomplete gangs of an episode so far."""
+        return self._negotiation.counters(b)
+
+    @property
+    def heads(self) -> IntArray:
+        """int64[B, num_candidates]: jobs behind the rows of the queue, -1 where there is none."""
+        return self._negotiation.arrays.heads
+
+    def legal(self, actions: Iterable[int], b: int = 0) -> npt.NDArray[np.bool_]:
+        """bool[num_servers]: whether the mask allows each server's action."""
+        mask = self._negotiation.arrays.mask[b]
+        index = np.fromiter(actions, np.int64)
+        inside = (index >= 0) & (index < mask.shape[1])
+        allowed: npt.NDArray[np.bool_] = inside & (mask[np.arange(len(index)), np.where(inside, index, 0)] > 0)
+        return allowed
+
+    def _totals(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        episode = self.state.episode[:, 0]
+        return episode["time"].copy(), episode["job_seconds"].copy(), episode["busy_seconds"].copy()
+
+    def _make_room(self) -> None:
+        """A round's end logs at most the touched jobs and all GPUs' shares; make sure that they fit."""
+        if not self.state.episode["logging"].any():
+            return
+        state, episode = self.state, self.state.episode[0, 0]
+        while (
+            state.events.shape[1] - episode.log_events < episode.num_touched + self.spec.num_servers
+            or state.log_shares.shape[1] - episode.log_shares < self.cluster.num_gpus
+        ):
+            state.grow_log()
+        self._negotiation.use_log()
+
+    def _proceed(self, b: int) -> int:
+        while (outcome := kernels.proceed(self._negotiation.arrays, b)) == LOG_FULL:
+            self.state.grow_log()
+            self._negotiation.use_log()
+        return outcome

@@ -10,7 +10,7 @@ from envs.gpu_cluster.negotiation import Negotiation, Observation
 from envs.gpu_cluster.reward import Elapsed, Reward, TeamReward
 from envs.gpu_cluster.spec import DecisionRules, EnvSpec
 from envs.performance import PerformanceModel
-from envs.simulation import Scenario, SpeedTable, State
+from envs.simulation import Scenario, SimulationView, SpeedTable, State
 from envs.simulation.kernels import END, LOG_FULL
 from envs.simulation.simulator import check_runnable
 from envs.types import ClusterSpec, FloatArray, IntArray, MurmurationError
@@ -57,13 +57,13 @@ class GpuClusterBatch:
         if logging:
             self.state.grow_log()
         self.workloads: list[Workload | None] = [None] * batch_size
-        self._negotiation = Negotiation(self.state, self.spec, self.rules, self.table)
+        self.negotiation = Negotiation(self.state, self.spec, self.rules, self.table)
         self._outcomes = np.zeros(batch_size, np.int64)
 
     @property
     def observation(self) -> Observation:
         """Arrays by name with a leading batch axis, overwritten by the next step: see `EnvSpec` for shapes."""
-        return self._negotiation.observation
+        return self.negotiation.observation
 
     @property
     def time(self) -> FloatArray:
@@ -86,11 +86,11 @@ class GpuClusterBatch:
         if largest >= self.table.rates.shape[2] or not set(workload.models) <= set(self.table.models):
             models = tuple(dict.fromkeys((*self.table.models, *workload.models)))
             self.table = SpeedTable.build(self.cluster, self.performance, models, max(largest, self.table.rates.shape[2] - 1))
-            self._negotiation.use_table(self.table)
+            self.negotiation.use_table(self.table)
         check_runnable(workload, self.cluster, self.table)
         self.workloads[b] = workload
         self.state.load(b, workload, self.scenario, self.table, rng)
-        self._negotiation.clear_counters(b)
+        self.negotiation.clear_counters(b)
         self._outcomes[b] = self._proceed(b)
 
     def step(self, actions: IntArray) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
@@ -102,9 +102,9 @@ class GpuClusterBatch:
             rewards float64[B], simulated seconds that passed float64[B], ended bool[B].
         """
         before = self._totals()
-        self._negotiation.set_actions(actions)
+        self.negotiation.set_actions(actions)
         self._make_room()
-        kernels.step_batch(self._negotiation.arrays, self._outcomes)
+        kernels.step_batch(self.negotiation.arrays, self._outcomes)
         for b in np.flatnonzero(self._outcomes == LOG_FULL):
             self._outcomes[b] = self._proceed(int(b))
         elapsed = Elapsed(*(after - then for after, then in zip(self._totals(), before, strict=True)))
@@ -117,16 +117,18 @@ class GpuClusterBatch:
 
     def counters(self, b: int = 0) -> dict[str, int]:
         """Decisions, claims, conflicts and incomplete gangs of an episode so far."""
-        return self._negotiation.counters(b)
+        return self.negotiation.counters(b)
 
-    @property
-    def heads(self) -> IntArray:
-        """int64[B, num_candidates]: jobs behind the rows of the queue, -1 where there is none."""
-        return self._negotiation.arrays.heads
+    def view(self, b: int) -> SimulationView:
+        """One episode as a scheduler sees it, at the beginning of a round."""
+        workload = self.workloads[b]
+        if workload is None:
+            raise MurmurationError(f"episode {b} has not begun; load a workload first")
+        return SimulationView(self.state.episode_view(b), self.cluster, workload, self.table, self.scenario.restart_delay)
 
     def legal(self, actions: Iterable[int], b: int = 0) -> npt.NDArray[np.bool_]:
         """bool[num_servers]: whether the mask allows each server's action."""
-        mask = self._negotiation.arrays.mask[b]
+        mask = self.negotiation.arrays.mask[b]
         index = np.fromiter(actions, np.int64)
         inside = (index >= 0) & (index < mask.shape[1])
         allowed: npt.NDArray[np.bool_] = inside & (mask[np.arange(len(index)), np.where(inside, index, 0)] > 0)
@@ -146,10 +148,10 @@ class GpuClusterBatch:
             or state.log_shares.shape[1] - episode.log_shares < self.cluster.num_gpus
         ):
             state.grow_log()
-        self._negotiation.use_log()
+        self.negotiation.use_log()
 
     def _proceed(self, b: int) -> int:
-        while (outcome := kernels.proceed(self._negotiation.arrays, b)) == LOG_FULL:
+        while (outcome := kernels.proceed(self.negotiation.arrays, b)) == LOG_FULL:
             self.state.grow_log()
-            self._negotiation.use_log()
+            self.negotiation.use_log()
         return outcome

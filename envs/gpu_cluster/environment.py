@@ -16,7 +16,7 @@ from envs.gpu_cluster.spec import DecisionRules
 from envs.performance import PerformanceModel, default_model
 from envs.simulation import EventLog, Scenario
 from envs.types import ClusterSpec, MurmurationError
-from envs.workloads import Workload
+from envs.workloads import SyntheticSource, Workload, WorkloadSource
 
 AgentObservation = dict[str, npt.NDArray[np.generic]]
 
@@ -62,7 +62,7 @@ class GpuClusterEnv(ParallelEnv[str, AgentObservation, int]):
     def __init__(
         self,
         cluster: ClusterSpec | None = None,
-        source: "WorkloadSource | None" = None,
+        source: WorkloadSource | None = None,
         performance: PerformanceModel | None = None,
         scenario: Scenario | None = None,
         rules: DecisionRules | None = None,
@@ -75,7 +75,7 @@ class GpuClusterEnv(ParallelEnv[str, AgentObservation, int]):
             raise MurmurationError(f"render_mode is {render_mode!r}; it must be one of {self.metadata['render_modes']}")
         self.cluster = cluster or build("homogeneous_64", [NodeGroup("V100", num_nodes=8, num_gpus=8)])
         self.performance = performance or default_model()
-        self.source = source or __import__("envs.workloads").workloads.SyntheticSource(cluster=self.cluster, performance=self.performance)
+        self.source = source or SyntheticSource(cluster=self.cluster, performance=self.performance)
         self.split = split
         self.render_mode = render_mode
         self._scenario, self._rules, self._reward = scenario, rules, reward
@@ -226,7 +226,7 @@ class GpuClusterEnv(ParallelEnv[str, AgentObservation, int]):
 
 def parallel_env(
     cluster: ClusterSpec | None = None,
-    source: "WorkloadSource | None" = None,
+    source: WorkloadSource | None = None,
     performance: PerformanceModel | None = None,
     scenario: Scenario | None = None,
     rules: DecisionRules | None = None,

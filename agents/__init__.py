@@ -1,0 +1,1 @@
+"""The learned side: the only place that knows torch and ray."""

@@ -1,0 +1,52 @@
+"""How a network is named, built and remembered without a pickle."""
+
+import importlib
+from dataclasses import asdict, dataclass, field
+from typing import Any, cast
+
+from torch import nn
+
+from envs.gpu_cluster import EnvSpec
+from envs.types import CheckpointError, MurmurationError
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """A network class by its import path, with its keyword arguments. Travels to workers and into checkpoints.
+
+    The class is called as `target(spec, **options)` and answers the `PolicyNetwork` protocol.
+    """
+
+    target: str = "agents.networks.AttentionPolicy"
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def build(self, spec: EnvSpec) -> nn.Module:
+        """A fresh network for these sizes.
+
+        Raises:
+            MurmurationError: the class cannot be found or does not take the options.
+        """
+        module, _, name = self.target.rpartition(".")
+        try:
+            made = getattr(importlib.import_module(module), name)(spec, **self.options)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise MurmurationError(f"network {self.target!r} cannot be imported ({error}); give module.Class") from error
+        except TypeError as error:
+            raise MurmurationError(f"network {self.target}: {error}; options were {self.options}") from error
+        return cast(nn.Module, made)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Blueprint":
+        """The inverse of `to_dict`.
+
+        Raises:
+            CheckpointError: fields are missing.
+        """
+        try:
+            return cls(str(values["target"]), dict(values["options"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"network description {values!r} lacks target or options") from error

@@ -1,0 +1,133 @@
+"""RLlib's configuration from ours."""
+
+import math
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any
+
+import gymnasium as gym
+from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+
+from agents.networks import Blueprint
+from agents.rllib.learner import ServerPPOLearner
+from agents.rllib.module import JointModule
+from agents.rllib.runner import BatchedEnvRunner
+from envs.gpu_cluster import DecisionRules, EnvSpec, Reward, TeamReward
+from envs.gpu_cluster.vector import GpuClusterVectorEnv
+from envs.performance import PerformanceModel
+from envs.simulation import Scenario
+from envs.types import ClusterSpec, MurmurationError, Seconds
+from envs.workloads import WorkloadSource
+
+
+@dataclass(frozen=True)
+class World:
+    """All that an episode is made of; travels to workers."""
+
+    cluster: ClusterSpec
+    source: WorkloadSource
+    performance: PerformanceModel
+    scenario: Scenario = field(default_factory=Scenario)
+    rules: DecisionRules = field(default_factory=DecisionRules)
+    reward: Reward = field(default_factory=TeamReward)
+
+    @property
+    def spec(self) -> EnvSpec:
+        """Sizes of observation and action."""
+        return EnvSpec.of(self.cluster, self.rules)
+
+    def vector_env(self, num_envs: int, seed: int = 0, group_size: int = 1, split: str = "train") -> GpuClusterVectorEnv:
+        """A batch of training episodes in this world."""
+        return GpuClusterVectorEnv(
+            self.cluster,
+            self.source,
+            self.performance,
+            num_envs,
+            self.scenario,
+            self.rules,
+            self.reward,
+            group_size,
+            split,
+            seed,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PPOSettings:
+    """PPO's parameters, in the names of the field."""
+
+    lr: float = 3e-4
+    train_batch_size: int = 2048  # environment steps per iteration; a step is a joint decision of all servers
+    minibatch_size: int = 512
+    num_epochs: int = 3
+    clip_param: float = 0.2
+    entropy_coeff: float = 0.001
+    vf_loss_coeff: float = 0.5
+    grad_clip: float = 0.5
+    gae_lambda: float = 0.97
+    discount_time: Seconds = 20_000.0  # simulated seconds after which a reward counts 1/e; infinite for none
+    reward_scale: float = 1000.0  # divides rewards for learning only
+    num_envs: int = 16  # episodes stepped together in each runner
+    num_env_runners: int = 0  # Ray workers that sample besides; 0 samples in this process
+    num_learners: int = 0
+    num_gpus_per_learner: float = 0.0
+    group_size: int = 1  # episodes that share a workload
+
+    def __post_init__(self) -> None:
+        if self.minibatch_size > self.train_batch_size:
+            raise MurmurationError(
+                f"ppo.minibatch_size is {self.minibatch_size}, more than train_batch_size, {self.train_batch_size}"
+            )
+        if not (self.discount_time > 0 and self.reward_scale > 0 and math.isfinite(self.reward_scale)):
+            raise MurmurationError("ppo.discount_time and ppo.reward_scale must be positive")
+
+
+def make_vector_env(world: World, seed: int, group_size: int, context: Any) -> GpuClusterVectorEnv:
+    """Environment of one runner; runners differ in seed."""
+    worker = int(getattr(context, "worker_index", 0) or 0)
+    return world.vector_env(int(context.get("num_envs", 1)), seed + 1_000_003 * worker, group_size)
+
+
+def algorithm_config(world: World, blueprint: Blueprint, settings: PPOSettings, seed: int) -> PPOConfig:
+    """RLlib's PPO over the batched environment with the per-server learner."""
+    config = PPOConfig()
+    config.environment(
+        partial(make_vector_env, world, seed, settings.group_size),  # type: ignore[arg-type]
+        env_config={"reward_scale": settings.reward_scale},
+        disable_env_checking=True,
+    )
+    config.env_runners(
+        env_runner_cls=BatchedEnvRunner,
+        num_env_runners=settings.num_env_runners,
+        num_envs_per_env_runner=settings.num_envs,
+        gym_env_vectorize_mode=gym.VectorizeMode.VECTOR_ENTRY_POINT,
+        create_env_on_local_worker=True,
+    )
+    config.rl_module(
+        rl_module_spec=RLModuleSpec(
+            module_class=JointModule,
+            model_config={"blueprint": blueprint.to_dict(), "spec": asdict(world.spec)},
+        )
+    )
+    config.learners(
+        learner_class=ServerPPOLearner,
+        num_learners=settings.num_learners,
+        num_gpus_per_learner=settings.num_gpus_per_learner,
+    )
+    config.training(
+        lr=settings.lr,
+        train_batch_size_per_learner=settings.train_batch_size,
+        minibatch_size=settings.minibatch_size,
+        num_epochs=settings.num_epochs,
+        clip_param=settings.clip_param,
+        entropy_coeff=settings.entropy_coeff,
+        vf_loss_coeff=settings.vf_loss_coeff,
+        grad_clip=settings.grad_clip,
+        lambda_=settings.gae_lambda,
+        use_kl_loss=False,
+        learner_config_dict={"time_constant": settings.discount_time},
+    )
+    config.debugging(seed=seed, log_level="ERROR")
+    config.reporting(min_time_s_per_iteration=None, metrics_num_episodes_for_smoothing=2 * settings.num_envs)
+    return config

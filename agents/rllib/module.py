@@ -1,0 +1,64 @@
+"""RLlib's view of a policy network: one joint agent, one module."""
+
+from typing import Any
+
+import torch
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.rl_module.apis.value_function_api import ValueFunctionAPI
+from ray.rllib.core.rl_module.torch import TorchRLModule
+from torch import Tensor
+
+from agents.networks import Blueprint, PolicyNetwork
+from agents.rllib.distribution import ServerCategorical
+from envs.gpu_cluster import EnvSpec
+
+
+class JointModule(TorchRLModule, ValueFunctionAPI):
+    """A policy network and the running scale of its value targets.
+
+    `model_config` holds `blueprint` (a `Blueprint` as dict) and `spec` (an `EnvSpec` as dict).
+    """
+
+    network: PolicyNetwork
+    value_mean: Tensor
+    value_scale: Tensor
+
+    def setup(self) -> None:
+        """Build the network."""
+        spec = EnvSpec(**self.model_config["spec"])
+        self.network = Blueprint.from_dict(self.model_config["blueprint"]).build(spec)  # type: ignore[assignment]
+        self.register_buffer("value_mean", torch.zeros(()))
+        self.register_buffer("value_scale", torch.ones(()))
+        self.action_dist_cls = ServerCategorical.for_servers(spec.num_servers)
+
+    def _forward(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
+        logits, embedding = self.network.encode(batch[Columns.OBS])
+        return {Columns.ACTION_DIST_INPUTS: logits.flatten(1), Columns.EMBEDDINGS: embedding}
+
+    def _forward_inference(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
+        logits, _embedding = self.network.encode(batch[Columns.OBS])
+        return {Columns.ACTION_DIST_INPUTS: logits.flatten(1)}
+
+    _forward_exploration = _forward_inference
+
+    def normalised_values(self, embedding: Tensor) -> Tensor:
+        """Values [B] in units of `value_scale` around `value_mean`: what the value loss is taken on."""
+        return self.network.value(embedding)
+
+    def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
+        """Values [B] in units of reward."""
+        if embeddings is None:
+            _logits, embeddings = self.network.encode(batch[Columns.OBS])
+        return self.normalised_values(embeddings) * self.value_scale + self.value_mean
+
+    @torch.no_grad()
+    def track_values(self, targets: Tensor, rate: float) -> None:
+        """Move the scale of values towards new targets and keep the values' meaning (PopArt, NeurIPS'16).
+
+        The network's value head is not rewritten: with a slow rate the next epochs absorb the change, as in
+        MAPPO's value normalisation.
+        """
+        if float(self.value_scale) == 1.0 and float(self.value_mean) == 0.0:
+            rate = 1.0  # first targets: adopt them
+        self.value_mean += rate * (targets.mean() - self.value_mean)
+        self.value_scale += rate * (targets.std().clamp(min=1e-3) - self.value_scale)

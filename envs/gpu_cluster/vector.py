@@ -1,0 +1,113 @@
+"""The joint problem as a Gymnasium `VectorEnv`: one agent that chooses for all servers, many episodes in one call."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from envs.gpu_cluster.batch import GpuClusterBatch
+from envs.gpu_cluster.negotiation import Observation
+from envs.gpu_cluster.reward import Reward
+from envs.gpu_cluster.spec import DecisionRules, EnvSpec
+from envs.performance import PerformanceModel
+from envs.simulation import Scenario
+from envs.types import ClusterSpec, FloatArray, IntArray, MurmurationError
+from envs.workloads import WorkloadSource
+
+
+def joint_spaces(spec: EnvSpec) -> tuple[spaces.Dict, spaces.MultiDiscrete]:
+    """Spaces of one episode's joint observation and joint action."""
+
+    def box(*shape: int) -> spaces.Box:
+        return spaces.Box(-np.inf, np.inf, shape, np.float32)
+
+    observation = spaces.Dict(
+        {
+            "servers": box(spec.num_servers, spec.server_features),
+            "slots": box(spec.num_servers, spec.num_slots, spec.slot_features),
+            "queue": box(spec.num_candidates, spec.job_features),
+            "cluster": box(spec.cluster_features),
+            "mask": spaces.Box(0, 1, (spec.num_servers, spec.num_actions), np.int8),
+        }
+    )
+    return observation, spaces.MultiDiscrete([spec.num_actions] * spec.num_servers)
+
+
+class GpuClusterVectorEnv(VectorEnv[Observation, IntArray, npt.NDArray[Any]]):
+    """`num_envs` episodes of the joint problem; an ended one begins anew at the step after (NEXT_STEP).
+
+    Args:
+        cluster, source, performance: where, what and how fast.
+        num_envs: episodes in one call.
+        group_size: so many neighbouring episodes play the same workload, for comparison within the group.
+        split: which split of the source they are drawn from.
+        seed: one seed gives one sequence of workloads, to the bit.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+
+    def __init__(
+        self,
+        cluster: ClusterSpec,
+        source: WorkloadSource,
+        performance: PerformanceModel,
+        num_envs: int = 1,
+        scenario: Scenario | None = None,
+        rules: DecisionRules | None = None,
+        reward: Reward | None = None,
+        group_size: int = 1,
+        split: str = "train",
+        seed: int = 0,
+    ) -> None:
+        if num_envs % group_size:
+            raise MurmurationError(f"num_envs is {num_envs}; it must be a multiple of group_size, {group_size}")
+        self.num_envs, self.group_size = num_envs, group_size
+        self.source, self.split = source, split
+        self.batch = GpuClusterBatch(
+            cluster, performance, source.models, source.num_jobs, num_envs, scenario, rules, reward
+        )
+        self.single_observation_space, self.single_action_space = joint_spaces(self.batch.spec)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.elapsed: FloatArray = np.zeros(num_envs)  # simulated seconds of the last step
+        self._seed(seed)
+
+    def _seed(self, seed: int) -> None:
+        """Members of a group draw from equal generators, so their n-th episodes are the same workload."""
+        roots = np.random.SeedSequence(seed).spawn(self.num_envs // self.group_size)
+        self._rngs = [np.random.default_rng(roots[b // self.group_size]) for b in range(self.num_envs)]
+
+    def begin(self, b: int) -> None:
+        """Begin the next episode of one place of the batch."""
+        self.batch.load(b, self.source.episode(self._rngs[b], self.split), self._rngs[b])
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin all episodes. A list of seeds is read by its first."""
+        first = seed[0] if isinstance(seed, list) else seed
+        if first is not None:
+            self._seed(first)
+        for b in range(self.num_envs):
+            self.begin(b)
+        return self._observation(), {}
+
+    def step(
+        self, actions: IntArray
+    ) -> tuple[Observation, FloatArray, npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]:
+        """Take a joint action int64[num_envs, num_servers] in every episode; `info["elapsed"]` is simulated time."""
+        fresh = self.batch.ended.copy()
+        rewards, self.elapsed, ended = self.batch.step(np.where(fresh[:, None], 0, actions))
+        for b in np.flatnonzero(fresh):
+            self.begin(int(b))
+        rewards = np.where(fresh, 0.0, rewards)
+        ended = ended & ~fresh
+        return self._observation(), rewards, ended, np.zeros(self.num_envs, bool), {"elapsed": self.elapsed}
+
+    def _observation(self) -> Observation:
+        return {name: array.copy() for name, array in self.batch.observation.items()}
+
+

@@ -1,8 +1,11 @@
 """Learning from a scheduler: the agents imitate it before they try to beat it.
 
-Dataset aggregation (DAgger, AISTATS'11): in the first pass the teacher plays, in later ones the student does, and the
-teacher says at every decision what it would have done from there. A clone that is sampled at temperature one plays far
-worse than its arg-max, so logits are sharpened afterwards (`sharpness`) before policy gradients sample from it.
+Dataset aggregation (DAgger, AISTATS'11): in the first pass the teacher plays; in later ones some servers' choices are
+the student's, and the teacher says at every decision what it would have done from there. When the student plays alone,
+eight servers that each err a little hardly ever pass all at once, rounds run to their last decision, and the data come
+from states that no good policy visits; a tenth of the choices is enough. The clone is to be sampled, not maximised:
+equal servers share the probability of one choice, and each by itself would rather pass. Sharpened logits (`sharpness`)
+sample better than temperature one.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,9 +32,10 @@ Progress = Callable[[str, int, int, dict[str, float]], None]  # phase, done, tot
 class ImitationSettings:
     """How long and how to imitate."""
 
-    passes: int = 3  # rounds of data aggregation; the first is played by the teacher
-    steps: int = 6000  # joint decisions gathered in each pass
-    epochs: int = 3  # over all data so far, after each pass
+    passes: int = 3  # rounds of data aggregation; the first is played by the teacher alone
+    steps: int = 5000  # joint decisions gathered in each pass
+    epochs: int = 4  # over all data so far, after each pass
+    student_share: float = 0.1  # of the choices in later passes
     batch_size: int = 256
     lr: float = 1e-3
     pass_weight: float = 0.5  # weight of a choice of nothing in the loss, since most servers mostly pass
@@ -39,7 +43,9 @@ class ImitationSettings:
 
     def __post_init__(self) -> None:
         if self.passes < 0 or min(self.steps, self.epochs, self.batch_size) < 1 or not self.sharpness > 0:
-            raise MurmurationError("imitation: passes must not be negative; steps, epochs, batch_size and sharpness positive")
+                raise MurmurationError("imitation: passes must not be negative; steps, epochs, batch_size and sharpness positive")
+        if not 0 <= self.student_share <= 1:
+            raise MurmurationError(f"imitation.student_share is {self.student_share}; it must be between 0 and 1")
 
 
 class Demonstrator:
@@ -92,11 +98,11 @@ def imitate(
     optimizer = torch.optim.Adam(network.parameters(), lr=settings.lr)
     data: list[Arrays] = []
     figures: dict[str, float] = {"imitation_loss": float("nan"), "imitation_agreement": float("nan")}
-    total = settings.passes * (settings.steps + settings.epochs * settings.steps)
+    total = settings.passes * settings.steps * (1 + settings.epochs)
     done = 0
     for round_number in range(settings.passes):
-        student = network if round_number else None
-        for chunk in gather(env, demonstrator, student, settings.steps, seed + round_number):
+        share = settings.student_share if round_number else 0.0
+        for chunk in gather(env, demonstrator, network, share, settings.steps, seed + round_number):
             data.append(chunk)
             done += len(chunk["labels"])
             progress("imitation: gather", done, total, figures)
@@ -110,16 +116,20 @@ def imitate(
 
 
 def gather(
-    env: GpuClusterVectorEnv, demonstrator: Demonstrator, student: nn.Module | None, steps: int, seed: int
+    env: GpuClusterVectorEnv, demonstrator: Demonstrator, student: nn.Module, share: float, steps: int, seed: int
 ) -> Iterator[Arrays]:
-    """Play about `steps` joint decisions, by the student if there is one; yield observations with the teacher's labels."""
+    """Play about `steps` joint decisions, a `share` of the choices drawn from the student; yield observations with labels."""
     env.reset(seed=seed)
     for b in range(env.num_envs):
         demonstrator.begin(b)
+    rng = np.random.default_rng(seed)
     for _ in range(-(-steps // env.num_envs)):
         labels = demonstrator.actions()
         yield {**{name: array.copy() for name, array in env.batch.observation.items()}, "labels": labels}
-        actions = labels if student is None else choose(student, env.batch.observation)  # type: ignore[arg-type]
+        actions = labels
+        if share > 0:
+            tried = choose(student, env.batch.observation, rng)  # type: ignore[arg-type]
+            actions = np.where(rng.random(labels.shape) < share, tried, labels)
         _, _, ended = env.batch.step(actions)
         for b in np.flatnonzero(ended):
             env.begin(int(b))
@@ -145,7 +155,8 @@ def fit_epoch(
         labels = batch.pop("labels")
         logits, _ = network.encode(batch)  # type: ignore[operator]
         weight = torch.where(labels == 0, settings.pass_weight, 1.0)
-        weight = weight * (batch["mask"].sum(-1) > 1)  # a server without a choice teaches nothing
+        allowed = batch["mask"].gather(-1, labels.unsqueeze(-1)).squeeze(-1) > 0  # an idle cluster may not pass
+        weight = weight * ((batch["mask"].sum(-1) > 1) & allowed)  # a server without a choice teaches nothing
         wrong = nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none").view_as(weight)
         loss = (wrong * weight).sum() / weight.sum().clamp(min=1.0)
         optimizer.zero_grad()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from envs.scheduling import ClusterView
-from envs.types import FloatArray, IntArray, JobId, MurmurationError
+from envs.types import FloatArray, IntArray, JobId, MurmurationError, Placement, Seconds
 
 
 def remaining_work(view: ClusterView, jobs: IntArray, scheduler: str) -> FloatArray:
@@ -26,25 +26,37 @@ def remaining_time(view: ClusterView, jobs: IntArray, scheduler: str) -> FloatAr
     return _told(view.remaining_time(jobs), scheduler)
 
 
-def remaining_time_in_place(view: ClusterView, jobs: IntArray, scheduler: str) -> FloatArray:
-    """Seconds left of running jobs on the GPUs that they hold, consolidated: float64[len(jobs)].
+def remaining_time_on(view: ClusterView, jobs: IntArray, placements: Sequence[Placement], scheduler: str) -> FloatArray:
+    """Seconds left of each of `jobs` on given GPUs, all as fast as the slowest and consolidated: float64[len(jobs)].
 
     Raises:
         MurmurationError: the scenario hides remaining work.
     """
     left = remaining_work(view, jobs, scheduler)
-    for i, job in enumerate(jobs.tolist()):
-        gpus = view.placement(job).gpus
-        kinds = view.cluster.node_types[list(gpus)]
-        left[i] /= view.speed(job)[kinds, sum(gpus.values())].min()
-    return left
+    speeds = [_speed(view, job, placement) for job, placement in zip(jobs.tolist(), placements, strict=True)]
+    with np.errstate(divide="ignore"):  # a gang over several types: its speed is not in the view, so no end is in sight
+        return np.asarray(left / np.array(speeds, dtype=np.float64))
 
 
-def types_by_speed(view: ClusterView, job: JobId, num_gpus: int) -> Sequence[int]:
-    """Indices of the GPU types on which a job runs with so many GPUs, fastest first; ties in the cluster's order."""
-    speed = view.speed(job)[:, num_gpus]
-    order = np.argsort(-speed, kind="stable")
-    return [int(kind) for kind in order if speed[kind] > 0]
+def restart_delay(view: ClusterView) -> Seconds:
+    """Seconds that a resize, a move or a preemption costs; 0 where the view does not say."""
+    return float(getattr(view, "restart_delay", 0.0))
+
+
+def as_long_again(view: ClusterView, jobs: IntArray) -> dict[JobId, Seconds]:
+    """For each of `jobs`, as many seconds left as it has run: the guess where nothing is known.
+
+    Half of the processes that have run for a time run for as long again (Harchol-Balter and Downey, "Exploiting
+    process lifetime distributions for dynamic load balancing", TOCS 1997), and training jobs are no lighter in the
+    tail.
+    """
+    executed = view.attained_service(jobs) / view.num_gpus[jobs]
+    return dict(zip(jobs.tolist(), executed.tolist(), strict=True))
+
+
+def _speed(view: ClusterView, job: JobId, placement: Placement) -> float:
+    kinds = view.cluster.node_types[list(placement.gpus)]
+    return float(view.speed(job)[kinds, placement.num_gpus].min())
 
 
 def _told(values: FloatArray, scheduler: str) -> FloatArray:

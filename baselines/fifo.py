@@ -4,9 +4,10 @@ from typing import Literal
 
 import numpy as np
 
-from baselines.estimates import remaining_time, remaining_time_in_place, types_by_speed
+from baselines.estimates import remaining_time_on
+from baselines.placing import pack
 from envs.scheduling import ClusterView
-from envs.types import Allocation, ClusterSpec, JobId, MurmurationError, Seconds
+from envs.types import Allocation, ClusterSpec, IntArray, JobId, MurmurationError, Placement, Seconds
 
 
 class Fifo:
@@ -17,9 +18,10 @@ class Fifo:
             "none": nobody passes it; GPUs idle until it starts.
             "skip": whoever fits starts, in order of submission. Keeps GPUs busy; a large job can starve for as
                 long as small ones keep coming.
-            "easy": the blocked head gets a reservation at the earliest instant at which running jobs, by their estimates, will have left
-                room for it; others pass only if they do not delay it (Lifka, "The ANL/IBM SP scheduling system", JSSPP'95). Only the
-                head is protected, as in the original.
+            "easy": the blocked head gets a reservation at the earliest instant at which running jobs, by their
+            estimates, will have left
+                room for it; others pass only if they do not delay it (Lifka, "The ANL/IBM SP scheduling system",
+                JSSPP'95). Only the head is protected, as in the original.
     """
 
     preemptive = False
@@ -44,9 +46,9 @@ class Fifo:
         waiting = view.queued.tolist()
         if self.backfill == "skip":
             for job in waiting:
-                wish.pack(job)
+                pack(view, wish, job)
             return wish
-        while waiting and wish.pack(waiting[0]):
+        while waiting and pack(view, wish, waiting[0]):
             waiting.pop(0)
         if self.backfill == "easy" and len(waiting) > 1:
             _pass_head(view, wish, waiting[0], waiting[1:])
@@ -56,36 +58,45 @@ class Fifo:
 def _pass_head(view: ClusterView, wish: Allocation, head: JobId, others: list[JobId]) -> None:
     """Start those of `others` that do not delay the head: they end before its start, or use GPUs that it leaves."""
     reservation = _reserve(view, wish, head)
-    if reservation is None:  # not even an empty cluster holds the head: it cannot be delayed
+    if reservation is None:  # not even an empty cluster holds the head: nobody can delay it
         for job in others:
-            wish.pack(job)
+            pack(view, wish, job)
         return
-    start, later = reservation
+    start, then = reservation
     for job in others:
-        trial = view.allocation(keep_running=True)
-        trial.free_gpus[:] = wish.free_gpus
-        if not trial.pack(job):
+        place = _find(view, job, wish.free_gpus)
+        if place and view.time + _duration(view, job, place) <= start:
+            wish.place(job, place)
             continue
-        if view.time + _duration(view, trial, job) <= start:
-            wish.place(job, _placed(trial, job))
-            continue
-        trial = view.allocation(keep_running=True)
-        trial.free_gpus[:] = np.minimum(wish.free_gpus, later.free_gpus)
-        if trial.pack(job):
-            wish.place(job, _placed(trial, job))
-            later.place(job, _placed(trial, job))
+        place = _find(view, job, np.minimum(wish.free_gpus, then.free_gpus))
+        if place:
+            wish.place(job, place)
+            then.place(job, place)
 
 
 def _reserve(view: ClusterView, wish: Allocation, head: JobId) -> tuple[Seconds, Allocation] | None:
     """When the head can start at the earliest, and the cluster of that instant with the head on its GPUs."""
-    later = view.allocation(keep_running=True)
-    started = [int(job) for job in view.queued if wish.placement(int(job))]
-    for job in started:
-        later.place(job, _placed(wish, job))
-    ends = list(zip(remaining_time_in_place(view, view.running, "Fifo"), view.running.tolist(), strict=True))
-    ends += [(_duration(view, wish, job), job) for job in started]
-    for left, job in sorted(ends):
-        later.stop(job)
-        if later.pack(head):
-            return view.time + float(left), later
+    then = view.allocation(keep_running=True)
+    ends: list[tuple[Seconds, JobId]] = []
+    for job in [*view.running.tolist(), *view.queued.tolist()]:
+        place = wish.placement(job)
+        if place:
+            then.place(job, place)
+            ends.append((view.time + _duration(view, job, place), job))
+    for end, job in sorted(ends):
+        then.stop(job)
+        if pack(view, then, head):
+            return end, then
     return None
+
+
+def _find(view: ClusterView, job: JobId, free_gpus: IntArray) -> Placement | None:
+    """Where a waiting job would be packed if only these GPUs were free."""
+    trial = view.allocation()
+    trial.free_gpus[:] = free_gpus
+    pack(view, trial, job)
+    return trial.placement(job)
+
+
+def _duration(view: ClusterView, job: JobId, place: Placement) -> Seconds:
+    return float(remaining_time_on(view, np.array([job]), [place], "Fifo with backfill=easy")[0])

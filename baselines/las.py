@@ -4,6 +4,7 @@ from typing import Literal
 
 import numpy as np
 
+from baselines.estimates import as_long_again
 from baselines.priority import jobs_present, keep_and_displace, ranked
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, MurmurationError
@@ -12,10 +13,10 @@ from envs.types import Allocation, ClusterSpec, MurmurationError
 class Las:
     """Preemptive gangs in order of the service that they have had; knows nothing of what is left.
 
-    Favours the young, which on heavy-tailed work are mostly the short (Nuijens and Wierman 2008). Counted in GPU-seconds it
-    is the two-dimensional LAS of Tiresias (NSDI'19, section 3.2), before its queues are made discrete. Decisions fall at rounds only: with
-    rounds at events alone two equal jobs take turns no finer than others come and go; `rounds.interval` sets a finer grain.
-    Ties go by submission.
+    Favours the young, which on heavy-tailed work are mostly the short (Nuijens and Wierman 2008). Counted in GPU-
+    seconds it is the two-dimensional LAS of Tiresias (NSDI'19, section 3.2), before its queues are made discrete.
+    Decisions fall at rounds only: with rounds at events alone two equal jobs take turns no finer than others come and
+    go; `rounds.interval` sets a finer grain. Ties go by submission.
 
     Args:
         by: "gpu_time" orders by GPU-seconds received, "time" by seconds on the requested GPUs.
@@ -39,4 +40,4 @@ class Las:
         service = view.attained_service(jobs)
         if self.by == "time":
             service = service / view.num_gpus[jobs]
-        return keep_and_displace(view, ranked(jobs, service))
+        return keep_and_displace(view, ranked(jobs, service), as_long_again(view, view.running))

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from baselines.estimates import types_by_speed
+from baselines.estimates import restart_delay
+from baselines.placing import first_fit, pack, types_by_speed
 from envs.scheduling import ClusterView
-from envs.types import Allocation, FloatArray, IntArray, JobId
+from envs.types import Allocation, FloatArray, IntArray, JobId, Placement, Seconds
 
 
 def jobs_present(view: ClusterView) -> IntArray:
@@ -19,13 +20,18 @@ def ranked(jobs: IntArray, key: FloatArray) -> Sequence[JobId]:
     return [int(job) for job in jobs[np.lexsort((jobs, key))]]
 
 
-def keep_and_displace(view: ClusterView, order: Sequence[JobId]) -> Allocation:
+def keep_and_displace(view: ClusterView, order: Sequence[JobId], seconds_left: Mapping[JobId, Seconds]) -> Allocation:
     """The highest ranked jobs that fit, each on its requested GPUs; running jobs stay where they are if they can.
 
-    See `place_in_order`. What runs and is not in `order` goes on untouched.
+    See `place_in_order`. On its turn a running job moves to free GPUs of a faster type if that pays for the restart.
+
+    Args:
+        view: the round.
+        order: jobs by falling priority.
+        seconds_left: for each running job, what it is taken to need yet where it is.
     """
     wish = view.allocation(keep_running=True)
-    place_in_order(view, wish, order)
+    place_in_order(view, wish, order, seconds_left=seconds_left)
     return wish
 
 
@@ -35,6 +41,7 @@ def place_in_order(
     order: Sequence[JobId],
     sizes: Mapping[JobId, int] | None = None,
     gpu_types: Mapping[JobId, Sequence[int]] | None = None,
+    seconds_left: Mapping[JobId, Seconds] | None = None,
 ) -> None:
     """Give GPUs to the jobs of `order` that the wish does not place yet, first come first.
 
@@ -48,73 +55,77 @@ def place_in_order(
         order: jobs by falling priority.
         sizes: GPUs for each job; as requested if None.
         gpu_types: GPU types for each job in order of preference; the job's own order if None.
+        seconds_left: for running jobs that may move to a faster type, what they need yet where they are.
     """
     held = [rank for rank, job in enumerate(order) if wish.placement(job)]
     for rank, job in enumerate(order):
         if held and held[0] == rank:
             held.pop(0)
+            if seconds_left is not None:
+                _move_up(view, wish, job, seconds_left[job])
             continue
         size = int(view.num_gpus[job]) if sizes is None else sizes[job]
         types = None if gpu_types is None else gpu_types[job]
-        if wish.pack(job, size, gpu_types=types) or not held:
+        if pack(view, wish, job, size, types) or not held:
             continue
-        behind = [order[other] for other in held]
-        if size <= wish.free_gpus.sum() + sum(view.placement(other).num_gpus for other in behind):
+        behind = {order[other]: place for other in held if (place := wish.placement(order[other]))}
+        if size <= wish.free_gpus.sum() + sum(place.num_gpus for place in behind.values()):
             stay = _displace(view, wish, job, size, types, behind)
             held = [other for other in held if order[other] in stay]
 
 
+def _move_up(view: ClusterView, wish: Allocation, job: JobId, seconds_left: Seconds) -> None:
+    """Move a running job to free GPUs of a faster type if that ends it earlier, restart included."""
+    place = view.placement(job)
+    speed = view.speed(job)[:, place.num_gpus]
+    now = speed[view.cluster.node_types[list(place.gpus)]].min()
+    if now <= 0 or speed.max() <= now:
+        return
+    restart = restart_delay(view)
+    faster = [
+        kind for kind in types_by_speed(view, job, place.num_gpus) if seconds_left * (1 - now / speed[kind]) > restart
+    ]
+    if faster:
+        wish.pack(job, place.num_gpus, gpu_types=faster)
+
+
 def _displace(
-    view: ClusterView, wish: Allocation, job: JobId, size: int, types: Sequence[int] | None, behind: Sequence[JobId]
+    view: ClusterView,
+    wish: Allocation,
+    job: JobId,
+    size: int,
+    types: Sequence[int] | None,
+    behind: dict[JobId, Placement],
 ) -> set[JobId]:
-    """Place a job as if all those behind it were gone, then bring back those that still fit; return these."""
-    for other in behind:
+    """Take jobs off, last ones first, until a better one fits; bring back those not in its way and return who stays."""
+    for other in reversed(behind):
         wish.stop(other)
-    wish.pack(job, size, gpu_types=types)
+        if wish.free_gpus.sum() >= size and pack(view, wish, job, size, types):
+            break
     stay: set[JobId] = set()
-    for other in behind:
-        if all(wish.free_gpus[node] >= gpus for node, gpus in view.placement(other).gpus.items()):
-            wish.keep(other)
-            stay.add(other)
+    for other, place in behind.items():
+        if not wish.placement(other):
+            if any(wish.free_gpus[node] < gpus for node, gpus in place.gpus.items()):
+                continue
+            wish.place(other, place)
+        stay.add(other)
     return stay
 
 
 def plan_anew(view: ClusterView, order: Sequence[JobId]) -> Allocation:
-    """The highest ranked jobs that fit, each on its requested GPUs, on an empty cluster: nobody has a right to its place.
+    """The highest ranked jobs that fit, each on its requested GPUs, placed as if the cluster were empty.
 
     A job of at most a node's GPUs takes the first node with room, a larger one the first wholly free nodes; a job
-    that does not fit is skipped. These are the rules of Muri's simulator (SIGCOMM'22 artifact); they move
-    jobs at will, which is free of charge only where restarts are.
+    that does not fit is skipped. These are the rules of Muri's
+    simulator (SIGCOMM'22 artifact); they move jobs at will, which is free of charge only where restarts are.
     """
     wish = view.allocation()
     for job in order:
         size = int(view.num_gpus[job])
-        for kind in types_by_speed(view, job, size):
-            found = first_fit(wish, size, kind)
-            if found:
-                wish.place(job, found)
-                break
+        types = types_by_speed(view, job, size)
+        found = next(filter(None, (first_fit(wish, size, kind) for kind in types)), None)
+        if found:
+            wish.place(job, found)
+        elif not types:
+            pack(view, wish, job)
     return wish
-
-
-def first_fit(wish: Allocation, size: int, gpu_type: int) -> dict[int, int]:
-    """GPUs by node for `size` GPUs of one type, lowest nodes first; empty if there is no room.
-
-    A job larger than every node of the type takes wholly free nodes and, for what is left, the first other node with room.
-    """
-    nodes = np.flatnonzero(wish.cluster.node_types == gpu_type)
-    free, total = wish.free_gpus[nodes], wish.cluster.node_gpus[nodes]
-    placed: dict[int, int] = {}
-    left = size
-    if size > total.max():
-        for node, gpus in zip(nodes[free == total], total[free == total], strict=True):
-            if gpus <= left:
-                placed[int(node)] = int(gpus)
-                left -= int(gpus)
-    if left == 0:
-        return placed
-    rest = [int(node) for node in nodes[free >= left] if int(node) not in placed]
-    if not rest:
-        return {}
-    placed[rest[0]] = left
-    return placed

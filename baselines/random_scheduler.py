@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from baselines.placing import pack
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, IntArray, JobId
 
@@ -9,8 +10,8 @@ from envs.types import Allocation, ClusterSpec, IntArray, JobId
 class Random:
     """Waiting jobs in random order, each on random free GPUs of a random type; nothing is ever preempted.
 
-    An elastic job gets a random size among those of its range that are free and on which it runs. Nodes are drawn one by one and
-    emptied, so gangs end up scattered: the cost of placement without thought is part of the floor. A job
+    An elastic job gets a random size among those of its range that are free and on which it runs. Nodes are drawn one
+    by one and emptied, so gangs end up scattered: the cost of placement without thought is part of the floor. A job
     that fits nowhere is skipped; no GPU idles that some waiting job could use.
     """
 
@@ -27,7 +28,9 @@ class Random:
         wish = view.allocation(keep_running=True)
         for job in self._rng.permutation(view.queued).tolist():
             sizes = _sizes(view, wish, job)
-            if sizes:
+            if not sizes:
+                pack(view, wish, job, int(view.min_gpus[job]), ())  # a gang over several types, if it is none of one
+            else:
                 kind = list(sizes)[self._rng.integers(len(sizes))]
                 wish.place(job, self._scatter(wish, kind, int(self._rng.choice(sizes[kind]))))
         return wish

@@ -4,7 +4,7 @@ from typing import Literal
 
 import numpy as np
 
-from baselines.estimates import remaining_time
+from baselines.estimates import remaining_time, remaining_time_on
 from baselines.priority import jobs_present, keep_and_displace, plan_anew, ranked
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, MurmurationError
@@ -15,11 +15,13 @@ class Srtf:
 
     Optimal for the mean completion time on one machine (Schrage 1968), the usual clairvoyant yardstick on clusters;
     by GPU-time it is the SRSF of Tiresias and Muri (SIGCOMM'22, section 6). Remaining time counts on the
-    requested GPUs of the job's fastest type, so it does not change by where the job happens to run. Ties go by submission.
+    requested GPUs of the job's fastest type, so it does not change by where the job happens to run. Ties go by
+    submission.
 
     Args:
         by: "time" orders by remaining seconds, "gpu_time" by remaining seconds times GPUs.
-        sticky: running jobs stay where they are while they are chosen, and only what is in the way of a shorter job
+        sticky: running jobs stay where they are while they are chosen, unless a move to a faster type pays for its
+            restart, and only what is in the way of a shorter job
             makes room. If False, everything is placed anew each round, first fit, as Muri's simulator does.
     """
 
@@ -47,4 +49,8 @@ class Srtf:
         if self.by == "gpu_time":
             left = left * view.num_gpus[jobs]
         order = ranked(jobs, left)
-        return keep_and_displace(view, order) if self.sticky else plan_anew(view, order)
+        if not self.sticky:
+            return plan_anew(view, order)
+        places = [view.placement(job) for job in view.running.tolist()]
+        seconds = remaining_time_on(view, view.running, places, "Srtf")
+        return keep_and_displace(view, order, dict(zip(view.running.tolist(), seconds.tolist(), strict=True)))

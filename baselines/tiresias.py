@@ -5,9 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from baselines.estimates import as_long_again
 from baselines.priority import jobs_present, keep_and_displace
 from envs.scheduling import ClusterView
-from envs.types import Allocation, BoolArray, ClusterSpec, FloatArray, GpuSeconds, IntArray, JobId, MurmurationError, Seconds
+from envs.types import Allocation, ClusterSpec, FloatArray, GpuSeconds, IntArray, JobId, MurmurationError, Seconds
 
 ROUNDING = 1e-9  # a job that reached a limit up to rounding of the clock has reached it
 
@@ -16,8 +17,9 @@ class Tiresias:
     """Discretised two-dimensional least attained service (Gu et al., NSDI'19, section 3.2), without knowledge of work.
 
     A job's service is its GPUs times its time on them. It begins in the first queue and falls to the next
-    when its service reaches a limit. Earlier queues go first; within a queue it is first come first served by the time of the
-    first start (jobs that never started behind those that did, by submission), so jobs of one queue do not preempt each other.
+    when its service reaches a limit. Earlier queues go first; within a queue it is first come first served by the
+    time of the first start (jobs that never started behind those that did, by submission), so jobs of one queue do
+    not preempt each other.
 
     A job off its GPUs for longer than `promote_knob` times its executed time is starving: it returns to
     the first queue, and both its service and its waiting count from zero again (the paper's PROMOTEKNOB).
@@ -40,9 +42,13 @@ class Tiresias:
     ) -> None:
         self.limits = np.array(limits, dtype=np.float64)
         if self.limits.size == 0 or not (np.diff(self.limits, prepend=0.0) > 0).all():
-            raise MurmurationError(f"Tiresias: limits are {list(limits)} GPU-seconds; give at least one, positive and ascending")
+            raise MurmurationError(
+                f"Tiresias: limits are {list(limits)} GPU-seconds; give at least one, positive and ascending"
+            )
         if not promote_knob > 0:
-            raise MurmurationError(f"Tiresias: promote_knob is {promote_knob}; it must be positive, or .inf for no promotion")
+            raise MurmurationError(
+                f"Tiresias: promote_knob is {promote_knob}; it must be positive (.inf: no promotion)"
+            )
         self.promote_knob = promote_knob
         self._forget()
 
@@ -56,7 +62,7 @@ class Tiresias:
         self._promote(view, jobs)
         starts = np.array([self._started.get(job, math.inf) for job in jobs.tolist()])
         order = jobs[np.lexsort((jobs, starts, self.queues(view, jobs)))]
-        wish = keep_and_displace(view, [int(job) for job in order])
+        wish = keep_and_displace(view, [int(job) for job in order], as_long_again(view, view.running))
         self._remember(view, wish)
         return wish
 
@@ -67,7 +73,8 @@ class Tiresias:
 
     def _service(self, view: ClusterView, jobs: IntArray) -> FloatArray:
         """GPU-seconds since the start or the last promotion."""
-        return view.attained_service(jobs) - np.array([self._written_off.get(job, 0.0) for job in jobs.tolist()])
+        written_off = [self._written_off.get(job, 0.0) for job in jobs.tolist()]
+        return view.attained_service(jobs) - np.array(written_off, dtype=np.float64)
 
     def _promote(self, view: ClusterView, jobs: IntArray) -> None:
         if math.isinf(self.promote_knob):
@@ -75,7 +82,7 @@ class Tiresias:
         executed = self._service(view, jobs) / view.num_gpus[jobs]
         since = np.array([self._stopped.get(job, math.nan) for job in jobs.tolist()])  # NaN: runs or never ran
         fallen = self.queues(view, jobs) > 0
-        starving: BoolArray = fallen & (view.time - since >= self.promote_knob * executed * (1 - ROUNDING))
+        starving = fallen & (view.time - since >= self.promote_knob * executed * (1 - ROUNDING))
         for job, attained in zip(jobs[starving].tolist(), view.attained_service(jobs[starving]), strict=True):
             self._written_off[job] = float(attained)
             self._stopped[job] = view.time

@@ -25,7 +25,9 @@ class NodeGroup:
         for name in ("num_nodes", "num_gpus", "nodes_per_rack"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise ClusterError(f"node group of {self.gpu_type}: {name} is {value!r}; it must be a whole number of at least 1")
+                raise ClusterError(
+                    f"node group of {self.gpu_type}: {name} is {value!r}; it must be a whole number of at least 1"
+                )
 
     def nodes(self, first_rack: int = 0) -> tuple[NodeSpec, ...]:
         """The nodes, their racks numbered from `first_rack`."""
@@ -49,7 +51,9 @@ def build(name: str, groups: Sequence[NodeGroup | Mapping[str, Any]]) -> Cluster
         ClusterError: no groups, a field that does not exist or is missing, or a node that cannot exist.
     """
     if not groups:
-        raise ClusterError(f"cluster {name}: has no node groups; give at least one with gpu_type, num_nodes and num_gpus")
+        raise ClusterError(
+            f"cluster {name}: has no node groups; give at least one with gpu_type, num_nodes and num_gpus"
+        )
     nodes: list[NodeSpec] = []
     for index, group in enumerate(groups):
         made = group if isinstance(group, NodeGroup) else _group(f"cluster {name}: group {index}", group)

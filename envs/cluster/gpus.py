@@ -26,7 +26,15 @@ GPUS: Mapping[str, GpuType] = MappingProxyType(
     {
         gpu.name: gpu
         for gpu in (
-            GpuType("K80", 2014, 12.0, 4.4, 4.4, 240.0, "NVIDIA Tesla K80 board specification; half of the board, boost clock"),
+            GpuType(
+                "K80",
+                2014,
+                12.0,
+                4.4,
+                4.4,
+                240.0,
+                "NVIDIA Tesla K80 board specification; half of the board, boost clock",
+            ),
             GpuType("P100", 2016, 16.0, 10.6, 21.2, 732.0, "NVIDIA Tesla P100 data sheet, SXM2"),
             GpuType("V100", 2017, 16.0, 15.7, 125.0, 900.0, "NVIDIA Tesla V100 data sheet, SXM2 16 GB"),
             GpuType("T4", 2018, 16.0, 8.1, 65.0, 320.0, "NVIDIA T4 data sheet"),

@@ -1,6 +1,7 @@
 """The environment for many episodes at once: observations and masks in preallocated arrays."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -89,9 +90,23 @@ class GpuClusterBatch:
             self.negotiation.use_table(self.table)
         check_runnable(workload, self.cluster, self.table)
         self.workloads[b] = workload
-        self.state.load(b, workload, self.scenario, self.table, rng)
+        self.state.load(b, workload, self._bounded(workload), self.table, rng)
         self.negotiation.clear_counters(b)
         self._outcomes[b] = self._proceed(b)
+
+    def _bounded(self, workload: Workload) -> Scenario:
+        """The scenario with a finite horizon, up to which jobs left undone are charged.
+
+        Unless one is set it lies where all jobs would be done one after the other, so leaving some undone never pays.
+        """
+        if np.isfinite(self.scenario.horizon):
+            return self.scenario
+        jobs = workload.jobs
+        model = np.array([self.table.models.index(name) for name in workload.models])[jobs["model"]]
+        gpus = np.minimum(jobs["num_gpus"], self.table.rates.shape[2] - 1)
+        rate = np.maximum(self.negotiation.arrays.reference[model, gpus], 1e-9)
+        horizon = float(jobs["submit_time"][-1] + (jobs["work"] / rate).sum() + len(jobs) * self.scenario.restart_delay)
+        return replace(self.scenario, horizon=horizon)
 
     def step(self, actions: IntArray) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
         """Take a joint action int64[B, num_servers] in every episode.

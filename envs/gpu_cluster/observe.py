@@ -155,6 +155,19 @@ def observe_cluster(episode: Records, rules: Records, nodes: Records, waiting: i
 
 
 @jit
+def rank_among_equals(nodes: Records, n: int) -> int:
+    """How many servers before this one have the same GPU type and as many free GPUs.
+
+    Without it equal servers could not but choose alike, and would always conflict.
+    """
+    rank = 0
+    for i in range(n):
+        if nodes[i].gpu_type == nodes[n].gpu_type and nodes[i].free == nodes[n].free:
+            rank += 1
+    return rank
+
+
+@jit
 def observe(
     episode: Records,
     rules: Records,
@@ -191,7 +204,9 @@ def observe(
         servers[n, 0] = node.free / node_gpus
         servers[n, 1] = node.num_gpus / node_gpus
         servers[n, 2] = node.num_jobs / node_gpus
-        servers[n, 3 + node.gpu_type] = 1.0
+        servers[n, 3] = n / len(nodes)
+        servers[n, 4] = rank_among_equals(nodes, n) / len(nodes)
+        servers[n, 5 + node.gpu_type] = 1.0
         share = node.first_share
         slot = 0
         while share >= 0 and slot < slots.shape[1]:
@@ -270,7 +285,12 @@ def mask_actions(
     num_levels: int,
     mask: Mask,
 ) -> int:
-    """Write the mask int8[num_servers, num_actions]; return how many choices there are besides nothing."""
+    """Write the mask int8[num_servers, num_actions]; return how many choices there are besides nothing.
+
+    While the whole cluster is idle, a server that could claim a waiting job may not pass: otherwise a policy could
+    leave the jobs waiting for ever.
+    """
+    idle = episode[0].num_free == episode[0].num_gpus
     mask[:] = 0
     largest = 0
     for n in range(len(nodes)):
@@ -289,6 +309,8 @@ def mask_actions(
                     place = 1 + (c * amounts + gpus) * num_levels
                     mask[n, place : place + num_levels] = 1
                     choices += 1
+                    if idle:
+                        mask[n, 0] = 0
         share = node.first_share
         slot = 0
         while share >= 0 and slot < num_slots:

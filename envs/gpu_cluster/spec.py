@@ -69,8 +69,8 @@ class EnvSpec:
 
     @property
     def server_features(self) -> int:
-        """Free GPUs, GPUs, jobs, and the GPU type one-hot."""
-        return 3 + self.num_gpu_types
+        """Free GPUs, GPUs, jobs, place in the cluster, place among equals, and the GPU type one-hot."""
+        return 5 + self.num_gpu_types
 
     @property
     def cluster_features(self) -> int:

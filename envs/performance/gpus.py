@@ -1,4 +1,4 @@
-"""GPU types: datasheet figures, and the rule that carries a measured speed from one type to another."""
+"""GPU types: datasheet figures."""
 
 import csv
 import math
@@ -9,8 +9,8 @@ from importlib.resources import files
 from envs.performance.names import unknown
 from envs.types import Gigabytes, PerformanceError
 
-SCALING_EXPONENT = 1.25
-"""Exponent of the speed index; least-squares fit over the measured pairs of types, see `envs.performance.scaling`."""
+USABLE_MEMORY = 0.92
+"""Share of a GPU's memory left after the driver, the libraries' contexts and fragmentation (estimated)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +23,19 @@ class GpuType:
     bandwidth_gb_s: float  # device memory, GB/s
     memory_gb: Gigabytes
     capability: float  # CUDA compute capability
-    intra_node_gb_s: float  # all-reduce bus bandwidth within a node, GB/s: PCIe 3 or the type's usual NVLink
+    intra_node_gb_s: float  # all-reduce bus bandwidth within a node, GB/s: PCIe 3, or the type's usual NVLink
     source: str
 
     @property
-    def speed_index(self) -> float:
-        """What training speed is taken to be proportional to, before `SCALING_EXPONENT`.
+    def usable_gb(self) -> Gigabytes:
+        """Memory that a job can fill."""
+        return self.memory_gb * USABLE_MEMORY
 
-        The geometric mean of single-precision peak and memory bandwidth: convolution and matrix kernels are bound
-        by the one, element-wise kernels by the other. A reconstruction, not a published rule.
+    @property
+    def speed_index(self) -> float:
+        """Geometric mean of single-precision peak and memory bandwidth.
+
+        Convolution and matrix kernels are bound by the one, element-wise kernels by the other.
         """
         return math.sqrt(self.fp32_tflops * self.bandwidth_gb_s)
 
@@ -65,8 +69,3 @@ def gpu_type(name: str) -> GpuType:
     if found is None:
         raise PerformanceError(unknown("GPU type", name, gpu_types()))
     return found
-
-
-def speed_ratio(fast: str, slow: str, exponent: float = SCALING_EXPONENT) -> float:
-    """How much faster the GPU part of a step is on `fast` than on `slow`: (index ratio) ** exponent."""
-    return float((gpu_type(fast).speed_index / gpu_type(slow).speed_index) ** exponent)

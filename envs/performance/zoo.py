@@ -44,8 +44,11 @@ SOURCE_ALIASES: dict[str, dict[str, str]] = {
 }
 """Names whose meaning depends on the source: Rubick's BERT has 336 M parameters, ElasticFlow's 110 M."""
 
-BYTES_PER_PARAMETER = {"sgd": 8, "adam": 12}
-"""Bytes that a checkpoint holds per parameter: 4 of the weight, and 4 (momentum) or 8 (Adam's moments) of the optimizer."""
+CHECKPOINT_BYTES = {"sgd": 8, "adam": 12}
+"""Bytes that a checkpoint holds per parameter: 4 of the weight, and 4 (momentum) or 8 (Adam) of the optimizer."""
+
+STATE_BYTES = {"sgd": 12, "adam": 16}
+"""Bytes that training holds per parameter: the checkpoint's, and 4 of the gradient (Rajbhandari et al., SC'20)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,12 @@ class ModelProfile:
     @property
     def checkpoint_gb(self) -> Gigabytes:
         """Size of a full training checkpoint: weights and optimizer states in single precision."""
-        return self.params_millions * BYTES_PER_PARAMETER[self.optimizer] / 1000.0
+        return self.params_millions * CHECKPOINT_BYTES[self.optimizer] / 1000.0
+
+    @property
+    def state_gb(self) -> Gigabytes:
+        """Weights, gradients and optimizer states while training."""
+        return self.params_millions * STATE_BYTES[self.optimizer] / 1000.0
 
     @property
     def gradient_gb(self) -> Gigabytes:

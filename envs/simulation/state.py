@@ -185,6 +185,10 @@ class State:
         episode["knows_work"] = scenario.information.work != "none"
         episode["logging"] = self.events.shape[1] > 0
 
+    def episode_view(self, b: int) -> "State":
+        """One episode as a state of its own that shares memory with this one."""
+        return State(**{name: getattr(self, name)[b : b + 1] for name in self.__dataclass_fields__})
+
     def grow_log(self) -> None:
         """Double the log, or begin one."""
         self.events = _doubled(self.events)

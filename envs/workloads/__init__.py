@@ -1,5 +1,28 @@
 """What arrives: workloads, one reader per public trace, synthetic generators, splits by time."""
 
+from envs.workloads.calibration import STREAMS, JobStream
+from envs.workloads.distributions import Arrivals, LogNormal, Quantiles
+from envs.workloads.fits import check_fits
+from envs.workloads.mix import DEFAULT_MIX, JobMix
+from envs.workloads.source import WorkloadSource
+from envs.workloads.splits import Windows
+from envs.workloads.synthetic import SyntheticSource
+from envs.workloads.trace_source import TraceSource
 from envs.workloads.workload import JOB_COLUMNS, Workload
 
-__all__ = ["JOB_COLUMNS", "Workload"]
+__all__ = [
+    "DEFAULT_MIX",
+    "JOB_COLUMNS",
+    "STREAMS",
+    "Arrivals",
+    "JobMix",
+    "JobStream",
+    "LogNormal",
+    "Quantiles",
+    "SyntheticSource",
+    "TraceSource",
+    "Windows",
+    "Workload",
+    "WorkloadSource",
+    "check_fits",
+]

@@ -43,7 +43,9 @@ def sinks(tree: ast.Module) -> Iterator[str]:
     base class is not ours.
     """
     for owner in ast.walk(tree):
-        for node in owner.body if isinstance(owner, ast.ClassDef) else []:
+        if not isinstance(owner, ast.ClassDef):
+            continue
+        for node in owner.body:
             if isinstance(node, ast.FunctionDef) and node.name in {"__init__", "__new__"}:
                 sink = node.args.kwarg
                 if sink and not passed_on(node, sink.arg):

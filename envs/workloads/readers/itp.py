@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -26,9 +27,9 @@ class MicrosoftItp:
     clusters: Sequence[str] = ()
     gpu_type: str = "V100"
     gpus_per_node: int = 8
-    name: str = "itp"
-    location: str = "traces/microsoft_itp/itp_jobs.csv.gz"
-    source: str = "github.com/pkusys/ElasticFlow (elasticflow-traces)"
+    name: ClassVar[str] = "itp"
+    location: ClassVar[str] = "traces/microsoft_itp/itp_jobs.csv.gz"
+    source: ClassVar[str] = "github.com/pkusys/ElasticFlow (elasticflow-traces)"
 
     def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
         """The jobs and the report; see `TraceReader.read`."""
@@ -38,8 +39,9 @@ class MicrosoftItp:
         num_gpus = table.numbers("num_gpu", high=MAX_GPUS, whole=True)
         tenant = table.text("cluster")
         table.skip_idle(duration, num_gpus)
+        first = submit[table.sound].min(initial=np.inf)  # of all clusters, so that days mean the same for each
         if self.clusters:
             table.skip(~np.isin(tenant, list(self.clusters)), "other clusters")
         note = "filtered upstream to jobs of at least 600 s; equal rows are bursts and are kept"
         columns = {"submit_time": submit, "duration": duration, "num_gpus": num_gpus, "tenant": tenant}
-        return table.finish(columns, notes=(note,))
+        return table.finish(columns, notes=(note,), origin=float(first))

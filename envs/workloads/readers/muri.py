@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pandas as pd
 
@@ -25,12 +26,8 @@ class Muri:
     trace: str = "trace3"
     gpu_type: str = "V100"
     gpus_per_node: int = 8
-    source: str = "github.com/Rivendile/Muri"
-
-    @property
-    def name(self) -> str:
-        """Short name of the trace."""
-        return f"muri-{self.trace}"
+    name: ClassVar[str] = "muri"
+    source: ClassVar[str] = "github.com/Rivendile/Muri"
 
     @property
     def location(self) -> str:

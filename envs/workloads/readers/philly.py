@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -32,9 +33,9 @@ class Philly:
     virtual_clusters: Sequence[str] = ()
     gpu_type: str = "P100"
     gpus_per_node: int = 8
-    name: str = "philly"
-    location: str = "traces/philly/philly_jobs.csv.gz"
-    source: str = "github.com/msr-fiddle/philly-traces (processed subset)"
+    name: ClassVar[str] = "philly"
+    location: ClassVar[str] = "traces/philly/philly_jobs.csv.gz"
+    source: ClassVar[str] = "github.com/msr-fiddle/philly-traces (processed subset)"
 
     def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
         """The jobs and the report; see `TraceReader.read`."""
@@ -45,8 +46,8 @@ class Philly:
         tenant = table.text("cluster")
         table.skip_duplicates()
         table.skip_idle(duration, num_gpus)
+        first = submit[table.sound].min(initial=np.inf)  # of all virtual clusters, so that days mean the same for each
         if self.virtual_clusters:
             table.skip(~np.isin(tenant, list(self.virtual_clusters)), "other virtual clusters")
-        first = submit[table.sound].min(initial=np.inf)
         columns = {"submit_time": submit, "duration": duration, "num_gpus": num_gpus, "tenant": tenant}
         return table.finish(columns, notes=(CLOCK_NOTE,), origin=float(np.floor(first / DAY) * DAY))

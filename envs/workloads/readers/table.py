@@ -54,7 +54,7 @@ class TraceTable:
 
     def numbers(self, field: str, *, low: float = 0.0, high: float = MAX_SECONDS, whole: bool = False) -> FloatArray:
         """float64[num_rows]: a column as numbers within [low, high]; rows that are not are bad, and 0 in the answer."""
-        values = pd.to_numeric(pd.Series(self.columns[field]), errors="coerce").to_numpy(np.float64, copy=True)
+        values: FloatArray = np.array(pd.to_numeric(pd.Series(self.columns[field]), errors="coerce"), dtype=np.float64)
         finite = np.isfinite(values)
         self.reject(~finite, field, "must be a finite number")
         values[~finite] = 0.0
@@ -69,7 +69,7 @@ class TraceTable:
         stamps = pd.to_datetime(pd.Series(self.columns[field]), format=layout, errors="coerce")
         good = stamps.notna().to_numpy()
         self.reject(~good, field, "must be a time like 2017-10-09 07:01:55")
-        seconds = ((stamps - pd.Timestamp(0)) / pd.Timedelta(seconds=1)).to_numpy(np.float64, copy=True)
+        seconds: FloatArray = np.array((stamps - pd.Timestamp(0)) / pd.Timedelta(seconds=1), dtype=np.float64)
         seconds[~good] = 0.0
         return seconds
 
@@ -83,7 +83,10 @@ class TraceTable:
         if not hit.size:
             return
         self.sound[hit] = False
-        shown = [BadRow(int(self.rows[i]), field, str(self.columns[field][i])[:40], reason) for i in hit[:EXAMPLES_PER_REASON]]
+        shown = [
+            BadRow(int(self.rows[i]), field, str(self.columns[field][i])[:40], reason)
+            for i in hit[:EXAMPLES_PER_REASON]
+        ]
         if self.strict:
             raise TraceError(f"{self.path}: {shown[0]}; correct the row, or skip bad rows with workload.strict=false")
         key = f"{field} {reason}"
@@ -121,7 +124,9 @@ class TraceTable:
             TraceError: no sound row is left.
         """
         if not self.sound.any():
-            why = self.examples[0] if self.examples else ", ".join(f"{n} {reason}" for reason, n in self.skipped.items())
+            why = (
+                self.examples[0] if self.examples else ", ".join(f"{n} {reason}" for reason, n in self.skipped.items())
+            )
             raise TraceError(f"{self.path}: none of its {len(self)} rows is a usable {self.trace} job: {why}")
         frame = pd.DataFrame({name: column[self.sound] for name, column in columns.items()})
         frame["num_gpus"] = frame["num_gpus"].astype(np.int64)
@@ -132,7 +137,14 @@ class TraceTable:
             notes = (*notes, "the file is not in order of submission: sorted, ties as in the file")
         frame = frame.sort_values("submit_time", kind="stable", ignore_index=True)
         report = ReadReport(
-            self.trace, str(self.path), len(self), len(frame), self.bad, self.skipped, tuple(self.examples), tuple(notes)
+            self.trace,
+            str(self.path),
+            len(self),
+            len(frame),
+            self.bad,
+            self.skipped,
+            tuple(self.examples),
+            tuple(notes),
         )
         return frame, report
 
@@ -159,7 +171,10 @@ def read_csv(
     names = [name.strip() for name in first[1]] if header is None else list(header)
     missing = [name for name in required if name not in names]
     if missing:
-        raise TraceError(f"{path}: has no column {missing[0]!r}; it has {', '.join(names)[:120]}; a {trace} trace needs {', '.join(required)}")
+        raise TraceError(
+            f"{path}: has no column {missing[0]!r}; it has {', '.join(names)[:120]}; a {trace} trace "
+            f"needs {', '.join(required)}"
+        )
     body = list(lines)
     if header is not None and first[1] != list(header):
         body.insert(0, first)
@@ -173,7 +188,9 @@ def read_csv(
         [row for row, _ in body],
         strict=strict,
     )
-    table.reject(np.array([len(cells) != width for _, cells in body]), names[0], f"must stand in a row of {width} fields")
+    table.reject(
+        np.array([len(cells) != width for _, cells in body]), names[0], f"must stand in a row of {width} fields"
+    )
     return table
 
 
@@ -190,7 +207,9 @@ def rows_of(path: Path) -> Iterator[tuple[int, list[str]]]:
                 if any(cell.strip() for cell in cells):
                     yield reader.line_num, cells
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
-        raise TraceError(f"{path}: cannot be read as text rows ({type(error).__name__}: {error}); get the file anew") from error
+        raise TraceError(
+            f"{path}: cannot be read as text rows ({type(error).__name__}: {error}); get the file anew"
+        ) from error
 
 
 def open_text(path: Path) -> IO[str]:

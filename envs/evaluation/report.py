@@ -1,0 +1,95 @@
+"""A comparison for people: told while it runs, a table in the end, files to keep."""
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from envs.evaluation.compare import check_comparable, compare
+from envs.evaluation.comparison import Comparison
+from envs.evaluation.gantt import gantt
+from envs.evaluation.plots import jct_cdf
+from envs.evaluation.table import print_table, wide_console
+from envs.performance import PerformanceModel
+from envs.scheduling import Scheduler
+from envs.simulation import Scenario
+from envs.types import ClusterSpec
+from envs.workloads import Workload
+
+DOTS_PER_INCH = 130
+
+
+def run_comparison(
+    schedulers: Mapping[str, Scheduler],
+    workloads: Sequence[Workload],
+    cluster: ClusterSpec,
+    performance: PerformanceModel,
+    scenario: Scenario | None = None,
+    seed: int = 0,
+    *,
+    reference: str = "",
+    optional: Collection[str] = (),
+    console: Console | None = None,
+) -> Comparison:
+    """`compare`, told while it happens: first what is asked of the cluster, then a progress bar, then the table.
+
+    Arguments and errors are those of `compare`; `console` is where to write, standard output if None.
+    """
+    check_comparable(schedulers, workloads, reference)
+    console = console or wide_console()
+    print_workloads(workloads, cluster, performance, console)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=len(schedulers) * len(workloads))
+        names = list(schedulers)
+
+        def progress(name: str, workload: int, share: float) -> None:
+            done = names.index(name) * len(workloads) + workload + share
+            bar.update(task, completed=done, description=f"{name} on {workloads[workload].name}")
+
+        comparison = compare(
+            schedulers, workloads, cluster, performance, scenario, seed,
+            reference=reference, optional=optional, progress=progress,
+        )  # fmt: skip
+    print_table(comparison, console)
+    return comparison
+
+
+def print_workloads(
+    workloads: Sequence[Workload], cluster: ClusterSpec, performance: PerformanceModel, console: Console
+) -> None:
+    """What is asked of the cluster, type by type, and what a reader must know of where the jobs come from."""
+    gpus = ", ".join(f"{count} {name}" for name, count in cluster.gpus_by_type.items())
+    jobs = spread([len(workload) for workload in workloads], "{:,.0f}")
+    names = list(dict.fromkeys(workload.name for workload in workloads))
+    shown = names[0] if len(names) == 1 else f"{names[0]} ... {names[-1]}"
+    console.print(f"{shown}: {len(workloads)} x {jobs} jobs on {cluster.name} ({gpus})", highlight=False)
+    loads = [workload.offered_load(cluster, performance) for workload in workloads]
+    by_type = [f"{name} {spread([load[name] for load in loads], '{:.2f}')}" for name in loads[0]]
+    console.print(f"offered load: {', '.join(by_type)}", highlight=False)
+    for note in dict.fromkeys(note for workload in workloads for note in workload.notes):
+        console.print(f"note: {note}", style="dim", highlight=False)
+
+
+def spread(values: Sequence[float], form: str) -> str:
+    """One figure, or the least and the greatest of several."""
+    low, high = form.format(min(values)), form.format(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def write_report(comparison: Comparison, folder: Path) -> list[Path]:
+    """Write results.json, results.csv, jct_cdf.png and gantt_<scheduler>.png (of the first workload) into a folder.
+
+    Returns:
+        The files written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "results.json").write_text(comparison.to_json())
+    comparison.table().to_csv(folder / "results.csv", index=False)
+    pictures: dict[str, Figure] = {"jct_cdf": jct_cdf(comparison)}
+    pictures |= {f"gantt_{name}": gantt(results[0]) for name, results in comparison.runs.items()}
+    for name, figure in pictures.items():
+        figure.savefig(folder / f"{name}.png", dpi=DOTS_PER_INCH)
+    return [folder / "results.json", folder / "results.csv", *(folder / f"{name}.png" for name in pictures)]

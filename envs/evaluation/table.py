@@ -1,0 +1,137 @@
+"""A comparison as one screen of text."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from envs.evaluation.comparison import Comparison
+from envs.evaluation.statistics import Estimate
+from envs.types import Seconds
+
+PAGE_WIDTH = 120  # characters
+UNITS = ((2 * 86400.0, 86400.0, "d"), (2 * 3600.0, 3600.0, "h"), (120.0, 60.0, "min"))
+
+
+def print_table(comparison: Comparison, console: Console | None = None) -> None:
+    """The comparison on one screen, in human units: the table, who could not run and why, how to read it.
+
+    A narrow screen has fewer columns; nothing is cut short, and results.csv has everything. The scheduler with the
+    least mean JCT stands out.
+    """
+    console = console or wide_console()
+    console.print(comparison_table(comparison, console.width))
+    for name, reason in comparison.inapplicable.items():
+        console.print(f" {name}  {reason}", highlight=False, markup=False, style="yellow")
+    console.print(comparison.caption, style="italic dim", highlight=False)
+
+
+def comparison_table(comparison: Comparison, width: int) -> Table:
+    """The comparison as a table of `rich` of at most this many characters, one row per scheduler."""
+    best = min(comparison.schedulers, key=lambda scheduler: comparison.estimate("mean_jct", scheduler).value)
+    table = Table(box=None, header_style="bold", padding=(0, 1))
+    columns = that_fit(all_columns(comparison), width)
+    for column in columns:
+        table.add_column(column.head, justify="left" if column is columns[0] else "right", no_wrap=True)
+    for row, name in enumerate(comparison.schedulers):
+        table.add_row(*(column.cells[row] for column in columns), style="bold" if name == best else "")
+    return table
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the table: rank 0 is always shown, the others by rank as far as there is room."""
+
+    head: str
+    rank: int
+    cells: list[str]
+
+    @property
+    def width(self) -> int:
+        """Characters that it takes, its padding included."""
+        return max(len(cell) for cell in [self.head, *self.cells]) + 2
+
+
+def that_fit(columns: list[Column], width: int) -> list[Column]:
+    """The columns to show on so many characters, in their order."""
+    chosen: set[str] = set()
+    left = width
+    for column in sorted(columns, key=lambda column: column.rank):
+        if column.rank == 0 or column.width <= left:
+            chosen.add(column.head)
+            left -= column.width
+    return [column for column in columns if column.head in chosen]
+
+
+def all_columns(comparison: Comparison) -> list[Column]:
+    """Every column that there is room for on a wide screen, in the order of display."""
+    names = comparison.schedulers
+    rows = comparison.rows[: len(names)]
+    jct = [comparison.estimate("mean_jct", name) for name in names]
+    unit, word = unit_for(max((estimate.value for estimate in jct if estimate.value == estimate.value), default=0.0))
+    ratio = [comparison.ratio("mean_jct", name) for name in names]
+
+    def column(head: str, rank: int, metric: str, form: Callable[[float], str] = number) -> Column:
+        return Column(head, rank, [form(float(row[metric])) for row in rows])
+
+    def in_unit(seconds: Seconds) -> str:
+        return number(seconds / unit)
+
+    return [
+        Column("scheduler", 0, list(names)),
+        Column(f"mean JCT ({word})", 0, [with_interval(estimate, unit) for estimate in jct]),
+        column("unfinished", 0, "num_unfinished", count),
+        Column(f"vs {comparison.reference}", 0, [with_interval(estimate) for estimate in ratio]),
+        column("p50", 3, "p50_jct", in_unit),
+        column("p99", 1, "p99_jct", in_unit),
+        column("wait", 2, "mean_queueing_delay", in_unit),
+        column("slowdown", 6, "mean_slowdown"),
+        column("rho", 7, "mean_fairness"),
+        column("makespan", 5, "makespan", duration),
+        column("GPUs", 4, "utilisation", share),
+        column("frag.", 8, "fragmentation", share),
+        column("preempted", 9, "preemptions", count),
+        column("restarts", 10, "restarts", count),
+    ]
+
+
+def unit_for(seconds: Seconds) -> tuple[Seconds, str]:
+    """The unit in which a time is best read."""
+    return next(((unit, name) for least, unit, name in UNITS if seconds >= least), (1.0, "s"))
+
+
+def duration(seconds: Seconds) -> str:
+    """A time with its unit."""
+    unit, name = unit_for(seconds)
+    return f"{number(seconds / unit)} {name}"
+
+
+def number(value: float) -> str:
+    """Three digits; a dash for what does not exist."""
+    if value != value:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}" if abs(value) >= 0.01 else f"{value:.2g}"
+
+
+def count(value: float) -> str:
+    """A whole number."""
+    return f"{value:,.0f}"
+
+
+def share(value: float) -> str:
+    """A per cent; a dash for what does not exist."""
+    return "-" if value != value else f"{value:.0%}"
+
+
+def with_interval(estimate: Estimate, unit: float = 1.0) -> str:
+    """A figure and its confidence interval."""
+    if estimate.low != estimate.low or estimate.low == estimate.high:
+        return number(estimate.value / unit)
+    return f"{number(estimate.value / unit)} [{number(estimate.low / unit)}, {number(estimate.high / unit)}]"
+
+
+def wide_console() -> Console:
+    """Standard output; as wide as a page where it is not a terminal that has a width of its own."""
+    console = Console()
+    return console if console.is_terminal else Console(width=PAGE_WIDTH)

@@ -1,0 +1,180 @@
+"""Plan search: the fastest execution plan whose memory fits the given resources.
+
+The space is Rubick's: data parallelism alone, with ZeRO stage 2 or with ZeRO-Offload, or tensor and pipeline
+parallelism; each with any number of micro-batches, with or without gradient checkpointing. The global batch stays as it
+is, so that accuracy does too.
+
+A job need not use all that it is given: the best plan on some resources is the best over all that they contain. That
+makes the answer monotone: more GPUs on the same nodes, more host threads or more host memory never make it slower.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
+
+from envs.performance.memory import DeviceMemory, excess
+from envs.performance.rubick import (
+    POINT,
+    Figures,
+    Hardware,
+    ModelShape,
+    Points,
+    check_layout,
+    even_shares,
+    iteration_time,
+    points,
+)
+from envs.types import ExecutionPlan, FloatArray, Gigabytes, PerformanceError
+
+SATURATING_CPUS = 12.0
+"""Host threads per GPU beyond which nothing gets faster: the share of a GPU in the testbed's 96 threads for 8 GPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class BestPlan:
+    """The fastest plan on some resources, and how many GPUs of them it uses. Speed 0.0 and no plan: nothing fits."""
+
+    throughput: float  # samples per second
+    plan: ExecutionPlan | None = None
+    num_gpus: int = 0
+    num_nodes: int = 0
+
+
+@cache
+def divisors(number: int) -> tuple[int, ...]:
+    """All divisors, ascending."""
+    return tuple(one for one in range(1, number + 1) if number % one == 0)
+
+
+def candidate_plans(shape: ModelShape, num_gpus: int, batch: int) -> Iterator[ExecutionPlan]:
+    """All plans on exactly so many GPUs that divide layers, heads and batch, whatever their memory."""
+    for tensor in divisors(shape.heads):
+        for pipeline in divisors(shape.layers):
+            data, rest = divmod(num_gpus, tensor * pipeline)
+            if rest or not data or batch % data or (tensor * pipeline > 1 and not shape.model_parallel):
+                continue
+            kinds = ((0, False), (2, False), (2, True)) if tensor * pipeline == 1 else ((0, False),)
+            for zero, offload in kinds:
+                for micro in divisors(batch // data):
+                    for again in (False, True):
+                        yield ExecutionPlan(data, tensor, pipeline, zero, offload, micro, again)
+
+
+def feasible_plans(
+    shape: ModelShape,
+    num_gpus: int,
+    batch: int,
+    *,
+    memory_per_gpu: Gigabytes | None = None,
+    device: DeviceMemory | None = None,
+) -> list[ExecutionPlan]:
+    """The candidates that fit GPU and host memory."""
+    device = device or DeviceMemory()
+    return [
+        plan
+        for plan in candidate_plans(shape, num_gpus, batch)
+        if not any(excess(shape, plan, batch, memory_per_gpu=memory_per_gpu, device=device))
+    ]
+
+
+@dataclass(frozen=True)
+class PlanSearch:
+    """Best plans of one model at one batch size and given host threads and memory per GPU; answers are remembered.
+
+    Attributes:
+        shape: the model.
+        figures: how fast it runs.
+        batch: global batch size.
+        cpus: host threads per GPU.
+        memory_per_gpu: host memory per GPU of the job; all of a node's if None.
+        hardware: nodes.
+        device: memory of GPUs and nodes.
+    """
+
+    shape: ModelShape
+    figures: Figures
+    batch: int
+    cpus: float = SATURATING_CPUS
+    memory_per_gpu: Gigabytes | None = None
+    hardware: Hardware = field(default_factory=Hardware)
+    device: DeviceMemory = field(default_factory=DeviceMemory)
+    _plans: dict[int, tuple[list[ExecutionPlan], Points]] = field(default_factory=dict, init=False, repr=False)
+    _best: dict[tuple[int, int], BestPlan] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.cpus > 0:
+            raise PerformanceError(f"model {self.shape.name}: {self.cpus} host threads per GPU; it must be positive")
+        if self.memory_per_gpu is not None and not self.memory_per_gpu >= 0:
+            raise PerformanceError(
+                f"model {self.shape.name}: {self.memory_per_gpu} GB of host memory per GPU; it must be 0 or more"
+            )
+
+    def exactly(self, num_gpus: int, num_nodes: int = 1) -> BestPlan:
+        """The best plan that uses all of `num_gpus`, spread evenly over `num_nodes`."""
+        share = min(even_shares(num_gpus, num_nodes))
+        plans, rows = self._rows(num_gpus)
+        rows = rows.copy()
+        rows["num_nodes"], rows["smallest"] = num_nodes, share
+        keep = np.flatnonzero(rows["tensor"] <= share)
+        if not keep.size or num_gpus > num_nodes * self.hardware.gpus_per_node:
+            return BestPlan(0.0)
+        time = iteration_time(self.shape, self.figures, rows[keep], self.hardware).total
+        fastest = int(np.argmin(time))
+        speed = self.batch / float(time[fastest]) * 1e3
+        return BestPlan(speed, plans[int(keep[fastest])], num_gpus, num_nodes)
+
+    def within(self, num_gpus: int, num_nodes: int = 1) -> BestPlan:
+        """The best plan on at most these GPUs.
+
+        What `num_gpus` spread evenly over `num_nodes` contain is one GPU fewer, or one node fewer; and where the nodes
+        are as few as can be, the whole nodes of a packed placement.
+        """
+        even_shares(num_gpus, num_nodes)
+        for nodes in range(1, num_nodes + 1):  # smaller ones first: no deep recursion
+            for gpus in range(nodes, num_gpus + 1):
+                if (gpus, nodes) not in self._best:
+                    self._best[gpus, nodes] = max(self._contained(gpus, nodes), key=lambda best: best.throughput)
+        return self._best[num_gpus, num_nodes]
+
+    def time_of(self, plan: ExecutionPlan, num_gpus: int, num_nodes: int = 1) -> float:
+        """Seconds of an iteration under a given plan, whatever its memory.
+
+        Raises:
+            PerformanceError: the plan cannot be laid out on the GPUs.
+        """
+        check_layout(self.shape, plan, num_gpus, num_nodes, self.batch)
+        rows = points([(plan, even_shares(num_gpus, num_nodes), self.batch, self.cpus)])
+        return float(iteration_time(self.shape, self.figures, rows, self.hardware).total[0]) / 1e3
+
+    def _contained(self, gpus: int, nodes: int) -> list[BestPlan]:
+        """Best plans of what the resources contain, the smaller first: among equals it wins."""
+        per_node = self.hardware.gpus_per_node
+        found = [BestPlan(0.0)]
+        if nodes > 1:
+            found.append(self._best[gpus - gpus // nodes, nodes - 1])
+            if nodes == -(-gpus // per_node):
+                found.append(self._best[per_node * (nodes - 1), nodes - 1])
+        if gpus > nodes:
+            found.append(self._best[gpus - 1, nodes])
+        return [*found, self.exactly(gpus, nodes)]
+
+    def _rows(self, num_gpus: int) -> tuple[list[ExecutionPlan], Points]:
+        if num_gpus not in self._plans:
+            plans = feasible_plans(
+                self.shape, num_gpus, self.batch, memory_per_gpu=self.memory_per_gpu, device=self.device
+            )
+            whole = (num_gpus,)  # nodes are filled in by who asks
+            rows = points((plan, whole, self.batch, self.cpus) for plan in plans) if plans else np.zeros(0, POINT)
+            self._plans[num_gpus] = plans, rows
+        return self._plans[num_gpus]
+
+
+def speed_table(search: PlanSearch, max_gpus: int, max_nodes: int) -> FloatArray:
+    """Samples/s of the best plan within g GPUs on n nodes: float64[max_gpus + 1, max_nodes + 1], 0 for g < n."""
+    table = np.zeros((max_gpus + 1, max_nodes + 1))
+    for nodes in range(1, max_nodes + 1):
+        for gpus in range(nodes, max_gpus + 1):
+            table[gpus, nodes] = search.within(gpus, nodes).throughput
+    return table

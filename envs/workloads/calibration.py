@@ -1,0 +1,100 @@
+"""Job streams by name: the demo's, and those with the moments of public traces."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from envs.types import Seconds, TraceError
+from envs.workloads.distributions import Arrivals, Durations, LogNormal, Quantiles
+
+
+@dataclass(frozen=True)
+class JobStream:
+    """Sizes, durations and arrivals of a kind of workload; the rate comes from the offered load asked for."""
+
+    sizes: Mapping[int, float]  # GPUs requested -> share of jobs
+    durations: Mapping[int, Durations]  # from this many GPUs on -> run times on the requested GPUs
+    arrivals: Arrivals
+    source: str
+
+    def __post_init__(self) -> None:
+        if not self.sizes or min(self.sizes) < 1 or min(self.sizes.values()) < 0 or sum(self.sizes.values()) <= 0:
+            raise TraceError(
+                f"job sizes are {dict(self.sizes)}; give GPU counts of at least 1 with shares that are not all 0"
+            )
+        if not self.durations or min(self.durations) > min(self.sizes):
+            raise TraceError(
+                f"durations begin at {min(self.durations, default=0)} GPUs; they must begin at "
+                f"{min(self.sizes)} or less"
+            )
+
+    def durations_of(self, num_gpus: int) -> Durations:
+        """The run times of jobs of this size."""
+        return self.durations[max(size for size in self.durations if size <= num_gpus)]
+
+
+_LEVELS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0)
+
+
+def _quantiles(*seconds: Seconds) -> Quantiles:
+    return Quantiles(_LEVELS, seconds)
+
+
+DEMO = JobStream(
+    sizes={1: 0.40, 2: 0.20, 4: 0.20, 8: 0.15, 16: 0.05},
+    durations={1: LogNormal(median=1800.0, sigma=1.3, low=120.0, high=86400.0)},
+    arrivals=Arrivals(cv=1.5),
+    source="ours: gangs up to two nodes, hours of work, somewhat bursty; small enough to watch",
+)
+
+# Moments of the processed Philly subset, 73,250 jobs; gaps between submissions from 2017-09-24 on, when the
+# trace has become dense. Most two-GPU jobs end within half a minute and the others run for days: hence their own row.
+PHILLY = JobStream(
+    sizes={1: 0.9383, 2: 0.0233, 4: 0.0209, 8: 0.0160, 12: 0.0001, 16: 0.0006, 24: 0.0001, 32: 0.0007},
+    durations={
+        1: _quantiles(1, 30, 51, 61, 88, 966, 2869, 8847, 19123, 139820, 939399, 3256045),
+        2: _quantiles(2, 5, 9, 11, 15, 20, 34, 64231, 212029, 526305, 1480764, 2582803),
+        4: _quantiles(9, 39, 83, 153, 607, 12686, 89303, 192398, 282102, 986948, 2655869, 4628226),
+    },
+    arrivals=Arrivals(
+        cv=2.36,
+        burst=0.057,
+        daily=(
+            *(1.28, 1.08, 1.04, 1.12, 0.74, 1.19, 1.56, 1.93, 1.11, 0.95, 1.13, 0.97),
+            *(0.84, 0.78, 0.71, 0.72, 0.61, 0.61, 0.82, 0.80, 1.00, 0.97, 1.01, 1.02),
+        ),
+    ),
+    source="measured on philly-traces (Jeon et al., ATC'19), processed subset, September to December 2017",
+)
+
+# Moments of the eight clusters together, 53,293 jobs; filtered upstream to jobs of at least 600 s.
+ITP = JobStream(
+    sizes={1: 0.8277, 2: 0.0222, 4: 0.0396, 8: 0.0982, 16: 0.0054, 32: 0.0060, 64: 0.0010},
+    durations={
+        1: _quantiles(600, 700, 1009, 1347, 4546, 8210, 12642, 22960, 31748, 102700, 421702, 752969),
+        2: _quantiles(601, 631, 734, 812, 3136, 3696, 4172, 27738, 59169, 516753, 798578, 899735),
+        4: _quantiles(600, 669, 1257, 2412, 6184, 18430, 59862, 147307, 249171, 573505, 1028040, 1237189),
+    },
+    arrivals=Arrivals(
+        cv=3.93,
+        burst=0.162,
+        daily=(
+            *(1.09, 1.15, 1.33, 1.26, 1.47, 1.17, 0.89, 0.98, 0.91, 0.92, 0.97, 0.92),
+            *(0.82, 0.87, 0.71, 0.67, 0.74, 0.76, 0.96, 1.01, 0.94, 1.23, 1.14, 1.11),
+        ),
+    ),
+    source="measured on elasticflow-traces (Microsoft ITP; Gu et al., ASPLOS'23), March to May 2021",
+)
+
+STREAMS: Mapping[str, JobStream] = MappingProxyType({"demo": DEMO, "philly": PHILLY, "itp": ITP})
+
+
+def stream(name: str) -> JobStream:
+    """A job stream by name.
+
+    Raises:
+        TraceError: there is none of that name.
+    """
+    if name not in STREAMS:
+        raise TraceError(f"workload.stream is {name!r}; there are {', '.join(STREAMS)}; choose one or give a JobStream")
+    return STREAMS[name]

@@ -1,0 +1,125 @@
+"""Which models jobs train, where the trace does not say: a stated job mix, drawn with a seed."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from envs.performance import PerformanceModel
+from envs.performance.zoo import ALIASES, zoo_name
+from envs.types import BoolArray, ClusterSpec, FloatArray, IntArray, PerformanceError, TraceError
+
+
+@dataclass(frozen=True)
+class JobMix:
+    """Models and how often they occur; equally often if no weights are given."""
+
+    models: Sequence[str]
+    weights: Sequence[float] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "models", tuple(self.models))
+        object.__setattr__(self, "weights", tuple(self.weights) or (1.0,) * len(self.models))
+        if not self.models or len(set(self.models)) != len(self.models):
+            raise TraceError(f"job mix: models are {list(self.models)}; name at least one, each once")
+        if len(self.weights) != len(self.models):
+            raise TraceError(
+                f"job mix: {len(self.weights)} weights for {len(self.models)} models; give one each, or none"
+            )
+        if not all(math.isfinite(weight) and weight >= 0 for weight in self.weights) or sum(self.weights) <= 0:
+            raise TraceError(f"job mix: weights are {list(self.weights)}; they must be finite, not negative, not all 0")
+
+
+# The five that Gavel (OSDI'20) measured on K80, P100 and V100 at 1 to 8 GPUs: no figure behind them is extrapolated
+# from another GPU type, so schedules on mixed clusters rest on measurements.
+DEFAULT_MIX = JobMix(("resnet18", "resnet50", "transformer", "lm", "recommendation"))
+
+
+def mix_for(performance: PerformanceModel, mix: JobMix | None = None) -> JobMix:
+    """The mix to draw from: `mix` if given; else `DEFAULT_MIX` if all its models have figures; else all models equally.
+
+    Raises:
+        TraceError: the mix names a model without figures.
+    """
+    known = set(performance.models)
+    if mix is None:
+        return DEFAULT_MIX if known.issuperset(DEFAULT_MIX.models) else JobMix(performance.models)
+    for model in mix.models:
+        if model not in known:
+            raise TraceError(f"job mix: model {model!r} has no speed figures; known: {', '.join(performance.models)}")
+    return mix
+
+
+def known_as(model: str, source: str, performance: PerformanceModel) -> str | None:
+    """The performance model's name for what a trace calls `model`; None if it has no figures for it.
+
+    The zoo's name goes first: Rubick's "bert" is the zoo's bert_large, and another model than the zoo's bert.
+    """
+    try:
+        candidates = (zoo_name(model, source), ALIASES.get(model, model), model)
+    except PerformanceError:
+        candidates = (model, model, model)
+    return next((name for name in candidates if name in performance.models), None)
+
+
+class Speeds:
+    """Samples per second by model, GPU type and GPUs on the fewest nodes; asked of the performance model once each."""
+
+    def __init__(self, performance: PerformanceModel) -> None:
+        self._ask = lru_cache(maxsize=None)(performance.throughput)
+
+    def rate(self, model: str, gpu_type: str, num_gpus: int, gpus_per_node: int) -> float:
+        """Samples/s of `num_gpus` GPUs on whole nodes and a remainder; 0 where the model does not run."""
+        return self._ask(model, gpu_type, num_gpus, -(-num_gpus // gpus_per_node))
+
+    def capacity(self, model: str, num_gpus: int, cluster: ClusterSpec) -> float:
+        """Samples/s if the whole cluster ran nothing but such jobs; 0 if they run on none of its types.
+
+        A type that has fewer GPUs than one job asks for is counted too: demand, not fit, is the question.
+        """
+        per_node = node_sizes(cluster)
+        return sum(
+            count * self.rate(model, gpu_type, num_gpus, per_node[gpu_type]) / num_gpus
+            for gpu_type, count in cluster.gpus_by_type.items()
+        )
+
+    def runs(self, model: str, num_gpus: int, cluster: ClusterSpec) -> bool:
+        """Whether such a job runs on one of the cluster's types that has GPUs enough for it."""
+        per_node = node_sizes(cluster)
+        return any(
+            count >= num_gpus and self.rate(model, gpu_type, num_gpus, per_node[gpu_type]) > 0
+            for gpu_type, count in cluster.gpus_by_type.items()
+        )
+
+
+def node_sizes(cluster: ClusterSpec) -> dict[str, int]:
+    """GPUs of the largest node of each type."""
+    return {
+        name: int(cluster.node_gpus[cluster.node_types == index].max()) for index, name in enumerate(cluster.gpu_types)
+    }
+
+
+def draw_models(
+    rng: np.random.Generator, num_gpus: IntArray, mix: JobMix, runs: Callable[[str, int], bool]
+) -> IntArray:
+    """int64[num_jobs]: for each job an index into `mix.models`, drawn from those that run on its GPUs.
+
+    Raises:
+        TraceError: no model of the mix runs on some job's number of GPUs.
+    """
+    uniform = rng.random(len(num_gpus))
+    drawn = np.zeros(len(num_gpus), dtype=np.int64)
+    for size in np.unique(num_gpus):
+        mask: BoolArray = np.array([runs(model, int(size)) for model in mix.models])
+        weights: FloatArray = np.asarray(mix.weights, dtype=np.float64) * mask
+        if weights.sum() <= 0:
+            raise TraceError(
+                f"job mix: none of {', '.join(mix.models)} runs on {size} GPUs here; add a model that does, "
+                f"or leave such jobs out with workload.max_gpus={size - 1}"
+            )
+        rows = num_gpus == size
+        edges = np.cumsum(weights) / weights.sum()
+        drawn[rows] = np.minimum(np.searchsorted(edges, uniform[rows], side="right"), np.flatnonzero(weights)[-1])
+    return drawn

@@ -1,0 +1,111 @@
+"""Alibaba PAI, cluster-trace-gpu-v2020: a folder with pai_job_table.csv and pai_task_table.csv, both without header."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from envs.types import TraceError
+from envs.workloads.readers.report import ReadReport
+from envs.workloads.readers.table import MAX_GPUS, TextArray, read_csv
+
+JOB_HEADER = ("job_name", "inst_id", "user", "status", "start_time", "end_time")
+TASK_HEADER = (
+    *("job_name", "task_name", "inst_num", "status", "start_time", "end_time"),
+    *("plan_cpu", "plan_mem", "plan_gpu", "gpu_type"),
+)
+# The trace's names of GPU types; MISC stands for K40m, K80 and M60 (README of the trace).
+GPU_TYPES: Mapping[str, str] = MappingProxyType(
+    {"T4": "T4", "P100": "P100", "V100": "V100", "V100M32": "V100", "MISC": "K80"}
+)
+
+
+@dataclass(frozen=True)
+class Pai:
+    """Training and inference jobs on 6,500 GPUs, July and August 2020 (Weng et al., NSDI'22), by the published schema.
+
+    A job is submitted at its `start_time` and lasts from its first GPU task's start to its last one's end. It asks
+    for the GPUs of all its tasks' instances; a share of a GPU (`plan_gpu` under 100) counts as a whole one, because
+    jobs here do not ask for less. Jobs without GPUs, and those whose times are not recorded, are skipped. The GPU
+    type of the first GPU task turns the duration into work. Models are assigned afterwards.
+    """
+
+    gpu_type: str = "T4"  # where the trace names none
+    gpus_per_node: int = 8
+    name: ClassVar[str] = "pai"
+    location: ClassVar[str] = "traces/pai"
+    source: ClassVar[str] = "github.com/alibaba/clusterdata (cluster-trace-gpu-v2020)"
+
+    def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
+        """The jobs and the report; `path` is the folder. See `TraceReader.read`."""
+        table = read_csv(self.name, _file(path, "pai_job_table"), JOB_HEADER, header=JOB_HEADER, strict=strict)
+        tasks, shared, task_notes = self._tasks(_file(path, "pai_task_table"), strict)
+        job = table.text("job_name")
+        table.skip(table.text("start_time") == "", "no recorded submission")
+        submit = table.numbers("start_time")
+        known = pd.Series(job).isin(tasks.index).to_numpy()
+        table.skip(~known, "no GPU task, or none with recorded times")
+        mine = tasks.reindex(job)
+        duration = np.where(known, mine["end"].to_numpy(np.float64) - mine["start"].to_numpy(np.float64), 0.0)
+        num_gpus = np.nan_to_num(mine["gpus"].to_numpy(np.float64))
+        table.skip_idle(duration, num_gpus)
+        columns = {
+            "submit_time": submit,
+            "duration": duration,
+            "num_gpus": num_gpus,
+            "tenant": table.text("user"),
+            "name": job,
+            "gpu_type": mine["gpu_type"].to_numpy(),
+        }
+        notes = (f"{shared:,} GPU tasks ask for a share of a GPU and count as whole GPUs", *task_notes)
+        return table.finish(columns, notes=notes)
+
+    def _tasks(self, path: Path, strict: bool) -> tuple[pd.DataFrame, int, tuple[str, ...]]:
+        """(start, end, gpus, gpu_type by job; tasks on a share of a GPU; what was wrong with task rows)."""
+        table = read_csv("pai task", path, TASK_HEADER, header=TASK_HEADER, strict=strict)
+        table.skip(np.isin(table.text("plan_gpu"), ["", "0", "0.0"]), "tasks without GPUs")
+        table.skip(
+            (table.text("start_time") == "") | (table.text("end_time") == ""), "GPU tasks without recorded times"
+        )
+        share = table.numbers("plan_gpu", high=100.0 * MAX_GPUS)
+        instances = table.numbers("inst_num", high=MAX_GPUS)
+        start, end = table.numbers("start_time"), table.numbers("end_time")
+        table.reject(end < start, "end_time", "must not lie before start_time")
+        sound = table.sound
+        frame = pd.DataFrame(
+            {
+                "job": table.text("job_name")[sound],
+                "start": start[sound],
+                "end": end[sound],
+                "gpus": (np.ceil(share / 100) * instances)[sound],
+                "gpu_type": _types(table.text("gpu_type"), self.gpu_type)[sound],
+            }
+        )
+        grouped = frame.groupby("job", sort=False).agg(
+            start=("start", "min"), end=("end", "max"), gpus=("gpus", "sum"), gpu_type=("gpu_type", "first")
+        )
+        said = [f"{count:,} {why}" for why, count in table.skipped.items()]
+        said += [f"{count:,} bad task rows ({why})" for why, count in table.bad.items()]
+        return grouped, int((sound & (share % 100 > 0)).sum()), tuple(said)
+
+
+def _types(named: TextArray, default: str) -> TextArray:
+    """The trace's GPU types by our names; the default where it names none that we know."""
+    found = np.empty(len(named), dtype=object)
+    found[:] = [GPU_TYPES.get(name, default) for name in named]
+    return found
+
+
+def _file(folder: Path, table: str) -> Path:
+    if not folder.is_dir():
+        raise TraceError(
+            f"{folder}: is not a folder; a PAI trace is a folder with pai_job_table.csv and pai_task_table.csv"
+        )
+    for suffix in (".csv", ".csv.gz"):
+        if (folder / f"{table}{suffix}").exists():
+            return folder / f"{table}{suffix}"
+    raise TraceError(f"{folder}: has no {table}.csv; unpack {table}.tar.gz of the trace there")

@@ -1,0 +1,95 @@
+"""Microsoft Philly as published: `cluster_job_log`, a JSON list of jobs with their scheduling attempts."""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from envs.types import TraceError
+from envs.workloads.readers.philly import CLOCK_NOTE, DAY
+from envs.workloads.readers.report import ReadReport
+from envs.workloads.readers.table import MAX_GPUS, TraceTable, open_text
+
+LAYOUT = "%Y-%m-%d %H:%M:%S"
+NO_ATTEMPT, NO_TIMES = "no recorded attempt", "an attempt without recorded start or end"
+
+
+@dataclass(frozen=True)
+class PhillyRaw:
+    """117,325 jobs, August to December 2017 (Jeon et al., ATC'19; philly-traces), read by the published schema.
+
+    A job's duration is the time of all its attempts together, since a retry held GPUs as well; its size is that of
+    its last attempt. Jobs that never ran or whose times were not recorded are skipped. t = 0 is the midnight before
+    the first job. Virtual clusters become tenants. Models are assigned afterwards; P100 as the type of GPU is an
+    assumption.
+    """
+
+    gpu_type: str = "P100"
+    gpus_per_node: int = 8
+    name: ClassVar[str] = "philly_raw"
+    location: ClassVar[str] = "traces/philly/cluster_job_log"
+    source: ClassVar[str] = "github.com/msr-fiddle/philly-traces (trace-data.tar.gz)"
+
+    def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
+        """The jobs and the report; rows are counted by entry, from 1. See `TraceReader.read`."""
+        entries = _entries(path)
+        facts = [_facts(entry) for entry in entries]
+        names = ("submitted_time", "duration", "gpus", "vc", "jobid", "verdict")
+        columns = {name: [fact[at] for fact in facts] for at, name in enumerate(names)}
+        table = TraceTable(self.name, path, columns, range(1, len(entries) + 1), strict=strict)
+        verdict = table.text("verdict")
+        for reason in (NO_ATTEMPT, NO_TIMES):
+            table.skip(verdict == reason, reason)
+        table.reject(verdict != "", "verdict", "must have the keys and times of a Philly job")
+        submit = table.times("submitted_time", LAYOUT)
+        duration = table.numbers("duration")
+        num_gpus = table.numbers("gpus", high=MAX_GPUS, whole=True)
+        table.skip_idle(duration, num_gpus)
+        first = submit[table.sound].min(initial=np.inf)
+        kept = {
+            "submit_time": submit,
+            "duration": duration,
+            "num_gpus": num_gpus,
+            "tenant": table.text("vc"),
+            "name": table.text("jobid"),
+        }
+        note = "a job's duration is that of all its attempts, its size that of the last"
+        return table.finish(kept, notes=(note, CLOCK_NOTE), origin=float(np.floor(first / DAY) * DAY))
+
+
+def _entries(path: Path) -> list[Any]:
+    try:
+        with open_text(path) as file:
+            entries = json.load(file)
+    except (OSError, EOFError, ValueError) as error:
+        raise TraceError(
+            f"{path}: is not the JSON of a cluster_job_log ({type(error).__name__}: {error}); get the file anew"
+        ) from error
+    if not isinstance(entries, list) or not entries:
+        raise TraceError(f"{path}: holds no jobs; a cluster_job_log is a JSON list with an object for each job")
+    return entries
+
+
+def _facts(entry: Any) -> tuple[str, str, str, str, str, str]:
+    """(submitted, duration, GPUs, virtual cluster, job id, why not) of one entry, as text for the common checks."""
+    if not isinstance(entry, dict):
+        return "", "", "", "", "", f"{type(entry).__name__} instead of an object"
+    submitted, tenant, job = (str(entry.get(key, "")) for key in ("submitted_time", "vc", "jobid"))
+    try:
+        attempts = entry["attempts"]
+        if not attempts:
+            return submitted, "", "", tenant, job, NO_ATTEMPT
+        spans = [(attempt["start_time"], attempt["end_time"]) for attempt in attempts]
+        if any(time in (None, "None", "") for span in spans for time in span):
+            return submitted, "", "", tenant, job, NO_TIMES
+        duration = sum(
+            (datetime.strptime(end, LAYOUT) - datetime.strptime(start, LAYOUT)).total_seconds() for start, end in spans
+        )
+        gpus = sum(len(server["gpus"]) for server in attempts[-1]["detail"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return submitted, "", "", tenant, job, f"{type(error).__name__}: {error}"
+    return submitted, str(duration), str(gpus), tenant, job, ""

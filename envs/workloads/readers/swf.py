@@ -1,0 +1,89 @@
+"""The Standard Workload Format of the Parallel Workloads Archive: 18 numbers a line."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from envs.types import TraceError
+from envs.workloads.readers.report import ReadReport
+from envs.workloads.readers.table import MAX_GPUS, TraceTable, open_text
+
+# The fields of a line, in order: Feitelson, Tsafrir, Krakov, Experience with the Parallel Workloads Archive, 2014.
+FIELDS = (
+    *("job", "submit", "wait", "run_time", "allocated", "cpu_time", "used_memory", "requested"),
+    *("requested_time", "requested_memory", "status", "user", "group", "executable"),
+    *("queue", "partition", "preceding", "think_time"),
+)
+MAX_PROCESSORS = 64 * MAX_GPUS
+
+
+@dataclass(frozen=True)
+class Swf:
+    """Any trace in the Standard Workload Format; lines that begin with ; are comments, -1 stands for unknown.
+
+    Processors requested, or allocated where the request is unknown, are taken for GPUs, `processors_per_gpu` for one
+    and rounded up. Users become tenants. Models are assigned afterwards: these are not learning jobs.
+
+    Args:
+        processors_per_gpu: processors that count as one GPU.
+    """
+
+    processors_per_gpu: int = 1
+    gpu_type: str = "V100"
+    gpus_per_node: int = 8
+    name: ClassVar[str] = "swf"
+    location: ClassVar[str] = "traces/swf/trace.swf.gz"
+    source: ClassVar[str] = "the Parallel Workloads Archive (cs.huji.ac.il/labs/parallel/workload)"
+
+    def __post_init__(self) -> None:
+        if self.processors_per_gpu < 1:
+            raise TraceError(f"swf reader: processors_per_gpu is {self.processors_per_gpu}; it must be at least 1")
+
+    def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
+        """The jobs and the report; see `TraceReader.read`."""
+        table = _table(path, strict)
+        submit = table.numbers("submit")
+        run_time = table.numbers("run_time", low=-1)
+        requested = table.numbers("requested", low=-1, high=MAX_PROCESSORS, whole=True)
+        allocated = table.numbers("allocated", low=-1, high=MAX_PROCESSORS, whole=True)
+        processors = np.where(requested > 0, requested, allocated)
+        table.skip(run_time < 0, "run time unknown")
+        table.skip(processors < 0, "processors unknown")
+        table.skip_idle(run_time, processors)
+        columns = {
+            "submit_time": submit,
+            "duration": run_time,
+            "num_gpus": np.ceil(processors / self.processors_per_gpu),
+            "tenant": table.text("user"),
+            "name": table.text("job"),
+        }
+        return table.finish(columns, notes=(f"GPUs stand for {self.processors_per_gpu} processor(s) each",))
+
+
+def _table(path: Path, strict: bool) -> TraceTable:
+    """The lines that are jobs, as columns of text."""
+    rows: list[int] = []
+    lines: list[list[str]] = []
+    try:
+        with open_text(path) as file:
+            for row, line in enumerate(file, start=1):
+                if line.strip() and not line.lstrip().startswith(";"):
+                    rows.append(row)
+                    lines.append(line.split())
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise TraceError(
+            f"{path}: cannot be read as text ({type(error).__name__}: {error}); get the file anew"
+        ) from error
+    if not lines:
+        raise TraceError(
+            f"{path}: is empty; a Standard Workload Format file has a line of {len(FIELDS)} numbers for each job"
+        )
+    columns = {name: [cells[at] if at < len(cells) else "" for cells in lines] for at, name in enumerate(FIELDS)}
+    table = TraceTable(Swf.name, path, columns, rows, strict=strict)
+    table.reject(
+        np.array([len(cells) != len(FIELDS) for cells in lines]), "job", f"must stand in a line of {len(FIELDS)} fields"
+    )
+    return table

@@ -1,0 +1,116 @@
+"""Cuts of a trace in time: splits that share no job, and windows with a warm-up to report on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from envs.types import FloatArray, Seconds, TraceError
+from envs.workloads.workload import Workload
+
+DAY = 86400.0
+
+
+def cut_by_shares(name: str, submit: FloatArray, shares: Mapping[str, float]) -> dict[str, tuple[int, int, Seconds]]:
+    """Consecutive shares of the jobs; jobs submitted at the same instant stay together.
+
+    Args:
+        name: of the workload, for messages.
+        submit: float64[num_jobs], ascending.
+        shares: split -> share of the jobs; together at most 1.
+
+    Returns:
+        split -> (first job, last job not included, start time in seconds).
+
+    Raises:
+        TraceError: shares are not positive or exceed 1 together, or a split gets no job.
+    """
+    total = sum(shares.values())
+    if not shares or min(shares.values()) <= 0 or total > 1 + 1e-9:
+        raise TraceError(f"workload {name}: splits are {dict(shares)}; shares must be positive and at most 1 together")
+    edges, done = [0], 0.0
+    for share in shares.values():
+        done += share
+        at = min(round(done * len(submit)), len(submit))
+        # Move the edge to the first job of its instant, so that no burst is cut in two.
+        edges.append(int(np.searchsorted(submit, submit[at], side="left")) if at < len(submit) else at)
+    cuts: dict[str, tuple[int, int, Seconds]] = {}
+    for split, first, last in zip(shares, edges, edges[1:], strict=False):
+        if first >= last:
+            raise TraceError(
+                f"workload {name}: split {split!r} has no job among {len(submit)}; use a longer slice or other shares"
+            )
+        cuts[split] = (first, last, float(submit[first]))
+    return cuts
+
+
+def cut_by_days(
+    name: str, submit: FloatArray, days: Mapping[str, Sequence[float]]
+) -> dict[str, tuple[int, int, Seconds]]:
+    """Stated days; see `cut_by_shares` for what is returned.
+
+    Raises:
+        TraceError: a pair is not (first, last), two splits overlap, or a split gets no job.
+    """
+    cuts: dict[str, tuple[int, int, Seconds]] = {}
+    for split, pair in days.items():
+        if len(pair) != 2 or not 0 <= pair[0] < pair[1]:
+            raise TraceError(
+                f"workload {name}: split {split!r} has days {list(pair)}; give [first, last] with 0 <= first < last"
+            )
+        for other in cuts:
+            if pair[0] < days[other][1] and days[other][0] < pair[1]:
+                raise TraceError(f"workload {name}: splits {other!r} and {split!r} share days; they must not overlap")
+        first, last = (int(at) for at in np.searchsorted(submit, [pair[0] * DAY, pair[1] * DAY], side="left"))
+        if first == last:
+            raise TraceError(
+                f"workload {name}: split {split!r}, days {list(pair)}, has no job; its jobs end on "
+                f"day {submit[-1] / DAY:.1f}"
+            )
+        cuts[split] = (first, last, pair[0] * DAY)
+    return cuts
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Evenly spaced windows of a split: a warm-up, what is measured, and a time of further load, all in days."""
+
+    count: int = 0  # 0: no windows, the split is one workload
+    warmup: float = 0.5
+    measure: float = 1.0
+    after: float = 0.5  # keeps the cluster under load while the measured jobs finish
+
+    def __post_init__(self) -> None:
+        if self.count < 0 or min(self.warmup, self.after) < 0 or not self.measure > 0:
+            raise TraceError(
+                f"windows: count {self.count}, warmup {self.warmup}, measure {self.measure}, after {self.after} days; "
+                "none may be negative and measure must be positive"
+            )
+
+    def cut(self, workload: Workload, first: int, last: int, name: str) -> tuple[Workload, ...]:
+        """The windows of jobs `first` to `last` of a workload, each re-based to its start.
+
+        Raises:
+            TraceError: the split is shorter than a window, or a window has no measured job.
+        """
+        submit = workload.jobs["submit_time"][first:last]
+        length = (self.warmup + self.measure + self.after) * DAY
+        room = float(submit[-1] - submit[0]) - length
+        if room < 0:
+            raise TraceError(
+                f"workload {name}: spans {(room + length) / DAY:.2f} days, a window "
+                f"{length / DAY:.2f}; shorten windows.measure"
+            )
+        found: list[Workload] = []
+        for index, start in enumerate(float(submit[0]) + np.linspace(0.0, room, self.count)):
+            edges = np.searchsorted(submit, [start, start + length], side="left")
+            window = (self.warmup * DAY, (self.warmup + self.measure) * DAY)
+            part = workload.slice(
+                first + int(edges[0]), first + int(edges[1]), start=float(start), name=f"{name}-{index}", window=window
+            )
+            if not part.measured.any():
+                raise TraceError(
+                    f"workload {part.name}: no job is submitted in what it measures; lengthen windows.measure"
+                )
+            found.append(part)
+        return tuple(found)

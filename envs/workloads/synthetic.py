@@ -1,0 +1,210 @@
+"""Synthetic workloads: a job stream at a stated offered load on a given cluster, one fresh draw an episode."""
+
+from functools import cached_property
+
+import numpy as np
+
+from envs.performance import PerformanceModel
+from envs.types import ClusterError, ClusterSpec, FloatArray, IntArray, TraceError
+from envs.workloads.assemble import elastic_range, range_note
+from envs.workloads.calibration import JobStream
+from envs.workloads.calibration import stream as stream_named
+from envs.workloads.fits import largest_job
+from envs.workloads.mix import JobMix, Speeds, mix_for, node_sizes
+from envs.workloads.source import check_split
+from envs.workloads.workload import JOB_COLUMNS, Workload
+
+SPLITS = ("train", "validation", "test")
+
+
+class SyntheticSource:
+    """Workloads drawn from a job stream; splits are seed streams that never meet.
+
+    A job's duration is drawn for its requested GPUs of the reference type (the cluster's first), and becomes work by
+    its model's speed there. The arrival rate is such that demand meets capacity in the ratio `load`, as
+    `Workload.offered_load` counts it under "all".
+
+    Args:
+        cluster: on which the load is offered.
+        performance: speeds.
+        num_jobs: jobs of every workload.
+        load: offered load.
+        exact_load: stretch the submission times of each workload so that it offers exactly `load`; without, only the
+            mean over many does, and short draws of a heavy-tailed stream mostly offer far less.
+        stream: a name in `envs.workloads.calibration.STREAMS`, or a `JobStream`.
+        mix: models and weights; see `mix_for` for the default.
+        elastic: factor of the elastic range; 1 is rigid.
+        max_gpus: leave out the stream's larger jobs; None keeps all.
+        num_tenants: tenants, equally active.
+        guaranteed: share of jobs that are guaranteed.
+        seed: of the splits.
+        num_evaluation: fixed workloads of each split.
+        name: shown in results.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterSpec,
+        performance: PerformanceModel,
+        *,
+        num_jobs: int = 100,
+        load: float = 0.9,
+        exact_load: bool = True,
+        stream: str | JobStream = "demo",
+        mix: JobMix | None = None,
+        elastic: float = 2.0,
+        max_gpus: int | None = None,
+        num_tenants: int = 1,
+        guaranteed: float = 0.0,
+        seed: int = 0,
+        num_evaluation: int = 5,
+        name: str = "synthetic",
+    ) -> None:
+        for what, value, good in (
+            ("num_jobs", num_jobs, num_jobs >= 2),
+            ("load", load, 0 < load < np.inf),
+            ("elastic", elastic, 1 <= elastic < np.inf),
+            ("max_gpus", max_gpus, max_gpus is None or max_gpus >= 1),
+            ("num_tenants", num_tenants, num_tenants >= 1),
+            ("guaranteed", guaranteed, 0 <= guaranteed <= 1),
+            ("num_evaluation", num_evaluation, num_evaluation >= 1),
+            ("seed", seed, seed >= 0),
+        ):
+            if not good:
+                raise TraceError(f"workload.{what} is {value}; see SyntheticSource for what it may be")
+        self.name = name
+        self.cluster, self.performance = cluster, performance
+        self.num_jobs, self.load, self.exact_load = num_jobs, float(load), exact_load
+        self.stream = stream if isinstance(stream, JobStream) else stream_named(stream)
+        self.mix = mix_for(performance, mix)
+        self.elastic, self.max_gpus, self.seed, self.num_evaluation = float(elastic), max_gpus, seed, num_evaluation
+        self.num_tenants, self.guaranteed = num_tenants, float(guaranteed)
+        self._evaluation: dict[str, tuple[Workload, ...]] = {}
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models of the mix."""
+        return tuple(self.mix.models)
+
+    @property
+    def mean_gap(self) -> float:
+        """Expected seconds between submissions at the load asked for."""
+        return float(self._kinds.demand @ self._kinds.shares) / self.load
+
+    def episode(self, rng: np.random.Generator, split: str = "train") -> Workload:
+        """A fresh workload; see `WorkloadSource.episode`."""
+        check_split(self.name, split, SPLITS)
+        # The split is part of the seed: equal draws of `rng` give different jobs in different splits.
+        key = (self.seed, SPLITS.index(split), 0, int(rng.integers(2**63)))
+        return self._draw(np.random.default_rng(key), f"{self.name}-{split}")
+
+    def evaluation(self, split: str | None = None) -> tuple[Workload, ...]:
+        """`num_evaluation` fixed workloads of a split, the test split's if None; see `WorkloadSource.evaluation`."""
+        split = "test" if split is None else split
+        check_split(self.name, split, SPLITS)
+        if split not in self._evaluation:
+            self._evaluation[split] = tuple(
+                self._draw(
+                    np.random.default_rng((self.seed, SPLITS.index(split), 1, index)), f"{self.name}-{split}-{index}"
+                )
+                for index in range(self.num_evaluation)
+            )
+        return self._evaluation[split]
+
+    @cached_property
+    def _kinds(self) -> "_Kinds":
+        return _Kinds(self)
+
+    def _draw(self, rng: np.random.Generator, name: str) -> Workload:
+        kinds, size = self._kinds, self.num_jobs
+        kind = np.searchsorted(kinds.edges, rng.random(size), side="right")
+        gpus = kinds.num_gpus[kind]
+        duration = np.empty(size)
+        for index, distribution in enumerate(kinds.durations):
+            rows = np.flatnonzero(kinds.duration_of[kind] == index)
+            duration[rows] = distribution.sample(rng, len(rows))
+        submit = self.stream.arrivals.sample(rng, size, self.mean_gap)
+        table = np.zeros(size, JOB_COLUMNS)
+        table["num_gpus"], table["model"], table["duration"] = gpus, kinds.model[kind], duration
+        table["work"] = duration * kinds.rate[kind]
+        if self.exact_load and submit[-1] > 0:
+            submit *= float(table["work"] @ (1 / kinds.capacity[kind])) / (self.load * submit[-1])
+        table["submit_time"] = submit
+        table["min_gpus"], table["max_gpus"] = kinds.min_gpus[kind], kinds.max_gpus[kind]
+        if self.num_tenants > 1:
+            table["tenant"] = rng.integers(self.num_tenants, size=size)
+        if self.guaranteed:
+            table["guaranteed"] = rng.random(size) < self.guaranteed
+        tenants = tuple(f"tenant-{i}" for i in range(self.num_tenants)) if self.num_tenants > 1 else ("",)
+        return Workload(name, table, self.models, tenants, notes=self._notes)
+
+    @cached_property
+    def _notes(self) -> tuple[str, ...]:
+        left_out = f"; jobs of more than {self.max_gpus} GPUs left out" if self.max_gpus else ""
+        return (f"synthetic jobs: {self.stream.source}{left_out}", range_note(self.elastic))
+
+
+class _Kinds:
+    """The kinds of job (GPUs x model) of a source, and what each draws from: arrays over the kinds."""
+
+    def __init__(self, source: SyntheticSource) -> None:
+        cluster, mix, speeds = source.cluster, source.mix, Speeds(source.performance)
+        reference = cluster.gpu_types[0]
+        per_node = node_sizes(cluster)[reference]
+        rows: list[tuple[int, int, float, float, float, float]] = []
+        for size, share in _sizes(source).items():
+            runs = [
+                speeds.rate(model, reference, size, per_node) > 0 and speeds.runs(model, size, cluster)
+                for model in mix.models
+            ]
+            total = sum(weight for weight, good in zip(mix.weights, runs, strict=True) if good)
+            if total <= 0:
+                raise TraceError(
+                    f"workload {source.name}: none of {', '.join(mix.models)} runs on {size} GPUs of "
+                    f"cluster {cluster.name}; "
+                    f"choose a mix that does, or set workload.max_gpus={size - 1}"
+                )
+            mean = source.stream.durations_of(size).mean
+            for index, model in enumerate(mix.models):
+                if runs[index]:
+                    rate, capacity = (
+                        speeds.rate(model, reference, size, per_node),
+                        speeds.capacity(model, size, cluster),
+                    )
+                    rows.append(
+                        (size, index, share * mix.weights[index] / total, rate, capacity, mean * rate / capacity)
+                    )
+        columns = [np.array(column) for column in zip(*rows, strict=True)]
+        self.num_gpus: IntArray = columns[0].astype(np.int64)
+        self.model: IntArray = columns[1].astype(np.int64)
+        self.shares: FloatArray = columns[2] / columns[2].sum()
+        self.rate: FloatArray = columns[3]  # samples/s on the requested GPUs of the reference type
+        self.capacity: FloatArray = columns[4]  # samples/s of the whole cluster on such jobs
+        self.demand: FloatArray = columns[5]  # expected seconds of the whole cluster that such a job takes
+        self.edges: FloatArray = np.cumsum(self.shares)[:-1]
+        starts = sorted(source.stream.durations)
+        self.durations = [source.stream.durations[start] for start in starts]
+        self.duration_of: IntArray = np.searchsorted(starts, self.num_gpus, side="right") - 1
+        self.min_gpus, self.max_gpus = elastic_range(self.num_gpus, source.elastic, cluster)
+
+
+def _sizes(source: SyntheticSource) -> dict[int, float]:
+    """GPU counts and their shares, of the stream less the larger jobs."""
+    limit = largest_job(source.cluster)
+    sizes = {
+        size: share
+        for size, share in sorted(source.stream.sizes.items())
+        if share > 0 and (source.max_gpus is None or size <= source.max_gpus)
+    }
+    if not sizes:
+        raise TraceError(
+            f"workload {source.name}: max_gpus={source.max_gpus} leaves no job of the stream; its "
+            f"least is {min(source.stream.sizes)}"
+        )
+    if max(sizes) > limit:
+        raise ClusterError(
+            f"workload {source.name}: its stream has jobs of {max(sizes)} GPUs; cluster "
+            f"{source.cluster.name} has {limit} of one type; "
+            f"leave larger jobs out with workload.max_gpus={limit}, or take a larger cluster"
+        )
+    return sizes

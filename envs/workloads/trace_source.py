@@ -1,0 +1,172 @@
+"""Workloads from a trace: read once on first use, split by time, cut into episodes and windows."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from envs.performance import PerformanceModel
+from envs.types import ClusterSpec, Seconds, TraceError
+from envs.workloads.assemble import Assembly
+from envs.workloads.fits import check_fits
+from envs.workloads.mix import JobMix
+from envs.workloads.readers import ReadReport, TraceReader, locate
+from envs.workloads.source import check_split
+from envs.workloads.splits import Windows, cut_by_days, cut_by_shares
+from envs.workloads.workload import Workload
+
+DAY = 86400.0
+WHOLE = "all"  # the split that is everything
+
+
+class TraceSource:
+    """The jobs of a public trace on a given cluster. The file is read on first use, never by the constructor.
+
+    Splits are disjoint in time: consecutive shares of the jobs, or stated days. A training episode is a random run of
+    `num_jobs` consecutive jobs of its split, re-based to t = 0. Results are reported on `windows.count` windows of a
+    split, each with a warm-up before and some load after what is measured; with no windows, on the split as one
+    workload.
+
+    Args:
+        cluster: on which the jobs are to run; every job must fit.
+        performance: speeds, which turn durations into work.
+        reader: of the trace's format.
+        path: the file; the reader's place under $MURMURATION_DATA if None.
+        strict: make the first malformed row an error instead of counting it.
+        days: (first, last) days of the trace to use, the last not included, from the reader's t = 0; all if None.
+        max_gpus: leave out larger jobs, and say how many; None keeps all.
+        mix: the models to assign where the trace names none; see `mix_for` for the default.
+        elastic: factor of the elastic range that jobs are given; 1 is rigid.
+        seed: of what is assigned, the same for every window and episode.
+        num_jobs: jobs of a training episode.
+        splits: name -> share of the jobs, in order of time.
+        split_days: name -> (first, last) days within the slice, instead of shares.
+        evaluate_on: the split of `evaluation()`; "all" is the whole slice.
+        windows: how many windows to report on, and how long.
+        recommended_cluster: name of the preset under conf/cluster for which the slice was chosen.
+        name: shown in results; the reader's name if empty.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterSpec,
+        performance: PerformanceModel,
+        reader: TraceReader,
+        *,
+        path: str | None = None,
+        strict: bool = False,
+        days: Sequence[float] | None = None,
+        max_gpus: int | None = None,
+        mix: JobMix | None = None,
+        elastic: float = 2.0,
+        seed: int = 0,
+        num_jobs: int = 120,
+        splits: Mapping[str, float] | None = None,
+        split_days: Mapping[str, Sequence[float]] | None = None,
+        evaluate_on: str = "test",
+        windows: Windows | None = None,
+        recommended_cluster: str = "",
+        name: str = "",
+    ) -> None:
+        if num_jobs < 1 or (max_gpus is not None and max_gpus < 1):
+            raise TraceError(f"workload.num_jobs is {num_jobs} and max_gpus {max_gpus}; both must be at least 1")
+        if days is not None and (len(days) != 2 or not 0 <= days[0] < days[1]):
+            raise TraceError(f"workload.days is {list(days)}; it must be [first, last] with 0 <= first < last")
+        self.name = name or reader.name
+        self.cluster, self.performance, self.reader = cluster, performance, reader
+        self.path, self.strict, self.days, self.max_gpus = path, strict, days, max_gpus
+        self.num_jobs, self.evaluate_on, self.recommended_cluster = num_jobs, evaluate_on, recommended_cluster
+        self.windows = windows if windows is not None else Windows()
+        self._shares = {"train": 0.6, "validation": 0.2, "test": 0.2} if splits is None else dict(splits)
+        self._split_days = None if split_days is None else {key: tuple(pair) for key, pair in split_days.items()}
+        self._assembly = Assembly(
+            performance, cluster, reader.gpu_type, reader.gpus_per_node, reader.name, mix, elastic, seed
+        )
+        check_split(self.name, evaluate_on, self.splits)
+        self._evaluation: dict[str, tuple[Workload, ...]] = {}
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Names of the splits; "all" is always one."""
+        return (*(self._shares if self._split_days is None else self._split_days), WHOLE)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Models of the jobs. Reads the trace."""
+        return self.workload.models
+
+    @property
+    def report(self) -> ReadReport:
+        """What became of the file's rows. Reads the trace."""
+        return self._read[1]
+
+    @property
+    def workload(self) -> Workload:
+        """The slice of the trace as one workload. Reads the trace.
+
+        Raises:
+            TraceError: the file is missing or not of its format, or the slice is empty.
+            ClusterError: a job does not fit the cluster.
+        """
+        return self._read[0]
+
+    def episode(self, rng: np.random.Generator, split: str = "train") -> Workload:
+        """A random run of consecutive jobs of a split, at most `num_jobs`; see `WorkloadSource.episode`."""
+        first, last, _ = self._bounds(split)
+        size = min(self.num_jobs, last - first)
+        start = first + int(rng.integers(last - first - size + 1))
+        return self.workload.slice(start, start + size, name=f"{self.name}-{split}")
+
+    def evaluation(self, split: str | None = None) -> tuple[Workload, ...]:
+        """The windows of a split, or the split as one workload; see `WorkloadSource.evaluation`."""
+        split = self.evaluate_on if split is None else split
+        if split not in self._evaluation:
+            first, last, start = self._bounds(split)
+            if self.windows.count:
+                found = self.windows.cut(self.workload, first, last, f"{self.name}-{split}")
+            else:
+                name = self.name if split == WHOLE else f"{self.name}-{split}"
+                found = (self.workload.slice(first, last, start=start, name=name),)
+            self._evaluation[split] = found
+        return self._evaluation[split]
+
+    def _bounds(self, split: str) -> tuple[int, int, Seconds]:
+        """(first job, last job, start time) of a split, the last not included."""
+        check_split(self.name, split, self.splits)
+        return self._cuts[split]
+
+    @cached_property
+    def _cuts(self) -> dict[str, tuple[int, int, Seconds]]:
+        submit = self.workload.jobs["submit_time"]
+        if self._split_days is not None:
+            cuts = cut_by_days(self.name, submit, self._split_days)
+        else:
+            cuts = cut_by_shares(self.name, submit, self._shares)
+        return {**cuts, WHOLE: (0, len(submit), 0.0)}
+
+    @cached_property
+    def _read(self) -> tuple[Workload, ReadReport]:
+        frame, report = self.reader.read(locate(self.reader, self.path), strict=self.strict)
+        if self.days is not None:
+            first, last = (day * DAY for day in self.days)
+            inside = frame[(frame["submit_time"] >= first) & (frame["submit_time"] < last)].reset_index(drop=True)
+            if inside.empty:
+                end = frame["submit_time"].iloc[-1] / DAY
+                raise TraceError(
+                    f"workload {self.name}: no job was submitted in days {list(self.days)}; the trace "
+                    f"has days 0 to {end:.1f}"
+                )
+            report = report.dropping(f"outside days {self.days[0]:g} to {self.days[1]:g}", len(frame) - len(inside))
+            frame = inside.assign(submit_time=inside["submit_time"] - first)
+        if self.max_gpus is not None:
+            fits = frame[frame["num_gpus"] <= self.max_gpus].reset_index(drop=True)
+            if fits.empty:
+                raise TraceError(
+                    f"workload {self.name}: max_gpus={self.max_gpus} leaves no job; its least asks "
+                    f"for {frame['num_gpus'].min()}"
+                )
+            report = report.dropping(f"more than {self.max_gpus} GPUs", len(frame) - len(fits))
+            frame = fits
+        workload = self._assembly.workload(frame, self.name, (report.summary(), *report.notes))
+        check_fits(workload, self.cluster, self.performance)
+        return workload, report

@@ -1,0 +1,46 @@
+"""How every script begins and ends: configured by Hydra, one line for a user's mistake, the run's folder at the end."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from launch.choices import with_schedulers
+from launch.errors import one_line_errors
+from launch.names import CONF
+from launch.options import with_options
+
+Task = Callable[[DictConfig, Path], None]
+
+
+def command(config_name: str, *, schedulers: str | None = None) -> Callable[[Task], Callable[[], None]]:
+    """Make `task(cfg, folder)` a script's main function, configured by `conf/<config_name>.yaml`.
+
+    Args:
+        config_name: the primary config, and the name under which runs are kept: `runs/<config_name>/<date_time>`.
+        schedulers: what `scheduler=` is if the user says nothing; with it the script takes one scheduler, a list or
+            `all`, and finds them under `cfg.schedulers` by name. None leaves `scheduler=` to the config.
+    """
+
+    def decorate(task: Task) -> Callable[[], None]:
+        def run(cfg: DictConfig) -> None:
+            with one_line_errors():
+                folder = Path(HydraConfig.get().runtime.output_dir)
+                task(cfg, folder)
+                print(f"run: {os.path.relpath(folder)}")
+
+        def main() -> None:
+            os.environ["HYDRA_FULL_ERROR"] = "1"  # let errors through to us, who tell them in one line
+            with one_line_errors():
+                run_folder = f"hydra.run.dir=runs/{config_name}/${{now:%Y-%m-%d_%H-%M-%S}}"
+                typed = sys.argv[1:] if schedulers is None else with_schedulers(sys.argv[1:], schedulers)
+                sys.argv[1:] = [f"hydra.job.name={config_name}", run_folder, *with_options(typed)]
+                hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(run)()
+
+        return main
+
+    return decorate

@@ -1,0 +1,60 @@
+"""A user's mistake in one line, whatever layer found it."""
+
+import re
+from collections.abc import Iterator
+
+from hydra import errors
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from envs.types import MurmurationError
+from launch.names import near
+
+
+def explained(error: BaseException) -> str | None:
+    """One line that names the thing, the value, what is allowed and the fix; None if it is not the user's mistake."""
+    for link in chain(error):
+        if isinstance(link, MurmurationError):
+            return str(link)
+    if isinstance(error, errors.MissingConfigException):
+        return unknown_choice(error)
+    if isinstance(error, errors.ConfigCompositionException):
+        return unknown_key(error)
+    if isinstance(error, errors.OverrideParseException):
+        return f"{error.override!r} is no override; write key=value, in quotes if the shell could read it otherwise"
+    # Options are checked before anything is built: what a constructor then raises is a fault, with a trace.
+    fault = isinstance(error, errors.InstantiationException)
+    return (
+        first_line(error) if isinstance(error, errors.HydraException | OmegaConfBaseException) and not fault else None
+    )
+
+
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and what caused it, outermost first."""
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def unknown_choice(error: errors.MissingConfigException) -> str:
+    """A group's file that does not exist."""
+    group, _, name = (error.missing_cfg_file or "").rpartition("/")
+    if not group or not error.options:
+        return first_line(error)
+    return f"{group}={name}: no such {group}{near(name, error.options)}; there are: {', '.join(error.options)}"
+
+
+def unknown_key(error: errors.ConfigCompositionException) -> str:
+    """An override of a key that the config does not have."""
+    found = re.search(r"Could not override '([^']+)'", str(error))
+    cause = error.__cause__
+    if not found or not isinstance(cause, OmegaConfBaseException):
+        return first_line(error)
+    keys = sorted(str(key) for key in cause.parent_node) if isinstance(cause.parent_node, DictConfig) else []
+    name = found.group(1).rpartition(".")[2]
+    return f"{found.group(1)}: no such key{near(name, keys)}; there are: {', '.join(keys) or 'none'}"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of a message."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,63 @@
+"""What tests/conftest.py promises to all other tests."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+COLLECTED = """
+def test_with(real_data): ...
+def test_without(): ...
+"""
+
+
+def test_real_data_is_found_where_the_variable_says(real_data, tmp_path, monkeypatch):
+    (tmp_path / "traces").mkdir()
+    (tmp_path / "traces" / "small.csv").write_text("submit_time\n0\n")
+    monkeypatch.setenv("MURMURATION_DATA", str(tmp_path))
+    assert real_data("traces/small.csv") == tmp_path / "traces" / "small.csv"
+
+
+def test_absent_data_skips_in_one_line(real_data, tmp_path, monkeypatch):
+    monkeypatch.setenv("MURMURATION_DATA", str(tmp_path))
+    with pytest.raises(pytest.skip.Exception) as skipped:
+        real_data("traces/absent.csv")
+    assert str(tmp_path / "traces" / "absent.csv") in str(skipped.value)
+    assert "MURMURATION_DATA" in str(skipped.value)
+    assert "\n" not in str(skipped.value)
+
+
+def test_without_the_variable_it_is_looked_for_beside_the_repository(real_data, repository, monkeypatch):
+    monkeypatch.delenv("MURMURATION_DATA", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="shared"):
+        real_data("no such file")
+    if (repository.parent / "shared" / "data").is_dir():
+        assert real_data("") == repository.parent / "shared" / "data"
+
+
+def test_tests_that_use_real_data_are_marked(repository, tmp_path):
+    (tmp_path / "conftest.py").write_text((repository / "tests" / "conftest.py").read_text())
+    (tmp_path / "test_marks.py").write_text(COLLECTED)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", "real_data", "-p", "no:cacheprovider", "."],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    collected = [line for line in done.stdout.splitlines() if "::" in line]
+    assert collected == ["test_marks.py::test_with"], done.stdout
+
+
+def test_threads_are_few_and_sleep_when_idle():
+    assert os.environ["OMP_NUM_THREADS"].isdigit()
+    assert "OMP_WAIT_POLICY" in os.environ
+
+
+@given(st.integers())
+def test_properties_have_no_deadline(number):
+    assert settings().deadline is None
+    assert number == int(str(number))

@@ -1,0 +1,101 @@
+"""What must hold of every run, recomputed from its event log alone: slow, obvious, and blind to the engine."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from envs.performance import PerformanceModel
+from envs.simulation import EventKind, RunResult, Scenario
+from envs.types import ClusterSpec, GpuSeconds, JobId, NodeId, Samples, Seconds
+
+Held = dict[NodeId, int]  # GPUs by node; empty while a job holds none
+
+
+def check_run(result: RunResult, performance: PerformanceModel, scenario: Scenario) -> None:
+    """Assert order, capacity, work and service of one run."""
+    check_order(result)
+    check_capacity(result)
+    check_work(result, performance, scenario)
+    check_service(result)
+
+
+def check_order(result: RunResult) -> None:
+    """Time never runs backwards, and each job comes, starts and ends in this order, holding GPUs only in between."""
+    events = result.log.events
+    assert (np.diff(events["time"]) >= 0).all()
+    for job in range(len(result.records)):
+        kinds = [EventKind(int(kind)) for kind in events["kind"][events["job"] == job]]
+        assert kinds[0] is EventKind.ARRIVE
+        running = False
+        for kind in kinds[1:]:
+            assert running is (kind is not EventKind.START), f"job {job}: {kind.name} while running is {running}"
+            running = kind in (EventKind.START, EventKind.RESIZE)
+        assert result.finished[job] == (kinds[-1] is EventKind.FINISH)
+
+
+def check_capacity(result: RunResult) -> None:
+    """At no instant do the jobs hold more GPUs of a node than it has."""
+    held: dict[JobId, Held] = {}
+    events = result.log.events
+    for row in range(len(events)):
+        held[int(events["job"][row])] = _held_after(result, row)
+        if row + 1 < len(events) and events["time"][row + 1] == events["time"][row]:
+            continue  # within an instant GPUs may change hands in any order
+        used = np.zeros(result.cluster.num_nodes, dtype=np.int64)
+        for gpus in held.values():
+            for node, count in gpus.items():
+                assert count > 0
+                used[node] += count
+        assert (used <= result.cluster.node_gpus).all(), f"t = {events['time'][row]}: {used} GPUs held"
+
+
+def check_work(result: RunResult, performance: PerformanceModel, scenario: Scenario) -> None:
+    """Every finished job processed exactly its samples, and no other one as many."""
+    for record in result:
+        done: Samples = 0.0
+        starts = 0
+        for begin, end, held in stays(result, record.job.id):
+            if not held:
+                continue
+            delay = scenario.restart_delay if starts else scenario.start_delay
+            starts += 1
+            done += max(end - begin - delay, 0.0) * speed(performance, result.cluster, record.job.model, held)
+        if record.finished:
+            np.testing.assert_allclose(done, record.job.work, rtol=1e-9, atol=1e-6)
+        else:
+            assert done <= record.job.work * (1 + 1e-9)
+
+
+def check_service(result: RunResult) -> None:
+    """Attained service is GPUs times time held, delays included."""
+    for record in result:
+        service: GpuSeconds = sum(
+            (end - begin) * sum(held.values()) for begin, end, held in stays(result, record.job.id)
+        )
+        np.testing.assert_allclose(record.attained_service, service, rtol=1e-9, atol=1e-6)
+
+
+def stays(result: RunResult, job: JobId) -> Iterator[tuple[Seconds, Seconds, Held]]:
+    """(from, to, GPUs by node) of a job between its events, from its arrival to its end or that of the run."""
+    events = result.log.events
+    rows = np.flatnonzero(events["job"] == job)
+    for row, following in zip(rows, [*rows[1:], None], strict=True):
+        end = result.end_time if following is None else float(events["time"][following])
+        if events["kind"][row] != EventKind.FINISH:
+            yield float(events["time"][row]), end, _held_after(result, int(row))
+
+
+def speed(performance: PerformanceModel, cluster: ClusterSpec, model: str, held: Held) -> float:
+    """Samples per second of a placement: workers share the mini-batch in proportion to their speed."""
+    gpus = sum(held.values())
+    nodes = min(2 ** (len(held) - 1).bit_length(), gpus)  # the engine's tables know node counts 1, 2, 4, 8, ...
+    return sum(
+        count / gpus * performance.throughput(model, cluster.nodes[node].gpu_type, gpus, nodes)
+        for node, count in held.items()
+    )
+
+
+def _held_after(result: RunResult, row: int) -> Held:
+    if result.log.events["kind"][row] in (EventKind.START, EventKind.RESIZE):
+        return dict(result.log.placement(row).gpus)
+    return {}

@@ -1,0 +1,93 @@
+"""The few words in which schedules worked by hand are told."""
+
+from dataclasses import dataclass
+
+from envs.performance import IdealModel, PerformanceModel
+from envs.scheduling import Scheduler
+from envs.simulation import EventKind, Rounds, RunResult, Scenario, Simulator, run_episode
+from envs.types import ClusterSpec, ExecutionPlan, Gigabytes, JobSpec, NodeSpec, Placement, Seconds
+from envs.workloads import Workload
+
+EVERY_SECOND = Rounds(on_events=True, interval=1.0)
+
+
+def jobs(*rows: tuple[Seconds, int, Seconds], elastic: tuple[int, int] | None = None) -> Workload:
+    """Jobs from (submit time, GPUs, seconds on these GPUs) at one sample per GPU and second, all with one elastic
+    range.
+    """
+    least, most = elastic or (0, 0)
+    return Workload.of(
+        [
+            JobSpec(i, submit, gpus, gpus * seconds, "any", min_gpus=least, max_gpus=most)
+            for i, (submit, gpus, seconds) in enumerate(rows)
+        ]
+    )
+
+
+def two_nodes() -> ClusterSpec:
+    """Two nodes of four GPUs of one type: node 0 and node 1."""
+    return ClusterSpec((NodeSpec("plain", 4), NodeSpec("plain", 4)), "two nodes")
+
+
+def fast_and_slow() -> ClusterSpec:
+    """Two nodes of four GPUs: node 0 slow, node 1 fast."""
+    return ClusterSpec((NodeSpec("slow", 4), NodeSpec("fast", 4)), "fast and slow")
+
+
+@dataclass(frozen=True)
+class TwoSpeeds:
+    """Linear scaling; a fast GPU does two samples per second, any other one."""
+
+    models: tuple[str, ...] = ("any",)
+
+    def throughput(
+        self,
+        model: str,
+        gpu_type: str,
+        num_gpus: int,
+        num_nodes: int = 1,
+        *,
+        batch_size: int | None = None,
+        plan: ExecutionPlan | None = None,
+        cpus_per_gpu: float | None = None,
+        memory_per_gpu: Gigabytes | None = None,
+    ) -> float:
+        """Samples per second."""
+        return float(num_gpus) * (2.0 if gpu_type == "fast" else 1.0)
+
+
+def play(
+    scheduler: Scheduler,
+    workload: Workload,
+    cluster: ClusterSpec,
+    *,
+    restart_delay: Seconds = 0.0,
+    rounds: Rounds | None = None,
+    performance: PerformanceModel | None = None,
+    seed: int = 0,
+) -> RunResult:
+    """One run; restarts cost nothing and decisions fall at events unless said otherwise."""
+    scenario = Scenario(restart_delay=restart_delay, rounds=rounds or Rounds())
+    return run_episode(scheduler, Simulator(workload, cluster, performance or IdealModel(), scenario, seed))
+
+
+def times(result: RunResult) -> list[tuple[Seconds, Seconds]]:
+    """(first start, finish) of each job, in order of submission, to the microsecond."""
+    return [(round(record.start_time, 6), round(record.finish_time, 6)) for record in result]
+
+
+def restarts(result: RunResult) -> list[int]:
+    """Restarts of each job, in order of submission."""
+    return [record.num_restarts for record in result]
+
+
+def places(result: RunResult, job: int) -> list[tuple[Seconds, dict[int, int]]]:
+    """(time, GPUs by node) of every start and change of one job."""
+    rows = result.log.events
+    changes = (EventKind.START, EventKind.RESIZE)
+    found: list[tuple[Seconds, dict[int, int]]] = []
+    for event in range(len(rows)):
+        if rows[event]["job"] == job and rows[event]["kind"] in changes:
+            placement: Placement = result.log.placement(event)
+            found.append((round(float(rows[event]["time"]), 6), dict(placement.gpus)))
+    return found

@@ -1,0 +1,57 @@
+"""Least attained service on schedules worked by hand."""
+
+from baselines import Las
+from tests.golden.playground import (
+    EVERY_SECOND,
+    TwoSpeeds,
+    fast_and_slow,
+    jobs,
+    places,
+    play,
+    restarts,
+    times,
+    two_nodes,
+)
+
+
+def test_the_newcomer_preempts_and_keeps_its_gpus_until_the_next_event():
+    """t=2: A has 16 GPU-s, B none: B runs until its end at 6, as nothing happens in between. A: 2-6 off, ends at 14."""
+    result = play(Las(), jobs((0, 8, 10), (2, 8, 4)), two_nodes())
+    assert times(result) == [(0, 14), (2, 6)]
+    assert [record.num_preemptions for record in result] == [1, 0]
+
+
+def test_equals_take_turns_every_second():
+    """B runs 2-4 (16 GPU-s each: a tie, A came first), A 4-5, B 5-6, A 6-7, B 7-8 and is done; A has 6 s left: 14."""
+    result = play(Las(), jobs((0, 8, 10), (2, 8, 4)), two_nodes(), rounds=EVERY_SECOND)
+    assert times(result) == [(0, 14), (2, 8)]
+    assert [record.num_preemptions for record in result] == [3, 2]
+
+
+def test_service_counts_gpus_or_only_time():
+    """A: 2 GPUs, 20 s. B: 8 GPUs, 3 s, from 1. In GPU-s, B's first second (8) weighs as much as four of A's: B 1-2, A
+    2-6 (10), B 6-7 (16), A 7-11 (18), B 11-12. By time they alternate: B 1-2, 3-4, 5-6.
+    """
+    pair = jobs((0, 2, 20), (1, 8, 3))
+    assert times(play(Las(), pair, two_nodes(), rounds=EVERY_SECOND)) == [(0, 23), (1, 12)]
+    assert times(play(Las(by="time"), pair, two_nodes(), rounds=EVERY_SECOND)) == [(0, 23), (1, 6)]
+
+
+def test_the_most_served_makes_room():
+    """t=0: A and B on a node each. t=1: C needs a node: A and B are level, so B, the later one, goes. t=3: C is done;
+    B back for its last 4 s after a restart of 1 s.
+    """
+    result = play(Las(), jobs((0, 4, 5), (0, 4, 5), (1, 4, 2)), two_nodes(), restart_delay=1)
+    assert times(result) == [(0, 5), (0, 8), (1, 3)]
+    assert restarts(result) == [0, 1, 0]
+
+
+def test_moving_up_if_as_long_again_would_pay():
+    """t=0: A on the fast node until 5; B on the slow one, 160 samples. t=5: B has run 5 s; 5 s more would shrink to
+    2.5 on the fast node: worth a restart of 2 s (B ends at 5 + 2 + 140 / 8 = 24.5), not one of 3 s (40).
+    """
+    pair = jobs((0, 4, 10), (0, 4, 40))
+    moved = play(Las(), pair, fast_and_slow(), performance=TwoSpeeds(), restart_delay=2)
+    assert times(moved) == [(0, 5), (0, 24.5)]
+    assert places(moved, 1) == [(0, {0: 4}), (5, {1: 4})]
+    assert times(play(Las(), pair, fast_and_slow(), performance=TwoSpeeds(), restart_delay=3)) == [(0, 5), (0, 40)]

@@ -1,0 +1,60 @@
+"""Tiresias' queues on schedules worked by hand."""
+
+from baselines import Las, Tiresias
+from tests.golden.playground import EVERY_SECOND, jobs, play, times, two_nodes
+
+
+def test_demotion_and_first_come_first_served_within_a_queue():
+    """One limit, 16 GPU-s; all jobs take both nodes.
+
+    t=0: A. t=1: B comes; A (8 GPU-s) is in the first queue too and started first: A goes on. t=2: A reaches 16 and
+    falls; B 2-3, then A again. t=3: B is done, C comes in the first queue: C 3-5, where it falls too. Now A and C are
+    in the second queue and A started first: A 5-7 (its last 2 s), C 7-8.
+    """
+    result = play(Tiresias(limits=(16,)), jobs((0, 8, 4), (1, 8, 1), (3, 8, 3)), two_nodes(), rounds=EVERY_SECOND)
+    assert times(result) == [(0, 7), (2, 3), (3, 8)]
+
+
+def test_it_is_not_plain_least_attained_service():
+    """On the same jobs LAS lets B preempt A as soon as it comes: B 1-2."""
+    result = play(Las(), jobs((0, 8, 4), (1, 8, 1), (3, 8, 3)), two_nodes(), rounds=EVERY_SECOND)
+    assert times(result)[1] == (1, 2)
+
+
+def test_limits_count_gpus_times_time():
+    """Limit 4 GPU-s. A (2 GPUs) falls at t=2, B (4 GPUs) at t=1. C (8 GPUs, from 1) waits while any of the first queue
+    holds GPUs it needs: at t=1 A is still in the first queue and started first, so C runs 2-3.
+    """
+    result = play(Tiresias(limits=(4,)), jobs((0, 2, 4), (0, 4, 4), (1, 8, 1)), two_nodes(), rounds=EVERY_SECOND)
+    assert times(result) == [(0, 5), (0, 5), (2, 3)]
+
+
+def test_three_queues():
+    """Limits 8 and 24 GPU-s: A falls at t=1 and again at t=3. B comes at 1: first queue, 1-2, falls; A is ahead of it
+    in the second queue (started first) and runs 2-4 until it falls to the third; B 4-6 is done (24 GPU-s), A 6-7.
+    """
+    result = play(Tiresias(limits=(8, 24)), jobs((0, 8, 4), (1, 8, 3)), two_nodes(), rounds=EVERY_SECOND)
+    assert times(result) == [(0, 7), (1, 6)]
+
+
+def test_promotion_of_the_starving():
+    """Limit 8 GPU-s, knob 1: who waited as long as it ran goes up. A falls at 1, B 1-2. t=2: A ran 1 s and waited 1 s:
+    back in the first queue, ahead of C, which never started; A 2-3, falls again. C 3-4. t=4: promoted again, A 4-5 and
+    done. D 5-6.
+    """
+    rows = ((0, 8, 3), (1, 8, 1), (2, 8, 1), (3, 8, 1))
+    promoted = play(Tiresias(limits=(8,), promote_knob=1), jobs(*rows), two_nodes(), rounds=EVERY_SECOND)
+    assert times(promoted) == [(0, 5), (1, 2), (3, 4), (5, 6)]
+
+
+def test_without_promotion_the_fallen_wait():
+    """The same jobs: B, C and D pass A one after the other; A has 2 s left and ends at 6."""
+    rows = ((0, 8, 3), (1, 8, 1), (2, 8, 1), (3, 8, 1))
+    starved = play(Tiresias(limits=(8,)), jobs(*rows), two_nodes(), rounds=EVERY_SECOND)
+    assert times(starved) == [(0, 6), (1, 2), (2, 3), (3, 4)]
+
+
+def test_limits_are_noticed_at_events_only_if_rounds_are():
+    """Without a grid of rounds A passes its limit unseen at t=2 and ends at 4; B follows."""
+    result = play(Tiresias(limits=(16,)), jobs((0, 8, 4), (1, 8, 1)), two_nodes())
+    assert times(result) == [(0, 4), (4, 5)]

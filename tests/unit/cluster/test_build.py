@@ -1,0 +1,82 @@
+"""Clusters from groups: what is built, and what cannot be."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envs.cluster import NodeGroup, build
+from envs.types import ClusterError, NodeSpec
+
+
+def test_groups_become_nodes_in_order():
+    cluster = build(
+        "mixed",
+        [
+            NodeGroup("V100", num_nodes=2, num_gpus=8, cpu_cores=24, memory=500),
+            {"gpu_type": "K80", "num_nodes": 1, "num_gpus": 4, "inter_node_bandwidth": 1},
+        ],
+    )
+    assert cluster.name == "mixed"
+    assert cluster.gpu_types == ("V100", "K80")
+    assert cluster.node_gpus.tolist() == [8, 8, 4]
+    assert cluster.gpus_by_type == {"V100": 16, "K80": 4}
+    assert cluster.nodes[0] == NodeSpec("V100", 8, cpu_cores=24.0, memory=500.0, rack=0)
+    assert cluster.nodes[2].inter_node_bandwidth == 1.0
+
+
+def test_what_a_group_leaves_open_is_the_default_of_a_node():
+    assert build("plain", [NodeGroup("T4", 1, 4)]).nodes == (NodeSpec("T4", 4),)
+
+
+def test_racks_are_numbered_on_from_group_to_group():
+    cluster = build("racks", [NodeGroup("V100", 5, 8, nodes_per_rack=2), NodeGroup("K80", 2, 8)])
+    assert [node.rack for node in cluster.nodes] == [0, 0, 1, 1, 2, 3, 3]
+
+
+@given(nodes=st.integers(1, 40), per_rack=st.integers(1, 12))
+def test_no_rack_holds_more_nodes_than_it_may(nodes, per_rack):
+    racks = [node.rack for node in NodeGroup("V100", nodes, 1, nodes_per_rack=per_rack).nodes()]
+    assert len(racks) == nodes
+    assert max(racks.count(rack) for rack in set(racks)) <= per_rack
+    assert sorted(set(racks)) == list(range(-(-nodes // per_rack)))
+
+
+def test_a_mistyped_field_is_named_with_its_near_miss():
+    with pytest.raises(ClusterError, match=r"cluster x: group 1: there is no field 'num_gpu'; did you mean num_gpus\?"):
+        build("x", [NodeGroup("V100", 1, 1), {"gpu_type": "V100", "num_nodes": 1, "num_gpu": 8}])
+
+
+def test_an_unheard_of_field_lists_the_fields_there_are():
+    with pytest.raises(ClusterError, match=r"no field 'zzz'; known: cpu_cores, gpu_type"):
+        build("x", [{"gpu_type": "V100", "num_nodes": 1, "num_gpus": 8, "zzz": 1}])
+
+
+def test_a_missing_field_is_named():
+    with pytest.raises(ClusterError, match="cluster x: group 0: num_nodes is missing"):
+        build("x", [{"gpu_type": "V100", "num_gpus": 8}])
+
+
+def test_a_cluster_without_groups_is_refused():
+    with pytest.raises(ClusterError, match="cluster empty: has no node groups"):
+        build("empty", [])
+
+
+@pytest.mark.parametrize("field", ["num_nodes", "num_gpus", "nodes_per_rack"])
+@pytest.mark.parametrize("value", [0, -1, 1.5, "8", True])
+def test_counts_are_whole_and_positive(field, value):
+    group = {"gpu_type": "V100", "num_nodes": 1, "num_gpus": 8, field: value}
+    with pytest.raises(ClusterError, match=f"{field} is {value!r}; it must be a whole number") as error:
+        build("x", [group])
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("field", ["cpu_cores", "memory", "intra_node_bandwidth", "inter_node_bandwidth"])
+@pytest.mark.parametrize("value", [0, -2.0, float("nan"), float("inf")])
+def test_resources_are_positive_and_finite(field, value):
+    with pytest.raises(ClusterError, match=f"node of V100: {field} is"):
+        build("x", [{"gpu_type": "V100", "num_nodes": 1, "num_gpus": 8, field: value}])
+
+
+def test_a_node_needs_a_gpu_type():
+    with pytest.raises(ClusterError, match="gpu_type is empty"):
+        build("x", [NodeGroup("", 1, 1)])

@@ -1,0 +1,67 @@
+"""Every cluster under conf/cluster is built from its YAML and is what its name says."""
+
+from pathlib import Path
+
+import pytest
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+
+from envs.cluster import GPUS
+from envs.types import ClusterError, ClusterSpec
+
+PRESETS = sorted((Path(__file__).parents[3] / "conf" / "cluster").glob("*.yaml"))
+
+
+def preset(name: str, *changes: str) -> ClusterSpec:
+    path = next(path for path in PRESETS if path.stem == name)
+    made = instantiate(OmegaConf.merge(OmegaConf.load(path), OmegaConf.from_dotlist(list(changes))))
+    assert isinstance(made, ClusterSpec)
+    return made
+
+
+@pytest.mark.parametrize("name", [path.stem for path in PRESETS])
+def test_each_preset_builds_and_bears_the_name_of_its_file(name):
+    cluster = preset(name)
+    assert cluster.name == name
+    assert set(cluster.gpu_types) <= set(GPUS)
+    # Node resources are NumPy-free plain numbers, as NodeSpec promises, even when they come from YAML.
+    assert all(type(node.cpu_cores) is float and type(node.num_gpus) is int for node in cluster.nodes)
+
+
+def test_the_presets_are_the_ones_that_experiments_name():
+    assert {path.stem for path in PRESETS} >= {"homogeneous_64", "three_types_64", "philly_like", "a800_64", "small_16"}
+
+
+def test_homogeneous_64_is_eight_nodes_of_eight_v100():
+    cluster = preset("homogeneous_64")
+    assert (cluster.num_nodes, cluster.num_gpus, cluster.gpu_types) == (8, 64, ("V100",))
+
+
+def test_three_types_64_is_64_gpus_of_three_types_over_eight_nodes():
+    cluster = preset("three_types_64")
+    assert (cluster.num_nodes, cluster.num_gpus) == (8, 64)
+    assert cluster.gpus_by_type == {"V100": 24, "P100": 24, "K80": 16}
+
+
+def test_philly_like_is_a_fifth_of_philly():
+    cluster = preset("philly_like")
+    # philly-traces: 231 servers of 8 GPUs and 321 of 2.
+    assert sorted(set(cluster.node_gpus.tolist())) == [2, 8]
+    eights, twos = (int((cluster.node_gpus == size).sum()) for size in (8, 2))
+    assert (eights, twos) == (round(231 / 5), round(321 / 5))
+    assert cluster.num_gpus == 496
+
+
+def test_a800_64_is_rubicks_cluster():
+    cluster = preset("a800_64")
+    assert (cluster.num_nodes, cluster.num_gpus, cluster.gpu_types) == (8, 64, ("A800",))
+    assert (cluster.nodes[0].cpu_cores, cluster.nodes[0].memory) == (96.0, 1600.0)
+
+
+def test_a_mistyped_key_in_yaml_is_an_error_that_names_the_near_miss():
+    path = next(path for path in PRESETS if path.stem == "small_16")
+    config = OmegaConf.load(path)
+    config.groups[0].cpu_core = 4
+    with pytest.raises(Exception, match=r"no field 'cpu_core'; did you mean cpu_cores\?") as error:
+        instantiate(config)
+    assert isinstance(error.value, ClusterError) or isinstance(error.value.__cause__, ClusterError)

@@ -1,0 +1,146 @@
+"""The model zoo: every row makes sense, every name leads somewhere, every mistake is told in one line."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envs.performance.gpus import gpu_type, gpu_types
+from envs.performance.measurements import TESTBEDS, measured_types, measurements, parse_measurements
+from envs.performance.zoo import ALIASES, SOURCE_ALIASES, model_profile, zoo, zoo_name
+from envs.types import PerformanceError
+
+NAMED_BY_OTHERS = (
+    "resnet18 resnet50 transformer lm recommendation a3c cyclegan bert gpt2 vgg16 inception3 deepspeech2 vit roberta t5 "
+    "llama7b llama30b shufflenet_v2_x1_0 a2c dqn vgg19 ResNet-18 A3C CycleGAN LM imagenet cifar10 res50 lstm gnmt m5 "
+    "alexnet mobilenet llama7 llama30 ncf yolov3"
+).split()
+
+models = st.sampled_from(sorted(zoo()))
+
+
+def test_types_are_the_seven_that_are_promised():
+    assert list(gpu_types()) == ["K80", "P100", "V100", "T4", "A100", "A800", "H100"]
+
+
+@pytest.mark.parametrize("name", NAMED_BY_OTHERS)
+def test_a_name_that_a_source_uses_leads_to_a_model(name):
+    assert zoo_name(name) in zoo()
+
+
+def test_aliases_lead_to_models_and_hide_none():
+    assert set(ALIASES.values()) <= set(zoo())
+    assert not set(ALIASES) & set(zoo())
+
+
+def test_a_name_can_mean_different_models_to_different_sources():
+    assert zoo_name("bert") == "bert"
+    assert zoo_name("bert", "rubick") == "bert_large"
+    assert zoo_name("gpt2", "rubick") == "gpt2_xl"
+    assert zoo_name("bert", "some other trace") == "bert"
+    assert {own for names in SOURCE_ALIASES.values() for own in names.values()} <= set(zoo())
+
+
+@given(models)
+def test_a_profile_makes_sense(name):
+    profile = model_profile(name)
+    assert 1 <= profile.min_batch <= profile.max_batch
+    assert profile.min_batch <= profile.usual_batch(1) <= profile.max_batch
+    assert profile.optimizer in ("sgd", "adam")
+    assert profile.plans in ("dp", "sharded")
+    assert profile.scaling in ("weak", "strong")
+    assert profile.domain in ("image", "language", "speech", "recommendation", "reinforcement")
+    assert 0 < profile.gpu_share <= 1
+    assert profile.params_millions > 0
+    assert profile.source
+
+
+@given(models, st.integers(1, 512))
+def test_usual_batch_grows_with_gpus_only_under_weak_scaling(name, gpus):
+    profile = model_profile(name)
+    usual = profile.usual_batch(gpus)
+    assert profile.min_batch <= usual <= profile.max_batch
+    if profile.scaling == "strong":
+        assert usual == profile.usual_batch(1)
+    elif profile.min_batch <= profile.batch * gpus <= profile.max_batch:
+        assert usual == profile.batch * gpus
+
+
+def test_checkpoint_sizes_by_hand():
+    """Adam keeps 4 + 8 bytes per parameter, momentum 4 + 4; training adds 4 of gradient."""
+    assert model_profile("llama7b").checkpoint_gb == pytest.approx(6.738 * 12)
+    assert model_profile("resnet50").checkpoint_gb == pytest.approx(0.0256 * 8)
+    assert model_profile("llama7b").state_gb == pytest.approx(6.738 * 16)
+    assert model_profile("resnet50").gradient_gb == pytest.approx(0.0256 * 4)
+
+
+@pytest.mark.parametrize("batch", [-1, 0, 15, 6401])
+def test_a_batch_out_of_range_is_refused(batch):
+    with pytest.raises(PerformanceError, match=rf"^model resnet50: batch_size {batch} is out of range; use 16 to 6400"):
+        model_profile("resnet50").check_batch(batch)
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("resnet5", "resnet50"), ("Llama7B", "llama7b"), ("shuflenet", "shufflenet")])
+def test_an_unknown_model_names_the_near_miss(typed, meant):
+    with pytest.raises(PerformanceError, match=rf"model '{typed}' has no figures; known: .*; did you mean '{meant}'\?$"):
+        model_profile(typed)
+
+
+def test_a_name_near_nothing_gets_no_guess():
+    with pytest.raises(PerformanceError) as error:
+        model_profile("zzzzzz")
+    assert "did you mean" not in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_an_unknown_gpu_type_names_the_near_miss():
+    with pytest.raises(PerformanceError, match=r"GPU type 'V10O' has no figures; .* did you mean 'V100'\?"):
+        gpu_type("V10O")
+
+
+def test_gpu_figures_agree_with_the_cluster_presets():
+    cluster = pytest.importorskip("envs.cluster.gpus")
+    for name, gpu in gpu_types().items():
+        assert gpu.memory_gb == cluster.GPUS[name].memory, name
+        assert gpu.fp32_tflops == pytest.approx(cluster.GPUS[name].fp32_tflops), name
+        assert gpu.bandwidth_gb_s == pytest.approx(cluster.GPUS[name].memory_bandwidth), name
+
+
+def test_every_model_was_measured_somewhere_and_every_measurement_is_of_a_model():
+    assert {name for name, _ in measurements()} == set(zoo())
+    assert all(measured_types(name) for name in zoo())
+    assert {kind for _, kind in measurements()} <= set(gpu_types())
+    assert {point.source for points in measurements().values() for point in points} == set(TESTBEDS)
+
+
+def test_measurements_are_possible_placements_within_the_batch_range():
+    for (name, _), points in measurements().items():
+        profile = model_profile(name)
+        for point in points:
+            assert 1 <= point.num_nodes <= point.num_gpus
+            assert point.num_gpus <= TESTBEDS[point.source].gpus_per_node * point.num_nodes
+            assert profile.min_batch <= point.batch_size <= profile.max_batch, point
+            assert point.seconds == pytest.approx(point.batch_size / point.samples_per_s)
+
+
+def test_a_few_dozen_figures_a_model_no_more():
+    counts = {name: sum(len(p) for (model, _), p in measurements().items() if model == name) for name in zoo()}
+    assert max(counts.values()) <= 60
+    assert math.fsum(counts.values()) < 500
+
+
+HEADER = "model,gpu_type,num_gpus,num_nodes,batch_size,samples_per_s,source\n"
+
+
+@pytest.mark.parametrize("speed", ["nan", "0", "-3", "inf"])
+def test_a_speed_that_is_none_is_refused_with_its_row(speed):
+    text = HEADER + "bert,A100,1,1,64,100,elasticflow\n" + f"bert,A100,2,1,64,{speed},elasticflow\n"
+    with pytest.raises(PerformanceError, match=rf"^mine.csv: row 3: samples_per_s is {speed}; .* drop the row$"):
+        parse_measurements(text, "mine.csv")
+
+
+def test_a_table_reads_as_written():
+    found = parse_measurements(HEADER + "bert,A100,2,1,64,128,elasticflow\nbert,T4,1,1,64,8,pollux\n")
+    assert list(found) == [("bert", "A100"), ("bert", "T4")]
+    assert found["bert", "A100"][0].seconds == 0.5

@@ -1,0 +1,138 @@
+"""Readers of one comma-separated file each: Philly, ITP, Muri, Helios, on files written here."""
+
+import pytest
+
+from envs.types import TraceError
+from envs.workloads.readers import Helios, MicrosoftItp, Muri, Philly
+
+PHILLY = "timestamp,duration,num_gpus,gpu_time,cluster\n"
+ITP = "cluster,submission_time,duration,num_gpu\n"
+MURI = "job_id,num_gpu,submit_time,iterations,model_name,batch_size,duration,interval\n"
+HELIOS = "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
+
+
+def test_philly_by_hand(write):
+    text = (
+        PHILLY + "2017-10-09 07:00:05,60.0,2,120.0,red\n"
+        "2017-10-08 01:00:00,10.0,1,10.0,blue\n"
+        "2017-10-09 07:00:05,60.0,2,120.0,red\n"  # an exact duplicate
+        "2017-10-09 07:00:05,61.0,2,122.0,red\n"  # a burst: same second, another job
+    )
+    frame, report = Philly().read(write("p.csv", text))
+    # t = 0 is the midnight before the first job, in the trace's own local time.
+    assert frame["submit_time"].tolist() == [3600.0, 86400 + 25205.0, 86400 + 25205.0]
+    assert frame["duration"].tolist() == [10.0, 60.0, 61.0]
+    assert frame["tenant"].tolist() == ["blue", "red", "red"]
+    assert frame["row"].tolist() == [3, 2, 5]
+    assert report.skipped == {"exact duplicates of an earlier row": 1}
+    assert "2017-11-05" in report.notes[0]
+    assert "not in order" in report.notes[1]
+
+
+def test_philly_virtual_clusters_share_one_calendar(write):
+    path = write("p.csv", PHILLY + "2017-10-08 00:00:00,5,1,5,a\n2017-10-10 00:00:10,5,1,5,b\n")
+    frame, report = Philly(virtual_clusters=["b"]).read(path)
+    assert frame["submit_time"].tolist() == [2 * 86400 + 10.0]
+    assert report.skipped == {"other virtual clusters": 1}
+
+
+def test_the_repeated_hour_of_the_clock_change_is_taken_as_it_stands(write):
+    rows = "2017-11-05 01:30:00,5,1,5,a\n2017-11-05 02:30:00,5,1,5,a\n"
+    frame, _ = Philly().read(write("p.csv", PHILLY + rows))
+    assert frame["submit_time"].diff().iloc[1] == 3600.0
+
+
+@pytest.mark.parametrize(
+    ("row", "field"),
+    [
+        ("yesterday,5,1,5,a", "timestamp"),
+        ("2017-10-08 00:00:00,-5,1,5,a", "duration"),
+        ("2017-10-08 00:00:00,nan,1,5,a", "duration"),
+        ("2017-10-08 00:00:00,,1,5,a", "duration"),
+        ("2017-10-08 00:00:00,1e18,1,5,a", "duration"),
+        ("2017-10-08 00:00:00,5,two,5,a", "num_gpus"),
+        ("2017-10-08 00:00:00,5,1.5,5,a", "num_gpus"),
+        ("2017-10-08 00:00:00,5,-1,5,a", "num_gpus"),
+        ("2017-10-08 00:00:00,5,1e30,5,a", "num_gpus"),
+        ("2017-10-08 00:00:00,5", "timestamp"),
+    ],
+)
+def test_a_malformed_row_is_counted_with_row_and_field_or_raised(write, row, field):
+    path = write("p.csv", PHILLY + "2017-10-08 00:00:00,5,1,5,a\n" + row + "\n")
+    frame, report = Philly().read(path)
+    assert len(frame) == report.kept == 1
+    assert sum(report.bad.values()) == 1
+    assert (report.examples[0].row, report.examples[0].field) == (3, field)
+    assert f"first at row 3: {field} is" in report.summary()
+    with pytest.raises(TraceError, match=rf"p\.csv: row 3: {field} is"):
+        Philly().read(path, strict=True)
+
+
+def test_jobs_without_gpus_or_time_are_skipped_not_bad(write):
+    text = PHILLY + "2017-10-08 00:00:00,5,0,0,a\n2017-10-08 00:00:00,0,1,0,a\n2017-10-08 00:00:00,5,1,5,a\n"
+    frame, report = Philly().read(write("p.csv", text), strict=True)
+    assert len(frame) == 1
+    assert report.skipped == {"no GPUs asked for": 1, "zero duration": 1}
+
+
+def test_itp_keeps_bursts_of_equal_rows(write):
+    text = ITP + "c2,1000,700,8\nc1,900,600,1\nc2,1000,700,8\n"
+    frame, report = MicrosoftItp().read(write("i.csv", text))
+    assert frame["submit_time"].tolist() == [0.0, 100.0, 100.0]
+    assert frame["num_gpus"].tolist() == [1, 8, 8]
+    assert report.kept == 3
+    only, report = MicrosoftItp(clusters=["c2"]).read(write("i.csv", text))
+    assert only["submit_time"].tolist() == [100.0, 100.0]
+    assert report.skipped == {"other clusters": 1}
+
+
+def test_muri_times_are_milliseconds_and_models_its_own(write):
+    text = MURI + "0,4,0,10,bert,4,5000,0\n1,1,1500,10,vgg16,16,250,1500\n"
+    frame, report = Muri().read(write("m.csv", text))
+    assert frame["submit_time"].tolist() == [0.0, 1.5]
+    assert frame["duration"].tolist() == [5.0, 0.25]
+    assert frame["model"].tolist() == ["bert", "vgg16"]
+    assert frame["name"].tolist() == ["0", "1"]
+    assert "not observed" in report.notes[0]
+
+
+def test_a_muri_job_without_a_model_is_bad(write):
+    path = write("m.csv", MURI + "0,4,0,10,bert,4,5000,0\n1,4,0,10,,4,5000,0\n")
+    assert Muri().read(path)[1].bad == {"model_name must name a model": 1}
+
+
+def test_muri_names_its_files():
+    assert Muri("cluster_trace").location == "traces/muri/cluster_trace.csv.gz"
+
+
+def test_helios_by_its_schema(write):
+    text = (
+        HELIOS + "1,u1,vcA,1,1,1,COMPLETED,2020-06-09 18:41:01,2020-06-09 18:41:01,2020-06-10 04:55:09,36848,0\n"
+        "2,u2,vcB,16,16,2,FAILED,2020-06-09 18:41:27,2020-06-09 18:42:27,2020-06-09 18:45:36,189,60\n"
+        "3,u3,vcB,0,8,1,COMPLETED,2020-06-09 18:50:00,2020-06-09 18:50:00,2020-06-09 18:51:00,60,0\n"
+        "4,u3,vcB,8,8,1,CANCELLED,2020-06-09 18:50:00,None,2020-06-09 18:51:00,0,60\n"
+        "5,u3,vcB,8,8,1,COMPLETED,None,None,None,60,0\n"
+    )
+    frame, report = Helios().read(write("h.csv", text))
+    assert frame["submit_time"].tolist() == [67261.0, 67287.0]
+    assert frame["duration"].tolist() == [36848.0, 189.0]
+    assert frame["num_gpus"].tolist() == [1, 16]
+    assert frame["tenant"].tolist() == ["vcA", "vcB"]
+    assert report.skipped == {"no GPUs asked for": 1, "zero duration": 1}
+    assert report.bad == {"submit_time must be a time like 2017-10-09 07:01:55": 1}
+
+
+def test_helios_may_be_read_for_one_virtual_cluster(write):
+    rows = "".join(f"{i},u,vc{i},1,1,1,COMPLETED,2020-06-0{i} 00:00:00,x,x,60,0\n" for i in (1, 2))
+    frame, _ = Helios(virtual_clusters=["vc2"]).read(write("h.csv", HELIOS + rows))
+    assert frame["submit_time"].tolist() == [86400.0]
+
+
+@pytest.mark.parametrize(
+    ("reader", "header", "column"),
+    [(Philly(), PHILLY, "duration"), (MicrosoftItp(), ITP, "num_gpu"), (Muri(), MURI, "model_name"), (Helios(), HELIOS, "vc")],
+)
+def test_a_missing_column_is_named(write, reader, header, column):
+    path = write("t.csv", header.replace(column, "zzz") + "1,2,3,4,5,6,7,8,9,10,11,12\n")
+    with pytest.raises(TraceError, match=rf"t\.csv: has no column '{column}'; it has .*a {reader.name} trace needs"):
+        reader.read(path)

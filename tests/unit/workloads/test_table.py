@@ -1,0 +1,194 @@
+"""The common ground of readers: malformed rows of every kind, and files that are no traces at all."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envs.types import TraceError
+from envs.workloads.readers.table import MAX_SECONDS, TraceTable, read_csv
+
+
+def table(*values: str, strict: bool = False) -> TraceTable:
+    return TraceTable("toy", Path("toy.csv"), {"x": values}, range(2, 2 + len(values)), strict=strict)
+
+
+def test_numbers_parse_with_blanks_and_exponents():
+    found = table(" 1", "2.5 ", "1e3").numbers("x")
+    assert found.dtype == np.float64
+    assert found.tolist() == [1.0, 2.5, 1000.0]
+
+
+@pytest.mark.parametrize(
+    ("value", "options", "reason"),
+    [
+        ("two", {}, "must be a finite number"),
+        ("", {}, "must be a finite number"),
+        ("nan", {}, "must be a finite number"),
+        ("inf", {}, "must be a finite number"),
+        ("-3", {}, "must be at least 0"),
+        ("-2", {"low": -1.0}, "must be at least -1"),
+        ("1e300", {}, f"must be at most {MAX_SECONDS:g}"),
+        ("9", {"high": 8.0}, "must be at most 8"),
+        ("1.5", {"whole": True}, "must be a whole number"),
+    ],
+)
+def test_each_kind_of_bad_number_is_counted_or_raised(value, options, reason):
+    lenient = table("1", value, "2")
+    lenient.numbers("x", **options)
+    assert lenient.sound.tolist() == [True, False, True]
+    assert lenient.bad == {f"x {reason}": 1}
+    with pytest.raises(TraceError) as error:
+        table("1", value, "2", strict=True).numbers("x", **options)
+    message = str(error.value)
+    assert message.startswith(f"toy.csv: row 3: x is {value!r}; it {reason}")
+    assert "workload.strict=false" in message
+    assert "\n" not in message
+
+
+def test_a_row_has_one_verdict_the_first():
+    rows = table("-1.5", "0")
+    rows.numbers("x", whole=True)
+    rows.skip(np.array([True, True]), "not wanted")
+    assert rows.bad == {"x must be at least 0": 1}
+    assert rows.skipped == {"not wanted": 1}
+
+
+def test_times_are_seconds_without_a_zone():
+    rows = table("1970-01-02 00:00:01", "2017-11-05 01:30:00", "2017-13-01 00:00:00", "yesterday", "")
+    found = rows.times("x")
+    assert found[0] == 86401.0
+    assert found[1] % 86400 == 5400.0
+    assert rows.sound.tolist() == [True, True, False, False, False]
+    assert rows.bad == {"x must be a time like 2017-10-09 07:01:55": 3}
+
+
+def test_only_the_first_examples_are_kept_and_long_values_cut():
+    rows = table(*["y" * 500] * 10)
+    rows.numbers("x")
+    assert [example.row for example in rows.examples] == [2, 3, 4]
+    assert max(len(example.value) for example in rows.examples) == 40
+
+
+def test_finish_sorts_stably_and_rebases():
+    rows = table("a", "b", "c")
+    frame, report = rows.finish(
+        {"submit_time": np.array([30.0, 10.0, 10.0]), "duration": np.ones(3), "num_gpus": np.array([1.0, 2.0, 3.0])}
+    )
+    assert frame["submit_time"].tolist() == [0.0, 0.0, 20.0]
+    assert frame["num_gpus"].tolist() == [2, 3, 1]
+    assert frame["row"].tolist() == [3, 4, 2]
+    assert "not in order" in report.notes[-1]
+
+
+def test_finish_with_an_origin_keeps_the_time_of_day():
+    frame, report = table("a").finish(
+        {"submit_time": np.array([90.0]), "duration": np.ones(1), "num_gpus": np.ones(1)}, origin=60.0
+    )
+    assert frame["submit_time"].tolist() == [30.0]
+    assert report.notes == ()
+
+
+def test_a_trace_without_a_usable_row_says_why():
+    rows = table("never")
+    rows.numbers("x")
+    with pytest.raises(TraceError, match="none of its 1 rows is a usable toy job: row 2: x is 'never'"):
+        rows.finish({"submit_time": np.zeros(1), "duration": np.ones(1), "num_gpus": np.ones(1)})
+
+
+def test_a_trace_of_skipped_rows_only_says_so():
+    rows = table("1", "2")
+    rows.skip(np.array([True, True]), "zero duration")
+    with pytest.raises(TraceError, match="none of its 2 rows is a usable toy job: 2 zero duration"):
+        rows.finish({"submit_time": np.zeros(2), "duration": np.ones(2), "num_gpus": np.ones(2)})
+
+
+cells = st.sampled_from(["1", "0", "2.5", "-1", "nan", "many", "", "1e400", "7"])
+
+
+@given(st.lists(st.tuples(cells, cells), min_size=1, max_size=40))
+def test_rows_are_conserved(rows):
+    made = TraceTable(
+        "toy", Path("toy.csv"), {"d": [d for d, _ in rows], "n": [n for _, n in rows]}, range(2, 2 + len(rows))
+    )
+    duration, num_gpus = made.numbers("d"), made.numbers("n", high=64, whole=True)
+    made.skip_duplicates()
+    made.skip_idle(duration, num_gpus)
+    columns = {"submit_time": np.zeros(len(rows)), "duration": duration, "num_gpus": num_gpus}
+    if not made.sound.any():
+        with pytest.raises(TraceError):
+            made.finish(columns)
+        return
+    frame, report = made.finish(columns)
+    assert report.rows == len(rows) == len(frame) + sum(report.bad.values()) + sum(report.skipped.values())
+    assert (frame["duration"] > 0).all()
+    assert (frame["num_gpus"] >= 1).all()
+
+
+def test_csv_rows_are_numbered_as_an_editor_does(write):
+    path = write("toy.csv", "a,b\n1,2\n\n3,4\n")
+    read = read_csv("toy", path, ("a", "b"))
+    assert read.rows.tolist() == [2, 4]
+    assert read.text("b").tolist() == ["2", "4"]
+
+
+def test_a_byte_order_mark_and_windows_lines_do_not_matter(tmp_path):
+    path = tmp_path / "toy.csv"
+    path.write_bytes(b"\xef\xbb\xbfa,b\r\n1,2\r\n")
+    assert read_csv("toy", path, ("a",)).text("b").tolist() == ["2"]
+
+
+def test_rows_of_the_wrong_width_are_bad(write):
+    path = write("toy.csv", "a,b\n1,2\n3\n4,5,6\n")
+    read = read_csv("toy", path, ("a", "b"))
+    assert read.sound.tolist() == [True, False, False]
+    assert read.bad == {"a must stand in a row of 2 fields": 2}
+    with pytest.raises(TraceError, match="row 3: a is '3'; it must stand in a row of 2 fields"):
+        read_csv("toy", path, ("a", "b"), strict=True)
+
+
+def test_a_file_without_header_takes_the_published_one(write):
+    assert read_csv("toy", write("x.csv", "1,2\n"), ("a",), header=("a", "b")).text("a").tolist() == ["1"]
+    assert read_csv("toy", write("y.csv", "a,b\n1,2\n"), ("a",), header=("a", "b")).text("a").tolist() == ["1"]
+
+
+def test_gzip_is_read_by_its_name(tmp_path):
+    path = tmp_path / "toy.csv.gz"
+    with gzip.open(path, "wt") as file:
+        file.write("a\n1\n")
+    assert read_csv("toy", path, ("a",)).text("a").tolist() == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty; a toy trace begins with the columns a, b"),
+        ("\n\n", "is empty"),
+        ("a,b\n", "holds a header and no rows"),
+        ("a,c\n1,2\n", "has no column 'b'; it has a, c; a toy trace needs a, b"),
+    ],
+)
+def test_files_that_are_no_trace(write, text, message):
+    with pytest.raises(TraceError) as error:
+        read_csv("toy", write("toy.csv", text), ("a", "b"))
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("broken.csv.gz", b"not gzip at all"),
+        ("cut.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 1000)[:-20]),
+        ("binary.csv", b"a,b\n\xff\xfe\x00\x01,2\n"),
+    ],
+)
+def test_damaged_files_are_one_line_too(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(TraceError, match="cannot be read as text rows") as error:
+        read_csv("toy", path, ("a",))
+    assert "\n" not in str(error.value)

@@ -1,0 +1,181 @@
+"""Workloads from a trace file: lazily read, split by time, cut into episodes and windows."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envs.cluster import build
+from envs.performance import IdealModel
+from envs.types import ClusterError, TraceError
+from envs.workloads import JobMix, TraceSource, Windows
+from envs.workloads.readers import MicrosoftItp, Muri
+
+CLUSTER = build("two_nodes", [{"gpu_type": "V100", "num_nodes": 2, "num_gpus": 8}])
+IDEAL = IdealModel(models=("a", "b"))
+HOUR, DAY = 3600, 86400
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """100 jobs, one every two hours from the first second of the trace on, of 1, 2, 4 and 8 GPUs; the tenth of 32."""
+    rows = [f"c{i % 2},{1000 + 2 * HOUR * i},{600 + i},{32 if i == 9 else 2 ** (i % 4)}" for i in range(100)]
+    found = tmp_path_factory.mktemp("itp") / "itp.csv"
+    found.write_text("cluster,submission_time,duration,num_gpu\n" + "\n".join(rows) + "\n")
+    return str(found)
+
+
+def source(path, **options) -> TraceSource:
+    return TraceSource(CLUSTER, IDEAL, MicrosoftItp(), **{"path": path, "max_gpus": 16, "num_jobs": 20, **options})
+
+
+def test_a_constructor_reads_no_file():
+    made = source("/nowhere/itp.csv")
+    assert (made.name, made.num_jobs, made.splits) == ("itp", 20, ("train", "validation", "test", "all"))
+    with pytest.raises(TraceError, match=r"/nowhere/itp\.csv does not exist"):
+        made.evaluation()
+
+
+def test_the_file_is_read_once(path, monkeypatch):
+    reads = []
+    read = MicrosoftItp.read
+    monkeypatch.setattr(MicrosoftItp, "read", lambda *args, **kw: reads.append(1) or read(*args, **kw))
+    made = source(path)
+    made.evaluation(), made.episode(np.random.default_rng(0)), made.models, made.report
+    assert reads == [1]
+
+
+def test_larger_jobs_are_left_out_and_counted(path):
+    made = source(path)
+    assert made.report.kept == len(made.workload) == 99
+    assert made.report.skipped == {"more than 16 GPUs": 1}
+    assert made.workload.notes[0] == "itp: 100 rows read, 99 kept; skipped 1 (more than 16 GPUs)"
+    assert any("models are assigned, not observed" in note for note in made.workload.notes)
+    assert any("elastic ranges are assigned" in note for note in made.workload.notes)
+
+
+def test_a_job_that_does_not_fit_is_an_error_that_says_how_to_leave_it_out(path):
+    with pytest.raises(ClusterError, match=r"asks for 32 GPUs; cluster two_nodes has 16 .*workload\.max_gpus=16"):
+        source(path, max_gpus=None, mix=JobMix(("a",)), elastic=1.0).evaluation()
+
+
+def test_a_slice_of_days_begins_at_zero_and_is_counted(path):
+    made = source(path, days=(1, 3))
+    submit = made.workload.jobs["submit_time"]
+    assert submit.tolist() == [2.0 * HOUR * i for i in range(24)]
+    assert made.report.skipped["outside days 1 to 3"] == 76
+    with pytest.raises(TraceError, match=r"no job was submitted in days \[50, 60\]; the trace has days 0 to 8\.2"):
+        source(path, days=[50, 60]).evaluation()
+
+
+def test_max_gpus_that_leaves_nothing_is_refused(tmp_path):
+    file = tmp_path / "itp.csv"
+    file.write_text("cluster,submission_time,duration,num_gpu\nc,0,600,8\n")
+    with pytest.raises(TraceError, match="max_gpus=4 leaves no job; its least asks for 8"):
+        source(str(file), max_gpus=4).evaluation()
+
+
+def test_splits_are_disjoint_in_time_and_cover_everything(path):
+    made = source(path)
+    parts = [made.evaluation(split)[0] for split in ("train", "validation", "test")]
+    assert [len(part) for part in parts] == [59, 20, 20]
+    work = np.concatenate([part.jobs["work"] for part in parts])
+    assert work.tolist() == made.workload.jobs["work"].tolist()
+    assert [part.name for part in parts] == ["itp-train", "itp-validation", "itp-test"]
+    assert all(part.jobs["submit_time"][0] == 0 for part in parts)
+
+
+def test_splits_may_be_days(path):
+    made = source(path, split_days={"test": [0, 1], "train": [1, 4]})
+    assert made.splits == ("test", "train", "all")
+    assert len(made.evaluation("train")[0]) == 36
+    assert len(made.evaluation()[0]) == 11  # twelve in a day, less the one of 32 GPUs
+
+
+def test_evaluation_is_the_test_split_unless_the_source_chooses_the_whole(path):
+    assert [workload.name for workload in source(path).evaluation()] == ["itp-test"]
+    whole = source(path, evaluate_on="all", name="mine")
+    assert [workload.name for workload in whole.evaluation()] == ["mine"]
+    assert len(whole.evaluation()[0]) == 99
+    assert whole.evaluation() is whole.evaluation("all")
+
+
+def test_windows_of_a_split(path):
+    made = source(path, windows=Windows(count=2, warmup=0.5, measure=0.5, after=0.5))
+    found = made.evaluation("train")
+    assert [workload.name for workload in found] == ["itp-train-0", "itp-train-1"]
+    for workload in found:
+        assert workload.window == (0.5 * DAY, DAY)
+        assert workload.measured.sum() == 6
+
+
+@given(seed=st.integers(0, 2**32 - 1), split=st.sampled_from(["train", "validation", "test", "all"]))
+def test_an_episode_is_a_run_of_consecutive_jobs_of_its_split(path, seed, split):
+    made = SHARED.setdefault("source", source(path))
+    episode = made.episode(np.random.default_rng(seed), split)
+    whole = made.evaluation(split)[0]
+    assert len(episode) == 20
+    assert episode.jobs["submit_time"][0] == 0.0
+    assert episode.models == made.models
+    starts = [at for at in range(len(whole) - 19) if whole.jobs["work"][at] == episode.jobs["work"][0]]
+    assert any((whole.jobs["work"][at : at + 20] == episode.jobs["work"]).all() for at in starts)
+
+
+SHARED: dict[str, TraceSource] = {}
+
+
+def test_episodes_differ_and_repeat_by_seed(path):
+    made = source(path)
+    first, again, other = (made.episode(np.random.default_rng(seed)).jobs for seed in (1, 1, 2))
+    assert (first == again).all()
+    assert (first != other).any()
+
+
+def test_a_short_split_gives_all_it_has(path):
+    made = source(path, num_jobs=1000)
+    assert len(made.episode(np.random.default_rng(0), "test")) == 20
+
+
+def test_a_job_has_one_model_in_whatever_workload_it_is_seen(path):
+    made = source(path)
+    by_duration = {row["duration"]: row["model"] for row in made.workload.jobs}
+    for seed in range(5):
+        for row in made.episode(np.random.default_rng(seed)).jobs:
+            assert by_duration[row["duration"]] == row["model"]
+
+
+def test_strict_makes_the_first_bad_row_an_error(tmp_path):
+    file = tmp_path / "itp.csv"
+    file.write_text("cluster,submission_time,duration,num_gpu\nc,0,600,8\nc,5,600,eight\n")
+    assert source(str(file), splits={"train": 1.0}, evaluate_on="train").report.bad == {"num_gpu must be a finite number": 1}
+    with pytest.raises(TraceError, match="row 3: num_gpu is 'eight'"):
+        source(str(file), strict=True).evaluation()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_jobs": 0}, "num_jobs is 0"),
+        ({"max_gpus": 0}, "max_gpus 0"),
+        ({"days": (3, 1)}, r"workload\.days is \[3, 1\]"),
+        ({"days": (1,)}, r"workload\.days is \[1\]"),
+        ({"elastic": 0.9}, r"workload\.elastic is 0\.9"),
+        ({"evaluate_on": "tset"}, r"no split 'tset'; it has train, validation, test, all; did you mean test\?"),
+    ],
+)
+def test_impossible_arguments_are_named_before_any_file_is_read(options, message):
+    with pytest.raises(TraceError, match=message):
+        source("/nowhere", **options)
+
+
+def test_an_unknown_split_is_named(path):
+    with pytest.raises(TraceError, match=r"no split 'trian'; .*did you mean train\?"):
+        source(path).episode(np.random.default_rng(0), "trian")
+
+
+def test_a_trace_that_names_its_models_keeps_them(tmp_path):
+    file = tmp_path / "m.csv"
+    file.write_text("job_id,num_gpu,submit_time,model_name,duration\n0,1,0,b,5000\n1,2,1000,a,5000\n")
+    made = TraceSource(CLUSTER, IDEAL, Muri(), path=str(file), elastic=1.0, evaluate_on="all")
+    assert [job.model for job in made.evaluation()[0]] == ["b", "a"]
+    assert made.models == ("a", "b")

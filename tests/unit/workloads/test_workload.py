@@ -1,0 +1,75 @@
+"""The table of jobs: order, slices, plans, and what it refuses."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envs.types import ExecutionPlan, JobSpec, TraceError
+from envs.workloads import Workload
+
+
+def jobs(*submits: float, model: str = "a") -> list[JobSpec]:
+    return [JobSpec(index, submit, 1 + index % 3, 10.0 + index, model) for index, submit in enumerate(submits)]
+
+
+def test_jobs_are_sorted_and_ties_keep_their_order():
+    workload = Workload.of(jobs(5.0, 0.0, 5.0))
+    assert workload.jobs["submit_time"].tolist() == [0.0, 5.0, 5.0]
+    assert workload.jobs["work"].tolist() == [11.0, 10.0, 12.0]
+
+
+def test_a_job_survives_the_table_unchanged():
+    plan = ExecutionPlan(data=2, zero_stage=2)
+    job = JobSpec(0, 3.0, 4, 7.5, "b", 2, 8, 16, 64, plan, "team", True, "job-x")
+    assert Workload.of([job]).spec(0) == job
+
+
+def test_plans_are_kept_by_row():
+    plan = ExecutionPlan(data=2)
+    workload = Workload.of([JobSpec(0, 1.0, 2, 1.0, "a", plan=plan), JobSpec(1, 0.0, 2, 1.0, "a")])
+    assert [job.plan for job in workload] == [None, plan]
+    assert workload.slice(1, 2).spec(0).plan == plan
+
+
+def test_a_slice_is_rebased_to_its_first_job_or_to_a_stated_start():
+    workload = Workload.of(jobs(0.0, 10.0, 30.0, 60.0))
+    assert workload.slice(1, 3).jobs["submit_time"].tolist() == [0.0, 20.0]
+    part = workload.slice(1, 3, start=5.0, name="part", window=(1.0, 2.0))
+    assert part.jobs["submit_time"].tolist() == [5.0, 25.0]
+    assert (part.name, part.window) == ("part", (1.0, 2.0))
+    assert workload.jobs["submit_time"].tolist() == [0.0, 10.0, 30.0, 60.0]
+
+
+def test_a_slice_of_nothing_or_from_the_future_is_refused():
+    workload = Workload.of(jobs(0.0, 10.0))
+    with pytest.raises(TraceError, match="holds no jobs"):
+        workload.slice(1, 1)
+    with pytest.raises(TraceError, match="not negative"):
+        workload.slice(0, 2, start=5.0)
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=30), st.data())
+def test_a_slice_keeps_gaps_and_jobs(submits, data):
+    workload = Workload.of(jobs(*submits))
+    first = data.draw(st.integers(0, len(submits) - 1))
+    last = data.draw(st.integers(first + 1, len(submits)))
+    part = workload.slice(first, last)
+    assert part.jobs["submit_time"][0] == 0.0
+    np.testing.assert_allclose(
+        np.diff(part.jobs["submit_time"]), np.diff(workload.jobs["submit_time"][first:last]), atol=1e-9
+    )
+    assert part.jobs["work"].tolist() == workload.jobs["work"][first:last].tolist()
+
+
+def test_names_and_plans_are_one_a_job_or_none():
+    table = Workload.of(jobs(0.0, 1.0)).jobs
+    with pytest.raises(TraceError, match="has 1 names for 2 jobs"):
+        Workload("x", table, ("a",), names=("one",))
+    with pytest.raises(TraceError, match="has 3 plans for 2 jobs"):
+        Workload("x", table, ("a",), plans=(None, None, None))
+
+
+def test_only_jobs_within_the_window_are_measured():
+    workload = Workload.of(jobs(0.0, 10.0, 20.0)).slice(0, 3, window=(10.0, 20.0))
+    assert workload.measured.tolist() == [False, True, False]

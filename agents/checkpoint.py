@@ -69,7 +69,7 @@ class Checkpoint:
             raise CheckpointError(f"{folder / WEIGHTS} does not hold this network's weights ({reason}); copy it again or train anew") from error
         return cls(network, blueprint, spec, rules, notes)
 
-    def scheduler(self, *, sampled: bool = False) -> PolicyScheduler:
+    def scheduler(self, *, sampled: bool = True) -> PolicyScheduler:
         """The policy as a scheduler."""
         return PolicyScheduler(self.network, self.spec, self.rules, sampled=sampled)  # type: ignore[arg-type]
 

@@ -37,14 +37,14 @@ class PolicyScheduler:
         network: the policy.
         spec: the sizes it was built for.
         rules: the rules it was trained under.
-        sampled: draw actions instead of taking the likeliest.
+        sampled: draw actions; equal servers share the probability of one choice, so the likeliest of each is mostly to pass.
     """
 
     preemptive: ClassVar[bool] = True
     elastic: ClassVar[bool] = True
     information: ClassVar[str] = "estimate"
 
-    def __init__(self, network: PolicyNetwork, spec: EnvSpec, rules: DecisionRules, *, sampled: bool = False) -> None:
+    def __init__(self, network: PolicyNetwork, spec: EnvSpec, rules: DecisionRules, *, sampled: bool = True) -> None:
         if isinstance(network, nn.Module):
             network.eval()
         self.network, self.spec, self.rules, self.sampled = network, spec, rules, sampled

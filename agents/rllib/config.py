@@ -112,6 +112,7 @@ def algorithm_config(world: World, blueprint: Blueprint, settings: PPOSettings, 
     )
     config.learners(
         learner_class=ServerPPOLearner,
+        learner_config_dict={"time_constant": settings.discount_time},
         num_learners=settings.num_learners,
         num_gpus_per_learner=settings.num_gpus_per_learner,
     )
@@ -126,7 +127,6 @@ def algorithm_config(world: World, blueprint: Blueprint, settings: PPOSettings, 
         grad_clip=settings.grad_clip,
         lambda_=settings.gae_lambda,
         use_kl_loss=False,
-        learner_config_dict={"time_constant": settings.discount_time},
     )
     config.debugging(seed=seed, log_level="ERROR")
     config.reporting(min_time_s_per_iteration=None, metrics_num_episodes_for_smoothing=2 * settings.num_envs)

@@ -101,7 +101,7 @@ class Comparison:
         return (
             f"Means and percentiles over the {compared} of {measured} measured jobs that every scheduler finished, "
             f"in {workloads}. {self.level:.0%} intervals: {method_for(self.num_workloads)}, paired. "
-            f"Ratios are to {self.reference}."
+            f"Ratios are to {self.reference}. rho is finish-time fairness: JCT over the time on an equal share."
         )
 
     def estimate(self, metric: str, scheduler: str) -> Estimate:

@@ -100,8 +100,10 @@ class PlanSearch:
     memory_per_gpu: Gigabytes | None = None
     hardware: Hardware = field(default_factory=Hardware)
     device: DeviceMemory = field(default_factory=DeviceMemory)
-    _plans: dict[int, tuple[list[ExecutionPlan], Points]] = field(default_factory=dict, init=False, repr=False)
-    _best: dict[tuple[int, int], BestPlan] = field(default_factory=dict, init=False, repr=False)
+    _plans: dict[int, tuple[list[ExecutionPlan], Points]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    _best: dict[tuple[int, int], BestPlan] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.cpus > 0:
@@ -113,11 +115,12 @@ class PlanSearch:
 
     def exactly(self, num_gpus: int, num_nodes: int = 1) -> BestPlan:
         """The best plan that uses all of `num_gpus`, spread evenly over `num_nodes`."""
-        share = min(even_shares(num_gpus, num_nodes))
+        shares = even_shares(num_gpus, num_nodes)
         plans, rows = self._rows(num_gpus)
         rows = rows.copy()
-        rows["num_nodes"], rows["smallest"] = num_nodes, share
-        keep = np.flatnonzero(rows["tensor"] <= share)
+        rows["num_nodes"], rows["smallest"] = num_nodes, min(shares)
+        rows["straddles"] = (max(shares) % rows["tensor"] != 0) | (min(shares) % rows["tensor"] != 0)
+        keep = np.flatnonzero(rows["tensor"] <= min(shares))
         if not keep.size or num_gpus > num_nodes * self.hardware.gpus_per_node:
             return BestPlan(0.0)
         time = iteration_time(self.shape, self.figures, rows[keep], self.hardware).total

@@ -41,6 +41,7 @@ POINT = np.dtype(
         ("cpus", np.float64),  # c, host threads per GPU
         ("num_nodes", np.float64),
         ("smallest", np.float64),  # fewest GPUs that the job has on any of its nodes
+        ("straddles", np.bool_),  # a tensor group lies on two nodes: t does not divide the GPUs of some node
     ]
 )
 """A plan on a placement, as a row of an array: what the model needs to know of it."""
@@ -62,9 +63,7 @@ class ModelShape:
     batch: int  # usual global batch, samples
     min_batch: int
     max_batch: int
-    model_parallel: bool = (
-        True  # whether tensor- and pipeline-parallel runs of it were measured; if not it has no such plans
-    )
+    model_parallel: bool = True  # tensor- and pipeline-parallel runs were measured; if not it has no such plans
 
     @property
     def mega_params(self) -> float:
@@ -130,9 +129,7 @@ class Breakdown:
     """Parts of an iteration, float64[num_points] each, in ms; `total` is their sum."""
 
     forward: FloatArray  # forward pass, recomputation not included
-    compute: (
-        FloatArray  # recomputation, backward, gradient synchronisation and offload, overlapped (the artifact's Tcc)
-    )
+    compute: FloatArray  # recomputation, backward, gradient synchronisation, offload (the artifact's Tcc)
     optimizer: FloatArray  # optimizer step, parameter swap or all-gather (the artifact's Topt)
     tensor: FloatArray  # all-reduces of activations, not overlapped
     pipeline: FloatArray  # activations from stage to stage, not overlapped
@@ -155,13 +152,11 @@ def pipeline_bubble(stages: int, micro_batches: int) -> float:
     return (stages - 1) / (micro_batches + stages - 1)
 
 
-def points(
-    rows: Iterable[tuple[ExecutionPlan, Sequence[int], float, float]],
-) -> Points:
+def points(rows: Iterable[tuple[ExecutionPlan, Sequence[int], float, float]]) -> Points:
     """Rows of (plan, GPUs on each node, global batch, host threads per GPU) as an array of `POINT`.
 
     Raises:
-        PerformanceError: plan and placement differ in GPUs, or the batch does not divide.
+        PerformanceError: plan and placement differ in GPUs, or batch or threads are not positive.
     """
     table = [_point(*row) for row in rows]
     return np.array(table, dtype=POINT)
@@ -186,7 +181,7 @@ def iteration_time(shape: ModelShape, figures: Figures, rows: Points, hardware: 
     # are synchronised while its backward pass runs through the p stages.
     fill = a + p - 1
     sync = _sync_time(size, rows, links, hardware or Hardware())
-    zero = rows["zero_stage"] > 0
+    zero = (rows["zero_stage"] > 0) | rows["offload"]
     half = np.where(zero, 0.5, 1.0)  # ZeRO: reduce-scatter here, all-gather after the step; plain: all-reduce here
     repeats = np.where(t * p > 1, 1.0, a)  # data-parallel runs synchronise every micro-batch (artifact: alpha_c = a)
     compute = overlap(p * backward, half * repeats * sync, k.k_sync)
@@ -203,10 +198,10 @@ def check_layout(shape: ModelShape, plan: ExecutionPlan, num_gpus: int, num_node
     """Whether a plan can be laid out on GPUs at all, whatever its memory.
 
     Raises:
-        PerformanceError: a degree does not divide the GPUs, the layers or the batch, a tensor group leaves its node, or
+        PerformanceError: a degree does not divide the GPUs, the layers or the batch, a tensor group exceeds a node, or
             two techniques exclude each other.
     """
-    name, nodes = f"model {shape.name}: plan {describe(plan)}", "node" if num_nodes == 1 else "nodes"
+    name = f"model {shape.name}: plan {describe(plan)}"
     batch = batch or shape.batch
     if plan.num_gpus != num_gpus:
         raise PerformanceError(
@@ -216,10 +211,11 @@ def check_layout(shape: ModelShape, plan: ExecutionPlan, num_gpus: int, num_node
         raise PerformanceError(
             f"{name}: pipeline degree {plan.pipeline} does not divide the {shape.layers} layers; choose a divisor"
         )
-    if plan.tensor > num_gpus // num_nodes:
+    smallest = min(even_shares(num_gpus, num_nodes))
+    if plan.tensor > smallest:
         raise PerformanceError(
-            f"{name}: tensor degree {plan.tensor} exceeds the {num_gpus // num_nodes} GPUs that each of {num_nodes} "
-            f"{nodes} has; a tensor group stays within a node"
+            f"{name}: tensor degree {plan.tensor} exceeds the {smallest} GPUs on one of the job's {num_nodes} nodes; "
+            "tensor groups belong within a node"
         )
     if plan.tensor * plan.pipeline > 1 and not shape.model_parallel:
         raise PerformanceError(
@@ -274,7 +270,7 @@ def _point(plan: ExecutionPlan, shares: Sequence[int], batch: float, cpus: float
         raise PerformanceError(f"plan {describe(plan)}: batch {batch} and host threads {cpus} must be positive numbers")
     return (
         *(plan.data, plan.tensor, plan.pipeline, plan.zero_stage, plan.offload, plan.accumulation),
-        *(plan.checkpointing, batch, cpus, len(shares), min(shares)),
+        *(plan.checkpointing, batch, cpus, len(shares), min(shares), any(share % plan.tensor for share in shares)),
     )
 
 
@@ -316,7 +312,7 @@ def _optimizer_time(k: PerfParams, size: FloatArray, links: Links, rows: Points)
     a share of 1/d and a constant near 0.25 ms per M parameters for all models, which is 2 bytes at 8 M bytes per ms.
     """
     d = rows["data"]
-    on_gpu = k.k_opt * size / np.where(rows["zero_stage"] > 0, d, 1.0)
+    on_gpu = k.k_opt * size / np.where(rows["zero_stage"] > 0, d, 1.0)  # ZeRO: each rank steps its share
     on_host = k.k_opt_off * size / (d * rows["cpus"])
     return np.where(rows["offload"], overlap(on_host, 2.0 * size / links.pcie, k.k_swap), on_gpu)
 
@@ -326,12 +322,15 @@ def _activation_time(
 ) -> tuple[FloatArray, FloatArray]:
     """Traffic of tensor and of pipeline parallelism, ms.
 
-    Tensor: four all-reduces a layer (two forward, two backward) of n x s x h half-precision elements. Pipeline: the
-    same elements once each way over every stage boundary. Stages pass a micro-batch on while they work on the next one,
-    so that only p of the a transfers are in the way.
+    Tensor: four all-reduces a layer (two forward, two backward, two again if the forward is recomputed) of n x s x h
+    half-precision elements; where a tensor group straddles two nodes, through one network card. Pipeline: the same
+    elements once each way over every stage boundary. Stages pass a micro-batch on while they work on the next one, so
+    that only p of the a transfers are in the way.
     """
     t, p, a = rows["tensor"], rows["pipeline"], rows["accumulation"]
     elements = samples * shape.sequence * shape.hidden / MEGA
-    tensor = 16.0 * elements * (t - 1) / t * shape.layers / p * (a + p - 1) / links.intra
+    again = np.where(rows["checkpointing"], 1.5, 1.0)
+    bandwidth = np.where(rows["straddles"], min(links.inter, links.intra), links.intra)
+    tensor = again * 16.0 * elements * (t - 1) / t * shape.layers / p * (a + p - 1) / bandwidth
     pipeline = np.where(p > 1, 4.0 * elements / t * p / links.inter, 0.0)
     return np.asarray(tensor), np.asarray(pipeline)

@@ -89,11 +89,11 @@ def measurements(root: Path) -> Measured:
 def oddity(run: Measurement) -> str:
     """Why a measurement cannot be what its file says, or "". Such runs are predicted and counted, never fitted on."""
     if run.model == "roberta" and run.placement == "1" and run.exec_plan != "gc":
-        return "RoBERTa on one GPU equals its time on two: run at half the batch (64 samples exceed the GPU's memory)"
+        return "RoBERTa on one GPU equals its time on two: presumably half the batch: 64 samples exceed a GPU"
     odd = len(run.shares) > 1 and any(share % 2 for share in run.shares)
     if run.model == "vit" and odd and not run.plan.offload:
         return (
-            "ViT over nodes with an odd number of GPUs on one: 2 to 6 times slower than next to it (3+5 GPUs 0.40 s, "
+            "ViT over nodes with an odd number of GPUs on one: 2 to 8 times slower than next to it (3+5 GPUs 0.40 s, "
             "4+4 0.07 s); RoBERTa moves four times the gradients on the same placements without it"
         )
     return ""

@@ -1,9 +1,11 @@
 """Whether a cluster can hold a workload at all; asked before any simulation."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from envs.performance import PerformanceModel
-from envs.types import ClusterError, ClusterSpec
+from envs.types import ClusterError, ClusterSpec, IntArray
 from envs.workloads.mix import Speeds
 from envs.workloads.workload import Workload
 
@@ -13,25 +15,38 @@ def largest_job(cluster: ClusterSpec) -> int:
     return max(cluster.gpus_by_type.values())
 
 
-def check_fits(workload: Workload, cluster: ClusterSpec, performance: PerformanceModel | None = None) -> None:
-    """Assert that every job can run.
+def check_sizes(name: str, num_gpus: IntArray, cluster: ClusterSpec, label: Callable[[int], str]) -> None:
+    """Assert that no job asks for more GPUs than there are of one type.
 
-    A job must find its requested GPUs within one GPU type: across types it may be spread, but no scheduler
-    that consolidates would ever start it. With a performance model, its model must also run there.
+    Across types a job may be spread, but no scheduler that consolidates would ever start it.
+
+    Args:
+        name: of the workload.
+        num_gpus: int64[num_jobs], GPUs requested.
+        cluster: what there is.
+        label: what messages call the job of an index.
 
     Raises:
         ClusterError: one line with the first job that does not fit, what it asks for, what there is, and the fix.
     """
     limit = largest_job(cluster)
-    asked = workload.jobs["num_gpus"]
-    if (asked > limit).any():
-        job = int(np.argmax(asked > limit))
-        of_type = max(cluster.gpus_by_type, key=cluster.gpus_by_type.__getitem__)
-        raise ClusterError(
-            f"workload {workload.name}: {_name(workload, job)} asks for {asked[job]} GPUs; cluster {cluster.name} has "
-            f"{limit} of one type ({of_type}); leave larger jobs out with workload.max_gpus={limit}, "
-            "or take a larger cluster"
-        )
+    if not (num_gpus > limit).any():
+        return
+    job = int(np.argmax(num_gpus > limit))
+    of_type = max(cluster.gpus_by_type, key=cluster.gpus_by_type.__getitem__)
+    raise ClusterError(
+        f"workload {name}: {label(job)} asks for {num_gpus[job]} GPUs; cluster {cluster.name} has {limit} of one type "
+        f"({of_type}); leave larger jobs out with workload.max_gpus={limit}, or take a larger cluster"
+    )
+
+
+def check_fits(workload: Workload, cluster: ClusterSpec, performance: PerformanceModel | None = None) -> None:
+    """Assert that every job can run: its size fits (`check_sizes`), and with a performance model also its model.
+
+    Raises:
+        ClusterError: one line with the first job that cannot run, and the fix.
+    """
+    check_sizes(workload.name, workload.jobs["num_gpus"], cluster, lambda job: _name(workload, job))
     if performance is None:
         return
     speeds = Speeds(performance)

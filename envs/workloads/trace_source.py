@@ -8,7 +8,7 @@ import numpy as np
 from envs.performance import PerformanceModel
 from envs.types import ClusterSpec, Seconds, TraceError
 from envs.workloads.assemble import Assembly
-from envs.workloads.fits import check_fits
+from envs.workloads.fits import check_fits, check_sizes
 from envs.workloads.mix import JobMix
 from envs.workloads.readers import ReadReport, TraceReader, locate
 from envs.workloads.source import check_split
@@ -133,16 +133,15 @@ class TraceSource:
     def _bounds(self, split: str) -> tuple[int, int, Seconds]:
         """(first job, last job, start time) of a split, the last not included."""
         check_split(self.name, split, self.splits)
-        return self._cuts[split]
+        # A trace too short to be split can still be played as a whole.
+        return (0, len(self.workload), 0.0) if split == WHOLE else self._cuts[split]
 
     @cached_property
     def _cuts(self) -> dict[str, tuple[int, int, Seconds]]:
         submit = self.workload.jobs["submit_time"]
         if self._split_days is not None:
-            cuts = cut_by_days(self.name, submit, self._split_days)
-        else:
-            cuts = cut_by_shares(self.name, submit, self._shares)
-        return {**cuts, WHOLE: (0, len(submit), 0.0)}
+            return cut_by_days(self.name, submit, self._split_days)
+        return cut_by_shares(self.name, submit, self._shares)
 
     @cached_property
     def _read(self) -> tuple[Workload, ReadReport]:
@@ -167,6 +166,10 @@ class TraceSource:
                 )
             report = report.dropping(f"more than {self.max_gpus} GPUs", len(frame) - len(fits))
             frame = fits
-        workload = self._assembly.workload(frame, self.name, (report.summary(), *report.notes))
+        check_sizes(self.name, frame["num_gpus"].to_numpy(), self.cluster, lambda job: f"row {frame['row'].iloc[job]}")
+        notes = [report.summary(), *report.notes]
+        if self.recommended_cluster not in ("", self.cluster.name):
+            notes.append(f"the slice was chosen for cluster {self.recommended_cluster}, not {self.cluster.name}")
+        workload = self._assembly.workload(frame, self.name, notes)
         check_fits(workload, self.cluster, self.performance)
         return workload, report

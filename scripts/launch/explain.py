@@ -23,10 +23,9 @@ def explained(error: BaseException) -> str | None:
     if isinstance(error, errors.OverrideParseException):
         return f"{error.override!r} is no override; write key=value, in quotes if the shell could read it otherwise"
     # Options are checked before anything is built: what a constructor then raises is a fault, with a trace.
-    fault = isinstance(error, errors.InstantiationException)
-    return (
-        first_line(error) if isinstance(error, errors.HydraException | OmegaConfBaseException) and not fault else None
-    )
+    if isinstance(error, errors.InstantiationException):
+        return None
+    return first_line(error) if isinstance(error, errors.HydraException | OmegaConfBaseException) else None
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -46,13 +45,12 @@ def unknown_choice(error: errors.MissingConfigException) -> str:
 
 def unknown_key(error: errors.ConfigCompositionException) -> str:
     """An override of a key that the config does not have."""
-    found = re.search(r"Could not override '([^']+)'", str(error))
-    cause = error.__cause__
+    found, cause = re.search(r"Could not override '([^']+)'", str(error)), error.__cause__
     if not found or not isinstance(cause, OmegaConfBaseException):
         return first_line(error)
-    keys = sorted(str(key) for key in cause.parent_node) if isinstance(cause.parent_node, DictConfig) else []
-    name = found.group(1).rpartition(".")[2]
-    return f"{found.group(1)}: no such key{near(name, keys)}; there are: {', '.join(keys) or 'none'}"
+    keys = sorted(map(str, cause.parent_node)) if isinstance(cause.parent_node, DictConfig) else []
+    keys = [key for key in keys if key != "hydra"]
+    return f"{found.group(1)}: no such key{near(found.group(1).rpartition('.')[2], keys)}; there are: {', '.join(keys)}"
 
 
 def first_line(error: BaseException) -> str:

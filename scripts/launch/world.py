@@ -12,7 +12,7 @@ from envs.workloads import WorkloadSource
 from launch.build import build
 from launch.names import ChoiceError
 
-GROUPS = ("cluster", "performance", "scenario", "schedulers", "workload")
+GROUPS = ("agent", "cluster", "env", "performance", "scenario", "schedulers", "trainer", "workload")
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import pytest
 
 from envs.cluster import GPUS, gpu
+from envs.performance.gpus import gpu_types
 from envs.types import ClusterError
 
 
@@ -44,4 +45,18 @@ def test_an_unheard_of_type_lists_what_there_is():
 
 def test_the_table_cannot_be_written_to():
     with pytest.raises(TypeError):
-        GPUS["K80"] = GPUS["V100"]
+        GPUS["K80"] = GPUS["V100"]  # type: ignore[index]
+
+
+def test_the_performance_model_is_of_the_same_opinion():
+    """Both floors hold data sheets, because neither imports the other; the figures must not drift apart."""
+    assert set(gpu_types()) == set(GPUS)
+    for name, ours in GPUS.items():
+        theirs = gpu_types()[name]
+        assert (ours.memory, ours.fp32_tflops, ours.memory_bandwidth) == (
+            theirs.memory_gb,
+            theirs.fp32_tflops,
+            theirs.bandwidth_gb_s,
+        )
+        # Theirs is 0 without tensor cores, ours then the peak of the ordinary ones at 16 bits.
+        assert theirs.tensor_tflops in (0, ours.tensor_tflops)

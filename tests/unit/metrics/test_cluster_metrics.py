@@ -122,7 +122,9 @@ def test_step_function_adds_jumps_of_the_same_instant():
     assert values.tolist() == [1, 3]
 
 
-@pytest.mark.parametrize(("start", "end", "area"), [(0, 10, 23), (2, 3, 5), (1.5, 2.5, 5), (8, 9, 2), (0, 1, 0), (4, 4, 0)])
+@pytest.mark.parametrize(
+    ("start", "end", "area"), [(0, 10, 23), (2, 3, 5), (1.5, 2.5, 5), (8, 9, 2), (0, 1, 0), (4, 4, 0)]
+)
 def test_integral_of_a_step_function(start, end, area):
     """0 until 1, 5 until 3... and 2 from 3.5 on: 5 x 2.0 from 1 to 3, 0 until 3.5, then 2."""
     times, values = np.array([1.0, 3.0, 3.5]), np.array([5, 0, 2])

@@ -14,7 +14,11 @@ TRUE = np.array([0.010, 0.002, 0.030, 0.004, 0.050, 0.006])  # seconds
 def grid(parameters=TRUE, noise=0.0, seed=0):
     """Every combination of a few GPUs, nodes and batches, with the times that the parameters give."""
     rows = [
-        (n, nodes, b) for n in (1, 2, 4, 8, 16, 32) for nodes in (1, 2, 4) for b in (4, 16, 64) if nodes <= n <= 8 * nodes
+        (n, nodes, b)
+        for n in (1, 2, 4, 8, 16, 32)
+        for nodes in (1, 2, 4)
+        for b in (4, 16, 64)
+        if nodes <= n <= 8 * nodes
     ]
     n, nodes, b = np.array(rows, np.float64).T
     seconds = features(n, nodes, b) @ parameters

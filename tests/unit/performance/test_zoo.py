@@ -81,9 +81,13 @@ def test_a_batch_out_of_range_is_refused(batch):
         model_profile("resnet50").check_batch(batch)
 
 
-@pytest.mark.parametrize(("typed", "meant"), [("resnet5", "resnet50"), ("Llama7B", "llama7b"), ("shuflenet", "shufflenet")])
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("resnet5", "resnet50"), ("Llama7B", "llama7b"), ("shuflenet", "shufflenet")]
+)
 def test_an_unknown_model_names_the_near_miss(typed, meant):
-    with pytest.raises(PerformanceError, match=rf"model '{typed}' has no figures; known: .*; did you mean '{meant}'\?$"):
+    with pytest.raises(
+        PerformanceError, match=rf"model '{typed}' has no figures; known: .*; did you mean '{meant}'\?$"
+    ):
         model_profile(typed)
 
 

@@ -56,14 +56,23 @@ def test_stated_work_is_kept():
 def test_the_traces_columns_arrive():
     plan = ExecutionPlan(data=2)
     jobs = frame(
-        num_gpus=[2, 1], model=["b", "a"], tenant=["red", "blue"], name=["x", "y"], guaranteed=[True, False], plan=[plan, None]
+        num_gpus=[2, 1],
+        model=["b", "a"],
+        tenant=["red", "blue"],
+        name=["x", "y"],
+        guaranteed=[True, False],
+        plan=[plan, None],
     )
     made = assembly().workload(jobs, "w", ("read",))
     assert [(job.model, job.tenant, job.name, job.guaranteed, job.plan) for job in made] == [
         ("b", "red", "x", True, plan),
         ("a", "blue", "y", False, None),
     ]
-    assert made.notes == ("read", "models are the trace's own", "jobs are rigid: they run on the GPUs that they ask for")
+    assert made.notes == (
+        "read",
+        "models are the trace's own",
+        "jobs are rigid: they run on the GPUs that they ask for",
+    )
 
 
 def test_models_are_assigned_by_seed_and_said_so():

@@ -82,7 +82,9 @@ def test_a_size_on_which_nothing_runs_is_an_error():
 
 
 def test_one_seed_gives_one_draw():
-    draws = [draw_models(np.random.default_rng(9), np.arange(1, 50), JobMix(("a", "b")), lambda m, n: True) for _ in "12"]
+    draws = [
+        draw_models(np.random.default_rng(9), np.arange(1, 50), JobMix(("a", "b")), lambda m, n: True) for _ in "12"
+    ]
     assert draws[0].tolist() == draws[1].tolist()
 
 

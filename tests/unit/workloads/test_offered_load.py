@@ -38,13 +38,15 @@ class Uneven:
 
 
 def test_one_type_by_hand(cluster, ideal):
-    """16 GPUs for 100 s between first and last; 8 GPUs x 50 s and 4 GPUs x 100 s asked for: 800 of 1,600 GPU-seconds."""
+    """16 GPUs for 100 s between first and last; 8 GPUs x 50 s and 4 GPUs x 100 s asked for: 800 of "
+    "1,600 GPU-seconds."""
     workload = Workload.of([JobSpec(0, 0.0, 8, 400.0, "a"), JobSpec(1, 100.0, 4, 400.0, "b")])
     assert workload.offered_load(cluster, ideal) == pytest.approx({"V100": 0.5, "all": 0.5})
 
 
 def test_two_types_by_hand():
-    """One GPU's work of 120 samples and again: 40 s each on fast, 120 s on slow; the cluster as a whole does 18 a second."""
+    """One GPU's work of 120 samples and again: 40 s each on fast, 120 s on slow; the cluster as a "
+    "whole does 18 a second."""
     workload = Workload.of([JobSpec(0, 0.0, 1, 120.0, "small"), JobSpec(1, 10.0, 1, 120.0, "small")])
     load = workload.offered_load(MIXED, Uneven())
     assert load == pytest.approx({"fast": 80 / 100, "slow": 240 / 100, "all": 240 / (18 * 10)})

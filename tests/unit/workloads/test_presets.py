@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from hydra.utils import instantiate
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from envs.performance import default_model
 from envs.workloads import SyntheticSource, TraceSource
@@ -14,7 +14,7 @@ CONF = Path(__file__).parents[3] / "conf"
 PRESETS = sorted((CONF / "workload").glob("*.yaml"))
 ZOO = default_model()
 
-# preset -> offered load on the recommended cluster: (all, train, validation, test), as the comments of the YAML state it
+# preset -> offered load on the recommended cluster: (all, train, validation, test), as the YAML comments state it
 LOADS = {
     "philly": (0.83, 0.82, 0.74, 0.95),
     "philly_vc": (0.89, 0.93, 0.83, 0.89),
@@ -27,9 +27,12 @@ JOBS = {"philly": 36_522, "philly_vc": 20_658, "itp": 1_375, "muri": 992, "rubic
 
 def preset(name: str, cluster: str = "", **changes: object) -> SyntheticSource | TraceSource:
     config = OmegaConf.merge(OmegaConf.load(CONF / "workload" / f"{name}.yaml"), changes)
+    assert isinstance(config, DictConfig)
     chosen = cluster or config.get("recommended_cluster", "homogeneous_64")
     made = instantiate(OmegaConf.load(CONF / "cluster" / f"{chosen}.yaml"))
-    return instantiate(config, _convert_="all", _partial_=True)(cluster=made, performance=ZOO)
+    source = instantiate(config, _convert_="all", _partial_=True)(cluster=made, performance=ZOO)
+    assert isinstance(source, SyntheticSource | TraceSource)
+    return source
 
 
 @pytest.mark.parametrize("name", [path.stem for path in PRESETS])
@@ -68,11 +71,12 @@ def test_a_mistyped_key_is_an_error():
 @pytest.mark.parametrize("name", LOADS)
 def test_offered_load_is_what_the_comment_states(name, real_data):
     source = preset(name)
+    assert isinstance(source, TraceSource)
     source.path = str(real_data(source.reader.location))
     for split, stated in zip(("all", "train", "validation", "test"), LOADS[name], strict=True):
         load = source.evaluation(split)[0].offered_load(source.cluster, ZOO)["all"]
-        # The run times of the other presets are those of the cluster's own GPU type, so that their loads follow from the
-        # trace alone; Rubick states steps, whose time follows from the zoo's speeds.
+        # The other presets have the run times of the cluster's own GPU type: their loads follow from the trace alone.
+        # Rubick states steps, whose time follows from the zoo's speeds.
         assert load == pytest.approx(stated, abs=0.006 if name != "rubick" else 0.05)
     assert len(source.workload) == JOBS[name]
     assert 0.7 <= source.workload.offered_load(source.cluster, ZOO)["all"] <= 1.0
@@ -83,5 +87,6 @@ def test_offered_load_is_what_the_comment_states(name, real_data):
 def test_a_preset_without_its_file_says_how_to_give_it(monkeypatch):
     monkeypatch.delenv("MURMURATION_DATA", raising=False)
     source = preset("helios")
+    assert isinstance(source, TraceSource)
     with pytest.raises(ValueError, match=r"helios trace: no file given; .*workload\.path=<file>"):
         locate(source.reader, source.path)

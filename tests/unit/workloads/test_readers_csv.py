@@ -130,7 +130,12 @@ def test_helios_may_be_read_for_one_virtual_cluster(write):
 
 @pytest.mark.parametrize(
     ("reader", "header", "column"),
-    [(Philly(), PHILLY, "duration"), (MicrosoftItp(), ITP, "num_gpu"), (Muri(), MURI, "model_name"), (Helios(), HELIOS, "vc")],
+    [
+        (Philly(), PHILLY, "duration"),
+        (MicrosoftItp(), ITP, "num_gpu"),
+        (Muri(), MURI, "model_name"),
+        (Helios(), HELIOS, "vc"),
+    ],
 )
 def test_a_missing_column_is_named(write, reader, header, column):
     path = write("t.csv", header.replace(column, "zzz") + "1,2,3,4,5,6,7,8,9,10,11,12\n")

@@ -26,7 +26,9 @@ def test_itp_keeps_every_row(real_data):
     assert (frame["num_gpus"].min(), frame["num_gpus"].max()) == (1, 64)
 
 
-@pytest.mark.parametrize(("trace", "rows"), [("trace1", 1494), ("trace2", 5755), ("trace3", 992), ("cluster_trace", 400)])
+@pytest.mark.parametrize(
+    ("trace", "rows"), [("trace1", 1494), ("trace2", 5755), ("trace3", 992), ("cluster_trace", 400)]
+)
 def test_muri_is_in_seconds_and_its_models_are_known(real_data, trace, rows):
     reader = Muri(trace)
     frame, report = reader.read(real_data(reader.location), strict=True)

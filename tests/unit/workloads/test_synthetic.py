@@ -92,7 +92,9 @@ def test_evaluation_does_not_depend_on_what_was_drawn_before():
 
 def test_splits_share_no_workload_even_from_equal_draws():
     source = SyntheticSource(EIGHT, ZOO)
-    works = {split: source.episode(np.random.default_rng(1), split).jobs["work"] for split in ("train", "validation", "test")}
+    works = {
+        split: source.episode(np.random.default_rng(1), split).jobs["work"] for split in ("train", "validation", "test")
+    }
     fixed = [workload.jobs["work"] for split in works for workload in source.evaluation(split)]
     everything = np.concatenate([*works.values(), *fixed])
     assert len(np.unique(everything)) == len(everything) == 18 * source.num_jobs
@@ -163,10 +165,12 @@ def test_impossible_arguments_are_named(what, value):
 def test_unknown_names_are_named():
     with pytest.raises(TraceError, match="workload.stream is 'phily'; there are demo, philly, itp"):
         SyntheticSource(EIGHT, ZOO, stream="phily")
-    with pytest.raises(TraceError, match=r"there is no split 'tests'; it has train, validation, test; did you mean test\?"):
+    with pytest.raises(
+        TraceError, match=r"there is no split 'tests'; it has train, validation, test; did you mean test\?"
+    ):
         SyntheticSource(EIGHT, ZOO).evaluation("tests")
     with pytest.raises(TypeError, match="unexpected keyword argument 'laod'"):
-        SyntheticSource(EIGHT, ZOO, laod=0.9)
+        SyntheticSource(EIGHT, ZOO, laod=0.9)  # type: ignore[call-arg]
 
 
 @given(seed=st.integers(0, 2**32 - 1), stream=st.sampled_from(["demo", "philly", "itp"]), count=st.integers(2, 150))
@@ -177,7 +181,9 @@ def test_every_draw_is_a_sound_workload(seed, stream, count):
     assert len(workload) == count
     assert jobs["submit_time"][0] == 0.0
     assert (jobs["num_gpus"] <= 64).all()
-    assert ((jobs["min_gpus"] >= 1) & (jobs["min_gpus"] <= jobs["num_gpus"]) & (jobs["num_gpus"] <= jobs["max_gpus"])).all()
+    assert (
+        (jobs["min_gpus"] >= 1) & (jobs["min_gpus"] <= jobs["num_gpus"]) & (jobs["num_gpus"] <= jobs["max_gpus"])
+    ).all()
     assert all(spec.work > 0 for spec in workload)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from envs.cluster import build
 from envs.performance import IdealModel
 from envs.types import ClusterError, TraceError
-from envs.workloads import JobMix, TraceSource, Windows
+from envs.workloads import TraceSource, Windows
 from envs.workloads.readers import MicrosoftItp, Muri
 
 CLUSTER = build("two_nodes", [{"gpu_type": "V100", "num_nodes": 2, "num_gpus": 8}])
@@ -39,7 +39,12 @@ def test_a_constructor_reads_no_file():
 def test_the_file_is_read_once(path, monkeypatch):
     reads = []
     read = MicrosoftItp.read
-    monkeypatch.setattr(MicrosoftItp, "read", lambda *args, **kw: reads.append(1) or read(*args, **kw))
+
+    def counted(*args, **options):
+        reads.append(1)
+        return read(*args, **options)
+
+    monkeypatch.setattr(MicrosoftItp, "read", counted)
     made = source(path)
     made.evaluation(), made.episode(np.random.default_rng(0)), made.models, made.report
     assert reads == [1]
@@ -55,8 +60,10 @@ def test_larger_jobs_are_left_out_and_counted(path):
 
 
 def test_a_job_that_does_not_fit_is_an_error_that_says_how_to_leave_it_out(path):
-    with pytest.raises(ClusterError, match=r"asks for 32 GPUs; cluster two_nodes has 16 .*workload\.max_gpus=16"):
-        source(path, max_gpus=None, mix=JobMix(("a",)), elastic=1.0).evaluation()
+    with pytest.raises(
+        ClusterError, match=r"row 11 asks for 32 GPUs; cluster two_nodes has 16 .*workload\.max_gpus=16"
+    ):
+        source(path, max_gpus=None).evaluation()
 
 
 def test_a_slice_of_days_begins_at_zero_and_is_counted(path):
@@ -104,9 +111,9 @@ def test_windows_of_a_split(path):
     made = source(path, windows=Windows(count=2, warmup=0.5, measure=0.5, after=0.5))
     found = made.evaluation("train")
     assert [workload.name for workload in found] == ["itp-train-0", "itp-train-1"]
-    for workload in found:
-        assert workload.window == (0.5 * DAY, DAY)
-        assert workload.measured.sum() == 6
+    # Six jobs in half a day; the first window measures hours 12 to 24, without the job of 32 GPUs.
+    assert [int(workload.measured.sum()) for workload in found] == [5, 6]
+    assert [workload.window for workload in found] == [(0.5 * DAY, DAY)] * 2
 
 
 @given(seed=st.integers(0, 2**32 - 1), split=st.sampled_from(["train", "validation", "test", "all"]))
@@ -147,7 +154,9 @@ def test_a_job_has_one_model_in_whatever_workload_it_is_seen(path):
 def test_strict_makes_the_first_bad_row_an_error(tmp_path):
     file = tmp_path / "itp.csv"
     file.write_text("cluster,submission_time,duration,num_gpu\nc,0,600,8\nc,5,600,eight\n")
-    assert source(str(file), splits={"train": 1.0}, evaluate_on="train").report.bad == {"num_gpu must be a finite number": 1}
+    assert source(str(file), splits={"train": 1.0}, evaluate_on="train").report.bad == {
+        "num_gpu must be a finite number": 1
+    }
     with pytest.raises(TraceError, match="row 3: num_gpu is 'eight'"):
         source(str(file), strict=True).evaluation()
 
@@ -168,6 +177,12 @@ def test_impossible_arguments_are_named_before_any_file_is_read(options, message
         source("/nowhere", **options)
 
 
+def test_another_cluster_than_the_slice_was_chosen_for_is_said(path):
+    notes = source(path, recommended_cluster="philly_like").workload.notes
+    assert "the slice was chosen for cluster philly_like, not two_nodes" in notes
+    assert not any("was chosen for" in note for note in source(path, recommended_cluster="two_nodes").workload.notes)
+
+
 def test_an_unknown_split_is_named(path):
     with pytest.raises(TraceError, match=r"no split 'trian'; .*did you mean train\?"):
         source(path).episode(np.random.default_rng(0), "trian")
@@ -179,3 +194,5 @@ def test_a_trace_that_names_its_models_keeps_them(tmp_path):
     made = TraceSource(CLUSTER, IDEAL, Muri(), path=str(file), elastic=1.0, evaluate_on="all")
     assert [job.model for job in made.evaluation()[0]] == ["b", "a"]
     assert made.models == ("a", "b")
+    with pytest.raises(TraceError, match="split 'validation' has no job among 2|split 'test' has no job among 2"):
+        made.evaluation("test")

@@ -1,0 +1,157 @@
+"""RLlib's PPO behind four calls, with and without Ray.
+
+On one machine without remote workers Ray adds start-up and memory and nothing else: `LocalAlgorithm` joins RLlib's
+runner and learner directly, with the same losses. With remote runners or learners `PPOAlgorithm` is RLlib's own
+`Algorithm` on Ray.
+"""
+
+import math
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
+from torch import nn
+
+from agents.networks import Blueprint
+from agents.rllib.config import PPOSettings, World, algorithm_config
+from agents.rllib.runner import BatchedEnvRunner
+from envs.types import CheckpointError
+
+EPISODE_FIGURES = {
+    "episode_return_mean": "train/return",
+    "episode_len_mean": "train/decisions",
+    "mean_jct": "train/mean_jct",
+    "makespan": "train/makespan",
+    "utilisation": "train/utilisation",
+    "conflict_rate": "train/conflict_rate",
+    "unfinished": "train/unfinished",
+}
+LEARNER_FIGURES = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "explained_variance")
+
+
+def figures_of(sampled: Mapping[str, Any], learned: Mapping[str, Any]) -> dict[str, float]:
+    """The scalars of one iteration under the tags that TensorBoard shows."""
+    found = {tag: float(sampled[name]) for name, tag in EPISODE_FIGURES.items() if name in sampled}
+    episodes = {tag: value for tag, value in found.items() if not math.isnan(value)}  # no episode ended yet
+    losses = learned[DEFAULT_MODULE_ID]
+    return {**episodes, **{f"learner/{name}": float(losses[name]) for name in LEARNER_FIGURES if name in losses}}
+
+
+class LocalAlgorithm:
+    """RLlib's runner and learner in this process, no Ray started."""
+
+    def __init__(self, world: World, blueprint: Blueprint, settings: PPOSettings, seed: int) -> None:
+        self.settings = settings
+        config = algorithm_config(world, blueprint, settings, seed)
+        self._runner = BatchedEnvRunner(config=config, worker_index=0)
+        self._learner = config.build_learner(env=self._runner.env)
+        self._steps = 0
+
+    def network(self) -> nn.Module:
+        """The policy network as it stands."""
+        network: nn.Module = self._learner.module[DEFAULT_MODULE_ID].unwrapped().network
+        return network
+
+    def set_network(self, network: nn.Module) -> None:
+        """Take over weights."""
+        self.network().load_state_dict(network.state_dict())
+        self._sync()
+
+    def train(self) -> dict[str, float]:
+        """One iteration: sample, update."""
+        episodes = self._runner.sample()
+        self._steps += self.settings.train_batch_size
+        learned = self._learner.update(
+            episodes=episodes,
+            timesteps={"num_env_steps_sampled_lifetime": self._steps},
+            num_epochs=self.settings.num_epochs,
+            minibatch_size=self.settings.minibatch_size,
+            shuffle_batch_per_epoch=True,
+        )
+        self._sync()
+        return figures_of(self._runner.get_metrics(), learned)
+
+    def _sync(self) -> None:
+        state = self._learner.get_state(components=COMPONENT_RL_MODULE)
+        self._runner.set_state({COMPONENT_RL_MODULE: state[COMPONENT_RL_MODULE]})
+
+    def save(self, folder: Path) -> None:
+        """Write the learner's state. RLlib's state is a pickle: only ever restore your own."""
+        folder.mkdir(parents=True, exist_ok=True)
+        part = folder / "learner.pkl.part"
+        part.write_bytes(pickle.dumps({"learner": self._learner.get_state(), "steps": self._steps}))
+        part.replace(folder / "learner.pkl")
+
+    def restore(self, folder: Path) -> None:
+        """Go on from a saved state.
+
+        Raises:
+            CheckpointError: it is missing or corrupt.
+        """
+        try:
+            state = pickle.loads((folder / "learner.pkl").read_bytes())
+            self._learner.set_state(state["learner"])
+            self._steps = int(state["steps"])
+        except (OSError, pickle.UnpicklingError, EOFError, KeyError, RuntimeError) as error:
+            raise CheckpointError(f"{folder / 'learner.pkl'} cannot be restored ({error}); begin a new run") from error
+        self._sync()
+
+    def stop(self) -> None:
+        """Let go of everything."""
+        self._runner.stop()
+
+
+class PPOAlgorithm:
+    """RLlib's `Algorithm` on Ray: remote runners, remote learners, more machines."""
+
+    def __init__(self, world: World, blueprint: Blueprint, settings: PPOSettings, seed: int) -> None:
+        if not ray.is_initialized():
+            ray.init(log_to_driver=False, include_dashboard=False, object_store_memory=400_000_000)
+        self._world, self._blueprint = world, blueprint
+        self._algorithm = algorithm_config(world, blueprint, settings, seed).build_algo()
+
+    def network(self) -> nn.Module:
+        """A copy of the policy network as it stands."""
+        weights = self._algorithm.learner_group.get_weights()[DEFAULT_MODULE_ID]
+        network = self._blueprint.build(self._world.spec)
+        prefix = "network."
+        network.load_state_dict(
+            {name.removeprefix(prefix): torch.as_tensor(value) for name, value in weights.items() if name.startswith(prefix)}
+        )
+        return network
+
+    def set_network(self, network: nn.Module) -> None:
+        """Take over weights, here and in all workers."""
+        weights = dict(self._algorithm.learner_group.get_weights()[DEFAULT_MODULE_ID])
+        weights |= {f"network.{name}": value.detach().cpu().numpy() for name, value in network.state_dict().items()}
+        self._algorithm.learner_group.set_weights({DEFAULT_MODULE_ID: weights})
+        self._algorithm.env_runner_group.sync_weights(
+            from_worker_or_learner_group=self._algorithm.learner_group, inference_only=True
+        )
+
+    def train(self) -> dict[str, float]:
+        """One iteration: sample, update."""
+        result = self._algorithm.train()
+        return figures_of(result["env_runners"], result["learners"])
+
+    def save(self, folder: Path) -> None:
+        """Write RLlib's checkpoint. It holds pickles: only ever restore your own."""
+        self._algorithm.save_to_path(str(folder.resolve()))
+
+    def restore(self, folder: Path) -> None:
+        """Go on from a saved checkpoint, in all workers."""
+        try:
+            self._algorithm.restore_from_path(str(folder.resolve()))
+        except (OSError, ValueError, KeyError) as error:
+            raise CheckpointError(f"{folder} cannot be restored ({error}); begin a new run") from error
+
+    def stop(self) -> None:
+        """Stop the workers and, if it was started here, Ray."""
+        self._algorithm.stop()
+        ray.shutdown()
+
+

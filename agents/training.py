@@ -1,0 +1,236 @@
+"""Training: imitate the best heuristic, then improve by PPO; validate, checkpoint, and go on where it was cut off."""
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from agents.checkpoint import Checkpoint
+from agents.imitation import ImitationSettings, imitate
+from agents.networks import Blueprint
+from agents.rllib import PPOSettings, World
+from agents.rllib.algorithm import LocalAlgorithm, PPOAlgorithm
+from agents.tensorboard import Curves
+from agents.validation import Figures, best_of, validate, validate_baselines
+from envs.scheduling import Scheduler
+from envs.types import CheckpointError, MurmurationError
+
+STATE, RLLIB = "state.json", "rllib"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSettings:
+    """What a training run consists of."""
+
+    iterations: int = 30  # of PPO, after the imitation
+    validate_every: int = 5  # iterations; checkpoints are written then
+    teacher: str = "best"  # name of a baseline, "best" on the validation workloads, or "none" to begin from scratch
+    imitation: ImitationSettings = field(default_factory=ImitationSettings)
+    ppo: PPOSettings = field(default_factory=PPOSettings)
+    num_threads: int = 2  # of torch
+
+    def __post_init__(self) -> None:
+        if self.iterations < 0 or self.validate_every < 1 or self.num_threads < 1:
+            raise MurmurationError("trainer: iterations must not be negative; validate_every and num_threads at least 1")
+
+
+class Listener(Protocol):
+    """Who is told how training goes."""
+
+    def phase(self, name: str, total: int) -> None:
+        """A new phase with so many steps begins."""
+        ...
+
+    def step(self, done: int, figures: Mapping[str, float]) -> None:
+        """The phase has come so far."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Something worth a line."""
+        ...
+
+
+@dataclass
+class TrainingState:
+    """What a run has reached; kept in `state.json`, so that it can be resumed."""
+
+    seed: int
+    iteration: int = 0
+    teacher: str = ""
+    baselines: dict[str, Figures] = field(default_factory=dict)
+    validation: dict[str, Figures] = field(default_factory=dict)  # of the policy, by iteration
+    best_iteration: int = -1
+
+    @property
+    def best_mean_jct(self) -> float:
+        """The policy's lowest validated mean JCT so far; infinite before the first."""
+        return self.validation[str(self.best_iteration)]["mean_jct"] if self.best_iteration >= 0 else math.inf
+
+
+class Trainer:
+    """One training run in one folder.
+
+    The folder receives `checkpoints/best` and `checkpoints/last` (weights and description), `checkpoints/rllib` (the
+    optimizer's state, to resume), `state.json` and `tensorboard/`.
+
+    Args:
+        world: where episodes are played.
+        blueprint: the network.
+        settings: how long and how.
+        baselines: makers of schedulers by name, to learn from and to be measured against; they come from outside, since
+            agents do not know baselines.
+        folder: of the run.
+        seed: of everything random. One seed gives one result; a resumed run draws other episodes than an unbroken one.
+        listener: is told how it goes.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        blueprint: Blueprint,
+        settings: TrainingSettings,
+        baselines: Mapping[str, Callable[[], Scheduler]],
+        folder: Path,
+        seed: int,
+        listener: Listener,
+    ) -> None:
+        if settings.teacher not in ("best", "none", *baselines):
+            raise MurmurationError(
+                f"trainer.teacher is {settings.teacher!r}; it must be best, none or one of {', '.join(baselines)}"
+            )
+        self.world, self.blueprint, self.settings = world, blueprint, settings
+        self.baselines, self.folder, self.listener = baselines, folder, listener
+        self.state = TrainingState(seed)
+        self.curves = Curves(folder / "tensorboard")
+        self._workloads = world.source.evaluation("validation")
+
+    def run(self) -> TrainingState:
+        """Train to the end, or go on from what the folder holds. An interrupt leaves the run resumable."""
+        torch.set_num_threads(self.settings.num_threads)
+        torch.manual_seed(self.state.seed)
+        resumed = self._restore()
+        algorithm = self._algorithm()
+        try:
+            if resumed:
+                algorithm.restore(self.folder / "checkpoints" / RLLIB)
+                self.listener.note(f"resumed after iteration {self.state.iteration}")
+            else:
+                self._measure_baselines()
+                algorithm.set_network(self._warm_start())
+                self._validate(algorithm)
+            self._improve(algorithm)
+        except KeyboardInterrupt:
+            if self.state.validation:
+                self._save(algorithm)
+            raise
+        finally:
+            self.curves.close()
+            algorithm.stop()
+        return self.state
+
+    def _algorithm(self) -> PPOAlgorithm | LocalAlgorithm:
+        ppo = self.settings.ppo
+        alone = ppo.num_env_runners == 0 and ppo.num_learners == 0
+        kind = LocalAlgorithm if alone else PPOAlgorithm
+        return kind(self.world, self.blueprint, ppo, self.state.seed + 7919 * self.state.iteration)
+
+    def _measure_baselines(self) -> None:
+        self.listener.phase("baselines", len(self.baselines))
+        count = iter(range(len(self.baselines)))
+        self.state.baselines = validate_baselines(
+            self.baselines, self.world, self._workloads, lambda name: self.listener.step(next(count), {})
+        )
+        for name, figures in self.state.baselines.items():
+            for step in (0, self.settings.iterations):
+                self.curves.write(_tagged("validation", figures), step, name)
+        best = best_of(self.state.baselines)
+        self.state.teacher = best if self.settings.teacher == "best" else self.settings.teacher
+        self.listener.note(
+            f"best baseline on {len(self._workloads)} validation workloads: {best}, mean JCT "
+            f"{self.state.baselines[best]['mean_jct']:,.0f} s; teacher: {self.state.teacher}"
+        )
+
+    def _warm_start(self) -> torch.nn.Module:
+        network = self.blueprint.build(self.world.spec)
+        imitation = self.settings.imitation
+        if self.state.teacher == "none" or imitation.passes == 0:
+            return network
+        env = self.world.vector_env(self.settings.ppo.num_envs, self.state.seed + 1)
+        self.listener.phase("imitation", 1)
+
+        def progress(_phase: str, done: int, total: int, figures: dict[str, float]) -> None:
+            self.listener.step(done, {"total": total, **figures})
+            self.curves.write(_tagged("imitation", figures), done)
+
+        imitate(network, env, self.baselines[self.state.teacher], imitation, self.state.seed, progress)
+        return network
+
+    def _improve(self, algorithm: PPOAlgorithm | LocalAlgorithm) -> None:
+        settings = self.settings
+        self.listener.phase("ppo", settings.iterations)
+        while self.state.iteration < settings.iterations:
+            began = time.perf_counter()
+            figures = algorithm.train()
+            self.state.iteration += 1
+            spent = time.perf_counter() - began
+            figures["throughput/env_steps_per_second"] = settings.ppo.train_batch_size / spent
+            self.curves.write(figures, self.state.iteration)
+            if self.state.iteration % settings.validate_every == 0 or self.state.iteration == settings.iterations:
+                self._validate(algorithm)
+            self.listener.step(self.state.iteration, {**figures, "validated": self._latest()["mean_jct"]})
+
+    def _validate(self, algorithm: PPOAlgorithm | LocalAlgorithm) -> None:
+        checkpoint = self._checkpoint(algorithm)
+        figures = validate(checkpoint.scheduler(), self.world, self._workloads, self.state.seed)
+        best = self.state.best_mean_jct
+        self.state.validation[str(self.state.iteration)] = figures
+        self.curves.write(_tagged("validation", figures), self.state.iteration)
+        self.curves.flush()
+        if figures["mean_jct"] < best:
+            self.state.best_iteration = self.state.iteration
+            self._checkpoint(algorithm).save(self.folder / "checkpoints" / "best")
+        self._save(algorithm)
+
+    def _latest(self) -> Figures:
+        return self.state.validation[max(self.state.validation, key=int)]
+
+    def _checkpoint(self, algorithm: PPOAlgorithm | LocalAlgorithm) -> Checkpoint:
+        notes = {
+            "seed": self.state.seed,
+            "iteration": self.state.iteration,
+            "teacher": self.state.teacher,
+            "source": self.world.source.name,
+            "cluster": self.world.cluster.name,
+            "validation": self.state.validation.get(str(self.state.iteration), {}),
+        }
+        return Checkpoint(algorithm.network(), self.blueprint, self.world.spec, self.world.rules, notes)
+
+    def _save(self, algorithm: PPOAlgorithm | LocalAlgorithm) -> None:
+        """The resumable state: RLlib's part first, so that `state.json` never promises more than there is."""
+        self._checkpoint(algorithm).save(self.folder / "checkpoints" / "last")
+        algorithm.save(self.folder / "checkpoints" / RLLIB)
+        part = self.folder / f"{STATE}.part"
+        part.write_text(json.dumps(asdict(self.state), indent=2) + "\n")
+        part.replace(self.folder / STATE)
+
+    def _restore(self) -> bool:
+        path = self.folder / STATE
+        if not path.exists():
+            return False
+        try:
+            self.state = TrainingState(**json.loads(path.read_text()))
+        except (json.JSONDecodeError, TypeError) as error:
+            raise CheckpointError(f"{path} is not a training state ({error}); begin a new run") from error
+        return True
+
+
+def _tagged(group: str, figures: Mapping[str, float]) -> dict[str, float]:
+    return {f"{group}/{name}": float(value) for name, value in figures.items() if np.isscalar(value)}
+
+

@@ -1,0 +1,45 @@
+"""Train agents: imitate the best baseline, improve by PPO, validate, checkpoint.
+
+python scripts/train.py experiment=demo
+python scripts/train.py workload=philly workload.path=philly_jobs.csv.gz trainer.iterations=20
+python scripts/train.py resume=runs/train/<date_time>
+"""
+
+import os
+from pathlib import Path
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: waiting threads that spin starve the others
+
+from omegaconf import DictConfig
+
+from launch import build_schedulers, build_world, command
+
+
+@command("train", schedulers="all")
+def main(cfg: DictConfig, folder: Path) -> None:
+    """Build the run, train, and if asked compare the outcome with the baselines."""
+    from agents.terminal import ProgressListener
+    from envs.evaluation.report import run_comparison, write_report
+    from launch.training import Checkpoint, build_trainer, resumed
+
+    cfg, folder = resumed(cfg, folder)
+    with ProgressListener() as listener:
+        state = build_trainer(cfg, folder, listener).run()
+    if cfg.evaluate and state.best_iteration >= 0:
+        world = build_world(cfg)
+        policy = Checkpoint.load(folder).scheduler()
+        comparison = run_comparison(
+            {"policy": policy, **build_schedulers(cfg)},
+            world.source.evaluation("test"),
+            world.cluster,
+            world.performance,
+            world.scenario,
+            world.seed,
+            optional=cfg.schedulers if cfg.optional else (),
+        )
+        write_report(comparison, folder)
+    print(f"tensorboard --logdir {os.path.relpath(folder / 'tensorboard')}")
+
+
+if __name__ == "__main__":
+    main()

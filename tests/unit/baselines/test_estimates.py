@@ -1,0 +1,71 @@
+"""What is asked of the view about the future."""
+
+import numpy as np
+import pytest
+
+from baselines.estimates import as_long_again, remaining_time, remaining_time_on, remaining_work, restart_delay
+from envs.simulation import Information
+from envs.types import MurmurationError, Placement
+from tests.golden.playground import TwoSpeeds, fast_and_slow, jobs, two_nodes
+from tests.unit.baselines.rounds import round_at
+
+BOTH = np.array([0, 1])
+
+
+def slow_and_fast_round(**options):
+    """t=2: job 0 (2 GPUs, 40 samples) has run on the slow node, job 1 (4 GPUs, 80) on the fast one."""
+    return round_at(
+        2,
+        jobs((0, 2, 20), (0, 4, 20)),
+        fast_and_slow(),
+        place=[(0, {0: {0: 2}, 1: {1: 4}})],
+        performance=TwoSpeeds(),
+        **options,
+    )
+
+
+def test_work_and_time_left():
+    """Job 0 did 2 s x 2 samples/s, job 1 2 s x 8. Time counts on the fast type: 36 / 4 and 64 / 8."""
+    view = slow_and_fast_round()
+    assert remaining_work(view, BOTH, "X").tolist() == [36, 64]
+    assert remaining_time(view, BOTH, "X").tolist() == [9, 8]
+
+
+def test_time_left_where_they_are():
+    view = slow_and_fast_round()
+    places = [view.placement(0), view.placement(1)]
+    assert remaining_time_on(view, BOTH, places, "X").tolist() == [18, 8]
+
+
+def test_no_end_in_sight_for_a_gang_over_types():
+    """The view has no speed for 6 GPUs of one type where each has 4."""
+    view = round_at(0, jobs((0, 6, 1)), fast_and_slow())
+    assert remaining_time_on(view, np.array([0]), [Placement({0: 4, 1: 2})], "X").tolist() == [np.inf]
+
+
+def test_as_long_again_is_time_run():
+    assert as_long_again(slow_and_fast_round(), BOTH) == {0: 2.0, 1: 2.0}
+
+
+@pytest.mark.parametrize("ask", [remaining_work, remaining_time])
+def test_hidden_work_is_one_clear_line(ask):
+    view = slow_and_fast_round(information=Information("none"))
+    with pytest.raises(MurmurationError) as error:
+        ask(view, BOTH, "Thinker")
+    assert str(error.value).startswith("Thinker: needs remaining work")
+    assert "\n" not in str(error.value)
+
+
+def test_nothing_is_asked_of_nobody():
+    """A round without jobs is no reason to complain."""
+    view = round_at(0, jobs((0, 1, 1)), two_nodes(), information=Information("none"))
+    assert remaining_work(view, np.array([], dtype=np.int64), "X").size == 0
+
+
+def test_restart_delay_of_the_view_or_nothing():
+    assert restart_delay(slow_and_fast_round(restart_delay=7.0)) == 7.0
+
+    class Silent:
+        """A view that says nothing of it."""
+
+    assert restart_delay(Silent()) == 0.0  # type: ignore[arg-type]

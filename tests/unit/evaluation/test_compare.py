@@ -1,0 +1,254 @@
+"""Schedulers against each other in the engine: paired, repeatable, and honest about who could not run."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from envs.evaluation import compare
+from envs.evaluation.compare import Watched, workload_seed
+from envs.metrics import jobs_in_system, segments
+from envs.metrics.cluster import integral
+from envs.metrics.timeline import gpu_seconds
+from envs.performance import IdealModel
+from envs.simulation import Scenario
+from envs.types import AllocationError, ClusterError, ClusterSpec, JobSpec, MurmurationError, NodeSpec
+from envs.workloads import Workload
+
+CLUSTER = ClusterSpec((NodeSpec("V100", 4), NodeSpec("V100", 4)))
+
+
+class InOrder:
+    """Starts whoever fits, in the order of a key; never takes anything away."""
+
+    def __init__(self, key=lambda view, job, rng: job):
+        self.key = key
+        self.counters = {"decisions": 0}
+
+    def reset(self, cluster, rng):
+        self.rng = rng
+        self.counters = {"decisions": 0}
+
+    def schedule(self, view):
+        self.counters["decisions"] += 1
+        wish = view.allocation(keep_running=True)
+        for job in sorted(view.queued.tolist(), key=lambda job: self.key(view, job, self.rng)):
+            wish.pack(job)
+        return wish
+
+
+class Preempting(InOrder):
+    """Plans everything anew, the last come first."""
+
+    def schedule(self, view):
+        wish = view.allocation()
+        for job in sorted([*view.queued.tolist(), *view.running.tolist()], reverse=True):
+            wish.pack(job)
+        return wish
+
+
+class Refusing(InOrder):
+    """Cannot run anywhere."""
+
+    def schedule(self, view):
+        raise MurmurationError("needs remaining work; set scenario.information.work=exact")
+
+
+class Greedy(InOrder):
+    """Asks for what is not there."""
+
+    def schedule(self, view):
+        wish = view.allocation()
+        wish.place(0, {0: 99})
+        return wish
+
+
+def workloads(number=2, jobs=25, seed=0):
+    generator = np.random.default_rng(seed)
+    made = []
+    for index in range(number):
+        submit = np.sort(generator.uniform(0, 200, jobs))
+        gpus = generator.choice([1, 2, 4, 8], jobs)
+        specs = [JobSpec(i, submit[i], int(gpus[i]), float(generator.exponential(60) + 1), "any") for i in range(jobs)]
+        made.append(Workload.of(specs, f"w{index}"))
+    return made
+
+
+def versus(schedulers, number=2, **options):
+    return compare(schedulers, workloads(number), CLUSTER, IdealModel(), Scenario(restart_delay=2.0), 7, **options)
+
+
+def by_chance(view, job, rng):
+    return rng.random()
+
+
+def test_every_scheduler_plays_every_workload():
+    comparison = versus({"first": InOrder(), "last": Preempting()})
+    assert {name: [run.workload.name for run in runs] for name, runs in comparison.runs.items()} == {
+        "first": ["w0", "w1"],
+        "last": ["w0", "w1"],
+    }
+    assert [row["num_unfinished"] for row in comparison.rows] == [0, 0]
+    assert comparison.rows[0]["num_compared"] == 50
+
+
+def test_a_scheduler_against_itself_is_a_draw():
+    comparison = versus({"one": InOrder(by_chance), "other": InOrder(by_chance)})
+    assert comparison.runs["one"][0].log == comparison.runs["other"][0].log
+    ratio = comparison.ratio("mean_jct", "other")
+    assert (ratio.value, ratio.low, ratio.high) == (1, 1, 1)
+
+
+def test_workloads_have_seeds_of_their_own():
+    same = workloads(1)[0]
+    comparison = compare({"random": InOrder(by_chance)}, [same, same], CLUSTER, IdealModel(), seed=1)
+    one, other = comparison.runs["random"]
+    assert one.log != other.log
+    assert len({workload_seed(seed, index) for seed in range(20) for index in range(20)}) == 400
+
+
+def test_company_changes_nothing():
+    alone = versus({"last": Preempting()}).runs["last"]
+    together = versus({"random": InOrder(by_chance), "last": Preempting()}).runs["last"]
+    assert [run.log == other.log for run, other in zip(alone, together, strict=True)] == [True, True]
+
+
+def test_the_same_comparison_gives_the_same_json_but_for_the_clock():
+    first, again = (json.loads(versus({"r": InOrder(by_chance), "l": Preempting()}).to_json()) for _ in range(2))
+    assert first.pop("wall_clock").keys() == again.pop("wall_clock").keys()
+    assert first == again
+
+
+@pytest.mark.parametrize("scheduler", [InOrder(), Preempting()])
+def test_attained_service_is_what_the_log_says(scheduler):
+    for run in versus({"s": scheduler}).runs["s"]:
+        held = segments(run.log, run.end_time)
+        by_job = [gpu_seconds(held[held["job"] == job], 0, run.end_time) for job in run.records["job"]]
+        assert run.records["attained_service"] == pytest.approx(np.array(by_job))
+
+
+@pytest.mark.parametrize("scheduler", [InOrder(), Preempting()])
+def test_counts_are_what_the_log_says(scheduler):
+    """Preemptions are STOP events; restarts are the STARTs and RESIZEs after the first."""
+    for run in versus({"s": scheduler}).runs["s"]:
+        kinds = {kind: run.log.events["kind"] == kind for kind in range(5)}
+        for row in run.records:
+            mine = run.log.events["job"] == row["job"]
+            assert row["num_preemptions"] == (kinds[2] & mine).sum()
+            assert row["num_restarts"] == (kinds[3] & mine).sum() + (kinds[4] & mine).sum() - 1
+
+
+def test_littles_law_in_the_engine():
+    for run in versus({"s": Preempting()}).runs["s"]:
+        spent = (run.records["finish_time"] - run.records["submit_time"]).sum()
+        assert integral(*jobs_in_system(run), 0, run.end_time) == pytest.approx(spent)
+
+
+def test_a_horizon_leaves_jobs_unfinished_and_counted():
+    schedulers = {"first": InOrder(), "last": Preempting()}
+    scenario = Scenario(horizon=150.0)
+    comparison = compare(schedulers, workloads(1, 40), CLUSTER, IdealModel(), scenario, 0)
+    first, last = comparison.rows
+    assert first["num_unfinished"] > 0
+    assert first["num_compared"] < first["num_measured"] - first["num_unfinished"] + 1
+    assert first["num_compared"] == last["num_compared"]
+
+
+def test_who_refuses_is_left_out_with_the_reason():
+    comparison = versus({"blind": Refusing(), "first": InOrder()}, optional=["blind", "first"])
+    reason = "not applicable: needs remaining work; set scenario.information.work=exact"
+    assert comparison.inapplicable == {"blind": reason}
+    assert list(comparison.runs) == ["first"]
+
+
+def test_a_fault_is_not_called_a_refusal():
+    comparison = versus({"greedy": Greedy(), "first": InOrder()}, optional=["greedy"])
+    assert comparison.inapplicable["greedy"].startswith("failed: job 0: asks for 99 GPUs on node 0")
+
+
+def test_who_is_named_must_run():
+    with pytest.raises(MurmurationError, match="needs remaining work"):
+        versus({"blind": Refusing(), "first": InOrder()})
+    with pytest.raises(AllocationError, match="scheduler greedy: job 0: asks for 99 GPUs"):
+        versus({"greedy": Greedy()})
+
+
+def test_a_workload_that_does_not_fit_is_nobodys_refusal():
+    huge = Workload.of([JobSpec(0, 0.0, 64, 1.0, "any")])
+    with pytest.raises(ClusterError, match="64 GPUs"):
+        compare({"first": InOrder()}, [huge], CLUSTER, IdealModel(), optional=["first"])
+
+
+@pytest.mark.parametrize(
+    ("schedulers", "options", "said"),
+    [
+        ({}, {}, "no scheduler is chosen"),
+        ({"first": InOrder()}, {"reference": "fifo"}, "reference 'fifo' is not compared; choose one of first"),
+        ({"blind": Refusing()}, {"optional": ["blind"]}, "every scheduler cannot run here"),
+        ({"blind": Refusing(), "a": InOrder()}, {"optional": ["blind"], "reference": "blind"}, "blind cannot run here"),
+    ],
+)
+def test_senseless_comparisons_are_refused_in_one_line(schedulers, options, said):
+    with pytest.raises(MurmurationError, match=said) as raised:
+        versus(schedulers, **options)
+    assert "\n" not in str(raised.value)
+
+
+def test_there_must_be_a_workload():
+    with pytest.raises(MurmurationError, match="no workload"):
+        versus({"first": InOrder()}, number=0)
+
+
+def test_fifo_is_the_reference_where_it_is_compared():
+    assert versus({"last": Preempting(), "fifo": InOrder()}).reference == "fifo"
+    assert versus({"last": Preempting(), "first": InOrder()}).reference == "last"
+    assert versus({"last": Preempting(), "fifo": InOrder()}, reference="last").reference == "last"
+
+
+def test_progress_is_told_and_changes_nothing():
+    told = []
+    watched = versus({"a": InOrder(), "b": Preempting()}, progress=lambda *news: told.append(news))
+    assert watched.runs["b"][1].log == versus({"b": Preempting()}).runs["b"][1].log
+    begun = [(name, workload) for name, workload, share in told if share == 0]
+    assert begun == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+    assert all(0 <= share <= 1 for _, _, share in told)
+
+
+def test_a_watched_scheduler_is_itself():
+    scheduler = InOrder()
+    scheduler.information = "estimate"
+    watched = Watched(scheduler, "s", 0, 10, lambda *news: None)
+    assert watched.information == "estimate"
+    assert watched.counters is scheduler.counters
+    with pytest.raises(AttributeError):
+        _ = watched.elastic
+
+
+def test_counters_of_the_scheduler_reach_the_result():
+    run = versus({"s": InOrder()}, progress=lambda *news: None).runs["s"][0]
+    assert run.counters == {"decisions": run.num_rounds}
+
+
+def test_settings_say_what_is_needed_to_repeat_it():
+    settings = versus({"first": InOrder()}).settings
+    assert settings["cluster"] == {"name": "cluster", "nodes": 2, "gpus": {"V100": 8}}
+    assert settings["scenario"]["restart_delay"] == 2
+    assert settings["scenario"]["horizon"] is None
+    assert settings["seed"] == 7
+    assert [entry["jobs"] for entry in settings["workloads"]] == [25, 25]
+    assert settings["workloads"][0]["offered_load"]["all"] > 0
+
+
+def test_only_the_window_is_measured():
+    inner = dataclasses.replace(workloads(1)[0], window=(50.0, 100.0))
+    row = compare({"first": InOrder()}, [inner], CLUSTER, IdealModel()).rows[0]
+    assert row["num_measured"] == inner.measured.sum() < 25
+
+
+def test_comparing_loads_neither_pictures_nor_tables():
+    code = "import sys, envs.evaluation; print({'matplotlib', 'rich', 'torch', 'hydra'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

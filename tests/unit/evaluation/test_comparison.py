@@ -1,0 +1,142 @@
+"""Tables of numbers out of runs that were made up by hand."""
+
+import json
+
+import numpy as np
+import pytest
+
+from envs.evaluation import Comparison, overall
+from envs.evaluation.comparison import plain
+from envs.metrics import summarise
+from tests.unit.metrics.fabricated import Told, fabricated, three_jobs
+
+
+def shifted(reference, delay, unfinished=(), scheduler="slow"):
+    """The same three jobs on the same workload, all on an ample cluster, each done `delay` later than it must."""
+    told = [
+        Told(0, 4, 10, [(0, {0: 4})], None if 0 in unfinished else 10 + delay),
+        Told(1, 2, 5, [(1, {1: 2})], None if 1 in unfinished else 6 + delay),
+        Told(2, 8, 3, [(2, {0: 4, 1: 4})], None if 2 in unfinished else 5 + delay),
+    ]
+    return fabricated(told, node_gpus=(8, 8), end=100, workload=reference.workload, scheduler=scheduler)
+
+
+@pytest.fixture
+def first():
+    return three_jobs()
+
+
+@pytest.fixture
+def comparison(first):
+    """`three_jobs` against a scheduler that never finished job 2, and one that could not run."""
+    slow = shifted(first, 5, unfinished=(2,))
+    return Comparison(
+        {"told": [first], "slow": [slow]}, {"blind": "not applicable: sees nothing"}, settings={"seed": 3}
+    )
+
+
+def test_schedulers_are_compared_on_what_all_of_them_finished(comparison):
+    assert [jobs.tolist() for jobs in comparison.compared] == [[0, 1]]
+    told, slow = comparison.rows[:2]
+    assert told["mean_jct"] == pytest.approx((10 + 7) / 2)
+    assert slow["mean_jct"] == pytest.approx((15 + 10) / 2)
+    assert (told["num_compared"], slow["num_compared"]) == (2, 2)
+
+
+def test_the_unfinished_are_counted_beside_the_means(comparison):
+    told, slow = comparison.rows[:2]
+    assert (told["num_unfinished"], slow["num_unfinished"]) == (0, 1)
+    assert slow["mean_jct_censored"] == pytest.approx((15 + 10 + 98) / 3)
+
+
+def test_ratios_are_to_the_reference(comparison, first):
+    assert comparison.reference == "told"
+    assert comparison.rows[0]["mean_jct_ratio"] == pytest.approx(1)
+    assert comparison.rows[1]["mean_jct_ratio"] == pytest.approx(25 / 17)
+    other = Comparison(comparison.runs, reference="slow")
+    assert other.rows[0]["mean_jct_ratio"] == pytest.approx(17 / 25)
+
+
+def test_what_could_not_run_has_a_row_with_the_reason(comparison):
+    assert comparison.rows[2] == {"scheduler": "blind", "inapplicable": "not applicable: sees nothing"}
+    table = comparison.table()
+    assert table["scheduler"].tolist() == ["told", "slow", "blind"]
+    assert np.isnan(table["mean_jct"][2])
+
+
+def test_json_is_the_table_at_full_precision(comparison):
+    content = json.loads(comparison.to_json())
+    assert content["schedulers"][1]["mean_jct"] == comparison.rows[1]["mean_jct"]
+    assert content["settings"] == {"seed": 3}
+    assert content["schedulers"][2]["inapplicable"] == "not applicable: sees nothing"
+    assert [row["workload"] for row in content["by_workload"]] == ["fabricated", "fabricated"]
+    assert content["caption"] == comparison.caption
+    assert content["wall_clock"]["decision_seconds"] == {"told": 0.0, "slow": 0.0}
+
+
+def test_json_has_null_for_what_does_not_exist(first):
+    nothing = Comparison({"told": [first], "idle": [shifted(first, 0, unfinished=(0, 1, 2))]})
+    content = json.loads(nothing.to_json())
+    assert content["schedulers"][0]["mean_jct"] is None
+    assert content["schedulers"][0]["num_compared"] == 0
+
+
+def test_the_same_seed_gives_the_same_json(comparison):
+    again = Comparison(comparison.runs, comparison.inapplicable, settings=comparison.settings)
+    assert again.to_json() == comparison.to_json()
+
+
+def test_the_caption_says_how_to_read_the_figures(comparison, first):
+    assert "over the 2 of 3 measured jobs that every scheduler finished, in 1 workload." in comparison.caption
+    assert "95% intervals: moving-block bootstrap over jobs, paired" in comparison.caption
+    assert "Ratios are to told" in comparison.caption
+    many = Comparison({"told": [first] * 5}, level=0.9)
+    assert "in 5 workloads. 90% intervals: t over workloads" in many.caption
+
+
+def test_intervals_hold_their_means(comparison):
+    for row in comparison.rows[:2]:
+        assert row["mean_jct_low"] <= row["mean_jct"] <= row["mean_jct_high"]
+        assert row["mean_slowdown_low"] <= row["mean_slowdown"] <= row["mean_slowdown_high"]
+
+
+def test_by_workload_has_a_row_for_every_run(first):
+    frame = Comparison({"told": [first, first], "slow": [shifted(first, 1), shifted(first, 3)]}).by_workload()
+    assert frame["scheduler"].tolist() == ["told", "told", "slow", "slow"]
+    assert frame["mean_jct"].tolist() == pytest.approx([28 / 3, 28 / 3, 19 / 3, 25 / 3])
+
+
+def test_several_workloads_add_counts_and_average_figures(first):
+    one, other = summarise(first), summarise(shifted(first, 7, unfinished=(0,)))
+    merged = overall([one, other])
+    assert (merged["num_measured"], merged["num_unfinished"], merged["restarts"]) == (6, 1, 1)
+    assert merged["mean_jct"] == pytest.approx((one.mean_jct + other.mean_jct) / 2)
+    assert merged["worst_fairness"] == max(one.worst_fairness, other.worst_fairness)
+    assert merged["gpu_hours"] == pytest.approx(one.gpu_hours + other.gpu_hours)
+
+
+def test_a_figure_that_one_workload_lacks_is_averaged_over_the_others(first):
+    empty = summarise(fabricated([Told(0, 1, 5)], end=9))
+    assert overall([summarise(first), empty])["mean_jct"] == pytest.approx(28 / 3)
+    assert np.isnan(overall([empty])["mean_jct"])
+
+
+def test_there_must_be_runs():
+    with pytest.raises(ValueError, match="no scheduler ran"):
+        Comparison({})
+
+
+def test_the_reference_must_be_among_them(first):
+    with pytest.raises(ValueError, match="reference fast is not among told"):
+        Comparison({"told": [first]}, reference="fast")
+
+
+@pytest.mark.parametrize("others", [[], "another workload"])
+def test_all_must_have_run_the_same_workloads(first, others):
+    with pytest.raises(ValueError, match="same workloads"):
+        Comparison({"told": [first], "other": [three_jobs()] if others else []})
+
+
+def test_plain_values_are_what_json_has():
+    value = {"a": np.float64(1.5), 2: (np.int64(3), float("inf"), np.nan, None, "x", np.bool_(True))}
+    assert plain(value) == {"a": 1.5, "2": [3, None, None, None, "x", True]}

@@ -1,0 +1,259 @@
+"""What people see: the table on any screen, the files, the pictures."""
+
+import io
+import json
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from envs.evaluation import Comparison, Estimate
+from envs.evaluation.gantt import MAX_SEGMENTS, SIZES, TimeAxis, boxes, gantt, label_of, shades
+from envs.evaluation.lanes import lanes, node_lanes
+from envs.evaluation.plots import COLOURS, STYLES, jct_cdf
+from envs.evaluation.report import print_workloads, run_comparison, spread, write_report
+from envs.evaluation.table import all_columns, duration, number, print_table, share, that_fit, with_interval
+from envs.metrics import SEGMENT, segments
+from envs.performance import IdealModel
+from envs.types import ClusterSpec, NodeSpec
+from tests.unit.evaluation.test_compare import CLUSTER, InOrder, Preempting, Refusing, workloads
+from tests.unit.metrics.fabricated import Told, fabricated, three_jobs
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    """Two schedulers on two small workloads; a third cannot run."""
+    schedulers = {"fifo": InOrder(), "last": Preempting(), "blind": Refusing()}
+    screen = Console(file=io.StringIO(), width=100)
+    return run_comparison(schedulers, workloads(2), CLUSTER, IdealModel(), optional=["blind"], console=screen)
+
+
+def printed(comparison, width):
+    screen = Console(file=io.StringIO(), width=width)
+    print_table(comparison, screen)
+    return screen.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 200])
+def test_the_table_fits_and_cuts_nothing(comparison, width):
+    text = printed(comparison, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    assert "unfinished" in text
+    assert "vs fifo" in text
+    assert "blind  not applicable: needs remaining work" in text
+
+
+def test_a_wide_screen_has_every_column(comparison):
+    heads = printed(comparison, 220).splitlines()[0].split()
+    assert {"p50", "p99", "wait", "slowdown", "rho", "makespan", "GPUs", "frag.", "preempted", "restarts"} <= set(heads)
+
+
+def test_columns_stay_in_order_whatever_fits(comparison):
+    everything = [column.head for column in all_columns(comparison)]
+    for width in range(60, 200, 7):
+        heads = [column.head for column in that_fit(all_columns(comparison), width)]
+        assert heads == [head for head in everything if head in heads]
+
+
+def test_the_table_says_what_the_numbers_say(comparison):
+    column = {column.head.partition(" (")[0]: column.cells for column in all_columns(comparison)}
+    row = comparison.rows[0]
+    assert column["scheduler"] == ["fifo", "last"]
+    assert column["unfinished"] == ["0", "0"]
+    assert column["GPUs"][0] == f"{row['utilisation']:.0%}"
+    assert column["preempted"][1] == f"{comparison.rows[1]['preemptions']:,.0f}"
+    assert column["vs fifo"][0] == "1.00"
+
+
+def test_a_table_without_a_single_finished_job():
+    idle = fabricated([Told(0, 1, 5)], end=9)
+    text = printed(Comparison({"idle": [idle]}), 100)
+    assert "0 of 1 measured jobs" in text
+    assert " - " in text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (float("nan"), "-"),
+        (0, "0.00"),
+        (0.0042, "0.0042"),
+        (0.5, "0.500"),
+        (9.994, "9.99"),
+        (99.96, "100"),
+        (12345, "12,345"),
+    ],
+)
+def test_numbers_have_three_digits(value, text):
+    assert number(value) == text.replace("0.00", number(0)) if value == 0 else number(value) == text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(59, "59.0 s"), (600, "10.0 min"), (9000, "2.50 h"), (864000, "10.0 d")])
+def test_durations_have_the_unit_that_suits_them(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_intervals_stand_beside_their_figure():
+    assert with_interval(Estimate(60, 30, 90), 60) == "1.00 [0.500, 1.50]"
+    assert with_interval(Estimate(60, float("nan"), float("nan")), 60) == "1.00"
+    assert share(0.256) == "26%"
+    assert share(float("nan")) == "-"
+
+
+def test_a_run_says_first_what_is_asked_of_the_cluster():
+    screen = Console(file=io.StringIO(), width=100)
+    made = workloads(2)
+    print_workloads(made, CLUSTER, IdealModel(), screen)
+    text = screen.file.getvalue()
+    loads = sorted(workload.offered_load(CLUSTER, IdealModel())["V100"] for workload in made)
+    assert "w0 ... w1: 2 x 25 jobs on cluster (8 V100)" in text
+    assert f"offered load: V100 {loads[0]:.2f} to {loads[1]:.2f}" in text
+
+
+def test_a_spread_of_one_is_one_figure():
+    assert spread([0.9, 0.9], "{:.2f}") == "0.90"
+    assert spread([1.0, 0.5], "{:.1f}") == "0.5 to 1.0"
+
+
+def test_the_report_is_files(comparison, tmp_path):
+    written = write_report(comparison, tmp_path / "new")
+    names = {path.name for path in written}
+    assert names == {"results.json", "results.csv", "jct_cdf.png", "gantt_fifo.png", "gantt_last.png"}
+    assert {path.name for path in (tmp_path / "new").iterdir()} == names
+    content = json.loads((tmp_path / "new" / "results.json").read_text())
+    frame = pd.read_csv(tmp_path / "new" / "results.csv")
+    assert frame["mean_jct"][0] == content["schedulers"][0]["mean_jct"] == comparison.rows[0]["mean_jct"]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in written if path.suffix == ".png")
+
+
+def test_pictures_leave_no_global_state(comparison):
+    before = dict(mpl.rcParams)
+    gantt(comparison.runs["fifo"][0])
+    jct_cdf(comparison)
+    assert dict(mpl.rcParams) == before
+
+
+def test_every_scheduler_has_a_curve_of_its_own(comparison):
+    axes = jct_cdf(comparison).axes[0]
+    lines = axes.get_lines()
+    assert [line.get_label() for line in lines] == ["fifo", "last"]
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 2
+    assert len(set(COLOURS)) * len(set(STYLES)) == 28
+    times = np.asarray(lines[0].get_xdata())
+    assert np.nanmax(times[np.isfinite(times)]) == pytest.approx(
+        max(
+            run.records["finish_time"][job] - run.records["submit_time"][job]
+            for run, jobs in zip(comparison.runs["fifo"], comparison.compared, strict=True)
+            for job in jobs
+        )
+    )
+
+
+@st.composite
+def stays(draw):
+    """Stays on two nodes that never ask for more than there is: begun by whoever fits, ended at random."""
+    sizes = draw(st.tuples(st.integers(1, 8), st.integers(1, 8)))
+    rows, running = [], []
+    for job in range(draw(st.integers(1, 15))):
+        node, now = draw(st.integers(0, 1)), float(job)
+        taken = sum(row[2] for row in running if row[1] == node and row[4] > now)
+        if taken < sizes[node]:
+            row = (job, node, draw(st.integers(1, sizes[node] - taken)), now, now + draw(st.integers(1, 9)))
+            rows.append(row)
+            running.append(row)
+    return np.array(rows, SEGMENT), ClusterSpec(tuple(NodeSpec("V100", size) for size in sizes))
+
+
+@settings(deadline=None, max_examples=80)
+@given(stays())
+def test_no_two_stays_share_a_gpu(made):
+    held, cluster = made
+    rows = lanes(held, cluster)
+    taken = {}
+    for row in rows:
+        stay = held[row["segment"]]
+        for lane in range(row["lane"], row["lane"] + row["count"]):
+            assert all(end <= stay["start"] or start >= stay["end"] for start, end in taken.get(lane, []))
+            taken.setdefault(lane, []).append((stay["start"], stay["end"]))
+            assert lane < cluster.node_gpus[0] if stay["node"] == 0 else cluster.node_gpus[0] <= lane < cluster.num_gpus
+    gpus = np.bincount(rows["segment"], weights=rows["count"], minlength=len(held))
+    assert gpus.tolist() == held["gpus"].tolist()
+
+
+def test_more_gpus_than_a_node_has_are_seen():
+    held = np.array([(0, 0, 3, 0.0, 5.0), (1, 0, 2, 1.0, 2.0)], SEGMENT)
+    with pytest.raises(ValueError, match="node 0: job 1 holds 2 GPUs where 1 are free"):
+        lanes(held, ClusterSpec((NodeSpec("V100", 4),)))
+
+
+def test_a_resized_job_keeps_its_lanes():
+    held = np.array([(0, 0, 1, 0.0, 2.0), (1, 0, 2, 0.0, 5.0), (1, 0, 3, 5.0, 9.0)], SEGMENT)
+    rows = lanes(held, ClusterSpec((NodeSpec("V100", 4),)))
+    assert rows.tolist() == [(0, 0, 1), (1, 1, 2), (2, 0, 3)]
+
+
+def test_lanes_of_nodes_are_shares_of_them():
+    held = np.array([(0, 1, 2, 0.0, 2.0)], SEGMENT)
+    bottom, height, segment = node_lanes(held, ClusterSpec((NodeSpec("V100", 4), NodeSpec("V100", 8))))
+    assert (bottom.tolist(), height.tolist(), segment.tolist()) == ([1.0], [0.25], [0])
+
+
+@pytest.mark.parametrize("by_gpu", [True, False])
+def test_the_area_of_the_boxes_is_what_was_held(by_gpu):
+    result = three_jobs()
+    held = segments(result.log, result.end_time)
+    _, height, segment = boxes(held, result.cluster, by_gpu)
+    length = (held["end"] - held["start"])[segment]
+    assert (height * length).sum() * (1 if by_gpu else 4) == pytest.approx(76)
+
+
+def test_a_gantt_chart_shows_every_stay_and_who_waits():
+    figure = gantt(three_jobs())
+    above, below, twin = figure.axes
+    assert above.get_title(loc="left") == "told on fabricated: 3 jobs"
+    assert len(above.collections[0].get_paths()) == 5
+    assert [text.get_text() for text in above.texts] == ["0", "1", "1", "2", "2"]
+    assert [label.get_text() for label in above.get_yticklabels()] == ["V100 node 0", "V100 node 1"]
+    assert below.get_xlabel() == "time (seconds)"
+    assert max(twin.get_lines()[0].get_ydata()) == 2
+
+
+def test_a_gantt_chart_counts_the_unfinished():
+    figure = gantt(fabricated([Told(0, 1, 5), Told(0, 2, 9, [(0, {0: 2})])], end=9))
+    assert "2 jobs, 2 unfinished" in figure.axes[0].get_title(loc="left")
+
+
+def test_a_large_cluster_has_one_lane_per_node():
+    acts = [(0, {0: 100, 1: 50})]
+    figure = gantt(fabricated([Told(0, 150, 9, acts, 9)], node_gpus=(100, 100)))
+    assert figure.axes[0].get_ylim() == (2, 0)
+
+
+def test_of_a_long_run_the_beginning_is_drawn():
+    jobs = [Told(i, 1, 1, [(i, {0: 1})], i + 1) for i in range(MAX_SEGMENTS + 50)]
+    figure = gantt(fabricated(jobs))
+    assert f"first {MAX_SEGMENTS} stays of {MAX_SEGMENTS + 50}" in figure.axes[0].get_title(loc="left")
+    assert figure.axes[0].get_xlim()[1] == pytest.approx(MAX_SEGMENTS / 60)
+
+
+def test_a_run_in_which_nothing_ran_can_be_drawn():
+    assert len(gantt(fabricated([Told(0, 1, 5)], end=9)).axes) == 3
+
+
+@pytest.mark.parametrize(
+    ("end", "name"), [(100, "seconds"), (1000, "minutes"), (20000, "hours"), (1e6, "days"), (0, "seconds")]
+)
+def test_time_has_the_unit_that_suits_it(end, name):
+    assert TimeAxis.over(0.0, float(end)).name == name
+
+
+def test_colours_tell_sizes_apart():
+    colours, classes = shades(np.array([1, 3, 8, 500]), np.zeros(4, dtype=np.int64))
+    assert classes.tolist() == [0, 1, 3, len(SIZES) - 1]
+    assert len({tuple(colour) for colour in colours}) == 4
+    assert [label_of(size) for size in SIZES] == ["1", "2-3", "4-7", "8-15", "16-31", "32-63", "64+"]

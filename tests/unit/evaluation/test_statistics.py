@@ -1,0 +1,163 @@
+"""Intervals: worked by hand, against SciPy, and by how often they hold what they should."""
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envs.evaluation.statistics import (
+    MeanEstimator,
+    block_bootstrap_means,
+    block_length,
+    method_for,
+    t_interval,
+)
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def autoregressive(n, phi, generator):
+    """AR(1) of mean 0: neighbours alike, as jobs that share a queue."""
+    noise = generator.normal(size=n + 100)
+    series = np.zeros(n + 100)
+    for i in range(1, n + 100):
+        series[i] = phi * series[i - 1] + noise[i]
+    return series[100:]
+
+
+def test_t_interval_is_scipys():
+    values = np.array([3.0, 5.0, 4.0, 8.0, 6.0])
+    found = t_interval(values, 0.9)
+    expected = scipy.stats.ttest_1samp(values, 0).confidence_interval(0.9)
+    assert (found.value, found.low, found.high) == pytest.approx((5.2, expected.low, expected.high))
+
+
+def test_t_interval_of_one_value_has_no_bounds():
+    found = t_interval(np.array([4.0]))
+    assert found.value == 4
+    assert np.isnan([found.low, found.high]).all()
+
+
+def test_t_interval_of_equal_values_is_a_point():
+    found = t_interval(np.full(6, 2.5))
+    assert (found.value, found.low, found.high) == (2.5, 2.5, 2.5)
+
+
+def test_five_workloads_are_enough_for_t():
+    assert method_for(4) == "moving-block bootstrap over jobs"
+    assert method_for(5) == "t over workloads"
+
+
+def test_blocks_of_independent_values_are_short():
+    lengths = [block_length(rng(seed).normal(size=1000)) for seed in range(20)]
+    assert np.median(lengths) <= 5
+
+
+@pytest.mark.parametrize(("phi", "best"), [(0.5, 17.5), (0.8, 39.0)])
+def test_blocks_grow_with_correlation(phi, best):
+    """For AR(1) G / g(0) is 2 phi / (1 - phi^2), so that the rule's optimum is (6 phi^2 n / (1 - phi^2)^2)^(1/3)."""
+    lengths = [block_length(autoregressive(2000, phi, rng(seed))) for seed in range(20)]
+    assert best == pytest.approx((6 * phi**2 * 2000 / (1 - phi**2) ** 2) ** (1 / 3), rel=0.01)
+    assert np.median(lengths) == pytest.approx(best, rel=0.25)
+
+
+@pytest.mark.parametrize("values", [np.array([1.0]), np.array([1.0, 2.0, 3.0]), np.full(50, 7.0), np.zeros(50)])
+def test_short_and_constant_series_have_blocks_of_one(values):
+    assert block_length(values) == 1
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=80))
+def test_there_are_always_blocks_to_choose_from(values):
+    assert 1 <= block_length(np.array(values)) <= max(1, np.ceil(len(values) / 3))
+
+
+def test_a_resample_is_made_of_neighbours():
+    """Of the series 0..8 in blocks of 3 on a circle every block's mean is its middle, or a wrapped one's."""
+    values = np.repeat([0.0, 30.0, 60.0], 30)[None, :]
+    means = block_bootstrap_means(values, rng(), 500)
+    assert means.shape == (500, 1)
+    assert means.mean() == pytest.approx(30, abs=3)
+    assert means.min() >= 0
+    assert means.max() <= 60
+
+
+def test_resampled_means_are_what_summing_blocks_gives():
+    """The cumulative sums against plain slices of the doubled series, with the same draws."""
+    values = np.vstack([autoregressive(60, 0.7, rng(1)), rng(2).exponential(size=60)])
+    means = block_bootstrap_means(values, rng(5), 20)
+    length = max(block_length(series) for series in values)
+    again, doubled = rng(5), np.hstack([values, values])
+    for found in means:
+        starts = again.integers(0, 60, -(-60 // length))
+        expected = np.hstack([doubled[:, start : start + length] for start in starts]).mean(axis=1)
+        assert found == pytest.approx(expected)
+
+
+def test_intervals_of_correlated_jobs_hold_the_truth():
+    """95 % intervals of an AR(1) mean: blocks cover it about as often as they say, single draws far less often."""
+    hits = {"blocks": 0, "singles": 0}
+    for seed in range(120):
+        series = autoregressive(400, 0.7, rng(seed))
+        found = MeanEstimator([series[None, :] + 10], rng(seed), resamples=200).mean(0)
+        hits["blocks"] += found.low <= 10 <= found.high
+        singles = series[rng(seed).integers(0, 400, (200, 400))].mean(axis=1)
+        low, high = np.quantile(singles, [0.025, 0.975])
+        hits["singles"] += low <= 0 <= high
+    assert hits["blocks"] / 120 > 0.85
+    assert hits["singles"] / 120 < 0.7
+
+
+@pytest.mark.parametrize("num_workloads", [1, 3, 8])
+def test_pairing_takes_out_what_schedulers_share(num_workloads):
+    """One scheduler takes exactly half as long for every job: the ratio is certain, whatever the spread of the means."""
+    workloads = [rng(seed).exponential(100 * (seed + 1), size=(1, 50)) for seed in range(num_workloads)]
+    estimator = MeanEstimator([np.vstack([w, w / 2]) for w in workloads], rng())
+    ratio = estimator.ratio(1, 0)
+    assert (ratio.value, ratio.low, ratio.high) == pytest.approx((0.5, 0.5, 0.5))
+    assert estimator.mean(0).low < estimator.mean(0).value < estimator.mean(0).high
+
+
+def test_every_workload_counts_the_same():
+    """Means 2 and 10, from 1 and 3 jobs; ratios 1/2 and 2."""
+    estimator = MeanEstimator([np.array([[2.0], [1.0]]), np.array([[9.0, 10, 11], [18, 20, 22]])], rng())
+    assert estimator.mean(0).value == 6
+    assert estimator.ratio(1, 0).value == pytest.approx(1)
+
+
+def test_t_over_workloads_worked_by_hand():
+    """Means 1 to 5: 3 +- 2.776 x sqrt(2.5 / 5)."""
+    estimator = MeanEstimator([np.array([[float(i), float(i)]]) for i in range(1, 6)], rng())
+    found = estimator.mean(0)
+    assert (found.value, found.high) == pytest.approx((3, 3 + 2.7764451 * np.sqrt(0.5)))
+
+
+def test_nothing_compared_gives_nothing():
+    estimator = MeanEstimator([np.zeros((2, 0))], rng())
+    assert np.isnan([estimator.mean(0).value, estimator.ratio(1, 0).low]).all()
+
+
+def test_workloads_without_jobs_are_left_out():
+    full = np.array([[4.0, 6.0]])
+    assert MeanEstimator([full, np.zeros((1, 0))], rng()).mean(0).value == 5
+
+
+def test_a_mean_of_zero_has_no_ratio():
+    estimator = MeanEstimator([np.zeros((2, 9))], rng())
+    assert estimator.mean(0).value == 0
+    assert np.isnan(estimator.ratio(1, 0).value)
+
+
+def test_the_same_seed_gives_the_same_interval():
+    values = [rng(3).exponential(size=(2, 40))]
+    assert MeanEstimator(values, rng(1)).mean(0) == MeanEstimator(values, rng(1)).mean(0)
+    assert MeanEstimator(values, rng(1)).mean(0) != MeanEstimator(values, rng(2)).mean(0)
+
+
+@pytest.mark.parametrize(("level", "resamples", "said"), [(0, 9, "level"), (1, 9, "level"), (0.9, 0, "resamples")])
+def test_senseless_settings_are_refused(level, resamples, said):
+    with pytest.raises(ValueError, match=said):
+        MeanEstimator([np.ones((1, 3))], rng(), level, resamples)

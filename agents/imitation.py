@@ -43,7 +43,9 @@ class ImitationSettings:
 
     def __post_init__(self) -> None:
         if self.passes < 0 or min(self.steps, self.epochs, self.batch_size) < 1 or not self.sharpness > 0:
-                raise MurmurationError("imitation: passes must not be negative; steps, epochs, batch_size and sharpness positive")
+            raise MurmurationError(
+                "imitation: passes must not be negative; steps, epochs, batch_size and sharpness positive"
+            )
         if not 0 <= self.student_share <= 1:
             raise MurmurationError(f"imitation.student_share is {self.student_share}; it must be between 0 and 1")
 
@@ -111,7 +113,7 @@ def imitate(
             done += settings.steps
             progress("imitation: fit", done, total, figures)
     if settings.passes and isinstance(getattr(network, "sharpness", None), torch.Tensor):
-        network.sharpness.fill_(settings.sharpness)  # type: ignore[operator,union-attr]
+        network.sharpness.fill_(settings.sharpness)  # type: ignore[operator]
     return figures
 
 
@@ -120,8 +122,8 @@ def gather(
 ) -> Iterator[Arrays]:
     """Play about `steps` joint decisions, a `share` of the choices drawn from the student; yield observations with labels."""
     env.reset(seed=seed)
-    for b in range(env.num_envs):
-        demonstrator.begin(b)
+    for place in range(env.num_envs):
+        demonstrator.begin(place)
     rng = np.random.default_rng(seed)
     for _ in range(-(-steps // env.num_envs)):
         labels = demonstrator.actions()
@@ -153,7 +155,7 @@ def fit_epoch(
         chunks = [data[i] for i in order[start : start + group]]
         batch = {name: torch.from_numpy(np.concatenate([chunk[name] for chunk in chunks])) for name in chunks[0]}
         labels = batch.pop("labels")
-        logits, _ = network.encode(batch)  # type: ignore[operator]
+        logits = network.logits(batch)  # type: ignore[operator]
         weight = torch.where(labels == 0, settings.pass_weight, 1.0)
         allowed = batch["mask"].gather(-1, labels.unsqueeze(-1)).squeeze(-1) > 0  # an idle cluster may not pass
         weight = weight * ((batch["mask"].sum(-1) > 1) & allowed)  # a server without a choice teaches nothing

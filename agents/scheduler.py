@@ -22,7 +22,7 @@ def as_tensors(observation: Observation) -> dict[str, torch.Tensor]:
 @torch.inference_mode()
 def choose(network: PolicyNetwork, observation: Observation, rng: np.random.Generator | None = None) -> IntArray:
     """Joint actions int64[B, num_servers]: the likeliest, or drawn from the policy if an `rng` is given."""
-    logits, _ = network.encode(as_tensors(observation))
+    logits = network.logits(as_tensors(observation))
     if rng is not None:
         noise = rng.gumbel(size=tuple(logits.shape)).astype(np.float32)
         logits = logits + torch.from_numpy(noise)

@@ -37,11 +37,14 @@ class ProgressListener:
     def step(self, done: int, figures: Mapping[str, float]) -> None:
         """Move the bar and show the latest figures."""
         assert self._task is not None
-        texts = [form.format(figures[name]) for name, form in SHOWN.items() if figures.get(name, float("nan")) == figures.get(name)]
+        texts = [
+            form.format(figures[name])
+            for name, form in SHOWN.items()
+            if figures.get(name, float("nan")) == figures.get(name)
+        ]
         if "validated" in figures and self.best_baseline:
             texts.append(f"({figures['validated'] / self.best_baseline - 1:+.1%} to the best baseline)")
-        total = figures.get("total")
-        self._bar.update(self._task, completed=done, figures="  ".join(texts), **({} if total is None else {"total": total}))
+        self._bar.update(self._task, completed=done, total=figures.get("total"), figures="  ".join(texts))
 
     def note(self, text: str) -> None:
         """Print a line above the bars."""

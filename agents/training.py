@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
 import torch
 
 from agents.checkpoint import Checkpoint
@@ -37,7 +36,9 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         if self.iterations < 0 or self.validate_every < 1 or self.num_threads < 1:
-            raise MurmurationError("trainer: iterations must not be negative; validate_every and num_threads at least 1")
+            raise MurmurationError(
+                "trainer: iterations must not be negative; validate_every and num_threads at least 1"
+            )
 
 
 class Listener(Protocol):
@@ -231,6 +232,4 @@ class Trainer:
 
 
 def _tagged(group: str, figures: Mapping[str, float]) -> dict[str, float]:
-    return {f"{group}/{name}": float(value) for name, value in figures.items() if np.isscalar(value)}
-
-
+    return {f"{group}/{name}": value for name, value in figures.items()}

@@ -45,6 +45,17 @@ def pack(
     return bool(found)
 
 
+def pack_first(view: ClusterView, wish: Allocation, job: JobId) -> bool:
+    """As `pack` on the requested GPUs, but on the first nodes with room instead of those that fit best."""
+    size = int(view.num_gpus[job])
+    types = types_by_speed(view, job, size)
+    found = next(filter(None, (first_fit(wish, size, kind) for kind in types)), None)
+    if found:
+        wish.place(job, found)
+        return True
+    return not types and pack(view, wish, job)
+
+
 def first_fit(wish: Allocation, size: int, gpu_type: int) -> dict[NodeId, int]:
     """GPUs by node for `size` GPUs of one type, lowest nodes first; empty if there is no room.
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from baselines.estimates import restart_delay
-from baselines.placing import first_fit, pack, types_by_speed
+from baselines.placing import pack, pack_first, types_by_speed
 from envs.scheduling import ClusterView
 from envs.types import Allocation, FloatArray, IntArray, JobId, Placement, Seconds
 
@@ -121,11 +121,5 @@ def plan_anew(view: ClusterView, order: Sequence[JobId]) -> Allocation:
     """
     wish = view.allocation()
     for job in order:
-        size = int(view.num_gpus[job])
-        types = types_by_speed(view, job, size)
-        found = next(filter(None, (first_fit(wish, size, kind) for kind in types)), None)
-        if found:
-            wish.place(job, found)
-        elif not types:
-            pack(view, wish, job)
+        pack_first(view, wish, job)
     return wish

@@ -30,7 +30,9 @@ class Blueprint:
         try:
             made = getattr(importlib.import_module(module), name)(spec, **self.options)
         except (ImportError, AttributeError, ValueError) as error:
-            raise MurmurationError(f"network {self.target!r} cannot be imported ({error}); give module.Class") from error
+            raise MurmurationError(
+                f"network {self.target!r} cannot be imported ({error}); give module.Class"
+            ) from error
         except TypeError as error:
             raise MurmurationError(f"network {self.target}: {error}; options were {self.options}") from error
         return cast(nn.Module, made)

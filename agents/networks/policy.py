@@ -18,13 +18,34 @@ class PolicyNetwork(Protocol):
     `cluster` [B, F_cluster] and int8 `mask` [B, N, A]: see `EnvSpec`.
     """
 
-    def encode(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Logits [B, N, A], masked, and an embedding for `value`."""
+    def logits(self, observation: dict[str, Tensor]) -> Tensor:
+        """Scores [B, N, A] of every server's actions, `MASKED` where they are not allowed."""
         ...
 
-    def value(self, embedding: Tensor) -> Tensor:
-        """Central value estimate [B], in normalised units."""
+    def value(self, observation: dict[str, Tensor]) -> Tensor:
+        """Central value estimate [B] of the joint observation, in normalised units."""
         ...
+
+
+class Critic(nn.Module):
+    """Central value function: pools running jobs into servers, servers and the queue into one estimate."""
+
+    def __init__(self, spec: EnvSpec, width: int) -> None:
+        super().__init__()
+        self.encode_queue = Perceptron(spec.job_features, width)
+        self.encode_slots = Perceptron(spec.slot_features, width)
+        self.encode_server = Perceptron(spec.server_features + 2 * width, width)
+        self.head = nn.Sequential(nn.Linear(spec.cluster_features + 4 * width, width), nn.ReLU(), nn.Linear(width, 1))
+
+    def forward(self, observation: dict[str, Tensor]) -> Tensor:
+        """Estimates [B]."""
+        queue, slots, servers = observation["queue"], observation["slots"], observation["servers"]
+        waiting = pool(self.encode_queue(queue), queue[..., 0])
+        running = pool(self.encode_slots(slots), slots[..., 0])
+        states = self.encode_server(torch.cat([servers, running], -1))
+        everything = pool(states, torch.ones_like(states[..., 0]))
+        estimate: Tensor = self.head(torch.cat([observation["cluster"], waiting, everything], -1)).squeeze(-1)
+        return estimate
 
 
 class AttentionPolicy(nn.Module):
@@ -33,7 +54,8 @@ class AttentionPolicy(nn.Module):
     Jobs are encoded once: the queue's by one perceptron, each server's running jobs by another. A server's state is
     its own features with pooled jobs and what all share; `layers` of attention mix servers. A server then scores every
     pair of a candidate and a number of GPUs from its own state and the candidate's (a pointer). Works for any number of
-    servers, candidates and slots; the number of GPU types and the largest node are fixed.
+    servers, candidates and slots; the number of GPU types and the largest node are fixed. The central value function is
+    a network of its own: a shared trunk would let the critic's first, large errors undo what imitation taught.
 
     Args:
         spec: sizes of observation and action.
@@ -59,22 +81,23 @@ class AttentionPolicy(nn.Module):
         self.pointer_slot = nn.Linear(width, width, bias=False)
         self.amounts = nn.Linear(width, amounts)
         self.nothing = nn.Linear(width, 1)
-        self.value_head = nn.Sequential(
-            nn.Linear(spec.cluster_features + 4 * width, width), nn.ReLU(), nn.Linear(width, 1)
-        )
+        self.critic = Critic(spec, width)
         self.register_buffer("sharpness", torch.tensor(float(sharpness)))
 
-    def encode(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Logits [B, N, A], masked, and the embedding [B, F_cluster + 4 width] of the whole cluster."""
+    def logits(self, observation: dict[str, Tensor]) -> Tensor:
+        """Scores [B, N, A] of every server's actions, `MASKED` where they are not allowed."""
         queue, slots = observation["queue"], observation["slots"]
-        shared = observation["cluster"]
         jobs = self.encode_queue(queue)
         running = self.encode_slots(slots)
-        waiting = pool(jobs, queue[..., 0])
-        servers = self.attend(observation["servers"], pool(running, slots[..., 0]), waiting, shared)
-        everything = torch.ones_like(servers[..., 0])
-        embedding = torch.cat([shared, waiting, pool(torch.relu(servers), everything)], -1)
-        return self.point(servers, jobs, running, observation["mask"]), embedding
+        servers = self.attend(
+            observation["servers"], pool(running, slots[..., 0]), pool(jobs, queue[..., 0]), observation["cluster"]
+        )
+        return self.point(servers, jobs, running, observation["mask"])
+
+    def value(self, observation: dict[str, Tensor]) -> Tensor:
+        """Central value estimate [B] of the joint observation, in normalised units."""
+        estimate: Tensor = self.critic(observation)
+        return estimate
 
     def attend(self, servers: Tensor, running: Tensor, waiting: Tensor, shared: Tensor) -> Tensor:
         """States of all servers [B, N, width], each knowing the others'."""
@@ -93,8 +116,3 @@ class AttentionPolicy(nn.Module):
         scores = self.amounts(torch.relu(choices)).flatten(2)
         logits = torch.cat([self.nothing(torch.relu(servers)), scores], -1) * self.sharpness
         return logits.masked_fill(mask == 0, MASKED)
-
-    def value(self, embedding: Tensor) -> Tensor:
-        """Central value estimate [B], in normalised units."""
-        estimate: Tensor = self.value_head(embedding).squeeze(-1)
-        return estimate

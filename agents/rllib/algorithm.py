@@ -120,7 +120,11 @@ class PPOAlgorithm:
         network = self._blueprint.build(self._world.spec)
         prefix = "network."
         network.load_state_dict(
-            {name.removeprefix(prefix): torch.as_tensor(value) for name, value in weights.items() if name.startswith(prefix)}
+            {
+                name.removeprefix(prefix): torch.as_tensor(value)
+                for name, value in weights.items()
+                if name.startswith(prefix)
+            }
         )
         return network
 
@@ -153,5 +157,3 @@ class PPOAlgorithm:
         """Stop the workers and, if it was started here, Ray."""
         self._algorithm.stop()
         ray.shutdown()
-
-

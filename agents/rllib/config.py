@@ -37,7 +37,9 @@ class World:
         """Sizes of observation and action."""
         return EnvSpec.of(self.cluster, self.rules)
 
-    def vector_env(self, num_envs: int, seed: int = 0, group_size: int = 1, split: str = "train") -> GpuClusterVectorEnv:
+    def vector_env(
+        self, num_envs: int, seed: int = 0, group_size: int = 1, split: str = "train"
+    ) -> GpuClusterVectorEnv:
         """A batch of training episodes in this world."""
         return GpuClusterVectorEnv(
             self.cluster,
@@ -68,6 +70,7 @@ class PPOSettings:
     gae_lambda: float = 0.97
     discount_time: Seconds = 20_000.0  # simulated seconds after which a reward counts 1/e; infinite for none
     reward_scale: float = 1000.0  # divides rewards for learning only
+    critic_warmup: int = 4  # first iterations, in which the critic alone learns
     num_envs: int = 16  # episodes stepped together in each runner
     num_env_runners: int = 0  # Ray workers that sample besides; 0 samples in this process
     num_learners: int = 0
@@ -93,7 +96,7 @@ def algorithm_config(world: World, blueprint: Blueprint, settings: PPOSettings, 
     """RLlib's PPO over the batched environment with the per-server learner."""
     config = PPOConfig()
     config.environment(
-        partial(make_vector_env, world, seed, settings.group_size),  # type: ignore[arg-type]
+        partial(make_vector_env, world, seed, settings.group_size),
         env_config={"reward_scale": settings.reward_scale},
         disable_env_checking=True,
     )
@@ -112,7 +115,10 @@ def algorithm_config(world: World, blueprint: Blueprint, settings: PPOSettings, 
     )
     config.learners(
         learner_class=ServerPPOLearner,
-        learner_config_dict={"time_constant": settings.discount_time},
+        learner_config_dict={
+            "time_constant": settings.discount_time,
+            "critic_warmup": settings.critic_warmup * settings.train_batch_size,
+        },
         num_learners=settings.num_learners,
         num_gpus_per_learner=settings.num_gpus_per_learner,
     )

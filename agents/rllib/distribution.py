@@ -11,7 +11,8 @@ from torch import Tensor
 
 def log_probabilities(logits: Tensor, num_servers: int) -> Tensor:
     """[..., servers * actions] to normalised log-probabilities [..., servers, actions]."""
-    return logits.unflatten(-1, (num_servers, -1)).log_softmax(-1)
+    log_probs: Tensor = logits.unflatten(-1, (num_servers, -1)).log_softmax(-1)
+    return log_probs
 
 
 def sample(log_probs: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.connectors.learner import GeneralAdvantageEstimation
 from ray.rllib.core.columns import Columns
 from ray.rllib.evaluation.postprocessing import Postprocessing
+from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from torch import Tensor
 
 from agents.rllib.advantage import TimeDiscountedAdvantages
@@ -16,8 +17,17 @@ from agents.rllib.distribution import chosen, entropies, log_probabilities
 class ServerPPOLearner(PPOTorchLearner):
     """MAPPO's loss (NeurIPS'22, section 3) on the joint module: shared policy, central value, normalised values.
 
-    `config.learner_config_dict` holds `time_constant`, the discount's time scale in simulated seconds.
+    `config.learner_config_dict` holds `time_constant`, the discount's time scale in simulated seconds, and
+    `critic_warmup`, the steps in which the critic alone learns: advantages of a fresh critic would only undo what
+    imitation has taught the policy.
     """
+
+    _sampled = 0
+
+    def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
+        """Note how many steps have been sampled so far."""
+        super().before_gradient_based_update(timesteps=timesteps)
+        self._sampled = int(timesteps.get(NUM_ENV_STEPS_SAMPLED_LIFETIME, 0))
 
     def build(self) -> None:
         """Put the time-discounted advantages where RLlib has its own."""
@@ -46,12 +56,13 @@ class ServerPPOLearner(PPOTorchLearner):
         clipped = ratio.clamp(1 - config.clip_param, 1 + config.clip_param)
         gain = torch.minimum(advantage * ratio, advantage * clipped).mean(1)
         entropy = entropies(new).mean(1)
-        values = module.normalised_values(fwd_out[Columns.EMBEDDINGS])
+        values = module.normalised_values(batch)
         targets = (batch[Postprocessing.VALUE_TARGETS] - module.value_mean) / module.value_scale
         value_loss = torch.nn.functional.huber_loss(values, targets, reduction="none", delta=10.0)
         mean = _masked_mean(batch.get(Columns.LOSS_MASK))
         bonus = self.entropy_coeff_schedulers_per_module[module_id].get_current_value()
-        total = mean(config.vf_loss_coeff * value_loss - gain - bonus * entropy)
+        acting = float(self._sampled > config.learner_config_dict["critic_warmup"])
+        total: Tensor = mean(config.vf_loss_coeff * value_loss - acting * (gain + bonus * entropy))
         self.metrics.log_dict(
             {
                 "policy_loss": -mean(gain),
@@ -59,7 +70,8 @@ class ServerPPOLearner(PPOTorchLearner):
                 "entropy": mean(entropy),
                 "kl": mean((ratio - 1 - log_ratio).mean(1)),
                 "clip_fraction": mean(((ratio - 1).abs() > config.clip_param).float().mean(1)),
-                "explained_variance": 1 - mean((values - targets) ** 2) / mean((targets - mean(targets)) ** 2).clamp(min=1e-6),
+                "explained_variance": 1
+                - mean((values - targets) ** 2) / mean((targets - mean(targets)) ** 2).clamp(min=1e-6),
             },
             key=module_id,
             window=1,

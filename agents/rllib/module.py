@@ -32,24 +32,15 @@ class JointModule(TorchRLModule, ValueFunctionAPI):
         self.action_dist_cls = ServerCategorical.for_servers(spec.num_servers)
 
     def _forward(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
-        logits, embedding = self.network.encode(batch[Columns.OBS])
-        return {Columns.ACTION_DIST_INPUTS: logits.flatten(1), Columns.EMBEDDINGS: embedding}
+        return {Columns.ACTION_DIST_INPUTS: self.network.logits(batch[Columns.OBS]).flatten(1)}
 
-    def _forward_inference(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
-        logits, _embedding = self.network.encode(batch[Columns.OBS])
-        return {Columns.ACTION_DIST_INPUTS: logits.flatten(1)}
-
-    _forward_exploration = _forward_inference
-
-    def normalised_values(self, embedding: Tensor) -> Tensor:
+    def normalised_values(self, batch: dict[str, Any]) -> Tensor:
         """Values [B] in units of `value_scale` around `value_mean`: what the value loss is taken on."""
-        return self.network.value(embedding)
+        return self.network.value(batch[Columns.OBS])
 
-    def compute_values(self, batch: dict[str, Any], embeddings: Tensor | None = None) -> Tensor:
-        """Values [B] in units of reward."""
-        if embeddings is None:
-            _logits, embeddings = self.network.encode(batch[Columns.OBS])
-        return self.normalised_values(embeddings) * self.value_scale + self.value_mean
+    def compute_values(self, batch: dict[str, Any], embeddings: Any | None = None) -> Tensor:
+        """Values [B] in units of reward; there are no embeddings to reuse."""
+        return self.normalised_values(batch) * self.value_scale + self.value_mean
 
     @torch.no_grad()
     def track_values(self, targets: Tensor, rate: float) -> None:

@@ -8,8 +8,8 @@ from envs.gpu_cluster.settings import EnvSettings
 from envs.gpu_cluster.spec import DecisionRules, EnvSpec
 
 __all__ = [
-    "Deliberation",
     "DecisionRules",
+    "Deliberation",
     "Elapsed",
     "EnvSettings",
     "EnvSpec",

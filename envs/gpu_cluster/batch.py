@@ -80,13 +80,15 @@ class GpuClusterBatch:
         """
         if len(workload) > self.state.jobs.shape[1]:
             raise MurmurationError(
-                f"workload {workload.name}: has {len(workload)} jobs, the environment holds {self.state.jobs.shape[1]}; "
-                "shorten its episodes"
+                f"workload {workload.name}: has {len(workload)} jobs, the environment holds "
+                f"{self.state.jobs.shape[1]}; shorten its episodes"
             )
         largest = min(int(workload.jobs["max_gpus"].max()), self.cluster.num_gpus)
         if largest >= self.table.rates.shape[2] or not set(workload.models) <= set(self.table.models):
             models = tuple(dict.fromkeys((*self.table.models, *workload.models)))
-            self.table = SpeedTable.build(self.cluster, self.performance, models, max(largest, self.table.rates.shape[2] - 1))
+            self.table = SpeedTable.build(
+                self.cluster, self.performance, models, max(largest, self.table.rates.shape[2] - 1)
+            )
             self.negotiation.use_table(self.table)
         check_runnable(workload, self.cluster, self.table)
         self.workloads[b] = workload
@@ -128,7 +130,8 @@ class GpuClusterBatch:
     @property
     def ended(self) -> npt.NDArray[np.bool_]:
         """bool[B]: episodes that have come to their end."""
-        return self._outcomes == END
+        ended: npt.NDArray[np.bool_] = self._outcomes == END
+        return ended
 
     def counters(self, b: int = 0) -> dict[str, int]:
         """Decisions, claims, conflicts and incomplete gangs of an episode so far."""
@@ -139,7 +142,9 @@ class GpuClusterBatch:
         workload = self.workloads[b]
         if workload is None:
             raise MurmurationError(f"episode {b} has not begun; load a workload first")
-        return SimulationView(self.state.episode_view(b), self.cluster, workload, self.table, self.scenario.restart_delay)
+        return SimulationView(
+            self.state.episode_view(b), self.cluster, workload, self.table, self.scenario.restart_delay
+        )
 
     def legal(self, actions: Iterable[int], b: int = 0) -> npt.NDArray[np.bool_]:
         """bool[num_servers]: whether the mask allows each server's action."""

@@ -13,7 +13,7 @@ Refused choices count as conflicts; who lost may choose again, since the round g
 
 from typing import Any
 
-from envs.gpu_cluster.observe import amount_allowed
+from envs.gpu_cluster.observe import amount_allowed, least_gpus, runs_elsewhere, runs_on
 from envs.simulation.jit import jit
 from envs.simulation.kernels import clear_job, placement_rate, set_share, share_on
 from envs.types import FloatArray, IntArray
@@ -40,6 +40,7 @@ def change_here(
     nodes: Records,
     shares: Records,
     touched: IntArray,
+    rates: FloatArray,
     j: int,
     n: int,
     gpus: int,
@@ -49,15 +50,26 @@ def change_here(
     if here == 0 or gpus - here > nodes[n].free:
         return False
     total = jobs[j].gpus - here + gpus
-    if gpus > 0 and (total < jobs[j].min_gpus or not amount_allowed(rules, jobs[j], gpus, total)):
-        return False
+    if gpus > 0:
+        if total < jobs[j].min_gpus or not amount_allowed(rules, jobs[j], gpus, total):
+            return False
+        runs_here = runs_on(rates, jobs[j].model, nodes[n].gpu_type, total)
+        if not runs_here or not runs_elsewhere(nodes, shares, rates, jobs[j], n, total):
+            return False
     set_share(episode, jobs, nodes, shares, touched, j, n, gpus)
     return True
 
 
 @jit
 def best_claim(
-    jobs: Records, nodes: Records, rates: FloatArray, j: int, candidate: int, choice: IntArray, gpus: IntArray, done: IntArray
+    jobs: Records,
+    nodes: Records,
+    rates: FloatArray,
+    j: int,
+    candidate: int,
+    choice: IntArray,
+    gpus: IntArray,
+    done: IntArray,
 ) -> int:
     """The server whose claim on a candidate comes next; -1 if none is left."""
     best = -1
@@ -98,8 +110,9 @@ def take_claims(
             done[n] = 1
             rules[0].claims += 1
             job = jobs[j]
-            taken = share_on(jobs, shares, j, n) > 0 or gpus[n] > nodes[n].free or gpus[n] < 1
-            if taken or job.gpus >= job.min_gpus or not amount_allowed(rules, job, gpus[n], job.gpus + gpus[n]):
+            fits = share_on(jobs, shares, j, n) == 0 and 1 <= gpus[n] <= nodes[n].free
+            wanted = job.gpus < least_gpus(rules, job) and amount_allowed(rules, job, gpus[n], job.gpus + gpus[n])
+            if not (fits and wanted):
                 rules[0].conflicts += 1
                 continue
             set_share(episode, jobs, nodes, shares, touched, j, n, gpus[n])
@@ -120,7 +133,7 @@ def decide(
     done: IntArray,
     slot_jobs: IntArray,
 ) -> bool:
-    """Take one joint decision (`choice` and `gpus` int64[num_servers], -1 for nothing); say whether the round is over."""
+    """Take one joint decision (`choice` and `gpus` int64[num_servers], -1 for nothing); say if the round is over."""
     candidates = len(heads)
     passed = True
     for n in range(len(nodes)):  # read all slots before any of them moves
@@ -137,7 +150,7 @@ def decide(
             if choice[n] >= candidates:
                 rules[0].claims += 1
                 j = slot_jobs[n]
-                if j < 0 or not change_here(episode, rules, jobs, nodes, shares, touched, j, n, gpus[n]):
+                if j < 0 or not change_here(episode, rules, jobs, nodes, shares, touched, rates, j, n, gpus[n]):
                     rules[0].conflicts += 1
         take_claims(episode, rules, jobs, nodes, shares, touched, rates, heads, choice, gpus, done)
     return passed or rules[0].decision >= rules[0].max_decisions
@@ -145,7 +158,13 @@ def decide(
 
 @jit
 def drop_incomplete(
-    episode: Records, rules: Records, jobs: Records, nodes: Records, shares: Records, touched: IntArray, rates: FloatArray
+    episode: Records,
+    rules: Records,
+    jobs: Records,
+    nodes: Records,
+    shares: Records,
+    touched: IntArray,
+    rates: FloatArray,
 ) -> None:
     """At the end of a round, jobs below their least GPUs, and mixes of GPU types that do not run, give theirs back."""
     for i in range(episode[0].num_touched):
@@ -154,8 +173,7 @@ def drop_incomplete(
         if job.gpus == 0:
             continue
         runs = placement_rate(episode, job, nodes, shares, rates, job.first_share) > 0
-        if job.gpus < job.min_gpus or not runs:
+        if job.gpus < least_gpus(rules, job) or not runs:
             clear_job(episode, jobs, nodes, shares, touched, j)
             rules[0].incomplete += 1
     rules[0].decision = 0
-

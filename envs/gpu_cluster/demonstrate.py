@@ -43,7 +43,7 @@ def _held(negotiation: Negotiation, b: int, job: JobId) -> dict[NodeId, int]:
 
 
 def demonstrate(wish: Wish, negotiation: Negotiation, b: int = 0) -> IntArray:
-    """The joint action int64[num_servers] that brings the plan of episode `b` nearer to the wish; all 0 when it is there."""
+    """The joint action int64[num_servers] that brings the plan of episode `b` nearer to the wish; all 0 once there."""
     arrays, spec = negotiation.arrays, negotiation.spec
     heads = arrays.heads[b]
     mask = arrays.mask[b]
@@ -52,9 +52,17 @@ def demonstrate(wish: Wish, negotiation: Negotiation, b: int = 0) -> IntArray:
         wanted = wish.get(n, {})
         slots = _slots(negotiation, b, n)
         options = [
-            *((spec.num_candidates + i, wanted.get(job, 0)) for i, (job, here) in enumerate(slots) if wanted.get(job, 0) < here),
+            *(
+                (spec.num_candidates + i, wanted.get(job, 0))
+                for i, (job, here) in enumerate(slots)
+                if wanted.get(job, 0) < here
+            ),
             *((c, wanted[int(job)]) for c, job in enumerate(heads) if int(job) in wanted),
-            *((spec.num_candidates + i, wanted[job]) for i, (job, here) in enumerate(slots) if wanted.get(job, 0) > here),
+            *(
+                (spec.num_candidates + i, wanted[job])
+                for i, (job, here) in enumerate(slots)
+                if wanted.get(job, 0) > here
+            ),
         ]
         for choice, gpus in options:
             action = spec.action(choice, gpus)
@@ -66,7 +74,7 @@ def demonstrate(wish: Wish, negotiation: Negotiation, b: int = 0) -> IntArray:
 
 def _slots(negotiation: Negotiation, b: int, n: NodeId) -> list[tuple[JobId, int]]:
     """Jobs in the plan on a server and their GPUs there, in the order of its slots."""
-    slots = []
+    slots: list[tuple[JobId, int]] = []
     share = negotiation.state.nodes[b, n].first_share
     while share >= 0 and len(slots) < negotiation.spec.num_slots:
         record = negotiation.state.shares[b, share]

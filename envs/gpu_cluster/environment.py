@@ -30,7 +30,7 @@ class GpuClusterEnv(ParallelEnv[str, AgentObservation, int]):
     | observation | dict per agent, see below; float32 except for the mask |
     | action | `Discrete(1 + choices * (G + 1))`: 0 leaves the server as it is; else a choice and its GPUs here |
     | choices | the first K waiting jobs in queue order, then up to G jobs that run on this server |
-    | reward | the same for all: minus the integral of the number of jobs in the system, so the return is minus total JCT |
+    | reward | for all alike: minus the integral of the number of jobs in the system, so the return is minus total JCT |
     | termination | all jobs done, or the horizon: jobs left there are charged up to it |
     | time | stands still while servers decide; a round ends when all pass (or after `max_decisions`) |
 
@@ -105,12 +105,12 @@ class GpuClusterEnv(ParallelEnv[str, AgentObservation, int]):
         """Bounds and shapes; the same object at every call."""
         return self._spaces[0][agent]
 
-    def action_space(self, agent: str) -> spaces.Discrete:
+    def action_space(self, agent: str) -> spaces.Discrete[np.int64]:
         """All actions, legal or not; `action_mask` says which are."""
         return self._spaces[1][agent]
 
     @cached_property
-    def _spaces(self) -> tuple[dict[str, spaces.Dict], dict[str, spaces.Discrete]]:
+    def _spaces(self) -> tuple[dict[str, spaces.Dict], dict[str, spaces.Discrete[np.int64]]]:
         spec = self.batch.spec
 
         def box(*shape: int) -> spaces.Box:
@@ -163,12 +163,16 @@ class GpuClusterEnv(ParallelEnv[str, AgentObservation, int]):
             raise MurmurationError("the episode has ended, or not begun; call reset() first")
         missing = [agent for agent in self.agents if agent not in actions]
         if missing:
-            raise MurmurationError(f"no action for {', '.join(missing)}; every server acts in every step (0 is nothing)")
+            raise MurmurationError(
+                f"no action for {', '.join(missing)}; every server acts in every step (0 is nothing)"
+            )
         joint = np.array([int(actions[agent]) for agent in self.possible_agents], np.int64)
         legal = self.batch.legal(joint)
         if not legal.all():
             agent = self.possible_agents[int(np.argmin(legal))]
-            raise MurmurationError(f"action {actions[agent]} of {agent} is masked out; choose one where action_mask is 1")
+            raise MurmurationError(
+                f"action {actions[agent]} of {agent} is masked out; choose one where action_mask is 1"
+            )
         reward, elapsed, ended = self.batch.step(joint[None])
         agents = self.agents
         if ended[0]:
@@ -207,9 +211,11 @@ class GpuClusterEnv(ParallelEnv[str, AgentObservation, int]):
     def state(self) -> npt.NDArray[np.float32]:
         """float32[...]: the joint observation without masks, flat, for central critics."""
         arrays = self.batch.observation
-        return np.concatenate([arrays[name][0].ravel() for name in ("servers", "slots", "queue", "cluster")], dtype=np.float32)
+        return np.concatenate(
+            [arrays[name][0].ravel() for name in ("servers", "slots", "queue", "cluster")], dtype=np.float32
+        )
 
-    def render(self) -> None | str | npt.NDArray[np.uint8]:
+    def render(self) -> str | npt.NDArray[np.uint8] | None:
         """The cluster as it stands, in the way that `render_mode` names."""
         if self.render_mode == "rgb_array":
             return cluster_image(self.batch.state, self.cluster)
@@ -217,7 +223,7 @@ class GpuClusterEnv(ParallelEnv[str, AgentObservation, int]):
         if self.render_mode == "ansi":
             return text
         if self.render_mode == "human":
-            print(text)
+            print(text)  # noqa: T201  human mode shows on the terminal by definition
         return None
 
     def close(self) -> None:

@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-
 from envs.gpu_cluster.decide import decide, drop_incomplete
 from envs.gpu_cluster.observe import Features, Mask, mask_actions, observe
 from envs.simulation.jit import jit
@@ -133,5 +132,3 @@ def step_batch(a: Arrays, outcomes: IntArray) -> None:
             continue
         settle_round(a, b)
         outcomes[b] = proceed(a, b)
-
-

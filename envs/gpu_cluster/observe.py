@@ -45,13 +45,19 @@ RULES = np.dtype(
 @jit
 def log_minutes(seconds: float) -> float:
     """Compress a time: log(1 + minutes) / 10."""
-    return np.log1p(max(seconds, 0.0) / 60.0) / 10.0
+    return float(np.log1p(max(seconds, 0.0) / 60.0) / 10.0)
 
 
 @jit
-def waits(job: Records) -> bool:
+def least_gpus(rules: Records, job: Records) -> int:
+    """The fewest GPUs on which the rules let a job run: its least, or those requested without elasticity."""
+    return int(job.min_gpus if rules[0].elastic else job.num_gpus)
+
+
+@jit
+def waits(rules: Records, job: Records) -> bool:
     """Whether a job still needs GPUs in the plan as it stands: it has none, or fewer than its least."""
-    return bool((job.status == QUEUED or job.status == RUNNING) and job.gpus < job.min_gpus)
+    return bool((job.status == QUEUED or job.status == RUNNING) and job.gpus < least_gpus(rules, job))
 
 
 @jit
@@ -74,16 +80,22 @@ def queue_key(episode: Records, rules: Records, job: Records, reference: FloatAr
 
 @jit
 def head_of_queue(
-    episode: Records, rules: Records, jobs: Records, active: IntArray, reference: FloatArray, heads: IntArray, keys: FloatArray
+    episode: Records,
+    rules: Records,
+    jobs: Records,
+    active: IntArray,
+    reference: FloatArray,
+    heads: IntArray,
+    keys: FloatArray,
 ) -> int:
-    """Fill `heads` with the first waiting jobs in queue order (ties by id), -1 behind them; return how many wait in all."""
+    """Fill `heads` with the first waiting jobs in queue order (ties by id), -1 behind them; return how many wait."""
     capacity = len(heads)
     heads[:] = -1
     count = 0
     waiting = 0
     for i in range(episode[0].num_active):
         j = active[i]
-        if not waits(jobs[j]):
+        if not waits(rules, jobs[j]):
             continue
         waiting += 1
         key = queue_key(episode, rules, jobs[j], reference)
@@ -102,7 +114,13 @@ def head_of_queue(
 
 @jit
 def job_features(
-    episode: Records, job: Records, rates: FloatArray, levels: IntArray, reference: FloatArray, node_gpus: int, out: Features
+    episode: Records,
+    job: Records,
+    rates: FloatArray,
+    levels: IntArray,
+    reference: FloatArray,
+    node_gpus: int,
+    out: Features,
 ) -> None:
     """Describe one job, as the module's docstring lists."""
     time = episode[0].time
@@ -140,7 +158,9 @@ def job_features(
 
 
 @jit
-def observe_cluster(episode: Records, rules: Records, nodes: Records, waiting: int, restart_delay: float, out: Features) -> None:
+def observe_cluster(
+    episode: Records, rules: Records, nodes: Records, waiting: int, restart_delay: float, out: Features
+) -> None:
     """Features shared by all servers."""
     out[:] = 0.0
     out[0] = np.log1p(waiting) / 5.0
@@ -232,15 +252,27 @@ def runs_on(rates: FloatArray, model: int, kind: int, total: int) -> bool:
     """Whether a model runs at all on so many GPUs with this type among them."""
     if total >= rates.shape[2]:
         return False
-    for level in range(rates.shape[3]):
+    for level in range(rates.shape[3]):  # noqa: SIM110  compiled code stops at the first; `any` would make an array
         if rates[model, kind, total, level] > 0:
             return True
     return False
 
 
 @jit
+def one_node_holds(rules: Records, job: Records, nodes: Records, rates: FloatArray) -> bool:
+    """Whether the job runs within a single node of this cluster, were it free."""
+    least = least_gpus(rules, job)
+    most = job.max_gpus if rules[0].elastic else job.num_gpus
+    for n in range(len(nodes)):
+        for gpus in range(least, min(most, nodes[n].num_gpus) + 1):
+            if runs_on(rates, job.model, nodes[n].gpu_type, gpus):
+                return True
+    return False
+
+
+@jit
 def claim_allowed(
-    episode: Records, rules: Records, job: Records, node: Records, rates: FloatArray, gpus: int, largest_node: int
+    episode: Records, rules: Records, job: Records, node: Records, rates: FloatArray, gpus: int, is_gang: bool
 ) -> bool:
     """Whether a server may claim a waiting job with so many GPUs.
 
@@ -250,26 +282,80 @@ def claim_allowed(
     total = job.gpus + gpus
     if gpus > node.free or not amount_allowed(rules, job, gpus, total):
         return False
-    if not rules[0].elastic and job.num_gpus <= largest_node and total != job.num_gpus:
-        return False
-    if total < job.min_gpus:
-        if job.min_gpus <= largest_node or episode[0].num_free < job.min_gpus - job.gpus:
+    least = least_gpus(rules, job)
+    if total < least:
+        if not is_gang or episode[0].num_free < least - job.gpus:
             return False
-        total = job.min_gpus
+        total = least
     return runs_on(rates, job.model, node.gpu_type, total)
 
 
 @jit
-def change_allowed(rules: Records, job: Records, node: Records, rates: FloatArray, here: int, gpus: int) -> bool:
-    """Whether a server may set a job that runs here from `here` to so many GPUs."""
-    if gpus == here or gpus - here > node.free:
+def runs_elsewhere(nodes: Records, shares: Records, rates: FloatArray, job: Records, n: int, total: int) -> bool:
+    """Whether a job of so many GPUs in all runs on its nodes other than `n`."""
+    share = job.first_share
+    while share >= 0:
+        other = shares[share].node
+        if other != n and not runs_on(rates, job.model, nodes[other].gpu_type, total):
+            return False
+        share = shares[share].next_of_job
+    return True
+
+
+@jit
+def change_allowed(
+    rules: Records, job: Records, nodes: Records, shares: Records, rates: FloatArray, n: int, here: int, gpus: int
+) -> bool:
+    """Whether server `n` may set a job that runs there from `here` to so many GPUs."""
+    if gpus == here or gpus - here > nodes[n].free:
         return False
     if gpus == 0:
-        return bool(rules[0].preemptive or job.status == QUEUED or job.touched == 1)
+        return bool(rules[0].preemptive or job.status == QUEUED)
     total = job.gpus - here + gpus
     if rules[0].elastic == 0 or total < job.min_gpus or not amount_allowed(rules, job, gpus, total):
         return False
-    return runs_on(rates, job.model, node.gpu_type, total)
+    if not runs_on(rates, job.model, nodes[n].gpu_type, total):
+        return False
+    return runs_elsewhere(nodes, shares, rates, job, n, total)
+
+
+@jit
+def mask_claims(
+    episode: Records,
+    rules: Records,
+    jobs: Records,
+    nodes: Records,
+    shares: Records,
+    rates: FloatArray,
+    heads: IntArray,
+    amounts: int,
+    num_levels: int,
+    mask: Mask,
+) -> int:
+    """Allow what servers may claim; return how many choices that are.
+
+    While the whole cluster is idle, a server that could claim a waiting job may not pass: otherwise a policy could
+    leave the jobs waiting for ever.
+    """
+    idle = episode[0].num_free == episode[0].num_gpus
+    choices = 0
+    for c in range(len(heads)):
+        j = heads[c]
+        if j < 0:
+            continue
+        is_gang = not one_node_holds(rules, jobs[j], nodes, rates)
+        for n in range(len(nodes)):
+            node = nodes[n]
+            if node.free == 0 or share_on(jobs, shares, j, n) > 0:
+                continue
+            for gpus in range(1, node.free + 1):
+                if claim_allowed(episode, rules, jobs[j], node, rates, gpus, is_gang):
+                    place = 1 + (c * amounts + gpus) * num_levels
+                    mask[n, place : place + num_levels] = 1
+                    choices += 1
+                    if idle:
+                        mask[n, 0] = 0
+    return choices
 
 
 @jit
@@ -285,38 +371,18 @@ def mask_actions(
     num_levels: int,
     mask: Mask,
 ) -> int:
-    """Write the mask int8[num_servers, num_actions]; return how many choices there are besides nothing.
-
-    While the whole cluster is idle, a server that could claim a waiting job may not pass: otherwise a policy could
-    leave the jobs waiting for ever.
-    """
-    idle = episode[0].num_free == episode[0].num_gpus
+    """Write the mask int8[num_servers, num_actions]; return how many choices there are besides nothing."""
+    amounts = num_slots + 1  # as many slots as GPUs of the largest node
     mask[:] = 0
-    largest = 0
+    mask[:, 0] = 1
+    choices = mask_claims(episode, rules, jobs, nodes, shares, rates, heads, amounts, num_levels, mask)
     for n in range(len(nodes)):
-        largest = max(largest, nodes[n].num_gpus)
-    amounts = largest + 1
-    choices = 0
-    for n in range(len(nodes)):
-        node = nodes[n]
-        mask[n, 0] = 1
-        for c in range(len(heads)):
-            j = heads[c]
-            if j < 0 or node.free == 0 or share_on(jobs, shares, j, n) > 0:
-                continue
-            for gpus in range(1, min(node.free, largest) + 1):
-                if claim_allowed(episode, rules, jobs[j], node, rates, gpus, largest):
-                    place = 1 + (c * amounts + gpus) * num_levels
-                    mask[n, place : place + num_levels] = 1
-                    choices += 1
-                    if idle:
-                        mask[n, 0] = 0
-        share = node.first_share
+        share = nodes[n].first_share
         slot = 0
         while share >= 0 and slot < num_slots:
             job = jobs[shares[share].job]
             for gpus in range(amounts):
-                if change_allowed(rules, job, node, rates, shares[share].gpus, gpus):
+                if change_allowed(rules, job, nodes, shares, rates, n, shares[share].gpus, gpus):
                     place = 1 + ((len(heads) + slot) * amounts + gpus) * num_levels
                     mask[n, place : place + num_levels] = 1
                     choices += 1

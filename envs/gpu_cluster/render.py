@@ -30,7 +30,9 @@ def cluster_text(state: State, cluster: ClusterSpec) -> str:
     episode = state.episode[0, 0]
     active = state.active[0, : episode.num_active]
     waiting = int((state.jobs[0]["status"][active] == QUEUED).sum())
-    lines = [f"t = {episode.time:,.0f} s   running {episode.num_running}   waiting {waiting}   free GPUs {episode.num_free}"]
+    lines = [
+        f"t = {episode.time:,.0f} s   running {episode.num_running}   waiting {waiting}   free GPUs {episode.num_free}"
+    ]
     for n, row in enumerate(gpu_owners(state, cluster)):
         cells = " ".join("   ." if job == FREE else f"{job:4d}" for job in row)
         lines.append(f"server_{n:<4d} {cluster.nodes[n].gpu_type:>6s} | {cells}")

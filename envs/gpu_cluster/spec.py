@@ -16,7 +16,9 @@ class DecisionRules:
     """How servers decide within one scheduling round."""
 
     num_candidates: int = 16  # waiting jobs that are shown to every server
-    queue_order: Literal["shortest", "fifo", "least_service"] = "shortest"  # which ones; unknown work falls back to service
+    queue_order: Literal["shortest", "fifo", "least_service"] = (
+        "shortest"  # which ones; unknown work falls back to service
+    )
     max_decisions: int = 16  # joint decisions in one round, after which it ends anyway
     preemptive: bool = True  # whether running jobs may be evicted
     elastic: bool = True  # whether GPU amounts other than the requested one may be chosen
@@ -24,10 +26,13 @@ class DecisionRules:
     def __post_init__(self) -> None:
         if self.num_candidates < 1 or self.max_decisions < 1:
             raise MurmurationError(
-                f"env: num_candidates is {self.num_candidates} and max_decisions is {self.max_decisions}; both must be at least 1"
+                f"env: num_candidates is {self.num_candidates} and max_decisions is {self.max_decisions}; "
+                "both must be at least 1"
             )
         if self.queue_order not in QUEUE_ORDERS:
-            raise MurmurationError(f"env: queue_order is {self.queue_order!r}; it must be one of {', '.join(QUEUE_ORDERS)}")
+            raise MurmurationError(
+                f"env: queue_order is {self.queue_order!r}; it must be one of {', '.join(QUEUE_ORDERS)}"
+            )
 
 
 @dataclass(frozen=True, slots=True)

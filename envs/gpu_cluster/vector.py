@@ -1,6 +1,6 @@
 """The joint problem as a Gymnasium `VectorEnv`: one agent that chooses for all servers, many episodes in one call."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -47,7 +47,7 @@ class GpuClusterVectorEnv(VectorEnv[Observation, IntArray, npt.NDArray[Any]]):
         seed: one seed gives one sequence of workloads, to the bit.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+    metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012  as Gymnasium declares it
 
     def __init__(
         self,
@@ -109,5 +109,3 @@ class GpuClusterVectorEnv(VectorEnv[Observation, IntArray, npt.NDArray[Any]]):
 
     def _observation(self) -> Observation:
         return {name: array.copy() for name, array in self.batch.observation.items()}
-
-

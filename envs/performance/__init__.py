@@ -20,7 +20,7 @@ sensitivity a model has that Synergy did not measure (`cpu_memory.stand_in`); re
 from envs.performance.batch_size import BatchChoice, StatisticalEfficiency, best_batch
 from envs.performance.contention import Contention
 from envs.performance.cpu_memory import Sensitivity, sensitivity_of
-from envs.performance.heterogeneous import equal_shares, mixed_throughput, proportional_shares
+from envs.performance.heterogeneous import equal_shares, mixed_speed, mixed_throughput, proportional_shares
 from envs.performance.model import IdealModel, PerformanceModel
 from envs.performance.reconfiguration import (
     CostBySize,
@@ -51,6 +51,7 @@ __all__ = [
     "best_batch",
     "default_model",
     "equal_shares",
+    "mixed_speed",
     "mixed_throughput",
     "model_profile",
     "no_cost",

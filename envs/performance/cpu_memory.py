@@ -62,7 +62,7 @@ class Sensitivity:
         """Share of the saturated speed, in [0, 1]; None stands for as much as the model can use."""
         enough_cpus = float(self.cpus[-1]) if cpus is None else cpus
         enough_memory = float(self.memory[-1]) if memory is None else memory
-        return float(self.relative(enough_cpus, enough_memory) / self.speed.max())
+        return min(float(self.relative(enough_cpus, enough_memory) / self.speed.max()), 1.0)
 
     @property
     def saturating(self) -> tuple[float, Gigabytes]:

@@ -9,6 +9,7 @@ that one spoilt measurement does not bend the rest.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import TypeAlias
 
 import numpy as np
 from scipy import optimize
@@ -26,6 +27,7 @@ from envs.performance.rubick import (
 )
 from envs.types import BoolArray, FloatArray, PerformanceError
 
+Times: TypeAlias = Sequence[float] | FloatArray  # ms
 PARTS = ("forward", "compute", "optimizer", "total")
 ROBUST_SCALE = 0.1  # log error from which a measurement counts as spoilt
 PART_WEIGHT = 0.2  # of a part against an iteration: profilers cut overlapping work at arbitrary lines
@@ -67,14 +69,18 @@ class Profile:
         return len(self.rows)
 
     @classmethod
-    def of(cls, rows: Points, total: Sequence[float], **parts: Sequence[float]) -> "Profile":
-        """A profile from iteration times, and parts by name where there are any."""
-        unknown = sorted(set(parts) - set(PARTS))
-        if unknown:
-            raise PerformanceError(f"profile: part {unknown[0]!r} is unknown; known: forward, compute, optimizer")
-        blank = np.zeros(len(rows))
-        columns = {name: np.asarray(parts.get(name, blank), dtype=np.float64) for name in PARTS[:3]}
-        return cls(rows=rows, total=np.asarray(total, dtype=np.float64), **columns)
+    def of(
+        cls,
+        rows: Points,
+        total: Times,
+        *,
+        forward: Times | None = None,
+        compute: Times | None = None,
+        optimizer: Times | None = None,
+    ) -> "Profile":
+        """A profile from iteration times, and from parts where they were measured."""
+        parts = (np.zeros(len(rows)) if part is None else part for part in (forward, compute, optimizer))
+        return cls(rows, *(np.asarray(values, dtype=np.float64) for values in (total, *parts)))
 
     def take(self, keep: Sequence[bool] | BoolArray) -> "Profile":
         """The points where `keep` is true."""

@@ -8,12 +8,14 @@ link; its body is not public, so this is a reconstruction.)
 """
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from envs.performance.model import PerformanceModel
+from envs.performance.zoo import model_profile
 from envs.types import FloatArray, Gigabytes, IntArray, PerformanceError, Seconds
 
 Shares = Literal["proportional", "equal"]
@@ -110,6 +112,45 @@ def mixed_throughput(
     if len(rates) and min(rates) == 0:
         return 0.0
     return batch_size / step_seconds(rates, batch_size, shares=shares, gradient_gb=gradient_gb, link_gb_s=link_gb_s)
+
+
+def mixed_speed(
+    performance: PerformanceModel,
+    model: str,
+    workers: Mapping[str, int],
+    num_nodes: int = 1,
+    *,
+    batch_size: int | None = None,
+    shares: Shares = "proportional",
+) -> float:
+    """Samples/s of one job whose workers are GPUs of several types.
+
+    A step is the last worker's samples at the speed of one GPU of its type, and then the synchronisation of the type
+    that takes longest for it: what a job of that type alone, on as many GPUs and nodes, needs beyond computing. With
+    one type it is the performance model's own speed.
+
+    Args:
+        performance: speeds on GPUs of one type.
+        model: zoo name or alias.
+        workers: GPU type -> GPUs, all positive.
+        num_nodes: nodes over which all of them are spread.
+        batch_size: global; None for the model's usual one on so many GPUs.
+        shares: of the batch.
+
+    Raises:
+        PerformanceError: no workers, a count that is not positive, or as `PerformanceModel.throughput`.
+    """
+    if not workers or min(workers.values()) < 1:
+        raise PerformanceError(f"workers are {dict(workers)}; give at least one GPU type, each with at least one GPU")
+    total = sum(workers.values())
+    together = {kind: performance.throughput(model, kind, total, num_nodes, batch_size=batch_size) for kind in workers}
+    alone = {kind: performance.throughput(model, kind, 1) for kind in workers}
+    if len(workers) == 1 or min(*together.values(), *alone.values()) == 0:
+        return min(together.values())
+    batch = model_profile(model).usual_batch(total) if batch_size is None else batch_size
+    waiting = max(batch / together[kind] - batch / (total * alone[kind]) for kind in workers)
+    rates = [alone[kind] for kind, count in workers.items() for _ in range(count)]
+    return batch / (step_seconds(rates, batch, shares=shares) + max(waiting, 0.0))
 
 
 def _rates(rates: npt.ArrayLike, batch_size: int) -> FloatArray:

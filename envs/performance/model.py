@@ -7,7 +7,12 @@ from envs.types import ExecutionPlan, Gigabytes, PerformanceError
 
 
 class PerformanceModel(Protocol):
-    """How fast a job runs on given resources. Pure: the same question has the same answer."""
+    """How fast a job runs on given resources. Pure: the same question has the same answer.
+
+    Speeds are samples per second, memory is in gigabytes, bandwidth in gigabytes per second. With a plan of None more
+    GPUs, more cores or more memory are never slower, and more nodes at equal GPUs never faster: a job leaves idle
+    what does not help it. A given plan or batch size is taken as it is.
+    """
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -30,6 +35,16 @@ class PerformanceModel(Protocol):
 
         What is None is at its best: the model's usual batch size, the fastest plan that fits, saturating
         CPU and memory. What does not fit has speed 0.0.
+
+        Args:
+            model: a name that the model knows.
+            gpu_type: a GPU type that it has figures for.
+            num_gpus: GPUs of the job, at least 1.
+            num_nodes: nodes that they stand on, at least 1 and at most `num_gpus`.
+            batch_size: samples of one step on all GPUs together.
+            plan: needs exactly `num_gpus` GPUs.
+            cpus_per_gpu: CPU cores for each GPU.
+            memory_per_gpu: host memory in GB for each GPU.
 
         Raises:
             PerformanceError: model or GPU type without figures, a plan that cannot be laid out on the GPUs,

@@ -145,6 +145,6 @@ def _notes(artifact: pd.DataFrame, whole: pd.DataFrame) -> list[str]:
     above = (table["average"] - table["published_average"]).max()
     first = whole.iloc[0]
     return [
-        f"artifact's protocol: {len(table)} classes, average error at most {above:+.3f} points off the paper's",
+        f"artifact's protocol: {len(table)} classes, no average over {max(above, 0):.3f} points above the paper's",
         f"predictive protocol: median error {first['median']:.1%} over {int(first['points'])} points",
     ]

@@ -281,9 +281,13 @@ def _single_node(root: Path, model: str) -> Profile:
     plans = [replace(one.plan, checkpointing=one.plan.offload and model in RECOMPUTED) for one in found]
     plans = [fewest_micro_batches(shape, plan, shape.batch) for plan in plans]
     rows = points((plan, (plan.data,), shape.batch, one.cpus) for plan, one in zip(plans, found, strict=True))
-    parts = {
-        "forward": [0.0 if model == "t5" and one.forward < 10 else one.forward for one in found],
-        "compute": [one.compute for one in found],
-        "optimizer": [one.optimizer for one in found],
-    }
-    return Profile.of(rows, [one.iteration for one in found], **({} if model == "llama7b" else parts))
+    iteration = [one.iteration for one in found]
+    if model == "llama7b":
+        return Profile.of(rows, iteration)
+    return Profile.of(
+        rows,
+        iteration,
+        forward=[0.0 if model == "t5" and one.forward < 10 else one.forward for one in found],
+        compute=[one.compute for one in found],
+        optimizer=[one.optimizer for one in found],
+    )

@@ -7,14 +7,14 @@
 with all six parameters at least zero, in seconds. (n-1)/n is the ring all-reduce's share of the gradients' bytes that
 crosses each link; log2 n is the depth of a tree and grows as slowly as the largest of n similar random delays does.
 There is no overlap term: computation that hides communication shows as a smaller kappa. The form is ours. Predicting
-ElasticFlow's A100 speeds on 16 to 64 GPUs from those on up to 8 it missed by 5 % in the median, against 32 % with growth
-linear in n instead of log2 n, and 33 % with Pollux's form (OSDI'21: p-norm overlap, linear growth). Being linear in its
+ElasticFlow's A100 speeds on 16 to 64 GPUs from those on up to 8 it misses by 5 % in the median; with growth linear in n
+instead of log2 n it was 32 %, and with Pollux's form (OSDI'21: p-norm overlap, linear growth) 33 %. Being linear in its
 parameters it is fitted by one non-negative least squares in well under a millisecond.
 
 Measured points that the six parameters miss are kept: the logarithm of measured over fitted is carried to the
 surroundings by inverse distance weighting, and fades to nothing a factor of `FADE` away, so the surface passes through
-every measured point. `BATCH_WEIGHT` was chosen on Gavel's points
-(halves drawn by seeds 100 to 103, which the validation does not use); with 1 instead, errors are half a per cent higher.
+every measured point. `BATCH_WEIGHT` was chosen on Gavel's points, on halves drawn by seeds 100 to 103, which the
+validation does not use; with 1 instead, errors are half a per cent higher.
 """
 
 from dataclasses import dataclass

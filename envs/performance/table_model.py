@@ -40,7 +40,9 @@ class TableModel:
     """
 
     gpus_per_node: int = 8
-    _tables: dict[tuple[str, str, int], FloatArray] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _tables: dict[tuple[str, str, int | None], FloatArray] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         if self.gpus_per_node < 1:
@@ -80,7 +82,7 @@ class TableModel:
                 memory_per_gpu=memory_per_gpu,
                 gpus_per_node=self.gpus_per_node,
             )
-        key = (model, gpu_type, -1 if batch_size is None else batch_size)
+        key = (model, gpu_type, batch_size)
         table = self._tables.get(key)
         if table is None or num_gpus >= table.shape[0] or num_nodes >= table.shape[1]:
             table = self._extended(key, num_gpus, num_nodes)
@@ -94,7 +96,7 @@ class TableModel:
         counts = np.arange(1, max_gpus + 1)
         nodes = -(-counts // self.gpus_per_node)
         self.throughput(model, gpu_type, max_gpus, int(nodes[-1]), batch_size=batch_size)
-        dense = self._tables[model, gpu_type, -1 if batch_size is None else batch_size]
+        dense = self._tables[model, gpu_type, batch_size]
         return np.concatenate(([0.0], dense[counts, nodes]))
 
     def provenance(self, model: str, gpu_type: str, num_gpus: int | None = None) -> str:
@@ -124,16 +126,16 @@ class TableModel:
             return "measured"
         return "interpolated" if min(counts) < num_gpus < max(counts) else "extrapolated"
 
-    def _extended(self, key: tuple[str, str, int], num_gpus: int, num_nodes: int) -> FloatArray:
+    def _extended(self, key: tuple[str, str, int | None], num_gpus: int, num_nodes: int) -> FloatArray:
         model, kind, batch_size = key
         profile = model_profile(model)
-        if batch_size != -1:
+        if batch_size is not None:
             profile.check_batch(batch_size)
         have = self._tables.get(key, np.zeros((FIRST_GPUS + 1, FIRST_NODES + 1)))
         gpus = max(have.shape[0] - 1, _power_of_two(num_gpus))
         nodes = max(have.shape[1] - 1, _power_of_two(num_nodes), _power_of_two(-(-gpus // self.gpus_per_node)))
         grid = node_grid(nodes)
-        raw = raw_speeds(profile, known_gpu(kind).name, gpus, grid, None if batch_size == -1 else batch_size)
+        raw = raw_speeds(profile, known_gpu(kind).name, gpus, grid, batch_size)
         table = monotone(raw, grid, self.gpus_per_node, nodes)
         self._tables[key] = table
         return table

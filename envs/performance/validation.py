@@ -1,12 +1,13 @@
 """Predictions of the step-time model beside measurements that it did not see.
 
-Three protocols, each a frame with the columns of `PREDICTION_COLUMNS`:
+Frames with the columns of `PREDICTION_COLUMNS`, by protocol:
 
 - `gavel_errors`: the points of each (model, GPU type) are split into halves by chance; each half is predicted from
   the other. The penalty of spreading a job over nodes (speed spread over speed consolidated) is predicted too, wherever
   its spread point is unseen, and listed apart where its consolidated point is unseen as well.
 - `elasticflow_errors`: points on one node predict those on many (fit small, predict large).
 - `scaling_errors`: each GPU type predicted from the other types.
+- `rubick_errors`: the protocols of `envs.performance.rubick_validation`, without the points that were fitted on.
 """
 
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from envs.performance.profiles import read_elasticflow, read_gavel, step_points
+from envs.performance.rubick_validation import PROTOCOLS, prediction_errors
 from envs.performance.scaling import leave_one_type_out
 from envs.performance.step_time import Priors, StepTime, fit
 from envs.types import PerformanceError
@@ -94,11 +96,30 @@ def scaling_errors() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(PREDICTION_COLUMNS))
 
 
-def validate(root: Path | str, *, seed: int = 0) -> pd.DataFrame:
-    """All protocols of this module on public profiles.
+def rubick_errors(root: Path | str) -> pd.DataFrame:
+    """Execution plans on A800 that Rubick's model was not fitted on, by each of its protocols.
 
     Args:
-        root: folder that holds `profiles/gavel` and `profiles/elasticflow`; empty is an error.
+        root: folder of profiles, with `rubick` and `rubick_fit_points`.
+    """
+    found = []
+    for protocol in PROTOCOLS:
+        rows = prediction_errors(Path(root), protocol)
+        rows = rows[~rows["fitted"].astype(bool)].rename(columns={"batch": "batch_size"})
+        speeds = rows.assign(
+            measured=rows["batch_size"] / rows["measured_s"], predicted=rows["batch_size"] / rows["predicted_s"]
+        )
+        for model, group in speeds.groupby("model", sort=False):
+            name = f"rubick, {protocol.replace('_', ' ')}"
+            found.append(_rows(name, "samples/s", str(model), "A800", group))
+    return pd.concat(found, ignore_index=True)
+
+
+def validate(root: Path | str, *, seed: int = 0) -> pd.DataFrame:
+    """All protocols on public profiles.
+
+    Args:
+        root: folder that holds `profiles`; empty is an error.
         seed: of Gavel's halves.
 
     Raises:
@@ -114,6 +135,7 @@ def validate(root: Path | str, *, seed: int = 0) -> pd.DataFrame:
             elasticflow_errors(scaling_table),
             elasticflow_errors(scaling_table, multi_node_points=1),
             scaling_errors(),
+            rubick_errors(profiles),
         ),
         ignore_index=True,
     )

@@ -28,15 +28,16 @@ ROUND, END, LOG_FULL = 0, 1, 2  # Outcome
 def remaining_work(job: Records, time: float) -> float:
     """Samples that a job has still to process at `time`."""
     if job.status == RUNNING and time > job.synced:
-        return max(job.remaining - job.rate * (time - job.synced), 0.0)
+        return float(max(job.remaining - job.rate * (time - job.synced), 0.0))
     return float(job.remaining)
 
 
 @jit
 def attained_service(job: Records, time: float) -> float:
-    """GPU-seconds that a job has held until `time`."""
+    """GPU-seconds that a job has held until `time`; what the round under way plans for it does not count yet."""
     if job.status == RUNNING:
-        return float(job.service + job.gpus * (time - job.served))
+        held = job.before_gpus if job.touched else job.gpus
+        return float(job.service + held * (time - job.served))
     return float(job.service)
 
 
@@ -75,7 +76,9 @@ def placement_rate(
 
 
 @jit
-def log_event(episode: Records, jobs: Records, shares: Records, events: Any, log_shares: Any, kind: int, j: int) -> None:
+def log_event(
+    episode: Records, jobs: Records, shares: Records, events: Any, log_shares: Any, kind: int, j: int
+) -> None:
     """Write one event and, for START and RESIZE, the placement after it."""
     if episode[0].logging == 0:
         return
@@ -439,7 +442,7 @@ def stall(episode: Records) -> int:
 
 @jit
 def end_episode(episode: Records) -> int:
-    """Stop the clock: at the horizon if jobs are left and there is one, so that leaving jobs undone is never cheaper."""
+    """Stop the clock: at the horizon if jobs are left and there is one, so that leaving jobs undone never pays."""
     if episode[0].num_active > 0 and episode[0].horizon < np.inf:
         pass_time(episode, episode[0].horizon)
     episode[0].ended = 1
@@ -478,9 +481,7 @@ def advance(
             if tick <= time:
                 episode[0].round_due = 1
                 episode[0].next_round = tick + episode[0].interval
-        outcome = events_at(
-            episode, jobs, nodes, shares, heap, active, events, log_shares, episode[0].time
-        )
+        outcome = events_at(episode, jobs, nodes, shares, heap, active, events, log_shares, episode[0].time)
         if outcome == LOG_FULL:
             return outcome
         if episode[0].round_due and episode[0].num_active > 0:

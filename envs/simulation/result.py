@@ -46,7 +46,8 @@ class RunResult:
     @property
     def finished(self) -> npt.NDArray[np.bool_]:
         """bool[num_records]: the jobs that came to their end."""
-        return ~np.isnan(self.records["finish_time"])
+        finished: npt.NDArray[np.bool_] = ~np.isnan(self.records["finish_time"])
+        return finished
 
     @property
     def num_unfinished(self) -> int:

@@ -18,7 +18,9 @@ class Rounds:
 
     def __post_init__(self) -> None:
         if not self.on_events and self.interval is None:
-            raise MurmurationError("rounds: on_events is false and interval is unset, so nobody would ever decide; set one")
+            raise MurmurationError(
+                "rounds: on_events is false and interval is unset, so nobody would ever decide; set one"
+            )
         if self.interval is not None and not (self.interval > 0 and math.isfinite(self.interval)):
             raise MurmurationError(f"rounds.interval is {self.interval} s; it must be positive and finite, or null")
         if not self.stall_interval > 0:
@@ -56,6 +58,8 @@ class Scenario:
             if not (value >= 0 and math.isfinite(value)):
                 raise MurmurationError(f"scenario.{name} is {value} s; it must be finite and not negative")
         if self.worker_shares not in ("proportional", "equal"):
-            raise MurmurationError(f"scenario.worker_shares is {self.worker_shares!r}; it must be proportional or equal")
+            raise MurmurationError(
+                f"scenario.worker_shares is {self.worker_shares!r}; it must be proportional or equal"
+            )
         if not self.horizon > 0:
             raise MurmurationError(f"scenario.horizon is {self.horizon} s; it must be positive")

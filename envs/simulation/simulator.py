@@ -137,7 +137,9 @@ class Simulator:
         running = SimulationView(self.state, self.cluster, self.workload, self.table, 0.0)
         for job, placement in changes.items():
             if not 0 <= job < submitted or jobs[job].status not in (kernels.QUEUED, kernels.RUNNING):
-                raise AllocationError(f"job {job} is not in the system at t = {running.time:g} s; place queued or running jobs")
+                raise AllocationError(
+                    f"job {job} is not in the system at t = {running.time:g} s; place queued or running jobs"
+                )
             if jobs[job].status == kernels.RUNNING:
                 for node, gpus in running.placement(job).gpus.items():
                     free[node] += gpus
@@ -147,7 +149,9 @@ class Simulator:
             for node, gpus in placement.gpus.items() if placement else ():
                 free[node] -= gpus
                 if free[node] < 0:
-                    raise AllocationError(f"job {job}: asks for {gpus} GPUs on node {node}, where {free[node] + gpus} are free")
+                    raise AllocationError(
+                        f"job {job}: asks for {gpus} GPUs on node {node}, where {free[node] + gpus} are free"
+                    )
 
     def _check_job(self, job: JobId, placement: Placement) -> None:
         record = self.state.jobs[0][job]
@@ -164,7 +168,9 @@ class Simulator:
                     f"{node} ({self.cluster.gpu_types[kind]}) among them; place it elsewhere"
                 )
 
-    def result(self, scheduler: str, decision_seconds: float = 0.0, counters: dict[str, int] | None = None) -> RunResult:
+    def result(
+        self, scheduler: str, decision_seconds: float = 0.0, counters: dict[str, int] | None = None
+    ) -> RunResult:
         """What the run so far leaves behind.
 
         Raises:
@@ -183,8 +189,8 @@ class Simulator:
         records["attained_service"] = view.attained_service(records["job"])
         for field in ("num_restarts", "num_preemptions", "num_gpus"):
             records[field] = jobs[field]
-        fastest = self.table.consolidated()[jobs["model"], :, jobs["num_gpus"]].max(axis=1)
-        records["ideal_duration"] = jobs["work"] / fastest
+        with np.errstate(divide="ignore"):  # infinite for a gang that no one type holds
+            records["ideal_duration"] = jobs["work"] / self.table.requested_speed(jobs["model"], jobs["num_gpus"])
         records["measured"] = self.workload.measured[:count]
         result = RunResult(
             scheduler,
@@ -225,8 +231,9 @@ def check_runnable(workload: Workload, cluster: ClusterSpec, table: SpeedTable) 
         if stuck.size:
             raise ClusterError(
                 f"workload {workload.name}: job {stuck[0]} ({workload.models[model]}) runs on none of "
-                f"{', '.join(cluster.gpu_types)} with {columns['min_gpus'][stuck[0]]} to {columns['max_gpus'][stuck[0]]} GPUs; "
-                "choose a cluster with larger GPUs or drop the model from the job mix"
+                f"{', '.join(cluster.gpu_types)} with {columns['min_gpus'][stuck[0]]} to "
+                f"{columns['max_gpus'][stuck[0]]} GPUs; choose a cluster with larger GPUs "
+                "or drop the model from the job mix"
             )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -64,11 +65,20 @@ class SpeedTable:
 
     def reference(self) -> FloatArray:
         """float64[num_models, max_gpus + 1]: speed on the fewest nodes of the fastest type."""
+        return self._reference.copy()
+
+    @cached_property
+    def _reference(self) -> FloatArray:
         best: FloatArray = self.consolidated().max(axis=1)
         return best
 
+    def requested_speed(self, models: IntArray, num_gpus: IntArray) -> FloatArray:
+        """float64[num_jobs]: `reference` for jobs of these models and sizes; larger ones are cut to the table."""
+        speed: FloatArray = self._reference[models, np.minimum(num_gpus, self._reference.shape[1] - 1)]
+        return speed
+
     def consolidated(self) -> FloatArray:
-        """float64[num_models, num_gpu_types, max_gpus + 1]: speed on the fewest nodes; 0 where there are too few GPUs."""
+        """float64[num_models, num_gpu_types, max_gpus + 1]: speed on the fewest nodes; 0 with too few GPUs."""
         kind, gpus = np.indices(self.levels.shape)
         best: FloatArray = self.rates[:, kind, gpus, np.maximum(self.levels, 0)]
         return np.where(self.levels >= 0, best, 0.0)

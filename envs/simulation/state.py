@@ -144,7 +144,7 @@ class State:
         )
 
     def load(self, b: int, workload: Workload, scenario: Scenario, table: SpeedTable, rng: np.random.Generator) -> None:
-        """Put a workload into episode `b` at t = 0; a shorter one than the arrays hold is padded by jobs that never come."""
+        """Put a workload into episode `b` at t = 0; where the arrays hold more jobs, the others never come."""
         count = len(workload)
         jobs = self.jobs[b]
         jobs[:] = np.zeros((), JOB)

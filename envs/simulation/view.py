@@ -9,7 +9,17 @@ import numpy as np
 from envs.simulation.kernels import QUEUED, RUNNING
 from envs.simulation.speed import SpeedTable
 from envs.simulation.state import State
-from envs.types import Allocation, ClusterSpec, FloatArray, IntArray, JobId, JobSpec, Placement, Seconds
+from envs.types import (
+    Allocation,
+    ClusterSpec,
+    FloatArray,
+    IntArray,
+    JobId,
+    JobSpec,
+    MurmurationError,
+    Placement,
+    Seconds,
+)
 from envs.workloads import Workload
 
 
@@ -21,9 +31,9 @@ class RunningPlacements(Mapping[JobId, Placement]):
         self._active = state.active[0, : state.episode[0, 0].num_active]
 
     def __getitem__(self, job: JobId) -> Placement:
-        record = self._jobs[job]
-        if record.status != RUNNING:
+        if not 0 <= job < len(self._jobs) or self._jobs[job].status != RUNNING:
             raise KeyError(f"job {job} is not running")
+        record = self._jobs[job]
         gpus: dict[int, int] = {}
         share = record.first_share
         while share >= 0:
@@ -74,7 +84,8 @@ class SimulationView:
 
     def _active(self, status: int) -> IntArray:
         active = self.state.active[0, : self._episode.num_active]
-        return active[self.state.jobs[0]["status"][active] == status]
+        chosen: IntArray = active[self.state.jobs[0]["status"][active] == status]
+        return chosen
 
     @property
     def queued(self) -> IntArray:
@@ -112,10 +123,22 @@ class SimulationView:
         """float64[num_submitted]: when each job came, in seconds."""
         return self._submitted("submit")  # type: ignore[no-any-return]
 
+    def _records(self, jobs: IntArray) -> Any:
+        """Records of submitted jobs, copied; a question about the future is a mistake of the scheduler."""
+        jobs = np.asarray(jobs, dtype=np.int64)
+        submitted = int(self._episode.next_job)
+        unknown = jobs[(jobs < 0) | (jobs >= submitted)]
+        if unknown.size:
+            raise MurmurationError(
+                f"job {unknown[0]} is not submitted at t = {self.time:g} s; a view knows jobs 0 to {submitted - 1}"
+            )
+        return self.state.jobs[0][jobs]
+
     def job(self, job: JobId) -> JobSpec:
         """The job as submitted; `work` is NaN unless the scenario lets schedulers know it exactly."""
+        record = self._records(np.array([job]))[0]
         spec = self._workload.spec(job)
-        exact = self._episode.knows_work and self.state.jobs[0][job].estimate == 1.0
+        exact = self._episode.knows_work and record.estimate == 1.0
         return spec if exact else replace(spec, work=float("nan"))
 
     def placement(self, job: JobId) -> Placement:
@@ -124,32 +147,35 @@ class SimulationView:
 
     def attained_service(self, jobs: IntArray) -> FloatArray:
         """float64[len(jobs)]: GPU-seconds received."""
-        records = self.state.jobs[0][jobs]
+        records = self._records(jobs)
         since = np.where(records["status"] == RUNNING, self.time - records["served"], 0.0)
         service: FloatArray = records["service"] + records["gpus"] * since
         return service
 
     def remaining_work(self, jobs: IntArray) -> FloatArray:
         """float64[len(jobs)]: samples left, as far as the scenario lets schedulers know."""
+        records = self._records(jobs)
         if not self._episode.knows_work:
             return np.full(len(jobs), np.nan)
-        records = self.state.jobs[0][jobs]
         ran = np.maximum(self.time - records["synced"], 0.0) * records["rate"]
         done = np.where(records["status"] == RUNNING, ran, 0.0)
         work: FloatArray = np.maximum(records["remaining"] - done, 0.0) * records["estimate"]
         return work
 
     def remaining_time(self, jobs: IntArray) -> FloatArray:
-        """float64[len(jobs)]: seconds for the remaining work on the requested GPUs, consolidated, on the fastest type."""
-        records = self.state.jobs[0][jobs]
-        rate = self._consolidated[records["model"], :, records["num_gpus"]].max(axis=1)
+        """float64[len(jobs)]: seconds for the remaining work on the requested GPUs, consolidated, on the fastest type.
+
+        A job that requests more GPUs than the cluster has is counted on all of them.
+        """
+        records = self._records(jobs)
+        rate = self.table.requested_speed(records["model"], records["num_gpus"])
         with np.errstate(divide="ignore"):
             time: FloatArray = self.remaining_work(jobs) / rate
         return time
 
     def speed(self, job: JobId) -> FloatArray:
         """float64[num_gpu_types, largest max_gpus + 1]: samples/s on the fewest nodes."""
-        rates: FloatArray = self._consolidated[self.state.jobs[0][job].model]
+        rates: FloatArray = self._consolidated[self._records(np.array([job]))[0].model]
         return rates
 
     def allocation(self, *, keep_running: bool = False) -> Allocation:
@@ -159,13 +185,13 @@ class SimulationView:
             RunningPlacements(self.state),
             self.state.nodes[0]["free"],
             prefer=self._fastest_types,
-            num_gpus=lambda job: int(self.state.jobs[0][job].num_gpus),
+            num_gpus=lambda job: int(self._records(np.array([job]))[0].num_gpus),
             keep_running=keep_running,
         )
 
     def _fastest_types(self, job: JobId) -> Sequence[int]:
         """GPU types on which a job runs, fastest per GPU first."""
-        record = self.state.jobs[0][job]
+        record = self._records(np.array([job]))[0]
         if record.model not in self._per_model:
             rates = self.table.rates[record.model, :, 1:].max(axis=(1, 2))
             order = np.argsort(-rates, kind="stable")

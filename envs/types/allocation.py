@@ -71,17 +71,19 @@ class Allocation:
         """Let a job run on these GPUs, instead of whatever the wish had for it.
 
         Raises:
-            AllocationError: a node does not exist or has too few free GPUs, or a count is not positive.
+            AllocationError: a node does not exist or has too few free GPUs, or a count is not positive or not whole.
         """
         if not isinstance(placement, Placement):
-            placement = Placement({int(node): int(gpus) for node, gpus in placement.items()})
+            placement = Placement({int(node): _whole(job, node, gpus) for node, gpus in placement.items()})
         before = self.placement(job)
         given_back = before.gpus if before else {}
         if not placement.gpus:
             raise AllocationError(f"job {job}: a placement needs at least one GPU; use stop() to take all away")
         for node, gpus in placement.gpus.items():
             if not 0 <= node < self.cluster.num_nodes:
-                raise AllocationError(f"job {job}: node {node} does not exist; nodes are 0 to {self.cluster.num_nodes - 1}")
+                raise AllocationError(
+                    f"job {job}: node {node} does not exist; nodes are 0 to {self.cluster.num_nodes - 1}"
+                )
             free = int(self.free_gpus[node]) + given_back.get(node, 0)
             if not 1 <= gpus <= free:
                 raise AllocationError(f"job {job}: asks for {gpus} GPUs on node {node}, where {free} are free")
@@ -98,8 +100,15 @@ class Allocation:
         self.changes[job] = None
 
     def keep(self, job: JobId) -> None:
-        """Let a running job go on where it is."""
-        self.place(job, self._running[job])
+        """Let a running job go on where it is.
+
+        Raises:
+            AllocationError: it does not run, or its GPUs have gone to another job.
+        """
+        running = self._running.get(job)
+        if running is None:
+            raise AllocationError(f"job {job}: does not run, so there is nothing to keep; use place() or pack()")
+        self.place(job, running)
 
     def pack(
         self,
@@ -156,6 +165,13 @@ class Allocation:
                 if found:
                     return found
         return None
+
+
+def _whole(job: JobId, node: NodeId, gpus: int) -> int:
+    """A count as a Python integer; a fraction is refused rather than trimmed."""
+    if int(gpus) != gpus:
+        raise AllocationError(f"job {job}: asks for {gpus} GPUs on node {node}; give a whole number of them")
+    return int(gpus)
 
 
 def consolidated(free: IntArray, cluster: ClusterSpec, want: int, gpu_type: int) -> dict[NodeId, int] | None:

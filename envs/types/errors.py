@@ -1,4 +1,4 @@
-"""What a user can do wrong, each as an exception whose message is one line: the thing, the value, what is allowed, the fix."""
+"""What a user can do wrong, each as an exception with a one-line message: thing, value, what is allowed, the fix."""
 
 
 class MurmurationError(ValueError):

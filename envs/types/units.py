@@ -1,4 +1,4 @@
-"""The units in which the world is told: seconds, samples, GPU-seconds, gigabytes; and the array types that carry them."""
+"""The units in which the world is told: seconds, samples, GPU-seconds, gigabytes; and the arrays that carry them."""
 
 from typing import TypeAlias
 

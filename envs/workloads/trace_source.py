@@ -40,7 +40,7 @@ class TraceSource:
         seed: of what is assigned, the same for every window and episode.
         num_jobs: jobs of a training episode.
         splits: name -> share of the jobs, in order of time.
-        split_days: name -> (first, last) days within the slice, instead of shares.
+        split_days: name -> (first, last) days within the slice, instead of shares; not both.
         evaluate_on: the split of `evaluation()`; "all" is the whole slice.
         windows: how many windows to report on, and how long.
         recommended_cluster: name of the preset under conf/cluster for which the slice was chosen.
@@ -72,6 +72,8 @@ class TraceSource:
             raise TraceError(f"workload.num_jobs is {num_jobs} and max_gpus {max_gpus}; both must be at least 1")
         if days is not None and (len(days) != 2 or not 0 <= days[0] < days[1]):
             raise TraceError(f"workload.days is {list(days)}; it must be [first, last] with 0 <= first < last")
+        if splits is not None and split_days is not None:
+            raise TraceError("workload.splits and workload.split_days are both given; set one of them to null")
         self.name = name or reader.name
         self.cluster, self.performance, self.reader = cluster, performance, reader
         self.path, self.strict, self.days, self.max_gpus = path, strict, days, max_gpus

@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 from launch.choices import with_schedulers
 from launch.errors import one_line_errors
 from launch.names import CONF
-from launch.options import with_options
+from launch.options import parted, with_options
 
 Task = Callable[[DictConfig, Path], None]
 
@@ -36,9 +36,11 @@ def command(config_name: str, *, schedulers: str | None = None) -> Callable[[Tas
         def main() -> None:
             os.environ["HYDRA_FULL_ERROR"] = "1"  # let errors through to us, who tell them in one line
             with one_line_errors():
-                run_folder = f"hydra.run.dir=runs/{config_name}/${{now:%Y-%m-%d_%H-%M-%S}}"
-                typed = sys.argv[1:] if schedulers is None else with_schedulers(sys.argv[1:], schedulers)
-                sys.argv[1:] = [f"hydra.job.name={config_name}", run_folder, *with_options(typed)]
+                before, typed, after = parted(sys.argv[1:])
+                typed = typed if schedulers is None else with_schedulers(typed, schedulers)
+                folder = f"runs/{config_name}/${{now:%Y-%m-%d_%H-%M-%S}}"
+                ours = [f"hydra.job.name={config_name}", f"hydra.run.dir={folder}", f"hydra.sweep.dir={folder}"]
+                sys.argv[1:] = [*before, *ours, *with_options(typed), *after]
                 hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(run)()
 
         return main

@@ -7,6 +7,14 @@ from functools import cache
 from launch.names import CONF
 
 
+def parted(arguments: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
+    """A command line as flags, overrides, flags: Hydra reads only overrides that stand together."""
+    words = list(arguments)
+    first = next((i for i, word in enumerate(words) if "=" in word and not word.startswith("-")), len(words))
+    last = next((i for i in range(first, len(words)) if words[i].startswith("-")), len(words))
+    return words[:first], words[first:last], words[last:]
+
+
 def with_options(typed: Sequence[str]) -> list[str]:
     """The command line with `++` before every option of something that a `_target_` builds.
 

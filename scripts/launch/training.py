@@ -26,9 +26,7 @@ def build_trainer(cfg: DictConfig, folder: Path, listener: Listener) -> Trainer:
     world = build_world(cfg)
     env = build(cfg.env)
     return Trainer(
-        rllib.World(
-            world.cluster, world.source, world.performance, world.scenario, env.rules, env.reward
-        ),
+        rllib.World(world.cluster, world.source, world.performance, world.scenario, env.rules, env.reward),
         build(cfg.agent),
         build(cfg.trainer),
         {name: partial(_scheduler, cfg, name) for name in build_schedulers(cfg)},

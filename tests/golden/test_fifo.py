@@ -1,5 +1,7 @@
 """FIFO and its backfills on schedules worked by hand."""
 
+import pytest
+
 from baselines import Fifo
 from tests.golden.playground import TwoSpeeds, fast_and_slow, jobs, places, play, restarts, times, two_nodes
 
@@ -50,6 +52,32 @@ def test_easy_counts_a_job_started_in_the_same_round():
     """
     result = play(Fifo(backfill="easy"), jobs((0, 4, 10), (0, 8, 5), (0, 4, 9), (0, 4, 11)), two_nodes())
     assert times(result) == [(0, 10), (10, 15), (0, 9), (15, 26)]
+
+
+def test_easy_gives_what_the_head_leaves_only_once():
+    """A on node 0 until 10; B (6 GPUs) is due then on node 0 and half of node 1. Of three long jobs of one GPU two fit
+    into the other half; the third waits for a GPU until B ends at 15.
+    """
+    rows = ((0, 4, 10), (1, 6, 5), (2, 1, 100), (2, 1, 100), (2, 1, 100))
+    result = play(Fifo(backfill="easy"), jobs(*rows), two_nodes())
+    assert times(result) == [(0, 10), (10, 15), (2, 102), (2, 102), (15, 115)]
+
+
+def test_best_fit_or_first_fit():
+    """t=0: A (2 GPUs) on node 0, B (3) on node 1. t=1: C (1 GPU) fits best beside B, first beside A; so D (2 GPUs) has
+    room on node 0 at once, or only when C ends.
+    """
+    rows = ((0, 2, 9), (0, 3, 9), (1, 1, 2), (1, 2, 1))
+    assert times(play(Fifo(), jobs(*rows), two_nodes()))[2:] == [(1, 3), (1, 2)]
+    assert times(play(Fifo(placement="first_fit"), jobs(*rows), two_nodes()))[2:] == [(1, 3), (3, 4)]
+
+
+@pytest.mark.parametrize("backfill", ["none", "skip", "easy"])
+def test_first_fit_backfills_too(backfill):
+    """The four jobs above fit in the same way, best or first."""
+    best = play(Fifo(backfill=backfill), jobs(*FOUR), two_nodes())
+    first = play(Fifo(backfill=backfill, placement="first_fit"), jobs(*FOUR), two_nodes())
+    assert times(first) == times(best)
 
 
 def test_a_gang_takes_two_nodes():

@@ -1,7 +1,7 @@
 """What can be said by hand of a random scheduler."""
 
 from baselines import Random
-from tests.golden.playground import jobs, places, play, times, two_nodes
+from tests.golden.playground import fast_and_slow, jobs, places, play, times, two_nodes
 
 
 def test_jobs_that_fill_the_cluster_run_one_after_the_other_in_either_order():
@@ -22,6 +22,13 @@ def test_sizes_are_drawn_from_the_range():
     alone = jobs((0, 4, 2), elastic=(1, 8))
     ends = {times(play(Random(), alone, two_nodes(), seed=seed))[0][1] for seed in range(60)}
     assert ends == {round(8 / n, 6) for n in range(1, 9)}
+
+
+def test_no_job_is_spread_over_types_without_need():
+    """Two jobs of 3 leave one GPU on each of two types of 4; a third one of 2 waits until they end at 5."""
+    for seed in range(10):
+        result = play(Random(), jobs((0, 3, 5), (0, 3, 5), (1, 2, 1)), fast_and_slow(), seed=seed)
+        assert times(result) == [(0, 5), (0, 5), (5, 6)]
 
 
 def test_gangs_are_scattered():

@@ -29,6 +29,14 @@ def test_limits_count_gpus_times_time():
     assert times(result) == [(0, 5), (0, 5), (2, 3)]
 
 
+def test_within_a_queue_who_started_first_goes_first():
+    """t=0: A (6 GPUs, 2 s) runs; B (8 GPUs) does not fit, C (2 GPUs, 4 s) does. t=2: B came before C, but C started
+    before B: it is not preempted. B 4-8.
+    """
+    result = play(Tiresias(limits=(100,)), jobs((0, 6, 2), (0, 8, 4), (0, 2, 4)), two_nodes())
+    assert times(result) == [(0, 2), (4, 8), (0, 4)]
+
+
 def test_three_queues():
     """Limits 8 and 24 GPU-s: A falls at t=1 and again at t=3. B comes at 1: first queue, 1-2, falls; A is ahead of it
     in the second queue (started first) and runs 2-4 until it falls to the third; B 4-6 is done (24 GPU-s), A 6-7.

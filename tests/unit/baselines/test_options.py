@@ -1,6 +1,7 @@
 """Options that cannot be meant are refused in one line that names the value and the fix."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 
@@ -9,36 +10,18 @@ from envs.scheduling import Scheduler
 from envs.types import MurmurationError
 
 
+def make(kind: Callable[..., Scheduler], **options: object) -> Scheduler:
+    """A scheduler from options as configuration files give them: unchecked."""
+    return kind(**options)
+
+
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (
-            lambda: Fifo(backfill="esay"),
-            (  # type: ignore[arg-type]
-                "Fifo",
-                "backfill",
-                "'esay'",
-                "none, skip or easy",
-            ),
-        ),
-        (
-            lambda: Srtf(by="size"),
-            (  # type: ignore[arg-type]
-                "Srtf",
-                "by",
-                "'size'",
-                "time or gpu_time",
-            ),
-        ),
-        (
-            lambda: Las(by="age"),
-            (  # type: ignore[arg-type]
-                "Las",
-                "by",
-                "'age'",
-                "gpu_time or time",
-            ),
-        ),
+        (lambda: make(Fifo, backfill="esay"), ("Fifo", "backfill", "'esay'", "none, skip or easy")),
+        (lambda: make(Srtf, by="size"), ("Srtf", "by", "'size'", "time or gpu_time")),
+        (lambda: make(Las, by="age"), ("Las", "by", "'age'", "gpu_time or time")),
+        (lambda: make(Fifo, placement="worst"), ("Fifo", "placement", "'worst'", "best_fit or first_fit")),
         (lambda: Tiresias(limits=()), ("Tiresias", "limits", "[]", "at least one")),
         (lambda: Tiresias(limits=(5, 5)), ("Tiresias", "limits", "[5, 5]", "ascending")),
         (lambda: Tiresias(limits=(0, 5)), ("Tiresias", "limits", "[0, 5]", "positive")),

@@ -111,3 +111,13 @@ def test_placements_are_those_of_the_builder():
     wish = view.allocation()
     wish.place(0, Placement(first_fit(wish, 6, 0)))
     assert wish.free_gpus.tolist() == [0, 2]
+
+
+def test_no_other_types_for_a_job_that_one_type_could_hold():
+    """A caller that has no type left to offer does not get a mixture instead: one type is large enough, so the job
+    waits.
+    """
+    view = round_at(0, jobs((0, 4, 1)), fast_and_slow())
+    wish = view.allocation()
+    assert not pack(view, wish, 0, 4, ())
+    assert wish.placement(0) is None

@@ -40,6 +40,12 @@ class InOrder:
         return wish
 
 
+class Declaring(InOrder):
+    """Says what it must know."""
+
+    information = "estimate"
+
+
 class Preempting(InOrder):
     """Plans everything anew, the last come first."""
 
@@ -218,8 +224,7 @@ def test_progress_is_told_and_changes_nothing():
 
 
 def test_a_watched_scheduler_is_itself():
-    scheduler = InOrder()
-    scheduler.information = "estimate"
+    scheduler = Declaring()
     watched = Watched(scheduler, "s", 0, 10, lambda *news: None)
     assert watched.information == "estimate"
     assert watched.counters is scheduler.counters

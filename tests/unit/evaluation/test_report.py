@@ -33,9 +33,9 @@ def comparison():
 
 
 def printed(comparison, width):
-    screen = Console(file=io.StringIO(), width=width)
-    print_table(comparison, screen)
-    return screen.file.getvalue()
+    page = io.StringIO()
+    print_table(comparison, Console(file=page, width=width))
+    return page.getvalue()
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 200])
@@ -80,8 +80,8 @@ def test_a_table_without_a_single_finished_job():
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (float("nan"), "-"),
-        (0, "0.00"),
+        (np.nan, "-"),
+        (0, "0"),
         (0.0042, "0.0042"),
         (0.5, "0.500"),
         (9.994, "9.99"),
@@ -90,7 +90,7 @@ def test_a_table_without_a_single_finished_job():
     ],
 )
 def test_numbers_have_three_digits(value, text):
-    assert number(value) == text.replace("0.00", number(0)) if value == 0 else number(value) == text
+    assert number(value) == text
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(59, "59.0 s"), (600, "10.0 min"), (9000, "2.50 h"), (864000, "10.0 d")])
@@ -106,12 +106,12 @@ def test_intervals_stand_beside_their_figure():
 
 
 def test_a_run_says_first_what_is_asked_of_the_cluster():
-    screen = Console(file=io.StringIO(), width=100)
-    made = workloads(2)
-    print_workloads(made, CLUSTER, IdealModel(), screen)
-    text = screen.file.getvalue()
+    page = io.StringIO()
+    made = [*workloads(1, jobs=12), *workloads(1, jobs=40, seed=1)]
+    print_workloads(made, CLUSTER, IdealModel(), Console(file=page, width=100))
+    text = page.getvalue()
     loads = sorted(workload.offered_load(CLUSTER, IdealModel())["V100"] for workload in made)
-    assert "w0 ... w1: 2 x 25 jobs on cluster (8 V100)" in text
+    assert "w0: 2 x 12 to 40 jobs on cluster (8 V100)" in text
     assert f"offered load: V100 {loads[0]:.2f} to {loads[1]:.2f}" in text
 
 
@@ -158,7 +158,8 @@ def test_every_scheduler_has_a_curve_of_its_own(comparison):
 def stays(draw):
     """Stays on two nodes that never ask for more than there is: begun by whoever fits, ended at random."""
     sizes = draw(st.tuples(st.integers(1, 8), st.integers(1, 8)))
-    rows, running = [], []
+    rows: list[tuple[int, int, int, float, float]] = []
+    running: list[tuple[int, int, int, float, float]] = []
     for job in range(draw(st.integers(1, 15))):
         node, now = draw(st.integers(0, 1)), float(job)
         taken = sum(row[2] for row in running if row[1] == node and row[4] > now)
@@ -174,7 +175,7 @@ def stays(draw):
 def test_no_two_stays_share_a_gpu(made):
     held, cluster = made
     rows = lanes(held, cluster)
-    taken = {}
+    taken: dict[int, list[tuple[float, float]]] = {}
     for row in rows:
         stay = held[row["segment"]]
         for lane in range(row["lane"], row["lane"] + row["count"]):
@@ -217,10 +218,10 @@ def test_a_gantt_chart_shows_every_stay_and_who_waits():
     above, below, twin = figure.axes
     assert above.get_title(loc="left") == "told on fabricated: 3 jobs"
     assert len(above.collections[0].get_paths()) == 5
-    assert [text.get_text() for text in above.texts] == ["0", "1", "1", "2", "2"]
+    assert sorted(text.get_text() for text in above.texts) == ["0", "1", "1", "2", "2"]
     assert [label.get_text() for label in above.get_yticklabels()] == ["V100 node 0", "V100 node 1"]
     assert below.get_xlabel() == "time (seconds)"
-    assert max(twin.get_lines()[0].get_ydata()) == 2
+    assert np.max(np.asarray(twin.get_lines()[0].get_ydata())) == 2
 
 
 def test_a_gantt_chart_counts_the_unfinished():
@@ -246,7 +247,7 @@ def test_a_run_in_which_nothing_ran_can_be_drawn():
 
 
 @pytest.mark.parametrize(
-    ("end", "name"), [(100, "seconds"), (1000, "minutes"), (20000, "hours"), (1e6, "days"), (0, "seconds")]
+    ("end", "name"), [(0, "seconds"), (100, "seconds"), (1000, "minutes"), (20000, "hours"), (1e6, "days")]
 )
 def test_time_has_the_unit_that_suits_it(end, name):
     assert TimeAxis.over(0.0, float(end)).name == name

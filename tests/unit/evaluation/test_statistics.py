@@ -113,7 +113,7 @@ def test_intervals_of_correlated_jobs_hold_the_truth():
 
 @pytest.mark.parametrize("num_workloads", [1, 3, 8])
 def test_pairing_takes_out_what_schedulers_share(num_workloads):
-    """One scheduler takes exactly half as long for every job: the ratio is certain, whatever the spread of the means."""
+    """One scheduler takes exactly half as long for every job: the ratio is certain, however means are spread."""
     workloads = [rng(seed).exponential(100 * (seed + 1), size=(1, 50)) for seed in range(num_workloads)]
     estimator = MeanEstimator([np.vstack([w, w / 2]) for w in workloads], rng())
     ratio = estimator.ratio(1, 0)

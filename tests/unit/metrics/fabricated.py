@@ -62,10 +62,10 @@ def told_log(jobs: Sequence[Told]) -> EventLog:
     events.sort(key=lambda event: event[:3])
     table = np.zeros(len(events), EVENT)
     shares: list[tuple[int, int]] = []
-    for row, (time, kind, job, gpus) in zip(table, events, strict=True):
-        row["time"], row["kind"], row["job"] = time, kind, job
+    for row, (instant, event, number, gpus) in zip(table, events, strict=True):
+        row["time"], row["kind"], row["job"] = instant, event, number
         row["first_share"], row["num_shares"] = len(shares), len(gpus)
-        shares += gpus.items()
+        shares += (gpus or {}).items()
     return EventLog(table, np.array(shares, SHARE))
 
 

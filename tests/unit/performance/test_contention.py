@@ -1,5 +1,7 @@
 """Contention: factors in [0, 1], the measured pairs as measured, and the modes in their order."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -26,8 +28,9 @@ traffics = st.lists(st.floats(0, 20), min_size=1, max_size=6)
 
 
 def test_the_mode_is_one_of_three():
+    wrong: Any = "on"
     with pytest.raises(PerformanceError, match="contention mode is 'on'; choose one of off, measured, worst_case"):
-        Contention("on")
+        Contention(wrong)
 
 
 @given(traffics, st.floats(0.1, 10))
@@ -137,10 +140,10 @@ def test_every_pair_is_there_once_and_as_measured(real_data):
     speed = alone.set_index(["worker_type", "job_type", "scale_factor"])["steps_per_s"]
     pairs = pairs[pairs["worker_type"].isin(["k80", "p100", "v100"]) & (pairs["scale_factor_1"] == 1)]
     pairs = pairs[pairs["job_type_1"].isin(usual) & pairs["job_type_2"].isin(usual)]
-    for row in pairs.itertuples():
-        key = (usual[row.job_type_1], usual[row.job_type_2], row.worker_type.upper())
+    for row in pairs.to_dict("records"):
+        key = (usual[row["job_type_1"]], usual[row["job_type_2"]], row["worker_type"].upper())
         assert colocation()[key] == pytest.approx(
-            row.steps_per_s_1 / speed[row.worker_type, row.job_type_1, 1], abs=6e-4
+            row["steps_per_s_1"] / speed[row["worker_type"], row["job_type_1"], 1], abs=6e-4
         )
     assert len(colocation()) == 7 * 7 * 3
 
@@ -165,11 +168,11 @@ def test_stages_are_muris(real_data):
     table = pd.read_csv(real_data("traces/muri/muri_model_resource_profile.csv"))
     alone = table[(table["src"] == "trace1.csv") & (table["resource_time_2"] == 0)]
     assert len(alone) == 7
-    for row in alone.itertuples():
-        profile = stage_profile(zoo_name(row.model_name))
+    for row in alone.to_dict("records"):
+        profile = stage_profile(zoo_name(row["model_name"]))
         assert profile.measured
-        assert profile.gpu == pytest.approx(min(row.resource_time_1 / row.iteration_time, 1))
-        assert profile.host == pytest.approx(min(row.resource_time_0 / row.iteration_time, 1))
+        assert profile.gpu == pytest.approx(min(row["resource_time_1"] / row["iteration_time"], 1))
+        assert profile.host == pytest.approx(min(row["resource_time_0"] / row["iteration_time"], 1))
 
 
 @given(st.lists(models, min_size=1, max_size=8))

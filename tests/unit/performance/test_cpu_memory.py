@@ -31,11 +31,13 @@ def matrices(real_data):
 
 
 def test_every_available_grid_point_is_reproduced(matrices):
-    """All profile sets, models and GPU counts: 1,584 cells of 1-GPU matrices in three repeats, and the 2- and 4-GPU ones."""
+    """All profile sets, models and GPU counts of jobs: the one-GPU matrices and those for 2, 4 and 12 GPUs."""
     assert len(matrices) > 2000
-    for row in matrices.itertuples():
-        found = sensitivity_of(zoo_name(row.model), row.num_gpus).relative(row.cpus_per_gpu, row.mem_gb_per_gpu)
-        assert found == pytest.approx(row.norm_tput), row
+    for row in matrices.to_dict("records"):
+        found = sensitivity_of(zoo_name(row["model"]), row["num_gpus"]).relative(
+            row["cpus_per_gpu"], row["mem_gb_per_gpu"]
+        )
+        assert found == pytest.approx(row["norm_tput"]), row
 
 
 def test_demands_are_synergys(real_data):
@@ -46,10 +48,10 @@ def test_demands_are_synergys(real_data):
     table = pd.read_csv(real_data("profiles/synergy/synergy_model_info.csv"))
     base = table[(table["profile_set"] == "models") & (table["num_gpus"] == 1)]
     assert len(base) == 12
-    for row in base.itertuples():
-        cores, gigabytes = sensitivity_of(zoo_name(row.model)).saturating
-        assert cores == row.cpus, row.model
-        assert gigabytes == pytest.approx(20.83 if row.mem == 20 else row.mem), row.model
+    for row in base.to_dict("records"):
+        cores, gigabytes = sensitivity_of(zoo_name(row["model"])).saturating
+        assert cores == row["cpus"], row["model"]
+        assert gigabytes == pytest.approx(20.83 if row["mem"] == 20 else row["mem"]), row["model"]
 
 
 @given(models, counts, cpus, cpus, memory, memory)

@@ -8,13 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envs.performance import IdealModel, default_model
 from envs.performance.heterogeneous import (
     equal_shares,
+    mixed_speed,
     mixed_throughput,
     proportional_shares,
     ring_all_reduce,
     step_seconds,
 )
+from envs.performance.zoo import zoo
 from envs.types import PerformanceError
 
 rates = st.lists(st.integers(1, 50), min_size=1, max_size=6)
@@ -97,7 +100,7 @@ def test_a_ring_by_hand():
 def test_the_slowest_link_gates_the_step():
     fast = step_seconds([10, 10], 20, gradient_gb=1.0, link_gb_s=[10.0, 10.0])
     slow = step_seconds([10, 10], 20, gradient_gb=1.0, link_gb_s=[10.0, 1.0])
-    assert (fast, slow) == (pytest.approx(1.1), pytest.approx(2.0))
+    assert [fast, slow] == pytest.approx([1.1, 2.0])
 
 
 def test_throughput_by_hand():
@@ -131,3 +134,51 @@ def test_nonsense_is_refused(speeds, batch, message):
 def test_a_dead_link_is_refused():
     with pytest.raises(PerformanceError, match="every link must be positive"):
         ring_all_reduce(2, 1.0, [1.0, 0.0])
+
+
+MODEL = default_model()
+counts = st.integers(1, 8)
+
+
+@given(st.sampled_from(sorted(zoo())), st.sampled_from(["K80", "V100", "A800"]), counts)
+def test_one_type_is_the_performance_models_own_speed(name, kind, gpus):
+    assert mixed_speed(MODEL, name, {kind: gpus}) == MODEL.throughput(name, kind, gpus)
+
+
+@given(st.sampled_from(["resnet50", "transformer", "bert", "vgg16"]), counts, counts)
+def test_a_mixed_job_lies_between_its_types(name, old, new):
+    """No faster than on as many of the fast type; no slower than with equal shares, waiting for the slowest."""
+    total = old + new
+    batch = zoo()[name].usual_batch(total)
+    kinds = ("K80", "A100")
+    together = {kind: MODEL.throughput(name, kind, total) for kind in kinds}
+    alone = {kind: MODEL.throughput(name, kind, 1) for kind in kinds}
+    waiting = max(0.0, *(batch / together[kind] - batch / (total * alone[kind]) for kind in kinds))
+    mixed = mixed_speed(MODEL, name, {"K80": old, "A100": new})
+    assert mixed <= max(together.values()) * (1 + 1e-9)
+    assert batch / mixed <= -(-batch // total) / alone["K80"] + waiting + 1e-9
+
+
+@given(st.sampled_from(["resnet50", "transformer", "bert", "vgg16"]), counts, counts, st.integers(1, 4))
+def test_proportional_shares_are_never_slower_on_mixed_types(name, old, new, nodes):
+    workers = {"P100": old, "A100": new}
+    on = min(nodes, old + new)
+    fair = mixed_speed(MODEL, name, workers, on)
+    assert fair >= mixed_speed(MODEL, name, workers, on, shares="equal") * (1 - 1e-12)
+    assert fair <= mixed_speed(MODEL, name, workers, 1) * (1 + 1e-12)
+
+
+def test_mixed_types_by_hand():
+    """Ideal GPUs process one sample a second each and never synchronise: 4 GPUs, 4 samples/s."""
+    ideal = IdealModel(models=("bert",))
+    assert mixed_speed(ideal, "bert", {"K80": 2, "A100": 2}, batch_size=128) == pytest.approx(4)
+
+
+def test_a_type_that_cannot_hold_the_model_stops_a_mixed_job():
+    assert mixed_speed(MODEL, "llama7b", {"K80": 4, "A800": 4}) == 0
+
+
+@pytest.mark.parametrize("workers", [{}, {"V100": 0}, {"V100": 2, "K80": -1}])
+def test_workers_that_are_none_are_refused(workers):
+    with pytest.raises(PerformanceError, match="give at least one GPU type"):
+        mixed_speed(MODEL, "bert", workers)

@@ -17,9 +17,9 @@ from envs.types import ExecutionPlan, PerformanceError
 MODELS = sorted(fitted_figures())
 
 
-def search(model="gpt2", **settings):
+def search(model="gpt2", **options):
     shape = model_shapes()[model]
-    return PlanSearch(shape, fitted_figures()[model], **{"batch": shape.batch, **settings})
+    return PlanSearch(shape, fitted_figures()[model], **{"batch": shape.batch, **options})
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -34,12 +34,21 @@ def test_candidates_can_all_be_laid_out_and_are_different(model, gpus):
 
 
 def test_candidates_hold_every_plan_of_a_small_case():
-    """Two GPUs, batch 2, two layers and heads: d=2 in six kinds, tensor or pipeline 2 each with 1 or 2 micro-batches."""
+    """Two GPUs, batch 2, two layers and heads: d=2 in six kinds, tensor or pipeline 2 with 1 or 2 micro-batches."""
     shape = replace(model_shapes()["gpt2"], layers=2, heads=2)
     plans = set(candidate_plans(shape, 2, 2))
     both = (False, True)
-    data = {ExecutionPlan(2, zero_stage=z, offload=o, checkpointing=c) for z, o in ((0, False), (2, False), (2, True)) for c in both}
-    model = {ExecutionPlan(1, t, p, accumulation=a, checkpointing=c) for t, p in ((2, 1), (1, 2)) for a in (1, 2) for c in both}
+    data = {
+        ExecutionPlan(2, zero_stage=z, offload=o, checkpointing=c)
+        for z, o in ((0, False), (2, False), (2, True))
+        for c in both
+    }
+    model = {
+        ExecutionPlan(1, t, p, accumulation=a, checkpointing=c)
+        for t, p in ((2, 1), (1, 2))
+        for a in (1, 2)
+        for c in both
+    }
     assert plans == data | model
 
 

@@ -52,12 +52,12 @@ def test_one_gpu_by_hand():
 
 
 def test_data_parallel_by_hand():
-    """Four replicas of 8 samples: forward 26, backward 52; all-reduce 8 x 100 x 3/4 / 50 = 12, added since k_sync is 1."""
+    """Four replicas of 8 samples: forward 26, backward 52; all-reduce 8 x 100 x 3/4 / 50 = 12, added."""
     assert total(ExecutionPlan(data=4), (4,)) == pytest.approx(26 + 52 + 12 + 10 + 5)
 
 
 def test_between_nodes_two_gpus_share_a_card():
-    """On 2 + 2 one card: 600 / 10 = 60 ms; on 4 + 4 two cards: 700 / 20 = 35 ms; 3 + 5 has the two cards of its 3 GPUs."""
+    """On 2 + 2 one card: 600 / 10 = 60 ms; on 4 + 4 two: 700 / 20 = 35 ms; 3 + 5 has the two of its 3 GPUs."""
     assert timed(ExecutionPlan(data=4), (2, 2)).compute[0] == pytest.approx(52 + 60)
     assert timed(ExecutionPlan(data=8), (4, 4)).compute[0] == pytest.approx(2 * (2 + 12) + 35)
     assert total(ExecutionPlan(data=8), (3, 5)) == total(ExecutionPlan(data=8), (4, 4))
@@ -119,7 +119,7 @@ def test_tensor_groups_that_straddle_nodes_pay_the_network():
 
 
 def test_megatron_numbering_keeps_replicas_of_a_stage_together():
-    """d x t = 8 on nodes of 8: gradients stay inside; one stage over two nodes: they cross, two rings share four cards."""
+    """d x t = 8 on nodes of 8: gradients stay inside; one stage over two: they cross, two rings, four cards."""
     inside = timed(ExecutionPlan(data=4, tensor=2, pipeline=2), (8, 8), batch=32)
     across = timed(ExecutionPlan(data=8, tensor=2), (8, 8), batch=32)
     forward_in, forward_out = 1.5 * (2 + 3 * 8 / 2), 1.5 * (2 + 3 * 4 / 2)

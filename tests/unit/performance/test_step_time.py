@@ -1,4 +1,4 @@
-"""The step-time surface: finds the parameters that made the data, passes through what was measured, refuses nonsense."""
+"""The step-time surface: finds the parameters behind the data, passes through what was measured, refuses nonsense."""
 
 import numpy as np
 import pytest
@@ -87,6 +87,7 @@ def test_between_points_residuals_stay_within_their_range(n, nodes, batch):
     assume(nodes <= n)
     points = grid(noise=0.3)
     surface = fit(points, Priors())
+    assert surface.residuals is not None
     here = (np.array(float(n)), np.array(float(nodes)), np.array(batch))
     carried = float(np.log(surface.seconds(*here) / surface.fitted(*here)))
     assert min(surface.residuals.min(), 0) - 1e-9 <= carried <= max(surface.residuals.max(), 0) + 1e-9

@@ -11,11 +11,13 @@ from envs.performance.measurements import TESTBEDS, measured_types, measurements
 from envs.performance.zoo import ALIASES, SOURCE_ALIASES, model_profile, zoo, zoo_name
 from envs.types import PerformanceError
 
-NAMED_BY_OTHERS = (
-    "resnet18 resnet50 transformer lm recommendation a3c cyclegan bert gpt2 vgg16 inception3 deepspeech2 vit roberta t5 "
-    "llama7b llama30b shufflenet_v2_x1_0 a2c dqn vgg19 ResNet-18 A3C CycleGAN LM imagenet cifar10 res50 lstm gnmt m5 "
-    "alexnet mobilenet llama7 llama30 ncf yolov3"
-).split()
+NAMED_BY_OTHERS = {
+    "gavel": ("ResNet-18", "ResNet-50", "Transformer", "LM", "Recommendation", "A3C", "CycleGAN"),
+    "elasticflow": ("bert", "gpt2", "vgg16", "inception3", "deepspeech2", "resnet50", "cifar10", "imagenet", "ncf"),
+    "rubick": ("vit", "roberta", "bert", "t5", "gpt2", "llama7", "llama30", "llama7b", "llama30b"),
+    "muri": ("shufflenet_v2_x1_0", "a2c", "dqn", "vgg16", "vgg19", "bert", "gpt2", "resnet18"),
+    "synergy": ("alexnet", "res18", "res50", "mobilenet", "shufflenet", "m5", "deepspeech", "gnmt", "lstm", "vae"),
+}
 
 models = st.sampled_from(sorted(zoo()))
 
@@ -24,9 +26,12 @@ def test_types_are_the_seven_that_are_promised():
     assert list(gpu_types()) == ["K80", "P100", "V100", "T4", "A100", "A800", "H100"]
 
 
-@pytest.mark.parametrize("name", NAMED_BY_OTHERS)
-def test_a_name_that_a_source_uses_leads_to_a_model(name):
+@pytest.mark.parametrize(
+    ("source", "name"), [(source, name) for source, all_ in NAMED_BY_OTHERS.items() for name in all_]
+)
+def test_a_name_that_a_source_uses_leads_to_a_model(source, name):
     assert zoo_name(name) in zoo()
+    assert zoo_name(name, source) in zoo()
 
 
 def test_aliases_lead_to_models_and_hide_none():

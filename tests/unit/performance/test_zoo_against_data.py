@@ -72,7 +72,8 @@ def test_muri_iteration_times(real_data):
     names = [zoo_name(name) for name in table["model_name"]]
     times = table.assign(model=names).groupby(["model", "num_gpu"])["iteration_time"].unique()
     for point in points("muri"):
-        assert point.seconds * 1000 in pytest.approx(np.array(times[point.model, point.num_gpus]), rel=1e-3), point
+        nearest = np.abs(times[point.model, point.num_gpus] / (point.seconds * 1000) - 1).min()
+        assert nearest < 1e-3, point
 
 
 def test_synergy_iteration_times_at_saturation(real_data):

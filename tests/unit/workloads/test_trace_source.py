@@ -168,6 +168,10 @@ def test_strict_makes_the_first_bad_row_an_error(tmp_path):
         ({"max_gpus": 0}, "max_gpus 0"),
         ({"days": (3, 1)}, r"workload\.days is \[3, 1\]"),
         ({"days": (1,)}, r"workload\.days is \[1\]"),
+        (
+            {"splits": {"train": 1.0}, "split_days": {"train": (0, 1)}},
+            r"splits and workload\.split_days are both given",
+        ),
         ({"elastic": 0.9}, r"workload\.elastic is 0\.9"),
         ({"evaluate_on": "tset"}, r"no split 'tset'; it has train, validation, test, all; did you mean test\?"),
     ],

@@ -1,0 +1,147 @@
+"""The scripts as they are run: what they print, what they leave, how they fail."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import compare
+from launch.names import ChoiceError
+
+SCRIPTS = Path(__file__).resolve().parents[3] / "scripts"
+SMALL = ["cluster=small_16", "workload=synthetic", "workload.num_jobs=12", "workload.num_evaluation=2"]
+OWN = """
+class ShortestQueue:
+    def reset(self, cluster, rng):
+        pass
+
+    def schedule(self, view):
+        wish = view.allocation(keep_running=True)
+        for job in sorted(view.queued, key=lambda job: view.num_gpus[job]):
+            wish.pack(int(job))
+        return wish
+"""
+
+
+def run(folder, script, *arguments, **environment):
+    """A script started in a folder, as a user would."""
+    command = [sys.executable, str(SCRIPTS / f"{script}.py"), *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env={**os.environ, **environment})
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a script ended and what it wrote."""
+
+    code: object
+    out: str
+    err: str
+
+
+@pytest.fixture
+def here(monkeypatch, tmp_path, capsys):
+    """`compare` within this process, which is quicker."""
+
+    def main(*arguments):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["compare.py", *arguments])
+        monkeypatch.setenv("HYDRA_FULL_ERROR", "0")  # so that what the script sets is taken back
+        code: object = 0
+        try:
+            compare.main()
+        except SystemExit as left:
+            code = left.code
+        wrote = capsys.readouterr()
+        return Done(code, wrote.out, wrote.err)
+
+    return main
+
+
+def test_compare_leaves_results_and_says_where(tmp_path):
+    (tmp_path / "my_scheduler.py").write_text(OWN)
+    done = run(tmp_path, "compare", *SMALL, "scheduler=[fifo,srtf]", "+own._target_=my_scheduler.ShortestQueue")
+    assert done.returncode == 0, done.stderr
+    *_, last = done.stdout.strip().splitlines()
+    assert last.startswith("run: runs/compare/")
+    folder = tmp_path / last.removeprefix("run: ")
+    names = {path.name for path in folder.iterdir() if path.suffix != ".log"} - {".hydra"}
+    pictures = {"jct_cdf.png", "gantt_fifo.png", "gantt_srtf.png", "gantt_own.png"}
+    assert names == {"results.json", "results.csv", *pictures}
+    content = json.loads((folder / "results.json").read_text())
+    assert [row["scheduler"] for row in content["schedulers"]] == ["fifo", "srtf", "own"]
+    assert "offered load:" in done.stdout
+    assert all(name in done.stdout for name in ("fifo", "srtf", "own"))
+
+
+def test_what_all_cannot_run_is_told_and_what_is_named_stops(here, monkeypatch):
+    monkeypatch.setattr(compare, "write_report", lambda comparison, folder: None)  # pictures of nine schedulers
+    hidden = "scenario.information.work=none"
+    everyone = here(*SMALL, "scheduler=all", hidden)
+    assert everyone.code == 0, everyone.err
+    assert " srtf  not applicable: " in everyone.out
+    alone = here(*SMALL, "scheduler=srtf", hidden)
+    assert (alone.code, len(alone.err.strip().splitlines())) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["scheduler=fofo"], "no such scheduler, did you mean fifo?"),
+        (["scheduler=fifo", "sed=3"], "sed: no such key, did you mean seed?"),
+        (["scheduler=fifo", "workload=sintetic"], "no such workload, did you mean synthetic?"),
+        (["scheduler=fifo", "scheduler.bakfill=skip"], "takes no bakfill, did you mean backfill?"),
+        (["scheduler=fifo", "rubbish"], "'rubbish' is no override"),
+        (["scheduler=fifo", "scenario.restart_delay=-1"], "restart_delay is -1"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(here, arguments, said):
+    done = here(*arguments)
+    assert done.code == 2
+    assert done.err.startswith("error: ")
+    assert said in done.err
+    assert len(done.err.strip().splitlines()) == 1
+
+
+def test_the_trace_can_be_asked_for(here, monkeypatch):
+    monkeypatch.setenv("MURMURATION_DEBUG", "1")
+    with pytest.raises(ChoiceError, match="fofo"):
+        here("scheduler=fofo")
+
+
+def test_a_fault_of_ours_keeps_its_trace(here, monkeypatch):
+    def broken(*arguments, **options):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(compare, "run_comparison", broken)
+    with pytest.raises(ZeroDivisionError):
+        here("scheduler=fifo")
+
+
+def test_an_interrupt_is_one_line(here, monkeypatch):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(compare, "run_comparison", interrupted)
+    done = here("scheduler=fifo")
+    assert (done.code, done.err) == (130, "interrupted\n")
+
+
+def test_list_shows_what_there_is(tmp_path):
+    done = run(tmp_path, "list", "scheduler", "cluster", COLUMNS="200")
+    assert done.returncode == 0, done.stderr
+    assert "fifo_backfill" in done.stdout
+    assert "homogeneous_64" in done.stdout
+    wrong = run(tmp_path, "list", "schedular")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "did you mean scheduler?" in wrong.stderr
+
+
+def test_compare_needs_no_torch(tmp_path):
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import compare; print({'torch', 'ray'} & set(sys.modules))"
+    command = [sys.executable, "-c", code, str(SCRIPTS)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

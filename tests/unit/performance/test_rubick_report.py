@@ -1,0 +1,89 @@
+"""The reproduction as a user runs it: what it writes, what it hands back, and the registry of the script."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from envs.performance.fitting import FitReport, prior_figures
+from envs.performance.rubick_data import model_shapes
+from envs.performance.rubick_report import figures_table, prediction_error, summary
+from envs.types import PerformanceError
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+def run(tmp_path, *arguments):
+    command = [sys.executable, str(REPOSITORY / "scripts" / "reproduce.py"), *arguments]
+    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.slow
+def test_a_whole_run(real_data, tmp_path):
+    """The command of the README: it prints the tables, keeps the files, and ends with its folder."""
+    data = real_data("profiles/rubick/vit/placements.csv").parents[3]
+    result = run(tmp_path, "paper=rubick", "table=prediction_error", f"data={data}")
+    assert result.returncode == 0, result.stderr
+    *notes, last = result.stdout.strip().splitlines()
+    assert last.startswith("run: ")
+    folder = tmp_path / last.removeprefix("run: ")
+    assert {path.name for path in folder.iterdir()} >= {
+        *("artifact.csv", "predictions.csv", "summary.json", "rubick_figures.yaml"),
+        *("predicted_profile.png", "predicted_small_to_large.png", "predicted_leave_one_plan_out.png"),
+    }
+    predictions = pd.read_csv(folder / "predictions.csv", dtype={"placement": str, "exec_plan": str})
+    profile = predictions[predictions["protocol"] == "profile"]
+    kept = json.loads((folder / "summary.json").read_text())
+    assert len(profile) == 535
+    assert len(kept["artifact"]) == 25
+    assert kept["predictive"][0]["median"] == pytest.approx(profile["error"].abs().median())
+    assert f"{kept['predictive'][0]['median']:.1%} over 535 points" in notes[-1]
+    figures, shipped = (
+        yaml.safe_load(path.read_text())
+        for path in (folder / "rubick_figures.yaml", REPOSITORY / "envs/performance/tables/rubick_figures.yaml")
+    )
+    assert {model: one["forward"]["per_sample"] for model, one in figures.items()} == pytest.approx(
+        {model: one["forward"]["per_sample"] for model, one in shipped.items()}, rel=2e-3
+    )
+
+
+def test_without_data_nothing_is_written(tmp_path):
+    with pytest.raises(PerformanceError, match="has no folder profiles/rubick"):
+        prediction_error(str(tmp_path), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_summary_tells_points_that_were_not_fitted_apart():
+    frame = pd.DataFrame({"error": [0.1, -0.3, 0.5], "fitted": [True, False, False]})
+    table = summary({"profile": frame, "small_to_large": frame[:1]})
+    assert table["protocol"].tolist() == ["profile", "profile, points not fitted on", "small_to_large"]
+    assert table["points"].tolist() == [3, 2, 1]
+    assert table["median"].tolist() == pytest.approx([0.3, 0.4, 0.1])
+
+
+def test_figures_are_rounded_to_five_digits():
+    figures = prior_figures(model_shapes()["vit"])
+    table = figures_table({"vit": FitReport(figures, 1, 1, 0.0, 0.0, (), ())})
+    value = table["vit"]["forward"]["per_sample"]
+    assert value == float(f"{figures.forward.per_sample:.5g}")
+    assert set(table["vit"]) == {"params", "forward", "links"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["paper=rubik"], "paper=rubik: no such paper, did you mean rubick?; there are: rubick"),
+        (["table=prediction_eror"], "table=prediction_eror: no such table, did you mean prediction_error?"),
+        (["data=/nowhere"], "data=/nowhere: has no folder profiles/rubick; set data=<folder> or $MURMURATION_DATA"),
+    ],
+)
+def test_the_script_tells_mistakes_in_one_line(tmp_path, arguments, message):
+    result = run(tmp_path, *arguments)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1

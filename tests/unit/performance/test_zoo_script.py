@@ -1,0 +1,73 @@
+"""The validation script, run as a user runs it, and the choices under conf/ that build this package's parts."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+from hydra.utils import instantiate
+
+from envs.performance import Contention, CostBySize, CostByTable, TableModel
+from envs.performance.validation import PREDICTION_COLUMNS
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+CONF = REPOSITORY / "conf"
+
+
+def run(folder, *arguments, data=""):
+    command = [sys.executable, "scripts/validate_performance.py", f"hydra.run.dir={folder}", *arguments]
+    environment = {**os.environ, "MURMURATION_DATA": data, "COLUMNS": "160", "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+def test_errors_are_printed_and_predictions_and_pictures_kept(real_data, tmp_path):
+    done = run(tmp_path / "run", data=str(real_data("profiles").parent))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("run: ")
+    assert "gavel, half from half" in done.stdout
+    kept = pd.read_csv(tmp_path / "run" / "predictions.csv")
+    assert list(kept.columns) == list(PREDICTION_COLUMNS)
+    pictures = list((tmp_path / "run").glob("*.png"))
+    assert len(pictures) == len(kept[["protocol", "quantity"]].drop_duplicates())
+
+
+def test_no_data_is_one_line(tmp_path):
+    done = run(tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "error: profiles: no folder given; set data=<folder with profiles/>, or $MURMURATION_DATA\n"
+
+
+@pytest.mark.slow
+def test_a_wrong_folder_is_one_line(tmp_path):
+    done = run(tmp_path, f"data={tmp_path}")
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "no such file" in done.stderr
+
+
+def built(group, name):
+    return instantiate(yaml.safe_load((CONF / group / f"{name}.yaml").read_text()), _convert_="all")
+
+
+def test_performance_choices_build():
+    assert built("performance", "default") == TableModel()
+    assert built("performance", "four_gpu_nodes") == TableModel(gpus_per_node=4)
+
+
+@pytest.mark.parametrize("mode", ["off", "measured", "worst_case"])
+def test_contention_choices_build(mode):
+    assert built("contention", mode) == Contention(mode)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "seconds"),
+    [("by_size", CostBySize, 20.2), ("sia", CostByTable, 30), ("rubick", CostByTable, 260), ("none", CostByTable, 0)],
+)
+def test_reconfiguration_choices_build(name, kind, seconds):
+    cost = built("reconfiguration", name)
+    assert isinstance(cost, kind)
+    assert cost.seconds("resnet18") == pytest.approx(seconds, abs=0.05)

@@ -55,21 +55,20 @@ class Checkpoint:
         try:
             description = json.loads((folder / DESCRIPTION).read_text())
             if description["format"] != FORMAT:
-                raise CheckpointError(
-                    f"{folder}: format {description['format']}, this version reads {FORMAT}; train anew"
-                )
+                raise CheckpointError(f"its format is {description['format']}, this version reads {FORMAT}")
             blueprint = Blueprint.from_dict(description["network"])
             spec, rules = EnvSpec(**description["spec"]), DecisionRules(**description["rules"])
             notes = dict(description["notes"])
-        except (OSError, json.JSONDecodeError, KeyError, TypeError) as error:
+            network = blueprint.build(spec)
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+            reason = " ".join(str(error).split())
             raise CheckpointError(
-                f"{folder / DESCRIPTION} is not a policy description ({error}); copy it again or train anew"
+                f"{folder / DESCRIPTION} is not a policy description ({reason}); copy it again or train anew"
             ) from error
-        network = blueprint.build(spec)
         try:
             network.load_state_dict(load_file(str(folder / WEIGHTS)))
         except (OSError, safetensors.SafetensorError, RuntimeError) as error:
-            reason = str(error).splitlines()[0]
+            reason = " ".join(" ".join(str(error).splitlines()[:2]).split())
             raise CheckpointError(
                 f"{folder / WEIGHTS} does not hold this network's weights ({reason}); copy it again or train anew"
             ) from error

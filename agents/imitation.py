@@ -42,10 +42,12 @@ class ImitationSettings:
     sharpness: float = 2.0  # factor on the logits afterwards
 
     def __post_init__(self) -> None:
-        if self.passes < 0 or min(self.steps, self.epochs, self.batch_size) < 1 or not self.sharpness > 0:
-            raise MurmurationError(
-                "imitation: passes must not be negative; steps, epochs, batch_size and sharpness positive"
-            )
+        for name in ("steps", "epochs", "batch_size", "lr", "sharpness"):
+            if not getattr(self, name) > 0:
+                raise MurmurationError(f"imitation.{name} is {getattr(self, name)}; it must be positive")
+        for name in ("passes", "pass_weight"):
+            if not getattr(self, name) >= 0:
+                raise MurmurationError(f"imitation.{name} is {getattr(self, name)}; it must not be negative")
         if not 0 <= self.student_share <= 1:
             raise MurmurationError(f"imitation.student_share is {self.student_share}; it must be between 0 and 1")
 
@@ -120,7 +122,7 @@ def imitate(
 def gather(
     env: GpuClusterVectorEnv, demonstrator: Demonstrator, student: nn.Module, share: float, steps: int, seed: int
 ) -> Iterator[Arrays]:
-    """Play about `steps` joint decisions, a `share` of the choices drawn from the student; yield observations with labels."""
+    """Play about `steps` joint decisions, a `share` of the choices the student's; yield observations with labels."""
     env.reset(seed=seed)
     for place in range(env.num_envs):
         demonstrator.begin(place)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from agents.networks import PolicyNetwork
-from envs.gpu_cluster import Deliberation, DecisionRules, EnvSpec, Observation
+from envs.gpu_cluster import DecisionRules, Deliberation, EnvSpec, Observation
 from envs.scheduling import ClusterView
 from envs.simulation import SimulationView, State
 from envs.types import Allocation, CheckpointError, ClusterSpec, IntArray
@@ -37,7 +37,8 @@ class PolicyScheduler:
         network: the policy.
         spec: the sizes it was built for.
         rules: the rules it was trained under.
-        sampled: draw actions; equal servers share the probability of one choice, so the likeliest of each is mostly to pass.
+        sampled: draw actions; equal servers share the probability of one choice, so the likeliest of each is mostly
+            to pass.
     """
 
     preemptive: ClassVar[bool] = True

@@ -17,7 +17,6 @@ class ProgressListener:
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console()
-        self.best_baseline: float | None = None
         columns = (TextColumn("{task.description:10s}"), BarColumn(bar_width=24), TextColumn("{task.fields[figures]}"))
         self._bar = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console)
         self._task: TaskID | None = None
@@ -42,8 +41,8 @@ class ProgressListener:
             for name, form in SHOWN.items()
             if figures.get(name, float("nan")) == figures.get(name)
         ]
-        if "validated" in figures and self.best_baseline:
-            texts.append(f"({figures['validated'] / self.best_baseline - 1:+.1%} to the best baseline)")
+        if "validated" in figures and "baseline" in figures:
+            texts.append(f"({figures['validated'] / figures['baseline'] - 1:+.1%} to the best baseline)")
         self._bar.update(self._task, completed=done, total=figures.get("total"), figures="  ".join(texts))
 
     def note(self, text: str) -> None:

@@ -143,15 +143,23 @@ class Trainer:
 
     def _measure_baselines(self) -> None:
         self.listener.phase("baselines", len(self.baselines))
-        count = iter(range(len(self.baselines)))
-        self.state.baselines = validate_baselines(
-            self.baselines, self.world, self._workloads, lambda name: self.listener.step(next(count), {})
-        )
+        count = iter(range(1, len(self.baselines) + 1))
+
+        def tell(name: str, refusal: str) -> None:
+            self.listener.step(next(count), {})
+            if refusal:
+                self.listener.note(f"{name} is left out: {refusal}")
+
+        self.state.baselines = validate_baselines(self.baselines, self.world, self._workloads, tell)
         for name, figures in self.state.baselines.items():
             for step in (0, self.settings.iterations):
                 self.curves.write(_tagged("validation", figures), step, name)
+        self.state.teacher = self.settings.teacher
+        if not self.state.baselines and self.state.teacher == "none":
+            return
         best = best_of(self.state.baselines)
-        self.state.teacher = best if self.settings.teacher == "best" else self.settings.teacher
+        if self.state.teacher == "best":
+            self.state.teacher = best
         self.listener.note(
             f"best baseline on {len(self._workloads)} validation workloads: {best}, mean JCT "
             f"{self.state.baselines[best]['mean_jct']:,.0f} s; teacher: {self.state.teacher}"
@@ -184,7 +192,7 @@ class Trainer:
             self.curves.write(figures, self.state.iteration)
             if self.state.iteration % settings.validate_every == 0 or self.state.iteration == settings.iterations:
                 self._validate(algorithm)
-            self.listener.step(self.state.iteration, {**figures, "validated": self._latest()["mean_jct"]})
+            self.listener.step(self.state.iteration, {**figures, **self._standing()})
 
     def _validate(self, algorithm: PPOAlgorithm | LocalAlgorithm) -> None:
         checkpoint = self._checkpoint(algorithm)
@@ -198,8 +206,13 @@ class Trainer:
             self._checkpoint(algorithm).save(self.folder / "checkpoints" / "best")
         self._save(algorithm)
 
-    def _latest(self) -> Figures:
-        return self.state.validation[max(self.state.validation, key=int)]
+    def _standing(self) -> Figures:
+        """The policy's latest validated mean JCT and the best baseline's."""
+        latest = self.state.validation[max(self.state.validation, key=int)]
+        standing = {"validated": latest["mean_jct"]}
+        if self.state.baselines:
+            standing["baseline"] = self.state.baselines[best_of(self.state.baselines)]["mean_jct"]
+        return standing
 
     def _checkpoint(self, algorithm: PPOAlgorithm | LocalAlgorithm) -> Checkpoint:
         notes = {
@@ -226,7 +239,7 @@ class Trainer:
             return False
         try:
             self.state = TrainingState(**json.loads(path.read_text()))
-        except (json.JSONDecodeError, TypeError) as error:
+        except (ValueError, TypeError) as error:  # not text, not JSON, not these fields
             raise CheckpointError(f"{path} is not a training state ({error}); begin a new run") from error
         return True
 

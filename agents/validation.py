@@ -8,7 +8,7 @@ from agents.rllib import World
 from envs.metrics import summarise
 from envs.scheduling import Scheduler
 from envs.simulation import Simulator, run_episode
-from envs.types import MurmurationError
+from envs.types import AllocationError, ClusterError, MurmurationError, PerformanceError, TraceError
 from envs.workloads import Workload
 
 Figures = dict[str, float]
@@ -16,15 +16,18 @@ SHOWN = ("mean_jct_censored", "p99_jct", "makespan", "mean_queueing_delay", "uti
 
 
 def validate(scheduler: Scheduler, world: World, workloads: Sequence[Workload], seed: int = 0) -> Figures:
-    """Mean figures of one scheduler over workloads, times in seconds. Unfinished jobs are cut at the end, so
-    `mean_jct` here is over all measured jobs (`mean_jct_censored` of `envs.metrics`)."""
+    """Mean figures of one scheduler over workloads, times in seconds.
+
+    Unfinished jobs are cut at the end, so `mean_jct` is over all measured jobs (`mean_jct_censored` of `envs.metrics`).
+    """
     rows = []
     for index, workload in enumerate(workloads):
         simulator = Simulator(workload, world.cluster, world.performance, world.scenario, seed + index)
         summary = summarise(run_episode(scheduler, simulator))
         rows.append([getattr(summary, name) for name in SHOWN])
-    values = np.nanmean(np.array(rows, dtype=float), axis=0)
-    figures = dict(zip(SHOWN, values.tolist(), strict=True))
+    columns = np.array(rows, dtype=float).T
+    means = [float(np.nanmean(column)) if not np.isnan(column).all() else float("nan") for column in columns]
+    figures = dict(zip(SHOWN, means, strict=True))
     figures["mean_jct"] = figures.pop("mean_jct_censored")
     return figures
 
@@ -33,16 +36,22 @@ def validate_baselines(
     baselines: Mapping[str, Callable[[], Scheduler]],
     world: World,
     workloads: Sequence[Workload],
-    tell: Callable[[str], None],
+    tell: Callable[[str, str], None],
 ) -> dict[str, Figures]:
-    """Figures of every baseline that can run in this scenario, by name."""
+    """Figures of every baseline that can run in this scenario, by name; `tell` hears each name and its refusal, if any.
+
+    Raises:
+        MurmurationError: what is wrong is the world or a baseline's allocation, not what a baseline needs to know.
+    """
     found: dict[str, Figures] = {}
     for name, make in baselines.items():
-        tell(name)
         try:
             found[name] = validate(make(), world, workloads)
-        except MurmurationError:  # needs information that the scenario withholds
-            continue
+            tell(name, "")
+        except (AllocationError, ClusterError, PerformanceError, TraceError):
+            raise
+        except MurmurationError as refusal:  # needs information that the scenario withholds
+            tell(name, str(refusal))
     return found
 
 

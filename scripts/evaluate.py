@@ -15,14 +15,16 @@ from launch import build_schedulers, build_world, command
 
 # isort: split
 from envs.evaluation.report import run_comparison, write_report
+from launch.recall import of_checkpoint
 
 
 @command("evaluate", schedulers="all")
 def main(cfg: DictConfig, folder: Path) -> None:
     """Recall the world that the policy was trained in, run, show, keep."""
-    from launch.training import build_policy, recall
+    cfg = of_checkpoint(cfg)
 
-    cfg = recall(cfg, cfg.checkpoint)
+    from launch.policy import build_policy
+
     world = build_world(cfg)
     comparison = run_comparison(
         {"policy": build_policy(cfg), **build_schedulers(cfg)},

@@ -13,16 +13,19 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: waiting thr
 from omegaconf import DictConfig
 
 from launch import build_schedulers, build_world, command
+from launch.recall import resumed
 
 
 @command("train", schedulers="all")
 def main(cfg: DictConfig, folder: Path) -> None:
     """Build the run, train, and if asked compare the outcome with the baselines."""
+    cfg, folder = resumed(cfg, folder)
+
+    from agents.checkpoint import Checkpoint
     from agents.terminal import ProgressListener
     from envs.evaluation.report import run_comparison, write_report
-    from launch.training import Checkpoint, build_trainer, resumed
+    from launch.training import build_trainer
 
-    cfg, folder = resumed(cfg, folder)
     with ProgressListener() as listener:
         state = build_trainer(cfg, folder, listener).run()
     if cfg.evaluate and state.best_iteration >= 0:

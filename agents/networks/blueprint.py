@@ -24,15 +24,20 @@ class Blueprint:
         """A fresh network for these sizes.
 
         Raises:
-            MurmurationError: the class cannot be found or does not take the options.
+            MurmurationError: the class cannot be found, is no network, or does not take the options.
         """
         module, _, name = self.target.rpartition(".")
         try:
-            made = getattr(importlib.import_module(module), name)(spec, **self.options)
+            found = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError, ValueError) as error:
             raise MurmurationError(
                 f"network {self.target!r} cannot be imported ({error}); give module.Class"
             ) from error
+        # A published description names what is called: nothing but a network is.
+        if not (isinstance(found, type) and issubclass(found, nn.Module)):
+            raise MurmurationError(f"network {self.target!r} is no torch.nn.Module; name a class that is one")
+        try:
+            made = found(spec, **self.options)
         except TypeError as error:
             raise MurmurationError(f"network {self.target}: {error}; options were {self.options}") from error
         return cast(nn.Module, made)

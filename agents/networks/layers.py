@@ -12,7 +12,7 @@ class Perceptron(nn.Sequential):
 
 
 def pool(items: Tensor, present: Tensor) -> Tensor:
-    """Mean and maximum over a set with absent members: [..., items, d] and [..., items] to [..., 2 d]; zeros if empty."""
+    """Mean and maximum over those present: [..., items, d] and [..., items] to [..., 2 d]; zeros if none is."""
     weight = present.unsqueeze(-1)
     mean = (items * weight).sum(-2) / weight.sum(-2).clamp(min=1.0)
     largest = (items * weight).amax(-2)  # items come out of a ReLU, so zero is their least value

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from agents.networks.layers import Perceptron, ServerAttention, pool
 from envs.gpu_cluster import EnvSpec
+from envs.types import MurmurationError
 
 MASKED = -1e9  # logit of an action that is not allowed
 
@@ -69,6 +70,11 @@ class AttentionPolicy(nn.Module):
 
     def __init__(self, spec: EnvSpec, width: int = 64, layers: int = 2, heads: int = 4, sharpness: float = 1.0) -> None:
         super().__init__()
+        if min(width, heads) < 1 or layers < 0 or width % heads or not sharpness > 0:
+            raise MurmurationError(
+                f"network: width {width}, layers {layers}, heads {heads}, sharpness {sharpness}; "
+                "width must be a positive multiple of heads, layers not negative, sharpness positive"
+            )
         self.spec = spec
         amounts = (spec.node_gpus + 1) * spec.num_levels
         self.encode_queue = Perceptron(spec.job_features, width)

@@ -5,6 +5,7 @@ runner and learner directly, with the same losses. With remote runners or learne
 `Algorithm` on Ray.
 """
 
+import copy
 import math
 import pickle
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from torch import nn
 
 from agents.networks import Blueprint
 from agents.rllib.config import PPOSettings, World, algorithm_config
+from agents.rllib.quiet import quieten
 from agents.rllib.runner import BatchedEnvRunner
 from envs.types import CheckpointError
 
@@ -46,19 +48,23 @@ class LocalAlgorithm:
 
     def __init__(self, world: World, blueprint: Blueprint, settings: PPOSettings, seed: int) -> None:
         self.settings = settings
+        quieten()
         config = algorithm_config(world, blueprint, settings, seed)
         self._runner = BatchedEnvRunner(config=config, worker_index=0)
         self._learner = config.build_learner(env=self._runner.env)
         self._steps = 0
 
     def network(self) -> nn.Module:
-        """The policy network as it stands."""
+        """A copy of the policy network as it stands, on the CPU."""
+        return copy.deepcopy(self._learned()).cpu()
+
+    def _learned(self) -> nn.Module:
         network: nn.Module = self._learner.module[DEFAULT_MODULE_ID].unwrapped().network
         return network
 
     def set_network(self, network: nn.Module) -> None:
         """Take over weights."""
-        self.network().load_state_dict(network.state_dict())
+        self._learned().load_state_dict(network.state_dict())
         self._sync()
 
     def train(self) -> dict[str, float]:
@@ -96,8 +102,9 @@ class LocalAlgorithm:
             state = pickle.loads((folder / "learner.pkl").read_bytes())
             self._learner.set_state(state["learner"])
             self._steps = int(state["steps"])
-        except (OSError, pickle.UnpicklingError, EOFError, KeyError, RuntimeError) as error:
-            raise CheckpointError(f"{folder / 'learner.pkl'} cannot be restored ({error}); begin a new run") from error
+        except Exception as error:  # damaged pickles raise almost anything
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise CheckpointError(f"{folder / 'learner.pkl'} cannot be restored ({reason}); begin a new run") from error
         self._sync()
 
     def stop(self) -> None:
@@ -109,8 +116,12 @@ class PPOAlgorithm:
     """RLlib's `Algorithm` on Ray: remote runners, remote learners, more machines."""
 
     def __init__(self, world: World, blueprint: Blueprint, settings: PPOSettings, seed: int) -> None:
-        if not ray.is_initialized():
-            ray.init(log_to_driver=False, include_dashboard=False, object_store_memory=400_000_000)
+        quieten()
+        self._started_ray = not ray.is_initialized()
+        if self._started_ray:
+            ray.init(
+                log_to_driver=False, include_dashboard=False, object_store_memory=400_000_000, logging_level="ERROR"
+            )
         self._world, self._blueprint = world, blueprint
         self._algorithm = algorithm_config(world, blueprint, settings, seed).build_algo()
 
@@ -147,13 +158,19 @@ class PPOAlgorithm:
         self._algorithm.save_to_path(str(folder.resolve()))
 
     def restore(self, folder: Path) -> None:
-        """Go on from a saved checkpoint, in all workers."""
+        """Go on from a saved checkpoint, in all workers.
+
+        Raises:
+            CheckpointError: it is missing or corrupt.
+        """
         try:
             self._algorithm.restore_from_path(str(folder.resolve()))
-        except (OSError, ValueError, KeyError) as error:
-            raise CheckpointError(f"{folder} cannot be restored ({error}); begin a new run") from error
+        except Exception as error:  # damaged pickles raise almost anything
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise CheckpointError(f"{folder} cannot be restored ({reason}); begin a new run") from error
 
     def stop(self) -> None:
         """Stop the workers and, if it was started here, Ray."""
         self._algorithm.stop()
-        ray.shutdown()
+        if self._started_ray:
+            ray.shutdown()

@@ -59,18 +59,18 @@ class World:
 class PPOSettings:
     """PPO's parameters, in the names of the field."""
 
-    lr: float = 3e-4
-    train_batch_size: int = 2048  # environment steps per iteration; a step is a joint decision of all servers
-    minibatch_size: int = 512
-    num_epochs: int = 3
+    lr: float = 1e-4
+    train_batch_size: int = 8192  # environment steps per iteration; a step is a joint decision of all servers
+    minibatch_size: int = 1024
+    num_epochs: int = 2
     clip_param: float = 0.2
-    entropy_coeff: float = 0.001
+    entropy_coeff: float = 0.0
     vf_loss_coeff: float = 0.5
     grad_clip: float = 0.5
-    gae_lambda: float = 0.97
-    discount_time: Seconds = 20_000.0  # simulated seconds after which a reward counts 1/e; infinite for none
+    gae_lambda: float = 0.95
+    discount_time: Seconds = 5_000.0  # simulated seconds after which a reward counts 1/e; infinite for none
     reward_scale: float = 1000.0  # divides rewards for learning only
-    critic_warmup: int = 4  # first iterations, in which the critic alone learns
+    critic_warmup: int = 2  # first iterations, in which the critic alone learns
     num_envs: int = 16  # episodes stepped together in each runner
     num_env_runners: int = 0  # Ray workers that sample besides; 0 samples in this process
     num_learners: int = 0
@@ -78,6 +78,14 @@ class PPOSettings:
     group_size: int = 1  # episodes that share a workload
 
     def __post_init__(self) -> None:
+        for name in ("lr", "train_batch_size", "minibatch_size", "num_epochs", "clip_param", "num_envs", "group_size"):
+            if not getattr(self, name) > 0:
+                raise MurmurationError(f"ppo.{name} is {getattr(self, name)}; it must be positive")
+        for name in ("entropy_coeff", "vf_loss_coeff", "critic_warmup", "num_env_runners", "num_learners"):
+            if not getattr(self, name) >= 0:
+                raise MurmurationError(f"ppo.{name} is {getattr(self, name)}; it must not be negative")
+        if not 0 <= self.gae_lambda <= 1:
+            raise MurmurationError(f"ppo.gae_lambda is {self.gae_lambda}; it must be between 0 and 1")
         if self.minibatch_size > self.train_batch_size:
             raise MurmurationError(
                 f"ppo.minibatch_size is {self.minibatch_size}, more than train_batch_size, {self.train_batch_size}"

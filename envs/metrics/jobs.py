@@ -77,6 +77,8 @@ def finish_time_fairness(result: RunResult) -> FloatArray:
 
 def average_contention(result: RunResult) -> FloatArray:
     """float64[num_records]: jobs in the system (itself included), averaged over each job's time in it; at least 1."""
+    if not len(result.records):
+        return np.empty(0)
     times, number = jobs_in_system(result)
     area = np.concatenate([[0.0], np.cumsum(number[:-1] * np.diff(times))])  # job-seconds until each instant
     come, leave = result.records["submit_time"], departures(result)

@@ -381,6 +381,14 @@ def pass_time(episode: Records, until: float) -> None:
 
 
 @jit
+def note_event(episode: Records) -> None:
+    """Count a completion or arrival; it is a reason to decide, at once or at the next tick, and so ends a stall."""
+    episode[0].num_events += 1
+    episode[0].round_due = episode[0].round_due or episode[0].on_events
+    episode[0].stalls = 0 if episode[0].on_events else -1  # the tick to come is asked for the first time
+
+
+@jit
 def events_at(
     episode: Records,
     jobs: Records,
@@ -398,8 +406,7 @@ def events_at(
             return LOG_FULL
         j = finish_job(episode, jobs, nodes, shares, heap, active)
         log_event(episode, jobs, shares, events, log_shares, FINISH, j)
-        episode[0].num_events += 1
-        episode[0].round_due = episode[0].round_due or episode[0].on_events
+        note_event(episode)
     while episode[0].next_job < len(jobs) and jobs[episode[0].next_job].submit <= time:
         if episode[0].logging and episode[0].log_events == len(events):
             return LOG_FULL
@@ -409,8 +416,7 @@ def events_at(
         episode[0].num_active += 1
         episode[0].next_job = j + 1
         log_event(episode, jobs, shares, events, log_shares, ARRIVE, j)
-        episode[0].num_events += 1
-        episode[0].round_due = episode[0].round_due or episode[0].on_events
+        note_event(episode)
     return ROUND
 
 

@@ -87,12 +87,13 @@ def test_a_resample_is_made_of_neighbours():
 
 def test_resampled_means_are_what_summing_blocks_gives():
     """The cumulative sums against plain slices of the doubled series, with the same draws."""
-    values = np.vstack([autoregressive(60, 0.7, rng(1)), rng(2).exponential(size=60)])
+    values = np.vstack([autoregressive(61, 0.7, rng(1)), rng(2).exponential(size=61)])
     means = block_bootstrap_means(values, rng(5), 20)
     length = max(block_length(series) for series in values)
     again, doubled = rng(5), np.hstack([values, values])
+    assert length > 1
     for found in means:
-        starts = again.integers(0, 60, -(-60 // length))
+        starts = again.integers(0, 61, -(-61 // length))
         expected = np.hstack([doubled[:, start : start + length] for start in starts]).mean(axis=1)
         assert found == pytest.approx(expected)
 
@@ -109,6 +110,17 @@ def test_intervals_of_correlated_jobs_hold_the_truth():
         hits["singles"] += low <= 0 <= high
     assert hits["blocks"] / 120 > 0.85
     assert hits["singles"] / 120 < 0.7
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95])
+def test_intervals_are_as_wide_as_their_level_says(level):
+    """Of independent normal values: the normal quantile times 1 / sqrt(n) to either side, on average."""
+    widths = []
+    for seed in range(20):
+        found = MeanEstimator([rng(seed).normal(size=(1, 900))], rng(seed), level, resamples=1000).mean(0)
+        widths.append(found.high - found.low)
+    expected = 2 * scipy.stats.norm.ppf((1 + level) / 2) / np.sqrt(900)
+    assert np.mean(widths) == pytest.approx(expected, rel=0.05)
 
 
 @pytest.mark.parametrize("num_workloads", [1, 3, 8])

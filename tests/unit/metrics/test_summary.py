@@ -7,7 +7,7 @@ import pytest
 
 from envs.metrics import Summary, finished_jobs, makespan, percentile, summarise
 from envs.metrics.summary import mean
-from tests.unit.metrics.fabricated import Told, fabricated, three_jobs
+from tests.unit.metrics.fabricated import Told, fabricated, three_jobs, told_log
 
 
 @pytest.fixture
@@ -79,6 +79,14 @@ def test_a_window_without_jobs_has_no_figures():
     summary = summarise(three_jobs(window=(50.0, 60.0)))
     assert (summary.num_measured, summary.preemptions) == (0, 0)
     assert np.isnan([summary.mean_jct, summary.makespan]).all()
+
+
+def test_a_run_that_ended_before_anybody_came_has_no_figures():
+    whole = three_jobs()
+    empty = dataclasses.replace(whole, records=whole.records[:0], log=told_log([]), end_time=0.0)
+    summary = summarise(empty)
+    assert (summary.num_measured, summary.num_unfinished, summary.gpu_hours) == (0, 0, 0)
+    assert np.isnan([summary.mean_jct, summary.makespan, summary.utilisation, summary.fragmentation]).all()
 
 
 def test_percentiles_are_interpolated_linearly():

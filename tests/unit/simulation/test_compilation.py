@@ -1,0 +1,65 @@
+"""Compiled and interpreted kernels tell one story, and what is compiled is never out of date."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+RUN = """
+import hashlib
+from envs.simulation import Information, Rounds, Scenario, Simulator, run_episode
+from tests.conformance.worlds import HETEROGENEOUS, Curved
+from tests.unit.simulation.plays import Chance, jobs_of
+
+workload = jobs_of(*((float(i // 4), 1 + i % 3, 15.0 + i) for i in range(16)), elastic=(1, 6))
+scenario = Scenario(0.25, 0.5, rounds=Rounds(interval=3.0), information=Information("estimate"))
+result = run_episode(Chance(), Simulator(workload, HETEROGENEOUS, Curved(), scenario, seed=5))
+assert (result.log.events["kind"] == 2).any() and (result.log.events["kind"] == 4).any()
+tables = (result.log.events, result.log.shares, result.records)
+print(len(result.log), hashlib.sha256(b"".join(table.tobytes() for table in tables)).hexdigest())
+"""
+
+
+def python(code: str, folder: Path = REPOSITORY, **environment: str) -> str:
+    """What a fresh interpreter prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{folder}", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_interpreted_kernels_leave_the_same_log():
+    assert python(RUN) == python(RUN, NUMBA_DISABLE_JIT="1")
+
+
+@pytest.mark.parametrize("interpreted", ["0", "1"])
+def test_a_kernel_notices_that_a_file_it_calls_into_has_changed(tmp_path, interpreted):
+    """Numba by itself would go on with the old callee, compiled into the caller's cache."""
+    (tmp_path / "upper.py").write_text(
+        textwrap.dedent("""
+        from envs.simulation.jit import jit
+        from lower import amount
+
+        @jit
+        def twice() -> int:
+            return 2 * amount()
+        """)
+    )
+    seen = []
+    for number in ("7", "21"):
+        (tmp_path / "lower.py").write_text(
+            f"from envs.simulation.jit import jit\n\n@jit\ndef amount() -> int:\n    return {number}\n"
+        )
+        printed = python("import upper; print(upper.twice())", tmp_path, NUMBA_DISABLE_JIT=interpreted)
+        seen.append(printed.strip())
+    assert seen == ["14", "42"]

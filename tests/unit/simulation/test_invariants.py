@@ -1,0 +1,148 @@
+"""Whatever is decided, at whatever time: lists, counts, work and service stay true. Random workloads, random acts."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envs.simulation import RunResult, Scenario, Simulator, State
+from envs.simulation.kernels import DONE, PENDING, QUEUED, RUNNING
+from tests.conformance.audit import check_run, speed, stays
+from tests.conformance.worlds import CLUSTERS, Curved, scenarios, workloads
+from tests.unit.simulation.plays import Chance, held, pool_size, running_jobs, tenants_of
+
+every_cluster = st.sampled_from(sorted(CLUSTERS))
+horizons = st.sampled_from([np.inf, 40.0])
+
+
+def drawn(data: st.DataObject, scenario: Scenario) -> tuple[Simulator, Chance]:
+    """A simulator at t = 0 and a random scheduler."""
+    cluster = CLUSTERS[data.draw(every_cluster)]
+    simulator = Simulator(data.draw(workloads(cluster)), cluster, Curved(), scenario, data.draw(st.integers(0, 99)))
+    chance = Chance(disturb=data.draw(st.sampled_from([0.0, 0.2, 0.6])))
+    chance.reset(simulator.cluster, simulator.rng)
+    return simulator, chance
+
+
+@settings(max_examples=60)
+@given(data=st.data(), scenario=scenarios)
+def test_lists_and_counts_agree_after_every_round(data, scenario):
+    """Jobs' lists mirror nodes' lists, free counts are what is left, no share record is ever lost."""
+    simulator, chance = drawn(data, scenario)
+    for view in simulator.rounds():
+        check_state(simulator.state)
+        simulator.apply(chance.schedule(view))
+        check_state(simulator.state)
+    check_state(simulator.state)
+
+
+def check_state(state: State) -> None:
+    """One episode's arrays against each other, recomputed along their lists."""
+    episode, jobs, nodes = state.episode[0, 0], state.jobs[0], state.nodes[0]
+    by_job = {job: held(state, job) for job in range(len(jobs)) if jobs[job].status == RUNNING}
+    by_node = {node: tenants_of(state, node) for node in range(len(nodes))}
+    assert {(j, n, g) for j, gpus in by_job.items() for n, g in gpus.items()} == {
+        (j, n, g) for n, gpus in by_node.items() for j, g in gpus.items()
+    }
+    for job, record in enumerate(jobs):
+        gpus = by_job.get(job, {})
+        assert list(gpus) == sorted(gpus)
+        assert (record.gpus, record.num_shares) == (sum(gpus.values()), len(gpus))
+        assert record.touched == 0
+        assert (record.first_share >= 0) == (record.status == RUNNING)
+    for node, record in enumerate(nodes):
+        tenants = by_node[node]
+        assert list(tenants) == sorted(tenants)
+        assert record.free == record.num_gpus - sum(tenants.values()) >= 0
+        assert record.num_jobs == len(tenants)
+    assert episode.num_free == nodes["free"].sum()
+    assert pool_size(state) == state.shares.shape[1] - sum(map(len, by_job.values()))
+    assert running_jobs(state).tolist() == sorted(by_job)
+    active = state.active[0, : episode.num_active]
+    assert active.tolist() == np.flatnonzero(np.isin(jobs["status"], (QUEUED, RUNNING))).tolist()
+    assert (jobs["status"][episode.next_job :] == PENDING).all()
+    assert episode.num_touched == 0
+
+
+@settings(max_examples=60)
+@given(data=st.data(), scenario=scenarios, horizon=horizons)
+def test_the_log_tells_work_service_and_capacity(data, scenario, horizon):
+    """Audited from the log alone: capacity at every instant, work as the integral of speed, service, order."""
+    scenario = Scenario(scenario.start_delay, scenario.restart_delay, horizon=horizon, rounds=scenario.rounds)
+    simulator, chance = drawn(data, scenario)
+    for view in simulator.rounds():
+        simulator.apply(chance.schedule(view))
+    result = simulator.result("chance")
+    check_run(result, Curved(), scenario)
+    check_records(result, simulator.state)
+    check_accumulators(result, simulator.state)
+
+
+def check_records(result: RunResult, state: State) -> None:
+    """Each job's record, recomputed from its events."""
+    events = result.log.events
+    for row, record in zip(result.records, result, strict=True):
+        mine = events[events["job"] == row["job"]]
+        starts = mine["time"][mine["kind"] == 3]
+        assert mine["time"][0] == row["submit_time"] == record.job.submit_time
+        np.testing.assert_equal(row["start_time"], starts[0] if len(starts) else np.nan)
+        ends = mine["time"][mine["kind"] == 0]
+        np.testing.assert_equal(row["finish_time"], ends[0] if len(ends) else np.nan)
+        assert row["num_preemptions"] == (mine["kind"] == 2).sum()
+        assert row["num_restarts"] == max(len(starts) - 1, 0) + (mine["kind"] == 4).sum()
+        assert record.finished == (state.jobs[0, int(row["job"])].status == DONE)
+
+
+def check_accumulators(result: RunResult, state: State) -> None:
+    """What the kernels add up as they go is what the log says (law 6)."""
+    episode = state.episode[0, 0]
+    finish = np.where(result.finished, result.records["finish_time"], result.end_time)
+    np.testing.assert_allclose(
+        episode.job_seconds, (finish - result.records["submit_time"]).sum(), rtol=1e-9, atol=1e-6
+    )
+    np.testing.assert_allclose(episode.busy_seconds, result.records["attained_service"].sum(), rtol=1e-9, atol=1e-6)
+    kinds = result.log.events["kind"]
+    assert episode.num_events == (kinds <= 1).sum()
+    assert episode.log_events == len(kinds)
+
+
+@settings(max_examples=30)
+@given(data=st.data(), scenario=scenarios)
+def test_progress_is_seen_as_it_is_made(data, scenario):
+    """At every round the view's work and service are those that the log gives up to then."""
+    simulator, chance = drawn(data, scenario)
+    for view in simulator.rounds():
+        jobs = np.concatenate([view.running, view.queued])
+        left, service = view.remaining_work(jobs), view.attained_service(jobs)
+        so_far = simulator.result("so far")
+        np.testing.assert_allclose(service, so_far.records["attained_service"][jobs], rtol=1e-9, atol=1e-6)
+        for job, work in zip(jobs.tolist(), left.tolist(), strict=True):
+            done = simulator.workload.spec(job).work - work
+            np.testing.assert_allclose(done, work_done(so_far, scenario, job), rtol=1e-9, atol=1e-6)
+        simulator.apply(chance.schedule(view))
+
+
+def work_done(result: RunResult, scenario: Scenario, job: int) -> float:
+    """Samples of one job from its events up to now: each placement's speed times its time less the delay."""
+    done, placements = 0.0, 0
+    for begin, end, gpus in stays(result, job):
+        if gpus:
+            delay = scenario.restart_delay if placements else scenario.start_delay
+            placements += 1
+            rate = speed(Curved(), result.cluster, result.workload.spec(job).model, gpus)
+            done += max(end - begin - delay, 0.0) * rate
+    return done
+
+
+@settings(max_examples=30)
+@given(data=st.data(), scenario=scenarios, seed=st.integers(0, 9))
+def test_one_seed_gives_one_run(data, scenario, seed):
+    cluster = CLUSTERS[data.draw(every_cluster)]
+    workload = data.draw(workloads(cluster))
+    logs = []
+    for _ in range(2):
+        simulator, chance = Simulator(workload, cluster, Curved(), scenario, seed), Chance()
+        chance.reset(cluster, simulator.rng)
+        for view in simulator.rounds():
+            simulator.apply(chance.schedule(view))
+        logs.append(simulator.result("chance").log)
+    assert logs[0] == logs[1]

@@ -1,0 +1,182 @@
+"""What a scheduler sees, and what it does not."""
+
+import numpy as np
+import pytest
+
+from envs.performance import IdealModel
+from envs.scheduling import ClusterView
+from envs.simulation import Information, Scenario, SimulationView, Simulator
+from envs.types import JobSpec, MurmurationError
+from envs.workloads import Workload
+from tests.conformance.worlds import HETEROGENEOUS, Curved
+from tests.unit.simulation.plays import cluster_of, jobs_of
+
+WORKLOAD = jobs_of((0, 4, 40), (2, 2, 60), (5, 1, 10), (90, 1, 10))
+
+
+def rounds_of(information: Information | None = None, seed: int = 0) -> tuple[Simulator, SimulationView]:
+    """At 5: job 0 runs on node 0 since 0, job 1 on node 1 since 2, job 2 waits, job 3 is still to come."""
+    scenario = Scenario(start_delay=1.0, restart_delay=2.0, information=information or Information())
+    simulator = Simulator(WORKLOAD, cluster_of(4, 4), IdealModel(), scenario, seed)
+    placed = {0.0: {0: {0: 4}}, 2.0: {1: {1: 2}}}
+    for view in simulator.rounds():
+        assert isinstance(view, SimulationView)
+        if view.time == 5:
+            return simulator, view
+        wish = view.allocation(keep_running=True)
+        for job, gpus in placed[view.time].items():
+            wish.place(job, gpus)
+        simulator.apply(wish)
+    raise AssertionError("no round at 5")
+
+
+def test_the_round_as_it_stands():
+    _, view = rounds_of()
+    assert view.time == 5.0
+    assert view.queued.tolist() == [2]
+    assert view.running.tolist() == [0, 1]
+    assert view.free_gpus.tolist() == [0, 2]
+    assert view.submit_time.tolist() == [0.0, 2.0, 5.0]
+    assert view.num_gpus.tolist() == view.min_gpus.tolist() == view.max_gpus.tolist() == [4, 2, 1]
+    assert dict(view.placement(1).gpus) == {1: 2}
+    assert view.restart_delay == 2.0
+
+
+def test_it_fulfils_the_protocol():
+    view: ClusterView = rounds_of()[1]
+    asked = [name for name in vars(ClusterView) if not name.startswith("_")]
+    assert {"time", "queued", "speed", "allocation"} <= set(asked)
+    assert [name for name in asked if not hasattr(view, name)] == []
+
+
+def test_service_and_work_account_for_delays():
+    """Job 0 holds 4 GPUs for 5 s and has worked 4 s; job 1 holds 2 for 3 s and has worked 2 s; job 2 has nothing."""
+    _, view = rounds_of()
+    jobs = np.array([0, 1, 2])
+    assert view.attained_service(jobs).tolist() == [20.0, 6.0, 0.0]
+    assert view.remaining_work(jobs).tolist() == [40 - 16.0, 60 - 4.0, 10.0]
+    assert view.remaining_time(jobs).tolist() == [6.0, 28.0, 10.0]
+
+
+def test_the_future_is_hidden():
+    """Job 3 comes at 90: no array reaches it, and asking for it by name is a mistake."""
+    _, view = rounds_of()
+    for column in (view.num_gpus, view.min_gpus, view.max_gpus, view.submit_time):
+        assert len(column) == 3
+    for ask in (
+        lambda: view.job(3),
+        lambda: view.speed(3),
+        lambda: view.remaining_work(np.array([0, 3])),
+        lambda: view.remaining_time(np.array([3])),
+        lambda: view.attained_service(np.array([3])),
+        lambda: view.job(-1),
+        lambda: view.allocation().pack(3),
+    ):
+        with pytest.raises(MurmurationError, match=r"job (3|-1) is not submitted at t = 5 s; a view knows jobs 0 to 2"):
+            ask()
+
+
+def test_where_nobody_runs_there_is_no_placement():
+    _, view = rounds_of()
+    for job in (2, 3, 99, -1):
+        with pytest.raises(KeyError):
+            view.placement(job)
+
+
+def test_exact_information():
+    _, view = rounds_of()
+    assert view.job(1).work == 60.0
+    assert view.job(1) == WORKLOAD.spec(1)
+
+
+def test_no_information():
+    _, view = rounds_of(Information("none"))
+    jobs = np.array([0, 1, 2])
+    assert np.isnan(view.remaining_work(jobs)).all()
+    assert np.isnan(view.remaining_time(jobs)).all()
+    assert np.isnan(view.job(1).work)
+    assert view.attained_service(jobs).tolist() == [20.0, 6.0, 0.0]
+
+
+def test_estimates_misjudge_each_job_by_one_factor():
+    """The factor is drawn once: what is left shrinks in proportion, and the true work stays hidden."""
+    simulator, view = rounds_of(Information("estimate", error=0.5), seed=3)
+    jobs = np.array([0, 1, 2])
+    factor = view.remaining_work(jobs) / [24.0, 56.0, 10.0]
+    assert (factor > 0).all()
+    assert len(set(factor.tolist())) == 3
+    assert not np.isclose(factor, 1.0).any()
+    assert np.isnan(view.job(1).work)
+    simulator.apply(view.allocation(keep_running=True))
+    simulator.advance()  # job 0 is done at 11
+    assert view.time == 11.0
+    np.testing.assert_allclose(view.remaining_work(np.array([1])), factor[1] * 44.0)
+
+
+def test_estimates_come_from_the_seed_and_are_equal_for_all_schedulers():
+    jobs = np.array([0, 1, 2])
+    same = [rounds_of(Information("estimate"), seed)[1].remaining_work(jobs).tolist() for seed in (1, 1, 2)]
+    assert same[0] == same[1] != same[2]
+
+
+def test_estimates_have_the_stated_error():
+    """Logarithms of the factors: mean 0, standard deviation `error`; 4000 draws."""
+    scenario = Scenario(information=Information("estimate", error=0.3))
+    workload = jobs_of(*((0.0, 1, 10.0) for _ in range(4000)))
+    simulator = Simulator(workload, cluster_of(4), IdealModel(), scenario)
+    view = next(simulator.rounds())
+    noise = np.log(view.remaining_work(np.arange(4000)) / 10.0)
+    assert abs(noise.mean()) < 0.3 * 4 / np.sqrt(4000)
+    assert noise.std() == pytest.approx(0.3, rel=0.1)
+
+
+@pytest.mark.parametrize(("build", "names"), [
+    (lambda: Information("some"), ("information.work", "some", "exact, estimate or none")),  # type: ignore[arg-type]
+    (lambda: Information("estimate", -0.1), ("information.error", "-0.1")),
+])
+def test_impossible_information_is_refused(build, names):
+    with pytest.raises(MurmurationError) as error:
+        build()
+    assert all(name in str(error.value) for name in names)
+
+
+def test_speed_is_consolidated_and_by_type():
+    workload = Workload.of([JobSpec(0, 0, 2, 10, "large", min_gpus=1, max_gpus=6)])
+    view = next(Simulator(workload, HETEROGENEOUS, Curved()).rounds())
+    speed = view.speed(0)
+    assert speed.shape == (3, 9)
+    assert speed[1, 4] == Curved().throughput("large", "new", 4)
+    assert speed[1, 6] == Curved().throughput("large", "new", 6, 2)
+    assert speed[2].tolist() == [0.0] * 9
+
+
+def test_packing_prefers_the_fastest_type_on_which_a_job_runs():
+    workload = Workload.of([JobSpec(i, 0, 2, 10, "large") for i in range(6)])
+    view = next(Simulator(workload, HETEROGENEOUS, Curved()).rounds())
+    wish = view.allocation()
+    places = []
+    for job in range(6):
+        places.append(wish.pack(job) and dict(wish.placement(job).gpus))
+    # best fit: the small nodes of "new", then of "old"; never node 3, which is "small"
+    assert places == [{2: 2}, {1: 2}, {1: 2}, {4: 2}, {0: 2}, {0: 2}]
+
+
+def test_columns_of_the_view_cannot_be_written():
+    _, view = rounds_of()
+    with pytest.raises(ValueError, match="read-only"):
+        view.num_gpus[0] = 8
+    view.free_gpus[0] = 8  # a copy
+    view.queued[:] = 7
+    assert view.free_gpus.tolist() == [0, 2]
+    assert view.queued.tolist() == [2]
+
+
+def test_an_allocation_begins_empty_or_with_what_runs():
+    _, view = rounds_of()
+    empty, keeping = view.allocation(), view.allocation(keep_running=True)
+    assert empty.free_gpus.tolist() == [4, 4]
+    assert empty.placement(0) is None
+    assert keeping.free_gpus.tolist() == [0, 2]
+    assert dict(keeping.placement(0).gpus) == {0: 4}
+    empty.keep(0)
+    assert empty.free_gpus.tolist() == [0, 4]

@@ -1,0 +1,213 @@
+"""The wish under construction: what it takes, what it refuses, where it packs."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envs.types import Allocation, AllocationError, ClusterSpec, JobId, NodeId, NodeSpec, Placement
+from envs.types.allocation import consolidated, scattered
+
+MIXED = ClusterSpec((NodeSpec("a", 8), NodeSpec("a", 4), NodeSpec("b", 8), NodeSpec("a", 8), NodeSpec("b", 2)))
+
+
+def wish(
+    running: dict[JobId, dict[NodeId, int]] | None = None, *, keep_running: bool = False, size: int = 4
+) -> Allocation:
+    """On `MIXED`; all jobs request `size` GPUs and prefer "b" to "a"."""
+    placements = {job: Placement(gpus) for job, gpus in (running or {}).items()}
+    free = MIXED.node_gpus.copy()
+    for gpus in (running or {}).values():
+        for node, count in gpus.items():
+            free[node] -= count
+    return Allocation(MIXED, placements, free, lambda job: (1, 0), lambda job: size, keep_running=keep_running)
+
+
+def test_placing_takes_gpus_and_stopping_gives_them_back():
+    answer = wish()
+    answer.place(0, {0: 8, 1: 2})
+    assert answer.free_gpus.tolist() == [0, 2, 8, 8, 2]
+    assert dict(answer.placement(0).gpus) == {0: 8, 1: 2}
+    answer.stop(0)
+    assert answer.free_gpus.tolist() == [8, 4, 8, 8, 2]
+    assert answer.placement(0) is None
+    assert answer.changes == {0: None}
+
+
+def test_placing_anew_gives_back_what_the_job_had():
+    """Eight GPUs on node 0 are free for the job that has them."""
+    answer = wish()
+    answer.place(0, {0: 8})
+    answer.place(0, {0: 6, 1: 1})
+    assert answer.free_gpus.tolist() == [2, 3, 8, 8, 2]
+
+
+def test_the_delta_form_begins_with_what_runs():
+    answer = wish({7: {0: 4}}, keep_running=True)
+    assert answer.free_gpus.tolist() == [4, 4, 8, 8, 2]
+    assert dict(answer.placement(7).gpus) == {0: 4}
+    assert answer.changes == {}
+    answer.place(7, {0: 8})
+    assert answer.free_gpus[0] == 0
+    answer.stop(7)
+    assert answer.free_gpus[0] == 8
+
+
+def test_the_whole_wish_begins_with_nothing():
+    answer = wish({7: {0: 4}})
+    assert answer.free_gpus.tolist() == [8, 4, 8, 8, 2]
+    assert answer.placement(7) is None
+    answer.keep(7)
+    assert answer.free_gpus[0] == 4
+    assert list(answer.shares()) == [(7, 0, 4)]
+
+
+def test_a_whole_placement_keeps_its_cpus_and_plan():
+    answer = wish()
+    placement = Placement({1: 2}, cpus={1: 8.0}, batch_size=64)
+    answer.place(3, placement)
+    assert answer.placement(3) is placement
+    assert placement.num_gpus == 2
+
+
+@pytest.mark.parametrize(
+    ("gpus", "says"),
+    [
+        ({}, "job 3: a placement needs at least one GPU; use stop() to take all away"),
+        ({5: 1}, "job 3: node 5 does not exist; nodes are 0 to 4"),
+        ({-1: 1}, "job 3: node -1 does not exist; nodes are 0 to 4"),
+        ({1: 5}, "job 3: asks for 5 GPUs on node 1, where 4 are free"),
+        ({0: 1, 1: 0}, "job 3: asks for 0 GPUs on node 1, where 4 are free"),
+        ({0: -2}, "job 3: asks for -2 GPUs on node 0, where 8 are free"),
+        ({0: 1.5}, "job 3: asks for 1.5 GPUs on node 0; give a whole number of them"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name_and_changes_nothing(gpus, says):
+    answer = wish()
+    answer.place(3, {2: 3})
+    with pytest.raises(AllocationError) as error:
+        answer.place(3, gpus)
+    assert str(error.value) == says
+    assert answer.free_gpus.tolist() == [8, 4, 5, 8, 2]
+    assert dict(answer.placement(3).gpus) == {2: 3}
+
+
+def test_nobody_keeps_what_does_not_run():
+    with pytest.raises(AllocationError, match="job 1: does not run, so there is nothing to keep"):
+        wish({7: {0: 4}}).keep(1)
+
+
+def test_nobody_keeps_what_has_gone_to_another():
+    answer = wish({7: {0: 4}})
+    answer.place(1, {0: 6})
+    with pytest.raises(AllocationError, match="job 7: asks for 4 GPUs on node 0, where 2 are free"):
+        answer.keep(7)
+
+
+def test_stopping_an_unknown_job_is_harmless():
+    answer = wish()
+    answer.stop(9)
+    assert answer.free_gpus.tolist() == MIXED.node_gpus.tolist()
+
+
+def test_numpy_integers_are_integers():
+    answer = wish()
+    answer.place(0, {np.int64(1): np.int64(3)})
+    assert answer.free_gpus[1] == 1
+    assert [type(key) for key in answer.placement(0).gpus] == [int]
+
+
+def test_packing_takes_the_best_fit_of_the_preferred_type():
+    """Type b first: 2 GPUs fit best on node 4, then only node 2 is left; 4 more b do not fit into its 4 left: node 2."""
+    answer = wish()
+    assert answer.pack(0, 2)
+    assert answer.pack(1)
+    assert answer.pack(2)
+    assert answer.pack(3)
+    assert list(answer.shares()) == [(0, 4, 2), (1, 2, 4), (2, 2, 4), (3, 1, 4)]
+
+
+def test_packing_again_counts_the_gpus_that_the_job_has():
+    answer = wish()
+    answer.place(0, {2: 8})
+    assert answer.pack(0, 8, gpu_types=(1,))
+    assert dict(answer.placement(0).gpus) == {2: 8}
+
+
+def test_without_room_nothing_changes():
+    answer = wish({7: {4: 1}}, keep_running=True)
+    answer.place(1, {2: 1})
+    assert not answer.pack(7, 8, gpu_types=(1,))
+    assert dict(answer.placement(7).gpus) == {4: 1}
+    assert answer.free_gpus.tolist() == [8, 4, 7, 8, 1]
+    assert not answer.pack(5, 99)
+    assert answer.placement(5) is None
+
+
+def test_gangs_take_whole_nodes_and_one_remainder():
+    """20 GPUs of type a: nodes 0 and 3 whole, 4 on node 1. 18: two whole and 2 on node 1."""
+    for want, last in ((20, 4), (18, 2)):
+        answer = wish()
+        assert answer.pack(0, want, gpu_types=(0,))
+        assert dict(answer.placement(0).gpus) == {0: 8, 3: 8, 1: last}
+
+
+def test_a_job_that_one_node_could_hold_is_not_torn_apart_unless_asked():
+    answer = wish()
+    answer.place(1, {0: 4})
+    answer.place(2, {3: 4})
+    answer.place(3, {2: 4})
+    assert not answer.pack(0, 6)
+    assert answer.pack(0, 6, scatter=True)
+    assert dict(answer.placement(0).gpus) == {2: 4, 4: 2}
+
+
+counts = st.lists(st.integers(0, 8), min_size=5, max_size=5)
+
+
+@given(taken=counts, want=st.integers(1, 22), kind=st.integers(0, 1))
+def test_what_is_found_is_free_of_one_type_and_exactly_enough(taken, want, kind):
+    free = np.maximum(MIXED.node_gpus - taken, 0)
+    for find in (consolidated, scattered):
+        found = find(free, MIXED, want, kind)
+        if found is None:
+            continue
+        assert sum(found.values()) == want
+        for node, gpus in found.items():
+            assert 1 <= gpus <= free[node]
+            assert MIXED.node_types[node] == kind
+
+
+@given(taken=counts, want=st.integers(1, 22), kind=st.integers(0, 1))
+def test_scattering_finds_room_wherever_there_is_any(taken, want, kind):
+    free = np.maximum(MIXED.node_gpus - taken, 0)
+    of_type = MIXED.node_types == kind
+    assert (scattered(free, MIXED, want, kind) is not None) == (free[of_type].sum() >= want)
+    if (free[of_type] >= want).any():
+        found = consolidated(free, MIXED, want, kind)
+        assert found is not None
+        assert len(found) == 1
+        assert free[next(iter(found))] == free[of_type & (free >= want)].min()
+
+
+@given(acts=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(0, 9)), max_size=25))
+def test_free_gpus_are_always_what_nobody_has(acts):
+    """Place, move and stop at random: the count on every node is recomputed from the placements."""
+    answer = wish({0: {0: 4}, 1: {1: 1}}, keep_running=True)
+    for job, node, gpus in acts:
+        if gpus == 0:
+            answer.stop(job)
+        elif gpus == 9:
+            answer.pack(job)
+        else:
+            try:
+                answer.place(job, {node: gpus})
+            except AllocationError:
+                pass
+        left = MIXED.node_gpus.copy()
+        for other in range(4):
+            placed = answer.placement(other)
+            for at, count in placed.gpus.items() if placed else ():
+                left[at] -= count
+        assert answer.free_gpus.tolist() == left.tolist()
+        assert (left >= 0).all()

@@ -6,17 +6,14 @@ python scripts/reproduce.py paper=rubick table=prediction_error data=<folder wit
 from pathlib import Path
 
 from omegaconf import DictConfig
-from rich.console import Console
-from rich.table import Table
 
 from launch import command
 
 # isort: split
-import pandas as pd
-
 from envs.performance.reproduction import Reproduction
 from launch.build import build
 from launch.names import ChoiceError, near
+from launch.show import show
 
 
 def chosen(tables: DictConfig, paper: str, table: str) -> DictConfig:
@@ -26,17 +23,6 @@ def chosen(tables: DictConfig, paper: str, table: str) -> DictConfig:
             raise ChoiceError(f"{kind}={name}: no such {kind}{near(name, known)}; there are: {', '.join(known)}")
     node: DictConfig = tables[paper][table]
     return node
-
-
-def show(title: str, frame: pd.DataFrame) -> None:
-    """Print a frame as a table."""
-    table = Table(title=title, title_justify="left")
-    for column in frame.columns:
-        numeric = frame[column].dtype.kind in "if"
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
-    for row in frame.itertuples(index=False):
-        table.add_row(*(f"{cell:.2f}" if isinstance(cell, float) else str(cell) for cell in row))
-    Console().print(table)
 
 
 @command("reproduce")

@@ -1,5 +1,6 @@
 """The learner: its loss against a computation by hand, what the warm-up leaves alone, where advantages come from."""
 
+import copy
 import math
 from dataclasses import replace
 
@@ -89,8 +90,8 @@ def test_the_loss_is_clipped_server_by_server(learner_and_observation):
         batch=batch,
         fwd_out={Columns.ACTION_DIST_INPUTS: new.flatten(1)},
     )
-    values = module.normalised_values(batch)
-    assert float(found.detach()) == pytest.approx(loss_by_hand(batch, new, old, values, -2.0, 3.0, config), rel=1e-4)
+    values = module.normalised_values(batch).detach()
+    assert float(found.detach()) == pytest.approx(loss_by_hand(batch, new.detach(), old, values, -2.0, 3.0, config), rel=1e-4)
 
 
 def test_at_the_old_policy_the_gain_is_the_advantage(learner_and_observation):
@@ -103,11 +104,11 @@ def test_at_the_old_policy_the_gain_is_the_advantage(learner_and_observation):
     learner.compute_loss_for_module(
         module_id=DEFAULT_MODULE_ID, config=config, batch=batch, fwd_out={Columns.ACTION_DIST_INPUTS: new.flatten(1)}
     )
-    told = learner.metrics.peek((DEFAULT_MODULE_ID,))
+    told = {name: float(value.detach()) for name, value in learner.metrics.peek((DEFAULT_MODULE_ID,)).items()}
     real = batch[Postprocessing.ADVANTAGES][batch[Columns.LOSS_MASK]]
-    assert float(told["policy_loss"]) == pytest.approx(-float(real.mean()), rel=1e-4)
-    assert float(told["clip_fraction"]) == 0.0
-    assert float(told["kl"]) == pytest.approx(0.0, abs=1e-6)
+    assert told["policy_loss"] == pytest.approx(-float(real.mean()), rel=1e-4)
+    assert told["clip_fraction"] == 0.0
+    assert told["kl"] == pytest.approx(0.0, abs=1e-6)
 
 
 def test_rllibs_own_advantages_are_replaced():
@@ -140,21 +141,22 @@ def test_while_the_critic_warms_up_the_policy_stays_as_it_is():
 
 
 def test_the_critic_learns_to_predict():
-    """On a fixed batch of samples the value loss falls while everything else stands still."""
-    settings = replace(PPO, critic_warmup=100, lr=3e-3, num_epochs=5)
+    """On a fixed batch of samples; so impatient that targets hardly move with the critic's own estimates."""
+    settings = replace(PPO, train_batch_size=512, minibatch_size=128, critic_warmup=100, lr=1e-2, discount_time=1.0)
     _, runner, learner = parts(settings)
     episodes = runner.sample()
-    losses = []
-    for _ in range(8):
-        told = learner.update(
-            episodes=[episode.copy() for episode in episodes],
+    told = []
+    for _ in range(10):
+        found = learner.update(
+            episodes=copy.deepcopy(episodes),  # the learner's connectors lengthen them
             timesteps={"num_env_steps_sampled_lifetime": 0},
             num_epochs=5,
-            minibatch_size=32,
+            minibatch_size=512,
             shuffle_batch_per_epoch=True,
         )
-        losses.append(float(told[DEFAULT_MODULE_ID]["value_loss"]))
-    assert losses[-1] < 0.7 * losses[0]
+        told.append(float(found[DEFAULT_MODULE_ID]["explained_variance"]))
+    assert told[0] < 0.3
+    assert told[-1] > 0.6
 
 
 def test_figures_carry_the_tags_of_tensorboard_and_no_missing_means():
@@ -169,13 +171,13 @@ def test_figures_carry_the_tags_of_tensorboard_and_no_missing_means():
 
 def test_the_networks_copy_is_nobody_elses():
     algorithm = LocalAlgorithm(small_world(), BLUEPRINT, PPO, seed=0)
-    copy = algorithm.network()
+    mine = algorithm.network()
     with torch.no_grad():
-        for weight in copy.parameters():
+        for weight in mine.parameters():
             weight.zero_()
-    assert changed(weights(algorithm), copy.state_dict())
-    algorithm.set_network(copy)
-    assert not changed(weights(algorithm), copy.state_dict())
+    assert changed(weights(algorithm), mine.state_dict())
+    algorithm.set_network(mine)
+    assert not changed(weights(algorithm), mine.state_dict())
     played = algorithm._runner.module.unwrapped().network.state_dict()
-    assert not changed(copy.state_dict(), played)
+    assert not changed(mine.state_dict(), played)
     algorithm.stop()

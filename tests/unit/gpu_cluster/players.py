@@ -14,6 +14,7 @@ from envs.workloads.source import check_split
 from tests.unit.simulation.plays import held
 
 FREE_OF_CHARGE = Scenario(restart_delay=0.0)
+PATIENT = Scenario(restart_delay=0.0, horizon=1e6)  # no horizon that follows from the jobs' own lengths
 
 
 class Fixed:
@@ -118,7 +119,7 @@ def plan(batch: GpuClusterBatch) -> dict[JobId, dict[NodeId, int]]:
 
 
 def chance(
-    mask: npt.NDArray[np.generic], rng: np.random.Generator, passing: float = 0.5
+    mask: npt.NDArray[np.generic], rng: np.random.Generator, passing: float = 0.8
 ) -> IntArray:
     """A legal action for each row of `mask` [..., num_actions]: nothing with this probability where allowed, else any."""
     flat = mask.reshape(-1, mask.shape[-1]) > 0

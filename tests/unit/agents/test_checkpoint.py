@@ -1,0 +1,163 @@
+"""Checkpoints: what comes back is what was written; what is damaged is told in one line that names the file."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from agents.checkpoint import DESCRIPTION, WEIGHTS, Checkpoint
+from agents.networks import Blueprint
+from agents.scheduler import choose
+from envs.gpu_cluster import DecisionRules
+from envs.types import CheckpointError
+from tests.unit.agents.worlds import SPEC, observation
+
+BLUEPRINT = Blueprint(options={"width": 8, "layers": 1, "heads": 2, "sharpness": 2.5})
+RULES = DecisionRules(num_candidates=4, queue_order="fifo", elastic=False)
+
+
+def made():
+    torch.manual_seed(3)
+    notes = {"seed": 7, "validation": {"mean_jct": 12.5}}
+    return Checkpoint(BLUEPRINT.build(SPEC), BLUEPRINT, SPEC, RULES, notes)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    folder = tmp_path / "policy"
+    made().save(folder)
+    return folder
+
+
+def test_everything_comes_back_to_the_bit(saved):
+    before, after = made(), Checkpoint.load(saved)
+    assert (after.blueprint, after.spec, after.rules, after.notes) == (BLUEPRINT, SPEC, RULES, before.notes)
+    weights = after.network.state_dict()
+    assert all(torch.equal(weights[name], tensor) for name, tensor in before.network.state_dict().items())
+    arrays = {name: tensor.numpy() for name, tensor in observation().items()}
+    for seed in range(5):
+        one = choose(before.network, arrays, np.random.default_rng(seed))
+        assert np.array_equal(one, choose(after.network, arrays, np.random.default_rng(seed)))
+
+
+def test_saving_again_replaces_and_leaves_no_parts(saved):
+    other = made()
+    with torch.no_grad():
+        other.network.nothing.bias.fill_(9.0)
+    other.save(saved)
+    assert float(Checkpoint.load(saved).network.nothing.bias) == 9.0
+    assert {path.name for path in saved.iterdir()} == {WEIGHTS, DESCRIPTION}
+
+
+def test_a_runs_folder_stands_for_its_best(tmp_path):
+    made().save(tmp_path / "run" / "checkpoints" / "best")
+    for folder in (tmp_path / "run", tmp_path / "run" / "checkpoints", tmp_path / "run" / "checkpoints" / "best"):
+        assert Checkpoint.load(folder).notes["seed"] == 7
+    assert Checkpoint.load(str(tmp_path / "run")).notes["seed"] == 7
+
+
+def test_its_scheduler_plays_by_its_rules(saved):
+    scheduler = Checkpoint.load(saved).scheduler(sampled=False)
+    assert (scheduler.rules, scheduler.spec, scheduler.sampled) == (RULES, SPEC, False)
+    assert not scheduler.network.training
+
+
+def refused(folder, file):
+    """The message with which a folder is refused; it names the file, in one line."""
+    with pytest.raises(CheckpointError) as error:
+        Checkpoint.load(folder)
+    message = str(error.value)
+    assert "\n" not in message
+    assert str(folder / file) in message if file else str(folder) in message
+    return message
+
+
+def test_a_folder_without_a_checkpoint(tmp_path):
+    assert "give the folder of a training run or of a checkpoint" in refused(tmp_path, "")
+    refused(tmp_path / "nowhere", "")
+
+
+@pytest.mark.parametrize("keep", [0, 3, 20, 300, -1])
+def test_truncated_weights(saved, keep):
+    whole = (saved / WEIGHTS).read_bytes()
+    (saved / WEIGHTS).write_bytes(whole[:keep])
+    assert "does not hold this network's weights" in refused(saved, WEIGHTS)
+
+
+def test_missing_weights(saved):
+    (saved / WEIGHTS).unlink()
+    assert "copy it again or train anew" in refused(saved, WEIGHTS)
+
+
+def test_weights_of_another_shape_and_of_another_network(saved):
+    wider = Blueprint(options={**BLUEPRINT.options, "width": 16})
+    Checkpoint(wider.build(SPEC), wider, SPEC, RULES, {}).save(saved / "wider")
+    (saved / WEIGHTS).write_bytes((saved / "wider" / WEIGHTS).read_bytes())
+    assert "size mismatch" in refused(saved, WEIGHTS)
+    deeper = Blueprint(options={**BLUEPRINT.options, "layers": 2})
+    Checkpoint(deeper.build(SPEC), deeper, SPEC, RULES, {}).save(saved / "deeper")
+    (saved / WEIGHTS).write_bytes((saved / "deeper" / WEIGHTS).read_bytes())
+    assert "attention.1" in refused(saved, WEIGHTS)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", '"text"', "{}", '{"format": 1}', "\x00\x01"])
+def test_a_description_that_is_none(saved, content):
+    (saved / DESCRIPTION).write_text(content)
+    assert "is not a policy description" in refused(saved, DESCRIPTION)
+
+
+def test_a_description_that_is_not_even_text(saved):
+    (saved / DESCRIPTION).write_bytes(b"\xff\xfe\x80")
+    refused(saved, DESCRIPTION)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("format", 99, "format is 99, this version reads 1"),
+        ("network", {"target": "agents.networks.Nobody", "options": {}}, "cannot be imported"),
+        ("network", {"options": {}}, "lacks target or options"),
+        ("network", {"target": "builtins.exec", "options": {}}, "no torch.nn.Module"),
+        ("network", {"target": BLUEPRINT.target, "options": {"widht": 8}}, "unexpected keyword argument"),
+        ("spec", {"num_servers": 3}, "missing"),
+        ("spec", {**{name: 2 for name in SPEC.__slots__}, "num_gpu_types": -90}, "policy description"),
+        ("spec", {**{name: 2 for name in SPEC.__slots__}, "node_gpus": "two"}, "policy description"),
+        ("rules", {"queue_order": "longest"}, "queue_order is 'longest'"),
+        ("rules", {"nobody": 1}, "unexpected keyword argument"),
+        ("notes", 5, "policy description"),
+    ],
+)
+def test_a_description_with_a_wrong_part(saved, key, value, said):
+    content = json.loads((saved / DESCRIPTION).read_text())
+    (saved / DESCRIPTION).write_text(json.dumps({**content, key: value}))
+    assert said in refused(saved, DESCRIPTION)
+
+
+class Trap:
+    """A pickle that leaves a mark when it is read."""
+
+    def __init__(self, mark):
+        self.mark = mark
+
+    def __reduce__(self):
+        return (open, (str(self.mark), "w"))
+
+
+def test_nothing_is_ever_unpickled(saved, tmp_path, monkeypatch):
+    mark = tmp_path / "executed"
+    trap = pickle.dumps(Trap(mark))
+    for file in (WEIGHTS, DESCRIPTION):
+        whole = (saved / file).read_bytes()
+        (saved / file).write_bytes(trap)
+        refused(saved, file)
+        (saved / file).write_bytes(whole)
+    assert not mark.exists()
+
+    def forbidden(*_, **__):
+        raise AssertionError("a pickle was read")
+
+    for place in ("pickle.load", "pickle.loads", "pickle.Unpickler", "torch.load"):
+        monkeypatch.setattr(place, forbidden)
+    Checkpoint.load(saved)

@@ -1,0 +1,186 @@
+"""Imitation: labels that can be played, agreement that rises, a clone that schedules nearly as its teacher."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from agents.imitation import Demonstrator, ImitationSettings, fit_epoch, gather, imitate
+from agents.scheduler import PolicyScheduler
+from agents.validation import validate
+from baselines.fifo import Fifo
+from baselines.srtf import Srtf
+from envs.simulation import Simulator, run_episode
+from envs.types import MurmurationError
+from tests.unit.agents.worlds import network, small_world
+
+QUICK = ImitationSettings(passes=1, steps=200, epochs=2, batch_size=32)
+
+
+def silent(*_):
+    """A listener who does not care."""
+
+
+def gathered(world, teacher, steps=200, share=0.0, seed=0, student=None):
+    """(environment, chunks) of a gathering."""
+    env = world.vector_env(4, seed)
+    demonstrator = Demonstrator(env, [teacher() for _ in range(4)], np.random.default_rng(seed))
+    return env, list(gather(env, demonstrator, student or network(world.spec), share, steps, seed))
+
+
+@pytest.mark.parametrize("teacher", [Fifo, Srtf])
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_labels_are_legal_or_nothing(teacher, share):
+    """A teacher's nothing may be masked out (an idle cluster must act); every other label is allowed."""
+    _, chunks = gathered(small_world(), teacher, share=share)
+    labels, mask = (np.concatenate([chunk[name] for chunk in chunks]) for name in ("labels", "mask"))
+    allowed = np.take_along_axis(mask, labels[..., None], -1)[..., 0] > 0
+    assert (allowed | (labels == 0)).all()
+    assert (labels > 0).any()
+    assert len(labels) == 200
+
+
+@pytest.mark.parametrize("teacher", [Fifo, Srtf])
+def test_what_the_teacher_plays_through_the_servers_is_worth_what_it_is_worth_alone(teacher):
+    """Its demonstrations, played out, give nearly the mean JCT of the scheduler itself on the same workloads."""
+    world = small_world(num_jobs=10)
+    env = world.vector_env(4, 1)
+    env.reset(seed=1)
+    demonstrator = Demonstrator(env, [teacher() for _ in range(4)], np.random.default_rng(0))
+    alone = []
+    for place in range(4):
+        demonstrator.begin(place)
+        simulator = Simulator(env.batch.workloads[place], world.cluster, world.performance, world.scenario)
+        records = run_episode(teacher(), simulator).records
+        alone.append((records["finish_time"] - records["submit_time"]).sum())
+    played, running = np.zeros(4), np.ones(4, bool)
+    while running.any():
+        rewards, _, ended = env.batch.step(np.where(running[:, None], demonstrator.actions(), 0))
+        played[running] -= rewards[running]
+        running &= ~ended
+        for place in np.flatnonzero(ended):
+            env.begin(place)  # what follows is not counted
+            demonstrator.begin(place)
+    np.testing.assert_allclose(played, alone, rtol=0.1)
+
+
+def test_gathering_is_the_same_for_the_same_seed():
+    world = small_world()
+    student = network(world.spec)
+    runs = [gathered(world, Srtf, 60, 0.3, 7, student)[1] for _ in range(2)]
+    for one, other in zip(*runs, strict=True):
+        assert all(np.array_equal(one[name], other[name]) for name in one)
+    other = gathered(world, Srtf, 60, 0.3, 8, student)[1]
+    assert any(not np.array_equal(a["queue"], b["queue"]) for a, b in zip(runs[0], other, strict=True))
+
+
+def test_observations_are_kept_and_not_overwritten():
+    env, chunks = gathered(small_world(), Fifo, 80)
+    assert not np.shares_memory(chunks[0]["queue"], env.batch.observation["queue"])
+    assert any(not np.array_equal(chunks[0]["queue"], chunk["queue"]) for chunk in chunks[1:])
+
+
+def test_agreement_rises():
+    world = small_world()
+    _, chunks = gathered(world, Srtf, 400)
+    torch.manual_seed(0)
+    net = network(world.spec)
+    optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
+    rng = np.random.default_rng(0)
+    told = [fit_epoch(net, optimizer, chunks, QUICK, rng) for _ in range(8)]
+    assert told[-1]["imitation_agreement"] > told[0]["imitation_agreement"] + 0.1
+    assert told[-1]["imitation_loss"] < 0.7 * told[0]["imitation_loss"]
+
+
+def hand_loss(net, chunk, pass_weight):
+    """Weighted cross-entropy of one chunk by loops, over servers that have a choice and whose label is allowed."""
+    batch = {name: torch.from_numpy(array) for name, array in chunk.items() if name != "labels"}
+    logits = net.logits(batch).detach().double()
+    total = weights = 0.0
+    for b, servers in enumerate(chunk["labels"]):
+        for n, label in enumerate(servers):
+            mask = chunk["mask"][b, n]
+            if mask.sum() > 1 and mask[label]:
+                weight = pass_weight if label == 0 else 1.0
+                total -= weight * float(logits[b, n].log_softmax(-1)[label])
+                weights += weight
+    return total / weights
+
+
+@pytest.mark.parametrize("pass_weight", [0.0, 0.5, 1.0])
+def test_the_loss_weighs_passing_as_said(pass_weight):
+    world = small_world()
+    _, chunks = gathered(world, Srtf, 80)
+    chunk = max(chunks, key=lambda chunk: int((chunk["labels"] > 0).sum()))
+    net = network(world.spec)
+    expected = hand_loss(net, chunk, pass_weight)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+    settings = replace(QUICK, pass_weight=pass_weight)
+    told = fit_epoch(net, optimizer, [chunk], settings, np.random.default_rng(0))
+    assert told["imitation_loss"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_critic_learns_nothing_from_a_teacher():
+    world = small_world()
+    net = network(world.spec)
+    before = {name: weight.clone() for name, weight in net.critic.state_dict().items()}
+    imitate(net, world.vector_env(4), Srtf, QUICK, 0, silent)
+    assert all(torch.equal(before[name], weight) for name, weight in net.critic.state_dict().items())
+
+
+def test_it_sharpens_what_it_has_taught_and_reports_all_of_its_work():
+    world = small_world()
+    net = network(world.spec)
+    told = []
+    figures = imitate(
+        net,
+        world.vector_env(4),
+        Srtf,
+        replace(QUICK, passes=2, steps=40, sharpness=3.0),
+        0,
+        lambda *report: told.append(report),
+    )
+    assert float(net.sharpness) == 3.0
+    assert set(figures) == {"imitation_loss", "imitation_agreement"}
+    assert [report[1] for report in told] == sorted(report[1] for report in told)
+    assert told[-1][1] == told[-1][2] == 2 * 40 * 3
+    assert {report[0] for report in told} == {"imitation: gather", "imitation: fit"}
+
+
+def test_without_passes_nothing_is_taught():
+    world = small_world()
+    net = network(world.spec)
+    before = {name: weight.clone() for name, weight in net.state_dict().items()}
+    figures = imitate(net, world.vector_env(4), Srtf, replace(QUICK, passes=0), 0, silent)
+    assert all(torch.equal(before[name], weight) for name, weight in net.state_dict().items())
+    assert np.isnan(figures["imitation_loss"])
+
+
+@pytest.mark.parametrize("teacher", [Fifo, Srtf])
+def test_the_clone_comes_close_to_its_teacher(teacher):
+    """From far off: the untrained network is well above the teacher's mean JCT, the clone within a quarter of it."""
+    world = small_world(num_nodes=2, num_jobs=15, num_evaluation=4)
+    net = network(world.spec, width=32, heads=4)
+    workloads = world.source.evaluation("validation")
+
+    def mean_jct(scheduler):
+        return validate(scheduler, world, workloads)["mean_jct"]
+
+    untrained = mean_jct(PolicyScheduler(net, world.spec, world.rules))
+    settings = ImitationSettings(passes=2, steps=1200, epochs=5, batch_size=64, lr=3e-3)
+    figures = imitate(net, world.vector_env(8), teacher, settings, 0, silent)
+    wanted, reached = mean_jct(teacher()), mean_jct(PolicyScheduler(net, world.spec, world.rules))
+    assert figures["imitation_agreement"] > 0.85
+    assert reached < 1.25 * wanted
+    assert reached < untrained
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"passes": -1}, {"steps": 0}, {"epochs": 0}, {"lr": 0.0}, {"student_share": 1.5}, {"sharpness": 0.0}],
+)
+def test_settings_that_make_no_sense_are_named(wrong):
+    with pytest.raises(MurmurationError, match=f"imitation.{next(iter(wrong))} is") as error:
+        ImitationSettings(**wrong)
+    assert "\n" not in str(error.value)

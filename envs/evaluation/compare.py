@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from envs.evaluation.comparison import Comparison, plain
-from envs.performance import PerformanceModel
+from envs.performance import PerformanceModel, speed_sources
 from envs.scheduling import ClusterView, Scheduler
 from envs.simulation import RunResult, Scenario, Simulator, run_episode
 from envs.types import Allocation, AllocationError, ClusterSpec, MurmurationError
@@ -128,6 +128,9 @@ def described(
         {
             "cluster": {"name": cluster.name, "nodes": cluster.num_nodes, "gpus": cluster.gpus_by_type},
             "performance": type(performance).__name__,
+            "speeds": speed_sources(
+                performance, sorted({model for workload in workloads for model in workload.models}), cluster.gpu_types
+            ),
             "scenario": dataclasses.asdict(scenario),
             "seed": seed,
             "workloads": [

@@ -12,7 +12,7 @@ from envs.evaluation.comparison import Comparison
 from envs.evaluation.gantt import gantt
 from envs.evaluation.plots import jct_cdf
 from envs.evaluation.table import print_table, wide_console
-from envs.performance import PerformanceModel
+from envs.performance import PerformanceModel, speed_sources
 from envs.scheduling import Scheduler
 from envs.simulation import Scenario
 from envs.types import ClusterSpec
@@ -69,6 +69,10 @@ def print_workloads(
     loads = [workload.offered_load(cluster, performance) for workload in workloads]
     by_type = [f"{name} {spread([load[name] for load in loads], '{:.2f}')}" for name in loads[0]]
     console.print(f"offered load: {', '.join(by_type)}", highlight=False)
+    models = list(dict.fromkeys(model for workload in workloads for model in workload.models))
+    for source, pairs in speed_sources(performance, models, cluster.gpu_types).items():
+        if source != "measured":
+            console.print(f"speeds {source}: {', '.join(pairs)}", style="dim", highlight=False)
     for note in dict.fromkeys(note for workload in workloads for note in workload.notes):
         console.print(f"note: {note}", style="dim", highlight=False)
 

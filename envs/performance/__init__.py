@@ -21,7 +21,7 @@ from envs.performance.batch_size import BatchChoice, StatisticalEfficiency, best
 from envs.performance.contention import Contention
 from envs.performance.cpu_memory import Sensitivity, sensitivity_of
 from envs.performance.heterogeneous import equal_shares, mixed_speed, mixed_throughput, proportional_shares
-from envs.performance.model import IdealModel, PerformanceModel
+from envs.performance.model import IdealModel, PerformanceModel, speed_sources
 from envs.performance.reconfiguration import (
     CostBySize,
     CostByTable,
@@ -59,6 +59,7 @@ __all__ = [
     "rubick_cost",
     "sensitivity_of",
     "sia_cost",
+    "speed_sources",
     "zoo",
     "zoo_name",
 ]

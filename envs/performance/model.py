@@ -1,5 +1,6 @@
 """What a performance model must answer, and the simplest one that does."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -51,6 +52,24 @@ class PerformanceModel(Protocol):
                 a batch size out of the model's range.
         """
         ...
+
+
+def speed_sources(
+    performance: PerformanceModel, models: Sequence[str], gpu_types: Sequence[str]
+) -> dict[str, list[str]]:
+    """Where speeds come from: "model on GPU type" pairs by what the performance model says of them.
+
+    Returns:
+        By "measured", "scaled" or another word of the model's own `provenance(model, gpu_type)`; all under "not stated"
+        for a performance model without one.
+    """
+    provenance = getattr(performance, "provenance", None)
+    found: dict[str, list[str]] = {}
+    for model in models:
+        for gpu_type in gpu_types:
+            source = str(provenance(model, gpu_type)) if provenance else "not stated"
+            found.setdefault(source, []).append(f"{model} on {gpu_type}")
+    return found
 
 
 @dataclass(frozen=True)

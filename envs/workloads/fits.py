@@ -15,13 +15,13 @@ def largest_job(cluster: ClusterSpec) -> int:
     return max(cluster.gpus_by_type.values())
 
 
-def check_sizes(name: str, num_gpus: IntArray, cluster: ClusterSpec, label: Callable[[int], str]) -> None:
+def check_sizes(where: str, num_gpus: IntArray, cluster: ClusterSpec, label: Callable[[int], str]) -> None:
     """Assert that no job asks for more GPUs than there are of one type.
 
     Across types a job may be spread, but no scheduler that consolidates would ever start it.
 
     Args:
-        name: of the workload.
+        where: the jobs come from: a file, or the name of a workload.
         num_gpus: int64[num_jobs], GPUs requested.
         cluster: what there is.
         label: what messages call the job of an index.
@@ -35,7 +35,7 @@ def check_sizes(name: str, num_gpus: IntArray, cluster: ClusterSpec, label: Call
     job = int(np.argmax(num_gpus > limit))
     of_type = max(cluster.gpus_by_type, key=cluster.gpus_by_type.__getitem__)
     raise ClusterError(
-        f"workload {name}: {label(job)} asks for {num_gpus[job]} GPUs; cluster {cluster.name} has {limit} of one type "
+        f"{where}: {label(job)}: num_gpus is {num_gpus[job]}; cluster {cluster.name} has {limit} GPUs of one type "
         f"({of_type}); leave larger jobs out with workload.max_gpus={limit}, or take a larger cluster"
     )
 
@@ -46,7 +46,7 @@ def check_fits(workload: Workload, cluster: ClusterSpec, performance: Performanc
     Raises:
         ClusterError: one line with the first job that cannot run, and the fix.
     """
-    check_sizes(workload.name, workload.jobs["num_gpus"], cluster, lambda job: _name(workload, job))
+    check_sizes(f"workload {workload.name}", workload.jobs["num_gpus"], cluster, lambda job: _name(workload, job))
     if performance is None:
         return
     speeds = Speeds(performance)

@@ -168,7 +168,9 @@ class TraceSource:
                 )
             report = report.dropping(f"more than {self.max_gpus} GPUs", len(frame) - len(fits))
             frame = fits
-        check_sizes(self.name, frame["num_gpus"].to_numpy(), self.cluster, lambda job: f"row {frame['row'].iloc[job]}")
+        check_sizes(
+            report.path, frame["num_gpus"].to_numpy(), self.cluster, lambda job: f"row {frame['row'].iloc[job]}"
+        )
         notes = [report.summary(), *report.notes]
         if self.recommended_cluster not in ("", self.cluster.name):
             notes.append(f"the slice was chosen for cluster {self.recommended_cluster}, not {self.cluster.name}")

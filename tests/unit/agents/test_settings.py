@@ -29,7 +29,7 @@ from tests.unit.agents.worlds import PPO, small_world
         {"critic_warmup": -1},
         {"num_env_runners": -1},
         {"gae_lambda": 1.1},
-        {"minibatch_size": 4096},
+        {"minibatch_size": 16, "train_batch_size": 8},
         {"discount_time": 0.0},
         {"reward_scale": 0.0},
         {"reward_scale": float("inf")},

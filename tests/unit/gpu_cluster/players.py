@@ -1,6 +1,7 @@
 """Small negotiations told choice by choice, and players that leave it to chance."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -118,10 +119,8 @@ def plan(batch: GpuClusterBatch) -> dict[JobId, dict[NodeId, int]]:
     return {job: gpus for job, gpus in jobs.items() if gpus}
 
 
-def chance(
-    mask: npt.NDArray[np.generic], rng: np.random.Generator, passing: float = 0.8
-) -> IntArray:
-    """A legal action for each row of `mask` [..., num_actions]: nothing with this probability where allowed, else any."""
+def chance(mask: npt.NDArray[Any], rng: np.random.Generator, passing: float = 0.8) -> IntArray:
+    """A legal action for each row of `mask` [..., num_actions]: nothing with this probability if it may, else any."""
     flat = mask.reshape(-1, mask.shape[-1]) > 0
     actions = np.zeros(len(flat), np.int64)
     for row, legal in enumerate(flat):
@@ -133,7 +132,7 @@ def chance(
 
 def play_env(
     env: GpuClusterEnv, seed: int, workload: Workload | None = None, most_steps: int = 5000
-) -> tuple[list[dict[str, dict[str, npt.NDArray[np.generic]]]], list[float], list[dict[str, object]]]:
+) -> tuple[list[dict[str, dict[str, npt.NDArray[np.generic]]]], list[float], list[dict[str, Any]]]:
     """One whole episode of chance: observations, rewards and infos of every step, the first observation included."""
     rng = np.random.default_rng(seed)
     observations, infos = env.reset(seed=seed, options={"workload": workload} if workload else None)

@@ -152,4 +152,3 @@ def test_legal_says_which_of_a_joint_action():
     best = int(np.argmax(batch.observation["mask"][0, 0]))
     assert batch.legal([best, best, 0]).tolist() == [True, True, False]
     assert batch.legal([-1, best, batch.spec.num_actions]).tolist() == [False, True, False]
-

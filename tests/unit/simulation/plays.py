@@ -11,12 +11,13 @@ from envs.types import Allocation, ClusterSpec, IntArray, JobId, JobSpec, NodeId
 from envs.workloads import Workload
 
 Act = Mapping[JobId, Mapping[NodeId, int] | None]  # GPUs by node; None stops the job
+Acts = Mapping[Seconds, Act]
 
 
 class Script:
     """Does what is written for the time of a round, and otherwise lets everything go on."""
 
-    def __init__(self, acts: Mapping[Seconds, Act]) -> None:
+    def __init__(self, acts: Acts) -> None:
         self.acts = acts
         self.rounds: list[Seconds] = []  # times at which it was asked
 
@@ -87,7 +88,7 @@ def jobs_of(*rows: tuple[Seconds, int, float], elastic: tuple[int, int] | None =
 
 
 def play(
-    acts: Mapping[Seconds, Act],
+    acts: Acts,
     workload: Workload,
     cluster: ClusterSpec,
     scenario: Scenario,

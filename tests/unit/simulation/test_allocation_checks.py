@@ -15,7 +15,11 @@ STATE = ("episode", "jobs", "nodes", "shares", "heap", "active", "touched", "eve
 
 def at_five() -> tuple[Simulator, ClusterView]:
     """Two nodes of 4. Job 0 (4 GPUs) runs on node 0 since 0, job 1 (2 to 4 GPUs) waits since 5, job 2 comes at 9."""
-    specs = [JobSpec(0, 0, 4, 40, "any"), JobSpec(1, 5, 2, 40, "any", min_gpus=2, max_gpus=4), JobSpec(2, 9, 1, 1, "any")]
+    specs = [
+        JobSpec(0, 0, 4, 40, "any"),
+        JobSpec(1, 5, 2, 40, "any", min_gpus=2, max_gpus=4),
+        JobSpec(2, 9, 1, 1, "any"),
+    ]
     simulator = Simulator(Workload.of(specs), cluster_of(4, 4), IdealModel(), Scenario(restart_delay=0))
     rounds = simulator.rounds()
     view = next(rounds)
@@ -110,7 +114,7 @@ def test_a_finished_job_cannot_be_placed():
 
 
 def test_a_model_that_does_not_run_on_a_node_is_refused_by_name():
-    """"large" does not run on "small" GPUs, not even as a part of a gang."""
+    """ "large" does not run on "small" GPUs, not even as a part of a gang."""
     workload = Workload.of([JobSpec(0, 0, 4, 10, "large")])
     simulator = Simulator(workload, HETEROGENEOUS, Curved())
     view = next(simulator.rounds())

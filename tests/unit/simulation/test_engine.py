@@ -6,7 +6,7 @@ import pytest
 
 from envs.simulation import Rounds, Scenario, Simulator, run_episode
 from envs.types import ClusterSpec, ExecutionPlan, Gigabytes, NodeSpec
-from tests.unit.simulation.plays import Script, cluster_of, jobs_of, play, told
+from tests.unit.simulation.plays import Acts, Script, cluster_of, jobs_of, play, told
 
 FREE_OF_CHARGE = Scenario(restart_delay=0.0)
 COSTLY = Scenario(start_delay=2.0, restart_delay=3.0)
@@ -47,7 +47,7 @@ def test_preemption_costs_a_restart():
     """A has done 5 - 2 = 3 s (12 samples) when B takes its node at 5. B: starts 7, done 9. A: restarts at 9, works from
     12, 28 samples are 7 s: done at 19. It held GPUs 0-5 and 9-19.
     """
-    acts = {0.0: {0: {0: 4}}, 5.0: {0: None, 1: {0: 4}}, 9.0: {0: {0: 4}}}
+    acts: Acts = {0.0: {0: {0: 4}}, 5.0: {0: None, 1: {0: 4}}, 9.0: {0: {0: 4}}}
     result = play(acts, jobs_of((0, 4, 40), (5, 4, 8)), cluster_of(4), COSTLY)
     assert told(result) == [
         (0, "ARRIVE", 0),
@@ -67,7 +67,7 @@ def test_preemption_costs_a_restart():
 
 def test_a_resize_pays_once_and_goes_on_faster():
     """2 GPUs until 5 (3 s of work, 6 of 40 samples); then 4 GPUs, from 8 on: 34 / 4 = 8.5 s, done at 16.5."""
-    acts = {0.0: {0: {0: 2}, 1: {1: 1}}, 5.0: {0: {0: 4}}}
+    acts: Acts = {0.0: {0: {0: 2}, 1: {1: 1}}, 5.0: {0: {0: 4}}}
     result = play(acts, jobs_of((0, 2, 40), (0, 2, 3), elastic=(1, 4)), TWO, COSTLY)
     assert told(result)[-3:] == [(5, "FINISH", 1), (5, "RESIZE", 0), (16.5, "FINISH", 0)]
     assert result.records["attained_service"].tolist() == [2 * 5 + 4 * 11.5, 5.0]
@@ -77,7 +77,7 @@ def test_a_resize_pays_once_and_goes_on_faster():
 
 def test_a_migration_is_a_resize_to_other_nodes():
     """Same number of GPUs elsewhere: the same cost as any change."""
-    acts = {0.0: {0: {0: 2}}, 4.0: {0: {1: 2}}}
+    acts: Acts = {0.0: {0: {0: 2}}, 4.0: {0: {1: 2}}}
     result = play(acts, jobs_of((0, 2, 20), (4, 2, 1)), TWO, COSTLY)
     assert (4, "RESIZE", 0) in told(result)
     assert dict(result.log.placement(3).gpus) == {1: 2}
@@ -86,13 +86,13 @@ def test_a_migration_is_a_resize_to_other_nodes():
 
 def test_a_second_change_during_a_restart_begins_it_anew():
     """Resized at 5 and again at 6: nothing is done between 5 and 9, since the restart from 5 would have ended at 8."""
-    acts = {0.0: {0: {0: 1}}, 5.0: {0: {0: 2}}, 6.0: {0: {0: 4}}}
+    acts: Acts = {0.0: {0: {0: 1}}, 5.0: {0: {0: 2}}, 6.0: {0: {0: 4}}}
     result = play(acts, jobs_of((0, 1, 43), (5, 1, 1), (6, 1, 1), elastic=(1, 4)), TWO, COSTLY)
     assert result.records["finish_time"][0] == 9 + (43 - 3) / 4
 
 
 def test_a_job_stopped_while_it_starts_has_done_nothing():
-    acts = {0.0: {0: {0: 4}}, 1.0: {0: None, 1: {0: 4}}, 4.0: {0: {0: 4}}}
+    acts: Acts = {0.0: {0: {0: 4}}, 1.0: {0: None, 1: {0: 4}}, 4.0: {0: {0: 4}}}
     result = play(acts, jobs_of((0, 4, 4), (1, 4, 4)), cluster_of(4), COSTLY)
     assert result.records["finish_time"].tolist() == [4 + 3 + 1, 1 + 2 + 1]
     assert result.records["attained_service"].tolist() == [4.0 + 16.0, 12.0]
@@ -100,7 +100,7 @@ def test_a_job_stopped_while_it_starts_has_done_nothing():
 
 def test_what_does_not_change_goes_on_free_of_charge():
     """B comes at 1; the wish names A's placement again, written anew: no event and no delay for A."""
-    acts = {0.0: {0: {0: 2, 1: 2}}, 1.0: {0: {1: 2, 0: 2}, 1: {0: 2}}}
+    acts: Acts = {0.0: {0: {0: 2, 1: 2}}, 1.0: {0: {1: 2, 0: 2}, 1: {0: 2}}}
     result = play(acts, jobs_of((0, 4, 40), (1, 2, 2)), TWO, COSTLY)
     assert [kind for _, kind, job in told(result) if job == 0] == ["ARRIVE", "START", "FINISH"]
     assert result.records["finish_time"][0] == 12.0
@@ -136,8 +136,8 @@ def test_a_job_that_the_wish_leaves_out_stops():
 
 
 def test_completions_free_gpus_before_arrivals_and_both_before_decisions():
-    """At 10 A and B end (in order of ids), C and D come (in order of submission), then decisions: stops, starts, resizes."""
-    acts = {
+    """At 10 A and B end (by id), then two come (by submission), then decisions act: stops, starts, resizes."""
+    acts: Acts = {
         0.0: {0: {0: 4}, 1: {1: 1}, 2: {1: 1}, 3: {1: 2}},
         10.0: {2: None, 3: {1: 3}, 4: {0: 2}, 5: {0: 2}},
         12.0: {2: {0: 1}},
@@ -158,7 +158,7 @@ def test_completions_free_gpus_before_arrivals_and_both_before_decisions():
 
 def test_two_jobs_swap_nodes_in_one_round():
     """Neither has room until the other is gone: the wish counts as a whole."""
-    acts = {0.0: {0: {0: 4}, 1: {1: 4}}, 2.0: {0: {1: 4}, 1: {0: 4}}}
+    acts: Acts = {0.0: {0: {0: 4}, 1: {1: 4}}, 2.0: {0: {1: 4}, 1: {0: 4}}}
     result = play(acts, jobs_of((0, 4, 40), (0, 4, 40), (2, 1, 1)), TWO, Scenario(restart_delay=1.0))
     assert [(time, kind) for time, kind, job in told(result) if job < 2][-4:] == [
         (2, "RESIZE"),

@@ -42,8 +42,8 @@ def test_time_stops_within_an_instant_when_the_log_is_full():
     simulator = Simulator(jobs_of((0, 1, 5), (0, 1, 5), (0, 1, 5)), cluster_of(4), IdealModel())
     state = simulator.state
     state.events = state.events[:, :2].copy()
-    arrays = [getattr(state, name)[0] for name in ("episode", "jobs", "nodes", "shares", "heap", "active")]
-    assert advance(*arrays, state.events[0], state.log_shares[0]) == LOG_FULL
+    parts = ("episode", "jobs", "nodes", "shares", "heap", "active", "events", "log_shares")
+    assert advance(*(getattr(state, name)[0] for name in parts)) == LOG_FULL
     assert state.episode[0, 0].log_events == state.episode[0, 0].num_active == 2
     assert simulator.advance()
     assert simulator.view.queued.tolist() == [0, 1, 2]
@@ -92,9 +92,12 @@ def test_events_without_a_placement_have_no_shares():
 
 
 def test_results_read_as_job_records():
-    result = play({0.0: {0: {0: 4}}, 5.0: {0: None}}, jobs_of((0, 4, 40), (5, 8, 1)), cluster_of(4, 4), Scenario(
-        restart_delay=0.0, rounds=Rounds(max_stalls=0)
-    ))
+    result = play(
+        {0.0: {0: {0: 4}}, 5.0: {0: None}},
+        jobs_of((0, 4, 40), (5, 8, 1)),
+        cluster_of(4, 4),
+        Scenario(restart_delay=0.0, rounds=Rounds(max_stalls=0)),
+    )
     first, second = result
     assert first == JobRecord(result.workload.spec(0), 0.0, first.finish_time, 20.0, 0, 1)
     assert not first.finished

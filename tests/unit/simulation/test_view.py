@@ -6,7 +6,7 @@ import pytest
 from envs.performance import IdealModel
 from envs.scheduling import ClusterView
 from envs.simulation import Information, Scenario, SimulationView, Simulator
-from envs.types import JobSpec, MurmurationError
+from envs.types import JobSpec, MurmurationError, Placement
 from envs.workloads import Workload
 from tests.conformance.worlds import HETEROGENEOUS, Curved
 from tests.unit.simulation.plays import cluster_of, jobs_of
@@ -130,10 +130,13 @@ def test_estimates_have_the_stated_error():
     assert noise.std() == pytest.approx(0.3, rel=0.1)
 
 
-@pytest.mark.parametrize(("build", "names"), [
-    (lambda: Information("some"), ("information.work", "some", "exact, estimate or none")),  # type: ignore[arg-type]
-    (lambda: Information("estimate", -0.1), ("information.error", "-0.1")),
-])
+@pytest.mark.parametrize(
+    ("build", "names"),
+    [
+        (lambda: Information("some"), ("information.work", "some", "exact, estimate or none")),  # type: ignore[arg-type]
+        (lambda: Information("estimate", -0.1), ("information.error", "-0.1")),
+    ],
+)
 def test_impossible_information_is_refused(build, names):
     with pytest.raises(MurmurationError) as error:
         build()
@@ -156,7 +159,10 @@ def test_packing_prefers_the_fastest_type_on_which_a_job_runs():
     wish = view.allocation()
     places = []
     for job in range(6):
-        places.append(wish.pack(job) and dict(wish.placement(job).gpus))
+        assert wish.pack(job)
+        placement = wish.placement(job)
+        assert placement is not None
+        places.append(dict(placement.gpus))
     # best fit: the small nodes of "new", then of "old"; never node 3, which is "small"
     assert places == [{2: 2}, {1: 2}, {1: 2}, {4: 2}, {0: 2}, {0: 2}]
 
@@ -177,6 +183,6 @@ def test_an_allocation_begins_empty_or_with_what_runs():
     assert empty.free_gpus.tolist() == [4, 4]
     assert empty.placement(0) is None
     assert keeping.free_gpus.tolist() == [0, 2]
-    assert dict(keeping.placement(0).gpus) == {0: 4}
+    assert keeping.placement(0) == Placement({0: 4})
     empty.keep(0)
     assert empty.free_gpus.tolist() == [0, 4]

@@ -1,5 +1,7 @@
 """The wish under construction: what it takes, what it refuses, where it packs."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -23,11 +25,18 @@ def wish(
     return Allocation(MIXED, placements, free, lambda job: (1, 0), lambda job: size, keep_running=keep_running)
 
 
+def gpus_of(answer: Allocation, job: JobId) -> dict[NodeId, int]:
+    """What the wish has for a job that runs in it."""
+    placement = answer.placement(job)
+    assert placement is not None
+    return dict(placement.gpus)
+
+
 def test_placing_takes_gpus_and_stopping_gives_them_back():
     answer = wish()
     answer.place(0, {0: 8, 1: 2})
     assert answer.free_gpus.tolist() == [0, 2, 8, 8, 2]
-    assert dict(answer.placement(0).gpus) == {0: 8, 1: 2}
+    assert gpus_of(answer, 0) == {0: 8, 1: 2}
     answer.stop(0)
     assert answer.free_gpus.tolist() == [8, 4, 8, 8, 2]
     assert answer.placement(0) is None
@@ -45,7 +54,7 @@ def test_placing_anew_gives_back_what_the_job_had():
 def test_the_delta_form_begins_with_what_runs():
     answer = wish({7: {0: 4}}, keep_running=True)
     assert answer.free_gpus.tolist() == [4, 4, 8, 8, 2]
-    assert dict(answer.placement(7).gpus) == {0: 4}
+    assert gpus_of(answer, 7) == {0: 4}
     assert answer.changes == {}
     answer.place(7, {0: 8})
     assert answer.free_gpus[0] == 0
@@ -89,7 +98,7 @@ def test_what_does_not_fit_is_refused_by_name_and_changes_nothing(gpus, says):
         answer.place(3, gpus)
     assert str(error.value) == says
     assert answer.free_gpus.tolist() == [8, 4, 5, 8, 2]
-    assert dict(answer.placement(3).gpus) == {2: 3}
+    assert gpus_of(answer, 3) == {2: 3}
 
 
 def test_nobody_keeps_what_does_not_run():
@@ -112,13 +121,13 @@ def test_stopping_an_unknown_job_is_harmless():
 
 def test_numpy_integers_are_integers():
     answer = wish()
-    answer.place(0, {np.int64(1): np.int64(3)})
+    answer.place(0, {int(node): gpus for node, gpus in zip(np.array([1]), np.array([3]), strict=True)})
     assert answer.free_gpus[1] == 1
-    assert [type(key) for key in answer.placement(0).gpus] == [int]
+    assert [type(key) for key in gpus_of(answer, 0)] == [int]
 
 
 def test_packing_takes_the_best_fit_of_the_preferred_type():
-    """Type b first: 2 GPUs fit best on node 4, then only node 2 is left; 4 more b do not fit into its 4 left: node 2."""
+    """Type b first: 2 GPUs fit best on node 4, then node 2 takes 4 and 4 more; then type a, best on node 1."""
     answer = wish()
     assert answer.pack(0, 2)
     assert answer.pack(1)
@@ -131,14 +140,14 @@ def test_packing_again_counts_the_gpus_that_the_job_has():
     answer = wish()
     answer.place(0, {2: 8})
     assert answer.pack(0, 8, gpu_types=(1,))
-    assert dict(answer.placement(0).gpus) == {2: 8}
+    assert gpus_of(answer, 0) == {2: 8}
 
 
 def test_without_room_nothing_changes():
     answer = wish({7: {4: 1}}, keep_running=True)
     answer.place(1, {2: 1})
     assert not answer.pack(7, 8, gpu_types=(1,))
-    assert dict(answer.placement(7).gpus) == {4: 1}
+    assert gpus_of(answer, 7) == {4: 1}
     assert answer.free_gpus.tolist() == [8, 4, 7, 8, 1]
     assert not answer.pack(5, 99)
     assert answer.placement(5) is None
@@ -149,7 +158,7 @@ def test_gangs_take_whole_nodes_and_one_remainder():
     for want, last in ((20, 4), (18, 2)):
         answer = wish()
         assert answer.pack(0, want, gpu_types=(0,))
-        assert dict(answer.placement(0).gpus) == {0: 8, 3: 8, 1: last}
+        assert gpus_of(answer, 0) == {0: 8, 3: 8, 1: last}
 
 
 def test_a_job_that_one_node_could_hold_is_not_torn_apart_unless_asked():
@@ -159,7 +168,7 @@ def test_a_job_that_one_node_could_hold_is_not_torn_apart_unless_asked():
     answer.place(3, {2: 4})
     assert not answer.pack(0, 6)
     assert answer.pack(0, 6, scatter=True)
-    assert dict(answer.placement(0).gpus) == {2: 4, 4: 2}
+    assert gpus_of(answer, 0) == {2: 4, 4: 2}
 
 
 counts = st.lists(st.integers(0, 8), min_size=5, max_size=5)
@@ -200,10 +209,8 @@ def test_free_gpus_are_always_what_nobody_has(acts):
         elif gpus == 9:
             answer.pack(job)
         else:
-            try:
+            with suppress(AllocationError):
                 answer.place(job, {node: gpus})
-            except AllocationError:
-                pass
         left = MIXED.node_gpus.copy()
         for other in range(4):
             placed = answer.placement(other)

@@ -32,13 +32,13 @@ def test_the_first_job_that_is_too_large_is_named_with_the_fix():
     with pytest.raises(ClusterError) as error:
         check_fits(workload(8, 25, 64), MIXED)
     assert str(error.value) == (
-        "workload toy: job 1 asks for 25 GPUs; cluster mixed has 24 of one type (V100); "
+        "workload toy: job 1: num_gpus is 25; cluster mixed has 24 GPUs of one type (V100); "
         "leave larger jobs out with workload.max_gpus=24, or take a larger cluster"
     )
 
 
 def test_the_traces_own_name_is_said_too():
-    with pytest.raises(ClusterError, match=r"job 0 \(llama-3\) asks for 32 GPUs"):
+    with pytest.raises(ClusterError, match=r"job 0 \(llama-3\): num_gpus is 32"):
         check_fits(workload(32, name="llama-3"), MIXED)
 
 

@@ -1,0 +1,178 @@
+"""One engine, two ways to drive it: what a policy does as agents, and what it does as a scheduler, is the same."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from envs.gpu_cluster import DecisionRules, Deliberation, EnvSpec, GpuClusterBatch, GpuClusterEnv, Observation
+from envs.gpu_cluster.demonstrate import Wish, demonstrate, wish_of
+from envs.metrics import job_completion_times
+from envs.scheduling import ClusterView, Scheduler
+from envs.simulation import Information, Rounds, RunResult, Scenario, SimulationView, Simulator, State, run_episode
+from envs.types import Allocation, ClusterSpec, IntArray, JobSpec
+from envs.workloads import Workload
+from tests.conformance.audit import check_run
+from tests.conformance.test_schedulers import SCHEDULERS
+from tests.conformance.worlds import HETEROGENEOUS, HOMOGENEOUS, Curved
+from tests.unit.gpu_cluster.players import Fixed, bursts, chance
+
+Policy = Callable[[Observation, np.random.Generator], IntArray]  # joint actions int64[1, num_servers]
+HORIZON = 1e7  # the same for both faces
+
+
+def coin(observation: Observation, rng: np.random.Generator) -> IntArray:
+    """Legal actions at random."""
+    return chance(observation["mask"], rng)
+
+
+def linear(observation: Observation, rng: np.random.Generator) -> IntArray:
+    """The highest of fixed random scores of all that is seen: any difference in a feature's last bit would show."""
+    weights = np.random.default_rng(0)
+    parts = [observation[name].astype(np.float64).ravel() for name in ("servers", "slots", "queue", "cluster")]
+    seen = np.concatenate(parts)
+    mask: npt.NDArray[Any] = observation["mask"]
+    scores = np.sin(1e3 * (seen @ weights.standard_normal(seen.size)) + weights.uniform(0, 99, mask.shape))
+    scores[..., 0] += 0.4  # to pass now and then
+    actions: IntArray = np.where(mask > 0, scores, -np.inf).argmax(-1)
+    return actions
+
+
+class PolicyAsScheduler:
+    """A policy that answers `Scheduler.schedule` by negotiating on a copy of the cluster's state."""
+
+    def __init__(self, policy: Policy, rules: DecisionRules, seed: int) -> None:
+        self.policy, self.rules, self.seed = policy, rules, seed
+
+    def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
+        """Draw from the same seed as the agents do."""
+        self._rng = np.random.default_rng(self.seed)
+        self._deliberation: Deliberation | None = None
+
+    def schedule(self, view: ClusterView) -> Allocation:
+        """One round."""
+        assert isinstance(view, SimulationView)
+        if self._deliberation is None:
+            scratch = State.allocate(view.cluster, view.state.jobs.shape[1])
+            spec = EnvSpec.of(view.cluster, self.rules)
+            self._deliberation = Deliberation(scratch, spec, self.rules, view.table)
+        deliberation = self._deliberation
+        deliberation.begin(view.state)
+        while deliberation.observe():
+            if deliberation.decide(self.policy(deliberation.observation, self._rng)[0]):
+                break
+        wish = deliberation.fill(view.allocation(keep_running=True))
+        self.counters = deliberation.counters()
+        return wish
+
+
+def as_agents(
+    policy: Policy, cluster: ClusterSpec, workload: Workload, scenario: Scenario, rules: DecisionRules, seed: int
+) -> GpuClusterEnv:
+    """The policy rolled out through the PettingZoo environment to the episode's end."""
+    env = GpuClusterEnv(cluster, Fixed(workload), Curved(), scenario, rules)
+    rng = np.random.default_rng(seed)
+    env.reset(seed=seed)
+    while env.agents:
+        actions = policy(env.batch.observation, rng)[0]
+        env.step({agent: int(action) for agent, action in zip(env.agents, actions, strict=True)})
+    return env
+
+
+SCENARIOS = {
+    "plain": Scenario(restart_delay=2.0, horizon=HORIZON),
+    "free": Scenario(restart_delay=0.0, horizon=HORIZON),
+    "intervals": Scenario(1.0, 2.0, horizon=HORIZON, rounds=Rounds(on_events=False, interval=10.0)),
+    "both": Scenario(0.0, 1.0, horizon=HORIZON, rounds=Rounds(interval=25.0)),
+    "hidden": Scenario(restart_delay=2.0, horizon=HORIZON, information=Information("none")),
+    "cut off": Scenario(restart_delay=2.0, horizon=45.0),
+    "equal shares": Scenario(restart_delay=2.0, horizon=HORIZON, worker_shares="equal"),
+}
+RULES = {
+    "all": DecisionRules(),
+    "narrow": DecisionRules(num_candidates=2, max_decisions=3, queue_order="fifo"),
+    "patient": DecisionRules(preemptive=False, queue_order="least_service"),
+    "rigid": DecisionRules(elastic=False),
+}
+CLUSTERS = {"homogeneous": HOMOGENEOUS, "three types": HETEROGENEOUS}
+
+
+@pytest.mark.parametrize("policy", [coin, linear])
+@pytest.mark.parametrize("cluster", sorted(CLUSTERS))
+@pytest.mark.parametrize("scenario", sorted(SCENARIOS))
+@pytest.mark.parametrize("rules", sorted(RULES))
+def test_two_faces_leave_one_log(policy, cluster, scenario, rules):
+    """The same policy as agents and as a scheduler: every event, time and placement is equal, to the bit."""
+    for seed in (0, 1):
+        workload = bursts(seed, num_jobs=10, models=("any", "large"))
+        case = CLUSTERS[cluster], workload, SCENARIOS[scenario], RULES[rules]
+        env = as_agents(policy, *case, seed)
+        scheduler = PolicyAsScheduler(policy, RULES[rules], seed)
+        result = run_episode(scheduler, Simulator(workload, CLUSTERS[cluster], Curved(), SCENARIOS[scenario]))
+        assert env.log == result.log
+        assert (env.log.events["kind"] == 3).sum() >= 3
+        assert env.batch.counters() == result.counters
+        if SCENARIOS[scenario].worker_shares == "proportional":  # as the audit recomputes it
+            check_run(result, Curved(), SCENARIOS[scenario])
+
+
+def test_a_larger_state_than_the_workload_needs_makes_no_difference():
+    """Training keeps room for the longest episode; the padding is never seen."""
+    workload, scenario, rules = bursts(3, num_jobs=7), SCENARIOS["plain"], RULES["all"]
+    env = GpuClusterEnv(HOMOGENEOUS, Fixed(bursts(4, num_jobs=50)), Curved(), scenario, rules)
+    rng = np.random.default_rng(5)
+    env.reset(options={"workload": workload})
+    while env.agents:
+        actions = linear(env.batch.observation, rng)[0]
+        env.step({agent: int(action) for agent, action in zip(env.agents, actions, strict=True)})
+    assert env.log == as_agents(linear, HOMOGENEOUS, workload, scenario, rules, 5).log
+
+
+def steady(seed: int, num_jobs: int = 60) -> Workload:
+    """Rigid jobs that fit on one node, at a load that keeps a queue."""
+    rng = np.random.default_rng(seed)
+    times = np.cumsum(rng.exponential(12.0, num_jobs))
+    return Workload.of(
+        [
+            JobSpec(i, float(times[i]), int(rng.choice([1, 1, 2, 4])), float(rng.lognormal(4.5, 0.8)), "any")
+            for i in range(num_jobs)
+        ]
+    )
+
+
+def taught(scheduler: Scheduler, workload: Workload, scenario: Scenario) -> GpuClusterBatch:
+    """A scheduler's wishes followed through the servers' choices to the episode's end."""
+    batch = GpuClusterBatch(
+        HOMOGENEOUS, Curved(), workload.models, len(workload), scenario=scenario, rules=DecisionRules(num_candidates=32)
+    )
+    batch.load(0, workload, np.random.default_rng(0))
+    scheduler.reset(HOMOGENEOUS, np.random.default_rng(0))
+    wish: Wish = {}
+    while not batch.ended[0]:
+        if batch.negotiation.arrays.rules[0, 0].decision == 0:
+            wish = wish_of(scheduler.schedule(batch.view(0)), batch.negotiation)
+        batch.step(demonstrate(wish, batch.negotiation)[None])
+    return batch
+
+
+RIGID = sorted(name for name, scheduler in SCHEDULERS.items() if not getattr(scheduler, "elastic", True))
+
+
+@pytest.mark.parametrize("name", RIGID)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_demonstrations_are_as_good_as_their_scheduler(name, seed):
+    """Rigid jobs of one node: what the servers' choices can say is all that the scheduler wishes."""
+    scenario = Scenario(restart_delay=5.0, horizon=HORIZON)
+    workload = steady(seed)
+    result: RunResult = run_episode(SCHEDULERS[name], Simulator(workload, HOMOGENEOUS, Curved(), scenario))
+    batch = taught(SCHEDULERS[name], workload, scenario)
+    jobs = batch.state.jobs[0]
+    assert (jobs["status"] == 3).all()
+    mean = float((jobs["finish"] - jobs["submit"]).mean())
+    assert mean == pytest.approx(job_completion_times(result.records).mean(), rel=0.03)
+
+
+def test_there_are_schedulers_to_demonstrate():
+    assert {"fifo", "srtf", "las", "tiresias"} <= set(RIGID)

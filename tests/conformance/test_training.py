@@ -1,0 +1,247 @@
+"""A short, real training run: what it leaves, how it is resumed, and the trained policy through both faces of the world."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from agents.checkpoint import Checkpoint
+from agents.imitation import ImitationSettings
+from agents.networks import Blueprint
+from agents.scheduler import choose
+from agents.training import Trainer, TrainingSettings
+from agents.validation import validate
+from baselines.fifo import Fifo
+from baselines.srtf import Srtf
+from envs.gpu_cluster import GpuClusterEnv
+from envs.simulation import Information, Scenario, Simulator, run_episode
+from envs.types import CheckpointError, MurmurationError
+from tests.unit.agents.curves import scalars
+from tests.unit.agents.worlds import PPO, small_world
+
+WORLD = small_world(num_jobs=10, num_evaluation=2)
+BLUEPRINT = Blueprint(options={"width": 16, "layers": 1, "heads": 2})
+SETTINGS = TrainingSettings(
+    iterations=2,
+    validate_every=1,
+    imitation=ImitationSettings(passes=1, steps=64, epochs=1, batch_size=32),
+    ppo=PPO,
+    num_threads=1,
+)
+BASELINES = {"fifo": Fifo, "srtf": Srtf}
+
+
+class Told:
+    """A listener that remembers, and interrupts at a given step of a given phase."""
+
+    def __init__(self, phase="", at=0):
+        self.stop_in, self.stop_at = phase, at
+        self.phases, self.notes, self.steps, self.figures = [], [], [], []
+
+    def phase(self, name, total):
+        self.phases.append(name)
+
+    def step(self, done, figures):
+        self.steps.append((self.phases[-1], done))
+        self.figures.append(dict(figures))
+        if self.stop_in == self.phases[-1] and done >= self.stop_at:
+            raise KeyboardInterrupt
+
+    def note(self, text):
+        self.notes.append(text)
+
+
+def trainer(folder, settings=SETTINGS, listener=None, seed=0, world=WORLD, baselines=None):
+    return Trainer(
+        world, BLUEPRINT, settings, BASELINES if baselines is None else baselines, folder, seed, listener or Told()
+    )
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """(folder, listener, state) of one finished run."""
+    folder, told = tmp_path_factory.mktemp("training") / "run", Told()
+    return folder, told, trainer(folder, listener=told).run()
+
+
+def weights_of(folder):
+    return Checkpoint.load(folder).network.state_dict()
+
+
+def equal(one, other):
+    return all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_run_leaves_its_files(run):
+    folder, _, state = run
+    for name in ("best", "last"):
+        assert {path.name for path in (folder / "checkpoints" / name).iterdir()} == {
+            "policy.json",
+            "weights.safetensors",
+        }
+    assert any((folder / "checkpoints" / "rllib").iterdir())
+    assert not list(folder.rglob("*.part"))
+    kept = json.loads((folder / "state.json").read_text())
+    assert kept["iteration"] == 2
+    assert kept["seed"] == 0
+    assert set(kept["validation"]) == {"0", "1", "2"}
+    assert set(kept["baselines"]) == {"fifo", "srtf"}
+    assert kept["teacher"] == state.teacher == min(BASELINES, key=lambda name: kept["baselines"][name]["mean_jct"])
+
+
+def test_the_listener_hears_of_every_phase(run):
+    _, told, state = run
+    assert told.phases == ["baselines", "imitation", "ppo"]
+    assert [step for step in told.steps if step[0] == "baselines"] == [("baselines", 1), ("baselines", 2)]
+    assert [step for step in told.steps if step[0] == "ppo"] == [("ppo", 1), ("ppo", 2)]
+    assert told.figures[-1]["validated"] == state.validation["2"]["mean_jct"]
+    assert told.figures[-1]["baseline"] == state.baselines[state.teacher]["mean_jct"]
+    assert any(f"teacher: {state.teacher}" in note for note in told.notes)
+
+
+def test_curves_of_the_policy_and_level_lines_of_the_baselines(run):
+    folder, _, state = run
+    drawn = scalars(folder / "tensorboard" / "policy")
+    for tag in ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "explained_variance"):
+        assert [step for step, _ in drawn[f"learner/{tag}"]] == [1, 2]
+        assert np.isfinite([value for _, value in drawn[f"learner/{tag}"]]).all()
+    assert {"imitation/imitation_loss", "throughput/env_steps_per_second"} <= set(drawn)
+    curve = [state.validation[str(step)]["mean_jct"] for step in range(3)]
+    assert [value for _, value in drawn["validation/mean_jct"]] == pytest.approx(curve, rel=1e-5)
+    for name in BASELINES:
+        level = scalars(folder / "tensorboard" / name)["validation/mean_jct"]
+        assert [step for step, _ in level] == [0, 2]
+        assert [value for _, value in level] == pytest.approx([state.baselines[name]["mean_jct"]] * 2, rel=1e-5)
+
+
+def test_sampled_episodes_are_drawn_as_curves_once_some_have_ended(tmp_path):
+    settings = replace(SETTINGS, iterations=1, ppo=replace(PPO, train_batch_size=600, minibatch_size=300))
+    trainer(tmp_path, replace(settings, teacher="none"), world=small_world(num_jobs=4)).run()
+    drawn = scalars(tmp_path / "tensorboard" / "policy")
+    tags = ("return", "decisions", "mean_jct", "makespan", "utilisation", "conflict_rate", "unfinished")
+    assert {f"train/{tag}" for tag in tags} <= set(drawn)
+
+
+def test_the_best_checkpoint_is_the_one_with_the_lowest_validation(run):
+    folder, _, state = run
+    figures = {int(step): told["mean_jct"] for step, told in state.validation.items()}
+    assert state.best_iteration == min(figures, key=lambda step: (figures[step], step))
+    best = Checkpoint.load(folder)
+    assert best.notes["iteration"] == state.best_iteration
+    assert best.notes["cluster"] == WORLD.cluster.name
+    again = validate(best.scheduler(), WORLD, WORLD.source.evaluation("validation"), seed=0)
+    assert again == pytest.approx(state.validation[str(state.best_iteration)])
+
+
+def test_the_same_seed_gives_the_same_run(run, tmp_path):
+    folder, _, state = run
+    again = trainer(tmp_path / "again").run()
+    assert again.validation == state.validation
+    assert equal(weights_of(folder / "checkpoints" / "last"), weights_of(tmp_path / "again" / "checkpoints" / "last"))
+    other = trainer(tmp_path / "other", seed=1).run()
+    assert other.validation != state.validation
+
+
+def test_the_same_run_with_more_iterations_goes_on_where_it_ended(run, tmp_path):
+    folder, _, state = run
+    copied = tmp_path / "copy"
+    copied.mkdir()
+    for path in folder.rglob("*"):
+        target = copied / path.relative_to(folder)
+        target.mkdir(parents=True) if path.is_dir() else target.write_bytes(path.read_bytes())
+    told = Told()
+    longer = trainer(copied, replace(SETTINGS, iterations=3), told).run()
+    assert told.phases == ["ppo"]
+    assert told.notes == ["resumed after iteration 2"]
+    assert told.steps == [("ppo", 3)]
+    assert {step: longer.validation[step] for step in state.validation} == state.validation
+    assert longer.iteration == 3
+
+
+@pytest.mark.parametrize("validate_every", [1, 5])
+def test_an_interrupted_run_can_be_resumed(tmp_path, validate_every):
+    settings = replace(SETTINGS, validate_every=validate_every)
+    with pytest.raises(KeyboardInterrupt):
+        trainer(tmp_path, settings, Told("ppo", 1)).run()
+    assert json.loads((tmp_path / "state.json").read_text())["iteration"] == 1
+    left = weights_of(tmp_path / "checkpoints" / "last")
+    told = Told()
+    going_on = trainer(tmp_path, settings, told)
+    resumed = {}
+    improve = going_on._improve
+    going_on._improve = lambda algorithm: (resumed.update(algorithm.network().state_dict()), improve(algorithm))
+    assert going_on.run().iteration == 2
+    assert told.steps == [("ppo", 2)]
+    assert equal(left, resumed)
+
+
+def test_a_run_interrupted_before_its_first_checkpoint_begins_anew(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        trainer(tmp_path, listener=Told("imitation")).run()
+    assert not (tmp_path / "state.json").exists()
+    told = Told()
+    trainer(tmp_path, replace(SETTINGS, iterations=0), told).run()
+    assert told.phases == ["baselines", "imitation", "ppo"]
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"\xff\xfe", b'{"seed": 0, "nobody": 1}'])
+def test_a_damaged_state_is_told_in_one_line(tmp_path, content):
+    (tmp_path / "state.json").write_bytes(content)
+    with pytest.raises(CheckpointError, match="state.json is not a training state") as error:
+        trainer(tmp_path).run()
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("keep", [None, 0, 10, 1000, -10])
+def test_a_damaged_learner_is_told_in_one_line(run, tmp_path, keep):
+    folder, *_ = run
+    (tmp_path / "state.json").write_bytes((folder / "state.json").read_bytes())
+    if keep is not None:
+        whole = (folder / "checkpoints" / "rllib" / "learner.pkl").read_bytes()
+        (tmp_path / "checkpoints" / "rllib").mkdir(parents=True)
+        (tmp_path / "checkpoints" / "rllib" / "learner.pkl").write_bytes(whole[:keep])
+    with pytest.raises(CheckpointError, match="learner.pkl cannot be restored") as error:
+        trainer(tmp_path).run()
+    assert "\n" not in str(error.value)
+
+
+def test_from_scratch_no_teacher_and_no_baseline_is_needed(tmp_path):
+    told = Told()
+    settings = replace(SETTINGS, teacher="none", iterations=1)
+    state = trainer(tmp_path, settings, told, baselines={}).run()
+    assert (state.teacher, state.baselines, state.iteration) == ("none", {}, 1)
+    assert "imitation" not in told.phases
+    assert "baseline" not in told.figures[-1]
+
+
+def test_a_baseline_that_cannot_run_here_is_noted_and_not_the_teacher(tmp_path):
+    told = Told()
+    world = replace(WORLD, scenario=Scenario(information=Information("none")))
+    state = trainer(tmp_path, replace(SETTINGS, iterations=0), told, world=world).run()
+    assert state.teacher == "fifo"
+    assert any(note.startswith("srtf is left out: ") for note in told.notes)
+
+
+def test_an_unknown_teacher_is_refused(tmp_path):
+    with pytest.raises(MurmurationError, match=r"'sertf'; it must be best, none or one of fifo, srtf"):
+        trainer(tmp_path, replace(SETTINGS, teacher="sertf"))
+
+
+@pytest.mark.parametrize("sampled", [True, False])
+def test_the_trained_policy_leaves_the_same_log_through_both_faces(run, sampled):
+    """The project's strongest test: rolled out through the PettingZoo env, and evaluated as a scheduler."""
+    checkpoint = Checkpoint.load(run[0])
+    for seed, workload in enumerate(WORLD.source.evaluation("test")):
+        simulator = Simulator(workload, WORLD.cluster, WORLD.performance, WORLD.scenario, seed)
+        rng = simulator.rng if sampled else None
+        result = run_episode(checkpoint.scheduler(sampled=sampled), simulator)
+        env = GpuClusterEnv(WORLD.cluster, WORLD.source, WORLD.performance, WORLD.scenario, checkpoint.rules)
+        env.reset(options={"workload": workload})
+        while env.agents:
+            actions = choose(checkpoint.network, env.batch.observation, rng)[0]
+            _, _, _, _, infos = env.step(dict(zip(env.agents, actions.tolist(), strict=True)))
+        assert env.log == result.log
+        counted = next(iter(infos.values()))
+        assert all(counted[name] == count for name, count in result.counters.items())

@@ -1,0 +1,163 @@
+"""`train.py` and `evaluate.py` as they are run: what they print, what they leave, how a mistake is told."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).resolve().parents[3] / "scripts"
+TINY = [
+    "cluster=small_16",
+    "workload.num_jobs=12",
+    "workload.num_evaluation=1",
+    "trainer.iterations=1",
+    "trainer.validate_every=1",
+    "trainer.imitation.passes=1",
+    "trainer.imitation.steps=64",
+    "trainer.imitation.epochs=1",
+    "trainer.ppo.num_envs=4",
+    "trainer.ppo.train_batch_size=64",
+    "trainer.ppo.minibatch_size=32",
+    "scheduler=[fifo,srtf]",
+]
+
+
+def run(folder, script, *arguments, **environment):
+    """A script started in a folder, as a user would."""
+    command = [sys.executable, str(SCRIPTS / f"{script}.py"), *arguments]
+    environment = {**os.environ, "COLUMNS": "200", "OMP_NUM_THREADS": "1", **environment}
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment, timeout=300)
+
+
+def run_folder(folder, done):
+    """The folder that a script printed at its end."""
+    return folder / re.findall(r"^run: (.*)$", done.stdout, re.MULTILINE)[-1]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """(working directory, outcome, run folder) of a tiny training run that evaluates itself."""
+    here = tmp_path_factory.mktemp("train")
+    done = run(here, "train", *TINY, "evaluate=true")
+    assert done.returncode == 0, done.stderr
+    return here, done, run_folder(here, done)
+
+
+@pytest.mark.slow
+def test_training_leaves_checkpoints_curves_and_a_table(trained):
+    _, done, folder = trained
+    assert (folder / "checkpoints" / "best" / "weights.safetensors").exists()
+    assert list((folder / "tensorboard").rglob("events.out.*"))
+    rows = json.loads((folder / "results.json").read_text())["schedulers"]
+    assert [row["scheduler"] for row in rows] == ["policy", "fifo", "srtf"]
+    assert "best baseline on 1 validation workloads" in " ".join(done.stdout.split())
+    assert f"tensorboard --logdir {folder.relative_to(folder.parents[2])}/tensorboard" in done.stdout
+
+
+@pytest.mark.slow
+def test_the_terminal_shows_nothing_of_rllibs_log(trained):
+    assert trained[1].stderr == ""
+
+
+@pytest.mark.slow
+def test_a_policy_is_evaluated_in_the_world_that_it_was_trained_in(trained):
+    here, done, folder = trained
+    evaluated = run(here, "evaluate", f"checkpoint={folder.relative_to(here)}", "scheduler=[fifo,srtf]")
+    assert evaluated.returncode == 0, evaluated.stderr
+    one, other = (
+        json.loads((place / "results.json").read_text())["schedulers"] for place in (folder, run_folder(here, evaluated))
+    )
+    assert [row["scheduler"] for row in one] == [row["scheduler"] for row in other]
+    assert [row["mean_jct"] for row in one] == [row["mean_jct"] for row in other]
+
+
+@pytest.mark.slow
+def test_what_is_typed_overrides_the_world_recalled(trained):
+    here, _, folder = trained
+    checkpoint = f"checkpoint={folder.relative_to(here) / 'checkpoints' / 'last'}"
+    evaluated = run(here, "evaluate", checkpoint, "scheduler=fifo", "workload.load=1.5", "split=validation")
+    assert evaluated.returncode == 0, evaluated.stderr
+    assert "synthetic-validation-0: 1 x 12 jobs on small_16" in evaluated.stdout
+    assert "V100 1.50" in evaluated.stdout
+
+
+@pytest.mark.slow
+def test_a_resumed_run_goes_on_in_its_own_folder(trained):
+    here, _, folder = trained
+    done = run(here, "train", f"resume={folder.relative_to(here)}", "trainer.iterations=2", "evaluate=false")
+    assert done.returncode == 0, done.stderr
+    assert "resumed after iteration 1" in done.stdout
+    assert json.loads((folder / "state.json").read_text())["iteration"] == 2
+    assert run_folder(here, done) == folder
+
+
+def told(done):
+    """The only line on standard error of a mistake."""
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    return done.stderr.strip()
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "said"),
+    [
+        ("train", ["scheduler=fofo"], "no such scheduler, did you mean fifo?"),
+        ("train", ["resume=nowhere"], "resume=nowhere: no such folder"),
+        ("train", ["resume=."], "holds no training run; give the folder that training printed"),
+        ("evaluate", ["scheduler=fifo"], "checkpoint=: no such folder"),
+        ("evaluate", ["checkpoint=nowhere"], "checkpoint=nowhere: no such folder; give the one that training printed"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(tmp_path, script, arguments, said):
+    assert said in told(run(tmp_path, script, *arguments))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "arguments", "said"),
+    [
+        ("train", ["trainer.itterations=3"], "takes no itterations, did you mean iterations?"),
+        ("train", ["trainer.ppo.lrr=1"], "takes no lrr, did you mean lr?"),
+        ("train", ["trainer.ppo.lr=-1"], "ppo.lr is -1; it must be positive"),
+        ("train", ["agent.options.width=30"], "width must be a positive multiple of heads"),
+        ("train", ["trainer.teacher=sertf"], "it must be best, none or one of"),
+        (
+            "train",
+            ["cluster=small_16", "cluster.groups=[{gpu_type:V100,num_nodes:1,num_gpus:4}]"],
+            "leave larger jobs out with workload.max_gpus=4, or take a larger cluster",
+        ),
+        ("evaluate", ["checkpoint=."], "holds no policy.json; give the folder of a training run or of a checkpoint"),
+    ],
+)
+def test_mistakes_seen_later_are_told_in_one_line_too(tmp_path, script, arguments, said):
+    assert said in told(run(tmp_path, script, *arguments))
+
+
+@pytest.mark.slow
+def test_a_policy_refuses_a_cluster_of_another_kind(trained):
+    here, _, folder = trained
+    done = run(here, "evaluate", f"checkpoint={folder.relative_to(here)}", "cluster=three_types_64", "scheduler=fifo")
+    assert "evaluate on a cluster with the same number of GPU types" in told(done)
+
+
+def test_help_needs_neither_torch_nor_ray(tmp_path):
+    """The whole of `train.py --help`, then a look at what was imported."""
+    code = """
+import runpy, sys
+script = sys.argv[1]
+sys.argv = [script, "--help"]
+sys.path.insert(0, script.rpartition("/")[0])
+try:
+    runpy.run_path(script, run_name="__main__")
+finally:
+    print("heavy:", sorted({"torch", "ray", "safetensors"} & set(sys.modules)))
+"""
+    for script in ("train", "evaluate"):
+        command = [sys.executable, "-c", code, str(SCRIPTS / f"{script}.py")]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
+        assert "heavy: []" in done.stdout
+        assert "Configuration groups" in done.stdout

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
 import torch
 
 from agents.checkpoint import Checkpoint
@@ -29,15 +30,17 @@ class TrainingSettings:
 
     iterations: int = 30  # of PPO, after the imitation
     validate_every: int = 5  # iterations; checkpoints are written then
+    num_validation: int = 8  # fixed workloads of the validation split, of a training episode's length
     teacher: str = "best"  # name of a baseline, "best" on the validation workloads, or "none" to begin from scratch
     imitation: ImitationSettings = field(default_factory=ImitationSettings)
     ppo: PPOSettings = field(default_factory=PPOSettings)
     num_threads: int = 2  # of torch
 
     def __post_init__(self) -> None:
-        if self.iterations < 0 or self.validate_every < 1 or self.num_threads < 1:
+        least = min(self.validate_every, self.num_validation, self.num_threads)
+        if self.iterations < 0 or least < 1:
             raise MurmurationError(
-                "trainer: iterations must not be negative; validate_every and num_threads at least 1"
+                "trainer: iterations must not be negative; validate_every, num_validation and num_threads at least 1"
             )
 
 
@@ -109,7 +112,8 @@ class Trainer:
         self.baselines, self.folder, self.listener = baselines, folder, listener
         self.state = TrainingState(seed)
         self.curves = Curves(folder / "tensorboard")
-        self._workloads = world.source.evaluation("validation")
+        rngs = map(np.random.default_rng, range(settings.num_validation))
+        self._workloads = [world.source.episode(rng, "validation") for rng in rngs]
 
     def run(self) -> TrainingState:
         """Train to the end, or go on from what the folder holds. An interrupt leaves the run resumable."""

@@ -17,8 +17,8 @@ from launch.recall import resumed
 
 
 @command("train", schedulers="all")
-def main(cfg: DictConfig, folder: Path) -> None:
-    """Build the run, train, and if asked compare the outcome with the baselines."""
+def main(cfg: DictConfig, folder: Path) -> Path:
+    """Build the run, train, and if asked compare the outcome with the baselines; return the run's folder."""
     cfg, folder = resumed(cfg, folder)
 
     from agents.checkpoint import Checkpoint
@@ -42,6 +42,7 @@ def main(cfg: DictConfig, folder: Path) -> None:
         )
         write_report(comparison, folder)
     print(f"tensorboard --logdir {os.path.relpath(folder / 'tensorboard')}")
+    return folder
 
 
 if __name__ == "__main__":

@@ -144,8 +144,13 @@ class PPOAlgorithm:
         weights = dict(self._algorithm.learner_group.get_weights()[DEFAULT_MODULE_ID])
         weights |= {f"network.{name}": value.detach().cpu().numpy() for name, value in network.state_dict().items()}
         self._algorithm.learner_group.set_weights({DEFAULT_MODULE_ID: weights})
-        self._algorithm.env_runner_group.sync_weights(
-            from_worker_or_learner_group=self._algorithm.learner_group, inference_only=True
+        self._sync()
+
+    def _sync(self) -> None:
+        """Bring the weights to all runners and wait; RLlib's `sync_weights` drops them while others are on the way."""
+        weights = self._algorithm.learner_group.get_weights(inference_only=True)
+        self._algorithm.env_runner_group.foreach_env_runner(
+            "set_state", kwargs={"state": {COMPONENT_RL_MODULE: weights}}
         )
 
     def train(self) -> dict[str, float]:
@@ -168,6 +173,7 @@ class PPOAlgorithm:
         except Exception as error:  # damaged pickles raise almost anything
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise CheckpointError(f"{folder} cannot be restored ({reason}); begin a new run") from error
+        self._sync()
 
     def stop(self) -> None:
         """Stop the workers and, if it was started here, Ray."""

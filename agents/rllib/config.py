@@ -1,8 +1,8 @@
 """RLlib's configuration from ours."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -59,7 +59,8 @@ class World:
 class PPOSettings:
     """PPO's parameters, in the names of the field."""
 
-    lr: float = 1e-4
+    lr: float = 3e-5  # of the policy
+    critic_lr: float = 1e-3
     train_batch_size: int = 8192  # environment steps per iteration; a step is a joint decision of all servers
     minibatch_size: int = 1024
     num_epochs: int = 2
@@ -70,7 +71,7 @@ class PPOSettings:
     gae_lambda: float = 0.95
     discount_time: Seconds = 5_000.0  # simulated seconds after which a reward counts 1/e; infinite for none
     reward_scale: float = 1000.0  # divides rewards for learning only
-    critic_warmup: int = 2  # first iterations, in which the critic alone learns
+    critic_warmup: int = 3  # first iterations, in which the critic alone learns
     num_envs: int = 16  # episodes stepped together in each runner
     num_env_runners: int = 0  # Ray workers that sample besides; 0 samples in this process
     num_learners: int = 0
@@ -94,18 +95,38 @@ class PPOSettings:
             raise MurmurationError("ppo.discount_time and ppo.reward_scale must be positive")
 
 
-def make_vector_env(world: World, seed: int, group_size: int, context: Any) -> GpuClusterVectorEnv:
-    """Environment of one runner; runners differ in seed."""
-    worker = int(getattr(context, "worker_index", 0) or 0)
-    return world.vector_env(int(context.get("num_envs", 1)), seed + 1_000_003 * worker, group_size)
+class TrainingEnv(GpuClusterVectorEnv):
+    """The training episodes of one runner, built as RLlib builds environments: from a mapping, by a class of that name.
+
+    Args:
+        context: `env_config` with `world`, `group_size` and, added by RLlib, `num_envs`. The seed comes with the first
+            `reset`: each runner has its own.
+    """
+
+    def __init__(self, context: Mapping[str, Any]) -> None:
+        world: World = context["world"]
+        super().__init__(
+            world.cluster,
+            world.source,
+            world.performance,
+            context.get("num_envs", context["group_size"]),
+            world.scenario,
+            world.rules,
+            world.reward,
+            context["group_size"],
+        )
 
 
 def algorithm_config(world: World, blueprint: Blueprint, settings: PPOSettings, seed: int) -> PPOConfig:
     """RLlib's PPO over the batched environment with the per-server learner."""
     config = PPOConfig()
     config.environment(
-        partial(make_vector_env, world, seed, settings.group_size),
-        env_config={"reward_scale": settings.reward_scale},
+        TrainingEnv,
+        env_config={
+            "world": world,
+            "group_size": settings.group_size,
+            "reward_scale": settings.reward_scale,
+        },
         disable_env_checking=True,
     )
     config.env_runners(
@@ -125,6 +146,7 @@ def algorithm_config(world: World, blueprint: Blueprint, settings: PPOSettings, 
         learner_class=ServerPPOLearner,
         learner_config_dict={
             "time_constant": settings.discount_time,
+            "critic_lr": settings.critic_lr,
             "critic_warmup": settings.critic_warmup * settings.train_batch_size,
         },
         num_learners=settings.num_learners,

@@ -17,12 +17,31 @@ from agents.rllib.distribution import chosen, entropies, log_probabilities
 class ServerPPOLearner(PPOTorchLearner):
     """MAPPO's loss (NeurIPS'22, section 3) on the joint module: shared policy, central value, normalised values.
 
-    `config.learner_config_dict` holds `time_constant`, the discount's time scale in simulated seconds, and
+    `config.learner_config_dict` holds `time_constant`, the discount's time scale in simulated seconds, `critic_lr`, and
     `critic_warmup`, the steps in which the critic alone learns: advantages of a fresh critic would only undo what
     imitation has taught the policy.
     """
 
     _sampled = 0
+
+    def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
+        """Adam for the policy and, if the network keeps its critic apart, one with a rate of its own for that."""
+        module = self.module[module_id].unwrapped()
+        critic = list(module.network.critic.parameters()) if hasattr(module.network, "critic") else []
+        apart = set(map(id, critic))
+        policy = [weight for weight in self.get_parameters(module) if id(weight) not in apart]
+        for name, weights, rate in (
+            ("policy", policy, config.lr),
+            ("critic", critic, config.learner_config_dict["critic_lr"]),
+        ):
+            if weights:
+                self.register_optimizer(
+                    module_id=module_id,
+                    optimizer_name=name,
+                    optimizer=torch.optim.Adam(weights),
+                    params=weights,
+                    lr_or_lr_schedule=rate,
+                )
 
     def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
         """Note how many steps have been sampled so far."""

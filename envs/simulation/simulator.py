@@ -12,7 +12,7 @@ from envs.simulation.result import RECORD, RunResult
 from envs.simulation.scenario import Scenario
 from envs.simulation.speed import SpeedTable
 from envs.simulation.state import State
-from envs.simulation.view import SimulationView
+from envs.simulation.view import RunningPlacements, SimulationView
 from envs.types import Allocation, AllocationError, ClusterError, ClusterSpec, JobId, Placement
 from envs.workloads import Workload
 
@@ -101,9 +101,10 @@ class Simulator:
             for job in active[self.state.jobs[0]["status"][active] == kernels.RUNNING].tolist():
                 changes.setdefault(job, None)
         self._check(changes)
+        status = self.state.jobs[0]["status"]
         arrays = (self.state.episode[0], self.state.jobs[0], self.state.nodes[0], self.state.shares[0])
         for job, placement in changes.items():
-            if placement is not None or self.state.jobs[0][job].status == kernels.RUNNING:
+            if placement is not None or status[job] == kernels.RUNNING:
                 kernels.clear_job(*arrays, self.state.touched[0], job)
         for job, placement in changes.items():
             for node, gpus in placement.gpus.items() if placement else ():
@@ -131,17 +132,18 @@ class Simulator:
         )
 
     def _check(self, changes: dict[JobId, Placement | None]) -> None:
-        jobs = self.state.jobs[0]
+        status = self.state.jobs[0]["status"]
         submitted = int(self.state.episode[0, 0].next_job)
         free = self.state.nodes[0]["free"].copy()
-        running = SimulationView(self.state, self.cluster, self.workload, self.table, 0.0)
+        running = RunningPlacements(self.state)
         for job, placement in changes.items():
-            if not 0 <= job < submitted or jobs[job].status not in (kernels.QUEUED, kernels.RUNNING):
+            if not 0 <= job < submitted or status[job] not in (kernels.QUEUED, kernels.RUNNING):
                 raise AllocationError(
-                    f"job {job} is not in the system at t = {running.time:g} s; place queued or running jobs"
+                    f"job {job} is not in the system at t = {self.state.episode[0, 0].time:g} s; "
+                    "place queued or running jobs"
                 )
-            if jobs[job].status == kernels.RUNNING:
-                for node, gpus in running.placement(job).gpus.items():
+            if status[job] == kernels.RUNNING:
+                for node, gpus in running[job].gpus.items():
                     free[node] += gpus
             if placement:
                 self._check_job(job, placement)

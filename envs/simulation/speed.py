@@ -78,7 +78,13 @@ class SpeedTable:
         return speed
 
     def consolidated(self) -> FloatArray:
-        """float64[num_models, num_gpu_types, max_gpus + 1]: speed on the fewest nodes; 0 with too few GPUs."""
+        """float64[num_models, num_gpu_types, max_gpus + 1]: speed on the fewest nodes; 0 with too few GPUs. Read only."""
+        return self._consolidated
+
+    @cached_property
+    def _consolidated(self) -> FloatArray:
         kind, gpus = np.indices(self.levels.shape)
         best: FloatArray = self.rates[:, kind, gpus, np.maximum(self.levels, 0)]
-        return np.where(self.levels >= 0, best, 0.0)
+        speed: FloatArray = np.where(self.levels >= 0, best, 0.0)
+        speed.flags.writeable = False
+        return speed

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from numbers import Integral
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -27,25 +28,39 @@ class RunningPlacements(Mapping[JobId, Placement]):
     """Placements now in force, read from the state when asked for."""
 
     def __init__(self, state: State) -> None:
-        self._jobs, self._shares = state.jobs[0], state.shares[0]
-        self._active = state.active[0, : state.episode[0, 0].num_active]
+        # Columns are windows on the state; reading one number from a column is far cheaper than through a record.
+        jobs, shares = state.jobs[0], state.shares[0]
+        self._episode, self._active = state.episode[0], state.active[0]
+        self._status, self._first_share = jobs["status"], jobs["first_share"]
+        self._node, self._gpus, self._next = shares["node"], shares["gpus"], shares["next_of_job"]
+
+    def __contains__(self, job: object) -> bool:
+        return isinstance(job, Integral) and 0 <= int(job) < len(self._status) and self._status[int(job)] == RUNNING
 
     def __getitem__(self, job: JobId) -> Placement:
-        if not 0 <= job < len(self._jobs) or self._jobs[job].status != RUNNING:
+        if job not in self:
             raise KeyError(f"job {job} is not running")
-        record = self._jobs[job]
         gpus: dict[int, int] = {}
-        share = record.first_share
+        share = self._first_share[job]
         while share >= 0:
-            gpus[int(self._shares[share].node)] = int(self._shares[share].gpus)
-            share = self._shares[share].next_of_job
+            gpus[int(self._node[share])] = int(self._gpus[share])
+            share = self._next[share]
         return Placement(gpus)
 
+    def get(self, job: JobId, default: Any = None) -> Any:
+        """As of any mapping, without the detour over an exception."""
+        return self[job] if job in self else default
+
     def __iter__(self) -> Iterator[JobId]:
-        return iter(self._active[self._jobs["status"][self._active] == RUNNING].tolist())
+        return iter(self._running().tolist())
 
     def __len__(self) -> int:
-        return int((self._jobs["status"][self._active] == RUNNING).sum())
+        return len(self._running())
+
+    def _running(self) -> IntArray:
+        active = self._active[: self._episode["num_active"][0]]
+        running: IntArray = active[self._status[active] == RUNNING]
+        return running
 
 
 class SimulationView:
@@ -65,7 +80,10 @@ class SimulationView:
         self.restart_delay = restart_delay
         self._workload = workload
         self.table = table
-        self._consolidated = table.consolidated()
+        self._jobs = state.jobs[0]
+        self._status, self._model, self._requested = (self._jobs[name] for name in ("status", "model", "num_gpus"))
+        self._next_job, self._num_active = state.episode[0]["next_job"], state.episode[0]["num_active"]
+        self._placements = RunningPlacements(state)
         self._per_model: dict[int, Sequence[int]] = {}
 
     @property
@@ -73,7 +91,7 @@ class SimulationView:
         return self.state.episode[0, 0]
 
     def _submitted(self, field: str) -> Any:
-        column = self.state.jobs[0][field][: self._episode.next_job]
+        column = self._jobs[field][: self._next_job[0]]
         column.flags.writeable = False
         return column
 
@@ -83,8 +101,8 @@ class SimulationView:
         return float(self._episode.time)
 
     def _active(self, status: int) -> IntArray:
-        active = self.state.active[0, : self._episode.num_active]
-        chosen: IntArray = active[self.state.jobs[0]["status"][active] == status]
+        active = self.state.active[0, : self._num_active[0]]
+        chosen: IntArray = active[self._status[active] == status]
         return chosen
 
     @property
@@ -123,43 +141,49 @@ class SimulationView:
         """float64[num_submitted]: when each job came, in seconds."""
         return self._submitted("submit")  # type: ignore[no-any-return]
 
-    def _records(self, jobs: IntArray) -> Any:
-        """Records of submitted jobs, copied; a question about the future is a mistake of the scheduler."""
+    def _known(self, jobs: IntArray) -> IntArray:
+        """Submitted jobs; a question about the future is a mistake of the scheduler."""
         jobs = np.asarray(jobs, dtype=np.int64)
-        submitted = int(self._episode.next_job)
-        unknown = jobs[(jobs < 0) | (jobs >= submitted)]
+        unknown = jobs[(jobs < 0) | (jobs >= self._next_job[0])]
         if unknown.size:
-            raise MurmurationError(
-                f"job {unknown[0]} is not submitted at t = {self.time:g} s; a view knows jobs 0 to {submitted - 1}"
-            )
-        return self.state.jobs[0][jobs]
+            self._refuse(int(unknown[0]))
+        return jobs
+
+    def _known_one(self, job: JobId) -> JobId:
+        if not 0 <= job < self._next_job[0]:
+            self._refuse(job)
+        return job
+
+    def _refuse(self, job: JobId) -> NoReturn:
+        raise MurmurationError(
+            f"job {job} is not submitted at t = {self.time:g} s; a view knows jobs 0 to {self._next_job[0] - 1}"
+        )
 
     def job(self, job: JobId) -> JobSpec:
         """The job as submitted; `work` is NaN unless the scenario lets schedulers know it exactly."""
-        record = self._records(np.array([job]))[0]
-        spec = self._workload.spec(job)
-        exact = self._episode.knows_work and record.estimate == 1.0
+        spec = self._workload.spec(self._known_one(job))
+        exact = self._episode.knows_work and self._jobs["estimate"][job] == 1.0
         return spec if exact else replace(spec, work=float("nan"))
 
     def placement(self, job: JobId) -> Placement:
         """Where a running job runs."""
-        return RunningPlacements(self.state)[job]
+        return self._placements[job]
 
     def attained_service(self, jobs: IntArray) -> FloatArray:
         """float64[len(jobs)]: GPU-seconds received."""
-        records = self._records(jobs)
-        since = np.where(records["status"] == RUNNING, self.time - records["served"], 0.0)
-        service: FloatArray = records["service"] + records["gpus"] * since
+        jobs, column = self._known(jobs), self._jobs
+        since = np.where(self._status[jobs] == RUNNING, self.time - column["served"][jobs], 0.0)
+        service: FloatArray = column["service"][jobs] + column["gpus"][jobs] * since
         return service
 
     def remaining_work(self, jobs: IntArray) -> FloatArray:
         """float64[len(jobs)]: samples left, as far as the scenario lets schedulers know."""
-        records = self._records(jobs)
+        jobs, column = self._known(jobs), self._jobs
         if not self._episode.knows_work:
             return np.full(len(jobs), np.nan)
-        ran = np.maximum(self.time - records["synced"], 0.0) * records["rate"]
-        done = np.where(records["status"] == RUNNING, ran, 0.0)
-        work: FloatArray = np.maximum(records["remaining"] - done, 0.0) * records["estimate"]
+        ran = np.maximum(self.time - column["synced"][jobs], 0.0) * column["rate"][jobs]
+        done = np.where(self._status[jobs] == RUNNING, ran, 0.0)
+        work: FloatArray = np.maximum(column["remaining"][jobs] - done, 0.0) * column["estimate"][jobs]
         return work
 
     def remaining_time(self, jobs: IntArray) -> FloatArray:
@@ -167,33 +191,33 @@ class SimulationView:
 
         A job that requests more GPUs than the cluster has is counted on all of them.
         """
-        records = self._records(jobs)
-        rate = self.table.requested_speed(records["model"], records["num_gpus"])
+        jobs = self._known(jobs)
+        rate = self.table.requested_speed(self._model[jobs], self._requested[jobs])
         with np.errstate(divide="ignore"):
             time: FloatArray = self.remaining_work(jobs) / rate
         return time
 
     def speed(self, job: JobId) -> FloatArray:
         """float64[num_gpu_types, largest max_gpus + 1]: samples/s on the fewest nodes."""
-        rates: FloatArray = self._consolidated[self._records(np.array([job]))[0].model]
+        rates: FloatArray = self.table.consolidated()[self._model[self._known_one(job)]]
         return rates
 
     def allocation(self, *, keep_running: bool = False) -> Allocation:
         """A builder for the answer: empty, or with everything as it runs now."""
         return Allocation(
             self.cluster,
-            RunningPlacements(self.state),
+            self._placements,
             self.state.nodes[0]["free"],
             prefer=self._fastest_types,
-            num_gpus=lambda job: int(self._records(np.array([job]))[0].num_gpus),
+            num_gpus=lambda job: int(self._requested[self._known_one(job)]),
             keep_running=keep_running,
         )
 
     def _fastest_types(self, job: JobId) -> Sequence[int]:
         """GPU types on which a job runs, fastest per GPU first."""
-        record = self._records(np.array([job]))[0]
-        if record.model not in self._per_model:
-            rates = self.table.rates[record.model, :, 1:].max(axis=(1, 2))
+        model = int(self._model[self._known_one(job)])
+        if model not in self._per_model:
+            rates = self.table.rates[model, :, 1:].max(axis=(1, 2))
             order = np.argsort(-rates, kind="stable")
-            self._per_model[int(record.model)] = [int(kind) for kind in order if rates[kind] > 0]
-        return self._per_model[int(record.model)]
+            self._per_model[model] = [int(kind) for kind in order if rates[kind] > 0]
+        return self._per_model[model]

@@ -67,6 +67,16 @@ class Allocation:
             return self.changes[job]
         return self._running.get(job) if self.keep_running else None
 
+    def jobs(self) -> set[JobId]:
+        """All jobs that run under the wish so far."""
+        chosen = set(self._running) if self.keep_running else set()
+        for job, placement in self.changes.items():
+            if placement:
+                chosen.add(job)
+            else:
+                chosen.discard(job)
+        return chosen
+
     def place(self, job: JobId, placement: Placement | Mapping[NodeId, int]) -> None:
         """Let a job run on these GPUs, instead of whatever the wish had for it.
 

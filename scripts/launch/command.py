@@ -14,7 +14,7 @@ from launch.errors import one_line_errors
 from launch.names import CONF
 from launch.options import parted, with_options
 
-Task = Callable[[DictConfig, Path], None]
+Task = Callable[[DictConfig, Path], Path | None]
 
 
 def command(config_name: str, *, schedulers: str | None = None) -> Callable[[Task], Callable[[], None]]:
@@ -30,8 +30,8 @@ def command(config_name: str, *, schedulers: str | None = None) -> Callable[[Tas
         def run(cfg: DictConfig) -> None:
             with one_line_errors():
                 folder = Path(HydraConfig.get().runtime.output_dir)
-                task(cfg, folder)
-                print(f"run: {os.path.relpath(folder)}")
+                kept = task(cfg, folder) or folder  # a task that goes on with an earlier run returns its folder
+                print(f"run: {os.path.relpath(kept)}")
 
         def main() -> None:
             os.environ["HYDRA_FULL_ERROR"] = "1"  # let errors through to us, who tell them in one line

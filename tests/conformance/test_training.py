@@ -1,4 +1,4 @@
-"""A short, real training run: what it leaves, how it is resumed, and the trained policy through both faces of the world."""
+"""A short, real training run: what it leaves, how it is resumed, the trained policy through both faces of the world."""
 
 import json
 from dataclasses import replace

@@ -91,7 +91,9 @@ def test_the_loss_is_clipped_server_by_server(learner_and_observation):
         fwd_out={Columns.ACTION_DIST_INPUTS: new.flatten(1)},
     )
     values = module.normalised_values(batch).detach()
-    assert float(found.detach()) == pytest.approx(loss_by_hand(batch, new.detach(), old, values, -2.0, 3.0, config), rel=1e-4)
+    assert float(found.detach()) == pytest.approx(
+        loss_by_hand(batch, new.detach(), old, values, -2.0, 3.0, config), rel=1e-4
+    )
 
 
 def test_at_the_old_policy_the_gain_is_the_advantage(learner_and_observation):
@@ -104,7 +106,10 @@ def test_at_the_old_policy_the_gain_is_the_advantage(learner_and_observation):
     learner.compute_loss_for_module(
         module_id=DEFAULT_MODULE_ID, config=config, batch=batch, fwd_out={Columns.ACTION_DIST_INPUTS: new.flatten(1)}
     )
-    told = {name: float(torch.as_tensor(value).detach()) for name, value in learner.metrics.peek((DEFAULT_MODULE_ID,)).items()}
+    told = {
+        name: float(torch.as_tensor(value).detach())
+        for name, value in learner.metrics.peek((DEFAULT_MODULE_ID,)).items()
+    }
     real = batch[Postprocessing.ADVANTAGES][batch[Columns.LOSS_MASK]]
     assert told["policy_loss"] == pytest.approx(-float(real.mean()), rel=1e-4)
     assert told["clip_fraction"] == 0.0

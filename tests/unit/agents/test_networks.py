@@ -97,9 +97,7 @@ def test_every_weight_learns():
     net, seen = network(layers=2), observation(batch=16)
     seen["mask"][:] = 1
     (net.logits(seen).logsumexp(-1).sum() + net.value(seen).sum()).backward()
-    silent = [
-        name for name, weight in net.named_parameters() if weight.grad is None or not weight.grad.abs().sum() > 0
-    ]
+    silent = [name for name, weight in net.named_parameters() if weight.grad is None or not weight.grad.abs().sum() > 0]
     assert silent == []
 
 

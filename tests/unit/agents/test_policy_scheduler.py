@@ -34,9 +34,7 @@ def test_it_is_a_scheduler_whose_runs_are_sound():
 def test_the_same_seed_gives_the_same_run_and_another_scheduler_object_too(sampled):
     world = small_world()
     workload = world.source.evaluation("validation")[0]
-    schedulers = [
-        PolicyScheduler(network(world.spec), world.spec, world.rules, sampled=sampled) for _ in range(2)
-    ]
+    schedulers = [PolicyScheduler(network(world.spec), world.spec, world.rules, sampled=sampled) for _ in range(2)]
     logs = [run_episode(one, simulator(world, workload, 4)).log for one in (*schedulers, schedulers[0])]
     assert logs[0] == logs[1] == logs[2]
     other = run_episode(schedulers[0], simulator(world, workload, 5)).log

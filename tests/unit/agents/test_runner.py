@@ -10,7 +10,7 @@ from ray.rllib.core.columns import Columns
 
 from agents.networks import Blueprint
 from agents.rllib.advantage import ELAPSED
-from agents.rllib.config import algorithm_config, make_vector_env
+from agents.rllib.config import algorithm_config
 from agents.rllib.runner import BatchedEnvRunner
 from tests.unit.agents.worlds import PPO, small_world
 
@@ -132,8 +132,6 @@ def test_runners_of_different_workers_play_different_workloads():
     first, second = runner(worker=1).sample(), runner(worker=2).sample()
     queues = [episodes[0].get_observations(0)["queue"] for episodes in (first, second)]
     assert not np.array_equal(*queues)
-    context = type("Context", (dict,), {"worker_index": 3})(num_envs=2)
-    assert make_vector_env(small_world(), 0, 2, context).num_envs == 2
 
 
 def test_metrics_are_what_the_episodes_were_worth():

@@ -7,6 +7,7 @@ from omegaconf import DictConfig
 
 from agents import rllib
 from agents.training import Listener, Trainer
+from envs.scheduling import Scheduler
 from launch.build import build
 from launch.world import build_schedulers, build_world
 
@@ -30,5 +31,5 @@ def build_trainer(cfg: DictConfig, folder: Path, listener: Listener) -> Trainer:
     )
 
 
-def _scheduler(cfg: DictConfig, name: str) -> object:
+def _scheduler(cfg: DictConfig, name: str) -> Scheduler:
     return build_schedulers(cfg)[name]

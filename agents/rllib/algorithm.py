@@ -148,7 +148,7 @@ class PPOAlgorithm:
 
     def _sync(self) -> None:
         """Bring the weights to all runners and wait; RLlib's `sync_weights` drops them while others are on the way."""
-        weights = self._algorithm.learner_group.get_weights(inference_only=True)
+        weights = self._algorithm.learner_group.get_weights()
         self._algorithm.env_runner_group.foreach_env_runner(
             "set_state", kwargs={"state": {COMPONENT_RL_MODULE: weights}}
         )

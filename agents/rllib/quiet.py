@@ -2,7 +2,7 @@
 
 import logging
 
-LOGGERS = ("ray.rllib", "ray._common.deprecation")  # the second tells of RLlib's calls of its own deprecated methods
+LOGGERS = ("ray.rllib", "ray.tune", "ray._common.deprecation")  # the last tells of their calls of deprecated methods
 
 
 def quieten() -> None:

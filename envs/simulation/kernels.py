@@ -492,7 +492,6 @@ def advance(
             return outcome
         if episode[0].round_due and episode[0].num_active > 0:
             episode[0].round_due = 0
-            episode[0].stalls = 0
             episode[0].num_rounds += 1
             return ROUND
         episode[0].round_due = 0

@@ -1,0 +1,55 @@
+"""The notebooks run from top to bottom, with results and without."""
+
+import json
+from pathlib import Path
+
+import matplotlib as mpl
+import pytest
+
+NOTEBOOKS = sorted((Path(__file__).parents[3] / "notebooks").glob("*.ipynb"))
+ROW = {
+    "mean_jct": 7200.0,
+    "mean_jct_low": 3600.0,
+    "mean_jct_high": 10800.0,
+    "p99_jct": 36000.0,
+    "makespan": 72000.0,
+}
+
+
+def play(notebook: Path) -> dict[str, object]:
+    """Execute a notebook's code cells in one namespace, as Jupyter would, and return it."""
+    names: dict[str, object] = {}
+    for cell in json.loads(notebook.read_text())["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    return names
+
+
+@pytest.fixture
+def clone(tmp_path, monkeypatch):
+    mpl.use("Agg")
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "notebooks").mkdir()
+    monkeypatch.chdir(tmp_path / "notebooks")
+    return tmp_path
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_without_runs_says_so(notebook, clone, capsys):
+    play(notebook)
+    assert "0 comparisons" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_reads_what_a_comparison_left(notebook, clone, capsys):
+    folder = clone / "runs" / "compare" / "one"
+    folder.mkdir(parents=True)
+    schedulers = [{"scheduler": "fifo", **ROW}, {"scheduler": "srtf", "inapplicable": "no estimates"}]
+    content = {"schedulers": schedulers, "settings": {"workloads": [{"name": "toy"}]}}
+    (folder / "results.json").write_text(json.dumps(content))
+    results = play(notebook)["results"]
+    assert results[["scheduler", "mean_jct", "workload"]].to_numpy().tolist() == [["fifo", 2.0, "toy"]]
+
+
+def test_there_are_notebooks():
+    assert NOTEBOOKS

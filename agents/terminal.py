@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from envs.evaluation.table import wide_console
+
 SHOWN = {
     "train/return": "return {:,.0f}",
     "imitation_agreement": "agreement {:.0%}",
@@ -16,7 +18,7 @@ class ProgressListener:
     """`agents.training.Listener` on a terminal: one bar a phase, its latest figures beside it."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console()
+        self.console = console or wide_console()
         columns = (TextColumn("{task.description:10s}"), BarColumn(bar_width=24), TextColumn("{task.fields[figures]}"))
         self._bar = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console)
         self._task: TaskID | None = None

@@ -43,15 +43,14 @@ def restart_delay(view: ClusterView) -> Seconds:
     return float(getattr(view, "restart_delay", 0.0))
 
 
-def as_long_again(view: ClusterView, jobs: IntArray) -> dict[JobId, Seconds]:
-    """For each of `jobs`, as many seconds left as it has run: the guess where nothing is known.
+def as_long_again(view: ClusterView, job: JobId) -> Seconds:
+    """As many seconds left as a job has run: the guess where nothing is known.
 
     Half of the processes that have run for a time run for as long again (Harchol-Balter and Downey, "Exploiting
     process lifetime distributions for dynamic load balancing", TOCS 1997), and training jobs are no lighter in the
     tail.
     """
-    executed = view.attained_service(jobs) / view.num_gpus[jobs]
-    return dict(zip(jobs.tolist(), executed.tolist(), strict=True))
+    return float(view.attained_service(np.array([job]))[0] / view.num_gpus[job])
 
 
 def _speed(view: ClusterView, job: JobId, placement: Placement) -> float:

@@ -1,16 +1,16 @@
 """First in, first out, with three kinds of backfilling."""
 
-from collections.abc import Callable
-from typing import Literal, TypeAlias
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
-from baselines.estimates import remaining_time_on
-from baselines.placing import pack, pack_first
+from baselines.estimates import remaining_time, remaining_time_on, remaining_work
+from baselines.placing import Find, Gpus, best_fit, could_fit, fewest, first_fit, start_waiting, types_by_speed
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, IntArray, JobId, MurmurationError, Placement, Seconds
 
-Put: TypeAlias = Callable[[ClusterView, Allocation, JobId], bool]  # places a job if there is room
+NAME = "Fifo with backfill=easy"  # in complaints
 
 
 class Fifo:
@@ -42,7 +42,7 @@ class Fifo:
         if placement not in ("best_fit", "first_fit"):
             raise MurmurationError(f"Fifo: placement is {placement!r}; it must be best_fit or first_fit")
         self.backfill = backfill
-        self.put: Put = pack if placement == "best_fit" else pack_first
+        self.find: Find = best_fit if placement == "best_fit" else first_fit
         self.information = "estimate" if backfill == "easy" else "none"
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
@@ -57,58 +57,92 @@ class Fifo:
         wish = view.allocation(keep_running=True)
         waiting = view.queued.tolist()
         if self.backfill == "skip":
-            for job in waiting:
-                self.put(view, wish, job)
+            start_waiting(view, wish, waiting, self.find)
             return wish
-        while waiting and self.put(view, wish, waiting[0]):
-            waiting.pop(0)
-        if self.backfill == "easy" and len(waiting) > 1:
-            _pass_head(view, wish, waiting[0], waiting[1:], self.put)
+        head = 0
+        while head < len(waiting) and (found := _found(view, wish.free_gpus, waiting[head], self.find)):
+            wish.place(waiting[head], found)
+            head += 1
+        if self.backfill == "easy" and head + 1 < len(waiting):
+            _pass_head(view, wish, waiting[head], waiting[head + 1 :], self.find)
         return wish
 
 
-def _pass_head(view: ClusterView, wish: Allocation, head: JobId, others: list[JobId], put: Put) -> None:
+def _pass_head(view: ClusterView, wish: Allocation, head: JobId, others: list[JobId], find: Find) -> None:
     """Start those of `others` that do not delay the head: they end before its start, or use GPUs that it leaves."""
-    reservation = _reserve(view, wish, head, put)
+    remaining_work(view, np.array([head]), NAME)  # complain at once, not only when there is something to decide
+    if not wish.free_gpus.any():
+        return
+    reservation = _reserve(view, wish, head, find)
     if reservation is None:  # not even an empty cluster holds the head: nobody can delay it
-        for job in others:
-            put(view, wish, job)
+        start_waiting(view, wish, others, find)
         return
     start, then = reservation
-    for job in others:
-        place = _find(view, job, wish.free_gpus, put)
-        if place and view.time + _duration(view, job, place) <= start:
-            wish.place(job, place)
-            continue
-        place = _find(view, job, np.minimum(wish.free_gpus, then.free_gpus), put)
-        if place:
-            wish.place(job, place)
-            then.place(job, place)
+    jobs = np.array(others)
+    at_best = view.time + remaining_time(view, jobs, NAME) <= start  # on the fastest type; elsewhere it lasts longer
+    while jobs.size:
+        able = could_fit(view.cluster, wish.free_gpus, view.num_gpus[jobs])
+        able &= at_best | could_fit(view.cluster, np.minimum(wish.free_gpus, then), view.num_gpus[jobs])
+        jobs, at_best = jobs[able], at_best[able]
+        passed = _first_to_pass(view, wish, jobs.tolist(), start, then, find)
+        jobs, at_best = jobs[passed + 1 :], at_best[passed + 1 :]
 
 
-def _reserve(view: ClusterView, wish: Allocation, head: JobId, put: Put) -> tuple[Seconds, Allocation] | None:
-    """When the head can start at the earliest, and the cluster of that instant with the head on its GPUs."""
-    then = view.allocation(keep_running=True)
-    ends: list[tuple[Seconds, JobId]] = []
-    for job in [*view.running.tolist(), *view.queued.tolist()]:
-        place = wish.placement(job)
-        if place:
-            then.place(job, place)
-            ends.append((view.time + _duration(view, job, place), job))
-    for end, job in sorted(ends):
-        then.stop(job)
-        if put(view, then, head):
-            return end, then
-    return None
+def _first_to_pass(
+    view: ClusterView, wish: Allocation, jobs: list[JobId], start: Seconds, then: IntArray, find: Find
+) -> int:
+    """Start the first of `jobs` that may pass the head, and say which in the list it is; its length if none may."""
+    places: dict[tuple[int, Sequence[int]], tuple[Gpus, Gpus]] = {}  # now, and beside the head then
+    for index, job in enumerate(jobs):
+        size = int(view.num_gpus[job])
+        types = types_by_speed(view, job, size)
+        if not types or (size, types) not in places:  # without types it is the model that decides
+            beside = np.minimum(wish.free_gpus, then)
+            places[size, types] = find(view, wish.free_gpus, job, size, types), find(view, beside, job, size, types)
+        now, later = places[size, types]
+        if now and view.time + _duration(view, job, Placement(now)) <= start:
+            wish.place(job, now)
+            return index
+        if later:
+            wish.place(job, later)
+            for node, gpus in later.items():
+                then[node] -= gpus
+            return index
+    return len(jobs)
 
 
-def _find(view: ClusterView, job: JobId, free_gpus: IntArray, put: Put) -> Placement | None:
-    """Where a waiting job would be packed if only these GPUs were free."""
-    trial = view.allocation()
-    trial.free_gpus[:] = free_gpus
-    put(view, trial, job)
-    return trial.placement(job)
+def _reserve(view: ClusterView, wish: Allocation, head: JobId, find: Find) -> tuple[Seconds, IntArray] | None:
+    """When the head can start at the earliest, and the GPUs free at that instant with the head on its own.
+
+    Free GPUs only become more from end to end, so the first end that suffices is found by bisection.
+    """
+    jobs = np.sort(np.array(list(wish.jobs()), dtype=np.int64))
+    places = [place for job in jobs.tolist() if (place := wish.placement(job))]
+    ends = view.time + remaining_time_on(view, jobs, places, NAME)
+    order = np.lexsort((jobs, ends))
+
+    def free_after(count: int) -> IntArray:
+        """int64[num_nodes]: GPUs free when so many jobs have ended."""
+        free = wish.free_gpus.copy()
+        for index in order[:count].tolist():
+            for node, gpus in places[index].gpus.items():
+                free[node] += gpus
+        return free
+
+    count = fewest(len(jobs), lambda count: bool(_found(view, free_after(count), head, find)))
+    if count is None:
+        return None
+    then = free_after(count)
+    for node, gpus in _found(view, then, head, find).items():
+        then[node] -= gpus
+    return float(ends[order[count - 1]]), then
+
+
+def _found(view: ClusterView, free: IntArray, job: JobId, find: Find) -> Gpus:
+    """Where a job goes on its requested GPUs; empty if there is no room."""
+    size = int(view.num_gpus[job])
+    return find(view, free, job, size, types_by_speed(view, job, size))
 
 
 def _duration(view: ClusterView, job: JobId, place: Placement) -> Seconds:
-    return float(remaining_time_on(view, np.array([job]), [place], "Fifo with backfill=easy")[0])
+    return float(remaining_time_on(view, np.array([job]), [place], NAME)[0])

@@ -1,5 +1,6 @@
 """Least attained service."""
 
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -40,4 +41,4 @@ class Las:
         service = view.attained_service(jobs)
         if self.by == "time":
             service = service / view.num_gpus[jobs]
-        return keep_and_displace(view, ranked(jobs, service), as_long_again(view, view.running))
+        return keep_and_displace(view, ranked(jobs, service), partial(as_long_again, view))

@@ -1,16 +1,76 @@
 """Optimus: one GPU at a time to the job that gains most from it."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from baselines.estimates import remaining_time, remaining_work, restart_delay
-from baselines.marginal_gain import Demand, Grant, share_out
+from baselines.marginal_gain import Grant
 from baselines.placing import pack
 from baselines.priority import jobs_present, place_in_order
+from baselines.sharing import admissible, share_out_arrays
+from baselines.submitted import SubmittedJobs
 from envs.scheduling import ClusterView
-from envs.types import Allocation, ClusterSpec, FloatArray, IntArray, JobId, MurmurationError, Samples, Seconds
+from envs.types import Allocation, ClusterSpec, FloatArray, IntArray, JobId, MurmurationError, Seconds
+
+
+@dataclass(frozen=True)
+class Demands:
+    """What the jobs present would make of GPUs, as arrays; `marginal_gain.Demand` for all of them at once.
+
+    Attributes:
+        jobs: int64[num_jobs], ascending.
+        work: float64[num_jobs], samples left.
+        weight: float64[num_jobs], importance of a job's seconds.
+        least: int64[num_jobs, num_gpu_types], fewest GPUs on which it runs; 0 where it does not.
+        speed_at_least: float64[num_jobs, num_gpu_types], samples/s there.
+        speed: float64[len(places), num_gpu_types, sizes] for some places in `jobs`: samples/s within the job's range.
+        present_type: int64[num_jobs], GPU type that a job holds; -1 if it waits.
+        present_gpus: int64[num_jobs], GPUs that it holds.
+        restart: seconds that every allocation but the present one costs.
+    """
+
+    jobs: IntArray
+    work: FloatArray
+    weight: FloatArray
+    least: IntArray
+    speed_at_least: FloatArray
+    speed: Callable[[IntArray], FloatArray]
+    present_type: IntArray
+    present_gpus: IntArray
+    restart: Seconds
+
+    @cached_property
+    def need(self) -> IntArray:
+        """int64[num_jobs]: fewest GPUs of any type on which a job runs; 0 if it runs on no one type."""
+        need = np.where(self.least > 0, self.least, np.iinfo(np.int64).max).min(axis=1)
+        return np.where((self.least > 0).any(axis=1), need, 0)
+
+    @cached_property
+    def order(self) -> IntArray:
+        """int64[num_jobs]: places in `jobs`, fewest GPU-seconds to the end on the least size first."""
+        cost = _seconds(self.work[:, None], self.speed_at_least) + self.restart
+        here = np.arange(self.least.shape[1]) == self.present_type[:, None]
+        cost[here & (self.least == self.present_gpus[:, None])] -= self.restart
+        gpu_time = (cost * np.maximum(self.least, 1)).min(axis=1)
+        return np.lexsort((self.jobs, gpu_time))
+
+    def cost(self, places: IntArray) -> FloatArray:
+        """float64[len(places), num_gpu_types, sizes]: seconds to the end, infinite where a job cannot run."""
+        cost = _seconds(self.work[places, None, None], self.speed(places)) + self.restart
+        runs = np.flatnonzero(self.present_type[places] >= 0)
+        cost[runs, self.present_type[places[runs]], self.present_gpus[places[runs]]] -= self.restart
+        return cost
+
+
+def _seconds(work: FloatArray, speed: FloatArray) -> FloatArray:
+    """Time for some work, broadcast; infinite where the speed is 0."""
+    seconds = np.full(np.broadcast_shapes(work.shape, speed.shape), np.inf)
+    np.divide(work, speed, out=seconds, where=speed > 0)
+    return seconds
 
 
 class Optimus:
@@ -47,9 +107,11 @@ class Optimus:
             raise MurmurationError(f"Optimus: shortness is {shortness}; it must be finite and not negative")
         self.restart_cost = restart_cost
         self.shortness = shortness
+        self._submitted = SubmittedJobs()
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
-        """Nothing to remember."""
+        """Forget the jobs of the last episode."""
+        self._submitted = SubmittedJobs()
 
     def schedule(self, view: ClusterView) -> Allocation:
         """Sizes and types by marginal gain, then places: the present ones where nothing changed.
@@ -57,44 +119,42 @@ class Optimus:
         Raises:
             MurmurationError: the scenario hides remaining work.
         """
+        self._submitted.look_up(view)
+        demands = self._demands(view)
+        wish = view.allocation(keep_running=True)
+        if demands.jobs.size:
+            _place(view, wish, demands, _grants(demands, _capacity(view, demands)))
+        return wish
+
+    def _demands(self, view: ClusterView) -> Demands:
+        """What the jobs present would make of GPUs."""
         jobs = jobs_present(view)
-        demands = self._demands(view, jobs)
-        grants = share_out(demands, _capacity(view, demands))
-        order = sorted(demands, key=lambda job: (demands[job].least_gpu_time, job))
-        return _place(view, order, demands, grants)
-
-    def _demands(self, view: ClusterView, jobs: IntArray) -> dict[JobId, Demand]:
         work = remaining_work(view, jobs, "Optimus")
-        weights = np.maximum(remaining_time(view, jobs, "Optimus"), 1.0) ** -self.shortness
-        restart = restart_delay(view) if self.restart_cost is None else self.restart_cost
-        present = {job: _grant(view, job) for job in view.running.tolist()}
-        return {
-            job: Demand(self._cost(view, job, float(left), present.get(job), restart), float(weight), present.get(job))
-            for job, left, weight in zip(jobs.tolist(), work, weights, strict=True)
-        }
-
-    def _cost(
-        self, view: ClusterView, job: JobId, work: Samples, present: Grant | None, restart: Seconds
-    ) -> FloatArray:
-        """float64[num_gpu_types, max_gpus + 1]: seconds to the end, restart included; infinite where it cannot run."""
-        least, most = int(view.min_gpus[job]), int(view.max_gpus[job])
-        speed = view.speed(job)[:, : most + 1]
-        cost = np.full(speed.shape, np.inf)
-        np.divide(work, speed, out=cost, where=speed > 0)
-        cost[:, :least] = np.inf
-        cost += restart
-        if present is not None and least <= present.num_gpus <= most:
-            cost[present.gpu_type, present.num_gpus] -= restart
-        return cost
+        running = {job: _grant(view, job) for job in view.running.tolist()}
+        present = np.zeros((2, len(jobs)), np.int64)
+        present[0] = -1
+        if running:
+            at = np.searchsorted(jobs, list(running))
+            present[:, at] = np.array([(grant.gpu_type, grant.num_gpus) for grant in running.values()]).T
+        return Demands(
+            jobs=jobs,
+            work=work,
+            weight=np.maximum(remaining_time(view, jobs, "Optimus"), 1.0) ** -self.shortness,
+            least=self._submitted.least[jobs],
+            speed_at_least=self._submitted.speed_at_least[jobs],
+            speed=lambda places: self._submitted.speed(view, jobs[places]),
+            present_type=present[0],
+            present_gpus=present[1],
+            restart=restart_delay(view) if self.restart_cost is None else self.restart_cost,
+        )
 
 
-def _capacity(view: ClusterView, demands: Mapping[JobId, Demand]) -> IntArray:
+def _capacity(view: ClusterView, demands: Demands) -> IntArray:
     """int64[num_gpu_types]: GPUs to share out: all but those of running gangs over several types."""
     gpus = view.cluster.node_gpus.copy()
-    for job, demand in demands.items():
-        if demand.present and not demand.sizable:
-            for node, count in view.placement(job).gpus.items():
-                gpus[node] -= count
+    for job in demands.jobs[(demands.present_type >= 0) & (demands.need == 0)].tolist():
+        for node, count in view.placement(job).gpus.items():
+            gpus[node] -= count
     return np.bincount(view.cluster.node_types, gpus, len(view.cluster.gpu_types)).astype(np.int64)
 
 
@@ -103,30 +163,61 @@ def _grant(view: ClusterView, job: JobId) -> Grant:
     return Grant(int(view.cluster.node_types[min(placement.gpus)]), placement.num_gpus)
 
 
-def _place(
-    view: ClusterView, order: Sequence[JobId], demands: Mapping[JobId, Demand], grants: Mapping[JobId, Grant]
-) -> Allocation:
+def _grants(demands: Demands, capacity: IntArray) -> dict[JobId, Grant]:
+    """`marginal_gain.share_out`, for only those who can get GPUs: costs of the rest of the queue are never computed."""
+    chosen = demands.order[admissible(demands.need[demands.order], int(capacity.sum()))]
+    running_first = np.argsort(demands.present_type[chosen] < 0, kind="stable")
+    places = np.sort(chosen)
+    kinds, sizes = share_out_arrays(
+        demands.cost(places),
+        demands.weight[places],
+        demands.present_type[places],
+        demands.least[places],
+        np.searchsorted(places, chosen[running_first]),
+        capacity,
+    )
+    jobs = demands.jobs[places].tolist()
+    return {
+        job: Grant(kind, size) for job, kind, size in zip(jobs, kinds.tolist(), sizes.tolist(), strict=True) if size > 0
+    }
+
+
+def _place(view: ClusterView, wish: Allocation, demands: Demands, grants: Mapping[JobId, Grant]) -> None:
     """Nodes for the grants; then, for jobs whose grant is nowhere in one piece, a smaller size where there is room."""
-    wish = view.allocation(keep_running=True)
-    for job, demand in demands.items():
-        if demand.present and demand.sizable and grants.get(job) != demand.present:
+    runs = (demands.present_type >= 0) & (demands.need > 0)
+    present = zip(demands.present_type[runs].tolist(), demands.present_gpus[runs].tolist(), strict=True)
+    for job, (kind, size) in zip(demands.jobs[runs].tolist(), present, strict=True):
+        if grants.get(job) != Grant(kind, size):
             wish.stop(job)
+    order = demands.jobs[demands.order].tolist()
     granted = [job for job in order if job in grants]
     sizes = {job: grants[job].num_gpus for job in granted}
     place_in_order(view, wish, granted, sizes, {job: [grants[job].gpu_type] for job in granted})
-    for job in order:
-        if not wish.placement(job):
-            _squeeze_in(view, wish, job, demands[job], grants.get(job))
-    return wish
+    if wish.free_gpus.any():
+        _squeeze_in(view, wish, demands, grants)
 
 
-def _squeeze_in(view: ClusterView, wish: Allocation, job: JobId, demand: Demand, grant: Grant | None) -> None:
-    """The cheapest placement in what is left, no larger than the grant, or else than the job's least size."""
-    if not demand.sizable:
-        pack(view, wish, job, int(view.min_gpus[job]))
-        return
-    most = grant.num_gpus if grant else int(np.isfinite(demand.cost).any(axis=0).argmax())
-    options = np.argwhere(np.isfinite(demand.cost[:, : most + 1])).tolist()
-    for kind, size in sorted(options, key=lambda option: float(demand.cost[option[0], option[1]])):
-        if pack(view, wish, job, size, [kind]):
-            return
+def _squeeze_in(view: ClusterView, wish: Allocation, demands: Demands, grants: Mapping[JobId, Grant]) -> None:
+    """For jobs not placed yet the cheapest place in what is left, no larger than the grant, or else the least size."""
+    runs = wish.jobs()
+    full: set[tuple[int, int]] = set()  # (type, size) for which no room was found
+    for place, job in zip(demands.order.tolist(), demands.jobs[demands.order].tolist(), strict=True):
+        need = int(demands.need[place])
+        if job in runs:
+            continue
+        if need == 0:
+            pack(view, wish, job, int(view.min_gpus[job]))
+            continue
+        if job not in grants and all(
+            (kind, need) in full for kind in np.flatnonzero(demands.least[place] == need).tolist()
+        ):
+            continue
+        most = grants[job].num_gpus if job in grants else need
+        cost = demands.cost(np.array([place]))[0]
+        options = [(kind, size) for kind, size in np.argwhere(np.isfinite(cost[:, : most + 1])).tolist()]
+        for kind, size in sorted(options, key=lambda option: float(cost[option])):
+            if (kind, size) in full:
+                continue
+            if pack(view, wish, job, size, [kind]):
+                break
+            full.add((kind, size))

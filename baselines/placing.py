@@ -1,6 +1,6 @@
 """Where a gang goes: the placements that all baselines share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -11,7 +11,7 @@ from envs.types import Allocation, BoolArray, ClusterSpec, IntArray, JobId, Node
 from envs.types.allocation import consolidated
 
 Gpus: TypeAlias = dict[NodeId, int]  # GPUs by node; empty if there is no room
-Find: TypeAlias = Callable[[ClusterView, IntArray, JobId], Gpus]  # where a job goes, given the free GPUs by node
+Find: TypeAlias = Callable[[ClusterView, IntArray, JobId, int, Sequence[int]], Gpus]  # as `best_fit` and `first_fit`
 
 
 def types_by_speed(view: ClusterView, job: JobId, size: int) -> Sequence[int]:
@@ -35,11 +35,11 @@ def could_fit(cluster: ClusterSpec, free: IntArray, sizes: IntArray) -> BoolArra
         free: int64[num_nodes], free GPUs.
         sizes: int64[num_jobs], GPUs that jobs want.
     """
+    able = np.zeros(len(sizes), dtype=np.bool_)
     in_all = int(free.sum())
     if in_all == 0:
-        return np.zeros(len(sizes), dtype=np.bool_)
-    able = np.zeros(len(sizes), dtype=np.bool_)
-    smallest = in_all  # GPUs of the smallest type; a larger job might take nodes of several types
+        return able
+    smallest = cluster.num_gpus  # GPUs of the smallest type; a larger job might take nodes of several types
     for kind in range(len(cluster.gpu_types)):
         of_kind = cluster.node_types == kind
         total, here = cluster.node_gpus[of_kind], free[of_kind]
@@ -50,28 +50,44 @@ def could_fit(cluster: ClusterSpec, free: IntArray, sizes: IntArray) -> BoolArra
     return able
 
 
-def start_waiting(view: ClusterView, wish: Allocation, waiting: Sequence[JobId] | IntArray, find: Find) -> None:
-    """Start those of `waiting` that fit on their requested GPUs, in this order; who does not fit is passed.
+def start_waiting(
+    view: ClusterView,
+    wish: Allocation,
+    waiting: Sequence[JobId],
+    find: Find,
+    sizes: Mapping[JobId, int] | None = None,
+    gpu_types: Mapping[JobId, Sequence[int]] | None = None,
+) -> None:
+    """Start those of `waiting` that fit, in this order; who does not fit is passed.
 
-    Free GPUs only become fewer meanwhile, so whoever cannot fit now is not looked at again.
+    Free GPUs only become fewer meanwhile, so where one job found no room another of its size and types finds none.
+
+    Args:
+        view: the round.
+        wish: the answer under construction; changed in place.
+        waiting: jobs that the wish does not place yet.
+        find: where a job goes.
+        sizes: GPUs for each job; as requested if None.
+        gpu_types: GPU types for each job in order of preference; the job's own order if None.
     """
-    jobs = np.asarray(waiting, dtype=np.int64)
-    wanted = view.num_gpus
+    jobs = np.array(waiting, dtype=np.int64)
+    wanted = view.num_gpus[jobs] if sizes is None else np.array([sizes[job] for job in waiting], dtype=np.int64)
     hopeless: set[tuple[int, Sequence[int]]] = set()
-    while (jobs := jobs[could_fit(view.cluster, wish.free_gpus, wanted[jobs])]).size:
-        for place, job in enumerate(jobs.tolist()):
-            size = int(wanted[job])
-            types = types_by_speed(view, job, size)
+    while jobs.size:
+        able = could_fit(view.cluster, wish.free_gpus, wanted)
+        jobs, wanted = jobs[able], wanted[able]
+        looked_at = 0
+        for job, size in zip(jobs.tolist(), wanted.tolist(), strict=True):
+            looked_at += 1
+            types = types_by_speed(view, job, size) if gpu_types is None else tuple(gpu_types[job])
             if (size, types) in hopeless:
                 continue
-            if found := find(view, wish.free_gpus, job):
+            if found := find(view, wish.free_gpus, job, size, types):
                 wish.place(job, found)
-                jobs = jobs[place + 1 :]
-                break
-            if types:  # without types it is the model that decides, which the key does not hold
+            elif types:  # a gang over several types takes those of its model, which the key does not hold
                 hopeless.add((size, types))
-        else:
-            return
+                break
+        jobs, wanted = jobs[looked_at:], wanted[looked_at:]
 
 
 def pack(
@@ -86,15 +102,15 @@ def pack(
         size: GPUs to give; as requested if None.
         gpu_types: the types to try, in this order, instead of the job's own order.
     """
-    found = best_fit(view, wish.free_gpus, job, size, gpu_types)
+    size = int(view.num_gpus[job]) if size is None else size
+    types = types_by_speed(view, job, size) if gpu_types is None else gpu_types
+    found = best_fit(view, wish.free_gpus, job, size, types)
     if found:
         wish.place(job, found)
     return bool(found)
 
 
-def best_fit(
-    view: ClusterView, free: IntArray, job: JobId, size: int | None = None, gpu_types: Sequence[int] | None = None
-) -> Gpus:
+def best_fit(view: ClusterView, free: IntArray, job: JobId, size: int, gpu_types: Sequence[int]) -> Gpus:
     """GPUs by node for a job: the fewest nodes of one GPU type, best fit; empty if there is no room.
 
     The types on which it runs with so many GPUs are tried from the fastest on: a job takes a slower type now rather
@@ -104,30 +120,26 @@ def best_fit(
         view: the round.
         free: int64[num_nodes], free GPUs.
         job: the job.
-        size: GPUs to give; as requested if None.
-        gpu_types: the types to try, in this order, instead.
+        size: GPUs to give.
+        gpu_types: the types to try, in this order; none for a job that runs consolidated on no type.
     """
     cluster = view.cluster
-    size = int(view.num_gpus[job]) if size is None else size
-    types = types_by_speed(view, job, size) if gpu_types is None else gpu_types
-    if types:
-        return next(filter(None, (consolidated(free, cluster, size, kind) for kind in types)), {})
+    if gpu_types:
+        return next(filter(None, (consolidated(free, cluster, size, kind) for kind in gpu_types)), {})
     peak = view.speed(job).max(axis=1)
     able = [int(kind) for kind in np.argsort(-peak, kind="stable") if peak[kind] > 0]
-    holds = cluster.node_gpus[np.isin(cluster.node_types, able)].sum()
-    if holds < size or any(cluster.node_gpus[cluster.node_types == kind].sum() >= size for kind in able):
+    holds = [int(cluster.node_gpus[cluster.node_types == kind].sum()) for kind in able]
+    if sum(holds) < size or max(holds) >= size:
         return {}  # it runs on no type although one is large enough: more GPUs of other types do not help
     nodes = np.concatenate([np.flatnonzero(cluster.node_types == kind) for kind in able])
     return _fill_nodes(nodes, free, cluster.node_gpus, size)
 
 
-def first_fit(view: ClusterView, free: IntArray, job: JobId) -> Gpus:
-    """As `best_fit` on the requested GPUs, but the first nodes with room instead of those that fit best."""
-    size = int(view.num_gpus[job])
-    types = types_by_speed(view, job, size)
-    if not types:
-        return best_fit(view, free, job)
-    return next(filter(None, (first_nodes(view.cluster, free, size, kind) for kind in types)), {})
+def first_fit(view: ClusterView, free: IntArray, job: JobId, size: int, gpu_types: Sequence[int]) -> Gpus:
+    """As `best_fit`, but the first nodes with room instead of those that fit best."""
+    if not gpu_types:
+        return best_fit(view, free, job, size, gpu_types)
+    return next(filter(None, (first_nodes(view.cluster, free, size, kind) for kind in gpu_types)), {})
 
 
 def first_nodes(cluster: ClusterSpec, free: IntArray, size: int, gpu_type: int) -> Gpus:
@@ -141,6 +153,21 @@ def first_nodes(cluster: ClusterSpec, free: IntArray, size: int, gpu_type: int) 
         return _fill_nodes(nodes, free, cluster.node_gpus, size)
     rooms = nodes[free[nodes] >= size]
     return {int(rooms[0]): size} if rooms.size else {}
+
+
+def fewest(most: int, enough: Callable[[int], bool]) -> int | None:
+    """The smallest of 1 to `most` that is enough, if what is more is enough too; None if `most` is not."""
+    if most == 0:
+        return None
+    too_few, count = 0, 1
+    while not enough(count):
+        if count == most:
+            return None
+        too_few, count = count, min(2 * count, most)
+    while count - too_few > 1:
+        middle = (too_few + count) // 2
+        too_few, count = (too_few, middle) if enough(middle) else (middle, count)
+    return count
 
 
 def _fill_nodes(nodes: IntArray, free: IntArray, total: IntArray, size: int) -> Gpus:

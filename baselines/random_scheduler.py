@@ -26,14 +26,29 @@ class Random:
     def schedule(self, view: ClusterView) -> Allocation:
         """What runs goes on; waiting jobs start wherever chance puts them."""
         wish = view.allocation(keep_running=True)
-        for job in self._rng.permutation(view.queued).tolist():
-            sizes = _sizes(view, wish, job)
-            if not sizes:
-                pack(view, wish, job, int(view.min_gpus[job]), ())  # a gang over several types, if it is none of one
-            else:
-                kind = list(sizes)[self._rng.integers(len(sizes))]
-                wish.place(job, self._scatter(wish, kind, int(self._rng.choice(sizes[kind]))))
+        waiting = self._rng.permutation(view.queued)
+        # Free GPUs only become fewer: who is like one that found no room need not try.
+        hopeless: set[tuple[int, int, bytes]] = set()
+        while waiting.size:
+            waiting = waiting[view.min_gpus[waiting] <= wish.free_gpus.sum()]
+            looked_at = 0
+            for job in waiting.tolist():
+                looked_at += 1
+                like = int(view.min_gpus[job]), int(view.max_gpus[job]), view.speed(job).tobytes()
+                if like not in hopeless and not self._start(view, wish, job):
+                    hopeless.add(like)
+                    break
+            waiting = waiting[looked_at:]
         return wish
+
+    def _start(self, view: ClusterView, wish: Allocation, job: JobId) -> bool:
+        """Start a job with a size and on GPUs that chance chooses; say whether there was room."""
+        sizes = _sizes(view, wish, job)
+        if not sizes:
+            return pack(view, wish, job, int(view.min_gpus[job]), ())  # a gang over several types, if it is none of one
+        kind = list(sizes)[self._rng.integers(len(sizes))]
+        wish.place(job, self._scatter(wish, kind, int(self._rng.choice(sizes[kind]))))
+        return True
 
     def _scatter(self, wish: Allocation, gpu_type: int, size: int) -> dict[int, int]:
         """GPUs by node: nodes of the type in random order, each emptied before the next."""

@@ -1,5 +1,6 @@
 """Shortest remaining time first."""
 
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 from baselines.estimates import remaining_time, remaining_time_on
 from baselines.priority import jobs_present, keep_and_displace, plan_anew, ranked
 from envs.scheduling import ClusterView
-from envs.types import Allocation, ClusterSpec, MurmurationError
+from envs.types import Allocation, ClusterSpec, JobId, MurmurationError, Seconds
 
 
 class Srtf:
@@ -51,6 +52,9 @@ class Srtf:
         order = ranked(jobs, left)
         if not self.sticky:
             return plan_anew(view, order)
-        places = [view.placement(job) for job in view.running.tolist()]
-        seconds = remaining_time_on(view, view.running, places, "Srtf")
-        return keep_and_displace(view, order, dict(zip(view.running.tolist(), seconds.tolist(), strict=True)))
+        return keep_and_displace(view, order, partial(_seconds_left, view))
+
+
+def _seconds_left(view: ClusterView, job: JobId) -> Seconds:
+    """What a running job needs yet where it is."""
+    return float(remaining_time_on(view, np.array([job]), [view.placement(job)], "Srtf")[0])

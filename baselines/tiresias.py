@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -62,7 +63,7 @@ class Tiresias:
         self._promote(view, jobs)
         starts = np.array([self._started.get(job, math.inf) for job in jobs.tolist()])
         order = jobs[np.lexsort((jobs, starts, self.queues(view, jobs)))]
-        wish = keep_and_displace(view, [int(job) for job in order], as_long_again(view, view.running))
+        wish = keep_and_displace(view, order.tolist(), partial(as_long_again, view))
         self._remember(view, wish)
         return wish
 
@@ -88,12 +89,12 @@ class Tiresias:
             self._stopped[job] = view.time
 
     def _remember(self, view: ClusterView, wish: Allocation) -> None:
-        for job in view.queued.tolist():
-            if wish.placement(job):
+        ran = set(view.running.tolist())
+        for job, placement in wish.changes.items():
+            if placement and job not in ran:
                 self._started.setdefault(job, view.time)
                 self._stopped.pop(job, None)
-        for job in view.running.tolist():
-            if not wish.placement(job):
+            elif not placement and job in ran:
                 self._stopped[job] = view.time
 
     def _forget(self) -> None:

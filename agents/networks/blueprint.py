@@ -2,7 +2,7 @@
 
 import importlib
 from dataclasses import asdict, dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from torch import nn
 
@@ -37,10 +37,9 @@ class Blueprint:
         if not (isinstance(found, type) and issubclass(found, nn.Module)):
             raise MurmurationError(f"network {self.target!r} is no torch.nn.Module; name a class that is one")
         try:
-            made = found(spec, **self.options)
+            return found(spec, **self.options)
         except TypeError as error:
             raise MurmurationError(f"network {self.target}: {error}; options were {self.options}") from error
-        return cast(nn.Module, made)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

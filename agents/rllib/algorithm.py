@@ -148,10 +148,8 @@ class PPOAlgorithm:
 
     def _sync(self) -> None:
         """Bring the weights to all runners and wait; RLlib's `sync_weights` drops them while others are on the way."""
-        weights = self._algorithm.learner_group.get_weights()
-        self._algorithm.env_runner_group.foreach_env_runner(
-            "set_state", kwargs={"state": {COMPONENT_RL_MODULE: weights}}
-        )
+        state = {COMPONENT_RL_MODULE: self._algorithm.learner_group.get_weights()}
+        self._algorithm.env_runner_group.foreach_env_runner(lambda runner: runner.set_state(state))
 
     def train(self) -> dict[str, float]:
         """One iteration: sample, update."""

@@ -79,7 +79,8 @@ class PPOSettings:
     group_size: int = 1  # episodes that share a workload
 
     def __post_init__(self) -> None:
-        for name in ("lr", "train_batch_size", "minibatch_size", "num_epochs", "clip_param", "num_envs", "group_size"):
+        positive = ("lr", "critic_lr", "train_batch_size", "minibatch_size", "num_epochs", "clip_param", "num_envs")
+        for name in (*positive, "group_size"):
             if not getattr(self, name) > 0:
                 raise MurmurationError(f"ppo.{name} is {getattr(self, name)}; it must be positive")
         for name in ("entropy_coeff", "vf_loss_coeff", "critic_warmup", "num_env_runners", "num_learners"):

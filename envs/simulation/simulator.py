@@ -156,6 +156,11 @@ class Simulator:
                     )
 
     def _check_job(self, job: JobId, placement: Placement) -> None:
+        for name in ("cpus", "memory", "plan", "batch_size"):  # the world's rule decides them for every job so far
+            if getattr(placement, name) is not None:
+                raise AllocationError(
+                    f"job {job}: its placement sets {name}, which the engine does not model; leave it None"
+                )
         record = self.state.jobs[0][job]
         if not record.min_gpus <= placement.num_gpus <= record.max_gpus:
             raise AllocationError(

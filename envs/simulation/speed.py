@@ -78,7 +78,10 @@ class SpeedTable:
         return speed
 
     def consolidated(self) -> FloatArray:
-        """float64[num_models, num_gpu_types, max_gpus + 1]: speed on the fewest nodes; 0 with too few GPUs. Read only."""
+        """float64[num_models, num_gpu_types, max_gpus + 1]: speed on the fewest nodes, read only.
+
+        0 where the cluster has too few GPUs of the type.
+        """
         return self._consolidated
 
     @cached_property

@@ -49,7 +49,9 @@ class RunningPlacements(Mapping[JobId, Placement]):
 
     def get(self, job: JobId, default: Any = None) -> Any:
         """As of any mapping, without the detour over an exception."""
-        return self[job] if job in self else default
+        if job not in self:
+            return default
+        return self[job]
 
     def __iter__(self) -> Iterator[JobId]:
         return iter(self._running().tolist())

@@ -1,6 +1,7 @@
 """Configs of earlier runs: to play a policy in the world that it was trained in, to go on with a training run."""
 
 from pathlib import Path
+from typing import cast
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
@@ -38,7 +39,7 @@ def resumed(cfg: DictConfig, folder: Path) -> tuple[DictConfig, Path]:
 
 def recalled(cfg: DictConfig, run: Path, groups: set[str]) -> DictConfig:
     """A config with these top-level keys of an earlier run's, except for what was typed for this one."""
-    earlier, result = OmegaConf.load(run / SAVED), cfg.copy()
+    earlier, result = cast(DictConfig, OmegaConf.load(run / SAVED)), cfg.copy()
     typed = [option.lstrip("+").partition("=")[0] for option in HydraConfig.get().overrides.task]
     for group in sorted(groups.difference(typed)):
         OmegaConf.update(result, group, earlier[group], merge=False, force_add=True)

@@ -26,6 +26,7 @@ BLUEPRINT = Blueprint(options={"width": 16, "layers": 1, "heads": 2})
 SETTINGS = TrainingSettings(
     iterations=2,
     validate_every=1,
+    num_validation=2,
     imitation=ImitationSettings(passes=1, steps=64, epochs=1, batch_size=32),
     ppo=PPO,
     num_threads=1,
@@ -131,7 +132,8 @@ def test_the_best_checkpoint_is_the_one_with_the_lowest_validation(run):
     best = Checkpoint.load(folder)
     assert best.notes["iteration"] == state.best_iteration
     assert best.notes["cluster"] == WORLD.cluster.name
-    again = validate(best.scheduler(), WORLD, WORLD.source.evaluation("validation"), seed=0)
+    workloads = [WORLD.source.episode(np.random.default_rng(i), "validation") for i in range(2)]
+    again = validate(best.scheduler(), WORLD, workloads, seed=0)
     assert again == pytest.approx(state.validation[str(state.best_iteration)])
 
 
@@ -233,6 +235,7 @@ def test_an_unknown_teacher_is_refused(tmp_path):
 def test_the_trained_policy_leaves_the_same_log_through_both_faces(run, sampled):
     """The project's strongest test: rolled out through the PettingZoo env, and evaluated as a scheduler."""
     checkpoint = Checkpoint.load(run[0])
+    network = checkpoint.scheduler().network
     for seed, workload in enumerate(WORLD.source.evaluation("test")):
         simulator = Simulator(workload, WORLD.cluster, WORLD.performance, WORLD.scenario, seed)
         rng = simulator.rng if sampled else None
@@ -240,7 +243,7 @@ def test_the_trained_policy_leaves_the_same_log_through_both_faces(run, sampled)
         env = GpuClusterEnv(WORLD.cluster, WORLD.source, WORLD.performance, WORLD.scenario, checkpoint.rules)
         env.reset(options={"workload": workload})
         while env.agents:
-            actions = choose(checkpoint.network, env.batch.observation, rng)[0]
+            actions = choose(network, env.batch.observation, rng)[0]
             _, _, _, _, infos = env.step(dict(zip(env.agents, actions.tolist(), strict=True)))
         assert env.log == result.log
         counted = next(iter(infos.values()))

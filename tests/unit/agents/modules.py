@@ -10,7 +10,10 @@ from tests.unit.agents.worlds import SPEC
 
 
 class Echo(torch.nn.Module):
-    """Values are the observations."""
+    """Values are the observations; nothing is chosen."""
+
+    def logits(self, observation):
+        return observation
 
     def value(self, observation):
         return observation

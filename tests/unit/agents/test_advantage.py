@@ -38,8 +38,9 @@ def slow_advantage(t, rewards, values, elapsed, ended, time_constant, decay):
 
 @given(stretches(), st.sampled_from([100.0, 5000.0, math.inf]), st.sampled_from([0.0, 0.5, 0.97, 1.0]))
 def test_advantages_are_what_their_definition_says(stretch, time_constant, decay):
-    found = advantages(*stretch, time_constant, decay)
-    slow = [slow_advantage(t, *stretch, time_constant, decay) for t in range(len(found))]
+    rewards, values, elapsed, ended = stretch
+    found = advantages(rewards, values, elapsed, ended, time_constant, decay)
+    slow = [slow_advantage(t, rewards, values, elapsed, ended, time_constant, decay) for t in range(len(found))]
     np.testing.assert_allclose(found, slow, rtol=1e-9, atol=1e-9)
 
 
@@ -69,7 +70,7 @@ def test_the_arguments_are_left_as_they_were():
     assert values.tolist() == [1.0, 2.0, 3.0]
 
 
-class Stretch(list):
+class Stretch(list[int]):
     """What the connector asks of an episode: its length, the artificial last step included."""
 
 

@@ -49,9 +49,10 @@ def test_what_the_teacher_plays_through_the_servers_is_worth_what_it_is_worth_al
     env.reset(seed=1)
     demonstrator = Demonstrator(env, [teacher() for _ in range(4)], np.random.default_rng(0))
     alone = []
-    for place in range(4):
+    for place, workload in enumerate(env.batch.workloads):
+        assert workload is not None
         demonstrator.begin(place)
-        simulator = Simulator(env.batch.workloads[place], world.cluster, world.performance, world.scenario)
+        simulator = Simulator(workload, world.cluster, world.performance, world.scenario)
         records = run_episode(teacher(), simulator).records
         alone.append((records["finish_time"] - records["submit_time"]).sum())
     played, running = np.zeros(4), np.ones(4, bool)
@@ -59,9 +60,9 @@ def test_what_the_teacher_plays_through_the_servers_is_worth_what_it_is_worth_al
         rewards, _, ended = env.batch.step(np.where(running[:, None], demonstrator.actions(), 0))
         played[running] -= rewards[running]
         running &= ~ended
-        for place in np.flatnonzero(ended):
-            env.begin(place)  # what follows is not counted
-            demonstrator.begin(place)
+        for b in np.flatnonzero(ended):
+            env.begin(int(b))  # what follows is not counted
+            demonstrator.begin(int(b))
     np.testing.assert_allclose(played, alone, rtol=0.1)
 
 

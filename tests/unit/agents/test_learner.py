@@ -147,7 +147,9 @@ def test_while_the_critic_warms_up_the_policy_stays_as_it_is():
 
 def test_the_critic_learns_to_predict():
     """On a fixed batch of samples; so impatient that targets hardly move with the critic's own estimates."""
-    settings = replace(PPO, train_batch_size=512, minibatch_size=128, critic_warmup=100, lr=1e-2, discount_time=1.0)
+    settings = replace(
+        PPO, train_batch_size=512, minibatch_size=128, critic_warmup=100, critic_lr=1e-2, discount_time=1.0
+    )
     _, runner, learner = parts(settings)
     episodes = runner.sample()
     told = []
@@ -161,6 +163,18 @@ def test_the_critic_learns_to_predict():
         )
         told.append(float(found[DEFAULT_MODULE_ID]["explained_variance"]))
     assert told[-1] > max(told[0], 0.0) + 0.2
+
+
+def test_policy_and_critic_learn_at_rates_of_their_own():
+    *_, learner = parts(replace(PPO, lr=2e-4, critic_lr=7e-3))
+    module = learner.module[DEFAULT_MODULE_ID].unwrapped()
+    rates = {}
+    for name in ("policy", "critic"):
+        group = learner.get_optimizer(DEFAULT_MODULE_ID, name).param_groups[0]
+        rates |= {id(weight): group["lr"] for weight in group["params"]}
+    for name, weight in module.network.named_parameters():
+        assert rates.pop(id(weight)) == pytest.approx(7e-3 if name.startswith("critic.") else 2e-4)
+    assert not rates  # nothing else is optimised
 
 
 def test_figures_carry_the_tags_of_tensorboard_and_no_missing_means():

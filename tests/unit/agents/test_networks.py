@@ -140,9 +140,11 @@ def test_attention_is_softmax_over_servers_by_hand():
     with torch.no_grad():
         layer.query_key_value.weight.copy_(torch.cat([torch.eye(4)] * 3))
         layer.out.weight.copy_(torch.eye(4))
-        for part in (layer.query_key_value, layer.out, layer.perceptron[2]):
-            part.bias.zero_()
-        layer.perceptron[2].weight.zero_()  # the perceptron adds nothing
+        layer.query_key_value.bias.zero_()
+        layer.out.bias.zero_()
+        for name, weight in layer.perceptron.named_parameters():
+            if name.startswith("2."):
+                weight.zero_()  # the perceptron adds nothing
     servers = torch.randn(1, 3, 4, generator=torch.Generator().manual_seed(0))
     normed = layer.before_attention(servers)[0]
     weights = (normed @ normed.T / 2.0).softmax(-1)  # sqrt(4) = 2

@@ -137,7 +137,7 @@ def test_runners_of_different_workers_play_different_workloads():
 def test_metrics_are_what_the_episodes_were_worth():
     one = runner(num_jobs=4)
     episodes = one.sample()
-    ended = defaultdict(float)
+    ended: dict[str, float] = defaultdict(float)
     for episode in episodes:
         ended[episode.id_] += episode.get_return() * SETTINGS.reward_scale
     finished = [ended[episode.id_] for episode in episodes if episode.is_terminated]

@@ -19,6 +19,7 @@ from tests.unit.agents.worlds import PPO, small_world
     "wrong",
     [
         {"lr": 0.0},
+        {"critic_lr": 0.0},
         {"train_batch_size": 0},
         {"minibatch_size": -1},
         {"num_epochs": 0},
@@ -42,7 +43,9 @@ def test_ppo_settings_that_make_no_sense(wrong):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("wrong", [{"iterations": -1}, {"validate_every": 0}, {"num_threads": 0}])
+@pytest.mark.parametrize(
+    "wrong", [{"iterations": -1}, {"validate_every": 0}, {"num_validation": 0}, {"num_threads": 0}]
+)
 def test_training_settings_that_make_no_sense(wrong):
     with pytest.raises(MurmurationError, match=next(iter(wrong))):
         TrainingSettings(**wrong)
@@ -58,7 +61,11 @@ def test_settings_reach_rllib():
     assert config.train_batch_size_per_learner == PPO.train_batch_size
     assert config.learner_class is ServerPPOLearner
     assert config.env_runner_cls is BatchedEnvRunner
-    assert config.learner_config_dict == {"time_constant": PPO.discount_time, "critic_warmup": 0}
+    assert config.learner_config_dict == {
+        "time_constant": PPO.discount_time,
+        "critic_lr": PPO.critic_lr,
+        "critic_warmup": 0,
+    }
     assert config.use_kl_loss is False
 
 
@@ -72,7 +79,7 @@ def test_a_world_knows_its_sizes_and_makes_episodes_in_groups():
     assert world.spec == EnvSpec.of(world.cluster, world.rules)
     env = world.vector_env(4, seed=1, group_size=2)
     env.reset()
-    submitted = [env.batch.workloads[b].jobs["work"].tolist() for b in range(4)]
+    submitted = [workload.jobs["work"].tolist() for workload in env.batch.workloads if workload]
     assert submitted[0] == submitted[1]
     assert submitted[2] == submitted[3]
     assert submitted[0] != submitted[2]

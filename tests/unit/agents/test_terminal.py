@@ -13,12 +13,13 @@ from tests.unit.agents.curves import scalars
 
 def shown(*steps):
     """The text of a bar after some steps of one phase."""
-    console = Console(file=io.StringIO(), width=200, force_terminal=True)
+    file = io.StringIO()
+    console = Console(file=file, width=200, force_terminal=True)
     with ProgressListener(console) as listener:
         listener.phase("ppo", 4)
         for step in steps:
             listener.step(*step)
-    return console.file.getvalue()
+    return file.getvalue()
 
 
 def test_the_bar_shows_figures_in_a_persons_units():
@@ -37,7 +38,8 @@ def test_figures_that_are_missing_or_no_numbers_are_left_out():
 
 
 def test_a_phase_that_is_over_is_full():
-    console = Console(file=io.StringIO(), width=200)
+    file = io.StringIO()
+    console = Console(file=file, width=200)
     with ProgressListener(console) as listener:
         listener.phase("baselines", 3)
         listener.step(1, {})
@@ -47,7 +49,7 @@ def test_a_phase_that_is_over_is_full():
         assert (first.completed, first.total) == (3, 3)
         assert (second.completed, second.total) == (5, 20)
         listener.note("something worth a line")
-    assert "something worth a line" in console.file.getvalue()
+    assert "something worth a line" in file.getvalue()
 
 
 def test_rllib_is_quiet_below_errors(caplog):

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from envs.performance import IdealModel, PerformanceModel
 from envs.scheduling import ClusterView
 from envs.simulation import Information, Rounds, Scenario, Simulator
-from envs.types import ClusterSpec, JobId, NodeId, Placement, Seconds
+from envs.types import ClusterSpec, JobId, JobSpec, NodeId, NodeSpec, Placement, Seconds
 from envs.workloads import Workload
+from tests.conformance.worlds import Curved
 
 
 def round_at(
@@ -35,3 +38,31 @@ def round_at(
             wish.place(job, Placement(gpus))
         simulator.apply(wish)
     raise AssertionError(f"no round at {time}")
+
+
+CROWDED = ClusterSpec(
+    tuple(
+        NodeSpec(kind, size)
+        for kind, size in [("old", 4), ("new", 8), ("new", 2), ("small", 4), ("old", 2), ("new", 4)]
+    )
+)
+
+
+def busy_round(seed: int, cluster: ClusterSpec = CROWDED, *, restart_delay: Seconds = 0.0) -> ClusterView:
+    """A round at t = 1 with up to 40 rigid jobs of all sizes and two models, some of them placed at random at t = 0.
+
+    Half of the seeds leave a few GPUs to the "small" type, on which the model "large" does not run.
+    """
+    rng = np.random.default_rng(seed)
+    models = [str(model) for model in rng.choice(["any", "large"], int(rng.integers(2, 41)))]
+    sizes = rng.choice([1, 1, 2, 3, 4, 6, 8, 12, 16], len(models)).tolist()
+    specs = [JobSpec(i, 0.0, size, 1000.0, model) for i, (size, model) in enumerate(zip(sizes, models, strict=True))]
+    first = round_at(0, Workload.of(specs), cluster, performance=Curved())
+    wish = first.allocation()
+    for job in rng.permutation(len(specs)).tolist():
+        if rng.random() < 0.7:
+            wish.pack(job, scatter=bool(rng.random() < 0.3))
+    running = {job: place.gpus for job in range(len(specs)) if (place := wish.placement(job))}
+    return round_at(
+        1, Workload.of(specs), cluster, place=[(0, running)], performance=Curved(), restart_delay=restart_delay
+    )

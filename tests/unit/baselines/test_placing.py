@@ -1,14 +1,17 @@
 """Where gangs go."""
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.placing import first_fit, pack, types_by_speed
+from baselines.placing import best_fit, could_fit, fewest, first_fit, first_nodes, pack, start_waiting, types_by_speed
 from envs.types import ClusterSpec, JobSpec, NodeSpec, Placement
 from envs.workloads import Workload
 from tests.conformance.worlds import Curved
 from tests.golden.playground import TwoSpeeds, fast_and_slow, jobs, two_nodes
-from tests.unit.baselines.rounds import round_at
+from tests.unit.baselines.rounds import CROWDED, busy_round, round_at
+from tests.unit.baselines.slow import start_slowly
 
 
 def packed(view, job=0, size=None, before=()):
@@ -23,26 +26,26 @@ def packed(view, job=0, size=None, before=()):
 
 def test_types_fastest_first():
     view = round_at(0, jobs((0, 2, 1)), fast_and_slow(), performance=TwoSpeeds())
-    assert types_by_speed(view, 0, 2) == [1, 0]
+    assert list(types_by_speed(view, 0, 2)) == [1, 0]
 
 
 def test_types_of_equal_speed_in_the_clusters_order():
     view = round_at(0, jobs((0, 2, 1)), fast_and_slow())
-    assert types_by_speed(view, 0, 2) == [0, 1]
+    assert list(types_by_speed(view, 0, 2)) == [0, 1]
 
 
 def test_types_too_small_are_left_out():
     """4 GPUs of each type: a job of 5 runs consolidated on neither."""
     view = round_at(0, jobs((0, 5, 1)), fast_and_slow())
-    assert types_by_speed(view, 0, 4) == [0, 1]
-    assert types_by_speed(view, 0, 5) == []
+    assert list(types_by_speed(view, 0, 4)) == [0, 1]
+    assert list(types_by_speed(view, 0, 5)) == []
 
 
 def test_types_on_which_a_model_does_not_run_are_left_out():
     cluster = ClusterSpec((NodeSpec("small", 4), NodeSpec("old", 4)))
     large = Workload.of([JobSpec(0, 0.0, 2, 1.0, "large")])
     view = round_at(0, large, cluster, performance=Curved())
-    assert types_by_speed(view, 0, 2) == [1]
+    assert list(types_by_speed(view, 0, 2)) == [1]
     assert packed(view) == {1: 2}
 
 
@@ -78,11 +81,11 @@ def test_a_gang_over_types_never_takes_gpus_that_are_too_small_for_the_model():
 def test_first_fit_takes_the_first_node_with_room():
     view = round_at(0, jobs((0, 2, 1), (0, 3, 1)), two_nodes())
     wish = view.allocation()
-    assert first_fit(wish, 2, 0) == {0: 2}
+    assert first_nodes(wish.cluster, wish.free_gpus, 2, 0) == {0: 2}
     wish.place(1, {0: 3})
-    assert first_fit(wish, 1, 0) == {0: 1}
-    assert first_fit(wish, 2, 0) == {1: 2}
-    assert first_fit(wish, 8, 0) == {}
+    assert first_nodes(wish.cluster, wish.free_gpus, 1, 0) == {0: 1}
+    assert first_nodes(wish.cluster, wish.free_gpus, 2, 0) == {1: 2}
+    assert first_nodes(wish.cluster, wish.free_gpus, 8, 0) == {}
 
 
 @given(
@@ -96,7 +99,7 @@ def test_first_fit_gives_what_is_free_and_all_of_it(sizes, taken, want):
     view = round_at(0, jobs((0, 1, 1)), cluster)
     wish = view.allocation()
     wish.free_gpus -= [min(taken[i], size) for i, size in enumerate(sizes)]
-    found = first_fit(wish, want, 0)
+    found = first_nodes(wish.cluster, wish.free_gpus, want, 0)
     assert all(1 <= gpus <= wish.free_gpus[node] for node, gpus in found.items())
     assert sum(found.values()) in (0, want)
     assert sum(gpus < sizes[node] for node, gpus in found.items()) <= 1
@@ -109,7 +112,7 @@ def test_placements_are_those_of_the_builder():
     """What is found can be placed: the builder accepts it."""
     view = round_at(0, jobs((0, 6, 1)), two_nodes())
     wish = view.allocation()
-    wish.place(0, Placement(first_fit(wish, 6, 0)))
+    wish.place(0, Placement(first_nodes(wish.cluster, wish.free_gpus, 6, 0)))
     assert wish.free_gpus.tolist() == [0, 2]
 
 
@@ -121,3 +124,54 @@ def test_no_other_types_for_a_job_that_one_type_could_hold():
     wish = view.allocation()
     assert not pack(view, wish, 0, 4, ())
     assert wish.placement(0) is None
+
+
+both_ways = pytest.mark.parametrize("find", [best_fit, first_fit])
+
+
+@both_ways
+@given(seed=st.integers(0, 10_000))
+def test_what_could_not_fit_does_not_fit(find, seed):
+    """The quick look never turns away a job that has a place, gangs over several types included."""
+    view = busy_round(seed)
+    free = np.random.default_rng(seed).integers(0, CROWDED.node_gpus + 1)
+    jobs = np.arange(len(view.num_gpus))
+    able = could_fit(CROWDED, free, view.num_gpus)
+    for job in jobs[~able].tolist():
+        size = int(view.num_gpus[job])
+        assert not find(view, free, job, size, types_by_speed(view, job, size))
+
+
+def test_the_quick_look_by_hand():
+    """On nodes of 4: a job of 2 needs them on one node, one of 5 in all."""
+    cluster = two_nodes()
+    assert could_fit(cluster, np.array([1, 2]), np.array([1, 2, 3, 5])).tolist() == [True, True, False, False]
+    assert could_fit(cluster, np.array([1, 4]), np.array([4, 5, 6])).tolist() == [True, True, False]
+    assert not could_fit(cluster, np.array([0, 0]), np.array([1])).any()
+
+
+@both_ways
+@given(seed=st.integers(0, 10_000))
+def test_starting_the_queue_is_trying_every_job(find, seed):
+    """Early exits change nothing, whatever is free and in any order."""
+    view = busy_round(seed)
+    waiting = np.random.default_rng(seed).permutation(view.queued).tolist()
+    quick, slow = view.allocation(keep_running=True), view.allocation(keep_running=True)
+    start_waiting(view, quick, waiting, find)
+    start_slowly(view, slow, waiting, find)
+    assert {job: dict(place.gpus) for job, place in quick.changes.items()} == {
+        job: dict(place.gpus) for job, place in slow.changes.items()
+    }
+
+
+@given(most=st.integers(0, 40), enough=st.integers(1, 50))
+def test_fewest_is_the_first_that_is_enough(most, enough):
+    asked = []
+
+    def answer(count):
+        asked.append(count)
+        return count >= enough
+
+    assert fewest(most, answer) == (enough if enough <= most else None)
+    assert all(1 <= count <= most for count in asked)
+    assert len(asked) <= 2 * most.bit_length() + 1

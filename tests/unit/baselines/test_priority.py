@@ -7,9 +7,15 @@ from hypothesis import strategies as st
 from baselines.priority import jobs_present, keep_and_displace, place_in_order, plan_anew, ranked
 from envs.types import ClusterSpec, NodeSpec
 from tests.golden.playground import TwoSpeeds, fast_and_slow, jobs, two_nodes
-from tests.unit.baselines.rounds import round_at
+from tests.unit.baselines.rounds import busy_round, round_at
+from tests.unit.baselines.slow import place_in_order_slowly
 
 LONG = 100.0
+
+
+def long(job):
+    """Seconds left of every running job."""
+    return LONG
 
 
 def outcome(wish, count):
@@ -30,7 +36,7 @@ def test_ranked_breaks_ties_by_submission():
 
 def test_who_runs_and_is_chosen_stays():
     view = round_at(1, jobs((0, 2, LONG), (0, 2, LONG)), two_nodes(), place=[(0, {0: {1: 2}})])
-    wish = keep_and_displace(view, [0, 1], {0: LONG})
+    wish = keep_and_displace(view, [0, 1], long)
     assert outcome(wish, 2) == [{1: 2}, {1: 2}]  # best fit beside job 0
     assert wish.changes.keys() == {1}
 
@@ -39,15 +45,15 @@ def test_the_last_in_order_makes_room():
     """Jobs 0 and 1 hold a node each; 2 goes before both, 0 before 1: so 1 goes."""
     workload = jobs((0, 4, LONG), (0, 4, LONG), (1, 4, LONG))
     view = round_at(1, workload, two_nodes(), place=[(0, {0: {0: 4}, 1: {1: 4}})])
-    assert outcome(keep_and_displace(view, [2, 0, 1], {0: LONG, 1: LONG}), 3) == [{0: 4}, None, {1: 4}]
-    assert outcome(keep_and_displace(view, [2, 1, 0], {0: LONG, 1: LONG}), 3) == [None, {1: 4}, {0: 4}]
+    assert outcome(keep_and_displace(view, [2, 0, 1], long), 3) == [{0: 4}, None, {1: 4}]
+    assert outcome(keep_and_displace(view, [2, 1, 0], long), 3) == [None, {1: 4}, {0: 4}]
 
 
 def test_nobody_makes_room_in_vain():
     """Job 2 needs 8 GPUs, but 0 goes before it and holds 1: it is skipped, and 1 is not disturbed for it."""
     workload = jobs((0, 1, LONG), (0, 4, LONG), (1, 8, LONG))
     view = round_at(1, workload, two_nodes(), place=[(0, {0: {0: 1}, 1: {1: 4}})])
-    wish = keep_and_displace(view, [0, 2, 1], {0: LONG, 1: LONG})
+    wish = keep_and_displace(view, [0, 2, 1], long)
     assert outcome(wish, 3) == [{0: 1}, {1: 4}, None]
 
 
@@ -57,7 +63,7 @@ def test_those_not_in_the_way_come_back():
     """
     workload = jobs((0, 2, LONG), (0, 4, LONG), (0, 2, LONG), (1, 4, LONG))
     view = round_at(1, workload, two_nodes(), place=[(0, {0: {0: 2}, 1: {1: 4}, 2: {0: 2}})])
-    wish = keep_and_displace(view, [0, 3, 1, 2], {0: LONG, 1: LONG, 2: LONG})
+    wish = keep_and_displace(view, [0, 3, 1, 2], long)
     assert outcome(wish, 4) == [{0: 2}, None, {0: 2}, {1: 4}]
 
 
@@ -65,7 +71,7 @@ def test_the_displaced_look_for_another_place():
     """Job 2 (3 GPUs) takes node 0 from job 1 (2 GPUs), which finds room beside job 0 on node 1."""
     workload = jobs((0, 2, LONG), (0, 2, LONG), (1, 4, LONG))
     view = round_at(1, workload, two_nodes(), place=[(0, {0: {1: 2}, 1: {0: 2}})])
-    wish = keep_and_displace(view, [2, 0, 1], {0: LONG, 1: LONG})
+    wish = keep_and_displace(view, [2, 0, 1], long)
     assert outcome(wish, 3) == [{1: 2}, {1: 2}, {0: 4}]
 
 
@@ -87,7 +93,7 @@ def test_moving_up_needs_enough_left():
             performance=TwoSpeeds(),
             restart_delay=restart,
         )
-        assert outcome(keep_and_displace(view, [0], {0: 10.0}), 1) == [place]
+        assert outcome(keep_and_displace(view, [0], lambda job: 10.0), 1) == [place]
 
 
 def test_planning_anew_forgets_places():
@@ -112,12 +118,25 @@ def test_the_first_in_order_always_runs_and_nothing_fits_that_was_skipped(sizes,
     workload = jobs(*((0.0, size, LONG) for size in sizes))
     rng = np.random.default_rng(seed)
     first = round_at(0, workload, cluster)
-    before = keep_and_displace(first, rng.permutation(len(sizes)).tolist(), {})
+    before = keep_and_displace(first, rng.permutation(len(sizes)).tolist(), long)
     running = {job: dict(place.gpus) for job in range(len(sizes)) if (place := before.placement(job))}
     view = round_at(1, workload, cluster, place=[(0, running)])
     order = rng.permutation(len(sizes)).tolist()
-    wish = keep_and_displace(view, order, dict.fromkeys(running, LONG))
+    wish = keep_and_displace(view, order, long)
     assert wish.placement(order[0])
     assert (wish.free_gpus >= 0).all()
     for job in order:
         assert wish.placement(job) or not wish.pack(job)
+
+
+@given(seed=st.integers(0, 10_000), restart=st.sampled_from([0.0, 40.0]))
+def test_early_exits_change_nothing(seed, restart):
+    """Against the slow twin, which tries every job on every node: same placements, whatever runs and in any order."""
+    view = busy_round(seed, restart_delay=restart)
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(jobs_present(view)).tolist()
+    quick, slow = view.allocation(keep_running=True), view.allocation(keep_running=True)
+    place_in_order(view, quick, order, seconds_left=long)
+    place_in_order_slowly(view, slow, order, long)
+    assert outcome(quick, len(order)) == outcome(slow, len(order))
+    assert quick.free_gpus.tolist() == slow.free_gpus.tolist()

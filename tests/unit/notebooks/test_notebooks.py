@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import pytest
@@ -16,9 +17,9 @@ ROW = {
 }
 
 
-def play(notebook: Path) -> dict[str, object]:
+def play(notebook: Path) -> dict[str, Any]:
     """Execute a notebook's code cells in one namespace, as Jupyter would, and return it."""
-    names: dict[str, object] = {}
+    names: dict[str, Any] = {}
     for cell in json.loads(notebook.read_text())["cells"]:
         if cell["cell_type"] == "code":
             exec("".join(cell["source"]), names)

@@ -9,9 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import evaluate
-import train
-
 SCRIPTS = Path(__file__).resolve().parents[3] / "scripts"
 TINY = [
     "cluster=small_16",
@@ -19,6 +16,7 @@ TINY = [
     "workload.num_evaluation=1",
     "trainer.iterations=1",
     "trainer.validate_every=1",
+    "trainer.num_validation=1",
     "trainer.imitation.passes=1",
     "trainer.imitation.steps=64",
     "trainer.imitation.epochs=1",
@@ -130,17 +128,49 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("script", "arguments", "said"), MISTAKES)
-def test_mistakes_are_told_in_one_line(script, arguments, said, tmp_path, monkeypatch, capsys):
-    """Within this process, which is quicker."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", [f"{script}.py", *arguments])
-    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")  # so that what the script sets is taken back
-    with pytest.raises(SystemExit) as left:
-        {"train": train, "evaluate": evaluate}[script].main()
-    error = one_line(left.value.code, capsys.readouterr().err)
+# All mistakes in one process of their own, since each start of torch and ray costs seconds.
+ALL_AT_ONCE = """
+import contextlib, io, json, sys
+sys.path.insert(0, sys.argv[1])
+import evaluate, train
+outcomes = []
+for script, arguments in json.loads(sys.argv[2]):
+    sys.argv[:] = [f"{script}.py", *arguments]
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            {"train": train, "evaluate": evaluate}[script].main()
+            code = 0
+        except SystemExit as left:
+            code = left.code
+        except Exception as fault:
+            code = f"{type(fault).__name__}: {fault}"
+    outcomes.append([code, err.getvalue()])
+print("outcomes:" + json.dumps(outcomes))
+"""
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    """(exit code, standard error) of every mistake."""
+    commands = json.dumps([[script, arguments] for script, arguments, _ in MISTAKES])
+    done = subprocess.run(
+        # Gymnasium warns when RLlib's environment is registered a second time, which no single script does.
+        [sys.executable, "-W", "ignore::UserWarning", "-c", ALL_AT_ONCE, str(SCRIPTS), commands],
+        cwd=tmp_path_factory.mktemp("mistakes"),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.rpartition("outcomes:")[2])
+
+
+@pytest.mark.parametrize("number", range(len(MISTAKES)), ids=[" ".join(words) for _, words, _ in MISTAKES])
+def test_mistakes_are_told_in_one_line(number, outcomes):
+    error = one_line(*outcomes[number])
     assert error.startswith("error: ")
-    assert said in error
+    assert MISTAKES[number][2] in error
 
 
 @pytest.mark.slow

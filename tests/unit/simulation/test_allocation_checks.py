@@ -5,7 +5,16 @@ import pytest
 from envs.performance import IdealModel
 from envs.scheduling import ClusterView
 from envs.simulation import Scenario, Simulator, State
-from envs.types import AllocationError, ClusterError, ClusterSpec, JobSpec, NodeSpec, PerformanceError, Placement
+from envs.types import (
+    AllocationError,
+    ClusterError,
+    ClusterSpec,
+    ExecutionPlan,
+    JobSpec,
+    NodeSpec,
+    PerformanceError,
+    Placement,
+)
 from envs.workloads import Workload
 from tests.conformance.worlds import HETEROGENEOUS, Curved
 from tests.unit.simulation.plays import cluster_of, jobs_of
@@ -164,3 +173,20 @@ def test_an_elastic_job_may_ask_for_more_than_there_is():
         wish.place(0, {0: 4, 1: 4})
         simulator.apply(wish)
     assert simulator.result("wide").records["ideal_duration"].tolist() == [10.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "placement"),
+    [
+        ("cpus", Placement({1: 2}, cpus={1: 1.0})),
+        ("memory", Placement({1: 2}, memory={1: 1.0})),
+        ("plan", Placement({1: 2}, plan=ExecutionPlan(data=2))),
+        ("batch_size", Placement({1: 2}, batch_size=32)),
+    ],
+)
+def test_what_the_engine_does_not_model_is_refused(name: str, placement: Placement) -> None:
+    simulator, view = at_five()
+    wish = view.allocation(keep_running=True)
+    wish.place(1, placement)
+    with pytest.raises(AllocationError, match=f"job 1: its placement sets {name}"):
+        simulator.apply(wish)

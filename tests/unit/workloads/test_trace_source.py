@@ -60,9 +60,7 @@ def test_larger_jobs_are_left_out_and_counted(path):
 
 
 def test_a_job_that_does_not_fit_is_an_error_that_says_how_to_leave_it_out(path):
-    with pytest.raises(
-        ClusterError, match=r"row 11: num_gpus is 32; cluster two_nodes has 16 .*workload\.max_gpus=16"
-    ):
+    with pytest.raises(ClusterError, match=r"row 11: num_gpus is 32; cluster two_nodes has 16 .*workload\.max_gpus=16"):
         source(path, max_gpus=None).evaluation()
 
 

@@ -1,0 +1,68 @@
+"""Slow, obvious twins of what the baselines do with early exits."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from baselines.placing import Find, best_fit, types_by_speed
+from baselines.priority import SecondsLeft
+from envs.scheduling import ClusterView
+from envs.types import Allocation, FloatArray, IntArray, JobId
+
+
+def start_slowly(view: ClusterView, wish: Allocation, waiting: Sequence[JobId], find: Find) -> None:
+    """Every job in turn, on its requested GPUs, wherever `find` says."""
+    for job in waiting:
+        size = int(view.num_gpus[job])
+        found = find(view, wish.free_gpus, job, size, types_by_speed(view, job, size))
+        if found:
+            wish.place(job, found)
+
+
+def place_in_order_slowly(view: ClusterView, wish: Allocation, order: Sequence[JobId], left: SecondsLeft) -> None:
+    """Every job in turn: moves up, starts, or takes off those behind it one by one until it fits."""
+    runs = {job for job in order if wish.placement(job)}
+    for rank, job in enumerate(order):
+        if job in runs:
+            _move_up_slowly(view, wish, job, left(job))
+            continue
+        start_slowly(view, wish, [job], best_fit)
+        behind = [other for other in order[rank + 1 :] if other in runs]
+        if wish.placement(job) or not behind:
+            continue
+        places = {other: wish.placement(other) for other in behind}
+        for other in reversed(behind):
+            wish.stop(other)
+            start_slowly(view, wish, [job], best_fit)
+            if wish.placement(job):
+                break
+        for other, place in places.items():
+            if place and not wish.placement(other):
+                if all(wish.free_gpus[node] >= gpus for node, gpus in place.gpus.items()):
+                    wish.place(other, place)
+                else:
+                    runs.remove(other)
+
+
+def _move_up_slowly(view: ClusterView, wish: Allocation, job: JobId, left: float) -> None:
+    place = view.placement(job)
+    speed = view.speed(job)[:, place.num_gpus]
+    now = min(speed[view.cluster.node_types[node]] for node in place.gpus)
+    if now > 0:
+        worth = [kind for kind, new in enumerate(speed) if new > now and left - left * now / new > view.restart_delay]
+        if worth:
+            wish.pack(job, place.num_gpus, gpu_types=sorted(worth, key=lambda kind: -speed[kind]))
+
+
+def admissible_slowly(need: IntArray, room: int) -> list[bool]:
+    """Every job in turn, while there is room."""
+    admitted = []
+    for size in need.tolist():
+        admitted.append(0 < size <= room)
+        room -= size if admitted[-1] else 0
+    return admitted
+
+
+def padded(cost: FloatArray, most: int) -> FloatArray:
+    """A cost table with infinities up to `most` GPUs."""
+    return np.pad(cost, ((0, 0), (0, most + 1 - cost.shape[1])), constant_values=np.inf)

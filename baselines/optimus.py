@@ -1,20 +1,19 @@
 """Optimus: one GPU at a time to the job that gains most from it."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from baselines.estimates import remaining_time, remaining_work, restart_delay
-from baselines.marginal_gain import Grant
 from baselines.placing import pack
 from baselines.priority import jobs_present, place_in_order
 from baselines.sharing import admissible, share_out_arrays
 from baselines.submitted import SubmittedJobs
 from envs.scheduling import ClusterView
-from envs.types import Allocation, ClusterSpec, FloatArray, IntArray, JobId, MurmurationError, Seconds
+from envs.types import Allocation, ClusterSpec, FloatArray, IntArray, MurmurationError, Seconds
 
 
 @dataclass(frozen=True)
@@ -123,19 +122,19 @@ class Optimus:
         demands = self._demands(view)
         wish = view.allocation(keep_running=True)
         if demands.jobs.size:
-            _place(view, wish, demands, _grants(demands, _capacity(view, demands)))
+            _place(view, wish, demands, *_grants(demands, _capacity(view, demands)))
         return wish
 
     def _demands(self, view: ClusterView) -> Demands:
         """What the jobs present would make of GPUs."""
         jobs = jobs_present(view)
         work = remaining_work(view, jobs, "Optimus")
-        running = {job: _grant(view, job) for job in view.running.tolist()}
-        present = np.zeros((2, len(jobs)), np.int64)
-        present[0] = -1
-        if running:
-            at = np.searchsorted(jobs, list(running))
-            present[:, at] = np.array([(grant.gpu_type, grant.num_gpus) for grant in running.values()]).T
+        present_type, present_gpus = np.full(len(jobs), -1, np.int64), np.zeros(len(jobs), np.int64)
+        if view.running.size:
+            at = np.searchsorted(jobs, view.running)
+            held = [view.placement(job).gpus for job in view.running.tolist()]
+            present_type[at] = view.cluster.node_types[[min(gpus) for gpus in held]]
+            present_gpus[at] = [sum(gpus.values()) for gpus in held]
         return Demands(
             jobs=jobs,
             work=work,
@@ -143,8 +142,8 @@ class Optimus:
             least=self._submitted.least[jobs],
             speed_at_least=self._submitted.speed_at_least[jobs],
             speed=lambda places: self._submitted.speed(view, jobs[places]),
-            present_type=present[0],
-            present_gpus=present[1],
+            present_type=present_type,
+            present_gpus=present_gpus,
             restart=restart_delay(view) if self.restart_cost is None else self.restart_cost,
         )
 
@@ -158,17 +157,17 @@ def _capacity(view: ClusterView, demands: Demands) -> IntArray:
     return np.bincount(view.cluster.node_types, gpus, len(view.cluster.gpu_types)).astype(np.int64)
 
 
-def _grant(view: ClusterView, job: JobId) -> Grant:
-    placement = view.placement(job)
-    return Grant(int(view.cluster.node_types[min(placement.gpus)]), placement.num_gpus)
+def _grants(demands: Demands, capacity: IntArray) -> tuple[IntArray, IntArray]:
+    """`marginal_gain.share_out`, for only those who can get GPUs: costs of the rest of the queue are never computed.
 
-
-def _grants(demands: Demands, capacity: IntArray) -> dict[JobId, Grant]:
-    """`marginal_gain.share_out`, for only those who can get GPUs: costs of the rest of the queue are never computed."""
+    Returns:
+        int64[num_jobs] twice, GPU type and GPUs of each of `demands.jobs`; -1 and 0 for those that get none.
+    """
     chosen = demands.order[admissible(demands.need[demands.order], int(capacity.sum()))]
     running_first = np.argsort(demands.present_type[chosen] < 0, kind="stable")
     places = np.sort(chosen)
-    kinds, sizes = share_out_arrays(
+    kinds, sizes = np.full(len(demands.jobs), -1, np.int64), np.zeros(len(demands.jobs), np.int64)
+    kinds[places], sizes[places] = share_out_arrays(
         demands.cost(places),
         demands.weight[places],
         demands.present_type[places],
@@ -176,48 +175,46 @@ def _grants(demands: Demands, capacity: IntArray) -> dict[JobId, Grant]:
         np.searchsorted(places, chosen[running_first]),
         capacity,
     )
-    jobs = demands.jobs[places].tolist()
-    return {
-        job: Grant(kind, size) for job, kind, size in zip(jobs, kinds.tolist(), sizes.tolist(), strict=True) if size > 0
-    }
+    return kinds, sizes
 
 
-def _place(view: ClusterView, wish: Allocation, demands: Demands, grants: Mapping[JobId, Grant]) -> None:
+def _place(view: ClusterView, wish: Allocation, demands: Demands, kinds: IntArray, sizes: IntArray) -> None:
     """Nodes for the grants; then, for jobs whose grant is nowhere in one piece, a smaller size where there is room."""
-    runs = (demands.present_type >= 0) & (demands.need > 0)
-    present = zip(demands.present_type[runs].tolist(), demands.present_gpus[runs].tolist(), strict=True)
-    for job, (kind, size) in zip(demands.jobs[runs].tolist(), present, strict=True):
-        if grants.get(job) != Grant(kind, size):
-            wish.stop(job)
-    order = demands.jobs[demands.order].tolist()
-    granted = [job for job in order if job in grants]
-    sizes = {job: grants[job].num_gpus for job in granted}
-    place_in_order(view, wish, granted, sizes, {job: [grants[job].gpu_type] for job in granted})
+    changed = (kinds != demands.present_type) | (sizes != demands.present_gpus)
+    for job in demands.jobs[(demands.present_type >= 0) & (demands.need > 0) & changed].tolist():
+        wish.stop(job)
+    order = demands.order[sizes[demands.order] > 0]
+    granted = demands.jobs[order].tolist()
+    types = [(kind,) for kind in kinds[order].tolist()]
+    place_in_order(
+        view,
+        wish,
+        granted,
+        dict(zip(granted, sizes[order].tolist(), strict=True)),
+        dict(zip(granted, types, strict=True)),
+    )
     if wish.free_gpus.any():
-        _squeeze_in(view, wish, demands, grants)
+        _squeeze_in(view, wish, demands, sizes)
 
 
-def _squeeze_in(view: ClusterView, wish: Allocation, demands: Demands, grants: Mapping[JobId, Grant]) -> None:
+def _squeeze_in(view: ClusterView, wish: Allocation, demands: Demands, sizes: IntArray) -> None:
     """For jobs not placed yet the cheapest place in what is left, no larger than the grant, or else the least size."""
     runs = wish.jobs()
     full: set[tuple[int, int]] = set()  # (type, size) for which no room was found
     for place, job in zip(demands.order.tolist(), demands.jobs[demands.order].tolist(), strict=True):
-        need = int(demands.need[place])
         if job in runs:
             continue
+        need, grant = int(demands.need[place]), int(sizes[place])
         if need == 0:
             pack(view, wish, job, int(view.min_gpus[job]))
             continue
-        if job not in grants and all(
-            (kind, need) in full for kind in np.flatnonzero(demands.least[place] == need).tolist()
-        ):
+        if not grant and all((kind, need) in full for kind in np.flatnonzero(demands.least[place] == need).tolist()):
             continue
-        most = grants[job].num_gpus if job in grants else need
         cost = demands.cost(np.array([place]))[0]
-        options = [(kind, size) for kind, size in np.argwhere(np.isfinite(cost[:, : most + 1])).tolist()]
+        options = [(kind, size) for kind, size in np.argwhere(np.isfinite(cost[:, : (grant or need) + 1])).tolist()]
         for kind, size in sorted(options, key=lambda option: float(cost[option])):
             if (kind, size) in full:
                 continue
-            if pack(view, wish, job, size, [kind]):
+            if pack(view, wish, job, size, (kind,)):
                 break
             full.add((kind, size))

@@ -54,9 +54,9 @@ def place_in_order(
     in its way; a displaced job looks for another place when its turn comes. A job that fits nowhere is skipped.
     So the order is strict, but no job moves without need.
 
-    What is free or held by jobs further behind only becomes less on the way, unless a job moves up. So where one job
-    found no room, another of its size and types finds none; and behind the last job that holds GPUs only the free ones
-    count.
+    What is free or held by jobs not passed yet only becomes less on the way, also when a job moves up: it takes free
+    GPUs for those that counted as its own. So where one job found no room, another of its size and types finds none;
+    and behind the last job that holds GPUs only the free ones count.
 
     Args:
         view: the round.
@@ -76,8 +76,8 @@ def place_in_order(
         job = order[rank]
         if held[0] == rank:
             held.popleft()
-            if may_move is not None and _move_up(view, wish, job, may_move):
-                hopeless.clear()
+            if may_move is not None:
+                _move_up(view, wish, job, may_move)
         else:
             size = int(wanted[job]) if sizes is None else sizes[job]
             types = types_by_speed(view, job, size) if gpu_types is None else tuple(gpu_types[job])
@@ -91,18 +91,19 @@ def place_in_order(
     start_waiting(view, wish, order[rank:], best_fit, sizes, gpu_types)
 
 
-def _move_up(view: ClusterView, wish: Allocation, job: JobId, seconds_left: SecondsLeft) -> bool:
-    """Move a running job to free GPUs of a faster type if that ends it earlier, restart included; say if it did."""
+def _move_up(view: ClusterView, wish: Allocation, job: JobId, seconds_left: SecondsLeft) -> None:
+    """Move a running job to free GPUs of a faster type if that ends it earlier, restart included."""
     if not wish.free_gpus.any():
-        return False
+        return
     place = view.placement(job)
     speed = view.speed(job)[:, place.num_gpus]
     now = speed[view.cluster.node_types[list(place.gpus)]].min()
     if now <= 0 or speed.max() <= now:
-        return False
+        return
     restart, left = restart_delay(view), seconds_left(job)
     faster = [kind for kind in types_by_speed(view, job, place.num_gpus) if left * (1 - now / speed[kind]) > restart]
-    return bool(faster) and wish.pack(job, place.num_gpus, gpu_types=faster)
+    if faster:
+        wish.pack(job, place.num_gpus, gpu_types=faster)
 
 
 def _displace(

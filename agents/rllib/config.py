@@ -59,7 +59,7 @@ class World:
 class PPOSettings:
     """PPO's parameters, in the names of the field."""
 
-    lr: float = 3e-5  # of the policy
+    lr: float = 5e-5  # of the policy
     critic_lr: float = 1e-3
     train_batch_size: int = 8192  # environment steps per iteration; a step is a joint decision of all servers
     minibatch_size: int = 1024
@@ -68,8 +68,8 @@ class PPOSettings:
     entropy_coeff: float = 0.0
     vf_loss_coeff: float = 0.5
     grad_clip: float = 0.5
-    gae_lambda: float = 0.95
-    discount_time: Seconds = 5_000.0  # simulated seconds after which a reward counts 1/e; infinite for none
+    gae_lambda: float = 0.995
+    discount_time: Seconds = 10_000.0  # simulated seconds after which a reward counts 1/e; infinite for none
     reward_scale: float = 1000.0  # divides rewards for learning only
     critic_warmup: int = 3  # first iterations, in which the critic alone learns
     num_envs: int = 16  # episodes stepped together in each runner

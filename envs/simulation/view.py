@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from numbers import Integral
 from typing import Any, NoReturn
 
 import numpy as np
@@ -35,10 +34,13 @@ class RunningPlacements(Mapping[JobId, Placement]):
         self._node, self._gpus, self._next = shares["node"], shares["gpus"], shares["next_of_job"]
 
     def __contains__(self, job: object) -> bool:
-        return isinstance(job, Integral) and 0 <= int(job) < len(self._status) and self._status[int(job)] == RUNNING
+        return isinstance(job, (int, np.integer)) and self._runs(int(job))
+
+    def _runs(self, job: JobId) -> bool:
+        return 0 <= job < len(self._status) and bool(self._status[job] == RUNNING)
 
     def __getitem__(self, job: JobId) -> Placement:
-        if job not in self:
+        if not self._runs(job):
             raise KeyError(f"job {job} is not running")
         gpus: dict[int, int] = {}
         share = self._first_share[job]
@@ -49,7 +51,7 @@ class RunningPlacements(Mapping[JobId, Placement]):
 
     def get(self, job: JobId, default: Any = None) -> Any:
         """As of any mapping, without the detour over an exception."""
-        if job not in self:
+        if not self._runs(job):
             return default
         return self[job]
 

@@ -10,7 +10,7 @@ from hydra.utils import get_object
 
 from launch.names import CONF, ChoiceError, choices, near
 
-GROUPS = ("scheduler", "workload", "cluster", "scenario", "performance", "experiment")
+GROUPS = ("scheduler", "workload", "cluster", "scenario", "performance", "agent", "env", "trainer", "experiment")
 
 
 def described(wanted: Sequence[str] = ()) -> list[tuple[str, list[tuple[str, str]]]]:

@@ -168,7 +168,7 @@ def test_the_critic_learns_to_predict():
 def test_policy_and_critic_learn_at_rates_of_their_own():
     *_, learner = parts(replace(PPO, lr=2e-4, critic_lr=7e-3))
     module = learner.module[DEFAULT_MODULE_ID].unwrapped()
-    rates = {}
+    rates: dict[int, float] = {}
     for name in ("policy", "critic"):
         group = learner.get_optimizer(DEFAULT_MODULE_ID, name).param_groups[0]
         rates |= {id(weight): group["lr"] for weight in group["params"]}

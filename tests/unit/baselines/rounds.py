@@ -51,16 +51,20 @@ CROWDED = ClusterSpec(
 def busy_round(seed: int, cluster: ClusterSpec = CROWDED, *, restart_delay: Seconds = 0.0) -> ClusterView:
     """A round at t = 1 with up to 40 rigid jobs of all sizes and two models, some of them placed at random at t = 0.
 
-    Half of the seeds leave a few GPUs to the "small" type, on which the model "large" does not run.
+    GPUs are left idle here and there, some of them "small" ones, on which the model "large" does not run.
     """
     rng = np.random.default_rng(seed)
     models = [str(model) for model in rng.choice(["any", "large"], int(rng.integers(2, 41)))]
     sizes = rng.choice([1, 1, 2, 3, 4, 6, 8, 12, 16], len(models)).tolist()
-    specs = [JobSpec(i, 0.0, size, 1000.0, model) for i, (size, model) in enumerate(zip(sizes, models, strict=True))]
+    specs = [
+        JobSpec(i, 0.0, size, size * float(rng.integers(2, 200)), model)
+        for i, (size, model) in enumerate(zip(sizes, models, strict=True))
+    ]
     first = round_at(0, Workload.of(specs), cluster, performance=Curved())
     wish = first.allocation()
+    crowd = rng.uniform(0.1, 0.8)
     for job in rng.permutation(len(specs)).tolist():
-        if rng.random() < 0.7:
+        if rng.random() < crowd:
             wish.pack(job, scatter=bool(rng.random() < 0.3))
     running = {job: place.gpus for job in range(len(specs)) if (place := wish.placement(job))}
     return round_at(

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from baselines.placing import Find, best_fit, types_by_speed
+from baselines.estimates import remaining_time_on
+from baselines.placing import Find, Gpus, best_fit, types_by_speed
 from baselines.priority import SecondsLeft
 from envs.scheduling import ClusterView
-from envs.types import Allocation, FloatArray, IntArray, JobId
+from envs.types import Allocation, FloatArray, IntArray, JobId, Placement, Seconds
 
 
 def start_slowly(view: ClusterView, wish: Allocation, waiting: Sequence[JobId], find: Find) -> None:
@@ -42,6 +43,48 @@ def place_in_order_slowly(view: ClusterView, wish: Allocation, order: Sequence[J
                     wish.place(other, place)
                 else:
                     runs.remove(other)
+
+
+def pass_the_head_slowly(view: ClusterView, wish: Allocation, waiting: Sequence[JobId], find: Find) -> None:
+    """EASY backfilling: in order until one is stuck; then every other job in turn, if it does not delay that head."""
+    queue = list(waiting)
+    while queue:
+        start_slowly(view, wish, queue[:1], find)
+        if not wish.placement(queue[0]):
+            break
+        queue.pop(0)
+    if not queue:
+        return
+    then, start = wish.free_gpus.copy(), -np.inf
+    for end, job in sorted((_end(view, job, wish.placement(job)), job) for job in wish.jobs()):
+        for node, gpus in wish.placement(job).gpus.items():
+            then[node] += gpus
+        if found := _find(view, then, queue[0], find):
+            start = end
+            _take(then, found)
+            break
+    for job in queue[1:]:
+        found = _find(view, wish.free_gpus, job, find)
+        if found and (start == -np.inf or _end(view, job, Placement(found)) <= start):
+            wish.place(job, found)
+        elif found := _find(view, np.minimum(wish.free_gpus, then), job, find):
+            wish.place(job, found)
+            _take(then, found)
+
+
+def _find(view: ClusterView, free: IntArray, job: JobId, find: Find) -> Gpus:
+    size = int(view.num_gpus[job])
+    return find(view, free, job, size, types_by_speed(view, job, size))
+
+
+def _end(view: ClusterView, job: JobId, place: Placement | None) -> Seconds:
+    assert place is not None
+    return view.time + float(remaining_time_on(view, np.array([job]), [place], "X")[0])
+
+
+def _take(free: IntArray, gpus: Gpus) -> None:
+    for node, count in gpus.items():
+        free[node] -= count
 
 
 def _move_up_slowly(view: ClusterView, wish: Allocation, job: JobId, left: float) -> None:

@@ -71,6 +71,17 @@ def test_the_whole_wish_begins_with_nothing():
     assert list(answer.shares()) == [(7, 0, 4)]
 
 
+def test_jobs_are_those_that_the_wish_runs():
+    keeping, empty = wish({7: {0: 4}, 8: {1: 1}}, keep_running=True), wish({7: {0: 4}})
+    assert keeping.jobs() == {7, 8}
+    assert empty.jobs() == set()
+    for answer in (keeping, empty):
+        answer.stop(7)
+        answer.place(1, {2: 1})
+    assert keeping.jobs() == {1, 8}
+    assert empty.jobs() == {1}
+
+
 def test_a_whole_placement_keeps_its_cpus_and_plan():
     answer = wish()
     placement = Placement({1: 2}, cpus={1: 8.0}, batch_size=64)

@@ -38,11 +38,6 @@ def remaining_time_on(view: ClusterView, jobs: IntArray, placements: Sequence[Pl
         return np.asarray(left / np.array(speeds, dtype=np.float64))
 
 
-def restart_delay(view: ClusterView) -> Seconds:
-    """Seconds that a resize, a move or a preemption costs; 0 where the view does not say."""
-    return float(getattr(view, "restart_delay", 0.0))
-
-
 def as_long_again(view: ClusterView, job: JobId) -> Seconds:
     """As many seconds left as a job has run: the guess where nothing is known.
 

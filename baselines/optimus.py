@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from baselines.estimates import remaining_time, remaining_work, restart_delay
+from baselines.estimates import remaining_time, remaining_work
 from baselines.placing import pack
 from baselines.priority import jobs_present, place_in_order
 from baselines.sharing import admissible, share_out_arrays
@@ -89,7 +89,7 @@ class Optimus:
 
     Args:
         restart_cost: seconds that a resize, a migration or a restart costs; if None, what the view says in
-            `restart_delay` (nothing, if it does not say).
+            `restart_delay`.
         shortness: 0 is the paper's objective, the sum of remaining times; larger values serve short jobs first.
     """
 
@@ -144,7 +144,7 @@ class Optimus:
             speed=lambda places: self._submitted.speed(view, jobs[places]),
             present_type=present_type,
             present_gpus=present_gpus,
-            restart=restart_delay(view) if self.restart_cost is None else self.restart_cost,
+            restart=view.restart_delay if self.restart_cost is None else self.restart_cost,
         )
 
 

@@ -6,7 +6,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from baselines.estimates import restart_delay
 from baselines.placing import Gpus, best_fit, fewest, first_fit, pack, start_waiting, types_by_speed
 from envs.scheduling import ClusterView
 from envs.types import Allocation, FloatArray, IntArray, JobId, Placement, Seconds
@@ -100,7 +99,7 @@ def _move_up(view: ClusterView, wish: Allocation, job: JobId, seconds_left: Seco
     now = speed[view.cluster.node_types[list(place.gpus)]].min()
     if now <= 0 or speed.max() <= now:
         return
-    restart, left = restart_delay(view), seconds_left(job)
+    restart, left = view.restart_delay, seconds_left(job)
     faster = [kind for kind in types_by_speed(view, job, place.num_gpus) if left * (1 - now / speed[kind]) > restart]
     if faster:
         wish.pack(job, place.num_gpus, gpu_types=faster)

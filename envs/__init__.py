@@ -1,1 +1,1 @@
-"""The world: cluster, workloads, performance, simulation, metrics, and the PettingZoo face of it. Never torch, ray or hydra."""
+"""The world: cluster, workloads, performance, simulation, metrics, and its PettingZoo face. Never torch, ray, hydra."""

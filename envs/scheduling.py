@@ -25,6 +25,11 @@ class ClusterView(Protocol):
         ...
 
     @property
+    def restart_delay(self) -> Seconds:
+        """Seconds without progress after a resize, a migration or a preemption."""
+        ...
+
+    @property
     def queued(self) -> IntArray:
         """int64[num_queued]: jobs that wait, in order of submission."""
         ...
@@ -80,7 +85,7 @@ class ClusterView(Protocol):
         ...
 
     def speed(self, job: JobId) -> FloatArray:
-        """float64[num_gpu_types, largest max_gpus + 1]: samples/s by GPU type and GPUs, on the fewest nodes; 0 where it does not run."""
+        """float64[num_gpu_types, most GPUs + 1]: samples/s on the fewest nodes; 0 where the job does not run."""
         ...
 
     def allocation(self, *, keep_running: bool = False) -> Allocation:

@@ -13,7 +13,10 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from launch.build import build  # noqa: E402
 from launch.names import choices  # noqa: E402
 
-BUILT_BARE = ("agent", "cluster", "contention", "env", "performance", "reconfiguration", "scenario", "scheduler", "trainer")
+BUILT_BARE = (
+    *("agent", "cluster", "contention", "env", "performance", "reconfiguration"),
+    *("scenario", "scheduler", "trainer"),
+)
 
 
 def composed(group, name, *overrides):

@@ -56,9 +56,10 @@ def pass_the_head_slowly(view: ClusterView, wish: Allocation, waiting: Sequence[
     if not queue:
         return
     then, start = wish.free_gpus.copy(), -np.inf
-    for end, job in sorted((_end(view, job, wish.placement(job)), job) for job in wish.jobs()):
-        for node, gpus in wish.placement(job).gpus.items():
-            then[node] += gpus
+    placed = [(job, place) for job in wish.jobs() if (place := wish.placement(job))]
+    for end, _job, gpus in sorted((_end(view, job, place), job, dict(place.gpus)) for job, place in placed):
+        for node, count in gpus.items():
+            then[node] += count
         if found := _find(view, then, queue[0], find):
             start = end
             _take(then, found)

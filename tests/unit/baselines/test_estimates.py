@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from baselines.estimates import as_long_again, remaining_time, remaining_time_on, remaining_work, restart_delay
+from baselines.estimates import as_long_again, remaining_time, remaining_time_on, remaining_work
 from envs.simulation import Information
 from envs.types import MurmurationError, Placement
 from tests.golden.playground import TwoSpeeds, fast_and_slow, jobs, two_nodes
@@ -61,12 +61,3 @@ def test_nothing_is_asked_of_nobody():
     """A round without jobs is no reason to complain."""
     view = round_at(0, jobs((0, 1, 1)), two_nodes(), information=Information("none"))
     assert remaining_work(view, np.array([], dtype=np.int64), "X").size == 0
-
-
-def test_restart_delay_of_the_view_or_nothing():
-    assert restart_delay(slow_and_fast_round(restart_delay=7.0)) == 7.0
-
-    class Silent:
-        """A view that says nothing of it."""
-
-    assert restart_delay(Silent()) == 0.0  # type: ignore[arg-type]

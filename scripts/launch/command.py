@@ -14,6 +14,9 @@ from launch.errors import one_line_errors
 from launch.names import CONF
 from launch.options import parted, with_options
 
+# Scripts print and keep files of their own: Hydra's logging would leave empty files and close others' handlers.
+SILENT = ("hydra/job_logging=none", "hydra/hydra_logging=none")
+
 Task = Callable[[DictConfig, Path], Path | None]
 
 
@@ -40,7 +43,7 @@ def command(config_name: str, *, schedulers: str | None = None) -> Callable[[Tas
                 typed = typed if schedulers is None else with_schedulers(typed, schedulers)
                 folder = f"runs/{config_name}/${{now:%Y-%m-%d_%H-%M-%S}}"
                 ours = [f"hydra.job.name={config_name}", f"hydra.run.dir={folder}", f"hydra.sweep.dir={folder}"]
-                sys.argv[1:] = [*before, *ours, *with_options(typed), *after]
+                sys.argv[1:] = [*before, *ours, *SILENT, *with_options(typed), *after]
                 hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(run)()
 
         return main

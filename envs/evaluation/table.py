@@ -10,7 +10,7 @@ from envs.evaluation.comparison import Comparison
 from envs.evaluation.statistics import Estimate
 from envs.types import Seconds
 
-PAGE_WIDTH = 120  # characters
+PAGE_WIDTH = 160  # characters, where the output is no terminal
 UNITS = ((2 * 86400.0, 86400.0, "d"), (2 * 3600.0, 3600.0, "h"), (120.0, 60.0, "min"))
 
 
@@ -87,12 +87,13 @@ def all_columns(comparison: Comparison) -> list[Column]:
         column("p99", 1, "p99_jct", in_unit),
         column("wait", 2, "mean_queueing_delay", in_unit),
         column("slowdown", 6, "mean_slowdown"),
+        column("bounded", 8, "mean_bounded_slowdown"),
         column("rho", 7, "mean_fairness"),
         column("makespan", 5, "makespan", duration),
         column("GPUs", 4, "utilisation", share),
-        column("frag.", 8, "fragmentation", share),
-        column("preempted", 9, "preemptions", count),
-        column("restarts", 10, "restarts", count),
+        column("frag.", 9, "fragmentation", share),
+        column("preempted", 10, "preemptions", count),
+        column("restarts", 11, "restarts", count),
     ]
 
 

@@ -102,8 +102,8 @@ class Comparison:
             f"Means and percentiles over the {compared} of {measured} measured jobs that every scheduler finished, "
             f"in {workloads}. {self.level:.0%} intervals: {method_for(self.num_workloads)}, paired. "
             f"Ratios are to {self.reference}. "
-            "Bounded is bounded slowdown (10 s, at least 1); rho is finish-time fairness: JCT over the time on an equal "
-            "share."
+            "Bounded is bounded slowdown (10 s, at least 1); rho is finish-time fairness: JCT over the time on an "
+            "equal share."
         )
 
     def estimate(self, metric: str, scheduler: str) -> Estimate:

@@ -74,7 +74,7 @@ class PolicyScheduler:
         """Negotiate one round."""
         assert isinstance(view, SimulationView), "a policy observes the engine's state through a SimulationView"
         if self._deliberation is None:
-            scratch = State.allocate(view.cluster, view.state.jobs.shape[1])
+            scratch = State.allocate(view.cluster, view.state.jobs.shape[1], scenario=view.scenario)
             self._deliberation = Deliberation(scratch, EnvSpec.of(view.cluster, self.rules), self.rules, view.table)
         deliberation = self._deliberation
         deliberation.begin(view.state)

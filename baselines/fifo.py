@@ -6,8 +6,12 @@ from typing import Literal
 import numpy as np
 
 from baselines.estimates import remaining_time, remaining_time_on, remaining_work
+from baselines.fifo_kernels import play_fifo
+from baselines.gang_kernels import gangs_of
 from baselines.placing import Find, Gpus, best_fit, could_fit, fewest, first_fit, start_waiting, types_by_speed
 from envs.scheduling import ClusterView
+from envs.simulation import Simulator
+from envs.simulation.kernels import LOG_FULL
 from envs.types import Allocation, ClusterSpec, IntArray, JobId, MurmurationError, Placement, Seconds
 
 NAME = "Fifo with backfill=easy"  # in complaints
@@ -47,6 +51,15 @@ class Fifo:
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Nothing to remember."""
+
+    def play(self, simulator: Simulator) -> bool:
+        """A whole episode in compiled code; with reservations or first fit only `schedule` plays."""
+        gangs = gangs_of(simulator) if self.backfill != "easy" and self.find is best_fit else None
+        if gangs is None:
+            return False
+        while play_fifo(simulator.world, gangs, self.backfill == "skip") == LOG_FULL:
+            simulator.grow_log()
+        return True
 
     def schedule(self, view: ClusterView) -> Allocation:
         """What runs goes on; those that wait start in order of submission.

@@ -29,7 +29,7 @@ class Demands:
         speed: float64[len(places), num_gpu_types, sizes] for some places in `jobs`: samples/s within the job's range.
         present_type: int64[num_jobs], GPU type that a job holds; -1 if it waits.
         present_gpus: int64[num_jobs], GPUs that it holds.
-        restart: seconds that every allocation but the present one costs.
+        restart: float64[num_jobs], seconds that every allocation but the present one costs.
     """
 
     jobs: IntArray
@@ -40,7 +40,7 @@ class Demands:
     speed: Callable[[IntArray], FloatArray]
     present_type: IntArray
     present_gpus: IntArray
-    restart: Seconds
+    restart: FloatArray
 
     @cached_property
     def need(self) -> IntArray:
@@ -51,17 +51,18 @@ class Demands:
     @cached_property
     def order(self) -> IntArray:
         """int64[num_jobs]: places in `jobs`, fewest GPU-seconds to the end on the least size first."""
-        cost = _seconds(self.work[:, None], self.speed_at_least) + self.restart
+        cost = _seconds(self.work[:, None], self.speed_at_least) + self.restart[:, None]
         here = np.arange(self.least.shape[1]) == self.present_type[:, None]
-        cost[here & (self.least == self.present_gpus[:, None])] -= self.restart
+        cost -= np.where(here & (self.least == self.present_gpus[:, None]), self.restart[:, None], 0.0)
         gpu_time = (cost * np.maximum(self.least, 1)).min(axis=1)
         return np.lexsort((self.jobs, gpu_time))
 
     def cost(self, places: IntArray) -> FloatArray:
         """float64[len(places), num_gpu_types, sizes]: seconds to the end, infinite where a job cannot run."""
-        cost = _seconds(self.work[places, None, None], self.speed(places)) + self.restart
+        restart = self.restart[places]
+        cost = _seconds(self.work[places, None, None], self.speed(places)) + restart[:, None, None]
         runs = np.flatnonzero(self.present_type[places] >= 0)
-        cost[runs, self.present_type[places[runs]], self.present_gpus[places[runs]]] -= self.restart
+        cost[runs, self.present_type[places[runs]], self.present_gpus[places[runs]]] -= restart[runs]
         return cost
 
 
@@ -144,13 +145,13 @@ class Optimus:
             speed=lambda places: self._submitted.speed(view, jobs[places]),
             present_type=present_type,
             present_gpus=present_gpus,
-            restart=view.restart_delay if self.restart_cost is None else self.restart_cost,
+            restart=view.restart_delay[jobs] if self.restart_cost is None else np.full(len(jobs), self.restart_cost),
         )
 
 
 def _capacity(view: ClusterView, demands: Demands) -> IntArray:
     """int64[num_gpu_types]: GPUs to share out: all but those of running gangs over several types."""
-    gpus = view.cluster.node_gpus.copy()
+    gpus = view.capacity
     for job in demands.jobs[(demands.present_type >= 0) & (demands.need == 0)].tolist():
         for node, count in view.placement(job).gpus.items():
             gpus[node] -= count

@@ -99,7 +99,7 @@ def _move_up(view: ClusterView, wish: Allocation, job: JobId, seconds_left: Seco
     now = speed[view.cluster.node_types[list(place.gpus)]].min()
     if now <= 0 or speed.max() <= now:
         return
-    restart, left = view.restart_delay, seconds_left(job)
+    restart, left = view.restart_delay[job], seconds_left(job)
     faster = [kind for kind in types_by_speed(view, job, place.num_gpus) if left * (1 - now / speed[kind]) > restart]
     if faster:
         wish.pack(job, place.num_gpus, gpu_types=faster)

@@ -6,8 +6,12 @@ from typing import Literal
 import numpy as np
 
 from baselines.estimates import remaining_time, remaining_time_on
+from baselines.gang_kernels import gangs_of
 from baselines.priority import jobs_present, keep_and_displace, plan_anew, ranked
+from baselines.srtf_kernels import play_srtf
 from envs.scheduling import ClusterView
+from envs.simulation import Simulator
+from envs.simulation.kernels import LOG_FULL
 from envs.types import Allocation, ClusterSpec, JobId, MurmurationError, Seconds
 
 
@@ -38,6 +42,16 @@ class Srtf:
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Nothing to remember."""
+
+    def play(self, simulator: Simulator) -> bool:
+        """A whole episode in compiled code; placed anew, or with hidden work, only `schedule` plays."""
+        told = simulator.scenario.information.work != "none"
+        gangs = gangs_of(simulator) if self.sticky and told else None
+        if gangs is None:
+            return False
+        while play_srtf(simulator.world, gangs, self.by == "gpu_time") == LOG_FULL:
+            simulator.grow_log()
+        return True
 
     def schedule(self, view: ClusterView) -> Allocation:
         """Shortest first, as many as fit.

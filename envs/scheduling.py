@@ -4,7 +4,19 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from envs.types import Allocation, ClusterSpec, FloatArray, IntArray, JobId, JobSpec, Placement, Seconds
+from envs.types import (
+    Allocation,
+    BoolArray,
+    ClusterSpec,
+    ExecutionPlan,
+    FloatArray,
+    Gigabytes,
+    IntArray,
+    JobId,
+    JobSpec,
+    Placement,
+    Seconds,
+)
 
 
 class ClusterView(Protocol):
@@ -25,8 +37,8 @@ class ClusterView(Protocol):
         ...
 
     @property
-    def restart_delay(self) -> Seconds:
-        """Seconds without progress after a resize, a migration or a preemption."""
+    def capacity(self) -> IntArray:
+        """int64[num_nodes]: GPUs of each node; 0 while it is down."""
         ...
 
     @property
@@ -64,6 +76,31 @@ class ClusterView(Protocol):
         """float64[num_submitted]: when each job came, in seconds."""
         ...
 
+    @property
+    def start_delay(self) -> FloatArray:
+        """float64[num_submitted]: seconds from a first start to the first sample."""
+        ...
+
+    @property
+    def restart_delay(self) -> FloatArray:
+        """float64[num_submitted]: seconds without progress after a resize, a migration or a preemption."""
+        ...
+
+    @property
+    def tenant(self) -> IntArray:
+        """int64[num_submitted]: whose job it is, as a number."""
+        ...
+
+    @property
+    def guaranteed(self) -> BoolArray:
+        """bool[num_submitted]: whether the job has a service level, as against best effort."""
+        ...
+
+    @property
+    def quotas(self) -> IntArray:
+        """int64[num_tenants]: GPUs guaranteed to each tenant; all of the cluster's where nobody set any."""
+        ...
+
     def job(self, job: JobId) -> JobSpec:
         """The job as submitted; `work` is NaN where the scenario hides it."""
         ...
@@ -86,6 +123,28 @@ class ClusterView(Protocol):
 
     def speed(self, job: JobId) -> FloatArray:
         """float64[num_gpu_types, most GPUs + 1]: samples/s on the fewest nodes; 0 where the job does not run."""
+        ...
+
+    def throughput(
+        self,
+        job: JobId,
+        gpu_type: int,
+        num_gpus: int,
+        num_nodes: int = 1,
+        *,
+        batch_size: int | None = None,
+        plan: ExecutionPlan | None = None,
+        cpus_per_gpu: float | None = None,
+        memory_per_gpu: Gigabytes | None = None,
+    ) -> float:
+        """Samples/s of the job's model by the performance model itself; 0 where it does not fit.
+
+        What is None is at its best: usual batch size, fastest plan, saturating cores and memory. `gpu_type` is an
+        index into the cluster's; see `envs.performance.PerformanceModel.throughput`.
+
+        Raises:
+            PerformanceError: a plan that cannot be laid out on the GPUs, a batch size out of the model's range.
+        """
         ...
 
     def allocation(self, *, keep_running: bool = False) -> Allocation:

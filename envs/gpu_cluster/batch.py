@@ -12,6 +12,7 @@ from envs.gpu_cluster.reward import Elapsed, Reward, TeamReward
 from envs.gpu_cluster.spec import DecisionRules, EnvSpec
 from envs.performance import PerformanceModel
 from envs.simulation import Scenario, SimulationView, SpeedTable, State
+from envs.simulation.exact import ExactSpeeds
 from envs.simulation.kernels import END, LOG_FULL
 from envs.simulation.simulator import check_runnable
 from envs.types import ClusterSpec, FloatArray, IntArray, MurmurationError
@@ -53,8 +54,9 @@ class GpuClusterBatch:
         self.reward = reward or TeamReward()
         self.spec = EnvSpec.of(cluster, self.rules)
         self.batch_size = batch_size
-        self.table = SpeedTable.build(cluster, performance, models, max_gpus=8)
-        self.state = State.allocate(cluster, num_jobs, batch_size)
+        self.table = SpeedTable.build(cluster, performance, models, 8, self.scenario)
+        self.exact = ExactSpeeds(performance, cluster, self.scenario.worker_shares)
+        self.state = State.allocate(cluster, num_jobs, batch_size, self.scenario)
         if logging:
             self.state.grow_log()
         self.workloads: list[Workload | None] = [None] * batch_size
@@ -86,9 +88,8 @@ class GpuClusterBatch:
         largest = min(int(workload.jobs["max_gpus"].max()), self.cluster.num_gpus)
         if largest >= self.table.rates.shape[2] or not set(workload.models) <= set(self.table.models):
             models = tuple(dict.fromkeys((*self.table.models, *workload.models)))
-            self.table = SpeedTable.build(
-                self.cluster, self.performance, models, max(largest, self.table.rates.shape[2] - 1)
-            )
+            size = max(largest, self.table.rates.shape[2] - 1)
+            self.table = SpeedTable.build(self.cluster, self.performance, models, size, self.scenario)
             self.negotiation.use_table(self.table)
         check_runnable(workload, self.cluster, self.table)
         self.workloads[b] = workload
@@ -106,8 +107,10 @@ class GpuClusterBatch:
         jobs = workload.jobs
         model = np.array([self.table.models.index(name) for name in workload.models])[jobs["model"]]
         gpus = np.minimum(jobs["num_gpus"], self.table.rates.shape[2] - 1)
-        rate = np.maximum(self.negotiation.arrays.reference[model, gpus], 1e-9)
-        horizon = float(jobs["submit_time"][-1] + (jobs["work"] / rate).sum() + len(jobs) * self.scenario.restart_delay)
+        rate = np.maximum(self.table.reference()[model, gpus], 1e-9)
+        _, restart = self.scenario.delays(workload.models)
+        restarts = restart[jobs["model"]].sum()
+        horizon = float(jobs["submit_time"][-1] + (jobs["work"] / rate).sum() + restarts)
         return replace(self.scenario, horizon=horizon)
 
     def step(self, actions: IntArray) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
@@ -120,7 +123,6 @@ class GpuClusterBatch:
         """
         before = self._totals()
         self.negotiation.set_actions(actions)
-        self._make_room()
         kernels.step_batch(self.negotiation.arrays, self._outcomes)
         for b in np.flatnonzero(self._outcomes == LOG_FULL):
             self._outcomes[b] = self._proceed(int(b))
@@ -142,9 +144,7 @@ class GpuClusterBatch:
         workload = self.workloads[b]
         if workload is None:
             raise MurmurationError(f"episode {b} has not begun; load a workload first")
-        return SimulationView(
-            self.state.episode_view(b), self.cluster, workload, self.table, self.scenario.restart_delay
-        )
+        return SimulationView(self.state.episode_view(b), self.cluster, workload, self.table, self.exact, self.scenario)
 
     def legal(self, actions: Iterable[int], b: int = 0) -> npt.NDArray[np.bool_]:
         """bool[num_servers]: whether the mask allows each server's action."""
@@ -157,18 +157,6 @@ class GpuClusterBatch:
     def _totals(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         episode = self.state.episode[:, 0]
         return episode["time"].copy(), episode["job_seconds"].copy(), episode["busy_seconds"].copy()
-
-    def _make_room(self) -> None:
-        """A round's end logs at most the touched jobs and all GPUs' shares; make sure that they fit."""
-        if not self.state.episode["logging"].any():
-            return
-        state, episode = self.state, self.state.episode[0, 0]
-        while (
-            state.events.shape[1] - episode.log_events < episode.num_touched + self.spec.num_servers
-            or state.log_shares.shape[1] - episode.log_shares < self.cluster.num_gpus
-        ):
-            state.grow_log()
-        self.negotiation.use_log()
 
     def _proceed(self, b: int) -> int:
         while (outcome := kernels.proceed(self.negotiation.arrays, b)) == LOG_FULL:

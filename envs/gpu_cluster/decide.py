@@ -11,169 +11,146 @@ All choices of one joint decision refer to the same observation. They take effec
 Refused choices count as conflicts; who lost may choose again, since the round goes on until all pass.
 """
 
-from typing import Any
+from envs.gpu_cluster.arrays import EnvArrays
+from envs.gpu_cluster.masks import amount_allowed, runs_elsewhere, runs_on
+from envs.gpu_cluster.observe import least_gpus
+from envs.simulation.jit import leaf
+from envs.simulation.rating import placement_rate
+from envs.simulation.shares import clear_job, set_share, share_on
+from envs.simulation.world import World
 
-from envs.gpu_cluster.observe import amount_allowed, least_gpus, runs_elsewhere, runs_on
-from envs.simulation.jit import jit
-from envs.simulation.kernels import clear_job, placement_rate, set_share, share_on
-from envs.types import FloatArray, IntArray
 
-Records = Any
-
-
-@jit
-def job_in_slot(nodes: Records, shares: Records, n: int, slot: int) -> int:
+@leaf
+def job_in_slot(world: World, n: int, slot: int) -> int:
     """The job shown in a slot of a server; -1 if the slot is empty."""
-    share = nodes[n].first_share
+    share = world.nodes[n].first_share
     for _ in range(slot):
         if share < 0:
             return -1
-        share = shares[share].next_of_node
-    return int(shares[share].job) if share >= 0 else -1
+        share = world.shares[share].next_of_node
+    return int(world.shares[share].job) if share >= 0 else -1
 
 
-@jit
-def change_here(
-    episode: Records,
-    rules: Records,
-    jobs: Records,
-    nodes: Records,
-    shares: Records,
-    touched: IntArray,
-    rates: FloatArray,
-    j: int,
-    n: int,
-    gpus: int,
-) -> bool:
+@leaf
+def change_here(a: EnvArrays, j: int, n: int, gpus: int) -> bool:
     """Set the GPUs of a job that runs on server `n`; False if that is refused."""
-    here = share_on(jobs, shares, j, n)
-    if here == 0 or gpus - here > nodes[n].free:
+    world = a.world
+    job, node = world.jobs[j], world.nodes[n]
+    here = share_on(world, j, n)
+    if here == 0 or gpus - here > node.free:
         return False
-    total = jobs[j].gpus - here + gpus
+    total = job.gpus - here + gpus
     if gpus > 0:
-        if total < jobs[j].min_gpus or not amount_allowed(rules, jobs[j], gpus, total):
+        if total < job.min_gpus or not amount_allowed(a.rules, job, total):
             return False
-        runs_here = runs_on(rates, jobs[j].model, nodes[n].gpu_type, total)
-        if not runs_here or not runs_elsewhere(nodes, shares, rates, jobs[j], n, total):
+        if not runs_on(world.rates, job.model, node.gpu_type, total) or not runs_elsewhere(world, job, n, total):
             return False
-    set_share(episode, jobs, nodes, shares, touched, j, n, gpus)
+    set_share(world, j, n, gpus)
     return True
 
 
-@jit
-def best_claim(
-    jobs: Records,
-    nodes: Records,
-    rates: FloatArray,
-    j: int,
-    candidate: int,
-    choice: IntArray,
-    gpus: IntArray,
-    done: IntArray,
-) -> int:
-    """The server whose claim on a candidate comes next; -1 if none is left."""
+@leaf
+def list_claims(a: EnvArrays) -> None:
+    """List the servers by the candidate that they claim: `first_claim` and, in `scratch[2]`, the next of each."""
+    for c in range(len(a.heads)):
+        a.first_claim[c] = -1
+    for n in range(len(a.choice) - 1, -1, -1):  # backwards, so that lists ascend
+        c = a.choice[n]
+        if 0 <= c < len(a.heads):
+            a.scratch[2, n] = a.first_claim[c]
+            a.first_claim[c] = n
+
+
+@leaf
+def best_claim(a: EnvArrays, j: int, c: int) -> int:
+    """The server whose claim on a candidate comes next; -1 if none is left. `scratch[0]` marks those that are done."""
+    rates, nodes = a.world.rates, a.world.nodes
     best = -1
     best_rate = 0.0
-    for n in range(len(nodes)):
-        if done[n] or choice[n] != candidate:
-            continue
-        rate = rates[jobs[j].model, nodes[n].gpu_type, min(gpus[n], rates.shape[2] - 1), 0]
-        if best < 0 or gpus[n] > gpus[best] or (gpus[n] == gpus[best] and rate > best_rate):
-            best = n
-            best_rate = rate
+    n = a.first_claim[c]
+    while n >= 0:
+        if a.scratch[0, n] == 0:
+            rate = rates[a.world.jobs[j].model, nodes[n].gpu_type, min(a.gpus[n], rates.shape[2] - 1), 0]
+            if best < 0 or a.gpus[n] > a.gpus[best] or (a.gpus[n] == a.gpus[best] and rate > best_rate):
+                best = n
+                best_rate = rate
+        n = a.scratch[2, n]
     return best
 
 
-@jit
-def take_claims(
-    episode: Records,
-    rules: Records,
-    jobs: Records,
-    nodes: Records,
-    shares: Records,
-    touched: IntArray,
-    rates: FloatArray,
-    heads: IntArray,
-    choice: IntArray,
-    gpus: IntArray,
-    done: IntArray,
-) -> None:
-    """Resolve the claims on waiting jobs; `done` int64[num_servers] is scratch."""
-    for c in range(len(heads)):
-        j = heads[c]
+@leaf
+def refuse_claims(a: EnvArrays, c: int) -> None:
+    """Count the claims on a candidate that are left, all in vain."""
+    n = a.first_claim[c]
+    while n >= 0:
+        if a.scratch[0, n] == 0:
+            a.rules[0].claims += 1
+            a.rules[0].conflicts += 1
+        n = a.scratch[2, n]
+
+
+@leaf
+def take_claims(a: EnvArrays) -> None:
+    """Resolve the claims on waiting jobs."""
+    world = a.world
+    list_claims(a)
+    for c in range(len(a.heads)):
+        j = a.heads[c]
         if j < 0:
             continue
+        job = world.jobs[j]
         while True:
-            n = best_claim(jobs, nodes, rates, j, c, choice, gpus, done)
+            if job.gpus >= least_gpus(a.rules, job):
+                refuse_claims(a, c)
+                break
+            n = best_claim(a, j, c)
             if n < 0:
                 break
-            done[n] = 1
-            rules[0].claims += 1
-            job = jobs[j]
-            fits = share_on(jobs, shares, j, n) == 0 and 1 <= gpus[n] <= nodes[n].free
-            wanted = job.gpus < least_gpus(rules, job) and amount_allowed(rules, job, gpus[n], job.gpus + gpus[n])
-            if not (fits and wanted):
-                rules[0].conflicts += 1
-                continue
-            set_share(episode, jobs, nodes, shares, touched, j, n, gpus[n])
+            a.scratch[0, n] = 1
+            a.rules[0].claims += 1
+            fits = share_on(world, j, n) == 0 and 1 <= a.gpus[n] <= world.nodes[n].free
+            if fits and amount_allowed(a.rules, job, job.gpus + a.gpus[n]):
+                set_share(world, j, n, a.gpus[n])
+            else:
+                a.rules[0].conflicts += 1
 
 
-@jit
-def decide(
-    episode: Records,
-    rules: Records,
-    jobs: Records,
-    nodes: Records,
-    shares: Records,
-    touched: IntArray,
-    rates: FloatArray,
-    heads: IntArray,
-    choice: IntArray,
-    gpus: IntArray,
-    done: IntArray,
-    slot_jobs: IntArray,
-) -> bool:
-    """Take one joint decision (`choice` and `gpus` int64[num_servers], -1 for nothing); say if the round is over."""
-    candidates = len(heads)
+@leaf
+def decide(a: EnvArrays) -> bool:
+    """Take the joint decision in `choice` and `gpus`; say if the round is over."""
+    world, candidates = a.world, len(a.heads)
     passed = True
-    for n in range(len(nodes)):  # read all slots before any of them moves
-        done[n] = 0
-        slot_jobs[n] = -1
-        if choice[n] >= 0:
+    for n in range(len(world.nodes)):  # read all slots before any of them moves
+        a.scratch[0, n] = 0
+        a.scratch[1, n] = -1
+        if a.choice[n] >= 0:
             passed = False
-        if choice[n] >= candidates:
-            slot_jobs[n] = job_in_slot(nodes, shares, n, choice[n] - candidates)
-    rules[0].decision += 1
-    rules[0].decisions += 1
+        if a.choice[n] >= candidates:
+            a.scratch[1, n] = job_in_slot(world, n, a.choice[n] - candidates)
+    a.rules[0].decision += 1
+    a.rules[0].decisions += 1
     if not passed:
-        for n in range(len(nodes)):
-            if choice[n] >= candidates:
-                rules[0].claims += 1
-                j = slot_jobs[n]
-                if j < 0 or not change_here(episode, rules, jobs, nodes, shares, touched, rates, j, n, gpus[n]):
-                    rules[0].conflicts += 1
-        take_claims(episode, rules, jobs, nodes, shares, touched, rates, heads, choice, gpus, done)
-    return passed or rules[0].decision >= rules[0].max_decisions
+        for n in range(len(world.nodes)):
+            if a.choice[n] >= candidates:
+                a.rules[0].claims += 1
+                j = a.scratch[1, n]
+                if j < 0 or not change_here(a, j, n, a.gpus[n]):
+                    a.rules[0].conflicts += 1
+        take_claims(a)
+    return bool(passed or a.rules[0].decision >= a.rules[0].max_decisions)
 
 
-@jit
-def drop_incomplete(
-    episode: Records,
-    rules: Records,
-    jobs: Records,
-    nodes: Records,
-    shares: Records,
-    touched: IntArray,
-    rates: FloatArray,
-) -> None:
+@leaf
+def drop_incomplete(a: EnvArrays) -> None:
     """At the end of a round, jobs below their least GPUs, and mixes of GPU types that do not run, give theirs back."""
-    for i in range(episode[0].num_touched):
-        j = touched[i]
-        job = jobs[j]
+    world = a.world
+    for i in range(world.episode[0].num_touched):
+        j = world.touched[i]
+        job = world.jobs[j]
         if job.gpus == 0:
             continue
-        runs = placement_rate(episode, job, nodes, shares, rates, job.first_share) > 0
-        if job.gpus < least_gpus(rules, job) or not runs:
-            clear_job(episode, jobs, nodes, shares, touched, j)
-            rules[0].incomplete += 1
-    rules[0].decision = 0
+        runs = placement_rate(world, job, job.first_share) > 0
+        if job.gpus < least_gpus(a.rules, job) or not runs:
+            clear_job(world, j)
+            a.rules[0].incomplete += 1
+    a.rules[0].decision = 0

@@ -22,8 +22,7 @@ def wish_of(allocation: Allocation, negotiation: Negotiation, b: int = 0) -> Wis
     wish: dict[NodeId, dict[JobId, int]] = {}
     state = negotiation.state
     if allocation.keep_running:
-        active = state.active[b, : state.episode[b, 0].num_active]
-        for job in active[state.jobs[b]["status"][active] == RUNNING].tolist():
+        for job in np.flatnonzero(state.jobs[b]["status"] == RUNNING).tolist():
             if job not in allocation.changes:
                 for node, gpus in _held(negotiation, b, job).items():
                     wish.setdefault(node, {})[job] = gpus

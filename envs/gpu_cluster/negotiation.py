@@ -4,9 +4,10 @@ import numpy as np
 import numpy.typing as npt
 
 from envs.gpu_cluster import kernels
-from envs.gpu_cluster.observe import RULES
-from envs.gpu_cluster.spec import QUEUE_ORDERS, DecisionRules, EnvSpec
+from envs.gpu_cluster.arrays import allocate
+from envs.gpu_cluster.spec import DecisionRules, EnvSpec
 from envs.simulation import SpeedTable, State
+from envs.simulation.world import batch_world
 from envs.types import Allocation, IntArray, JobId, Placement
 
 Observation = dict[str, npt.NDArray[np.generic]]
@@ -25,37 +26,7 @@ class Negotiation:
 
     def __init__(self, state: State, spec: EnvSpec, rules: DecisionRules, table: SpeedTable) -> None:
         self.state, self.spec = state, spec
-        batch, servers = state.nodes.shape
-        records = np.zeros((batch, 1), RULES)
-        records["max_decisions"] = rules.max_decisions
-        records["queue_order"] = QUEUE_ORDERS.index(rules.queue_order)
-        records["preemptive"] = rules.preemptive
-        records["elastic"] = rules.elastic
-        self.arrays = kernels.Arrays(
-            episode=state.episode,
-            rules=records,
-            jobs=state.jobs,
-            nodes=state.nodes,
-            shares=state.shares,
-            heap=state.heap,
-            active=state.active,
-            touched=state.touched,
-            events=state.events,
-            log_shares=state.log_shares,
-            rates=table.rates,
-            levels=table.levels,
-            reference=table.reference(),
-            heads=np.full((batch, spec.num_candidates), -1, np.int64),
-            keys=np.zeros((batch, spec.num_candidates)),
-            choice=np.zeros((batch, servers), np.int64),
-            gpus=np.zeros((batch, servers), np.int64),
-            scratch=np.zeros((batch, 2, servers), np.int64),
-            servers=np.zeros((batch, servers, spec.server_features), np.float32),
-            slots=np.zeros((batch, servers, spec.num_slots, spec.slot_features), np.float32),
-            queue=np.zeros((batch, spec.num_candidates, spec.job_features), np.float32),
-            cluster=np.zeros((batch, spec.cluster_features), np.float32),
-            mask=np.zeros((batch, servers, spec.num_actions), np.int8),
-        )
+        self.arrays = allocate(state, spec, rules, table)
 
     @property
     def observation(self) -> Observation:
@@ -64,11 +35,12 @@ class Negotiation:
 
     def use_table(self, table: SpeedTable) -> None:
         """Go on with other speeds (a workload with larger jobs came)."""
-        self.arrays = self.arrays._replace(rates=table.rates, levels=table.levels, reference=table.reference())
+        self.arrays = self.arrays._replace(world=batch_world(self.state, table))
 
     def use_log(self) -> None:
         """Go on with the state's present log arrays (they grew)."""
-        self.arrays = self.arrays._replace(events=self.state.events, log_shares=self.state.log_shares)
+        world = self.arrays.world._replace(events=self.state.events, log_shares=self.state.log_shares)
+        self.arrays = self.arrays._replace(world=world)
 
     def set_actions(self, actions: IntArray) -> None:
         """Put joint actions int64[B, num_servers] where the kernels look for them."""

@@ -4,7 +4,6 @@ import numpy as np
 import numpy.typing as npt
 
 from envs.simulation import State
-from envs.simulation.kernels import QUEUED
 from envs.types import ClusterSpec, IntArray
 
 FREE = -1
@@ -28,8 +27,7 @@ def gpu_owners(state: State, cluster: ClusterSpec) -> list[IntArray]:
 def cluster_text(state: State, cluster: ClusterSpec) -> str:
     """One line a node: type and the job on each GPU."""
     episode = state.episode[0, 0]
-    active = state.active[0, : episode.num_active]
-    waiting = int((state.jobs[0]["status"][active] == QUEUED).sum())
+    waiting = int(episode.num_active - episode.num_running)
     lines = [
         f"t = {episode.time:,.0f} s   running {episode.num_running}   waiting {waiting}   free GPUs {episode.num_free}"
     ]

@@ -1,5 +1,6 @@
 """Shapes and meanings of observation and action: the contract between the world and any network."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +16,8 @@ SCALING_POINTS = (1, 2, 4, 8)  # GPU counts at which a job's scaling efficiency 
 class DecisionRules:
     """How servers decide within one scheduling round."""
 
-    num_candidates: int = 16  # waiting jobs that are shown to every server
+    num_candidates: int = 16  # waiting jobs that are shown to every server, at least
+    candidates_per_server: float = 0.0  # so that the list grows with the cluster: 0.25 shows 1,000 servers 250 jobs
     queue_order: Literal["shortest", "fifo", "least_service"] = (
         "shortest"  # which ones; unknown work falls back to service
     )
@@ -29,6 +31,8 @@ class DecisionRules:
                 f"env: num_candidates is {self.num_candidates} and max_decisions is {self.max_decisions}; "
                 "both must be at least 1"
             )
+        if not self.candidates_per_server >= 0:
+            raise MurmurationError(f"env: candidates_per_server is {self.candidates_per_server}; it must be 0 or more")
         if self.queue_order not in QUEUE_ORDERS:
             raise MurmurationError(
                 f"env: queue_order is {self.queue_order!r}; it must be one of {', '.join(QUEUE_ORDERS)}"
@@ -50,7 +54,8 @@ class EnvSpec:
     def of(cls, cluster: ClusterSpec, rules: DecisionRules) -> "EnvSpec":
         """The sizes that follow from a cluster and the rules."""
         largest = int(cluster.node_gpus.max())
-        return cls(cluster.num_nodes, len(cluster.gpu_types), largest, rules.num_candidates, largest)
+        candidates = max(rules.num_candidates, math.ceil(rules.candidates_per_server * cluster.num_nodes))
+        return cls(cluster.num_nodes, len(cluster.gpu_types), largest, candidates, largest)
 
     @property
     def num_choices(self) -> int:

@@ -93,7 +93,7 @@ def jobs_in_system(result: RunResult) -> tuple[FloatArray, IntArray]:
 def jobs_waiting(result: RunResult) -> tuple[FloatArray, IntArray]:
     """Jobs in the system that hold no GPU over time, as a step function, from the log alone."""
     step = np.zeros(len(EventKind), dtype=np.int64)
-    step[[EventKind.ARRIVE, EventKind.STOP]] = 1
+    step[[EventKind.ARRIVE, EventKind.STOP, EventKind.INTERRUPT]] = 1
     step[EventKind.START] = -1
     return step_function(result.log.events["time"], step[result.log.events["kind"]])
 

@@ -2,8 +2,8 @@
 
 from envs.simulation.log import EVENT, SHARE, EventKind, EventLog
 from envs.simulation.result import RECORD, RunResult
-from envs.simulation.scenario import Information, Rounds, Scenario
-from envs.simulation.simulator import Simulator, run_episode
+from envs.simulation.scenario import Failures, Information, Rounds, Scenario
+from envs.simulation.simulator import CompiledScheduler, Simulator, run_episode
 from envs.simulation.speed import SpeedTable
 from envs.simulation.state import State
 from envs.simulation.view import SimulationView
@@ -12,8 +12,10 @@ __all__ = [
     "EVENT",
     "RECORD",
     "SHARE",
+    "CompiledScheduler",
     "EventKind",
     "EventLog",
+    "Failures",
     "Information",
     "Rounds",
     "RunResult",

@@ -1,4 +1,9 @@
-"""How kernels are compiled: once, cached on disk, without checks for division by zero, releasing the GIL."""
+"""How kernels are compiled: once, cached on disk, without checks for division by zero, releasing the GIL.
+
+Three kinds. `leaf`: small, woven into its callers. `kernel`: what callers call, from Python too. Both work on arrays
+that exist and cannot make new ones, which spares them counting references (numba's `_nrt` option, undocumented, hence
+the pinned version). `jit`: for functions that allocate.
+"""
 
 import inspect
 from collections.abc import Callable
@@ -6,6 +11,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
+from numba.core.event import Listener, register, unregister
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -14,8 +20,33 @@ _sources: dict[str, tuple[float, int]] = {}  # files of all kernels so far: when
 
 
 def jit(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a kernel on its first call; `NUMBA_DISABLE_JIT=1` leaves it plain Python."""
-    compiled = numba.njit(cache=True, error_model="numpy", nogil=True)(function)
+    """Compile a function on its first call; `NUMBA_DISABLE_JIT=1` leaves it plain Python."""
+    return _compiled(function)
+
+
+def kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """As `jit`, for functions that allocate nothing."""
+    return _compiled(function, _nrt=False)
+
+
+def leaf(function: Callable[P, R]) -> Callable[P, R]:
+    """As `kernel`, woven into every caller, and without the code by which Python would call it: half the compile time.
+
+    Python may call it all the same (tests do); it is then compiled once more.
+    """
+    compiled: Any = _compiled(function, _nrt=False, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    config: Any = numba.config
+    if not config.DISABLE_JIT:
+        njit: Any = numba.njit
+        alone = njit(error_model="numpy", _nrt=False)(function)
+        compiled._insert = lambda *_: None  # no entry point for Python, which then asks for one here
+        compiled._compile_for_args = lambda *_: alone
+    return cast(Callable[P, R], compiled)
+
+
+def _compiled(function: Callable[P, R], **options: bool) -> Callable[P, R]:
+    njit: Any = numba.njit  # its type stubs do not know all options
+    compiled = njit(cache=True, error_model="numpy", nogil=True, **options)(function)
     _outdate_with_sources(compiled, inspect.getfile(function))
     return cast(Callable[P, R], compiled)
 
@@ -31,3 +62,21 @@ def _outdate_with_sources(compiled: Any, path: str) -> None:
     cache_file = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if cache_file is not None:
         cache_file._source_stamp = tuple(sorted(_sources.items()))
+
+
+class _FirstCompilation(Listener):
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self.tell = tell
+
+    def on_start(self, event: Any) -> None:
+        """Something is compiled that is not in the cache."""
+        unregister("numba:compile", self)  # type: ignore[no-untyped-call]
+        self.tell()
+
+    def on_end(self, event: Any) -> None:
+        """Nothing to say."""
+
+
+def on_first_compilation(tell: Callable[[], None]) -> None:
+    """Call `tell` once, when kernels have to be compiled: on the first start after an installation or a change."""
+    register("numba:compile", _FirstCompilation(tell))  # type: ignore[no-untyped-call]

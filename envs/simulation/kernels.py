@@ -1,30 +1,40 @@
-"""The engine's moving parts as compiled functions over record arrays of one episode.
-
-Arguments recur under the same names: `episode` EPISODE[1], `jobs` JOB[num_jobs], `nodes` NODE[num_nodes],
-`shares` SHARE_RECORD[2 * num_gpus], `heap` int64[num_gpus], `active` and `touched` int64[num_jobs],
-`rates` and `levels` of a `SpeedTable`, `events` EVENT[...] and `log_shares` SHARE[...].
+"""What happens to jobs: progress, and the end of a round, as compiled functions over a `World`.
 
 Remaining work is kept lazily: it is valid at `synced` and falls at `rate` from then on. A round changes placements
-through `set_share` and `clear_job`, which remember what a job held when the round began; `settle` compares and
-lets only real changes cost anything.
+through `envs.simulation.shares`, which remembers what a job held when the round began; `settle` compares and
+lets only real changes cost anything. `docs/world.md` says what happens in which order.
 """
 
+import math
 from typing import Any
 
 import numpy as np
 
-from envs.simulation.heap import heap_pop, heap_push, heap_remove, heap_update
-from envs.simulation.jit import jit
-from envs.types import FloatArray, IntArray
+from envs.simulation.heap import heap_push, heap_remove, heap_update
+from envs.simulation.jit import kernel, leaf
+from envs.simulation.ordered_set import insert, remove
+from envs.simulation.rating import (
+    rate_alone,
+    rate_among_neighbours,
+    share_host,
+    share_link,
+    take_fair,
+    take_named,
+)
+from envs.simulation.shares import free_list, mark_dirty, name_as_before, take_cpus, take_memory
+from envs.simulation.world import Records, World
+from envs.types import IntArray
 
-Records = Any  # numba sees the record arrays; mypy does not see into them
-
+# Kinds are NumPy integers: for a literal argument numba would compile a function anew.
 PENDING, QUEUED, RUNNING, DONE = 0, 1, 2, 3  # Status
-FINISH, ARRIVE, STOP, START, RESIZE = 0, 1, 2, 3, 4  # EventKind
+_KINDS: Any = [np.int64(kind) for kind in range(8)]
+NO_CHANGE: Any = np.int64(-1)
+FINISH, DOWN, INTERRUPT, UP, ARRIVE, STOP, START, RESIZE = _KINDS  # EventKind
 ROUND, END, LOG_FULL = 0, 1, 2  # Outcome
+CHANGED, UNCHANGED = 1, 2  # a job's `touched`, as the end of the round finds it
 
 
-@jit
+@leaf
 def remaining_work(job: Records, time: float) -> float:
     """Samples that a job has still to process at `time`."""
     if job.status == RUNNING and time > job.synced:
@@ -32,7 +42,7 @@ def remaining_work(job: Records, time: float) -> float:
     return float(job.remaining)
 
 
-@jit
+@leaf
 def attained_service(job: Records, time: float) -> float:
     """GPU-seconds that a job has held until `time`; what the round under way plans for it does not count yet."""
     if job.status == RUNNING:
@@ -41,457 +51,302 @@ def attained_service(job: Records, time: float) -> float:
     return float(job.service)
 
 
-@jit
-def placement_rate(
-    episode: Records, job: Records, nodes: Records, shares: Records, rates: FloatArray, first_share: int
-) -> float:
-    """Samples/s of a job on a list of shares.
-
-    Workers on unequal GPU types share the mini-batch in proportion to speed, or equally, in which case the slowest
-    sets the pace (sampling-based placement, TPDS'24, proportional workload assignment).
-    """
-    gpus = 0
-    count = 0
-    share = first_share
-    while share >= 0:
-        gpus += shares[share].gpus
-        count += 1
-        share = shares[share].next_of_job
-    level = 0
-    while (1 << level) < count and level < rates.shape[3] - 1:
-        level += 1
-    slowest = np.inf
-    fastest = 0.0
-    total = 0.0
-    share = first_share
-    while share >= 0:
-        rate = rates[job.model, nodes[shares[share].node].gpu_type, gpus, level]
-        slowest = min(slowest, rate)
-        fastest = max(fastest, rate)
-        total += shares[share].gpus * rate
-        share = shares[share].next_of_job
-    if slowest == fastest or slowest == 0.0 or episode[0].proportional == 0:
-        return slowest if gpus > 0 else 0.0
-    return total / gpus
-
-
-@jit
-def log_event(
-    episode: Records, jobs: Records, shares: Records, events: Any, log_shares: Any, kind: int, j: int
-) -> None:
-    """Write one event and, for START and RESIZE, the placement after it."""
-    if episode[0].logging == 0:
+@leaf
+def log_event(world: World, kind: int, j: int) -> None:
+    """Write one event of a job and, for START and RESIZE, the placement after it."""
+    episode = world.episode[0]
+    if episode.logging == 0:
         return
-    event = events[episode[0].log_events]
-    event["time"] = episode[0].time
+    event = world.events[episode.log_events]
+    event["time"] = episode.time
     event["kind"] = kind
     event["job"] = j
-    event["first_share"] = episode[0].log_shares
+    event["first_share"] = episode.log_shares
     event["num_shares"] = 0
-    episode[0].log_events += 1
+    event["plan"] = -1
+    event["batch_size"] = 0
+    episode.log_events += 1
     if kind < START:
         return
-    share = jobs[j].first_share
+    job = world.jobs[j]
+    event["plan"] = job.plan
+    event["batch_size"] = job.batch_size
+    share = job.first_share
     while share >= 0:
-        row = log_shares[episode[0].log_shares]
-        row["node"] = shares[share].node
-        row["gpus"] = shares[share].gpus
-        episode[0].log_shares += 1
+        record = world.shares[share]
+        row = world.log_shares[episode.log_shares]
+        row["node"] = record.node
+        row["gpus"] = record.gpus
+        row["cpus"] = record.cpus if episode.shares_host else 0.0
+        row["memory"] = record.memory if episode.shares_host else 0.0
+        episode.log_shares += 1
         event["num_shares"] += 1
-        share = shares[share].next_of_job
+        share = record.next_of_job
 
 
-@jit
-def link_to_node(nodes: Records, shares: Records, share: int) -> None:
-    """Insert a share into its node's list, by ascending job."""
-    node = nodes[shares[share].node]
-    node.free -= shares[share].gpus
-    node.num_jobs += 1
-    before = -1
-    after = node.first_share
-    while after >= 0 and shares[after].job < shares[share].job:
-        before = after
-        after = shares[after].next_of_node
-    shares[share].next_of_node = after
-    if before < 0:
-        node.first_share = share
-    else:
-        shares[before].next_of_node = share
+@leaf
+def log_has_room(world: World, events: int, shares: int) -> bool:
+    """Whether so many more events and shares fit into the log; always, without one."""
+    episode = world.episode[0]
+    return bool(
+        episode.logging == 0
+        or (episode.log_events + events <= len(world.events) and episode.log_shares + shares <= len(world.log_shares))
+    )
 
 
-@jit
-def unlink_from_node(nodes: Records, shares: Records, share: int) -> None:
-    """Take a share out of its node's list."""
-    node = nodes[shares[share].node]
-    node.free += shares[share].gpus
-    node.num_jobs -= 1
-    before = -1
-    here = node.first_share
-    while here != share:
-        before = here
-        here = shares[here].next_of_node
-    if before < 0:
-        node.first_share = shares[share].next_of_node
-    else:
-        shares[before].next_of_node = shares[share].next_of_node
-
-
-@jit
-def new_share(episode: Records, jobs: Records, nodes: Records, shares: Records, j: int, n: int, gpus: int) -> None:
-    """Give a job GPUs on a node where it has none; its list stays in order of nodes."""
-    share = episode[0].free_share
-    episode[0].free_share = shares[share].next_of_job
-    shares[share].job = j
-    shares[share].node = n
-    shares[share].gpus = gpus
-    before = -1
-    after = jobs[j].first_share
-    while after >= 0 and shares[after].node < n:
-        before = after
-        after = shares[after].next_of_job
-    shares[share].next_of_job = after
-    if before < 0:
-        jobs[j].first_share = share
-    else:
-        shares[before].next_of_job = share
-    jobs[j].num_shares += 1
-    jobs[j].gpus += gpus
-    episode[0].num_free -= gpus
-    link_to_node(nodes, shares, share)
-
-
-@jit
-def free_list(episode: Records, shares: Records, first_share: int) -> None:
-    """Return a list of share records to the pool."""
-    share = first_share
-    while share >= 0:
-        after = shares[share].next_of_job
-        shares[share].next_of_job = episode[0].free_share
-        episode[0].free_share = share
-        share = after
-
-
-@jit
-def clear_job(episode: Records, jobs: Records, nodes: Records, shares: Records, touched: IntArray, j: int) -> None:
-    """Take all GPUs from a job for the rest of this round's plan; the first time, remember what it held."""
-    job = jobs[j]
-    share = job.first_share
-    while share >= 0:
-        unlink_from_node(nodes, shares, share)
-        share = shares[share].next_of_job
-    episode[0].num_free += job.gpus
-    if job.touched == 0:
-        job.touched = 1
-        touched[episode[0].num_touched] = j
-        episode[0].num_touched += 1
-        job.before_share = job.first_share
-        job.before_shares = job.num_shares
-        job.before_gpus = job.gpus
-    else:
-        free_list(episode, shares, job.first_share)
-    job.first_share = -1
-    job.num_shares = 0
-    job.gpus = 0
-
-
-@jit
-def share_on(jobs: Records, shares: Records, j: int, n: int) -> int:
-    """GPUs that a job holds on a node in the plan as it stands."""
-    share = jobs[j].first_share
-    while share >= 0:
-        if shares[share].node == n:
-            return int(shares[share].gpus)
-        share = shares[share].next_of_job
-    return 0
-
-
-@jit
-def set_share(
-    episode: Records, jobs: Records, nodes: Records, shares: Records, touched: IntArray, j: int, n: int, gpus: int
-) -> None:
-    """Set a job's GPUs on one node (0 takes them away) and leave its other nodes as they are.
-
-    The caller has checked that the node has room.
-    """
-    job = jobs[j]
-    if job.touched == 0:  # copy the list, so that the old one stays as it was
-        clear_job(episode, jobs, nodes, shares, touched, j)
-        share = job.before_share
-        while share >= 0:
-            new_share(episode, jobs, nodes, shares, j, shares[share].node, shares[share].gpus)
-            share = shares[share].next_of_job
-    before = -1
-    share = job.first_share
-    while share >= 0 and shares[share].node != n:
-        before = share
-        share = shares[share].next_of_job
-    if share >= 0:
-        unlink_from_node(nodes, shares, share)
-        episode[0].num_free += shares[share].gpus
-        job.gpus -= shares[share].gpus
-        job.num_shares -= 1
-        if before < 0:
-            job.first_share = shares[share].next_of_job
-        else:
-            shares[before].next_of_job = shares[share].next_of_job
-        shares[share].next_of_job = episode[0].free_share
-        episode[0].free_share = share
-    if gpus > 0:
-        new_share(episode, jobs, nodes, shares, j, n, gpus)
-
-
-@jit
-def unchanged(job: Records, shares: Records) -> bool:
-    """Whether a touched job ends the round where it began it."""
-    if job.gpus != job.before_gpus or job.num_shares != job.before_shares:
-        return False
-    now = job.first_share
-    then = job.before_share
-    while now >= 0:
-        if shares[now].node != shares[then].node or shares[now].gpus != shares[then].gpus:
-            return False
-        now = shares[now].next_of_job
-        then = shares[then].next_of_job
-    return True
-
-
-@jit
-def bring_up_to_date(job: Records, time: float) -> None:
-    """Account a running job's progress and service until `time`."""
+@leaf
+def bring_up_to_date(world: World, job: Records, time: float) -> None:
+    """Account a running job's progress, checkpoints and service until `time`."""
+    if world.episode[0].failing and time > job.synced:
+        interval = world.episode[0].checkpoint_interval
+        if interval == 0.0:
+            job.saved = remaining_work(job, time)
+        elif interval < np.inf:
+            last = job.segment + math.floor((time - job.segment) / interval) * interval
+            if last > job.synced:
+                job.saved = max(job.remaining - job.rate * (last - job.synced), 0.0)
     job.remaining = remaining_work(job, time)
     job.service = attained_service(job, time)
     job.served = time
     job.synced = max(job.synced, time)
 
 
-@jit
-def change_job(
-    episode: Records, jobs: Records, nodes: Records, shares: Records, heap: IntArray, rates: FloatArray, j: int
-) -> int:
-    """Let a changed placement take effect; return the kind of event that it is."""
-    job = jobs[j]
-    time = episode[0].time
-    if job.before_gpus > 0:
-        bring_up_to_date(job, time)
-    if job.gpus == 0:
-        heap_remove(jobs, heap, episode[0].num_running, j)
-        episode[0].num_running -= 1
-        job.status = QUEUED
+@leaf
+def same_places(world: World, job: Records) -> bool:
+    """Whether a touched job ends the round on the GPUs on which it began it."""
+    if job.gpus != job.before_gpus or job.num_shares != job.before_shares:
+        return False
+    now = job.first_share
+    then = job.before_share
+    while now >= 0:
+        if world.shares[now].node != world.shares[then].node or world.shares[now].gpus != world.shares[then].gpus:
+            return False
+        now = world.shares[now].next_of_job
+        then = world.shares[then].next_of_job
+    return True
+
+
+@leaf
+def same_names(world: World, job: Records) -> bool:
+    """Whether a job on its old GPUs has also all else that the wish names."""
+    if job.plan != job.before_plan or job.batch_size != job.before_batch_size:
+        return False
+    if world.episode[0].shares_host == 0:
+        return True
+    now = job.first_share
+    then = job.before_share
+    while now >= 0:
+        for_now, before = world.shares[now], world.shares[then]
+        if not (np.isnan(for_now.cpus) or for_now.cpus == before.cpus):
+            return False
+        if not (np.isnan(for_now.memory) or for_now.memory == before.memory):
+            return False
+        now = for_now.next_of_job
+        then = before.next_of_job
+    return True
+
+
+@leaf
+def keep_as_it_was(world: World, j: int) -> None:
+    """An unchanged job keeps its cores and memory, what it named, and the factors of its neighbours."""
+    job = world.jobs[j]
+    name_as_before(job)
+    now = job.first_share
+    then = job.before_share
+    while now >= 0:
+        before = world.shares[then]
+        world.shares[now].network = before.network
+        world.shares[now].host = before.host
+        if world.episode[0].shares_host:
+            take_cpus(world, now, before.cpus)
+            take_memory(world, now, before.memory)
+        now = world.shares[now].next_of_job
+        then = before.next_of_job
+
+
+@leaf
+def stop_job(world: World, j: int) -> None:
+    """A running job goes back to the queue."""
+    job = world.jobs[j]
+    heap_remove(world.jobs, world.heap, world.episode[0].num_running, j)
+    world.episode[0].num_running -= 1
+    remove(world.running, len(world.jobs), j)
+    insert(world.queued, len(world.jobs), j)
+    job.status = QUEUED
+    job.rate = 0.0
+    job.alone = 0.0
+    job.traffic = 0.0
+    job.finish = np.inf
+
+
+@leaf
+def mark_neighbours(world: World, j: int) -> None:
+    """Remember that a job's neighbours have changed."""
+    share = world.jobs[j].first_share
+    while share >= 0:
+        mark_dirty(world, world.shares[share].node, world.jobs[j].traffic > 0)
+        share = world.shares[share].next_of_job
+
+
+@leaf
+def predict_finish(job: Records) -> None:
+    """Set when a job will end at its present rate; never, while it stands still for want of memory."""
+    job.finish = job.synced + job.remaining / job.rate if job.rate > 0 else np.inf
+
+
+@leaf
+def change_job(world: World, j: int, kind: int) -> None:
+    """Let a changed placement take effect at the present time."""
+    job = world.jobs[j]
+    time = world.episode[0].time
+    if kind != START:
+        bring_up_to_date(world, job, time)
+    if kind == STOP:
+        job.saved = job.remaining
         job.num_preemptions += 1
-        job.rate = 0.0
-        job.finish = np.inf
-        return STOP
+        stop_job(world, j)
+        return
     first = np.isnan(job.start)
-    job.synced = time + (job.start_delay if first else job.restart_delay)
-    job.rate = placement_rate(episode, job, nodes, shares, rates, job.first_share)
-    job.finish = job.synced + job.remaining / job.rate
-    if not first:
-        job.num_restarts += 1
-    if job.before_gpus > 0:
-        heap_update(jobs, heap, episode[0].num_running, j)
-        return RESIZE
+    if (
+        kind == RESIZE
+        and same_places(world, job)
+        and job.plan == job.before_plan
+        and (job.batch_size == job.before_batch_size)
+    ):
+        job.synced = max(job.synced, time)  # cores and memory alone: no restart
+    else:
+        job.synced = time + (job.start_delay if first else job.restart_delay)
+        job.segment = job.synced
+        job.saved = job.remaining
+        if not first:
+            job.num_restarts += 1
+    rate_alone(world, j)
+    mark_neighbours(world, j)
+    predict_finish(job)
+    if kind == RESIZE:
+        heap_update(world.jobs, world.heap, world.episode[0].num_running, j)
+        return
     if first:
         job.start = time
+    if job.rate > 0:
+        world.episode[0].stalls = 0
     job.status = RUNNING
     job.served = time
-    heap_push(jobs, heap, episode[0].num_running, j)
-    episode[0].num_running += 1
-    return START
+    heap_push(world.jobs, world.heap, world.episode[0].num_running, j)
+    world.episode[0].num_running += 1
+    remove(world.queued, len(world.jobs), j)
+    insert(world.running, len(world.jobs), j)
 
 
-@jit
-def settle(
-    episode: Records,
-    jobs: Records,
-    nodes: Records,
-    shares: Records,
-    heap: IntArray,
-    touched: IntArray,
-    rates: FloatArray,
-    events: Any,
-    log_shares: Any,
-) -> int:
-    """End a round: changed placements take effect, unchanged ones go on free of charge; return how many changed.
+@leaf
+def re_rate(world: World) -> None:
+    """Let jobs on nodes whose neighbourhood changed go on at their new speed."""
+    count = world.episode[0].num_dirty
+    time = world.episode[0].time
+    for i in range(count):
+        share_link(world, world.nodes[world.dirty[i]])
+        share_host(world, world.nodes[world.dirty[i]])
+    for i in range(count):
+        node = world.nodes[world.dirty[i]]
+        node.dirty = 0
+        share = node.first_share
+        while share >= 0:
+            j = world.shares[share].job
+            job = world.jobs[j]
+            rate = rate_among_neighbours(world, job)
+            if rate != job.rate:
+                bring_up_to_date(world, job, time)
+                job.rate = rate
+                predict_finish(job)
+                heap_update(world.jobs, world.heap, world.episode[0].num_running, j)
+            share = world.shares[share].next_of_node
+    world.episode[0].num_dirty = 0
 
-    Order of effect and log: stops, starts, resizes, each by ascending job.
+
+@leaf
+def sort_ascending(values: IntArray, count: int) -> None:
+    """Sort the first values in place (Shell's method, gaps 3 k + 1)."""
+    gap = 1
+    while 3 * gap + 1 < count:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, count):
+            value = values[i]
+            place = i
+            while place >= gap and values[place - gap] > value:
+                values[place] = values[place - gap]
+                place -= gap
+            values[place] = value
+        gap //= 3
+
+
+@leaf
+def kind_of_change(job: Records) -> int:
+    """What a touched job's new placement is: STOP, START or RESIZE; -1 for a waiting job that gets nothing."""
+    kind = RESIZE if job.before_gpus > 0 else START
+    if job.gpus == 0:
+        kind = STOP if job.before_gpus > 0 else NO_CHANGE
+    return int(kind)
+
+
+@leaf
+def divide_host(world: World) -> None:
+    """Hand out cores and memory to changed jobs: first what the wish names, then by the world's rule."""
+    count = world.episode[0].num_touched
+    for i in range(count):
+        if world.jobs[world.touched[i]].touched == CHANGED:
+            take_named(world, world.touched[i])
+    for i in range(count):
+        if world.jobs[world.touched[i]].touched == CHANGED:
+            take_fair(world, world.touched[i])
+
+
+@leaf
+def shares_to_log(world: World) -> int:
+    """Shares of all touched jobs together: at most so many rows does a round's end log."""
+    shares = 0
+    for i in range(world.episode[0].num_touched):
+        shares += world.jobs[world.touched[i]].num_shares
+    return shares
+
+
+@kernel
+def settle(world: World) -> int:
+    """End a round: changed placements take effect, unchanged ones go on free of charge.
+
+    Order of effect and log: stops, starts, resizes, each by ascending job. Returns how many changed; -1 if the log has
+    no room for them, and nothing has changed yet.
     """
-    count = episode[0].num_touched
-    touched[:count].sort()
+    episode = world.episode[0]
+    count = episode.num_touched
+    if count == 0:
+        return 0
+    if episode.logging and not log_has_room(world, count, shares_to_log(world)):
+        return -1
+    sort_ascending(world.touched, count)
+    for i in range(count):
+        j = world.touched[i]
+        job = world.jobs[j]
+        if kind_of_change(job) < 0:
+            job.touched = UNCHANGED
+        elif job.gpus > 0 and same_places(world, job) and same_names(world, job):
+            job.touched = UNCHANGED
+            keep_as_it_was(world, j)
+    if episode.shares_host:
+        divide_host(world)
     changed = 0
     for kind in (STOP, START, RESIZE):
         for i in range(count):
-            j = touched[i]
-            job = jobs[j]
-            is_kind = RESIZE
-            if job.gpus == 0:
-                is_kind = STOP
-            elif job.before_gpus == 0:
-                is_kind = START
-            if is_kind != kind or unchanged(job, shares):
-                continue
-            change_job(episode, jobs, nodes, shares, heap, rates, j)
-            log_event(episode, jobs, shares, events, log_shares, kind, j)
-            changed += 1
+            j = world.touched[i]
+            if world.jobs[j].touched == CHANGED and kind_of_change(world.jobs[j]) == kind:
+                change_job(world, j, kind)
+                log_event(world, kind, j)
+                changed += 1
     for i in range(count):
-        job = jobs[touched[i]]
-        free_list(episode, shares, job.before_share)
+        job = world.jobs[world.touched[i]]
+        free_list(world, job.before_share)
         job.before_share = -1
         job.touched = 0
-    episode[0].num_touched = 0
+    episode.num_touched = 0
+    re_rate(world)
     return changed
-
-
-@jit
-def finish_job(
-    episode: Records, jobs: Records, nodes: Records, shares: Records, heap: IntArray, active: IntArray
-) -> int:
-    """Complete the first job of the heap at the present time; return it."""
-    j = heap[0]
-    job = jobs[j]
-    job.service = attained_service(job, episode[0].time)
-    heap_pop(jobs, heap, episode[0].num_running)
-    episode[0].num_running -= 1
-    share = job.first_share
-    while share >= 0:
-        unlink_from_node(nodes, shares, share)
-        share = shares[share].next_of_job
-    episode[0].num_free += job.gpus
-    free_list(episode, shares, job.first_share)
-    job.first_share = -1
-    job.num_shares = 0
-    job.gpus = 0
-    job.remaining = 0.0
-    job.rate = 0.0
-    job.status = DONE
-    place = np.searchsorted(active[: episode[0].num_active], j)
-    for i in range(place, episode[0].num_active - 1):
-        active[i] = active[i + 1]
-    episode[0].num_active -= 1
-    return int(j)
-
-
-@jit
-def pass_time(episode: Records, until: float) -> None:
-    """Let simulated time pass and account what was in the system meanwhile."""
-    span = until - episode[0].time
-    if span > 0:
-        episode[0].job_seconds += episode[0].num_active * span
-        episode[0].busy_seconds += (episode[0].num_gpus - episode[0].num_free) * span
-        episode[0].time = until
-
-
-@jit
-def note_event(episode: Records) -> None:
-    """Count a completion or arrival; it is a reason to decide, at once or at the next tick, and so ends a stall."""
-    episode[0].num_events += 1
-    episode[0].round_due = episode[0].round_due or episode[0].on_events
-    episode[0].stalls = 0 if episode[0].on_events else -1  # the tick to come is asked for the first time
-
-
-@jit
-def events_at(
-    episode: Records,
-    jobs: Records,
-    nodes: Records,
-    shares: Records,
-    heap: IntArray,
-    active: IntArray,
-    events: Any,
-    log_shares: Any,
-    time: float,
-) -> int:
-    """Process completions, then arrivals, at one instant; LOG_FULL if the log ran out before all were."""
-    while episode[0].num_running > 0 and jobs[heap[0]].finish <= time:
-        if episode[0].logging and episode[0].log_events == len(events):
-            return LOG_FULL
-        j = finish_job(episode, jobs, nodes, shares, heap, active)
-        log_event(episode, jobs, shares, events, log_shares, FINISH, j)
-        note_event(episode)
-    while episode[0].next_job < len(jobs) and jobs[episode[0].next_job].submit <= time:
-        if episode[0].logging and episode[0].log_events == len(events):
-            return LOG_FULL
-        j = episode[0].next_job
-        jobs[j].status = QUEUED
-        active[episode[0].num_active] = j
-        episode[0].num_active += 1
-        episode[0].next_job = j + 1
-        log_event(episode, jobs, shares, events, log_shares, ARRIVE, j)
-        note_event(episode)
-    return ROUND
-
-
-@jit
-def next_tick(episode: Records, arrival: float) -> float:
-    """The next round of the fixed interval; while the system is empty, the first one that has jobs to decide on."""
-    if episode[0].num_active == 0:
-        if arrival == np.inf:
-            return np.inf
-        first = np.ceil(arrival / episode[0].interval) * episode[0].interval
-        episode[0].next_round = max(episode[0].next_round, first)
-    return float(episode[0].next_round)
-
-
-@jit
-def stall(episode: Records) -> int:
-    """Jobs wait, nothing runs, nothing will come: ask again a little later, but not for ever."""
-    episode[0].stalls += 1
-    until = episode[0].time + episode[0].stall_interval
-    if episode[0].interval < np.inf:
-        until = max(episode[0].next_round, episode[0].time)
-        episode[0].next_round = until + episode[0].interval
-    if episode[0].stalls > episode[0].max_stalls or until >= episode[0].horizon:
-        return end_episode(episode)
-    pass_time(episode, until)
-    episode[0].num_rounds += 1
-    return ROUND
-
-
-@jit
-def end_episode(episode: Records) -> int:
-    """Stop the clock: at the horizon if jobs are left and there is one, so that leaving jobs undone never pays."""
-    if episode[0].num_active > 0 and episode[0].horizon < np.inf:
-        pass_time(episode, episode[0].horizon)
-    episode[0].ended = 1
-    return END
-
-
-@jit
-def advance(
-    episode: Records,
-    jobs: Records,
-    nodes: Records,
-    shares: Records,
-    heap: IntArray,
-    active: IntArray,
-    events: Any,
-    log_shares: Any,
-) -> int:
-    """Let time pass until a decision is due, the episode ends, or the log is full.
-
-    At one instant completions free GPUs before arrivals are admitted before anyone decides (law 5).
-    """
-    while True:
-        arrival = jobs[episode[0].next_job].submit if episode[0].next_job < len(jobs) else np.inf
-        finish = jobs[heap[0]].finish if episode[0].num_running > 0 else np.inf
-        happening = min(arrival, finish)
-        if episode[0].round_due == 0:
-            if happening == np.inf:
-                if episode[0].num_active == 0:
-                    return end_episode(episode)
-                return stall(episode)
-            tick = next_tick(episode, arrival) if episode[0].interval < np.inf else np.inf
-            time = min(happening, tick)
-            if time > episode[0].horizon:
-                return end_episode(episode)
-            pass_time(episode, time)
-            if tick <= time:
-                episode[0].round_due = 1
-                episode[0].next_round = tick + episode[0].interval
-        outcome = events_at(episode, jobs, nodes, shares, heap, active, events, log_shares, episode[0].time)
-        if outcome == LOG_FULL:
-            return outcome
-        if episode[0].round_due and episode[0].num_active > 0:
-            episode[0].round_due = 0
-            episode[0].num_rounds += 1
-            return ROUND
-        episode[0].round_due = 0

@@ -2,44 +2,53 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from envs.types import NodeId, Placement
+from envs.types import ExecutionPlan, Placement
 
 
 class EventKind(IntEnum):
-    """Kinds of event. Within one instant they occur in this order: GPUs are freed, jobs come, then decisions act."""
+    """Kinds of event, in the order in which they occur within one instant: GPUs are freed, jobs come, decisions act."""
 
     FINISH = 0  # the job processed its last sample
-    ARRIVE = 1  # the job was submitted
-    STOP = 2  # a decision took the job off its GPUs; it waits again
-    START = 3  # a decision gave a waiting job GPUs
-    RESIZE = 4  # a decision changed a running job's GPUs, in number or in place
+    DOWN = 1  # a node failed
+    INTERRUPT = 2  # a job lost its GPUs with a node; it waits again, at its last checkpoint
+    UP = 3  # a node came back
+    ARRIVE = 4  # the job was submitted
+    STOP = 5  # a decision took the job off its GPUs; it waits again
+    START = 6  # a decision gave a waiting job GPUs
+    RESIZE = 7  # a decision changed a running job's GPUs, in number or in place, or what it does with them
 
 
 EVENT = np.dtype(
     [
         ("time", np.float64),  # seconds
         ("kind", np.int64),  # EventKind
-        ("job", np.int64),
+        ("job", np.int64),  # -1 for DOWN and UP
         ("first_share", np.int64),  # rows [first_share, first_share + num_shares) of `shares`: the placement after it
         ("num_shares", np.int64),
+        ("plan", np.int64),  # index into the log's plans; -1 where the wish named none
+        ("batch_size", np.int64),  # 0 where the wish named none
     ]
 )
-SHARE = np.dtype([("node", np.int64), ("gpus", np.int64)])
+SHARE = np.dtype([("node", np.int64), ("gpus", np.int64), ("cpus", np.float64), ("memory", np.float64)])
 
 
 @dataclass(frozen=True)
 class EventLog:
     """All events of one run as two tables: `events` (dtype `EVENT`) and the placements `shares` (dtype `SHARE`).
 
-    The row number of an event is its sequence number. FINISH, ARRIVE and STOP have no shares.
+    The row number of an event is its sequence number. START and RESIZE have the placement after them, DOWN and UP one
+    share that names the node and its GPUs, the other events none. Where the scenario hands out no cores and memory,
+    both are 0.
     """
 
     events: npt.NDArray[np.void]
     shares: npt.NDArray[np.void]
+    plans: tuple[ExecutionPlan, ...] = ()
 
     def __len__(self) -> int:
         return len(self.events)
@@ -48,7 +57,8 @@ class EventLog:
         """Same events with the same placements, to the bit."""
         if not isinstance(other, EventLog):
             return NotImplemented
-        return np.array_equal(self.events, other.events) and np.array_equal(self.shares, other.shares)
+        same_tables = np.array_equal(self.events, other.events) and np.array_equal(self.shares, other.shares)
+        return same_tables and self.plans == other.plans
 
     __hash__ = None  # type: ignore[assignment]  # holds arrays
 
@@ -56,5 +66,16 @@ class EventLog:
         """Where the job of a START or RESIZE event runs after it."""
         row = self.events[event]
         shares = self.shares[row["first_share"] : row["first_share"] + row["num_shares"]]
-        gpus: dict[NodeId, int] = {int(share["node"]): int(share["gpus"]) for share in shares}
-        return Placement(gpus)
+        nodes = shares["node"].tolist()
+
+        def by_node(column: str) -> dict[int, Any]:
+            return dict(zip(nodes, shares[column].tolist(), strict=True))
+
+        shared = bool(shares["cpus"].any())
+        return Placement(
+            by_node("gpus"),
+            cpus=by_node("cpus") if shared else None,
+            memory=by_node("memory") if shared else None,
+            plan=self.plans[row["plan"]] if row["plan"] >= 0 else None,
+            batch_size=int(row["batch_size"]) or None,
+        )

@@ -19,6 +19,7 @@ RECORD = np.dtype(
         ("attained_service", np.float64),  # GPU-seconds
         ("num_restarts", np.int64),
         ("num_preemptions", np.int64),
+        ("num_interruptions", np.int64),  # times that a node failed under it
         ("num_gpus", np.int64),  # requested
         ("ideal_duration", np.float64),  # the job alone on its requested GPUs, consolidated, on its fastest type here
         ("measured", np.bool_),  # submitted within the workload's measurement window
@@ -63,6 +64,7 @@ class RunResult:
                 attained_service=float(row["attained_service"]),
                 num_restarts=int(row["num_restarts"]),
                 num_preemptions=int(row["num_preemptions"]),
+                num_interruptions=int(row["num_interruptions"]),
             )
 
     def check_conservation(self, num_submitted: int) -> None:

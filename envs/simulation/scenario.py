@@ -1,10 +1,14 @@
 """The rules of one experiment, equal for all schedulers compared."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from envs.types import MurmurationError, Seconds
+import numpy as np
+
+from envs.performance import Contention, ReconfigurationCost
+from envs.types import FloatArray, MurmurationError, Seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +45,45 @@ class Information:
             raise MurmurationError(f"information.error is {self.error}; it must not be negative")
 
 
+OUTAGES = 32  # of one node, before its draws repeat
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """Nodes go down and come back; jobs on them go back to their last checkpoint and to the queue."""
+
+    mtbf: Seconds  # of one node: mean of the exponential time that it stays up
+    repair_time: Seconds = 3600.0  # mean of the exponential time that it stays down
+    checkpoint_interval: Seconds = 1800.0  # running time between checkpoints; 0 continuously, infinite never
+
+    def __post_init__(self) -> None:
+        for name in ("mtbf", "repair_time"):
+            value = getattr(self, name)
+            if not (value > 0 and math.isfinite(value)):
+                raise MurmurationError(f"failures.{name} is {value} s; it must be positive and finite")
+        if not self.checkpoint_interval >= 0:
+            raise MurmurationError(
+                f"failures.checkpoint_interval is {self.checkpoint_interval} s; it must not be negative"
+            )
+
+    def draw(self, num_nodes: int, rng: np.random.Generator) -> FloatArray:
+        """float64[num_nodes, OUTAGES, 2]: seconds up and seconds down, in turn, of every node."""
+        means = np.array([self.mtbf, self.repair_time])
+        draws: FloatArray = rng.exponential(1.0, (num_nodes, OUTAGES, 2)) * means
+        return draws
+
+
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Everything about a run that is neither workload, cluster nor scheduler."""
+    """Everything about a run that is neither workload, cluster nor scheduler; `docs/world.md` has the rules in full."""
 
     start_delay: Seconds = 0.0  # from the first grant of GPUs to the first sample
     restart_delay: Seconds = 30.0  # the same after a resize, a migration or a preemption: checkpoint, restore
+    reconfiguration: ReconfigurationCost | None = None  # both delays by model, in place of the two above
+    cpu_memory: Literal["unlimited", "shared"] = "unlimited"  # whether nodes divide their cores and memory
+    contention: Contention = field(default_factory=lambda: Contention("off"))  # what neighbours cost
+    failures: Failures | None = None  # nodes that go down
+    quotas: Mapping[str, int] = field(default_factory=dict)  # GPUs guaranteed to each tenant; shown, not enforced
     worker_shares: Literal["proportional", "equal"] = "proportional"  # how unequal GPUs divide a mini-batch
     horizon: Seconds = math.inf  # simulation ends here; jobs still in the system are unfinished
     rounds: Rounds = field(default_factory=Rounds)
@@ -63,3 +100,16 @@ class Scenario:
             )
         if not self.horizon > 0:
             raise MurmurationError(f"scenario.horizon is {self.horizon} s; it must be positive")
+        if self.cpu_memory not in ("unlimited", "shared"):
+            raise MurmurationError(f"scenario.cpu_memory is {self.cpu_memory!r}; it must be unlimited or shared")
+        for tenant, quota in self.quotas.items():
+            if quota < 0:
+                raise MurmurationError(f"scenario.quotas: tenant {tenant} has {quota} GPUs; it must be 0 or more")
+
+    def delays(self, models: Sequence[str]) -> tuple[FloatArray, FloatArray]:
+        """Seconds to the first sample after a first start, and after any other: float64[num_models] each."""
+        if self.reconfiguration is None:
+            return np.full(len(models), self.start_delay), np.full(len(models), self.restart_delay)
+        cost = self.reconfiguration
+        first = np.array([cost.seconds(model, first=True) for model in models])
+        return first, np.array([cost.seconds(model) for model in models])

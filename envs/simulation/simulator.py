@@ -2,18 +2,33 @@
 
 import time
 from collections.abc import Iterator
+from typing import NoReturn, Protocol, cast, runtime_checkable
 
 import numpy as np
 
 from envs.performance import PerformanceModel
 from envs.scheduling import ClusterView, Scheduler
-from envs.simulation import kernels
+from envs.simulation import clock, kernels, wish
+from envs.simulation.exact import PARTS, ExactSpeeds, whole_parts
 from envs.simulation.result import RECORD, RunResult
 from envs.simulation.scenario import Scenario
-from envs.simulation.speed import SpeedTable
+from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY
+from envs.simulation.speed import SpeedTable, node_level
 from envs.simulation.state import State
-from envs.simulation.view import RunningPlacements, SimulationView
-from envs.types import Allocation, AllocationError, ClusterError, ClusterSpec, JobId, Placement
+from envs.simulation.view import SimulationView
+from envs.simulation.wish import WISH, plan_wish
+from envs.simulation.world import Records, World, world_of
+from envs.types import (
+    Allocation,
+    AllocationError,
+    ClusterError,
+    ClusterSpec,
+    ExecutionPlan,
+    IntArray,
+    JobId,
+    PerformanceError,
+    Placement,
+)
 from envs.workloads import Workload
 
 
@@ -30,7 +45,8 @@ class Simulator:
         cluster: the nodes.
         performance: how fast jobs run; asked once, for a table.
         scenario: the rules.
-        seed: of the scheduler's randomness and of noisy estimates.
+        seed: of the scheduler's randomness, noisy estimates and node failures.
+        logging: whether events are logged; without, runs of millions of jobs need less memory.
 
     Raises:
         ClusterError: a job can never run on this cluster.
@@ -44,16 +60,25 @@ class Simulator:
         performance: PerformanceModel,
         scenario: Scenario | None = None,
         seed: int = 0,
+        *,
+        logging: bool = True,
     ) -> None:
         self.workload = workload
         self.cluster = cluster
         self.scenario = scenario or Scenario()
-        noise, self._scheduler_seed = np.random.SeedSequence(seed).spawn(2)
-        self.table = SpeedTable.build(cluster, performance, workload.models, int(workload.jobs["max_gpus"].max()))
+        noise, self._scheduler_seed, outages = np.random.SeedSequence(seed).spawn(3)
+        largest = int(workload.jobs["max_gpus"].max())
+        self.table = SpeedTable.build(cluster, performance, workload.models, largest, self.scenario)
         check_runnable(workload, cluster, self.table)
-        self.state = State.allocate(cluster, len(workload))
-        self.state.grow_log()
-        self.state.load(0, workload, self.scenario, self.table, np.random.default_rng(noise))
+        self.exact = ExactSpeeds(performance, cluster, self.scenario.worker_shares)
+        self.plans: list[ExecutionPlan] = []  # those that wishes have named so far
+        self.state = State.allocate(cluster, len(workload), scenario=self.scenario)
+        if logging:
+            self.state.grow_log()
+        generators = np.random.default_rng(noise), np.random.default_rng(outages)
+        self.state.load(0, workload, self.scenario, self.table, *generators)
+        self._world: World | None = None
+        self._view = self.view
 
     @property
     def rng(self) -> np.random.Generator:
@@ -61,9 +86,18 @@ class Simulator:
         return np.random.default_rng(self._scheduler_seed)
 
     @property
-    def view(self) -> ClusterView:
+    def view(self) -> SimulationView:
         """The cluster as it stands."""
-        return SimulationView(self.state, self.cluster, self.workload, self.table, self.scenario.restart_delay)
+        return SimulationView(
+            self.state, self.cluster, self.workload, self.table, self.exact, self.scenario, self.plans
+        )
+
+    @property
+    def world(self) -> World:
+        """The engine's arrays as compiled code sees them; a log that grows makes a new one."""
+        if self._world is None:
+            self._world = world_of(self.state, self.table)
+        return self._world
 
     def rounds(self) -> Iterator[ClusterView]:
         """Views at which a decision is due, until the episode ends."""
@@ -73,21 +107,14 @@ class Simulator:
 
     def advance(self) -> bool:
         """Let time pass until a decision is due; False at the end of the episode."""
-        state = self.state
-        while True:
-            outcome = kernels.advance(
-                state.episode[0],
-                state.jobs[0],
-                state.nodes[0],
-                state.shares[0],
-                state.heap[0],
-                state.active[0],
-                state.events[0],
-                state.log_shares[0],
-            )
-            if outcome != kernels.LOG_FULL:
-                return outcome == kernels.ROUND
-            state.grow_log()
+        while (outcome := clock.advance(self.world)) == kernels.LOG_FULL:
+            self.grow_log()
+        return outcome == kernels.ROUND
+
+    def grow_log(self) -> None:
+        """Make room for more events."""
+        self.state.grow_log()
+        self._world = None
 
     def apply(self, allocation: Allocation) -> None:
         """Let an allocation take effect at the present instant.
@@ -97,83 +124,129 @@ class Simulator:
         """
         changes = dict(allocation.changes)
         if not allocation.keep_running:
-            active = self.state.active[0, : self.state.episode[0, 0].num_active]
-            for job in active[self.state.jobs[0]["status"][active] == kernels.RUNNING].tolist():
+            for job in self._view.running.tolist():
                 changes.setdefault(job, None)
-        self._check(changes)
-        status = self.state.jobs[0]["status"]
-        arrays = (self.state.episode[0], self.state.jobs[0], self.state.nodes[0], self.state.shares[0])
-        for job, placement in changes.items():
-            if placement is not None or status[job] == kernels.RUNNING:
-                kernels.clear_job(*arrays, self.state.touched[0], job)
-        for job, placement in changes.items():
-            for node, gpus in placement.gpus.items() if placement else ():
-                kernels.new_share(*arrays, job, node, gpus)
+        known_plans = len(self.plans)
+        try:
+            self._plan(changes)
+        except AllocationError:
+            del self.plans[known_plans:]
+            raise
         self.settle()
 
     def settle(self) -> None:
         """End the round: whatever the plan has changed takes effect."""
-        state = self.state
-        while (
-            state.events.shape[1] - state.episode[0, 0].log_events < state.episode[0, 0].num_touched
-            or state.log_shares.shape[1] - state.episode[0, 0].log_shares < self.cluster.num_gpus
-        ):
-            state.grow_log()
-        kernels.settle(
-            state.episode[0],
-            state.jobs[0],
-            state.nodes[0],
-            state.shares[0],
-            state.heap[0],
-            state.touched[0],
-            self.table.rates,
-            state.events[0],
-            state.log_shares[0],
-        )
+        while kernels.settle(self.world) < 0:
+            self.grow_log()
 
-    def _check(self, changes: dict[JobId, Placement | None]) -> None:
-        status = self.state.jobs[0]["status"]
-        submitted = int(self.state.episode[0, 0].next_job)
-        free = self.state.nodes[0]["free"].copy()
-        running = RunningPlacements(self.state)
-        for job, placement in changes.items():
-            if not 0 <= job < submitted or status[job] not in (kernels.QUEUED, kernels.RUNNING):
-                raise AllocationError(
-                    f"job {job} is not in the system at t = {self.state.episode[0, 0].time:g} s; "
-                    "place queued or running jobs"
-                )
-            if status[job] == kernels.RUNNING:
-                for node, gpus in running[job].gpus.items():
-                    free[node] += gpus
-            if placement:
-                self._check_job(job, placement)
-        for job, placement in changes.items():
-            for node, gpus in placement.gpus.items() if placement else ():
-                free[node] -= gpus
-                if free[node] < 0:
-                    raise AllocationError(
-                        f"job {job}: asks for {gpus} GPUs on node {node}, where {free[node] + gpus} are free"
-                    )
+    def _plan(self, changes: dict[JobId, Placement | None]) -> None:
+        """Put a wish into the plan of this round, all of it or nothing."""
+        stopped = np.array([job for job, placement in changes.items() if placement is None], dtype=np.int64)
+        rows = self._rows(changes)
+        wrong, place = plan_wish(self.world, stopped, rows)
+        if wrong != wish.FITS:
+            self._refuse(wrong, place, stopped, rows)
 
-    def _check_job(self, job: JobId, placement: Placement) -> None:
-        for name in ("cpus", "memory", "plan", "batch_size"):  # the world's rule decides them for every job so far
-            if getattr(placement, name) is not None:
-                raise AllocationError(
-                    f"job {job}: its placement sets {name}, which the engine does not model; leave it None"
-                )
-        record = self.state.jobs[0][job]
-        if not record.min_gpus <= placement.num_gpus <= record.max_gpus:
+    def _rows(self, changes: dict[JobId, Placement | None]) -> Records:
+        """WISH rows of all placements."""
+        rows: list[tuple[float, ...]] = []
+        for job, placement in changes.items():
+            if placement is None:
+                continue
+            if not _names_anything(placement):
+                for node, gpus in placement.gpus.items():
+                    rows.append((job, node, gpus, np.nan, np.nan, -1, 0, 0, 0.0, 0.0))
+            else:
+                rows.extend(self._named_rows(job, placement))
+        return np.array(rows, WISH).view(np.recarray)
+
+    def _named_rows(self, job: JobId, placement: Placement) -> Iterator[tuple[float, ...]]:
+        """WISH rows of a placement that names more than its GPUs; its speed is asked of the performance model."""
+        named = self._check_names(job, placement)
+        model = self.table.models[self.state.jobs[0, job]["model"]]
+        try:
+            exact = self.exact.speed(model, placement)
+            talks = placement.batch_size is not None and self.scenario.contention.mode != "off"
+            traffic = self.exact.sample_traffic(model, placement) if talks else 0.0
+        except PerformanceError as error:
+            raise AllocationError(f"job {job}: {error}") from error
+        if not exact > 0:
             raise AllocationError(
-                f"job {job}: is given {placement.num_gpus} GPUs; its range is {record.min_gpus} to {record.max_gpus}"
+                f"job {job}: {model} does not fit on {placement.num_gpus} GPUs with what its "
+                f"placement names (plan {placement.plan}, batch size {placement.batch_size}); name something else"
             )
-        level = min((len(placement.gpus) - 1).bit_length(), self.table.rates.shape[3] - 1)
-        for node in placement.gpus:
-            kind = self.cluster.node_types[node]
-            if not self.table.rates[record.model, kind, placement.num_gpus, level] > 0:
+        plan = self._plan_index(placement.plan)
+        for node, gpus in placement.gpus.items():
+            cpus = np.nan if placement.cpus is None else whole_parts(placement.cpus[node])
+            memory = np.nan if placement.memory is None else whole_parts(placement.memory[node])
+            yield job, node, gpus, cpus, memory, plan, placement.batch_size or 0, named, exact, traffic
+
+    def _plan_index(self, plan: ExecutionPlan | None) -> int:
+        if plan is None:
+            return -1
+        if plan not in self.plans:
+            self.plans.append(plan)
+        return self.plans.index(plan)
+
+    def _check_names(self, job: JobId, placement: Placement) -> int:
+        """Which of cores and memory a placement names, as in JOB."""
+        named = 0
+        for flag, name in ((NAMED_CPUS, "cpus"), (NAMED_MEMORY, "memory")):
+            amounts = getattr(placement, name)
+            if amounts is None:
+                continue
+            if self.scenario.cpu_memory == "unlimited":
                 raise AllocationError(
-                    f"job {job}: {self.table.models[record.model]} does not run on {placement.num_gpus} GPUs with node "
-                    f"{node} ({self.cluster.gpu_types[kind]}) among them; place it elsewhere"
+                    f"job {job}: its placement sets {name}, of which this scenario has no end; leave it None or set "
+                    "scenario.cpu_memory=shared"
                 )
+            if set(amounts) != set(placement.gpus) or any(
+                not whole_parts(amounts[node]) >= gpus / PARTS for node, gpus in placement.gpus.items()
+            ):
+                raise AllocationError(
+                    f"job {job}: its placement sets {name} to {dict(amounts)}; give each of its nodes "
+                    f"{sorted(placement.gpus)} at least 1/64 for each GPU"
+                )
+            named |= flag
+        return named
+
+    def _refuse(self, wrong: int, place: int, stopped: IntArray, rows: Records) -> NoReturn:
+        """Say what is wrong with a wish."""
+        if wrong == wish.NOT_THERE:
+            job = np.concatenate([stopped, rows["job"]])[place]
+            raise AllocationError(
+                f"job {job} is not in the system at t = {self.state.episode[0, 0].time:g} s; "
+                "place queued or running jobs"
+            )
+        job, node = int(rows["job"][place]), int(rows["node"][place])
+        mine = rows[rows["job"] == job]
+        record = self.state.jobs[0][job]
+        count = int(mine["gpus"].sum())
+        if wrong == wish.OUT_OF_RANGE:
+            raise AllocationError(
+                f"job {job}: is given {count} GPUs; its range is {record.min_gpus} to {record.max_gpus}"
+            )
+        if wrong == wish.NO_SPEED:
+            level = node_level(len(mine))
+            kinds = self.cluster.node_types[mine["node"]]
+            node = int(mine["node"][np.argmin(self.table.rates[record.model, kinds, count, level])])
+            raise AllocationError(
+                f"job {job}: {self.table.models[record.model]} does not run on {count} GPUs with node "
+                f"{node} ({self.cluster.nodes[node].gpu_type}) among them; place it elsewhere"
+            )
+        if wrong == wish.NO_GPUS:
+            changed = {*stopped.tolist(), *rows["job"].tolist()}
+            free = int(self.state.nodes[0]["free"][node])
+            free += sum(self._view.placement(int(j)).gpus.get(node, 0) for j in changed & set(self._view.running))
+            free -= int(rows["gpus"][:place][rows["node"][:place] == node].sum())
+            raise AllocationError(
+                f"job {job}: asks for {rows['gpus'][place]} GPUs on node {node}, where {free} are free"
+            )
+        name, total = ("cores", "cpus") if wrong == wish.NO_CPUS else ("GB of memory", "memory")
+        raise AllocationError(
+            f"job {job}: node {node} has {self.state.nodes[0][total][node]:g} {name}, fewer than the placements on it "
+            "name, with 1/64 left for every other GPU; name less"
+        )
 
     def result(
         self, scheduler: str, decision_seconds: float = 0.0, counters: dict[str, int] | None = None
@@ -187,14 +260,13 @@ class Simulator:
         count = int(episode.next_job)
         jobs = self.state.jobs[0][:count]
         done = jobs["status"] == kernels.DONE
-        view = SimulationView(self.state, self.cluster, self.workload, self.table, 0.0)
         records = np.zeros(count, RECORD)
         records["job"] = np.arange(count)
         records["submit_time"] = jobs["submit"]
         records["start_time"] = jobs["start"]
         records["finish_time"] = np.where(done, jobs["finish"], np.nan)
-        records["attained_service"] = view.attained_service(records["job"])
-        for field in ("num_restarts", "num_preemptions", "num_gpus"):
+        records["attained_service"] = self._view.attained_service(records["job"])
+        for field in ("num_restarts", "num_preemptions", "num_interruptions", "num_gpus"):
             records[field] = jobs[field]
         with np.errstate(divide="ignore"):  # infinite for a gang that no one type holds
             records["ideal_duration"] = jobs["work"] / self.table.requested_speed(jobs["model"], jobs["num_gpus"])
@@ -204,7 +276,7 @@ class Simulator:
             self.workload,
             self.cluster,
             records,
-            self.state.log(0),
+            self.state.log(0, self.plans),
             float(episode.time),
             int(episode.num_rounds),
             decision_seconds,
@@ -212,6 +284,11 @@ class Simulator:
         )
         result.check_conservation(count)
         return result
+
+
+def _names_anything(placement: Placement) -> bool:
+    named = (placement.plan, placement.batch_size, placement.cpus, placement.memory)
+    return any(amount is not None for amount in named)
 
 
 def check_runnable(workload: Workload, cluster: ClusterSpec, table: SpeedTable) -> None:
@@ -244,9 +321,51 @@ def check_runnable(workload: Workload, cluster: ClusterSpec, table: SpeedTable) 
             )
 
 
-def run_episode(scheduler: Scheduler, simulator: Simulator, name: str = "") -> RunResult:
-    """Play one workload to the end under one scheduler; FIFO and a trained net go through the same loop."""
+class Engine(Protocol):
+    """What plays an episode: `Simulator`, or the reference engine."""
+
+    cluster: ClusterSpec
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """A fresh generator for the scheduler."""
+        ...
+
+    def rounds(self) -> Iterator[ClusterView]:
+        """Views at which a decision is due, until the episode ends."""
+        ...
+
+    def apply(self, allocation: Allocation) -> None:
+        """Let an allocation take effect at the present instant."""
+        ...
+
+    def result(
+        self, scheduler: str, decision_seconds: float = 0.0, counters: dict[str, int] | None = None
+    ) -> RunResult:
+        """What the run so far leaves behind."""
+        ...
+
+
+@runtime_checkable
+class CompiledScheduler(Scheduler, Protocol):
+    """A scheduler that can also play whole episodes in compiled code, over the engine's own arrays."""
+
+    def play(self, simulator: Simulator) -> bool:
+        """Play an episode to its end, as `schedule` would; False, and nothing done, if it cannot."""
+        ...
+
+
+def run_episode(scheduler: Scheduler, simulator: Engine, name: str = "", *, compiled: bool = True) -> RunResult:
+    """Play one workload to the end under one scheduler; FIFO and a trained net go through the same loop.
+
+    A `CompiledScheduler` plays by itself where it can, unless `compiled` is False; its decision time then is that of
+    the whole episode.
+    """
     scheduler.reset(simulator.cluster, simulator.rng)
+    began = time.perf_counter()
+    can_play = compiled and isinstance(simulator, Simulator) and isinstance(scheduler, CompiledScheduler)
+    if can_play and cast(CompiledScheduler, scheduler).play(cast(Simulator, simulator)):
+        return simulator.result(name or type(scheduler).__name__, time.perf_counter() - began)
     thought = 0.0
     for view in simulator.rounds():
         began = time.perf_counter()

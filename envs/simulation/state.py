@@ -4,6 +4,7 @@ Compiled kernels take single-episode views (`state.jobs[b]`). Records have `nump
 attribute access works compiled and interpreted.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -11,10 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from envs.performance.contention import MODES
+from envs.simulation.exact import whole_parts
 from envs.simulation.log import EVENT, SHARE, EventLog
-from envs.simulation.scenario import Scenario
+from envs.simulation.ordered_set import fill_by_node, num_words
+from envs.simulation.scenario import OUTAGES, Scenario
 from envs.simulation.speed import SpeedTable
-from envs.types import ClusterSpec, IntArray
+from envs.types import ClusterSpec, ExecutionPlan, FloatArray, IntArray
 from envs.workloads import Workload
 
 Records = npt.NDArray[Any]  # an array of records of one of the dtypes below
@@ -52,9 +56,12 @@ EPISODE = _records(
     ("num_active", i8),  # submitted and not done
     ("num_running", i8),  # also the size of the heap
     ("num_gpus", i8),
-    ("num_free", i8),  # GPUs that no job holds
+    ("num_up", i8),  # GPUs of nodes that are up
+    ("num_free", i8),  # of those, the ones that no job holds
+    ("num_down", i8),  # nodes
     ("free_share", i8),  # head of the list of unused share records
     ("num_touched", i8),  # jobs whose placement the current round has changed so far
+    ("num_dirty", i8),  # nodes whose neighbours are to be re-rated
     ("round_due", i8),
     ("stalls", i8),  # rounds in a row in which time could not advance by itself
     ("num_rounds", i8),
@@ -66,11 +73,15 @@ EPISODE = _records(
     ("horizon", f8),
     ("interval", f8),
     ("stall_interval", f8),
+    ("checkpoint_interval", f8),
     ("max_stalls", i8),
     ("on_events", i8),
     ("proportional", i8),
     ("knows_work", i8),
     ("logging", i8),
+    ("failing", i8),
+    ("shares_host", i8),  # whether cores and memory are handed out
+    ("contention", i8),  # index into envs.performance.contention.MODES
 )
 JOB = _records(
     ("submit", f8),
@@ -79,36 +90,75 @@ JOB = _records(
     ("rate", f8),  # samples/s from `synced` on
     ("synced", f8),  # in the future while the job starts or restarts
     ("finish", f8),  # predicted; final once DONE
-    ("start", f8),  # first start; NaN before
-    ("service", f8),  # GPU-seconds until `served`
-    ("served", f8),
-    ("estimate", f8),  # factor by which schedulers misjudge the remaining work; 1 if exact
-    ("start_delay", f8),
-    ("restart_delay", f8),
-    ("model", i8),
-    ("num_gpus", i8),
-    ("min_gpus", i8),
-    ("max_gpus", i8),
     ("status", i8),
     ("gpus", i8),  # held now
     ("num_shares", i8),
     ("first_share", i8),  # list of shares by ascending node; -1 ends it
+    ("heap_place", i8),
     ("touched", i8),
-    ("before_gpus", i8),  # what it held when the current round began, if touched
+    ("model", i8),
+    ("num_gpus", i8),
+    ("min_gpus", i8),
+    ("max_gpus", i8),
+    ("service", f8),  # GPU-seconds until `served`
+    ("served", f8),
+    ("start", f8),  # first start; NaN before
+    ("start_delay", f8),
+    ("restart_delay", f8),
+    ("estimate", f8),  # factor by which schedulers misjudge the remaining work; 1 if exact
+    ("alone", f8),  # samples/s without neighbours
+    ("traffic", f8),  # GB/s across the link of each of its nodes, when alone
+    ("saved", f8),  # samples left at the last checkpoint
+    ("segment", f8),  # when it last began to process samples after a start or change
+    # What the wish named besides GPUs: -1, 0 and 0 where nothing.
+    ("plan", i8),
+    ("batch_size", i8),
+    ("named", i8),  # 1 cores, 2 memory, 3 both
+    ("exact", f8),  # samples/s of the named placement; 0 if the table answers
+    ("sample_traffic", f8),  # GB per sample, for a named batch size
+    # What it held when the current round began, if touched.
+    ("before_gpus", i8),
     ("before_shares", i8),
     ("before_share", i8),
-    ("heap_place", i8),
+    ("before_plan", i8),
+    ("before_batch_size", i8),
+    ("before_named", i8),
+    ("before_exact", f8),
+    ("before_sample_traffic", f8),
     ("num_restarts", i8),
     ("num_preemptions", i8),
+    ("num_interruptions", i8),
 )
 NODE = _records(
     ("gpu_type", i8),
     ("num_gpus", i8),
-    ("free", i8),
+    ("free", i8),  # 0 while the node is down
     ("num_jobs", i8),
     ("first_share", i8),  # list of shares by ascending job; -1 ends it
+    ("dirty", i8),
+    ("down", i8),
+    ("bare_of_cpus", i8),  # GPUs without cores
+    ("bare_of_memory", i8),
+    ("cpus", f8),
+    ("memory", f8),
+    ("free_cpus", f8),
+    ("free_memory", f8),
+    ("link", f8),  # GB/s to other nodes
+    ("finish", f8),  # when it goes down, or comes back
+    ("heap_place", i8),
+    ("outages", i8),  # so far
 )
-SHARE_RECORD = _records(("job", i8), ("node", i8), ("gpus", i8), ("next_of_job", i8), ("next_of_node", i8))
+SHARE_RECORD = _records(
+    ("job", i8),
+    ("node", i8),
+    ("gpus", i8),
+    ("next_of_job", i8),
+    ("next_of_node", i8),
+    ("cpus", f8),  # NaN until handed out
+    ("memory", f8),
+    ("network", f8),  # factor of the neighbours on the node's link
+    ("host", f8),  # the same on its host
+)
 
 
 @dataclass
@@ -119,62 +169,112 @@ class State:
     jobs: Records  # JOB [B, num_jobs]
     nodes: Records  # NODE [B, num_nodes]
     shares: Records  # SHARE_RECORD [B, 2 * num_gpus]: now, and as the round began
-    heap: IntArray  # int64 [B, num_gpus]: running jobs by (finish, job)
-    active: IntArray  # int64 [B, num_jobs]: jobs in the system, ascending
-    touched: IntArray  # int64 [B, num_jobs]
+    heap: IntArray  # int64[B, num_gpus]: running jobs by (finish, job)
+    outage_heap: IntArray  # int64[B, num_nodes]: nodes by (finish, node); empty without failures
+    queued: IntArray  # int64[B, words]: ordered set of the jobs that wait
+    running: IntArray  # int64[B, words]: ordered set of the jobs that run
+    room: IntArray  # int64[B, num_gpu_types, most GPUs of a node + 1, words]: ordered sets of nodes by free GPUs
+    touched: IntArray  # int64[B, num_jobs]
+    dirty: IntArray  # int64[B, num_nodes]
+    outages: FloatArray  # float64[B, num_nodes, OUTAGES, 2]; empty without failures
     events: npt.NDArray[np.void]  # EVENT [B, capacity], empty without a log
     log_shares: npt.NDArray[np.void]  # SHARE [B, capacity]
 
     @classmethod
-    def allocate(cls, cluster: ClusterSpec, num_jobs: int, batch_size: int = 1) -> "State":
+    def allocate(
+        cls, cluster: ClusterSpec, num_jobs: int, batch_size: int = 1, scenario: Scenario | None = None
+    ) -> "State":
         """Empty state for episodes of up to `num_jobs` jobs."""
         nodes = np.zeros((batch_size, cluster.num_nodes), NODE)
         nodes["gpu_type"] = cluster.node_types
         nodes["num_gpus"] = cluster.node_gpus
+        nodes["cpus"] = [whole_parts(node.cpu_cores) for node in cluster.nodes]
+        nodes["memory"] = [whole_parts(node.memory) for node in cluster.nodes]
+        nodes["link"] = [node.inter_node_bandwidth for node in cluster.nodes]
+        job_words, node_words = num_words(num_jobs), num_words(cluster.num_nodes)
+        sizes = (len(cluster.gpu_types), int(cluster.node_gpus.max()) + 1)
+        failing = cluster.num_nodes if scenario is not None and scenario.failures else 0
         return cls(
             episode=np.zeros((batch_size, 1), EPISODE),
             jobs=np.zeros((batch_size, num_jobs), JOB),
             nodes=nodes,
             shares=np.zeros((batch_size, 2 * cluster.num_gpus), SHARE_RECORD),
             heap=np.zeros((batch_size, cluster.num_gpus), np.int64),
-            active=np.zeros((batch_size, num_jobs), np.int64),
+            outage_heap=np.zeros((batch_size, failing), np.int64),
+            queued=np.zeros((batch_size, job_words), np.int64),
+            running=np.zeros((batch_size, job_words), np.int64),
+            room=np.zeros((batch_size, *sizes, node_words), np.int64),
             touched=np.zeros((batch_size, num_jobs), np.int64),
+            dirty=np.zeros((batch_size, cluster.num_nodes), np.int64),
+            outages=np.zeros((batch_size, failing, OUTAGES, 2)),
             events=np.zeros((batch_size, 0), EVENT),
             log_shares=np.zeros((batch_size, 0), SHARE),
         )
 
-    def load(self, b: int, workload: Workload, scenario: Scenario, table: SpeedTable, rng: np.random.Generator) -> None:
-        """Put a workload into episode `b` at t = 0; where the arrays hold more jobs, the others never come."""
+    def load(
+        self,
+        b: int,
+        workload: Workload,
+        scenario: Scenario,
+        table: SpeedTable,
+        rng: np.random.Generator,
+        outages: np.random.Generator | None = None,
+    ) -> None:
+        """Put a workload into episode `b` at t = 0; where the arrays hold more jobs, the others never come.
+
+        Args:
+            b: the episode.
+            workload: its jobs.
+            scenario: its rules.
+            table: speeds; holds all models of the workload.
+            rng: of noisy estimates.
+            outages: of node failures; `rng` if None.
+        """
         count = len(workload)
         jobs = self.jobs[b]
         jobs[:] = np.zeros((), JOB)
         jobs["submit"] = np.inf
         index = np.array([table.models.index(model) for model in workload.models])
-        for field, column in (("submit", "submit_time"), ("work", "work"), ("remaining", "work")):
+        for field, column in (
+            ("submit", "submit_time"),
+            ("work", "work"),
+            ("remaining", "work"),
+            ("saved", "work"),
+            ("num_gpus", "num_gpus"),
+            ("min_gpus", "min_gpus"),
+            ("max_gpus", "max_gpus"),
+        ):
             jobs[field][:count] = workload.jobs[column]
-        for field in ("num_gpus", "min_gpus", "max_gpus"):
-            jobs[field][:count] = workload.jobs[field]
         jobs["model"][:count] = index[workload.jobs["model"]]
         jobs["start"] = np.nan
         jobs["finish"] = np.inf
         jobs["estimate"] = 1.0
         if scenario.information.work == "estimate":
             jobs["estimate"][:count] = np.exp(scenario.information.error * rng.standard_normal(count))
-        jobs["start_delay"] = scenario.start_delay
-        jobs["restart_delay"] = scenario.restart_delay
-        jobs["first_share"] = jobs["before_share"] = jobs["heap_place"] = -1
+        start_delay, restart_delay = scenario.delays(workload.models)
+        jobs["start_delay"][:count] = start_delay[workload.jobs["model"]]
+        jobs["restart_delay"][:count] = restart_delay[workload.jobs["model"]]
+        jobs["first_share"] = jobs["before_share"] = jobs["heap_place"] = jobs["plan"] = -1
         self._clear(b, scenario)
+        if scenario.failures is not None:
+            self._schedule_outages(b, scenario.failures.draw(self.nodes.shape[1], outages or rng))
 
     def _clear(self, b: int, scenario: Scenario) -> None:
         nodes, shares = self.nodes[b], self.shares[b]
-        nodes["free"] = nodes["num_gpus"]
-        nodes["num_jobs"] = 0
+        for field in ("free", "bare_of_cpus", "bare_of_memory"):
+            nodes[field] = nodes["num_gpus"]
+        nodes["free_cpus"], nodes["free_memory"] = nodes["cpus"], nodes["memory"]
+        for field in ("num_jobs", "dirty", "down", "outages"):
+            nodes[field] = 0
         nodes["first_share"] = -1
+        nodes["finish"] = np.inf
         shares["next_of_job"] = np.arange(1, len(shares) + 1)
         shares["next_of_job"][-1] = -1
+        self.queued[b] = self.running[b] = self.room[b] = 0
+        fill_by_node(self.room[b], nodes["gpu_type"], nodes["free"])
         episode = self.episode[b]
         episode[:] = np.zeros((), EPISODE)
-        episode["num_gpus"] = episode["num_free"] = nodes["num_gpus"].sum()
+        episode["num_gpus"] = episode["num_up"] = episode["num_free"] = nodes["num_gpus"].sum()
         episode["horizon"] = scenario.horizon
         episode["interval"] = scenario.rounds.interval or np.inf
         episode["next_round"] = 0.0 if scenario.rounds.interval else np.inf
@@ -184,6 +284,19 @@ class State:
         episode["proportional"] = scenario.worker_shares == "proportional"
         episode["knows_work"] = scenario.information.work != "none"
         episode["logging"] = self.events.shape[1] > 0
+        episode["shares_host"] = scenario.cpu_memory == "shared"
+        episode["contention"] = MODES.index(scenario.contention.mode)
+        if scenario.failures is not None:
+            episode["failing"] = 1
+            episode["checkpoint_interval"] = scenario.failures.checkpoint_interval
+
+    def _schedule_outages(self, b: int, outages: FloatArray) -> None:
+        """Every node up from t = 0 for its first draw; the heap is in order, and so a heap."""
+        self.outages[b] = outages
+        nodes = self.nodes[b]
+        nodes["finish"] = outages[:, 0, 0]
+        self.outage_heap[b] = np.argsort(nodes["finish"], kind="stable")
+        nodes["heap_place"][self.outage_heap[b]] = np.arange(len(nodes))
 
     def episode_view(self, b: int) -> "State":
         """One episode as a state of its own that shares memory with this one."""
@@ -195,15 +308,17 @@ class State:
         self.log_shares = _doubled(self.log_shares)
         self.episode["logging"] = 1
 
-    def log(self, b: int) -> EventLog:
-        """The events of episode `b` so far, copied."""
+    def log(self, b: int, plans: Sequence[ExecutionPlan] = ()) -> EventLog:
+        """The events of episode `b` so far, copied; `plans` are those that its events name by index."""
         episode = self.episode[b, 0]
-        return EventLog(self.events[b, : episode.log_events].copy(), self.log_shares[b, : episode.log_shares].copy())
+        events, shares = self.events[b, : episode.log_events], self.log_shares[b, : episode.log_shares]
+        return EventLog(events.copy(), shares.copy(), tuple(plans))
 
     def copy_from(self, other: "State") -> None:
         """Become equal to another state of the same shape, except for its log."""
-        for name in ("episode", "jobs", "nodes", "shares", "heap", "active", "touched"):
-            getattr(self, name)[...] = getattr(other, name)
+        for name in self.__dataclass_fields__:
+            if name not in ("events", "log_shares"):
+                getattr(self, name)[...] = getattr(other, name)
         self.episode["logging"] = 0
 
     @property

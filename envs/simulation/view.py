@@ -6,17 +6,24 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from envs.simulation.kernels import QUEUED, RUNNING
+from envs.simulation.exact import ExactSpeeds
+from envs.simulation.kernels import RUNNING
+from envs.simulation.ordered_set import list_members
+from envs.simulation.scenario import Scenario
 from envs.simulation.speed import SpeedTable
 from envs.simulation.state import State
 from envs.types import (
     Allocation,
+    BoolArray,
     ClusterSpec,
+    ExecutionPlan,
     FloatArray,
+    Gigabytes,
     IntArray,
     JobId,
     JobSpec,
     MurmurationError,
+    NodeId,
     Placement,
     Seconds,
 )
@@ -24,14 +31,16 @@ from envs.workloads import Workload
 
 
 class RunningPlacements(Mapping[JobId, Placement]):
-    """Placements now in force, read from the state when asked for."""
+    """Placements now in force, read from the state when asked for; `plans` are those that jobs name by index."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, plans: Sequence[ExecutionPlan] = ()) -> None:
         # Columns are windows on the state; reading one number from a column is far cheaper than through a record.
         jobs, shares = state.jobs[0], state.shares[0]
-        self._episode, self._active = state.episode[0], state.active[0]
-        self._status, self._first_share = jobs["status"], jobs["first_share"]
+        self._state, self._plans, self._jobs = state, plans, jobs
+        self._status, self._first_share, self._named_plan = jobs["status"], jobs["first_share"], jobs["plan"]
+        self._batch_size, self._shares_host = jobs["batch_size"], state.episode[0]["shares_host"]
         self._node, self._gpus, self._next = shares["node"], shares["gpus"], shares["next_of_job"]
+        self._cpus, self._memory = shares["cpus"], shares["memory"]
 
     def __contains__(self, job: object) -> bool:
         return isinstance(job, (int, np.integer)) and self._runs(int(job))
@@ -42,12 +51,24 @@ class RunningPlacements(Mapping[JobId, Placement]):
     def __getitem__(self, job: JobId) -> Placement:
         if not self._runs(job):
             raise KeyError(f"job {job} is not running")
-        gpus: dict[int, int] = {}
+        gpus = self._by_node(job, self._gpus)
+        if self._named_plan[job] < 0 and not self._batch_size[job] and not self._shares_host[0]:
+            return Placement(gpus)
+        return Placement(
+            gpus,
+            cpus=self._by_node(job, self._cpus) if self._shares_host[0] else None,
+            memory=self._by_node(job, self._memory) if self._shares_host[0] else None,
+            plan=self._plans[self._named_plan[job]] if self._named_plan[job] >= 0 else None,
+            batch_size=int(self._batch_size[job]) or None,
+        )
+
+    def _by_node(self, job: JobId, column: Any) -> dict[NodeId, Any]:
+        amounts: dict[NodeId, Any] = {}
         share = self._first_share[job]
         while share >= 0:
-            gpus[int(self._node[share])] = int(self._gpus[share])
+            amounts[int(self._node[share])] = column[share].item()
             share = self._next[share]
-        return Placement(gpus)
+        return amounts
 
     def get(self, job: JobId, default: Any = None) -> Any:
         """As of any mapping, without the detour over an exception."""
@@ -62,32 +83,44 @@ class RunningPlacements(Mapping[JobId, Placement]):
         return len(self._running())
 
     def _running(self) -> IntArray:
-        active = self._active[: self._episode["num_active"][0]]
-        running: IntArray = active[self._status[active] == RUNNING]
-        return running
+        return members(self._state.running[0], len(self._jobs), int(self._state.episode[0]["num_running"][0]))
+
+
+def members(words: IntArray, size: int, count: int) -> IntArray:
+    """int64[count]: the first members of an ordered set of jobs."""
+    found = np.empty(count, dtype=np.int64)
+    list_members(words, size, found)
+    return found
 
 
 class SimulationView:
     """`envs.scheduling.ClusterView` over episode 0 of a `State`. Valid until the round ends; read only.
 
     Attributes:
-        restart_delay: what a resize, migration or preemption costs, in seconds.
         state: the engine's own arrays, for schedulers that plan on a copy of them (a trained policy does).
         table: speeds of all models in the workload.
     """
 
     def __init__(
-        self, state: State, cluster: ClusterSpec, workload: Workload, table: SpeedTable, restart_delay: Seconds
+        self,
+        state: State,
+        cluster: ClusterSpec,
+        workload: Workload,
+        table: SpeedTable,
+        exact: ExactSpeeds,
+        scenario: Scenario,
+        plans: Sequence[ExecutionPlan] = (),
     ) -> None:
         self.state = state
         self.cluster = cluster
-        self.restart_delay = restart_delay
         self._workload = workload
         self.table = table
+        self.scenario = scenario
+        self._exact = exact
         self._jobs = state.jobs[0]
         self._status, self._model, self._requested = (self._jobs[name] for name in ("status", "model", "num_gpus"))
-        self._next_job, self._num_active = state.episode[0]["next_job"], state.episode[0]["num_active"]
-        self._placements = RunningPlacements(state)
+        self._next_job = state.episode[0]["next_job"]
+        self._placements = RunningPlacements(state, plans)
         self._per_model: dict[int, Sequence[int]] = {}
 
     @property
@@ -104,20 +137,23 @@ class SimulationView:
         """The instant of this round."""
         return float(self._episode.time)
 
-    def _active(self, status: int) -> IntArray:
-        active = self.state.active[0, : self._num_active[0]]
-        chosen: IntArray = active[self._status[active] == status]
-        return chosen
-
     @property
     def queued(self) -> IntArray:
         """int64[num_queued]: jobs that wait, in order of submission."""
-        return self._active(QUEUED)
+        episode = self._episode
+        return members(self.state.queued[0], len(self._jobs), int(episode.num_active - episode.num_running))
 
     @property
     def running(self) -> IntArray:
         """int64[num_running]: jobs that hold GPUs, in order of submission."""
-        return self._active(RUNNING)
+        return members(self.state.running[0], len(self._jobs), int(self._episode.num_running))
+
+    @property
+    def capacity(self) -> IntArray:
+        """int64[num_nodes]: GPUs of each node; 0 while it is down."""
+        nodes = self.state.nodes[0]
+        capacity: IntArray = np.where(nodes["down"] > 0, 0, nodes["num_gpus"])
+        return capacity
 
     @property
     def free_gpus(self) -> IntArray:
@@ -144,6 +180,34 @@ class SimulationView:
     def submit_time(self) -> FloatArray:
         """float64[num_submitted]: when each job came, in seconds."""
         return self._submitted("submit")  # type: ignore[no-any-return]
+
+    @property
+    def start_delay(self) -> FloatArray:
+        """float64[num_submitted]: seconds to the first sample after a first start."""
+        return self._submitted("start_delay")  # type: ignore[no-any-return]
+
+    @property
+    def restart_delay(self) -> FloatArray:
+        """float64[num_submitted]: seconds without progress after a resize, a migration or a preemption."""
+        return self._submitted("restart_delay")  # type: ignore[no-any-return]
+
+    @property
+    def tenant(self) -> IntArray:
+        """int64[num_submitted]: whose job it is."""
+        tenant: IntArray = self._workload.jobs["tenant"][: self._next_job[0]]
+        return tenant
+
+    @property
+    def guaranteed(self) -> BoolArray:
+        """bool[num_submitted]: whether the job has a service level."""
+        guaranteed: BoolArray = self._workload.jobs["guaranteed"][: self._next_job[0]]
+        return guaranteed
+
+    @property
+    def quotas(self) -> IntArray:
+        """int64[num_tenants]: GPUs guaranteed to each tenant; all of the cluster's where the scenario sets none."""
+        quotas = self.scenario.quotas
+        return np.array([quotas.get(tenant, self.cluster.num_gpus) for tenant in self._workload.tenants])
 
     def _known(self, jobs: IntArray) -> IntArray:
         """Submitted jobs; a question about the future is a mistake of the scheduler."""
@@ -206,6 +270,23 @@ class SimulationView:
         rates: FloatArray = self.table.consolidated()[self._model[self._known_one(job)]]
         return rates
 
+    def throughput(
+        self,
+        job: JobId,
+        gpu_type: int,
+        num_gpus: int,
+        num_nodes: int = 1,
+        *,
+        batch_size: int | None = None,
+        plan: ExecutionPlan | None = None,
+        cpus_per_gpu: float | None = None,
+        memory_per_gpu: Gigabytes | None = None,
+    ) -> float:
+        """Samples/s by the performance model itself."""
+        model = int(self._model[self._known_one(job)])
+        name = self.table.models[model]
+        return self._exact.ask(name, gpu_type, num_gpus, num_nodes, batch_size, plan, cpus_per_gpu, memory_per_gpu)
+
     def allocation(self, *, keep_running: bool = False) -> Allocation:
         """A builder for the answer: empty, or with everything as it runs now."""
         return Allocation(
@@ -215,6 +296,7 @@ class SimulationView:
             prefer=self._fastest_types,
             num_gpus=lambda job: int(self._requested[self._known_one(job)]),
             keep_running=keep_running,
+            capacity=self.capacity if self._episode.num_down else None,
         )
 
     def _fastest_types(self, job: JobId) -> Sequence[int]:

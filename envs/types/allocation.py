@@ -40,7 +40,9 @@ class Allocation:
         free_gpus: int64[num_nodes], GPUs free under `running`.
         prefer: for a job, the GPU types of the cluster (indices) from its fastest to its slowest;
             types on which it cannot run are left out.
+        num_gpus: GPUs that a job requests.
         keep_running: whether the wish begins with `running` or with nothing.
+        capacity: int64[num_nodes], GPUs of the nodes that are up; all nodes if None.
     """
 
     def __init__(
@@ -52,10 +54,12 @@ class Allocation:
         num_gpus: Callable[[JobId], int],
         *,
         keep_running: bool = False,
+        capacity: IntArray | None = None,
     ) -> None:
         self.cluster = cluster
         self.keep_running = keep_running
-        self.free_gpus = free_gpus.copy() if keep_running else cluster.node_gpus.copy()
+        whole = cluster.node_gpus if capacity is None else capacity
+        self.free_gpus = free_gpus.copy() if keep_running else whole.copy()
         self.changes: dict[JobId, Placement | None] = {}  # what the wish says job by job; None stops it
         self._running = running
         self._prefer = prefer

@@ -55,6 +55,7 @@ class JobRecord:
     attained_service: GpuSeconds
     num_restarts: int  # starts, resizes and migrations after the first start
     num_preemptions: int  # times it was sent back to the queue
+    num_interruptions: int = 0  # times that a node failed under it
 
     @property
     def finished(self) -> bool:

@@ -7,6 +7,7 @@ from omegaconf import DictConfig
 from envs.performance import PerformanceModel
 from envs.scheduling import Scheduler
 from envs.simulation import Scenario
+from envs.simulation.jit import on_first_compilation
 from envs.types import ClusterSpec
 from envs.workloads import WorkloadSource
 from launch.build import build
@@ -32,6 +33,7 @@ def build_world(cfg: DictConfig) -> World:
     Raises:
         ChoiceError: an option that no signature has or of another type, or a seed that is none.
     """
+    on_first_compilation(lambda: print("compiling the engine: once after installation, a few seconds", flush=True))
     if not isinstance(cfg.seed, int) or cfg.seed < 0:
         raise ChoiceError(f"seed is {cfg.seed!r}; it must be a whole number, not negative")
     cluster, performance = build(cfg.cluster), build(cfg.performance)

@@ -10,11 +10,12 @@ ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf"
 sys.path.insert(0, str(ROOT / "scripts"))
 
+from envs.scheduling import Scheduler  # noqa: E402
 from launch.build import build  # noqa: E402
 from launch.names import choices  # noqa: E402
 
 BUILT_BARE = (
-    *("agent", "cluster", "contention", "env", "performance", "reconfiguration"),
+    *("agent", "cluster", "contention", "env", "failures", "performance", "reconfiguration"),
     *("scenario", "scheduler", "trainer"),
 )
 
@@ -47,6 +48,18 @@ def test_an_experiment_builds_a_trainer_setting(name):
     assert build(cfg.trainer).iterations >= 0
 
 
+@pytest.mark.parametrize("name", choices("tuning"))
+def test_a_tuning_builds_its_scheduler_at_both_ends_of_every_range(name):
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        tuning = compose(config_name="tune", overrides=[f"tuning={name}"]).tuning
+    ranges = {str(key): build(node) for key, node in tuning.parameters.items()}
+    assert ranges
+    for end in (0.0, 1.0):
+        changes = {key: parameter.value(end) for key, parameter in ranges.items()}
+        assert isinstance(build(tuning.scheduler, changes=changes), Scheduler)
+    assert tuning.reference in choices("scheduler")
+
+
 def test_no_group_is_left_out():
     groups = {path.name for path in CONF.iterdir() if path.is_dir()}
-    assert groups == {*BUILT_BARE, "workload", "experiment"}
+    assert groups == {*BUILT_BARE, "workload", "experiment", "tuning"}

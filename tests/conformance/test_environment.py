@@ -11,7 +11,17 @@ from envs.gpu_cluster import DecisionRules, Deliberation, EnvSpec, GpuClusterBat
 from envs.gpu_cluster.demonstrate import Wish, demonstrate, wish_of
 from envs.metrics import job_completion_times
 from envs.scheduling import ClusterView, Scheduler
-from envs.simulation import Information, Rounds, RunResult, Scenario, SimulationView, Simulator, State, run_episode
+from envs.simulation import (
+    EventKind,
+    Information,
+    Rounds,
+    RunResult,
+    Scenario,
+    SimulationView,
+    Simulator,
+    State,
+    run_episode,
+)
 from envs.types import Allocation, ClusterSpec, IntArray, JobSpec
 from envs.workloads import Workload
 from tests.conformance.audit import check_run
@@ -112,7 +122,7 @@ def test_two_faces_leave_one_log(policy, cluster, scenario, rules):
         scheduler = PolicyAsScheduler(policy, RULES[rules], seed)
         result = run_episode(scheduler, Simulator(workload, CLUSTERS[cluster], Curved(), SCENARIOS[scenario]))
         assert env.log == result.log
-        assert (env.log.events["kind"] == 3).sum() >= 3
+        assert (env.log.events["kind"] == EventKind.START).sum() >= 3
         assert env.batch.counters() == result.counters
         if SCENARIOS[scenario].worker_shares == "proportional":  # as the audit recomputes it
             check_run(result, Curved(), SCENARIOS[scenario])

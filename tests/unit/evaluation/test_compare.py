@@ -14,7 +14,7 @@ from envs.metrics import jobs_in_system, segments
 from envs.metrics.cluster import integral
 from envs.metrics.timeline import gpu_seconds
 from envs.performance import IdealModel
-from envs.simulation import Scenario
+from envs.simulation import EventKind, Scenario
 from envs.types import AllocationError, ClusterError, ClusterSpec, JobSpec, MurmurationError, NodeSpec
 from envs.workloads import Workload
 
@@ -140,11 +140,14 @@ def test_attained_service_is_what_the_log_says(scheduler):
 def test_counts_are_what_the_log_says(scheduler):
     """Preemptions are STOP events; restarts are the STARTs and RESIZEs after the first."""
     for run in versus({"s": scheduler}).runs["s"]:
-        kinds = {kind: run.log.events["kind"] == kind for kind in range(5)}
+        kinds = {kind: run.log.events["kind"] == kind for kind in EventKind}
         for row in run.records:
             mine = run.log.events["job"] == row["job"]
-            assert row["num_preemptions"] == (kinds[2] & mine).sum()
-            assert row["num_restarts"] == (kinds[3] & mine).sum() + (kinds[4] & mine).sum() - 1
+            assert row["num_preemptions"] == (kinds[EventKind.STOP] & mine).sum()
+            assert (
+                row["num_restarts"]
+                == (kinds[EventKind.START] & mine).sum() + (kinds[EventKind.RESIZE] & mine).sum() - 1
+            )
 
 
 def test_littles_law_in_the_engine():

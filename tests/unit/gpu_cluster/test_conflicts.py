@@ -82,7 +82,7 @@ def test_a_gang_comes_together_over_two_decisions():
     act(batch, {1: ("claim", 0, 4)})
     act(batch)
     assert batch.time.tolist() == [10.0]
-    assert batch.state.log(0).events["kind"].tolist() == [1, 3, 0]
+    assert batch.state.log(0).events["kind"].tolist() == [4, 6, 0]
 
 
 def test_a_gang_that_did_not_come_together_is_dropped_and_counted():
@@ -94,7 +94,7 @@ def test_a_gang_that_did_not_come_together_is_dropped_and_counted():
     assert batch.counters()["incomplete"] == 1
     assert batch.time.tolist() == [60.0]  # nothing runs: asked again after the stall interval
     assert batch.state.nodes[0]["free"].tolist() == [4, 4]
-    assert batch.state.log(0).events["kind"].tolist() == [1]
+    assert batch.state.log(0).events["kind"].tolist() == [4]
 
 
 def test_a_gang_takes_no_more_than_its_range():
@@ -148,7 +148,7 @@ def test_a_server_sets_the_gpus_of_its_jobs():
     act(batch, {0: ("claim", 1, 2)})
     act(batch)
     kinds = batch.state.log(0).events["kind"].tolist()
-    assert kinds[3:5] == [3, 4]  # job 1 starts, job 0 moves: one resize
+    assert kinds[3:5] == [6, 7]  # job 1 starts, job 0 moves: one resize
 
 
 def test_back_where_it_was_is_no_change():
@@ -163,7 +163,7 @@ def test_evicted_jobs_are_preempted():
     batch = running()
     act(batch, {0: ("set", 0, 0), 1: ("claim", 1, 4)})
     act(batch)
-    assert batch.state.log(0).events["kind"].tolist()[3:5] == [2, 3]
+    assert batch.state.log(0).events["kind"].tolist()[3:5] == [5, 6]
     assert batch.state.jobs[0, 0].num_preemptions == 1
     assert batch.state.jobs[0, 0].service == 2.0  # two GPUs for one second
 

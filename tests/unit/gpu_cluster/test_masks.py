@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from envs.gpu_cluster import DecisionRules, GpuClusterBatch
 from envs.gpu_cluster.kernels import decide_episode
-from envs.simulation import Information, Rounds, Scenario
+from envs.simulation import EventKind, Information, Rounds, Scenario
 from envs.simulation.kernels import RUNNING
 from envs.types import JobSpec
 from envs.workloads import Workload
@@ -121,7 +121,7 @@ def test_the_log_keeps_the_rules(data, given_rules, scenario, seed):
         batch.step(chance(batch.observation["mask"], rng))
     log = batch.state.log(0)
     if not given_rules.preemptive:
-        assert not (log.events["kind"] == 2).any()
+        assert not (log.events["kind"] == EventKind.STOP).any()
     for row in np.flatnonzero(log.events["num_shares"]):
         record = batch.state.jobs[0, int(log.events["job"][row])]
         gpus = log.placement(int(row)).num_gpus

@@ -9,7 +9,7 @@ from pettingzoo.test import parallel_api_test, parallel_seed_test, render_test
 from pettingzoo.utils.conversions import parallel_to_aec
 
 from envs.gpu_cluster import DecisionRules, EnvSpec, GpuClusterEnv, parallel_env
-from envs.simulation import Information, Scenario
+from envs.simulation import EventKind, Information, Scenario
 from envs.types import MurmurationError
 from tests.conformance.worlds import HETEROGENEOUS, HOMOGENEOUS, Curved
 from tests.unit.gpu_cluster.players import Fixed, bursts, equal_observations, jobs_like, play_env
@@ -146,14 +146,14 @@ def test_a_given_workload_is_played_however_long():
     longer = bursts(99, num_jobs=40)
     play_env(env, 0, longer)
     assert env.batch.workloads[0] is longer
-    assert (env.log.events["kind"] == 0).sum() == 40
+    assert (env.log.events["kind"] == EventKind.FINISH).sum() == 40
     play_env(env, 0)
 
 
 def test_larger_jobs_and_other_models_than_the_source_named():
     env = GpuClusterEnv(HETEROGENEOUS, SOURCE, Curved(), Scenario(horizon=1e6))
     play_env(env, 0, bursts(5, num_jobs=6, most_gpus=12, models=("large",)))
-    assert (env.log.events["kind"] == 0).sum() == 6
+    assert (env.log.events["kind"] == EventKind.FINISH).sum() == 6
 
 
 def test_an_episode_that_the_arrays_cannot_hold_is_refused():

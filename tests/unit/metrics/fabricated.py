@@ -61,11 +61,11 @@ def told_log(jobs: Sequence[Told]) -> EventLog:
             events.append((job.finish, EventKind.FINISH, i, {}))
     events.sort(key=lambda event: event[:3])
     table = np.zeros(len(events), EVENT)
-    shares: list[tuple[int, int]] = []
+    shares: list[tuple[int, int, float, float]] = []
     for row, (instant, event, number, gpus) in zip(table, events, strict=True):
         row["time"], row["kind"], row["job"] = instant, event, number
-        row["first_share"], row["num_shares"] = len(shares), len(gpus)
-        shares += (gpus or {}).items()
+        row["first_share"], row["num_shares"], row["plan"] = len(shares), len(gpus), -1
+        shares += [(node, count, 0.0, 0.0) for node, count in (gpus or {}).items()]
     return EventLog(table, np.array(shares, SHARE))
 
 

@@ -18,7 +18,7 @@ from tests.unit.simulation.plays import Chance, jobs_of
 workload = jobs_of(*((float(i // 4), 1 + i % 3, 15.0 + i) for i in range(16)), elastic=(1, 6))
 scenario = Scenario(0.25, 0.5, rounds=Rounds(interval=3.0), information=Information("estimate"))
 result = run_episode(Chance(), Simulator(workload, HETEROGENEOUS, Curved(), scenario, seed=5))
-assert (result.log.events["kind"] == 2).any() and (result.log.events["kind"] == 4).any()
+assert (result.log.events["kind"] == 5).any() and (result.log.events["kind"] == 7).any()
 tables = (result.log.events, result.log.shares, result.records)
 print(len(result.log), hashlib.sha256(b"".join(table.tobytes() for table in tables)).hexdigest())
 """

@@ -4,8 +4,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envs.simulation import RunResult, Scenario, Simulator, State
+from envs.simulation import EventKind, RunResult, Scenario, Simulator, State
 from envs.simulation.kernels import DONE, PENDING, QUEUED, RUNNING
+from envs.simulation.ordered_set import next_member
+from envs.simulation.view import members
 from tests.conformance.audit import check_run, speed, stays
 from tests.conformance.worlds import CLUSTERS, Curved, scenarios, workloads
 from tests.unit.simulation.plays import Chance, held, pool_size, running_jobs, tenants_of
@@ -57,8 +59,14 @@ def check_state(state: State) -> None:
     assert episode.num_free == nodes["free"].sum()
     assert pool_size(state) == state.shares.shape[1] - sum(map(len, by_job.values()))
     assert running_jobs(state).tolist() == sorted(by_job)
-    active = state.active[0, : episode.num_active]
-    assert active.tolist() == np.flatnonzero(np.isin(jobs["status"], (QUEUED, RUNNING))).tolist()
+    for words, status in ((state.queued, QUEUED), (state.running, RUNNING)):
+        found = members(words[0], len(jobs), len(jobs))
+        assert found[: (jobs["status"] == status).sum()].tolist() == np.flatnonzero(jobs["status"] == status).tolist()
+    for node, record in enumerate(nodes):
+        for free in range(state.room.shape[2]):
+            kind_and_room = (record.gpu_type, free)
+            has = next_member(state.room[0][kind_and_room], len(nodes), node) == node
+            assert has == (free == record.free)
     assert (jobs["status"][episode.next_job :] == PENDING).all()
     assert episode.num_touched == 0
 
@@ -82,13 +90,13 @@ def check_records(result: RunResult, state: State) -> None:
     events = result.log.events
     for row, record in zip(result.records, result, strict=True):
         mine = events[events["job"] == row["job"]]
-        starts = mine["time"][mine["kind"] == 3]
+        starts = mine["time"][mine["kind"] == EventKind.START]
         assert mine["time"][0] == row["submit_time"] == record.job.submit_time
         np.testing.assert_equal(row["start_time"], starts[0] if len(starts) else np.nan)
-        ends = mine["time"][mine["kind"] == 0]
+        ends = mine["time"][mine["kind"] == EventKind.FINISH]
         np.testing.assert_equal(row["finish_time"], ends[0] if len(ends) else np.nan)
-        assert row["num_preemptions"] == (mine["kind"] == 2).sum()
-        assert row["num_restarts"] == max(len(starts) - 1, 0) + (mine["kind"] == 4).sum()
+        assert row["num_preemptions"] == (mine["kind"] == EventKind.STOP).sum()
+        assert row["num_restarts"] == max(len(starts) - 1, 0) + (mine["kind"] == EventKind.RESIZE).sum()
         assert record.finished == (state.jobs[0, int(row["job"])].status == DONE)
 
 
@@ -101,7 +109,7 @@ def check_accumulators(result: RunResult, state: State) -> None:
     )
     np.testing.assert_allclose(episode.busy_seconds, result.records["attained_service"].sum(), rtol=1e-9, atol=1e-6)
     kinds = result.log.events["kind"]
-    assert episode.num_events == (kinds <= 1).sum()
+    assert episode.num_events == np.isin(kinds, (EventKind.FINISH, EventKind.ARRIVE)).sum()
     assert episode.log_events == len(kinds)
 
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from envs.performance import IdealModel
-from envs.simulation import EventLog, Rounds, RunResult, Scenario, Simulator, State, run_episode
+from envs.simulation import EventKind, EventLog, Rounds, RunResult, Scenario, Simulator, State, run_episode
 from envs.simulation import state as state_module
-from envs.simulation.kernels import LOG_FULL, advance
+from envs.simulation.clock import advance
+from envs.simulation.kernels import LOG_FULL
 from envs.types import ConservationError, JobRecord
 from tests.conformance.worlds import HETEROGENEOUS, Curved
 from tests.unit.simulation.plays import Chance, cluster_of, jobs_of, play
@@ -42,8 +43,7 @@ def test_time_stops_within_an_instant_when_the_log_is_full():
     simulator = Simulator(jobs_of((0, 1, 5), (0, 1, 5), (0, 1, 5)), cluster_of(4), IdealModel())
     state = simulator.state
     state.events = state.events[:, :2].copy()
-    parts = ("episode", "jobs", "nodes", "shares", "heap", "active", "events", "log_shares")
-    assert advance(*(getattr(state, name)[0] for name in parts)) == LOG_FULL
+    assert advance(simulator.world) == LOG_FULL
     assert state.episode[0, 0].log_events == state.episode[0, 0].num_active == 2
     assert simulator.advance()
     assert simulator.view.queued.tolist() == [0, 1, 2]
@@ -83,7 +83,7 @@ def test_one_differing_event_makes_logs_differ(what):
 
 def test_events_without_a_placement_have_no_shares():
     log = burst_run().log
-    placed = np.isin(log.events["kind"], (3, 4))
+    placed = np.isin(log.events["kind"], (EventKind.START, EventKind.RESIZE))
     assert (log.events["num_shares"][~placed] == 0).all()
     assert (log.events["num_shares"][placed] > 0).all()
     assert log.events["num_shares"].sum() == len(log.shares)

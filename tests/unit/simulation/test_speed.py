@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from envs.performance import IdealModel
 from envs.simulation import SpeedTable
-from envs.simulation.kernels import placement_rate
+from envs.simulation.rating import placement_rate
 from envs.simulation.speed import NUM_LEVELS, node_level
 from envs.simulation.state import State
+from envs.simulation.world import world_of
 from envs.types import ClusterSpec, NodeSpec
 from tests.conformance.worlds import HETEROGENEOUS, HOMOGENEOUS, Curved
 from tests.unit.simulation.plays import cluster_of
@@ -82,7 +83,7 @@ def test_the_rate_of_a_placement_is_recomputed_from_the_model(counts, proportion
         state.shares[0, i].next_of_job = i + 1 if i + 1 < len(placed) else -1
     for model in range(2):
         state.jobs["model"] = model
-        rate = placement_rate(state.episode[0], state.jobs[0][0], state.nodes[0], state.shares[0], table.rates, 0)
+        rate = placement_rate(world_of(state, table), state.jobs[0][0], 0)
         assert rate == pytest.approx(recomputed(placed, table.models[model], proportional), rel=1e-12)
 
 
@@ -105,5 +106,5 @@ def test_one_gpu_type_makes_no_rounding():
     for i, gpus in enumerate((3, 3, 1)):
         state.shares[0, i].node, state.shares[0, i].gpus = i, gpus
         state.shares[0, i].next_of_job = i + 1 if i < 2 else -1
-    rate = placement_rate(state.episode[0], state.jobs[0][0], state.nodes[0], state.shares[0], table.rates, 0)
+    rate = placement_rate(world_of(state, table), state.jobs[0][0], 0)
     assert rate == Curved().throughput("any", "new", 7, 4)

@@ -39,7 +39,7 @@ def test_the_round_as_it_stands():
     assert view.submit_time.tolist() == [0.0, 2.0, 5.0]
     assert view.num_gpus.tolist() == view.min_gpus.tolist() == view.max_gpus.tolist() == [4, 2, 1]
     assert dict(view.placement(1).gpus) == {1: 2}
-    assert view.restart_delay == 2.0
+    assert (view.restart_delay == 2.0).all()
 
 
 def test_it_fulfils_the_protocol():

@@ -1,0 +1,149 @@
+"""What servers may choose: action masks, written into preallocated arrays by compiled kernels."""
+
+from envs.gpu_cluster.arrays import EnvArrays, Records
+from envs.gpu_cluster.observe import least_gpus
+from envs.simulation.jit import leaf
+from envs.simulation.kernels import QUEUED
+from envs.simulation.shares import share_on
+from envs.simulation.world import World
+from envs.types import FloatArray
+
+
+@leaf
+def amount_allowed(rules: Records, job: Records, total: int) -> bool:
+    """Whether a job may hold `total` GPUs; without elasticity only the requested number (or a part of a gang)."""
+    if total > job.max_gpus:
+        return False
+    return bool(rules[0].elastic or total <= job.num_gpus)
+
+
+@leaf
+def runs_on(rates: FloatArray, model: int, kind: int, total: int) -> bool:
+    """Whether a model runs at all on so many GPUs with this type among them."""
+    if total >= rates.shape[2]:
+        return False
+    for level in range(rates.shape[3]):  # noqa: SIM110  compiled code stops at the first; `any` would make an array
+        if rates[model, kind, total, level] > 0:
+            return True
+    return False
+
+
+@leaf
+def one_node_holds(a: EnvArrays, job: Records) -> bool:
+    """Whether the job runs within a single node of this cluster, were it free."""
+    rules, nodes, rates = a.rules, a.world.nodes, a.world.rates
+    least = least_gpus(rules, job)
+    most = job.max_gpus if rules[0].elastic else job.num_gpus
+    for n in range(len(nodes)):
+        for gpus in range(least, min(most, nodes[n].num_gpus) + 1):
+            if runs_on(rates, job.model, nodes[n].gpu_type, gpus):
+                return True
+    return False
+
+
+@leaf
+def claim_allowed(a: EnvArrays, job: Records, node: Records, gpus: int, is_gang: bool) -> bool:
+    """Whether a server may claim a waiting job with so many GPUs.
+
+    A claim below the job's least GPUs is a part of a gang: allowed only where no single node could hold the job,
+    and where the cluster has enough free GPUs for the rest.
+    """
+    total = job.gpus + gpus
+    if gpus > node.free or not amount_allowed(a.rules, job, total):
+        return False
+    least = least_gpus(a.rules, job)
+    if total < least:
+        if not is_gang or a.world.episode[0].num_free < least - job.gpus:
+            return False
+        total = least
+    return runs_on(a.world.rates, job.model, node.gpu_type, total)
+
+
+@leaf
+def runs_elsewhere(world: World, job: Records, n: int, total: int) -> bool:
+    """Whether a job of so many GPUs in all runs on its nodes other than `n`."""
+    nodes, shares, rates = world.nodes, world.shares, world.rates
+    share = job.first_share
+    while share >= 0:
+        other = shares[share].node
+        if other != n and not runs_on(rates, job.model, nodes[other].gpu_type, total):
+            return False
+        share = shares[share].next_of_job
+    return True
+
+
+@leaf
+def change_allowed(a: EnvArrays, job: Records, n: int, here: int, gpus: int) -> bool:
+    """Whether server `n` may set a job that runs there from `here` to so many GPUs."""
+    rules, node = a.rules, a.world.nodes[n]
+    if gpus == here or gpus - here > node.free:
+        return False
+    if gpus == 0:
+        return bool(rules[0].preemptive or job.status == QUEUED)
+    total = job.gpus - here + gpus
+    if rules[0].elastic == 0 or total < job.min_gpus or not amount_allowed(rules, job, total):
+        return False
+    if not runs_on(a.world.rates, job.model, node.gpu_type, total):
+        return False
+    return runs_elsewhere(a.world, job, n, total)
+
+
+@leaf
+def allow(a: EnvArrays, n: int, choice: int, gpus: int) -> None:
+    """Open the actions of server `n` that set the GPUs of a choice, at every level."""
+    amounts = a.slots.shape[1] + 1  # as many slots as GPUs of the largest node
+    num_levels = (a.mask.shape[1] - 1) // ((len(a.heads) + a.slots.shape[1]) * amounts)
+    place = 1 + (choice * amounts + gpus) * num_levels
+    for level in range(num_levels):
+        a.mask[n, place + level] = 1
+
+
+@leaf
+def mask_claims(a: EnvArrays) -> int:
+    """Allow what servers may claim; return how many choices that are.
+
+    While the whole cluster is idle, a server that could claim a waiting job may not pass: otherwise a policy could
+    leave the jobs waiting for ever.
+    """
+    world = a.world
+    idle = world.episode[0].num_free == world.episode[0].num_up
+    choices = 0
+    for c in range(len(a.heads)):
+        j = a.heads[c]
+        if j < 0:
+            continue
+        is_gang = not one_node_holds(a, world.jobs[j])
+        for n in range(len(world.nodes)):
+            node = world.nodes[n]
+            if node.free == 0 or share_on(world, j, n) > 0:
+                continue
+            for gpus in range(1, node.free + 1):
+                if claim_allowed(a, world.jobs[j], node, gpus, is_gang):
+                    allow(a, n, c, gpus)
+                    choices += 1
+                    if idle:
+                        a.mask[n, 0] = 0
+    return choices
+
+
+@leaf
+def mask_actions(a: EnvArrays) -> int:
+    """Write the mask int8[num_servers, num_actions]; return how many choices there are besides nothing."""
+    world = a.world
+    for n in range(a.mask.shape[0]):
+        for action in range(a.mask.shape[1]):
+            a.mask[n, action] = 0
+        a.mask[n, 0] = 1
+    choices = mask_claims(a)
+    for n in range(len(world.nodes)):
+        share = world.nodes[n].first_share
+        slot = 0
+        while share >= 0 and slot < a.slots.shape[1]:
+            record = world.shares[share]
+            for gpus in range(a.slots.shape[1] + 1):
+                if change_allowed(a, world.jobs[record.job], n, record.gpus, gpus):
+                    allow(a, n, len(a.heads) + slot, gpus)
+                    choices += 1
+            slot += 1
+            share = record.next_of_node
+    return choices

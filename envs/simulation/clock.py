@@ -1,0 +1,275 @@
+"""How time passes: completions, node changes, arrivals and ticks, as compiled functions over a `World`."""
+
+from typing import Any
+
+import numpy as np
+
+from envs.simulation.heap import heap_remove, heap_update
+from envs.simulation.jit import kernel, leaf
+from envs.simulation.kernels import (
+    ARRIVE,
+    DONE,
+    DOWN,
+    END,
+    FINISH,
+    INTERRUPT,
+    LOG_FULL,
+    QUEUED,
+    ROUND,
+    UP,
+    attained_service,
+    bring_up_to_date,
+    log_event,
+    log_has_room,
+    re_rate,
+    stop_job,
+)
+from envs.simulation.ordered_set import insert, remove
+from envs.simulation.shares import empty_job, free_list, name_nothing, set_free, unlink_job
+from envs.simulation.world import World
+
+
+@leaf
+def release_job(world: World, j: int) -> None:
+    """Take all shares from a job for good."""
+    unlink_job(world, j, True)
+    free_list(world, world.jobs[j].first_share)
+    empty_job(world, j)
+
+
+@leaf
+def finish_job(world: World) -> int:
+    """Complete the first job of the heap at the present time; return it."""
+    j = world.heap[0]
+    job = world.jobs[j]
+    job.service = attained_service(job, world.episode[0].time)
+    heap_remove(world.jobs, world.heap, world.episode[0].num_running, j)
+    world.episode[0].num_running -= 1
+    remove(world.running, len(world.jobs), j)
+    release_job(world, j)
+    job.remaining = 0.0
+    job.rate = 0.0
+    job.status = DONE
+    world.episode[0].num_active -= 1
+    return int(j)
+
+
+@leaf
+def interrupt_job(world: World, j: int) -> None:
+    """A job loses its GPUs with a node: back to its last checkpoint and to the queue."""
+    job = world.jobs[j]
+    bring_up_to_date(world, job, world.episode[0].time)
+    job.remaining = job.saved
+    job.num_interruptions += 1
+    release_job(world, j)
+    name_nothing(job)
+    stop_job(world, j)
+
+
+@leaf
+def log_node(world: World, kind: int, n: int) -> None:
+    """Write DOWN or UP: no job, one share row that names the node and its GPUs."""
+    episode = world.episode[0]
+    if episode.logging:
+        log_event(world, kind, -1)
+        world.events[episode.log_events - 1]["num_shares"] = 1
+        row = world.log_shares[episode.log_shares]
+        row["node"] = n
+        row["gpus"] = world.nodes[n].num_gpus
+        row["cpus"] = 0.0
+        row["memory"] = 0.0
+        episode.log_shares += 1
+
+
+@leaf
+def take_node_down(world: World, n: int) -> None:
+    """A node fails: its jobs are interrupted, its GPUs are gone."""
+    node = world.nodes[n]
+    log_node(world, DOWN, n)
+    while node.first_share >= 0:
+        j = world.shares[node.first_share].job
+        interrupt_job(world, j)
+        log_event(world, INTERRUPT, j)
+    set_free(world, n, 0)
+    node.down = 1
+    world.episode[0].num_down += 1
+    world.episode[0].num_up -= node.num_gpus
+    world.episode[0].num_free -= node.num_gpus
+    re_rate(world)
+
+
+@leaf
+def bring_node_up(world: World, n: int) -> None:
+    """A node comes back, empty."""
+    node = world.nodes[n]
+    log_node(world, UP, n)
+    set_free(world, n, node.num_gpus)
+    node.down = 0
+    world.episode[0].num_down -= 1
+    world.episode[0].num_up += node.num_gpus
+    world.episode[0].num_free += node.num_gpus
+
+
+@leaf
+def change_node(world: World) -> None:
+    """Let the first node of the outage heap go down or come back, and note when it changes again."""
+    n = world.outage_heap[0]
+    node = world.nodes[n]
+    draw = node.outages % world.outages.shape[1]
+    if node.down:
+        node.outages += 1
+        node.finish += world.outages[n, node.outages % world.outages.shape[1], 0]
+        bring_node_up(world, n)
+    else:
+        node.finish += world.outages[n, draw, 1]
+        take_node_down(world, n)
+    heap_update(world.nodes, world.outage_heap, len(world.nodes), n)
+
+
+@leaf
+def pass_time(world: World, until: float) -> None:
+    """Let simulated time pass and account what was in the system meanwhile."""
+    episode = world.episode[0]
+    span = until - episode.time
+    if span > 0:
+        episode.job_seconds += episode.num_active * span
+        episode.busy_seconds += (episode.num_up - episode.num_free) * span
+        episode.time = until
+
+
+@leaf
+def note_event(episode: Any) -> None:
+    """Count a completion or arrival; it is a reason to decide, at once or at the next tick, and so ends a stall."""
+    episode.num_events += 1
+    episode.round_due = episode.round_due or episode.on_events
+    episode.stalls = 0 if episode.on_events else -1  # the tick to come is asked for the first time
+
+
+@leaf
+def next_arrival(world: World) -> float:
+    """When the next job is submitted; never, after the last one."""
+    episode = world.episode[0]
+    return world.jobs[episode.next_job].submit if episode.next_job < len(world.jobs) else np.inf
+
+
+@leaf
+def next_finish(world: World) -> float:
+    """When the next job ends; never, if none runs, or all that run stand still."""
+    return world.jobs[world.heap[0]].finish if world.episode[0].num_running > 0 else np.inf
+
+
+@leaf
+def node_change(world: World) -> float:
+    """When the next node goes down or comes back; never, without failures."""
+    return world.nodes[world.outage_heap[0]].finish if world.episode[0].failing else np.inf
+
+
+@leaf
+def events_now(world: World) -> int:
+    """Process completions, node changes and arrivals of this instant; LOG_FULL if the log ran out before all were."""
+    episode = world.episode[0]
+    time = episode.time
+    while episode.num_running > 0 and world.jobs[world.heap[0]].finish <= time:
+        if not log_has_room(world, 1, 0):
+            return LOG_FULL
+        j = finish_job(world)
+        log_event(world, FINISH, j)
+        note_event(episode)
+        re_rate(world)
+    while node_change(world) <= time:
+        if not log_has_room(world, 1 + world.nodes[world.outage_heap[0]].num_jobs, 1):
+            return LOG_FULL
+        if next_finish(world) == np.inf and next_arrival(world) == np.inf:
+            episode.stalls += 1
+        change_node(world)
+        episode.round_due = episode.round_due or episode.on_events
+    while next_arrival(world) <= time:
+        if not log_has_room(world, 1, 0):
+            return LOG_FULL
+        j = episode.next_job
+        world.jobs[j].status = QUEUED
+        insert(world.queued, len(world.jobs), j)
+        episode.num_active += 1
+        episode.next_job = j + 1
+        log_event(world, ARRIVE, j)
+        note_event(episode)
+    return ROUND
+
+
+@leaf
+def next_tick(episode: Any, arrival: float) -> float:
+    """The next round of the fixed interval; while the system is empty, the first one that has jobs to decide on."""
+    if episode.num_active == 0:
+        if arrival == np.inf:
+            return np.inf
+        first = np.ceil(arrival / episode.interval) * episode.interval
+        episode.next_round = max(episode.next_round, first)
+    return float(episode.next_round)
+
+
+@leaf
+def end_episode(world: World) -> int:
+    """Stop the clock: at the horizon if jobs are left and there is one, so that leaving jobs undone never pays."""
+    episode = world.episode[0]
+    if episode.num_active > 0 and episode.horizon < np.inf:
+        pass_time(world, episode.horizon)
+    episode.ended = 1
+    return END
+
+
+@leaf
+def end_of_stall(episode: Any) -> float:
+    """When to ask again while nothing will happen."""
+    if episode.interval < np.inf:
+        return float(max(episode.next_round, episode.time))
+    return float(episode.time + episode.stall_interval)
+
+
+@leaf
+def stall(world: World) -> int:
+    """Jobs wait, nothing runs, nothing will come: ask again a little later, but not for ever."""
+    episode = world.episode[0]
+    episode.stalls += 1
+    until = end_of_stall(episode)
+    if episode.interval < np.inf:
+        episode.next_round = until + episode.interval
+    if episode.stalls > episode.max_stalls or until >= episode.horizon:
+        return end_episode(world)
+    pass_time(world, until)
+    episode.num_rounds += 1
+    return ROUND
+
+
+@kernel
+def advance(world: World) -> int:
+    """Let time pass until a decision is due, the episode ends, or the log is full.
+
+    At one instant completions free GPUs before nodes change before arrivals are admitted before anyone decides (law 5).
+    """
+    episode = world.episode[0]
+    while True:
+        if episode.round_due == 0:
+            arrival = next_arrival(world)
+            happening = min(arrival, next_finish(world))
+            change = node_change(world)
+            if happening == np.inf:
+                if episode.num_active == 0 or episode.stalls > episode.max_stalls:
+                    return end_episode(world)
+                if episode.num_down == 0 and change > end_of_stall(episode):
+                    return stall(world)
+            happening = min(happening, change)
+            tick = next_tick(episode, arrival) if episode.interval < np.inf else np.inf
+            time = min(happening, tick)
+            if time > episode.horizon:
+                return end_episode(world)
+            pass_time(world, time)
+            if tick <= time:
+                episode.round_due = 1
+                episode.next_round = tick + episode.interval
+        if events_now(world) == LOG_FULL:
+            return LOG_FULL
+        if episode.round_due and episode.num_active > 0:
+            episode.round_due = 0
+            episode.num_rounds += 1
+            return ROUND
+        episode.round_due = 0

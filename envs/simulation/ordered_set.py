@@ -1,0 +1,124 @@
+"""Sets of small integers that know their order: insert, remove and the next member in a few machine words.
+
+A set over 0 ... size - 1 is a tree of bit maps in one int64 array: first the leaves, 32 members a word, then level by
+level one bit for each word below that is not empty, up to a single word. `num_words` says how long the array is.
+"""
+
+from envs.simulation.jit import kernel, leaf
+from envs.types import IntArray
+
+BITS = 5  # log2 of the members of a word
+
+
+def num_words(size: int) -> int:
+    """Words of a set over `size` integers, all levels together."""
+    words = level = max((size + 31) // 32, 1)
+    while level > 1:
+        level = (level + 31) // 32
+        words += level
+    return words
+
+
+@leaf
+def lowest_bit(word: int) -> int:
+    """Index of the lowest bit that is set in a word of 32 bits; the word is not 0."""
+    index = 0
+    if word & 0xFFFF == 0:
+        index += 16
+        word >>= 16
+    if word & 0xFF == 0:
+        index += 8
+        word >>= 8
+    if word & 0xF == 0:
+        index += 4
+        word >>= 4
+    if word & 0x3 == 0:
+        index += 2
+        word >>= 2
+    if word & 0x1 == 0:
+        index += 1
+    return index
+
+
+@leaf
+def insert(words: IntArray, size: int, member: int) -> None:
+    """Add a member that is not there."""
+    offset = 0
+    level = (size + 31) >> BITS
+    while True:
+        place = offset + (member >> BITS)
+        before = words[place]
+        words[place] = before | (1 << (member & 31))
+        if before != 0 or level <= 1:
+            break
+        offset += level
+        level = (level + 31) >> BITS
+        member >>= BITS
+
+
+@leaf
+def remove(words: IntArray, size: int, member: int) -> None:
+    """Take out a member that is there."""
+    offset = 0
+    level = (size + 31) >> BITS
+    while True:
+        place = offset + (member >> BITS)
+        after = words[place] & ~(1 << (member & 31))
+        words[place] = after
+        if after != 0 or level <= 1:
+            break
+        offset += level
+        level = (level + 31) >> BITS
+        member >>= BITS
+
+
+@leaf
+def next_member(words: IntArray, size: int, first: int) -> int:
+    """The smallest member that is at least `first`; -1 if there is none."""
+    offset = 0
+    level = (size + 31) >> BITS
+    depth = 0
+    while True:  # up, until a word has a member at or behind `first`
+        place = first >> BITS
+        if place < level:
+            rest = words[offset + place] >> (first & 31)
+            if rest != 0:
+                first += lowest_bit(rest)
+                break
+        if level <= 1:
+            return -1
+        first = place + 1
+        offset += level
+        level = (level + 31) >> BITS
+        depth += 1
+    while depth > 0:  # and down again, to the first member below
+        depth -= 1
+        level = ((size - 1) >> (BITS * (depth + 1))) + 1
+        offset -= level
+        first = (first << BITS) + lowest_bit(words[offset + first])
+    return first
+
+
+@leaf
+def is_empty(words: IntArray) -> bool:
+    """Whether a set has no member."""
+    return bool(words[len(words) - 1] == 0)
+
+
+@kernel
+def fill_by_node(room: IntArray, kinds: IntArray, free: IntArray) -> None:
+    """Enter all nodes into the sets of their GPU type and free GPUs: `room` [num_gpu_types, most free + 1, words]."""
+    for node in range(len(kinds)):
+        insert(room[kinds[node], free[node]], len(kinds), node)
+
+
+@kernel
+def list_members(words: IntArray, size: int, out: IntArray) -> int:
+    """Write the first members into `out`, ascending, as many as it holds; return how many."""
+    count = 0
+    member = next_member(words, size, 0)
+    while member >= 0 and count < len(out):
+        out[count] = member
+        count += 1
+        member = next_member(words, size, member + 1)
+    return count

@@ -1,0 +1,284 @@
+"""Who holds what: shares of nodes as records in two lists each, one of the job by node and one of the node by job.
+
+While a round is planned, `clear_job`, `new_share` and `set_share` change placements and remember what a job held when
+the round began; `restore_job` undoes that, `envs.simulation.settle` makes it real.
+"""
+
+import numpy as np
+
+from envs.simulation.jit import kernel, leaf
+from envs.simulation.ordered_set import insert, remove
+from envs.simulation.world import Records, World
+
+OFF, MEASURED, WORST_CASE = 0, 1, 2  # envs.performance.contention.MODES
+NAMED_CPUS, NAMED_MEMORY = 1, 2  # of a job's `named`
+
+
+@leaf
+def set_free(world: World, n: int, free: int) -> None:
+    """Change how many GPUs of a node are free, and where it stands among the nodes with room."""
+    node = world.nodes[n]
+    remove(world.room[node.gpu_type, node.free], len(world.nodes), n)
+    insert(world.room[node.gpu_type, free], len(world.nodes), n)
+    node.free = free
+
+
+@leaf
+def mark_dirty(world: World, n: int, talks: bool) -> None:
+    """Remember that the neighbours on a node have changed: by a job with traffic, or by any in the worst case."""
+    if talks or world.episode[0].contention == WORST_CASE:
+        node = world.nodes[n]
+        if node.dirty == 0 and world.episode[0].contention != OFF:
+            node.dirty = 1
+            world.dirty[world.episode[0].num_dirty] = n
+            world.episode[0].num_dirty += 1
+
+
+@leaf
+def link_to_node(world: World, share: int) -> None:
+    """Insert a share into its node's list, by ascending job."""
+    shares = world.shares
+    n = shares[share].node
+    node = world.nodes[n]
+    set_free(world, n, node.free - shares[share].gpus)
+    node.num_jobs += 1
+    before = -1
+    after = node.first_share
+    while after >= 0 and shares[after].job < shares[share].job:
+        before = after
+        after = shares[after].next_of_node
+    shares[share].next_of_node = after
+    if before < 0:
+        node.first_share = share
+    else:
+        shares[before].next_of_node = share
+
+
+@leaf
+def unlink_from_node(world: World, share: int) -> None:
+    """Take a share out of its node's list; its GPUs, cores and memory are free again."""
+    shares = world.shares
+    record = shares[share]
+    node = world.nodes[record.node]
+    set_free(world, record.node, node.free + record.gpus)
+    node.num_jobs -= 1
+    before = -1
+    here = node.first_share
+    while here != share:
+        before = here
+        here = shares[here].next_of_node
+    if before < 0:
+        node.first_share = record.next_of_node
+    else:
+        shares[before].next_of_node = record.next_of_node
+    mark_dirty(world, record.node, world.jobs[record.job].traffic > 0)
+
+
+@leaf
+def give_back_host(world: World, share: int) -> None:
+    """Return the cores and memory of a share that holds some."""
+    if world.episode[0].shares_host:
+        record = world.shares[share]
+        node = world.nodes[record.node]
+        node.free_cpus += record.cpus
+        node.free_memory += record.memory
+        node.bare_of_cpus += record.gpus
+        node.bare_of_memory += record.gpus
+
+
+@leaf
+def take_cpus(world: World, share: int, cpus: float) -> None:
+    """Give a share its cores."""
+    record = world.shares[share]
+    node = world.nodes[record.node]
+    record.cpus = cpus
+    node.free_cpus -= cpus
+    node.bare_of_cpus -= record.gpus
+
+
+@leaf
+def take_memory(world: World, share: int, memory: float) -> None:
+    """Give a share its memory."""
+    record = world.shares[share]
+    node = world.nodes[record.node]
+    record.memory = memory
+    node.free_memory -= memory
+    node.bare_of_memory -= record.gpus
+
+
+@leaf
+def new_share(world: World, j: int, n: int, gpus: int, cpus: float, memory: float) -> None:
+    """Give a job GPUs on a node where it has none; its list stays in order of nodes.
+
+    `cpus` and `memory` are what the wish names, NaN where it leaves them to the world's rule.
+    """
+    shares = world.shares
+    job = world.jobs[j]
+    share = world.episode[0].free_share
+    record = shares[share]
+    world.episode[0].free_share = record.next_of_job
+    record.job = j
+    record.node = n
+    record.gpus = gpus
+    record.cpus = cpus
+    record.memory = memory
+    record.network = 1.0
+    record.host = 1.0
+    before = -1
+    after = job.first_share
+    while after >= 0 and shares[after].node < n:
+        before = after
+        after = shares[after].next_of_job
+    record.next_of_job = after
+    if before < 0:
+        job.first_share = share
+    else:
+        shares[before].next_of_job = share
+    job.num_shares += 1
+    job.gpus += gpus
+    world.episode[0].num_free -= gpus
+    link_to_node(world, share)
+
+
+@leaf
+def free_list(world: World, first_share: int) -> None:
+    """Return a list of share records to the pool."""
+    share = first_share
+    while share >= 0:
+        after = world.shares[share].next_of_job
+        world.shares[share].next_of_job = world.episode[0].free_share
+        world.episode[0].free_share = share
+        share = after
+
+
+@leaf
+def unlink_job(world: World, j: int, holds_host: bool) -> None:
+    """Take all of a job's shares from their nodes; the records stay as they are."""
+    share = world.jobs[j].first_share
+    while share >= 0:
+        unlink_from_node(world, share)
+        if holds_host:
+            give_back_host(world, share)
+        share = world.shares[share].next_of_job
+    world.episode[0].num_free += world.jobs[j].gpus
+
+
+@leaf
+def empty_job(world: World, j: int) -> None:
+    """Leave a job without shares."""
+    job = world.jobs[j]
+    job.first_share = -1
+    job.num_shares = 0
+    job.gpus = 0
+
+
+@kernel
+def clear_job(world: World, j: int) -> None:
+    """Take all GPUs from a job for the rest of this round's plan; the first time, remember what it held."""
+    job = world.jobs[j]
+    first = job.touched == 0
+    unlink_job(world, j, first)
+    if first:
+        job.touched = 1
+        world.touched[world.episode[0].num_touched] = j
+        world.episode[0].num_touched += 1
+        job.before_share = job.first_share
+        job.before_shares = job.num_shares
+        job.before_gpus = job.gpus
+        job.before_plan = job.plan
+        job.before_batch_size = job.batch_size
+        job.before_named = job.named
+        job.before_exact = job.exact
+        job.before_sample_traffic = job.sample_traffic
+    else:
+        free_list(world, job.first_share)
+    name_nothing(job)
+    empty_job(world, j)
+
+
+@leaf
+def name_nothing(job: Records) -> None:
+    """A placement of which only the GPUs are said."""
+    job.plan = -1
+    job.batch_size = 0
+    job.named = 0
+    job.exact = 0.0
+    job.sample_traffic = 0.0
+
+
+@leaf
+def name_as_before(job: Records) -> None:
+    """What the placement named when the round began."""
+    job.plan = job.before_plan
+    job.batch_size = job.before_batch_size
+    job.named = job.before_named
+    job.exact = job.before_exact
+    job.sample_traffic = job.before_sample_traffic
+
+
+@kernel
+def restore_job(world: World, j: int) -> None:
+    """Undo what this round planned for a touched job: it holds again what it held."""
+    job = world.jobs[j]
+    unlink_job(world, j, False)
+    free_list(world, job.first_share)
+    job.first_share = job.before_share
+    job.num_shares = job.before_shares
+    job.gpus = job.before_gpus
+    name_as_before(job)
+    job.before_share = -1
+    job.touched = 0
+    world.episode[0].num_free -= job.gpus
+    share = job.first_share
+    while share >= 0:
+        link_to_node(world, share)
+        if world.episode[0].shares_host:
+            take_cpus(world, share, world.shares[share].cpus)
+            take_memory(world, share, world.shares[share].memory)
+        share = world.shares[share].next_of_job
+
+
+@leaf
+def share_on(world: World, j: int, n: int) -> int:
+    """GPUs that a job holds on a node in the plan as it stands."""
+    share = world.jobs[j].first_share
+    while share >= 0:
+        if world.shares[share].node == n:
+            return int(world.shares[share].gpus)
+        share = world.shares[share].next_of_job
+    return 0
+
+
+@kernel
+def set_share(world: World, j: int, n: int, gpus: int) -> None:
+    """Set a job's GPUs on one node (0 takes them away) and leave its other nodes as they are.
+
+    The caller has checked that the node has room.
+    """
+    job = world.jobs[j]
+    if job.touched == 0:  # copy the list, so that the old one stays as it was
+        clear_job(world, j)
+        share = job.before_share
+        while share >= 0:
+            record = world.shares[share]
+            new_share(world, j, record.node, record.gpus, np.nan, np.nan)
+            share = world.shares[share].next_of_job
+    before = -1
+    share = job.first_share
+    while share >= 0 and world.shares[share].node != n:
+        before = share
+        share = world.shares[share].next_of_job
+    if share >= 0:
+        record = world.shares[share]
+        unlink_from_node(world, share)
+        world.episode[0].num_free += record.gpus
+        job.gpus -= record.gpus
+        job.num_shares -= 1
+        if before < 0:
+            job.first_share = record.next_of_job
+        else:
+            world.shares[before].next_of_job = record.next_of_job
+        record.next_of_job = world.episode[0].free_share
+        world.episode[0].free_share = share
+    if gpus > 0:
+        new_share(world, j, n, gpus, np.nan, np.nan)

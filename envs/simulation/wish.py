@@ -1,0 +1,141 @@
+"""A scheduler's wish as rows, checked and planned by a compiled function."""
+
+import numpy as np
+
+from envs.simulation.jit import kernel, leaf
+from envs.simulation.kernels import QUEUED, RUNNING, same_names, same_places
+from envs.simulation.rating import PARTS, placement_rate
+from envs.simulation.shares import clear_job, new_share, restore_job
+from envs.simulation.world import Records, World
+from envs.types import IntArray
+
+WISH = np.dtype(
+    (
+        np.record,
+        [
+            ("job", np.int64),
+            ("node", np.int64),
+            ("gpus", np.int64),
+            ("cpus", np.float64),  # NaN where the wish names none
+            ("memory", np.float64),
+            ("plan", np.int64),  # as in JOB, the same in all rows of a job
+            ("batch_size", np.int64),
+            ("named", np.int64),
+            ("exact", np.float64),
+            ("sample_traffic", np.float64),
+        ],
+    ),
+    align=True,
+)
+FITS, NOT_THERE, OUT_OF_RANGE, NO_GPUS, NO_SPEED, NO_CPUS, NO_MEMORY = 0, 1, 2, 3, 4, 5, 6  # what `plan_wish` finds
+
+
+@leaf
+def is_there(world: World, j: int) -> bool:
+    """Whether a job is in the system."""
+    return bool(
+        0 <= j < world.episode[0].next_job and (world.jobs[j].status == QUEUED or world.jobs[j].status == RUNNING)
+    )
+
+
+@leaf
+def undo_plan(world: World) -> None:
+    """Leave everything as the round found it."""
+    for i in range(world.episode[0].num_touched):  # first all away, so that there is room to come back
+        clear_job(world, world.touched[i])
+    for i in range(world.episode[0].num_touched):
+        restore_job(world, world.touched[i])
+    world.episode[0].num_touched = 0
+
+
+@leaf
+def least_amount(world: World, share: int, memory: bool) -> float:
+    """Cores (or memory) that a share needs at least: what it keeps, what the wish names, or a 64th for each GPU."""
+    record = world.shares[share]
+    job = world.jobs[record.job]
+    here = share
+    if job.touched and same_places(world, job) and same_names(world, job):
+        here = job.before_share
+        while world.shares[here].node != record.node:
+            here = world.shares[here].next_of_job
+    amount = world.shares[here].memory if memory else world.shares[here].cpus
+    return record.gpus / PARTS if np.isnan(amount) else float(amount)
+
+
+@leaf
+def node_feeds(world: World, n: int, memory: bool) -> bool:
+    """Whether a node has cores (or memory) for all shares that the plan puts on it, and some for its free GPUs."""
+    left = world.nodes[n].memory if memory else world.nodes[n].cpus
+    left -= world.nodes[n].free / PARTS
+    share = world.nodes[n].first_share
+    while share >= 0:
+        left -= least_amount(world, share, memory)
+        share = world.shares[share].next_of_node
+    return bool(left >= 0)
+
+
+@leaf
+def plan_rows(world: World, rows: Records) -> tuple[int, int]:
+    """Put the rows of a wish into the plan until one does not fit: (what is wrong, with which row)."""
+    for i in range(len(rows)):
+        row = rows[i]
+        if row.gpus > world.nodes[row.node].free:
+            return NO_GPUS, i
+        job = world.jobs[row.job]
+        new_share(world, row.job, row.node, row.gpus, row.cpus, row.memory)
+        job.plan = row.plan
+        job.batch_size = row.batch_size
+        job.named = row.named
+        job.exact = row.exact
+        job.sample_traffic = row.sample_traffic
+    return FITS, 0
+
+
+@leaf
+def check_rows(world: World, rows: Records) -> tuple[int, int]:
+    """Whether every job of a planned wish is within its range, runs, and finds cores and memory."""
+    for i in range(len(rows)):
+        row = rows[i]
+        job = world.jobs[row.job]
+        if not (job.min_gpus <= job.gpus <= job.max_gpus):
+            return OUT_OF_RANGE, i
+        if job.exact == 0.0 and not placement_rate(world, job, job.first_share) > 0:
+            return NO_SPEED, i
+        if world.episode[0].shares_host:
+            if not node_feeds(world, row.node, False):
+                return NO_CPUS, i
+            if not node_feeds(world, row.node, True):
+                return NO_MEMORY, i
+    return FITS, 0
+
+
+@kernel
+def plan_wish(world: World, stopped: IntArray, rows: Records) -> tuple[int, int]:
+    """Plan a wish, or find what is wrong with it and plan nothing.
+
+    Args:
+        world: between rounds; nothing is touched.
+        stopped: int64[...], jobs that the wish takes off their GPUs.
+        rows: WISH[...], the placements of the others, job by job.
+
+    Returns:
+        FITS or what does not, and the row of `rows` (of `stopped` and then `rows` for NOT_THERE) at which.
+    """
+    for i in range(len(stopped)):
+        if not is_there(world, stopped[i]):
+            undo_plan(world)
+            return NOT_THERE, i
+        if world.jobs[stopped[i]].status == RUNNING:
+            clear_job(world, stopped[i])
+    for i in range(len(rows)):
+        if not is_there(world, rows[i].job):
+            undo_plan(world)
+            return NOT_THERE, len(stopped) + i
+        if world.jobs[rows[i].job].touched == 0:
+            clear_job(world, rows[i].job)
+    wrong, place = plan_rows(world, rows)
+    if wrong == FITS:
+        wrong, place = check_rows(world, rows)
+    if wrong != FITS:
+        undo_plan(world)
+    return wrong, place

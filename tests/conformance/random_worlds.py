@@ -1,0 +1,290 @@
+"""Small worlds left to chance, and a scheduler of whims that asks for everything that a wish can say."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from envs.performance import Contention, CostBySize, PerformanceModel
+from envs.scheduling import ClusterView, Scheduler
+from envs.simulation import Information, Rounds, Scenario
+from envs.simulation.scenario import Failures
+from envs.types import (
+    Allocation,
+    ClusterSpec,
+    ExecutionPlan,
+    Gigabytes,
+    JobId,
+    JobSpec,
+    NodeId,
+    NodeSpec,
+    PerformanceError,
+    Placement,
+)
+from envs.workloads import Workload
+
+MODELS = ("resnet50", "vgg16", "resnet18", "gpt2")  # names of the zoo, for gradients and host stages
+PER_GPU = {"swift": 96.0, "plain": 40.0, "small": 24.0}  # samples/s
+APPETITE = {"resnet50": (3.0, 30.0), "vgg16": (1.0, 62.5), "resnet18": (7.5, 140.0), "gpt2": (1.5, 20.0)}  # cores, GB
+NODES = {
+    "swift": ((4, 8), (16.0, 48.5), (256.0, 500.0)),
+    "plain": ((2, 4), (12.0, 31.3), (64.0, 187.77)),
+    "small": ((1, 3), (2.0, 9.0), (20.0, 64.0)),
+}  # GPUs, cores and memory of nodes, some of them no whole 64ths
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """Speeds that answer to everything: GPUs, nodes, types, batch size, plan, cores and memory.
+
+    gpt2 runs on no small GPU, on plain ones from two on, and never with less than 25 GB of memory for each GPU. `curve`
+    is the exponent of scaling; 1 makes round numbers.
+    """
+
+    curve: float = 0.8
+    models: tuple[str, ...] = MODELS
+
+    def throughput(
+        self,
+        model: str,
+        gpu_type: str,
+        num_gpus: int,
+        num_nodes: int = 1,
+        *,
+        batch_size: int | None = None,
+        plan: ExecutionPlan | None = None,
+        cpus_per_gpu: float | None = None,
+        memory_per_gpu: Gigabytes | None = None,
+    ) -> float:
+        """Samples per second."""
+        if model == "gpt2" and (gpu_type == "small" or (gpu_type == "plain" and num_gpus < 2)):
+            return 0.0
+        if model == "gpt2" and memory_per_gpu is not None and memory_per_gpu < 25.0:
+            return 0.0
+        if plan is not None and plan.num_gpus != num_gpus:
+            raise PerformanceError(f"model {model}: {plan} does not fit {num_gpus} GPUs")
+        if batch_size is not None and not 16 <= batch_size <= 2048:
+            raise PerformanceError(f"model {model}: batch size {batch_size}; give 16 to 2048")
+        speed: float = PER_GPU[gpu_type] * (1 + MODELS.index(model)) / 2 * num_gpus**self.curve
+        if num_nodes > 1:
+            speed *= 0.75
+        if batch_size is not None:
+            speed *= 2 * batch_size / (batch_size + 128)
+        if plan is not None:
+            speed *= 1.0 if plan.tensor == 1 else 0.875
+        for amount, enough in zip((cpus_per_gpu, memory_per_gpu), APPETITE[model], strict=True):
+            if amount is not None:
+                speed *= min(amount / enough, 1.0)
+        return speed
+
+
+@dataclass
+class Whims:
+    """Stops, starts, resizes, migrates and names things at random; much of it fits, some of it is refused.
+
+    Args:
+        shared: whether the scenario counts cores and memory, so that they may be named.
+        names: probability that a placement names more than its GPUs.
+        disturb: probability that a running job is touched in a round.
+        from_scratch: probability that a round's wish is told in full.
+    """
+
+    shared: bool = False
+    names: float = 0.5
+    disturb: float = 0.25
+    from_scratch: float = 0.2
+
+    def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
+        """Draw from `rng` from now on."""
+        self.rng = rng
+
+    def schedule(self, view: ClusterView) -> Allocation:
+        """Something that mostly fits."""
+        wish = view.allocation(keep_running=bool(self.rng.random() >= self.from_scratch))
+        for job in view.running.tolist():
+            self._reconsider(view, wish, job)
+        for job in self.rng.permutation(np.concatenate([view.queued, view.running])).tolist():
+            if wish.placement(job) is None and self.rng.random() < 0.8:
+                gpus = self._scatter(view, wish, job)
+                if gpus:
+                    wish.place(job, self._named(view, job, gpus))
+        return wish
+
+    def _reconsider(self, view: ClusterView, wish: Allocation, job: JobId) -> None:
+        """Let a running job go on, stop it, or give it other names on its old GPUs."""
+        running = view.placement(job)
+        if self.rng.random() < self.disturb:
+            if self.rng.random() < 0.5:
+                wish.stop(job)
+            else:
+                names = self._named(view, job, running.gpus)
+                if self.rng.random() < 0.5:
+                    names = replace(names, plan=running.plan, batch_size=running.batch_size)
+                wish.place(job, names)
+        elif not wish.keep_running:
+            wish.keep(job)
+        elif self.rng.random() < 0.1:
+            backwards = dict(reversed(list(running.gpus.items())))
+            wish.place(job, Placement(backwards, plan=running.plan, batch_size=running.batch_size))
+
+    def _scatter(self, view: ClusterView, wish: Allocation, job: JobId) -> dict[NodeId, int]:
+        """Free GPUs of types on which the job runs, any number in its range, anywhere; none if there are too few."""
+        able = np.flatnonzero(view.speed(job).max(axis=1) > 0)
+        nodes = np.flatnonzero((wish.free_gpus > 0) & np.isin(wish.cluster.node_types, able))
+        least = int(view.min_gpus[job])
+        most = min(int(view.max_gpus[job]), int(wish.free_gpus[nodes].sum()))
+        if least > most:
+            return {}
+        left = int(self.rng.integers(least, most + 1))
+        placed: dict[NodeId, int] = {}
+        for node in self.rng.permutation(nodes).tolist():
+            placed[node] = int(self.rng.integers(1, min(left, int(wish.free_gpus[node])) + 1))
+            left -= placed[node]
+            if left == 0:
+                break
+        return placed if sum(placed.values()) >= least else {}
+
+    def _named(self, view: ClusterView, job: JobId, gpus: Any) -> Placement:
+        """GPUs by node with some of the rest named."""
+        count = sum(gpus.values())
+        plan, batch_size = None, None
+        if self.rng.random() < self.names / 2:
+            plan = ExecutionPlan(data=count // 2, tensor=2) if count % 2 == 0 else ExecutionPlan(data=count)
+        if self.rng.random() < self.names / 2:
+            batch_size = int(self.rng.choice([32, 128, 512]))
+        amounts: dict[str, dict[NodeId, float]] = {}
+        for resource in ("cpus", "memory") if self.shared else ():
+            if self.rng.random() < self.names / 2:
+                each = float(self.rng.choice([0.1, 0.5, 1.0, 1.0, 1.3, 2.5]))
+                amounts[resource] = {
+                    node: each * here * _proportional(view.cluster.nodes[node], resource) for node, here in gpus.items()
+                }
+        return Placement(gpus, amounts.get("cpus"), amounts.get("memory"), plan, batch_size)
+
+
+def _proportional(node: NodeSpec, resource: str) -> float:
+    return (node.cpu_cores if resource == "cpus" else node.memory) / node.num_gpus
+
+
+@dataclass(frozen=True)
+class RandomWorld:
+    """Everything that one run needs."""
+
+    name: str
+    workload: Workload
+    cluster: ClusterSpec
+    performance: PerformanceModel
+    scenario: Scenario
+    seed: int
+    scheduler: Callable[[], Scheduler]  # a new one, with the same whims
+
+
+def random_world(seed: int, *, plain: bool = False) -> RandomWorld:
+    """A world of 1 to 6 nodes and 3 to 25 jobs.
+
+    Args:
+        seed: says everything about it.
+        plain: GPUs are all that counts: no contention, no failures, no cores and memory, no names.
+    """
+    rng = np.random.default_rng(seed)
+    cluster = random_cluster(rng)
+    performance = Workshop(curve=float(rng.choice([0.8, 1.0])))
+    scenario = plain_scenario(rng) if plain else random_scenario(rng)
+    shared = scenario.cpu_memory == "shared"
+    names, disturb = 0.0 if plain else float(rng.choice([0.0, 0.5, 0.9])), float(rng.choice([0.05, 0.25, 0.6]))
+    from_scratch = float(rng.choice([0.0, 0.3]))
+    return RandomWorld(
+        f"world {seed}",
+        random_workload(rng, cluster),
+        cluster,
+        performance,
+        scenario,
+        seed,
+        lambda: Whims(shared, names, disturb, from_scratch),
+    )
+
+
+def random_cluster(rng: np.random.Generator) -> ClusterSpec:
+    """One to six nodes of one to three types, at least one of them able to run everything."""
+    kinds = rng.permutation(list(NODES))[: rng.integers(1, 4)].tolist()
+    chosen = ["swift", *rng.choice(kinds, rng.integers(0, 6)).tolist()]
+    return ClusterSpec(tuple(_node(rng, kind) for kind in rng.permutation(chosen).tolist()), "random")
+
+
+def _node(rng: np.random.Generator, kind: str) -> NodeSpec:
+    gpus, cores, memory = (_one_of(rng, choices) for choices in NODES[kind])
+    return NodeSpec(kind, int(gpus), cores, memory, inter_node_bandwidth=_one_of(rng, [0.02, 0.2, 1.25]))
+
+
+def random_workload(rng: np.random.Generator, cluster: ClusterSpec) -> Workload:
+    """Three to 25 jobs that all fit on the swift nodes, some at equal instants, some elastic, for three tenants.
+
+    In every third workload they are all of one kind, so that many end at one instant.
+    """
+    largest = sum(node.num_gpus for node in cluster.nodes if node.gpu_type == "swift")
+    specs: list[JobSpec] = []
+    alike = int(rng.integers(len(MODELS))) if rng.random() < 1 / 3 else -1
+    for i in range(int(rng.integers(3, 26))):
+        gpus = int(rng.integers(1, min(largest, 10) + 1))
+        elastic = bool(rng.random() < 0.6)
+        seconds = _one_of(rng, [64.0, 64.0 if alike >= 0 else float(rng.exponential(200.0)) + 1.0])
+        specs.append(
+            JobSpec(
+                id=i,
+                submit_time=_one_of(rng, [0.0, 32.0, 200.0, float(rng.uniform(0.0, 600.0))]),
+                num_gpus=gpus,
+                work=48.0 * gpus * seconds,
+                model=MODELS[int(rng.integers(len(MODELS))) if alike < 0 else alike],
+                min_gpus=int(rng.integers(1, gpus + 1)) if elastic else 0,
+                max_gpus=int(rng.integers(gpus, largest + 1)) if elastic else 0,
+                tenant=("a", "b", "")[int(rng.integers(3))],
+                guaranteed=bool(rng.random() < 0.5),
+            )
+        )
+    return Workload.of(specs, "random")
+
+
+def plain_scenario(rng: np.random.Generator) -> Scenario:
+    """Delays, rounds, shares and a horizon; GPUs are all that counts."""
+    return Scenario(
+        start_delay=_one_of(rng, [0.0, 4.0]),
+        restart_delay=_one_of(rng, [0.0, 8.0, 31.7]),
+        worker_shares="equal" if rng.random() < 0.5 else "proportional",
+        horizon=_one_of(rng, [math.inf, math.inf, 256.0]),
+        rounds=random_rounds(rng),
+        information=Information(("exact", "estimate", "none")[int(rng.integers(3))]),
+    )
+
+
+def random_rounds(rng: np.random.Generator) -> Rounds:
+    """Decisions at events, at intervals, or at both."""
+    stall_interval, max_stalls = _one_of(rng, [5.0, 60.0]), int(rng.integers(0, 12))
+    if rng.random() < 0.5:
+        return Rounds(stall_interval=stall_interval, max_stalls=max_stalls)
+    on_events = bool(rng.random() < 0.5)
+    return Rounds(on_events, _one_of(rng, [16.0, 45.0]), stall_interval, max_stalls)
+
+
+def random_scenario(rng: np.random.Generator) -> Scenario:
+    """Any mix of the rules."""
+    failures = Failures(
+        mtbf=_one_of(rng, [90.0, 1000.0]),
+        repair_time=_one_of(rng, [4.0, 120.0]),
+        checkpoint_interval=_one_of(rng, [0.0, 10.0, 50.0, math.inf]),
+    )
+    failing, plain = bool(rng.random() < 0.6), plain_scenario(rng)
+    return replace(
+        plain,
+        horizon=min(plain.horizon, 1500.0) if failing else plain.horizon,  # who never checkpoints may never end
+        reconfiguration=CostBySize(restart=3.0) if rng.random() < 0.3 else None,
+        cpu_memory="shared" if rng.random() < 0.6 else "unlimited",
+        contention=Contention(("off", "measured", "worst_case")[int(rng.integers(3))]),
+        failures=failures if failing else None,
+        quotas={"a": 4} if rng.random() < 0.5 else {},
+    )
+
+
+def _one_of(rng: np.random.Generator, choices: Sequence[float]) -> float:
+    return choices[int(rng.integers(len(choices)))]

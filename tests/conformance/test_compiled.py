@@ -1,0 +1,97 @@
+"""A scheduler that plays whole episodes in compiled code leaves the log that it leaves decision by decision."""
+
+import numpy as np
+import pytest
+
+from envs.simulation import CompiledScheduler, EventKind, Simulator, run_episode
+from envs.types import ClusterError, MurmurationError
+from tests.conformance.random_worlds import RandomWorld, random_world
+from tests.conformance.test_schedulers import SCHEDULERS
+
+NEVER = {"fifo_easy"}  # plans its reservations in Python
+COMPILED = [name for name, one in SCHEDULERS.items() if isinstance(one, CompiledScheduler) and name not in NEVER]
+every_compiled = pytest.mark.parametrize("name", COMPILED)
+WORLDS_EACH = 40
+
+
+def engine(world: RandomWorld) -> Simulator:
+    """A fresh episode of a world."""
+    return Simulator(world.workload, world.cluster, world.performance, world.scenario, world.seed)
+
+
+def test_there_are_compiled_schedulers():
+    assert {"fifo", "fifo_backfill", "srtf", "srtf_gpu_time"} <= set(COMPILED)
+
+
+@every_compiled
+@pytest.mark.parametrize("plain", [True, False], ids=["gpus alone", "all rules"])
+def test_both_ways_to_play_leave_one_log(name, plain):
+    played = 0
+    for seed in range(WORLDS_EACH):
+        world = random_world(seed, plain=plain)
+        simulator = engine(world)
+        scheduler = SCHEDULERS[name]
+        scheduler.reset(world.cluster, simulator.rng)
+        if not scheduler.play(simulator):
+            assert simulator.state.episode[0, 0].num_rounds == 0, "refused, and played all the same"
+            continue
+        compiled = simulator.result(name)
+        slow = run_episode(scheduler, engine(world), name, compiled=False)
+        assert compiled.log == slow.log, f"world {seed}"
+        assert compiled.records.tobytes() == slow.records.tobytes(), f"world {seed}"
+        assert compiled.num_rounds == slow.num_rounds
+        played += 1
+    assert played >= WORLDS_EACH // 4, "too few worlds that compiled play can take"
+
+
+@every_compiled
+def test_a_log_that_grows_under_way_tells_the_same(name, monkeypatch):
+    """The log is full again and again, in the middle of rounds too."""
+    world = random_world(3, plain=True)
+    expected = run_episode(SCHEDULERS[name], engine(world))
+    tight = engine(world)
+
+    def grow_a_little() -> None:
+        state = tight.state
+        state.events = np.concatenate([state.events, np.zeros((1, 1), state.events.dtype)], axis=1)
+        state.log_shares = np.concatenate([state.log_shares, np.zeros((1, 2), state.log_shares.dtype)], axis=1)
+        tight._world = None
+
+    tight.state.events = tight.state.events[:, :1].copy()
+    tight.state.log_shares = tight.state.log_shares[:, :1].copy()
+    monkeypatch.setattr(tight, "grow_log", grow_a_little)
+    assert run_episode(SCHEDULERS[name], tight).log == expected.log
+
+
+@every_compiled
+def test_without_a_log_records_are_the_same(name):
+    world = random_world(5, plain=True)
+    logged = run_episode(SCHEDULERS[name], engine(world))
+    silent = run_episode(
+        SCHEDULERS[name],
+        Simulator(world.workload, world.cluster, world.performance, world.scenario, world.seed, logging=False),
+    )
+    assert len(silent.log) == 0 < len(logged.log)
+    assert silent.records.tobytes() == logged.records.tobytes()
+
+
+@pytest.mark.parametrize("name", sorted(SCHEDULERS))
+def test_every_scheduler_survives_the_full_model(name):
+    """Cores, memory, contention, costs by model, failures: whatever happens, wishes stay legal and jobs are counted."""
+    played = 0
+    for seed in range(100, 106):
+        world = random_world(seed)
+        try:
+            simulator = engine(world)
+        except ClusterError:
+            continue
+        try:
+            result = run_episode(SCHEDULERS[name], simulator)
+        except MurmurationError as error:
+            assert "hides" in str(error), f"world {seed}: {error}"  # it needs to know the remaining work
+            continue
+        kinds = result.log.events["kind"]
+        assert (kinds == EventKind.FINISH).sum() == result.finished.sum()
+        assert (kinds == EventKind.INTERRUPT).sum() == result.records["num_interruptions"].sum()
+        played += 1
+    assert played >= 2

@@ -1,0 +1,158 @@
+"""The compiled engine and the reference engine leave identical event logs, to the bit, whatever is asked of them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from baselines import Fifo, Las, Optimus, Random, Srtf, Tiresias
+from envs.performance import default_model
+from envs.scheduling import ClusterView, Scheduler
+from envs.simulation import EventLog, Information, RunResult, Simulator
+from envs.simulation.reference import ReferenceSimulator
+from envs.types import Allocation, AllocationError, ClusterSpec
+from tests.conformance.random_worlds import RandomWorld, random_world
+
+CHUNK = 25  # worlds a test
+PUBLISHED: dict[str, Callable[[], Scheduler]] = {
+    "fifo": Fifo,
+    "las": Las,
+    "optimus": Optimus,
+    "random": Random,
+    "srtf": Srtf,
+    "tiresias": Tiresias,
+}
+GPUS = {"swift": "A100", "plain": "V100", "small": "T4"}  # types that the default performance model knows
+
+
+def play_both(world: RandomWorld) -> tuple[RunResult, RunResult]:
+    """One run on both engines, round by round; they see the same, and refuse the same."""
+    engines = [
+        make(world.workload, world.cluster, world.performance, world.scenario, world.seed)
+        for make in (Simulator, ReferenceSimulator)
+    ]
+    schedulers = [world.scheduler() for _ in engines]
+    for scheduler, engine in zip(schedulers, engines, strict=True):
+        scheduler.reset(world.cluster, engine.rng)
+    while same(world, "decides", *(engine.advance() for engine in engines)):
+        views = [engine.view for engine in engines]
+        compare_views(world, *views)
+        wishes = [scheduler.schedule(view) for scheduler, view in zip(schedulers, views, strict=True)]
+        same(world, "wish", *(wish.changes for wish in wishes))
+        if same(world, "refuses", *(refused(*pair) for pair in zip(engines, wishes, strict=True))):
+            compare_views(world, *views)
+            for engine, view in zip(engines, views, strict=True):
+                engine.apply(view.allocation(keep_running=True))
+    first, second = (engine.result("whims") for engine in engines)
+    return first, second
+
+
+def refused(engine: Simulator | ReferenceSimulator, wish: Allocation) -> bool:
+    """Let a wish take effect, or say that it does not fit."""
+    try:
+        engine.apply(wish)
+    except AllocationError:
+        return True
+    return False
+
+
+def same(world: RandomWorld, what: str, one: Any, other: Any) -> Any:
+    """Assert that both engines say the same, and return it."""
+    assert one == other, f"{world.name}: {what}: {one} against {other} of the reference"
+    return one
+
+
+def compare_views(world: RandomWorld, one: ClusterView, other: ClusterView) -> None:
+    """Assert that two views show the same."""
+    for name in ("time", "queued", "running", "free_gpus", "capacity", "num_gpus", "min_gpus", "max_gpus"):
+        same(world, name, *(np.asarray(getattr(view, name)).tolist() for view in (one, other)))
+    for name in ("submit_time", "start_delay", "restart_delay", "tenant", "guaranteed", "quotas"):
+        same(world, name, *(np.asarray(getattr(view, name)).tolist() for view in (one, other)))
+    jobs = np.arange(len(one.num_gpus))
+    for name in ("attained_service", "remaining_work", "remaining_time"):
+        np.testing.assert_array_equal(getattr(one, name)(jobs), getattr(other, name)(jobs), f"{world.name}: {name}")
+    for job in one.running.tolist():
+        same(world, f"placement of {job}", one.placement(job), other.placement(job))
+
+
+def told(log: EventLog, row: int) -> str:
+    """One event in words."""
+    event = log.events[row]
+    return f"{dict(zip(event.dtype.names, event.tolist(), strict=True))}" + (
+        f" {log.placement(row)}" if event["num_shares"] else ""
+    )
+
+
+def compare_results(world: RandomWorld, one: RunResult, other: RunResult) -> None:
+    """Assert that two runs are one, to the bit."""
+    for row in range(min(len(one.log), len(other.log))):
+        same(world, f"event {row}", told(one.log, row), told(other.log, row))
+    same(world, "number of events", len(one.log), len(other.log))
+    assert one.log == other.log, f"{world.name}: logs differ in what their events do not show"
+    for name in one.records.dtype.names or ():
+        np.testing.assert_array_equal(one.records[name], other.records[name], f"{world.name}: {name}")
+    same(world, "end", (one.end_time, one.num_rounds), (other.end_time, other.num_rounds))
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_with_gpus_alone(chunk):
+    for seed in range(CHUNK * chunk, CHUNK * (chunk + 1)):
+        world = random_world(seed, plain=True)
+        compare_results(world, *play_both(world))
+
+
+@pytest.mark.parametrize("chunk", range(10))
+def test_with_all_rules(chunk):
+    for seed in range(CHUNK * chunk, CHUNK * (chunk + 1)):
+        world = random_world(seed)
+        compare_results(world, *play_both(world))
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_under_published_schedulers(name):
+    for seed in range(1000, 1010):
+        world = random_world(seed)
+        told_all = replace(world.scenario, information=Information("exact"))
+        world = replace(world, name=f"{name}, {world.name}", scenario=told_all, scheduler=PUBLISHED[name])
+        compare_results(world, *play_both(world))
+
+
+def test_with_measured_speeds():
+    """The default performance model, whose table of cores and memory is Synergy's."""
+    for seed in range(2000, 2006):
+        world = random_world(seed)
+        nodes = tuple(replace(node, gpu_type=GPUS[node.gpu_type]) for node in world.cluster.nodes)
+        jobs = world.workload.jobs.copy()
+        jobs["work"] *= 10
+        workload = replace(world.workload, jobs=jobs)
+        world = replace(world, workload=workload, cluster=ClusterSpec(nodes, "measured"), performance=default_model())
+        compare_results(world, *play_both(world))
+
+
+def test_a_difference_is_seen():
+    """The comparison fails where one engine plays by other rules."""
+    world = random_world(0, plain=True)
+    other = replace(world, scenario=replace(world.scenario, start_delay=world.scenario.start_delay + 0.5))
+    one, same_again, changed = play_both(world)[0], play_both(world)[1], play_both(other)[1]
+    compare_results(world, one, same_again)
+    with pytest.raises(AssertionError, match="world 0: event"):
+        compare_results(world, one, changed)
+
+
+def test_the_worlds_hold_what_they_are_to_try():
+    """Every rule is in force in many of them, and every kind of event happens often."""
+    worlds = [random_world(seed) for seed in range(10 * CHUNK)]
+    scenarios = [world.scenario for world in worlds]
+    assert {scenario.contention.mode for scenario in scenarios} == {"off", "measured", "worst_case"}
+    assert sum(scenario.failures is not None for scenario in scenarios) > 100
+    assert sum(scenario.cpu_memory == "shared" for scenario in scenarios) > 100
+    assert {len(world.cluster.gpu_types) for world in worlds} == {1, 2, 3}
+    kinds, named = np.zeros(8, dtype=np.int64), 0
+    for world in worlds[:30]:
+        log = play_both(world)[1].log
+        kinds += np.bincount(log.events["kind"], minlength=8)
+        named += int((log.events["plan"] >= 0).sum())
+    assert (kinds > 100).all(), kinds
+    assert named > 100

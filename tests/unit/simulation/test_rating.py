@@ -1,0 +1,109 @@
+"""Kernels of speed against the performance model's own, slow answers."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envs.performance import Contention, default_model, sensitivity_of
+from envs.simulation import Scenario, SpeedTable, State
+from envs.simulation.rating import cell_of, fair_amount, host_factor, share_node
+from envs.simulation.shares import new_share
+from envs.simulation.speed import HOST_CPUS, HOST_MEMORY
+from envs.simulation.world import World, world_of
+from envs.types import ClusterSpec, NodeSpec
+
+MODELS = ("alexnet", "resnet50", "m5", "bert", "vgg16")
+LINK = 1.25
+PERFORMANCE = default_model()
+
+
+def world(mode: str = "off", num_jobs: int = 1) -> World:
+    """One node of 8 GPUs, all models in the table, all jobs there."""
+    cluster = ClusterSpec((NodeSpec("V100", 8, cpu_cores=24.0, memory=500.0, inter_node_bandwidth=LINK),))
+    scenario = Scenario(cpu_memory="shared", contention=Contention(mode))
+    table = SpeedTable.build(cluster, PERFORMANCE, MODELS, 8, scenario)
+    state = State.allocate(cluster, num_jobs, scenario=scenario)
+    state._clear(0, scenario)
+    state.jobs["first_share"] = -1
+    return world_of(state, table)
+
+
+WORLD = world()
+
+
+@settings(max_examples=200)
+@given(
+    model=st.integers(0, len(MODELS) - 1),
+    gpus=st.integers(1, 8),
+    cpus=st.floats(0.02, 30.0),
+    memory=st.floats(0.02, 300.0),
+)
+def test_host_factors_are_those_of_the_sensitivity_matrices(model, gpus, cpus, memory):
+    job = WORLD.jobs[0]
+    job.model, job.named, job.first_share = model, 0, 0
+    share = WORLD.shares[0]
+    share.gpus, share.cpus, share.memory, share.next_of_job = gpus, cpus * gpus, memory * gpus, -1
+    expected = sensitivity_of(MODELS[model], gpus).factor(cpus, memory)
+    assert host_factor(WORLD, job) == pytest.approx(expected, rel=1e-9)
+
+
+@given(gpus=st.integers(1, 8), flags=st.integers(0, 3))
+def test_what_a_wish_names_is_not_counted_twice(gpus, flags):
+    """A named amount is in the exact speed already: for the factor it counts as ample."""
+    job = WORLD.jobs[0]
+    job.model, job.named, job.first_share = MODELS.index("alexnet"), flags, 0
+    share = WORLD.shares[0]
+    share.gpus, share.cpus, share.memory, share.next_of_job = gpus, 1.0 * gpus, 62.5 * gpus, -1
+    cpus, memory = (None if flags & 1 else 1.0), (None if flags & 2 else 62.5)
+    assert host_factor(WORLD, job) == pytest.approx(sensitivity_of("alexnet", gpus).factor(cpus, memory), rel=1e-9)
+
+
+@given(amount=st.floats(0, 40))
+def test_cells_of_a_grid(amount):
+    for grid in (HOST_CPUS, HOST_MEMORY):
+        expected = min(int(np.searchsorted(grid, amount, side="right")) - 1, len(grid) - 2)
+        assert cell_of(grid, amount) == expected
+
+
+@given(
+    cores=st.integers(8, 640).map(lambda parts: parts / 8),
+    wants=st.lists(st.tuples(st.integers(1, 4), st.floats(0.1, 20.0)), min_size=1, max_size=8),
+)
+def test_the_fair_rule_leaves_every_bare_gpu_its_proportional_share(cores, wants):
+    """Jobs come to a node of 8 GPUs as long as there is room; nobody gets less than the least of want and share."""
+    free, bare, proportional = cores, 8, cores / 8
+    for gpus, saturating in wants:
+        if gpus > bare:
+            continue
+        taken = fair_amount(cores, free, 8, bare, gpus, saturating)
+        assert (taken * 64).is_integer()
+        assert taken <= free
+        assert taken >= min(saturating, proportional) * gpus - 1 / 64
+        assert taken <= saturating * gpus + 1 / 64
+        free, bare = free - taken, bare - gpus
+        assert free >= bare * proportional - 8 / 64
+
+
+@settings(max_examples=150)
+@given(
+    mode=st.sampled_from(["measured", "worst_case"]),
+    rows=st.lists(
+        st.tuples(st.integers(0, len(MODELS) - 1), st.sampled_from([0.0, 0.1, 0.4, 0.5, 1.25, 3.0])),
+        min_size=1,
+        max_size=8,
+    ),
+)
+def test_neighbours_cost_what_the_contention_model_says(mode, rows):
+    here = world(mode, len(rows))
+    for j, (model, traffic) in enumerate(rows):
+        here.jobs[j].model, here.jobs[j].traffic = model, traffic
+        new_share(here, j, 0, 1, np.nan, np.nan)
+    share_node(here, 0)
+    contention = Contention(mode)
+    network = contention.network_factors([traffic for _, traffic in rows], LINK)
+    host = contention.host_factors([MODELS[model] for model, _ in rows], np.full(len(rows), 1 / 8))
+    for j in range(len(rows)):
+        share = here.shares[here.jobs[j].first_share]
+        assert share.network == pytest.approx(network[j], rel=1e-12)
+        assert share.host == pytest.approx(host[j], rel=1e-12)

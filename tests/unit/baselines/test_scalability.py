@@ -1,0 +1,234 @@
+"""The scalability analyser: batch sizes against trying all of them, and what is taken where nothing is known."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from baselines.scalability import (
+    AnalysedJobs,
+    Analyser,
+    BatchRule,
+    Scalability,
+    Throughput,
+    batch_range,
+    fewest_nodes,
+    most_per_gpu,
+)
+from envs.performance.zoo import model_profile
+from envs.types import ClusterSpec, JobSpec, NodeSpec, PerformanceError
+
+ONE_NODE = ClusterSpec((NodeSpec("V100", 8),))
+TWO_TYPES = ClusterSpec((NodeSpec("K80", 4), NodeSpec("V100", 2), NodeSpec("V100", 4)))
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A step takes `fixed` s, `each` s for every sample of the fullest GPU, and `reduce` s if GPUs are several."""
+
+    fixed: float = 0.0
+    each: float = 1 / 16
+    reduce: float = 1.0
+    usual: int = 32  # samples per GPU where no batch is given
+
+    def __call__(self, kind: int, gpus: int, nodes: int, batch: int | None) -> float:
+        size = self.usual * gpus if batch is None else batch
+        seconds = self.fixed + self.each * -(-size // gpus) + self.reduce * (gpus > 1)
+        return (kind + 1) * size / seconds
+
+
+def job(
+    model: str = "resnet18", gpus: int = 4, least: int = 1, most: int = 8, batch: tuple[int, int] = (0, 0)
+) -> JobSpec:
+    """A job with its own batch range; (0, 0) leaves it to the model."""
+    return JobSpec(0, 0.0, gpus, 100.0, model, least, most, batch[0], batch[1])
+
+
+def analyse(
+    spec: JobSpec,
+    throughput: Throughput,
+    rule: BatchRule = "best",
+    cluster: ClusterSpec = ONE_NODE,
+    measured_only: bool = True,
+) -> Scalability:
+    return Analyser(rule, measured_only).analyse(spec, cluster, fewest_nodes(cluster), throughput)
+
+
+def test_worked_by_hand():
+    """Batches 16 to 128, 1/16 s a sample, 1 s to reduce: 16 samples/s on one GPU whatever the batch, so 16 is enough.
+    128 samples on two GPUs take 4 + 1 s: 1.6 times as fast. On four 2 + 1 s: 2.67 times. On eight 1 + 1 s: 4 times.
+    """
+    found = analyse(job(batch=(16, 128)), Steps())
+    assert found.batch[0, [1, 2, 4, 8]].tolist() == [16, 128, 128, 128]
+    np.testing.assert_allclose(found.factor[0, [1, 2, 4, 8]], [1, 1.6, 8 / 3, 4])
+    assert found.factor[0, 0] == -np.inf
+
+
+def test_at_a_fixed_batch_more_gpus_are_worth_less():
+    """At 16 samples two GPUs are slower than one (16 / 1.5 s). At 64, what a user takes for one GPU: 64 / 3 s = 4/3."""
+    least = analyse(job(batch=(16, 128)), Steps(), "least")
+    np.testing.assert_allclose(least.factor[0, 1:3], [1, 2 / 3])
+    assert set(least.batch[0, 1:].tolist()) == {16}
+    usual = analyse(job(gpus=1, batch=(16, 128)), Steps(), "usual")
+    np.testing.assert_allclose(usual.factor[0, 1:3], [1, 4 / 3])
+    assert set(usual.batch[0, 1:].tolist()) == {64}
+    most = analyse(job(batch=(16, 128)), Steps(), "most")
+    np.testing.assert_allclose(most.factor[0, 1:3], [1, 1.6])
+
+
+def test_a_large_fixed_batch_needs_gpus_to_hold_it():
+    """A V100 was measured with up to 256 samples of ResNet-18. 1,024 are for four GPUs and more; a job that may choose
+    runs on one as well. Without that limit the large batch runs everywhere.
+    """
+    spec = job(batch=(16, 1024))
+    fixed = analyse(spec, Steps(), "most")
+    assert np.isfinite(fixed.factor[0]).tolist() == [False] * 4 + [True] * 5
+    assert np.isfinite(analyse(spec, Steps()).factor[0, 1:]).all()
+    assert np.isfinite(analyse(spec, Steps(), "most", measured_only=False).factor[0, 1:]).all()
+
+
+def test_a_fixed_batch_is_one_that_the_job_can_run():
+    """The most of 16 to 4,096 that eight GPUs of 256 hold is 2,048; for jobs of at most two GPUs it is 512."""
+    assert analyse(job(), Steps(), "most").batch[0].max() == 2048
+    assert analyse(job(gpus=2, most=2), Steps(), "most").batch[0].max() == 512
+    assert (
+        analyse(job("lm", gpus=8, least=8), Steps(), "least").batch[0, 8] == 8
+    )  # the least of the range, 5, is too few
+
+
+@given(
+    low=st.integers(16, 300),
+    more=st.integers(0, 900),
+    most=st.integers(2, 8),  # 300 samples are too many for one GPU, and then its usual batch is taken
+    fixed=st.sampled_from([0.0, 0.3]),
+    reduce=st.sampled_from([0.0, 0.5, 2.0]),
+)
+def test_no_other_batch_is_faster(low, more, most, fixed, reduce):
+    """Where larger batches are never slower, as in data parallelism with equal shares, against every one there is."""
+    throughput = Steps(fixed, reduce=reduce)
+    found = analyse(job(gpus=most, most=most, batch=(low, low + more)), throughput)
+    reference = max(throughput(0, 1, 1, batch) for batch in range(low, low + more + 1) if batch <= 256 or low > 256)
+    for gpus in range(1, most + 1):
+        allowed = [batch for batch in range(max(low, gpus), low + more + 1) if batch <= 256 * gpus]
+        if not allowed:
+            assert found.factor[0, gpus] == -np.inf
+            continue
+        speed = throughput(0, gpus, 1, int(found.batch[0, gpus]))
+        assert found.batch[0, gpus] in allowed
+        assert speed == pytest.approx(max(throughput(0, gpus, 1, batch) for batch in allowed))
+        if found.batch[0, 1]:
+            assert found.factor[0, gpus] == pytest.approx(speed / reference)
+
+
+def test_types_compare():
+    """A V100 twice as fast as a K80: 1 is a V100. Sizes that a type does not have are out."""
+    found = analyse(job(batch=(16, 128)), Steps(), cluster=TWO_TYPES)
+    np.testing.assert_allclose(found.factor[:, 1], [0.5, 1.0])
+    assert np.isfinite(found.factor).sum(axis=1).tolist() == [4, 6]
+
+
+def test_what_knows_no_batches_runs_at_the_usual_one():
+    spec = job("any", gpus=2, least=2, most=4)
+    found = analyse(spec, Steps())
+    assert np.flatnonzero(np.isfinite(found.factor[0])).tolist() == [2, 3, 4]
+    assert not found.batch.any()
+    assert batch_range(spec) is None
+
+
+def test_what_runs_with_no_batch_runs_at_the_usual_one():
+    """A model that the world lets run at its usual batch only."""
+
+    def stubborn(kind: int, gpus: int, nodes: int, batch: int | None) -> float:
+        if batch is not None:
+            raise PerformanceError(f"batch {batch} is out of range")
+        return float(gpus)
+
+    found = analyse(job(), stubborn)
+    assert np.isfinite(found.factor[0, 1:]).all()
+    assert not found.batch.any()
+
+
+def test_too_large_for_one_gpu():
+    """A model that runs on four GPUs and more: its factor there is four."""
+
+    def large(kind: int, gpus: int, nodes: int, batch: int | None) -> float:
+        return 10.0 * gpus**0.5 if gpus >= 4 else 0.0
+
+    found = analyse(job(), large)
+    np.testing.assert_allclose(found.factor[0, [4, 8]], [4, 4 * 2**0.5])
+    assert not np.isfinite(found.factor[0, :4]).any()
+
+
+def test_what_runs_nowhere():
+    found = analyse(job(), lambda kind, gpus, nodes, batch: 0.0)
+    assert not np.isfinite(found.factor).any()
+    assert not found.batch.any()
+
+
+def test_nodes_are_as_few_as_can_be():
+    """Speeds are asked for the fewest nodes of a type that hold the GPUs; 0 nodes: there are none."""
+    assert fewest_nodes(TWO_TYPES).tolist() == [[0, 1, 1, 1, 1, 0, 0], [0, 1, 1, 1, 1, 2, 2]]
+    asked: set[tuple[int, int, int]] = set()
+
+    def listening(kind: int, gpus: int, nodes: int, batch: int | None) -> float:
+        asked.add((kind, gpus, nodes))
+        return 1.0
+
+    analyse(job(), listening, cluster=TWO_TYPES)
+    assert {nodes for kind, gpus, nodes in asked if (kind, gpus) == (1, 5)} == {2}
+    assert max(gpus for kind, gpus, _ in asked if kind == 0) == 4
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu_type", "most"),
+    [("resnet50", "V100", 128), ("ResNet-50", "V100", 128), ("resnet50", "A100", 256), ("resnet50", "H100", 128),
+     ("lm", "K80", 80), ("any", "V100", np.inf)],
+)  # fmt: skip
+def test_most_samples_measured_on_a_gpu(model, gpu_type, most):
+    """Gavel's largest on a V100, ElasticFlow's on an A100; what was not measured is taken from the smallest."""
+    assert most_per_gpu(model, gpu_type) == most
+
+
+@pytest.mark.parametrize(
+    ("batch", "span"), [((0, 0), (16, 4096)), ((32, 0), (32, 4096)), ((0, 64), (16, 64)), ((1, 9999), (16, 4096))]
+)
+def test_a_jobs_own_range_is_within_its_models(batch, span):
+    assert batch_range(job(batch=batch)) == span
+    assert model_profile("resnet18").check_batch(span[0])
+
+
+def fake_view(specs: list[JobSpec], throughput: Callable[..., float], cluster: ClusterSpec = ONE_NODE) -> Any:
+    """As much of a view as the analyser looks at."""
+    return SimpleNamespace(
+        num_gpus=np.array([spec.num_gpus for spec in specs]),
+        job=lambda job: specs[job],
+        cluster=cluster,
+        throughput=throughput,
+    )
+
+
+def test_a_kind_of_job_is_analysed_once():
+    asked: list[int] = []
+
+    def throughput(job: int, kind: int, gpus: int, nodes: int, *, batch_size: int | None) -> float:
+        asked.append(job)
+        return Steps()(kind, gpus, nodes, batch_size)
+
+    def numbered(number: int, most: int) -> JobSpec:
+        return JobSpec(number, float(number), 2, 100.0, "resnet18", 1, most)
+
+    known = AnalysedJobs(Analyser(), ONE_NODE)
+    known.look_up(fake_view([numbered(0, 2), numbered(1, 2)], throughput))
+    assert (set(asked), known.table.tolist(), known.factors.shape) == ({0}, [0, 0], (1, 1, 3))
+    known.look_up(fake_view([numbered(0, 2), numbered(1, 2), numbered(2, 8), numbered(3, 2)], throughput))
+    assert (set(asked), known.table.tolist(), known.factors.shape) == ({0, 2}, [0, 0, 1, 0], (2, 1, 9))
+    assert np.isfinite(known.factors[0, 0]).tolist() == [False, True, True] + [False] * 6
+    assert known.batches[0, 0, 3:].tolist() == [0] * 6
+    calls = len(asked)
+    known.look_up(fake_view([numbered(i, 2) for i in range(4)], throughput))
+    assert len(asked) == calls

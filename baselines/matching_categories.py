@@ -1,0 +1,146 @@
+"""Categories: how many workers each job gets, counted, ranked and drawn without listing them.
+
+A category is a composition of the workers over the jobs, each part within the job's range. In lexicographic order
+of the parts, categories are numbered from 0. Their number explodes (Python's integers hold it), so they are never
+listed to be drawn from: counts of the compositions of what is left over the jobs that are left turn a number into
+its category.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+
+from envs.types import IntArray, MurmurationError
+
+MOST_LISTED = 2_000_000  # categories that `Categories.all` lists
+
+
+class Categories:
+    """All compositions of `total` workers into parts between `least` and `most`, in lexicographic order.
+
+    Args:
+        least: int64[num_jobs], smallest part of each job, at least 0.
+        most: int64[num_jobs], largest part.
+        total: workers in all.
+    """
+
+    def __init__(self, least: npt.ArrayLike, most: npt.ArrayLike, total: int) -> None:
+        self.least: list[int] = np.asarray(least, np.int64).tolist()
+        self.most: list[int] = np.asarray(most, np.int64).tolist()
+        self.total = int(total)
+        if len(self.least) != len(self.most) or not self.least:
+            raise MurmurationError(
+                f"categories: least has {len(self.least)} jobs and most {len(self.most)}; give one range for each job"
+            )
+
+    @cached_property
+    def _ways(self) -> Sequence[Sequence[int]]:
+        """_ways[i][r]: ways to spread r workers beyond the least over the jobs from i on; 0 beyond a row's end."""
+        row = [1]
+        rows = [row]
+        for least, most in zip(reversed(self.least), reversed(self.most), strict=True):
+            span = most - least
+            sums = [0, *accumulate(row)]  # sums[r]: ways to spread less than r
+            longest = min(len(row) + span, self._beyond + 1)
+            row = [sums[min(r + 1, len(row))] - sums[max(r - span, 0)] for r in range(longest)]
+            rows.append(row)
+        return rows[::-1]
+
+    @cached_property
+    def _beyond(self) -> int:
+        """Workers beyond everybody's least."""
+        return self.total - sum(self.least)
+
+    @property
+    def count(self) -> int:
+        """How many there are; C(K - 1, S - 1) for S jobs on K workers where every part from 1 up is allowed."""
+        return self._way(0, self._beyond)
+
+    def unrank(self, number: int) -> IntArray:
+        """The category of a number: int64[num_jobs].
+
+        Raises:
+            MurmurationError: there is no such number.
+        """
+        if not 0 <= number < self.count:
+            raise MurmurationError(f"category {number}: does not exist; there are {self.count}, from 0 on")
+        parts: list[int] = []
+        left = self._beyond
+        for job, least in enumerate(self.least):
+            part = 0
+            while number >= (ways := self._way(job + 1, left - part)):
+                number -= ways
+                part += 1
+            parts.append(least + part)
+            left -= part
+        return np.array(parts, np.int64)
+
+    def rank(self, sizes: npt.ArrayLike) -> int:
+        """The number of a category.
+
+        Raises:
+            MurmurationError: it is none of these.
+        """
+        parts: list[int] = np.asarray(sizes, np.int64).tolist()
+        within = all(low <= part <= high for low, part, high in zip(self.least, parts, self.most, strict=True))
+        if not within or sum(parts) != self.total:
+            raise MurmurationError(f"category {parts}: is none of these; parts are out of range or do not sum up")
+        number, left = 0, self._beyond
+        for job, (part, least) in enumerate(zip(parts, self.least, strict=True)):
+            number += sum(self._way(job + 1, left - less) for less in range(part - least))
+            left -= part - least
+        return number
+
+    def draw(self, rng: np.random.Generator, samples: int, skip: float = 0.0) -> IntArray:
+        """Different categories, each of the allowed ones equally likely: int64[num_drawn, num_jobs], by number.
+
+        Args:
+            rng: where chance comes from.
+            samples: how many; all of them if there are no more.
+            skip: share of the categories, from number 0 on, that are left out; less if too few would be left to draw.
+        """
+        first = min(int(skip * self.count), max(self.count - samples, 0))
+        allowed = self.count - first
+        if allowed <= samples:
+            numbers = set(range(first, self.count))
+        else:
+            numbers = set()
+            while len(numbers) < samples:  # at most every second draw is a repetition once half are drawn
+                numbers.add(first + _below(rng, allowed))
+        return np.array([self.unrank(number) for number in sorted(numbers)], np.int64).reshape(-1, len(self.least))
+
+    def all(self) -> IntArray:
+        """Every category: int64[count, num_jobs].
+
+        Raises:
+            MurmurationError: there are too many to list.
+        """
+        if self.count > MOST_LISTED:
+            raise MurmurationError(
+                f"categories: {self.count} are too many to list; draw samples, or list {MOST_LISTED}"
+            )
+        rows = np.zeros((1 if self.count else 0, 0), np.int64)
+        left = np.full(len(rows), self._beyond)
+        for job, (least, most) in enumerate(zip(self.least, self.most, strict=True)):
+            able = np.array([self._way(job + 1, rest) > 0 for rest in range(max(self._beyond, 0) + 1)])
+            rest = left[:, None] - np.arange(most - least + 1)
+            row, part = np.nonzero((rest >= 0) & able[np.maximum(rest, 0)])
+            rows = np.concatenate([rows[row], least + part[:, None]], axis=1)
+            left = rest[row, part]
+        return rows
+
+    def _way(self, job: int, beyond: int) -> int:
+        row = self._ways[job]
+        return row[beyond] if 0 <= beyond < len(row) else 0
+
+
+def _below(rng: np.random.Generator, bound: int) -> int:
+    """A uniform integer below a bound of any length: random bits, drawn again while they are too large."""
+    bits = bound.bit_length()
+    while True:
+        number = int.from_bytes(rng.bytes(-(-bits // 8)), "little") >> (-bits % 8)
+        if number < bound:
+            return number

@@ -1,0 +1,88 @@
+"""Compositions: counted, ranked, unranked and drawn without a list, against the list."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from baselines.matching_categories import Categories
+from envs.types import MurmurationError
+
+
+@st.composite
+def ranges(draw):
+    """Ranges of up to five jobs and a total that may or may not be reached."""
+    least = draw(st.lists(st.integers(0, 3), min_size=1, max_size=5))
+    most = [low + draw(st.integers(0, 4)) for low in least]
+    return least, most, draw(st.integers(max(sum(least) - 1, 0), sum(most) + 1))
+
+
+def listed(least, most, total):
+    """All compositions in lexicographic order, the slow and obvious way."""
+    parts = product(*(range(low, high + 1) for low, high in zip(least, most, strict=True)))
+    return [row for row in parts if sum(row) == total]
+
+
+@given(ranges())
+def test_numbers_and_categories_are_one_to_one(given_ranges):
+    among, rows = Categories(*given_ranges), listed(*given_ranges)
+    assert among.count == len(rows)
+    assert [tuple(among.unrank(number).tolist()) for number in range(among.count)] == rows
+    assert [among.rank(row) for row in rows] == list(range(len(rows)))
+    assert [tuple(row) for row in among.all().tolist()] == rows
+
+
+@given(ranges(), st.integers(0, 100), st.integers(1, 12), st.sampled_from([0.0, 0.3, 0.7, 0.99]))
+def test_draws_are_different_late_and_in_order(given_ranges, seed, samples, skip):
+    among, rows = Categories(*given_ranges), listed(*given_ranges)
+    drawn = [tuple(row) for row in among.draw(np.random.default_rng(seed), samples, skip).tolist()]
+    first = min(int(skip * len(rows)), max(len(rows) - samples, 0))
+    assert len(drawn) == min(samples, len(rows))
+    numbers = [rows.index(row) for row in drawn]
+    assert numbers == sorted(set(numbers))
+    assert all(number >= first for number in numbers)
+
+
+def test_every_category_is_drawn_equally_often():
+    """21 categories; 2,100 single draws make 100 each, and no count strays by more than five standard deviations."""
+    among, rng = Categories([1] * 3, [6] * 3, 8), np.random.default_rng(0)
+    numbers = [among.rank(among.draw(rng, 1)[0]) for _ in range(2100)]
+    counts = np.bincount(numbers, minlength=21)
+    assert among.count == 21
+    assert np.abs(counts - 100).max() < 50
+
+
+@pytest.mark.parametrize(("jobs", "workers"), [(4, 15), (5, 20), (6, 20), (7, 22)])
+def test_the_number_is_the_binomial(jobs, workers):
+    assert Categories([1] * jobs, [workers] * jobs, workers).count == math.comb(workers - 1, jobs - 1)
+
+
+def test_two_hundred_jobs_on_a_thousand_workers():
+    """Far more categories than a machine word counts; the first and last in lexicographic order are known."""
+    among = Categories([1] * 200, [1000] * 200, 1000)
+    assert among.count == math.comb(999, 199)
+    assert among.unrank(0).tolist() == [1] * 199 + [801]
+    assert among.unrank(among.count - 1).tolist() == [801] + [1] * 199
+    late = among.draw(np.random.default_rng(0), 3, skip=0.9)
+    assert (late.sum(axis=1) == 1000).all()
+    assert all(among.rank(row) >= 0.9 * among.count for row in late)
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda: Categories([1, 1], [2], 3), "least has 2 jobs and most 1"),
+        (lambda: Categories([], [], 0), "give one range for each job"),
+        (lambda: Categories([1, 1], [2, 2], 3).unrank(2), "category 2: does not exist; there are 2"),
+        (lambda: Categories([1, 1], [2, 2], 3).rank([1, 1]), "is none of these"),
+        (lambda: Categories([1, 1], [2, 2], 3).rank([0, 3]), "is none of these"),
+        (lambda: Categories([1] * 200, [1000] * 200, 1000).all(), "too many to list"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(ask, said):
+    with pytest.raises(MurmurationError, match=said) as error:
+        ask()
+    assert "\n" not in str(error.value)

@@ -1,0 +1,163 @@
+"""The experiment: instances as described, tables with figures that follow from plans, and checks that bite."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import reproduce
+from baselines import matching_experiment as experiment_module
+from baselines import sampling_matching_report as report
+from baselines.matching_exact import every_split
+from baselines.matching_experiment import (
+    Experiment,
+    by_size,
+    certified_rows,
+    count_table,
+    fairness_table,
+    large_table,
+    one_at_a_time,
+    slow_table,
+    time_table,
+)
+from baselines.matching_instances import FAST_LINKS, GPU_TYPES, SLOW_LINKS, draw
+from baselines.matching_market import Market, clear_by_paths
+from baselines.matching_problem import problem
+from baselines.matching_search import Sampling
+from envs.performance import default_model
+from launch.names import ChoiceError
+
+CONF = Path(__file__).resolve().parents[3] / "conf"
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """The experiment on sizes that take no time."""
+    for name, value in {
+        "CERTIFIED": ((2, 5), (3, 6)),
+        "LARGE": ((3, 7, False), (4, 20, True)),
+        "TIMED": ((2, 5),),
+        "SLOW": (3, 6),
+        "COUNTS": (5, 10),
+        "HUGE": (6, 40),
+    }.items():
+        monkeypatch.setattr(experiment_module, name, value)
+    return Experiment(Sampling(samples=10), 3, 0)
+
+
+def test_instances_are_the_same_whenever_asked():
+    one, again = (Experiment(Sampling(), 3, 7).each(3, 8) for _ in range(2))
+    assert all((a.problem.rates == b.problem.rates).all() for a, b in zip(one, again, strict=True))
+    other = Experiment(Sampling(), 3, 8).each(3, 8)
+    assert not (one[0].problem.work == other[0].problem.work).all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_workers_of_a_type_are_as_fast_as_the_zoo_says(seed):
+    """Every row of rates is some model's, on one GPU of each type; every type has a worker."""
+    made = draw(np.random.default_rng(seed), 5, 20, FAST_LINKS, alike=True).problem
+    performance = default_model()
+    known = {tuple(performance.throughput(name, kind, 1) for kind in GPU_TYPES) for name in performance.models}
+    assert all(tuple(row) in known for row in made.rates[:, 0, 0].tolist())
+    assert made.supply.sum() == 20
+    assert (made.supply >= 1).all()
+
+
+def test_single_workers_differ_by_a_tenth_at_most():
+    made = draw(np.random.default_rng(0), 2, 30, FAST_LINKS, alike=False).problem
+    assert made.supply.tolist() == [1] * 30
+    performance = default_model()
+    types = [[performance.throughput(name, kind, 1) for kind in GPU_TYPES] for name in performance.models]
+    for row in made.rates[:, 0, 0]:
+        off = [np.abs(row[:, None] / np.array(rates) - 1).min(axis=1).max() for rates in types if min(rates) > 0]
+        assert min(off) <= 0.1 + 1e-9
+
+
+def test_slow_links_and_small_batches_make_communication_dear():
+    fast, slow = (
+        draw(np.random.default_rng(3), 4, 12, links, alike=True).problem for links in (FAST_LINKS, SLOW_LINKS)
+    )
+    assert (slow.work == fast.work).all()
+    assert (slow.overhead[:, 2:] >= 10 * fast.overhead[:, 2:] - 1e-9).all()
+
+
+def test_one_at_a_time_by_hand():
+    """On all three workers: 30 / 3 = 10 s and 60 / 6 = 10 s with 1 s of overhead: 10 + 21."""
+    made = problem([[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]], [30, 60], overhead=[[0, 0, 0, 0], [0, 0, 0, 1]])
+    assert one_at_a_time(made) == 10 + 21
+
+
+def test_certified_rows_and_their_tables(small):
+    rows = certified_rows(small)
+    gaps = rows[rows["method"] != "one at a time"]
+    assert set(rows["method"]) == {*small.methods(), "sampling, fair", "one at a time"}
+    assert len(rows) == 2 * 3 * 8
+    assert (gaps["gap"] >= -1e-6).all()
+    assert gaps["jain"].between(1 / 3, 1 + 1e-9).all()
+    first = small.each(2, 5)[0].problem
+    row = rows.query("jobs == 2 and instance == 0 and method == 'both'").iloc[0]
+    plan = small.methods()["both"](first, small.rng(0))
+    assert row["gap"] == pytest.approx(100 * (plan.worth / every_split(first).worth - 1))
+    table = by_size(rows)
+    assert table["jobs on workers"].tolist() == ["2 on 5", "3 on 6"]
+    assert table["categories"].tolist() == [4, 10]
+    assert float(table["both"][0].split()[0]) == round(gaps.query("jobs == 2 and method == 'both'")["gap"].mean(), 2)
+    assert fairness_table(rows)["jobs on workers"].tolist() == ["2 on 5", "3 on 6"]
+
+
+def test_larger_tables_name_their_bounds(small):
+    table = large_table(small, 2)
+    assert table["bound by"].tolist() == ["HiGHS", "prices"]
+    assert table["all categories"].str.contains(r"\(").all()  # 969 categories of 4 jobs on 20 workers can be listed
+    assert all(float(cell.split()[0]) >= -0.01 for name in ("sampling", "greedy", "both") for cell in table[name])
+
+
+def test_times_are_told_with_their_ratio(small):
+    table = time_table(small, 2)
+    assert table["categories"].tolist() == [4]
+    assert table["times faster"][0] == round(float(table["times faster"][0]))
+    assert float(table["all: s"][0]) > 0
+    assert count_table(small)["samples"].tolist() == [5, 10]
+
+
+def test_the_slow_table_has_every_order(small):
+    table = slow_table(small)
+    assert table["method"].tolist() == [
+        "all categories",
+        *(f"sampling, by {order}" for order in ("workload", "lightest", "none", "benefit")),
+        "greedy",
+        "both",
+    ]
+    assert (table["max"] >= table["median"]).all()
+    assert table["communication % of JCT, equal shares"].between(0, 100).all()
+
+
+def test_the_whole_report(small, tmp_path):
+    result = report.jct_gap("", tmp_path, instances=3, sampling=Sampling(samples=10))
+    assert len(result.tables) == 6
+    assert all(isinstance(frame, pd.DataFrame) and len(frame) for _, frame in result.tables)
+    assert any(note.startswith("reconstruction: ") for note in result.notes)
+    assert {path.name for path in tmp_path.iterdir()} == {"gaps.csv", *(f"table_{i}.csv" for i in range(1, 7))}
+
+
+def test_markets_that_differ_are_not_passed_over(small, monkeypatch):
+    def worse(values, sizes, supply):
+        cleared = clear_by_paths(values, sizes, supply)
+        return Market(cleared.counts, cleared.prices, cleared.welfare * (1 - 1e-6))
+
+    assert "largest relative difference" in report.market_note(small)
+    monkeypatch.setattr(report, "WAYS", (clear_by_paths, worse))
+    with pytest.raises(AssertionError, match="differ"):
+        report.market_note(small)
+
+
+def test_a_paper_alone_names_its_first_table():
+    from omegaconf import OmegaConf
+
+    tables = OmegaConf.load(CONF / "reproduce.yaml").tables
+    assert reproduce.chosen(tables, "sampling_matching", None)._target_.endswith("jct_gap")
+    assert reproduce.chosen(tables, "rubick", "prediction_error")._target_.endswith("prediction_error")
+    for paper, table, said in (("sampling", None, "did you mean sampling_matching"), ("rubick", "x", "no such table")):
+        with pytest.raises(ChoiceError, match=said):
+            reproduce.chosen(tables, paper, table)

@@ -1,0 +1,155 @@
+"""Laws that every way of matching keeps: names, units and chance change nothing that they should not."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from baselines import SamplingMatching
+from baselines.matching_bounds import price_bound
+from baselines.matching_exact import every_split
+from baselines.matching_problem import Problem, objective, of_jobs
+from baselines.matching_search import (
+    Sampling,
+    best_plan,
+    every_category_plan,
+    greedy_plan,
+    present_plan,
+    sampled_plan,
+)
+from envs.simulation import Scenario, Simulator, run_episode
+from tests.conformance.audit import check_run
+from tests.conformance.worlds import CLUSTERS, Curved, scenarios, workloads
+from tests.unit.baselines.matching_worlds import any_problem, paper_problem
+
+seeds = st.integers(0, 100_000)
+sizes = st.sampled_from([(2, 6), (3, 7), (4, 9)])
+FEW = Sampling(samples=10)
+
+
+def plans(made: Problem) -> dict[str, float]:
+    """The worth of every method's plan, chance always the same."""
+    return {
+        "greedy": greedy_plan(made).worth,
+        "sampled": sampled_plan(made, np.random.default_rng(0), FEW).worth,
+        "all": every_category_plan(made, FEW).worth,
+        "best": best_plan(made, np.random.default_rng(0), FEW).worth,
+    }
+
+
+def permuted(made: Problem, order) -> Problem:
+    """The same workers under other names."""
+    return made._replace(
+        rates=np.ascontiguousarray(made.rates[..., order]),
+        supply=made.supply[order],
+        present=np.ascontiguousarray(made.present[:, order]),
+    )
+
+
+@given(seeds, sizes)
+def test_names_of_jobs_change_nothing(seed, size):
+    """Jobs are prioritised by what they are: even the same categories are drawn."""
+    made = paper_problem(seed, *size)
+    order = np.random.default_rng(seed).permutation(made.num_jobs)
+    assert plans(of_jobs(made, order)) == pytest.approx(plans(made))
+
+
+@given(seeds, sizes)
+def test_names_of_workers_change_nothing(seed, size):
+    made = paper_problem(seed, *size)
+    order = np.random.default_rng(seed).permutation(len(made.supply))
+    assert plans(permuted(made, order)) == pytest.approx(plans(made))
+
+
+@given(seeds, sizes, st.sampled_from([0.01, 7.0, 3600.0]))
+def test_the_unit_of_samples_changes_nothing(seed, size, unit):
+    """A job's samples told in other units, each job in its own."""
+    made = paper_problem(seed, *size)
+    scale = unit ** np.random.default_rng(seed).uniform(0, 1, made.num_jobs)
+    told = made._replace(work=made.work * scale, rates=made.rates * scale[:, None, None, None])
+    assert plans(told) == pytest.approx(plans(made))
+
+
+@given(seeds, sizes, st.sampled_from([1 / 3600, 60.0]))
+def test_the_unit_of_time_scales_worths(seed, size, unit):
+    made = paper_problem(seed, *size)
+    told = made._replace(rates=made.rates / unit, overhead=made.overhead * unit)
+    scaled = {name: worth * unit for name, worth in plans(made).items()}
+    assert plans(told) == pytest.approx(scaled)
+
+
+@given(seeds)
+def test_the_same_chance_gives_the_same_plan(seed):
+    made = any_problem(seed)
+    one, again = (best_plan(made, np.random.default_rng(seed), FEW) for _ in range(2))
+    assert one.counts.tolist() == again.counts.tolist()
+    assert (one.worth, one.categories) == (again.worth, again.categories)
+
+
+@given(seeds)
+def test_a_problem_is_left_as_it_was(seed):
+    made = any_problem(seed)
+    before = [np.array(field).copy() for field in made]
+    plans(made)
+    present_plan(made)
+    assert all((one == np.array(field)).all() for one, field in zip(before, made, strict=True))
+
+
+@given(seeds, sizes)
+def test_leave_to_idle_never_makes_the_optimum_worse(seed, size):
+    made = paper_problem(seed, *size, link_gb_s=1.25)
+    assert every_split(made._replace(may_idle=True)).worth <= every_split(made).worth * (1 + 1e-12)
+
+
+@given(seeds, sizes)
+def test_one_worker_more_never_harms_where_workers_may_idle(seed, size):
+    made = paper_problem(seed, *size, may_idle=True)
+    fewer = made._replace(
+        rates=np.ascontiguousarray(made.rates[..., 1:]), supply=made.supply[1:], present=made.present[:, 1:].copy()
+    )
+    if fewer.num_workers >= fewer.num_jobs:
+        assert every_split(made).worth <= every_split(fewer).worth * (1 + 1e-12)
+
+
+@given(seeds)
+def test_bounds_and_plans_are_in_order(seed):
+    """Price bound, optimum, all categories, and any sample of them."""
+    made = paper_problem(seed, 3, 7)
+    found = plans(made)
+    optimum = every_split(made).worth
+    assert price_bound(made, found["best"], steps=20) <= optimum * (1 + 1e-9)
+    assert optimum <= min(found.values()) * (1 + 1e-9)
+    assert found["all"] <= found["sampled"] * (1 + 1e-9)
+    assert found["best"] <= found["greedy"]
+
+
+@given(seeds)
+def test_dear_restarts_leave_the_present_alone(seed):
+    """Where everybody holds what he can run on, and any change costs more than it could save, nothing changes."""
+    made = paper_problem(seed, 3, 7)
+    counts = greedy_plan(made).counts[np.random.default_rng(seed).permutation(3)]
+    dear = made._replace(present=counts, restart=np.full(3, objective(made, counts) * 2), may_idle=True)
+    assert best_plan(dear, np.random.default_rng(0), FEW).counts.tolist() == counts.tolist()
+
+
+@pytest.mark.parametrize("name", sorted(CLUSTERS))
+@settings(max_examples=10)
+@given(data=st.data(), scenario=scenarios, shortness=st.sampled_from([0.0, 1.0, 2.0]))
+def test_runs_are_sound_whatever_the_objective(name, data, scenario, shortness):
+    workload = data.draw(workloads(CLUSTERS[name], most_jobs=14))
+    scheduler = SamplingMatching(Sampling(samples=3, order="workload", window=None), shortness=shortness)
+    result = run_episode(scheduler, Simulator(workload, CLUSTERS[name], Curved(), scenario))
+    check_run(result, Curved(), scenario)
+    assert result.finished.all()
+
+
+@settings(max_examples=10)
+@given(data=st.data())
+def test_without_arrivals_and_restarts_nobody_is_sent_back(data):
+    """Jobs that all fit at once by their least sizes are never preempted: the market has room for everybody."""
+    workload = data.draw(workloads(CLUSTERS["homogeneous"], most_jobs=4))
+    if workload.jobs["min_gpus"].sum() > CLUSTERS["homogeneous"].num_gpus:
+        return
+    scenario = Scenario(restart_delay=0.0)
+    result = run_episode(SamplingMatching(), Simulator(workload, CLUSTERS["homogeneous"], Curved(), scenario))
+    assert sum(record.num_preemptions for record in result) == 0

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from launch.experiments import brings_schedulers
 from launch.names import ChoiceError, choices, near
 
 GROUP = "scheduler"
@@ -12,7 +13,8 @@ def with_schedulers(typed: Sequence[str], default: str) -> list[str]:
     """The command line with each chosen scheduler as a group choice of its own, under `schedulers`.
 
     `scheduler=all`, `scheduler=fifo` and `scheduler=[fifo,srtf]` choose; `scheduler=[]` chooses none, for a comparison
-    of the user's own alone. `scheduler.backfill=skip` goes to the only one chosen.
+    of the user's own alone. `scheduler.backfill=skip` goes to the only one chosen. What is chosen joins the schedulers
+    of an experiment that names its own; if nothing is typed, those are all.
 
     Args:
         typed: the arguments.
@@ -22,7 +24,7 @@ def with_schedulers(typed: Sequence[str], default: str) -> list[str]:
         ChoiceError: no such scheduler, or an option for a single scheduler where several were chosen.
     """
     values = [argument.partition("=")[2].strip() for argument in typed if argument.startswith(f"{GROUP}=")]
-    value = values[-1] if values else default
+    value = values[-1] if values else "" if any(map(brings_schedulers, typed)) else default
     names = selected(value)
     rest = [for_the_only(argument, names) for argument in typed if not argument.startswith(f"{GROUP}=")]
     optional = ["++optional=true"] if value == EVERYTHING else []

@@ -1,5 +1,6 @@
 """One reader per public trace, each from its file to the standard columns."""
 
+from envs.workloads.readers.gavel import Gavel
 from envs.workloads.readers.helios import Helios
 from envs.workloads.readers.itp import MicrosoftItp
 from envs.workloads.readers.muri import Muri
@@ -10,10 +11,12 @@ from envs.workloads.readers.reader import DATA_VARIABLE, TraceReader, locate
 from envs.workloads.readers.report import BadRow, ReadReport
 from envs.workloads.readers.rubick import Rubick
 from envs.workloads.readers.swf import Swf
+from envs.workloads.readers.tiresias import Tiresias
 
 __all__ = [
     "DATA_VARIABLE",
     "BadRow",
+    "Gavel",
     "Helios",
     "MicrosoftItp",
     "Muri",
@@ -23,6 +26,7 @@ __all__ = [
     "ReadReport",
     "Rubick",
     "Swf",
+    "Tiresias",
     "TraceReader",
     "locate",
 ]

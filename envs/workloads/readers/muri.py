@@ -2,14 +2,16 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import pandas as pd
 
+from envs.types import FloatArray, TraceError
 from envs.workloads.readers.report import ReadReport
-from envs.workloads.readers.table import MAX_GPUS, MAX_SECONDS, read_csv
+from envs.workloads.readers.table import MAX_GPUS, MAX_SECONDS, TraceTable, read_csv
 
 MILLISECONDS = 1000.0
+SERVICE_FACTOR = 1.015  # Muri's simulator: service time = iterations x iteration time x this
 
 
 @dataclass(frozen=True)
@@ -21,13 +23,22 @@ class Muri:
 
     Args:
         trace: which file under $MURMURATION_DATA: trace1, trace2, trace3 or cluster_trace.
+        service: what a job's duration is: the column `duration`, or `iterations` times `iteration_time` with the factor
+            that Muri's simulator charges on top.
+        assigned_models: read the models; False leaves them open, for speeds that know no models.
     """
 
     trace: str = "trace3"
+    service: Literal["duration", "iterations"] = "duration"
+    assigned_models: bool = True
     gpu_type: str = "V100"
     gpus_per_node: int = 8
     name: ClassVar[str] = "muri"
     source: ClassVar[str] = "github.com/Rivendile/Muri"
+
+    def __post_init__(self) -> None:
+        if self.service not in ("duration", "iterations"):
+            raise TraceError(f"muri trace: service is {self.service!r}; it must be duration or iterations")
 
     @property
     def location(self) -> str:
@@ -36,19 +47,34 @@ class Muri:
 
     def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
         """The jobs and the report; see `TraceReader.read`."""
-        table = read_csv(self.name, path, ("job_id", "num_gpu", "submit_time", "model_name", "duration"), strict=strict)
+        timed = ("duration",) if self.service == "duration" else ("iterations", "iteration_time")
+        named = ("model_name",) if self.assigned_models else ()
+        table = read_csv(self.name, path, ("job_id", "num_gpu", "submit_time", *named, *timed), strict=strict)
         submit = table.numbers("submit_time", high=MAX_SECONDS * MILLISECONDS) / MILLISECONDS
-        duration = table.numbers("duration", high=MAX_SECONDS * MILLISECONDS) / MILLISECONDS
+        duration = self._duration(table)
         num_gpus = table.numbers("num_gpu", high=MAX_GPUS, whole=True)
-        model = table.text("model_name")
-        table.reject(model == "", "model_name", "must name a model")
-        table.skip_idle(duration, num_gpus)
-        note = "models were assigned by Muri's authors, not observed; times are in milliseconds in the file"
         columns = {
             "submit_time": submit,
             "duration": duration,
             "num_gpus": num_gpus,
-            "model": model,
             "name": table.text("job_id"),
         }
-        return table.finish(columns, notes=(note,))
+        notes = ["times are in milliseconds in the file"]
+        if self.assigned_models:
+            columns["model"] = table.text("model_name")
+            table.reject(columns["model"] == "", "model_name", "must name a model")
+            notes = ["models were assigned by Muri's authors, not observed; times are in milliseconds in the file"]
+        if self.service == "iterations":
+            notes.append(f"service time is iterations x iteration_time x {SERVICE_FACTOR}, as in Muri's simulator")
+        table.skip_idle(duration, num_gpus)
+        return table.finish(columns, notes=notes)
+
+    def _duration(self, table: TraceTable) -> FloatArray:
+        """float64[num_rows]: service time in seconds."""
+        if self.service == "duration":
+            return table.numbers("duration", high=MAX_SECONDS * MILLISECONDS) / MILLISECONDS
+        iterations = table.numbers("iterations", high=1e12)
+        iteration_time = table.numbers("iteration_time", high=MAX_SECONDS * MILLISECONDS)
+        seconds: FloatArray = iterations * iteration_time / MILLISECONDS * SERVICE_FACTOR
+        table.reject(seconds > MAX_SECONDS, "iterations", f"must take at most {MAX_SECONDS:g} s at its iteration time")
+        return seconds

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs.gpu_cluster import Elapsed, GpuClusterEnv, TeamReward
-from envs.simulation import Rounds, Scenario
+from envs.simulation import EventKind, Rounds, Scenario
 from envs.types import FloatArray, MurmurationError
 from tests.conformance.worlds import HETEROGENEOUS, HOMOGENEOUS, Curved
 from tests.unit.gpu_cluster.players import FREE_OF_CHARGE, Fixed, act, bursts, jobs_like, play_env, table_top
@@ -18,8 +18,8 @@ LONG = 1e6  # seconds: no horizon cuts these episodes
 def jcts(env: GpuClusterEnv) -> FloatArray:
     """Completion times of the jobs that finished, from the log."""
     events = env.log.events
-    ends = {int(row["job"]): float(row["time"]) for row in events if row["kind"] == 0}
-    starts = {int(row["job"]): float(row["time"]) for row in events if row["kind"] == 1}
+    ends = {int(row["job"]): float(row["time"]) for row in events if row["kind"] == EventKind.FINISH}
+    starts = {int(row["job"]): float(row["time"]) for row in events if row["kind"] == EventKind.ARRIVE}
     return np.array([ends[job] - starts[job] for job in ends])
 
 

@@ -56,7 +56,7 @@ def test_an_option_for_several_says_how_to_name_one():
 
 @pytest.mark.parametrize("value", ["fofo", "[fifo,fofo]", "[fifo"])
 def test_an_unknown_scheduler_names_the_nearest_and_all(value):
-    with pytest.raises(ChoiceError, match=r"no such scheduler, did you mean fifo\?; there are: all, fifo") as raised:
+    with pytest.raises(ChoiceError, match=r"no such scheduler, did you mean fifo\?; there are: all, .*fifo") as raised:
         selected(value)
     assert "\n" not in str(raised.value)
 

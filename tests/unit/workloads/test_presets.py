@@ -49,7 +49,7 @@ def test_each_preset_builds_without_reading_a_file(name, monkeypatch):
 def test_every_trace_has_a_preset():
     assert {path.stem for path in PRESETS} == {
         *("synthetic", "synthetic_philly", "philly_whole", "philly", "itp", "muri", "rubick"),
-        *("swf", "philly_raw", "helios", "pai"),
+        *("swf", "philly_raw", "helios", "pai", "gavel", "tiresias"),
     }
 
 

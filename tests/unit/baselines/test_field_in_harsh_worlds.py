@@ -1,0 +1,62 @@
+"""The schedulers that solve programs, where nodes fail, cores are divided, and gangs are larger than a type."""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pytest
+
+from baselines import Gavel, Pollux, Sia, Synergy, Themis
+from envs.scheduling import Scheduler
+from envs.simulation import Failures, Rounds, Scenario, Simulator, run_episode
+from envs.types import ClusterSpec, JobSpec, NodeSpec
+from envs.workloads import Workload
+from tests.conformance.worlds import Curved
+
+CLUSTER = ClusterSpec(
+    (
+        NodeSpec("new", 4, cpu_cores=12.0, memory=250.0),
+        NodeSpec("old", 8, cpu_cores=24.0),
+        NodeSpec("small", 2),
+        NodeSpec("new", 4),
+    )
+)
+FIELD: Mapping[str, Callable[[], Scheduler]] = {
+    "gavel_max_min": lambda: Gavel("max_min", True, 5.0, 20.0),
+    "gavel_makespan": lambda: Gavel("makespan", True, 5.0, 20.0),
+    "gavel_finish_time": lambda: Gavel("finish_time", True, 5.0, 20.0),
+    "gavel_unaware": lambda: Gavel("max_min", False, 5.0, 20.0),
+    "pollux": lambda: Pollux(round_length=5.0, growth=2.0),
+    "sia": lambda: Sia(round_length=5.0),
+    "synergy_greedy": lambda: Synergy("greedy", round_length=5.0),
+    "synergy_opt": lambda: Synergy("opt", round_length=5.0),
+    "synergy_tune": lambda: Synergy("tune", round_length=5.0),
+    "themis": lambda: Themis(lease=9.0),
+}
+
+
+def mixture(rng: np.random.Generator) -> Workload:
+    """12 jobs of 1 to 12 GPUs, half of them elastic, of two models."""
+    rows: list[JobSpec] = []
+    for i in range(12):
+        gpus = int(rng.integers(1, 13))
+        least, most = (int(rng.integers(1, gpus + 1)), int(rng.integers(gpus, 17))) if rng.random() < 0.5 else (0, 0)
+        submit, work = float(rng.integers(0, 50)), float(rng.integers(5, 200))
+        rows.append(JobSpec(i, submit, gpus, work, str(rng.choice(["any", "large"])), min_gpus=least, max_gpus=most))
+    return Workload.of(rows)
+
+
+@pytest.mark.parametrize("name", sorted(FIELD))
+@pytest.mark.parametrize("seed", range(6))
+def test_all_jobs_end_and_nothing_is_refused(name, seed):
+    """Nodes fail every minute on average; rounds fall at events or every three seconds too; half with shared cores."""
+    scenario = Scenario(
+        restart_delay=1.0,
+        rounds=Rounds(interval=3.0 if seed % 2 else None),
+        failures=Failures(mtbf=60.0, repair_time=10.0, checkpoint_interval=5.0),
+        cpu_memory="shared" if seed // 2 % 2 else "unlimited",
+        horizon=20_000.0,
+    )
+    workload = mixture(np.random.default_rng(seed))
+    result = run_episode(FIELD[name](), Simulator(workload, CLUSTER, Curved(), scenario, seed))
+    assert result.finished.all()
+    assert result.counters.get("stopped_programs", 0) == result.counters.get("unsolved_programs", 0) == 0

@@ -1,0 +1,226 @@
+"""Who takes part, what changes cost, and from grants to nodes."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from baselines import Pollux, Sia
+from baselines.grants import capacity_by_type, free_by_type, held_grants, place_grants, runs_on_one_type
+from baselines.marginal_gain import Grant
+from baselines.pace import Pace
+from baselines.pollux import blind, fair_speed
+from baselines.sizing import History, configurations, fill, participants, restart_factor, room_for, speeds
+from envs.types import JobSpec, MurmurationError
+from envs.workloads import Workload
+from tests.golden.playground import TwoSpeeds, fast_and_slow, jobs, two_nodes
+from tests.unit.baselines.rounds import CROWDED, busy_round, round_at
+
+
+@pytest.mark.parametrize(
+    ("age", "changes", "restart", "factor"),
+    [
+        (0.0, 0, 10.0, 1.0),
+        (9.9, 0, 10.0, 1.0),
+        (10.0, 0, 10.0, 0.5),
+        (90.0, 0, 10.0, 0.9),
+        (90.0, 4, 10.0, 0.5),
+        (90.0, 40, 10.0, 0.0),
+        (90.0, 40, 0.0, 1.0),
+    ],
+)
+def test_restart_factor_by_hand(age, changes, restart, factor):
+    assert restart_factor(age, changes, restart) == factor
+
+
+@given(age=st.floats(0, 1e6), changes=st.integers(0, 100), restart=st.floats(0, 1e3))
+def test_restart_factor_is_a_part(age, changes, restart):
+    factor = restart_factor(age, changes, restart)
+    assert 0.0 <= factor <= 1.0
+    assert restart_factor(age, changes + 1, restart) <= factor
+
+
+def test_history_counts_what_changes():
+    """Job 0 goes on as it is, job 1 is moved, 2 is stopped, 3 starts."""
+    rows = jobs((0, 2, 100), (0, 2, 100), (0, 2, 100), (0, 2, 100))
+    view = round_at(1, rows, two_nodes(), place=[(0, {0: {0: 2}, 1: {0: 2}, 2: {1: 2}})])
+    history = History()
+    before = round_at(0, rows, two_nodes())
+    first = before.allocation()
+    for job, node in ((0, 0), (1, 0), (2, 1)):
+        first.place(job, {node: 2})
+    history.remember(before, first)
+    assert [history.changes(job) for job in range(4)] == [0, 0, 0, 0]
+    wish = view.allocation(keep_running=True)
+    wish.keep(0)
+    wish.stop(2)
+    wish.place(1, {1: 2})
+    wish.place(3, {1: 2})
+    history.remember(view, wish)
+    assert [history.changes(job) for job in range(4)] == [0, 1, 0, 0]
+    assert [history.most_gpus(job) for job in range(4)] == [2, 2, 2, 2]
+
+
+def test_pace():
+    pace = Pace("X", 10.0)
+    assert [pace.begin(time) for time in (0.0, 9.0, 10.0, 19.9999999, 20.1, 30.0)] == [
+        True,
+        False,
+        True,
+        True,
+        False,
+        True,
+    ]
+    pace.forget()
+    assert pace.begin(0.0)
+    assert Pace("X", 0.0).begin(0.0)
+    with pytest.raises(MurmurationError, match="X: round_length is -1 s"):
+        Pace("X", -1)
+
+
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=40)
+def test_grants_that_fit_are_placed_and_stay_where_they_are(seed):
+    """Random grants within each type's GPUs: all are placed, on their type, and whoever keeps its grant and finds its
+    type not placed anew keeps its nodes.
+    """
+    view = busy_round(seed)
+    rng = np.random.default_rng(seed)
+    present = np.sort(np.concatenate([view.queued, view.running]))
+    typed = runs_on_one_type(view, present)
+    spanning = present[~typed]
+    left = room_for(view, spanning)
+    held = held_grants(view)
+    grants: dict[int, Grant] = {}
+    for job in rng.permutation(present[typed]).tolist():
+        kinds = np.flatnonzero(speeds(view, job).max(axis=1) > 0)
+        kind = held[job].gpu_type if job in held and rng.random() < 0.5 else int(rng.choice(kinds))
+        size = int(view.num_gpus[job])
+        if speeds(view, job)[kind, size] > 0 and size <= left[kind]:
+            grants[job] = Grant(kind, size)
+            left[kind] -= size
+    wish = view.allocation(keep_running=True)
+    place_grants(view, wish, grants, spanning.tolist())
+    for job, grant in grants.items():
+        place = wish.placement(job)
+        assert place is not None
+        assert place.num_gpus == grant.num_gpus
+        assert {int(view.cluster.node_types[node]) for node in place.gpus} == {grant.gpu_type}
+    assert wish.jobs() - set(spanning.tolist()) == set(grants)
+    assert set(spanning.tolist()) & set(view.running.tolist()) <= wish.jobs()
+
+
+def test_a_gang_in_one_piece_moves_those_in_its_way():
+    """Two nodes of 4, a job of 2 on each; a gang of 4 is granted too: one of the two moves, the gang is whole."""
+    rows = jobs((0, 2, 100), (0, 2, 100), (0, 4, 100))
+    view = round_at(1, rows, two_nodes(), place=[(0, {0: {0: 2}, 1: {1: 2}})])
+    wish = view.allocation(keep_running=True)
+    place_grants(view, wish, {0: Grant(0, 2), 1: Grant(0, 2), 2: Grant(0, 4)})
+    places = [wish.placement(job) for job in range(3)]
+    assert [dict(place.gpus) for place in places if place] == [{1: 2}, {1: 2}, {0: 4}]
+
+
+def test_a_gang_is_scattered_where_nothing_else_helps():
+    """Three jobs of 3, 3 and 2 GPUs on two nodes of 4: the last finds one GPU on each."""
+    view = round_at(0, jobs((0, 3, 9), (0, 3, 9), (0, 2, 9)), two_nodes())
+    wish = view.allocation(keep_running=True)
+    place_grants(view, wish, {0: Grant(0, 3), 1: Grant(0, 3), 2: Grant(0, 2)})
+    place = wish.placement(2)
+    assert place is not None
+    assert dict(place.gpus) == {0: 1, 1: 1}
+
+
+def test_types_are_counted():
+    view = round_at(0, jobs((0, 2, 9)), fast_and_slow(), performance=TwoSpeeds())
+    wish = view.allocation(keep_running=True)
+    wish.place(0, {1: 2})
+    assert capacity_by_type(view).tolist() == [4, 4]
+    assert free_by_type(wish).tolist() == [4, 2]
+
+
+def test_as_many_waiting_jobs_take_part_as_there_are_gpus():
+    """8 GPUs: the running job and the eight waiting ones with the least service, first come first."""
+    rows = jobs(*[(0.0, 1, 100.0)] * 12)
+    view = round_at(1, rows, two_nodes(), place=[(0, {5: {0: 1}})])
+    assert participants(view, np.arange(12)).tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_speeds_stay_within_the_range_and_leave_the_view_alone():
+    workload = Workload.of([JobSpec(0, 0.0, 3, 10.0, "any", min_gpus=2, max_gpus=4)])
+    view = round_at(0, workload, two_nodes())
+    assert speeds(view, 0)[0].tolist() == [0, 0, 2, 3, 4, 0, 0, 0, 0]
+    assert view.speed(0)[0, 8] == 8
+
+
+@pytest.mark.parametrize(("taken", "sizes"), [({0: 4}, [4, 4, 0]), ({0: 3, 1: 1}, [3, 4, 0])])
+def test_idle_gpus_start_whoever_waits_as_requested_or_at_the_least_size(taken, sizes):
+    """3 to 8 GPUs, 4 requested; job 1 has taken 4, so that a whole node is left, or only 3 GPUs of one."""
+    view = round_at(0, jobs((0, 4, 10), (0, 4, 10), (0, 4, 10), elastic=(3, 8)), two_nodes())
+    wish = view.allocation(keep_running=True)
+    wish.place(1, taken)
+    fill(view, wish)
+    assert [place.num_gpus if (place := wish.placement(job)) else 0 for job in range(3)] == sizes
+
+
+def test_configurations_by_hand():
+    """Two nodes of 4 GPUs: 1, 2, 4, 8, and the requested size; within the range."""
+
+    def sizes(requested: int, least: int, most: int) -> list[int]:
+        workload = Workload.of([JobSpec(0, 0.0, requested, 10.0, "any", min_gpus=least, max_gpus=most)])
+        return [grant.num_gpus for grant in configurations(round_at(0, workload, two_nodes()), 0)]
+
+    assert sizes(4, 1, 8) == [1, 2, 4, 8]
+    assert sizes(3, 2, 8) == [2, 3, 4, 8]
+    assert sizes(5, 5, 7) == [5]
+    assert sizes(1, 1, 1) == [1]
+
+
+def test_configurations_of_a_gang_larger_than_the_cluster():
+    """12 GPUs are asked for, 6 to 12 will do, 8 there are: 8 is two whole nodes."""
+    workload = Workload.of([JobSpec(0, 0.0, 12, 10.0, "any", min_gpus=6, max_gpus=12)])
+    assert configurations(round_at(0, workload, two_nodes()), 0) == [Grant(0, 8)]
+    seven = Workload.of([JobSpec(0, 0.0, 12, 10.0, "any", min_gpus=6, max_gpus=12), JobSpec(1, 0.0, 7, 1.0, "any")])
+    assert configurations(round_at(0, seven, two_nodes()), 1) == [Grant(0, 7)]
+
+
+@given(seed=st.integers(0, 500))
+@settings(max_examples=20)
+def test_configurations_run_and_there_is_one_for_every_job_of_one_type(seed):
+    view = busy_round(seed, CROWDED)
+    present = np.sort(np.concatenate([view.queued, view.running]))
+    for job, typed in zip(present.tolist(), runs_on_one_type(view, present).tolist(), strict=True):
+        own = configurations(view, job)
+        assert bool(own) is typed
+        assert all(speeds(view, job)[grant.gpu_type, grant.num_gpus] > 0 for grant in own)
+
+
+def test_blind_speeds_do_not_fall_where_types_drop_out():
+    table = np.array([[0.0, 2.0, 4.0, 8.0], [0.0, 1.0, 2.0, 0.0], [0.0, 9.0, 0.0, 0.0]])
+    assert blind(table).tolist() == [0.0, 4.0, 4.0, 8.0]
+    assert blind(np.zeros((2, 3))).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_fair_speed_is_that_of_the_largest_size_within_the_share():
+    speed = np.array([0.0, 0.0, 2.0, 0.0, 4.0])
+    assert [fair_speed(speed, fair) for fair in (1, 2, 3, 4, 9)] == [2.0, 2.0, 2.0, 4.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: Sia(power=0.0), ("Sia", "power", "0.0", "negative")),
+        (lambda: Sia(idle_penalty=-1.0), ("Sia", "idle_penalty", "-1.0", "not negative")),
+        (lambda: Sia(change_penalty=float("nan")), ("Sia", "change_penalty", "nan")),
+        (lambda: Sia(time_limit=0.0), ("Sia", "time_limit", "0.0", "positive")),
+        (lambda: Sia(round_length=-1.0), ("Sia", "round_length", "-1.0")),
+        (lambda: Pollux(power=1.0), ("Pollux", "power", "1.0", "negative")),
+        (lambda: Pollux(growth=0.5), ("Pollux", "growth", "0.5", "at least 1")),
+        (lambda: Pollux(time_limit=-1.0), ("Pollux", "time_limit", "-1.0", "positive")),
+        (lambda: Pollux(round_length=float("inf")), ("Pollux", "round_length", "inf")),
+    ],
+)
+def test_bad_options(build, words):
+    with pytest.raises(MurmurationError) as error:
+        build()
+    assert "\n" not in str(error.value)
+    assert all(word in str(error.value) for word in words)

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from scipy import optimize
 
 from envs.performance.rubick import MEGA, PerfParams, overlap
 from envs.types import ExecutionPlan, FloatArray
@@ -126,6 +125,8 @@ def fit_artifact(
         p_norms: as in `data_parallel_time`; gradients are by differences then.
     """
     measured = np.log([[point.compute, point.optimizer, point.iteration] for point in found])
+
+    from scipy import optimize  # slow to load, and only fits come here
 
     def errors(values: Values) -> tuple[FloatArray, FloatArray]:
         params = PerfParams(*(float(value) for value in values))

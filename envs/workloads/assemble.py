@@ -2,15 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from envs.performance import PerformanceModel
 from envs.types import BoolArray, ClusterSpec, FloatArray, IntArray, TraceError
 from envs.workloads.mix import JobMix, Speeds, draw_models, known_as, mix_for
 from envs.workloads.workload import JOB_COLUMNS, Workload
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Assembly:
             )
         object.__setattr__(self, "speeds", Speeds(self.performance))
 
-    def workload(self, frame: pd.DataFrame, name: str, notes: Sequence[str] = ()) -> Workload:
+    def workload(self, frame: "pd.DataFrame", name: str, notes: Sequence[str] = ()) -> Workload:
         """The jobs of a reader's frame, in its order.
 
         Raises:
@@ -54,7 +57,7 @@ class Assembly:
         table["min_gpus"], table["max_gpus"] = elastic_range(table["num_gpus"], self.elastic, self.cluster)
         tenants: tuple[str, ...] = ("",)
         if "tenant" in frame:
-            codes, found = pd.factorize(frame["tenant"], sort=True)
+            codes, found = frame["tenant"].factorize(sort=True)
             table["tenant"], tenants = codes, tuple(str(tenant) for tenant in found)
         if "guaranteed" in frame:
             table["guaranteed"] = frame["guaranteed"].to_numpy()
@@ -68,9 +71,9 @@ class Assembly:
             plans=tuple(frame["plan"]) if "plan" in frame else (),
         )
 
-    def _models(self, frame: pd.DataFrame) -> tuple[IntArray, tuple[str, ...], str]:
+    def _models(self, frame: "pd.DataFrame") -> tuple[IntArray, tuple[str, ...], str]:
         if "model" in frame:
-            codes, found = pd.factorize(frame["model"], sort=True)
+            codes, found = frame["model"].factorize(sort=True)
             named: list[str] = []
             for code, model in enumerate(found):
                 own = known_as(str(model), self.source, self.performance)
@@ -97,10 +100,12 @@ class Assembly:
         there = self.speeds.rate(model, self.gpu_type, num_gpus, self.gpus_per_node) > 0
         return there and self.speeds.runs(model, num_gpus, self.cluster)
 
-    def _work(self, frame: pd.DataFrame, codes: npt.NDArray[np.int64], models: tuple[str, ...]) -> FloatArray:
+    def _work(self, frame: "pd.DataFrame", codes: npt.NDArray[np.int64], models: tuple[str, ...]) -> FloatArray:
         types = (
             frame["gpu_type"].to_numpy() if "gpu_type" in frame else np.full(len(frame), self.gpu_type, dtype=object)
         )
+        import pandas as pd  # slow to load, and only traces come here
+
         keys = pd.MultiIndex.from_arrays([codes, frame["num_gpus"].to_numpy(), types])
         index, distinct = pd.factorize(keys)
         rates = np.array(

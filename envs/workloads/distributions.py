@@ -5,14 +5,21 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from statistics import NormalDist
+from typing import Any, Protocol
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from envs.types import FloatArray, Seconds, TraceError
 
 HOUR = 3600.0
+
+
+def _normal() -> Any:
+    """SciPy's normal distribution; loaded when first drawn from, since it takes a fifth of a second."""
+    from scipy import special
+
+    return special
 
 
 class Durations(Protocol):
@@ -43,7 +50,8 @@ class LogNormal:
                 f"durations: median {self.median}, sigma {self.sigma}, low {self.low}, high {self.high}; "
                 "need 0 < low < high and a positive median and sigma"
             )
-        if self._edges[1] - self._edges[0] < 1e-9:
+        logarithm = NormalDist(math.log(self.median), self.sigma)
+        if logarithm.cdf(math.log(self.high)) - logarithm.cdf(math.log(self.low)) < 1e-9:
             raise TraceError(
                 f"durations: [{self.low}, {self.high}] holds nothing of a log-normal of median {self.median}; widen it"
             )
@@ -52,19 +60,20 @@ class LogNormal:
     def _edges(self) -> tuple[float, float]:
         centre = math.log(self.median)
         low, high = ((math.log(edge) - centre) / self.sigma for edge in (self.low, self.high))
-        return float(ndtr(low)), float(ndtr(high))
+        return float(_normal().ndtr(low)), float(_normal().ndtr(high))
 
     @property
     def mean(self) -> Seconds:
         """Expected duration, of the cut distribution."""
         centre, (low, high) = math.log(self.median), self._edges
-        shifted = [ndtr((math.log(edge) - centre) / self.sigma - self.sigma) for edge in (self.low, self.high)]
+        edges = [(math.log(edge) - centre) / self.sigma - self.sigma for edge in (self.low, self.high)]
+        shifted = _normal().ndtr(edges)
         return float(math.exp(centre + self.sigma**2 / 2) * (shifted[1] - shifted[0]) / (high - low))
 
     def sample(self, rng: np.random.Generator, size: int) -> FloatArray:
         """float64[size]: durations in seconds."""
         low, high = self._edges
-        normal = ndtri(low + (high - low) * rng.random(size))
+        normal: FloatArray = _normal().ndtri(low + (high - low) * rng.random(size))
         return np.clip(self.median * np.exp(self.sigma * normal), self.low, self.high)
 
 

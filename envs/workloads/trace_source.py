@@ -10,7 +10,8 @@ from envs.types import ClusterSpec, Seconds, TraceError
 from envs.workloads.assemble import Assembly
 from envs.workloads.fits import check_fits, check_sizes
 from envs.workloads.mix import JobMix
-from envs.workloads.readers import ReadReport, TraceReader, locate
+from envs.workloads.readers.reader import TraceReader, locate
+from envs.workloads.readers.report import ReadReport
 from envs.workloads.source import check_split
 from envs.workloads.splits import Windows, cut_by_days, cut_by_shares
 from envs.workloads.workload import Workload

@@ -2,12 +2,13 @@
 
 import os
 from pathlib import Path
-from typing import Protocol
-
-import pandas as pd
+from typing import TYPE_CHECKING, Protocol
 
 from envs.types import TraceError
 from envs.workloads.readers.report import ReadReport
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DATA_VARIABLE = "MURMURATION_DATA"  # a folder that holds traces/<name>/...
 
@@ -45,7 +46,7 @@ class TraceReader(Protocol):
         """GPUs of that cluster's usual node."""
         ...
 
-    def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
+    def read(self, path: Path, *, strict: bool = False) -> "tuple[pd.DataFrame, ReadReport]":
         """The jobs, and what became of the file's rows.
 
         Raises:

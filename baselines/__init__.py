@@ -1,7 +1,7 @@
 """Published heuristics, one idea per file, each a `Scheduler` of `envs.scheduling`. Imports `envs` only.
 
 All of them are work-conserving over GPU types: a job whose fastest type is taken starts on a slower one on which
-it runs, rather than wait. None of them spreads one job over two GPU types.
+it runs, rather than wait. Of them only `SamplingMatching` spreads one job over two GPU types by choice.
 
 | class | idea | paper |
 |---|---|---|
@@ -10,14 +10,51 @@ it runs, rather than wait. None of them spreads one job over two GPU types.
 | `Las` | least attained service first | Tiresias, NSDI'19, section 3.2 |
 | `Tiresias` | discretised two-dimensional least attained service | Tiresias, NSDI'19, section 3.2 |
 | `Random` | any job, anywhere | the floor of every comparison |
+| `Afs` | a GPU to the shorter of two jobs, unless the longer gains far more | AFS, NSDI'21, section 4 |
+| `HeSrpt` | shares by rank of remaining time, for one power law of speedup | heSRPT, PEVA 2020 |
+| `Starling` | shortest first, sized at the knee, two plans, looking ahead: the bar | ours |
+| `Gavel` | shares of time on every GPU type by linear programs | Gavel, OSDI'20 |
+| `ElasticDp` | GPUs and batch sizes by a dynamic program over scaling | Saxena et al., MASCOTS'20 |
+| `Synergy` | cores and memory beside GPUs, by sensitivity | Synergy, OSDI'22, section 4 |
+| `Themis` | auctions by finish-time fairness | Themis, NSDI'20, section 3 |
+| `Pollux` | the power mean of speedups over fair shares | Pollux, OSDI'21, section 4 |
+| `SamplingMatching` | sampled categories, matching markets, gangs over several GPU types | TPDS'24 |
+| `Sia` | GPU type and size together, by an integer program | Sia, SOSP'23, section 3 |
 | `Optimus` | GPUs by marginal reduction of the remaining time | Optimus, EuroSys'18, section 4 |
 """
 
+from baselines.afs import Afs
+from baselines.elastic_dp import ElasticDp
 from baselines.fifo import Fifo
+from baselines.gavel import Gavel
+from baselines.hesrpt import HeSrpt
 from baselines.las import Las
 from baselines.optimus import Optimus
+from baselines.pollux import Pollux
 from baselines.random_scheduler import Random
+from baselines.sampling_matching import SamplingMatching
+from baselines.sia import Sia
 from baselines.srtf import Srtf
+from baselines.starling import Starling
+from baselines.synergy import Synergy
+from baselines.themis import Themis
 from baselines.tiresias import Tiresias
 
-__all__ = ["Fifo", "Las", "Optimus", "Random", "Srtf", "Tiresias"]
+__all__ = [
+    "Afs",
+    "ElasticDp",
+    "Fifo",
+    "Gavel",
+    "HeSrpt",
+    "Las",
+    "Optimus",
+    "Pollux",
+    "Random",
+    "SamplingMatching",
+    "Sia",
+    "Srtf",
+    "Starling",
+    "Synergy",
+    "Themis",
+    "Tiresias",
+]

@@ -22,6 +22,7 @@ class Gangs(NamedTuple):
         types: int64[num_models, max_gpus + 1, num_gpu_types], the GPU types on which a model runs with so many GPUs,
             fastest first, -1 behind them (`baselines.placing.types_by_speed`).
         largest: int64[num_gpu_types], GPUs of the largest node of each type.
+        sizes: int64[num_gpu_types, most GPUs of a node + 1], nodes of each type by size.
         group: int64[num_models, max_gpus + 1], a number for each size and order of types: jobs of a group find room
             or not alike.
         hopeless: int64[num_groups], the last round in which a job of the group found no room; scratch.
@@ -29,6 +30,7 @@ class Gangs(NamedTuple):
 
     types: IntArray
     largest: IntArray
+    sizes: IntArray
     group: IntArray
     hopeless: IntArray
 
@@ -42,12 +44,14 @@ def gangs_of(simulator: Simulator) -> Gangs | None:
     if (jobs["num_gpus"] >= types.shape[1]).any() or (types[jobs["model"], jobs["num_gpus"], 0] < 0).any():
         return None
     kinds = range(len(cluster.gpu_types))
+    node_sizes = np.zeros((len(cluster.gpu_types), int(cluster.node_gpus.max()) + 1), dtype=np.int64)
+    np.add.at(node_sizes, (cluster.node_types, cluster.node_gpus), 1)
     largest = np.array([cluster.node_gpus[cluster.node_types == kind].max() for kind in kinds])
     sizes = np.broadcast_to(np.arange(types.shape[1])[None, :, None], (*types.shape[:2], 1))
     _, group = np.unique(
         np.concatenate([sizes, types], axis=2).reshape(-1, types.shape[2] + 1), axis=0, return_inverse=True
     )
-    return Gangs(types, largest, group.reshape(types.shape[:2]), np.full(group.max() + 1, -1))
+    return Gangs(types, largest, node_sizes, group.reshape(types.shape[:2]), np.full(group.max() + 1, -1))
 
 
 @leaf
@@ -69,7 +73,7 @@ def next_whole(world: World, kind: int, size: int, first: int) -> int:
 
 
 @leaf
-def place_on_whole(world: World, j: int, kind: int, gpus: int) -> bool:
+def place_on_whole(world: World, gangs: Gangs, j: int, kind: int, gpus: int) -> bool:
     """Place a gang larger than a node on wholly free ones, largest first, and what is left on the tightest other.
 
     Says whether there was room; if not, the shares that it took stay, and the caller clears the job.
@@ -77,7 +81,7 @@ def place_on_whole(world: World, j: int, kind: int, gpus: int) -> bool:
     left = gpus
     size = world.room.shape[1] - 1
     while size > 0:
-        n = next_whole(world, kind, size, 0)
+        n = next_whole(world, kind, size, 0) if gangs.sizes[kind, size] > 0 else -1
         if n >= 0 and left < size:
             break
         while n >= 0 and left >= size:
@@ -102,7 +106,7 @@ def place_on(world: World, gangs: Gangs, j: int, kind: int) -> bool:
     if gpus > gangs.largest[kind]:
         if world.jobs[j].touched == 0:
             clear_job(world, j)
-        found = place_on_whole(world, j, kind, gpus)
+        found = place_on_whole(world, gangs, j, kind, gpus)
         if not found:
             clear_job(world, j)
         return found

@@ -18,7 +18,7 @@ from envs.evaluation.report import run_comparison, write_report
 from launch.recall import of_checkpoint
 
 
-@command("evaluate", schedulers="all")
+@command("evaluate", schedulers="fast")
 def main(cfg: DictConfig, folder: Path) -> None:
     """Recall the world that the policy was trained in, run, show, keep."""
     cfg = of_checkpoint(cfg)

@@ -16,8 +16,9 @@ from launch.names import ChoiceError, near
 from launch.show import show
 
 
-def chosen(tables: DictConfig, paper: str, table: str) -> DictConfig:
-    """What reproduces a table, out of the registry in conf/reproduce.yaml."""
+def chosen(tables: DictConfig, paper: str, table: str | None) -> DictConfig:
+    """What reproduces a table, the paper's first if None, out of the registry in conf/reproduce.yaml."""
+    table = table or str(next(iter(tables.get(paper) or {}), ""))
     for kind, name, known in (("paper", paper, tables), ("table", table, tables.get(paper) or {})):
         if name not in known:
             raise ChoiceError(f"{kind}={name}: no such {kind}{near(name, known)}; there are: {', '.join(known)}")

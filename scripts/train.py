@@ -16,7 +16,7 @@ from launch import build_schedulers, build_world, command
 from launch.recall import resumed
 
 
-@command("train", schedulers="all")
+@command("train", schedulers="fast")
 def main(cfg: DictConfig, folder: Path) -> Path:
     """Build the run, train, and if asked compare the outcome with the baselines; return the run's folder."""
     cfg, folder = resumed(cfg, folder)

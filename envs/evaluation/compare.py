@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from envs.evaluation.comparison import Comparison, plain
+from envs.metrics.bounds import Relaxation
 from envs.performance import PerformanceModel, speed_sources
 from envs.scheduling import ClusterView, Scheduler
 from envs.simulation import RunResult, Scenario, Simulator, run_episode
@@ -71,7 +72,8 @@ def compare(
         reasons = "; ".join(f"{name}: {why}" for name, why in inapplicable.items())
         raise MurmurationError(f"comparison: {chosen or 'every scheduler'} cannot run here ({reasons}); choose another")
     settings = described(workloads, cluster, performance, scenario, seed)
-    return Comparison(runs, inapplicable, chosen, settings, seed, level, resamples)
+    relaxations = [Relaxation.of(workload, cluster, performance) for workload in workloads]
+    return Comparison(runs, inapplicable, chosen, settings, seed, level, resamples, relaxations)
 
 
 def play_all(

@@ -13,9 +13,11 @@ import pandas as pd
 
 from envs.evaluation.statistics import Estimate, MeanEstimator, method_for
 from envs.metrics import Summary, finished_jobs, job_completion_times, queueing_delays, slowdowns, summarise
+from envs.metrics.bounds import Relaxation
 from envs.simulation import RunResult
 from envs.types import FloatArray, IntArray
 
+BOUND = "lower bound"  # the row of what no scheduler can beat
 ESTIMATED = {"mean_jct": job_completion_times, "mean_queueing_delay": queueing_delays, "mean_slowdown": slowdowns}
 
 
@@ -31,6 +33,7 @@ class Comparison:
         seed: of the bootstrap.
         level: of confidence.
         resamples: of the bootstrap.
+        relaxations: of the workloads, in their order; without them there is no lower bound.
 
     Raises:
         ValueError: there is no run, runs are of different workloads, or the reference is not among them.
@@ -43,6 +46,7 @@ class Comparison:
     seed: int = 0
     level: float = 0.95
     resamples: int = 2000
+    relaxations: Sequence[Relaxation] = ()
 
     def __post_init__(self) -> None:
         if not self.runs:
@@ -54,6 +58,8 @@ class Comparison:
         played = {tuple(id(run.workload) for run in results) for results in self.runs.values()}
         if len(played) != 1 or not next(iter(played)):
             raise ValueError("comparison: every scheduler must have run the same workloads, at least one")
+        if self.relaxations and len(self.relaxations) != self.num_workloads:
+            raise ValueError(f"comparison: {len(self.relaxations)} relaxations of {self.num_workloads} workloads")
 
     @property
     def schedulers(self) -> list[str]:
@@ -98,10 +104,11 @@ class Comparison:
         compared = sum(map(len, self.compared))
         measured = sum(summary.num_measured for summary in self.summaries[self.reference])
         workloads = f"{self.num_workloads} workload{'s' if self.num_workloads > 1 else ''}"
+        below = "No scheduler can be below the lower bound, at the world's batch sizes. " if self.bound else ""
         return (
             f"Means and percentiles over the {compared} of {measured} measured jobs that every scheduler finished, "
             f"in {workloads}. {self.level:.0%} intervals: {method_for(self.num_workloads)}, paired. "
-            f"Ratios are to {self.reference}. "
+            f"Ratios are to {self.reference}. {below}"
             "Bounded is bounded slowdown (10 s, at least 1); rho is finish-time fairness: JCT over the time on an "
             "equal share."
         )
@@ -116,6 +123,31 @@ class Comparison:
         return self.estimators[metric].ratio(names.index(scheduler), names.index(self.reference))
 
     @cached_property
+    def bound(self) -> dict[str, Any]:
+        """What no scheduler can beat, in the form of a row: mean JCT over the compared jobs, its ratio, makespan.
+
+        See `envs.metrics.bounds`. Empty without relaxations, or where there is no job to compare.
+        """
+        reference = self.summaries[self.reference]
+        jct, ratios, makespan = [], [], []
+        for relaxation, jobs, run, summary in zip(
+            self.relaxations, self.compared, self.runs[self.reference], reference, strict=bool(self.relaxations)
+        ):
+            if len(jobs):
+                jct.append(relaxation.of_jobs(jobs).mean_jct())
+                ratios.append(np.log(jct[-1] / summary.mean_jct))
+                measured = np.sort(run.records["job"][run.records["measured"]])
+                makespan.append(relaxation.of_jobs(measured).makespan())
+        if not jct:
+            return {}
+        return {
+            "scheduler": BOUND,
+            "mean_jct": float(np.mean(jct)),
+            "mean_jct_ratio": float(np.exp(np.mean(ratios))),
+            "makespan": float(np.mean(makespan)),
+        }
+
+    @cached_property
     def rows(self) -> list[dict[str, Any]]:
         """For each scheduler every metric over all workloads, intervals and ratios by name; times in seconds.
 
@@ -125,8 +157,8 @@ class Comparison:
         return ran + [{"scheduler": name, "inapplicable": reason} for name, reason in self.inapplicable.items()]
 
     def table(self) -> pd.DataFrame:
-        """The `rows` as a data frame; NaN where an inapplicable scheduler has no figure."""
-        return pd.DataFrame(self.rows)
+        """The `rows` and the `bound` as a data frame; NaN where there is no figure."""
+        return pd.DataFrame([*self.rows, self.bound] if self.bound else self.rows)
 
     def by_workload(self) -> pd.DataFrame:
         """One row per scheduler and workload: every metric; times in seconds."""
@@ -148,6 +180,7 @@ class Comparison:
             "reference": self.reference,
             "level": self.level,
             "schedulers": self.rows,
+            "bound": self.bound,
             "by_workload": self.by_workload().to_dict("records"),
             "wall_clock": {"decision_seconds": decision},
         }

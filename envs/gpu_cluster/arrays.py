@@ -23,6 +23,7 @@ RULES = np.dtype(
             ("queue_order", np.int64),  # index into spec.QUEUE_ORDERS
             ("preemptive", np.int64),
             ("elastic", np.int64),
+            ("seen", np.int64),  # whether the slots were written at this instant, so that only the plan can differ
             # Counters of the episode.
             ("decision", np.int64),  # joint decisions taken in this round so far
             ("decisions", np.int64),

@@ -32,6 +32,7 @@ def proceed_one(a: EnvArrays) -> int:
         outcome = advance(a.world)
         if outcome == LOG_FULL:
             return outcome
+        a.rules[0].seen = 0
         choices = look(a)
         if outcome == END or choices > 0:
             return outcome

@@ -53,7 +53,7 @@ class Negotiation:
 
     def clear_counters(self, b: int) -> None:
         """Begin to count anew."""
-        for name in ("decision", "decisions", "claims", "conflicts", "incomplete"):
+        for name in ("seen", "decision", "decisions", "claims", "conflicts", "incomplete"):
             self.arrays.rules[b, 0][name] = 0
 
 
@@ -66,6 +66,7 @@ class Deliberation(Negotiation):
     def begin(self, state: State) -> None:
         """Copy the state in which the round stands."""
         self.state.copy_from(state)
+        self.arrays.rules[0, 0]["seen"] = 0
 
     def observe(self) -> bool:
         """Write the observation; False if no server has a choice, which ends the round."""

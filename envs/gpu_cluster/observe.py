@@ -174,9 +174,11 @@ def observe_servers(a: EnvArrays) -> None:
     """Describe the servers and what runs on them.
 
     A server knows how many servers before it have the same GPU type and as many free GPUs: without that, equal
-    servers could not but choose alike, and would always conflict.
+    servers could not but choose alike, and would always conflict. Within a round time stands still, so slots change
+    only where the plan does.
     """
     nodes, node_gpus = a.world.nodes, a.slots.shape[1]
+    now = a.world.episode[0].num_rounds + 1
     for kind in range(a.equals.shape[0]):
         for free in range(a.equals.shape[1]):
             a.equals[kind, free] = 0
@@ -191,7 +193,9 @@ def observe_servers(a: EnvArrays) -> None:
         a.servers[n, 4] = a.equals[node.gpu_type, node.free] / len(nodes)
         a.servers[n, 5 + node.gpu_type] = 1.0
         a.equals[node.gpu_type, node.free] += 1
-        observe_slots(a, n)
+        if a.rules[0].seen == 0 or node.planned == now:
+            observe_slots(a, n)
+    a.rules[0].seen = 1
 
 
 @leaf

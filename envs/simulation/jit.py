@@ -62,6 +62,16 @@ def _outdate_with_sources(compiled: Any, path: str) -> None:
     cache_file = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if cache_file is not None:
         cache_file._source_stamp = tuple(sorted(_sources.items()))
+        load = cache_file._load_index
+        cache_file._load_index = lambda: _or_nothing(load)
+
+
+def _or_nothing(load: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
+    """A cache's index; empty if it is an older version's, which knows classes that are gone."""
+    try:
+        return load()
+    except (AttributeError, ImportError):
+        return {}
 
 
 class _FirstCompilation(Listener):

@@ -41,6 +41,7 @@ def link_to_node(world: World, share: int) -> None:
     n = shares[share].node
     node = world.nodes[n]
     set_free(world, n, node.free - shares[share].gpus)
+    node.planned = world.episode[0].num_rounds + 1
     node.num_jobs += 1
     before = -1
     after = node.first_share
@@ -61,6 +62,7 @@ def unlink_from_node(world: World, share: int) -> None:
     record = shares[share]
     node = world.nodes[record.node]
     set_free(world, record.node, node.free + record.gpus)
+    node.planned = world.episode[0].num_rounds + 1
     node.num_jobs -= 1
     before = -1
     here = node.first_share

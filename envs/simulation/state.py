@@ -136,6 +136,7 @@ NODE = _records(
     ("num_jobs", i8),
     ("first_share", i8),  # list of shares by ascending job; -1 ends it
     ("dirty", i8),
+    ("planned", i8),  # 1 + the last round whose plan changed who is on it
     ("down", i8),
     ("bare_of_cpus", i8),  # GPUs without cores
     ("bare_of_memory", i8),
@@ -264,7 +265,7 @@ class State:
         for field in ("free", "bare_of_cpus", "bare_of_memory"):
             nodes[field] = nodes["num_gpus"]
         nodes["free_cpus"], nodes["free_memory"] = nodes["cpus"], nodes["memory"]
-        for field in ("num_jobs", "dirty", "down", "outages"):
+        for field in ("num_jobs", "dirty", "planned", "down", "outages"):
             nodes[field] = 0
         nodes["first_share"] = -1
         nodes["finish"] = np.inf

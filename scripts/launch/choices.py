@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 from launch.experiments import brings_schedulers
 from launch.names import ChoiceError, choices, near
+from launch.sets import EVERYTHING, FAST, GPUS_ALONE
 
 GROUP = "scheduler"
-EVERYTHING = "all"
 
 
 def with_schedulers(typed: Sequence[str], default: str) -> list[str]:
     """The command line with each chosen scheduler as a group choice of its own, under `schedulers`.
 
-    `scheduler=all`, `scheduler=fifo` and `scheduler=[fifo,srtf]` choose; `scheduler=[]` chooses none, for a comparison
+    `scheduler=all`, `scheduler=fast`, `scheduler=fifo` and `scheduler=[fifo,srtf]` choose; `scheduler=[]` chooses none, for a comparison
     of the user's own alone. `scheduler.backfill=skip` goes to the only one chosen. What is chosen joins the schedulers
     of an experiment that names its own; if nothing is typed, those are all.
 
@@ -27,20 +27,22 @@ def with_schedulers(typed: Sequence[str], default: str) -> list[str]:
     value = values[-1] if values else "" if any(map(brings_schedulers, typed)) else default
     names = selected(value)
     rest = [for_the_only(argument, names) for argument in typed if not argument.startswith(f"{GROUP}=")]
-    optional = ["++optional=true"] if value == EVERYTHING else []
+    optional = ["++optional=true"] if value in (EVERYTHING, GPUS_ALONE) else []
     return [f"+{GROUP}@schedulers.{name}={name}" for name in names] + optional + rest
 
 
 def selected(value: str) -> list[str]:
-    """Names out of `all`, `name` or `[name,name]`, in the order given, each once."""
+    """Names out of `all`, `fast`, `name` or `[name,name]`, in the order given, each once."""
     known = choices(GROUP)
     inside = value[1:-1] if value.startswith("[") and value.endswith("]") else value
     wanted = [name for name in inside.replace(" ", "").split(",") if name]
     if wanted == [EVERYTHING]:
         return known
+    if wanted == [GPUS_ALONE]:
+        return list(FAST)
     for name in wanted:
         if name not in known:
-            there = ", ".join([EVERYTHING, *known])
+            there = ", ".join([EVERYTHING, GPUS_ALONE, *known])
             raise ChoiceError(f"scheduler={name}: no such scheduler{near(name, known)}; there are: {there}")
     return list(dict.fromkeys(wanted))
 

@@ -16,6 +16,11 @@ def chosen(*typed, default="all"):
 def test_all_means_every_file_there_is():
     assert chosen("scheduler=all") == sorted(path.stem for path in (CONF / "scheduler").glob("*.yaml"))
     assert chosen() == chosen("scheduler=all")
+
+
+def test_the_fast_ones_are_there_and_few():
+    fast = chosen("scheduler=fast")
+    assert {"fifo", "srtf", "optimus", "starling", "random"} <= set(fast) < set(chosen("scheduler=all"))
     assert "fifo" in chosen()
 
 

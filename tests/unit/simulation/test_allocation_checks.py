@@ -42,7 +42,7 @@ def snapshot(simulator: Simulator) -> list[object]:
     """All that time, jobs and nodes are, to the bit; share records may lie elsewhere in their pool."""
     state, view = simulator.state, simulator.view
     jobs, nodes, episode = state.jobs[0].copy(), state.nodes[0].copy(), state.episode[0].copy()
-    nodes["first_share"] = episode["free_share"] = 0
+    nodes["first_share"] = nodes["planned"] = episode["free_share"] = 0
     for field in JOB.names:
         if field == "first_share" or field.startswith("before_"):
             jobs[field] = 0

@@ -63,3 +63,26 @@ def test_a_kernel_notices_that_a_file_it_calls_into_has_changed(tmp_path, interp
         printed = python("import upper; print(upper.twice())", tmp_path, NUMBA_DISABLE_JIT=interpreted)
         seen.append(printed.strip())
     assert seen == ["14", "42"]
+
+
+def test_a_cache_of_an_older_version_is_no_obstacle(tmp_path):
+    """The index of a kernel on the same line names a class that the new version does not have."""
+    printed = []
+    for name in ("Before", "Afterwards"):
+        (tmp_path / "kernels.py").write_text(
+            textwrap.dedent(f"""
+            from typing import NamedTuple
+            from envs.simulation.jit import kernel
+
+            class {name}(NamedTuple):
+                amount: int
+
+            @kernel
+            def twice(a):
+                return 2 * a.amount
+
+            print(twice({name}({len(name)})))
+            """)
+        )
+        printed.append(python("import kernels", tmp_path).strip())
+    assert printed == ["12", "20"]

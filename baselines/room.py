@@ -1,0 +1,69 @@
+"""Kernels that find GPUs on nodes: one node if one can hold a job, else whole nodes and one remainder.
+
+Arguments recur: `free` int64[num_nodes], GPUs that nobody has yet; `capacity` int64[num_nodes], GPUs there are; `types`
+int64[num_nodes], GPU type of each node; `row` int64[num_nodes], GPUs of one job by node.
+"""
+
+from envs.simulation.jit import jit
+from envs.types import IntArray
+
+
+@jit
+def shape_of(free: IntArray, capacity: IntArray, types: IntArray, kind: int, row: IntArray) -> tuple[int, int, int]:
+    """What there is of a type on nodes where the job holds nothing: largest node, largest free ones, best of the rest.
+
+    Returns:
+        GPUs of the type's largest node, how many such nodes are wholly free, and most free GPUs of any other node.
+    """
+    largest, whole, rest = 0, 0, 0
+    for node in range(len(free)):
+        if types[node] == kind and capacity[node] > largest:
+            largest = capacity[node]
+    for node in range(len(free)):
+        if types[node] == kind and row[node] == 0 and free[node] > 0:
+            if free[node] == largest:
+                whole += 1
+            elif free[node] > rest:
+                rest = free[node]
+    return largest, whole, rest
+
+
+@jit
+def has_room(size: int, largest: int, whole: int, rest: int) -> bool:
+    """Whether so many GPUs can be had on the fewest nodes, by what `shape_of` says."""
+    if largest == 0:
+        return False
+    nodes = size // largest
+    if size == nodes * largest:
+        return nodes <= whole
+    return nodes < whole or (nodes == whole and size - nodes * largest <= rest)
+
+
+@jit
+def largest_room(want: int, largest: int, whole: int, rest: int) -> int:
+    """The most GPUs, at most `want`, for which there is room."""
+    while want > 0 and not has_room(want, largest, whole, rest):
+        want -= 1
+    return want
+
+
+@jit
+def take(free: IntArray, capacity: IntArray, types: IntArray, kind: int, size: int, row: IntArray) -> None:
+    """Put `size` more GPUs on nodes where the job holds nothing; there must be room.
+
+    Whole largest nodes first, lowest index first; then the node that fits the remainder best.
+    """
+    largest = 0
+    for node in range(len(free)):
+        if types[node] == kind and capacity[node] > largest:
+            largest = capacity[node]
+    while size > 0:
+        need = min(size, largest)
+        best = -1
+        for node in range(len(free)):
+            fits = types[node] == kind and row[node] == 0 and free[node] >= need
+            if fits and (best < 0 or free[node] < free[best]):
+                best = node
+        row[best] = need
+        free[best] -= need
+        size -= need

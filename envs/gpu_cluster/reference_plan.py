@@ -1,0 +1,138 @@
+"""Who holds what while a round is planned, in plain Python: what the reference environment decides on."""
+
+from collections.abc import Mapping
+
+from envs.gpu_cluster.spec import DecisionRules
+from envs.simulation.reference import ReferenceSimulator
+from envs.simulation.reference_objects import Job, Life
+from envs.types import JobId, NodeId, Placement
+
+
+class Plan:
+    """The engine's shares with the changes of one round, which take effect at its end.
+
+    Attributes:
+        changed: by job that the round has changed so far, its GPUs by node; empty where it is to have none.
+        on_node: by node, the GPUs of each job there.
+    """
+
+    def __init__(self, simulator: ReferenceSimulator, rules: DecisionRules) -> None:
+        self.simulator, self.rules = simulator, rules
+        self.rates: list[list[list[list[float]]]] = simulator.rules.table.rates.tolist()
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget all changes: everything is as the engine has it."""
+        self.changed: dict[JobId, dict[NodeId, int]] = {}
+        self.on_node = [{share.job.id: share.gpus for share in node.shares} for node in self.simulator.nodes]
+
+    def job(self, job: JobId) -> Job:
+        """The engine's job."""
+        return self.simulator.jobs[job]
+
+    def held(self, job: JobId) -> Mapping[NodeId, int]:
+        """GPUs of a job by node."""
+        if job in self.changed:
+            return self.changed[job]
+        return {share.node.id: share.gpus for share in self.job(job).shares}
+
+    def gpus(self, job: JobId) -> int:
+        """GPUs of a job."""
+        return sum(self.held(job).values())
+
+    def free(self, node: NodeId) -> int:
+        """GPUs of a node that no job holds; 0 while it is down."""
+        return self.simulator.nodes[node].capacity - sum(self.on_node[node].values())
+
+    @property
+    def num_free(self) -> int:
+        """The same of all nodes together."""
+        return sum(self.free(node) for node in range(len(self.on_node)))
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody holds anything."""
+        return not any(self.on_node)
+
+    def least(self, job: JobId) -> int:
+        """The fewest GPUs on which the rules let a job run."""
+        spec = self.job(job).spec
+        return spec.min_gpus if self.rules.elastic else spec.num_gpus
+
+    def most(self, job: JobId) -> int:
+        """The most of them."""
+        spec = self.job(job).spec
+        return spec.max_gpus if self.rules.elastic else spec.num_gpus
+
+    def waits(self, job: JobId) -> bool:
+        """Whether a job of the system still needs GPUs."""
+        return self.job(job).life in (Life.QUEUED, Life.RUNNING) and self.gpus(job) < self.least(job)
+
+    def waiting(self) -> list[JobId]:
+        """All jobs that do, ascending."""
+        return [job.id for job in self.simulator.active if self.waits(job.id)]
+
+    def runs_on(self, job: JobId, node: NodeId, total: int) -> bool:
+        """Whether a job runs at all on so many GPUs with this node's type among them."""
+        by_gpus = self.rates[self.job(job).model][self._kind(node)]
+        return total < len(by_gpus) and any(rate > 0 for rate in by_gpus[total])
+
+    def speed(self, job: JobId, node: NodeId, gpus: int) -> float:
+        """Samples/s of a job on GPUs of one node; beyond the table its last."""
+        by_gpus = self.rates[self.job(job).model][self._kind(node)]
+        return by_gpus[min(gpus, len(by_gpus) - 1)][0]
+
+    def _kind(self, node: NodeId) -> int:
+        return self.simulator.rules.kinds[node]
+
+    def one_node_holds(self, job: JobId) -> bool:
+        """Whether a job runs within a single node of this cluster, were it free."""
+        for node in self.simulator.nodes:
+            for gpus in range(self.least(job), min(self.most(job), node.spec.num_gpus) + 1):
+                if self.runs_on(job, node.id, gpus):
+                    return True
+        return False
+
+    def change_fits(self, job: JobId, node: NodeId, gpus: int) -> bool:
+        """Whether a job that holds GPUs on a node may hold so many there instead."""
+        here = self.on_node[node].get(job, 0)
+        if here == 0 or gpus - here > self.free(node):
+            return False
+        if gpus == 0:
+            return True
+        total = self.gpus(job) - here + gpus
+        if not self.job(job).spec.min_gpus <= total <= self.most(job):
+            return False
+        return all(self.runs_on(job, other, total) for other in self.held(job))
+
+    def set(self, job: JobId, node: NodeId, gpus: int) -> None:
+        """Let a job hold so many GPUs on a node and leave its other nodes as they are."""
+        held = {**self.held(job), node: gpus}
+        self._hold(job, {at: count for at, count in held.items() if count > 0})
+
+    def clear(self, job: JobId) -> None:
+        """Take everything from a job."""
+        self._hold(job, {})
+
+    def _hold(self, job: JobId, gpus: dict[NodeId, int]) -> None:
+        for node in self.held(job):
+            del self.on_node[node][job]
+        self.changed[job] = dict(sorted(gpus.items()))
+        for node, count in gpus.items():
+            self.on_node[node][job] = count
+
+    def runs(self, job: JobId) -> bool:
+        """Whether a job runs on what it holds."""
+        return self.simulator.rules.ample_speed(self.job(job).model, Placement(self.held(job))) > 0
+
+    def apply(self) -> None:
+        """Let the round take effect in the engine."""
+        if not self.changed:
+            return
+        wish = self.simulator.view.allocation(keep_running=True)
+        for job in sorted(self.changed):
+            wish.stop(job)
+        for job, gpus in sorted(self.changed.items()):
+            if gpus:
+                wish.place(job, Placement(gpus))
+        self.simulator.apply(wish)

@@ -1,0 +1,53 @@
+"""Search for better numbers of a scheduler on training workloads, and hold them against validation workloads.
+
+python scripts/tune.py
+python scripts/tune.py tuning=starling_unknown generations=10
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from launch import command
+
+# isort: split
+from envs.evaluation.tuning import search
+from launch.tuning import maker, parameters, yardstick
+
+
+def told(evaluations: int, score: float, values: Mapping[str, float]) -> None:
+    """One line for every improvement."""
+    print(f"{evaluations:5d}  {score:+.4f}  {', '.join(f'{name}={value:.4g}' for name, value in values.items())}")
+
+
+@command("tune")
+def main(cfg: DictConfig, folder: Path) -> None:
+    """Search, validate, keep tuned.json."""
+    make = maker(cfg)
+    found = search(
+        make,
+        parameters(cfg),
+        yardstick(cfg, "train"),
+        generations=cfg.generations,
+        population=cfg.population,
+        seed=cfg.seed,
+        listener=told,
+    )
+    validation = yardstick(cfg, "validation")
+    before, after = validation.score(make({})), validation.score(make(found.values))
+    print(f"log ratio to {cfg.tuning.reference}, training: {found.default_score:+.4f} before, {found.score:+.4f} after")
+    print(f"log ratio to {cfg.tuning.reference}, validation: {before:+.4f} before, {after:+.4f} after")
+    print("worth taking over" if after < before else "not worth taking over: the search fitted its training workloads")
+    content = {
+        "values": dict(found.values),
+        "evaluations": found.evaluations,
+        "training": {"before": found.default_score, "after": found.score},
+        "validation": {"before": before, "after": after},
+    }
+    (folder / "tuned.json").write_text(json.dumps(content, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

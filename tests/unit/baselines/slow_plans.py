@@ -1,0 +1,338 @@
+"""Slow, obvious twins of the kernels of `baselines.room`, `two_plans` and `forecast`: GPUs by node as dictionaries."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from baselines.two_plans import LEAST_SHARE, NEGLIGIBLE
+from envs.types import FloatArray, IntArray
+
+Gpus = dict[int, int]  # by node
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The numbers that two plans go by."""
+
+    horizon: float = 600.0
+    stickiness: float = 0.2
+    tolerance: float = 0.1
+    hysteresis: float = 0.02
+    floor: float = 60.0
+    urgency: float = 0.7
+
+    @property
+    def arrays(self) -> tuple[FloatArray, FloatArray]:
+        """As the kernels take them."""
+        rules = np.array([self.horizon, self.stickiness, self.tolerance, self.hysteresis])
+        return rules, np.array([self.floor, self.urgency])
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """Jobs on nodes; `at[j]` is where job j is, empty while it waits."""
+
+    speeds: FloatArray  # [num_jobs, num_gpu_types, sizes]
+    work: Sequence[float]
+    delay: Sequence[float]
+    weight: Sequence[float]
+    wanted: IntArray  # [num_jobs, num_gpu_types]
+    at: Sequence[Gpus]
+    capacity: Sequence[int]
+    types: Sequence[int]
+
+    def speed(self, job: int, place: Gpus) -> float:
+        """Samples/s on this place; 0 for none."""
+        if not place:
+            return 0.0
+        return float(self.speeds[job, self.types[min(place)], sum(place.values())])
+
+    def after_delay(self, job: int, speed: float, horizon: float) -> float:
+        """Mean speed with a standstill first."""
+        if speed <= 0 or self.delay[job] <= 0:
+            return speed
+        lasts = min(horizon, self.work[job] / speed + self.delay[job])
+        return speed * max(LEAST_SHARE, 1.0 - self.delay[job] / lasts)
+
+    def effective(self, job: int, place: Gpus, horizon: float) -> float:
+        """Speed on a place; less where the job must move there."""
+        speed = self.speed(job, place)
+        return speed if place == self.at[job] else self.after_delay(job, speed, horizon)
+
+
+def find(
+    free: Sequence[int], capacity: Sequence[int], types: Sequence[int], kind: int, size: int, taken: Mapping[int, int]
+) -> Gpus | None:
+    """Whole largest nodes and the best fit for the remainder, lowest node first; None if there is no room."""
+    largest = max((capacity[node] for node in range(len(types)) if types[node] == kind), default=0)
+    if largest == 0:
+        return None
+    room = {node: free[node] for node in range(len(types)) if types[node] == kind and node not in taken}
+    place: Gpus = {}
+    while size > 0:
+        need = min(size, largest)
+        fits = [node for node in room if room[node] >= need]
+        if not fits:
+            return None
+        best = min(fits, key=lambda node: (room[node], node))
+        place[best] = need
+        del room[best]
+        size -= need
+    return place
+
+
+def free_under(plan: Sequence[Gpus], capacity: Sequence[int]) -> list[int]:
+    """GPUs that a plan leaves."""
+    free = list(capacity)
+    for place in plan:
+        for node, gpus in place.items():
+            free[node] -= gpus
+    return free
+
+
+def fill(keep: bool, order: Sequence[int], jobs: Jobs, rules: Rules) -> list[Gpus]:
+    """As `two_plans.fill`."""
+    plan: list[Gpus] = [{} for _ in jobs.work]
+    if keep:
+        for job in order:
+            plan[job] = dict(jobs.at[job])
+    for job in order:
+        if plan[job]:
+            continue
+        free = free_under(plan, jobs.capacity)
+        options = []
+        for kind in range(jobs.wanted.shape[1]):
+            for size in range(int(jobs.wanted[job, kind]), 0, -1):
+                place = find(free, jobs.capacity, jobs.types, kind, size, {})
+                if place and jobs.speeds[job, kind, size] > 0:
+                    options.append((float(jobs.speeds[job, kind, size]), kind, size, place))
+                    break
+        best = max(options, key=lambda option: option[0], default=None)
+        present = jobs.at[job]
+        still = all(free[node] >= gpus for node, gpus in present.items())
+        if present and still and _good(job, jobs, rules, best):
+            plan[job] = dict(present)
+        elif best:
+            _, kind, size, place = best
+            own = next(iter(present)) if len(present) == 1 else None
+            in_place = own is not None and jobs.types[own] == kind and free[own] >= size
+            plan[job] = {own: size} if in_place and own is not None else place
+    return plan
+
+
+def _good(job: int, jobs: Jobs, rules: Rules, best: tuple[float, int, int, Gpus] | None) -> bool:
+    present = jobs.at[job]
+    kind, held = jobs.types[min(present)], sum(present.values())
+    if held > jobs.wanted[job, kind]:
+        return False
+    if best is None:
+        return True
+    speed, other, size, _ = best
+    near = kind == other and abs(size - held) <= rules.tolerance * size
+    return jobs.speed(job, present) * (1.0 + rules.stickiness) >= speed or near
+
+
+def grow(plan: Sequence[Gpus], jobs: Jobs, rules: Rules) -> list[Gpus]:
+    """As `two_plans.grow`, every offer made anew after every step."""
+    plan = [dict(place) for place in plan]
+    while True:
+        free = free_under(plan, jobs.capacity)
+        offers = [(jobs.weight[job] * gain, -job, larger) for job in range(len(plan)) if plan[job]
+                  for gain, larger in [_best_growth(job, plan[job], free, jobs, rules)] if larger]  # fmt: skip
+        worth, minus_job, larger = max(offers, key=lambda offer: offer[:2], default=(0.0, 0, {}))
+        if worth <= 0:
+            return plan
+        plan[-minus_job] = larger
+
+
+def _best_growth(job: int, place: Gpus, free: Sequence[int], jobs: Jobs, rules: Rules) -> tuple[float, Gpus]:
+    """Gain in speed per GPU, and the larger place; empty if nothing is gained."""
+    kind, size = jobs.types[min(place)], sum(place.values())
+    now, speed = jobs.effective(job, place, rules.horizon), jobs.speed(job, place)
+    options: list[tuple[int, Gpus]] = []
+    for node in sorted(place):
+        options += [(extra, {**place, node: place[node] + extra}) for extra in range(1, free[node] + 1)]
+    if all(gpus == jobs.capacity[node] for node, gpus in place.items()):
+        for extra in range(1, sum(free) + 1):
+            further = find(free, jobs.capacity, jobs.types, kind, extra, place)
+            if further:
+                options.append((extra, {**place, **further}))
+    best: tuple[float, Gpus] = (NEGLIGIBLE * speed, {})
+    for extra, larger in options:
+        if size + extra < jobs.speeds.shape[2]:
+            faster = jobs.after_delay(job, float(jobs.speeds[job, kind, size + extra]), rules.horizon)
+            gain = (faster - now) / extra
+            if gain > best[0]:
+                best = (gain, larger)
+    return best
+
+
+def choose(kept: Sequence[Gpus], anew: Sequence[Gpus], jobs: Jobs, rules: Rules) -> list[Gpus]:
+    """As `two_plans.choose`, parts of the cluster found by merging sets."""
+    parts: list[set[int]] = [{node} for node in range(len(jobs.capacity))]
+    for one, other in zip(kept, anew, strict=True):
+        touched = set(one) | set(other)
+        if touched:
+            joined = [part for part in parts if part & touched]
+            parts = [part for part in parts if not part & touched] + [set().union(*joined)]
+    chosen: list[Gpus] = [{} for _ in kept]
+    for part in parts:
+        inside = [job for job in range(len(kept)) if (set(kept[job]) | set(anew[job])) & part]
+        gain = 0.0
+        for job in inside:
+            new = jobs.effective(job, anew[job], rules.horizon)
+            old = jobs.effective(job, kept[job], rules.horizon)
+            gain += jobs.weight[job] * (new - (1.0 + rules.hysteresis) * old)
+        for job in inside:
+            chosen[job] = dict(anew[job] if gain > 0 else kept[job])
+    return chosen
+
+
+def plan(keep: bool, order: Sequence[int], jobs: Jobs, rules: Rules) -> list[Gpus]:
+    """As `two_plans.plan`."""
+    return grow(fill(keep, order, jobs, rules), jobs, rules)
+
+
+def plan_twice(order: Sequence[int], jobs: Jobs, rules: Rules) -> list[Gpus]:
+    """As `two_plans.plan_twice`."""
+    return choose(plan(True, order, jobs, rules), plan(False, order, jobs, rules), jobs, rules)
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What a forecast knows besides."""
+
+    restart: Sequence[float]
+    begun: Sequence[bool]
+    knee_speed: Sequence[float]
+    knee_gpus: Sequence[int]
+    depth: int
+
+    def weights(self, work: Sequence[float], rules: Rules) -> list[float]:
+        """As `forecast.weights`."""
+        return [
+            float((np.float64(left) / speed + rules.floor) ** -rules.urgency / speed)
+            for left, speed in zip(work, self.knee_speed, strict=True)
+        ]
+
+
+def forecast(
+    places: Sequence[Gpus], order: Sequence[int], jobs: Jobs, rules: Rules, ahead: Ahead, stall: Sequence[float]
+) -> float:
+    """As `forecast.forecast`: one completion after the other, each job by itself."""
+    work, stalled, begun = list(jobs.work), list(stall), list(ahead.begun)
+    now, total, alive, at = 0.0, 0.0, list(order), [dict(place) for place in places]
+    for _ in range(ahead.depth):
+        ends = {job: stalled[job] + work[job] / jobs.speed(job, at[job]) for job in alive if at[job]}
+        if not ends:
+            break
+        step = min(ends.values())
+        now += step
+        for job in ends:
+            begun[job] = True
+            done = max(step - stalled[job], 0.0) * jobs.speed(job, at[job])
+            stalled[job] = max(stalled[job] - step, 0.0)
+            if done >= work[job] * (1.0 - 1e-9):
+                total += now
+                alive.remove(job)
+                work[job], at[job] = 0.0, {}
+            else:
+                work[job] -= done
+        if not alive:
+            return total
+        delay = [ahead.restart[job] if begun[job] else 0.0 for job in range(len(work))]
+        later = replace(jobs, work=work, delay=delay, weight=ahead.weights(work, rules), at=at)
+        after = plan_twice(alive, later, rules)
+        for job in alive:
+            if after[job] != at[job]:
+                stalled[job] = delay[job]
+        at = after
+    queued = 0.0
+    for job in alive:
+        alone = work[job] / ahead.knee_speed[job]
+        queued += alone * ahead.knee_gpus[job] / max(1, sum(jobs.capacity))
+        total += now + max(queued, alone)
+    return total
+
+
+def plan_ahead(order: Sequence[int], jobs: Jobs, rules: Rules, ahead: Ahead) -> tuple[list[Gpus], list[float]]:
+    """As `forecast.plan_ahead`, and the forecasts of the four plans; none if it does not look ahead."""
+    jobs = replace(jobs, weight=ahead.weights(jobs.work, rules))
+    options = [
+        plan_twice(order, jobs, rules),
+        plan(True, order, jobs, rules),
+        plan(False, order, jobs, rules),
+        fill(True, order, jobs, rules),
+    ]
+    if ahead.depth == 0:
+        return options[0], []
+    ends = []
+    for option in options:
+        stall = [jobs.delay[job] if job in order and option[job] != jobs.at[job] else 0.0 for job in range(len(option))]
+        ends.append(forecast(option, order, jobs, rules, ahead, stall))
+    return options[min(range(4), key=lambda number: (ends[number], number))], ends
+
+
+def grid_of(places: Sequence[Gpus], num_nodes: int) -> IntArray:
+    """int64[num_jobs, num_nodes], as the kernels have it."""
+    grid = np.zeros((len(places), num_nodes), np.int64)
+    for job, place in enumerate(places):
+        for node, gpus in place.items():
+            grid[job, node] = gpus
+    return grid
+
+
+def drawn(seed: int) -> tuple[list[int], Jobs, Rules, Ahead]:
+    """Up to seven jobs on up to five nodes of up to two types, some running, of all shapes and sizes; and an order."""
+    rng = np.random.default_rng(seed)
+    num_nodes, kinds, num_jobs, sizes = int(rng.integers(1, 6)), int(rng.integers(1, 3)), int(rng.integers(1, 8)), 9
+    capacity = rng.choice([0, 2, 4, 4, 4], num_nodes).tolist()
+    types = rng.integers(0, kinds, num_nodes).tolist()
+    speeds = np.cumsum(rng.integers(0, 4, (num_jobs, kinds, sizes)), axis=2).astype(float)
+    speeds[rng.random(speeds.shape) < 0.25] = 0.0
+    speeds[:, :, 0] = 0.0
+    wanted = np.zeros((num_jobs, kinds), np.int64)
+    for job, kind in np.ndindex(num_jobs, kinds):
+        able = np.flatnonzero(speeds[job, kind])
+        wanted[job, kind] = rng.choice(able) if able.size and rng.random() < 0.9 else 0
+    at: list[Gpus] = [{} for _ in range(num_jobs)]
+    for job in rng.permutation(num_jobs).tolist():
+        kind, size = int(rng.integers(kinds)), int(rng.integers(1, sizes))
+        place = find(free_under(at, capacity), capacity, types, kind, size, {})
+        if place and speeds[job, kind, size] > 0 and rng.random() < 0.6:
+            at[job] = place
+    work = rng.integers(50, 5000, num_jobs).astype(float)
+    begun = [bool(place) or bool(rng.random() < 0.2) for place in at]
+    restart = rng.choice([0.0, 30.0, 300.0], num_jobs)
+    jobs = Jobs(
+        speeds=speeds,
+        work=work.tolist(),
+        delay=[float(delay) if has else 0.0 for delay, has in zip(restart, begun, strict=True)],
+        weight=rng.choice([0.5, 1.0, 2.0], num_jobs).tolist(),
+        wanted=wanted,
+        at=at,
+        capacity=capacity,
+        types=types,
+    )
+    knee_speed = [float(max(speeds[job].max(), 1.0)) for job in range(num_jobs)]
+    ahead = Ahead(restart.tolist(), begun, knee_speed, rng.integers(1, 5, num_jobs).tolist(), int(rng.integers(0, 6)))
+    rules = Rules(*(float(rng.choice(values)) for values in ([100.0, 1e5], [0, 0.3], [0, 0.3], [-0.1, 0, 0.1])))
+    return rng.permutation(num_jobs).tolist(), jobs, rules, ahead
+
+
+def arrays(jobs: Jobs) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, IntArray, IntArray, IntArray, IntArray]:
+    """Speeds, work, delay, weight, wanted, present, capacity, types: as the kernels take them, in this order."""
+    present = grid_of(jobs.at, len(jobs.capacity))
+    floats = [np.array(values, dtype=np.float64) for values in (jobs.work, jobs.delay, jobs.weight)]
+    capacity, types = np.array(jobs.capacity, dtype=np.int64), np.array(jobs.types, dtype=np.int64)
+    return jobs.speeds, floats[0], floats[1], floats[2], jobs.wanted, present, capacity, types
+
+
+def is_sound(places: Sequence[Gpus], jobs: Jobs) -> bool:
+    """Whether nothing is given twice and everybody can run on what he gets."""
+    free = free_under(places, jobs.capacity)
+    return min(free) >= 0 and all(
+        math.isfinite(s) and s > 0 for s in [jobs.speed(j, p) for j, p in enumerate(places) if p]
+    )

@@ -1,0 +1,125 @@
+"""Looking ahead: against the slow twin on random clusters, and by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from baselines.forecast import advance, backlog, forecast, next_end, plan_ahead, weights
+from envs.types import IntArray
+from tests.unit.baselines import slow_plans as slow
+from tests.unit.baselines.slow_plans import Ahead, Jobs, Rules, arrays, drawn, grid_of, is_sound
+
+seeds = st.integers(0, 1_000_000)
+
+
+def looked(order: list[int], jobs: Jobs, rules: Rules, ahead: Ahead) -> IntArray:
+    """`plan_ahead` on a drawn world."""
+    speeds, work, delay, _, wanted, present, capacity, types = arrays(jobs)
+    numbers, worth = rules.arrays
+    return plan_ahead(
+        np.array(order), speeds, work, delay, np.array(ahead.restart), np.array(ahead.begun),
+        np.array(ahead.knee_speed), np.array(ahead.knee_gpus), wanted, present, capacity, types,
+        numbers, worth, ahead.depth,
+    )  # fmt: skip
+
+
+def foreseen(order: list[int], jobs: Jobs, rules: Rules, ahead: Ahead, stall: list[float]) -> float:
+    """`forecast` of what runs now."""
+    speeds, work, _, _, wanted, present, capacity, types = arrays(jobs)
+    numbers, worth = rules.arrays
+    return forecast(
+        present.copy(), np.array(order), speeds, work, np.array(ahead.restart), np.array(ahead.begun),
+        np.array(stall), np.array(ahead.knee_speed), np.array(ahead.knee_gpus), wanted, capacity, types,
+        numbers, worth, ahead.depth,
+    )  # fmt: skip
+
+
+@given(seed=seeds)
+def test_the_forecast_is_its_twin(seed):
+    order, jobs, rules, ahead = drawn(seed)
+    stall = [10.0 * (job % 2) for job in order]
+    expected = slow.forecast(jobs.at, order, jobs, rules, ahead, stall)
+    assert foreseen(order, jobs, rules, ahead, stall) == pytest.approx(expected, rel=1e-9)
+
+
+@given(seed=seeds)
+def test_the_plan_is_its_twin_and_sound(seed):
+    """Where two plans end equally soon up to rounding, either may be taken."""
+    order, jobs, rules, ahead = drawn(seed)
+    expected, ends = slow.plan_ahead(order, jobs, rules, ahead)
+    found = looked(order, jobs, rules, ahead)
+    assert is_sound([{n: int(g) for n, g in enumerate(row) if g} for row in found], jobs)
+    close = sorted(ends)[:2]
+    if len(close) < 2 or close[1] - close[0] > 1e-6 * close[0]:
+        assert found.tolist() == grid_of(expected, len(jobs.types)).tolist()
+
+
+@given(seed=seeds)
+def test_it_leaves_its_arguments_alone(seed):
+    order, jobs, rules, ahead = drawn(seed)
+    before = [array.copy() for array in arrays(jobs)]
+    looked(order, jobs, rules, ahead)
+    foreseen(order, jobs, rules, ahead, [0.0] * len(order))
+    assert all((one == other).all() for one, other in zip(before, arrays(jobs), strict=True))
+
+
+def two_rigid(at: list[dict[int, int]], restart: float = 0.0, depth: int = 10) -> tuple[list[int], Jobs, Rules, Ahead]:
+    """On one node of 4 GPUs: a short job (40 samples) and a long one (400), both of exactly 4 GPUs at 4 samples/s."""
+    jobs = Jobs(
+        speeds=np.array([[[0.0, 0, 0, 0, 4]]] * 2),
+        work=[40.0, 400.0],
+        delay=[restart if place else 0.0 for place in at],
+        weight=[1.0, 1.0],
+        wanted=np.array([[4], [4]]),
+        at=at,
+        capacity=[4],
+        types=[0],
+    )
+    ahead = Ahead([restart] * 2, [bool(place) for place in at], [4.0, 4.0], [4, 4], depth)
+    return [0, 1], jobs, Rules(urgency=0.0), ahead
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 10])
+def test_two_jobs_in_turn(depth):
+    """10 s, then 100 s: they end at 10 and 110, whether played out or estimated."""
+    assert foreseen(*two_rigid([{0: 4}, {}], depth=depth), [0.0, 0.0]) == 120.0
+
+
+def test_a_standstill_counts():
+    """The short one begins at 5: 15 and 115."""
+    assert foreseen(*two_rigid([{0: 4}, {}]), [5.0, 0.0]) == 130.0
+
+
+def test_the_future_pays_where_the_present_does_not():
+    """The long job runs, the short one comes. By speeds of the moment, all alike (urgency 0), nothing is gained by a
+    change. Played out: kept, they end at 100 and 110 (sum 210); displaced, at 10 and, after a restart of 5 s, at 115
+    (125).
+    """
+    without = two_rigid([{}, {0: 4}], restart=5.0, depth=0)
+    assert looked(*without).tolist() == [[0], [4]]
+    order, jobs, _, ahead = two_rigid([{}, {0: 4}], restart=5.0)
+    assert looked(order, jobs, Rules(urgency=0.0, hysteresis=-0.5), ahead).tolist() == [[4], [0]]
+
+
+def test_time_passes():
+    """At 3 s: the first has done 1 s at 4 samples/s after 2 s of standstill, the second has come to its end."""
+    grid, work, stalled = np.array([[4], [2], [0]]), np.array([40.0, 6.0, 9.0]), np.array([2.0, 0.0, 0.0])
+    speeds = np.array([[[0.0, 0, 2, 0, 4]]] * 3)
+    types = np.array([0])
+    assert next_end(grid, speeds, work, stalled, types) == 3.0
+    assert advance(3.0, grid, speeds, work, stalled, types) == 1
+    assert (work.tolist(), stalled.tolist()) == ([36.0, 0.0, 9.0], [0.0, 0.0, 0.0])
+    assert grid.tolist() == [[4], [0], [0]]
+    assert next_end(np.zeros((3, 1), np.int64), speeds, work, stalled, types) == np.inf
+
+
+def test_the_backlog_is_worked_off_in_order():
+    """Alone 10, 20 and 0 s on 4 of 8 GPUs: the first ends at 10 (not at 10 / 2), the second at max(20, 5 + 10)."""
+    ends = backlog(np.array([0, 1, 2]), np.array([40.0, 80.0, 0.0]), np.full(3, 4.0), np.full(3, 4), 8)
+    assert ends == (30.0, 2)
+
+
+def test_what_a_job_is_worth():
+    """100 samples at 4/s and a floor of 75 s: 1 / 100 s at exponent 1, per sample/s."""
+    assert weights(np.array([100.0]), np.array([4.0]), np.array([75.0, 1.0])).tolist() == [1 / 100 / 4]

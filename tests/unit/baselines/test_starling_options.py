@@ -1,0 +1,108 @@
+"""What Starling may be told, and what it looks at."""
+
+import math
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+
+from baselines.starling import KNOWN, UNKNOWN, Starling, varied
+from envs.scheduling import Scheduler
+from envs.simulation import Information
+from envs.types import ClusterSpec, JobSpec, MurmurationError, NodeSpec
+from envs.workloads import Workload
+from tests.conformance.worlds import Curved
+from tests.golden.playground import jobs, two_nodes
+from tests.unit.baselines.rounds import busy_round, round_at
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"knee": -0.1}, "knee is -0.1; it must be finite and at least 0"),
+        ({"gang": math.nan}, "gang is nan; it must be finite and at least 0"),
+        ({"horizon": 0.0}, "horizon is 0 s; it must be positive"),
+        ({"floor": 0}, "floor is 0 s; it must be positive"),
+        ({"prior": math.inf}, "prior is inf; it must be finite and at least 0"),
+        ({"hysteresis": -1.5}, "hysteresis is -1.5; it must be finite and at least -1"),
+    ],
+)
+def test_numbers_that_cannot_be(change, said):
+    with pytest.raises(MurmurationError, match=f"Starling: {said}"):
+        replace(KNOWN, **change)
+
+
+def test_it_cannot_look_back():
+    with pytest.raises(MurmurationError, match="look_ahead is -1; it must not be negative"):
+        Starling(look_ahead=-1)
+
+
+def test_it_declares_what_it_assumes():
+    starling = Starling()
+    assert isinstance(starling, Scheduler)
+    assert (starling.information, starling.preemptive, starling.elastic) == ("none", True, True)
+
+
+def test_variations_change_one_part():
+    known = varied("known", {"knee": 0.44})
+    assert asdict(known.known) == {**asdict(KNOWN), "knee": 0.44}
+    assert known.unknown == UNKNOWN
+    hidden = varied("unknown", {"prior": 77.0, "residual": 3.0})
+    assert asdict(hidden.unknown) == {**asdict(UNKNOWN), "prior": 77.0, "residual": 3.0}
+    assert hidden.known == KNOWN
+    with pytest.raises(MurmurationError, match="there is no 'kne' to tune; there are knee, gang"):
+        varied("known", {"kne": 0.4})
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("look_ahead", [0, 3])
+def test_crowded_rounds_are_filled(seed, look_ahead):
+    """Capacity holds, and no waiting rigid job that runs on one GPU is left out while a GPU that it runs on is free."""
+    view = busy_round(seed, restart_delay=30.0)
+    starling = Starling(look_ahead=look_ahead)
+    starling.reset(view.cluster, np.random.default_rng(0))
+    wish = starling.schedule(view)
+    assert (wish.free_gpus >= 0).all()
+    runs = wish.jobs()
+    for job in view.queued.tolist():
+        if job not in runs and view.num_gpus[job] == 1:
+            kinds = np.flatnonzero(view.speed(job)[:, 1] > 0)
+            assert not wish.free_gpus[np.isin(view.cluster.node_types, kinds)].any()
+
+
+def test_the_numbers_follow_what_is_known():
+    """A knee at 1 of 4 GPUs for known, at 4 for hidden work: two equal jobs share a node, or take turns."""
+    curve = Curved()  # the second GPU brings 0.74 of the first, the fourth 0.62
+    pair = Workload.of([JobSpec(i, 0.0, 1, 100.0, "any", min_gpus=1, max_gpus=4) for i in range(2)])
+    node = ClusterSpec((NodeSpec("new", 4),))
+    starling = Starling(replace(KNOWN, knee=0.95), replace(UNKNOWN, knee=0.1), look_ahead=0)
+    sizes = []
+    for information in (Information("exact"), Information("none")):
+        starling.reset(node, np.random.default_rng(0))
+        wish = starling.schedule(round_at(0, pair, node, performance=curve, information=information))
+        sizes.append(sorted(place.num_gpus for job in wish.jobs() if (place := wish.placement(job))))
+    assert sizes == [[1, 3], [4]] or sizes == [[2, 2], [4]]
+
+
+def test_hidden_work_grows_with_service():
+    """Two jobs of 8 GPUs that have run for 4 s and for none: 100 s and 1 for each second run, at 8 samples/s."""
+    starling = Starling(unknown=replace(UNKNOWN, prior=100.0, residual=1.0))
+    view = round_at(
+        4, jobs((0, 8, 10), (4, 8, 2)), two_nodes(), place=[(0, {0: {0: 4, 1: 4}})], information=Information("none")
+    )
+    starling.reset(view.cluster, np.random.default_rng(0))
+    order, work = starling._ranked(view, np.array([0, 1]))
+    assert order.tolist() == [1, 0]
+    assert work.tolist() == [8 * 104.0, 8 * 100.0]
+
+
+def test_it_plans_for_no_more_jobs_than_there_are_gpus():
+    """Of 20 jobs of one GPU, eight are planned for: 2 x 4 GPUs. Of gangs of 8, as many as fill these eight times."""
+    starling = Starling()
+    for size, planned in ((1, 8), (8, 8), (4, 8)):
+        view = round_at(0, jobs(*((0.0, size, 5.0 + i) for i in range(20))), two_nodes())
+        starling.reset(view.cluster, np.random.default_rng(0))
+        order, _ = starling._ranked(view, np.arange(20))
+        considered, beyond = starling._considered(view, order)
+        assert considered.tolist() == list(range(planned))
+        assert beyond.tolist() == list(range(planned, 20))

@@ -1,0 +1,174 @@
+"""The kernels that plan by node, against their slow twins on random clusters, and by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from baselines.room import has_room, largest_room, shape_of, take
+from baselines.two_plans import after_delay, best_growth, choose, fill, grow, plan, plan_twice
+from tests.unit.baselines import slow_plans as slow
+from tests.unit.baselines.slow_plans import Rules, arrays, drawn, grid_of, is_sound
+
+seeds = st.integers(0, 1_000_000)
+
+
+@given(seed=seeds, size=st.integers(1, 16))
+def test_room_is_what_can_be_taken(seed, size):
+    """`has_room` is true exactly where the twin finds nodes, and `take` takes those."""
+    _, jobs, _, _ = drawn(seed)
+    free = slow.free_under(jobs.at, jobs.capacity)
+    held = jobs.at[0]
+    row = grid_of([held], len(free))[0]
+    for kind in range(jobs.wanted.shape[1]):
+        shape = shape_of(np.array(free), np.array(jobs.capacity), np.array(jobs.types), kind, row)
+        found = slow.find(free, jobs.capacity, jobs.types, kind, size, held)
+        assert has_room(size, *shape) == (found is not None)
+        smaller = [n for n in range(size, 0, -1) if slow.find(free, jobs.capacity, jobs.types, kind, n, held)]
+        assert largest_room(size, *shape) == (smaller[0] if smaller else 0)
+        if found is not None:
+            left, filled = np.array(free), row.copy()
+            take(left, np.array(jobs.capacity), np.array(jobs.types), kind, size, filled)
+            assert filled.tolist() == grid_of([{**held, **found}], len(free))[0].tolist()
+            assert (np.array(free) - left).tolist() == (filled - row).tolist()
+
+
+@given(seed=seeds, keep=st.booleans())
+def test_fill_is_its_twin(seed, keep):
+    order, jobs, rules, _ = drawn(seed)
+    speeds, _, _, _, wanted, present, capacity, types = arrays(jobs)
+    grid, free = np.zeros_like(present), capacity.copy()
+    ranks = np.array(order)
+    fill(keep, ranks, speeds, wanted, present, free, capacity, types, rules.stickiness, rules.tolerance, grid)
+    expected = slow.fill(keep, order, jobs, rules)
+    assert grid.tolist() == grid_of(expected, len(free)).tolist()
+    assert free.tolist() == slow.free_under(expected, jobs.capacity)
+
+
+@given(seed=seeds)
+def test_growth_is_its_twin(seed):
+    _, jobs, rules, _ = drawn(seed)
+    speeds, work, delay, weight, _, present, capacity, types = arrays(jobs)
+    grid = present.copy()
+    free = capacity - grid.sum(axis=0)
+    grow(speeds, work, delay, weight, present, free, capacity, types, rules.horizon, grid)
+    expected = slow.grow(jobs.at, jobs, rules)
+    assert grid.tolist() == grid_of(expected, len(free)).tolist()
+    assert free.tolist() == slow.free_under(expected, jobs.capacity)
+
+
+@given(seed=seeds)
+def test_the_choice_is_its_twin(seed):
+    order, jobs, rules, _ = drawn(seed)
+    speeds, work, delay, weight, _, present, _, types = arrays(jobs)
+    kept, anew = slow.plan(True, order, jobs, rules), slow.plan(False, order, jobs, rules)
+    grid = grid_of(anew, len(types))
+    choose(
+        speeds, work, delay, weight, present, types, rules.horizon, rules.hysteresis, grid_of(kept, len(types)), grid
+    )
+    assert grid.tolist() == grid_of(slow.choose(kept, anew, jobs, rules), len(types)).tolist()
+
+
+@given(seed=seeds)
+def test_plans_are_their_twins_and_sound(seed):
+    order, jobs, rules, _ = drawn(seed)
+    numbers, _ = rules.arrays
+    for keep in (True, False):
+        expected = slow.plan(keep, order, jobs, rules)
+        assert is_sound(expected, jobs)
+        assert (
+            plan(keep, np.array(order), *arrays(jobs), numbers).tolist() == grid_of(expected, len(jobs.types)).tolist()
+        )
+    both = slow.plan_twice(order, jobs, rules)
+    assert is_sound(both, jobs)
+    assert plan_twice(np.array(order), *arrays(jobs), numbers).tolist() == grid_of(both, len(jobs.types)).tolist()
+
+
+def world(curve, at, *, delay=0.0, work=1000.0, wanted=4, capacity=(4, 4)):
+    """Jobs of one curve on nodes of one type."""
+    num = len(at)
+    return slow.Jobs(
+        speeds=np.array([[[0.0, *curve]]] * num),
+        work=[work] * num,
+        delay=[delay] * num,
+        weight=[1.0] * num,
+        wanted=np.full((num, 1), wanted),
+        at=at,
+        capacity=capacity,
+        types=[0] * len(capacity),
+    )
+
+
+LINEAR = (1, 2, 3, 4, 5, 6, 7, 8)
+
+
+def planned(jobs, **rules):
+    """What `plan_twice` makes of jobs in their order, by job."""
+    order = np.arange(len(jobs.work))
+    return plan_twice(order, *arrays(jobs), Rules(**rules).arrays[0]).tolist()
+
+
+def test_a_job_takes_the_node_that_fits_best():
+    """4 GPUs wanted: node 0 has 4 free, node 1 all of 8."""
+    assert planned(world((1, 2, 3, 4), [{}], capacity=(4, 8))) == [[4, 0]]
+
+
+def test_what_does_not_fit_shrinks_and_the_last_waits():
+    """Three jobs want 3 of 4 and 2 GPUs: the first gets 3, the second 2 on the other node, the third the last one."""
+    assert planned(world((1, 2, 3), [{}, {}, {}], wanted=3, capacity=(4, 2))) == [[3, 0], [0, 2], [1, 0]]
+
+
+def test_leftovers_go_beyond_the_knee():
+    """Both want 2 of a node of 6; a further GPU is worth as much to either, and the lower one takes what is left."""
+    assert planned(world(LINEAR, [{}, {}], wanted=2, capacity=(6,))) == [[4], [2]]
+
+
+def test_a_lone_job_spans_nodes():
+    assert planned(world(LINEAR, [{}], wanted=4)) == [[4, 4]]
+
+
+def test_growing_must_pay_for_its_restart():
+    """4 to 8 GPUs over two nodes doubles 4 samples/s, for 100 s of standstill: a loss over 150 s, a gain over 1e4 s.
+
+    With 1,000 samples left the job would end after 100 + 125 s, so the mean speed is 8 * 125 / 225 = 4.4: a gain.
+    """
+    jobs = world(LINEAR, [{0: 4}], delay=100.0)
+    assert planned(jobs, horizon=150.0) == [[4, 0]]
+    assert planned(jobs, horizon=1e4) == [[4, 4]]
+
+
+def test_delay_is_spread_over_what_is_left():
+    assert after_delay(8.0, 1000.0, 100.0, 1e4) == 8 * (1 - 100 / 225)
+    assert after_delay(8.0, 1000.0, 0.0, 1e4) == 8.0
+    assert after_delay(8.0, 1.0, 100.0, 50.0) == 8 * 0.02  # the horizon is shorter than the standstill
+
+
+def test_a_shorter_job_displaces_if_that_is_worth_it():
+    """One node of 4. The first job in order waits, the second runs on all; weights decide whether it makes room."""
+    for weight, plan_ in (((1.0, 1.0), [[0], [4]]), ((5.0, 1.0), [[4], [0]])):
+        jobs = world((0, 0, 0, 4), [{}, {0: 4}], capacity=(4,), delay=10.0)
+        jobs = replace(jobs, weight=weight)
+        assert planned(jobs) == plan_
+
+
+def test_parts_of_the_cluster_are_judged_apart():
+    """On node 0 displacing pays, on node 1 it does not. Last in order, who is displaced from node 0 goes nowhere."""
+    jobs = world((0, 0, 0, 4), [{}, {1: 4}, {0: 4}], delay=10.0)
+    jobs = replace(jobs, weight=(5.0, 4.9, 1.0))
+    assert planned(jobs) == [[4, 0], [0, 4], [0, 0]]
+
+
+def test_a_grown_job_gives_back_what_others_need():
+    """It wants 2 and has grown to 4: anew, it shrinks on its node, and a second job gets the other two."""
+    jobs = replace(world((1, 2, 2.1, 2.2), [{0: 4}, {}], wanted=2, capacity=(4,)), delay=(1.0, 0.0))
+    assert planned(jobs, horizon=1e4) == [[2], [2]]
+
+
+def test_no_growth_without_gain():
+    flat = world((3, 3, 3, 3), [{0: 1}])
+    speeds, work, delay, _, _, present, capacity, types = arrays(flat)
+    free = capacity - present[0]
+    assert best_growth(
+        speeds[0], work[0], delay[0], present[0], present[0], free, capacity, types, 1e4
+    ) == (0.0, 0, -1)  # fmt: skip

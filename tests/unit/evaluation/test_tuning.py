@@ -1,0 +1,146 @@
+"""The search for a scheduler's numbers."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from baselines import Fifo, Srtf
+from envs.evaluation.tuning import Ground, Parameter, Yardstick, search, training_ground
+from envs.performance import IdealModel, default_model
+from envs.simulation import Scenario
+from envs.types import ClusterSpec, MurmurationError, NodeSpec, TraceError
+from envs.workloads import SyntheticSource
+from tests.golden.playground import jobs
+
+ONE_GPU = ClusterSpec((NodeSpec("plain", 1),))
+FREE = Scenario(restart_delay=0.0)
+
+
+@dataclass
+class Lazy:
+    """Runs the first job in order of the distance of its length to `near`; others wait. Counts what it is asked."""
+
+    near: float = 100.0
+
+    def reset(self, cluster, rng):
+        """Nothing to forget."""
+
+    def schedule(self, view):
+        """One at a time."""
+        wish = view.allocation(keep_running=True)
+        waiting = view.queued
+        if waiting.size and not view.running.size:
+            wish.pack(int(waiting[np.abs(view.remaining_time(waiting) - self.near).argmin()]))
+        return wish
+
+
+def ground(*rows):
+    """One GPU and one workload."""
+    return Ground(ONE_GPU, IdealModel(), FREE, [jobs(*rows)])
+
+
+def make(values):
+    """A lazy scheduler with these numbers."""
+    return Lazy(**values)
+
+
+THREE = ((0.0, 1, 1.0), (0.0, 1, 10.0), (0.0, 1, 40.0))
+
+
+def test_the_score_is_the_mean_log_ratio():
+    """FIFO of 40, 10, 1 s: 40, 50, 51. Shortest first: 1, 11, 51. On the second ground both are alike."""
+    both = [ground(*reversed(THREE)), ground((0.0, 1, 5.0))]
+    yardstick = Yardstick(both, Fifo())
+    assert yardstick.score(Srtf()) == pytest.approx(np.log(63 / 141) / 2)
+    assert [part.tolist() for part in yardstick.by_ground(Fifo())] == [[0.0], [0.0]]
+
+
+def test_jobs_that_are_cut_off_count_until_the_end():
+    """Until 20: the job of 1 s ends at 1, that of 10 at 11, that of 40 has waited or run for 20."""
+    cut = Ground(ONE_GPU, IdealModel(), Scenario(restart_delay=0.0, horizon=20.0), [jobs(*THREE)])
+    assert cut.mean_jcts(Srtf()).tolist() == pytest.approx([(1 + 11 + 20) / 3])
+
+
+def test_a_search_finds_what_is_better_than_the_defaults():
+    """Nearest to 100 s first is longest first; nearest to something below 5.5 is shortest first."""
+    told = []
+    found = search(
+        make, {"near": Parameter(0.0, 100.0)}, Yardstick([ground(*THREE)], Fifo()), generations=8, population=4,
+        listener=lambda evaluations, score, values: told.append((evaluations, score, dict(values))),
+    )  # fmt: skip
+    assert found.values["near"] < 5.5
+    assert found.score == pytest.approx(0.0)
+    assert found.default_score == pytest.approx(np.log(141 / 63))
+    assert told[-1][1:] == (found.score, found.values)
+    assert [score for _, score, _ in told] == sorted((score for _, score, _ in told), reverse=True)
+    assert 0 < told[-1][0] <= found.evaluations
+
+
+def test_defaults_stay_where_nothing_is_better():
+    best = search(
+        lambda values: Lazy(values.get("near", 0.0)), {"near": Parameter(60.0, 100.0)},
+        Yardstick([ground(*THREE)], Fifo()), generations=1, population=4,
+    )  # fmt: skip
+    assert best.values == {}
+    assert best.score == best.default_score
+
+
+def test_a_seed_gives_one_search():
+    def once(seed):
+        return search(
+            make, {"near": Parameter(1.0, 100.0, log=True)}, Yardstick([ground(*THREE)], Fifo()),
+            generations=2, population=4, seed=seed,
+        )  # fmt: skip
+
+    assert once(1) == once(1)
+    assert once(1).values != once(2).values
+
+
+@given(low=st.floats(0.001, 10), factor=st.floats(1.5, 100), position=st.floats(0, 1), log=st.booleans())
+def test_values_lie_in_the_range(low, factor, position, log):
+    parameter = Parameter(low, low * factor, log)
+    assert low * (1 - 1e-9) <= parameter.value(position) <= low * factor * (1 + 1e-9)
+    assert parameter.value(0.0) == pytest.approx(low)
+    assert parameter.value(1.0) == pytest.approx(low * factor)
+
+
+def test_scales():
+    assert Parameter(1.0, 100.0).value(0.5) == 50.5
+    assert Parameter(1.0, 100.0, log=True).value(0.5) == pytest.approx(10)
+
+
+@pytest.mark.parametrize(
+    ("range_", "said"),
+    [
+        ((2.0, 1.0, False), "low is 2.0, high is 1.0; low must be less"),
+        ((0.0, float("inf"), False), "both finite"),
+        ((0.0, 1.0, True), "low is 0.0; on a logarithmic scale it must be positive"),
+    ],
+)
+def test_ranges_that_cannot_be(range_, said):
+    with pytest.raises(MurmurationError, match=said):
+        Parameter(*range_)
+
+
+def test_nothing_to_search_for():
+    with pytest.raises(MurmurationError, match="no parameter to search for"):
+        search(make, {}, Yardstick([ground(*THREE)], Fifo()))
+
+
+def test_grounds_have_fresh_workloads_of_their_split():
+    cluster, performance = ClusterSpec((NodeSpec("V100", 8), NodeSpec("V100", 8))), default_model()
+    source = SyntheticSource(cluster, performance, num_jobs=5)
+    one, same, other, held_out = (
+        training_ground(source, cluster, performance, FREE, 2, seed, split)
+        for seed, split in ((0, "train"), (0, "train"), (1, "train"), (0, "validation"))
+    )
+    drawn = [[workload.jobs["work"].tolist() for workload in made.workloads] for made in (one, same, other, held_out)]
+    assert drawn[0] == drawn[1]
+    assert drawn[0][0] != drawn[0][1]
+    assert drawn[0] != drawn[2]
+    assert drawn[0] != drawn[3]
+    with pytest.raises(TraceError, match="there is no split 'trian'; it has"):
+        training_ground(source, cluster, performance, FREE, 1, 0, "trian")

@@ -1,0 +1,398 @@
+"""What the benchmark measures with: its worlds, its clocks, its report, and that it sees work that was skipped."""
+
+import json
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hydra import compose, initialize_config_dir
+from hypothesis import given
+from hypothesis import strategies as st
+
+import benchmark
+from baselines import Fifo, Srtf
+from benchmarks import beside, decisions, engine, faces, parts, thinking, twin
+from benchmarks.episodes import FifoEpisode
+from benchmarks.limit import OutOfTimeError, time_limit
+from benchmarks.plot import plot_scaling, series
+from benchmarks.report import CountError, Report
+from benchmarks.rounds import rounds_per_second
+from benchmarks.scenarios import FULL, PLAIN, in_rounds
+from benchmarks.snapshots import batch_of, loaded_state, put
+from benchmarks.starting import start
+from benchmarks.stepping import chance, trajectory
+from benchmarks.suite import SIZES, Suite, suite_of
+from benchmarks.tables import figure, show, summary, write_page
+from benchmarks.timing import cpu_seconds
+from benchmarks.worlds import Size
+from envs.gpu_cluster.reference import ReferenceEnvironment
+from envs.simulation import run_episode
+from envs.types import TraceError
+from launch.names import CONF, ChoiceError
+
+TINY = Size(8, 40)
+LITTLE = Suite(num_sizes=1, repeats=1, steps=5, twin_seconds=0.05, cold=0.1, candidates=(), decisions=1)
+
+
+def figures(report: Report, unit: str) -> dict[str, float]:
+    """Values of one unit by what was measured."""
+    return {row.what: row.value for row in report.rows if row.unit == unit}
+
+
+# Worlds
+
+
+def test_a_size_is_one_world():
+    """The same jobs at every call, in order, some of each kind."""
+    first, again = TINY.workload(), TINY.workload()
+    for name in ("submit_time", "work", "num_gpus", "model"):
+        assert (first.jobs[name] == again.jobs[name]).all()
+    assert len(first) == 40
+    assert (first.jobs["min_gpus"] == first.jobs["max_gpus"]).all()
+    assert (TINY.workload(seed=1).jobs["work"] != first.jobs["work"]).any()
+    assert TINY.cluster().gpus_by_type == {"V100": 24, "P100": 24, "K80": 16}
+
+
+def test_elastic_jobs_range_from_half_to_twice():
+    jobs = replace(TINY, elastic=True).workload().jobs
+    assert (jobs["min_gpus"] == (jobs["num_gpus"] + 1) // 2).all()
+    assert (jobs["max_gpus"] == 2 * jobs["num_gpus"]).all()
+
+
+@pytest.mark.parametrize("size", SIZES[:3], ids=str)
+def test_the_loaded_instant_is_loaded(size):
+    """Jobs wait, and most GPUs are held."""
+    now = loaded_state(replace(size, elastic=True)).episode[0, 0]
+    assert now.next_job == 3 * size.jobs // 4
+    assert now.num_active - now.num_running > size.jobs // 10
+    assert now.num_free < 0.2 * now.num_gpus
+
+
+def test_an_episode_can_be_played_again():
+    episode = FifoEpisode(TINY, FULL)
+    ends = []
+    for _ in range(2):
+        episode.rewind()
+        episode.play()
+        ends.append(episode.simulator.state.jobs["finish"].copy())
+    assert episode.num_events == 2 * TINY.jobs
+    assert np.array_equal(ends[0], ends[1])
+    plain = run_episode(Fifo(), TINY.simulator(FULL), compiled=False)
+    assert np.array_equal(ends[0][0], plain.records["finish_time"])
+
+
+def test_an_episode_goes_on_from_the_loaded_instant_as_if_it_had_not_stopped():
+    whole, parted = FifoEpisode(TINY, FULL), FifoEpisode(TINY, FULL)
+    whole.play()
+    parted.load(20)
+    assert parted.start.episode["next_job"][0, 0] == 20
+    parted.play()
+    assert np.array_equal(whole.simulator.state.jobs["finish"], parted.simulator.state.jobs["finish"])
+    assert parted.num_events < whole.num_events == 2 * TINY.jobs
+
+
+def test_rounds_alone_decide():
+    assert in_rounds(FULL, 300.0).rounds.interval == 300.0
+    assert not in_rounds(FULL, 300.0).rounds.on_events
+    assert in_rounds(FULL, 300.0).failures == FULL.failures
+
+
+# Clocks
+
+
+def test_the_best_of_the_repeats_counts_and_preparation_does_not():
+    prepared: list[int] = []
+    busy = [0.05, 0.0, 0.05]
+
+    def work() -> None:
+        until = time.process_time() + busy[len(prepared) - 1]
+        while time.process_time() < until:
+            pass
+
+    assert cpu_seconds(work, 3, lambda: prepared.append(0)) < 0.02
+    assert len(prepared) == 3
+    assert cpu_seconds(work) >= 0.05
+
+
+def for_ever() -> None:
+    """Never comes back."""
+    while True:
+        pass
+
+
+def test_a_limit_stops_what_takes_longer_and_nothing_else():
+    with pytest.raises(OutOfTimeError, match="more than 0.05 s"), time_limit(0.05):
+        for_ever()
+    with time_limit(0.05):
+        pass
+    time.sleep(0.1)  # the limit is gone
+
+
+def test_a_start_is_timed_and_heard():
+    spent, told = start("print(sys.argv[0], end='!')", {})
+    assert told == "-c!"
+    assert 0.0 < spent < 30.0
+
+
+# Report
+
+
+def test_targets_are_met_or_missed():
+    report = Report()
+    for what, value, least, most in (("a", 3, 3, 0), ("b", 2, 3, 0), ("c", 5, 0, 5), ("d", 6, 0, 5), ("e", 1, 0, 0)):
+        report.add("engine", "8/160", what, value, "x", least, most)
+    assert [row.met for row in report.rows] == [True, False, True, False, None]
+    assert [row.target for row in report.rows] == [">= 3", ">= 3", "<= 5", "<= 5", ""]
+
+
+def test_what_is_kept_can_be_read(tmp_path, capsys):
+    report = Report(notes=["something is left out"])
+    report.add("engine", SIZES[1], "FIFO, full model", 1234.5, "ns/event", most=200)
+    report.add("engine", SIZES[0], "FIFO, full model", 0.123456, "ns/event")
+    report.same("events", 3, 3)
+    report.write(tmp_path, {"suite": "quick"})
+    write_page(report, tmp_path)
+    plot_scaling(report, tmp_path)
+    capsys.readouterr()
+    show(report)
+    content = json.loads((tmp_path / "benchmark.json").read_text())
+    assert content["about"] == {"suite": "quick"}
+    assert content["rows"][0] == {
+        "part": "engine",
+        "size": "64/1,000",
+        "what": "FIFO, full model",
+        "value": 1234.5,
+        "unit": "ns/event",
+        "target": "<= 200",
+        "met": False,
+    }
+    assert content["counts"] == [["events", 3, 3]]
+    page = (tmp_path / "benchmark.md").read_text().splitlines()
+    assert "| what | unit | 64/1,000 | 8/160 |" in page
+    assert "| FIFO, full model | ns/event | 1,234 | 0.123 |" in page
+    assert "| engine | 64/1,000 | FIFO, full model | ns/event | <= 200 | 1,234 | no |" in page
+    assert page[-2:] == ["something is left out", "targets missed: 1 of 1; counts that agree: 1 of 1"]
+    shown = capsys.readouterr().out
+    assert "0.123" in shown
+    assert summary(report) in shown
+    assert (tmp_path / "scaling.png").stat().st_size > 1000
+    assert series(report, "engine", "FIFO", "ns") == {64: 1234.5, 8: 0.123456}
+
+
+def test_nothing_measured_is_no_picture(tmp_path):
+    plot_scaling(Report(), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@given(st.floats(1e-9, 1e12))
+def test_a_figure_keeps_three_digits(value):
+    assert float(figure(value).replace(",", "")) == pytest.approx(value, rel=0.005)
+
+
+def test_counts_that_differ_are_an_error():
+    report = Report()
+    report.same("events", 3, 3)
+    report.check()
+    report.same("rounds", 3, 4)
+    with pytest.raises(CountError, match="counts differ, so the times compare nothing: rounds: 3 against 4$"):
+        report.check()
+
+
+# Parts
+
+
+def test_both_engines_do_the_same_work(monkeypatch):
+    """A small part of a loaded world: counts agree, and are those of the part."""
+    monkeypatch.setattr(beside, "WHOLE", 0)
+    report, episode = Report(), FifoEpisode(SIZES[0], FULL)
+    beside.beside_reference(report, replace(LITTLE, part=10), episode, SIZES[0])
+    report.check()
+    counts = {what.split(" of ")[0]: one for what, one, _ in report.counts}
+    assert counts["jobs submitted"] == 131  # three quarters of 160, ten more, and the one on which the part ends
+    assert episode.num_events > 10
+    assert figures(report, "x")["faster than the reference"] > 1
+
+
+def test_work_that_is_skipped_is_seen(monkeypatch):
+    """A scheduler that leaves jobs waiting is faster, and found out."""
+    monkeypatch.setattr(beside, "Fifo", Srtf)
+    report, episode = Report(), FifoEpisode(SIZES[0], PLAIN)
+    beside.beside_reference(report, LITTLE, episode, SIZES[0])
+    with pytest.raises(CountError, match="what differs between jobs of 8/160 beside the reference: .*finish"):
+        report.check()
+
+
+def test_an_engine_that_loses_events_is_seen(monkeypatch):
+    monkeypatch.setattr(engine, "beside_reference", lambda *_: None)
+    monkeypatch.setattr(FifoEpisode, "num_events", property(lambda _: 300))
+    report = Report()
+    engine.measure(report, LITTLE)
+    with pytest.raises(CountError, match="events of 8/160, full model: 300 against 320"):
+        report.check()
+
+
+def test_decisions_are_those_of_the_twin():
+    report = Report()
+    decisions.measure(report, LITTLE)
+    report.check()
+    assert {what.split(" after ")[0] for what, _, _ in report.counts} == {
+        *("what differs between observations", "counters", "instant", "rounds"),
+    }
+    hot = next(row.value for row in report.rows if row.what.startswith("step, hot"))
+    per_second = next(row.value for row in report.rows if row.what.startswith("agent-steps, hot"))
+    assert per_second == pytest.approx(8e6 / hot)
+
+
+class Blind(ReferenceEnvironment):
+    """Shows an empty queue."""
+
+    def look(self) -> bool:
+        able = super().look()
+        self.observation["queue"] = np.zeros_like(self.observation["queue"])
+        return able
+
+
+def test_a_twin_that_sees_something_else_is_told(monkeypatch):
+    report, size = Report(), replace(SIZES[0], elastic=True)
+    batch, start_ = batch_of(size, 1), loaded_state(size)
+    actions = trajectory(batch, start_, 3)
+    monkeypatch.setattr(twin, "ReferenceEnvironment", Blind)
+    twin.beside_twin(report, LITTLE, size, batch, start_, actions)
+    with pytest.raises(CountError, match=r"what differs between observations after 3 decisions.*'queue'"):
+        report.check()
+
+
+def test_both_faces_do_the_same():
+    report = Report()
+    faces.measure(report, LITTLE)
+    report.check()
+    assert len(report.counts) == 2
+    found = figures(report, "us")
+    assert found["step of the PettingZoo environment"] > found["step of a batch of one"]
+
+
+def test_chance_keeps_to_the_mask():
+    """Legal, and two servers act on average; where nothing is forbidden something is done."""
+    rng = np.random.default_rng(0)
+    mask = (rng.random((50, 20, 30)) < 0.3).astype(np.int8)
+    mask[..., 0], mask[..., 1] = 1, 1
+    mask[:, 7, 0] = 0
+    actions = chance(mask, rng)
+    assert np.take_along_axis(mask, actions[..., None], 2).all()
+    assert (actions[:, 7] > 0).all()
+    assert 1.5 < np.delete(actions > 0, 7, axis=1).sum(axis=1).mean() < 2.5
+
+
+def test_a_loaded_instant_is_put_into_every_place():
+    size = replace(TINY, elastic=True)
+    batch, start_ = batch_of(size, 3), loaded_state(size)
+    for joint in trajectory(batch, start_, 4):
+        assert batch.legal(joint[0]).size == 8
+    assert batch.counters(1)["decisions"] == 4
+    put(batch, start_)
+    assert batch.counters(1)["decisions"] == 0
+    assert all((array[0] == array[2]).all() for array in batch.observation.values())
+
+
+class Slow:
+    """Thinks too long from the second size on."""
+
+    preemptive = elastic = False
+
+    def reset(self, cluster: Any, rng: Any) -> None:
+        self.servers = cluster.num_nodes
+
+    def schedule(self, view: Any) -> Any:
+        while self.servers > 8:
+            pass
+        return view.allocation(keep_running=True)
+
+
+def test_decision_times_have_a_limit():
+    suite = replace(LITTLE, num_sizes=2, decision_limit=0.1, schedulers={"slow": Slow(), "fifo": Fifo()})
+    report = Report()
+    thinking.measure(report, suite)
+    assert {(row.size, row.what.partition(",")[0]) for row in report.rows} == {
+        *(("8/160", "slow"), ("8/160", "fifo"), ("64/1,000", "fifo")),
+    }
+    assert report.notes == ["thinking: slow is left out from 64/1,000 on: more than 0.1 s"]
+
+
+def test_rounds_have_a_pace():
+    assert rounds_per_second(Fifo(), SIZES[0], 5) > 10
+
+
+# The command
+
+
+def config(*overrides: str) -> Any:
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        return compose("benchmark", list(overrides))
+
+
+def test_suites_are_built():
+    quick, full = suite_of(config()), suite_of(config("suite=full", "data=somewhere"))
+    assert quick.num_sizes < full.num_sizes == len(SIZES)
+    assert (full.data, full) == ("somewhere", replace(Suite(), data="somewhere"))
+    assert quick.sizes == SIZES[: quick.num_sizes]
+
+
+def test_what_does_not_exist_is_told():
+    with pytest.raises(ChoiceError, match="suite=ful: no such suite, did you mean full.; there are: quick, full"):
+        suite_of(config("suite=ful"))
+    with pytest.raises(ChoiceError, match="parts=engin: no such part, did you mean engine"):
+        parts.chosen(["engin"])
+
+
+def test_parts_are_chosen_by_name():
+    assert parts.chosen(["faces", "engine"]) == {"faces": faces.measure, "engine": engine.measure}
+    assert parts.chosen("thinking") == {"thinking": thinking.measure}
+    assert len(parts.PARTS) == 8
+
+
+@pytest.fixture
+def here(monkeypatch, tmp_path):
+    """The script within this process."""
+
+    def main(*arguments: str) -> object:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr("sys.argv", ["benchmark.py", *arguments])
+        monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+        try:
+            benchmark.main()
+        except SystemExit as left:
+            return left.code
+        return 0
+
+    return main
+
+
+QUICK = ("parts=[faces,thinking]", "scheduler=[fifo,srtf]", "suites.quick.num_sizes=1")
+
+
+def test_the_script_leaves_its_figures(here, tmp_path, capsys):
+    assert here(*QUICK) == 0
+    *_, last = capsys.readouterr().out.strip().splitlines()
+    content = json.loads((tmp_path / last.removeprefix("run: ") / "benchmark.json").read_text())
+    assert content["about"]["suite"] == "quick"
+    assert {row["part"] for row in content["rows"]} == {"faces", "thinking"}
+    assert {row["what"].partition(",")[0] for row in content["rows"] if row["part"] == "thinking"} == {"fifo", "srtf"}
+
+
+def without_data(report: Report, suite: Suite) -> None:
+    """A part that cannot go on."""
+    raise TraceError("no such file")
+
+
+def test_times_never_fail_and_counts_do(here, monkeypatch, capsys):
+    monkeypatch.setattr(faces, "measure", lambda report, _: report.add("faces", "8/160", "slow", 9.0, "us", most=1))
+    assert here("parts=faces", "scheduler=[]") == 0
+    assert "targets missed: 1 of 1" in capsys.readouterr().out
+    monkeypatch.setattr(faces, "measure", without_data)
+    assert here("parts=faces", "scheduler=[]") == 0
+    assert "faces: stopped: no such file" in capsys.readouterr().out
+    monkeypatch.setattr(faces, "measure", lambda report, _: report.same("steps", 1, 2))
+    assert here("parts=faces", "scheduler=[]") == 2
+    assert "error: counts differ, so the times compare nothing: steps: 1 against 2" in capsys.readouterr().err

@@ -17,7 +17,7 @@ def rank_key(world: World, j: int, by_gpu_time: bool) -> float:
     """What jobs are ordered by: the seconds that they still need, or these times GPUs."""
     job = world.jobs[j]
     left = remaining_work(job, world.episode[0].time) * job.estimate / world.reference[job.model, job.num_gpus]
-    return left * job.num_gpus if by_gpu_time else left
+    return float(left * job.num_gpus if by_gpu_time else left)
 
 
 @kernel

@@ -1,5 +1,7 @@
 """A scheduler that plays whole episodes in compiled code leaves the log that it leaves decision by decision."""
 
+from typing import cast
+
 import numpy as np
 import pytest
 
@@ -30,7 +32,7 @@ def test_both_ways_to_play_leave_one_log(name, plain):
     for seed in range(WORLDS_EACH):
         world = random_world(seed, plain=plain)
         simulator = engine(world)
-        scheduler = SCHEDULERS[name]
+        scheduler = cast(CompiledScheduler, SCHEDULERS[name])
         scheduler.reset(world.cluster, simulator.rng)
         if not scheduler.play(simulator):
             assert simulator.state.episode[0, 0].num_rounds == 0, "refused, and played all the same"

@@ -93,7 +93,8 @@ def _move_up_slowly(view: ClusterView, wish: Allocation, job: JobId, left: float
     speed = view.speed(job)[:, place.num_gpus]
     now = min(speed[view.cluster.node_types[node]] for node in place.gpus)
     if now > 0:
-        worth = [kind for kind, new in enumerate(speed) if new > now and left - left * now / new > view.restart_delay[job]]
+        cost = view.restart_delay[job]
+        worth = [kind for kind, new in enumerate(speed) if new > now and left - left * now / new > cost]
         if worth:
             wish.pack(job, place.num_gpus, gpu_types=sorted(worth, key=lambda kind: -speed[kind]))
 

@@ -43,7 +43,7 @@ def snapshot(simulator: Simulator) -> list[object]:
     state, view = simulator.state, simulator.view
     jobs, nodes, episode = state.jobs[0].copy(), state.nodes[0].copy(), state.episode[0].copy()
     nodes["first_share"] = nodes["planned"] = episode["free_share"] = 0
-    for field in JOB.names:
+    for field in JOB.names or ():
         if field == "first_share" or field.startswith("before_"):
             jobs[field] = 0
     placements = [(job, view.placement(job)) for job in view.running.tolist()]

@@ -70,7 +70,8 @@ def test_nodes_by_type_and_free_gpus():
 
 def _members(words: np.ndarray) -> list[int]:
     found = np.zeros(3, np.int64)
-    return found[: list_members(words, 3, found)].tolist()
+    members: list[int] = found[: list_members(words, 3, found)].tolist()
+    return members
 
 
 @given(values=st.lists(st.integers(-5, 1000), max_size=50), behind=st.lists(st.integers(), max_size=3))

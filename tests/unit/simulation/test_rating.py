@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs.performance import Contention, default_model, sensitivity_of
+from envs.performance.contention import Mode
 from envs.simulation import Scenario, SpeedTable, State
 from envs.simulation.rating import cell_of, fair_amount, host_factor, share_node
 from envs.simulation.shares import new_share
@@ -18,7 +19,7 @@ LINK = 1.25
 PERFORMANCE = default_model()
 
 
-def world(mode: str = "off", num_jobs: int = 1) -> World:
+def world(mode: Mode = "off", num_jobs: int = 1) -> World:
     """One node of 8 GPUs, all models in the table, all jobs there."""
     cluster = ClusterSpec((NodeSpec("V100", 8, cpu_cores=24.0, memory=500.0, inter_node_bandwidth=LINK),))
     scenario = Scenario(cpu_memory="shared", contention=Contention(mode))

@@ -90,8 +90,9 @@ def test_every_scheduler_survives_the_full_model(name):
         try:
             result = run_episode(SCHEDULERS[name], simulator)
         except MurmurationError as error:
-            assert "hides" in str(error), f"world {seed}: {error}"  # it needs to know the remaining work
-            continue
+            if "hides" in str(error):  # it needs to know the remaining work
+                continue
+            raise
         kinds = result.log.events["kind"]
         assert (kinds == EventKind.FINISH).sum() == result.finished.sum()
         assert (kinds == EventKind.INTERRUPT).sum() == result.records["num_interruptions"].sum()

@@ -12,7 +12,7 @@ GROUP = "scheduler"
 def with_schedulers(typed: Sequence[str], default: str) -> list[str]:
     """The command line with each chosen scheduler as a group choice of its own, under `schedulers`.
 
-    `scheduler=all`, `scheduler=fast`, `scheduler=fifo`, `scheduler=[fifo,srtf]` choose; `scheduler=[]` chooses none, for
+    `scheduler=all`, `scheduler=fast`, `scheduler=fifo`, `scheduler=[fifo,srtf]` choose, `scheduler=[]` none, for
     the user's own alone. `scheduler.backfill=skip` goes to the only one chosen. What is chosen joins the schedulers of
     an experiment that names its own; if nothing is typed, those are all.
 

@@ -19,6 +19,8 @@ it runs, rather than wait. Of them only `SamplingMatching` spreads one job over 
 | `Themis` | auctions by finish-time fairness | Themis, NSDI'20, section 3 |
 | `Pollux` | the power mean of speedups over fair shares | Pollux, OSDI'21, section 4 |
 | `SamplingMatching` | sampled categories, matching markets, gangs over several GPU types | TPDS'24 |
+| `Rubick` | GPUs and execution plans by sensitivity curves, with guarantees | MLSys'25, sections 5 and 6 |
+| `RubickArtifact` | what Rubick's public artifact runs | MLSys'25, artifact |
 | `Sia` | GPU type and size together, by an integer program | Sia, SOSP'23, section 3 |
 | `Optimus` | GPUs by marginal reduction of the remaining time | Optimus, EuroSys'18, section 4 |
 """
@@ -32,6 +34,8 @@ from baselines.las import Las
 from baselines.optimus import Optimus
 from baselines.pollux import Pollux
 from baselines.random_scheduler import Random
+from baselines.rubick import Rubick
+from baselines.rubick_artifact import RubickArtifact
 from baselines.sampling_matching import SamplingMatching
 from baselines.sia import Sia
 from baselines.srtf import Srtf
@@ -50,6 +54,8 @@ __all__ = [
     "Optimus",
     "Pollux",
     "Random",
+    "Rubick",
+    "RubickArtifact",
     "SamplingMatching",
     "Sia",
     "Srtf",

@@ -1,0 +1,271 @@
+"""A round under construction: room, offers, claims, quotas and growth, one step at a time."""
+
+import math
+
+import numpy as np
+import pytest
+
+from baselines.rubick_curves import NOWHERE, Curves
+from baselines.rubick_draft import Claim, Draft, Held, spread
+from baselines.rubick_round import as_wish, grow, growths, held_now, on_own_node, place, place_spanning, within_quota
+from envs.types import ClusterSpec, NodeSpec
+from tests.unit.baselines.rubick_worlds import Told, first_view, job, nodes, running
+
+LATER = 99  # a claimant that holds nothing
+
+
+def draft_of(jobs, places, cluster, *, movable=True, world=None, quotas=None):
+    """The draft of a round in which `jobs` hold `places`; one more job has just come."""
+    view = running(jobs, places, cluster, world=world, quotas=quotas)
+    curves = Curves(cluster, None)
+    held = held_now(view, curves)
+    return Draft.of(view, curves, held, held if movable else ()), held
+
+
+@pytest.fixture
+def linear():
+    """Job 0, linear, asking for four, on all of node 0; node 1 is free."""
+    return draft_of([job(0, "linear", 4, 100)], {0: {0: 4}}, nodes(4, 4))
+
+
+def test_what_runs_is_what_is_held(linear):
+    draft, held = linear
+    assert held[0] == Held({0: 4}, 0, draft.curves.exactly(draft.view, 0, 0, 4, 1))
+    assert (held[0].num_gpus, held[0].choice.speed) == (4, 4.0)
+    assert draft.free.tolist() == [0, 4]
+
+
+def test_giving_and_taking(linear):
+    draft, held = linear
+    draft.give(0, Held({0: 1, 1: 2}, 0, NOWHERE))
+    assert draft.free.tolist() == [3, 2]
+    draft.take(0)
+    draft.take(0)
+    assert (draft.free.tolist(), draft.held) == ([4, 4], {})
+    assert held[0].num_gpus == 4  # the round's beginning is not touched
+
+
+def test_a_copy_brings_everything_back(linear):
+    draft, held = linear
+    before = draft.copy()
+    draft.take(0)
+    draft.movable.clear()
+    draft.kept.add(0)
+    draft.become(before)
+    assert (draft.held, draft.movable, draft.kept, draft.free.tolist()) == (held, {0}, set(), [0, 4])
+
+
+def test_the_best_fit_is_found():
+    draft, _ = draft_of([job(0, "linear", 2, 100)], {0: {0: 2}}, nodes(4, 4))
+    assert draft.find(1, 0, 2, draft.free).gpus == {0: 2}
+    assert draft.find(1, 0, 1, draft.free).gpus == {0: 1}
+
+
+def test_more_nodes_only_if_that_is_faster_than_less():
+    """Two GPUs are free on each node. Four on both run at 4 x apart; two on one at 2."""
+    jobs = [job(0, "linear", 2, 100), job(0, "linear", 2, 100), job(0, "linear", 4, 10)]
+    places = {0: {0: 2}, 1: {1: 2}}
+    fast, _ = draft_of(jobs, places, nodes(4, 4), world=Told(apart=0.75))
+    assert fast.find(2, 0, 4, fast.free).gpus == {0: 2, 1: 2}
+    slow, _ = draft_of(jobs, places, nodes(4, 4), world=Told(apart=0.5))
+    assert slow.find(2, 0, 4, slow.free) is None
+    assert slow.find(2, 0, 5, slow.free) is None
+
+
+def test_a_level_is_kept_over_nodes():
+    """Four guaranteed GPUs over two nodes would be slower than promised."""
+    jobs = [job(0, "linear", 2, 100), job(0, "linear", 2, 100), job(0, "linear", 4, 10, guaranteed=True)]
+    draft, _ = draft_of(jobs, {0: {0: 2}, 1: {1: 2}}, nodes(4, 4), world=Told(apart=0.9))
+    assert draft.find(2, 0, 4, draft.free) is None
+
+
+def test_unequal_nodes_hold_large_jobs():
+    """Eight GPUs on nodes of 4, 2 and 2: all of them, though two nodes of four would be fewer."""
+    view, _ = first_view([job(0, "whole", 8, 8)], nodes(4, 2, 2))
+    curves = Curves(view.cluster, None)
+    draft = Draft.of(view, curves, {}, ())
+    found = draft.find(0, 0, 8, draft.free)
+    assert found is not None
+    assert found.gpus == {0: 4, 1: 2, 2: 2}
+
+
+def test_offers_are_the_next_step_down(linear):
+    draft, _ = linear
+    offer = draft.offer(0, 0, Claim(LATER, 1.0))
+    assert (offer.slope, offer.keeps, offer.choice.speed) == (0.25, {0: 3}, 3.0)
+    assert draft.offer(0, 0, Claim(LATER, 0.25)) is None  # it gains no more than the other loses
+    assert draft.offer(0, 0, Claim(0, 1.0)) is None  # nobody gives to itself
+
+
+def test_the_last_gpus_are_an_offer_to_stop():
+    draft, _ = draft_of([job(0, "gang", 2, 10)], {0: {0: 2}}, nodes(4))
+    offer = draft.offer(0, 0, Claim(LATER, 1.0))
+    assert (offer.keeps, offer.choice, offer.slope) == ({}, NOWHERE, 0.5)
+
+
+def test_who_is_behind_the_gate_offers_nothing_but_to_guarantees():
+    draft, _ = draft_of([job(0, "linear", 4, 100)], {0: {0: 4}}, nodes(4), movable=False)
+    assert draft.offer(0, 0, Claim(LATER, math.inf)) is None
+    assert draft.offer(0, 0, Claim(LATER, math.inf, guaranteed=True)).keeps == {0: 3}
+
+
+def test_kept_jobs_give_down_to_their_minimum():
+    """Promised three GPUs, on four: one is on offer, to who gains more; the minimum only in turn, to the starving."""
+    draft, _ = draft_of([job(0, "linear", 3, 100, guaranteed=True)], {0: {0: 4}}, nodes(4))
+    draft.kept = {0}
+    assert draft.offer(0, 0, Claim(LATER, 1.0)).keeps == {0: 3}
+    draft.give(0, Held({0: 3}, 0, draft.curve(0, 0).at(3)))
+    assert draft.offer(0, 0, Claim(LATER, math.inf, guaranteed=True)) is None
+    assert draft.offer(0, 0, Claim(LATER, math.inf, guaranteed=True, starving=True)).keeps == {}
+    draft.movable.clear()
+    assert draft.offer(0, 0, Claim(LATER, math.inf, guaranteed=True, starving=True)) is None
+
+
+def test_a_job_over_nodes_leaves_one_if_it_runs_on_the_others():
+    draft, _ = draft_of([job(0, "linear", 8, 100)], {0: {0: 4, 1: 4}}, nodes(4, 4))
+    offer = draft.offer(0, 1, Claim(LATER, 1.0))
+    assert (offer.keeps, offer.slope) == ({0: 4}, pytest.approx((8 - 4) / 8 / 4))
+    whole, _ = draft_of([job(0, "whole", 8, 100)], {0: {0: 4, 1: 4}}, nodes(4, 4))
+    assert whole.offer(0, 1, Claim(LATER, 1.0)).keeps == {}
+
+
+def test_who_loses_least_gives_first():
+    """flat loses 0.125 / 2.875 by its fourth GPU, linear 1 / 4: flat gives two (then 0.25 / 2.875) before linear."""
+    jobs = [job(0, "flat", 4, 100), job(0, "linear", 4, 100)]
+    draft, _ = draft_of(jobs, {0: {0: 4}, 1: {0: 4}}, nodes(8))
+    assert draft.reclaim(0, 2, Claim(LATER, 0.2))
+    assert [draft.held[number].num_gpus for number in (0, 1)] == [2, 4]
+
+
+def test_a_node_gives_all_or_nothing():
+    draft, held = draft_of([job(0, "linear", 4, 100)], {0: {0: 4}}, nodes(4, 4), movable=True)
+    before = draft.copy()
+    assert not draft.reclaim(0, 5, Claim(LATER, 1.0))  # more than there is
+    draft.kept = {0}
+    draft.movable = {0}
+    assert not draft.reclaim(0, 4, Claim(LATER, 0.26)) or draft.held[0].num_gpus == 0
+    draft.become(before)
+    assert draft.held == held
+
+
+def test_room_is_made_on_the_fewest_nodes(linear):
+    """Six GPUs: the free node of four, and two of node 0's."""
+    draft, _ = linear
+    assert draft.make_room(0, 6, Claim(1, 1.0)).gpus == {1: 4, 0: 2}
+    assert draft.held[0].gpus == {0: 2}
+
+
+def test_room_for_a_gang_over_two_nodes():
+    jobs = [job(0, "flat", 4, 100), job(0, "flat", 4, 100), job(0, "whole", 8, 10)]
+    draft, held = draft_of(jobs, {0: {0: 4}, 1: {1: 4}}, nodes(4, 4))
+    assert draft.make_room(0, 8, Claim(2, 0.1)) is None
+    assert draft.held == held
+    found = draft.make_room(0, 8, Claim(2, 1.0))
+    assert found.gpus == {0: 4, 1: 4}
+    assert draft.held == {}
+
+
+def test_placing_prefers_free_gpus(linear):
+    draft, held = linear
+    assert place(draft, Claim(1, 1.0))
+    assert draft.held[1].gpus == {1: 1}
+    assert draft.held[0] is held[0]
+
+
+def test_faster_types_are_tried_first():
+    cluster = ClusterSpec((NodeSpec("plain", 4), NodeSpec("swift", 4)))
+
+    class Types(Told):
+        def throughput(self, model, gpu_type, num_gpus, num_nodes=1, **more):
+            return super().throughput(model, gpu_type, num_gpus, num_nodes, **more) * (2 if gpu_type == "swift" else 1)
+
+    view, _ = first_view([job(0, "linear", 2, 10)], cluster, world=Types())
+    draft = Draft.of(view, Curves(cluster, None), {}, ())
+    assert draft.kinds(0) == [1, 0]
+    assert place(draft, Claim(0, 1.0))
+    assert draft.held[0].gpus == {1: 1}
+    assert draft.curve(0, 0).original == draft.curve(0, 1).original == 4.0
+
+
+def test_gangs_over_types_start_as_they_asked():
+    cluster = ClusterSpec((NodeSpec("plain", 4), NodeSpec("other", 4)))
+    view, _ = first_view([job(0, "linear", 8, 10, least=8)], cluster)
+    draft = Draft.of(view, Curves(cluster, None), {}, ())
+    assert draft.kinds(0) == []
+    place_spanning(draft, [0])
+    assert draft.held[0].gpus == {0: 4, 1: 4}
+    assert draft.offer(0, 0, Claim(LATER, math.inf, guaranteed=True)) is None
+
+
+def test_quotas_keep_the_first_minima_that_fit():
+    jobs = [
+        job(0, "linear", 2, 9, guaranteed=True, tenant="a"),
+        job(0, "linear", 3, 9, guaranteed=True, tenant="a"),
+        job(0, "linear", 1, 9, guaranteed=True, tenant="a"),
+        job(0, "linear", 1, 9, tenant="a"),
+        job(0, "linear", 2, 9, guaranteed=True, tenant="b"),
+    ]
+    places = {0: {0: 2}, 1: {0: 3}, 2: {0: 1}, 3: {0: 1}, 4: {1: 2}}
+    draft, held = draft_of(jobs, places, nodes(8, 8), quotas={"a": 4, "b": 1})
+    assert within_quota(draft, held) == {0, 2}
+
+
+def test_growth_goes_to_the_steepest_until_nothing_is_free():
+    jobs = [job(0, "flat", 4, 100, most=4), job(0, "linear", 4, 100, most=4)]
+    draft, held = draft_of(jobs, {0: {0: 1}, 1: {0: 1}}, nodes(4))
+    grow(draft, held, lambda job, factor: True)
+    assert [draft.held[number].num_gpus for number in (0, 1)] == [1, 3]
+    assert not draft.free.any()
+
+
+def test_growth_that_does_not_pay_is_left():
+    draft, held = draft_of([job(0, "linear", 4, 100)], {0: {0: 2}}, nodes(4))
+    asked = []
+
+    def pays(job, factor):
+        asked.append((job, factor))
+        return factor >= 2.0
+
+    grow(draft, held, pays)
+    assert (0, 1.5) in asked
+    assert draft.held[0].num_gpus == 4
+
+
+def test_who_was_placed_in_this_round_grows_for_nothing():
+    draft, held = draft_of([job(0, "linear", 4, 100)], {0: {0: 1}}, nodes(4))
+    draft.take(0)
+    draft.give(0, Held({0: 1}, 0, draft.curve(0, 0).at(1)))
+    grow(draft, held, lambda job, factor: False)
+    assert draft.held[0].num_gpus == 4
+
+
+def test_growth_moves_only_if_the_own_node_is_full():
+    jobs = [job(0, "linear", 2, 100, most=3)]
+    draft, held = draft_of(jobs, {0: {0: 1}}, nodes(4, 8))
+    own = on_own_node(draft, 0, 0, 3)
+    assert own is not None
+    assert own.gpus == {0: 3}
+    assert {tuple(one.held.gpus) for one in growths(draft, held, lambda job, factor: True)} == {(0,)}
+    full, _ = draft_of([*jobs, job(0, "linear", 3, 100, most=3)], {0: {0: 1}, 1: {0: 3}}, nodes(4, 8))
+    assert on_own_node(full, 0, 0, 2) is None
+    assert {tuple(one.held.gpus) for one in growths(full, {}, lambda job, factor: True)} == {(1,)}
+
+
+def test_the_wish_says_what_differs():
+    jobs = [job(0, "linear", 1, 100), job(0, "linear", 1, 100), job(0, "linear", 1, 100)]
+    draft, held = draft_of(jobs, {0: {0: 1}, 1: {0: 1}, 2: {0: 1}}, nodes(4))
+    draft.take(0)
+    draft.give(1, Held({0: 2}, 0, draft.curve(1, 0).at(2)))
+    wish = as_wish(draft, held)
+    assert wish.changes[0] is None
+    changed = wish.changes[1]
+    assert changed is not None
+    assert dict(changed.gpus) == {0: 2}
+    assert 2 not in wish.changes
+
+
+def test_spreading():
+    free = np.array([3, 1, 2])
+    assert spread([0, 1, 2], free, (2, 1)) == {2: 2, 1: 1}
+    assert spread([0, 1, 2], free, (3, 2)) == {0: 3, 2: 2}
+    assert spread([0, 1, 2], free, (3, 3)) == {}

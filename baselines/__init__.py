@@ -1,4 +1,6 @@
-"""Published heuristics, one idea per file, each a `Scheduler` of `envs.scheduling`. Imports `envs` only.
+"""Published heuristics, one idea per file or folder, each a `Scheduler` of `envs.scheduling`. Imports `envs` only.
+
+`parts` is what several share, `compiled` plays whole episodes inside the engine.
 
 All of them are work-conserving over GPU types: a job whose fastest type is taken starts on a slower one on which
 it runs, rather than wait. Of them only `SamplingMatching` spreads one job over two GPU types by choice.
@@ -34,8 +36,7 @@ from baselines.las import Las
 from baselines.optimus import Optimus
 from baselines.pollux import Pollux
 from baselines.random_scheduler import Random
-from baselines.rubick import Rubick
-from baselines.rubick_artifact import RubickArtifact
+from baselines.rubick import Rubick, RubickArtifact
 from baselines.sampling_matching import SamplingMatching
 from baselines.sia import Sia
 from baselines.srtf import Srtf

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from baselines.estimates import remaining_work
-from baselines.one_heap import carry_out, curves, start_more
-from baselines.priority import jobs_present
-from baselines.submitted import SubmittedJobs
+from baselines.parts.estimates import remaining_work
+from baselines.parts.one_heap import carry_out, curves, start_more
+from baselines.parts.priority import jobs_present
+from baselines.parts.submitted import SubmittedJobs
 from envs.scheduling import ClusterView
 from envs.simulation.jit import jit
 from envs.types import Allocation, ClusterSpec, FloatArray, IntArray

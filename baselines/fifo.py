@@ -5,10 +5,10 @@ from typing import Literal
 
 import numpy as np
 
-from baselines.estimates import remaining_time, remaining_time_on, remaining_work
-from baselines.fifo_kernels import play_fifo
-from baselines.gang_kernels import gangs_of
-from baselines.placing import Find, Gpus, best_fit, could_fit, fewest, first_fit, start_waiting, types_by_speed
+from baselines.compiled.fifo import play_fifo
+from baselines.compiled.gang import gangs_of
+from baselines.parts.estimates import remaining_time, remaining_time_on, remaining_work
+from baselines.parts.placing import Find, Gpus, best_fit, could_fit, fewest, first_fit, start_waiting, types_by_speed
 from envs.scheduling import ClusterView
 from envs.simulation import Simulator
 from envs.simulation.kernels import LOG_FULL

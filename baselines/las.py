@@ -5,8 +5,8 @@ from typing import Literal
 
 import numpy as np
 
-from baselines.estimates import as_long_again
-from baselines.priority import jobs_present, keep_and_displace, ranked
+from baselines.parts.estimates import as_long_again
+from baselines.parts.priority import jobs_present, keep_and_displace, ranked
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, MurmurationError
 

@@ -7,11 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
-from baselines.estimates import remaining_time, remaining_work
-from baselines.placing import pack
-from baselines.priority import jobs_present, place_in_order
-from baselines.sharing import admissible, share_out_arrays
-from baselines.submitted import SubmittedJobs
+from baselines.parts.estimates import remaining_time, remaining_work
+from baselines.parts.placing import pack
+from baselines.parts.priority import jobs_present, place_in_order
+from baselines.parts.sharing import admissible, share_out_arrays
+from baselines.parts.submitted import SubmittedJobs
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, FloatArray, IntArray, MurmurationError, Seconds
 

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
-from baselines.choosing import Options, Solver
-from baselines.grants import held_grants, place_grants
-from baselines.marginal_gain import Grant
-from baselines.pace import Pace
-from baselines.sizing import History, fill, programmed, restart_factor, speeds
+from baselines.parts.choosing import Options, Solver
+from baselines.parts.grants import held_grants, place_grants
+from baselines.parts.marginal_gain import Grant
+from baselines.parts.pace import Pace
+from baselines.parts.sizing import History, fill, programmed, restart_factor, speeds
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, FloatArray, IntArray, JobId, MurmurationError, Seconds
 
@@ -38,7 +38,7 @@ class Pollux:
         time_limit: wall-clock seconds for each program.
 
     Attributes:
-        counters: of the solver; see `baselines.choosing.Solver`. A run is repeatable where no program was stopped.
+        counters: of the solver; see `choosing.Solver`. A run is repeatable where no program was stopped.
     """
 
     information = "none"

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from baselines.placing import pack
+from baselines.parts.placing import pack
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, IntArray, JobId
 

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
-from baselines.choosing import Options, Solver
-from baselines.grants import held_grants, place_grants
-from baselines.pace import Pace
-from baselines.sizing import History, configurations, fill, programmed, restart_factor, speeds
+from baselines.parts.choosing import Options, Solver
+from baselines.parts.grants import held_grants, place_grants
+from baselines.parts.pace import Pace
+from baselines.parts.sizing import History, configurations, fill, programmed, restart_factor, speeds
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, IntArray, MurmurationError, Seconds
 
@@ -35,7 +35,7 @@ class Sia:
         time_limit: wall-clock seconds for each program.
 
     Attributes:
-        counters: of the solver; see `baselines.choosing.Solver`. A run is repeatable where no program was stopped.
+        counters: of the solver; see `choosing.Solver`. A run is repeatable where no program was stopped.
     """
 
     information = "none"

@@ -5,10 +5,10 @@ from typing import Literal
 
 import numpy as np
 
-from baselines.estimates import remaining_time, remaining_time_on
-from baselines.gang_kernels import gangs_of
-from baselines.priority import jobs_present, keep_and_displace, plan_anew, ranked
-from baselines.srtf_kernels import play_srtf
+from baselines.compiled.gang import gangs_of
+from baselines.compiled.srtf import play_srtf
+from baselines.parts.estimates import remaining_time, remaining_time_on
+from baselines.parts.priority import jobs_present, keep_and_displace, plan_anew, ranked
 from envs.scheduling import ClusterView
 from envs.simulation import Simulator
 from envs.simulation.kernels import LOG_FULL

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from baselines.choosing import Choice, Options, Solver
-from baselines.estimates import remaining_work
-from baselines.grants import free_by_type, held_grants, runs_on_one_type
-from baselines.marginal_gain import Grant
-from baselines.pace import ROUNDING
-from baselines.priority import jobs_present
-from baselines.sizing import configurations, speeds, start_in_order
+from baselines.parts.choosing import Choice, Options, Solver
+from baselines.parts.estimates import remaining_work
+from baselines.parts.grants import free_by_type, held_grants, runs_on_one_type
+from baselines.parts.marginal_gain import Grant
+from baselines.parts.pace import ROUNDING
+from baselines.parts.priority import jobs_present
+from baselines.parts.sizing import configurations, speeds, start_in_order
 from envs.scheduling import ClusterView
 from envs.types import Allocation, BoolArray, ClusterSpec, FloatArray, IntArray, JobId, MurmurationError, Seconds
 
@@ -58,7 +58,7 @@ class Themis:
         time_limit: wall-clock seconds for each integer program.
 
     Attributes:
-        counters: of the solver; see `baselines.choosing.Solver`. A run is repeatable where no program was stopped.
+        counters: of the solver; see `choosing.Solver`. A run is repeatable where no program was stopped.
     """
 
     information = "estimate"

@@ -6,8 +6,8 @@ from functools import partial
 
 import numpy as np
 
-from baselines.estimates import as_long_again
-from baselines.priority import jobs_present, keep_and_displace
+from baselines.parts.estimates import as_long_again
+from baselines.parts.priority import jobs_present, keep_and_displace
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, FloatArray, GpuSeconds, IntArray, JobId, MurmurationError, Seconds
 

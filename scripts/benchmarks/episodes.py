@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from baselines.fifo_kernels import play_fifo
-from baselines.gang_kernels import gangs_of
+from baselines.compiled.fifo import play_fifo
+from baselines.compiled.gang import gangs_of
 from benchmarks.worlds import Size
 from envs.simulation import Scenario, State
 

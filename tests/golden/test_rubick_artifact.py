@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from baselines import RubickArtifact
-from baselines.rubick_artifact import PATTERNS
+from baselines.rubick.artifact import PATTERNS
 from envs.performance.plans import BestPlan
 from envs.types import ExecutionPlan, MurmurationError
 from tests.golden.playground import places, restarts, times

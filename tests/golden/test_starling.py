@@ -2,7 +2,7 @@
 
 import pytest
 
-from baselines.starling import Starling, Tuning
+from baselines.starling.scheduler import Starling, Tuning
 from envs.performance import IdealModel
 from envs.simulation import Information, Scenario, Simulator, run_episode
 from envs.types import ClusterSpec, NodeSpec

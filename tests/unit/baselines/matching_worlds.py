@@ -5,8 +5,8 @@ from itertools import product
 
 import numpy as np
 
-from baselines.matching_market import clear_by_assignment
-from baselines.matching_problem import Problem, completion_times, objective, problem, ring_overhead
+from baselines.sampling_matching.market import clear_by_assignment
+from baselines.sampling_matching.problem import Problem, completion_times, objective, problem, ring_overhead
 from envs.types import FloatArray, IntArray, MurmurationError
 
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from baselines.estimates import remaining_time_on
-from baselines.placing import Find, Gpus, best_fit, types_by_speed
-from baselines.priority import SecondsLeft
+from baselines.parts.estimates import remaining_time_on
+from baselines.parts.placing import Find, Gpus, best_fit, types_by_speed
+from baselines.parts.priority import SecondsLeft
 from envs.scheduling import ClusterView
 from envs.types import Allocation, FloatArray, IntArray, JobId, Placement, Seconds
 

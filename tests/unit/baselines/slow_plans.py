@@ -1,4 +1,4 @@
-"""Slow, obvious twins of the kernels of `baselines.room`, `two_plans` and `forecast`: GPUs by node as dictionaries."""
+"""Slow, obvious twins of the kernels of Starling (`room`, `two_plans`, `forecast`): GPUs by node as dictionaries."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from baselines.two_plans import LEAST_SHARE, NEGLIGIBLE
+from baselines.starling.two_plans import LEAST_SHARE, NEGLIGIBLE
 from envs.types import FloatArray, IntArray
 
 Gpus = dict[int, int]  # by node

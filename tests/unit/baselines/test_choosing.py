@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines import choosing
-from baselines.choosing import Choice, Options, Solver, greedy
+from baselines.parts import choosing
+from baselines.parts.choosing import Choice, Options, Solver, greedy
 
 
 @st.composite

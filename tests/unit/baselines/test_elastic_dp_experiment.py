@@ -9,15 +9,16 @@ import pandas as pd
 import pytest
 import yaml
 
-from baselines import elastic_dp_benchmark, elastic_dp_experiment
-from baselines.elastic_dp_benchmark import (
+from baselines.elastic_dp import benchmark as elastic_dp_benchmark
+from baselines.elastic_dp import experiment as elastic_dp_experiment
+from baselines.elastic_dp.benchmark import (
     agrees,
     decision_time,
     optimiser_table,
     small_instance,
     zoo_curves,
 )
-from baselines.elastic_dp_experiment import (
+from baselines.elastic_dp.experiment import (
     FIXED,
     PATTERNS,
     Setting,
@@ -28,7 +29,7 @@ from baselines.elastic_dp_experiment import (
     notes,
     runs_of,
 )
-from baselines.elastic_dp_optimizer import Shares
+from baselines.elastic_dp.optimizer import Shares
 from envs.performance import default_model
 from envs.types import MurmurationError
 

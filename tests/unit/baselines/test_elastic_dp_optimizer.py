@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.elastic_dp_optimizer import (
+from baselines.elastic_dp.optimizer import (
     best_shares,
     concave_hulls,
     fill_up,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from baselines.estimates import as_long_again, remaining_time, remaining_time_on, remaining_work
+from baselines.parts.estimates import as_long_again, remaining_time, remaining_time_on, remaining_work
 from envs.simulation import Information
 from envs.types import MurmurationError, Placement
 from tests.golden.playground import TwoSpeeds, fast_and_slow, jobs, two_nodes

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.forecast import advance, backlog, forecast, next_end, plan_ahead, weights
+from baselines.starling.forecast import advance, backlog, forecast, next_end, plan_ahead, weights
 from envs.types import IntArray
 from tests.unit.baselines import slow_plans as slow
 from tests.unit.baselines.slow_plans import Ahead, Jobs, Rules, arrays, drawn, grid_of, is_sound

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines import Gavel
-from baselines.gavel_rounds import NEVER_RAN, Received, choose, fastest_first
-from baselines.grants import held_grants, place_grants
+from baselines.gavel.rounds import NEVER_RAN, Received, choose, fastest_first
+from baselines.parts.grants import held_grants, place_grants
 from envs.scheduling import ClusterView
 from envs.simulation import Rounds, Scenario, Simulator
 from envs.types import MurmurationError

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from baselines import gavel_shares
-from baselines.gavel_shares import Sharing, finish_time, makespan, max_min, total_speed, worst_ratio
+from baselines.gavel import shares as gavel_shares
+from baselines.gavel.shares import Sharing, finish_time, makespan, max_min, total_speed, worst_ratio
 from envs.types import FloatArray
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.matching_categories import Categories
+from baselines.sampling_matching.categories import Categories
 from envs.types import MurmurationError
 
 

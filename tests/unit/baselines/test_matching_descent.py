@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.matching_descent import NEGLIGIBLE, REACH, descend, grow, shed, start_least
-from baselines.matching_problem import completion_times, objective, problem
+from baselines.sampling_matching.descent import NEGLIGIBLE, REACH, descend, grow, shed, start_least
+from baselines.sampling_matching.problem import completion_times, objective, problem
 from tests.unit.baselines.matching_worlds import (
     any_problem,
     descend_slowly,

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baselines.matching_bounds import cheapest, price_bound, relaxed
-from baselines.matching_exact import certified_optimum, every_split
-from baselines.matching_problem import completion_times, objective, problem
-from baselines.matching_search import Sampling, best_plan
+from baselines.sampling_matching.bounds import cheapest, price_bound, relaxed
+from baselines.sampling_matching.exact import certified_optimum, every_split
+from baselines.sampling_matching.problem import completion_times, objective, problem
+from baselines.sampling_matching.search import Sampling, best_plan
 from envs.types import MurmurationError
 from tests.unit.baselines.matching_worlds import any_problem, best_slowly, paper_problem
 

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 import reproduce
-from baselines import matching_experiment as experiment_module
-from baselines import sampling_matching_report as report
-from baselines.matching_exact import every_split
-from baselines.matching_experiment import (
+from baselines.sampling_matching import experiment as experiment_module
+from baselines.sampling_matching import report
+from baselines.sampling_matching.exact import every_split
+from baselines.sampling_matching.experiment import (
     Experiment,
     by_size,
     certified_rows,
@@ -21,10 +21,10 @@ from baselines.matching_experiment import (
     slow_table,
     time_table,
 )
-from baselines.matching_instances import FAST_LINKS, GPU_TYPES, SLOW_LINKS, draw
-from baselines.matching_market import Market, clear_by_paths
-from baselines.matching_problem import problem
-from baselines.matching_search import Sampling
+from baselines.sampling_matching.instances import FAST_LINKS, GPU_TYPES, SLOW_LINKS, draw
+from baselines.sampling_matching.market import Market, clear_by_paths
+from baselines.sampling_matching.problem import problem
+from baselines.sampling_matching.search import Sampling
 from envs.performance import default_model
 from launch.names import ChoiceError
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.matching_categories import Categories
-from baselines.matching_kernels import (
+from baselines.sampling_matching.categories import Categories
+from baselines.sampling_matching.kernels import (
     clear,
     expected_speeds,
     match_categories,
@@ -16,7 +16,7 @@ from baselines.matching_kernels import (
     unfairness,
     valuation,
 )
-from baselines.matching_problem import completion_times, jain_index, objective, problem
+from baselines.sampling_matching.problem import completion_times, jain_index, objective, problem
 from tests.unit.baselines.matching_worlds import any_problem, match_category_slowly, paper_problem, some_plan
 
 seeds = st.integers(0, 100_000)

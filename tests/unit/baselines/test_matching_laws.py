@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines import SamplingMatching
-from baselines.matching_bounds import price_bound
-from baselines.matching_exact import every_split
-from baselines.matching_problem import Problem, objective, of_jobs
-from baselines.matching_search import (
+from baselines.sampling_matching.bounds import price_bound
+from baselines.sampling_matching.exact import every_split
+from baselines.sampling_matching.problem import Problem, objective, of_jobs
+from baselines.sampling_matching.search import (
     Sampling,
     best_plan,
     every_category_plan,

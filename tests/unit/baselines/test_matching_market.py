@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.matching_market import clear_by_assignment, clear_by_paths, clear_by_prices
+from baselines.sampling_matching.market import clear_by_assignment, clear_by_paths, clear_by_prices
 from envs.types import MurmurationError
 
 WAYS = (clear_by_prices, clear_by_assignment, clear_by_paths)

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines import SamplingMatching
-from baselines.matching_placing import arranged, place_plan
-from baselines.matching_problem import of_jobs
-from baselines.matching_round import GangSpeeds, Round, round_of, speed_on
+from baselines.sampling_matching.placing import arranged, place_plan
+from baselines.sampling_matching.problem import of_jobs
+from baselines.sampling_matching.round import GangSpeeds, Round, round_of, speed_on
 from envs.types import ClusterSpec, ExecutionPlan, Gigabytes, NodeSpec
 from tests.golden.playground import jobs, two_nodes
 from tests.unit.baselines.rounds import CROWDED, busy_round, round_at

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.matching_problem import completion_times, jain_index, objective, of_jobs, problem, ring_overhead
+from baselines.sampling_matching.problem import completion_times, jain_index, objective, of_jobs, problem, ring_overhead
 from envs.types import MurmurationError
 from tests.unit.baselines.matching_worlds import any_problem, some_plan
 

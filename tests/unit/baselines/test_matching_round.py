@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baselines.matching_problem import completion_times
-from baselines.matching_round import GangSpeeds, round_of, rounded_nodes, speed_on, those_that_fit
+from baselines.sampling_matching.problem import completion_times
+from baselines.sampling_matching.round import GangSpeeds, round_of, rounded_nodes, speed_on, those_that_fit
 from envs.simulation import Information
 from envs.types import ClusterSpec, JobSpec, MurmurationError, NodeSpec
 from envs.workloads import Workload

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baselines.matching_exact import every_split
-from baselines.matching_instances import FAST_LINKS, SLOW_LINKS, draw
-from baselines.matching_problem import completion_times, jain_index, objective, problem, ring_overhead
-from baselines.matching_search import (
+from baselines.sampling_matching.exact import every_split
+from baselines.sampling_matching.instances import FAST_LINKS, SLOW_LINKS, draw
+from baselines.sampling_matching.problem import completion_times, jain_index, objective, problem, ring_overhead
+from baselines.sampling_matching.search import (
     Sampling,
     best_plan,
     categories_around,

@@ -5,7 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.placing import best_fit, could_fit, fewest, first_fit, first_nodes, pack, start_waiting, types_by_speed
+from baselines.parts.placing import (
+    best_fit,
+    could_fit,
+    fewest,
+    first_fit,
+    first_nodes,
+    pack,
+    start_waiting,
+    types_by_speed,
+)
 from envs.types import ClusterSpec, JobSpec, NodeSpec, Placement
 from envs.workloads import Workload
 from tests.conformance.worlds import Curved

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.priority import jobs_present, keep_and_displace, place_in_order, plan_anew, ranked
+from baselines.parts.priority import jobs_present, keep_and_displace, place_in_order, plan_anew, ranked
 from envs.types import ClusterSpec, NodeSpec
 from tests.golden.playground import TwoSpeeds, fast_and_slow, jobs, two_nodes
 from tests.unit.baselines.rounds import busy_round, round_at

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.rubick_curves import NOWHERE, Choice, Curve, Curves, meets, rescaled
+from baselines.rubick.curves import NOWHERE, Choice, Curve, Curves, meets, rescaled
 from envs.types import ExecutionPlan
 from tests.unit.baselines.rubick_worlds import FLAT, LINEAR, Names, Told, first_view, job, nodes
 

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from baselines.rubick_curves import NOWHERE, Curves
-from baselines.rubick_draft import Claim, Draft, Held, spread
-from baselines.rubick_round import as_wish, grow, growths, held_now, on_own_node, place, place_spanning, within_quota
+from baselines.rubick.curves import NOWHERE, Curves
+from baselines.rubick.draft import Claim, Draft, Held, spread
+from baselines.rubick.round import as_wish, grow, growths, held_now, on_own_node, place, place_spanning, within_quota
 from envs.types import ClusterSpec, NodeSpec
 from tests.unit.baselines.rubick_worlds import Told, first_view, job, nodes, running
 

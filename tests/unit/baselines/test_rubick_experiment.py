@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from baselines import Fifo, Rubick, rubick_experiment
-from baselines.rubick_experiment import (
+from baselines import Fifo, Rubick
+from baselines.rubick import experiment as rubick_experiment
+from baselines.rubick.experiment import (
     PUBLISHED,
     STRICT,
     WithUserPlans,

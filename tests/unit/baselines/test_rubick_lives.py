@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.rubick_lives import Lives, same
+from baselines.rubick.lives import Lives, same
 from envs.types import ExecutionPlan, Placement
 
 HERE, THERE = Placement({0: 4}), Placement({1: 4})

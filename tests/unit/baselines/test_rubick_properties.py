@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines import Rubick, RubickArtifact
-from baselines.rubick_curves import meets
+from baselines.rubick.curves import meets
 from envs.performance import Contention, RubickModel
 from envs.simulation import EventKind, Rounds, Scenario, Simulator, run_episode
 from envs.simulation.scenario import Failures

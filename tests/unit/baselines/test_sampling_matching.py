@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines import Optimus, SamplingMatching
-from baselines.matching_search import Sampling
+from baselines.sampling_matching.search import Sampling
 from envs.scheduling import Scheduler
 from envs.simulation import Scenario, Simulator, run_episode
 from envs.simulation.scenario import Failures

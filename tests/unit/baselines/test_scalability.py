@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.scalability import (
+from baselines.elastic_dp.scalability import (
     AnalysedJobs,
     Analyser,
     BatchRule,

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines import Pollux, Sia
-from baselines.choosing import Solver
-from baselines.grants import capacity_by_type, held_grants, runs_on_one_type
-from baselines.marginal_gain import Grant
-from baselines.sizing import programmed, restart_factor
+from baselines.parts.choosing import Solver
+from baselines.parts.grants import capacity_by_type, held_grants, runs_on_one_type
+from baselines.parts.marginal_gain import Grant
+from baselines.parts.sizing import programmed, restart_factor
 from envs.scheduling import ClusterView
 from envs.types import ClusterSpec, JobSpec, NodeSpec
 from envs.workloads import Workload

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines import Pollux, Sia
-from baselines.grants import capacity_by_type, free_by_type, held_grants, place_grants, runs_on_one_type
-from baselines.marginal_gain import Grant
-from baselines.pace import Pace
+from baselines.parts.grants import capacity_by_type, free_by_type, held_grants, place_grants, runs_on_one_type
+from baselines.parts.marginal_gain import Grant
+from baselines.parts.pace import Pace
+from baselines.parts.sizing import History, configurations, fill, participants, restart_factor, room_for, speeds
 from baselines.pollux import blind, fair_speed
-from baselines.sizing import History, configurations, fill, participants, restart_factor, room_for, speeds
 from envs.types import JobSpec, MurmurationError
 from envs.workloads import Workload
 from tests.golden.playground import TwoSpeeds, fast_and_slow, jobs, two_nodes

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from baselines.starling import KNOWN, UNKNOWN, Starling, varied
+from baselines.starling.scheduler import KNOWN, UNKNOWN, Starling, varied
 from envs.scheduling import Scheduler
 from envs.simulation import Information
 from envs.types import ClusterSpec, JobSpec, MurmurationError, NodeSpec

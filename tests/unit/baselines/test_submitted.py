@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from baselines.submitted import SubmittedJobs
+from baselines.parts.submitted import SubmittedJobs
 from envs.simulation import Simulator
 from envs.types import JobSpec
 from envs.workloads import Workload

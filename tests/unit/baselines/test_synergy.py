@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baselines import Synergy, synergy_mechanisms
-from baselines.synergy import select
-from baselines.synergy_hosts import PART, Amount, Hosts, Sensitivities, Sensitivity, grid
-from baselines.synergy_mechanisms import Opt, Plan, Tune
+from baselines import Synergy
+from baselines.synergy import mechanisms as synergy_mechanisms
+from baselines.synergy.hosts import PART, Amount, Hosts, Sensitivities, Sensitivity, grid
+from baselines.synergy.mechanisms import Opt, Plan, Tune
+from baselines.synergy.scheduler import select
 from envs.simulation import Rounds, RunResult, Scenario, Simulator, run_episode
 from envs.types import ClusterSpec, JobSpec, MurmurationError, NodeSpec, Placement
 from envs.workloads import Workload

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines import Themis
-from baselines.choosing import Options, Solver
+from baselines.parts.choosing import Options, Solver
 from baselines.themis import Bids, Contention, usual_times
 from envs.metrics.jobs import average_contention
 from envs.types import ClusterSpec, MurmurationError, NodeSpec

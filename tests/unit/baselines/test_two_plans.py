@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.room import has_room, largest_room, shape_of, take
-from baselines.two_plans import after_delay, best_growth, choose, fill, grow, plan, plan_twice
+from baselines.starling.room import has_room, largest_room, shape_of, take
+from baselines.starling.two_plans import after_delay, best_growth, choose, fill, grow, plan, plan_twice
 from tests.unit.baselines import slow_plans as slow
 from tests.unit.baselines.slow_plans import Rules, arrays, drawn, grid_of, is_sound
 

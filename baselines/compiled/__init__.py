@@ -1,0 +1,1 @@
+"""Compiled twins of schedulers, which play whole episodes inside the engine; they leave the same log."""

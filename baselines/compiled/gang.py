@@ -1,0 +1,131 @@
+"""Gangs placed by compiled code, in the engine's own arrays: the fast twin of `baselines.parts.placing.best_fit`.
+
+A plan grows through `new_share`; who finds no room leaves it as it was.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from envs.simulation import Simulator
+from envs.simulation.jit import kernel, leaf
+from envs.simulation.ordered_set import is_empty, next_member
+from envs.simulation.shares import clear_job, new_share
+from envs.simulation.world import World
+from envs.types import IntArray
+
+
+class Gangs(NamedTuple):
+    """What compiled placing needs to know of an episode.
+
+    Attributes:
+        types: int64[num_models, max_gpus + 1, num_gpu_types], the GPU types on which a model runs with so many GPUs,
+            fastest first, -1 behind them (`baselines.parts.placing.types_by_speed`).
+        largest: int64[num_gpu_types], GPUs of the largest node of each type.
+        sizes: int64[num_gpu_types, most GPUs of a node + 1], nodes of each type by size.
+        group: int64[num_models, max_gpus + 1], a number for each size and order of types: jobs of a group find room
+            or not alike.
+        hopeless: int64[num_groups], the last round in which a job of the group found no room; scratch.
+    """
+
+    types: IntArray
+    largest: IntArray
+    sizes: IntArray
+    group: IntArray
+    hopeless: IntArray
+
+
+def gangs_of(simulator: Simulator) -> Gangs | None:
+    """The tables of an episode; None if it has gangs that fit no one type, which compiled placing does not know."""
+    speed = simulator.table.consolidated().transpose(0, 2, 1)
+    order = np.argsort(-speed, axis=2, kind="stable")
+    types = np.where(np.take_along_axis(speed, order, axis=2) > 0, order, -1)
+    jobs, cluster = simulator.state.jobs[0], simulator.cluster
+    if (jobs["num_gpus"] >= types.shape[1]).any() or (types[jobs["model"], jobs["num_gpus"], 0] < 0).any():
+        return None
+    kinds = range(len(cluster.gpu_types))
+    node_sizes = np.zeros((len(cluster.gpu_types), int(cluster.node_gpus.max()) + 1), dtype=np.int64)
+    np.add.at(node_sizes, (cluster.node_types, cluster.node_gpus), 1)
+    largest = np.array([cluster.node_gpus[cluster.node_types == kind].max() for kind in kinds])
+    sizes = np.broadcast_to(np.arange(types.shape[1])[None, :, None], (*types.shape[:2], 1))
+    _, group = np.unique(
+        np.concatenate([sizes, types], axis=2).reshape(-1, types.shape[2] + 1), axis=0, return_inverse=True
+    )
+    return Gangs(types, largest, node_sizes, group.reshape(types.shape[:2]), np.full(group.max() + 1, -1))
+
+
+@leaf
+def tightest_node(world: World, kind: int, gpus: int) -> int:
+    """The node of a type with the fewest free GPUs that has room for so many, the first of equals; -1 if none has."""
+    for free in range(gpus, world.room.shape[1]):
+        if not is_empty(world.room[kind, free]):
+            return next_member(world.room[kind, free], len(world.nodes), 0)
+    return -1
+
+
+@leaf
+def next_whole(world: World, kind: int, size: int, first: int) -> int:
+    """The first node from `first` on of a type and size that is wholly free; -1 if there is none."""
+    n = next_member(world.room[kind, size], len(world.nodes), first)
+    while n >= 0 and world.nodes[n].num_gpus != size:
+        n = next_member(world.room[kind, size], len(world.nodes), n + 1)
+    return n
+
+
+@leaf
+def place_on_whole(world: World, gangs: Gangs, j: int, kind: int, gpus: int) -> bool:
+    """Place a gang larger than a node on wholly free ones, largest first, and what is left on the tightest other.
+
+    Says whether there was room; if not, the shares that it took stay, and the caller clears the job.
+    """
+    left = gpus
+    size = world.room.shape[1] - 1
+    while size > 0:
+        n = next_whole(world, kind, size, 0) if gangs.sizes[kind, size] > 0 else -1
+        if n >= 0 and left < size:
+            break
+        while n >= 0 and left >= size:
+            new_share(world, j, n, size, np.nan, np.nan)
+            left -= size
+            n = next_whole(world, kind, size, n + 1)
+        if n >= 0:
+            break
+        size -= 1
+    if left == 0:
+        return True
+    n = tightest_node(world, kind, left)
+    if n >= 0:
+        new_share(world, j, n, left, np.nan, np.nan)
+    return n >= 0
+
+
+@leaf
+def place_on(world: World, gangs: Gangs, j: int, kind: int) -> bool:
+    """Give a job without GPUs those that it requests, of one type; say whether there was room."""
+    gpus = world.jobs[j].num_gpus
+    if gpus > gangs.largest[kind]:
+        if world.jobs[j].touched == 0:
+            clear_job(world, j)
+        found = place_on_whole(world, gangs, j, kind, gpus)
+        if not found:
+            clear_job(world, j)
+        return found
+    n = tightest_node(world, kind, gpus)
+    if n < 0:
+        return False
+    if world.jobs[j].touched == 0:
+        clear_job(world, j)
+    new_share(world, j, n, gpus, np.nan, np.nan)
+    return True
+
+
+@kernel
+def place_gang(world: World, gangs: Gangs, j: int) -> bool:
+    """Give a job without GPUs those that it requests, on the first of its types with room; say whether there was."""
+    if world.jobs[j].num_gpus > world.episode[0].num_free:
+        return False
+    types = gangs.types[world.jobs[j].model, world.jobs[j].num_gpus]
+    for i in range(len(types)):  # noqa: SIM110  kernels have no generators
+        if types[i] >= 0 and place_on(world, gangs, j, types[i]):
+            return True
+    return False

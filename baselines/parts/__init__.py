@@ -1,0 +1,1 @@
+"""What several schedulers share: orders, places, sizes, estimates, rounds, programs."""

@@ -1,0 +1,223 @@
+"""A round of Rubick under construction: what every job holds so far, what it may give away, where others find room."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from baselines.parts.placing import Gpus
+from baselines.rubick.curves import NOWHERE, Choice, Curve, Curves, meets
+from envs.performance.rubick import even_shares
+from envs.scheduling import ClusterView
+from envs.types import IntArray, JobId, NodeId
+from envs.types.allocation import consolidated
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a job holds in the draft."""
+
+    gpus: Mapping[NodeId, int]
+    kind: int  # index of the GPU type
+    choice: Choice
+
+    @property
+    def num_gpus(self) -> int:
+        """GPUs on all nodes together."""
+        return sum(self.gpus.values())
+
+
+class Offer(NamedTuple):
+    """What a job would give up next on a node. Offers compare by slope, then job."""
+
+    slope: float  # speed lost for each GPU given, as a share of the original
+    job: JobId
+    keeps: Gpus  # empty if it stops
+    choice: Choice
+
+
+class Claim(NamedTuple):
+    """Who asks for GPUs that others hold, and with what right."""
+
+    job: JobId
+    slope: float  # who loses less per GPU gives; infinite for a job that starves or is guaranteed
+    guaranteed: bool = False  # whether best-effort jobs give whatever they lose and whether or not they can afford it
+    starving: bool = False  # whether guaranteed jobs that can afford it may be stopped for it
+
+
+@dataclass
+class Draft:
+    """Free GPUs and the jobs' shares, changed step by step. Nothing of it is real until the round ends.
+
+    Attributes:
+        view: the round.
+        curves: what jobs make of GPUs.
+        held: what each job holds.
+        movable: jobs whose reconfiguration pays, see `Rubick`; those that were placed in this round join them.
+        kept: guaranteed jobs within their tenants' quotas: they are shrunk to their minimum at most.
+        free: int64[num_nodes], GPUs that nobody holds.
+    """
+
+    view: ClusterView
+    curves: Curves
+    held: dict[JobId, Held]
+    movable: set[JobId]
+    kept: set[JobId]
+    free: IntArray
+
+    @classmethod
+    def of(cls, view: ClusterView, curves: Curves, held: Mapping[JobId, Held], movable: Iterable[JobId]) -> "Draft":
+        """The draft at the beginning of a round: everything as it runs."""
+        return cls(view, curves, dict(held), set(movable), set(), view.free_gpus)
+
+    def copy(self) -> "Draft":
+        """The draft as it stands, to come back to."""
+        return Draft(self.view, self.curves, dict(self.held), set(self.movable), set(self.kept), self.free.copy())
+
+    def become(self, other: "Draft") -> None:
+        """Undo everything since a copy was taken."""
+        self.held, self.movable, self.kept, self.free = other.held, other.movable, other.kept, other.free
+
+    def give(self, job: JobId, held: Held) -> None:
+        """Let a job hold these GPUs instead of what it held. From now on it may be resized free of charge."""
+        self.take(job)
+        for node, count in held.gpus.items():
+            self.free[node] -= count
+        self.held[job] = held
+        self.movable.add(job)
+
+    def take(self, job: JobId) -> None:
+        """Leave a job without GPUs."""
+        held = self.held.pop(job, None)
+        if held is not None:
+            for node, count in held.gpus.items():
+                self.free[node] += count
+
+    def curve(self, job: JobId, kind: int) -> Curve:
+        """A job's curve on a GPU type."""
+        return self.curves.curve(self.view, job, kind)
+
+    def kinds(self, job: JobId) -> list[int]:
+        """GPU types on which a job runs, the one where its least choice is fastest first."""
+        kinds = [kind for kind in range(self.curves.num_types) if self.curve(job, kind).choices]
+        return sorted(kinds, key=lambda kind: -self.curve(job, kind).least.speed)
+
+    def nodes(self, kind: int) -> list[NodeId]:
+        """Nodes of a type that are up, those with most free GPUs first."""
+        up = np.flatnonzero((self.view.cluster.node_types == kind) & (self.view.capacity > 0)).tolist()
+        return sorted(up, key=lambda node: (-int(self.free[node]), node))
+
+    def find(self, job: JobId, kind: int, size: int, free: IntArray) -> Held | None:
+        """Room for a job of a size: on the fewest nodes, best fit; else evenly on more, if it is fast enough there.
+
+        Fast enough is its service level, and faster than its next smaller choice.
+
+        Args:
+            job: the job.
+            kind: GPU type.
+            size: GPUs.
+            free: int64[num_nodes], the GPUs to choose from.
+        """
+        curve = self.curve(job, kind)
+        packed = consolidated(free, self.view.cluster, size, kind)
+        if packed:
+            choice = self.curves.exactly(self.view, job, kind, size, len(packed))
+            if choice.num_gpus == size and choice.speed > 0 and meets(choice.speed, curve.level):
+                return Held(packed, kind, choice)
+        nodes = [node for node in self.nodes(kind) if free[node] > 0]
+        floor = max(curve.level, curve.below(size).speed)
+        for count in range(self.curves.fewest_nodes(kind, size) + 1, min(len(nodes), size) + 1):
+            choice = self.curves.choice(self.view, job, kind, size, count)
+            whole = (choice.num_gpus, choice.num_nodes) == (size, count)
+            if whole and meets(choice.speed, floor) and (gpus := spread(nodes, free, even_shares(size, count))):
+                return Held(gpus, kind, choice)
+        return None
+
+    def offer(self, job: JobId, node: NodeId, claim: Claim) -> Offer | None:
+        """What a job gives up next on a node for a claim; None if nothing.
+
+        A job on one node shrinks to its next smaller choice. One on several leaves the node, if it runs on the others.
+        Otherwise it stops, unless it is guaranteed.
+        """
+        if job == claim.job:
+            return None
+        forced = claim.guaranteed and job not in self.kept
+        if not forced and job not in self.movable:
+            return None
+        held = self.held[job]
+        curve = self.curve(job, held.kind)
+        if not curve.choices:
+            return None
+        keeps, choice = self._less(job, node)
+        may_stop = job not in self.kept or claim.starving
+        if not keeps and not may_stop:
+            return None
+        given = held.num_gpus - sum(keeps.values())
+        slope = (held.choice.speed - choice.speed) / curve.original / given
+        return Offer(slope, job, keeps, choice) if forced or slope < claim.slope else None
+
+    def reclaim(self, node: NodeId, need: int, claim: Claim) -> bool:
+        """Shrink jobs on a node, whoever loses least first, until `need` GPUs are free; if that fails, none is."""
+        if self.view.capacity[node] < need:
+            return False
+        before = self.copy()
+        while self.free[node] < need:
+            here = [job for job, held in self.held.items() if node in held.gpus]
+            offers = [offer for job in here if (offer := self.offer(job, node, claim)) is not None]
+            if not offers:
+                self.become(before)
+                return False
+            best = min(offers, key=lambda offer: offer[:2])
+            if best.keeps:
+                self.give(best.job, Held(best.keeps, self.held[best.job].kind, best.choice))
+            else:
+                self.take(best.job)
+        return True
+
+    def make_room(self, kind: int, size: int, claim: Claim) -> Held | None:
+        """Take GPUs from others until the claimant has `size` on the fewest nodes; None, and nothing taken, if not."""
+        before = self.copy()
+        node_size = self.curves.node_size[kind]
+        whole, rest = divmod(size, node_size)
+        gpus: Gpus = {}
+        for share in [node_size] * whole + [rest] * (rest > 0):
+            for node in self.nodes(kind):
+                if node not in gpus and self.reclaim(node, share, claim):
+                    gpus[node] = share
+                    break
+            else:
+                self.become(before)
+                return None
+        choice = self.curves.exactly(self.view, claim.job, kind, size, len(gpus))
+        if choice.num_gpus == size and choice.speed > 0 and meets(choice.speed, self.curve(claim.job, kind).level):
+            return Held(gpus, kind, choice)
+        self.become(before)
+        return None
+
+    def _less(self, job: JobId, node: NodeId) -> tuple[Gpus, Choice]:
+        """What a job keeps if it gives up one step on a node; nothing if it cannot run on less."""
+        held = self.held[job]
+        curve = self.curve(job, held.kind)
+        if len(held.gpus) == 1:
+            smaller = curve.below(held.num_gpus)
+            return ({node: smaller.num_gpus}, smaller) if smaller.num_gpus else ({}, NOWHERE)
+        keeps = {other: count for other, count in held.gpus.items() if other != node}
+        left = sum(keeps.values())
+        choice = self.curves.choice(self.view, job, held.kind, left, len(keeps))
+        fits = choice.num_gpus == left >= curve.least.num_gpus and meets(choice.speed, curve.level)
+        return (keeps, choice) if fits else ({}, NOWHERE)
+
+
+def spread(nodes: Iterable[NodeId], free: IntArray, shares: Iterable[int]) -> Gpus:
+    """Each share on a node of its own, best fit, larger shares first; empty if there is no room."""
+    left = {node: int(free[node]) for node in nodes}
+    placed: Gpus = {}
+    for share in shares:
+        rooms = [(room, node) for node, room in left.items() if room >= share]
+        if not rooms:
+            return {}
+        _, node = min(rooms)
+        placed[node] = share
+        del left[node]
+    return placed

@@ -1,0 +1,5 @@
+"""Sampled categories, matching markets and gangs over several GPU types (TPDS'24)."""
+
+from baselines.sampling_matching.scheduler import SamplingMatching
+
+__all__ = ["SamplingMatching"]

@@ -1,0 +1,5 @@
+"""The heuristic to beat: shortest first, sized at the knee, two plans, looking ahead."""
+
+from baselines.starling.scheduler import Starling
+
+__all__ = ["Starling"]

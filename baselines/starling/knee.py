@@ -1,0 +1,92 @@
+"""How many GPUs a job is worth: up to the knee of its scaling curve."""
+
+import numpy as np
+
+from baselines.parts.submitted import SubmittedJobs
+from envs.scheduling import ClusterView
+from envs.simulation.jit import jit
+from envs.types import FloatArray, IntArray, JobId
+
+
+@jit
+def knee(speed: FloatArray, threshold: float) -> int:
+    """The most GPUs of which the last ones still pay; 0 where a job runs on none.
+
+    Steps follow the upper concave hull of the curve from the origin, so that a count that is slower per GPU than both
+    a smaller and a larger one is jumped over. A step pays if its speed per GPU is at least `threshold` of the first
+    step's, which is the best that a GPU can bring.
+
+    Args:
+        speed: float64[sizes], samples/s on so many GPUs; 0 where the job does not run.
+        threshold: 0 goes to the fastest size, 1 stays at the most efficient one.
+    """
+    size, first = 0, 0.0
+    while True:
+        gain, best = 0.0, 0
+        for larger in range(size + 1, len(speed)):
+            if speed[larger] > 0:
+                per_gpu = (speed[larger] - speed[size]) / (larger - size)
+                if per_gpu > gain:
+                    gain, best = per_gpu, larger
+        if best == 0 or gain < threshold * first:
+            return size
+        if size == 0:
+            first = gain
+        size = best
+
+
+class Knees:
+    """Knees of the jobs submitted so far, by job; belongs to one episode.
+
+    Args:
+        threshold: see `knee`.
+
+    Attributes:
+        submitted: what else never changes about these jobs.
+        sizes: int64[num_submitted, num_gpu_types], GPUs at the knee; 0 where a job does not run.
+        speed: float64[num_submitted], samples/s at the knee of the type that is fastest there; 0 if none is.
+        gpus: int64[num_submitted], GPUs there.
+        least: int64[num_submitted], fewest GPUs of any type on which a job runs; 0 if it runs on no one type.
+        requested_speed: float64[num_submitted], samples/s on the requested GPUs of the fastest type, or at the knee
+            where no one type has so many.
+    """
+
+    def __init__(self, threshold: float) -> None:
+        self.threshold = threshold
+        self.submitted = SubmittedJobs()
+        self.sizes: IntArray = np.zeros((0, 0), np.int64)
+        self.speed: FloatArray = np.zeros(0)
+        self.gpus: IntArray = np.zeros(0, np.int64)
+        self.least: IntArray = np.zeros(0, np.int64)
+        self.requested_speed: FloatArray = np.zeros(0)
+        self._known: dict[tuple[int, int, int], tuple[IntArray, float, int]] = {}
+
+    def look_up(self, view: ClusterView) -> None:
+        """Add the jobs that have come since the last time."""
+        first, submitted = len(self.sizes), len(view.num_gpus)
+        if first == submitted:
+            return
+        self.submitted.look_up(view)
+        rows = [self._row(view, job) for job in range(first, submitted)]
+        sizes = np.array([row[0] for row in rows], dtype=np.int64)
+        self.sizes = np.concatenate([self.sizes.reshape(-1, sizes.shape[1]), sizes])
+        self.speed = np.concatenate([self.speed, np.array([row[1] for row in rows])])
+        self.gpus = np.concatenate([self.gpus, np.array([row[2] for row in rows], dtype=np.int64)])
+        some = self.submitted.least[first:]
+        least = np.where(some > 0, some, np.iinfo(np.int64).max).min(axis=1)
+        self.least = np.concatenate([self.least, np.where((some > 0).any(axis=1), least, 0)])
+        tables = self.submitted.speeds[self.submitted.table[first:]].max(axis=1)
+        requested = np.minimum(view.num_gpus[first:], tables.shape[1] - 1)
+        speed = tables[np.arange(len(tables)), requested]
+        self.requested_speed = np.concatenate([self.requested_speed, np.where(speed > 0, speed, self.speed[first:])])
+
+    def _row(self, view: ClusterView, job: JobId) -> tuple[IntArray, float, int]:
+        """Sizes by type, speed and GPUs at the fastest knee: looked up once for all jobs of one table and range."""
+        key = (int(self.submitted.table[job]), int(view.min_gpus[job]), int(view.max_gpus[job]))
+        if key not in self._known:
+            speeds = self.submitted.speed(view, np.array([job]))[0]
+            sizes = np.array([knee(curve, self.threshold) for curve in speeds], dtype=np.int64)
+            reached = speeds[np.arange(len(sizes)), sizes]
+            kind = int(reached.argmax())
+            self._known[key] = (sizes, float(reached[kind]), int(sizes[kind]))
+        return self._known[key]

@@ -95,7 +95,7 @@ class GpuClusterBatch:
         self.workloads[b] = workload
         self.state.load(b, workload, self._bounded(workload), self.table, rng)
         self.negotiation.clear_counters(b)
-        self._outcomes[b] = self._proceed(b)
+        self._proceed(b)
 
     def _bounded(self, workload: Workload) -> Scenario:
         """The scenario with a finite horizon, up to which jobs left undone are charged.
@@ -123,9 +123,9 @@ class GpuClusterBatch:
         """
         before = self._totals()
         self.negotiation.set_actions(actions)
-        kernels.step_batch(self.negotiation.arrays, self._outcomes)
+        kernels.step(self.negotiation.arrays, 0, self.batch_size, True, self._outcomes)
         for b in np.flatnonzero(self._outcomes == LOG_FULL):
-            self._outcomes[b] = self._proceed(int(b))
+            self._proceed(int(b))
         elapsed = Elapsed(*(after - then for after, then in zip(self._totals(), before, strict=True)))
         return self.reward(elapsed), elapsed.seconds, self.ended
 
@@ -158,8 +158,11 @@ class GpuClusterBatch:
         episode = self.state.episode[:, 0]
         return episode["time"].copy(), episode["job_seconds"].copy(), episode["busy_seconds"].copy()
 
-    def _proceed(self, b: int) -> int:
-        while (outcome := kernels.proceed(self.negotiation.arrays, b)) == LOG_FULL:
+    def _proceed(self, b: int) -> None:
+        """Let a closed round take effect and time pass to the next choice."""
+        while True:
+            kernels.step(self.negotiation.arrays, b, b + 1, False, self._outcomes)
+            if self._outcomes[b] != LOG_FULL:
+                return
             self.state.grow_log()
             self.negotiation.use_log()
-        return outcome

@@ -5,26 +5,26 @@ from envs.gpu_cluster.decide import decide, drop_incomplete
 from envs.gpu_cluster.masks import mask_actions
 from envs.gpu_cluster.observe import observe
 from envs.simulation.clock import advance
-from envs.simulation.jit import kernel
-from envs.simulation.kernels import END, LOG_FULL, settle
+from envs.simulation.jit import kernel, part
+from envs.simulation.kernels import END, LOG_FULL, ROUND, settle
 from envs.types import IntArray
 
 
-@kernel
+@part
 def look(a: EnvArrays) -> int:
     """Write features and mask of one episode; return how many choices there are besides nothing."""
     observe(a)
     return mask_actions(a)
 
 
-@kernel
+@part
 def choose(a: EnvArrays) -> bool:
     """Take the joint decision of one episode; say whether the round is over."""
     return decide(a)
 
 
-@kernel
-def proceed_one(a: EnvArrays) -> int:
+@part
+def proceed(a: EnvArrays) -> int:
     """End the round, and let time pass to the next one in which somebody has a choice."""
     while True:
         if settle(a.world) < 0:
@@ -58,18 +58,17 @@ def close_round(batch: EnvArrays, b: int) -> None:
 
 
 @kernel
-def proceed(batch: EnvArrays, b: int) -> int:
-    """Let a closed round take effect and time pass to the next round in which somebody has a choice."""
-    return proceed_one(episode_arrays(batch, b))
+def step(batch: EnvArrays, first: int, last: int, deciding: bool, outcomes: IntArray) -> None:
+    """Step the episodes `first` to `last` - 1; `outcomes` int64[B] says how each came back (`Outcome`).
 
-
-@kernel
-def step_batch(batch: EnvArrays, outcomes: IntArray) -> None:
-    """Step every episode by its joint decision; `outcomes` int64[B] says how each came back (`Outcome`)."""
-    for b in range(len(outcomes)):
+    If they are deciding, each takes its joint decision, and stays in its round if somebody has a choice left. Else the
+    round is closed already: it takes effect, and time passes to the next one in which somebody has a choice.
+    """
+    for b in range(first, last):
         a = episode_arrays(batch, b)
-        outcomes[b] = 0
-        if not choose(a) and look(a) > 0:
-            continue
-        drop_incomplete(a)
-        outcomes[b] = proceed_one(a)
+        outcomes[b] = ROUND
+        if deciding:
+            if not choose(a) and look(a) > 0:
+                continue
+            drop_incomplete(a)
+        outcomes[b] = proceed(a)

@@ -13,7 +13,7 @@ stands in for a model that nobody measured (`stand_in`).
 
 import csv
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 
 import numpy as np
@@ -50,13 +50,19 @@ class Sensitivity:
             raise PerformanceError(
                 f"model {self.model}: {cpus} cores and {memory} GB per GPU; both must be numbers of at least 0"
             )
-        row, down = _position(c, self.cpus)
-        column, right = _position(m, self.memory)
-        grid = np.pad(self.speed, ((1, 1), (1, 1)), mode="edge")
-        grid[0, :] = grid[:, 0] = 0.0  # nothing runs on nothing
+        row_edges, column_edges, grid = self._from_nothing
+        row, down = _position(c, row_edges)
+        column, right = _position(m, column_edges)
         above = grid[row, column] * (1 - right) + grid[row, column + 1] * right
         below = grid[row + 1, column] * (1 - right) + grid[row + 1, column + 1] * right
         return np.asarray(above * (1 - down) + below * down)
+
+    @cached_property
+    def _from_nothing(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Both axes with a 0 in front, and the speeds between: nothing runs on nothing."""
+        grid = np.pad(self.speed, ((1, 1), (1, 1)), mode="edge")
+        grid[0, :] = grid[:, 0] = 0.0
+        return np.concatenate(([0.0], self.cpus)), np.concatenate(([0.0], self.memory)), grid
 
     def factor(self, cpus: float | None = None, memory: float | None = None) -> float:
         """Share of the saturated speed, in [0, 1]; None stands for as much as the model can use."""
@@ -147,9 +153,8 @@ def _tables() -> dict[str, FloatArray]:
     return _axes()[2]
 
 
-def _position(amount: FloatArray, grid: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Cell of an amount in the grid with a 0 in front, and how far into the cell."""
-    edges = np.concatenate(([0.0], grid))
+def _position(amount: FloatArray, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Cell of an amount between ascending edges, and how far into the cell."""
     clipped = np.minimum(amount, edges[-1])
     cell = np.clip(np.searchsorted(edges, clipped, side="right") - 1, 0, len(edges) - 2)
     return cell, (clipped - edges[cell]) / (edges[cell + 1] - edges[cell])

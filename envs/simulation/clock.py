@@ -40,10 +40,10 @@ def release_job(world: World, j: int) -> None:
 @leaf
 def finish_job(world: World) -> int:
     """Complete the first job of the heap at the present time; return it."""
-    j = world.heap[0]
+    j = world.heap[0].member
     job = world.jobs[j]
     job.service = attained_service(job, world.episode[0].time)
-    heap_remove(world.jobs, world.heap, world.episode[0].num_running, j)
+    heap_remove(world.heap, world.heap_places, world.episode[0].num_running, j)
     world.episode[0].num_running -= 1
     remove(world.running, len(world.jobs), j)
     release_job(world, j)
@@ -113,7 +113,7 @@ def bring_node_up(world: World, n: int) -> None:
 @leaf
 def change_node(world: World) -> None:
     """Let the first node of the outage heap go down or come back, and note when it changes again."""
-    n = world.outage_heap[0]
+    n = world.outage_heap[0].member
     node = world.nodes[n]
     draw = node.outages % world.outages.shape[1]
     if node.down:
@@ -123,7 +123,7 @@ def change_node(world: World) -> None:
     else:
         node.finish += world.outages[n, draw, 1]
         take_node_down(world, n)
-    heap_update(world.nodes, world.outage_heap, len(world.nodes), n)
+    heap_update(world.outage_heap, world.outage_places, len(world.nodes), node.finish, n)
 
 
 @leaf
@@ -155,13 +155,13 @@ def next_arrival(world: World) -> float:
 @leaf
 def next_finish(world: World) -> float:
     """When the next job ends; never, if none runs, or all that run stand still."""
-    return world.jobs[world.heap[0]].finish if world.episode[0].num_running > 0 else np.inf
+    return world.heap[0].time if world.episode[0].num_running > 0 else np.inf
 
 
 @leaf
 def node_change(world: World) -> float:
     """When the next node goes down or comes back; never, without failures."""
-    return world.nodes[world.outage_heap[0]].finish if world.episode[0].failing else np.inf
+    return world.outage_heap[0].time if world.episode[0].failing else np.inf
 
 
 @leaf
@@ -169,7 +169,7 @@ def events_now(world: World) -> int:
     """Process completions, node changes and arrivals of this instant; LOG_FULL if the log ran out before all were."""
     episode = world.episode[0]
     time = episode.time
-    while episode.num_running > 0 and world.jobs[world.heap[0]].finish <= time:
+    while episode.num_running > 0 and world.heap[0].time <= time:
         if not log_has_room(world, 1, 0):
             return LOG_FULL
         j = finish_job(world)
@@ -177,7 +177,7 @@ def events_now(world: World) -> int:
         note_event(episode)
         re_rate(world)
     while node_change(world) <= time:
-        if not log_has_room(world, 1 + world.nodes[world.outage_heap[0]].num_jobs, 1):
+        if not log_has_room(world, 1 + world.nodes[world.outage_heap[0].member].num_jobs, 1):
             return LOG_FULL
         if next_finish(world) == np.inf and next_arrival(world) == np.inf:
             episode.stalls += 1

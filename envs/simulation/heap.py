@@ -1,85 +1,89 @@
-"""Running jobs as a binary heap on (finish time, job), indexed so that any job can be moved or removed.
+"""Binary heaps on (time, member), indexed so that any member can be moved or removed.
 
-`heap` holds job ids, `jobs[j].heap_place` the place of each; `size` is the number of entries in use.
+For running jobs by the end that is predicted, and nodes by the time at which they go down or come back.
+An entry holds its time, so that moving one looks at entries alone, which lie close together, and not at what they stand
+for. `places[member]` is the place of a member in the heap, -1 outside; `size` is the number of entries in use.
 """
 
 from typing import Any
 
-from envs.simulation.jit import jit
+import numpy as np
+
+from envs.simulation.jit import leaf, part
 from envs.types import IntArray
 
 Records = Any
 
-
-@jit
-def comes_first(jobs: Records, a: int, b: int) -> bool:
-    """Whether job `a` finishes before job `b`; ties go to the lower id."""
-    if jobs[a].finish != jobs[b].finish:
-        return bool(jobs[a].finish < jobs[b].finish)
-    return a < b
+ENTRY: np.dtype[Any] = np.dtype((np.record, [("time", np.float64), ("member", np.int64)]), align=True)
 
 
-@jit
-def sift_up(jobs: Records, heap: IntArray, place: int, j: int) -> None:
-    """Move job `j` from a hole at `place` towards the root."""
+@leaf
+def comes_first(time: float, member: int, entry: Records) -> bool:
+    """Whether a member at a time comes before an entry; ties go to the lower member."""
+    if time != entry.time:
+        return bool(time < entry.time)
+    return bool(member < entry.member)
+
+
+@leaf
+def put_entry(heap: Records, places: IntArray, place: int, time: float, member: int) -> None:
+    """Write an entry."""
+    heap[place].time = time
+    heap[place].member = member
+    places[member] = place
+
+
+@leaf
+def sift_up(heap: Records, places: IntArray, place: int, time: float, member: int) -> None:
+    """Move a member from a hole at `place` towards the root."""
     while place > 0:
         parent = (place - 1) >> 1
-        if not comes_first(jobs, j, heap[parent]):
+        if not comes_first(time, member, heap[parent]):
             break
-        heap[place] = heap[parent]
-        jobs[heap[place]].heap_place = place
+        put_entry(heap, places, place, heap[parent].time, heap[parent].member)
         place = parent
-    heap[place] = j
-    jobs[j].heap_place = place
+    put_entry(heap, places, place, time, member)
 
 
-@jit
-def sift_down(jobs: Records, heap: IntArray, size: int, place: int, j: int) -> None:
-    """Move job `j` from a hole at `place` towards the leaves."""
+@leaf
+def sift_down(heap: Records, places: IntArray, size: int, place: int, time: float, member: int) -> None:
+    """Move a member from a hole at `place` towards the leaves."""
     while True:
         child = 2 * place + 1
         if child >= size:
             break
-        if child + 1 < size and comes_first(jobs, heap[child + 1], heap[child]):
+        if child + 1 < size and comes_first(heap[child + 1].time, heap[child + 1].member, heap[child]):
             child += 1
-        if not comes_first(jobs, heap[child], j):
+        if comes_first(time, member, heap[child]):
             break
-        heap[place] = heap[child]
-        jobs[heap[place]].heap_place = place
+        put_entry(heap, places, place, heap[child].time, heap[child].member)
         place = child
-    heap[place] = j
-    jobs[j].heap_place = place
+    put_entry(heap, places, place, time, member)
 
 
-@jit
-def heap_push(jobs: Records, heap: IntArray, size: int, j: int) -> None:
-    """Add a job to a heap of `size` entries."""
-    sift_up(jobs, heap, size, j)
+@part
+def heap_push(heap: Records, places: IntArray, size: int, time: float, member: int) -> None:
+    """Add a member to a heap of `size` entries."""
+    sift_up(heap, places, size, time, member)
 
 
-@jit
-def heap_update(jobs: Records, heap: IntArray, size: int, j: int) -> None:
-    """Restore order after a job's finish time changed."""
-    place = jobs[j].heap_place
-    sift_up(jobs, heap, place, j)
-    if jobs[j].heap_place == place:
-        sift_down(jobs, heap, size, place, j)
+@part
+def heap_update(heap: Records, places: IntArray, size: int, time: float, member: int) -> None:
+    """Give a member another time."""
+    place = places[member]
+    if place > 0 and comes_first(time, member, heap[(place - 1) >> 1]):
+        sift_up(heap, places, place, time, member)
+    else:
+        sift_down(heap, places, size, place, time, member)
 
 
-@jit
-def heap_remove(jobs: Records, heap: IntArray, size: int, j: int) -> None:
-    """Take a job out of a heap of `size` entries."""
-    place = jobs[j].heap_place
-    last = heap[size - 1]
-    jobs[j].heap_place = -1
-    if last == j:
-        return
-    heap[place] = last
-    jobs[last].heap_place = place
-    heap_update(jobs, heap, size - 1, last)
-
-
-@jit
-def heap_pop(jobs: Records, heap: IntArray, size: int) -> None:
-    """Take the first job out."""
-    heap_remove(jobs, heap, size, heap[0])
+@part
+def heap_remove(heap: Records, places: IntArray, size: int, member: int) -> None:
+    """Take a member out of a heap of `size` entries."""
+    place = places[member]
+    last = heap[size - 1].member
+    time = heap[size - 1].time
+    places[member] = -1
+    if last != member:
+        places[last] = place
+        heap_update(heap, places, size - 1, time, last)

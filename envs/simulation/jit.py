@@ -1,16 +1,21 @@
 """How kernels are compiled: once, cached on disk, without checks for division by zero, releasing the GIL.
 
-Three kinds. `leaf`: small, woven into its callers. `kernel`: what callers call, from Python too. Both work on arrays
-that exist and cannot make new ones, which spares them counting references (numba's `_nrt` option, undocumented, hence
-the pinned version). `jit`: for functions that allocate.
+Four kinds. `leaf`: small, woven into its callers. `part`: larger, called by kernels alone. `kernel`: what Python calls.
+These work on arrays that exist and cannot make new ones, which spares them counting references (numba's `_nrt` option,
+undocumented, hence the pinned version). `jit`: for functions that allocate.
+
+The first start after an installation waits for all of them, so nothing is compiled twice: a literal argument makes no
+version of its own, and only kernels have the code by which Python would call them.
 """
 
+import gc
 import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
+from numba.core import types
 from numba.core.event import Listener, register, unregister
 
 P = ParamSpec("P")
@@ -29,12 +34,18 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     return _compiled(function, _nrt=False)
 
 
-def leaf(function: Callable[P, R]) -> Callable[P, R]:
-    """As `kernel`, woven into every caller, and without the code by which Python would call it: half the compile time.
+def part(function: Callable[P, R]) -> Callable[P, R]:
+    """As `kernel`, for kernels to call. Python may call it all the same (tests do); it is then compiled once more."""
+    return _inner(function)
 
-    Python may call it all the same (tests do); it is then compiled once more.
-    """
-    compiled: Any = _compiled(function, _nrt=False, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+def leaf(function: Callable[P, R]) -> Callable[P, R]:
+    """As `part`, woven into every caller."""
+    return _inner(function, forceinline=True)
+
+
+def _inner(function: Callable[P, R], **options: bool) -> Callable[P, R]:
+    compiled: Any = _compiled(function, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)
     config: Any = numba.config
     if not config.DISABLE_JIT:
         njit: Any = numba.njit
@@ -48,6 +59,12 @@ def _compiled(function: Callable[P, R], **options: bool) -> Callable[P, R]:
     njit: Any = numba.njit  # its type stubs do not know all options
     compiled = njit(cache=True, error_model="numpy", nogil=True, **options)(function)
     _outdate_with_sources(compiled, inspect.getfile(function))
+    if hasattr(compiled, "get_call_template"):  # not where compilation is switched off
+        template_of = compiled.get_call_template
+        unliteral: Any = types.unliteral  # untyped
+        compiled.get_call_template = lambda args, kws: template_of(
+            [unliteral(arg) for arg in args], {name: unliteral(arg) for name, arg in kws.items()}
+        )
     return cast(Callable[P, R], compiled)
 
 
@@ -72,6 +89,31 @@ def _or_nothing(load: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
         return load()
     except (AttributeError, ImportError):
         return {}
+
+
+class _WithoutCollection(Listener):
+    """Collection rests while something is compiled, which makes many objects that stay: a sixth of the time."""
+
+    def __init__(self) -> None:
+        self.depth = 0  # kernels that are being compiled, one for another
+        self.resting = False
+
+    def on_start(self, event: Any) -> None:
+        """One more."""
+        self.depth += 1
+        if gc.isenabled():
+            self.resting = True
+            gc.disable()
+
+    def on_end(self, event: Any) -> None:
+        """One less; after the last, collection goes on."""
+        self.depth -= 1
+        if self.depth == 0 and self.resting:
+            self.resting = False
+            gc.enable()
+
+
+register("numba:compile", _WithoutCollection())  # type: ignore[no-untyped-call]
 
 
 class _FirstCompilation(Listener):

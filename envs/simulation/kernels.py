@@ -16,8 +16,7 @@ from envs.simulation.ordered_set import insert, remove
 from envs.simulation.rating import (
     rate_alone,
     rate_among_neighbours,
-    share_host,
-    share_link,
+    share_node,
     take_fair,
     take_named,
 )
@@ -168,7 +167,7 @@ def keep_as_it_was(world: World, j: int) -> None:
 def stop_job(world: World, j: int) -> None:
     """A running job goes back to the queue."""
     job = world.jobs[j]
-    heap_remove(world.jobs, world.heap, world.episode[0].num_running, j)
+    heap_remove(world.heap, world.heap_places, world.episode[0].num_running, j)
     world.episode[0].num_running -= 1
     remove(world.running, len(world.jobs), j)
     insert(world.queued, len(world.jobs), j)
@@ -224,7 +223,7 @@ def change_job(world: World, j: int, kind: int) -> None:
     mark_neighbours(world, j)
     predict_finish(job)
     if kind == RESIZE:
-        heap_update(world.jobs, world.heap, world.episode[0].num_running, j)
+        heap_update(world.heap, world.heap_places, world.episode[0].num_running, job.finish, j)
         return
     if first:
         job.start = time
@@ -232,7 +231,7 @@ def change_job(world: World, j: int, kind: int) -> None:
         world.episode[0].stalls = 0
     job.status = RUNNING
     job.served = time
-    heap_push(world.jobs, world.heap, world.episode[0].num_running, j)
+    heap_push(world.heap, world.heap_places, world.episode[0].num_running, job.finish, j)
     world.episode[0].num_running += 1
     remove(world.queued, len(world.jobs), j)
     insert(world.running, len(world.jobs), j)
@@ -244,8 +243,7 @@ def re_rate(world: World) -> None:
     count = world.episode[0].num_dirty
     time = world.episode[0].time
     for i in range(count):
-        share_link(world, world.nodes[world.dirty[i]])
-        share_host(world, world.nodes[world.dirty[i]])
+        share_node(world, world.dirty[i])
     for i in range(count):
         node = world.nodes[world.dirty[i]]
         node.dirty = 0
@@ -258,7 +256,7 @@ def re_rate(world: World) -> None:
                 bring_up_to_date(world, job, time)
                 job.rate = rate
                 predict_finish(job)
-                heap_update(world.jobs, world.heap, world.episode[0].num_running, j)
+                heap_update(world.heap, world.heap_places, world.episode[0].num_running, job.finish, j)
             share = world.shares[share].next_of_node
     world.episode[0].num_dirty = 0
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from envs.simulation.jit import kernel, leaf
+from envs.simulation.jit import leaf, part
 from envs.simulation.shares import MEASURED, NAMED_CPUS, NAMED_MEMORY, OFF, WORST_CASE, take_cpus, take_memory
 from envs.simulation.world import Records, World
 from envs.types import FloatArray
@@ -212,7 +212,7 @@ def rate_among_neighbours(world: World, job: Records) -> float:
     return float(job.alone * network * host)
 
 
-@kernel
+@part
 def share_node(world: World, n: int) -> None:
     """Compute the factors of all shares on a node."""
     share_link(world, world.nodes[n])

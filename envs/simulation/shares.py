@@ -6,7 +6,7 @@ the round began; `restore_job` undoes that, `envs.simulation.settle` makes it re
 
 import numpy as np
 
-from envs.simulation.jit import kernel, leaf
+from envs.simulation.jit import leaf, part
 from envs.simulation.ordered_set import insert, remove
 from envs.simulation.world import Records, World
 
@@ -174,7 +174,7 @@ def empty_job(world: World, j: int) -> None:
     job.gpus = 0
 
 
-@kernel
+@part
 def clear_job(world: World, j: int) -> None:
     """Take all GPUs from a job for the rest of this round's plan; the first time, remember what it held."""
     job = world.jobs[j]
@@ -218,7 +218,7 @@ def name_as_before(job: Records) -> None:
     job.sample_traffic = job.before_sample_traffic
 
 
-@kernel
+@part
 def restore_job(world: World, j: int) -> None:
     """Undo what this round planned for a touched job: it holds again what it held."""
     job = world.jobs[j]
@@ -251,7 +251,7 @@ def share_on(world: World, j: int, n: int) -> int:
     return 0
 
 
-@kernel
+@part
 def set_share(world: World, j: int, n: int, gpus: int) -> None:
     """Set a job's GPUs on one node (0 takes them away) and leave its other nodes as they are.
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from envs.performance.contention import MODES
 from envs.simulation.exact import whole_parts
+from envs.simulation.heap import ENTRY
 from envs.simulation.log import EVENT, SHARE, EventLog
 from envs.simulation.ordered_set import fill_by_node, num_words
 from envs.simulation.scenario import OUTAGES, Scenario
@@ -84,32 +85,30 @@ EPISODE = _records(
     ("contention", i8),  # index into envs.performance.contention.MODES
 )
 JOB = _records(
-    ("submit", f8),
-    ("work", f8),
-    ("remaining", f8),  # samples at `synced`
-    ("rate", f8),  # samples/s from `synced` on
-    ("synced", f8),  # in the future while the job starts or restarts
-    ("finish", f8),  # predicted; final once DONE
+    # What passes through memory whenever a job ends, or goes on at another speed.
     ("status", i8),
     ("gpus", i8),  # held now
     ("num_shares", i8),
     ("first_share", i8),  # list of shares by ascending node; -1 ends it
-    ("heap_place", i8),
     ("touched", i8),
-    ("model", i8),
-    ("num_gpus", i8),
-    ("min_gpus", i8),
-    ("max_gpus", i8),
+    ("remaining", f8),  # samples at `synced`
+    ("rate", f8),  # samples/s from `synced` on
+    ("synced", f8),  # in the future while the job starts or restarts
+    ("finish", f8),  # predicted; final once DONE
     ("service", f8),  # GPU-seconds until `served`
     ("served", f8),
+    ("traffic", f8),  # GB/s across the link of each of its nodes, when alone
+    ("alone", f8),  # samples/s without neighbours
+    ("saved", f8),  # samples left at the last checkpoint
+    ("segment", f8),  # when it last began to process samples after a start or change
+    # What a start needs besides.
+    ("model", i8),
+    ("num_gpus", i8),
+    ("submit", f8),
     ("start", f8),  # first start; NaN before
     ("start_delay", f8),
     ("restart_delay", f8),
-    ("estimate", f8),  # factor by which schedulers misjudge the remaining work; 1 if exact
-    ("alone", f8),  # samples/s without neighbours
-    ("traffic", f8),  # GB/s across the link of each of its nodes, when alone
-    ("saved", f8),  # samples left at the last checkpoint
-    ("segment", f8),  # when it last began to process samples after a start or change
+    ("num_restarts", i8),
     # What the wish named besides GPUs: -1, 0 and 0 where nothing.
     ("plan", i8),
     ("batch_size", i8),
@@ -125,7 +124,11 @@ JOB = _records(
     ("before_named", i8),
     ("before_exact", f8),
     ("before_sample_traffic", f8),
-    ("num_restarts", i8),
+    # The rest.
+    ("min_gpus", i8),
+    ("max_gpus", i8),
+    ("work", f8),
+    ("estimate", f8),  # factor by which schedulers misjudge the remaining work; 1 if exact
     ("num_preemptions", i8),
     ("num_interruptions", i8),
 )
@@ -146,7 +149,6 @@ NODE = _records(
     ("free_memory", f8),
     ("link", f8),  # GB/s to other nodes
     ("finish", f8),  # when it goes down, or comes back
-    ("heap_place", i8),
     ("outages", i8),  # so far
 )
 SHARE_RECORD = _records(
@@ -170,8 +172,10 @@ class State:
     jobs: Records  # JOB [B, num_jobs]
     nodes: Records  # NODE [B, num_nodes]
     shares: Records  # SHARE_RECORD [B, 2 * num_gpus]: now, and as the round began
-    heap: IntArray  # int64[B, num_gpus]: running jobs by (finish, job)
-    outage_heap: IntArray  # int64[B, num_nodes]: nodes by (finish, node); empty without failures
+    heap: Records  # ENTRY [B, num_gpus]: running jobs by (finish, job)
+    heap_places: IntArray  # int64[B, num_jobs]: where each job is in it; -1 outside
+    outage_heap: Records  # ENTRY [B, num_nodes]: nodes by (finish, node); empty without failures
+    outage_places: IntArray  # int64[B, num_nodes]: where each node is in it
     queued: IntArray  # int64[B, words]: ordered set of the jobs that wait
     running: IntArray  # int64[B, words]: ordered set of the jobs that run
     room: IntArray  # int64[B, num_gpu_types, most GPUs of a node + 1, words]: ordered sets of nodes by free GPUs
@@ -200,8 +204,10 @@ class State:
             jobs=np.zeros((batch_size, num_jobs), JOB),
             nodes=nodes,
             shares=np.zeros((batch_size, 2 * cluster.num_gpus), SHARE_RECORD),
-            heap=np.zeros((batch_size, cluster.num_gpus), np.int64),
-            outage_heap=np.zeros((batch_size, failing), np.int64),
+            heap=np.zeros((batch_size, cluster.num_gpus), ENTRY),
+            heap_places=np.full((batch_size, num_jobs), -1, np.int64),
+            outage_heap=np.zeros((batch_size, failing), ENTRY),
+            outage_places=np.zeros((batch_size, failing), np.int64),
             queued=np.zeros((batch_size, job_words), np.int64),
             running=np.zeros((batch_size, job_words), np.int64),
             room=np.zeros((batch_size, *sizes, node_words), np.int64),
@@ -255,7 +261,7 @@ class State:
         start_delay, restart_delay = scenario.delays(workload.models)
         jobs["start_delay"][:count] = start_delay[workload.jobs["model"]]
         jobs["restart_delay"][:count] = restart_delay[workload.jobs["model"]]
-        jobs["first_share"] = jobs["before_share"] = jobs["heap_place"] = jobs["plan"] = -1
+        jobs["first_share"] = jobs["before_share"] = jobs["plan"] = -1
         self._clear(b, scenario)
         if scenario.failures is not None:
             self._schedule_outages(b, scenario.failures.draw(self.nodes.shape[1], outages or rng))
@@ -271,6 +277,7 @@ class State:
         nodes["finish"] = np.inf
         shares["next_of_job"] = np.arange(1, len(shares) + 1)
         shares["next_of_job"][-1] = -1
+        self.heap_places[b] = -1
         self.queued[b] = self.running[b] = self.room[b] = 0
         fill_by_node(self.room[b], nodes["gpu_type"], nodes["free"])
         episode = self.episode[b]
@@ -296,8 +303,10 @@ class State:
         self.outages[b] = outages
         nodes = self.nodes[b]
         nodes["finish"] = outages[:, 0, 0]
-        self.outage_heap[b] = np.argsort(nodes["finish"], kind="stable")
-        nodes["heap_place"][self.outage_heap[b]] = np.arange(len(nodes))
+        order = np.argsort(nodes["finish"], kind="stable")
+        self.outage_heap[b]["member"] = order
+        self.outage_heap[b]["time"] = nodes["finish"][order]
+        self.outage_places[b, order] = np.arange(len(nodes))
 
     def episode_view(self, b: int) -> "State":
         """One episode as a state of its own that shares memory with this one."""

@@ -23,8 +23,10 @@ class World(NamedTuple):
     jobs: Records  # JOB [num_jobs]
     nodes: Records  # NODE [num_nodes]
     shares: Records  # SHARE_RECORD [2 * num_gpus]
-    heap: IntArray  # [num_gpus]
-    outage_heap: IntArray  # [num_nodes or 0]
+    heap: Records  # ENTRY [num_gpus]
+    heap_places: IntArray  # [num_jobs]
+    outage_heap: Records  # ENTRY [num_nodes or 0]
+    outage_places: IntArray  # [num_nodes or 0]
     queued: IntArray  # [words]
     running: IntArray  # [words]
     room: IntArray  # [num_gpu_types, most GPUs of a node + 1, words]
@@ -77,7 +79,9 @@ def episode_of(batch: World, b: int) -> World:
         batch.nodes[b],
         batch.shares[b],
         batch.heap[b],
+        batch.heap_places[b],
         batch.outage_heap[b],
+        batch.outage_places[b],
         batch.queued[b],
         batch.running[b],
         batch.room[b],

@@ -30,8 +30,10 @@ def chosen(names: str | Sequence[str]) -> dict[str, Measure]:
 
 @contextmanager
 def noted(report: Report, part: str) -> Iterator[None]:
-    """Let what a part cannot do, for want of data perhaps, cost that part alone."""
+    """Let what a part cannot do, for want of data perhaps, cost that part alone, and a fault as well."""
     try:
         yield
     except MurmurationError as refusal:
         report.notes.append(f"{part}: stopped: {refusal}")
+    except Exception:
+        report.broke(part)

@@ -1,36 +1,21 @@
 """The figures of one run: rows with targets, and counts that must agree."""
 
 import json
+import traceback
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from envs.types import MurmurationError
-
-
-class CountError(MurmurationError):
-    """Two engines that should have done the same work did not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One figure."""
-
-    part: str
-    size: str  # servers/jobs, or what else it was measured on
-    what: str
-    value: float
-    unit: str
-    target: str = ""
-    met: bool | None = None  # None without a target
+from benchmarks.figures import CountError, FaultError, Row
 
 
 @dataclass
 class Report:
-    """Collects figures, pairs of counts that must be equal as (what, one, other), and remarks."""
+    """Collects figures, pairs of counts that must be equal as (what, one, other), remarks, and what broke."""
 
     rows: list[Row] = field(default_factory=list)
     counts: list[tuple[str, object, object]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    faults: dict[str, str] = field(default_factory=dict)  # what broke, and its traceback
 
     def add(
         self, part: str, size: object, what: str, value: float, unit: str, least: float = 0, most: float = 0
@@ -45,13 +30,20 @@ class Report:
         """Two counts of the same work."""
         self.counts.append((what, one, other))
 
+    def broke(self, what: str) -> str:
+        """Note the exception that is being handled: one fault shall not cost the other figures of a long run."""
+        self.faults[what] = traceback.format_exc()
+        return f"{what}: broke"
+
     def write(self, folder: Path, about: dict[str, str]) -> None:
-        """Keep `benchmark.json`: what it was measured on, figures, counts."""
+        """Keep `benchmark.json`: what it was measured on, figures, counts, faults."""
         content = {"about": about, **asdict(self)}
         (folder / "benchmark.json").write_text(json.dumps(content, indent=1, default=str) + "\n")
 
     def check(self) -> None:
-        """Raise a `CountError` where counts differ."""
+        """Raise a `CountError` where counts differ, a `FaultError` where something broke."""
         wrong = [f"{what}: {one} against {other}" for what, one, other in self.counts if one != other]
         if wrong:
             raise CountError(f"counts differ, so the times compare nothing: {'; '.join(wrong)}")
+        if self.faults:
+            raise FaultError(f"broke, see faults in benchmark.json: {', '.join(self.faults)}")

@@ -35,7 +35,7 @@ def put(batch: GpuClusterBatch, start: State) -> None:
     for b in range(batch.batch_size):
         batch.state.episode_view(b).copy_from(start)
         batch.negotiation.clear_counters(b)
-        kernels.proceed(batch.negotiation.arrays, b)
+    kernels.step(batch.negotiation.arrays, 0, batch.batch_size, False, np.zeros(batch.batch_size, np.int64))
 
 
 def memory(batch: GpuClusterBatch) -> float:

@@ -34,6 +34,8 @@ def measure(report: Report, suite: Suite) -> None:
                 tell(report, name, size, list(islice(decisions(scheduler, episode, suite.decision_limit), count)))
             except (OutOfTimeError, MurmurationError) as refusal:
                 out[name] = f"thinking: {name} is left out from {size} on: {refusal}"
+            except Exception:
+                out[name] = report.broke(f"thinking: {name} from {size} on")
     report.notes.extend(out.values())
 
 

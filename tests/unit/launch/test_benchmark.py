@@ -15,9 +15,11 @@ import benchmark
 from baselines import Fifo, Srtf
 from benchmarks import beside, decisions, engine, faces, parts, thinking, twin
 from benchmarks.episodes import FifoEpisode
+from benchmarks.figures import CountError, FaultError
 from benchmarks.limit import OutOfTimeError, time_limit
+from benchmarks.parts import noted
 from benchmarks.plot import plot_scaling, series
-from benchmarks.report import CountError, Report
+from benchmarks.report import Report
 from benchmarks.rounds import rounds_per_second
 from benchmarks.scenarios import FULL, PLAIN, in_rounds
 from benchmarks.snapshots import batch_of, loaded_state, put
@@ -318,6 +320,37 @@ def test_decision_times_have_a_limit():
         *(("8/160", "slow"), ("8/160", "fifo"), ("64/1,000", "fifo")),
     }
     assert report.notes == ["thinking: slow is left out from 64/1,000 on: more than 0.1 s"]
+
+
+class Broken:
+    """Fails in its first decision."""
+
+    preemptive = elastic = False
+
+    def reset(self, cluster: Any, rng: Any) -> None:
+        """Nothing to forget."""
+
+    def schedule(self, view: Any) -> Any:
+        raise IndexError("no such job")
+
+
+def test_a_broken_scheduler_costs_its_own_figures_alone(tmp_path):
+    report = Report()
+    with noted(report, "thinking"):
+        thinking.measure(report, replace(LITTLE, schedulers={"broken": Broken(), "fifo": Fifo()}))
+    assert {row.what.partition(",")[0] for row in report.rows} == {"fifo"}
+    report.write(tmp_path, {})
+    kept = json.loads((tmp_path / "benchmark.json").read_text())["faults"]
+    assert "IndexError: no such job" in kept["thinking: broken from 8/160 on"]
+    with pytest.raises(FaultError, match="thinking: broken from 8/160 on"):
+        report.check()
+
+
+def test_a_broken_part_costs_that_part_alone():
+    report = Report()
+    with noted(report, "engine"):
+        raise ZeroDivisionError
+    assert "ZeroDivisionError" in report.faults["engine"]
 
 
 def test_rounds_have_a_pace():

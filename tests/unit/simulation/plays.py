@@ -139,5 +139,5 @@ def tenants_of(state: State, node: NodeId) -> dict[JobId, int]:
 
 def running_jobs(state: State) -> IntArray:
     """Jobs in the heap, ascending."""
-    jobs: IntArray = np.sort(state.heap[0, : state.episode[0, 0].num_running])
+    jobs: IntArray = np.sort(state.heap["member"][0, : state.episode[0, 0].num_running])
     return jobs

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from envs.evaluation.compare import check_comparable, compare
 from envs.evaluation.comparison import Comparison
 from envs.evaluation.gantt import gantt
+from envs.evaluation.page import markdown_page
 from envs.evaluation.plots import jct_cdf
 from envs.evaluation.table import print_table, wide_console
 from envs.performance import PerformanceModel, speed_sources
@@ -84,7 +85,7 @@ def spread(values: Sequence[float], form: str) -> str:
 
 
 def write_report(comparison: Comparison, folder: Path) -> list[Path]:
-    """Write results.json, results.csv, jct_cdf.png and gantt_<scheduler>.png (of the first workload) into a folder.
+    """Write results.json, .csv and .md, jct_cdf.png and gantt_<scheduler>.png (of the first workload) into a folder.
 
     Returns:
         The files written.
@@ -92,8 +93,10 @@ def write_report(comparison: Comparison, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "results.json").write_text(comparison.to_json())
     comparison.table().to_csv(folder / "results.csv", index=False)
+    (folder / "results.md").write_text(markdown_page(comparison), encoding="utf-8")
     pictures: dict[str, Figure] = {"jct_cdf": jct_cdf(comparison)}
     pictures |= {f"gantt_{name}": gantt(results[0]) for name, results in comparison.runs.items()}
     for name, figure in pictures.items():
         figure.savefig(folder / f"{name}.png", dpi=DOTS_PER_INCH)
-    return [folder / "results.json", folder / "results.csv", *(folder / f"{name}.png" for name in pictures)]
+    results = [folder / f"results.{form}" for form in ("json", "csv", "md")]
+    return [*results, *(folder / f"{name}.png" for name in pictures)]

@@ -70,7 +70,7 @@ def test_compare_leaves_results_and_says_where(tmp_path):
     folder = tmp_path / last.removeprefix("run: ")
     names = {path.name for path in folder.iterdir() if path.suffix != ".log"} - {".hydra"}
     pictures = {"jct_cdf.png", "gantt_fifo.png", "gantt_srtf.png", "gantt_own.png"}
-    assert names == {"results.json", "results.csv", *pictures}
+    assert names == {"results.json", "results.csv", "results.md", *pictures}
     content = json.loads((folder / "results.json").read_text())
     assert [row["scheduler"] for row in content["schedulers"]] == ["fifo", "srtf", "own"]
     assert "offered load:" in done.stdout

@@ -1,0 +1,27 @@
+"""A comparison as a page of Markdown, for a report or a repository."""
+
+import math
+
+from envs.evaluation.comparison import Comparison
+from envs.evaluation.table import all_columns
+
+
+def markdown_page(comparison: Comparison) -> str:
+    """The whole table, by rising mean JCT and the lower bound last; who could not run, and why; how to read it."""
+    columns = all_columns(comparison)
+    rows = [[column.cells[row] for column in columns] for row in [*by_mean_jct(comparison), *bound_row(comparison)]]
+    lines = [[column.head for column in columns], ["---"] + ["---:"] * (len(columns) - 1), *rows]
+    left_out = [f"- {name} is left out: {reason}" for name, reason in comparison.inapplicable.items()]
+    table = [f"| {' | '.join(line)} |" for line in lines]
+    return "\n".join([*table, "", *left_out, *([""] if left_out else []), comparison.caption]) + "\n"
+
+
+def by_mean_jct(comparison: Comparison) -> list[int]:
+    """Positions of the schedulers by rising mean JCT; in their own order where there is no mean."""
+    means = [comparison.estimate("mean_jct", name).value for name in comparison.schedulers]
+    return sorted(range(len(means)), key=lambda place: math.inf if math.isnan(means[place]) else means[place])
+
+
+def bound_row(comparison: Comparison) -> list[int]:
+    """Position of the lower bound among the rows of the table; none without one."""
+    return [len(comparison.schedulers)] if comparison.bound else []

@@ -1,0 +1,50 @@
+"""A comparison as Markdown."""
+
+import pytest
+
+from envs.evaluation import Comparison
+from envs.evaluation.compare import compare
+from envs.evaluation.page import by_mean_jct, markdown_page
+from envs.performance import IdealModel
+from tests.unit.evaluation.test_compare import CLUSTER, InOrder, Preempting, Refusing, workloads
+from tests.unit.metrics.fabricated import Told, fabricated
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    """Two schedulers, named so that the better one comes last, and one that cannot run."""
+    schedulers = {"zealous": Preempting(), "calm": InOrder(), "blind": Refusing()}
+    return compare(schedulers, workloads(2), CLUSTER, IdealModel(), reference="calm", optional=["blind"])
+
+
+def table_of(page: str) -> list[list[str]]:
+    """Its rows as cells."""
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line[:1] == "|"]
+
+
+def test_every_row_has_a_cell_for_every_column(comparison):
+    head, rule, *rows = table_of(markdown_page(comparison))
+    assert {"scheduler", "unfinished", "vs calm", "p99", "makespan", "restarts"} <= set(head)
+    assert rule == ["---"] + ["---:"] * (len(head) - 1)
+    assert {len(row) for row in rows} == {len(head)}
+
+
+def test_rows_rise_by_mean_jct_and_end_with_the_bound(comparison):
+    rows = table_of(markdown_page(comparison))[2:]
+    means = [comparison.estimate("mean_jct", row[0]).value for row in rows[:-1]]
+    assert means == sorted(means)
+    assert {row[0] for row in rows[:-1]} == {"zealous", "calm"}
+    assert rows[-1][0] == "lower bound"
+
+
+def test_it_says_who_is_left_out_and_how_to_read_it(comparison):
+    page = markdown_page(comparison)
+    assert "- blind is left out: not applicable: needs remaining work" in page
+    assert page.endswith(f"\n\n{comparison.caption}\n")
+
+
+def test_without_a_mean_the_order_is_that_of_the_comparison():
+    idle = [fabricated([Told(0, 1, 5)], end=9)]
+    comparison = Comparison({"idle": idle, "lazy": idle})
+    assert by_mean_jct(comparison) == [0, 1]
+    assert "| idle | - " in markdown_page(comparison)

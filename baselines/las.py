@@ -1,6 +1,5 @@
 """Least attained service."""
 
-from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -41,4 +40,4 @@ class Las:
         service = view.attained_service(jobs)
         if self.by == "time":
             service = service / view.num_gpus[jobs]
-        return keep_and_displace(view, ranked(jobs, service), partial(as_long_again, view))
+        return keep_and_displace(view, ranked(jobs, service), lambda running, _speeds: as_long_again(view, running))

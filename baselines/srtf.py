@@ -7,12 +7,12 @@ import numpy as np
 
 from baselines.compiled.gang import gangs_of
 from baselines.compiled.srtf import play_srtf
-from baselines.parts.estimates import remaining_time, remaining_time_on
+from baselines.parts.estimates import remaining_time, remaining_work
 from baselines.parts.priority import jobs_present, keep_and_displace, plan_anew, ranked
 from envs.scheduling import ClusterView
 from envs.simulation import Simulator
 from envs.simulation.kernels import LOG_FULL
-from envs.types import Allocation, ClusterSpec, JobId, MurmurationError, Seconds
+from envs.types import Allocation, ClusterSpec, FloatArray, IntArray, MurmurationError
 
 
 class Srtf:
@@ -69,6 +69,6 @@ class Srtf:
         return keep_and_displace(view, order, partial(_seconds_left, view))
 
 
-def _seconds_left(view: ClusterView, job: JobId) -> Seconds:
-    """What a running job needs yet where it is."""
-    return float(remaining_time_on(view, np.array([job]), [view.placement(job)], "Srtf")[0])
+def _seconds_left(view: ClusterView, jobs: IntArray, speeds: FloatArray) -> FloatArray:
+    """What running jobs need yet where they are."""
+    return remaining_work(view, jobs, "Srtf") / speeds

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 
@@ -63,7 +62,7 @@ class Tiresias:
         self._promote(view, jobs)
         starts = np.array([self._started.get(job, math.inf) for job in jobs.tolist()])
         order = jobs[np.lexsort((jobs, starts, self.queues(view, jobs)))]
-        wish = keep_and_displace(view, order.tolist(), partial(as_long_again, view))
+        wish = keep_and_displace(view, order.tolist(), lambda running, _speeds: as_long_again(view, running))
         self._remember(view, wish)
         return wish
 

@@ -109,6 +109,11 @@ class ClusterView(Protocol):
         """Where a running job runs."""
         ...
 
+    @property
+    def shares(self) -> IntArray:
+        """int64[num_shares, 3]: all placements at once, as rows (job, node, GPUs) by ascending job and node."""
+        ...
+
     def attained_service(self, jobs: IntArray) -> FloatArray:
         """GPU-seconds that each of these jobs has received."""
         ...

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from envs.simulation import Simulator
-from envs.simulation.jit import kernel, leaf
+from envs.simulation.jit import leaf, part
 from envs.simulation.ordered_set import is_empty, next_member
 from envs.simulation.shares import clear_job, new_share
 from envs.simulation.world import World
@@ -119,7 +119,7 @@ def place_on(world: World, gangs: Gangs, j: int, kind: int) -> bool:
     return True
 
 
-@kernel
+@part
 def place_gang(world: World, gangs: Gangs, j: int) -> bool:
     """Give a job without GPUs those that it requests, on the first of its types with room; say whether there was."""
     if world.jobs[j].num_gpus > world.episode[0].num_free:

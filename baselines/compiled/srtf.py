@@ -1,13 +1,15 @@
-"""Shortest remaining time first as compiled code: the fast twin of `baselines.parts.priority.place_in_order`."""
+"""Shortest remaining time first as compiled code: whole episodes without a step back into Python."""
 
 import numpy as np
 
-from baselines.compiled.gang import Gangs, place_gang, place_on
+from baselines.compiled.gang import Gangs
+from baselines.parts.placing_kernels import PLACED, STAYS, STOPPED, WAITS, Floor, Plan, Scratch, Wanted
+from baselines.parts.priority_kernels import place_by_rank
 from envs.simulation.clock import advance
 from envs.simulation.jit import jit, kernel, leaf
 from envs.simulation.kernels import LOG_FULL, ROUND, RUNNING, remaining_work, settle
 from envs.simulation.ordered_set import next_member
-from envs.simulation.shares import clear_job, name_as_before, new_share
+from envs.simulation.shares import clear_job, new_share
 from envs.simulation.world import World
 from envs.types import FloatArray, IntArray
 
@@ -37,30 +39,6 @@ def list_present(world: World, by_gpu_time: bool, jobs: IntArray, keys: FloatArr
 
 
 @leaf
-def holds(world: World, j: int) -> bool:
-    """Whether a job still has in the plan the GPUs with which it came into the round."""
-    return bool(world.jobs[j].status == RUNNING and world.jobs[j].gpus > 0)
-
-
-@leaf
-def put_back(world: World, j: int) -> bool:
-    """Let a cleared job have what it held when the round began; say whether all of it is free."""
-    job = world.jobs[j]
-    share = job.before_share
-    while share >= 0:
-        if world.shares[share].gpus > world.nodes[world.shares[share].node].free:
-            return False
-        share = world.shares[share].next_of_job
-    share = job.before_share
-    while share >= 0:
-        record = world.shares[share]
-        new_share(world, j, record.node, record.gpus, np.nan, np.nan)
-        share = world.shares[share].next_of_job
-    name_as_before(job)
-    return True
-
-
-@leaf
 def slowest_speed(world: World, j: int) -> float:
     """Consolidated speed of a running job on the slowest of its GPU types; 0 where it does not run."""
     job = world.jobs[j]
@@ -80,68 +58,89 @@ def speed_on(world: World, j: int, kind: int) -> float:
     return float(world.rates[job.model, kind, job.num_gpus, level]) if level >= 0 else 0.0
 
 
-@kernel
-def move_up(world: World, gangs: Gangs, j: int) -> None:
-    """Move a running job to free GPUs of a faster type if that ends it earlier, restart included."""
+@leaf
+def faster_types(world: World, gangs: Gangs, j: int, faster: IntArray) -> None:
+    """Write the types where a running job ends earlier, restart included, fastest first, and -1 behind them."""
     job = world.jobs[j]
     now = slowest_speed(world, j)
-    types = gangs.types[job.model, job.num_gpus]
-    if world.episode[0].num_free == 0 or not 0.0 < now < speed_on(world, j, types[0]):
-        return
     left = remaining_work(job, world.episode[0].time) * job.estimate / now
-    cleared = False
+    types = gangs.types[job.model, job.num_gpus]
+    count = 0
     for i in range(len(types)):
-        if types[i] < 0 or not left * (1 - now / speed_on(world, j, types[i])) > job.restart_delay:
-            break  # slower types save no more
-        if not cleared:
-            clear_job(world, j)
-            cleared = True
-        if place_on(world, gangs, j, types[i]):
-            return
-    if cleared:
-        put_back(world, j)
+        faster[i] = -1
+        if now > 0 and types[i] >= 0 and left * (1 - now / speed_on(world, j, types[i])) > job.restart_delay:
+            faster[count] = types[i]
+            count += 1
 
 
 @kernel
-def displace(world: World, gangs: Gangs, order: IntArray, rank: int, last: int) -> bool:
-    """Take jobs off, last ones first, until the job at `rank` fits; bring back those not in its way.
-
-    Says whether it fits. `last` is the last rank whose job holds GPUs.
-    """
-    first = last + 1
-    found = False
-    while first > rank + 1 and not found:
-        first -= 1
-        if holds(world, order[first]):
-            clear_job(world, order[first])
-            found = place_gang(world, gangs, order[rank])
-    for other in range(first, last + 1):
-        j = order[other]
-        if world.jobs[j].status == RUNNING and world.jobs[j].gpus == 0 and world.jobs[j].before_gpus > 0:
-            put_back(world, j)
-    return found
+def look_at_jobs(world: World, gangs: Gangs, order: IntArray, wanted: Wanted, plan: Plan, faster: IntArray) -> None:
+    """Write what jobs in order want, what they hold, and where they would rather be."""
+    plan.used[0] = 0
+    for at in range(len(order)):
+        job = world.jobs[order[at]]
+        wanted.sizes[at] = job.num_gpus
+        for i in range(len(gangs.largest)):
+            wanted.types[at, i] = gangs.types[job.model, job.num_gpus, i]
+        plan.fate[at] = STAYS if job.status == RUNNING else WAITS
+        plan.first[at] = plan.used[0]
+        plan.length[at] = job.num_shares
+        share = job.first_share
+        while share >= 0:
+            plan.nodes[plan.used[0]] = world.shares[share].node
+            plan.gpus[plan.used[0]] = world.shares[share].gpus
+            plan.used[0] += 1
+            share = world.shares[share].next_of_job
+        if len(faster) > 0:
+            faster[at, 0] = -1
+            if job.status == RUNNING:
+                faster_types(world, gangs, order[at], faster[at])
 
 
 @kernel
-def place_by_rank(world: World, gangs: Gangs, order: IntArray) -> None:
-    """Give GPUs to the first jobs in order; running ones stay where they are, and those ranked last make room."""
-    now = world.episode[0].num_rounds
-    last = len(order) - 1  # ranks behind it hold nothing
-    for rank in range(len(order)):
-        while last >= 0 and not holds(world, order[last]):
-            last -= 1
-        if rank > last and world.episode[0].num_free == 0:
-            break
-        j = order[rank]
-        if holds(world, j):
-            if len(gangs.largest) > 1:
-                move_up(world, gangs, j)
-            continue
-        group = gangs.group[world.jobs[j].model, world.jobs[j].num_gpus]
-        if gangs.hopeless[group] == now or place_gang(world, gangs, j):
-            continue
-        if rank > last or not displace(world, gangs, order, rank, last):
-            gangs.hopeless[group] = now
+def carry_out(world: World, order: IntArray, plan: Plan) -> None:
+    """Let the engine's plan of the round become what was found for jobs in order."""
+    for at in range(len(order)):
+        if plan.fate[at] >= STOPPED:
+            clear_job(world, order[at])
+    for at in range(len(order)):
+        if plan.fate[at] == PLACED:
+            for i in range(plan.first[at], plan.first[at] + plan.length[at]):
+                new_share(world, order[at], plan.nodes[i], plan.gpus[i], np.nan, np.nan)
+
+
+@jit
+def place_jobs(world: World, gangs: Gangs, order: IntArray) -> None:
+    """Give GPUs to the first jobs in order, by the rules of `baselines.parts.priority.place_in_order`."""
+    count, num_nodes, num_types = len(order), len(world.nodes), len(gangs.largest)
+    kinds, total = np.empty(num_nodes, np.int64), np.empty(num_nodes, np.int64)
+    free = np.empty(num_nodes, np.int64)
+    for n in range(num_nodes):
+        node = world.nodes[n]
+        kinds[n], total[n], free[n] = node.gpu_type, node.num_gpus, node.free
+    most = 2 * world.episode[0].num_gpus
+    wanted = Wanted(
+        np.empty(count, np.int64), np.empty((count, num_types), np.int64), np.full((count, num_types), -1, np.int64)
+    )
+    plan = Plan(
+        np.empty(count, np.int64),
+        np.empty(count, np.int64),
+        np.empty(count, np.int64),
+        np.empty(most, np.int64),
+        np.empty(most, np.int64),
+        np.zeros(1, np.int64),
+    )
+    scratch = Scratch(
+        np.empty(num_nodes, np.int64),
+        np.empty(num_nodes, np.int64),
+        np.empty(num_nodes, np.int64),
+        np.empty(count, np.int64),
+        np.empty(count, np.int64),
+    )
+    faster = np.empty((count if num_types > 1 else 0, num_types), np.int64)
+    look_at_jobs(world, gangs, order, wanted, plan, faster)
+    place_by_rank(Floor(kinds, total, gangs.largest, free), wanted, plan, faster, scratch)
+    carry_out(world, order, plan)
 
 
 @jit
@@ -162,4 +161,4 @@ def play_srtf(world: World, gangs: Gangs, by_gpu_time: bool) -> int:
         jobs = np.empty(world.episode[0].num_active, np.int64)
         keys = np.empty(len(jobs))
         list_present(world, by_gpu_time, jobs, keys)
-        place_by_rank(world, gangs, jobs[np.argsort(keys, kind="mergesort")])
+        place_jobs(world, gangs, jobs[np.argsort(keys, kind="mergesort")])

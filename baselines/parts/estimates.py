@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from envs.scheduling import ClusterView
-from envs.types import FloatArray, IntArray, JobId, MurmurationError, Placement, Seconds
+from envs.types import FloatArray, IntArray, JobId, MurmurationError, Placement
 
 
 def remaining_work(view: ClusterView, jobs: IntArray, scheduler: str) -> FloatArray:
@@ -38,14 +38,14 @@ def remaining_time_on(view: ClusterView, jobs: IntArray, placements: Sequence[Pl
         return np.asarray(left / np.array(speeds, dtype=np.float64))
 
 
-def as_long_again(view: ClusterView, job: JobId) -> Seconds:
-    """As many seconds left as a job has run: the guess where nothing is known.
+def as_long_again(view: ClusterView, jobs: IntArray) -> FloatArray:
+    """As many seconds left as each of `jobs` has run: float64[len(jobs)], the guess where nothing is known.
 
     Half of the processes that have run for a time run for as long again (Harchol-Balter and Downey, "Exploiting
     process lifetime distributions for dynamic load balancing", TOCS 1997), and training jobs are no lighter in the
     tail.
     """
-    return float(view.attained_service(np.array([job]))[0] / view.num_gpus[job])
+    return view.attained_service(jobs) / view.num_gpus[jobs]
 
 
 def _speed(view: ClusterView, job: JobId, placement: Placement) -> float:

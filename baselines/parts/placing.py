@@ -6,6 +6,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from baselines.parts.arrays import arrays_of, carry_out, sizes_of, types_to_span, wanted_of
+from baselines.parts.placing_kernels import start_by_rank
 from envs.scheduling import ClusterView
 from envs.types import Allocation, BoolArray, ClusterSpec, IntArray, JobId, NodeId
 from envs.types.allocation import consolidated
@@ -71,23 +73,19 @@ def start_waiting(
         gpu_types: GPU types for each job in order of preference; the job's own order if None.
     """
     jobs = np.array(waiting, dtype=np.int64)
-    wanted = view.num_gpus[jobs] if sizes is None else np.array([sizes[job] for job in waiting], dtype=np.int64)
-    hopeless: set[tuple[int, Sequence[int]]] = set()
+    wanted = sizes_of(view, jobs, sizes)
+    if find not in (best_fit, first_fit):
+        raise ValueError(f"start_waiting: find is {find}; it must be best_fit or first_fit")
+    count = 256
     while jobs.size:
         able = could_fit(view.cluster, wish.free_gpus, wanted)
         jobs, wanted = jobs[able], wanted[able]
-        looked_at = 0
-        for job, size in zip(jobs.tolist(), wanted.tolist(), strict=True):
-            looked_at += 1
-            types = types_by_speed(view, job, size) if gpu_types is None else tuple(gpu_types[job])
-            if (size, types) in hopeless:
-                continue
-            if found := find(view, wish.free_gpus, job, size, types):
-                wish.place(job, found)
-            elif types:  # a gang over several types takes those of its model, which the key does not hold
-                hopeless.add((size, types))
-                break
-        jobs, wanted = jobs[looked_at:], wanted[looked_at:]
+        chosen = wanted_of(view, jobs[:count], wanted[:count], gpu_types)
+        floor, plan, scratch = arrays_of(wish, len(chosen.sizes))
+        start_by_rank(floor, chosen, plan, scratch, find is first_fit)
+        carry_out(wish, jobs[:count], plan)
+        jobs, wanted = jobs[count:], wanted[count:]
+        count *= 4
 
 
 def pack(
@@ -126,11 +124,9 @@ def best_fit(view: ClusterView, free: IntArray, job: JobId, size: int, gpu_types
     cluster = view.cluster
     if gpu_types:
         return next(filter(None, (consolidated(free, cluster, size, kind) for kind in gpu_types)), {})
-    peak = view.speed(job).max(axis=1)
-    able = [int(kind) for kind in np.argsort(-peak, kind="stable") if peak[kind] > 0]
-    holds = [int(cluster.node_gpus[cluster.node_types == kind].sum()) for kind in able]
-    if sum(holds) < size or max(holds) >= size:
-        return {}  # it runs on no type although one is large enough: more GPUs of other types do not help
+    able = types_to_span(view, job, size)
+    if not able:
+        return {}
     nodes = np.concatenate([np.flatnonzero(cluster.node_types == kind) for kind in able])
     return _fill_nodes(nodes, free, cluster.node_gpus, size)
 

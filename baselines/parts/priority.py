@@ -1,16 +1,17 @@
 """From an order of jobs to GPUs: what every preemptive priority scheduler shares."""
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
 
-from baselines.parts.placing import Gpus, best_fit, fewest, first_fit, pack, start_waiting, types_by_speed
+from baselines.parts.arrays import arrays_of, carry_out, fastest_first, shares_of, sizes_of, speeds_at, wanted_of
+from baselines.parts.placing import best_fit, first_fit, start_waiting
+from baselines.parts.priority_kernels import place_by_rank
 from envs.scheduling import ClusterView
-from envs.types import Allocation, FloatArray, IntArray, JobId, Placement, Seconds
+from envs.types import Allocation, FloatArray, IntArray, JobId
 
-SecondsLeft: TypeAlias = Callable[[JobId], Seconds]  # of a running job
+SecondsLeft: TypeAlias = Callable[[IntArray, FloatArray], FloatArray]  # of running jobs, at their samples/s now
 
 
 def jobs_present(view: ClusterView) -> IntArray:
@@ -65,76 +66,50 @@ def place_in_order(
         gpu_types: GPU types for each job in order of preference; the job's own order if None.
         seconds_left: for running jobs that may move to a faster type, what they need yet where they are.
     """
-    wanted = view.num_gpus
-    runs = wish.jobs()
-    held = deque(rank for rank, job in enumerate(order) if job in runs)
-    may_move = seconds_left if len(view.cluster.gpu_types) > 1 else None
-    hopeless: set[tuple[int, Sequence[int]]] = set()
-    rank = 0
-    while held:
-        job = order[rank]
-        if held[0] == rank:
-            held.popleft()
-            if may_move is not None:
-                _move_up(view, wish, job, may_move)
-        else:
-            size = int(wanted[job]) if sizes is None else sizes[job]
-            types = types_by_speed(view, job, size) if gpu_types is None else tuple(gpu_types[job])
-            if (size, types) not in hopeless and not pack(view, wish, job, size, types):
-                behind = {order[other]: place for other in held if (place := wish.placement(order[other]))}
-                if _displace(view, wish, job, size, types, behind):
-                    held = deque(other for other in held if wish.placement(order[other]))
-                elif types:  # a gang over several types takes those of its model, which the key does not hold
-                    hopeless.add((size, types))
-        rank += 1
-    start_waiting(view, wish, order[rank:], best_fit, sizes, gpu_types)
+    jobs = np.array(order, dtype=np.int64)
+    rows = _held_by(view, wish, jobs)
+    front = int(rows[-1, 0]) + 1 if rows.size else 0
+    if front:
+        wanted = wanted_of(view, jobs[:front], sizes_of(view, jobs[:front], sizes), gpu_types)
+        floor, plan, scratch = arrays_of(wish, front, rows)
+        faster = np.zeros((0, 1), np.int64)
+        if seconds_left is not None and len(view.cluster.gpu_types) > 1:
+            faster = _faster_types(view, jobs[:front], rows, seconds_left)
+        place_by_rank(floor, wanted, plan, faster, scratch)
+        carry_out(wish, jobs[:front], plan)
+    start_waiting(view, wish, order[front:], best_fit, sizes, gpu_types)
 
 
-def _move_up(view: ClusterView, wish: Allocation, job: JobId, seconds_left: SecondsLeft) -> None:
-    """Move a running job to free GPUs of a faster type if that ends it earlier, restart included."""
-    if not wish.free_gpus.any():
-        return
-    place = view.placement(job)
-    speed = view.speed(job)[:, place.num_gpus]
-    now = speed[view.cluster.node_types[list(place.gpus)]].min()
-    if now <= 0 or speed.max() <= now:
-        return
-    restart, left = view.restart_delay[job], seconds_left(job)
-    faster = [kind for kind in types_by_speed(view, job, place.num_gpus) if left * (1 - now / speed[kind]) > restart]
-    if faster:
-        wish.pack(job, place.num_gpus, gpu_types=faster)
+def _held_by(view: ClusterView, wish: Allocation, jobs: IntArray) -> IntArray:
+    """int64[num_shares, 3]: (place in `jobs`, node, GPUs) of what they hold under the wish so far, ascending."""
+    place = np.full(len(view.num_gpus), -1)
+    place[jobs] = np.arange(len(jobs))
+    rows = shares_of(view, wish)
+    rows = np.column_stack([place[rows[:, 0]], rows[:, 1:]])
+    rows = rows[rows[:, 0] >= 0]
+    return rows[np.argsort(rows[:, 0], kind="stable")]
 
 
-def _displace(
-    view: ClusterView,
-    wish: Allocation,
-    job: JobId,
-    size: int,
-    types: Sequence[int],
-    behind: dict[JobId, Placement],
-) -> bool:
-    """Take jobs off, last ones first, until a better one fits; bring back those not in its way; say whether it fits."""
-    others = list(behind.items())
+def _faster_types(view: ClusterView, jobs: IntArray, rows: IntArray, seconds_left: SecondsLeft) -> IntArray:
+    """int64[len(jobs), num_gpu_types]: types, fastest first and then -1, where a job ends earlier, restart included.
 
-    def found_without(count: int) -> Gpus:
-        """Where the job fits without the last `count` of the others."""
-        free = wish.free_gpus.copy()
-        for _, place in others[len(others) - count :]:
-            for node, gpus in place.gpus.items():
-                free[node] += gpus
-        return best_fit(view, free, job, size, types)
-
-    count = fewest(len(others), lambda count: bool(found_without(count)))
-    if count is None:
-        return False
-    found = found_without(count)
-    for other, _ in others[len(others) - count :]:
-        wish.stop(other)
-    wish.place(job, found)
-    for other, place in others[len(others) - count :]:
-        if all(wish.free_gpus[node] >= gpus for node, gpus in place.gpus.items()):
-            wish.place(other, place)
-    return True
+    Args:
+        view: the round.
+        jobs: int64[num_jobs].
+        rows: int64[num_shares, 3], what those of them that run hold: (place in `jobs`, node, GPUs), ascending.
+        seconds_left: what a running job is taken to need yet where it is.
+    """
+    held, begin = np.unique(rows[:, 0], return_index=True)
+    speeds = speeds_at(view, jobs[held], np.add.reduceat(rows[:, 2], begin))
+    here = speeds[np.searchsorted(held, rows[:, 0]), view.cluster.node_types[rows[:, 1]]]
+    now = np.minimum.reduceat(here, begin)
+    able = np.flatnonzero((now > 0) & (speeds.max(axis=1) > now))
+    held, speeds, now = held[able], speeds[able], now[able]
+    left, restart = seconds_left(jobs[held], now), view.restart_delay[jobs[held]]
+    saved = left[:, None] * (1 - now[:, None] / np.where(speeds > 0, speeds, now[:, None]))
+    faster = np.full((len(jobs), speeds.shape[1]), -1)
+    faster[held] = fastest_first(np.where((speeds > 0) & (saved > restart[:, None]), speeds, 0.0))
+    return faster
 
 
 def plan_anew(view: ClusterView, order: Sequence[JobId]) -> Allocation:

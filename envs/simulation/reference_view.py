@@ -165,6 +165,12 @@ class ReferenceView:
         """Where a running job runs."""
         return self._placements[job]
 
+    @property
+    def shares(self) -> IntArray:
+        """int64[num_shares, 3]: all placements at once, as rows (job, node, GPUs) by ascending job and node."""
+        rows = [(job, *share) for job in sorted(self._placements) for share in sorted(self.placement(job).gpus.items())]
+        return np.array(rows, dtype=np.int64).reshape(-1, 3)
+
     def attained_service(self, jobs: IntArray) -> FloatArray:
         """float64[len(jobs)]: GPU-seconds received."""
         return self._each(jobs, lambda job: job.service_at(self.time))

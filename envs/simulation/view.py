@@ -237,6 +237,19 @@ class SimulationView:
         """Where a running job runs."""
         return self._placements[job]
 
+    @property
+    def shares(self) -> IntArray:
+        """int64[num_shares, 3]: all placements at once, as rows (job, node, GPUs) by ascending job and node."""
+        running, shares = self.running, self.state.shares[0]
+        count = self._jobs["num_shares"][running]
+        rows = np.empty((int(count.sum()), 3), dtype=np.int64)
+        at, share = np.cumsum(count) - count, self._jobs["first_share"][running]
+        while at.size:  # the first share of every job, then the second of those that have one
+            rows[at] = np.column_stack([shares[name][share] for name in ("job", "node", "gpus")])
+            share = shares["next_of_job"][share]
+            at, share = at[share >= 0] + 1, share[share >= 0]
+        return rows
+
     def attained_service(self, jobs: IntArray) -> FloatArray:
         """float64[len(jobs)]: GPU-seconds received."""
         jobs, column = self._known(jobs), self._jobs

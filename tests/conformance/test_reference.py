@@ -66,7 +66,7 @@ def same(world: RandomWorld, what: str, one: Any, other: Any) -> Any:
 
 def compare_views(world: RandomWorld, one: ClusterView, other: ClusterView) -> None:
     """Assert that two views show the same."""
-    for name in ("time", "queued", "running", "free_gpus", "capacity", "num_gpus", "min_gpus", "max_gpus"):
+    for name in ("time", "queued", "running", "free_gpus", "capacity", "shares", "num_gpus", "min_gpus", "max_gpus"):
         same(world, name, *(np.asarray(getattr(view, name)).tolist() for view in (one, other)))
     for name in ("submit_time", "start_delay", "restart_delay", "tenant", "guaranteed", "quotas"):
         same(world, name, *(np.asarray(getattr(view, name)).tolist() for view in (one, other)))

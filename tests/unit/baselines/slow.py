@@ -1,6 +1,6 @@
 """Slow, obvious twins of what the baselines do with early exits."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -11,30 +11,46 @@ from envs.scheduling import ClusterView
 from envs.types import Allocation, FloatArray, IntArray, JobId, Placement, Seconds
 
 
-def start_slowly(view: ClusterView, wish: Allocation, waiting: Sequence[JobId], find: Find) -> None:
-    """Every job in turn, on its requested GPUs, wherever `find` says."""
+def start_slowly(
+    view: ClusterView,
+    wish: Allocation,
+    waiting: Sequence[JobId],
+    find: Find,
+    sizes: Mapping[JobId, int] | None = None,
+    gpu_types: Mapping[JobId, Sequence[int]] | None = None,
+) -> None:
+    """Every job in turn, wherever `find` says."""
     for job in waiting:
-        size = int(view.num_gpus[job])
-        found = find(view, wish.free_gpus, job, size, types_by_speed(view, job, size))
+        size = int(view.num_gpus[job]) if sizes is None else sizes[job]
+        types = types_by_speed(view, job, size) if gpu_types is None else gpu_types[job]
+        found = find(view, wish.free_gpus, job, size, types)
         if found:
             wish.place(job, found)
 
 
-def place_in_order_slowly(view: ClusterView, wish: Allocation, order: Sequence[JobId], left: SecondsLeft) -> None:
+def place_in_order_slowly(
+    view: ClusterView,
+    wish: Allocation,
+    order: Sequence[JobId],
+    left: SecondsLeft | None = None,
+    sizes: Mapping[JobId, int] | None = None,
+    gpu_types: Mapping[JobId, Sequence[int]] | None = None,
+) -> None:
     """Every job in turn: moves up, starts, or takes off those behind it one by one until it fits."""
     runs = {job for job in order if wish.placement(job)}
     for rank, job in enumerate(order):
         if job in runs:
-            _move_up_slowly(view, wish, job, left(job))
+            if left is not None:
+                _move_up_slowly(view, wish, job, left)
             continue
-        start_slowly(view, wish, [job], best_fit)
+        start_slowly(view, wish, [job], best_fit, sizes, gpu_types)
         behind = [other for other in order[rank + 1 :] if other in runs]
         if wish.placement(job) or not behind:
             continue
         places = {other: wish.placement(other) for other in behind}
         for other in reversed(behind):
             wish.stop(other)
-            start_slowly(view, wish, [job], best_fit)
+            start_slowly(view, wish, [job], best_fit, sizes, gpu_types)
             if wish.placement(job):
                 break
         for other, place in places.items():
@@ -88,12 +104,12 @@ def _take(free: IntArray, gpus: Gpus) -> None:
         free[node] -= count
 
 
-def _move_up_slowly(view: ClusterView, wish: Allocation, job: JobId, left: float) -> None:
+def _move_up_slowly(view: ClusterView, wish: Allocation, job: JobId, seconds_left: SecondsLeft) -> None:
     place = view.placement(job)
     speed = view.speed(job)[:, place.num_gpus]
     now = min(speed[view.cluster.node_types[node]] for node in place.gpus)
     if now > 0:
-        cost = view.restart_delay[job]
+        cost, left = view.restart_delay[job], seconds_left(np.array([job]), np.array([now]))[0]
         worth = [kind for kind, new in enumerate(speed) if new > now and left - left * now / new > cost]
         if worth:
             wish.pack(job, place.num_gpus, gpu_types=sorted(worth, key=lambda kind: -speed[kind]))

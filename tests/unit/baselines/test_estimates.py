@@ -45,7 +45,7 @@ def test_no_end_in_sight_for_a_gang_over_types():
 
 def test_as_long_again_is_time_run():
     view = slow_and_fast_round()
-    assert [as_long_again(view, job) for job in (0, 1)] == [2.0, 2.0]
+    assert as_long_again(view, BOTH).tolist() == [2.0, 2.0]
 
 
 @pytest.mark.parametrize("ask", [remaining_work, remaining_time])

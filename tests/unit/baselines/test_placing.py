@@ -171,6 +171,39 @@ def test_starting_the_queue_is_trying_every_job(find, seed):
     assert list(quick.shares()) == list(slow.shares())
 
 
+@both_ways
+@given(seed=st.integers(0, 10_000), down=st.integers(0, 3))
+def test_the_same_with_sizes_and_types(find, seed, down):
+    view = busy_round(seed)
+    rng = np.random.default_rng(seed)
+    waiting = rng.permutation(view.queued).tolist()
+    sizes = {job: int(rng.integers(1, 13)) for job in waiting}
+    kinds = {job: rng.permutation(3)[: int(rng.integers(0, 4))].tolist() for job in waiting}
+    quick, slow = view.allocation(keep_running=True), view.allocation(keep_running=True)
+    for wish in (quick, slow):
+        wish.free_gpus[:down] = 0  # as if down
+    start_waiting(view, quick, waiting, find, sizes, kinds)
+    start_slowly(view, slow, waiting, find, sizes, kinds)
+    assert list(quick.shares()) == list(slow.shares())
+
+
+def test_long_queues_are_looked_at_in_parts():
+    """Of 900 jobs the 8 on one GPU fit, the last one of them at the end."""
+    sizes = [4 if i % 130 else 1 for i in range(900)] + [1]
+    view = round_at(0, jobs(*((0, size, 1) for size in sizes)), ClusterSpec((NodeSpec("plain", 4),) * 3))
+    wish = view.allocation()
+    start_waiting(view, wish, list(range(len(sizes))), best_fit)
+    slow = view.allocation()
+    start_slowly(view, slow, list(range(len(sizes))), best_fit)
+    assert list(wish.shares()) == list(slow.shares())
+
+
+def test_only_the_two_ways_to_search_are_known():
+    view = round_at(0, jobs((0, 2, 1)), two_nodes())
+    with pytest.raises(ValueError, match="best_fit or first_fit"):
+        start_waiting(view, view.allocation(), [0], lambda *_: {0: 2})
+
+
 @given(most=st.integers(0, 40), enough=st.integers(1, 50))
 def test_fewest_is_the_first_that_is_enough(most, enough):
     asked = []

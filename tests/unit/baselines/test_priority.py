@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baselines.parts.priority import jobs_present, keep_and_displace, place_in_order, plan_anew, ranked
-from envs.types import ClusterSpec, NodeSpec
+from envs.types import ClusterSpec, NodeSpec, Placement
 from tests.golden.playground import TwoSpeeds, fast_and_slow, jobs, two_nodes
 from tests.unit.baselines.rounds import busy_round, round_at
 from tests.unit.baselines.slow import place_in_order_slowly
@@ -13,9 +13,9 @@ from tests.unit.baselines.slow import place_in_order_slowly
 LONG = 100.0
 
 
-def long(job):
+def long(running, speeds):
     """Seconds left of every running job."""
-    return LONG
+    return np.full(len(running), LONG)
 
 
 def outcome(wish, count):
@@ -93,7 +93,7 @@ def test_moving_up_needs_enough_left():
             performance=TwoSpeeds(),
             restart_delay=restart,
         )
-        assert outcome(keep_and_displace(view, [0], lambda job: 10.0), 1) == [place]
+        assert outcome(keep_and_displace(view, [0], lambda running, speeds: np.full(len(running), 10.0)), 1) == [place]
 
 
 def test_planning_anew_forgets_places():
@@ -129,14 +129,57 @@ def test_the_first_in_order_always_runs_and_nothing_fits_that_was_skipped(sizes,
         assert wish.placement(job) or not wish.pack(job)
 
 
-@given(seed=st.integers(0, 10_000), restart=st.sampled_from([0.0, 40.0]))
-def test_early_exits_change_nothing(seed, restart):
-    """Against the slow twin, which tries every job on every node: same placements, whatever runs and in any order."""
+def test_who_comes_back_is_not_disturbed():
+    """Job 2 is taken off for job 3 and comes back: the wish does not speak of it, so it names none of its cores."""
+    workload = jobs((0, 2, LONG), (0, 4, LONG), (0, 2, LONG), (1, 4, LONG))
+    view = round_at(1, workload, two_nodes(), place=[(0, {0: {0: 2}, 1: {1: 4}, 2: {0: 2}})])
+    assert keep_and_displace(view, [0, 3, 1, 2], long).changes == {1: None, 3: Placement({1: 4})}
+
+
+def lengths(running, speeds):
+    """Seconds left that differ from job to job and by speed."""
+    return 7.0 * (1 + running % 5) + speeds
+
+
+@given(seed=st.integers(0, 10_000), restart=st.sampled_from([0.0, 2.0, 40.0]), idle=st.integers(0, 3))
+def test_the_compiled_way_is_the_plain_way(seed, restart, idle):
+    """Against the slow twin: same placements, whatever runs and in any order, with some free nodes down."""
     view = busy_round(seed, restart_delay=restart)
     rng = np.random.default_rng(seed)
     order = rng.permutation(jobs_present(view)).tolist()
     quick, slow = view.allocation(keep_running=True), view.allocation(keep_running=True)
-    place_in_order(view, quick, order, seconds_left=long)
-    place_in_order_slowly(view, slow, order, long)
+    for wish in (quick, slow):
+        wish.free_gpus[:idle] = 0  # as if down
+    place_in_order(view, quick, order, seconds_left=lengths)
+    place_in_order_slowly(view, slow, order, lengths)
     assert outcome(quick, len(order)) == outcome(slow, len(order))
     assert quick.free_gpus.tolist() == slow.free_gpus.tolist()
+
+
+@given(seed=st.integers(0, 10_000), keep=st.booleans())
+def test_the_same_with_sizes_and_types_in_the_middle_of_a_wish(seed, keep):
+    """Some jobs have been stopped or placed before; some that run are not in the order, and keep what they hold."""
+    view = busy_round(seed)
+    rng = np.random.default_rng(seed)
+    present = jobs_present(view).tolist()
+    order = rng.permutation(present)[: int(rng.integers(1, len(present) + 1))].tolist()
+    sizes = {job: int(rng.integers(1, 13)) for job in order}
+    kinds = {job: rng.permutation(3)[: int(rng.integers(0, 4))].tolist() for job in order}
+    wishes = [view.allocation(keep_running=keep) for _ in range(2)]
+    for job in rng.permutation(present)[: len(present) // 3].tolist():
+        for wish in wishes:
+            if wish.placement(job):
+                wish.stop(job)
+            else:
+                wish.pack(job)
+    place_in_order(view, wishes[0], order, sizes, kinds)
+    place_in_order_slowly(view, wishes[1], order, None, sizes, kinds)
+    assert outcome(wishes[0], len(present)) == outcome(wishes[1], len(present))
+    assert wishes[0].free_gpus.tolist() == wishes[1].free_gpus.tolist()
+
+
+def test_nobody_to_place():
+    view = round_at(0, jobs((0, 2, LONG)), two_nodes())
+    wish = view.allocation(keep_running=True)
+    place_in_order(view, wish, [])
+    assert not wish.changes

@@ -42,6 +42,19 @@ def test_the_round_as_it_stands():
     assert (view.restart_delay == 2.0).all()
 
 
+def test_all_shares_at_once():
+    """By job, then by node; nobody who waits."""
+    simulator, view = rounds_of()
+    assert view.shares.tolist() == [[0, 0, 4], [1, 1, 2]]
+    simulator.apply(view.allocation())
+    assert view.shares.shape == (0, 3)
+    wish = view.allocation()
+    wish.place(1, {0: 2})
+    wish.place(0, {1: 3, 0: 1})
+    simulator.apply(wish)
+    assert view.shares.tolist() == [[0, 0, 1], [0, 1, 3], [1, 0, 2]]
+
+
 def test_it_fulfils_the_protocol():
     view: ClusterView = rounds_of()[1]
     asked = [name for name in vars(ClusterView) if not name.startswith("_")]

@@ -29,6 +29,7 @@ CERTIFIED = ((2, 8), (3, 8), (3, 10), (4, 10), (4, 12), (4, 15), (5, 15))  # job
 LARGE = ((5, 20, False), (6, 20, False), (20, 100, True), (200, 1000, True))  # jobs, workers, types as kinds
 TIMED = ((4, 15), (5, 20), (6, 20), (7, 22))
 SLOW = (5, 15)
+AT_LARGE = ("all categories", "uniform", "sampling", "greedy", "both")
 ORDERS: tuple[JobOrder, ...] = ("workload", "lightest", "none", "benefit")
 HUGE = (200, 1000)
 COUNTS = (20, 50, 100, 200, 500, 1000)  # samples tried on the huge size
@@ -71,6 +72,7 @@ class Experiment:
             "equal shares": lambda problem, rng: equal_share_plan(problem),
             "all, by rates": lambda problem, rng: every_category_plan(problem, replace(sampling, valuation="rate")),
             "all categories": lambda problem, rng: every_category_plan(problem, sampling),
+            "uniform": partial(sampled_plan, sampling=replace(sampling, spread=1.0)),
             "sampling": partial(sampled_plan, sampling=sampling),
             "greedy": lambda problem, rng: greedy_plan(problem),
             "both": partial(best_plan, sampling=sampling),
@@ -136,13 +138,15 @@ def fairness_table(rows: pd.DataFrame) -> pd.DataFrame:
             {
                 "jobs on workers": f"{jobs} on {workers}",
                 "all categories": round(of["all categories"]["jain"].mean(), 3),
+                "uniform": round(of["uniform"]["jain"].mean(), 3),
                 "sampling": round(of["sampling"]["jain"].mean(), 3),
                 "both": round(of["both"]["jain"].mean(), 3),
                 "sampling, fair": round(of["sampling, fair"]["jain"].mean(), 3),
                 "gap of fair %": of["sampling, fair"]["gap"].mean(),
             }
         )
-    return pd.DataFrame(shown).astype(dict.fromkeys(("all categories", "sampling", "both", "sampling, fair"), str))
+    texts = ("all categories", "uniform", "sampling", "both", "sampling, fair")
+    return pd.DataFrame(shown).astype(dict.fromkeys(texts, str))
 
 
 def large_table(experiment: Experiment, count: int) -> pd.DataFrame:
@@ -150,7 +154,7 @@ def large_table(experiment: Experiment, count: int) -> pd.DataFrame:
     shown = []
     for jobs, workers, alike in LARGE:
         listed = Categories(np.ones(jobs), np.full(jobs, workers), workers).count <= MOST_LISTED
-        gaps: dict[str, list[float]] = {"all categories": [], "sampling": [], "greedy": [], "both": []}
+        gaps: dict[str, list[float]] = {name: [] for name in AT_LARGE}
         for number, instance in enumerate(experiment.each(jobs, workers, alike=alike, count=count)):
             methods = experiment.methods()
             names = [name for name in gaps if listed or name != "all categories"]
@@ -176,14 +180,14 @@ def large_table(experiment: Experiment, count: int) -> pd.DataFrame:
 
 
 def timed(method: Method, problem: Problem, rng: np.random.Generator) -> tuple[float, Seconds]:
-    """Worth of a method's plan and the seconds that it took."""
-    begin = time.perf_counter()
+    """Worth of a method's plan and the CPU seconds that it took."""
+    begin = time.process_time()
     worth = method(problem, rng).worth
-    return worth, time.perf_counter() - begin
+    return worth, time.process_time() - begin
 
 
 def time_table(experiment: Experiment, count: int) -> pd.DataFrame:
-    """Median seconds of a decision, compiled code warm: all categories, sampling, sampling with greedy."""
+    """Median CPU seconds of a decision, compiled code warm: all categories, sampling, sampling with greedy."""
     methods = experiment.methods()
     (warm,) = experiment.each(3, 8, count=1)
     for name in ("all categories", "sampling", "both"):
@@ -222,8 +226,9 @@ def slow_table(experiment: Experiment) -> pd.DataFrame:
         equal = equal_share_plan(instance.problem)
         plans = {"all categories": every_category_plan(instance.problem, experiment.sampling)}
         for order in ORDERS:
-            sampling = replace(experiment.sampling, order=order)
-            plans[f"sampling, by {order}"] = sampled_plan(instance.problem, experiment.rng(number), sampling)
+            sampling = replace(experiment.sampling, order=order, spread=1.0)
+            plans[f"uniform, by {order}"] = sampled_plan(instance.problem, experiment.rng(number), sampling)
+        plans["sampling"] = sampled_plan(instance.problem, experiment.rng(number), experiment.sampling)
         plans["greedy"] = greedy_plan(instance.problem)
         plans["both"] = best_plan(instance.problem, experiment.rng(number), experiment.sampling)
         for name, plan in plans.items():
@@ -240,7 +245,7 @@ def slow_table(experiment: Experiment) -> pd.DataFrame:
 
 
 def count_table(experiment: Experiment) -> pd.DataFrame:
-    """Seconds and gap to the price bound by number of samples, at the huge size with three types of workers."""
+    """CPU seconds and gap to the price bound by number of samples, at the huge size with three types of workers."""
     (instance,) = experiment.each(*HUGE, alike=True, count=1)
     bound = price_bound(instance.problem, greedy_plan(instance.problem).worth)
     shown = []

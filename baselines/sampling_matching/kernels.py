@@ -161,18 +161,24 @@ def _push(counts: IntArray, left: IntArray, target: int, want: int, via_kind: In
 
 
 @jit
+def expected_speed(problem: Problem, job: int, size: int) -> float:
+    """Samples/s of a job on so many workers of the average kind; 0 where it runs on none."""
+    found = 0.0
+    workers = 0
+    for kind in range(len(problem.supply)):
+        rate = rate_in_category(problem, job, size, kind)
+        if rate > 0.0:
+            found += problem.supply[kind] * rate
+            workers += problem.supply[kind]
+    return size * found / max(workers, 1)
+
+
+@jit
 def expected_speeds(problem: Problem, sizes: IntArray) -> FloatArray:
-    """float64[num_jobs]: samples/s of so many workers of the average kind; where the market's valuation begins."""
+    """float64[num_jobs]: `expected_speed` of a category; where the market's valuation begins."""
     speeds = np.zeros(len(sizes))
     for job in range(len(sizes)):
-        found = 0.0
-        workers = 0
-        for kind in range(len(problem.supply)):
-            rate = rate_in_category(problem, job, sizes[job], kind)
-            if rate > 0.0:
-                found += problem.supply[kind] * rate
-                workers += problem.supply[kind]
-        speeds[job] = sizes[job] * found / max(workers, 1)
+        speeds[job] = expected_speed(problem, job, sizes[job])
     return speeds
 
 

@@ -68,7 +68,7 @@ def jct_gap(
         tables = [
             (f"Gap to the certified optimum, mean (max) in %; paper: {PAPER_GAP} ({FAST_LINKS.name})", by_size(rows)),
             ("Larger: gap to the best lower bound in %, mean over instances", large_table(experiment, few)),
-            ("Seconds to decide, and gap of sampling to all categories in %", time_table(experiment, fewer)),
+            ("CPU seconds to decide, and gap of sampling to all categories in %", time_table(experiment, fewer)),
             ("Jain's index of JCT over JCT on equal shares; third party's figure: 0.958-0.964", fairness_table(rows)),
             (f"Where communication dominates ({SLOW_LINKS.name}): gap in %", slow_table(experiment)),
             ("200 jobs on 1,000 GPUs of three types: both, by number of samples", count_table(experiment)),
@@ -157,11 +157,17 @@ def _settings(experiment: Experiment) -> Sequence[str]:
         "reconstruction: the paper's body is not public; instances, job order, skipped share and valuation are ours",
         f"instances: T4, P100 and V100 in random numbers, single workers differ by {NOISE:.0%}; models of the zoo at "
         f"its speeds; {SHORTEST} to {LONGEST} hours of work on one average worker, log-uniform; seed {experiment.seed}",
-        f"sampling: {sampling.samples} categories, first {sampling.skip:.0%} skipped, jobs by {sampling.order}, "
-        f"{sampling.solves} markets each; both: the best of it, greedy growth and samples around the better, with "
-        "exchanges",
+        f"uniform: {sampling.samples} categories out of all, first {sampling.skip:.0%} skipped, jobs by "
+        f"{sampling.order}, {sampling.solves} markets each: as near to the paper as its abstract allows. Categories "
+        "explode with the jobs, good ones do not: so many samples meet ever worse ones, and more of them help little",
+        f"sampling: as many, {sampling.spread:.0%} of them out of all, the others around the sizes of marginal gain "
+        "and around the best so far, which is ours; both: the best of it, greedy growth and samples around the better, "
+        "with exchanges",
+        "Jain's index: who minimises mean JCT takes from long jobs' neighbours what equal shares would leave them, so "
+        "that all categories are no fairer than samples; fair: chosen with fairness 1, what it costs beside it",
         "all, by rates: the market on plain rates, over all categories; one at a time: shortest first on all workers, "
         "which the model (every job has a worker at once) does not allow",
-        "where samples suffice for all categories, sampling is the exhaustive search; its gap counts where they do not",
-        "seconds are wall-clock on one core, compiled code warm",
+        "where samples suffice for all categories, either sampling is the exhaustive search; its gap counts where they "
+        "do not",
+        "seconds are CPU time on one core, compiled code warm",
     ]

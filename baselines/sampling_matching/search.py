@@ -1,11 +1,12 @@
 """Plans for a matching problem: by sampling categories, by greedy growth, and the best of both."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
 from baselines.sampling_matching.categories import Categories
+from baselines.sampling_matching.centre import expected_sizes
 from baselines.sampling_matching.descent import descend, grow, shed, start_least
 from baselines.sampling_matching.kernels import match_categories, match_category, total
 from baselines.sampling_matching.problem import Problem, completion_times, of_jobs
@@ -40,8 +41,14 @@ class Sampling:
     from the rest. What the paper orders by and skips is not public: both are read from a third party's rebuilding
     (github.com/aliebayani/Unified-AI-Aware-Scheduler) and from our own measurements.
 
+    The number of categories explodes with the jobs, and a fixed number of samples from all of them meets ever worse
+    ones. So most samples are drawn where good ones lie, which is ours: each job within one worker of what it would get
+    by marginal gain if all workers were average (`centre.expected_sizes`), then within one worker of the best so far.
+
     Attributes:
-        samples: categories drawn, different from each other.
+        samples: categories drawn.
+        spread: share of the samples that is drawn from all categories; 1 is job-prioritising sampling alone. Half of
+            the rest is drawn around the sizes of marginal gain, half around the best of these all.
         skip: share of the categories, those that give the first jobs least, that are never drawn.
         order: "benefit": who saves most by one worker more than an equal share, communication included. "workload": who
             has most to compute; the same where communication is cheap, but wrong where it dominates and the heavy
@@ -54,6 +61,7 @@ class Sampling:
     """
 
     samples: int = 100
+    spread: float = 0.3
     skip: float = 0.7
     order: JobOrder = "benefit"
     solves: int = 3
@@ -64,6 +72,7 @@ class Sampling:
     def __post_init__(self) -> None:
         for name, allowed, fits in (
             ("samples", "at least 1", self.samples >= 1),
+            ("spread", "from 0 to 1", 0 <= self.spread <= 1),
             ("skip", "at least 0 and below 1", 0 <= self.skip < 1),
             ("order", "workload, benefit, lightest or none", self.order in get_args(JobOrder)),
             ("solves", "at least 1", self.solves >= 1),
@@ -143,8 +152,32 @@ def match(problem: Problem, categories: IntArray, sampling: Sampling) -> Plan:
 
 
 def sampled_plan(problem: Problem, rng: np.random.Generator, sampling: Sampling) -> Plan:
-    """Job-prioritising sampling alone."""
-    return match(problem, drawn_categories(problem, rng, sampling), sampling)
+    """Sampling alone: from all categories, around the sizes of marginal gain, then around the best of these.
+
+    Where the samples suffice for all categories, these are looked at.
+    """
+    spread = round(sampling.spread * sampling.samples)
+    centre = expected_sizes(problem, problem.assigned)
+    listed = sampling.spread == 1 or centre.sum() != problem.assigned
+    if listed or Categories(problem.least, problem.most, problem.assigned).count <= sampling.samples:
+        return match(problem, drawn_categories(problem, rng, sampling), sampling)
+    near = max((sampling.samples - spread) // 2, 1)
+    categories = _near(problem, rng, sampling, centre, near)
+    if spread:
+        drawn = drawn_categories(problem, rng, replace(sampling, samples=spread))
+        categories = np.concatenate([drawn, categories])
+    first = match(problem, categories, sampling)
+    if not np.isfinite(first.worth):
+        return first
+    plan = match(problem, _near(problem, rng, sampling, first.counts.sum(axis=1), near), sampling)
+    return Plan(plan.counts, plan.worth, first.categories + plan.categories)
+
+
+def _near(problem: Problem, rng: np.random.Generator, sampling: Sampling, sizes: IntArray, samples: int) -> IntArray:
+    """int64[num_drawn, num_jobs]: a category first, and others in which every job is within one worker of it."""
+    counts = np.zeros(problem.present.shape, np.int64)
+    counts[:, 0] = sizes
+    return categories_around(problem, rng, replace(sampling, samples=samples, window=1), counts)
 
 
 def every_category_plan(problem: Problem, sampling: Sampling) -> Plan:

@@ -141,8 +141,41 @@ def first_of_its_kind(plans: IntArray) -> BoolArray:
 
 
 @jit
+def candidates(
+    orders: IntArray,
+    speeds: FloatArray,
+    work: FloatArray,
+    delay: FloatArray,
+    weight: FloatArray,
+    wanted: IntArray,
+    present: IntArray,
+    capacity: IntArray,
+    types: IntArray,
+    rules: FloatArray,
+) -> IntArray:
+    """The plans that are compared: int64[num_ways + 3, num_jobs, num_nodes].
+
+    First both plans merged (`plan_twice`) for every way; then, the first way: keeping with growth, planning anew, and
+    keeping without growth.
+    """
+    ways = len(orders)
+    plans = np.zeros((ways + 3, *present.shape), np.int64)
+    for way in range(ways):
+        plans[way] = plan_twice(
+            orders[way], speeds, work, delay, weight, wanted[way], present, capacity, types, rules
+        )  # fmt: skip
+    for number, keep in enumerate((True, False)):
+        plans[ways + number] = plan(
+            keep, orders[0], speeds, work, delay, weight, wanted[0], present, capacity, types, rules
+        )
+    free = capacity.copy()
+    fill(True, orders[0], speeds, wanted[0], present, free, capacity, types, rules[1], rules[2], plans[ways + 2])
+    return plans
+
+
+@jit
 def plan_ahead(
-    order: IntArray,
+    orders: IntArray,
     speeds: FloatArray,
     work: FloatArray,
     delay: FloatArray,
@@ -158,32 +191,33 @@ def plan_ahead(
     worth: FloatArray,
     depth: int,
 ) -> IntArray:
-    """Of four plans the one after which the jobs present end soonest in sum; the first among equals.
+    """Of all `candidates` the one after which the jobs present end soonest in sum; the first among equals.
 
-    Both plans merged (`plan_twice`), keeping with growth, planning anew, and keeping without growth.
+    Every candidate is followed in the way that it was made in.
 
     Args:
-        depth: completions to look ahead; 0 takes the merged plan at once.
+        orders: int64[num_ways, num_jobs], jobs by falling priority.
+        wanted: int64[num_ways, num_jobs, num_gpu_types].
+        depth: completions to look ahead; 0 takes the first way's merged plan at once.
     """
-    weight = weights(work, knee_speed, worth)
-    plans, best, soonest = np.zeros((4, *present.shape), np.int64), 0, np.inf
-    plans[0] = plan_twice(order, speeds, work, delay, weight, wanted, present, capacity, types, rules)
-    if depth > 0:
-        plans[1] = plan(True, order, speeds, work, delay, weight, wanted, present, capacity, types, rules)
-        plans[2] = plan(False, order, speeds, work, delay, weight, wanted, present, capacity, types, rules)
-        fill(True, order, speeds, wanted, present, capacity.copy(), capacity, types, rules[1], rules[2], plans[3])
-        different = first_of_its_kind(plans)
-        for option in range(len(plans)):
-            if different[option] and different.sum() > 1:
-                stall = np.zeros(len(work))
-                for job in order:
-                    if not equal(plans[option, job], present[job]):
-                        stall[job] = delay[job]
-                ends = forecast(
-                    plans[option].copy(), order, speeds, work, restart, begun, stall, knee_speed, knee_gpus,
-                    wanted, capacity, types, rules, worth, depth,
-                )  # fmt: skip
-                if ends < soonest:
-                    best, soonest = option, ends
+    weight, ways = weights(work, knee_speed, worth), len(orders)
+    if depth == 0:
+        return plan_twice(orders[0], speeds, work, delay, weight, wanted[0], present, capacity, types, rules)
+    plans, best, soonest = (
+        candidates(orders, speeds, work, delay, weight, wanted, present, capacity, types, rules), 0, np.inf,
+    )  # fmt: skip
+    different = first_of_its_kind(plans)
+    for option in range(len(plans)):
+        if different[option] and different.sum() > 1:
+            way, stall = option if option < ways else 0, np.zeros(len(work))
+            for job in orders[way]:
+                if not equal(plans[option, job], present[job]):
+                    stall[job] = delay[job]
+            ends = forecast(
+                plans[option].copy(), orders[way], speeds, work, restart, begun, stall, knee_speed, knee_gpus,
+                wanted[way], capacity, types, rules, worth, depth,
+            )  # fmt: skip
+            if ends < soonest:
+                best, soonest = option, ends
     chosen: IntArray = plans[best]
     return chosen

@@ -1,5 +1,7 @@
 """How many GPUs a job is worth: up to the knee of its scaling curve."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from baselines.parts.submitted import SubmittedJobs
@@ -39,11 +41,11 @@ class Knees:
     """Knees of the jobs submitted so far, by job; belongs to one episode.
 
     Args:
-        threshold: see `knee`.
+        thresholds: see `knee`; at least one. What is no `sizes` is by the first.
 
     Attributes:
         submitted: what else never changes about these jobs.
-        sizes: int64[num_submitted, num_gpu_types], GPUs at the knee; 0 where a job does not run.
+        sizes: int64[num_thresholds, num_submitted, num_gpu_types], GPUs at the knee; 0 where a job does not run.
         speed: float64[num_submitted], samples/s at the knee of the type that is fastest there; 0 if none is.
         gpus: int64[num_submitted], GPUs there.
         least: int64[num_submitted], fewest GPUs of any type on which a job runs; 0 if it runs on no one type.
@@ -51,10 +53,10 @@ class Knees:
             where no one type has so many.
     """
 
-    def __init__(self, threshold: float) -> None:
-        self.threshold = threshold
+    def __init__(self, thresholds: Sequence[float]) -> None:
+        self.thresholds = tuple(thresholds)
         self.submitted = SubmittedJobs()
-        self.sizes: IntArray = np.zeros((0, 0), np.int64)
+        self.sizes: IntArray = np.zeros((len(self.thresholds), 0, 0), np.int64)
         self.speed: FloatArray = np.zeros(0)
         self.gpus: IntArray = np.zeros(0, np.int64)
         self.least: IntArray = np.zeros(0, np.int64)
@@ -63,13 +65,15 @@ class Knees:
 
     def look_up(self, view: ClusterView) -> None:
         """Add the jobs that have come since the last time."""
-        first, submitted = len(self.sizes), len(view.num_gpus)
+        first, submitted = len(self.speed), len(view.num_gpus)
         if first == submitted:
             return
         self.submitted.look_up(view)
-        rows = [self._row(view, job) for job in range(first, submitted)]
-        sizes = np.array([row[0] for row in rows], dtype=np.int64)
-        self.sizes = np.concatenate([self.sizes.reshape(-1, sizes.shape[1]), sizes])
+        table = self.submitted.table[first:].tolist()
+        ranges = zip(table, view.min_gpus[first:].tolist(), view.max_gpus[first:].tolist(), strict=True)
+        rows = [self._row(view, first + place, key) for place, key in enumerate(ranges)]
+        sizes = np.array([row[0] for row in rows], dtype=np.int64).swapaxes(0, 1)
+        self.sizes = np.concatenate([self.sizes.reshape(len(sizes), first, sizes.shape[2]), sizes], axis=1)
         self.speed = np.concatenate([self.speed, np.array([row[1] for row in rows])])
         self.gpus = np.concatenate([self.gpus, np.array([row[2] for row in rows], dtype=np.int64)])
         some = self.submitted.least[first:]
@@ -80,13 +84,12 @@ class Knees:
         speed = tables[np.arange(len(tables)), requested]
         self.requested_speed = np.concatenate([self.requested_speed, np.where(speed > 0, speed, self.speed[first:])])
 
-    def _row(self, view: ClusterView, job: JobId) -> tuple[IntArray, float, int]:
-        """Sizes by type, speed and GPUs at the fastest knee: looked up once for all jobs of one table and range."""
-        key = (int(self.submitted.table[job]), int(view.min_gpus[job]), int(view.max_gpus[job]))
+    def _row(self, view: ClusterView, job: JobId, key: tuple[int, int, int]) -> tuple[IntArray, float, int]:
+        """Sizes by threshold and type, speed and GPUs at the fastest knee: once for all jobs of one table and range."""
         if key not in self._known:
             speeds = self.submitted.speed(view, np.array([job]))[0]
-            sizes = np.array([knee(curve, self.threshold) for curve in speeds], dtype=np.int64)
-            reached = speeds[np.arange(len(sizes)), sizes]
+            sizes = np.array([[knee(curve, threshold) for curve in speeds] for threshold in self.thresholds], np.int64)
+            reached = speeds[np.arange(len(speeds)), sizes[0]]
             kind = int(reached.argmax())
-            self._known[key] = (sizes, float(reached[kind]), int(sizes[kind]))
+            self._known[key] = (sizes, float(reached[kind]), int(sizes[0, kind]))
         return self._known[key]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from baselines.starling.scheduler import Starling, Tuning
+from baselines.starling.scheduler import Starling, Tuning, Way
 from envs.performance import IdealModel
 from envs.simulation import Information, Scenario, Simulator, run_episode
 from envs.types import ClusterSpec, NodeSpec
@@ -100,3 +100,15 @@ def test_the_end_of_the_queue_is_not_forgotten():
     result = play(plain(), jobs(*rows), ClusterSpec((NodeSpec("plain", 2),)))
     assert times(result)[0] == (0, 1)
     assert times(result)[-1][0] == 0
+
+
+def test_another_order_is_carried_out_where_it_ends_sooner():
+    """A: 8 GPUs for 3 s, B: 2 for 10 s. By GPU-time B would be first: 0-10 and 10-13, in sum 23.
+
+    By time A is: 0-3, then B 3-13, in sum 16. Alone it would not see that; beside its own it tries the other order.
+    """
+    pair = jobs((0, 8, 3), (0, 2, 10))
+    alone = play(Starling(PLAIN, PLAIN, ways=()), pair, two_nodes())
+    assert times(alone) == [(10, 13), (0, 10)]
+    both = play(Starling(PLAIN, PLAIN, ways=[Way(gang=0.0, knee=0.3)]), pair, two_nodes())
+    assert times(both) == [(0, 3), (3, 13)]

@@ -257,22 +257,34 @@ def forecast(
     return total
 
 
-def plan_ahead(order: Sequence[int], jobs: Jobs, rules: Rules, ahead: Ahead) -> tuple[list[Gpus], list[float]]:
-    """As `forecast.plan_ahead`, and the forecasts of the four plans; none if it does not look ahead."""
+def plan_ahead(
+    orders: Sequence[Sequence[int]], jobs: Jobs, rules: Rules, ahead: Ahead, wanted: Sequence[IntArray]
+) -> tuple[list[Gpus], list[float]]:
+    """As `forecast.plan_ahead`, and the forecasts of all candidates; none if it does not look ahead.
+
+    Args:
+        orders: for every way the jobs by falling priority.
+        jobs: as they are; what they want counts not.
+        rules: numbers.
+        ahead: numbers.
+        wanted: for every way int64[num_jobs, num_gpu_types].
+    """
     jobs = replace(jobs, weight=ahead.weights(jobs.work, rules))
-    options = [
-        plan_twice(order, jobs, rules),
-        plan(True, order, jobs, rules),
-        plan(False, order, jobs, rules),
-        fill(True, order, jobs, rules),
-    ]
+    ways = [(order, replace(jobs, wanted=sizes)) for order, sizes in zip(orders, wanted, strict=True)]
+    first, its = ways[0]
+    options = [(plan_twice(order, one, rules), order, one) for order, one in ways]
+    pure = [plan(True, first, its, rules), plan(False, first, its, rules), fill(True, first, its, rules)]
+    options += [(places, first, its) for places in pure]
     if ahead.depth == 0:
-        return options[0], []
+        return options[0][0], []
+    seen: list[list[Gpus]] = []
     ends = []
-    for option in options:
-        stall = [jobs.delay[job] if job in order and option[job] != jobs.at[job] else 0.0 for job in range(len(option))]
-        ends.append(forecast(option, order, jobs, rules, ahead, stall))
-    return options[min(range(4), key=lambda number: (ends[number], number))], ends
+    for places, order, one in options:
+        stall = [jobs.delay[job] if places[job] != jobs.at[job] else 0.0 for job in range(len(places))]
+        repeated = places in seen
+        seen.append(places)
+        ends.append(math.inf if repeated else forecast(places, order, one, rules, ahead, stall))
+    return options[min(range(len(options)), key=lambda number: (ends[number], number))][0], ends
 
 
 def grid_of(places: Sequence[Gpus], num_nodes: int) -> IntArray:

@@ -13,15 +13,32 @@ from tests.unit.baselines.slow_plans import Ahead, Jobs, Rules, arrays, drawn, g
 seeds = st.integers(0, 1_000_000)
 
 
-def looked(order: list[int], jobs: Jobs, rules: Rules, ahead: Ahead) -> IntArray:
-    """`plan_ahead` on a drawn world."""
-    speeds, work, delay, _, wanted, present, capacity, types = arrays(jobs)
+def looked(
+    orders: list[list[int]], jobs: Jobs, rules: Rules, ahead: Ahead, wanted: list[IntArray] | None = None
+) -> IntArray:
+    """`plan_ahead` on a drawn world, in one way or in several."""
+    speeds, work, delay, _, alone, present, capacity, types = arrays(jobs)
     numbers, worth = rules.arrays
     return plan_ahead(
-        np.array(order), speeds, work, delay, np.array(ahead.restart), np.array(ahead.begun),
-        np.array(ahead.knee_speed), np.array(ahead.knee_gpus), wanted, present, capacity, types,
+        np.array(orders), speeds, work, delay, np.array(ahead.restart), np.array(ahead.begun),
+        np.array(ahead.knee_speed), np.array(ahead.knee_gpus), np.array(wanted or [alone]), present, capacity, types,
         numbers, worth, ahead.depth,
     )  # fmt: skip
+
+
+def drawn_ways(seed: int) -> tuple[list[list[int]], Jobs, Rules, Ahead, list[IntArray]]:
+    """A drawn world, and one to three ways to plan it: orders, and sizes that are no larger than drawn."""
+    order, jobs, rules, ahead = drawn(seed)
+    rng = np.random.default_rng(seed)
+    orders, wanted = [order], [jobs.wanted]
+    for _ in range(int(rng.integers(3))):
+        orders.append(rng.permutation(order).tolist())
+        sizes = np.minimum(jobs.wanted, rng.integers(0, 9, jobs.wanted.shape))
+        for job, kind in np.argwhere(sizes > 0).tolist():
+            if jobs.speeds[job, kind, sizes[job, kind]] <= 0:
+                sizes[job, kind] = jobs.wanted[job, kind]
+        wanted.append(sizes)
+    return orders, jobs, rules, ahead, wanted
 
 
 def foreseen(order: list[int], jobs: Jobs, rules: Rules, ahead: Ahead, stall: list[float]) -> float:
@@ -46,9 +63,9 @@ def test_the_forecast_is_its_twin(seed):
 @given(seed=seeds)
 def test_the_plan_is_its_twin_and_sound(seed):
     """Where two plans end equally soon up to rounding, either may be taken."""
-    order, jobs, rules, ahead = drawn(seed)
-    expected, ends = slow.plan_ahead(order, jobs, rules, ahead)
-    found = looked(order, jobs, rules, ahead)
+    orders, jobs, rules, ahead, wanted = drawn_ways(seed)
+    expected, ends = slow.plan_ahead(orders, jobs, rules, ahead, wanted)
+    found = looked(orders, jobs, rules, ahead, wanted)
     assert is_sound([{n: int(g) for n, g in enumerate(row) if g} for row in found], jobs)
     close = sorted(ends)[:2]
     if len(close) < 2 or close[1] - close[0] > 1e-6 * close[0]:
@@ -59,7 +76,7 @@ def test_the_plan_is_its_twin_and_sound(seed):
 def test_it_leaves_its_arguments_alone(seed):
     order, jobs, rules, ahead = drawn(seed)
     before = [array.copy() for array in arrays(jobs)]
-    looked(order, jobs, rules, ahead)
+    looked([order], jobs, rules, ahead)
     foreseen(order, jobs, rules, ahead, [0.0] * len(order))
     assert all((one == other).all() for one, other in zip(before, arrays(jobs), strict=True))
 
@@ -96,10 +113,25 @@ def test_the_future_pays_where_the_present_does_not():
     change. Played out: kept, they end at 100 and 110 (sum 210); displaced, at 10 and, after a restart of 5 s, at 115
     (125).
     """
-    without = two_rigid([{}, {0: 4}], restart=5.0, depth=0)
-    assert looked(*without).tolist() == [[0], [4]]
+    order, jobs, rules, ahead = two_rigid([{}, {0: 4}], restart=5.0, depth=0)
+    assert looked([order], jobs, rules, ahead).tolist() == [[0], [4]]
     order, jobs, _, ahead = two_rigid([{}, {0: 4}], restart=5.0)
-    assert looked(order, jobs, Rules(urgency=0.0, hysteresis=-0.5), ahead).tolist() == [[4], [0]]
+    assert looked([order], jobs, Rules(urgency=0.0, hysteresis=-0.5), ahead).tolist() == [[4], [0]]
+
+
+def test_another_way_is_taken_where_it_ends_sooner():
+    """Both wait. Long first ends at 100 and 110, short first at 10 and 110; who only knows the first cannot see it."""
+    order, jobs, rules, ahead = two_rigid([{}, {}])
+    back = order[::-1]
+    assert looked([back], jobs, rules, ahead).tolist() == [[0], [4]]
+    assert looked([back, order], jobs, rules, ahead, [jobs.wanted] * 2).tolist() == [[4], [0]]
+
+
+def test_of_equal_plans_the_first_is_followed_alone():
+    """The second way begins as the first does; whatever it would do later does not make it another candidate."""
+    order, jobs, rules, ahead = two_rigid([{0: 4}, {}])
+    both = looked([order, order[::-1]], jobs, rules, ahead, [jobs.wanted] * 2)
+    assert both.tolist() == looked([order], jobs, rules, ahead).tolist() == [[4], [0]]
 
 
 def test_time_passes():

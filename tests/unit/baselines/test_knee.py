@@ -98,11 +98,14 @@ def test_submitted_jobs_are_looked_up_once():
         JobSpec(2, 1.0, 6, 50.0, "any"),
         JobSpec(3, 1.0, 10, 50.0, "any", min_gpus=10, max_gpus=12),
     ]
-    knees = Knees(0.6)
+    knees = Knees([0.6, 1.0])
     knees.look_up(round_at(0, Workload.of(specs), cluster, performance=Curved()))
-    assert knees.sizes.tolist() == [[4, 4], [3, 3]]
+    assert knees.sizes.tolist() == [[[4, 4], [3, 3]], [[1, 1], [3, 3]]]
     knees.look_up(round_at(1, Workload.of(specs), cluster, performance=Curved()))
-    assert knees.sizes.tolist() == [[4, 4], [3, 3], [0, 6], [0, 0]]
+    assert knees.sizes.tolist() == [
+        [[4, 4], [3, 3], [0, 6], [0, 0]],
+        [[1, 1], [3, 3], [0, 6], [0, 0]],
+    ]
     assert knees.gpus.tolist() == [4, 3, 6, 0]
     assert knees.least.tolist() == [1, 3, 6, 0]
     assert knees.speed == pytest.approx([2 * 4**0.8, 2 * 3**0.8, 2 * 6**0.8, 0.0])

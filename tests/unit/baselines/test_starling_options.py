@@ -6,7 +6,8 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from baselines.starling.scheduler import KNOWN, UNKNOWN, Starling, varied
+from baselines.starling import scheduler as module
+from baselines.starling.scheduler import KNOWN, UNKNOWN, Starling, Way, varied
 from envs.scheduling import Scheduler
 from envs.simulation import Information
 from envs.types import ClusterSpec, JobSpec, MurmurationError, NodeSpec
@@ -35,6 +36,40 @@ def test_numbers_that_cannot_be(change, said):
 def test_it_cannot_look_back():
     with pytest.raises(MurmurationError, match="look_ahead is -1; it must not be negative"):
         Starling(look_ahead=-1)
+
+
+def test_ways_are_checked():
+    with pytest.raises(MurmurationError, match="Starling: knee is -0.5; it must be finite and at least 0"):
+        Starling(ways=[Way(1.0, 0.3), Way(1.0, -0.5)])
+
+
+def test_every_way_has_its_order_and_sizes():
+    """Job 0 runs on 4 GPUs for 10 s, job 1 on 1 GPU for 20: by time 0 is first, by GPU-time 1."""
+    starling = Starling(replace(KNOWN, gang=0.0), ways=[Way(gang=1.0, knee=0.3)])
+    view = round_at(0, jobs((0, 4, 10), (0, 1, 20)), two_nodes())
+    starling.reset(view.cluster, np.random.default_rng(0))
+    order, work = starling._ranked(view, np.array([0, 1]))
+    assert order.tolist() == [0, 1]
+    assert starling._order(order, work, starling.ways[0].gang).tolist() == [1, 0]
+    assert starling._knees.sizes.shape == (2, 2, 1)
+
+
+def test_a_large_cluster_is_played_out_less_far(monkeypatch):
+    """Two jobs on two nodes: four cells, so that an effort of 20 allows 5 completions of the 12, and one of 3 none."""
+    view = round_at(0, jobs((0, 8, 10), (0, 8, 1)), two_nodes())
+    depths = []
+
+    def noted(*arguments):
+        depths.append(arguments[-1])
+        return np.zeros((2, 2), np.int64)
+
+    monkeypatch.setattr(module, "plan_ahead", noted)
+    for effort in (1_000_000, 20, 3):
+        monkeypatch.setattr(module, "EFFORT", effort)
+        starling = Starling()
+        starling.reset(view.cluster, np.random.default_rng(0))
+        starling.schedule(view)
+    assert depths == [12, 5, 0]
 
 
 def test_it_declares_what_it_assumes():

@@ -2,10 +2,7 @@
 
 import numpy as np
 
-from baselines.parts.estimates import remaining_work
-from baselines.parts.one_heap import carry_out, curves, start_more
-from baselines.parts.priority import jobs_present
-from baselines.parts.submitted import SubmittedJobs
+from baselines.parts.one_heap import Heap, OneHeap
 from envs.scheduling import ClusterView
 from envs.simulation.jit import jit
 from envs.types import Allocation, ClusterSpec, FloatArray, IntArray
@@ -35,11 +32,11 @@ class Afs:
     elastic = True
 
     def __init__(self) -> None:
-        self._submitted = SubmittedJobs()
+        self._heap = OneHeap("Afs")
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Forget the jobs of the last episode."""
-        self._submitted = SubmittedJobs()
+        self._heap.forget()
 
     def schedule(self, view: ClusterView) -> Allocation:
         """Sizes by the pairwise rule, then places.
@@ -47,24 +44,13 @@ class Afs:
         Raises:
             MurmurationError: the scenario hides remaining work.
         """
-        wish = view.allocation(keep_running=True)
-        jobs = jobs_present(view)
-        if not jobs.size:
-            return wish
-        work = remaining_work(view, jobs, "Afs")
-        self._submitted.look_up(view)
-        speeds = curves(view, self._submitted, jobs)
-        able = np.flatnonzero(speeds.max(axis=1) > 0)
-        least = np.where(speeds > 0, np.arange(speeds.shape[1]), speeds.shape[1]).min(axis=1)
-        length = work[able] / speeds[able, least[able]]
-        order = able[np.lexsort((jobs[able], length))]
-        gangs = [job for job in view.running.tolist() if job not in set(jobs[able].tolist())]
-        room = int(view.capacity.sum()) - sum(view.placement(job).num_gpus for job in gangs)
-        sizes = np.zeros(len(jobs), np.int64)
-        sizes[order] = afs_sizes(work[order], speeds[order], room)
-        carry_out(view, wish, jobs, sizes, order.tolist())
-        start_more(view, wish, jobs, least, order.tolist())
-        return wish
+        return self._heap.schedule(view, _length, lambda heap: afs_sizes(heap.work, heap.speeds, heap.num_gpus))
+
+
+def _length(heap: Heap) -> FloatArray:
+    """float64[num_jobs]: seconds left on the least size."""
+    length: FloatArray = heap.work / heap.speeds[np.arange(len(heap.work)), heap.least]
+    return length
 
 
 @jit

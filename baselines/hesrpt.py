@@ -4,10 +4,7 @@ import math
 
 import numpy as np
 
-from baselines.parts.estimates import remaining_work
-from baselines.parts.one_heap import carry_out, curves, start_more
-from baselines.parts.priority import jobs_present
-from baselines.parts.submitted import SubmittedJobs
+from baselines.parts.one_heap import Heap, OneHeap
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, FloatArray, IntArray, MurmurationError
 
@@ -41,11 +38,11 @@ class HeSrpt:
         if exponent is not None and not (0 <= exponent < 1):
             raise MurmurationError(f"HeSrpt: exponent is {exponent}; it must be at least 0 and below 1, or null")
         self.exponent = exponent
-        self._submitted = SubmittedJobs()
+        self._heap = OneHeap("HeSrpt")
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Forget the jobs of the last episode."""
-        self._submitted = SubmittedJobs()
+        self._heap.forget()
 
     def schedule(self, view: ClusterView) -> Allocation:
         """Shares by rank, in whole GPUs.
@@ -53,24 +50,11 @@ class HeSrpt:
         Raises:
             MurmurationError: the scenario hides remaining work.
         """
-        wish = view.allocation(keep_running=True)
-        jobs = jobs_present(view)
-        if not jobs.size:
-            return wish
-        work = remaining_work(view, jobs, "HeSrpt")
-        self._submitted.look_up(view)
-        speeds = curves(view, self._submitted, jobs)
-        able = np.flatnonzero(speeds.max(axis=1) > 0)
-        alone = work[able] / speeds[able].max(axis=1)
-        order = able[np.lexsort((jobs[able], alone))]  # shortest first
-        exponent = self._exponent(speeds[order])
-        free = int(view.capacity.sum()) - _elsewhere(view, jobs, able)
-        sizes = np.zeros(len(jobs), np.int64)
-        sizes[order] = whole_shares(shares(len(order), exponent), speeds[order], free)
-        carry_out(view, wish, jobs, sizes, order.tolist())
-        least = np.where(speeds > 0, np.arange(speeds.shape[1]), speeds.shape[1]).min(axis=1)
-        start_more(view, wish, jobs, least, order.tolist())
-        return wish
+        return self._heap.schedule(view, lambda heap: heap.work / heap.speeds.max(axis=1), self._sizes)
+
+    def _sizes(self, heap: Heap) -> IntArray:
+        """int64[num_jobs]: what the shares come to in whole GPUs, shortest job first."""
+        return whole_shares(shares(len(heap.work), self._exponent(heap.speeds)), heap.speeds, heap.num_gpus)
 
     def _exponent(self, speeds: FloatArray) -> float:
         """The exponent given, or that of the jobs with these curves; the steepest if none of them is elastic."""
@@ -117,9 +101,3 @@ def whole_shares(wanted: FloatArray, speeds: FloatArray, num_gpus: int) -> IntAr
             left -= int(able[-1])
             due -= int(able[-1])
     return sizes
-
-
-def _elsewhere(view: ClusterView, jobs: IntArray, able: IntArray) -> int:
-    """GPUs of running gangs over several types, which are left alone."""
-    others = np.setdiff1d(jobs, jobs[able])
-    return sum(view.placement(job).num_gpus for job in np.intersect1d(others, view.running).tolist())

@@ -4,13 +4,12 @@ import math
 
 import numpy as np
 
-from baselines.parts.choosing import Options, Solver
-from baselines.parts.grants import held_grants, place_grants
-from baselines.parts.marginal_gain import Grant
-from baselines.parts.pace import Pace
-from baselines.parts.sizing import History, fill, programmed, restart_factor, speeds
+from baselines.parts.offers import Offer, Offered
+from baselines.parts.options import Options
+from baselines.parts.programmed import ProgrammedRounds, Round
+from baselines.parts.sizing import speeds
 from envs.scheduling import ClusterView
-from envs.types import Allocation, ClusterSpec, FloatArray, IntArray, JobId, MurmurationError, Seconds
+from envs.types import Allocation, ClusterSpec, FloatArray, JobId, MurmurationError, Seconds
 
 NO_SPEEDUP = 1e-3  # added to every speedup, as in the artifact, so that a job without GPUs has a finite cost
 LARGEST_COST = 1e3  # that cost at p = -1; a steeper p does not raise it, which a program could not resolve
@@ -56,63 +55,51 @@ class Pollux:
             raise MurmurationError(f"Pollux: power is {power}; it must be negative and finite")
         if not growth >= 1:
             raise MurmurationError(f"Pollux: growth is {growth}; it must be at least 1 (.inf: no limit)")
-        if not time_limit > 0:
-            raise MurmurationError(f"Pollux: time_limit is {time_limit} s; it must be positive")
         self.power, self.growth = power, growth
-        self._pace = Pace("Pollux", round_length)
-        self._solver = Solver(time_limit)
-        self._history = History()
+        self._rounds = ProgrammedRounds("Pollux", round_length, time_limit, _offer, self._options)
 
     @property
     def counters(self) -> dict[str, int]:
         """What the solver did in this episode."""
-        return self._solver.counters
+        return self._rounds.solver.counters
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Forget the jobs of the last episode."""
-        self._pace.forget()
-        self._solver.forget()
-        self._history = History()
+        self._rounds.forget()
 
     def schedule(self, view: ClusterView) -> Allocation:
         """The round's sizes; between rounds what runs goes on."""
-        wish = view.allocation(keep_running=True)
-        if self._pace.begin(view.time):
-            place_grants(view, wish, *programmed(view, self._solver, self._options))
-        fill(view, wish)
-        self._history.remember(view, wish)
-        return wish
+        return self._rounds.schedule(view)
 
-    def _options(self, view: ClusterView, jobs: IntArray) -> Options:
-        held = held_grants(view)
-        fair = math.ceil(int(view.capacity.sum()) / max(len(jobs), 1))
-        rows: list[tuple[int, int, int]] = []
-        costs: list[float] = []
-        for place, job in enumerate(jobs.tolist()):
-            speed = speeds(view, job)
-            speedup = blind(speed) / fair_speed(blind(speed), fair)
-            age, restart = view.time - float(view.submit_time[job]), float(view.restart_delay[job])
-            factor = restart_factor(age, self._history.changes(job), restart)
-            now = held.get(job)
-            most = self._most(job, speed)
-            for kind, size in np.argwhere(speed[:, : most + 1] > 0).tolist():
-                changes = now is not None and Grant(kind, size) != now
-                rows.append((place, kind, size))
-                costs.append(self._cost(float(speedup[size]) * (factor if changes else 1.0)))
-        table = np.array(rows, dtype=np.int64).reshape(-1, 3)
-        idle = np.full(len(jobs), self._cost(0.0))
-        return Options(table[:, 0], table[:, 1], table[:, 2], np.array(costs, dtype=np.float64), idle)
+    def _options(self, now: Round) -> Options:
+        """Every size of every type, at what its speedup adds to the mean."""
+        offered = now.offered
+        fair = fair_speeds(offered, len(now.jobs), math.ceil(now.gpus / max(len(now.jobs), 1)))
+        cost = self._cost(now.worth / fair[offered.job])
+        allowed = np.arange(len(cost))
+        if math.isfinite(self.growth):
+            allowed = np.flatnonzero(offered.num_gpus <= self._most(now)[offered.job])
+        idle = np.full(len(now.jobs), self._cost(np.zeros(1))[0])
+        return Options(offered.job, offered.gpu_type, offered.num_gpus, cost, idle).only(allowed)
 
-    def _cost(self, speedup: float) -> float:
+    def _cost(self, speedup: FloatArray) -> FloatArray:
         """What the mean is over; less is better, since p is negative."""
-        return float(min((speedup + NO_SPEEDUP) ** self.power, LARGEST_COST))
+        cost: FloatArray = np.minimum((speedup + NO_SPEEDUP) ** self.power, LARGEST_COST)
+        return cost
 
-    def _most(self, job: JobId, speed: FloatArray) -> int:
-        """The most GPUs that a job may have now; never fewer than it runs on."""
-        if math.isinf(self.growth):
-            return int(speed.shape[1]) - 1
-        least = int((speed.max(axis=0) > 0).argmax())
-        return max(least, math.floor(self.growth * self._history.most_gpus(job)))
+    def _most(self, now: Round) -> FloatArray:
+        """float64[num_jobs]: the most GPUs that a job may have now; never fewer than it runs on."""
+        least = np.full(len(now.jobs), np.inf)
+        np.minimum.at(least, now.offered.job, now.offered.num_gpus)
+        most: FloatArray = np.maximum(least, np.floor(self.growth * now.most))
+        return most
+
+
+def _offer(view: ClusterView, job: JobId) -> Offer:
+    """All sizes on all types on which a job runs, worth what it does with so many GPUs of any."""
+    speed = speeds(view, job)
+    kind, size = np.nonzero(speed)
+    return Offer(kind, size, blind(speed)[size])
 
 
 def blind(table: FloatArray) -> FloatArray:
@@ -126,8 +113,17 @@ def blind(table: FloatArray) -> FloatArray:
     return grown
 
 
-def fair_speed(speed: FloatArray, fair: int) -> float:
-    """The speed on a fair share of GPUs: the largest size on which the job runs within it, else its least size."""
-    sizes = np.flatnonzero(speed > 0)
-    within = sizes[sizes <= fair]
-    return float(speed[within[-1] if within.size else sizes[0]])
+def fair_speeds(offered: Offered, num_jobs: int, fair: int) -> FloatArray:
+    """float64[num_jobs]: the speed on a fair share of GPUs: on the most that a job may have within it, else its least.
+
+    Args:
+        offered: what jobs may have, worth a speed that does not fall with the size.
+        num_jobs: who asked.
+        fair: GPUs.
+    """
+    within, least = np.zeros(num_jobs), np.full(num_jobs, np.inf)
+    small = offered.num_gpus <= fair
+    np.maximum.at(within, offered.job[small], offered.worth[small])
+    np.minimum.at(least, offered.job, offered.worth)
+    speed: FloatArray = np.where(within > 0, within, least)
+    return speed

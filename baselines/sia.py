@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 
-from baselines.parts.choosing import Options, Solver
-from baselines.parts.grants import held_grants, place_grants
-from baselines.parts.pace import Pace
-from baselines.parts.sizing import History, configurations, fill, programmed, restart_factor, speeds
+from baselines.parts.offers import Offer
+from baselines.parts.options import Options
+from baselines.parts.programmed import ProgrammedRounds, Round
+from baselines.parts.sizing import configurations, speeds
 from envs.scheduling import ClusterView
-from envs.types import Allocation, ClusterSpec, IntArray, MurmurationError, Seconds
+from envs.types import Allocation, ClusterSpec, JobId, MurmurationError, Seconds
 
 LARGEST_COST = 200.0  # of a configuration, as in the artifact: beyond it all are equally bad
 
@@ -55,51 +55,36 @@ class Sia:
         for name, value in (("idle_penalty", idle_penalty), ("change_penalty", change_penalty)):
             if not (value >= 0 and math.isfinite(value)):
                 raise MurmurationError(f"Sia: {name} is {value}; it must be finite and not negative")
-        if not time_limit > 0:
-            raise MurmurationError(f"Sia: time_limit is {time_limit} s; it must be positive")
         self.power, self.idle_penalty, self.change_penalty = power, idle_penalty, change_penalty
-        self._pace = Pace("Sia", round_length)
-        self._solver = Solver(time_limit)
-        self._history = History()
+        self._rounds = ProgrammedRounds("Sia", round_length, time_limit, _offer, self._options)
 
     @property
     def counters(self) -> dict[str, int]:
         """What the solver did in this episode."""
-        return self._solver.counters
+        return self._rounds.solver.counters
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Forget the jobs of the last episode."""
-        self._pace.forget()
-        self._solver.forget()
-        self._history = History()
+        self._rounds.forget()
 
     def schedule(self, view: ClusterView) -> Allocation:
         """The round's configurations; between rounds what runs goes on."""
-        wish = view.allocation(keep_running=True)
-        if self._pace.begin(view.time):
-            place_grants(view, wish, *programmed(view, self._solver, self._options))
-        fill(view, wish)
-        self._history.remember(view, wish)
-        return wish
+        return self._rounds.schedule(view)
 
-    def _options(self, view: ClusterView, jobs: IntArray) -> Options:
-        held = held_grants(view)
-        rows: list[tuple[int, int, int]] = []
-        costs: list[float] = []
-        idle = np.full(len(jobs), self.idle_penalty)
-        for place, job in enumerate(jobs.tolist()):
-            speed = speeds(view, job)
-            own = configurations(view, job)
-            least = min(speed[grant.gpu_type, grant.num_gpus] for grant in own)
-            age, restart = view.time - float(view.submit_time[job]), float(view.restart_delay[job])
-            factor = restart_factor(age, self._history.changes(job), restart)
-            now = held.get(job)
-            idle[place] += self.change_penalty if now else 0.0
-            for grant in own:
-                changes = now is not None and grant != now
-                worth = float(speed[grant.gpu_type, grant.num_gpus] / least) * (factor if changes else 1.0)
-                cost = min(worth**self.power, LARGEST_COST) if worth > 0 else LARGEST_COST
-                rows.append((place, grant.gpu_type, grant.num_gpus))
-                costs.append(cost + 2 * self.change_penalty * changes)
-        table = np.array(rows, dtype=np.int64).reshape(-1, 3)
-        return Options(table[:, 0], table[:, 1], table[:, 2], np.array(costs, dtype=np.float64), idle)
+    def _options(self, now: Round) -> Options:
+        """The configurations at their cost, worth to the power p, and what they cost to change to or to give up."""
+        worth, offered = now.worth, now.offered
+        cost = np.full(len(worth), LARGEST_COST)
+        np.minimum(worth**self.power, LARGEST_COST, out=cost, where=worth > 0)
+        cost += 2 * self.change_penalty * now.changes
+        idle = np.where(now.runs, self.idle_penalty + self.change_penalty, self.idle_penalty).astype(np.float64)
+        return Options(offered.job, offered.gpu_type, offered.num_gpus, cost, idle)
+
+
+def _offer(view: ClusterView, job: JobId) -> Offer:
+    """A job's configurations, worth their goodput over the least one."""
+    speed = speeds(view, job)
+    table = np.array([(grant.gpu_type, grant.num_gpus) for grant in configurations(view, job)], dtype=np.int64)
+    kind, size = table.reshape(-1, 2).T
+    goodput = speed[kind, size]
+    return Offer(kind, size, goodput / goodput.min(initial=np.inf))

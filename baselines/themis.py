@@ -5,15 +5,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from baselines.parts.choosing import Choice, Options, Solver
-from baselines.parts.estimates import remaining_work
-from baselines.parts.grants import free_by_type, held_grants, runs_on_one_type
+from baselines.parts.choosing import Choice, Solver
+from baselines.parts.estimates import remaining_time, remaining_work
+from baselines.parts.grants import free_by_type, held_grants
 from baselines.parts.marginal_gain import Grant
+from baselines.parts.offers import Offer, Offers
+from baselines.parts.options import Options
 from baselines.parts.pace import ROUNDING
+from baselines.parts.prices import best_prices, useful
 from baselines.parts.priority import jobs_present
 from baselines.parts.sizing import configurations, speeds, start_in_order
 from envs.scheduling import ClusterView
 from envs.types import Allocation, BoolArray, ClusterSpec, FloatArray, IntArray, JobId, MurmurationError, Seconds
+
+MOST_AUCTIONS = 64  # that are held again without one winner each, to see what it costs the others
 
 
 @dataclass(frozen=True)
@@ -30,9 +35,7 @@ class Bids:
 
     def without(self, place: int) -> Options:
         """The options if one bidder had stayed away."""
-        others = self.options.job != place
-        kept = self.options
-        return Options(kept.job[others], kept.gpu_type[others], kept.num_gpus[others], kept.cost[others], kept.idle)
+        return self.options.only(np.flatnonzero(self.options.job != place))
 
 
 class Themis:
@@ -50,7 +53,9 @@ class Themis:
     What the paper leaves open for gangs: a bidder without GPUs counts as if it waited for one lease and then ran as
     requested, so that products are finite; bundles are the job's configurations of GPUs of one type; and since a gang
     cannot run on a fraction of its bundle, the payment shortens the lease. An end of a lease is noticed at the
-    next round of the scenario. A gang larger than every type does not bid; it has its turn among the leftovers.
+    next round of the scenario. A gang larger than every type does not bid; it has its turn among the leftovers. An
+    auction with more than 64 winners for whom others make way is not held again for each of them: they pay the price
+    of their GPUs (`baselines.parts.prices`), which is what others could make of them at most, to a first order.
 
     Args:
         fairness: f; the larger, the fewer and worse treated jobs bid.
@@ -58,7 +63,8 @@ class Themis:
         time_limit: wall-clock seconds for each integer program.
 
     Attributes:
-        counters: of the solver; see `choosing.Solver`. A run is repeatable where no program was stopped.
+        counters: of the solver, see `choosing.Solver`; and winners who paid by price. A run is repeatable where no
+            program was stopped.
     """
 
     information = "estimate"
@@ -75,19 +81,23 @@ class Themis:
         self.fairness, self.lease = fairness, lease
         self._solver = Solver(time_limit)
         self._contention = Contention()
-        self._leases: dict[JobId, Seconds] = {}  # when they end
+        self._offers = Offers(_offer)
+        self._leases: FloatArray = np.zeros(0)  # when they end, by job
+        self._priced = 0
         self._rng = np.random.default_rng(0)
 
     @property
     def counters(self) -> dict[str, int]:
         """What the solver did in this episode."""
-        return self._solver.counters
+        return {**self._solver.counters, "priced_winners": self._priced}
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Forget the jobs of the last episode; draw the order of leftovers from `rng`."""
         self._solver.forget()
         self._contention = Contention()
-        self._leases = {}
+        self._offers = Offers(_offer)
+        self._leases = np.zeros(0)
+        self._priced = 0
         self._rng = rng
 
     def schedule(self, view: ClusterView) -> Allocation:
@@ -97,15 +107,19 @@ class Themis:
             MurmurationError: the scenario hides remaining work.
         """
         present = jobs_present(view)
+        self._offers.look_up(view)
+        self._leases = np.append(self._leases, np.full(len(view.num_gpus) - len(self._leases), -np.inf))
         self._contention.advance(view, present, usual_times(view, present))
         wish = view.allocation(keep_running=True)
-        bidders = present[[self._leases.get(job, -math.inf) <= view.time + ROUNDING for job in present.tolist()]]
-        held = {job: grant for job, grant in held_grants(view).items() if job in set(bidders.tolist())}
+        bidders = present[self._leases[present] <= view.time + ROUNDING]
+        if not bidders.size:
+            return wish
+        held = {job: grant for job, grant in held_grants(view).items() if self._leases[job] <= view.time + ROUNDING}
         for job in held:
             wish.stop(job)
-        if not bidders.size or not wish.free_gpus.any():
+        if not wish.free_gpus.any():
             return wish
-        worst = self._worst(view, bidders[runs_on_one_type(view, bidders)], held)
+        worst = self._worst(view, bidders[self._offers.count(bidders) > 0], held)
         bids = self._bids(view, worst, held)
         choice = self._solver.choose(bids.options, free_by_type(wish))
         leases = self._payments(bids, choice, free_by_type(wish))
@@ -129,36 +143,40 @@ class Themis:
 
     def _bids(self, view: ClusterView, jobs: IntArray, held: dict[JobId, Grant]) -> Bids:
         """For every bundle how much smaller it makes the bidder's rho; rho's denominator cancels."""
-        work = remaining_work(view, jobs, "Themis")
         age = view.time - view.submit_time[jobs]
         without = age + self.lease + usual_times(view, jobs)
-        rows: list[tuple[int, int, int]] = []
-        costs: list[float] = []
-        for place, job in enumerate(jobs.tolist()):
-            speed = speeds(view, job)
-            for grant in configurations(view, job):
-                pause = float(view.restart_delay[job]) if job in held and held[job] != grant else 0.0
-                whole = age[place] + pause + work[place] / speed[grant.gpu_type, grant.num_gpus]
-                rows.append((place, grant.gpu_type, grant.num_gpus))
-                costs.append(-math.log(max(without[place], 1e-9) / max(whole, 1e-9)))
-        table = np.array(rows, dtype=np.int64).reshape(-1, 3)
-        return Bids(jobs, Options(table[:, 0], table[:, 1], table[:, 2], np.array(costs), np.zeros(len(jobs))))
+        offered = self._offers.of(jobs)
+        now = [held.get(job, Grant(-1, 0)) for job in jobs.tolist()]
+        kind = np.array([grant.gpu_type for grant in now], dtype=np.int64)[offered.job]
+        size = np.array([grant.num_gpus for grant in now], dtype=np.int64)[offered.job]
+        moves = (kind >= 0) & ((kind != offered.gpu_type) | (size != offered.num_gpus))
+        pause = np.where(moves, view.restart_delay[jobs][offered.job], 0.0)
+        whole = age[offered.job] + pause + remaining_work(view, jobs, "Themis")[offered.job] / offered.worth
+        cost = -np.log(np.maximum(without[offered.job], 1e-9) / np.maximum(whole, 1e-9))
+        return Bids(jobs, Options(offered.job, offered.gpu_type, offered.num_gpus, cost, np.zeros(len(jobs))))
 
     def _payments(self, bids: Bids, choice: Choice, pool: IntArray) -> dict[JobId, Seconds]:
         """The length of each winner's lease: the fraction of the others' product that its presence leaves them."""
         best = np.zeros(len(bids.jobs))  # what each bidder would have of the bundle that it likes best
         np.maximum.at(best, bids.options.job, np.where(_fits(bids.options, pool), bids.options.saving, 0.0))
         gains = np.array([bids.options.saving[pick] if pick >= 0 else 0.0 for pick in choice.chosen.tolist()])
-        leases: dict[JobId, Seconds] = {}
-        for place, job in enumerate(bids.jobs.tolist()):
-            if choice.chosen[place] < 0:
-                continue
-            leases[job] = self.lease
-            others = np.arange(len(gains)) != place
-            if (gains[others] < best[others] - 1e-9).any():  # else nobody would have more without this winner
+        # Where nobody else has less than what it likes best, nobody would have more without a winner.
+        short = gains < best - 1e-9
+        in_the_way = np.flatnonzero((choice.chosen >= 0) & (short.sum() - short > 0))
+        leases = {int(job): self.lease for job in bids.jobs[choice.chosen >= 0]}
+        prices = None
+        if len(in_the_way) > MOST_AUCTIONS:
+            prices = best_prices(bids.options.only(useful(bids.options, pool)), pool).prices
+            self._priced += len(in_the_way)
+        for place in in_the_way.tolist():
+            pick = choice.chosen[place]
+            if prices is None:
                 alone = bids.without(place)
-                freed = -alone.total(self._solver.choose(alone, pool).chosen)
-                leases[job] *= math.exp(min(float(gains[others].sum()) - freed, 0.0))
+                lost = -alone.total(self._solver.choose(alone, pool).chosen) - float(np.delete(gains, place).sum())
+            else:
+                price = float(prices[bids.options.gpu_type[pick]] * bids.options.num_gpus[pick])
+                lost = min(price, float(gains[place]))  # it won because it gains more than the others lose
+            leases[int(bids.jobs[place])] *= math.exp(-max(lost, 0.0))
         return leases
 
     def _leftovers(self, view: ClusterView, wish: Allocation, jobs: IntArray, held: dict[JobId, Grant]) -> None:
@@ -177,23 +195,25 @@ class Contention:
         self._time: Seconds = 0.0
         self._present = 0
         self._area = 0.0  # job-seconds so far
-        self._came: dict[JobId, tuple[float, Seconds, Seconds]] = {}  # area then, submission, time alone
+        self._came: FloatArray = np.zeros((0, 3))  # by job: area then, instant, time alone; NaN before it is seen
 
     def advance(self, view: ClusterView, jobs: IntArray, alone: FloatArray) -> None:
         """Count jobs up to now; `alone` is what the new ones of `jobs` need, their whole time."""
         self._area += self._present * (view.time - self._time)
         self._time, self._present = view.time, len(jobs)
-        for job, seconds in zip(jobs.tolist(), alone.tolist(), strict=True):
-            self._came.setdefault(job, (self._area, view.time, seconds))
+        more = len(view.num_gpus) - len(self._came)
+        self._came = np.concatenate([self._came, np.full((more, 3), np.nan)])
+        new = np.isnan(self._came[jobs, 0])
+        self._came[jobs[new], :2] = self._area, view.time
+        self._came[jobs[new], 2] = alone[new]
 
     def fair_times(self, view: ClusterView, jobs: IntArray) -> FloatArray:
         """float64[len(jobs)]: seconds that each job takes on an equal share of the GPUs."""
-        gpus = max(int(view.capacity.sum()), 1)
-        fair = np.zeros(len(jobs))
-        for place, job in enumerate(jobs.tolist()):
-            area, came, alone = self._came[job]
-            among = (self._area - area) / (self._time - came) if self._time > came else float(self._present)
-            fair[place] = max(alone, 1e-9) * max(1.0, float(view.num_gpus[job]) * among / gpus)
+        area, came, alone = self._came[jobs].T
+        among = np.full(len(jobs), float(self._present))
+        np.divide(self._area - area, self._time - came, out=among, where=self._time > came)
+        share = view.num_gpus[jobs] * among / max(int(view.capacity.sum()), 1)
+        fair: FloatArray = np.maximum(alone, 1e-9) * np.maximum(share, 1.0)
         return fair
 
 
@@ -205,13 +225,22 @@ def usual_times(view: ClusterView, jobs: IntArray) -> FloatArray:
     Raises:
         MurmurationError: the scenario hides remaining work.
     """
-    tables = [speeds(view, job) for job in jobs.tolist()]
-    sizes = view.num_gpus[jobs].tolist()
-    usual = [float(table[:, min(size, table.shape[1] - 1)].max()) for table, size in zip(tables, sizes, strict=True)]
-    speed = np.array([now if now > 0 else table.max() for now, table in zip(usual, tables, strict=True)])
-    seconds = np.full(len(jobs), np.inf)
-    np.divide(remaining_work(view, jobs, "Themis"), speed, out=seconds, where=speed > 0)
+    seconds = remaining_time(view, jobs, "Themis")
+    unusual = np.flatnonzero(np.isinf(seconds))
+    if unusual.size:
+        work = remaining_work(view, jobs[unusual], "Themis")
+        fastest = np.array([speeds(view, job).max() for job in jobs[unusual].tolist()])
+        np.divide(work, fastest, out=work, where=fastest > 0)
+        seconds[unusual] = np.where(fastest > 0, work, np.inf)
     return seconds
+
+
+def _offer(view: ClusterView, job: JobId) -> Offer:
+    """The bundles for which a job bids, worth its speed."""
+    speed = speeds(view, job)
+    table = np.array([(grant.gpu_type, grant.num_gpus) for grant in configurations(view, job)], dtype=np.int64)
+    kind, size = table.reshape(-1, 2).T
+    return Offer(kind, size, speed[kind, size])
 
 
 def _fits(options: Options, pool: IntArray) -> BoolArray:

@@ -78,6 +78,7 @@ def choose(
     view: ClusterView,
     wish: Allocation,
     jobs: IntArray,
+    sizes: IntArray,
     runs: BoolArray,
     kinds: Sequence[int],
     received: Received,
@@ -92,7 +93,8 @@ def choose(
         view: the round.
         wish: begins with what runs; not changed.
         jobs: int64[num_jobs], all of which run on some type.
-        runs: bool[num_jobs, num_gpu_types], whether it runs there on its requested GPUs.
+        sizes: int64[num_jobs], GPUs that each takes.
+        runs: bool[num_jobs, num_gpu_types], whether it runs there on so many.
         kinds: types in the order in which they are filled.
         received: shares and what has been had of them.
         keep: whether jobs that run go on whatever their priority, so that only idle GPUs are given away.
@@ -104,7 +106,6 @@ def choose(
     if not keep:
         for grant in held.values():
             left[grant.gpu_type] += grant.num_gpus
-    sizes = view.num_gpus[jobs]
     priority, owed, share = received.ranks(jobs, runs.shape[1])
     for kind in kinds:
         order = np.lexsort((jobs, -share[:, kind], -owed[:, kind], -priority[:, kind]))

@@ -9,7 +9,7 @@ import numpy as np
 from baselines.gavel.rounds import Received, choose, fastest_first
 from baselines.gavel.shares import Shares, Sharing, finish_time, makespan, max_min, total_speed
 from baselines.parts.estimates import remaining_work
-from baselines.parts.grants import capacity_by_type, place_grants
+from baselines.parts.grants import capacity_by_type, gang_sizes, place_grants
 from baselines.parts.pace import ROUNDING, Pace
 from baselines.parts.priority import jobs_present
 from envs.scheduling import ClusterView
@@ -48,7 +48,8 @@ class Gavel:
     `scenario.rounds.interval` to `round_length`.
 
     Beyond the paper: among optimal shares those of the largest sum of gains are taken; a gang larger than every type
-    starts on nodes of several when they are free and is never interrupted. Packing of two jobs on a GPU and
+    starts on nodes of several when they are free and is never interrupted; one that asks for more GPUs than there are
+    counts as one of the most on which it runs. Packing of two jobs on a GPU and
     priority weights are left out.
 
     Args:
@@ -110,35 +111,36 @@ class Gavel:
             MurmurationError: the objective needs remaining work, and the scenario hides it.
         """
         jobs = jobs_present(view)
-        rate = np.array([view.speed(job)[:, view.num_gpus[job]] for job in jobs.tolist()])
+        sizes = gang_sizes(view, jobs)
+        rate = np.array([view.speed(job)[:, size] for job, size in zip(jobs.tolist(), sizes.tolist(), strict=True)])
         if len(jobs):
             rate[:, capacity_by_type(view) == 0] = 0.0  # all its nodes are down
         typed = rate.max(axis=1, initial=0.0) > 0 if len(jobs) else np.zeros(0, np.bool_)
         self._received.advance(view)
         due = self._pace.begin(view.time)
         if due and typed.any():
-            self._renew(view, jobs[typed], rate[typed])
+            self._renew(view, jobs[typed], sizes[typed], rate[typed])
         wish = view.allocation(keep_running=True)
         kinds = fastest_first(rate[typed]) if self.aware else self._rng.permutation(rate.shape[-1]).tolist()
-        chosen = choose(view, wish, jobs[typed], rate[typed] > 0, kinds, self._received, keep=not due)
+        takes = jobs[typed], sizes[typed], rate[typed] > 0
+        chosen = choose(view, wish, *takes, kinds, self._received, keep=not due)
         place_grants(view, wish, chosen, jobs[~typed].tolist())
         self._received.begin(view, wish)
         return wish
 
-    def _renew(self, view: ClusterView, jobs: IntArray, rate: FloatArray) -> None:
+    def _renew(self, view: ClusterView, jobs: IntArray, sizes: IntArray, rate: FloatArray) -> None:
         """Compute shares if jobs have come or gone and the last ones have stood long enough."""
         present = frozenset(jobs.tolist())
         if present == self._shared or view.time - self._renewed < self.reset_interval - ROUNDING:
             return
-        found = self._optimise(view, jobs, rate)
+        found = self._optimise(view, jobs, sizes, rate)
         self.counters["linear_programs"] += found.programs
         self.counters["unsolved_programs"] += found.failures
         self._received.renew(view.time, jobs, found.shares)
         self._shared, self._renewed = present, view.time
 
-    def _optimise(self, view: ClusterView, jobs: IntArray, rate: FloatArray) -> Shares:
+    def _optimise(self, view: ClusterView, jobs: IntArray, sizes: IntArray, rate: FloatArray) -> Shares:
         capacity = capacity_by_type(view)
-        sizes = view.num_gpus[jobs]
         if self.aware:
             return self._shares(view, jobs, Sharing(rate, sizes, capacity, self.time_limit))
         merged = Sharing(rate.max(axis=1, keepdims=True), sizes, capacity.sum(keepdims=True), self.time_limit)

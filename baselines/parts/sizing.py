@@ -1,52 +1,66 @@
 """What schedulers that size jobs by their speeds share: who takes part, and what a change of size is worth."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from baselines.parts.choosing import Options, Solver
-from baselines.parts.grants import capacity_by_type, runs_on_one_type
+from baselines.parts.grants import capacity_by_type
 from baselines.parts.marginal_gain import Grant
 from baselines.parts.placing import best_fit, start_waiting
-from baselines.parts.priority import jobs_present
 from envs.scheduling import ClusterView
-from envs.types import Allocation, FloatArray, IntArray, JobId, Seconds
+from envs.types import Allocation, FloatArray, IntArray, JobId
 
 
 class History:
     """How often jobs have been changed, and the most GPUs they have had; belongs to one episode."""
 
     def __init__(self) -> None:
-        self._changes: dict[JobId, int] = {}
-        self._most: dict[JobId, int] = {}
+        self._starts: IntArray = np.zeros(0, np.int64)  # and changes, by job
+        self._most: IntArray = np.zeros(0, np.int64)
 
     def remember(self, view: ClusterView, wish: Allocation) -> None:
         """Note what a wish changes; the first start of a job is no change."""
+        self._grow(len(view.num_gpus))
         runs = set(view.running.tolist())
         for job, place in wish.changes.items():
             if place is None or (job in runs and view.placement(job).gpus == place.gpus):
                 continue
-            self._changes[job] = self._changes.get(job, -1) + 1
-            self._most[job] = max(self._most.get(job, 0), place.num_gpus)
+            self._starts[job] += 1
+            self._most[job] = max(self._most[job], place.num_gpus)
 
-    def changes(self, job: JobId) -> int:
-        """Starts but the first, resizes and moves so far."""
-        return max(self._changes.get(job, 0), 0)
+    def changes(self, jobs: IntArray) -> IntArray:
+        """int64[len(jobs)]: starts but the first, resizes and moves so far."""
+        self._grow(int(jobs.max(initial=-1)) + 1)
+        changes: IntArray = np.maximum(self._starts[jobs] - 1, 0)
+        return changes
 
-    def most_gpus(self, job: JobId) -> int:
-        """The most GPUs that a job has had; 0 if it never ran."""
-        return self._most.get(job, 0)
+    def most_gpus(self, jobs: IntArray) -> IntArray:
+        """int64[len(jobs)]: the most GPUs that each job has had; 0 if it never ran."""
+        self._grow(int(jobs.max(initial=-1)) + 1)
+        return self._most[jobs]
+
+    def _grow(self, num_jobs: int) -> None:
+        more = num_jobs - len(self._most)
+        if more > 0:
+            self._starts = np.append(self._starts, np.zeros(more, np.int64))
+            self._most = np.append(self._most, np.zeros(more, np.int64))
 
 
-def restart_factor(age: Seconds, changes: int, restart: Seconds) -> float:
-    """What part of its time a job would have spent working, were it changed once more: (age - changes x S) / (age + S).
+def restart_factor(age: FloatArray, changes: IntArray, restart: FloatArray) -> FloatArray:
+    """float64[num_jobs]: what part of its time a job would have spent working, were it changed once more.
 
-    Sia (SOSP'23, section 3.3) and the Pollux of its artifact scale the worth of every change by it. 1 for a job younger
-    than S and where restarts are free; never below 0.
+    (age - changes x S) / (age + S), by which Sia (SOSP'23, section 3.3) and the Pollux of its artifact scale the worth
+    of every change. 1 for a job younger than S and where restarts are free; never below 0.
+
+    Args:
+        age: float64[num_jobs], seconds since submission.
+        changes: int64[num_jobs], so far.
+        restart: float64[num_jobs], seconds that each costs: S.
     """
-    if restart <= 0 or age < restart:
-        return 1.0
-    return max(age - changes * restart, 0.0) / (age + restart)
+    young = (restart <= 0) | (age < restart)
+    whole = np.where(young, 1.0, age + restart)
+    factor: FloatArray = np.where(young, 1.0, np.maximum(age - changes * restart, 0.0) / whole)
+    return factor
 
 
 def participants(view: ClusterView, typed: IntArray) -> IntArray:
@@ -100,32 +114,6 @@ def configurations(view: ClusterView, job: JobId) -> list[Grant]:
     if found:
         return found
     return [Grant(kind, int((row > 0).argmax())) for kind, row in enumerate(speed) if row.any()]
-
-
-def programmed(
-    view: ClusterView, solver: Solver, options_of: Callable[[ClusterView, IntArray], Options]
-) -> tuple[dict[JobId, Grant], list[JobId]]:
-    """The grants of one round by an integer program over the options of the jobs that take part.
-
-    Args:
-        view: the round.
-        solver: of the program.
-        options_of: what the given jobs may have, at what cost.
-
-    Returns:
-        The grants, and the jobs that run on no one type, for which the program leaves what they hold.
-    """
-    present = jobs_present(view)
-    typed = runs_on_one_type(view, present)
-    jobs, spanning = participants(view, present[typed]), present[~typed]
-    options = options_of(view, jobs)
-    chosen = solver.choose(options, room_for(view, spanning)).chosen
-    grants = {
-        job: Grant(int(options.gpu_type[picked]), int(options.num_gpus[picked]))
-        for job, picked in zip(jobs.tolist(), chosen.tolist(), strict=True)
-        if picked >= 0
-    }
-    return grants, spanning.tolist()
 
 
 def fill(view: ClusterView, wish: Allocation) -> None:

@@ -1,7 +1,8 @@
 """Cores and memory of servers: who holds how much, what a job could use, what is its share."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -47,21 +48,22 @@ class Sensitivity:
     speed: FloatArray
     share: Amount
 
-    @property
+    @cached_property
     def demand(self) -> Amount:
         """The fewest cores with which the top speed is reached, and the least memory that goes with them."""
         top = self.speed.max() * (1 - SAME)
         row = int(np.argmax((self.speed >= top).any(axis=1)))
         return Amount(float(self.cpus[row]), float(self.memory[int(np.argmax(self.speed[row] >= top))]))
 
-    @property
+    @cached_property
     def fair_speed(self) -> float:
         """Speed on the proportional share."""
         row = int(np.searchsorted(self.cpus, self.share.cpus - ROUNDING))
         column = int(np.searchsorted(self.memory, self.share.memory - ROUNDING))
         return float(self.speed[row, column])
 
-    def worthwhile(self) -> list[tuple[Amount, float]]:
+    @cached_property
+    def worthwhile(self) -> Sequence[tuple[Amount, float]]:
         """Amounts no slower than the proportional share and not beaten by less, with their speeds; never empty."""
         found: list[tuple[Amount, float]] = []
         for row, cpus in enumerate(self.cpus.tolist()):

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint
 from scipy.sparse import coo_array
 
+from baselines.parts.highs import milp
 from baselines.parts.placing import Gpus
 from baselines.synergy.hosts import PART, ROUNDING, Amount, Hosts, Sensitivities
 from envs.scheduling import ClusterView
@@ -139,7 +140,7 @@ class Tune:
                 continue
             plan.hosts.release(job)
             sensitivity = plan.sensitivities.of(plan.view, plan.hosts, job, place.gpus)
-            fits = [one for one in sensitivity.worthwhile() if not plan.hosts.lacking(place.gpus, one[0])]
+            fits = [one for one in sensitivity.worthwhile if not plan.hosts.lacking(place.gpus, one[0])]
             best = max(fits, key=lambda one: one[1], default=(before, 0.0))
             plan.hosts.take(job, place.gpus, best[0])
 
@@ -186,7 +187,7 @@ class Opt:
 
     def _options(self, plan: Plan, job: JobId, gpus: Mapping[NodeId, int]) -> list[tuple[Amount, float]]:
         sensitivity = plan.sensitivities.of(plan.view, plan.hosts, job, gpus)
-        return [(amount, speed / sensitivity.fair_speed) for amount, speed in sensitivity.worthwhile()]
+        return [(amount, speed / sensitivity.fair_speed) for amount, speed in sensitivity.worthwhile]
 
     def _solve(
         self,
@@ -204,7 +205,8 @@ class Opt:
                 columns += [column, column]
                 values += [count * (amount.cpus - PART), count * (amount.memory - PART)]
         room = coo_array((values, (rows, columns)), shape=(2 * num_nodes, len(options)))
-        owner = [jobs.index(job) for job, _, _ in options]
+        place = {job: place for place, job in enumerate(jobs)}
+        owner = [place[job] for job, _, _ in options]
         once = coo_array((np.ones(len(options)), (owner, np.arange(len(options)))), shape=(len(jobs), len(options)))
         found = milp(
             -np.array([speed for _, _, speed in options]),

@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 
 from baselines.parts.estimates import remaining_time
+from baselines.parts.grants import gang_sizes
 from baselines.parts.pace import Pace
 from baselines.parts.placing import Gpus, best_fit, could_fit, start_waiting, types_by_speed
 from baselines.parts.priority import jobs_present, place_in_order
@@ -38,7 +39,7 @@ class Synergy:
     type. Between rounds running jobs go on, and others start where GPUs are idle. Where the scenario's nodes do not
     divide cores and memory all mechanisms are the same; as a view shows that by what runs, the amounts of the very
     first wish of an episode are left to the world's rule. A gang larger than every type starts on nodes of several
-    when they are free.
+    when they are free; one that asks for more GPUs than there are counts as one of the most on which it runs.
 
     Args:
         mechanism: "proportional", "greedy", "tune" or "opt".
@@ -143,9 +144,9 @@ def _still_fitting(plan: Plan, order: Sequence[JobId]) -> Iterator[tuple[JobId, 
     """Jobs without GPUs that find some, as the wish stands when each is asked for."""
     view = plan.view
     waiting = np.array([job for job in order if plan.wish.placement(job) is None], dtype=np.int64)
-    able = could_fit(view.cluster, plan.wish.free_gpus, view.num_gpus[waiting])
-    for job in waiting[able].tolist():
-        size = int(view.num_gpus[job])
+    sizes = gang_sizes(view, waiting)
+    able = could_fit(view.cluster, plan.wish.free_gpus, sizes)
+    for job, size in zip(waiting[able].tolist(), sizes[able].tolist(), strict=True):
         if found := best_fit(view, plan.wish.free_gpus, job, size, types_by_speed(view, job, size)):
             yield job, found
 
@@ -159,8 +160,10 @@ def select(view: ClusterView, order: Sequence[JobId], *, keep: bool) -> dict[Job
         keep: whether jobs that run go on whatever their priority, so that only idle GPUs are given away.
     """
     draft = view.allocation(keep_running=True)
+    gangs = gang_sizes(view, np.array(order, dtype=np.int64)).tolist()
+    sizes = dict(zip(order, gangs, strict=True))
     if keep:
-        start_waiting(view, draft, [job for job in order if draft.placement(job) is None], best_fit)
+        start_waiting(view, draft, [job for job in order if draft.placement(job) is None], best_fit, sizes)
     else:
-        place_in_order(view, draft, order)
+        place_in_order(view, draft, order, sizes)
     return {job: dict(place.gpus) for job in order if (place := draft.placement(job))}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pytest
 
-from baselines import Gavel, Pollux, Sia, Synergy, Themis
+from baselines import Afs, Gavel, HeSrpt, Pollux, Sia, Synergy, Themis
 from envs.scheduling import Scheduler
 from envs.simulation import Failures, Rounds, Scenario, Simulator, run_episode
 from envs.types import ClusterSpec, JobSpec, NodeSpec
@@ -21,6 +21,8 @@ CLUSTER = ClusterSpec(
     )
 )
 FIELD: Mapping[str, Callable[[], Scheduler]] = {
+    "afs": Afs,
+    "hesrpt": HeSrpt,
     "gavel_max_min": lambda: Gavel("max_min", True, 5.0, 20.0),
     "gavel_makespan": lambda: Gavel("makespan", True, 5.0, 20.0),
     "gavel_finish_time": lambda: Gavel("finish_time", True, 5.0, 20.0),
@@ -60,3 +62,19 @@ def test_all_jobs_end_and_nothing_is_refused(name, seed):
     result = run_episode(FIELD[name](), Simulator(workload, CLUSTER, Curved(), scenario, seed))
     assert result.finished.all()
     assert result.counters.get("stopped_programs", 0) == result.counters.get("unsolved_programs", 0) == 0
+
+
+@pytest.mark.parametrize("name", sorted(FIELD))
+@pytest.mark.parametrize("shared", ["unlimited", "shared"])
+def test_a_job_that_asks_for_more_than_there_is_runs_on_less(name, shared):
+    """30 and 50 of 18 GPUs are asked for, 2 or 12 will do; nodes fail meanwhile."""
+    rows = [
+        JobSpec(0, 0.0, 30, 100.0, "any", min_gpus=2, max_gpus=40),
+        JobSpec(1, 1.0, 2, 50.0, "any"),
+        JobSpec(2, 2.0, 50, 50.0, "large", min_gpus=12, max_gpus=50),
+    ]
+    failures = Failures(mtbf=60.0, repair_time=10.0, checkpoint_interval=5.0)
+    world = {"cpu_memory": shared, "failures": failures, "horizon": 20_000.0}
+    scenario = Scenario(restart_delay=1.0, rounds=Rounds(interval=3.0), **world)
+    result = run_episode(FIELD[name](), Simulator(Workload.of(rows), CLUSTER, Curved(), scenario, 0))
+    assert result.finished.all()

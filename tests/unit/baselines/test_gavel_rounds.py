@@ -82,7 +82,8 @@ def test_a_round_fits_and_leaves_nothing_that_could_run(seed, keep):
     rng = np.random.default_rng(seed)
     received.renew(view.time, present[typed], rng.random(rate[typed].shape))
     kinds = list(range(len(view.cluster.gpu_types)))
-    chosen = choose(view, wish, present[typed], rate[typed] > 0, kinds, received, keep=keep)
+    sizes = view.num_gpus[present[typed]]
+    chosen = choose(view, wish, present[typed], sizes, rate[typed] > 0, kinds, received, keep=keep)
     place_grants(view, wish, chosen, present[~typed].tolist())
     held = held_grants(view)
     for job, grant in chosen.items():

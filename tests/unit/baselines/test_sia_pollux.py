@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines import Pollux, Sia
-from baselines.parts.choosing import Solver
 from baselines.parts.grants import capacity_by_type, held_grants, runs_on_one_type
 from baselines.parts.marginal_gain import Grant
-from baselines.parts.sizing import programmed, restart_factor
+from baselines.parts.sizing import restart_factor
 from envs.scheduling import ClusterView
 from envs.types import ClusterSpec, JobSpec, NodeSpec
 from envs.workloads import Workload
@@ -56,7 +55,8 @@ def alternatives(view: ClusterView, seed: int, sizes: list[int]) -> list[Choice]
 def factor(view: ClusterView, job: int, grant: Grant) -> float:
     """The restart factor of a job that has not been changed yet, S = 10 s and age 40 s: 40 / 50."""
     now = held_grants(view).get(job)
-    return 1.0 if now in (None, grant) else restart_factor(40.0, 0, 10.0)
+    once = restart_factor(np.array([40.0]), np.array([0]), np.array([10.0]))
+    return 1.0 if now in (None, grant) else float(once[0])
 
 
 def sia_objective(view: ClusterView, choice: Choice) -> float:
@@ -100,7 +100,7 @@ def test_no_other_choice_is_better(scheduler, objective, sizes, seed):
     view = busy(seed)
     assert runs_on_one_type(view, np.arange(len(view.num_gpus))).all()
     scheduler.reset(view.cluster, np.random.default_rng(0))
-    chosen, spanning = programmed(view, Solver(5.0), scheduler._options)
+    chosen, spanning = scheduler._rounds.grants(view)
     assert spanning == []
     used = np.zeros(2, np.int64)
     for grant in chosen.values():

@@ -6,12 +6,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines import Pollux, Sia
-from baselines.parts.grants import capacity_by_type, free_by_type, held_grants, place_grants, runs_on_one_type
+from baselines.parts.grants import (
+    capacity_by_type,
+    free_by_type,
+    gang_sizes,
+    held_grants,
+    place_grants,
+    runs_on_one_type,
+)
 from baselines.parts.marginal_gain import Grant
+from baselines.parts.offers import Offered
 from baselines.parts.pace import Pace
 from baselines.parts.sizing import History, configurations, fill, participants, restart_factor, room_for, speeds
-from baselines.pollux import blind, fair_speed
-from envs.types import JobSpec, MurmurationError
+from baselines.pollux import blind, fair_speeds
+from envs.types import FloatArray, IntArray, JobSpec, MurmurationError
 from envs.workloads import Workload
 from tests.golden.playground import TwoSpeeds, fast_and_slow, jobs, two_nodes
 from tests.unit.baselines.rounds import CROWDED, busy_round, round_at
@@ -30,14 +38,19 @@ from tests.unit.baselines.rounds import CROWDED, busy_round, round_at
     ],
 )
 def test_restart_factor_by_hand(age, changes, restart, factor):
-    assert restart_factor(age, changes, restart) == factor
+    assert restart_factor(*one(age, changes, restart)).tolist() == [factor]
+
+
+def one(age: float, changes: int, restart: float) -> tuple[FloatArray, IntArray, FloatArray]:
+    """One job, as arrays."""
+    return np.array([age]), np.array([changes]), np.array([restart])
 
 
 @given(age=st.floats(0, 1e6), changes=st.integers(0, 100), restart=st.floats(0, 1e3))
 def test_restart_factor_is_a_part(age, changes, restart):
-    factor = restart_factor(age, changes, restart)
+    factor = restart_factor(*one(age, changes, restart))
     assert 0.0 <= factor <= 1.0
-    assert restart_factor(age, changes + 1, restart) <= factor
+    assert restart_factor(*one(age, changes + 1, restart)) <= factor
 
 
 def test_history_counts_what_changes():
@@ -50,15 +63,15 @@ def test_history_counts_what_changes():
     for job, node in ((0, 0), (1, 0), (2, 1)):
         first.place(job, {node: 2})
     history.remember(before, first)
-    assert [history.changes(job) for job in range(4)] == [0, 0, 0, 0]
+    assert history.changes(np.arange(4)).tolist() == [0, 0, 0, 0]
     wish = view.allocation(keep_running=True)
     wish.keep(0)
     wish.stop(2)
     wish.place(1, {1: 2})
     wish.place(3, {1: 2})
     history.remember(view, wish)
-    assert [history.changes(job) for job in range(4)] == [0, 1, 0, 0]
-    assert [history.most_gpus(job) for job in range(4)] == [2, 2, 2, 2]
+    assert history.changes(np.arange(4)).tolist() == [0, 1, 0, 0]
+    assert history.most_gpus(np.arange(5)).tolist() == [2, 2, 2, 2, 0]
 
 
 def test_pace():
@@ -201,8 +214,11 @@ def test_blind_speeds_do_not_fall_where_types_drop_out():
 
 
 def test_fair_speed_is_that_of_the_largest_size_within_the_share():
-    speed = np.array([0.0, 0.0, 2.0, 0.0, 4.0])
-    assert [fair_speed(speed, fair) for fair in (1, 2, 3, 4, 9)] == [2.0, 2.0, 2.0, 4.0, 4.0]
+    """The first job may have 2 or 4 GPUs, of two types, the second 3."""
+    job, size = np.array([0, 0, 0, 0, 1]), np.array([2, 4, 2, 4, 3])
+    offered = Offered(job, np.array([0, 0, 1, 1, 0]), size, np.array([2.0, 4.0, 2.0, 4.0, 9.0]))
+    found = [fair_speeds(offered, 2, fair).tolist() for fair in (1, 2, 3, 4, 9)]
+    assert found == [[2.0, 9.0], [2.0, 9.0], [2.0, 9.0], [4.0, 9.0], [4.0, 9.0]]
 
 
 @pytest.mark.parametrize(
@@ -224,3 +240,14 @@ def test_bad_options(build, words):
         build()
     assert "\n" not in str(error.value)
     assert all(word in str(error.value) for word in words)
+
+
+def test_a_gang_larger_than_the_cluster_counts_as_one_that_runs():
+    """8 GPUs of one type: 12 are 8, or what the range allows; 3 stay 3. Of two types with 4 each, 12 are 4."""
+    rows = [(12, 2, 16), (12, 6, 12), (3, 1, 8)]
+    specs = [JobSpec(i, 0.0, gpus, 9.0, "any", min_gpus=low, max_gpus=high) for i, (gpus, low, high) in enumerate(rows)]
+    view = round_at(0, Workload.of(specs), two_nodes())
+    assert gang_sizes(view, np.arange(3)).tolist() == [8, 8, 3]
+    assert gang_sizes(view, np.zeros(0, np.int64)).tolist() == []
+    mixed = round_at(0, Workload.of(specs), fast_and_slow(), performance=TwoSpeeds())
+    assert gang_sizes(mixed, np.array([2, 0, 1])).tolist() == [3, 4, 8]  # 6 run on no one type: all, on both

@@ -27,7 +27,7 @@ def test_demand_and_what_is_worth_having():
     sensitivity = Sensitivity(np.array([1.0, 2.0, 3.0]), np.array([10.0, 20.0, 40.0]), speed, Amount(1.0, 20.0))
     assert sensitivity.demand == Amount(2.0, 20.0)
     assert sensitivity.fair_speed == 1.0
-    assert sensitivity.worthwhile() == [(Amount(1.0, 20.0), 1.0), (Amount(2.0, 20.0), 2.0)]
+    assert sensitivity.worthwhile == [(Amount(1.0, 20.0), 1.0), (Amount(2.0, 20.0), 2.0)]
 
 
 @given(
@@ -40,7 +40,7 @@ def test_worthwhile_amounts_are_those_that_nothing_beats(speeds, row, column):
     speed = np.maximum.accumulate(np.maximum.accumulate(np.array(speeds), axis=0), axis=1)
     cpus, memory = np.array([1.0, 2.0, 4.0]), np.array([8.0, 16.0, 32.0])
     sensitivity = Sensitivity(cpus, memory, speed, Amount(cpus[row], memory[column]))
-    found = sensitivity.worthwhile()
+    found = sensitivity.worthwhile
     assert found
     for amount, reached in found:
         assert reached >= sensitivity.fair_speed * (1 - 1e-9)

@@ -6,7 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines import Themis
-from baselines.parts.choosing import Options, Solver
+from baselines import themis as themis_module
+from baselines.parts.choosing import Solver
+from baselines.parts.options import Options
+from baselines.parts.prices import best_prices, useful
 from baselines.themis import Bids, Contention, usual_times
 from envs.metrics.jobs import average_contention
 from envs.types import ClusterSpec, MurmurationError, NodeSpec
@@ -97,6 +100,39 @@ def test_two_winners_pay_for_one_loser():
     """Two places of 2 GPUs; a third of improvement 1.5 would have had either one: both winners pay with 1 / 1.5."""
     found = payments([3.0, 2.0, 1.5], [2, 2, 2], 4)
     assert found == {10: pytest.approx(10 / 1.5), 11: pytest.approx(10 / 1.5)}
+
+
+def test_in_large_auctions_winners_pay_the_price_of_their_gpus(monkeypatch):
+    """Two places of 2 GPUs, and a third bidder of improvement 1.5: every price at which two of three would buy is one,
+    from 1.5, what the third loses, to 2, what the second gains.
+    """
+    monkeypatch.setattr(themis_module, "MOST_AUCTIONS", 1)
+    found = payments([3.0, 2.0, 1.5], [2, 2, 2], 4)
+    assert found[10] == pytest.approx(found[11])
+    assert 10 / 2 * (1 - 1e-6) <= found[10] <= 10 / 1.5 * (1 + 1e-6)
+
+
+@given(
+    rows=st.lists(st.tuples(st.floats(1.01, 10.0), st.integers(1, 6)), min_size=1, max_size=6), room=st.integers(1, 10)
+)
+@settings(max_examples=30)
+def test_prices_are_no_lower_than_payments_and_no_higher_than_gains(rows, room):
+    """But for what the choice misses of the bound: others can make of a winner's GPUs what they cost, at most."""
+    gains, sizes = np.array([gain for gain, _ in rows]), np.array([size for _, size in rows])
+    exact = payments(gains, sizes, room)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(themis_module, "MOST_AUCTIONS", 0)
+        priced = payments(gains, sizes, room)
+    count = len(rows)
+    options = Options(np.arange(count), np.zeros(count, np.int64), sizes, -np.log(gains), np.zeros(count))
+    fitting = options.only(useful(options, np.array([room])))
+    won = sum(np.log(gains[job - 10]) for job in exact)
+    missing = best_prices(fitting, np.array([room])).bound - won if len(fitting.job) else 0.0
+    for job, length in priced.items():
+        gain = gains[job - 10]
+        assert 10.0 / gain * (1 - 1e-6) <= length <= 10.0
+        # Who won although its price is above its gain pays its gain.
+        assert length <= exact[job] * np.exp(missing) * (1 + 1e-6)
 
 
 @given(

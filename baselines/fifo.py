@@ -7,6 +7,7 @@ import numpy as np
 
 from baselines.compiled.fifo import play_fifo
 from baselines.compiled.gang import gangs_of
+from baselines.parts.arrays import gang_sizes
 from baselines.parts.estimates import remaining_time, remaining_time_on, remaining_work
 from baselines.parts.placing import Find, Gpus, best_fit, could_fit, fewest, first_fit, start_waiting, types_by_speed
 from envs.scheduling import ClusterView
@@ -92,22 +93,28 @@ def _pass_head(view: ClusterView, wish: Allocation, head: JobId, others: list[Jo
         return
     start, then = reservation
     jobs = np.array(others)
+    sizes = gang_sizes(view, jobs)
     at_best = view.time + remaining_time(view, jobs, NAME) <= start  # on the fastest type; elsewhere it lasts longer
     while jobs.size:
-        able = could_fit(view.cluster, wish.free_gpus, view.num_gpus[jobs])
-        able &= at_best | could_fit(view.cluster, np.minimum(wish.free_gpus, then), view.num_gpus[jobs])
-        jobs, at_best = jobs[able], at_best[able]
-        passed = _first_to_pass(view, wish, jobs.tolist(), start, then, find)
-        jobs, at_best = jobs[passed + 1 :], at_best[passed + 1 :]
+        able = could_fit(view.cluster, wish.free_gpus, sizes)
+        able &= at_best | could_fit(view.cluster, np.minimum(wish.free_gpus, then), sizes)
+        jobs, sizes, at_best = jobs[able], sizes[able], at_best[able]
+        passed = _first_to_pass(view, wish, jobs.tolist(), sizes.tolist(), start, then, find) + 1
+        jobs, sizes, at_best = jobs[passed:], sizes[passed:], at_best[passed:]
 
 
 def _first_to_pass(
-    view: ClusterView, wish: Allocation, jobs: list[JobId], start: Seconds, then: IntArray, find: Find
+    view: ClusterView,
+    wish: Allocation,
+    jobs: list[JobId],
+    sizes: list[int],
+    start: Seconds,
+    then: IntArray,
+    find: Find,
 ) -> int:
     """Start the first of `jobs` that may pass the head, and say which in the list it is; its length if none may."""
     places: dict[tuple[int, Sequence[int]], tuple[Gpus, Gpus]] = {}  # now, and beside the head then
-    for index, job in enumerate(jobs):
-        size = int(view.num_gpus[job])
+    for index, (job, size) in enumerate(zip(jobs, sizes, strict=True)):
         types = types_by_speed(view, job, size)
         if not types or (size, types) not in places:  # without types it is the model that decides
             beside = np.minimum(wish.free_gpus, then)
@@ -153,7 +160,7 @@ def _reserve(view: ClusterView, wish: Allocation, head: JobId, find: Find) -> tu
 
 def _found(view: ClusterView, free: IntArray, job: JobId, find: Find) -> Gpus:
     """Where a job goes on its requested GPUs; empty if there is no room."""
-    size = int(view.num_gpus[job])
+    size = int(gang_sizes(view, np.array([job]))[0])
     return find(view, free, job, size, types_by_speed(view, job, size))
 
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from baselines.gavel.rounds import Received, choose, fastest_first
 from baselines.gavel.shares import Shares, Sharing, finish_time, makespan, max_min, total_speed
+from baselines.parts.arrays import gang_sizes
 from baselines.parts.estimates import remaining_work
-from baselines.parts.grants import capacity_by_type, gang_sizes, place_grants
+from baselines.parts.grants import capacity_by_type, place_grants
 from baselines.parts.pace import ROUNDING, Pace
 from baselines.parts.priority import jobs_present
 from envs.scheduling import ClusterView

@@ -9,10 +9,28 @@ from envs.scheduling import ClusterView
 from envs.types import Allocation, FloatArray, IntArray, JobId, Placement
 
 
+def gang_sizes(view: ClusterView, jobs: IntArray) -> IntArray:
+    """int64[len(jobs)]: GPUs of jobs that are not resized: as requested.
+
+    If the types on which a job runs have fewer together, the most of its range with which it runs on one type; or, if
+    with none, all that they have.
+    """
+    cluster, sizes = view.cluster, view.num_gpus[jobs]
+    whole = np.bincount(cluster.node_types, cluster.node_gpus, len(cluster.gpu_types)).astype(np.int64)
+    for place in np.flatnonzero(sizes > whole.max()).tolist():
+        job = int(jobs[place])
+        speed = view.speed(job)
+        there = int(whole[speed.max(axis=1) > 0].sum())
+        if 0 < there < sizes[place]:
+            runs = np.flatnonzero(speed[:, : view.max_gpus[job] + 1].max(axis=0) > 0)
+            sizes[place] = runs[-1] if runs[-1] >= view.min_gpus[job] else there
+    return sizes
+
+
 def sizes_of(view: ClusterView, jobs: IntArray, sizes: Mapping[JobId, int] | None) -> IntArray:
-    """int64[len(jobs)]: GPUs for each job; as requested if `sizes` is None."""
+    """int64[len(jobs)]: GPUs for each job; those of `gang_sizes` if `sizes` is None."""
     if sizes is None:
-        return view.num_gpus[jobs]
+        return gang_sizes(view, jobs)
     return np.array([sizes[job] for job in jobs.tolist()], dtype=np.int64)
 
 

@@ -29,24 +29,6 @@ def held_grants(view: ClusterView) -> dict[JobId, Grant]:
     return found
 
 
-def gang_sizes(view: ClusterView, jobs: IntArray) -> IntArray:
-    """int64[len(jobs)]: GPUs of jobs that are not resized: as requested.
-
-    If the types on which a job runs have fewer together, the most of its range with which it runs on one type; or, if
-    with none, all that they have.
-    """
-    cluster, sizes = view.cluster, view.num_gpus[jobs]
-    whole = np.bincount(cluster.node_types, cluster.node_gpus, len(cluster.gpu_types)).astype(np.int64)
-    for place in np.flatnonzero(sizes > whole.max()).tolist():
-        job = int(jobs[place])
-        speed = view.speed(job)
-        there = int(whole[speed.max(axis=1) > 0].sum())
-        if 0 < there < sizes[place]:
-            runs = np.flatnonzero(speed[:, : view.max_gpus[job] + 1].max(axis=0) > 0)
-            sizes[place] = runs[-1] if runs[-1] >= view.min_gpus[job] else there
-    return sizes
-
-
 def runs_on_one_type(view: ClusterView, jobs: IntArray) -> BoolArray:
     """bool[len(jobs)]: whether a job runs, with some number of GPUs in its range, on nodes of one type."""
     least, most = view.min_gpus[jobs], view.max_gpus[jobs]
@@ -81,9 +63,9 @@ def place_grants(
         grant = grants[job]
         if wish.placement(job) is None and not wish.pack(job, grant.num_gpus, gpu_types=(grant.gpu_type,)):
             _place_anew(view, wish, grants, held, grant.gpu_type)
-    alone = np.array([job for job in spanning if wish.placement(job) is None], dtype=np.int64)
-    for job, size in zip(alone.tolist(), gang_sizes(view, alone).tolist(), strict=True):
-        pack(view, wish, job, size)
+    for job in spanning:
+        if wish.placement(job) is None:
+            pack(view, wish, job)
 
 
 def _place_anew(

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from baselines.parts.arrays import arrays_of, carry_out, sizes_of, types_to_span, wanted_of
+from baselines.parts.arrays import arrays_of, carry_out, gang_sizes, sizes_of, types_to_span, wanted_of
 from baselines.parts.placing_kernels import start_by_rank
 from envs.scheduling import ClusterView
 from envs.types import Allocation, BoolArray, ClusterSpec, IntArray, JobId, NodeId
@@ -100,7 +100,7 @@ def pack(
         size: GPUs to give; as requested if None.
         gpu_types: the types to try, in this order, instead of the job's own order.
     """
-    size = int(view.num_gpus[job]) if size is None else size
+    size = int(gang_sizes(view, np.array([job]))[0]) if size is None else size
     types = types_by_speed(view, job, size) if gpu_types is None else gpu_types
     found = best_fit(view, wish.free_gpus, job, size, types)
     if found:

@@ -4,9 +4,10 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint
 from scipy.sparse import csr_array
 
+from baselines.parts.highs import milp
 from baselines.sampling_matching.kernels import seconds
 from baselines.sampling_matching.problem import Problem, objective
 from envs.simulation.jit import jit
@@ -195,7 +196,7 @@ class _Program:
         upper[: jobs * kinds] = np.tile(self.problem.supply, jobs)
         found = milp(
             self._objective(),
-            constraints=LinearConstraint(matrix, np.array(low), np.array(high)),
+            constraints=[LinearConstraint(matrix, np.array(low), np.array(high))],
             integrality=whole,
             bounds=Bounds(np.zeros(self.num_columns), upper),
             options={"mip_rel_gap": gap, "time_limit": time_limit},

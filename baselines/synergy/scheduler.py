@@ -5,8 +5,8 @@ from typing import Literal
 
 import numpy as np
 
+from baselines.parts.arrays import gang_sizes
 from baselines.parts.estimates import remaining_time
-from baselines.parts.grants import gang_sizes
 from baselines.parts.pace import Pace
 from baselines.parts.placing import Gpus, best_fit, could_fit, start_waiting, types_by_speed
 from baselines.parts.priority import jobs_present, place_in_order

@@ -1,11 +1,28 @@
-"""The schedulers that solve programs, where nodes fail, cores are divided, and gangs are larger than a type."""
+"""Schedulers where nodes fail, cores are divided, and gangs are larger than a type, or than there is."""
 
 from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
 
-from baselines import Afs, Gavel, HeSrpt, Pollux, Sia, Synergy, Themis
+from baselines import (
+    Afs,
+    ElasticDp,
+    Fifo,
+    Gavel,
+    HeSrpt,
+    Las,
+    Optimus,
+    Pollux,
+    Random,
+    SamplingMatching,
+    Sia,
+    Srtf,
+    Starling,
+    Synergy,
+    Themis,
+    Tiresias,
+)
 from envs.scheduling import Scheduler
 from envs.simulation import Failures, Rounds, Scenario, Simulator, run_episode
 from envs.types import ClusterSpec, JobSpec, NodeSpec
@@ -22,6 +39,18 @@ CLUSTER = ClusterSpec(
 )
 FIELD: Mapping[str, Callable[[], Scheduler]] = {
     "afs": Afs,
+    "elastic_dp": ElasticDp,
+    "fifo": Fifo,
+    "fifo_easy": lambda: Fifo("easy"),
+    "fifo_skip": lambda: Fifo("skip"),
+    "las": Las,
+    "optimus": Optimus,
+    "random": Random,
+    "sampling_matching": SamplingMatching,
+    "srtf": Srtf,
+    "srtf_gpu_time": lambda: Srtf("gpu_time"),
+    "starling": Starling,
+    "tiresias": Tiresias,
     "hesrpt": HeSrpt,
     "gavel_max_min": lambda: Gavel("max_min", True, 5.0, 20.0),
     "gavel_makespan": lambda: Gavel("makespan", True, 5.0, 20.0),

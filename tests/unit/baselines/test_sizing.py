@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines import Pollux, Sia
+from baselines.parts.arrays import gang_sizes
 from baselines.parts.grants import (
     capacity_by_type,
     free_by_type,
-    gang_sizes,
     held_grants,
     place_grants,
     runs_on_one_type,

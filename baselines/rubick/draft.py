@@ -1,7 +1,9 @@
 """A round of Rubick under construction: what every job holds so far, what it may give away, where others find room."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +33,7 @@ class Held:
 class Offer(NamedTuple):
     """What a job would give up next on a node. Offers compare by slope, then job."""
 
-    slope: float  # speed lost for each GPU given, as a share of the original
+    slope: float  # speed lost for each GPU given that the claimant needs, as a share of the original
     job: JobId
     keeps: Gpus  # empty if it stops
     choice: Choice
@@ -45,6 +47,11 @@ class Claim(NamedTuple):
     guaranteed: bool = False  # whether best-effort jobs give whatever they lose and whether or not they can afford it
     starving: bool = False  # whether guaranteed jobs that can afford it may be stopped for it
 
+    @property
+    def stops(self) -> bool:
+        """Whether best-effort jobs may be stopped for it, not only shrunk."""
+        return math.isinf(self.slope)
+
 
 @dataclass
 class Draft:
@@ -57,6 +64,8 @@ class Draft:
         movable: jobs whose reconfiguration pays, see `Rubick`; those that were placed in this round join them.
         kept: guaranteed jobs within their tenants' quotas: they are shrunk to their minimum at most.
         free: int64[num_nodes], GPUs that nobody holds.
+        version: differs whenever what is held differs, as far as `give` and `take` did it.
+        refused: claims that found no room, by kind of claim, and the version at which they found none.
     """
 
     view: ClusterView
@@ -65,6 +74,9 @@ class Draft:
     movable: set[JobId]
     kept: set[JobId]
     free: IntArray
+    version: int = 0
+    refused: dict[Hashable, int] = field(default_factory=dict)
+    _versions: Iterator[int] = field(default_factory=lambda: count(1))
 
     @classmethod
     def of(cls, view: ClusterView, curves: Curves, held: Mapping[JobId, Held], movable: Iterable[JobId]) -> "Draft":
@@ -73,26 +85,31 @@ class Draft:
 
     def copy(self) -> "Draft":
         """The draft as it stands, to come back to."""
-        return Draft(self.view, self.curves, dict(self.held), set(self.movable), set(self.kept), self.free.copy())
+        return replace(
+            self, held=dict(self.held), movable=set(self.movable), kept=set(self.kept), free=self.free.copy()
+        )
 
     def become(self, other: "Draft") -> None:
         """Undo everything since a copy was taken."""
         self.held, self.movable, self.kept, self.free = other.held, other.movable, other.kept, other.free
+        self.version = other.version
 
     def give(self, job: JobId, held: Held) -> None:
         """Let a job hold these GPUs instead of what it held. From now on it may be resized free of charge."""
         self.take(job)
-        for node, count in held.gpus.items():
-            self.free[node] -= count
+        for node, share in held.gpus.items():
+            self.free[node] -= share
         self.held[job] = held
         self.movable.add(job)
+        self.version = next(self._versions)
 
     def take(self, job: JobId) -> None:
         """Leave a job without GPUs."""
         held = self.held.pop(job, None)
         if held is not None:
-            for node, count in held.gpus.items():
-                self.free[node] += count
+            self.version = next(self._versions)
+            for node, share in held.gpus.items():
+                self.free[node] += share
 
     def curve(self, job: JobId, kind: int) -> Curve:
         """A job's curve on a GPU type."""
@@ -127,18 +144,25 @@ class Draft:
                 return Held(packed, kind, choice)
         nodes = [node for node in self.nodes(kind) if free[node] > 0]
         floor = max(curve.level, curve.below(size).speed)
-        for count in range(self.curves.fewest_nodes(kind, size) + 1, min(len(nodes), size) + 1):
-            choice = self.curves.choice(self.view, job, kind, size, count)
-            whole = (choice.num_gpus, choice.num_nodes) == (size, count)
-            if whole and meets(choice.speed, floor) and (gpus := spread(nodes, free, even_shares(size, count))):
+        for wide in range(self.curves.fewest_nodes(kind, size) + 1, min(len(nodes), size) + 1):
+            choice = self.curves.choice(self.view, job, kind, size, wide)
+            whole = (choice.num_gpus, choice.num_nodes) == (size, wide)
+            if whole and meets(choice.speed, floor) and (gpus := spread(nodes, free, even_shares(size, wide))):
                 return Held(gpus, kind, choice)
         return None
 
-    def offer(self, job: JobId, node: NodeId, claim: Claim) -> Offer | None:
+    def offer(self, job: JobId, node: NodeId, claim: Claim, lacks: float = math.inf) -> Offer | None:
         """What a job gives up next on a node for a claim; None if nothing.
 
         A job on one node shrinks to its next smaller choice. One on several leaves the node, if it runs on the others.
-        Otherwise it stops, unless it is guaranteed.
+        Otherwise it stops, but only for a claimant that is guaranteed or starves, and not if it is guaranteed itself.
+
+        Args:
+            job: who might give.
+            node: where.
+            claim: who asks.
+            lacks: GPUs that the claimant still needs. What a job gives beyond them is no gain: a gang over five nodes
+                does not stop cheaply for one GPU.
         """
         if job == claim.job:
             return None
@@ -150,21 +174,25 @@ class Draft:
         if not curve.choices:
             return None
         keeps, choice = self._less(job, node)
-        may_stop = job not in self.kept or claim.starving
+        may_stop = claim.starving or (claim.stops and job not in self.kept)
         if not keeps and not may_stop:
             return None
-        given = held.num_gpus - sum(keeps.values())
+        given = min(held.num_gpus - sum(keeps.values()), lacks)
         slope = (held.choice.speed - choice.speed) / curve.original / given
         return Offer(slope, job, keeps, choice) if forced or slope < claim.slope else None
 
-    def reclaim(self, node: NodeId, need: int, claim: Claim) -> bool:
-        """Shrink jobs on a node, whoever loses least first, until `need` GPUs are free; if that fails, none is."""
+    def reclaim(self, node: NodeId, need: int, claim: Claim, elsewhere: int = 0) -> bool:
+        """Shrink jobs on a node, whoever loses least first, until `need` GPUs are free; if that fails, none is.
+
+        The claimant needs `elsewhere` GPUs more, on other nodes.
+        """
         if self.view.capacity[node] < need:
             return False
         before = self.copy()
         while self.free[node] < need:
             here = [job for job, held in self.held.items() if node in held.gpus]
-            offers = [offer for job in here if (offer := self.offer(job, node, claim)) is not None]
+            lacks = elsewhere + need - int(self.free[node])
+            offers = [offer for job in here if (offer := self.offer(job, node, claim, lacks)) is not None]
             if not offers:
                 self.become(before)
                 return False
@@ -183,7 +211,8 @@ class Draft:
         gpus: Gpus = {}
         for share in [node_size] * whole + [rest] * (rest > 0):
             for node in self.nodes(kind):
-                if node not in gpus and self.reclaim(node, share, claim):
+                elsewhere = size - share - sum(gpus.values())
+                if node not in gpus and self.reclaim(node, share, claim, elsewhere):
                     gpus[node] = share
                     break
             else:
@@ -202,7 +231,7 @@ class Draft:
         if len(held.gpus) == 1:
             smaller = curve.below(held.num_gpus)
             return ({node: smaller.num_gpus}, smaller) if smaller.num_gpus else ({}, NOWHERE)
-        keeps = {other: count for other, count in held.gpus.items() if other != node}
+        keeps = {other: share for other, share in held.gpus.items() if other != node}
         left = sum(keeps.values())
         choice = self.curves.choice(self.view, job, held.kind, left, len(keeps))
         fits = choice.num_gpus == left >= curve.least.num_gpus and meets(choice.speed, curve.level)

@@ -15,6 +15,7 @@ import pandas as pd
 
 from baselines.fifo import Fifo
 from baselines.rubick.artifact import RubickArtifact
+from baselines.rubick.bound import least_makespan
 from baselines.rubick.curves import Planner, meets
 from baselines.rubick.scheduler import Rubick
 from baselines.synergy.scheduler import Synergy
@@ -124,8 +125,8 @@ def scheduling(data: str, folder: Path, variants: Sequence[str] = ("base", "bp",
         raise MurmurationError(f"trace {unknown[0]!r} does not exist; choose of {', '.join(PUBLISHED)}")
     measured, cluster = MeasuredModel.read(data), servers()
     rows = []
-    for variant in variants:
-        workload = trace(data, variant, cluster, measured)
+    workloads = {variant: trace(data, variant, cluster, measured) for variant in variants}
+    for variant, workload in workloads.items():
         for name, make in schedulers(measured).items():
             result = play(make(), workload, cluster, measured)
             rows.append({"trace": variant, "scheduler": name, **figures(result, measured)})
@@ -136,6 +137,7 @@ def scheduling(data: str, folder: Path, variants: Sequence[str] = ("base", "bp",
     if "mt" in variants:
         tables.append(("Guaranteed jobs of trace mt", guarantees_table(runs)))
     tables.append(("Ratios to Rubick", ratios_table(runs)))
+    tables.append(("No makespan below, hours", bounds_table(workloads, cluster, measured)))
     return Reproduction(tables, notes())
 
 
@@ -238,6 +240,17 @@ def ratios_table(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def bounds_table(workloads: Mapping[str, Workload], cluster: ClusterSpec, measured: MeasuredModel) -> pd.DataFrame:
+    """Lower bounds on makespan by trace: without guarantees, at the level eased 1.5-fold, and at the level."""
+    kinds = {"no guarantees": None, "level / 1.5": SLACK, "level": 1.0}
+    rows = [
+        {"trace": variant}
+        | {name: round(least_makespan(workload, cluster, measured, slack) / HOUR, 2) for name, slack in kinds.items()}
+        for variant, workload in workloads.items()
+    ]
+    return pd.DataFrame(rows)
+
+
 def notes() -> list[str]:
     """What a reader must know of the tables."""
     return [
@@ -251,5 +264,7 @@ def notes() -> list[str]:
         "guaranteed jobs ask for up to 182 of the 64 GPUs at once, so that they wait, and Rubick stops those that have "
         "had their turn; level: the user's plan on the GPUs asked for",
         "fitted speeds: decisions by the model of a handful of profiled points, progress as measured",
+        "a bound on makespan counts one start of 260 s for each job and all GPUs at their best from any time on; the "
+        "busiest part of every trace begins at 6.35 h, and more than half of its work is in three LLaMA-30B jobs",
         "RoBERTa's measured times on one GPU are those on two, as published",
     ]

@@ -1,4 +1,4 @@
-"""What Rubick remembers of jobs: when they began, how often they were changed, since when they wait."""
+"""What Rubick remembers of jobs: how long they ran, how often they were changed, since when they wait."""
 
 from envs.scheduling import ClusterView
 from envs.types import Allocation, JobId, Placement, Seconds
@@ -15,16 +15,24 @@ class Lives:
 
     def __init__(self, gate: float) -> None:
         self.gate = gate
-        self._begun: dict[JobId, Seconds] = {}
+        self._ran: dict[JobId, Seconds] = {}  # before the present start
+        self._started: dict[JobId, Seconds] = {}  # the present start, of those that run
         self._changed: dict[JobId, Seconds] = {}
         self._changes: dict[JobId, int] = {}
         self._stopped: dict[JobId, Seconds] = {}
 
     def see(self, view: ClusterView) -> None:
-        """Notice jobs that went back to the queue by themselves: their node failed, and they wait from now on."""
+        """Notice jobs that went back to the queue by themselves: their node failed, and they wait from now on.
+
+        And jobs that somebody else started: their lives begin now.
+        """
         for job in view.queued.tolist():
-            if job in self._begun:
-                self._stopped.setdefault(job, view.time)
+            if job in self._started:
+                self._stop(job, view.time)
+        for job in view.running.tolist():
+            if job not in self._started:
+                self._started[job] = self._changed[job] = view.time
+                self._changes[job] = 0
 
     def remember(self, view: ClusterView, wish: Allocation) -> None:
         """Note what a wish changes."""
@@ -32,12 +40,12 @@ class Lives:
         for job, place in wish.changes.items():
             if place is None:
                 if job in running:
-                    self._stopped[job] = view.time
+                    self._stop(job, view.time)
                 continue
             if job in running and same(view.placement(job), place):
                 continue
             self._changes[job] = self._changes.get(job, -1) + 1
-            self._begun.setdefault(job, view.time)
+            self._started.setdefault(job, view.time)
             self._changed[job] = view.time
             self._stopped.pop(job, None)
 
@@ -49,12 +57,20 @@ class Lives:
         """Starts but the first, resizes and moves so far."""
         return max(self._changes.get(job, 0), 0)
 
+    def ran(self, view: ClusterView, job: JobId) -> Seconds:
+        """How long a job has held GPUs so far, restarts included and waiting not."""
+        now = view.time - self._started[job] if job in self._started else 0.0
+        return self._ran.get(job, 0.0) + now
+
     def affords(self, view: ClusterView, job: JobId) -> bool:
-        """Whether a running job may be changed for others: (T - (N + 1) d) / T at least the gate, T since it began."""
+        """Whether a running job may be changed for others: (T - (N + 1) d) / T at least the gate, T as it `ran`.
+
+        Were T to count waiting too, a job that is stopped again and again could ever more afford it.
+        """
         restart = float(view.restart_delay[job])
         if restart == 0:
             return True
-        age = view.time - self._begun[job]
+        age = self.ran(view, job)
         if view.time - self._changed[job] < REPAID * restart:
             return False
         return age - (self.changes(job) + 1) * restart >= self.gate * age
@@ -67,6 +83,10 @@ class Lives:
         """
         since = view.time - self._changed[job]
         return factor * (since - float(view.restart_delay[job])) >= since
+
+    def _stop(self, job: JobId, time: Seconds) -> None:
+        self._ran[job] = self._ran.get(job, 0.0) + time - self._started.pop(job, time)
+        self._stopped[job] = time
 
 
 def same(one: Placement, other: Placement) -> bool:

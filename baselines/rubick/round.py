@@ -50,9 +50,13 @@ def within_quota(draft: Draft, jobs: Iterable[JobId]) -> set[JobId]:
 def place(draft: Draft, claim: Claim) -> bool:
     """Let a job that holds nothing have its least size, on free GPUs or else on what others give; say whether it has.
 
-    GPU types are tried from the fastest on.
+    GPU types are tried from the fastest on. Where a job of the same curves was refused and nothing has changed since,
+    no room is looked for.
     """
     kinds = draft.kinds(claim.job)
+    like = (*(id(draft.curve(claim.job, kind)) for kind in kinds), claim._replace(job=-1))
+    if draft.refused.get(like) == draft.version:
+        return False
     sizes = [(kind, draft.curve(claim.job, kind).least.num_gpus) for kind in kinds]
     for kind, size in sizes:
         if held := draft.find(claim.job, kind, size, draft.free):
@@ -62,6 +66,7 @@ def place(draft: Draft, claim: Claim) -> bool:
         if held := draft.make_room(kind, size, claim):
             draft.give(claim.job, held)
             return True
+    draft.refused[like] = draft.version
     return False
 
 

@@ -54,7 +54,8 @@ def test_the_gate_opens_after_ten_restarts_of_work():
     done by then; 10 s of restart; 270 more by 200, when B has done its 200 at 2 a second. 100 s after its change A may
     grow if 4/3 (100 - 10) >= 100: it does, and has 330 left from 210 on: 292.5.
     """
-    result = play(Rubick(), [job(0, "linear", 4, 1000), job(1, "flat", 4, 200)], nodes(4), restart=10, interval=50)
+    pair = [job(0, "linear", 4, 1000), job(1, "flat", 4, 200)]
+    result = play(Rubick(gate=0.9), pair, nodes(4), restart=10, interval=50)
     assert times(result) == [(0, 292.5), (100, 200)]
     assert sizes(result, 0) == [(0, 4), (100, 3), (200, 4)]
     assert restarts(result) == [2, 0]
@@ -116,6 +117,17 @@ def test_the_starving_go_first():
     result = play(Rubick(patience=5), pair, nodes(4), interval=1)
     assert sizes(result, 1) == [(6, 2)]
     assert sizes(result, 0)[:2] == [(0, 4), (6, 2)]
+
+
+@pytest.mark.parametrize(("patience", "start"), [(1800, 10.0), (5, 6.0)])
+def test_only_the_starving_stop_others(patience, start):
+    """A runs on both nodes or not at all. B, flat, would gain 0.70 of its speed by one GPU, A loses all of its own: B
+    waits until A ends at 10, or for its patience, which is over at the round of 6.
+    """
+    pair = [job(0, "whole", 8, 80), job(1, "flat", 4, 4)]
+    result = play(Rubick(patience=patience), pair, nodes(4, 4), interval=1)
+    assert times(result)[1][0] == start
+    assert len(places(result, 0)) == (1 if start == 10.0 else 2)
 
 
 def test_a_starving_guaranteed_job_takes_its_turn():

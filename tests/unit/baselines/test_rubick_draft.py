@@ -97,10 +97,39 @@ def test_offers_are_the_next_step_down(linear):
     assert draft.offer(0, 0, Claim(0, 1.0)) is None  # nobody gives to itself
 
 
-def test_the_last_gpus_are_an_offer_to_stop():
+def test_the_last_gpus_are_an_offer_to_stop_to_the_starving_and_guaranteed():
     draft, _ = draft_of([job(0, "gang", 2, 10)], {0: {0: 2}}, nodes(4))
-    offer = draft.offer(0, 0, Claim(LATER, 1.0))
-    assert (offer.keeps, offer.choice, offer.slope) == ({}, NOWHERE, 0.5)
+    assert draft.offer(0, 0, Claim(LATER, 1000.0)) is None
+    for claim in (Claim(LATER, math.inf), Claim(LATER, math.inf, guaranteed=True)):
+        offer = draft.offer(0, 0, claim)
+        assert (offer.keeps, offer.choice, offer.slope) == ({}, NOWHERE, 0.5)
+
+
+def test_gpus_that_nobody_needs_are_no_gain():
+    """Stopping eight GPUs' work for one GPU loses eight times as much for each as for all eight."""
+    draft, _ = draft_of([job(0, "whole", 8, 100)], {0: {0: 4, 1: 4}}, nodes(4, 4))
+    slopes = [draft.offer(0, 0, Claim(LATER, math.inf), lacks).slope for lacks in (1, 4, 8, 9)]
+    assert slopes == [1.0, 0.25, 0.125, 0.125]
+
+
+def test_a_gang_is_not_stopped_for_a_crumb():
+    """Two GPUs of node 0, for who starves: linear loses a quarter of its speed by each, the gang over both nodes would
+    lose half of its speed by each, and an eighth only if all eight were wanted.
+    """
+    jobs = [job(0, "whole", 8, 100), job(0, "linear", 4, 100, most=4)]
+    draft, held = draft_of(jobs, {0: {0: 4, 1: 4}, 1: {0: 4}}, nodes(8, 4))
+    assert draft.reclaim(0, 2, Claim(LATER, math.inf))
+    assert draft.held[1].gpus == {0: 2}
+    assert draft.held[0] is held[0]
+
+
+def test_what_is_needed_elsewhere_counts():
+    """One GPU here and four elsewhere: the gang loses a fifth of its speed for each, linear a quarter."""
+    jobs = [job(0, "whole", 8, 100), job(0, "linear", 4, 100, most=4)]
+    draft, held = draft_of(jobs, {0: {0: 4, 1: 4}, 1: {0: 4}}, nodes(8, 4))
+    assert draft.reclaim(0, 1, Claim(LATER, math.inf), elsewhere=4)
+    assert 0 not in draft.held
+    assert draft.held[1] is held[1]
 
 
 def test_who_is_behind_the_gate_offers_nothing_but_to_guarantees():
@@ -126,7 +155,7 @@ def test_a_job_over_nodes_leaves_one_if_it_runs_on_the_others():
     offer = draft.offer(0, 1, Claim(LATER, 1.0))
     assert (offer.keeps, offer.slope) == ({0: 4}, pytest.approx((8 - 4) / 8 / 4))
     whole, _ = draft_of([job(0, "whole", 8, 100)], {0: {0: 4, 1: 4}}, nodes(4, 4))
-    assert whole.offer(0, 1, Claim(LATER, 1.0)).keeps == {}
+    assert whole.offer(0, 1, Claim(LATER, math.inf)).keeps == {}
 
 
 def test_who_loses_least_gives_first():
@@ -158,11 +187,45 @@ def test_room_is_made_on_the_fewest_nodes(linear):
 def test_room_for_a_gang_over_two_nodes():
     jobs = [job(0, "flat", 4, 100), job(0, "flat", 4, 100), job(0, "whole", 8, 10)]
     draft, held = draft_of(jobs, {0: {0: 4}, 1: {1: 4}}, nodes(4, 4))
-    assert draft.make_room(0, 8, Claim(2, 0.1)) is None
+    assert draft.make_room(0, 8, Claim(2, 1000.0)) is None  # they would shrink for it, not stop
     assert draft.held == held
-    found = draft.make_room(0, 8, Claim(2, 1.0))
+    found = draft.make_room(0, 8, Claim(2, math.inf))
     assert found.gpus == {0: 4, 1: 4}
     assert draft.held == {}
+
+
+def test_who_was_refused_is_refused_until_something_changes(monkeypatch):
+    """Two alike wait for a full node; the second is not looked for. A steeper claim is, and both once there is room."""
+    jobs = [job(0, "gang", 4, 100), *[job(0, "gang", 4, 10)] * 2]
+    draft, _ = draft_of(jobs, {0: {0: 4}}, nodes(4))
+    looked: list[int] = []
+    find = Draft.find
+
+    def seen(self, job, *more):
+        looked.append(job)
+        return find(self, job, *more)
+
+    monkeypatch.setattr(Draft, "find", seen)
+    assert not place(draft, Claim(1, 0.25))
+    assert not place(draft, Claim(2, 0.25))
+    assert looked == [1]
+    assert place(draft, Claim(2, 0.5))
+    assert looked == [1, 2]
+    draft.take(2)
+    draft.take(0)
+    assert place(draft, Claim(1, 0.25))
+
+
+def test_undoing_undoes_the_version():
+    """What was refused before a change that came to nothing is refused after it, but no other draft is taken for it."""
+    draft, _ = draft_of([job(0, "gang", 4, 100)], {0: {0: 4}}, nodes(4))
+    before, version = draft.copy(), draft.version
+    draft.take(0)
+    changed = draft.version
+    draft.become(before)
+    assert draft.version == version != changed
+    draft.take(0)
+    assert draft.version not in (version, changed)
 
 
 def test_placing_prefers_free_gpus(linear):

@@ -96,6 +96,41 @@ def test_the_gate_opens_when_one_more_change_is_a_tenth_of_its_life(time, opens)
     assert past.lives.affords(past.view(time), 0) is opens
 
 
+def test_a_life_is_what_was_run():
+    """From 10 to 40 and from 100 on; a failure at 150 is noticed at 160."""
+    past = Past()
+    assert past.lives.ran(past.view(9), 0) == 0
+    past.wish(10, HERE)
+    past.wish(40, None)
+    assert past.lives.ran(past.view(90), 0) == 30
+    past.wish(100, THERE)
+    assert past.lives.ran(past.view(130), 0) == 60
+    past.fail()
+    past.lives.see(past.view(160))
+    past.lives.see(past.view(170))
+    assert past.lives.ran(past.view(200), 0) == 90
+
+
+def test_what_somebody_else_started_begins_to_live_now():
+    """Seen to run at 50: as if it had started then."""
+    past = Past()
+    past.place = HERE
+    past.lives.see(past.view(50))
+    assert (past.lives.ran(past.view(60), 0), past.lives.changes(0)) == (10, 0)
+    assert not past.lives.affords(past.view(149), 0)
+    assert past.lives.affords(past.view(150), 0)
+
+
+def test_waiting_does_not_open_the_gate():
+    """Stopped at 20 for a thousand seconds: two changes, the next included, are a tenth of 200 s of running."""
+    past = Past()
+    past.wish(10, HERE)
+    past.wish(20, None)
+    past.wish(1020, THERE)
+    assert not past.lives.affords(past.view(1209), 0)
+    assert past.lives.affords(past.view(1210), 0)
+
+
 def test_every_change_closes_it_for_as_long_again():
     """Changed at 110: two changes are a tenth of its life at 210."""
     past = Past()

@@ -109,7 +109,8 @@ def move_one(
             if sizes[job] == 0 or kind == kinds[job] or left[kind] == 0:
                 continue
             size = int(np.argmin(cost[job, kind, : left[kind] + 1]))
-            gain = weight[job] * (cost[job, kinds[job], sizes[job]] - cost[job, kind, size])
+            saved = cost[job, kinds[job], sizes[job]] - cost[job, kind, size]
+            gain = weight[job] * saved if saved > 0 else 0.0  # where it does not run at all it saves -inf
             if gain > best_gain:
                 best_gain, best_job, best_kind, best_size = gain, job, kind, size
     if best_job < 0:

@@ -153,6 +153,8 @@ class Simulator:
         for job, placement in changes.items():
             if placement is None:
                 continue
+            if not placement.gpus:
+                raise self._out_of_range(job, 0) if self._is_there(job) else self._not_there(job)
             if not _names_anything(placement):
                 for node, gpus in placement.gpus.items():
                     rows.append((job, node, gpus, np.nan, np.nan, -1, 0, 0, 0.0, 0.0))
@@ -162,6 +164,8 @@ class Simulator:
 
     def _named_rows(self, job: JobId, placement: Placement) -> Iterator[tuple[float, ...]]:
         """WISH rows of a placement that names more than its GPUs; its speed is asked of the performance model."""
+        if not self._is_there(job):
+            raise self._not_there(job)
         named = self._check_names(job, placement)
         model = self.table.models[self.state.jobs[0, job]["model"]]
         try:
@@ -213,18 +217,17 @@ class Simulator:
     def _refuse(self, wrong: int, place: int, stopped: IntArray, rows: Records) -> NoReturn:
         """Say what is wrong with a wish."""
         if wrong == wish.NOT_THERE:
-            job = np.concatenate([stopped, rows["job"]])[place]
-            raise AllocationError(
-                f"job {job} is not in the system at t = {self.state.episode[0, 0].time:g} s; "
-                "place queued or running jobs"
-            )
+            raise self._not_there(int(np.concatenate([stopped, rows["job"]])[place]))
         job, node = int(rows["job"][place]), int(rows["node"][place])
         mine = rows[rows["job"] == job]
         record = self.state.jobs[0][job]
         count = int(mine["gpus"].sum())
         if wrong == wish.OUT_OF_RANGE:
+            raise self._out_of_range(job, count)
+        if wrong == wish.NO_NODE:
             raise AllocationError(
-                f"job {job}: is given {count} GPUs; its range is {record.min_gpus} to {record.max_gpus}"
+                f"job {job}: asks for {rows['gpus'][place]} GPUs on node {node}; "
+                f"nodes are 0 to {self.cluster.num_nodes - 1}"
             )
         if wrong == wish.NO_SPEED:
             level = node_level(len(mine))
@@ -247,6 +250,19 @@ class Simulator:
             f"job {job}: node {node} has {self.state.nodes[0][total][node]:g} {name}, fewer than the placements on it "
             "name, with 1/64 left for every other GPU; name less"
         )
+
+    def _is_there(self, job: JobId) -> bool:
+        """Whether a job is in the system."""
+        there = 0 <= job < int(self.state.episode[0, 0].next_job)
+        return there and self.state.jobs[0]["status"][job] in (kernels.QUEUED, kernels.RUNNING)
+
+    def _not_there(self, job: JobId) -> AllocationError:
+        time = self.state.episode[0, 0].time
+        return AllocationError(f"job {job} is not in the system at t = {time:g} s; place queued or running jobs")
+
+    def _out_of_range(self, job: JobId, count: int) -> AllocationError:
+        record = self.state.jobs[0][job]
+        return AllocationError(f"job {job}: is given {count} GPUs; its range is {record.min_gpus} to {record.max_gpus}")
 
     def result(
         self, scheduler: str, decision_seconds: float = 0.0, counters: dict[str, int] | None = None

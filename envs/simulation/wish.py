@@ -27,7 +27,8 @@ WISH = np.dtype(
     ),
     align=True,
 )
-FITS, NOT_THERE, OUT_OF_RANGE, NO_GPUS, NO_SPEED, NO_CPUS, NO_MEMORY = 0, 1, 2, 3, 4, 5, 6  # what `plan_wish` finds
+# What `plan_wish` finds.
+FITS, NOT_THERE, OUT_OF_RANGE, NO_GPUS, NO_SPEED, NO_CPUS, NO_MEMORY, NO_NODE = 0, 1, 2, 3, 4, 5, 6, 7
 
 
 @leaf
@@ -131,6 +132,9 @@ def plan_wish(world: World, stopped: IntArray, rows: Records) -> tuple[int, int]
         if not is_there(world, rows[i].job):
             undo_plan(world)
             return NOT_THERE, len(stopped) + i
+        if not 0 <= rows[i].node < len(world.nodes) or rows[i].gpus < 1:
+            undo_plan(world)
+            return NO_NODE, i
         if world.jobs[rows[i].job].touched == 0:
             clear_job(world, rows[i].job)
     wrong, place = plan_rows(world, rows)

@@ -1,16 +1,21 @@
-"""Runs told act by act, and runs left to chance."""
+"""Runs told act by act on either engine, and runs left to chance."""
 
 from collections.abc import Mapping
 
 import numpy as np
 
-from envs.performance import IdealModel, PerformanceModel
+from envs.performance import PerformanceModel
 from envs.scheduling import ClusterView
-from envs.simulation import EventKind, RunResult, Scenario, Simulator, State, run_episode
-from envs.types import Allocation, ClusterSpec, IntArray, JobId, JobSpec, NodeId, NodeSpec, Seconds
+from envs.simulation import EventKind, Rounds, RunResult, Scenario, Simulator, State, run_episode
+from envs.simulation.reference import ReferenceSimulator
+from envs.types import Allocation, ClusterSpec, IntArray, JobId, JobSpec, NodeId, NodeSpec, Placement, Seconds
 from envs.workloads import Workload
+from tests.conformance.worlds import HETEROGENEOUS, Curved
+from tests.unit.simulation.bench import Bench
 
-Act = Mapping[JobId, Mapping[NodeId, int] | None]  # GPUs by node; None stops the job
+Engine = Simulator | ReferenceSimulator
+Build = type[Simulator] | type[ReferenceSimulator]  # what the fixture `engine` gives
+Act = Mapping[JobId, Placement | Mapping[NodeId, int] | None]  # by node if GPUs are all; None stops the job
 Acts = Mapping[Seconds, Act]
 
 
@@ -32,10 +37,75 @@ class Script:
         act = self.acts.get(view.time, {})
         for job in act:
             wish.stop(job)
-        for job, gpus in act.items():
-            if gpus:
-                wish.place(job, gpus)
+        for job, placement in act.items():
+            if placement:
+                wish.place(job, placement)
         return wish
+
+
+class Play:
+    """One run by script.
+
+    Attributes:
+        engine: at the end of the run.
+        asked: when the script was asked.
+        result: what the run left behind, with its log and its records.
+    """
+
+    def __init__(
+        self,
+        build: Build,
+        acts: Acts,
+        workload: Workload,
+        cluster: ClusterSpec,
+        scenario: Scenario | None = None,
+        performance: PerformanceModel | None = None,
+        *,
+        seed: int = 0,
+    ) -> None:
+        script = Script(acts)
+        self.engine: Engine = build(workload, cluster, performance or Bench(), scenario, seed)
+        self.result = run_episode(script, self.engine, "script")
+        self.asked = script.rounds
+        self.log, self.records = self.result.log, self.result.records
+
+    @property
+    def told(self) -> list[tuple[Seconds, str, JobId]]:
+        """The log as (time, kind, job)."""
+        return [(float(row["time"]), EventKind(int(row["kind"])).name, int(row["job"])) for row in self.log.events]
+
+    @property
+    def finish(self) -> list[Seconds]:
+        """When each job came to its end; NaN if it did not."""
+        finish: list[Seconds] = self.records["finish_time"].tolist()
+        return finish
+
+    def placement(self, kind: str, job: JobId) -> Placement:
+        """The placement that the last event of a kind gave a job."""
+        rows = [row for row, (_, name, who) in enumerate(self.told) if (name, who) == (kind, job)]
+        return self.log.placement(rows[-1])
+
+
+def at_five(build: Build) -> Engine:
+    """Nodes of 4 plain, 4 plain and 2 slow GPUs. Job 0 (4 GPUs) runs on node 0, 1 (2 to 4) waits, 2 comes at 9."""
+    specs = [
+        JobSpec(0, 0, 4, 40, "vgg16"),
+        JobSpec(1, 5, 2, 40, "bert", min_gpus=2, max_gpus=4),
+        JobSpec(2, 9, 1, 1, "vgg16"),
+    ]
+    cluster = ClusterSpec((NodeSpec("plain", 4), NodeSpec("plain", 4), NodeSpec("slow", 2)))
+    engine: Engine = build(Workload.of(specs), cluster, Bench(), Scenario(restart_delay=0.0))
+    rounds = engine.rounds()
+    wish = next(rounds).allocation()
+    wish.place(0, {0: 4})
+    engine.apply(wish)
+    assert next(rounds).time == 5
+    return engine
+
+
+def words(build: Build, compiled: str, reference: str) -> str:
+    """What an engine says: both name the same fault, each in its own words."""
+    return compiled if build is Simulator else reference
 
 
 class Chance:
@@ -76,31 +146,22 @@ class Chance:
         wish.place(job, placed)
 
 
-def cluster_of(*node_gpus: int, kind: str = "plain") -> ClusterSpec:
+def cluster_of(*node_gpus: int, kind: str = "plain", cores: float = 32.0, memory: float = 256.0) -> ClusterSpec:
     """Nodes of one type with so many GPUs."""
-    return ClusterSpec(tuple(NodeSpec(kind, gpus) for gpus in node_gpus), "small")
+    return ClusterSpec(tuple(NodeSpec(kind, gpus, cores, memory) for gpus in node_gpus), "small")
 
 
-def jobs_of(*rows: tuple[Seconds, int, float], elastic: tuple[int, int] | None = None) -> Workload:
+def jobs_of(*rows: tuple[Seconds, int, float], model: str = "any", elastic: tuple[int, int] | None = None) -> Workload:
     """Jobs from (submit time, GPUs, samples)."""
     least, most = elastic or (0, 0)
-    return Workload.of([JobSpec(i, *row, "any", min_gpus=least, max_gpus=most) for i, row in enumerate(rows)])
+    return Workload.of([JobSpec(i, *row, model, min_gpus=least, max_gpus=most) for i, row in enumerate(rows)])
 
 
-def play(
-    acts: Acts,
-    workload: Workload,
-    cluster: ClusterSpec,
-    scenario: Scenario,
-    performance: PerformanceModel | None = None,
-) -> RunResult:
-    """One run by script."""
-    return run_episode(Script(acts), Simulator(workload, cluster, performance or IdealModel(), scenario), "script")
-
-
-def told(result: RunResult) -> list[tuple[Seconds, str, JobId]]:
-    """The log as (time, kind, job)."""
-    return [(float(row["time"]), EventKind(int(row["kind"])).name, int(row["job"])) for row in result.log.events]
+def burst_run(build: Build, rounds: Rounds | None = None, seed: int = 1) -> RunResult:
+    """Forty jobs, five at a time, pushed around at random on unequal nodes."""
+    workload = jobs_of(*((float(i // 5), 1 + i % 3, 20.0 + i) for i in range(40)), elastic=(1, 6))
+    scenario = Scenario(restart_delay=0.5, rounds=rounds or Rounds())
+    return run_episode(Chance(), build(workload, HETEROGENEOUS, Curved(), scenario, seed))
 
 
 def pool_size(state: State) -> int:

@@ -1,114 +1,116 @@
-"""When decisions are due: at events, at intervals, both; when nothing moves; where it ends."""
+"""When decisions are due, on both engines: at events, at intervals, both; when nothing moves; where it ends."""
 
+import numpy as np
 import pytest
 
-from envs.performance import IdealModel
-from envs.simulation import Rounds, RunResult, Scenario, Simulator, run_episode
+from envs.simulation import Rounds, Scenario
 from envs.workloads import Workload
-from tests.unit.simulation.plays import Act, Script, cluster_of, jobs_of, told
+from tests.unit.simulation.plays import Acts, Build, Play, cluster_of, jobs_of
 
-INTERVAL = Rounds(on_events=False, interval=10.0)
+TICKS = Rounds(on_events=False, interval=10.0)
+BOTH = Rounds(on_events=True, interval=10.0)
 
 
-def run(acts: dict[float, Act], workload: Workload, rounds: Rounds, horizon: float = float("inf")) -> RunResult:
-    """One run without costs; its rounds end up in `counters` by their times."""
-    script = Script(acts)
+def run(engine: Build, acts: Acts, workload: Workload, rounds: Rounds, horizon: float = float("inf")) -> Play:
+    """One run on two nodes of 4 GPUs, without costs."""
     scenario = Scenario(restart_delay=0.0, rounds=rounds, horizon=horizon)
-    result = run_episode(script, Simulator(workload, cluster_of(4, 4), IdealModel(), scenario))
-    result.counters.update({str(time): i for i, time in enumerate(script.rounds)})
-    return result
+    return Play(engine, acts, workload, cluster_of(4, 4), scenario)
 
 
-def asked(result: RunResult) -> list[float]:
-    """When the scheduler was asked."""
-    return [float(time) for time in result.counters]
-
-
-def test_fixed_interval_rounds_wait_for_the_tick():
+def test_fixed_interval_rounds_wait_for_the_tick(engine):
     """Jobs come at 3 and 12; they start at 10 and 20. At 25 B ends unnoticed; the round at 30 sees only A."""
-    workload = jobs_of((3, 4, 100), (12, 4, 20))
-    result = run({10.0: {0: {0: 4}}, 20.0: {1: {1: 4}}}, workload, INTERVAL)
-    assert asked(result) == [10.0, 20.0, 30.0]
-    assert result.records["start_time"].tolist() == [10.0, 20.0]
-    assert result.records["finish_time"].tolist() == [35.0, 25.0]
+    play = run(engine, {10.0: {0: {0: 4}}, 20.0: {1: {1: 4}}}, jobs_of((3, 4, 100), (12, 4, 20)), TICKS)
+    assert play.asked == [10.0, 20.0, 30.0]
+    assert play.records["start_time"].tolist() == [10.0, 20.0]
+    assert play.finish == [35.0, 25.0]
 
 
-def test_a_tick_and_an_event_at_one_instant_are_one_round():
-    workload = jobs_of((0, 4, 40), (10, 4, 40))
-    result = run({0.0: {0: {0: 4}}, 10.0: {1: {0: 4}}}, workload, Rounds(on_events=True, interval=10.0))
-    assert asked(result) == [0.0, 10.0]
-    assert told(result)[2:5] == [(10, "FINISH", 0), (10, "ARRIVE", 1), (10, "START", 1)]
+def test_a_tick_and_an_event_at_one_instant_are_one_round(engine):
+    play = run(engine, {0.0: {0: {0: 4}}, 10.0: {1: {0: 4}}}, jobs_of((0, 4, 40), (10, 4, 40)), BOTH)
+    assert play.asked == [0.0, 10.0]
+    assert play.told[2:5] == [(10, "FINISH", 0), (10, "ARRIVE", 1), (10, "START", 1)]
 
 
-def test_both_kinds_of_round():
-    workload = jobs_of((3, 4, 60), (12, 4, 20))
-    result = run({3.0: {0: {0: 4}}, 12.0: {1: {1: 4}}}, workload, Rounds(on_events=True, interval=10.0))
-    assert asked(result) == [3.0, 10.0, 12.0, 17.0]  # A ends at 18, with nobody left to decide on
+def test_both_kinds_of_round(engine):
+    play = run(engine, {3.0: {0: {0: 4}}, 12.0: {1: {1: 4}}}, jobs_of((3, 4, 60), (12, 4, 20)), BOTH)
+    assert play.asked == [3.0, 10.0, 12.0, 17.0]  # A ends at 18, with nobody left to decide on
 
 
-def test_ticks_stay_multiples_of_the_interval_after_an_idle_time():
+def test_ticks_stay_multiples_of_the_interval_after_an_idle_time(engine):
     """Nobody is in the system between 14 and 47: no rounds there, the next tick is at 50."""
-    workload = jobs_of((3, 4, 16), (47, 4, 16))
-    result = run({10.0: {0: {0: 4}}, 50.0: {1: {0: 4}}}, workload, INTERVAL)
-    assert asked(result) == [10.0, 50.0]
+    play = run(engine, {10.0: {0: {0: 4}}, 50.0: {1: {0: 4}}}, jobs_of((3, 4, 16), (47, 4, 16)), TICKS)
+    assert play.asked == [10.0, 50.0]
 
 
-def test_a_stalled_system_asks_again_and_then_gives_up():
-    """Nothing runs and nothing will come: every 7 s again, three times in a row."""
-    result = run({}, jobs_of((5, 4, 40)), Rounds(stall_interval=7.0, max_stalls=3))
-    assert asked(result) == [5.0, 12.0, 19.0, 26.0]
-    assert result.num_unfinished == 1
-    assert result.end_time == 26.0
+def test_ticks_beside_events_stay_multiples_too(engine):
+    """A: 3 to 7. Nobody is in the system until 47; ticks go on at 50."""
+    play = run(engine, {3.0: {0: {0: 4}}, 50.0: {1: {0: 4}}}, jobs_of((3, 4, 16), (47, 4, 16)), BOTH)
+    assert play.asked == [3.0, 47.0, 50.0]
 
 
-def test_a_late_answer_ends_the_stall():
-    result = run({12.0: {0: {0: 4}}}, jobs_of((5, 4, 40)), Rounds(stall_interval=7.0, max_stalls=1))
-    assert result.records["finish_time"].tolist() == [22.0]
+@pytest.mark.parametrize(
+    ("rounds", "asked"),
+    [
+        (Rounds(stall_interval=7.0, max_stalls=3), [5.0, 12.0, 19.0, 26.0]),
+        (Rounds(on_events=False, interval=10.0, max_stalls=2), [10.0, 20.0, 30.0]),
+        (Rounds(on_events=True, interval=10.0, max_stalls=2), [5.0, 10.0, 20.0]),
+    ],
+)
+def test_a_stalled_system_asks_again_and_then_gives_up(engine, rounds, asked):
+    """Nothing runs and nothing will come: every 7 s, or at every tick, again; so many times in a row."""
+    play = run(engine, {}, jobs_of((5, 4, 40)), rounds)
+    assert play.asked == asked
+    assert play.result.end_time == asked[-1]
+    assert play.result.num_unfinished == 1
+    assert np.isnan(play.finish).all()
+    assert not play.engine.advance()
 
 
-def test_stalls_count_in_a_row_only():
+def test_a_late_answer_ends_the_stall(engine):
+    play = run(engine, {12.0: {0: {0: 4}}}, jobs_of((5, 4, 40)), Rounds(stall_interval=7.0, max_stalls=1))
+    assert play.finish == [22.0]
+
+
+def test_stalls_count_in_a_row_only(engine):
     """Two stalls before A and two before B (both within the two allowed), since A's run lies between."""
     rounds = Rounds(stall_interval=7.0, max_stalls=2)
-    result = run({14.0: {0: {0: 4}}, 38.0: {1: {0: 4}}}, jobs_of((0, 4, 40), (0, 4, 40)), rounds)
-    assert asked(result) == [0.0, 7.0, 14.0, 24.0, 31.0, 38.0]
-    assert result.finished.all()
+    play = run(engine, {14.0: {0: {0: 4}}, 38.0: {1: {0: 4}}}, jobs_of((0, 4, 40), (0, 4, 40)), rounds)
+    assert play.asked == [0.0, 7.0, 14.0, 24.0, 31.0, 38.0]
+    assert play.result.finished.all()
 
 
-def test_a_stall_under_fixed_intervals_goes_by_ticks():
-    result = run({}, jobs_of((5, 4, 40)), Rounds(on_events=False, interval=10.0, max_stalls=2))
-    assert asked(result) == [10.0, 20.0, 30.0]
-    assert result.num_unfinished == 1
+def test_a_start_ends_a_row_of_stalls(engine):
+    """Two stalls before A, two after it was stopped at the tick of 40: both within the two allowed."""
+    acts: Acts = {20.0: {0: {0: 4}}, 40.0: {0: None}, 60.0: {0: {0: 4}}}
+    play = run(engine, acts, jobs_of((0, 4, 400)), Rounds(on_events=False, interval=10.0, max_stalls=2))
+    assert play.asked[:7] == [0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0]
+    assert play.finish == [60 + (400 - 80) / 4]
 
 
-def test_waiting_for_an_arrival_is_no_stall():
-    result = run({1000.0: {0: {0: 4}, 1: {1: 4}}}, jobs_of((0, 4, 40), (1000, 4, 40)), Rounds(max_stalls=0))
-    assert asked(result) == [0.0, 1000.0]
-    assert result.finished.all()
+def test_waiting_for_an_arrival_is_no_stall(engine):
+    acts: Acts = {1000.0: {0: {0: 4}, 1: {1: 4}}}
+    play = run(engine, acts, jobs_of((0, 4, 40), (1000, 4, 40)), Rounds(max_stalls=0))
+    assert play.asked == [0.0, 1000.0]
+    assert play.result.finished.all()
 
 
-def test_the_horizon_cuts_off_what_runs_and_what_waits():
+def test_the_horizon_cuts_off_what_runs_and_what_waits(engine):
     """A runs from 0, B waits from 2, C would come after the end: it is not in the records."""
     workload = jobs_of((0, 4, 400), (2, 4, 4), (60, 4, 4))
-    result = run({0.0: {0: {0: 4}}}, workload, Rounds(), horizon=50.0)
-    assert result.end_time == 50.0
-    assert len(result.records) == 2
-    assert result.finished.tolist() == [False, False]
-    assert result.records["attained_service"].tolist() == [200.0, 0.0]
+    play = run(engine, {0.0: {0: {0: 4}}}, workload, Rounds(), horizon=50.0)
+    assert play.result.end_time == 50.0
+    assert len(play.records) == 2
+    assert np.isnan(play.finish).all()
+    assert play.records["attained_service"].tolist() == [200.0, 0.0]
 
 
-def test_what_happens_at_the_horizon_still_happens():
-    result = run({0.0: {0: {0: 4}}}, jobs_of((0, 4, 200)), Rounds(), horizon=50.0)
-    assert result.records["finish_time"].tolist() == [50.0]
+def test_what_happens_at_the_horizon_still_happens(engine):
+    assert run(engine, {0.0: {0: {0: 4}}}, jobs_of((0, 4, 200)), Rounds(), horizon=50.0).finish == [50.0]
 
 
-def test_giving_up_is_charged_up_to_the_horizon():
+def test_giving_up_is_charged_up_to_the_horizon(engine):
     """Leaving jobs undone must not be cheaper than doing them late."""
-    workload = jobs_of((5, 4, 40))
-    scenario = Scenario(horizon=500.0, rounds=Rounds(max_stalls=2))
-    simulator = Simulator(workload, cluster_of(4, 4), IdealModel(), scenario)
-    result = run_episode(Script({}), simulator)
-    assert result.end_time == 500.0
-    assert simulator.state.episode[0, 0].job_seconds == 495.0
+    assert run(engine, {}, jobs_of((5, 4, 40)), Rounds(max_stalls=2), horizon=500.0).result.end_time == 500.0
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Nodes that go down and come back on the reference engine, worked by hand."""
+"""Nodes that go down and come back, worked by hand."""
 
 import math
 from dataclasses import replace
@@ -7,24 +7,23 @@ import numpy as np
 import pytest
 
 from envs.performance import Contention
-from envs.simulation import Rounds, Scenario
-from envs.simulation.reference import ReferenceSimulator
+from envs.simulation import EventKind, Rounds, Scenario
 from envs.simulation.scenario import OUTAGES, Failures
-from envs.types import AllocationError, ClusterSpec, NodeSpec
+from envs.types import AllocationError, ClusterSpec, NodeSpec, Placement
 from envs.workloads import Workload
-from tests.unit.simulation.reference_plays import Acts, Bench, Play, cluster_of, jobs_of, outages
-from tests.unit.simulation.test_reference_rules import FULL_SPEED, VGG_GB, alone
+from tests.unit.simulation.bench import FULL_SPEED, VGG_GB, Bench, alone, outages
+from tests.unit.simulation.plays import Acts, Play, cluster_of, jobs_of, words
 
 TWO = cluster_of(4, 4)
 RESTART = Scenario(restart_delay=3.0)
 
 
 @pytest.mark.parametrize(("every", "left"), [(4.0, 60 - 32), (0.0, 60 - 40), (math.inf, 60.0), (10.0, 60 - 40)])
-def test_a_job_resumes_from_its_last_checkpoint(every, left):
+def test_a_job_resumes_from_its_last_checkpoint(engine, every, left):
     """4 samples/s from 0 on; node 0 is down from 10 to 15. The job starts again at 15, runs from 18 on."""
     acts: Acts = {0.0: {0: {0: 4}}, 15.0: {0: {0: 4}}}
     scenario = replace(RESTART, failures=outages((10.0, 5.0), every=every))
-    play = Play(acts, jobs_of((0, 4, 60)), TWO, scenario)
+    play = Play(engine, acts, jobs_of((0, 4, 60)), TWO, scenario)
     assert play.told == [
         (0, "ARRIVE", 0),
         (0, "START", 0),
@@ -41,28 +40,30 @@ def test_a_job_resumes_from_its_last_checkpoint(every, left):
     assert play.records["attained_service"].tolist() == [40.0 + 4 * (3 + left / 4)]
 
 
-def test_the_log_names_the_node_and_its_gpus():
-    play = Play({0.0: {0: {1: 2}}}, jobs_of((0, 2, 60)), cluster_of(3, 4), Scenario(failures=outages((10.0, 5.0))))
+def test_the_log_names_the_node_and_its_gpus(engine):
+    play = Play(
+        engine, {0.0: {0: {1: 2}}}, jobs_of((0, 2, 60)), cluster_of(3, 4), Scenario(failures=outages((10.0, 5.0)))
+    )
     for event in (2, 3):
         assert play.log.events["num_shares"][event] == 1
         share = play.log.shares[play.log.events["first_share"][event]]
         assert share.tolist() == (0, 3, 0.0, 0.0)
 
 
-def test_checkpoints_count_from_the_first_sample_on():
+def test_checkpoints_count_from_the_first_sample_on(engine):
     """Start delay 3: checkpoints at 3, 7, 11. Down at 10: back to 7, 4 s of work. Down while restarting: no loss."""
     acts: Acts = {0.0: {0: {0: 4}}, 10.0: {0: {1: 4}}, 12.0: {0: {0: 4}}}
     scenario = Scenario(start_delay=3.0, restart_delay=3.0, failures=outages((10.0, 1.0), (12.0, 50.0), every=4.0))
-    play = Play(acts, jobs_of((0, 4, 60)), TWO, scenario)
+    play = Play(engine, acts, jobs_of((0, 4, 60)), TWO, scenario)
     assert play.finish == [12 + 3 + (60 - 16) / 4]
     assert play.records["num_interruptions"].tolist() == [2]
 
 
-def test_an_interrupted_job_loses_its_shares_everywhere():
+def test_an_interrupted_job_loses_its_shares_everywhere(engine):
     """Three jobs: one on both nodes, one on the failing node, one on the other. The last goes on."""
     acts: Acts = {0.0: {0: {0: 1, 1: 1}, 1: {0: 2}, 2: {1: 2}}}
     workload = jobs_of((0, 2, 99), (0, 2, 99), (0, 2, 99))
-    play = Play(acts, workload, TWO, Scenario(failures=outages((10.0, 1e6)), horizon=12.0))
+    play = Play(engine, acts, workload, TWO, Scenario(failures=outages((10.0, 1e6)), horizon=12.0))
     assert play.told[-3:] == [(10, "DOWN", -1), (10, "INTERRUPT", 0), (10, "INTERRUPT", 1)]
     view = play.engine.view
     assert view.capacity.tolist() == [0, 4]
@@ -70,28 +71,31 @@ def test_an_interrupted_job_loses_its_shares_everywhere():
     assert (view.queued.tolist(), view.running.tolist()) == ([0, 1], [2])
 
 
-def test_nobody_starts_on_a_node_that_is_down():
-    engine = ReferenceSimulator(jobs_of((5, 2, 9)), TWO, Bench(), Scenario(failures=outages((2.0, 9.0))))
-    assert engine.advance()
-    wish = engine.view.allocation()
+def test_nobody_starts_on_a_node_that_is_down(engine):
+    simulator = engine(jobs_of((5, 2, 9)), TWO, Bench(), Scenario(failures=outages((2.0, 9.0))))
+    assert simulator.advance()
+    wish = simulator.view.allocation()
     assert wish.free_gpus.tolist() == [0, 4]
     assert not wish.pack(0, gpu_types=[])
     assert wish.pack(0)
-    wish.changes[0] = replace(wish.changes[0], gpus={0: 2}) if wish.changes[0] else None
-    with pytest.raises(AllocationError, match="node 0: 2 GPUs are asked for, 0 are free"):
-        engine.apply(wish)
+    wish.changes[0] = Placement({0: 2})
+    says = words(
+        engine, "job 0: asks for 2 GPUs on node 0, where 0 are free", "node 0: 2 GPUs are asked for, 0 are free"
+    )
+    with pytest.raises(AllocationError, match=says):
+        simulator.apply(wish)
 
 
-def test_nodes_change_in_order_between_completions_and_arrivals():
+def test_nodes_change_in_order_between_completions_and_arrivals(engine):
     """At 10: A ends, nodes 0 and 1 (together) go down, B comes."""
     acts: Acts = {0.0: {0: {0: 4}}}
     scenario = Scenario(failures=outages((10.0, 1.0), (10.0, 2.0)), horizon=10.5)
-    play = Play(acts, jobs_of((0, 4, 40), (10, 4, 40)), TWO, scenario)
+    play = Play(engine, acts, jobs_of((0, 4, 40), (10, 4, 40)), TWO, scenario)
     assert play.told[2:] == [(10, "FINISH", 0), (10, "DOWN", -1), (10, "DOWN", -1), (10, "ARRIVE", 1)]
     assert play.log.shares["node"].tolist() == [0, 0, 1]
 
 
-def test_the_failing_neighbour_frees_the_link_and_checkpoints_follow_the_changed_rate():
+def test_the_failing_neighbour_frees_the_link_and_checkpoints_follow_the_changed_rate(engine):
     """Jobs 0 (nodes 0, 1) and 1 (nodes 1, 2) share node 1's link: 128 samples/s each.
 
     At 4 node 2 fails and takes job 1; job 0 goes on at 256. Node 0 fails at 7.5: the checkpoints of job 0 were at 3,
@@ -102,55 +106,63 @@ def test_the_failing_neighbour_frees_the_link_and_checkpoints_follow_the_changed
     failures = outages((7.5, 1.5), (1e9, 1.0), (4.0, 1e6), every=3.0)
     scenario = Scenario(restart_delay=0.0, contention=Contention("measured"), failures=failures, horizon=100.0)
     acts: Acts = {0.0: {0: {0: 1, 1: 1}, 1: {1: 1, 2: 1}}, 9.0: {0: {0: 1, 1: 1}}}
-    play = Play(acts, jobs, nodes, scenario, FULL_SPEED)
+    play = Play(engine, acts, jobs, nodes, scenario, FULL_SPEED)
     assert play.finish[0] == 9 + (2048 - 4 * 128 - 2 * 256) / 256
 
 
-def test_a_checkpoint_before_a_change_of_rate_is_kept():
+def test_a_checkpoint_before_a_change_of_rate_is_kept(engine):
     """As above, but node 0 fails at 5: the last checkpoint is that of 3, though the rate changed at 4."""
     nodes = ClusterSpec(tuple(NodeSpec("plain", 4, inter_node_bandwidth=VGG_GB) for _ in range(3)))
     jobs = Workload.of([alone("vgg16", 2, 2048), alone("vgg16", 2, 2048)])
     failures = outages((5.0, 4.0), (1e9, 1.0), (4.0, 1e6), every=3.0)
     scenario = Scenario(restart_delay=0.0, contention=Contention("measured"), failures=failures, horizon=100.0)
     acts: Acts = {0.0: {0: {0: 1, 1: 1}, 1: {1: 1, 2: 1}}, 9.0: {0: {0: 1, 1: 1}}}
-    play = Play(acts, jobs, nodes, scenario, FULL_SPEED)
+    play = Play(engine, acts, jobs, nodes, scenario, FULL_SPEED)
     assert play.finish[0] == 9 + (2048 - 3 * 128) / 256
 
 
-def test_a_node_that_changes_while_nothing_moves_is_waited_for():
+def test_a_node_that_changes_while_nothing_moves_is_waited_for(engine):
     """Jobs wait at 5. Asked at 12 (stall); node 0 is down from 15 to 18: asked at both; then every 7 s again."""
     rounds = Rounds(stall_interval=7.0, max_stalls=4)
-    play = Play({}, jobs_of((5, 4, 40)), TWO, Scenario(rounds=rounds, failures=outages((15.0, 3.0))))
+    play = Play(engine, {}, jobs_of((5, 4, 40)), TWO, Scenario(rounds=rounds, failures=outages((15.0, 3.0))))
     assert play.asked == [5.0, 12.0, 15.0, 18.0, 25.0]
-    assert play.engine.time == 25.0
+    assert play.result.end_time == 25.0
 
 
-def test_while_a_node_is_down_its_return_is_waited_for():
+def test_while_a_node_is_down_its_return_is_waited_for(engine):
     """No stalls between 2 and 900, though nothing moves; the start at 900 ends well."""
     rounds = Rounds(stall_interval=7.0, max_stalls=2)
     scenario = Scenario(rounds=rounds, failures=outages((2.0, 898.0)))
-    play = Play({900.0: {0: {0: 4}}}, jobs_of((5, 4, 40)), cluster_of(4), scenario)
+    play = Play(engine, {900.0: {0: {0: 4}}}, jobs_of((5, 4, 40)), cluster_of(4), scenario)
     assert play.asked == [5.0, 900.0]
     assert play.finish == [910.0]
 
 
-def test_after_all_outages_the_draws_repeat():
+def test_after_all_outages_the_draws_repeat(engine):
     """Node 1 is up for 1, 2, ... 32 s and down for 1 s each time, then again from the beginning; node 0 works on."""
     draws = tuple(second for i in range(OUTAGES) for second in (float(i + 1), 1.0))
     total = sum(draws)
     scenario = Scenario(failures=outages((1e6, 1.0), draws), rounds=Rounds(on_events=False, interval=1000.0))
-    play = Play({0.0: {0: {0: 4}}}, jobs_of((0, 4, 4 * (total + 4))), TWO, scenario)
+    play = Play(engine, {0.0: {0: {0: 4}}}, jobs_of((0, 4, 4 * (total + 4))), TWO, scenario)
     downs = [time for time, kind, _ in play.told if kind == "DOWN"]
     assert downs[:3] == [1.0, 1 + 1 + 2, 1 + 1 + 2 + 1 + 3]
     assert downs[OUTAGES:] == [total + 1.0, total + 4.0]
 
 
-def test_outages_come_from_the_seed():
+def test_outages_come_from_the_seed(engine):
+    """Nobody is placed; the first fall of each node, in the log, is the first draw from the third child of the seed."""
     failures = Failures(mtbf=50.0, repair_time=5.0)
-    engines = [
-        ReferenceSimulator(jobs_of((0, 1, 9)), TWO, Bench(), Scenario(failures=failures), seed) for seed in (1, 1, 2)
-    ]
-    first = [[node.next_change for node in engine.nodes] for engine in engines]
+    scenario = Scenario(failures=failures, rounds=Rounds(max_stalls=1000), horizon=2000.0)
+    plays = [Play(engine, {}, jobs_of((0, 1, 9)), TWO, scenario, seed=seed) for seed in (1, 1, 2)]
+    first = [falls(play) for play in plays]
     assert first[0] == first[1] != first[2]
     rng = np.random.default_rng(np.random.SeedSequence(2).spawn(3)[2])
-    assert first[2] == failures.draw(2, rng)[:, 0, 0].tolist()
+    assert falls(plays[2]) == dict(enumerate(failures.draw(2, rng)[:, 0, 0].tolist()))
+
+
+def falls(play: Play) -> dict[int, float]:
+    """When each node went down for the first time."""
+    times: dict[int, float] = {}
+    for event in play.log.events[play.log.events["kind"] == EventKind.DOWN]:
+        times.setdefault(int(play.log.shares["node"][event["first_share"]]), float(event["time"]))
+    return times

@@ -1,0 +1,67 @@
+"""What only the compiled engine has: a log that grows while it is written, and sums that it keeps as it goes."""
+
+import numpy as np
+import pytest
+
+from envs.performance import IdealModel
+from envs.simulation import Rounds, Scenario, SimulationView, Simulator, State
+from envs.simulation import state as state_module
+from envs.simulation.clock import advance
+from envs.simulation.kernels import LOG_FULL
+from tests.unit.simulation.plays import Play, burst_run, cluster_of, jobs_of
+
+
+def grow_by_one(rows: np.ndarray) -> np.ndarray:
+    """In place of doubling: the log is full at every single event."""
+    grown = np.zeros((rows.shape[0], rows.shape[1] + 1), rows.dtype)
+    grown[:, :-1] = rows
+    return grown
+
+
+@pytest.mark.parametrize("rounds", [Rounds(), Rounds(on_events=False, interval=2.0), Rounds(interval=0.5)])
+def test_a_log_that_is_always_full_tells_the_same(monkeypatch, rounds):
+    """Several events fall on one instant, so time is interrupted within instants too."""
+    expected = burst_run(Simulator, rounds)
+    monkeypatch.setattr(state_module, "_doubled", grow_by_one)
+    assert burst_run(Simulator, rounds).log == expected.log
+
+
+def test_time_stops_within_an_instant_when_the_log_is_full():
+    """Three jobs come at 0 and there is room for two events: the third comes after the log has grown, at 0 still."""
+    simulator = Simulator(jobs_of((0, 1, 5), (0, 1, 5), (0, 1, 5)), cluster_of(4), IdealModel())
+    state = simulator.state
+    state.events = state.events[:, :2].copy()
+    assert advance(simulator.world) == LOG_FULL
+    assert state.episode[0, 0].log_events == state.episode[0, 0].num_active == 2
+    assert simulator.advance()
+    assert simulator.view.queued.tolist() == [0, 1, 2]
+    assert simulator.view.time == 0.0
+    assert simulator.state.episode[0, 0].num_rounds == 1
+
+
+def test_growth_keeps_what_was_written():
+    state = State.allocate(cluster_of(4), 3)
+    state.grow_log()
+    assert state.events.shape == (1, 1024)
+    state.events["job"][0] = np.arange(1024)
+    state.grow_log()
+    assert state.events.shape == state.log_shares.shape == (1, 2048)
+    assert state.events["job"][0, :1024].tolist() == list(range(1024))
+    assert not state.events["job"][0, 1024:].any()
+
+
+def test_what_giving_up_costs_is_added_up():
+    """A job from 5 that nobody starts, charged up to the horizon of 500 (law 6)."""
+    play = Play(
+        Simulator, {}, jobs_of((5, 4, 40)), cluster_of(4, 4), Scenario(horizon=500.0, rounds=Rounds(max_stalls=2))
+    )
+    assert isinstance(play.engine, Simulator)
+    assert play.engine.state.episode[0, 0].job_seconds == 495.0
+
+
+def test_rounds_come_with_a_view_of_the_state():
+    """Trained policies and compiled schedulers plan on a copy of the engine's own arrays."""
+    simulator = Simulator(jobs_of((0, 1, 5)), cluster_of(4), IdealModel())
+    view = next(simulator.rounds())
+    assert isinstance(view, SimulationView)
+    assert view.state is simulator.state

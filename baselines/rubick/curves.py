@@ -121,6 +121,7 @@ class Curves:
         self._choices: dict[tuple[object, ...], Choice] = {}
         self._curves: dict[tuple[object, ...], Curve] = {}
         self._of: dict[tuple[JobId, int], Curve] = {}
+        self._kinds: dict[JobId, list[int]] = {}
 
     def curve(self, view: ClusterView, job: JobId, kind: int) -> Curve:
         """A job's curve on a GPU type; without choices if it does not run there."""
@@ -131,6 +132,18 @@ class Curves:
                 self._curves[key] = self._new_curve(view, job, kind)
             self._of[job, kind] = self._curves[key]
         return self._of[job, kind]
+
+    def kinds(self, view: ClusterView, job: JobId) -> list[int]:
+        """GPU types on which a job runs, the one where its least choice is fastest first."""
+        if job not in self._kinds:
+            curves = {kind: self.curve(view, job, kind) for kind in range(self.num_types)}
+            able = [kind for kind, curve in curves.items() if curve.choices]
+            self._kinds[job] = sorted(able, key=lambda kind: -curves[kind].least.speed)
+        return self._kinds[job]
+
+    def first_slope(self, view: ClusterView, job: JobId) -> float:
+        """The steepest first slope of a job over its GPU types; 0.0 if it runs on none."""
+        return max((self.curve(view, job, kind).first_slope for kind in self.kinds(view, job)), default=0.0)
 
     def choice(self, view: ClusterView, job: JobId, kind: int, num_gpus: int, num_nodes: int) -> Choice:
         """The best plan of a job on so many GPUs of a type, spread over so many nodes.

@@ -117,8 +117,7 @@ class Draft:
 
     def kinds(self, job: JobId) -> list[int]:
         """GPU types on which a job runs, the one where its least choice is fastest first."""
-        kinds = [kind for kind in range(self.curves.num_types) if self.curve(job, kind).choices]
-        return sorted(kinds, key=lambda kind: -self.curve(job, kind).least.speed)
+        return self.curves.kinds(self.view, job)
 
     def nodes(self, kind: int) -> list[NodeId]:
         """Nodes of a type that are up, those with most free GPUs first."""

@@ -128,18 +128,15 @@ class Rubick:
     def _serve(self, draft: Draft, jobs: Sequence[JobId]) -> list[JobId]:
         """Let jobs start on their least size, the starving first, then the steepest; hand back who found no room."""
         view = draft.view
-        starving = [job for job in self._by_waiting(view, jobs) if self._starves(view, job)]
+        starving = self._by_waiting(view, [job for job in jobs if self._starves(view, job)])
         left = []
         for job in starving:
             if place(draft, Claim(job, math.inf)):
                 draft.movable.discard(job)
             else:
                 left.append(job)
-        slopes = {
-            job: max((draft.curve(job, kind).first_slope for kind in draft.kinds(job)), default=0.0)
-            for job in jobs
-            if job not in starving
-        }
+        others = set(jobs) - set(starving)
+        slopes = {job: self._curves.first_slope(view, job) for job in jobs if job in others}
         for job in sorted(slopes, key=lambda job: (-slopes[job], job)):
             if not place(draft, Claim(job, slopes[job])):
                 left.append(job)

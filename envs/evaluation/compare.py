@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from envs.evaluation.comparison import Comparison, plain
+from envs.evaluation.comparison import ANY_BATCH, BOUND, Comparison, names_batches, plain
 from envs.metrics.bounds import Relaxation
 from envs.performance import PerformanceModel, speed_sources
 from envs.scheduling import ClusterView, Scheduler
@@ -72,7 +72,10 @@ def compare(
         reasons = "; ".join(f"{name}: {why}" for name, why in inapplicable.items())
         raise MurmurationError(f"comparison: {chosen or 'every scheduler'} cannot run here ({reasons}); choose another")
     settings = described(workloads, cluster, performance, scenario, seed)
-    relaxations = [Relaxation.of(workload, cluster, performance) for workload in workloads]
+    relaxations = {
+        name: [Relaxation.of(workload, cluster, performance, any_batch=name == ANY_BATCH) for workload in workloads]
+        for name in ((BOUND, ANY_BATCH) if names_batches(runs) else (BOUND,))
+    }
     return Comparison(runs, inapplicable, chosen, settings, seed, level, resamples, relaxations)
 
 

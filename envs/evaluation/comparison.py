@@ -17,7 +17,8 @@ from envs.metrics.bounds import Relaxation
 from envs.simulation import RunResult
 from envs.types import FloatArray, IntArray
 
-BOUND = "lower bound"  # the row of what no scheduler can beat
+BOUND = "lower bound"  # the row of what no scheduler can beat at the world's batch sizes
+ANY_BATCH = "lower bound, any batch"  # nor can one that chooses batch sizes
 ESTIMATED = {"mean_jct": job_completion_times, "mean_queueing_delay": queueing_delays, "mean_slowdown": slowdowns}
 
 
@@ -33,7 +34,8 @@ class Comparison:
         seed: of the bootstrap.
         level: of confidence.
         resamples: of the bootstrap.
-        relaxations: of the workloads, in their order; without them there is no lower bound.
+        relaxations: by the name of a lower bound, `BOUND` or `ANY_BATCH`, of the workloads in their order; without them
+            there is no lower bound.
 
     Raises:
         ValueError: there is no run, runs are of different workloads, or the reference is not among them.
@@ -46,7 +48,7 @@ class Comparison:
     seed: int = 0
     level: float = 0.95
     resamples: int = 2000
-    relaxations: Sequence[Relaxation] = ()
+    relaxations: Mapping[str, Sequence[Relaxation]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.runs:
@@ -58,8 +60,11 @@ class Comparison:
         played = {tuple(id(run.workload) for run in results) for results in self.runs.values()}
         if len(played) != 1 or not next(iter(played)):
             raise ValueError("comparison: every scheduler must have run the same workloads, at least one")
-        if self.relaxations and len(self.relaxations) != self.num_workloads:
-            raise ValueError(f"comparison: {len(self.relaxations)} relaxations of {self.num_workloads} workloads")
+        for name, relaxations in self.relaxations.items():
+            if len(relaxations) != self.num_workloads:
+                raise ValueError(
+                    f"comparison: {name}: {len(relaxations)} relaxations of {self.num_workloads} workloads"
+                )
 
     @property
     def schedulers(self) -> list[str]:
@@ -104,11 +109,10 @@ class Comparison:
         compared = sum(map(len, self.compared))
         measured = sum(summary.num_measured for summary in self.summaries[self.reference])
         workloads = f"{self.num_workloads} workload{'s' if self.num_workloads > 1 else ''}"
-        below = "No scheduler can be below the lower bound, at the world's batch sizes. " if self.bound else ""
         return (
             f"Means and percentiles over the {compared} of {measured} measured jobs that every scheduler finished, "
             f"in {workloads}. {self.level:.0%} intervals: {method_for(self.num_workloads)}, paired. "
-            f"Ratios are to {self.reference}. {below}"
+            f"Ratios are to {self.reference}. {self._how_to_read_bounds()}"
             "Bounded is bounded slowdown (10 s, at least 1); rho is finish-time fairness: JCT over the time on an "
             "equal share."
         )
@@ -123,29 +127,14 @@ class Comparison:
         return self.estimators[metric].ratio(names.index(scheduler), names.index(self.reference))
 
     @cached_property
-    def bound(self) -> dict[str, Any]:
-        """What no scheduler can beat, in the form of a row: mean JCT over the compared jobs, its ratio, makespan.
+    def bounds(self) -> list[dict[str, Any]]:
+        """What no scheduler can beat, as rows: mean JCT over the compared jobs, its ratio, makespan.
 
-        See `envs.metrics.bounds`. Empty without relaxations, or where there is no job to compare.
+        See `envs.metrics.bounds`. None without relaxations, or where there is no job to compare.
         """
-        reference = self.summaries[self.reference]
-        jct, ratios, makespan = [], [], []
-        for relaxation, jobs, run, summary in zip(
-            self.relaxations, self.compared, self.runs[self.reference], reference, strict=bool(self.relaxations)
-        ):
-            if len(jobs):
-                jct.append(relaxation.of_jobs(jobs).mean_jct())
-                ratios.append(np.log(jct[-1] / summary.mean_jct))
-                measured = np.sort(run.records["job"][run.records["measured"]])
-                makespan.append(relaxation.of_jobs(measured).makespan())
-        if not jct:
-            return {}
-        return {
-            "scheduler": BOUND,
-            "mean_jct": float(np.mean(jct)),
-            "mean_jct_ratio": float(np.exp(np.mean(ratios))),
-            "makespan": float(np.mean(makespan)),
-        }
+        if not any(map(len, self.compared)):
+            return []
+        return [self._bound(name, relaxations) for name, relaxations in self.relaxations.items()]
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
@@ -157,8 +146,8 @@ class Comparison:
         return ran + [{"scheduler": name, "inapplicable": reason} for name, reason in self.inapplicable.items()]
 
     def table(self) -> pd.DataFrame:
-        """The `rows` and the `bound` as a data frame; NaN where there is no figure."""
-        return pd.DataFrame([*self.rows, self.bound] if self.bound else self.rows)
+        """The `rows` and the `bounds` as a data frame; NaN where there is no figure."""
+        return pd.DataFrame([*self.rows, *self.bounds])
 
     def by_workload(self) -> pd.DataFrame:
         """One row per scheduler and workload: every metric; times in seconds."""
@@ -180,7 +169,7 @@ class Comparison:
             "reference": self.reference,
             "level": self.level,
             "schedulers": self.rows,
-            "bound": self.bound,
+            "bounds": self.bounds,
             "by_workload": self.by_workload().to_dict("records"),
             "wall_clock": {"decision_seconds": decision},
         }
@@ -199,12 +188,43 @@ class Comparison:
         row["rounds"] = sum(run.num_rounds for run in self.runs[name])
         return row
 
+    def _bound(self, name: str, relaxations: Sequence[Relaxation]) -> dict[str, Any]:
+        jct, ratios, makespan = [], [], []
+        reference = zip(self.runs[self.reference], self.summaries[self.reference], strict=True)
+        for relaxation, jobs, (run, summary) in zip(relaxations, self.compared, reference, strict=True):
+            if len(jobs):
+                jct.append(relaxation.of_jobs(jobs).mean_jct())
+                ratios.append(np.log(jct[-1] / summary.mean_jct))
+                measured = np.sort(run.records["job"][run.records["measured"]])
+                makespan.append(relaxation.of_jobs(measured).makespan())
+        return {
+            "scheduler": name,
+            "mean_jct": float(np.mean(jct)),
+            "mean_jct_ratio": float(np.exp(np.mean(ratios))),
+            "makespan": float(np.mean(makespan)),
+        }
+
+    def _how_to_read_bounds(self) -> str:
+        if not self.bounds:
+            return ""
+        below = "No scheduler can be below the lower bound, at the world's batch sizes. "
+        choosing = names_batches(self.runs)
+        if ANY_BATCH not in self.relaxations or not choosing:
+            return below
+        verb, whom = ("choose", "them") if len(choosing) > 1 else ("chooses", "it")
+        return f"{below}{', '.join(choosing)} {verb} batch sizes; only the second bound holds for {whom}. "
+
     def _values(self, metric: str) -> list[FloatArray]:
         matrices = []
         for workload, jobs in enumerate(self.compared):
             records = [results[workload].records for results in self.runs.values()]
             matrices.append(np.stack([ESTIMATED[metric](rows[np.isin(rows["job"], jobs)]) for rows in records]))
         return matrices
+
+
+def names_batches(runs: Mapping[str, Sequence[RunResult]]) -> list[str]:
+    """The schedulers that named a batch size in any of their runs, in order."""
+    return [name for name, results in runs.items() if any((run.log.events["batch_size"] > 0).any() for run in results)]
 
 
 def overall(summaries: Sequence[Summary]) -> dict[str, float]:

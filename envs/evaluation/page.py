@@ -7,9 +7,9 @@ from envs.evaluation.table import all_columns
 
 
 def markdown_page(comparison: Comparison) -> str:
-    """The whole table, by rising mean JCT and the lower bound last; who could not run, and why; how to read it."""
+    """The whole table, by rising mean JCT and the lower bounds last; who could not run, and why; how to read it."""
     columns = all_columns(comparison)
-    rows = [[column.cells[row] for column in columns] for row in [*by_mean_jct(comparison), *bound_row(comparison)]]
+    rows = [[column.cells[row] for column in columns] for row in [*by_mean_jct(comparison), *bound_rows(comparison)]]
     lines = [[column.head for column in columns], ["---"] + ["---:"] * (len(columns) - 1), *rows]
     left_out = [f"- {name} is left out: {reason}" for name, reason in comparison.inapplicable.items()]
     table = [f"| {' | '.join(line)} |" for line in lines]
@@ -22,6 +22,6 @@ def by_mean_jct(comparison: Comparison) -> list[int]:
     return sorted(range(len(means)), key=lambda place: math.inf if math.isnan(means[place]) else means[place])
 
 
-def bound_row(comparison: Comparison) -> list[int]:
-    """Position of the lower bound among the rows of the table; none without one."""
-    return [len(comparison.schedulers)] if comparison.bound else []
+def bound_rows(comparison: Comparison) -> list[int]:
+    """Positions of the lower bounds among the rows of the table."""
+    return [len(comparison.schedulers) + place for place in range(len(comparison.bounds))]

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from envs.evaluation.compare import compare
-from envs.evaluation.comparison import BOUND, Comparison
+from envs.evaluation.comparison import ANY_BATCH, BOUND, Comparison
 from envs.performance import PerformanceModel
 from envs.scheduling import Scheduler
 from envs.simulation import Scenario
@@ -55,22 +55,22 @@ class Sweep:
         return [name for name in first.schedulers if all(name in other.runs for other in others)]
 
     def table(self) -> pd.DataFrame:
-        """One row per load and scheduler, lower bound included: mean JCT in seconds, its interval, its ratio."""
+        """One row per load and scheduler, lower bounds included: mean JCT in seconds, its interval, its ratio."""
         columns = ("mean_jct", "mean_jct_low", "mean_jct_high", "mean_jct_ratio", "makespan", "num_unfinished")
         rows = []
         for load, comparison in self.comparisons.items():
-            for row in [*comparison.rows, *([comparison.bound] if comparison.bound else [])]:
+            for row in [*comparison.rows, *comparison.bounds]:
                 if "inapplicable" not in row:
                     figures = {column: row.get(column, np.nan) for column in columns}
                     rows.append({"load": load, "scheduler": row["scheduler"], **figures})
         return pd.DataFrame(rows)
 
     def by_load(self, column: str = "mean_jct") -> pd.DataFrame:
-        """One column of `table`, a row per scheduler in order of the highest load's, a column per load."""
+        """One column of `table`, a row per scheduler in order of the highest load's, a column per load; bounds last."""
         wide = self.table().pivot(index="scheduler", columns="load", values=column)
         ordered = wide.sort_values(wide.columns[-1], kind="stable")
-        last = [name for name in ordered.index if name == BOUND]
-        return ordered.loc[[name for name in ordered.index if name != BOUND] + last]
+        last = [name for name in (BOUND, ANY_BATCH) if name in ordered.index]
+        return ordered.loc[[name for name in ordered.index if name not in last] + last]
 
 
 def sweep(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from envs.evaluation.comparison import BOUND, Comparison
+from envs.evaluation.comparison import Comparison
 from envs.evaluation.statistics import Estimate
 from envs.types import Seconds
 
@@ -28,7 +28,7 @@ def print_table(comparison: Comparison, console: Console | None = None) -> None:
 
 
 def comparison_table(comparison: Comparison, width: int) -> Table:
-    """The comparison as a table of `rich` of at most this many characters: a row per scheduler, and the lower bound."""
+    """The comparison as a table of `rich` of at most this many characters: a row per scheduler, and lower bounds."""
     best = min(comparison.schedulers, key=lambda scheduler: comparison.estimate("mean_jct", scheduler).value)
     table = Table(box=None, header_style="bold", padding=(0, 1))
     columns = that_fit(all_columns(comparison), width)
@@ -36,8 +36,8 @@ def comparison_table(comparison: Comparison, width: int) -> Table:
         table.add_column(column.head, justify="left" if column is columns[0] else "right", no_wrap=True)
     for row, name in enumerate(comparison.schedulers):
         table.add_row(*(column.cells[row] for column in columns), style="bold" if name == best else "")
-    if comparison.bound:
-        table.add_row(*(column.cells[-1] for column in columns), style="dim")
+    for row in range(len(comparison.schedulers), len(comparison.schedulers) + len(comparison.bounds)):
+        table.add_row(*(column.cells[row] for column in columns), style="dim")
     return table
 
 
@@ -45,7 +45,7 @@ def comparison_table(comparison: Comparison, width: int) -> Table:
 class Column:
     """A column of the table: rank 0 is always shown, the others by rank as far as there is room.
 
-    Its cells are those of the schedulers, and of the lower bound if there is one.
+    Its cells are those of the schedulers, and of the lower bounds if there are any.
     """
 
     head: str
@@ -71,7 +71,7 @@ def that_fit(columns: list[Column], width: int) -> list[Column]:
 
 def all_columns(comparison: Comparison) -> list[Column]:
     """Every column that there is room for on a wide screen, in the order of display."""
-    names, bound = comparison.schedulers, comparison.bound
+    names, bounds = comparison.schedulers, comparison.bounds
     rows = comparison.rows[: len(names)]
     jct = [comparison.estimate("mean_jct", name) for name in names]
     unit, word = unit_for(max((estimate.value for estimate in jct if estimate.value == estimate.value), default=0.0))
@@ -81,14 +81,14 @@ def all_columns(comparison: Comparison) -> list[Column]:
         return Column(head, rank, [form(float(row[metric])) for row in rows] + below(metric, form))
 
     def below(metric: str, form: Callable[[float], str]) -> list[str]:
-        """The cell of the lower bound, if there is one; a dash for what it does not bound."""
-        return [form(float(bound[metric])) if metric in bound else "-"] if bound else []
+        """The cells of the lower bounds; a dash for what they do not bound."""
+        return [form(float(bound[metric])) if metric in bound else "-" for bound in bounds]
 
     def in_unit(seconds: Seconds) -> str:
         return number(seconds / unit)
 
     return [
-        Column("scheduler", 0, list(names) + ([BOUND] if bound else [])),
+        Column("scheduler", 0, list(names) + [str(bound["scheduler"]) for bound in bounds]),
         Column(f"mean JCT ({word})", 0, [with_interval(each, unit) for each in jct] + below("mean_jct", in_unit)),
         column("unfinished", 0, "num_unfinished", count),
         Column(

@@ -2,21 +2,25 @@
 
 Every bound drops what holds schedulers back in the world: nodes and their fragmentation, restarts, contention,
 failures, shortage of cores, not knowing the future. What stays is each job's own speed and the sum of GPUs.
-They hold at the plan and batch size that the world chooses: a scheduler that trains with larger batches plays another
-game.
+They hold at the plan and batch size that the world chooses; for schedulers that choose batch sizes there is a bound of
+its own, at the fastest batch size of each job's range (`Relaxation.of` with `any_batch`).
 """
 
 import heapq
+import itertools
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
-import numpy.typing as npt
 import scipy.optimize
 
-from envs.performance import PerformanceModel
-from envs.types import BoolArray, ClusterError, ClusterSpec, FloatArray, IntArray, Seconds
+from envs.performance import PerformanceModel, model_profile
+from envs.types import ClusterError, ClusterSpec, FloatArray, IntArray, PerformanceError, Seconds
 from envs.workloads import Workload
+
+BATCH_SLACK = 0.02  # share by which the speed at the fastest batch size may be overrated, for fewer sizes to ask
 
 
 @dataclass(frozen=True)
@@ -37,30 +41,45 @@ class Relaxation:
     num_gpus: IntArray
 
     @classmethod
-    def of(cls, workload: Workload, cluster: ClusterSpec, performance: PerformanceModel) -> "Relaxation":
+    def of(
+        cls, workload: Workload, cluster: ClusterSpec, performance: PerformanceModel, *, any_batch: bool = False
+    ) -> "Relaxation":
         """The relaxation of a workload.
 
         A gang over several types is no faster than the fastest of them on so many GPUs, and takes no less of the
         cluster than on that of its types where it takes least: so single types are enough.
 
+        Args:
+            workload: the jobs.
+            cluster: the nodes.
+            performance: how fast jobs run.
+            any_batch: whether schedulers may name any batch size of a job's range, besides the world's; see
+                `fastest_batch`.
+
         Raises:
             ClusterError: a job runs nowhere on the cluster.
         """
         jobs = workload.jobs
-        key = np.stack([jobs["model"], jobs["min_gpus"], jobs["max_gpus"]], axis=1)
+        key = np.stack([jobs[name] for name in ("model", "min_batch", "max_batch", "min_gpus", "max_gpus")], axis=1)
+        if not any_batch:
+            key[:, 1:3] = 0
         distinct, kind_of_job = np.unique(key, axis=0, return_inverse=True)
         best, per_gpu = np.zeros(len(distinct)), np.zeros((len(distinct), len(cluster.gpu_types)))
-        speeds = {int(model): _speeds(workload.models[model], jobs, int(model), cluster, performance)
-                  for model in np.unique(jobs["model"])}  # fmt: skip
-        for row, (model, least, most) in enumerate(distinct.tolist()):
-            sizes = np.arange(least, min(most, cluster.num_gpus) + 1)
-            curve = speeds[model][:, sizes]
-            if not curve.size or curve.max() <= 0:
-                raise ClusterError(
-                    f"workload {workload.name}: {workload.models[model]} on {least} to {most} GPUs runs nowhere on "
-                    f"cluster {cluster.name}; take a larger cluster"
-                )
-            best[row], per_gpu[row] = curve.max(), (curve / sizes).max(axis=1)
+        for model, low, high in np.unique(distinct[:, :3], axis=0).tolist():
+            rows = np.flatnonzero((distinct[:, :3] == (model, low, high)).all(axis=1))
+            name = workload.models[model]
+            span = batch_range(name, low, high) if any_batch else None
+            speeds = _speeds(name, distinct[rows, 3:], span, cluster, performance)
+            for row in rows.tolist():
+                least, most = distinct[row, 3:].tolist()
+                sizes = np.arange(least, min(most, cluster.num_gpus) + 1)
+                curve = speeds[:, sizes]
+                if not curve.size or curve.max() <= 0:
+                    raise ClusterError(
+                        f"workload {workload.name}: {name} on {least} to {most} GPUs runs nowhere on "
+                        f"cluster {cluster.name}; take a larger cluster"
+                    )
+                best[row], per_gpu[row] = curve.max(), (curve / sizes).max(axis=1)
         with np.errstate(divide="ignore"):
             demand = jobs["work"][:, None] / per_gpu[kind_of_job]
         counts = np.array(list(cluster.gpus_by_type.values()), dtype=np.int64)
@@ -191,15 +210,89 @@ def preemptive(submit_time: FloatArray, seconds: FloatArray, *, static: bool) ->
     return ends, mean
 
 
+def batch_range(model: str, low: int, high: int) -> tuple[int, int] | None:
+    """The batch sizes that may be named for a job: its own range within its model's.
+
+    Args:
+        model: as the performance model knows it.
+        low: the job's own lower end; 0 leaves it to the profile.
+        high: the job's own upper end; 0 leaves it to the profile.
+
+    Returns:
+        Both ends, or None where nobody knows a range, or where it is empty.
+    """
+    try:
+        profile = model_profile(model)
+        low, high = max(low, profile.min_batch), min(high or profile.max_batch, profile.max_batch)
+    except PerformanceError:
+        pass  # a model of the performance model's own: what the job says
+    return (low, high) if 1 <= low <= high else None
+
+
+def fastest_batch(speeds_at: Callable[[int], FloatArray], low: int, high: int) -> FloatArray:
+    """At least the speeds at the fastest batch size of a range, and at most `BATCH_SLACK` more.
+
+    Speed is nearly, but not exactly, monotone in the batch size: GPUs whose samples do not divide evenly wait, and
+    measured peaks stand out. The search relies on steps that take no less time between two batch sizes b < c than at
+    the quicker of both; tests hold this against every batch size. So no size between is faster than
+    max(speed(b) (c - 1) / b, speed(c)), and only where that is more than the best found are sizes between asked.
+
+    Args:
+        speeds_at: of a batch size, float64[n], samples/s in n situations; 0 where it does not run.
+        low: the least batch size.
+        high: the largest batch size.
+
+    Returns:
+        float64[n], samples/s.
+    """
+    # Doublings to begin with: they find a performance model's own range within a wider one.
+    ladder = [*(low << i for i in range((high // low).bit_length()) if low << i < high), high]
+    speeds = {batch: speeds_at(batch) for batch in ladder}
+    best = np.asarray(np.max(list(speeds.values()), axis=0))
+    pending, settled = list(itertools.pairwise(ladder)), best.copy()
+    while pending:
+        below, above = pending.pop()
+        between = np.maximum(speeds[below] * ((above - 1) / below), speeds[above])
+        if above - below <= 1 or (between <= best * (1 + BATCH_SLACK)).all():
+            settled = np.maximum(settled, between) if above - below > 1 else settled
+            continue
+        middle = min(max(math.isqrt(below * above), below + 1), above - 1)
+        speeds[middle] = speeds_at(middle)
+        best = np.maximum(best, speeds[middle])
+        pending += [(below, middle), (middle, above)]  # the larger batches first: they are mostly the faster ones
+    return np.asarray(np.maximum(settled, best))
+
+
 def _speeds(
-    name: str, jobs: npt.NDArray[np.void], model: int, cluster: ClusterSpec, performance: PerformanceModel
+    name: str, ranges: IntArray, span: tuple[int, int] | None, cluster: ClusterSpec, performance: PerformanceModel
 ) -> FloatArray:
-    """float64[num_gpu_types, sizes]: samples/s of a model on the fewest nodes that hold so many GPUs, of any type."""
-    mine: BoolArray = jobs["model"] == model
-    most = min(int(jobs["max_gpus"][mine].max()), cluster.num_gpus)
-    held = np.cumsum(np.sort(cluster.node_gpus)[::-1])
-    speeds = np.zeros((len(cluster.gpu_types), most + 1))
-    for size in range(int(jobs["min_gpus"][mine].min()), most + 1):
-        nodes = int(np.searchsorted(held, size)) + 1
-        speeds[:, size] = [performance.throughput(name, kind, size, nodes) for kind in cluster.gpu_types]
+    """float64[num_gpu_types, sizes]: samples/s of a model on the fewest nodes that hold so many GPUs, of any type.
+
+    Args:
+        name: the model.
+        ranges: int64[num_ranges, 2], fewest and most GPUs of its jobs.
+        span: batch sizes that may be named; None leaves the batch size to the world.
+        cluster: the nodes.
+        performance: how fast jobs run.
+    """
+    first, last = int(ranges[:, 0].min()), min(int(ranges[:, 1].max()), cluster.num_gpus)
+    sizes = list(range(first, last + 1))
+    nodes = (np.searchsorted(np.cumsum(np.sort(cluster.node_gpus)[::-1]), sizes) + 1).tolist()
+    speeds = np.zeros((len(cluster.gpu_types), last + 1))
+
+    def world(kind: str, batch: int | None = None) -> FloatArray:
+        return np.array(
+            [performance.throughput(name, kind, *on, batch_size=batch) for on in zip(sizes, nodes, strict=True)]
+        )
+
+    def named(kind: str, batch: int) -> FloatArray:
+        try:
+            return world(kind, batch)
+        except PerformanceError:  # the performance model knows a narrower range
+            return np.zeros(len(sizes))
+
+    for row, kind in enumerate(cluster.gpu_types):
+        speeds[row, first:] = world(kind)
+        if span and sizes:
+            speeds[row, first:] = np.maximum(speeds[row, first:], fastest_batch(partial(named, kind), *span))
     return speeds

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from envs.simulation.heap import heap_remove, heap_update
-from envs.simulation.jit import kernel, leaf
+from envs.simulation.jit import leaf, part
 from envs.simulation.kernels import (
     ARRIVE,
     DONE,
@@ -240,7 +240,7 @@ def stall(world: World) -> int:
     return ROUND
 
 
-@kernel
+@part
 def advance(world: World) -> int:
     """Let time pass until a decision is due, the episode ends, or the log is full.
 

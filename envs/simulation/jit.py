@@ -45,7 +45,7 @@ def leaf(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _inner(function: Callable[P, R], **options: bool) -> Callable[P, R]:
-    compiled: Any = _compiled(function, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)
+    compiled: Any = _compiled(function, _nrt=False, no_cpython_wrapper=True, **options)
     config: Any = numba.config
     if not config.DISABLE_JIT:
         njit: Any = numba.njit
@@ -57,7 +57,7 @@ def _inner(function: Callable[P, R], **options: bool) -> Callable[P, R]:
 
 def _compiled(function: Callable[P, R], **options: bool) -> Callable[P, R]:
     njit: Any = numba.njit  # its type stubs do not know all options
-    compiled = njit(cache=True, error_model="numpy", nogil=True, **options)(function)
+    compiled = njit(cache=True, error_model="numpy", nogil=True, no_cfunc_wrapper=True, **options)(function)
     _outdate_with_sources(compiled, inspect.getfile(function))
     if hasattr(compiled, "get_call_template"):  # not where compilation is switched off
         template_of = compiled.get_call_template

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from envs.simulation.heap import heap_push, heap_remove, heap_update
-from envs.simulation.jit import kernel, leaf
+from envs.simulation.jit import leaf, part
 from envs.simulation.ordered_set import insert, remove
 from envs.simulation.rating import (
     rate_alone,
@@ -308,7 +308,7 @@ def shares_to_log(world: World) -> int:
     return shares
 
 
-@kernel
+@part
 def settle(world: World) -> int:
     """End a round: changed placements take effect, unchanged ones go on free of charge.
 

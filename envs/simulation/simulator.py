@@ -8,7 +8,8 @@ import numpy as np
 
 from envs.performance import PerformanceModel
 from envs.scheduling import ClusterView, Scheduler
-from envs.simulation import clock, kernels, wish
+from envs.simulation import kernels, wish
+from envs.simulation.entries import end_round, next_round
 from envs.simulation.exact import PARTS, ExactSpeeds, whole_parts
 from envs.simulation.result import RECORD, RunResult
 from envs.simulation.scenario import Scenario
@@ -107,7 +108,7 @@ class Simulator:
 
     def advance(self) -> bool:
         """Let time pass until a decision is due; False at the end of the episode."""
-        while (outcome := clock.advance(self.world)) == kernels.LOG_FULL:
+        while (outcome := next_round(self.world)) == kernels.LOG_FULL:
             self.grow_log()
         return outcome == kernels.ROUND
 
@@ -136,7 +137,7 @@ class Simulator:
 
     def settle(self) -> None:
         """End the round: whatever the plan has changed takes effect."""
-        while kernels.settle(self.world) < 0:
+        while end_round(self.world) < 0:
             self.grow_log()
 
     def _plan(self, changes: dict[JobId, Placement | None]) -> None:

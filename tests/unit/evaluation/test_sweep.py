@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines import Fifo, Srtf
-from envs.evaluation.comparison import BOUND
-from envs.evaluation.sweep import at_load, sweep
+from envs.evaluation.comparison import ANY_BATCH, BOUND
+from envs.evaluation.sweep import Sweep, at_load, sweep
 from envs.evaluation.sweep_plot import jct_by_load
 from envs.performance import IdealModel
 from envs.simulation import Information, Scenario
@@ -91,12 +92,50 @@ def test_who_cannot_run_is_left_out():
 
 
 def test_the_picture_has_a_line_each():
-    axes = jct_by_load(swept((0.5, 1.0, 1.5))).axes[0]
+    figure = jct_by_load(swept((0.5, 1.0, 1.5)))
+    axes, legend = figure.axes[0], figure.legends[0]
     lines = {line.get_label(): line for line in axes.get_lines()}
     assert set(lines) == {"fifo", "srtf"}
     assert np.asarray(lines["fifo"].get_xdata()).tolist() == [0.5, 1.0, 1.5]
     seconds = swept((0.5, 1.0, 1.5)).by_load().loc["fifo"].to_numpy()
     assert np.asarray(lines["fifo"].get_ydata(), dtype=float) == pytest.approx(seconds)
-    legend = axes.get_legend()
-    assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["fifo", "srtf", BOUND]
+    assert len(axes.collections) == 3  # two bands and the bound
+
+
+class MadeUp(Sweep):
+    """Of which only the table is there: 31 schedulers, the i-th with a mean JCT of i + 1 minutes, and both bounds."""
+
+    @property
+    def schedulers(self):
+        return [f"s{i}" for i in range(31)]
+
+    def table(self):
+        means = {name: 60.0 * (i + 1) for i, name in enumerate(self.schedulers)} | {BOUND: 40.0, ANY_BATCH: 30.0}
+        rows = [(load, name, mean * load) for load in (0.5, 1.0) for name, mean in means.items()]
+        table = pd.DataFrame(rows, columns=["load", "scheduler", "mean_jct"])
+        return table.assign(mean_jct_low=table["mean_jct"] * 0.9, mean_jct_high=table["mean_jct"] * 1.1)
+
+
+def test_many_schedulers_are_told_apart():
+    """No bands, a look for each, the legend in order of the highest load and beside the curves, plain figures."""
+    figure = jct_by_load(MadeUp({}))
+    axes, legend = figure.axes[0], figure.legends[0]
+    *lines, any_batch = axes.get_lines()
+    assert any_batch.get_label() == ANY_BATCH
+    assert any_batch.get_linewidth() < lines[0].get_linewidth()
+    assert len({(line.get_color(), line.get_linestyle(), line.get_marker()) for line in lines}) == 31
+    assert len(axes.collections) == 1
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names[:31] == [f"s{i}" for i in reversed(range(31))]
+    assert set(names[31:]) == {BOUND, ANY_BATCH}
+    figure.draw_without_rendering()
+    assert legend.get_window_extent().x0 > axes.get_window_extent().x1
+    assert legend.get_window_extent().y0 > 0
+    labels = [label.get_text() for which in ("major", "minor") for label in axes.get_yticklabels(which=which)]
+    assert {"1", "2", "10", "20"} <= set(labels)
+    assert not any("$" in label for label in labels)
+
+
+def test_bounds_stand_last():
+    assert MadeUp({}).by_load().index.tolist()[-2:] == [BOUND, ANY_BATCH]

@@ -7,12 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baselines import Fifo, Optimus, Srtf, Starling
+from baselines import ElasticDp, Fifo, Optimus, Srtf, Starling
 from envs.metrics import makespan
-from envs.metrics.bounds import Relaxation, busy_date_bound, busy_periods, preemptive
-from envs.performance import IdealModel
+from envs.metrics.bounds import (
+    BATCH_SLACK,
+    Relaxation,
+    batch_range,
+    busy_date_bound,
+    busy_periods,
+    fastest_batch,
+    preemptive,
+)
+from envs.performance import IdealModel, default_model
 from envs.simulation import Scenario, Simulator, run_episode
-from envs.types import ClusterError, ClusterSpec, JobSpec, NodeSpec
+from envs.types import ClusterError, ClusterSpec, JobSpec, NodeSpec, PerformanceError
 from envs.workloads import Workload
 from tests.conformance.worlds import CLUSTERS, Curved, workloads
 from tests.golden.playground import TwoSpeeds, fast_and_slow, jobs, play
@@ -147,3 +155,149 @@ def test_no_jobs_no_bound():
 def test_a_job_that_runs_nowhere_is_named():
     with pytest.raises(ClusterError, match="any on 2 to 2 GPUs runs nowhere on cluster cluster; take a larger cluster"):
         relaxed(jobs((0, 2, 1)), ONE_GPU)
+
+
+ZOO_GPUS = ClusterSpec((NodeSpec("V100", 4), NodeSpec("V100", 4), NodeSpec("T4", 4)))
+SPEEDS = default_model()
+batch_ends = st.sampled_from([(0, 0), (0, 128), (64, 0), (64, 64), (50, 300)])
+
+
+@st.composite
+def elastic_jobs(draw):
+    """Up to eight elastic jobs of four models, some with batch ranges of their own."""
+    specs = []
+    for i in range(draw(st.integers(1, 8))):
+        model = draw(st.sampled_from(["resnet18", "transformer", "bert", "vgg16"]))
+        gpus, (low, high) = draw(st.integers(1, 4)), draw(batch_ends)
+        seconds = draw(st.floats(10, 2000))
+        specs.append(
+            JobSpec(
+                i, draw(st.sampled_from([0.0, 30.0, 200.0])), gpus, seconds * SPEEDS.throughput(model, "V100", gpus),
+                model, min_gpus=1, max_gpus=draw(st.integers(gpus, 10)), min_batch=low, max_batch=high,
+            )
+        )  # fmt: skip
+    return Workload.of(specs)
+
+
+@given(workload=elastic_jobs(), measured=st.booleans())
+@settings(max_examples=25)
+def test_nobody_who_chooses_batches_is_better(workload, measured):
+    """Elastic scaling takes the best batch that it finds, up to those measured or up to the end of the range."""
+    scheduler = ElasticDp(measured_only=measured)
+    result = run_episode(scheduler, Simulator(workload, ZOO_GPUS, SPEEDS, Scenario(restart_delay=0.0)))
+    bound = Relaxation.of(workload, ZOO_GPUS, SPEEDS, any_batch=True)
+    jct = result.records["finish_time"] - result.records["submit_time"]
+    assert jct.mean() >= bound.mean_jct() * (1 - 1e-9)
+    assert makespan(result) >= bound.makespan() * (1 - 1e-9)
+
+
+def test_one_who_chooses_batches_can_be_below_the_first_bound():
+    """A job alone on a V100, batches of up to 4096 instead of 64: below the bound at 64, not below the second."""
+    workload = Workload.of([JobSpec(0, 0.0, 1, 1e6, "resnet18")])
+    cluster = ClusterSpec((NodeSpec("V100", 1),))
+    result = run_episode(
+        ElasticDp(measured_only=False), Simulator(workload, cluster, SPEEDS, Scenario(restart_delay=0.0))
+    )
+    first, second = (Relaxation.of(workload, cluster, SPEEDS, any_batch=any_batch) for any_batch in (False, True))
+    assert second.makespan() <= makespan(result) < first.makespan()
+    assert second.makespan() >= makespan(result) * (1 - BATCH_SLACK - 0.01)
+
+
+@pytest.mark.parametrize(
+    ("model", "kind", "high"),
+    [("llama7b", "T4", 0), ("gpt2_xl", "V100", 0), ("cyclegan", "A100", 0), ("transformer", "V100", 500)],
+)
+def test_the_fastest_batch_against_all_of_them(model, kind, high):
+    """On 1 to 24 GPUs of nodes of 8: three models of few batch sizes, whose speed jumps with how samples divide, and
+    one whose speed on one GPU has its peak in the middle, at a batch of 152.
+    """
+    span = batch_range(model, 0, high)
+    assert span is not None
+
+    def speeds_at(batch):
+        return np.array([SPEEDS.throughput(model, kind, n, -(-n // 8), batch_size=batch) for n in range(1, 25)])
+
+    best = np.max([speeds_at(batch) for batch in range(span[0], span[1] + 1)], axis=0)
+    found = fastest_batch(speeds_at, *span)
+    assert (found >= best * (1 - 1e-12)).all()
+    assert (found <= best * (1 + BATCH_SLACK) + 1e-9).all()
+
+
+@given(
+    low=st.integers(1, 40),
+    width=st.integers(0, 400),
+    fixed=st.floats(0, 50),
+    gpus=st.lists(st.integers(1, 16), min_size=1, max_size=4),
+)
+@settings(max_examples=50)
+def test_the_fastest_batch_of_steps(low, width, fixed, gpus):
+    """Steps of a fixed time and one per sample of the GPU that has most; a batch smaller than the GPUs does not run."""
+    counts = np.array(gpus)
+
+    def speeds_at(batch):
+        return np.where(batch >= counts, batch / (fixed + np.ceil(batch / counts)), 0.0)
+
+    best = np.max([speeds_at(batch) for batch in range(low, low + width + 1)], axis=0)
+    found = fastest_batch(speeds_at, low, low + width)
+    assert (found >= best * (1 - 1e-12)).all()
+    assert (found <= best * (1 + BATCH_SLACK) * (1 + 1e-12)).all()
+
+
+def test_few_batch_sizes_are_asked():
+    asked = []
+
+    def speeds_at(batch):
+        asked.append(batch)
+        return np.array([batch / (100.0 + batch)])
+
+    fastest_batch(speeds_at, 1, 100_000)
+    assert len(asked) == len(set(asked)) < 300
+
+
+@pytest.mark.parametrize(
+    ("model", "own", "range_"),
+    [
+        ("resnet18", (0, 0), (16, 4096)),
+        ("resnet18", (32, 0), (32, 4096)),
+        ("resnet18", (1, 64), (16, 64)),
+        ("resnet18", (64, 9999), (64, 4096)),
+        ("resnet18", (5000, 0), None),
+        ("nobody knows it", (0, 0), None),
+        ("nobody knows it", (8, 32), (8, 32)),
+    ],
+)
+def test_a_jobs_range_lies_within_its_models(model, own, range_):
+    assert batch_range(model, *own) == range_
+
+
+class Picky(IdealModel):
+    """One sample per second and GPU, twice as many at batches of 100 to 200; others are refused."""
+
+    def throughput(self, model, gpu_type, num_gpus, num_nodes=1, *, batch_size=None, **others):
+        """Samples per second."""
+        if batch_size is None:
+            return float(num_gpus)
+        if not 100 <= batch_size <= 200:
+            raise PerformanceError(f"batch_size {batch_size} is out of range")
+        return 2.0 * num_gpus
+
+
+@pytest.mark.parametrize(
+    ("own", "seconds"), [((0, 0), 50.0), ((16, 64), 100.0), ((120, 150), 50.0), ((100, 4096), 50.0), ((300, 0), 100.0)]
+)
+def test_never_slower_than_the_world(own, seconds):
+    """What is refused has no speed, and the world's own batch counts even outside of the job's range."""
+    job = JobSpec(0, 0.0, 1, 100.0, "resnet18", min_batch=own[0], max_batch=own[1])
+    bound = Relaxation.of(Workload.of([job]), ONE_GPU, Picky(), any_batch=True)
+    assert bound.makespan() <= seconds
+    assert bound.makespan() >= seconds / (1 + BATCH_SLACK)
+
+
+def test_ranges_of_their_own():
+    """Of two jobs that differ in nothing else, the one with the wider range is faster; without names they are equal."""
+    specs = [JobSpec(i, 0.0, 1, 1e5, "resnet18", max_batch=most) for i, most in enumerate((64, 2048))]
+    workload, cluster = Workload.of(specs), ClusterSpec((NodeSpec("V100", 1),))
+    narrow, wide = Relaxation.of(workload, cluster, SPEEDS, any_batch=True).alone
+    assert wide < narrow
+    plain = Relaxation.of(workload, cluster, SPEEDS).alone
+    assert plain[0] == plain[1] >= narrow

@@ -6,7 +6,7 @@ import pytest
 from envs.performance import IdealModel
 from envs.simulation import Rounds, Scenario, SimulationView, Simulator, State
 from envs.simulation import state as state_module
-from envs.simulation.clock import advance
+from envs.simulation.entries import next_round
 from envs.simulation.kernels import LOG_FULL
 from tests.unit.simulation.plays import Play, burst_run, cluster_of, jobs_of
 
@@ -31,7 +31,7 @@ def test_time_stops_within_an_instant_when_the_log_is_full():
     simulator = Simulator(jobs_of((0, 1, 5), (0, 1, 5), (0, 1, 5)), cluster_of(4), IdealModel())
     state = simulator.state
     state.events = state.events[:, :2].copy()
-    assert advance(simulator.world) == LOG_FULL
+    assert next_round(simulator.world) == LOG_FULL
     assert state.episode[0, 0].log_events == state.episode[0, 0].num_active == 2
     assert simulator.advance()
     assert simulator.view.queued.tolist() == [0, 1, 2]

@@ -27,23 +27,48 @@ it runs, rather than wait. Of them only `SamplingMatching` spreads one job over 
 | `Optimus` | GPUs by marginal reduction of the remaining time | Optimus, EuroSys'18, section 4 |
 """
 
-from baselines.afs import Afs
-from baselines.elastic_dp import ElasticDp
-from baselines.fifo import Fifo
-from baselines.gavel import Gavel
-from baselines.hesrpt import HeSrpt
-from baselines.las import Las
-from baselines.optimus import Optimus
-from baselines.pollux import Pollux
-from baselines.random_scheduler import Random
-from baselines.rubick import Rubick, RubickArtifact
-from baselines.sampling_matching import SamplingMatching
-from baselines.sia import Sia
-from baselines.srtf import Srtf
-from baselines.starling import Starling
-from baselines.synergy import Synergy
-from baselines.themis import Themis
-from baselines.tiresias import Tiresias
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from baselines.afs import Afs
+    from baselines.elastic_dp import ElasticDp
+    from baselines.fifo import Fifo
+    from baselines.gavel import Gavel
+    from baselines.hesrpt import HeSrpt
+    from baselines.las import Las
+    from baselines.optimus import Optimus
+    from baselines.pollux import Pollux
+    from baselines.random_scheduler import Random
+    from baselines.rubick import Rubick, RubickArtifact
+    from baselines.sampling_matching import SamplingMatching
+    from baselines.sia import Sia
+    from baselines.srtf import Srtf
+    from baselines.starling import Starling
+    from baselines.synergy import Synergy
+    from baselines.themis import Themis
+    from baselines.tiresias import Tiresias
+
+_HOMES = {
+    "Afs": "baselines.afs",
+    "ElasticDp": "baselines.elastic_dp",
+    "Fifo": "baselines.fifo",
+    "Gavel": "baselines.gavel",
+    "HeSrpt": "baselines.hesrpt",
+    "Las": "baselines.las",
+    "Optimus": "baselines.optimus",
+    "Pollux": "baselines.pollux",
+    "Random": "baselines.random_scheduler",
+    "Rubick": "baselines.rubick",
+    "RubickArtifact": "baselines.rubick",
+    "SamplingMatching": "baselines.sampling_matching",
+    "Sia": "baselines.sia",
+    "Srtf": "baselines.srtf",
+    "Starling": "baselines.starling",
+    "Synergy": "baselines.synergy",
+    "Themis": "baselines.themis",
+    "Tiresias": "baselines.tiresias",
+}
 
 __all__ = [
     "Afs",
@@ -65,3 +90,10 @@ __all__ = [
     "Themis",
     "Tiresias",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Load a scheduler when it is asked for: some bring solvers that take longer to load than a small run does."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,7 +1,7 @@
 """How fast everything is: engine, environment, schedulers, training, on one thread, with counts that must agree.
 
 python scripts/benchmark.py                                   # a minute
-python scripts/benchmark.py suite=full                        # about twenty
+python scripts/benchmark.py suite=full                        # about ten
 python scripts/benchmark.py suite=full parts=[engine,decisions]
 """
 

@@ -8,8 +8,9 @@ from importlib.resources import files
 
 import numpy as np
 
+from envs.performance.fitted import fitted
 from envs.performance.gpus import gpu_type
-from envs.performance.step_time import Priors, StepPoints, StepTime, fit
+from envs.performance.step_time import Priors, StepPoints, StepTime, fit, surface_through
 from envs.performance.zoo import ModelProfile, model_profile
 from envs.types import FloatArray, PerformanceError
 
@@ -117,7 +118,15 @@ def priors(profile: ModelProfile, kind: str, testbed: Testbed) -> Priors:
 
 @cache
 def measured_surface(model: str, kind: str) -> StepTime:
-    """The step-time surface of a zoo model on a GPU type that it was measured on."""
+    """The step-time surface of a zoo model on a GPU type that it was measured on; its parameters are fitted ahead."""
+    if (model, kind) not in fitted():
+        return fit_anew(model, kind)
+    points = measurements()[model, kind]
+    return surface_through(step_points(points), fitted()[model, kind], TESTBEDS[points[0].source].gpus_per_node)
+
+
+def fit_anew(model: str, kind: str) -> StepTime:
+    """As `measured_surface`, without the table of fitted parameters."""
     points = measurements()[model, kind]
     testbed = TESTBEDS[points[0].source]
     return fit(step_points(points), priors(model_profile(model), kind, testbed), testbed.gpus_per_node)

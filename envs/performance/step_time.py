@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from scipy.optimize import nnls
 
 from envs.types import FloatArray, IntArray, PerformanceError
 
@@ -136,6 +135,8 @@ def fit(points: StepPoints, priors: Priors, gpus_per_node: int = 8, *, carry: bo
     Raises:
         PerformanceError: no points.
     """
+    from scipy.optimize import nnls  # slow to load, and only fits come here
+
     if len(points) == 0:
         raise PerformanceError("profile: has no measured point; give at least one")
     design = features(points.num_gpus, points.num_nodes, points.local_batch) / points.seconds[:, None]
@@ -155,8 +156,19 @@ def fit(points: StepPoints, priors: Priors, gpus_per_node: int = 8, *, carry: bo
     prior_rows = np.diag(PRIOR_WEIGHT / np.array((shortest, shortest / smallest, *[shortest] * 4)))
     stacked = np.vstack((design, prior_rows))
     parameters, _ = nnls(stacked, np.concatenate((np.ones(len(points)), prior_rows @ guesses)))
-    bare = StepTime(np.asarray(parameters, np.float64), gpus_per_node)
     if not carry:
-        return bare
+        return StepTime(np.asarray(parameters, np.float64), gpus_per_node)
+    return surface_through(points, np.asarray(parameters, np.float64), gpus_per_node)
+
+
+def surface_through(points: StepPoints, parameters: FloatArray, gpus_per_node: int) -> StepTime:
+    """The surface of fitted parameters, bent so that it passes through measured steps.
+
+    Args:
+        points: measured steps.
+        parameters: float64[6], seconds, fitted to them.
+        gpus_per_node: of the machines measured on.
+    """
+    bare = StepTime(parameters, gpus_per_node)
     residuals = np.log(points.seconds / bare.fitted(points.num_gpus, points.num_nodes, points.local_batch))
-    return StepTime(bare.parameters, gpus_per_node, points, residuals)
+    return StepTime(parameters, gpus_per_node, points, residuals)

@@ -89,7 +89,7 @@ class GpuClusterBatch:
         if largest >= self.table.rates.shape[2] or not set(workload.models) <= set(self.table.models):
             models = tuple(dict.fromkeys((*self.table.models, *workload.models)))
             size = max(largest, self.table.rates.shape[2] - 1)
-            self.table = SpeedTable.build(self.cluster, self.performance, models, size, self.scenario)
+            self.table = SpeedTable.build(self.cluster, self.performance, models, size, self.scenario, self.table)
             self.negotiation.use_table(self.table)
         check_runnable(workload, self.cluster, self.table)
         self.workloads[b] = workload

@@ -104,11 +104,13 @@ class SpeedTable:
         models: Sequence[str],
         max_gpus: int,
         scenario: Scenario | None = None,
+        smaller: "SpeedTable | None" = None,
     ) -> "SpeedTable":
         """Ask the performance model once for every (model, GPU type, GPUs, node level), and what the scenario needs.
 
         The table reaches from one GPU to `max_gpus`, or to the cluster's GPUs if they are fewer; to 8 at least, so
-        that what it shows of a job's scaling does not depend on the other jobs.
+        that what it shows of a job's scaling does not depend on the other jobs. `smaller` is a table of the same
+        cluster, performance and scenario, of fewer GPUs; what it knows of cores and memory is taken from it.
 
         Raises:
             PerformanceError: a model or GPU type has no figures, or the zoo none for its traffic or cores.
@@ -131,7 +133,10 @@ class SpeedTable:
                         rates[i, kind, gpus, level] = performance.throughput(model, gpu_type, gpus, nodes)
         rates.flags.writeable = levels.flags.writeable = False
         shared = scenario.cpu_memory == "shared"
-        host = HostTable.build(cluster, performance, models) if shared else HostTable.neutral(len(models))
+        if smaller is not None and smaller.models == tuple(models):
+            host = smaller.host
+        else:
+            host = HostTable.build(cluster, performance, models) if shared else HostTable.neutral(len(models))
         return cls(tuple(models), rates, levels, *_neighbourhood(models, max_gpus, scenario), host)
 
     def reference(self) -> FloatArray:

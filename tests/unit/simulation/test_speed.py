@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.performance import IdealModel
-from envs.simulation import SpeedTable
+from envs.performance import IdealModel, default_model
+from envs.simulation import Scenario, SpeedTable
 from envs.simulation.rating import placement_rate
 from envs.simulation.speed import NUM_LEVELS, node_level
 from envs.simulation.state import State
@@ -108,3 +108,16 @@ def test_one_gpu_type_makes_no_rounding():
         state.shares[0, i].next_of_job = i + 1 if i < 2 else -1
     rate = placement_rate(world_of(state, table), state.jobs[0][0], 0)
     assert rate == Curved().throughput("any", "new", 7, 4)
+
+
+def test_a_larger_table_takes_over_what_a_smaller_one_knows_of_cores():
+    cluster = ClusterSpec((NodeSpec("V100", 8, cpu_cores=32.0, memory=500.0),) * 2)
+    shared = Scenario(cpu_memory="shared")
+    small = SpeedTable.build(cluster, default_model(), ("resnet50",), 8, shared)
+    grown = SpeedTable.build(cluster, default_model(), ("resnet50",), 16, shared, small)
+    anew = SpeedTable.build(cluster, default_model(), ("resnet50",), 16, shared)
+    assert grown.host is small.host
+    assert (grown.host.factor == anew.host.factor).all()
+    assert (grown.rates == anew.rates).all()
+    other = SpeedTable.build(cluster, default_model(), ("vgg16",), 16, shared, small)
+    assert (other.host.factor == SpeedTable.build(cluster, default_model(), ("vgg16",), 8, shared).host.factor).all()

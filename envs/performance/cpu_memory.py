@@ -12,6 +12,7 @@ stands in for a model that nobody measured (`stand_in`).
 """
 
 import csv
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.resources import files
@@ -39,41 +40,43 @@ class Sensitivity:
     speed: FloatArray  # float64[c, m]; ascends along both axes
     measured: bool  # of this very model, not of a stand-in
 
-    def relative(self, cpus: float | FloatArray, memory: float | FloatArray) -> FloatArray:
-        """Speed relative to the proportional share; the arguments broadcast.
+    def relative(self, cpus: float, memory: Gigabytes) -> float:
+        """Speed relative to the proportional share.
 
         Raises:
             PerformanceError: a negative or undefined amount.
         """
-        c, m = np.broadcast_arrays(np.asarray(cpus, np.float64), np.asarray(memory, np.float64))
-        if not ((c >= 0).all() and (m >= 0).all()):
+        if not (cpus >= 0 and memory >= 0):
             raise PerformanceError(
                 f"model {self.model}: {cpus} cores and {memory} GB per GPU; both must be numbers of at least 0"
             )
         row_edges, column_edges, grid = self._from_nothing
-        row, down = _position(c, row_edges)
-        column, right = _position(m, column_edges)
-        above = grid[row, column] * (1 - right) + grid[row, column + 1] * right
-        below = grid[row + 1, column] * (1 - right) + grid[row + 1, column + 1] * right
-        return np.asarray(above * (1 - down) + below * down)
+        row, down = _position(cpus, row_edges)
+        column, right = _position(memory, column_edges)
+        above = grid[row][column] * (1 - right) + grid[row][column + 1] * right
+        below = grid[row + 1][column] * (1 - right) + grid[row + 1][column + 1] * right
+        return above * (1 - down) + below * down
 
     @cached_property
-    def _from_nothing(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _from_nothing(self) -> tuple[list[float], list[float], list[list[float]]]:
         """Both axes with a 0 in front, and the speeds between: nothing runs on nothing."""
-        grid = np.pad(self.speed, ((1, 1), (1, 1)), mode="edge")
-        grid[0, :] = grid[:, 0] = 0.0
-        return np.concatenate(([0.0], self.cpus)), np.concatenate(([0.0], self.memory)), grid
+        grid = np.pad(self.speed, ((1, 0), (1, 0)))
+        return [0.0, *self.cpus.tolist()], [0.0, *self.memory.tolist()], grid.tolist()
 
-    def factor(self, cpus: float | None = None, memory: float | None = None) -> float:
+    @cached_property
+    def _top(self) -> float:
+        return float(self.speed.max())
+
+    def factor(self, cpus: float | None = None, memory: Gigabytes | None = None) -> float:
         """Share of the saturated speed, in [0, 1]; None stands for as much as the model can use."""
         enough_cpus = float(self.cpus[-1]) if cpus is None else cpus
         enough_memory = float(self.memory[-1]) if memory is None else memory
-        return min(float(self.relative(enough_cpus, enough_memory) / self.speed.max()), 1.0)
+        return min(self.relative(enough_cpus, enough_memory) / self._top, 1.0)
 
     @property
     def saturating(self) -> tuple[float, Gigabytes]:
         """Fewest cores per GPU at which the top speed is reached, and the least memory that goes with them."""
-        top = self.speed.max() - 1e-12
+        top = self._top - 1e-12
         row = int(np.flatnonzero((self.speed >= top).any(axis=1))[0])
         column = int(np.flatnonzero(self.speed[row] >= top)[0])
         return float(self.cpus[row]), float(self.memory[column])
@@ -153,8 +156,8 @@ def _tables() -> dict[str, FloatArray]:
     return _axes()[2]
 
 
-def _position(amount: FloatArray, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _position(amount: float, edges: list[float]) -> tuple[int, float]:
     """Cell of an amount between ascending edges, and how far into the cell."""
-    clipped = np.minimum(amount, edges[-1])
-    cell = np.clip(np.searchsorted(edges, clipped, side="right") - 1, 0, len(edges) - 2)
+    clipped = min(amount, edges[-1])
+    cell = min(bisect_right(edges, clipped), len(edges) - 1) - 1
     return cell, (clipped - edges[cell]) / (edges[cell + 1] - edges[cell])

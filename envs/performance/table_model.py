@@ -1,6 +1,7 @@
 """Speeds from measured points: the default performance model."""
 
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 
@@ -141,8 +142,9 @@ class TableModel:
         return table
 
 
+@cache
 def default_model() -> TableModel:
-    """The performance model that everything uses unless told otherwise."""
+    """The performance model that everything uses unless told otherwise; the same one, so it learns its tables once."""
     return TableModel()
 
 

@@ -11,7 +11,7 @@ from benchmarks.suite import Suite
 from launch import ROOT
 
 FIRST, LATER = 20.0, 1.0  # seconds
-LIBRARIES = "import numba, numpy, scipy.optimize, pandas, gymnasium, pettingzoo"  # others', that any start imports
+LIBRARIES = "import numba, scipy.linalg, gymnasium, pettingzoo, yaml"  # others', that any start imports
 # As the scripts do it.
 TELL = """
 from envs.simulation.jit import on_first_compilation

@@ -1,6 +1,5 @@
 """Synergy's sensitivity: every grid point, monotone between them, and the demands that follow."""
 
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -94,13 +93,6 @@ def test_beyond_the_grid_nothing_is_gained_and_nothing_runs_on_nothing():
 @given(models)
 def test_the_proportional_share_reads_one(name):
     assert sensitivity_of(name).relative(PROPORTIONAL_CPUS, PROPORTIONAL_MEMORY) == pytest.approx(1)
-
-
-def test_arrays_broadcast():
-    table = sensitivity_of("resnet50")
-    found = table.relative(np.array([[1.0], [3.0]]), np.array([62.5, 125.0, 250.0]))
-    assert found.shape == (2, 3)
-    assert found[1, 0] == pytest.approx(1)
 
 
 @given(models, cpus, memory)

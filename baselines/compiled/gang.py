@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from baselines.parts.placing_kernels import tightest_node
 from envs.simulation import Simulator
 from envs.simulation.jit import leaf, part
-from envs.simulation.ordered_set import is_empty, next_member
+from envs.simulation.ordered_set import next_member
 from envs.simulation.shares import clear_job, new_share
 from envs.simulation.world import World
 from envs.types import IntArray
@@ -55,15 +56,6 @@ def gangs_of(simulator: Simulator) -> Gangs | None:
 
 
 @leaf
-def tightest_node(world: World, kind: int, gpus: int) -> int:
-    """The node of a type with the fewest free GPUs that has room for so many, the first of equals; -1 if none has."""
-    for free in range(gpus, world.room.shape[1]):
-        if not is_empty(world.room[kind, free]):
-            return next_member(world.room[kind, free], len(world.nodes), 0)
-    return -1
-
-
-@leaf
 def next_whole(world: World, kind: int, size: int, first: int) -> int:
     """The first node from `first` on of a type and size that is wholly free; -1 if there is none."""
     n = next_member(world.room[kind, size], len(world.nodes), first)
@@ -93,7 +85,7 @@ def place_on_whole(world: World, gangs: Gangs, j: int, kind: int, gpus: int) -> 
         size -= 1
     if left == 0:
         return True
-    n = tightest_node(world, kind, left)
+    n = tightest_node(world.room, len(world.nodes), kind, left)
     if n >= 0:
         new_share(world, j, n, left, np.nan, np.nan)
     return n >= 0
@@ -110,7 +102,7 @@ def place_on(world: World, gangs: Gangs, j: int, kind: int) -> bool:
         if not found:
             clear_job(world, j)
         return found
-    n = tightest_node(world, kind, gpus)
+    n = tightest_node(world.room, len(world.nodes), kind, gpus)
     if n < 0:
         return False
     if world.jobs[j].touched == 0:

@@ -133,13 +133,13 @@ def place_jobs(world: World, gangs: Gangs, order: IntArray) -> None:
     scratch = Scratch(
         np.empty(num_nodes, np.int64),
         np.empty(num_nodes, np.int64),
-        np.empty(num_nodes, np.int64),
         np.empty(count, np.int64),
         np.empty(count, np.int64),
     )
     faster = np.empty((count if num_types > 1 else 0, num_types), np.int64)
     look_at_jobs(world, gangs, order, wanted, plan, faster)
-    place_by_rank(Floor(kinds, total, gangs.largest, free), wanted, plan, faster, scratch)
+    floor = Floor(kinds, total, gangs.largest, free, world.room.copy(), np.array([free.sum()]))
+    place_by_rank(floor, wanted, plan, faster, scratch)
     carry_out(world, order, plan)
 
 

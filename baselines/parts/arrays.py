@@ -6,6 +6,7 @@ import numpy as np
 
 from baselines.parts.placing_kernels import PLACED, STAYS, STOPPED, WAITS, Floor, Plan, Scratch, Wanted
 from envs.scheduling import ClusterView
+from envs.simulation.ordered_set import fill_by_node, num_words
 from envs.types import Allocation, FloatArray, IntArray, JobId, Placement
 
 
@@ -104,8 +105,20 @@ def arrays_of(wish: Allocation, num_jobs: int, rows: IntArray | None = None) -> 
     room[:, : len(rows)] = rows[:, 1:].T
     first = np.cumsum(count) - count
     plan = Plan(np.where(count > 0, STAYS, WAITS), first, count, room[0], room[1], np.array([len(rows)]))
-    empty = [np.zeros(size, np.int64) for size in (*[cluster.num_nodes] * 3, num_jobs, num_jobs)]
-    return Floor(kinds, total, largest, wish.free_gpus.copy()), plan, Scratch(*empty)
+    empty = [np.zeros(size, np.int64) for size in (*[cluster.num_nodes] * 2, num_jobs, num_jobs)]
+    free = wish.free_gpus.copy()
+    return (
+        Floor(kinds, total, largest, free, rooms(kinds, free, largest), free.sum(keepdims=True)),
+        plan,
+        Scratch(*empty),
+    )
+
+
+def rooms(kinds: IntArray, free: IntArray, largest: IntArray) -> IntArray:
+    """int64[num_gpu_types, most GPUs of a node + 1, words]: ordered sets of the nodes by type and free GPUs."""
+    sets = np.zeros((len(largest), int(largest.max()) + 1, num_words(len(free))), np.int64)
+    fill_by_node(sets, kinds, free)
+    return sets
 
 
 def carry_out(wish: Allocation, jobs: IntArray, plan: Plan) -> None:

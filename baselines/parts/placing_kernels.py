@@ -1,13 +1,14 @@
 """`baselines.parts.placing` compiled: where a gang goes, found in arrays, for queues of thousands of jobs.
 
-`best_fit` and `first_fit` there are the readable form; tests hold the two equal. Arguments recur: `free`
-int64[num_nodes], free GPUs, the same when a search is over as before it; `nodes` and `gpus`, int64[num_nodes], receive
-what is found, node by node.
+`best_fit` and `first_fit` there are the readable form; tests hold the two equal. Nodes are looked up by their free
+GPUs, so a search takes no longer on thousands of nodes. Arguments recur: `nodes` and `gpus`, int64[num_nodes], receive
+what is found, node by node; the floor is the same when a search is over as before it.
 """
 
 from typing import NamedTuple
 
-from envs.simulation.jit import kernel, leaf
+from envs.simulation.jit import kernel, leaf, part
+from envs.simulation.ordered_set import insert, is_empty, next_member, remove
 from envs.types import IntArray
 
 
@@ -19,12 +20,16 @@ class Floor(NamedTuple):
         total: int64[num_nodes], its GPUs, whether it is up or down.
         largest: int64[num_gpu_types], GPUs of the largest node of each type.
         free: int64[num_nodes], GPUs that nobody holds; 0 while a node is down.
+        room: int64[num_gpu_types, most GPUs of a node + 1, words], ordered sets of the nodes by type and free GPUs.
+        idle: int64[1], GPUs that nobody holds, on all nodes together.
     """
 
     kinds: IntArray
     total: IntArray
     largest: IntArray
     free: IntArray
+    room: IntArray
+    idle: IntArray
 
 
 class Wanted(NamedTuple):
@@ -66,14 +71,12 @@ class Scratch(NamedTuple):
     """Room to work in.
 
     Attributes:
-        spare: int64[num_nodes].
         nodes: int64[num_nodes].
         gpus: int64[num_nodes].
         held: int64[num_jobs].
         hopeless: int64[num_jobs].
     """
 
-    spare: IntArray
     nodes: IntArray
     gpus: IntArray
     held: IntArray
@@ -84,41 +87,48 @@ WAITS, STAYS, STOPPED, PLACED = 0, 1, 2, 3  # STAYS where it was, if it held GPU
 
 
 @leaf
-def tightest_node(floor: Floor, free: IntArray, kind: int, gpus: int) -> int:
-    """The node of a type with the fewest free GPUs that has so many, the first of equals; -1 if none has."""
-    best = -1
-    for n in range(len(free)):
-        if floor.kinds[n] == kind and free[n] >= gpus and (best < 0 or free[n] < free[best]):
-            best = n
-            if free[n] == gpus:
-                break
-    return best
+def set_free(floor: Floor, n: int, free: int) -> None:
+    """Change how many GPUs of a node are free."""
+    remove(floor.room[floor.kinds[n], floor.free[n]], len(floor.free), n)
+    insert(floor.room[floor.kinds[n], free], len(floor.free), n)
+    floor.idle[0] += free - floor.free[n]
+    floor.free[n] = free
 
 
 @leaf
-def first_node(floor: Floor, free: IntArray, kind: int, gpus: int) -> int:
-    """The first node of a type with so many free GPUs; -1 if none has."""
-    for n in range(len(free)):
-        if floor.kinds[n] == kind and free[n] >= gpus:
-            return n
+def tightest_node(room: IntArray, num_nodes: int, kind: int, gpus: int) -> int:
+    """The node of a type with the fewest free GPUs that has so many, the first of equals; -1 if none has."""
+    for free in range(gpus, room.shape[1]):
+        if not is_empty(room[kind, free]):
+            return next_member(room[kind, free], num_nodes, 0)
     return -1
 
 
 @leaf
-def largest_whole(floor: Floor, free: IntArray, kind: int) -> int:
-    """GPUs of the largest wholly free node of a type; 0 if there is none."""
-    size = 0
-    for n in range(len(free)):
-        if floor.kinds[n] == kind and free[n] == floor.total[n] and free[n] > size:
-            size = free[n]
-    return size
+def first_node(floor: Floor, kind: int, gpus: int) -> int:
+    """The first node of a type with so many free GPUs; -1 if none has."""
+    first = -1
+    for free in range(gpus, floor.room.shape[1]):
+        n = next_member(floor.room[kind, free], len(floor.free), 0)
+        if n >= 0 and (first < 0 or n < first):
+            first = n
+    return first
 
 
 @leaf
-def put_last(node: int, left: int, whole: int, free: IntArray, nodes: IntArray, gpus: IntArray) -> int:
+def next_whole(floor: Floor, kind: int, size: int, first: int) -> int:
+    """The first node from `first` on of a type and size that is wholly free; -1 if there is none."""
+    n = next_member(floor.room[kind, size], len(floor.free), first)
+    while n >= 0 and floor.total[n] != size:
+        n = next_member(floor.room[kind, size], len(floor.free), n + 1)
+    return n
+
+
+@leaf
+def put_last(floor: Floor, node: int, left: int, whole: int, nodes: IntArray, gpus: IntArray) -> int:
     """End a search over whole nodes with one for the rest (-1: none): free them again; how many nodes, 0: no room."""
     for i in range(whole):
-        free[nodes[i]] = gpus[i]
+        set_free(floor, nodes[i], gpus[i])
     if left == 0:
         return whole
     if node < 0:
@@ -128,30 +138,44 @@ def put_last(node: int, left: int, whole: int, free: IntArray, nodes: IntArray, 
     return whole + 1
 
 
-@leaf
-def on_whole_nodes(floor: Floor, free: IntArray, kind: int, want: int, nodes: IntArray, gpus: IntArray) -> int:
+@part
+def on_whole_nodes(floor: Floor, kind: int, want: int, nodes: IntArray, gpus: IntArray) -> int:
     """Wholly free nodes of a type, largest first, and what is left on the tightest other; how many nodes, 0: no room.
 
     For a gang larger than every node of the type. What is taken is marked by having nothing free.
     """
     count = 0
     left = want
-    size = largest_whole(floor, free, kind)
-    while 0 < size <= left:
-        for n in range(len(free)):
-            if floor.kinds[n] == kind and free[n] == floor.total[n] == size <= left:
-                nodes[count] = n
-                gpus[count] = size
-                free[n] = 0
-                count += 1
-                left -= size
-        size = largest_whole(floor, free, kind)
-    last = tightest_node(floor, free, kind, left) if left > 0 else -1
-    return put_last(last, left, count, free, nodes, gpus)
+    for size in range(floor.largest[kind], 0, -1):
+        n = next_whole(floor, kind, size, 0)
+        if n >= 0 and left < size:
+            break
+        while n >= 0 and left >= size:
+            nodes[count] = n
+            gpus[count] = size
+            set_free(floor, n, 0)
+            count += 1
+            left -= size
+            n = next_whole(floor, kind, size, n + 1)
+        if n >= 0:
+            break
+    last = tightest_node(floor.room, len(floor.free), kind, left) if left > 0 else -1
+    return put_last(floor, last, left, count, nodes, gpus)
+
+
+@leaf
+def next_whole_upto(floor: Floor, kind: int, most: int, first: int) -> int:
+    """The first node from `first` on of a type and at most a size that is wholly free; -1 if there is none."""
+    found = -1
+    for size in range(1, min(most, floor.largest[kind]) + 1):
+        n = next_whole(floor, kind, size, first)
+        if n >= 0 and (found < 0 or n < found):
+            found = n
+    return found
 
 
 @kernel
-def fill_nodes(floor: Floor, free: IntArray, types: IntArray, want: int, nodes: IntArray, gpus: IntArray) -> int:
+def fill_nodes(floor: Floor, types: IntArray, want: int, nodes: IntArray, gpus: IntArray) -> int:
     """Wholly free nodes of some types in order, if not too large, then the first with room for what is left.
 
     Returns how many nodes, 0: no room.
@@ -159,51 +183,42 @@ def fill_nodes(floor: Floor, free: IntArray, types: IntArray, want: int, nodes: 
     count = 0
     left = want
     for kind in types:
-        for n in range(len(free)):
-            if floor.kinds[n] == kind and free[n] == floor.total[n] and 0 < free[n] <= left:
-                nodes[count] = n
-                gpus[count] = free[n]
-                left -= free[n]
-                free[n] = 0
-                count += 1
+        n = next_whole_upto(floor, kind, left, 0) if kind >= 0 else -1
+        while n >= 0:
+            nodes[count] = n
+            gpus[count] = floor.free[n]
+            left -= floor.free[n]
+            set_free(floor, n, 0)
+            count += 1
+            n = next_whole_upto(floor, kind, left, n + 1)
     last = -1
     if left > 0:
         for kind in types:
-            if last < 0:
-                last = first_node(floor, free, kind, left)
-    return put_last(last, left, count, free, nodes, gpus)
+            if last < 0 <= kind:
+                last = first_node(floor, kind, left)
+    return put_last(floor, last, left, count, nodes, gpus)
 
 
 @leaf
-def place_of_type(
-    floor: Floor, free: IntArray, kinds: IntArray, want: int, lowest: bool, nodes: IntArray, gpus: IntArray
-) -> int:
+def place_of_type(floor: Floor, kinds: IntArray, want: int, lowest: bool, nodes: IntArray, gpus: IntArray) -> int:
     """The place on a type, the only one in `kinds`; how many nodes, 0: no room."""
     kind = kinds[0]
     if want > floor.largest[kind]:
         if lowest:
-            return fill_nodes(floor, free, kinds, want, nodes, gpus)
-        return on_whole_nodes(floor, free, kind, want, nodes, gpus)
-    node = first_node(floor, free, kind, want) if lowest else tightest_node(floor, free, kind, want)
-    return put_last(node, want, 0, free, nodes, gpus)
+            return fill_nodes(floor, kinds, want, nodes, gpus)
+        return on_whole_nodes(floor, kind, want, nodes, gpus)
+    node = first_node(floor, kind, want) if lowest else tightest_node(floor.room, len(floor.free), kind, want)
+    return put_last(floor, node, want, 0, nodes, gpus)
 
 
 @kernel
 def find_place(
-    floor: Floor,
-    free: IntArray,
-    types: IntArray,
-    spanning: IntArray,
-    want: int,
-    lowest: bool,
-    nodes: IntArray,
-    gpus: IntArray,
+    floor: Floor, types: IntArray, spanning: IntArray, want: int, lowest: bool, nodes: IntArray, gpus: IntArray
 ) -> int:
     """Where a gang goes: how many nodes, 0: no room.
 
     Args:
-        floor: the nodes; of their free GPUs `free` tells.
-        free: those among which to look.
+        floor: the nodes.
         types: the types to try, in this order, -1 behind them.
         spanning: types to take together if there is none to try.
         want: GPUs.
@@ -214,11 +229,11 @@ def find_place(
     for i in range(len(types)):
         if types[i] < 0:
             break
-        count = place_of_type(floor, free, types[i : i + 1], want, lowest, nodes, gpus)
+        count = place_of_type(floor, types[i : i + 1], want, lowest, nodes, gpus)
         if count > 0:
             return count
     if len(spanning) > 0 and types[0] < 0 <= spanning[0]:
-        return fill_nodes(floor, free, spanning, want, nodes, gpus)
+        return fill_nodes(floor, spanning, want, nodes, gpus)
     return 0
 
 
@@ -226,7 +241,7 @@ def find_place(
 def take_place(floor: Floor, plan: Plan, at: int, sign: int) -> None:
     """Take the GPUs of a job's place off the free ones, or give them back with a sign of -1."""
     for i in range(plan.first[at], plan.first[at] + plan.length[at]):
-        floor.free[plan.nodes[i]] -= sign * plan.gpus[i]
+        set_free(floor, plan.nodes[i], floor.free[plan.nodes[i]] - sign * plan.gpus[i])
 
 
 @leaf
@@ -263,30 +278,17 @@ def same_types(wanted: Wanted, at: int, other: int) -> bool:
     return True
 
 
-@leaf
-def count_free(floor: Floor) -> int:
-    """GPUs that nobody holds, on all nodes together."""
-    idle = 0
-    for n in range(len(floor.free)):
-        idle += floor.free[n]
-    return idle
-
-
 @kernel
 def start_by_rank(floor: Floor, wanted: Wanted, plan: Plan, scratch: Scratch, lowest: bool) -> None:
     """Give free GPUs to jobs in order; who does not fit is passed."""
-    idle = count_free(floor)
     failed = 0
     for at in range(len(wanted.sizes)):
         size = wanted.sizes[at]
-        if size > idle or is_hopeless(wanted, at, scratch.hopeless, failed):
+        if size > floor.idle[0] or is_hopeless(wanted, at, scratch.hopeless, failed):
             continue
-        count = find_place(
-            floor, floor.free, wanted.types[at], wanted.spanning[at], size, lowest, scratch.nodes, scratch.gpus
-        )
+        count = find_place(floor, wanted.types[at], wanted.spanning[at], size, lowest, scratch.nodes, scratch.gpus)
         if count > 0:
             settle_on(floor, plan, at, count, scratch.nodes, scratch.gpus)
-            idle -= size
         else:
             scratch.hopeless[failed] = at
             failed += 1

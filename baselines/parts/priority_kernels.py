@@ -11,7 +11,6 @@ from baselines.parts.placing_kernels import (
     Plan,
     Scratch,
     Wanted,
-    count_free,
     find_place,
     is_hopeless,
     settle_on,
@@ -37,56 +36,62 @@ def move_up(floor: Floor, plan: Plan, at: int, faster: IntArray, scratch: Scratc
     size = 0
     for i in range(plan.first[at], plan.first[at] + plan.length[at]):
         size += plan.gpus[i]
-    count = find_place(floor, floor.free, faster, faster[:0], size, False, scratch.nodes, scratch.gpus)
+    count = find_place(floor, faster, faster[:0], size, False, scratch.nodes, scratch.gpus)
     if count > 0:
         settle_on(floor, plan, at, count, scratch.nodes, scratch.gpus)
     else:
         take_place(floor, plan, at, 1)
 
 
+@leaf
+def take_off(floor: Floor, plan: Plan, held: IntArray, gone: int, count: int) -> int:
+    """Take the last `count` of `held` off the floor, where the last `gone` of them are off already; return `count`."""
+    for other in held[len(held) - count : len(held) - gone]:
+        take_place(floor, plan, other, -1)
+    for other in held[len(held) - gone : len(held) - count]:
+        take_place(floor, plan, other, 1)
+    return count
+
+
 @kernel
-def find_without(floor: Floor, wanted: Wanted, plan: Plan, scratch: Scratch, at: int, last: int, count: int) -> int:
-    """Where a job fits without the last `count` of those that hold GPUs, up to `last` in `held`: how many nodes."""
-    for n in range(len(floor.free)):
-        scratch.spare[n] = floor.free[n]
-    for other in scratch.held[last - count : last]:
-        for i in range(plan.first[other], plan.first[other] + plan.length[other]):
-            scratch.spare[plan.nodes[i]] += plan.gpus[i]
+def find_without(
+    floor: Floor, wanted: Wanted, plan: Plan, scratch: Scratch, at: int, held: IntArray, gone: int, count: int
+) -> int:
+    """Take off the last `count` of `held` instead of `gone` and look where a job fits: how many nodes."""
+    take_off(floor, plan, held, gone, count)
     return find_place(
-        floor,
-        scratch.spare,
-        wanted.types[at],
-        wanted.spanning[at],
-        wanted.sizes[at],
-        False,
-        scratch.nodes,
-        scratch.gpus,
+        floor, wanted.types[at], wanted.spanning[at], wanted.sizes[at], False, scratch.nodes, scratch.gpus
     )
 
 
 @kernel
 def fewest_in_the_way(
-    floor: Floor, wanted: Wanted, plan: Plan, scratch: Scratch, at: int, first: int, last: int
-) -> int:
-    """How many of those from `first` to `last` in `held` go until a job fits, last ones first; 0 if all do not do.
+    floor: Floor, wanted: Wanted, plan: Plan, scratch: Scratch, at: int, held: IntArray
+) -> tuple[int, int]:
+    """How many of those in `held` go until a job fits, last ones first; 0 if all do not do.
 
-    As `baselines.parts.placing.fewest`.
+    As `baselines.parts.placing.fewest`. The second number is how many are off the floor in the end.
     """
-    most = last - first
-    too_few = 0
+    most = len(held)
+    gone = too_few = 0
     count = min(1, most)
-    while count > 0 and find_without(floor, wanted, plan, scratch, at, last, count) == 0:
+    while count > 0:
+        fits = find_without(floor, wanted, plan, scratch, at, held, gone, count) > 0
+        gone = count
+        if fits:
+            break
         if count == most:
-            return 0
+            return 0, gone
         too_few = count
         count = min(2 * count, most)
     while count - too_few > 1:
         middle = (too_few + count) // 2
-        if find_without(floor, wanted, plan, scratch, at, last, middle) > 0:
+        if find_without(floor, wanted, plan, scratch, at, held, gone, middle) > 0:
             count = middle
         else:
             too_few = middle
-    return count
+        gone = middle
+    return count, gone
 
 
 @kernel
@@ -95,12 +100,12 @@ def displace(floor: Floor, wanted: Wanted, plan: Plan, scratch: Scratch, at: int
 
     Returns where those that hold GPUs end in `held` from now on; -1, and nothing has changed, if it fits nowhere.
     """
-    count = fewest_in_the_way(floor, wanted, plan, scratch, at, first, last)
+    held = scratch.held[first:last]
+    count, gone = fewest_in_the_way(floor, wanted, plan, scratch, at, held)
     if count == 0:
+        take_off(floor, plan, held, gone, 0)
         return -1
-    nodes = find_without(floor, wanted, plan, scratch, at, last, count)
-    for other in scratch.held[last - count : last]:
-        take_place(floor, plan, other, -1)
+    nodes = find_without(floor, wanted, plan, scratch, at, held, gone, count)
     settle_on(floor, plan, at, nodes, scratch.nodes, scratch.gpus)
     end = last - count
     for i in range(last - count, last):
@@ -138,30 +143,27 @@ def place_by_rank(floor: Floor, wanted: Wanted, plan: Plan, faster: IntArray, sc
         scratch: overwritten.
     """
     first, last = 0, list_held(plan, scratch.held)
-    idle = count_free(floor)
     failed = 0
     for at in range(len(plan.fate)):
-        if first >= last and idle == 0:
+        if first >= last and floor.idle[0] == 0:
             break
         if first < last and scratch.held[first] == at:
             first += 1
-            if len(faster) > 0 and faster[at, 0] >= 0 and idle > 0:
+            if len(faster) > 0 and faster[at, 0] >= 0 and floor.idle[0] > 0:
                 move_up(floor, plan, at, faster[at], scratch)
             continue
         if is_hopeless(wanted, at, scratch.hopeless, failed):
             continue
         size, types, spanning = wanted.sizes[at], wanted.types[at], wanted.spanning[at]
         count = 0
-        if size <= idle:
-            count = find_place(floor, floor.free, types, spanning, size, False, scratch.nodes, scratch.gpus)
+        if size <= floor.idle[0]:
+            count = find_place(floor, types, spanning, size, False, scratch.nodes, scratch.gpus)
         if count > 0:
             settle_on(floor, plan, at, count, scratch.nodes, scratch.gpus)
-            idle -= size
             continue
         end = displace(floor, wanted, plan, scratch, at, first, last) if first < last else -1
         if end >= 0:
             last = end
-            idle = count_free(floor)
         else:
             scratch.hopeless[failed] = at
             failed += 1

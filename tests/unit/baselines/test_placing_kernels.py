@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.parts.arrays import arrays_of, fastest_first, shares_of, wanted_of
+from baselines.parts.arrays import arrays_of, fastest_first, rooms, shares_of, wanted_of
 from baselines.parts.placing import best_fit, first_fit, types_by_speed
 from baselines.parts.placing_kernels import STAYS, WAITS, Floor, find_place
 from envs.types import ClusterSpec, NodeSpec
@@ -24,7 +24,10 @@ def drawn_cluster(rng: np.random.Generator) -> ClusterSpec:
 def found(floor: Floor, free: np.ndarray, types: np.ndarray, spanning: np.ndarray, size: int, lowest: bool):
     """What the compiled search finds, as the readable one says it."""
     nodes, gpus = np.zeros(len(free), np.int64), np.zeros(len(free), np.int64)
-    count = find_place(floor, free, types, spanning, size, lowest, nodes, gpus)
+    floor = floor._replace(free=free, room=rooms(floor.kinds, free, floor.largest), idle=np.array([free.sum()]))
+    count = find_place(floor, types, spanning, size, lowest, nodes, gpus)
+    assert (floor.room == rooms(floor.kinds, free, floor.largest)).all()
+    assert floor.idle[0] == free.sum()
     return dict(zip(nodes[:count].tolist(), gpus[:count].tolist(), strict=True))
 
 

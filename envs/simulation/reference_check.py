@@ -45,6 +45,9 @@ def _check_job(job: Job, wish: Placement, num_nodes: int, rules: Rules) -> None:
         raise AllocationError(
             f"job {job.id}: is given {wish.num_gpus} GPUs; its range is {job.spec.min_gpus} to {job.spec.max_gpus}"
         )
+    size, low, high = wish.batch_size, job.spec.min_batch, job.spec.max_batch
+    if size is not None and not low <= size <= (high or size):
+        raise AllocationError(f"job {job.id}: names batch size {size}; its range is {low or 1} to {high or 'any'}")
     for resource, amounts in (("cpus", wish.cpus), ("memory", wish.memory)):
         if amounts is not None:
             if not rules.shared:

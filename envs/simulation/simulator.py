@@ -194,8 +194,14 @@ class Simulator:
         return self.plans.index(plan)
 
     def _check_names(self, job: JobId, placement: Placement) -> int:
-        """Which of cores and memory a placement names, as in JOB."""
+        """Which of cores and memory a placement names, as in JOB; its batch size is within the job's range."""
         named = 0
+        size, columns = placement.batch_size, self.workload.jobs[job]
+        low, high = int(columns["min_batch"]), int(columns["max_batch"])  # 0: no end of its own
+        if size is not None and not low <= size <= (high or size):
+            raise AllocationError(
+                f"job {job}: its placement sets batch size {size}; its range is {low or 1} to {high or 'any'}"
+            )
         for flag, name in ((NAMED_CPUS, "cpus"), (NAMED_MEMORY, "memory")):
             amounts = getattr(placement, name)
             if amounts is None:

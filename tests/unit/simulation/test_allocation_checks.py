@@ -209,6 +209,28 @@ def test_an_elastic_job_may_ask_for_more_than_there_is(engine):
 
 
 @pytest.mark.parametrize(
+    ("least", "most", "size", "range_of"),
+    [(64, 256, 63, "64 to 256"), (64, 256, 257, "64 to 256"), (64, 0, 63, "64 to any"), (0, 256, 512, "1 to 256")],
+)
+def test_a_batch_size_out_of_the_jobs_own_range_is_refused(engine, least, most, size, range_of):
+    """The ends themselves are taken."""
+    job = JobSpec(0, 0, 2, 10, "bert", min_batch=least, max_batch=most)
+    simulator = engine(Workload.of([job]), cluster_of(4), IdealModel(("bert",)))
+    view = next(simulator.rounds())
+    wish, before = view.allocation(), snapshot(simulator)
+    wish.place(0, Placement({0: 2}, batch_size=size))
+    with pytest.raises(AllocationError) as error:
+        simulator.apply(wish)
+    says = words(engine, "its placement sets batch size", "names batch size")
+    assert str(error.value) == f"job 0: {says} {size}; its range is {range_of}"
+    assert snapshot(simulator) == before
+    for end in (end for end in (least, most) if end):
+        wish.place(0, Placement({0: 2}, batch_size=end))
+    simulator.apply(wish)
+    assert view.running.tolist() == [0]
+
+
+@pytest.mark.parametrize(
     ("job", "placement", "says"),
     [
         (1, Placement({5: 2}), "job 1: asks for 2 GPUs on node 5; nodes are 0 to 2"),

@@ -158,7 +158,7 @@ class RubickArtifact:
     def _left_overs(self, draft: Draft) -> None:
         """Step 3: what is free on a node to its steepest job."""
         for node in np.flatnonzero(draft.free > 0).tolist():
-            here = [job for job, held in draft.held.items() if node in held.gpus and len(held.gpus) == 1]
+            here = [job for job in draft.on(node) if len(draft.held[job].gpus) == 1]
             here = [job for job in here if not self._patterns(draft.view, job) and draft.kinds(job)]
             free = int(draft.free[node])
             for job in sorted(here, key=lambda job: (-self._slope(draft, job, free), job)):

@@ -1,8 +1,9 @@
 """A round of Rubick under construction: what every job holds so far, what it may give away, where others find room."""
 
 import math
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from typing import NamedTuple
 
@@ -39,6 +40,16 @@ class Offer(NamedTuple):
     choice: Choice
 
 
+class Change(NamedTuple):
+    """What a job was before one step, to come back to."""
+
+    job: JobId
+    held: Held | None
+    since: int
+    movable: bool
+    version: int  # of the draft
+
+
 class Claim(NamedTuple):
     """Who asks for GPUs that others hold, and with what right."""
 
@@ -64,7 +75,7 @@ class Draft:
         movable: jobs whose reconfiguration pays, see `Rubick`; those that were placed in this round join them.
         kept: guaranteed jobs within their tenants' quotas: they are shrunk to their minimum at most.
         free: int64[num_nodes], GPUs that nobody holds.
-        version: differs whenever what is held differs, as far as `give` and `take` did it.
+        version: differs whenever what is held differs.
         refused: claims that found no room, by kind of claim, and the version at which they found none.
     """
 
@@ -77,39 +88,71 @@ class Draft:
     version: int = 0
     refused: dict[Hashable, int] = field(default_factory=dict)
     _versions: Iterator[int] = field(default_factory=lambda: count(1))
+    _since: dict[JobId, int] = field(default_factory=dict)  # in which order jobs came to what they hold
+    _here: dict[NodeId, set[JobId]] = field(default_factory=lambda: defaultdict(set))
+    _changes: list[Change] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.capacity: list[int] = self.view.capacity.tolist()  # GPUs of each node that is up
+        for place, (job, held) in enumerate(self.held.items()):
+            self._since[job] = place - len(self.held)  # before all that come
+            for node in held.gpus:
+                self._here[node].add(job)
 
     @classmethod
     def of(cls, view: ClusterView, curves: Curves, held: Mapping[JobId, Held], movable: Iterable[JobId]) -> "Draft":
         """The draft at the beginning of a round: everything as it runs."""
         return cls(view, curves, dict(held), set(movable), set(), view.free_gpus)
 
-    def copy(self) -> "Draft":
-        """The draft as it stands, to come back to."""
-        return replace(
-            self, held=dict(self.held), movable=set(self.movable), kept=set(self.kept), free=self.free.copy()
-        )
+    def mark(self) -> int:
+        """A point to come back to with `undo`."""
+        return len(self._changes)
 
-    def become(self, other: "Draft") -> None:
-        """Undo everything since a copy was taken."""
-        self.held, self.movable, self.kept, self.free = other.held, other.movable, other.kept, other.free
-        self.version = other.version
+    def undo(self, mark: int) -> None:
+        """Take back all that `give` and `take` did since a mark."""
+        while len(self._changes) > mark:
+            job, held, since, movable, version = self._changes.pop()
+            self._put(job, held, since)
+            (self.movable.add if movable else self.movable.discard)(job)
+            self.version = version
 
     def give(self, job: JobId, held: Held) -> None:
         """Let a job hold these GPUs instead of what it held. From now on it may be resized free of charge."""
-        self.take(job)
-        for node, share in held.gpus.items():
-            self.free[node] -= share
-        self.held[job] = held
+        self._change(job, held)
         self.movable.add(job)
-        self.version = next(self._versions)
 
     def take(self, job: JobId) -> None:
         """Leave a job without GPUs."""
-        held = self.held.pop(job, None)
+        if job in self.held:
+            self._change(job, None)
+
+    def on(self, node: NodeId) -> list[JobId]:
+        """Jobs that hold GPUs of a node, who has them longest first."""
+        return sorted(self._here[node], key=self._since.__getitem__)
+
+    def in_order(self) -> dict[JobId, Held]:
+        """What each job holds, who has it longest first."""
+        return {job: self.held[job] for job in sorted(self.held, key=self._since.__getitem__)}
+
+    def _change(self, job: JobId, held: Held | None) -> None:
+        """Let a job hold something else, or nothing, and remember what it was."""
+        before = self._since.get(job, 0)
+        self._changes.append(Change(job, self.held.get(job), before, job in self.movable, self.version))
+        self.version = next(self._versions)
+        self._put(job, held, self.version)
+
+    def _put(self, job: JobId, held: Held | None, since: int) -> None:
+        """Replace what a job holds."""
+        for node, share in self.held[job].gpus.items() if job in self.held else ():
+            self.free[node] += share
+            self._here[node].discard(job)
+        self.held.pop(job, None)
         if held is not None:
-            self.version = next(self._versions)
+            self.held[job] = held
+            self._since[job] = since
             for node, share in held.gpus.items():
-                self.free[node] += share
+                self.free[node] -= share
+                self._here[node].add(job)
 
     def curve(self, job: JobId, kind: int) -> Curve:
         """A job's curve on a GPU type."""
@@ -121,8 +164,9 @@ class Draft:
 
     def nodes(self, kind: int) -> list[NodeId]:
         """Nodes of a type that are up, those with most free GPUs first."""
-        up = np.flatnonzero((self.view.cluster.node_types == kind) & (self.view.capacity > 0)).tolist()
-        return sorted(up, key=lambda node: (-int(self.free[node]), node))
+        free = self.free.tolist()
+        up = [node for node in np.flatnonzero(self.view.cluster.node_types == kind).tolist() if self.capacity[node] > 0]
+        return sorted(up, key=lambda node: (-free[node], node))
 
     def find(self, job: JobId, kind: int, size: int, free: IntArray) -> Held | None:
         """Room for a job of a size: on the fewest nodes, best fit; else evenly on more, if it is fast enough there.
@@ -185,15 +229,14 @@ class Draft:
 
         The claimant needs `elsewhere` GPUs more, on other nodes.
         """
-        if self.view.capacity[node] < need:
+        if self.capacity[node] < need:
             return False
-        before = self.copy()
+        before = self.mark()
         while self.free[node] < need:
-            here = [job for job, held in self.held.items() if node in held.gpus]
             lacks = elsewhere + need - int(self.free[node])
-            offers = [offer for job in here if (offer := self.offer(job, node, claim, lacks)) is not None]
+            offers = [offer for job in self._here[node] if (offer := self.offer(job, node, claim, lacks)) is not None]
             if not offers:
-                self.become(before)
+                self.undo(before)
                 return False
             best = min(offers, key=lambda offer: offer[:2])
             if best.keeps:
@@ -204,7 +247,7 @@ class Draft:
 
     def make_room(self, kind: int, size: int, claim: Claim) -> Held | None:
         """Take GPUs from others until the claimant has `size` on the fewest nodes; None, and nothing taken, if not."""
-        before = self.copy()
+        before = self.mark()
         node_size = self.curves.node_size[kind]
         whole, rest = divmod(size, node_size)
         gpus: Gpus = {}
@@ -215,12 +258,12 @@ class Draft:
                     gpus[node] = share
                     break
             else:
-                self.become(before)
+                self.undo(before)
                 return None
         choice = self.curves.exactly(self.view, claim.job, kind, size, len(gpus))
         if choice.num_gpus == size and choice.speed > 0 and meets(choice.speed, self.curve(claim.job, kind).level):
             return Held(gpus, kind, choice)
-        self.become(before)
+        self.undo(before)
         return None
 
     def _less(self, job: JobId, node: NodeId) -> tuple[Gpus, Choice]:

@@ -33,16 +33,16 @@ def held_now(view: ClusterView, curves: Curves) -> dict[JobId, Held]:
 
 def within_quota(draft: Draft, jobs: Iterable[JobId]) -> set[JobId]:
     """Those guaranteed jobs among `jobs`, in this order, whose minima fit their tenants' quotas together."""
-    view = draft.view
-    left: IntArray = view.quotas.copy()
+    left: IntArray = draft.view.quotas.copy()
+    guaranteed, tenant = draft.view.guaranteed, draft.view.tenant
     kept = set()
     for job in jobs:
-        if not view.guaranteed[job]:
+        if not guaranteed[job]:
             continue
         held = draft.held[job]
         least = draft.curve(job, held.kind).least.num_gpus or held.num_gpus
-        if least <= left[view.tenant[job]]:
-            left[view.tenant[job]] -= least
+        if least <= left[tenant[job]]:
+            left[tenant[job]] -= least
             kept.add(job)
     return kept
 
@@ -137,7 +137,7 @@ def as_wish(draft: Draft, running: Mapping[JobId, Held]) -> Allocation:
     for job, held in running.items():
         if draft.held.get(job) is not held:
             wish.stop(job)
-    for job, held in draft.held.items():
+    for job, held in draft.in_order().items():
         if running.get(job) is not held:
             wish.place(job, Placement(held.gpus, plan=held.choice.plan))
     return wish

@@ -115,13 +115,14 @@ class Rubick:
         """Give guaranteed jobs their minimum while their tenants' quotas last; hand back those left without."""
         without = []
         for job in self._by_waiting(draft.view, jobs):
-            before = draft.copy()
+            before, kept = draft.mark(), draft.kept
             if place(draft, Claim(job, math.inf, guaranteed=True, starving=self._starves(draft.view, job))):
-                draft.kept = within_quota(draft, draft.held)
+                draft.kept = within_quota(draft, draft.in_order())
                 if job in draft.kept:
                     draft.movable.discard(job)  # nobody who comes later in this round may take from it
                     continue
-                draft.become(before)
+                draft.undo(before)
+                draft.kept = kept
             without.append(job)
         return without
 

@@ -45,14 +45,22 @@ def test_giving_and_taking(linear):
     assert held[0].num_gpus == 4  # the round's beginning is not touched
 
 
-def test_a_copy_brings_everything_back(linear):
+def test_undoing_brings_everything_back(linear):
     draft, held = linear
-    before = draft.copy()
+    draft.undo(draft.mark())  # nothing has happened yet
+    before = draft.mark()
+    draft.give(0, Held({1: 2}, 0, NOWHERE))
+    draft.give(7, Held({0: 3, 1: 1}, 0, NOWHERE))
+    between, version = draft.mark(), draft.version
     draft.take(0)
-    draft.movable.clear()
-    draft.kept.add(0)
-    draft.become(before)
-    assert (draft.held, draft.movable, draft.kept, draft.free.tolist()) == (held, {0}, set(), [0, 4])
+    draft.give(8, Held({0: 1}, 0, NOWHERE))
+    assert (draft.on(0), draft.on(1), list(draft.in_order())) == ([7, 8], [7], [7, 8])
+    draft.undo(between)
+    assert (draft.version, draft.free.tolist(), draft.movable) == (version, [1, 1], {0, 7})
+    assert (draft.on(0), draft.on(1), list(draft.in_order())) == ([7], [0, 7], [0, 7])
+    draft.undo(before)
+    assert (draft.held, draft.movable, draft.free.tolist(), draft.version) == (held, {0}, [0, 4], 0)
+    assert (draft.on(0), draft.on(1)) == ([0], [])
 
 
 def test_the_best_fit_is_found():
@@ -166,15 +174,14 @@ def test_who_loses_least_gives_first():
     assert [draft.held[number].num_gpus for number in (0, 1)] == [2, 4]
 
 
-def test_a_node_gives_all_or_nothing():
-    draft, held = draft_of([job(0, "linear", 4, 100)], {0: {0: 4}}, nodes(4, 4), movable=True)
-    before = draft.copy()
-    assert not draft.reclaim(0, 5, Claim(LATER, 1.0))  # more than there is
-    draft.kept = {0}
-    draft.movable = {0}
-    assert not draft.reclaim(0, 4, Claim(LATER, 0.26)) or draft.held[0].num_gpus == 0
-    draft.become(before)
-    assert draft.held == held
+@pytest.mark.parametrize("need", [4, 5])
+def test_a_node_gives_all_or_nothing(linear, need):
+    """Job 0 would shrink to one GPU and no further for a claim that stops nobody; five are more than there are."""
+    draft, held = linear
+    assert not draft.reclaim(0, need, Claim(LATER, 0.26))
+    assert (draft.held, draft.free.tolist(), draft.version) == (held, [0, 4], 0)
+    assert draft.reclaim(0, 3, Claim(LATER, 0.26))
+    assert (draft.held[0].gpus, draft.free.tolist()) == ({0: 1}, [3, 4])
 
 
 def test_room_is_made_on_the_fewest_nodes(linear):
@@ -219,10 +226,10 @@ def test_who_was_refused_is_refused_until_something_changes(monkeypatch):
 def test_undoing_undoes_the_version():
     """What was refused before a change that came to nothing is refused after it, but no other draft is taken for it."""
     draft, _ = draft_of([job(0, "gang", 4, 100)], {0: {0: 4}}, nodes(4))
-    before, version = draft.copy(), draft.version
+    before, version = draft.mark(), draft.version
     draft.take(0)
     changed = draft.version
-    draft.become(before)
+    draft.undo(before)
     assert draft.version == version != changed
     draft.take(0)
     assert draft.version not in (version, changed)

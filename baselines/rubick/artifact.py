@@ -142,7 +142,7 @@ class RubickArtifact:
         Of nodes with as many free GPUs those of LLaMA jobs that gave theirs up come last.
         """
         held = draft.held.get(job)
-        if held is not None and len(held.gpus) > 1:
+        if len(held.gpus) > 1 if held else draft.idle == 0:
             return
         for kind in [held.kind] if held else draft.kinds(job):
             curve = draft.curve(job, kind)
@@ -201,6 +201,8 @@ class RubickArtifact:
     def _large_unknown(self, draft: Draft, order: Sequence[JobId]) -> None:
         """Jobs of more than a node for which the artifact has no placements: their least size, if there is room."""
         for job in order:
+            if draft.idle == 0:
+                return
             if job in draft.held:
                 continue
             for kind in draft.kinds(job):

@@ -94,6 +94,7 @@ class Draft:
 
     def __post_init__(self) -> None:
         self.capacity: list[int] = self.view.capacity.tolist()  # GPUs of each node that is up
+        self.idle = int(self.free.sum())  # of all nodes together
         for place, (job, held) in enumerate(self.held.items()):
             self._since[job] = place - len(self.held)  # before all that come
             for node in held.gpus:
@@ -145,6 +146,7 @@ class Draft:
         """Replace what a job holds."""
         for node, share in self.held[job].gpus.items() if job in self.held else ():
             self.free[node] += share
+            self.idle += share
             self._here[node].discard(job)
         self.held.pop(job, None)
         if held is not None:
@@ -152,6 +154,7 @@ class Draft:
             self._since[job] = since
             for node, share in held.gpus.items():
                 self.free[node] -= share
+                self.idle -= share
                 self._here[node].add(job)
 
     def curve(self, job: JobId, kind: int) -> Curve:
@@ -179,6 +182,8 @@ class Draft:
             size: GPUs.
             free: int64[num_nodes], the GPUs to choose from.
         """
+        if size > free.sum():
+            return None
         curve = self.curve(job, kind)
         packed = consolidated(free, self.view.cluster, size, kind)
         if packed:

@@ -87,7 +87,7 @@ def grow(draft: Draft, running: Mapping[JobId, Held], pays: Pays) -> None:
         running: what jobs held when the round began; who holds the same still must afford the change.
         pays: whether it does.
     """
-    while draft.free.any():
+    while draft.idle:
         best = max(growths(draft, running, pays), default=None, key=lambda one: (one.slope, -one.num_gpus, -one.job))
         if best is None:
             return
@@ -96,7 +96,6 @@ def grow(draft: Draft, running: Mapping[JobId, Held], pays: Pays) -> None:
 
 def growths(draft: Draft, running: Mapping[JobId, Held], pays: Pays) -> Iterator[Growth]:
     """Every larger share that a job could have now, on its own node before others, and that pays."""
-    total_free = int(draft.free.sum())
     for job, held in draft.held.items():
         free = draft.free.copy()
         for node, count in held.gpus.items():
@@ -111,7 +110,7 @@ def growths(draft: Draft, running: Mapping[JobId, Held], pays: Pays) -> Iterator
             curve = draft.curve(job, kind)
             for choice in curve.choices:
                 grows = held.num_gpus < choice.num_gpus or kind != held.kind
-                if not grows or choice.num_gpus > held.num_gpus + total_free or not worth(choice.speed):
+                if not grows or choice.num_gpus > held.num_gpus + draft.idle or not worth(choice.speed):
                     continue
                 found = on_own_node(draft, job, kind, choice.num_gpus) or draft.find(job, kind, choice.num_gpus, free)
                 if found and worth(found.choice.speed):

@@ -119,13 +119,10 @@ class SimulationView:
         self._exact = exact
         self._jobs = state.jobs[0]
         self._status, self._model, self._requested = (self._jobs[name] for name in ("status", "model", "num_gpus"))
-        self._next_job = state.episode[0]["next_job"]
+        self._episode = state.episode[0]
+        self._next_job, self._time = self._episode["next_job"], self._episode["time"]
         self._placements = RunningPlacements(state, plans)
         self._per_model: dict[int, Sequence[int]] = {}
-
-    @property
-    def _episode(self) -> Any:
-        return self.state.episode[0, 0]
 
     def _submitted(self, field: str) -> Any:
         column = self._jobs[field][: self._next_job[0]]
@@ -135,18 +132,18 @@ class SimulationView:
     @property
     def time(self) -> Seconds:
         """The instant of this round."""
-        return float(self._episode.time)
+        return float(self._time[0])
 
     @property
     def queued(self) -> IntArray:
         """int64[num_queued]: jobs that wait, in order of submission."""
-        episode = self._episode
-        return members(self.state.queued[0], len(self._jobs), int(episode.num_active - episode.num_running))
+        waiting = int(self._episode["num_active"][0] - self._episode["num_running"][0])
+        return members(self.state.queued[0], len(self._jobs), waiting)
 
     @property
     def running(self) -> IntArray:
         """int64[num_running]: jobs that hold GPUs, in order of submission."""
-        return members(self.state.running[0], len(self._jobs), int(self._episode.num_running))
+        return members(self.state.running[0], len(self._jobs), int(self._episode["num_running"][0]))
 
     @property
     def capacity(self) -> IntArray:
@@ -230,7 +227,7 @@ class SimulationView:
     def job(self, job: JobId) -> JobSpec:
         """The job as submitted; `work` is NaN unless the scenario lets schedulers know it exactly."""
         spec = self._workload.spec(self._known_one(job))
-        exact = self._episode.knows_work and self._jobs["estimate"][job] == 1.0
+        exact = self._episode["knows_work"][0] and self._jobs["estimate"][job] == 1.0
         return spec if exact else replace(spec, work=float("nan"))
 
     def placement(self, job: JobId) -> Placement:
@@ -260,7 +257,7 @@ class SimulationView:
     def remaining_work(self, jobs: IntArray) -> FloatArray:
         """float64[len(jobs)]: samples left, as far as the scenario lets schedulers know."""
         jobs, column = self._known(jobs), self._jobs
-        if not self._episode.knows_work:
+        if not self._episode["knows_work"][0]:
             return np.full(len(jobs), np.nan)
         ran = np.maximum(self.time - column["synced"][jobs], 0.0) * column["rate"][jobs]
         done = np.where(self._status[jobs] == RUNNING, ran, 0.0)
@@ -309,7 +306,7 @@ class SimulationView:
             prefer=self._fastest_types,
             num_gpus=lambda job: int(self._requested[self._known_one(job)]),
             keep_running=keep_running,
-            capacity=self.capacity if self._episode.num_down else None,
+            capacity=self.capacity if self._episode["num_down"][0] else None,
         )
 
     def _fastest_types(self, job: JobId) -> Sequence[int]:

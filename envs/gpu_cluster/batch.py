@@ -108,9 +108,9 @@ class GpuClusterBatch:
         model = np.array([self.table.models.index(name) for name in workload.models])[jobs["model"]]
         gpus = np.minimum(jobs["num_gpus"], self.table.rates.shape[2] - 1)
         rate = np.maximum(self.table.reference()[model, gpus], 1e-9)
-        _, restart = self.scenario.delays(workload.models)
-        restarts = restart[jobs["model"]].sum()
-        horizon = float(jobs["submit_time"][-1] + (jobs["work"] / rate).sum() + restarts)
+        start, restart = self.scenario.delays(workload.models)
+        delays = (start + restart)[jobs["model"]].sum()
+        horizon = float(jobs["submit_time"][-1] + (jobs["work"] / rate).sum() + delays)
         return replace(self.scenario, horizon=horizon)
 
     def step(self, actions: IntArray) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:

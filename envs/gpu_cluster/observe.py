@@ -5,6 +5,7 @@ Times enter as log(1 + minutes) / 10, GPU counts as fractions of the largest nod
  0 present; 1 estimated remaining time on the requested GPUs (0 if unknown); 2 age since submission;
  3 attained service; 4 requested, 5 least, 6 most GPUs; 7 GPUs in the plan so far; 8 ran when the round began;
  9 starting or restarting; 10 changed in this round; 11 time left at its present speed (0 if it does not run);
+ 12 what a restart would cost it;
  then, for each GPU type, its speed on the requested GPUs relative to the fastest type;
  then its efficiency per GPU at 1, 2, 4 and 8 GPUs relative to one (or to the fewest it runs on).
 """
@@ -117,7 +118,8 @@ def job_features(world: World, job: Records, node_gpus: int, out: Features) -> N
     out[10] = 1.0 if job.touched else 0.0
     known = running and knows_work and job.touched == 0 and job.rate > 0
     out[11] = log_minutes(remaining_work(job, time) * job.estimate / job.rate) if known else 0.0
-    place = 12
+    out[12] = log_minutes(job.restart_delay)
+    place = 13
     fastest = 0
     for kind in range(rates.shape[1]):
         rate = rates[job.model, kind, gpus, max(levels[kind, gpus], 0)]
@@ -145,10 +147,9 @@ def observe_cluster(a: EnvArrays, waiting: int) -> None:
     out[2] = episode.num_free / episode.num_gpus
     out[3] = rules.decision / rules.max_decisions
     out[4] = 1.0 if rules.decision == 0 else 0.0
-    out[5] = log_minutes(a.world.jobs[0].restart_delay)
-    out[6] = waiting / episode.num_gpus
+    out[5] = waiting / episode.num_gpus
     for n in range(len(nodes)):
-        out[7 + nodes[n].gpu_type] += nodes[n].free / episode.num_gpus
+        out[6 + nodes[n].gpu_type] += nodes[n].free / episode.num_gpus
 
 
 @leaf

@@ -93,6 +93,7 @@ class Sight:
             float(running and one.synced > time),
             float(changed),
             left,
+            log_minutes(one.restart_delay),
             *self._scaling(one),
         ]
 
@@ -142,7 +143,6 @@ class Sight:
             self.plan.num_free / total,
             decision / self.plan.rules.max_decisions,
             float(decision == 0),
-            log_minutes(self.simulator.jobs[0].restart_delay),
             num_waiting / total,
             *by_type,
         ]

@@ -70,7 +70,7 @@ class EnvSpec:
     @property
     def job_features(self) -> int:
         """Features of one job; see `envs.gpu_cluster.observe.job_features`."""
-        return 12 + self.num_gpu_types + len(SCALING_POINTS)
+        return 13 + self.num_gpu_types + len(SCALING_POINTS)
 
     @property
     def slot_features(self) -> int:
@@ -84,8 +84,8 @@ class EnvSpec:
 
     @property
     def cluster_features(self) -> int:
-        """Shared by all servers: queue, load, decision count, restart cost, free GPUs by type."""
-        return 7 + self.num_gpu_types
+        """Shared by all servers: queue, load, decision count, free GPUs by type."""
+        return 6 + self.num_gpu_types
 
     def action(self, choice: int, gpus: int, level: int = 0) -> int:
         """The number of the action that sets the GPUs of a choice."""

@@ -7,8 +7,11 @@ from hypothesis import strategies as st
 
 from envs.gpu_cluster import DecisionRules, EnvSpec, GpuClusterBatch
 from envs.gpu_cluster.observe import log_minutes
+from envs.performance import CostByTable, IdealModel
 from envs.simulation import Information, Scenario
-from envs.types import ClusterSpec, MurmurationError, NodeSpec
+from envs.simulation.kernels import DONE
+from envs.types import ClusterSpec, JobSpec, MurmurationError, NodeSpec
+from envs.workloads import Workload
 from tests.conformance.worlds import HETEROGENEOUS, Curved
 from tests.golden.playground import TwoSpeeds, fast_and_slow
 from tests.unit.gpu_cluster.players import act, jobs_like, table_top
@@ -36,7 +39,7 @@ def shown(batch: GpuClusterBatch, name: str) -> np.ndarray:
 
 
 def test_a_waiting_job():
-    expected = [1, MINUTE, 0, 0, 1 / 4, 1 / 4, 2 / 4, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1]
+    expected = [1, MINUTE, 0, 0, 1 / 4, 1 / 4, 2 / 4, 0, 0, 0, 0, 0, HALF_MINUTE, 1, 1, 1, 1, 1]
     queue = shown(at_one_minute(), "queue")
     np.testing.assert_allclose(queue[0], expected, rtol=1e-6)
     assert not queue[1:].any()
@@ -44,7 +47,7 @@ def test_a_waiting_job():
 
 def test_a_running_job():
     """120 of 240 samples are left, a minute on its two GPUs; it came a minute ago and has had 120 GPU-seconds."""
-    expected = [1, MINUTE, MINUTE, TWO_MINUTES, 2 / 4, 2 / 4, 2 / 4, 2 / 4, 1, 0, 0, MINUTE, 1, 1, 1, 1, 1]
+    expected = [1, MINUTE, MINUTE, TWO_MINUTES, 2 / 4, 2 / 4, 2 / 4, 2 / 4, 1, 0, 0, MINUTE, HALF_MINUTE, 1, 1, 1, 1, 1]
     slots = shown(at_one_minute(), "slots")
     np.testing.assert_allclose(slots[0, 0], [*expected, 2 / 4, np.log2(2) / 3], rtol=1e-6)
     assert not slots[0, 1:].any()
@@ -60,9 +63,9 @@ def test_servers():
 def test_what_all_share():
     one = np.log1p(1) / 5
     batch = at_one_minute()
-    np.testing.assert_allclose(shown(batch, "cluster"), [one, one, 4 / 6, 0, 1, HALF_MINUTE, 1 / 6, 4 / 6], rtol=1e-6)
+    np.testing.assert_allclose(shown(batch, "cluster"), [one, one, 4 / 6, 0, 1, 1 / 6, 4 / 6], rtol=1e-6)
     act(batch, {1: ("claim", 1, 2)})
-    expected = [0, one, 2 / 6, 1 / 16, 0, HALF_MINUTE, 0, 2 / 6]
+    expected = [0, one, 2 / 6, 1 / 16, 0, 0, 2 / 6]
     np.testing.assert_allclose(shown(batch, "cluster"), expected, rtol=1e-6)
 
 
@@ -70,7 +73,7 @@ def test_the_plan_shows_before_it_takes_effect():
     """Claimed: two GPUs here, changed in this round, not running yet."""
     batch = at_one_minute()
     act(batch, {1: ("claim", 1, 2)})
-    expected = [1, MINUTE, 0, 0, 1 / 4, 1 / 4, 2 / 4, 2 / 4, 0, 0, 1, 0, 1, 1, 1, 1, 1, 2 / 4, 1 / 3]
+    expected = [1, MINUTE, 0, 0, 1 / 4, 1 / 4, 2 / 4, 2 / 4, 0, 0, 1, 0, HALF_MINUTE, 1, 1, 1, 1, 1, 2 / 4, 1 / 3]
     np.testing.assert_allclose(shown(batch, "slots")[1, 0], expected, rtol=1e-6)
     assert not shown(batch, "queue").any()
 
@@ -81,7 +84,7 @@ def test_what_a_job_has_received_does_not_change_by_planning():
     act(batch, {0: ("set", 0, 0)})
     row = shown(batch, "queue")[1]  # both have a minute to go; ties go by id, yet job 0 needs two GPUs
     row = row if row[4] == 0.5 else shown(batch, "queue")[0]
-    expected = [1, MINUTE, MINUTE, TWO_MINUTES, 2 / 4, 2 / 4, 2 / 4, 0, 1, 0, 1, 0, 1, 1, 1, 1, 1]
+    expected = [1, MINUTE, MINUTE, TWO_MINUTES, 2 / 4, 2 / 4, 2 / 4, 0, 1, 0, 1, 0, HALF_MINUTE, 1, 1, 1, 1, 1]
     np.testing.assert_allclose(row, expected, rtol=1e-6)
 
 
@@ -123,10 +126,34 @@ def test_a_restarting_job_shows_as_such():
     assert shown(batch, "slots")[0, 0, 9] == 1.0
 
 
+def test_each_job_shows_what_a_restart_would_cost_it():
+    """By model: a minute for bert, half a minute for the others. Job 0 runs, the others wait."""
+    specs = [JobSpec(job, 0.0, 1, 60.0 + job, model) for job, model in enumerate(("resnet50", "bert", "resnet18"))]
+    scenario = Scenario(reconfiguration=CostByTable({"bert": 60.0}, 30.0))
+    models = ("resnet50", "bert", "resnet18")
+    batch = table_top(cluster_of(4), Workload.of(specs), None, scenario, IdealModel(models))
+    act(batch, {0: ("claim", 0, 1)})
+    np.testing.assert_allclose(shown(batch, "slots")[0, 0, 12], HALF_MINUTE, rtol=1e-6)
+    np.testing.assert_allclose(shown(batch, "queue")[:3, 12], [MINUTE, HALF_MINUTE, 0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("delays", [(0.0, 30.0), (600.0, 0.0)])
+def test_the_horizon_lets_all_jobs_be_done_one_after_the_other(delays):
+    """Three jobs of a minute on one GPU, each with a first start; whoever passes at nothing is done by then."""
+    scenario = Scenario(start_delay=delays[0], restart_delay=delays[1])
+    batch = table_top(cluster_of(1), jobs_like((0, 1, 60), (0, 1, 60), (0, 1, 60)), None, scenario)
+    for job in range(3):
+        act(batch, {0: ("claim", job, 1)})
+        act(batch)
+    assert batch.ended.all()
+    assert batch.time.tolist() == [3 * (60 + delays[0])]
+    assert batch.state.jobs["status"][0].tolist() == [DONE] * 3
+
+
 def test_speeds_by_type_are_relative_to_the_fastest():
     """Slow GPUs are half as fast; linear scaling; the fast server comes second."""
     batch = table_top(fast_and_slow(), jobs_like((0, 2, 240)), performance=TwoSpeeds())
-    np.testing.assert_allclose(shown(batch, "queue")[0, 12:], [0.5, 1, 1, 1, 1, 1], rtol=1e-6)
+    np.testing.assert_allclose(shown(batch, "queue")[0, 13:], [0.5, 1, 1, 1, 1, 1], rtol=1e-6)
     np.testing.assert_allclose(shown(batch, "servers")[:, 5:], np.eye(2))
 
 
@@ -135,7 +162,7 @@ def test_scaling_shows_efficiency_at_one_two_four_and_eight_gpus():
     cluster = ClusterSpec((NodeSpec("new", 4), NodeSpec("old", 4), NodeSpec("new", 4)))
     batch = table_top(cluster, jobs_like((0, 2, 240)), performance=Curved())
     expected = [1, 0.5, 1, 2**-0.2, 4**-0.2, 0.9 * 8**-0.2]
-    np.testing.assert_allclose(shown(batch, "queue")[0, 12:], expected, rtol=1e-6)
+    np.testing.assert_allclose(shown(batch, "queue")[0, 13:], expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

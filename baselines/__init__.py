@@ -14,7 +14,7 @@ it runs, rather than wait. Of them only `SamplingMatching` spreads one job over 
 | `Random` | any job, anywhere | the floor of every comparison |
 | `Afs` | a GPU to the shorter of two jobs, unless the longer gains far more | AFS, NSDI'21, section 4 |
 | `HeSrpt` | shares by rank of remaining time, for one power law of speedup | heSRPT, PEVA 2020 |
-| `Starling` | shortest first, sized at the knee, two plans, looking ahead: the bar | ours |
+| `Starling` | shortest first, sized at the knee, two plans, looking ahead, batch sizes if asked: the bar | ours |
 | `Gavel` | shares of time on every GPU type by linear programs | Gavel, OSDI'20 |
 | `ElasticDp` | GPUs and batch sizes by a dynamic program over scaling | Saxena et al., MASCOTS'20 |
 | `Synergy` | cores and memory beside GPUs, by sensitivity | Synergy, OSDI'22, section 4 |

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from baselines.elastic_dp.optimizer import best_shares
-from baselines.elastic_dp.scalability import Analyser, fewest_nodes
 from baselines.elastic_dp.scheduler import ElasticDp
+from baselines.parts.scalability import Analyser, fewest_nodes
 from envs.performance import PerformanceModel, TableModel, zoo
 from envs.simulation import Scenario, Simulator
 from envs.types import ClusterSpec, FloatArray, JobSpec, NodeSpec, Seconds

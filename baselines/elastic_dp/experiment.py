@@ -3,7 +3,7 @@
 The paper's abstract says that up to twice as many jobs complete, up to ten times as fast on average, against a baseline
 that scales GPUs alone, on 40 GPUs and in simulation on 400. What is not public stands here as choices of ours, made
 before the first run: the three arrival patterns, the jobs, the decision's interval, and which batch size the baseline
-has, for which all three rules of `baselines.elastic_dp.scalability` are shown.
+has, for which all three rules of `baselines.parts.scalability` are shown.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from baselines.elastic_dp.benchmark import optimiser_table
-from baselines.elastic_dp.scalability import BatchRule
 from baselines.elastic_dp.scheduler import ElasticDp
+from baselines.parts.scalability import BatchRule
 from envs.cluster import NodeGroup, build
 from envs.evaluation.statistics import t_interval
 from envs.performance import PerformanceModel, default_model

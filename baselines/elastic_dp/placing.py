@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from baselines.elastic_dp.scalability import AnalysedJobs
 from baselines.elastic_dp.types import Grant
 from baselines.parts.placing import Gpus, best_fit
+from baselines.parts.scalability import AnalysedJobs
 from envs.scheduling import ClusterView
 from envs.types import Allocation, JobId, Placement
 from envs.types.allocation import consolidated, scattered

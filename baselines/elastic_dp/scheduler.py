@@ -8,8 +8,8 @@ import numpy as np
 
 from baselines.elastic_dp.optimizer import best_shares
 from baselines.elastic_dp.placing import held_by, place, place_over_types
-from baselines.elastic_dp.scalability import BATCH_RULES, AnalysedJobs, Analyser, BatchRule
 from baselines.elastic_dp.types import Grant, Room
+from baselines.parts.scalability import BATCH_RULES, AnalysedJobs, Analyser, BatchRule
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, IntArray, JobId, MurmurationError, NodeId, Seconds
 
@@ -20,8 +20,8 @@ class ElasticDp:
     Each decision begins with the jobs that run and those that have come since. They are admitted in order of
     submission as long as the least sizes of all fit; then GPUs are shared out so that the sum of scaling factors
     T_j(b*_j(k), k) is largest (`optimizer`), each job at its best batch size for that many GPUs
-    (`scalability`). Jobs whose share changed are restarted with it, whatever that costs; how much work a job
-    has left plays no part. With a rule other than "best" the same program scales GPUs at a fixed batch size: the
+    (`baselines.parts.scalability`). Jobs whose share changed are restarted with it, whatever that costs; how much work
+    a job has left plays no part. With a rule other than "best" the same program scales GPUs at a fixed batch size: the
     paper's baseline.
 
     A reconstruction: read were the paper's abstract and first page, the patent of the same authors (US 11,586,475) and
@@ -39,7 +39,7 @@ class ElasticDp:
 
     Args:
         batch: "best" chooses a batch size for each number of GPUs; "least", "usual" and "most" fix it for good, see
-            `scalability.Analyser`.
+            `baselines.parts.scalability.Analyser`.
         overload: what becomes of a job for which there is no room: in the "queue" it waits, and all behind it; "drop"
             gives it up at once and for ever, so it stays unfinished (`counters["dropped"]`).
         interval: seconds from one decision to the next at the least; in between jobs come and go and nothing else

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from baselines.elastic_dp.scalability import AnalysedJobs
+from baselines.parts.scalability import AnalysedJobs
 from envs.types import FloatArray, IntArray, JobId
 
 

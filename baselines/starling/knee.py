@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from baselines.parts.scalability import AnalysedJobs
 from baselines.parts.submitted import SubmittedJobs
 from envs.scheduling import ClusterView
 from envs.simulation.jit import jit
@@ -42,6 +43,7 @@ class Knees:
 
     Args:
         thresholds: see `knee`; at least one. What is no `sizes` is by the first.
+        analysed: see `SubmittedJobs`.
 
     Attributes:
         submitted: what else never changes about these jobs.
@@ -53,9 +55,9 @@ class Knees:
             where no one type has so many.
     """
 
-    def __init__(self, thresholds: Sequence[float]) -> None:
+    def __init__(self, thresholds: Sequence[float], analysed: AnalysedJobs | None = None) -> None:
         self.thresholds = tuple(thresholds)
-        self.submitted = SubmittedJobs()
+        self.submitted = SubmittedJobs(analysed)
         self.sizes: IntArray = np.zeros((len(self.thresholds), 0, 0), np.int64)
         self.speed: FloatArray = np.zeros(0)
         self.gpus: IntArray = np.zeros(0, np.int64)

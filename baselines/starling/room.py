@@ -1,15 +1,15 @@
 """Kernels that find GPUs on nodes: one node if one can hold a job, else whole nodes and one remainder.
 
-Arguments recur: `free` int64[num_nodes], GPUs that nobody has yet; `capacity` int64[num_nodes], GPUs there are; `types`
-int64[num_nodes], GPU type of each node; `row` int64[num_nodes], GPUs of one job by node.
+Arguments recur: `free` int64[num_nodes], GPUs that nobody has yet; `row` int64[num_nodes], GPUs of one job by node.
 """
 
+from baselines.starling.round import Nodes
 from envs.simulation.jit import jit
 from envs.types import IntArray
 
 
 @jit
-def shape_of(free: IntArray, capacity: IntArray, types: IntArray, kind: int, row: IntArray) -> tuple[int, int, int]:
+def shape_of(free: IntArray, nodes: Nodes, kind: int, row: IntArray) -> tuple[int, int, int]:
     """What there is of a type on nodes where the job holds nothing: largest node, largest free ones, best of the rest.
 
     Returns:
@@ -17,10 +17,10 @@ def shape_of(free: IntArray, capacity: IntArray, types: IntArray, kind: int, row
     """
     largest, whole, rest = 0, 0, 0
     for node in range(len(free)):
-        if types[node] == kind and capacity[node] > largest:
-            largest = capacity[node]
+        if nodes.types[node] == kind and nodes.capacity[node] > largest:
+            largest = nodes.capacity[node]
     for node in range(len(free)):
-        if types[node] == kind and row[node] == 0 and free[node] > 0:
+        if nodes.types[node] == kind and row[node] == 0 and free[node] > 0:
             if free[node] == largest:
                 whole += 1
             elif free[node] > rest:
@@ -48,20 +48,20 @@ def largest_room(want: int, largest: int, whole: int, rest: int) -> int:
 
 
 @jit
-def take(free: IntArray, capacity: IntArray, types: IntArray, kind: int, size: int, row: IntArray) -> None:
+def take(free: IntArray, nodes: Nodes, kind: int, size: int, row: IntArray) -> None:
     """Put `size` more GPUs on nodes where the job holds nothing; there must be room.
 
     Whole largest nodes first, lowest index first; then the node that fits the remainder best.
     """
     largest = 0
     for node in range(len(free)):
-        if types[node] == kind and capacity[node] > largest:
-            largest = capacity[node]
+        if nodes.types[node] == kind and nodes.capacity[node] > largest:
+            largest = nodes.capacity[node]
     while size > 0:
         need = min(size, largest)
         best = -1
         for node in range(len(free)):
-            fits = types[node] == kind and row[node] == 0 and free[node] >= need
+            fits = nodes.types[node] == kind and row[node] == 0 and free[node] >= need
             if fits and (best < 0 or free[node] < free[best]):
                 best = node
         row[best] = need

@@ -7,12 +7,25 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from baselines.parts.placing import best_fit, pack, start_waiting
+from baselines.parts.placing import best_fit, could_fit, pack, start_waiting
 from baselines.parts.priority import jobs_present
-from baselines.starling.forecast import plan_ahead
+from baselines.parts.scalability import AnalysedJobs, Analyser
+from baselines.parts.submitted import SubmittedJobs
+from baselines.starling.forecast import plan_ahead, weights
 from baselines.starling.knee import Knees
+from baselines.starling.round import Jobs, Nodes, Outlook, Rules, Ways
 from envs.scheduling import ClusterView
-from envs.types import Allocation, ClusterSpec, FloatArray, IntArray, MurmurationError, Seconds
+from envs.types import (
+    Allocation,
+    ClusterSpec,
+    FloatArray,
+    IntArray,
+    JobId,
+    MurmurationError,
+    NodeId,
+    Placement,
+    Seconds,
+)
 
 DEPTH = 8  # the queue is looked at until its least sizes would fill the cluster so many times
 EFFORT = 3_000_000  # jobs times nodes times completions that one plan is played out for, at most
@@ -56,6 +69,11 @@ class Tuning:
         for name in ("floor", "horizon", "prior"):
             if getattr(self, name) == 0:
                 raise MurmurationError(f"Starling: {name} is 0 s; it must be positive")
+
+    @property
+    def rules(self) -> Rules:
+        """Those of them that kernels go by."""
+        return Rules(*(float(getattr(self, name)) for name in Rules._fields))
 
 
 # `scripts/tune.py tuning=starling_traces` compared 80 candidates, beside the look-ahead of several ways, on 16 training
@@ -112,14 +130,21 @@ class Starling:
     `tuning=starling_traces` or `tuning=starling_unknown`, finds is taken over only where it is better on validation
     workloads too.
 
+    With batch sizes "best" a job runs at the fastest batch size of its range for its GPUs, found by the analyser of
+    elastic scaling (MASCOTS'20), and all of the above goes by these speeds. As there, samples count alike at every
+    batch size of the range: a larger batch needs no more of them. Where nothing in the range is faster than the usual
+    batch size, that is left to the world, and so it is for gangs over several GPU types.
+
     Args:
         known: where remaining work is known or estimated.
         unknown: where it is hidden.
         look_ahead: completions that are played out; 0 takes the first mixture at once, in a tenth of the time.
         ways: other ways; none compares the plans of the first way alone.
+        batch: "usual" leaves batch sizes to the world, "best" chooses them.
+        measured_only: whether a chosen batch size puts no more samples on a GPU than were measured on one.
 
     Raises:
-        MurmurationError: it is to look back, or a way has a number that cannot be.
+        MurmurationError: it is to look back, a way has a number that cannot be, or there is no such `batch`.
     """
 
     information = "none"
@@ -127,22 +152,34 @@ class Starling:
     elastic = True
 
     def __init__(
-        self, known: Tuning = KNOWN, unknown: Tuning = UNKNOWN, look_ahead: int = 12, ways: Sequence[Way] = WAYS
+        self,
+        known: Tuning = KNOWN,
+        unknown: Tuning = UNKNOWN,
+        look_ahead: int = 12,
+        ways: Sequence[Way] = WAYS,
+        batch: Literal["usual", "best"] = "usual",
+        measured_only: bool = True,
     ) -> None:
         if look_ahead < 0:
             raise MurmurationError(f"Starling: look_ahead is {look_ahead}; it must not be negative (0: no forecast)")
+        if batch not in ("usual", "best"):
+            raise MurmurationError(f"Starling: batch is {batch!r}; it must be usual or best")
         self.known = known
         self.unknown = unknown
+        self.batch = batch
+        self.measured_only = measured_only
         for way in ways:
             replace(known, gang=way.gang, knee=way.knee)  # checks them
         self.look_ahead = look_ahead
         self.ways = tuple(ways)
         self._tuning = known
+        self._analysed: AnalysedJobs | None = None
         self._knees = self._new_knees()
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Forget the jobs of the last episode."""
         self._tuning = self.known
+        self._analysed = AnalysedJobs(Analyser("best", self.measured_only), cluster) if self.batch == "best" else None
         self._knees = self._new_knees()
 
     def schedule(self, view: ClusterView) -> Allocation:
@@ -176,7 +213,7 @@ class Starling:
 
     def _new_knees(self) -> Knees:
         """Knees of the first way and of the others, of no jobs yet."""
-        return Knees([self._tuning.knee, *(way.knee for way in self.ways)])
+        return Knees([self._tuning.knee, *(way.knee for way in self.ways)], self._analysed)
 
     def _guessed(self, view: ClusterView, jobs: IntArray) -> FloatArray:
         """Samples left, where nothing is known but how long jobs have run."""
@@ -209,45 +246,52 @@ class Starling:
                     capacity[node] -= gpus  # a gang over several types is left alone
         begun = view.attained_service(order) > 0
         restart = np.asarray(view.restart_delay[order], dtype=np.float64)
+        outlook = Outlook(restart, begun, knees.speed[order], knees.gpus[order])
         orders = [np.arange(len(order)), *(self._order(order, work, way.gang) for way in self.ways)]
+        ways = Ways(np.array(orders), np.ascontiguousarray(knees.sizes[:, order]))
+        weight = weights(work, outlook.knee_speed, tuning.rules)
+        speeds = np.ascontiguousarray(knees.submitted.speed(view, order))
         grid = plan_ahead(
-            np.array(orders),
-            knees.submitted.speed(view, order),
-            work,
-            np.where(begun, restart, 0.0),
-            restart,
-            begun,
-            knees.speed[order],
-            knees.gpus[order],
-            knees.sizes[:, order],
-            present,
-            capacity,
-            view.cluster.node_types,
-            np.array([tuning.horizon, tuning.stickiness, tuning.tolerance, tuning.hysteresis]),
-            np.array([tuning.floor, tuning.urgency]),
+            ways,
+            Jobs(speeds, work, np.where(begun, restart, 0.0), weight, ways.wanted[0], present),
+            outlook,
+            Nodes(capacity, view.cluster.node_types),
+            tuning.rules,
             min(self.look_ahead, EFFORT // max(present.size, 1)),
         )
-        _carry_out(wish, order, present, grid)
+        _carry_out(wish, order, present, grid, knees.submitted)
 
     def _squeeze_in(self, view: ClusterView, wish: Allocation, waiting: IntArray) -> None:
         """Jobs beyond those planned for, on their least size where there is room; gangs over several types too."""
         if not (waiting.size and wish.free_gpus.any()):
             return
         need = self._knees.least[waiting]
-        single = waiting[need > 0].tolist()
-        start_waiting(view, wish, single, best_fit, dict(zip(single, need[need > 0].tolist(), strict=True)))
+        single = waiting[(need > 0) & could_fit(view.cluster, wish.free_gpus, need)]
+        sizes, types = dict(zip(single.tolist(), self._knees.least[single].tolist(), strict=True)), None
+        if self._analysed is not None:
+            types = {job: self._knees.submitted.fastest_first(job, size) for job, size in sizes.items()}
+        start_waiting(view, wish, single.tolist(), best_fit, sizes, types)
+        for job in sizes:
+            if placement := wish.placement(job):
+                _place(wish, job, placement.gpus, self._knees.submitted)
         for job in waiting[need == 0].tolist():
             pack(view, wish, job, int(view.min_gpus[job]))
 
 
-def _carry_out(wish: Allocation, order: IntArray, present: IntArray, grid: IntArray) -> None:
+def _carry_out(wish: Allocation, order: IntArray, present: IntArray, grid: IntArray, submitted: SubmittedJobs) -> None:
     """What a plan changes, into the wish: first what makes room."""
     changed = (grid != present).any(axis=1)
     for at in np.flatnonzero(changed & (present > 0).any(axis=1)).tolist():
         wish.stop(int(order[at]))
     for at in np.flatnonzero(changed & (grid > 0).any(axis=1)).tolist():
         nodes = np.flatnonzero(grid[at])
-        wish.place(int(order[at]), dict(zip(nodes.tolist(), grid[at, nodes].tolist(), strict=True)))
+        _place(wish, int(order[at]), dict(zip(nodes.tolist(), grid[at, nodes].tolist(), strict=True)), submitted)
+
+
+def _place(wish: Allocation, job: JobId, gpus: Mapping[NodeId, int], submitted: SubmittedJobs) -> None:
+    """Let a job run on GPUs of one type, at the batch size that goes with them."""
+    kind = int(wish.cluster.node_types[next(iter(gpus))])
+    wish.place(job, Placement(gpus, batch_size=submitted.batch(job, kind, sum(gpus.values()))))
 
 
 def varied(part: Literal["known", "unknown"], changes: Mapping[str, float]) -> Starling:

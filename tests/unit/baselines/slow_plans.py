@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from baselines.starling import round
 from baselines.starling.two_plans import LEAST_SHARE, NEGLIGIBLE
 from envs.types import FloatArray, IntArray
 
@@ -24,10 +25,9 @@ class Rules:
     urgency: float = 0.7
 
     @property
-    def arrays(self) -> tuple[FloatArray, FloatArray]:
+    def numbers(self) -> round.Rules:
         """As the kernels take them."""
-        rules = np.array([self.horizon, self.stickiness, self.tolerance, self.hysteresis])
-        return rules, np.array([self.floor, self.urgency])
+        return round.Rules(*(float(getattr(self, name)) for name in round.Rules._fields))
 
 
 @dataclass(frozen=True)
@@ -210,6 +210,13 @@ class Ahead:
     knee_gpus: Sequence[int]
     depth: int
 
+    @property
+    def outlook(self) -> round.Outlook:
+        """As the kernels take it."""
+        return round.Outlook(
+            np.array(self.restart), np.array(self.begun), np.array(self.knee_speed), np.array(self.knee_gpus)
+        )
+
     def weights(self, work: Sequence[float], rules: Rules) -> list[float]:
         """As `forecast.weights`."""
         return [
@@ -334,12 +341,15 @@ def drawn(seed: int) -> tuple[list[int], Jobs, Rules, Ahead]:
     return rng.permutation(num_jobs).tolist(), jobs, rules, ahead
 
 
-def arrays(jobs: Jobs) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, IntArray, IntArray, IntArray, IntArray]:
-    """Speeds, work, delay, weight, wanted, present, capacity, types: as the kernels take them, in this order."""
-    present = grid_of(jobs.at, len(jobs.capacity))
-    floats = [np.array(values, dtype=np.float64) for values in (jobs.work, jobs.delay, jobs.weight)]
-    capacity, types = np.array(jobs.capacity, dtype=np.int64), np.array(jobs.types, dtype=np.int64)
-    return jobs.speeds, floats[0], floats[1], floats[2], jobs.wanted, present, capacity, types
+def arrays(jobs: Jobs) -> round.Jobs:
+    """As the kernels take them."""
+    work, delay, weight = (np.array(values, dtype=np.float64) for values in (jobs.work, jobs.delay, jobs.weight))
+    return round.Jobs(jobs.speeds, work, delay, weight, jobs.wanted, grid_of(jobs.at, len(jobs.capacity)))
+
+
+def nodes_of(jobs: Jobs) -> round.Nodes:
+    """The nodes that they are on, as the kernels take them."""
+    return round.Nodes(np.array(jobs.capacity, dtype=np.int64), np.array(jobs.types, dtype=np.int64))
 
 
 def is_sound(places: Sequence[Gpus], jobs: Jobs) -> bool:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baselines import ElasticDp
-from baselines.elastic_dp.scalability import AnalysedJobs, Analyser
 from baselines.elastic_dp.scheduler import by_type
+from baselines.parts.scalability import AnalysedJobs, Analyser
 from envs.scheduling import Scheduler
 from envs.simulation import EventKind, Information, Rounds, Scenario, Simulator, run_episode
 from envs.simulation.scenario import Failures

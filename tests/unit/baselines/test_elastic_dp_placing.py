@@ -1,8 +1,8 @@
 """Nodes for shares, on views of real rounds."""
 
 from baselines.elastic_dp.placing import held_by, place, place_over_types
-from baselines.elastic_dp.scalability import AnalysedJobs, Analyser
 from baselines.elastic_dp.types import Grant
+from baselines.parts.scalability import AnalysedJobs, Analyser
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, JobId, JobSpec, NodeSpec
 from envs.workloads import Workload

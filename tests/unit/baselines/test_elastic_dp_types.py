@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.elastic_dp.scalability import AnalysedJobs
 from baselines.elastic_dp.types import Grant, Room
+from baselines.parts.scalability import AnalysedJobs
 from envs.types import IntArray
 
 

@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from baselines.starling import round
 from baselines.starling.forecast import advance, backlog, forecast, next_end, plan_ahead, weights
 from envs.types import IntArray
 from tests.unit.baselines import slow_plans as slow
-from tests.unit.baselines.slow_plans import Ahead, Jobs, Rules, arrays, drawn, grid_of, is_sound
+from tests.unit.baselines.slow_plans import Ahead, Jobs, Rules, arrays, drawn, grid_of, is_sound, nodes_of
 
 seeds = st.integers(0, 1_000_000)
 
@@ -17,13 +18,10 @@ def looked(
     orders: list[list[int]], jobs: Jobs, rules: Rules, ahead: Ahead, wanted: list[IntArray] | None = None
 ) -> IntArray:
     """`plan_ahead` on a drawn world, in one way or in several."""
-    speeds, work, delay, _, alone, present, capacity, types = arrays(jobs)
-    numbers, worth = rules.arrays
-    return plan_ahead(
-        np.array(orders), speeds, work, delay, np.array(ahead.restart), np.array(ahead.begun),
-        np.array(ahead.knee_speed), np.array(ahead.knee_gpus), np.array(wanted or [alone]), present, capacity, types,
-        numbers, worth, ahead.depth,
-    )  # fmt: skip
+    its, outlook = arrays(jobs), ahead.outlook
+    ways = round.Ways(np.array(orders), np.array(wanted or [its.wanted]))
+    its = its._replace(weight=weights(its.work, outlook.knee_speed, rules.numbers))
+    return plan_ahead(ways, its, outlook, nodes_of(jobs), rules.numbers, ahead.depth)
 
 
 def drawn_ways(seed: int) -> tuple[list[list[int]], Jobs, Rules, Ahead, list[IntArray]]:
@@ -43,12 +41,10 @@ def drawn_ways(seed: int) -> tuple[list[list[int]], Jobs, Rules, Ahead, list[Int
 
 def foreseen(order: list[int], jobs: Jobs, rules: Rules, ahead: Ahead, stall: list[float]) -> float:
     """`forecast` of what runs now."""
-    speeds, work, _, _, wanted, present, capacity, types = arrays(jobs)
-    numbers, worth = rules.arrays
+    its = arrays(jobs)
     return forecast(
-        present.copy(), np.array(order), speeds, work, np.array(ahead.restart), np.array(ahead.begun),
-        np.array(stall), np.array(ahead.knee_speed), np.array(ahead.knee_gpus), wanted, capacity, types,
-        numbers, worth, ahead.depth,
+        its.present.copy(), np.array(order), its, ahead.outlook, np.array(stall), nodes_of(jobs), rules.numbers,
+        ahead.depth,
     )  # fmt: skip
 
 
@@ -139,19 +135,21 @@ def test_time_passes():
     grid, work, stalled = np.array([[4], [2], [0]]), np.array([40.0, 6.0, 9.0]), np.array([2.0, 0.0, 0.0])
     speeds = np.array([[[0.0, 0, 2, 0, 4]]] * 3)
     types = np.array([0])
-    assert next_end(grid, speeds, work, stalled, types) == 3.0
-    assert advance(3.0, grid, speeds, work, stalled, types) == 1
+    its = round.Jobs(speeds, work, np.zeros(3), np.ones(3), np.ones((3, 1), np.int64), grid)
+    assert next_end(grid, its, stalled, types) == 3.0
+    assert advance(3.0, grid, its, stalled, types) == 1
     assert (work.tolist(), stalled.tolist()) == ([36.0, 0.0, 9.0], [0.0, 0.0, 0.0])
     assert grid.tolist() == [[4], [0], [0]]
-    assert next_end(np.zeros((3, 1), np.int64), speeds, work, stalled, types) == np.inf
+    assert next_end(np.zeros((3, 1), np.int64), its, stalled, types) == np.inf
 
 
 def test_the_backlog_is_worked_off_in_order():
     """Alone 10, 20 and 0 s on 4 of 8 GPUs: the first ends at 10 (not at 10 / 2), the second at max(20, 5 + 10)."""
-    ends = backlog(np.array([0, 1, 2]), np.array([40.0, 80.0, 0.0]), np.full(3, 4.0), np.full(3, 4), 8)
+    outlook = round.Outlook(np.zeros(3), np.zeros(3, np.bool_), np.full(3, 4.0), np.full(3, 4))
+    ends = backlog(np.array([0, 1, 2]), np.array([40.0, 80.0, 0.0]), outlook, 8)
     assert ends == (30.0, 2)
 
 
 def test_what_a_job_is_worth():
     """100 samples at 4/s and a floor of 75 s: 1 / 100 s at exponent 1, per sample/s."""
-    assert weights(np.array([100.0]), np.array([4.0]), np.array([75.0, 1.0])).tolist() == [1 / 100 / 4]
+    assert weights(np.array([100.0]), np.array([4.0]), Rules(floor=75.0, urgency=1.0).numbers).tolist() == [1 / 100 / 4]

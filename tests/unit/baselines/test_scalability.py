@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.elastic_dp.scalability import (
+from baselines.parts.scalability import (
     AnalysedJobs,
     Analyser,
     BatchRule,
@@ -19,6 +19,7 @@ from baselines.elastic_dp.scalability import (
     batch_range,
     fewest_nodes,
     most_per_gpu,
+    usual_batches,
 )
 from envs.performance.zoo import model_profile
 from envs.types import ClusterSpec, JobSpec, NodeSpec, PerformanceError
@@ -227,8 +228,33 @@ def test_a_kind_of_job_is_analysed_once():
     assert (set(asked), known.table.tolist(), known.factors.shape) == ({0}, [0, 0], (1, 1, 3))
     known.look_up(fake_view([numbered(0, 2), numbered(1, 2), numbered(2, 8), numbered(3, 2)], throughput))
     assert (set(asked), known.table.tolist(), known.factors.shape) == ({0, 2}, [0, 0, 1, 0], (2, 1, 9))
+    assert known.speeds.shape == (2, 1, 9)
+    assert ((known.speeds > 0) == np.isfinite(known.factors)).all()
     assert np.isfinite(known.factors[0, 0]).tolist() == [False, True, True] + [False] * 6
     assert known.batches[0, 0, 3:].tolist() == [0] * 6
     calls = len(asked)
     known.look_up(fake_view([numbered(i, 2) for i in range(4)], throughput))
     assert len(asked) == calls
+
+
+@given(
+    gpus=st.integers(1, 8),
+    low=st.integers(16, 256),
+    more=st.integers(0, 700),
+    rule=st.sampled_from(["best", "least", "most"]),
+)
+def test_factors_are_speeds_by_the_best_on_one_gpu(gpus, low, more, rule):
+    """Speeds in samples/s are what the performance model says at the batch sizes found."""
+    found = analyse(job(gpus=gpus, batch=(low, low + more)), Steps(), rule)
+    for size in np.flatnonzero(found.speed[0]).tolist():
+        assert found.speed[0, size] == Steps()(0, size, 1, int(found.batch[0, size]))
+    assert ((found.speed[0] > 0) == np.isfinite(found.factor[0])).all()
+    runs = found.speed[0] > 0
+    np.testing.assert_allclose(found.factor[0, runs] * 16.0, found.speed[0, runs])  # 16 samples/s on one, at any batch
+
+
+def test_the_usual_batch_where_the_range_has_it():
+    """ResNet-18: 64 samples a GPU. A range of 100 to 200 has it on two and three GPUs; an unknown model has none."""
+    assert usual_batches(job(batch=(100, 200)), 4).tolist() == [0, 0, 128, 192, 0]
+    assert usual_batches(job(), 4).tolist() == [0, 64, 128, 192, 256]
+    assert usual_batches(job(model="any"), 3).tolist() == [0, 0, 0, 0]

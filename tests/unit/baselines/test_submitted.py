@@ -1,10 +1,17 @@
 """What is looked up once per job."""
 
-import numpy as np
+from dataclasses import replace
 
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from baselines.parts.scalability import AnalysedJobs, Analyser, batch_range, fewest_nodes
 from baselines.parts.submitted import SubmittedJobs
+from envs.performance import TableModel, model_profile
+from envs.scheduling import ClusterView
 from envs.simulation import Simulator
-from envs.types import JobSpec
+from envs.types import ClusterSpec, JobSpec, NodeSpec
 from envs.workloads import Workload
 from tests.conformance.worlds import HETEROGENEOUS, Curved
 
@@ -49,3 +56,90 @@ def test_jobs_of_one_model_share_a_table():
         submitted.look_up(view)
     assert submitted.table.tolist() == [0, 1, 0, 1]
     assert len(submitted.speeds) == 2
+
+
+V100_AND_K80 = ClusterSpec((NodeSpec("V100", 4), NodeSpec("V100", 4), NodeSpec("K80", 8), NodeSpec("V100", 8)))
+GAVEL = ("resnet18", "resnet50", "transformer", "lm", "recommendation")
+
+
+def drawn_jobs(seed: int) -> list[JobSpec]:
+    """Jobs of Gavel's models, some elastic, half of them with a batch range of their own."""
+    rng = np.random.default_rng(seed)
+    specs = []
+    for i in range(6):
+        model = str(rng.choice(GAVEL))
+        profile, gpus = model_profile(model), int(rng.integers(1, 9))
+        own = np.sort(rng.integers(profile.min_batch, profile.max_batch + 1, 2)).tolist() if i % 2 else (0, 0)
+        least, most = (1, int(rng.integers(gpus, 17))) if rng.random() < 0.6 else (gpus, gpus)
+        specs.append(JobSpec(i, 0.0, gpus, 9.0, model, least, most, *own))
+    return specs
+
+
+def round_of(specs: list[JobSpec], cluster: ClusterSpec = V100_AND_K80) -> ClusterView:
+    """The first round of these jobs, by the speed tables of the zoo."""
+    return next(Simulator(Workload.of(specs), cluster, TableModel()).rounds())
+
+
+def at_best(view: ClusterView, measured_only: bool = True) -> SubmittedJobs:
+    """Looked up with best batch sizes."""
+    submitted = SubmittedJobs(AnalysedJobs(Analyser("best", measured_only), view.cluster))
+    submitted.look_up(view)
+    return submitted
+
+
+@given(seed=st.integers(0, 10_000), measured_only=st.booleans())
+def test_the_best_batch_is_the_faster_of_the_usual_and_the_analysers(seed, measured_only):
+    """Size by size: what is named gives the speed in the table, is in the job's range and beats the usual batch, where
+    that is in the range; what is not named is the world's.
+    """
+    view = round_of(drawn_jobs(seed))
+    submitted, nodes = at_best(view, measured_only), fewest_nodes(view.cluster)
+    for job in range(len(view.num_gpus)):
+        spec, usual = view.job(job), view.speed(job)
+        low, high = batch_range(spec) or (0, 0)
+        speeds = submitted.speed(view, np.array([job]))[0]
+        for kind, size in np.argwhere(speeds > 0).tolist():
+            world = model_profile(spec.model).usual_batch(size)
+            batch = submitted.batch(job, kind, size)
+            if batch is None:
+                assert speeds[kind, size] == usual[kind, size]
+                assert low <= world <= high or not submitted.batches[submitted.table[job]].any()
+            else:
+                assert low <= batch <= high
+                asked = view.throughput(job, kind, size, int(nodes[kind, size]), batch_size=batch)
+                assert speeds[kind, size] == asked
+                assert speeds[kind, size] > usual[kind, size] or not low <= world <= high
+                assert batch != world or not low <= world <= high
+
+
+@given(seed=st.integers(0, 10_000))
+def test_a_range_of_the_usual_batch_alone_changes_nothing(seed):
+    """Jobs that keep their GPUs and their batch size have the tables that the view has."""
+    specs = [
+        replace(spec, min_gpus=spec.num_gpus, max_gpus=spec.num_gpus, min_batch=usual, max_batch=usual)
+        for spec in drawn_jobs(seed)
+        for usual in [model_profile(spec.model).usual_batch(spec.num_gpus)]
+    ]
+    view = round_of(specs)
+    submitted, plain = at_best(view), SubmittedJobs()
+    plain.look_up(view)
+    everybody = np.arange(len(specs))
+    assert (submitted.speed(view, everybody) == plain.speed(view, everybody)).all()
+    for job, kind in np.ndindex(len(specs), len(view.cluster.gpu_types)):
+        assert submitted.batch(job, kind, specs[job].num_gpus) is None
+
+
+def test_models_without_a_range_are_left_to_the_world():
+    """Their exact speed on three nodes is not the tables', which know counts of 1, 2 and 4; theirs is taken."""
+    specs = [JobSpec(0, 0.0, 12, 9.0, "any", min_gpus=1, max_gpus=12)]
+    view = next(Simulator(Workload.of(specs), HETEROGENEOUS, Curved()).rounds())
+    submitted = at_best(view)
+    assert (submitted.speeds[submitted.table[0]] == view.speed(0)).all()
+    assert not submitted.batches.any()
+
+
+def test_types_by_what_is_reached_at_best():
+    """On V100s a job of 4 GPUs is faster than on K80s, whatever the batch."""
+    view = round_of([JobSpec(0, 0.0, 4, 9.0, "resnet18")])
+    submitted = at_best(view)
+    assert submitted.fastest_first(0, 4) == [view.cluster.gpu_types.index(kind) for kind in ("V100", "K80")]

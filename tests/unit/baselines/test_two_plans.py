@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from baselines.starling.room import has_room, largest_room, shape_of, take
 from baselines.starling.two_plans import after_delay, best_growth, choose, fill, grow, plan, plan_twice
 from tests.unit.baselines import slow_plans as slow
-from tests.unit.baselines.slow_plans import Rules, arrays, drawn, grid_of, is_sound
+from tests.unit.baselines.slow_plans import Rules, arrays, drawn, grid_of, is_sound, nodes_of
 
 seeds = st.integers(0, 1_000_000)
 
@@ -22,14 +22,14 @@ def test_room_is_what_can_be_taken(seed, size):
     held = jobs.at[0]
     row = grid_of([held], len(free))[0]
     for kind in range(jobs.wanted.shape[1]):
-        shape = shape_of(np.array(free), np.array(jobs.capacity), np.array(jobs.types), kind, row)
+        shape = shape_of(np.array(free), nodes_of(jobs), kind, row)
         found = slow.find(free, jobs.capacity, jobs.types, kind, size, held)
         assert has_room(size, *shape) == (found is not None)
         smaller = [n for n in range(size, 0, -1) if slow.find(free, jobs.capacity, jobs.types, kind, n, held)]
         assert largest_room(size, *shape) == (smaller[0] if smaller else 0)
         if found is not None:
             left, filled = np.array(free), row.copy()
-            take(left, np.array(jobs.capacity), np.array(jobs.types), kind, size, filled)
+            take(left, nodes_of(jobs), kind, size, filled)
             assert filled.tolist() == grid_of([{**held, **found}], len(free))[0].tolist()
             assert (np.array(free) - left).tolist() == (filled - row).tolist()
 
@@ -37,10 +37,9 @@ def test_room_is_what_can_be_taken(seed, size):
 @given(seed=seeds, keep=st.booleans())
 def test_fill_is_its_twin(seed, keep):
     order, jobs, rules, _ = drawn(seed)
-    speeds, _, _, _, wanted, present, capacity, types = arrays(jobs)
-    grid, free = np.zeros_like(present), capacity.copy()
-    ranks = np.array(order)
-    fill(keep, ranks, speeds, wanted, present, free, capacity, types, rules.stickiness, rules.tolerance, grid)
+    its, nodes = arrays(jobs), nodes_of(jobs)
+    grid, free = np.zeros_like(its.present), nodes.capacity.copy()
+    fill(keep, np.array(order), its, free, nodes, rules.numbers, grid)
     expected = slow.fill(keep, order, jobs, rules)
     assert grid.tolist() == grid_of(expected, len(free)).tolist()
     assert free.tolist() == slow.free_under(expected, jobs.capacity)
@@ -49,10 +48,10 @@ def test_fill_is_its_twin(seed, keep):
 @given(seed=seeds)
 def test_growth_is_its_twin(seed):
     _, jobs, rules, _ = drawn(seed)
-    speeds, work, delay, weight, _, present, capacity, types = arrays(jobs)
-    grid = present.copy()
-    free = capacity - grid.sum(axis=0)
-    grow(speeds, work, delay, weight, present, free, capacity, types, rules.horizon, grid)
+    its, nodes = arrays(jobs), nodes_of(jobs)
+    grid = its.present.copy()
+    free = nodes.capacity - grid.sum(axis=0)
+    grow(its, free, nodes, rules.horizon, grid)
     expected = slow.grow(jobs.at, jobs, rules)
     assert grid.tolist() == grid_of(expected, len(free)).tolist()
     assert free.tolist() == slow.free_under(expected, jobs.capacity)
@@ -61,28 +60,24 @@ def test_growth_is_its_twin(seed):
 @given(seed=seeds)
 def test_the_choice_is_its_twin(seed):
     order, jobs, rules, _ = drawn(seed)
-    speeds, work, delay, weight, _, present, _, types = arrays(jobs)
+    num_nodes = len(jobs.capacity)
     kept, anew = slow.plan(True, order, jobs, rules), slow.plan(False, order, jobs, rules)
-    grid = grid_of(anew, len(types))
-    choose(
-        speeds, work, delay, weight, present, types, rules.horizon, rules.hysteresis, grid_of(kept, len(types)), grid
-    )
-    assert grid.tolist() == grid_of(slow.choose(kept, anew, jobs, rules), len(types)).tolist()
+    grid = grid_of(anew, num_nodes)
+    choose(arrays(jobs), nodes_of(jobs), rules.numbers, grid_of(kept, num_nodes), grid)
+    assert grid.tolist() == grid_of(slow.choose(kept, anew, jobs, rules), num_nodes).tolist()
 
 
 @given(seed=seeds)
 def test_plans_are_their_twins_and_sound(seed):
     order, jobs, rules, _ = drawn(seed)
-    numbers, _ = rules.arrays
+    its = arrays(jobs), nodes_of(jobs), rules.numbers
     for keep in (True, False):
         expected = slow.plan(keep, order, jobs, rules)
         assert is_sound(expected, jobs)
-        assert (
-            plan(keep, np.array(order), *arrays(jobs), numbers).tolist() == grid_of(expected, len(jobs.types)).tolist()
-        )
+        assert plan(keep, np.array(order), *its).tolist() == grid_of(expected, len(jobs.types)).tolist()
     both = slow.plan_twice(order, jobs, rules)
     assert is_sound(both, jobs)
-    assert plan_twice(np.array(order), *arrays(jobs), numbers).tolist() == grid_of(both, len(jobs.types)).tolist()
+    assert plan_twice(np.array(order), *its).tolist() == grid_of(both, len(jobs.types)).tolist()
 
 
 def world(curve, at, *, delay=0.0, work=1000.0, wanted=4, capacity=(4, 4)):
@@ -106,7 +101,7 @@ LINEAR = (1, 2, 3, 4, 5, 6, 7, 8)
 def planned(jobs, **rules):
     """What `plan_twice` makes of jobs in their order, by job."""
     order = np.arange(len(jobs.work))
-    return plan_twice(order, *arrays(jobs), Rules(**rules).arrays[0]).tolist()
+    return plan_twice(order, arrays(jobs), nodes_of(jobs), Rules(**rules).numbers).tolist()
 
 
 def test_a_job_takes_the_node_that_fits_best():
@@ -167,8 +162,6 @@ def test_a_grown_job_gives_back_what_others_need():
 
 def test_no_growth_without_gain():
     flat = world((3, 3, 3, 3), [{0: 1}])
-    speeds, work, delay, _, _, present, capacity, types = arrays(flat)
-    free = capacity - present[0]
-    assert best_growth(
-        speeds[0], work[0], delay[0], present[0], present[0], free, capacity, types, 1e4
-    ) == (0.0, 0, -1)  # fmt: skip
+    its, nodes = arrays(flat), nodes_of(flat)
+    row = its.present[0]
+    assert best_growth(0, its, row, nodes.capacity - row, nodes, 1e4) == (0.0, 0, -1)

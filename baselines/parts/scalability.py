@@ -34,11 +34,13 @@ class Scalability:
     """What GPUs of each type are worth to one job.
 
     Attributes:
+        speed: float64[num_gpu_types, most GPUs + 1], samples/s; 0 where the job cannot run.
         factor: float64[num_gpu_types, most GPUs + 1], the scaling factor T; -inf where the job cannot run. One GPU of
             the fastest type at its best batch is 1, so factors compare across types.
         batch: int64[num_gpu_types, most GPUs + 1], the batch size; 0 leaves it to the world.
     """
 
+    speed: FloatArray
     factor: FloatArray
     batch: IntArray
 
@@ -88,7 +90,7 @@ class Analyser:
         if not reference:  # too large for one GPU: as if it scaled linearly up to its least size
             runs = np.flatnonzero(speed.max(axis=0))
             reference = speed[:, runs[0]].max() / runs[0] if runs.size else 1.0
-        return Scalability(np.where(speed > 0, speed / reference, -np.inf), np.where(speed > 0, batch, 0))
+        return Scalability(speed, np.where(speed > 0, speed / reference, -np.inf), np.where(speed > 0, batch, 0))
 
     def _limit(self, model: str, kind: str) -> float:
         return most_per_gpu(model, kind) if self.measured_only else np.inf
@@ -106,6 +108,7 @@ class AnalysedJobs:
     """Scalabilities of the jobs submitted so far, looked up once per kind of job; belongs to one episode.
 
     Attributes:
+        speeds: float64[num_distinct, num_gpu_types, sizes], the distinct `Scalability.speed`.
         factors: float64[num_distinct, num_gpu_types, sizes], the distinct `Scalability.factor`.
         batches: int64[num_distinct, num_gpu_types, sizes], their batch sizes.
         table: int64[num_submitted], which of them is a job's.
@@ -113,6 +116,7 @@ class AnalysedJobs:
 
     def __init__(self, analyser: Analyser, cluster: ClusterSpec) -> None:
         self.analyser = analyser
+        self.speeds: FloatArray = np.zeros((0, len(cluster.gpu_types), 1))
         self.factors: FloatArray = np.zeros((0, len(cluster.gpu_types), 1))
         self.batches: IntArray = np.zeros((0, len(cluster.gpu_types), 1), np.int64)
         self.table: IntArray = np.zeros(0, np.int64)
@@ -137,6 +141,7 @@ class AnalysedJobs:
 
             found = self.analyser.analyse(job, view.cluster, self._nodes[:, : most + 1], throughput)
             self._index[key] = len(self._index)
+            self.speeds = _stacked(self.speeds, found.speed, 0.0)
             self.factors = _stacked(self.factors, found.factor, -np.inf)
             self.batches = _stacked(self.batches, found.batch, 0)
         return self._index[key]
@@ -150,6 +155,19 @@ def batch_range(job: JobSpec) -> tuple[int, int] | None:
         return None
     low, high = max(job.min_batch, profile.min_batch), min(job.max_batch or profile.max_batch, profile.max_batch)
     return (low, high) if low <= high else None
+
+
+def usual_batches(job: JobSpec, most_gpus: int) -> IntArray:
+    """int64[most_gpus + 1]: the world's batch size on so many GPUs; 0 where none is known or a job's range excludes it.
+
+    The world keeps to the model's range, not to the job's own.
+    """
+    batches = np.zeros(most_gpus + 1, np.int64)
+    if span := batch_range(job):
+        profile = model_profile(job.model)
+        usual = np.array([profile.usual_batch(gpus) for gpus in range(1, most_gpus + 1)], dtype=np.int64)
+        batches[1:] = np.where((usual >= span[0]) & (usual <= span[1]), usual, 0)
+    return batches
 
 
 @cache

@@ -1,0 +1,84 @@
+"""What the kernels of Starling work on: one round's jobs, the nodes, and the numbers of the tuning."""
+
+from typing import NamedTuple
+
+from envs.types import BoolArray, FloatArray, IntArray, Seconds
+
+
+class Nodes(NamedTuple):
+    """The nodes.
+
+    Attributes:
+        capacity: int64[num_nodes], GPUs of each that there are to share out.
+        types: int64[num_nodes], GPU type of each.
+    """
+
+    capacity: IntArray
+    types: IntArray
+
+
+class Jobs(NamedTuple):
+    """The jobs that are planned for, as they stand at one instant.
+
+    Attributes:
+        speeds: float64[num_jobs, num_gpu_types, sizes], samples/s on the fewest nodes; 0 where a job does not run.
+        work: float64[num_jobs], samples left.
+        delay: float64[num_jobs], seconds without progress that a change costs a job.
+        weight: float64[num_jobs], what a sample/s of a job is worth.
+        wanted: int64[num_jobs, num_gpu_types], GPUs to give; 0 where a job does not run.
+        present: int64[num_jobs, num_nodes], GPUs that a job holds now by node.
+    """
+
+    speeds: FloatArray
+    work: FloatArray
+    delay: FloatArray
+    weight: FloatArray
+    wanted: IntArray
+    present: IntArray
+
+
+class Outlook(NamedTuple):
+    """What is known of the same jobs for later instants.
+
+    Attributes:
+        restart: float64[num_jobs], seconds that a change costs a job that has begun.
+        begun: bool[num_jobs], whether it has.
+        knee_speed: float64[num_jobs], samples/s of a job at its knee.
+        knee_gpus: int64[num_jobs], GPUs there.
+    """
+
+    restart: FloatArray
+    begun: BoolArray
+    knee_speed: FloatArray
+    knee_gpus: IntArray
+
+
+class Ways(NamedTuple):
+    """Ways to plan for the same jobs.
+
+    Attributes:
+        orders: int64[num_ways, num_jobs], jobs by falling priority.
+        wanted: int64[num_ways, num_jobs, num_gpu_types], as in `Jobs`.
+    """
+
+    orders: IntArray
+    wanted: IntArray
+
+
+class Rules(NamedTuple):
+    """Numbers of a tuning, as in `baselines.starling.scheduler.Tuning`."""
+
+    horizon: Seconds
+    stickiness: float
+    tolerance: float
+    hysteresis: float
+    floor: Seconds
+    urgency: float
+
+
+class Found(NamedTuple):
+    """A place that was found for a job, not yet by node; GPU type -1 for none."""
+
+    speed: float
+    kind: int
+    size: int

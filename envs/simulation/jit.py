@@ -11,7 +11,9 @@ version of its own, and only kernels have the code by which Python would call th
 import gc
 import inspect
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
+from types import ModuleType
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
@@ -21,7 +23,7 @@ from numba.core.event import Listener, register, unregister
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_sources: dict[str, tuple[float, int]] = {}  # files of all kernels so far: when and how large they were written
+_stamps: dict[str, str] = {}  # of files with kernels, see `_stamp`
 
 
 def jit(function: Callable[P, R]) -> Callable[P, R]:
@@ -58,7 +60,7 @@ def _inner(function: Callable[P, R], **options: bool) -> Callable[P, R]:
 def _compiled(function: Callable[P, R], **options: bool) -> Callable[P, R]:
     njit: Any = numba.njit  # its type stubs do not know all options
     compiled = njit(cache=True, error_model="numpy", nogil=True, no_cfunc_wrapper=True, **options)(function)
-    _outdate_with_sources(compiled, inspect.getfile(function))
+    _outdate_with_sources(compiled, function)
     if hasattr(compiled, "get_call_template"):  # not where compilation is switched off
         template_of = compiled.get_call_template
         unliteral: Any = types.unliteral  # untyped
@@ -68,22 +70,40 @@ def _compiled(function: Callable[P, R], **options: bool) -> Callable[P, R]:
     return cast(Callable[P, R], compiled)
 
 
-def _outdate_with_sources(compiled: Any, path: str) -> None:
-    """Let a kernel's cache expire when a file that it may call into changes.
+def _outdate_with_sources(compiled: Any, function: Callable[..., Any]) -> None:
+    """Let a kernel's cache expire when a file that it may call into changes, or a constant that it may have built in.
 
     Numba looks at the kernel's own file only, so callers in other files would go on with the old callee compiled into
-    them. What a kernel calls was compiled before it, so the files seen so far cover it.
+    them. What else a process has imported makes no difference.
     """
-    stat = Path(path).stat()
-    _sources[path] = (stat.st_mtime, stat.st_size)
     cache = getattr(compiled, "_cache", None)
     cache_file = getattr(cache, "_cache_file", None)
     if cache is not None and cache_file is not None:
-        cache_file._source_stamp = tuple(sorted(_sources.items()))
+        cache_file._source_stamp = _stamp(function)
         load = cache_file._load_index
         cache_file._load_index = lambda: _or_nothing(load)
         load_overload = cache.load_overload
         cache.load_overload = lambda *about: _at_rest(load_overload, *about)
+
+
+def _stamp(function: Callable[..., Any]) -> str:
+    """What a kernel's file and all files whose kernels it may call were like when they were imported.
+
+    Time of writing, size, and the constants that are known above the first kernel, imported ones included.
+    """
+    path = inspect.getfile(function)
+    if path not in _stamps:
+        stat = Path(path).stat()
+        parts = {f"{path} {stat.st_mtime} {stat.st_size}"}
+        for name, value in function.__globals__.items():
+            if isinstance(value, (int, float, str)) and not name.startswith("__"):
+                parts.add(f"{name} = {value!r}")
+            elif isinstance(value, ModuleType):
+                parts.add(_stamps.get(getattr(value, "__file__", None) or "", ""))
+            elif hasattr(value, "py_func"):
+                parts.add(_stamps.get(inspect.getfile(value.py_func), ""))
+        _stamps[path] = sha256("\n".join(sorted(parts)).encode()).hexdigest()
+    return _stamps[path]
 
 
 def _at_rest(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

@@ -33,7 +33,9 @@ def build_world(cfg: DictConfig) -> World:
     Raises:
         ChoiceError: an option that no signature has or of another type, or a seed that is none.
     """
-    on_first_compilation(lambda: print("compiling the engine: once after installation, a few seconds", flush=True))
+    on_first_compilation(
+        lambda: print("compiling, once after an installation: ten seconds to half a minute", flush=True)
+    )
     if not isinstance(cfg.seed, int) or cfg.seed < 0:
         raise ChoiceError(f"seed is {cfg.seed!r}; it must be a whole number, not negative")
     cluster, performance = build(cfg.cluster), build(cfg.performance)

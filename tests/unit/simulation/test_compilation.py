@@ -86,3 +86,31 @@ def test_a_cache_of_an_older_version_is_no_obstacle(tmp_path):
         )
         printed.append(python("import kernels", tmp_path).strip())
     assert printed == ["12", "20"]
+
+
+def test_a_kernel_notices_that_a_constant_elsewhere_has_changed(tmp_path):
+    """Of a file without kernels: compiled code has the number built in."""
+    (tmp_path / "kernels.py").write_text(
+        "from envs.simulation.jit import kernel\nfrom numbers_here import FACTOR\n\n"
+        "@kernel\ndef scaled(a):\n    return FACTOR * a\n"
+    )
+    printed = []
+    for factor in (3, 5):
+        (tmp_path / "numbers_here.py").write_text(f"FACTOR = {factor}\n")
+        printed.append(python("import kernels; print(kernels.scaled(2))", tmp_path).strip())
+    assert printed == ["6", "10"]
+
+
+def test_what_else_was_imported_leaves_a_kernel_up_to_date(tmp_path):
+    """`upper` calls into `lower`; `other` has nothing to do with them, in whatever order it comes."""
+    kernel = "from envs.simulation.jit import kernel\n{}\n@kernel\ndef {}(a):\n    return {}\n"
+    (tmp_path / "lower.py").write_text(kernel.format("", "one_more", "a + 1"))
+    (tmp_path / "upper.py").write_text(kernel.format("from lower import one_more\n", "two_more", "one_more(a) + 1"))
+    (tmp_path / "other.py").write_text(kernel.format("", "double", "2 * a"))
+    tell = "from envs.simulation.jit import on_first_compilation as on; on(lambda: print('compiling')); "
+    play = "print(upper.two_more(1))"
+    orders = ["import upper", "import upper", "import other, upper", "import upper, other", "import lower, upper"]
+    printed = [python(f"{tell}{imports}; {play}", tmp_path).split() for imports in orders]
+    assert printed == [["compiling", "3"], *[["3"]] * 4]
+    (tmp_path / "lower.py").write_text(kernel.format("", "one_more", "a + 10"))
+    assert python(f"{tell}import other, upper; {play}", tmp_path).split() == ["compiling", "12"]

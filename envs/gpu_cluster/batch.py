@@ -120,6 +120,9 @@ class GpuClusterBatch:
 
         Returns:
             rewards float64[B], simulated seconds that passed float64[B], ended bool[B].
+
+        Raises:
+            MurmurationError: the reward is not finite, or not one number for each episode.
         """
         before = self._totals()
         self.negotiation.set_actions(actions)
@@ -127,7 +130,13 @@ class GpuClusterBatch:
         for b in np.flatnonzero(self._outcomes == LOG_FULL):
             self._proceed(int(b))
         elapsed = Elapsed(*(after - then for after, then in zip(self._totals(), before, strict=True)))
-        return self.reward(elapsed), elapsed.seconds, self.ended
+        reward = np.asarray(self.reward(elapsed))
+        if reward.shape != (self.batch_size,) or not np.isfinite(reward).all():
+            raise MurmurationError(
+                f"reward {type(self.reward).__name__}: is {reward.tolist()}; "
+                f"it must be {self.batch_size} finite numbers, one for each episode"
+            )
+        return reward, elapsed.seconds, self.ended
 
     @property
     def ended(self) -> npt.NDArray[np.bool_]:

@@ -37,8 +37,9 @@ class GpuClusterEnv(ParallelEnv[str, AgentObservation, int]):
     Observation of an agent (F_* in `EnvSpec`): `server` [F_server] this server, `slots` [G, F_slot] the jobs that run
     here, `queue` [K, F_job] the waiting jobs, `cluster` [F_cluster] what all share, `action_mask` int8[num_actions].
     `envs.gpu_cluster.observe` lists the features, `envs.gpu_cluster.decide` states how simultaneous choices are
-    resolved. An action has room for a CPU and memory level; there is one level until levels are decided on, and CPU,
-    memory, plan and batch size follow the world's rule.
+    resolved. While nothing runs, 0 is masked out for a server that could start a waiting job. An action has
+    room for a CPU and memory level; there is one level until levels are decided on, and CPU, memory, plan and batch
+    size follow the world's rule.
 
     `infos[agent]` holds `time` (s), `elapsed` (s in this step), `conflicts`, `claims` and `decisions` of the episode.
 
@@ -170,8 +171,9 @@ class GpuClusterEnv(ParallelEnv[str, AgentObservation, int]):
         legal = self.batch.legal(joint)
         if not legal.all():
             agent = self.possible_agents[int(np.argmin(legal))]
+            why = " (while nothing runs, who could start a waiting job may not pass)" if actions[agent] == 0 else ""
             raise MurmurationError(
-                f"action {actions[agent]} of {agent} is masked out; choose one where action_mask is 1"
+                f"action {actions[agent]} of {agent} is masked out{why}; choose one where action_mask is 1"
             )
         reward, elapsed, ended = self.batch.step(joint[None])
         agents = self.agents
@@ -216,7 +218,13 @@ class GpuClusterEnv(ParallelEnv[str, AgentObservation, int]):
         )
 
     def render(self) -> str | npt.NDArray[np.uint8] | None:
-        """The cluster as it stands, in the way that `render_mode` names."""
+        """The cluster as it stands, in the way that `render_mode` names.
+
+        Raises:
+            MurmurationError: no episode has begun.
+        """
+        if self._rng is None:
+            raise MurmurationError("no episode has begun, so there is nothing to show; call reset() first")
         if self.render_mode == "rgb_array":
             return cluster_image(self.batch.state, self.cluster)
         text = cluster_text(self.batch.state, self.cluster)

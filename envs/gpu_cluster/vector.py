@@ -98,14 +98,35 @@ class GpuClusterVectorEnv(VectorEnv[Observation, IntArray, npt.NDArray[Any]]):
     def step(
         self, actions: IntArray
     ) -> tuple[Observation, FloatArray, npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]]:
-        """Take a joint action int64[num_envs, num_servers] in every episode; `info["elapsed"]` is simulated time."""
+        """Take a joint action int64[num_envs, num_servers] in every episode; `info["elapsed"]` is simulated time.
+
+        Raises:
+            MurmurationError: the actions have another shape or type, or a server's is masked out.
+        """
         fresh = self.batch.ended.copy()
+        self._check(actions, fresh)
         rewards, self.elapsed, ended = self.batch.step(np.where(fresh[:, None], 0, actions))
         for b in np.flatnonzero(fresh):
             self.begin(int(b))
         rewards = np.where(fresh, 0.0, rewards)
         ended = ended & ~fresh
         return self._observation(), rewards, ended, np.zeros(self.num_envs, bool), {"elapsed": self.elapsed}
+
+    def _check(self, actions: IntArray, fresh: npt.NDArray[np.bool_]) -> None:
+        """Refuse what no mask allows; episodes that begin anew take no action."""
+        mask = self.batch.negotiation.arrays.mask
+        shape = mask.shape[:2]
+        if not isinstance(actions, np.ndarray) or actions.shape != shape or actions.dtype.kind not in "iu":
+            found = f"{actions.dtype}{list(actions.shape)}" if isinstance(actions, np.ndarray) else repr(actions)
+            raise MurmurationError(f"actions are {found}; they must be int64{list(shape)}")
+        inside = (actions >= 0) & (actions < mask.shape[2])
+        chosen = np.take_along_axis(mask, np.where(inside, actions, 0)[:, :, None], axis=2)[:, :, 0]
+        wrong = ~(inside & (chosen > 0)) & ~fresh[:, None]
+        if wrong.any():
+            b, n = np.argwhere(wrong)[0].tolist()
+            raise MurmurationError(
+                f"action {actions[b, n]} of server {n} in episode {b} is masked out; choose one where mask is 1"
+            )
 
     def _observation(self) -> Observation:
         return {name: array.copy() for name, array in self.batch.observation.items()}

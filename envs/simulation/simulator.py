@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NoReturn, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -29,6 +30,7 @@ from envs.types import (
     JobId,
     PerformanceError,
     Placement,
+    Seconds,
 )
 from envs.workloads import Workload
 
@@ -383,6 +385,9 @@ def run_episode(scheduler: Scheduler, simulator: Engine, name: str = "", *, comp
 
     A `CompiledScheduler` plays by itself where it can, unless `compiled` is False; its decision time then is that of
     the whole episode.
+
+    Raises:
+        AllocationError: the scheduler wishes what cannot be; names it, the instant, job, node and resource.
     """
     scheduler.reset(simulator.cluster, simulator.rng)
     began = time.perf_counter()
@@ -392,8 +397,25 @@ def run_episode(scheduler: Scheduler, simulator: Engine, name: str = "", *, comp
     thought = 0.0
     for view in simulator.rounds():
         began = time.perf_counter()
-        allocation = scheduler.schedule(view)
-        thought += time.perf_counter() - began
-        simulator.apply(allocation)
+        with _blaming(name or type(scheduler).__name__, view.time):
+            allocation = scheduler.schedule(view)
+            thought += time.perf_counter() - began
+            if not isinstance(allocation, Allocation):
+                raise AllocationError(
+                    f"schedule() returned {type(allocation).__name__}; return what view.allocation() gave you"
+                )
+            simulator.apply(allocation)
     counters = dict(getattr(scheduler, "counters", {}))
     return simulator.result(name or type(scheduler).__name__, thought, counters)
+
+
+@contextmanager
+def _blaming(scheduler: str, now: Seconds) -> Iterator[None]:
+    """Say of an error whose decision it was, and when."""
+    try:
+        yield
+    except AllocationError as error:
+        raise AllocationError(f"scheduler {scheduler} at t = {now:g} s: {error}") from error
+    except Exception as error:
+        error.add_note(f"in scheduler {scheduler} at t = {now:g} s")
+        raise

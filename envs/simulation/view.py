@@ -129,6 +129,11 @@ class SimulationView:
         column.flags.writeable = False
         return column
 
+    def _of_workload(self, field: str) -> Any:
+        column = self._workload.jobs[field][: self._next_job[0]]
+        column.flags.writeable = False  # other schedulers play the same workload
+        return column
+
     @property
     def time(self) -> Seconds:
         """The instant of this round."""
@@ -191,14 +196,12 @@ class SimulationView:
     @property
     def tenant(self) -> IntArray:
         """int64[num_submitted]: whose job it is."""
-        tenant: IntArray = self._workload.jobs["tenant"][: self._next_job[0]]
-        return tenant
+        return self._of_workload("tenant")  # type: ignore[no-any-return]
 
     @property
     def guaranteed(self) -> BoolArray:
         """bool[num_submitted]: whether the job has a service level."""
-        guaranteed: BoolArray = self._workload.jobs["guaranteed"][: self._next_job[0]]
-        return guaranteed
+        return self._of_workload("guaranteed")  # type: ignore[no-any-return]
 
     @property
     def quotas(self) -> IntArray:

@@ -89,6 +89,8 @@ class Allocation:
         """
         if not isinstance(placement, Placement):
             placement = Placement({int(node): _whole(job, node, gpus) for node, gpus in placement.items()})
+        elif not isinstance(placement.gpus, Mapping):
+            raise AllocationError(f"job {job}: its placement's gpus are {placement.gpus!r}; give {{node: GPUs}}")
         before = self.placement(job)
         given_back = before.gpus if before else {}
         if not placement.gpus:
@@ -98,6 +100,8 @@ class Allocation:
                 raise AllocationError(
                     f"job {job}: node {node} does not exist; nodes are 0 to {self.cluster.num_nodes - 1}"
                 )
+            if type(gpus) is not int:
+                _whole(job, node, gpus)
             free = int(self.free_gpus[node]) + given_back.get(node, 0)
             if not 1 <= gpus <= free:
                 raise AllocationError(f"job {job}: asks for {gpus} GPUs on node {node}, where {free} are free")

@@ -227,3 +227,33 @@ def test_a_seed_gives_one_sequence_of_everything():
 def test_groups_must_fill_the_batch():
     with pytest.raises(MurmurationError, match="num_envs is 4; it must be a multiple of group_size, 3"):
         vector(group_size=3)
+
+
+def test_actions_that_no_mask_allows_are_refused_by_server():
+    """The refused ones change nothing; an episode that begins anew takes no action, whatever it is."""
+    env = vector(2)
+    observation, _ = env.reset()
+    good = np.argmax(observation["mask"], axis=2)
+    masked = int(np.argmin(observation["mask"][1, 2]))
+    for wrong in (masked, -1, env.batch.spec.num_actions, 10**6):
+        bad = good.copy()
+        bad[1, 2] = wrong
+        with pytest.raises(MurmurationError, match=f"action {wrong} of server 2 in episode 1 is masked out"):
+            env.step(bad)
+    assert all(np.array_equal(observation[name], array) for name, array in env.batch.observation.items())
+    env.step(good)
+
+
+@pytest.mark.parametrize(
+    ("actions", "found"),
+    [
+        (np.zeros((3, 1), np.int64), r"int64\[3, 1\]"),
+        (np.zeros((2, 7)), r"float64\[2, 7\]"),
+        (None, "None"),
+    ],
+)
+def test_actions_of_another_shape_are_refused(actions, found):
+    env = vector(2)
+    env.reset()
+    with pytest.raises(MurmurationError, match=f"actions are {found}; they must be int64"):
+        env.step(actions)

@@ -111,9 +111,24 @@ def test_a_masked_action_is_refused_by_agent():
     observations, _ = env.reset(seed=0)
     actions = {agent: int(np.argmax(obs["action_mask"])) for agent, obs in observations.items()}
     for wrong in (int(np.argmin(observations["server_1"]["action_mask"])), -1, env.batch.spec.num_actions):
-        with pytest.raises(MurmurationError, match=f"action {wrong} of server_1 is masked out; choose one where"):
+        with pytest.raises(MurmurationError, match=f"action {wrong} of server_1 is masked out.*; choose one where"):
             env.step({**actions, "server_1": wrong})
     env.step(actions)  # the refused ones have changed nothing
+
+
+def test_passing_is_refused_where_somebody_has_to_begin():
+    """Nothing runs and jobs wait: the message says why 0 is masked out."""
+    env = small()
+    env.reset(seed=0)
+    with pytest.raises(MurmurationError, match=r"action 0 of server_\d is masked out \(while nothing runs"):
+        env.step(dict.fromkeys(env.possible_agents, 0))
+
+
+@pytest.mark.parametrize("mode", [None, "human", "ansi", "rgb_array"])
+def test_nothing_is_shown_before_an_episode(mode):
+    env = GpuClusterEnv(HOMOGENEOUS, SOURCE, Curved(), render_mode=mode)
+    with pytest.raises(MurmurationError, match=r"no episode has begun, .*; call reset\(\) first"):
+        env.render()
 
 
 def test_every_server_acts():

@@ -51,6 +51,19 @@ def test_makespan_and_mixtures(seed):
     assert returns[2] == pytest.approx((3.0 * returns[0] + 0.5 * returns[1]) / 10.0, rel=1e-9)
 
 
+@pytest.mark.parametrize("paid", [[np.nan], [np.inf], [0.0, 1.0], 0.0])
+def test_a_reward_that_is_none_is_refused_by_name(paid):
+    class Odd:
+        """Not a finite number for each episode."""
+
+        def __call__(self, elapsed: Elapsed) -> FloatArray:
+            return np.array(paid)
+
+    batch = table_top(cluster_of(4), jobs_like((0, 4, 40)), reward=Odd())
+    with pytest.raises(MurmurationError, match="reward Odd: is .*; it must be 1 finite numbers, one for each episode"):
+        act(batch, {0: ("claim", 0, 4)})
+
+
 def test_every_step_pays_for_its_own_seconds():
     """A (10 s) alone until B comes at 4; then both until A ends at 10; B alone until 14: 4, 6 x 2, 4."""
     batch = table_top(cluster_of(4, 4), jobs_like((0, 4, 40), (4, 4, 40)))

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from envs.performance import IdealModel
-from envs.simulation import Rounds, Scenario, SimulationView, Simulator, State
+from envs.simulation import Rounds, Scenario, SimulationView, Simulator, State, run_episode
 from envs.simulation import state as state_module
 from envs.simulation.entries import next_round
 from envs.simulation.kernels import LOG_FULL
+from envs.types import AllocationError, Placement
 from tests.unit.simulation.plays import Play, burst_run, cluster_of, jobs_of
 
 
@@ -65,3 +66,49 @@ def test_rounds_come_with_a_view_of_the_state():
     view = next(simulator.rounds())
     assert isinstance(view, SimulationView)
     assert view.state is simulator.state
+
+
+class Wrong:
+    """A scheduler that goes wrong at its second round."""
+
+    information, preemptive, elastic = "none", False, False
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def reset(self, cluster, rng):
+        """Nothing to forget."""
+
+    def schedule(self, view):
+        """Nothing at first, and then what it was told to answer."""
+        return view.allocation(keep_running=True) if view.time == 0 else self.answer(view)
+
+
+def overcommitted(view):
+    """A job on more than there is, past `place`."""
+    wish = view.allocation()
+    wish.changes[0] = Placement({0: 9})
+    return wish
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (lambda view: None, r"schedule\(\) returned NoneType; return what view.allocation\(\) gave you"),
+        (lambda view: {0: {0: 4}}, r"schedule\(\) returned dict; return"),
+        (lambda view: view.allocation().place(0, {7: 1}), "job 0: node 7 does not exist"),
+        (overcommitted, "job 0: asks for 9 GPUs on node 0, where 4 are free"),
+    ],
+)
+def test_a_scheduler_that_goes_wrong_is_named_with_the_instant(engine, answer, says):
+    simulator = engine(jobs_of((0, 4, 10), (5, 4, 10)), cluster_of(4), IdealModel())
+    says = says if "free" not in says else "job 0: |node 0: |is given 9 GPUs"
+    with pytest.raises(AllocationError, match=f"scheduler mine at t = 5 s: .*({says})"):
+        run_episode(Wrong(answer), simulator, "mine")
+
+
+def test_what_goes_wrong_within_a_scheduler_keeps_its_kind_and_says_whose_it_is():
+    simulator = Simulator(jobs_of((0, 4, 10), (5, 4, 10)), cluster_of(4), IdealModel())
+    with pytest.raises(ZeroDivisionError) as error:
+        run_episode(Wrong(lambda view: 1 // 0), simulator, "mine")
+    assert error.value.__notes__ == ["in scheduler mine at t = 5 s"]

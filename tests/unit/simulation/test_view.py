@@ -184,6 +184,9 @@ def test_columns_of_the_view_cannot_be_written(engine):
     _, view = rounds_of(engine)
     with pytest.raises(ValueError, match="read-only"):
         view.num_gpus[0] = 8
+    for shared in (view.tenant, view.guaranteed):  # by all schedulers that play the workload
+        with pytest.raises(ValueError, match="read-only"):
+            shared[0] = 1
     view.free_gpus[0] = 8  # a copy
     view.queued[:] = 7
     assert view.free_gpus.tolist() == [0, 2]

@@ -229,3 +229,14 @@ def test_free_gpus_are_always_what_nobody_has(acts):
                 left[at] -= count
         assert answer.free_gpus.tolist() == left.tolist()
         assert (left >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("gpus", "says"),
+    [({0: 1.5}, "asks for 1.5 GPUs on node 0; give a whole number"), (((0, 8),), r"gpus are .*; give \{node: GPUs\}")],
+)
+def test_a_placement_that_is_none_is_refused(gpus, says):
+    answer = wish()
+    with pytest.raises(AllocationError, match=f"job 3: .*{says}"):
+        answer.place(3, Placement(gpus))
+    assert (answer.changes, answer.free_gpus.tolist()) == ({}, MIXED.node_gpus.tolist())

@@ -9,13 +9,14 @@ import safetensors
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from agents.gpu_types import check_types
 from agents.networks import Blueprint
 from agents.scheduler import PolicyScheduler
 from envs.gpu_cluster import DecisionRules, EnvSpec
 from envs.types import CheckpointError
 
 WEIGHTS, DESCRIPTION = "weights.safetensors", "policy.json"
-FORMAT = 1  # of the description; raised when its meaning changes
+FORMAT = 2  # of the description; raised when its meaning changes: 2 names the GPU types
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Checkpoint:
     blueprint: Blueprint
     spec: EnvSpec
     rules: DecisionRules
+    gpu_types: tuple[str, ...]  # in the order in which the network sees them
     notes: dict[str, Any]  # how it came to be: seed, iteration, validation figures, teacher
 
     def save(self, folder: Path) -> None:
@@ -37,6 +39,7 @@ class Checkpoint:
             "network": self.blueprint.to_dict(),
             "spec": asdict(self.spec),
             "rules": asdict(self.rules),
+            "gpu_types": list(self.gpu_types),
             "notes": self.notes,
         }
         save_file(weights, str(folder / f"{WEIGHTS}.part"))
@@ -58,7 +61,8 @@ class Checkpoint:
                 raise CheckpointError(f"its format is {description['format']}, this version reads {FORMAT}")
             blueprint = Blueprint.from_dict(description["network"])
             spec, rules = EnvSpec(**description["spec"]), DecisionRules(**description["rules"])
-            notes = dict(description["notes"])
+            gpu_types, notes = tuple(map(str, description["gpu_types"])), dict(description["notes"])
+            check_types(gpu_types, spec)
             network = blueprint.build(spec)
         except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
             reason = " ".join(str(error).split())
@@ -72,11 +76,12 @@ class Checkpoint:
             raise CheckpointError(
                 f"{folder / WEIGHTS} does not hold this network's weights ({reason}); copy it again or train anew"
             ) from error
-        return cls(network, blueprint, spec, rules, notes)
+        return cls(network, blueprint, spec, rules, gpu_types, notes)
 
     def scheduler(self, *, sampled: bool = True) -> PolicyScheduler:
         """The policy as a scheduler."""
-        return PolicyScheduler(self.network, self.spec, self.rules, sampled=sampled)  # type: ignore[arg-type]
+        network: Any = self.network
+        return PolicyScheduler(network, self.spec, self.rules, self.gpu_types, sampled=sampled)
 
 
 def _find(path: Path) -> Path:

@@ -8,23 +8,23 @@ equal servers share the probability of one choice, and each by itself would rath
 sample better than temperature one.
 """
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import nn
 
+from agents.packing import Arrays, PackedStep, pack
 from agents.scheduler import choose
+from agents.seeding import Phase, spread
 from envs.gpu_cluster.demonstrate import Wish, demonstrate, wish_of
 from envs.gpu_cluster.vector import GpuClusterVectorEnv
 from envs.scheduling import Scheduler
 from envs.simulation import SimulationView
 from envs.types import IntArray, MurmurationError
 
-Arrays = dict[str, npt.NDArray[Any]]
 Progress = Callable[[str, int, int, dict[str, float]], None]  # phase, done, total, figures
 
 
@@ -94,20 +94,24 @@ def imitate(
         env: training episodes; they are begun anew.
         make_teacher: a fresh scheduler for each episode of the batch.
         settings: how long.
-        seed: of batches and of the teacher's own randomness.
+        seed: of the run, for episodes, batches and the teacher's own randomness.
         progress: called as work goes on.
+
+    Raises:
+        MurmurationError: the loss is not finite.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(spread(seed, Phase.IMITATION))
     demonstrator = Demonstrator(env, [make_teacher() for _ in range(env.num_envs)], rng)
     optimizer = torch.optim.Adam(network.parameters(), lr=settings.lr)
-    data: list[Arrays] = []
+    data: list[PackedStep] = []
     figures: dict[str, float] = {"imitation_loss": float("nan"), "imitation_agreement": float("nan")}
     total = settings.passes * settings.steps * (1 + settings.epochs)
     done = 0
-    for round_number in range(settings.passes):
-        share = settings.student_share if round_number else 0.0
-        for chunk in gather(env, demonstrator, network, share, settings.steps, seed + round_number):
-            data.append(chunk)
+    for number in range(settings.passes):
+        share = settings.student_share if number else 0.0
+        episodes = spread(seed, Phase.IMITATION, 1 + number)
+        for chunk in gather(env, demonstrator, network, share, settings.steps, episodes):
+            data.append(pack(chunk))
             done += len(chunk["labels"])
             progress("imitation: gather", done, total, figures)
         for _ in range(settings.epochs):
@@ -143,18 +147,22 @@ def gather(
 def fit_epoch(
     network: nn.Module,
     optimizer: torch.optim.Optimizer,
-    data: list[Arrays],
+    data: Sequence[PackedStep],
     settings: ImitationSettings,
     rng: np.random.Generator,
 ) -> dict[str, float]:
-    """One pass over all data in random batches of weighted cross-entropy per server."""
+    """One pass over all data in random batches of weighted cross-entropy per server.
+
+    Raises:
+        MurmurationError: the loss is not finite.
+    """
     network.train()
-    size = len(data[0]["labels"])
+    size = len(data[0])
     group = max(1, settings.batch_size // size)  # chunks of one step of all episodes make up a batch
     order = rng.permutation(len(data))
     losses, agreements = [], []
     for start in range(0, len(order), group):
-        chunks = [data[i] for i in order[start : start + group]]
+        chunks = [data[i].unpacked() for i in order[start : start + group]]
         batch = {name: torch.from_numpy(np.concatenate([chunk[name] for chunk in chunks])) for name in chunks[0]}
         labels = batch.pop("labels")
         logits = network.logits(batch)  # type: ignore[operator]
@@ -168,6 +176,8 @@ def fit_epoch(
         nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimizer.step()
         losses.append(float(loss.detach()))
+        if not math.isfinite(losses[-1]):
+            raise MurmurationError(f"imitation: the loss is {losses[-1]}; training has diverged, lower imitation.lr")
         agree = (logits.argmax(-1) == labels) & (weight > 0)
         agreements.append(float(agree.sum() / (weight > 0).sum().clamp(min=1)))
     network.eval()

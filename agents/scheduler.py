@@ -1,12 +1,12 @@
 """A trained policy seen as a scheduler: it goes through the same loop as every heuristic."""
 
-from dataclasses import asdict
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import nn
 
+from agents.gpu_types import TypeOrder, check_types
 from agents.networks import PolicyNetwork
 from envs.gpu_cluster import DecisionRules, Deliberation, EnvSpec, Observation
 from envs.scheduling import ClusterView
@@ -37,20 +37,35 @@ class PolicyScheduler:
         network: the policy.
         spec: the sizes it was built for.
         rules: the rules it was trained under.
+        gpu_types: names of the GPU types that it knows, in the order in which it sees them; a cluster may list them in
+            any other.
         sampled: draw actions; equal servers share the probability of one choice, so the likeliest of each is mostly
             to pass.
+
+    Raises:
+        CheckpointError: the names are not as many as the network knows types.
     """
 
     preemptive: ClassVar[bool] = True
     elastic: ClassVar[bool] = True
     information: ClassVar[str] = "estimate"
 
-    def __init__(self, network: PolicyNetwork, spec: EnvSpec, rules: DecisionRules, *, sampled: bool = True) -> None:
+    def __init__(
+        self,
+        network: PolicyNetwork,
+        spec: EnvSpec,
+        rules: DecisionRules,
+        gpu_types: tuple[str, ...],
+        *,
+        sampled: bool = True,
+    ) -> None:
+        check_types(gpu_types, spec)
         if isinstance(network, nn.Module):
             network.eval()
-        self.network, self.spec, self.rules, self.sampled = network, spec, rules, sampled
+        self.network, self.spec, self.rules, self.gpu_types, self.sampled = network, spec, rules, gpu_types, sampled
         self.counters: dict[str, int] = {}
         self._deliberation: Deliberation | None = None
+        self._order: TypeOrder | None = None
         self._rng: np.random.Generator | None = None
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
@@ -60,12 +75,14 @@ class PolicyScheduler:
             CheckpointError: the network was built for GPU types or node sizes that differ from this cluster's.
         """
         here = EnvSpec.of(cluster, self.rules)
-        fixed = ("num_gpu_types", "node_gpus", "num_levels")
-        if any(getattr(here, name) != getattr(self.spec, name) for name in fixed):
+        same_nodes = (here.node_gpus, here.num_levels) == (self.spec.node_gpus, self.spec.num_levels)
+        if not same_nodes or set(cluster.gpu_types) != set(self.gpu_types):
             raise CheckpointError(
-                f"policy was built for {_sizes(self.spec, fixed)}; cluster {cluster.name} has {_sizes(here, fixed)}: "
-                "evaluate on a cluster with the same number of GPU types and the same largest node"
+                f"policy was built for {_described(self.spec, self.gpu_types)}; cluster {cluster.name} has "
+                f"{_described(here, cluster.gpu_types)}: evaluate on a cluster with the same GPU types and the same "
+                "largest node"
             )
+        self._order = None if cluster.gpu_types == self.gpu_types else TypeOrder(cluster, self.gpu_types)
         self._rng = rng if self.sampled else None
         self._deliberation = None
         self.counters = {}
@@ -79,13 +96,16 @@ class PolicyScheduler:
         deliberation = self._deliberation
         deliberation.begin(view.state)
         while deliberation.observe():
-            if deliberation.decide(choose(self.network, deliberation.observation, self._rng)[0]):
+            observation = deliberation.observation
+            if self._order is not None:
+                observation = self._order.apply(observation)
+            if deliberation.decide(choose(self.network, observation, self._rng)[0]):
                 break
         allocation = deliberation.fill(view.allocation(keep_running=True))
         self.counters = deliberation.counters()
         return allocation
 
 
-def _sizes(spec: EnvSpec, names: tuple[str, ...]) -> str:
-    values: dict[str, Any] = asdict(spec)
-    return ", ".join(f"{name} {values[name]}" for name in names)
+def _described(spec: EnvSpec, gpu_types: tuple[str, ...]) -> str:
+    levels = f" and {spec.num_levels} levels" if spec.num_levels > 1 else ""
+    return f"{', '.join(gpu_types)} with up to {spec.node_gpus} GPUs a node{levels}"

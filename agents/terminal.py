@@ -11,6 +11,7 @@ SHOWN = {
     "train/return": "return {:,.0f}",
     "imitation_agreement": "agreement {:.0%}",
     "validated": "mean JCT {:,.0f} s",
+    "unfinished": "{:.3g} jobs unfinished",
 }
 
 

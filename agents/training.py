@@ -1,14 +1,12 @@
 """Training: imitate the best heuristic, then improve by PPO; validate, checkpoint, and go on where it was cut off."""
 
 import json
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
 import torch
 
 from agents.checkpoint import Checkpoint
@@ -17,7 +15,8 @@ from agents.networks import Blueprint
 from agents.rllib import PPOSettings, World
 from agents.rllib.algorithm import LocalAlgorithm, PPOAlgorithm
 from agents.tensorboard import Curves
-from agents.validation import Figures, best_of, validate, validate_baselines
+from agents.validation import Figures, best_of, outcome_of, validate, validate_baselines, validation_workloads
+from envs.evaluation.outcome import Outcome
 from envs.scheduling import Scheduler
 from envs.types import CheckpointError, MurmurationError
 
@@ -30,7 +29,7 @@ class TrainingSettings:
 
     iterations: int = 30  # of PPO, after the imitation
     validate_every: int = 5  # iterations; checkpoints are written then
-    num_validation: int = 8  # fixed workloads of the validation split, of a training episode's length
+    num_validation: int = 8  # different workloads of the validation split, each as long as a training episode
     teacher: str = "best"  # name of a baseline, "best" on the validation workloads, or "none" to begin from scratch
     imitation: ImitationSettings = field(default_factory=ImitationSettings)
     ppo: PPOSettings = field(default_factory=PPOSettings)
@@ -70,11 +69,12 @@ class TrainingState:
     baselines: dict[str, Figures] = field(default_factory=dict)
     validation: dict[str, Figures] = field(default_factory=dict)  # of the policy, by iteration
     best_iteration: int = -1
+    num_validation: int = 0  # different workloads that all these figures are means over
 
     @property
-    def best_mean_jct(self) -> float:
-        """The policy's lowest validated mean JCT so far; infinite before the first."""
-        return self.validation[str(self.best_iteration)]["mean_jct"] if self.best_iteration >= 0 else math.inf
+    def best(self) -> Outcome | None:
+        """The policy's best validated outcome so far; None before the first."""
+        return outcome_of(self.validation[str(self.best_iteration)]) if self.best_iteration >= 0 else None
 
 
 class Trainer:
@@ -110,10 +110,9 @@ class Trainer:
             )
         self.world, self.blueprint, self.settings = world, blueprint, settings
         self.baselines, self.folder, self.listener = baselines, folder, listener
-        self.state = TrainingState(seed)
+        self._workloads = validation_workloads(world.source, settings.num_validation)
+        self.state = TrainingState(seed, num_validation=len(self._workloads))
         self.curves = Curves(folder / "tensorboard")
-        rngs = map(np.random.default_rng, range(settings.num_validation))
-        self._workloads = [world.source.episode(rng, "validation") for rng in rngs]
 
     def run(self) -> TrainingState:
         """Train to the end, or go on from what the folder holds. An interrupt leaves the run resumable."""
@@ -126,6 +125,7 @@ class Trainer:
                 algorithm.restore(self.folder / "checkpoints" / RLLIB)
                 self.listener.note(f"resumed after iteration {self.state.iteration}")
             else:
+                self._tell_of_few_workloads()
                 self._measure_baselines()
                 algorithm.set_network(self._warm_start())
                 self._validate(algorithm)
@@ -143,7 +143,15 @@ class Trainer:
         ppo = self.settings.ppo
         alone = ppo.num_env_runners == 0 and ppo.num_learners == 0
         kind = LocalAlgorithm if alone else PPOAlgorithm
-        return kind(self.world, self.blueprint, ppo, self.state.seed + 7919 * self.state.iteration)
+        return kind(self.world, self.blueprint, ppo, self.state.seed, self.state.iteration)
+
+    def _tell_of_few_workloads(self) -> None:
+        found, wanted = self.state.num_validation, self.settings.num_validation
+        if found < wanted:
+            self.listener.note(
+                f"validation rests on {found} different workload{'s' * (found > 1)}, not {wanted}: the validation "
+                f"split of {self.world.source.name} has no more episodes; a smaller workload.num_jobs gives more"
+            )
 
     def _measure_baselines(self) -> None:
         self.listener.phase("baselines", len(self.baselines))
@@ -164,9 +172,11 @@ class Trainer:
         best = best_of(self.state.baselines)
         if self.state.teacher == "best":
             self.state.teacher = best
+        figures, found = self.state.baselines[best], len(self._workloads)
+        undone = f", {figures['num_abandoned']:.3g} jobs abandoned" if figures["num_abandoned"] else ""
         self.listener.note(
-            f"best baseline on {len(self._workloads)} validation workloads: {best}, mean JCT "
-            f"{self.state.baselines[best]['mean_jct']:,.0f} s; teacher: {self.state.teacher}"
+            f"best baseline on {found} validation workload{'s' * (found > 1)}: {best}, mean JCT "
+            f"{figures['mean_jct']:,.0f} s{undone}; teacher: {self.state.teacher}"
         )
 
     def _warm_start(self) -> torch.nn.Module:
@@ -192,7 +202,7 @@ class Trainer:
             figures = algorithm.train()
             self.state.iteration += 1
             spent = time.perf_counter() - began
-            figures["throughput/env_steps_per_second"] = settings.ppo.train_batch_size / spent
+            figures["throughput/env_steps_per_second"] = figures["train/env_steps"] / spent
             self.curves.write(figures, self.state.iteration)
             if self.state.iteration % settings.validate_every == 0 or self.state.iteration == settings.iterations:
                 self._validate(algorithm)
@@ -200,22 +210,29 @@ class Trainer:
 
     def _validate(self, algorithm: PPOAlgorithm | LocalAlgorithm) -> None:
         checkpoint = self._checkpoint(algorithm)
-        figures = validate(checkpoint.scheduler(), self.world, self._workloads, self.state.seed)
-        best = self.state.best_mean_jct
+        figures = validate(checkpoint.scheduler(), self.world, self._workloads)
+        best = self.state.best
         self.state.validation[str(self.state.iteration)] = figures
         self.curves.write(_tagged("validation", figures), self.state.iteration)
         self.curves.flush()
-        if figures["mean_jct"] < best:
+        if best is None or outcome_of(figures) < best:
             self.state.best_iteration = self.state.iteration
             self._checkpoint(algorithm).save(self.folder / "checkpoints" / "best")
         self._save(algorithm)
 
     def _standing(self) -> Figures:
-        """The policy's latest validated mean JCT and the best baseline's."""
+        """The policy's latest validated mean JCT and, if any, unfinished jobs; the best baseline's mean JCT.
+
+        The latter only where as many jobs are abandoned: else the means do not compare.
+        """
         latest = self.state.validation[max(self.state.validation, key=int)]
         standing = {"validated": latest["mean_jct"]}
+        if latest["num_unfinished"]:
+            standing["unfinished"] = latest["num_unfinished"]
         if self.state.baselines:
-            standing["baseline"] = self.state.baselines[best_of(self.state.baselines)]["mean_jct"]
+            baseline = outcome_of(self.state.baselines[best_of(self.state.baselines)])
+            if baseline.num_abandoned == outcome_of(latest).num_abandoned:
+                standing["baseline"] = baseline.mean_jct
         return standing
 
     def _checkpoint(self, algorithm: PPOAlgorithm | LocalAlgorithm) -> Checkpoint:
@@ -226,8 +243,10 @@ class Trainer:
             "source": self.world.source.name,
             "cluster": self.world.cluster.name,
             "validation": self.state.validation.get(str(self.state.iteration), {}),
+            "num_validation": self.state.num_validation,
         }
-        return Checkpoint(algorithm.network(), self.blueprint, self.world.spec, self.world.rules, notes)
+        world = self.world
+        return Checkpoint(algorithm.network(), self.blueprint, world.spec, world.rules, world.cluster.gpu_types, notes)
 
     def _save(self, algorithm: PPOAlgorithm | LocalAlgorithm) -> None:
         """The resumable state: RLlib's part first, so that `state.json` never promises more than there is."""
@@ -245,6 +264,11 @@ class Trainer:
             self.state = TrainingState(**json.loads(path.read_text()))
         except (ValueError, TypeError) as error:  # not text, not JSON, not these fields
             raise CheckpointError(f"{path} is not a training state ({error}); begin a new run") from error
+        if self.state.num_validation != len(self._workloads):
+            raise CheckpointError(
+                f"{path}: was validated on {self.state.num_validation} workloads, this run would be on "
+                f"{len(self._workloads)}; keep trainer.num_validation and the workload, or begin a new run"
+            )
         return True
 
 

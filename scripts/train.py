@@ -13,6 +13,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: waiting thr
 from omegaconf import DictConfig
 
 from launch import build_schedulers, build_world, command
+from launch.following import resumable
 from launch.recall import resumed
 
 
@@ -26,7 +27,7 @@ def main(cfg: DictConfig, folder: Path) -> Path:
     from envs.evaluation.report import run_comparison, write_report
     from launch.training import build_trainer
 
-    with ProgressListener() as listener:
+    with resumable(folder), ProgressListener() as listener:
         state = build_trainer(cfg, folder, listener).run()
     if cfg.evaluate and state.best_iteration >= 0:
         world = build_world(cfg)
@@ -41,7 +42,6 @@ def main(cfg: DictConfig, folder: Path) -> Path:
             optional=cfg.schedulers if cfg.optional else (),
         )
         write_report(comparison, folder)
-    print(f"tensorboard --logdir {os.path.relpath(folder / 'tensorboard')}")
     return folder
 
 

@@ -9,9 +9,10 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.evaluation.postprocessing import Postprocessing
 
+from agents.rllib.columns import AGAINST_GROUP, ELAPSED
+from agents.rllib.discount import discounted_rewards
 from envs.types import FloatArray
 
-ELAPSED = "elapsed"  # column: simulated seconds that a step took
 VALUE_RATE = 0.1  # how fast the scale of values follows new targets
 
 
@@ -20,7 +21,8 @@ def advantages(
 ) -> FloatArray:
     """Generalised advantage estimates of one stretch of an episode (GAE, ICLR'16), discounted by simulated time.
 
-    A step of `dt` seconds discounts by exp(-dt / time_constant). `decay` (GAE's lambda) applies per step.
+    A step of `dt` seconds discounts what follows by exp(-dt / time_constant), and its own reward as
+    `discounted_rewards` has it. `decay` (GAE's lambda) applies per step.
 
     Args:
         rewards, elapsed: float64[T].
@@ -36,7 +38,7 @@ def advantages(
     following = values[1:].copy()
     if ended:
         following[-1] = 0.0
-    surprise = rewards + discount * following - values[:-1]
+    surprise = discounted_rewards(rewards, elapsed, time_constant) + discount * following - values[:-1]
     result = np.empty(len(rewards))
     carried = 0.0
     for t in range(len(rewards) - 1, -1, -1):
@@ -81,11 +83,26 @@ class TimeDiscountedAdvantages(ConnectorV2):
         real = _array(data[Columns.LOSS_MASK]).astype(bool)
         targets = torch.as_tensor(values + found, dtype=torch.float32)
         module.track_values(targets[torch.as_tensor(real)], VALUE_RATE)
-        spread = (found - found[real].mean()) / max(1e-4, float(found[real].std()))
-        device = data[Columns.LOSS_MASK].device
-        data[Postprocessing.ADVANTAGES] = torch.as_tensor(spread, dtype=torch.float32, device=device)
-        data[Postprocessing.VALUE_TARGETS] = targets.to(device)
+        data[Postprocessing.ADVANTAGES] = _standardised(found, data)
+        data[Postprocessing.VALUE_TARGETS] = targets.to(data[Columns.LOSS_MASK].device)
         return batch
+
+
+class GroupAdvantages(ConnectorV2):
+    """Learner connector in place of RLlib's GAE: takes the advantages that `GroupRunner` has found; no critic."""
+
+    def __call__(self, *, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
+        """Add advantages (standardised) to the batch."""
+        data = batch[DEFAULT_MODULE_ID]
+        data[Postprocessing.ADVANTAGES] = _standardised(_array(data[AGAINST_GROUP]), data)
+        return batch
+
+
+def _standardised(found: FloatArray, data: dict[str, Any]) -> torch.Tensor:
+    """Advantages of mean 0 and deviation 1 over real rows."""
+    real = _array(data[Columns.LOSS_MASK]).astype(bool)
+    spread = (found - found[real].mean()) / max(1e-4, float(found[real].std()))
+    return torch.as_tensor(spread, dtype=torch.float32, device=data[Columns.LOSS_MASK].device)
 
 
 def _array(column: Any) -> FloatArray:

@@ -20,8 +20,7 @@ from torch import nn
 from agents.networks import Blueprint
 from agents.rllib.config import PPOSettings, World, algorithm_config
 from agents.rllib.quiet import quieten
-from agents.rllib.runner import BatchedEnvRunner
-from envs.types import CheckpointError
+from envs.types import CheckpointError, MurmurationError
 
 EPISODE_FIGURES = {
     "episode_return_mean": "train/return",
@@ -31,32 +30,58 @@ EPISODE_FIGURES = {
     "utilisation": "train/utilisation",
     "conflict_rate": "train/conflict_rate",
     "unfinished": "train/unfinished",
+    "group_explained_variance": "train/group_explained_variance",
+    "num_env_steps_sampled": "train/env_steps",
 }
+DIVERGED = "training has diverged; begin anew from an earlier checkpoint or with lower ppo.lr and ppo.critic_lr"
 LEARNER_FIGURES = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "explained_variance")
 
 
 def figures_of(sampled: Mapping[str, Any], learned: Mapping[str, Any]) -> dict[str, float]:
-    """The scalars of one iteration under the tags that TensorBoard shows."""
+    """The scalars of one iteration under the tags that TensorBoard shows.
+
+    Raises:
+        MurmurationError: a loss is not finite.
+    """
     found = {tag: float(sampled[name]) for name, tag in EPISODE_FIGURES.items() if name in sampled}
     episodes = {tag: value for tag, value in found.items() if not math.isnan(value)}  # no episode ended yet
-    losses = learned[DEFAULT_MODULE_ID]
-    return {**episodes, **{f"learner/{name}": float(losses[name]) for name in LEARNER_FIGURES if name in losses}}
+    losses = {
+        name: float(learned[DEFAULT_MODULE_ID][name]) for name in LEARNER_FIGURES if name in learned[DEFAULT_MODULE_ID]
+    }
+    for name, value in losses.items():
+        if not math.isfinite(value):
+            raise MurmurationError(f"ppo: {name} is {value}; {DIVERGED}")
+    return {**episodes, **{f"learner/{name}": value for name, value in losses.items()}}
+
+
+def finite(network: nn.Module) -> nn.Module:
+    """The network itself.
+
+    Raises:
+        MurmurationError: one of its weights is not finite, which a mask and an arg-max would hide from validation.
+    """
+    for name, weight in network.state_dict().items():
+        if not bool(torch.isfinite(weight).all()):
+            raise MurmurationError(f"ppo: weight {name} is not finite; {DIVERGED}")
+    return network
 
 
 class LocalAlgorithm:
     """RLlib's runner and learner in this process, no Ray started."""
 
-    def __init__(self, world: World, blueprint: Blueprint, settings: PPOSettings, seed: int) -> None:
+    def __init__(
+        self, world: World, blueprint: Blueprint, settings: PPOSettings, seed: int, iteration: int = 0
+    ) -> None:
         self.settings = settings
         quieten()
-        config = algorithm_config(world, blueprint, settings, seed)
-        self._runner = BatchedEnvRunner(config=config, worker_index=0)
+        config = algorithm_config(world, blueprint, settings, seed, iteration)
+        self._runner = config.env_runner_cls(config=config, worker_index=0)
         self._learner = config.build_learner(env=self._runner.env)
         self._steps = 0
 
     def network(self) -> nn.Module:
         """A copy of the policy network as it stands, on the CPU."""
-        return copy.deepcopy(self._learned()).cpu()
+        return finite(copy.deepcopy(self._learned()).cpu())
 
     def _learned(self) -> nn.Module:
         network: nn.Module = self._learner.module[DEFAULT_MODULE_ID].unwrapped().network
@@ -70,7 +95,7 @@ class LocalAlgorithm:
     def train(self) -> dict[str, float]:
         """One iteration: sample, update."""
         episodes = self._runner.sample()
-        self._steps += self.settings.train_batch_size
+        self._steps += sum(map(len, episodes))
         learned = self._learner.update(
             episodes=episodes,
             timesteps={"num_env_steps_sampled_lifetime": self._steps},
@@ -115,7 +140,9 @@ class LocalAlgorithm:
 class PPOAlgorithm:
     """RLlib's `Algorithm` on Ray: remote runners, remote learners, more machines."""
 
-    def __init__(self, world: World, blueprint: Blueprint, settings: PPOSettings, seed: int) -> None:
+    def __init__(
+        self, world: World, blueprint: Blueprint, settings: PPOSettings, seed: int, iteration: int = 0
+    ) -> None:
         quieten()
         self._started_ray = not ray.is_initialized()
         if self._started_ray:
@@ -123,7 +150,7 @@ class PPOAlgorithm:
                 log_to_driver=False, include_dashboard=False, object_store_memory=400_000_000, logging_level="ERROR"
             )
         self._world, self._blueprint = world, blueprint
-        self._algorithm = algorithm_config(world, blueprint, settings, seed).build_algo()
+        self._algorithm = algorithm_config(world, blueprint, settings, seed, iteration).build_algo()
 
     def network(self) -> nn.Module:
         """A copy of the policy network as it stands."""
@@ -137,7 +164,7 @@ class PPOAlgorithm:
                 if name.startswith(prefix)
             }
         )
-        return network
+        return finite(network)
 
     def set_network(self, network: nn.Module) -> None:
         """Take over weights, here and in all workers."""

@@ -10,15 +10,19 @@ from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from agents.networks import Blueprint
+from agents.rllib.group_runner import GroupRunner
 from agents.rllib.learner import ServerPPOLearner
 from agents.rllib.module import JointModule
 from agents.rllib.runner import BatchedEnvRunner
+from agents.seeding import Phase, spread
 from envs.gpu_cluster import DecisionRules, EnvSpec, Reward, TeamReward
 from envs.gpu_cluster.vector import GpuClusterVectorEnv
 from envs.performance import PerformanceModel
 from envs.simulation import Scenario
 from envs.types import ClusterSpec, MurmurationError, Seconds
 from envs.workloads import WorkloadSource
+
+ADVANTAGES = ("gae", "group")
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,13 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class PPOSettings:
-    """PPO's parameters, in the names of the field."""
+    """PPO's parameters, in the names of the field.
+
+    `advantage` says what a return is measured against: "gae" the critic's estimate; "group" the mean return of
+    `group_size` episodes of the same workload at the same time, without a critic, so that `critic_lr`, `critic_warmup`,
+    `gae_lambda` and `vf_loss_coeff` do not matter. Groups play whole episodes, so `train_batch_size` is then the least
+    that an iteration samples.
+    """
 
     lr: float = 5e-5  # of the policy
     critic_lr: float = 1e-3
@@ -76,7 +86,8 @@ class PPOSettings:
     num_env_runners: int = 0  # Ray workers that sample besides; 0 samples in this process
     num_learners: int = 0
     num_gpus_per_learner: float = 0.0
-    group_size: int = 1  # episodes that share a workload
+    advantage: str = "gae"  # or "group"
+    group_size: int = 1  # episodes that share a workload; at least 2 with advantage "group", else 1
 
     def __post_init__(self) -> None:
         positive = ("lr", "critic_lr", "train_batch_size", "minibatch_size", "num_epochs", "clip_param", "num_envs")
@@ -94,6 +105,25 @@ class PPOSettings:
             )
         if not (self.discount_time > 0 and self.reward_scale > 0 and math.isfinite(self.reward_scale)):
             raise MurmurationError("ppo.discount_time and ppo.reward_scale must be positive")
+        self._check_groups()
+
+    def _check_groups(self) -> None:
+        if self.advantage not in ADVANTAGES:
+            raise MurmurationError(f"ppo.advantage is {self.advantage!r}; it must be one of {', '.join(ADVANTAGES)}")
+        if self.advantage == "gae" and self.group_size > 1:
+            raise MurmurationError(
+                f"ppo.group_size is {self.group_size}, but advantage gae compares nobody and would only see fewer "
+                "workloads; set ppo.advantage to group or ppo.group_size to 1"
+            )
+        if self.advantage == "group" and self.group_size < 2:
+            raise MurmurationError(
+                f"ppo.group_size is {self.group_size}; ppo.advantage group needs at least 2 episodes of a workload, "
+                "better 8"
+            )
+        if self.num_envs % self.group_size:
+            raise MurmurationError(
+                f"ppo.num_envs is {self.num_envs}; it must be a multiple of ppo.group_size, {self.group_size}"
+            )
 
 
 class TrainingEnv(GpuClusterVectorEnv):
@@ -118,8 +148,18 @@ class TrainingEnv(GpuClusterVectorEnv):
         )
 
 
-def algorithm_config(world: World, blueprint: Blueprint, settings: PPOSettings, seed: int) -> PPOConfig:
-    """RLlib's PPO over the batched environment with the per-server learner."""
+def algorithm_config(
+    world: World, blueprint: Blueprint, settings: PPOSettings, seed: int, iteration: int = 0
+) -> PPOConfig:
+    """RLlib's PPO over the batched environment with the per-server learner.
+
+    Args:
+        world: where episodes are played.
+        blueprint: the network.
+        settings: of PPO.
+        seed: of the run.
+        iteration: from which it goes on; a resumed run draws other episodes than its beginning did.
+    """
     config = PPOConfig()
     config.environment(
         TrainingEnv,
@@ -131,7 +171,7 @@ def algorithm_config(world: World, blueprint: Blueprint, settings: PPOSettings, 
         disable_env_checking=True,
     )
     config.env_runners(
-        env_runner_cls=BatchedEnvRunner,
+        env_runner_cls=GroupRunner if settings.advantage == "group" else BatchedEnvRunner,
         num_env_runners=settings.num_env_runners,
         num_envs_per_env_runner=settings.num_envs,
         gym_env_vectorize_mode=gym.VectorizeMode.VECTOR_ENTRY_POINT,
@@ -143,16 +183,26 @@ def algorithm_config(world: World, blueprint: Blueprint, settings: PPOSettings, 
             model_config={"blueprint": blueprint.to_dict(), "spec": asdict(world.spec)},
         )
     )
+    _learning(config, settings)
+    config.debugging(seed=spread(seed, Phase.LEARNING, iteration), log_level="ERROR")
+    config.reporting(min_time_s_per_iteration=None, metrics_num_episodes_for_smoothing=2 * settings.num_envs)
+    return config
+
+
+def _learning(config: PPOConfig, settings: PPOSettings) -> None:
     config.learners(
         learner_class=ServerPPOLearner,
         learner_config_dict={
+            "advantage": settings.advantage,
             "time_constant": settings.discount_time,
             "critic_lr": settings.critic_lr,
-            "critic_warmup": settings.critic_warmup * settings.train_batch_size,
+            "critic_warmup": settings.critic_warmup,
         },
         num_learners=settings.num_learners,
         num_gpus_per_learner=settings.num_gpus_per_learner,
     )
+    if settings.advantage == "group":
+        config.framework(torch_ddp_kwargs={"find_unused_parameters": True})  # several learners: none has a critic
     config.training(
         lr=settings.lr,
         train_batch_size_per_learner=settings.train_batch_size,
@@ -165,6 +215,3 @@ def algorithm_config(world: World, blueprint: Blueprint, settings: PPOSettings, 
         lambda_=settings.gae_lambda,
         use_kl_loss=False,
     )
-    config.debugging(seed=seed, log_level="ERROR")
-    config.reporting(min_time_s_per_iteration=None, metrics_num_episodes_for_smoothing=2 * settings.num_envs)
-    return config

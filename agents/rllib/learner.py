@@ -7,22 +7,21 @@ from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.connectors.learner import GeneralAdvantageEstimation
 from ray.rllib.core.columns import Columns
 from ray.rllib.evaluation.postprocessing import Postprocessing
-from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from torch import Tensor
 
-from agents.rllib.advantage import TimeDiscountedAdvantages
+from agents.rllib.advantage import GroupAdvantages, TimeDiscountedAdvantages
+from agents.rllib.columns import SERVER_LOGP
 from agents.rllib.distribution import chosen, entropies, log_probabilities
 
 
 class ServerPPOLearner(PPOTorchLearner):
     """MAPPO's loss (NeurIPS'22, section 3) on the joint module: shared policy, central value, normalised values.
 
-    `config.learner_config_dict` holds `time_constant`, the discount's time scale in simulated seconds, `critic_lr`, and
-    `critic_warmup`, the steps in which the critic alone learns: advantages of a fresh critic would only undo what
-    imitation has taught the policy.
+    `config.learner_config_dict` holds `advantage` ("gae" or "group"), `time_constant`, the discount's time scale in
+    simulated seconds, `critic_lr`, and `critic_warmup`, the first updates (one an iteration) in which the critic alone
+    learns: advantages of a fresh critic would only undo what imitation has taught the policy. With group advantages
+    there is no critic to learn or to wait for.
     """
-
-    _sampled = 0
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
         """Adam for the policy and, if the network keeps its critic apart, one with a rate of its own for that."""
@@ -44,58 +43,67 @@ class ServerPPOLearner(PPOTorchLearner):
                 )
 
     def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
-        """Note how many steps have been sampled so far."""
+        """Count the update, however many steps were sampled for it and however many learners share them."""
         super().before_gradient_based_update(timesteps=timesteps)
-        self._sampled = int(timesteps.get(NUM_ENV_STEPS_SAMPLED_LIFETIME, 0))
+        for module_id in self.module.keys():  # noqa: SIM118  RLlib's modules are no mapping
+            self.module[module_id].unwrapped().num_updates += 1
 
     def build(self) -> None:
-        """Put the time-discounted advantages where RLlib has its own."""
+        """Put our advantages where RLlib has its own."""
         super().build()
         if self._learner_connector is not None:
             self._learner_connector.remove(GeneralAdvantageEstimation)
             self._learner_connector.append(
-                TimeDiscountedAdvantages(
+                GroupAdvantages()
+                if self._grouped
+                else TimeDiscountedAdvantages(
                     time_constant=self.config.learner_config_dict["time_constant"], decay=self.config.lambda_
                 )
             )
 
+    @property
+    def _grouped(self) -> bool:
+        return bool(self.config.learner_config_dict["advantage"] == "group")
+
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Tensor]
     ) -> Tensor:
-        """Clipped policy loss, Huber value loss and entropy bonus, each a mean over real steps."""
-        module = self.module[module_id].unwrapped()
+        """Clipped policy loss and entropy bonus, and Huber value loss if there is a critic: means over real steps."""
+        mean = _masked_mean(batch.get(Columns.LOSS_MASK))
         actions = batch[Columns.ACTIONS]
-        servers = actions.shape[1]
-        new = log_probabilities(fwd_out[Columns.ACTION_DIST_INPUTS], servers)
-        with torch.no_grad():
-            old = log_probabilities(batch[Columns.ACTION_DIST_INPUTS], servers)
-        log_ratio = chosen(new, actions) - chosen(old, actions)
+        new = log_probabilities(fwd_out[Columns.ACTION_DIST_INPUTS], actions.shape[1])
+        log_ratio = chosen(new, actions) - batch[SERVER_LOGP]
         ratio = log_ratio.exp()
         advantage = batch[Postprocessing.ADVANTAGES].unsqueeze(1)
         clipped = ratio.clamp(1 - config.clip_param, 1 + config.clip_param)
-        gain = torch.minimum(advantage * ratio, advantage * clipped).mean(1)
-        entropy = entropies(new).mean(1)
-        values = module.normalised_values(batch)
-        targets = (batch[Postprocessing.VALUE_TARGETS] - module.value_mean) / module.value_scale
-        value_loss = torch.nn.functional.huber_loss(values, targets, reduction="none", delta=10.0)
-        mean = _masked_mean(batch.get(Columns.LOSS_MASK))
-        bonus = self.entropy_coeff_schedulers_per_module[module_id].get_current_value()
-        acting = float(self._sampled > config.learner_config_dict["critic_warmup"])
-        total: Tensor = mean(config.vf_loss_coeff * value_loss - acting * (gain + bonus * entropy))
+        gain = mean(torch.minimum(advantage * ratio, advantage * clipped).mean(1))
+        entropy = mean(entropies(new).mean(1))
         self.metrics.log_dict(
             {
-                "policy_loss": -mean(gain),
-                "value_loss": mean(value_loss),
-                "entropy": mean(entropy),
+                "policy_loss": -gain,
+                "entropy": entropy,
                 "kl": mean((ratio - 1 - log_ratio).mean(1)),
                 "clip_fraction": mean(((ratio - 1).abs() > config.clip_param).float().mean(1)),
-                "explained_variance": 1
-                - mean((values - targets) ** 2) / mean((targets - mean(targets)) ** 2).clamp(min=1e-6),
             },
             key=module_id,
             window=1,
         )
-        return total
+        bonus = self.entropy_coeff_schedulers_per_module[module_id].get_current_value()
+        loss: Tensor = -(gain + bonus * entropy)
+        if self._grouped:
+            return loss
+        warm = float(self.module[module_id].unwrapped().num_updates > config.learner_config_dict["critic_warmup"])
+        with_critic: Tensor = warm * loss + config.vf_loss_coeff * self._value_loss(module_id, batch, mean)
+        return with_critic
+
+    def _value_loss(self, module_id: str, batch: dict[str, Any], mean: Any) -> Tensor:
+        module = self.module[module_id].unwrapped()
+        values = module.normalised_values(batch)
+        targets = (batch[Postprocessing.VALUE_TARGETS] - module.value_mean) / module.value_scale
+        loss: Tensor = mean(torch.nn.functional.huber_loss(values, targets, reduction="none", delta=10.0))
+        unexplained = mean((values - targets) ** 2) / mean((targets - mean(targets)) ** 2).clamp(min=1e-6)
+        self.metrics.log_dict({"value_loss": loss, "explained_variance": 1 - unexplained}, key=module_id, window=1)
+        return loss
 
 
 def _masked_mean(mask: Tensor | None) -> Any:

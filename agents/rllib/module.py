@@ -14,7 +14,7 @@ from envs.gpu_cluster import EnvSpec
 
 
 class JointModule(TorchRLModule, ValueFunctionAPI):
-    """A policy network and the running scale of its value targets.
+    """A policy network, the running scale of its value targets and the number of its updates.
 
     `model_config` holds `blueprint` (a `Blueprint` as dict) and `spec` (an `EnvSpec` as dict).
     """
@@ -22,6 +22,7 @@ class JointModule(TorchRLModule, ValueFunctionAPI):
     network: PolicyNetwork
     value_mean: Tensor
     value_scale: Tensor
+    num_updates: Tensor  # so far; here, since weights are what checkpoints and learners on other machines share
 
     def setup(self) -> None:
         """Build the network."""
@@ -29,6 +30,7 @@ class JointModule(TorchRLModule, ValueFunctionAPI):
         self.network = Blueprint.from_dict(self.model_config["blueprint"]).build(spec)  # type: ignore[assignment]
         self.register_buffer("value_mean", torch.zeros(()))
         self.register_buffer("value_scale", torch.ones(()))
+        self.register_buffer("num_updates", torch.zeros((), dtype=torch.int64))
         self.action_dist_cls = ServerCategorical.for_servers(spec.num_servers)
 
     def _forward(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Sampling: whole fragments of a batch of episodes as arrays, cut into RLlib's episodes once at the end."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,9 +13,11 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer
 from ray.rllib.utils.metrics import SAMPLE_TIMER
 
-from agents.rllib.advantage import ELAPSED
+from agents.rllib.columns import ELAPSED, SERVER_LOGP
 from agents.rllib.distribution import chosen, log_probabilities, sample
+from agents.seeding import Phase, spread
 from envs.gpu_cluster.vector import GpuClusterVectorEnv
+from envs.types import FloatArray, IntArray
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -25,10 +28,9 @@ class Fragment:
 
     observations: Arrays
     actions: npt.NDArray[np.int64]
-    rewards: npt.NDArray[np.float32]
-    elapsed: npt.NDArray[np.float32]
-    logits: npt.NDArray[np.float32]
-    log_probs: npt.NDArray[np.float32]
+    rewards: npt.NDArray[np.float64]
+    elapsed: npt.NDArray[np.float64]
+    log_probs: npt.NDArray[np.float32]  # of each server's choice: all that the learner needs of the old policy
     ends: list[tuple[int, int, Arrays]] = field(default_factory=list)  # step, place in the batch, last observation
 
     @classmethod
@@ -41,10 +43,27 @@ class Fragment:
         return cls(
             observations,
             np.empty((length, count, spec.num_servers), np.int64),
-            np.empty((length, count), np.float32),
-            np.empty((length, count), np.float32),
-            np.empty((length, count, spec.num_servers * spec.num_actions), np.float32),
-            np.empty((length, count), np.float32),
+            np.empty((length, count)),
+            np.empty((length, count)),
+            np.empty((length, count, spec.num_servers), np.float32),
+        )
+
+    def longer(self) -> "Fragment":
+        """The same with twice the room; ends are kept."""
+        length = len(self.rewards)
+
+        def doubled(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            result = np.empty((len(array) + length, *array.shape[1:]), array.dtype)
+            result[: len(array)] = array
+            return result
+
+        return Fragment(
+            {name: doubled(array) for name, array in self.observations.items()},
+            doubled(self.actions),
+            doubled(self.rewards),
+            doubled(self.elapsed),
+            doubled(self.log_probs),
+            self.ends,
         )
 
 
@@ -87,8 +106,13 @@ class BatchedEnvRunner(SingleAgentEnvRunner):
         self._increase_sampled_metrics(length * self.num_envs, len(fragment.ends))
         return episodes
 
+    @property
+    def workload_seed(self) -> int:
+        """The seed of this runner's workloads; RLlib's own is a sum, and so another run's other runner's too."""
+        return spread(self.config.seed, Phase.SAMPLING, worker=self.worker_index)
+
     def _begin(self) -> None:
-        self._vector_env.reset(seed=self._seed)
+        self._vector_env.reset(seed=self.workload_seed)
         self._returns = np.zeros(self.num_envs)
         self._lengths = np.zeros(self.num_envs, np.int64)
         self._names = [f"{self.worker_index}_{b}_0" for b in range(self.num_envs)]
@@ -100,9 +124,7 @@ class BatchedEnvRunner(SingleAgentEnvRunner):
         env, fragment = self._vector_env, Fragment.allocate(length, self._vector_env)
         scale = float(self.config.env_config["reward_scale"])
         for t in range(length):
-            observation = env.batch.observation
-            for name, array in observation.items():
-                fragment.observations[name][t] = array
+            self._look(fragment, t)
             self._act(fragment, t, explore)
             rewards, elapsed, ended = env.batch.step(fragment.actions[t])
             fragment.rewards[t] = rewards / scale
@@ -110,23 +132,30 @@ class BatchedEnvRunner(SingleAgentEnvRunner):
             self._returns += rewards
             self._lengths += 1
             for b in np.flatnonzero(ended):
-                last = {name: array[b].copy() for name, array in env.batch.observation.items()}
-                fragment.ends.append((t, int(b), last))
-                self._log_episode(int(b))
+                self._end(fragment, t, int(b))
                 env.begin(int(b))
-        for name, array in env.batch.observation.items():
-            fragment.observations[name][length] = array
+        self._look(fragment, length)
         return fragment
 
-    def _act(self, fragment: Fragment, t: int, explore: bool) -> None:
-        observation = {name: torch.from_numpy(array[t]) for name, array in fragment.observations.items()}
+    def _look(self, fragment: Fragment, t: int) -> None:
+        for name, array in self._vector_env.batch.observation.items():
+            fragment.observations[name][t] = array
+
+    def _act(self, fragment: Fragment, t: int, explore: bool, places: slice | IntArray = slice(None)) -> None:
+        """Draw the choices of step `t` in these places of the batch."""
+        observation = {name: torch.from_numpy(array[t, places]) for name, array in fragment.observations.items()}
         module = self.module.unwrapped() if hasattr(self.module, "unwrapped") else self.module
         logits = module._forward_exploration({Columns.OBS: observation})[Columns.ACTION_DIST_INPUTS]
         log_probs = log_probabilities(logits, fragment.actions.shape[2])
         actions = sample(log_probs) if explore else log_probs.argmax(-1)
-        fragment.actions[t] = actions.numpy()
-        fragment.logits[t] = logits.numpy()
-        fragment.log_probs[t] = chosen(log_probs, actions).sum(-1).numpy()
+        fragment.actions[t, places] = actions.numpy()
+        fragment.log_probs[t, places] = chosen(log_probs, actions).numpy()
+
+    def _end(self, fragment: Fragment, t: int, b: int) -> None:
+        """Step `t` ended the episode in this place: keep what it led to."""
+        last = {name: array[b].copy() for name, array in self._vector_env.batch.observation.items()}
+        fragment.ends.append((t, b, last))
+        self._log_episode(b)
 
     def _log_episode(self, b: int) -> None:
         """Log what a finished episode was worth; reset its counters."""
@@ -149,19 +178,33 @@ class BatchedEnvRunner(SingleAgentEnvRunner):
         self._lengths[b] = 0
 
     def _cut(self, fragment: Fragment, length: int) -> list[SingleAgentEpisode]:
+        """The fragment as episodes, or parts of them."""
         episodes = []
         begins = [0] * self.num_envs
         for t, b, last in fragment.ends:
             episodes.append(self._episode(fragment, b, begins[b], t + 1, last))
             begins[b] = t + 1
-            self._count += 1
-            self._names[b] = f"{self.worker_index}_{b}_{self._count}"
+            self._rename(b)
         for b, begin in enumerate(begins):
             if begin < length:
                 episodes.append(self._episode(fragment, b, begin, length, None))
         return episodes
 
-    def _episode(self, fragment: Fragment, b: int, begin: int, end: int, last: Arrays | None) -> SingleAgentEpisode:
+    def _rename(self, b: int) -> None:
+        """The next episode of a place gets a name of its own."""
+        self._count += 1
+        self._names[b] = f"{self.worker_index}_{b}_{self._count}"
+
+    def _episode(
+        self,
+        fragment: Fragment,
+        b: int,
+        begin: int,
+        end: int,
+        last: Arrays | None,
+        more: Mapping[str, FloatArray] | None = None,
+    ) -> SingleAgentEpisode:
+        """Steps `begin` to `end` of a place; `last` is what they led to if they ended, `more` are further columns."""
         observations = {name: array[begin : end + 1, b] for name, array in fragment.observations.items()}
         if last is not None:  # the next row belongs to the next episode already
             observations = {
@@ -174,14 +217,14 @@ class BatchedEnvRunner(SingleAgentEnvRunner):
             id_=self._names[b],
             observations=_buffer(observations, env.single_observation_space),
             actions=_buffer(fragment.actions[steps], env.single_action_space),
-            rewards=_buffer(fragment.rewards[steps]),
+            rewards=_buffer(fragment.rewards[steps].astype(np.float32)),
             infos=InfiniteLookbackBuffer(data=[{}] * (end - begin + 1), lookback=0),
             terminated=last is not None,
             truncated=False,
             extra_model_outputs={
-                Columns.ACTION_DIST_INPUTS: _buffer(fragment.logits[steps]),
-                Columns.ACTION_LOGP: _buffer(fragment.log_probs[steps]),
-                ELAPSED: _buffer(fragment.elapsed[steps]),
+                SERVER_LOGP: _buffer(fragment.log_probs[steps]),
+                ELAPSED: _buffer(fragment.elapsed[steps].astype(np.float32)),
+                **{name: _buffer(column.astype(np.float32)) for name, column in (more or {}).items()},
             },
             len_lookback_buffer=0,
         )

@@ -97,7 +97,7 @@ def play_all(
             results.append(run_episode(watched, world, name))
         except AllocationError as fault:
             if not refusable:
-                raise AllocationError(f"scheduler {name}: {fault}") from fault
+                raise
             return f"failed: {fault}"
         except MurmurationError as refusal:
             if not refusable:

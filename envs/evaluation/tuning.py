@@ -1,5 +1,6 @@
 """A scheduler's numbers, searched for on training workloads and held against validation workloads."""
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,11 +9,12 @@ import numpy as np
 import scipy.optimize
 
 from envs.evaluation.compare import workload_seed
-from envs.metrics import job_completion_times
+from envs.evaluation.distinct import distinct
+from envs.evaluation.outcome import Outcome
 from envs.performance import PerformanceModel
 from envs.scheduling import Scheduler
 from envs.simulation import Scenario, Simulator, run_episode
-from envs.types import ClusterSpec, FloatArray, MurmurationError, Seconds
+from envs.types import ClusterSpec, FloatArray, MurmurationError
 from envs.workloads import Workload, WorkloadSource
 
 Make = Callable[[Mapping[str, float]], Scheduler]  # a scheduler with these numbers; its defaults for {}
@@ -59,41 +61,48 @@ class Ground:
     workloads: Sequence[Workload]
     seed: int = 0
 
-    def mean_jcts(self, scheduler: Scheduler) -> FloatArray:
-        """float64[num_workloads]: mean JCT of the measured jobs in seconds, unfinished ones cut at the end."""
-        return np.array([self._mean_jct(scheduler, index) for index in range(len(self.workloads))])
+    def outcomes(self, scheduler: Scheduler) -> list[Outcome]:
+        """What each workload comes to."""
+        return [self._outcome(scheduler, index) for index in range(len(self.workloads))]
 
-    def _mean_jct(self, scheduler: Scheduler, index: int) -> Seconds:
+    def _outcome(self, scheduler: Scheduler, index: int) -> Outcome:
         seed = workload_seed(self.seed, index)
         world = Simulator(self.workloads[index], self.cluster, self.performance, self.scenario, seed)
-        result = run_episode(scheduler, world)
-        records = result.records[result.records["measured"]]
-        jct = job_completion_times(records)
-        return float(np.where(np.isnan(jct), result.end_time - records["submit_time"], jct).mean())
+        return Outcome.of(run_episode(scheduler, world), self.scenario)
 
 
 class Yardstick:
     """Scores of schedulers on some grounds: the mean logarithm of mean JCT relative to a reference's.
 
-    -0.05 is 5 % better than the reference. Every workload counts the same, however long its jobs are.
+    -0.05 is 5 % better than the reference. Every workload counts the same, however long its jobs are. Where jobs are
+    abandoned (see `Outcome`) the score is infinite: no gain for others makes up for that.
 
     Args:
         grounds: where to play.
         reference: whom to be compared with; it plays once.
+
+    Raises:
+        MurmurationError: the reference abandons jobs, so that nothing can be measured by it.
     """
 
     def __init__(self, grounds: Sequence[Ground], reference: Scheduler) -> None:
         self.grounds = grounds
-        self._reference = [np.log(ground.mean_jcts(reference)) for ground in grounds]
+        self._reference = [_log_mean_jcts(ground.outcomes(reference)) for ground in grounds]
+        if not all(np.isfinite(logs).all() for logs in self._reference):
+            raise MurmurationError("tuning: the reference leaves jobs undone here; choose another, such as fifo")
 
     def score(self, scheduler: Scheduler) -> float:
         """The mean over all workloads; less is better."""
         return float(np.concatenate(self.by_ground(scheduler)).mean())
 
     def by_ground(self, scheduler: Scheduler) -> list[FloatArray]:
-        """For each ground float64[num_workloads]: log ratios of mean JCT."""
+        """For each ground float64[num_workloads]: log ratios of mean JCT, infinite where jobs are abandoned."""
         pairs = zip(self.grounds, self._reference, strict=True)
-        return [np.log(ground.mean_jcts(scheduler)) - reference for ground, reference in pairs]
+        return [_log_mean_jcts(ground.outcomes(scheduler)) - reference for ground, reference in pairs]
+
+
+def _log_mean_jcts(outcomes: Sequence[Outcome]) -> FloatArray:
+    return np.array([math.inf if outcome.num_abandoned else math.log(outcome.mean_jct) for outcome in outcomes])
 
 
 @dataclass(frozen=True)
@@ -171,11 +180,11 @@ def training_ground(
     seed: int,
     split: str = "train",
 ) -> Ground:
-    """A ground with fresh workloads of a split of the source.
+    """A ground with fresh workloads of a split of the source; fewer than asked for where the split holds no more.
 
     Raises:
         TraceError: there is no such split.
     """
     rng = np.random.default_rng(seed)
-    workloads = [source.episode(rng, split) for _ in range(num_workloads)]
+    workloads = distinct((source.episode(rng, split) for _ in itertools.count()), num_workloads)
     return Ground(cluster, performance, scenario, workloads, seed)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from envs.performance import PerformanceModel
 from envs.types import BoolArray, ClusterSpec, FloatArray, IntArray, TraceError
 from envs.workloads.mix import JobMix, Speeds, draw_models, known_as, mix_for
+from envs.workloads.readers.report import FILE
 from envs.workloads.workload import JOB_COLUMNS, Workload
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Assembly:
                 if own is None:
                     row, known = frame["row"].iloc[int(np.argmax(codes == code))], ", ".join(self.performance.models)
                     raise TraceError(
-                        f"row {row}: model {model!r} has no speed figures; known: {known}; add it to "
+                        f"{place(frame)}row {row}: model {model!r} has no speed figures; known: {known}; add it to "
                         "the performance model"
                     )
                 named.append(own)
@@ -116,12 +117,17 @@ class Assembly:
         if stuck.any():
             at = int(np.argmax(stuck))
             raise TraceError(
-                f"row {frame['row'].iloc[at]}: model {models[codes[at]]} does not run on "
+                f"{place(frame)}row {frame['row'].iloc[at]}: model {models[codes[at]]} does not run on "
                 f"{frame['num_gpus'].iloc[at]} GPUs of type "
                 f"{types[at]}, so no work follows from its duration; set another trace GPU type, or leave the model out"
             )
         work: FloatArray = frame["duration"].to_numpy(np.float64) * speed
         return work
+
+
+def place(frame: "pd.DataFrame") -> str:
+    """The file that a reader's frame is of, as the beginning of a message; nothing if the reader does not say."""
+    return f"{frame.attrs[FILE]}: " if FILE in frame.attrs else ""
 
 
 def elastic_range(num_gpus: IntArray, factor: float, cluster: ClusterSpec) -> tuple[IntArray, IntArray]:

@@ -60,18 +60,18 @@ class SyntheticSource:
         num_evaluation: int = 5,
         name: str = "synthetic",
     ) -> None:
-        for what, value, good in (
-            ("num_jobs", num_jobs, num_jobs >= 2),
-            ("load", load, 0 < load < np.inf),
-            ("elastic", elastic, 1 <= elastic < np.inf),
-            ("max_gpus", max_gpus, max_gpus is None or max_gpus >= 1),
-            ("num_tenants", num_tenants, num_tenants >= 1),
-            ("guaranteed", guaranteed, 0 <= guaranteed <= 1),
-            ("num_evaluation", num_evaluation, num_evaluation >= 1),
-            ("seed", seed, seed >= 0),
+        for what, value, good, allowed in (
+            ("num_jobs", num_jobs, num_jobs >= 2, "at least 2"),
+            ("load", load, 0 < load < np.inf, "above 0 and finite"),
+            ("elastic", elastic, 1 <= elastic < np.inf, "at least 1 (1 is rigid) and finite"),
+            ("max_gpus", max_gpus, max_gpus is None or max_gpus >= 1, "at least 1, or null for all"),
+            ("num_tenants", num_tenants, num_tenants >= 1, "at least 1"),
+            ("guaranteed", guaranteed, 0 <= guaranteed <= 1, "a share from 0 to 1"),
+            ("num_evaluation", num_evaluation, num_evaluation >= 1, "at least 1"),
+            ("seed", seed, seed >= 0, "at least 0"),
         ):
             if not good:
-                raise TraceError(f"workload.{what} is {value}; see SyntheticSource for what it may be")
+                raise TraceError(f"workload.{what} is {value}; it must be {allowed}")
         self.name = name
         self.cluster, self.performance = cluster, performance
         self.num_jobs, self.load, self.exact_load = num_jobs, float(load), exact_load

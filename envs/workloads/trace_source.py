@@ -114,7 +114,12 @@ class TraceSource:
         return self._read[0]
 
     def episode(self, rng: np.random.Generator, split: str = "train") -> Workload:
-        """A random run of consecutive jobs of a split, at most `num_jobs`; see `WorkloadSource.episode`."""
+        """A random run of consecutive jobs of a split, at most `num_jobs`; see `WorkloadSource.episode`.
+
+        A split no longer than that is given whole, the same at every draw. Runs of a part of it would differ from each
+        other, but the shorter they are the more of their time the cluster fills or empties, and the less schedulers
+        that wait for GPUs differ in them.
+        """
         first, last, _ = self._bounds(split)
         size = min(self.num_jobs, last - first)
         start = first + int(rng.integers(last - first - size + 1))

@@ -41,8 +41,10 @@ def stacked(rows: list[Columns]) -> Columns:
 
 def advantages(done: Columns, values: Tensor, settings: PPOSettings) -> Tensor:
     """GAE [length, B], discounted by simulated time; `values` [length + 1, B] in units of reward."""
-    discount = torch.exp(-done["elapsed"] / settings.discount_time) * ~done["ended"]
-    surprise = done["rewards"] + discount * values[1:] - values[:-1]
+    lengths = done["elapsed"] / settings.discount_time
+    discount = torch.exp(-lengths) * ~done["ended"]
+    worth = torch.where(lengths > 0, -torch.expm1(-lengths) / lengths, 1.0)  # of what comes in during a step
+    surprise = done["rewards"] * worth + discount * values[1:] - values[:-1]
     found, carried = torch.empty_like(surprise), torch.zeros_like(surprise[0])
     for t in reversed(range(len(surprise))):
         carried = surprise[t] + discount[t] * settings.gae_lambda * carried

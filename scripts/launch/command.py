@@ -11,8 +11,11 @@ from omegaconf import DictConfig
 
 from launch.choices import with_schedulers
 from launch.errors import one_line_errors
+from launch.folders import writable
+from launch.keys import check_keys
 from launch.names import CONF
 from launch.options import parted, with_options
+from launch.outputs import folder_options
 
 # Scripts print and keep files of their own: Hydra's logging would leave empty files and close others' handlers.
 SILENT = ("hydra/job_logging=none", "hydra/hydra_logging=none")
@@ -30,8 +33,12 @@ def command(config_name: str, *, schedulers: str | None = None) -> Callable[[Tas
     """
 
     def decorate(task: Task) -> Callable[[], None]:
+        begun: list[DictConfig] = []
+
         def run(cfg: DictConfig) -> None:
             with one_line_errors():
+                begun.append(cfg)
+                check_keys(cfg, config_name, own=schedulers is not None)
                 folder = Path(HydraConfig.get().runtime.output_dir)
                 kept = task(cfg, folder) or folder  # a task that goes on with an earlier run returns its folder
                 print(f"run: {os.path.relpath(kept)}")
@@ -41,10 +48,11 @@ def command(config_name: str, *, schedulers: str | None = None) -> Callable[[Tas
             with one_line_errors():
                 before, typed, after = parted(sys.argv[1:])
                 typed = typed if schedulers is None else with_schedulers(typed, schedulers)
-                folder = f"runs/{config_name}/${{now:%Y-%m-%d_%H-%M-%S}}"
-                ours = [f"hydra.job.name={config_name}", f"hydra.run.dir={folder}", f"hydra.sweep.dir={folder}"]
+                ours = [f"hydra.job.name={config_name}", *folder_options(config_name)]
                 sys.argv[1:] = [*before, *ours, *SILENT, *with_options(typed), *after]
-                hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(run)()
+                begun.clear()
+                with writable(begun):
+                    hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(run)()
 
         return main
 

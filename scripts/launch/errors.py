@@ -13,8 +13,8 @@ def one_line_errors() -> Iterator[None]:
     """Tell a user's mistake in one line on stderr and exit with 2; MURMURATION_DEBUG=1 shows the trace."""
     try:
         yield
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        print("interrupted", *interrupt.args, sep="; ", file=sys.stderr)  # what it says is how to go on
         sys.exit(130)
     except Exception as error:
         message = explained(error)

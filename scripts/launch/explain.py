@@ -8,31 +8,32 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from envs.types import MurmurationError
+from launch.extras import missing
 from launch.names import near
 
 
 def explained(error: BaseException) -> str | None:
     """One line that names the thing, the value, what is allowed and the fix; None if it is not the user's mistake."""
-    for link in chain(error):
-        if isinstance(link, MurmurationError):
-            return str(link)
+    said = [missing(link) for link in chain(error)]
+    said += [str(link) for link in chain(error) if isinstance(link, MurmurationError)]
+    if found := next(filter(None, said), None):
+        return found
     if isinstance(error, errors.MissingConfigException):
         return unknown_choice(error)
     if isinstance(error, errors.ConfigCompositionException):
         return unknown_key(error)
     if isinstance(error, errors.OverrideParseException):
         return f"{error.override!r} is no override; write key=value, in quotes if the shell could read it otherwise"
-    # Options are checked before anything is built: what a constructor then raises is a fault, with a trace.
     if isinstance(error, errors.InstantiationException):
-        return None
+        return None  # options are checked before: what a constructor then raises is a fault, with a trace
     return first_line(error) if isinstance(error, errors.HydraException | OmegaConfBaseException) else None
 
 
 def chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and what caused it, outermost first."""
+    """The error and what caused it, outermost first; OmegaConf raises its own in place of a resolver's."""
     while error is not None:
         yield error
-        error = error.__cause__
+        error = error.__cause__ or (error.__context__ if isinstance(error, OmegaConfBaseException) else None)
 
 
 def unknown_choice(error: errors.MissingConfigException) -> str:

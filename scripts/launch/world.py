@@ -12,8 +12,7 @@ from envs.types import ClusterSpec
 from envs.workloads import WorkloadSource
 from launch.build import build
 from launch.names import ChoiceError
-
-GROUPS = ("agent", "cluster", "env", "performance", "scenario", "schedulers", "trainer", "workload")
+from launch.schedulers import scheduler_nodes
 
 
 @dataclass(frozen=True)
@@ -44,14 +43,12 @@ def build_world(cfg: DictConfig) -> World:
 
 
 def build_schedulers(cfg: DictConfig) -> dict[str, Scheduler]:
-    """The schedulers chosen from the library, and the user's own: every further top-level key with a `_target_`.
+    """The schedulers chosen from the library, and the user's own: see `launch.schedulers`.
 
     Raises:
-        ChoiceError: what a `_target_` built is no scheduler.
+        ChoiceError: what a `_target_` built is no scheduler, or a name stands for two of them.
     """
-    others = {str(name): node for name, node in cfg.items() if name not in GROUPS and isinstance(node, DictConfig)}
-    own = {name: node for name, node in others.items() if "_target_" in node}
-    built = {name: build(node) for name, node in {**cfg.schedulers, **own}.items()}
+    built = {name: build(node) for name, node in scheduler_nodes(cfg).items()}
     for name, scheduler in built.items():
         if not isinstance(scheduler, Scheduler):
             lacks = [method for method in ("reset", "schedule") if not hasattr(scheduler, method)]

@@ -18,6 +18,7 @@ from baselines.srtf import Srtf
 from envs.gpu_cluster import GpuClusterEnv
 from envs.simulation import Information, Scenario, Simulator, run_episode
 from envs.types import CheckpointError, MurmurationError
+from envs.workloads import SyntheticSource
 from tests.unit.agents.curves import scalars
 from tests.unit.agents.worlds import PPO, small_world
 
@@ -129,12 +130,65 @@ def test_the_best_checkpoint_is_the_one_with_the_lowest_validation(run):
     folder, _, state = run
     figures = {int(step): told["mean_jct"] for step, told in state.validation.items()}
     assert state.best_iteration == min(figures, key=lambda step: (figures[step], step))
+    assert all(told["num_abandoned"] == 0 for told in state.validation.values())
     best = Checkpoint.load(folder)
     assert best.notes["iteration"] == state.best_iteration
     assert best.notes["cluster"] == WORLD.cluster.name
+    assert best.notes["num_validation"] == 2
+    assert best.gpu_types == WORLD.cluster.gpu_types
     workloads = [WORLD.source.episode(np.random.default_rng(i), "validation") for i in range(2)]
-    again = validate(best.scheduler(), WORLD, workloads, seed=0)
+    again = validate(best.scheduler(), WORLD, workloads)
     assert again == pytest.approx(state.validation[str(state.best_iteration)])
+
+
+@pytest.mark.parametrize("abandons_first", [True, False])
+def test_a_policy_that_abandons_jobs_is_never_the_best(tmp_path, monkeypatch, abandons_first):
+    """Two validations, the lower mean with a job abandoned: best is the other, whichever came first."""
+    outcomes = [{"num_abandoned": 0.5, "mean_jct": 100.0}, {"num_abandoned": 0.0, "mean_jct": 200.0}]
+    told = iter([{**figures, "num_unfinished": 0.5} for figures in outcomes[:: 1 if abandons_first else -1]])
+    monkeypatch.setattr("agents.training.validate", lambda *_: next(told))
+    listener = Told()
+    settings = replace(SETTINGS, iterations=1, teacher="none")
+    state = trainer(tmp_path, settings, listener, baselines={}).run()
+    assert state.best_iteration == (1 if abandons_first else 0)
+    assert Checkpoint.load(tmp_path).notes["iteration"] == state.best_iteration
+    assert state.best == (0.0, 200.0)
+    assert listener.figures[-1]["unfinished"] == 0.5
+
+
+def test_means_over_different_jobs_are_not_held_against_each_other(tmp_path, monkeypatch):
+    listener = Told()
+    validated = {"num_abandoned": 1.0, "num_unfinished": 1.0, "mean_jct": 1.0}
+    monkeypatch.setattr("agents.training.validate", lambda *_: dict(validated))
+    trainer(tmp_path, replace(SETTINGS, iterations=1, teacher="fifo"), listener).run()
+    assert listener.figures[-1]["validated"] == 1.0
+    assert "baseline" not in listener.figures[-1]
+
+
+class OneEpisode(SyntheticSource):
+    """Gives the same jobs at every draw of validation."""
+
+    def episode(self, rng, split="train"):
+        return super().episode(np.random.default_rng(0) if split == "validation" else rng, split)
+
+
+def test_a_split_of_one_workload_is_validated_on_once_and_said_so(tmp_path):
+    listener = Told()
+    world = replace(WORLD, source=OneEpisode(WORLD.cluster, WORLD.performance, num_jobs=10, max_gpus=4))
+    state = trainer(tmp_path, replace(SETTINGS, iterations=0), listener, world=world).run()
+    assert listener.notes[0] == (
+        "validation rests on 1 different workload, not 2: the validation split of synthetic has no more episodes; "
+        "a smaller workload.num_jobs gives more"
+    )
+    assert "best baseline on 1 validation workload: " in listener.notes[1]
+    assert state.num_validation == Checkpoint.load(tmp_path).notes["num_validation"] == 1
+
+
+def test_a_run_is_not_resumed_on_other_validation_workloads(run, tmp_path):
+    (tmp_path / "state.json").write_bytes((run[0] / "state.json").read_bytes())
+    with pytest.raises(CheckpointError, match="was validated on 2 workloads, this run would be on 3; keep") as error:
+        trainer(tmp_path, replace(SETTINGS, num_validation=3)).run()
+    assert "\n" not in str(error.value)
 
 
 def test_the_same_seed_gives_the_same_run(run, tmp_path):

@@ -19,7 +19,8 @@ class Muri:
     """Philly virtual clusters as Muri replayed them (SIGCOMM'22; github.com/Rivendile/Muri, Apache-2.0).
 
     Times are in milliseconds in the file and in seconds here. Models and batch sizes were assigned by Muri's
-    authors, not observed. The testbed, 8 nodes of 8 V100, is the type of GPU that the durations are taken to be of.
+    authors, not observed. A row that repeats an earlier one is left out and counted; one that repeats its `job_id`
+    alone is malformed. The testbed, 8 nodes of 8 V100, is the type of GPU that the durations are taken to be of.
 
     Args:
         trace: which file under $MURMURATION_DATA: trace1, trace2, trace3 or cluster_trace.
@@ -66,6 +67,7 @@ class Muri:
             notes = ["models were assigned by Muri's authors, not observed; times are in milliseconds in the file"]
         if self.service == "iterations":
             notes.append(f"service time is iterations x iteration_time x {SERVICE_FACTOR}, as in Muri's simulator")
+        table.skip_repeated("job_id")
         table.skip_idle(duration, num_gpus)
         return table.finish(columns, notes=notes)
 

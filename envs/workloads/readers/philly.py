@@ -22,6 +22,10 @@ CLOCK_NOTE = (
 class Philly:
     """The jobs of 13 virtual clusters, September to December 2017 (Jeon et al., ATC'19; philly-traces, CC-BY-4.0).
 
+    The archive does not hold this file: it is a processed subset, 73,313 rows of 117,325 jobs, with a job's submission
+    (`timestamp`), run time in seconds (`duration`), GPUs (`num_gpus`), the product of both (`gpu_time`, not read) and
+    virtual cluster (`cluster`). `PhillyRaw` reads the archive's own `cluster_job_log`.
+
     The processed file is not in order of time and repeats 63 rows, which are left out. t = 0 is the midnight before
     the first job. Virtual clusters become tenants. It names neither models nor GPU types: models are assigned
     afterwards, and P100 as the type of GPU is an assumption.
@@ -35,7 +39,10 @@ class Philly:
     gpus_per_node: int = 8
     name: ClassVar[str] = "philly"
     location: ClassVar[str] = "traces/philly/philly_jobs.csv.gz"
-    source: ClassVar[str] = "github.com/msr-fiddle/philly-traces (processed subset)"
+    source: ClassVar[str] = (
+        "github.com/msr-fiddle/philly-traces, which publishes it as trace-data.tar.gz: play the cluster_job_log in it "
+        "with workload=philly_raw, or make of it a CSV with a row a job and columns timestamp,duration,num_gpus,cluster"
+    )
 
     def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
         """The jobs and the report; see `TraceReader.read`."""

@@ -32,7 +32,7 @@ class PhillyRaw:
     gpus_per_node: int = 8
     name: ClassVar[str] = "philly_raw"
     location: ClassVar[str] = "traces/philly/cluster_job_log"
-    source: ClassVar[str] = "github.com/msr-fiddle/philly-traces (trace-data.tar.gz)"
+    source: ClassVar[str] = "github.com/msr-fiddle/philly-traces: unpack cluster_job_log out of its trace-data.tar.gz"
 
     def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
         """The jobs and the report; rows are counted by entry, from 1. See `TraceReader.read`."""

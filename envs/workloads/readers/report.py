@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+FILE = "file"  # among the attributes of a reader's frame: the path that it was read from
+
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
@@ -12,9 +14,11 @@ class BadRow:
     field: str
     value: str
     reason: str
+    file: str = ""  # its name, where a trace is several files
 
     def __str__(self) -> str:
-        return f"row {self.row}: {self.field} is {self.value!r}; it {self.reason}"
+        place = f"{self.file} row {self.row}" if self.file else f"row {self.row}"
+        return f"{place}: {self.field} is {self.value!r}; it {self.reason}"
 
 
 @dataclass(frozen=True)

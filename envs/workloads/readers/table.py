@@ -4,6 +4,7 @@ import csv
 import gzip
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -12,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from envs.types import BoolArray, FloatArray, IntArray, TraceError
-from envs.workloads.readers.report import BadRow, ReadReport
+from envs.workloads.readers.report import FILE, BadRow, ReadReport
 
 MAX_SECONDS = 10 * 365 * 86400.0  # no trace spans ten years, no job runs that long: beyond it a unit is wrong
 MAX_GPUS = 65536  # more than any cluster in the traces
@@ -44,6 +45,32 @@ class TraceTable:
         self.bad: dict[str, int] = {}
         self.skipped: dict[str, int] = {}
         self.examples: list[BadRow] = []
+        self.files: TextArray | None = None  # of each row its file's name, where a trace is several files
+
+    @classmethod
+    def joined(cls, path: Path, parts: "Mapping[str, TraceTable]", column: str) -> "TraceTable":
+        """Several files of one format as one table, with the columns that all of them have and the verdicts so far.
+
+        Args:
+            path: their folder.
+            parts: by name.
+            column: a further column, with the name of each row's part.
+        """
+        tables = list(parts.values())
+        names = [name for name, table in parts.items() for _ in range(len(table))]
+        common = [field for field in tables[0].columns if all(field in table.columns for table in tables)]
+        columns: dict[str, Sequence[str]] = {
+            field: [text for table in tables for text in table.columns[field]] for field in common
+        }
+        rows = [int(row) for table in tables for row in table.rows]
+        made = cls(tables[0].trace, path, {**columns, column: names}, rows, strict=tables[0].strict)
+        made.files = _texts([table.path.name for table in tables for _ in range(len(table))])
+        made.sound = np.concatenate([table.sound for table in tables])
+        for table in tables:
+            for reason, number in table.bad.items():
+                made.bad[reason] = made.bad.get(reason, 0) + number
+            made.examples += [replace(example, file=table.path.name) for example in table.examples]
+        return made
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -83,8 +110,9 @@ class TraceTable:
         if not hit.size:
             return
         self.sound[hit] = False
+        files = [""] * len(self) if self.files is None else self.files
         shown = [
-            BadRow(int(self.rows[i]), field, str(self.columns[field][i])[:40], reason)
+            BadRow(int(self.rows[i]), field, str(self.columns[field][i])[:40], reason, str(files[i]))
             for i in hit[:EXAMPLES_PER_REASON]
         ]
         if self.strict:
@@ -104,6 +132,16 @@ class TraceTable:
         """Leave out rows that repeat an earlier row in every column."""
         again = pd.DataFrame(self.columns).duplicated().to_numpy()
         self.skip(again, "exact duplicates of an earlier row")
+
+    def skip_repeated(self, field: str) -> None:
+        """Leave out rows that repeat an earlier row; one that repeats its id alone is malformed.
+
+        Raises:
+            TraceError: there is a malformed one, and the table is strict.
+        """
+        self.skip_duplicates()
+        ids = pd.Series(self.columns[field]).where(self.sound)
+        self.reject((ids.duplicated() & ids.notna()).to_numpy(), field, "must not be that of an earlier row")
 
     def skip_idle(self, duration: FloatArray, num_gpus: FloatArray) -> None:
         """Leave out jobs without GPUs, and jobs without a run time."""
@@ -133,6 +171,7 @@ class TraceTable:
         frame["row"] = self.rows[self.sound]
         start = float(frame["submit_time"].min()) if origin is None else origin
         frame["submit_time"] = frame["submit_time"].astype(np.float64) - start
+        frame.attrs[FILE] = str(self.path)  # for messages about what is found only later
         if not frame["submit_time"].is_monotonic_increasing:
             notes = (*notes, "the file is not in order of submission: sorted, ties as in the file")
         frame = frame.sort_values("submit_time", kind="stable", ignore_index=True)

@@ -16,12 +16,13 @@ from tests.unit.agents.worlds import SPEC, observation
 
 BLUEPRINT = Blueprint(options={"width": 8, "layers": 1, "heads": 2, "sharpness": 2.5})
 RULES = DecisionRules(num_candidates=4, queue_order="fifo", elastic=False)
+TYPES = ("V100", "K80")
 
 
 def made():
     torch.manual_seed(3)
     notes = {"seed": 7, "validation": {"mean_jct": 12.5}}
-    return Checkpoint(BLUEPRINT.build(SPEC), BLUEPRINT, SPEC, RULES, notes)
+    return Checkpoint(BLUEPRINT.build(SPEC), BLUEPRINT, SPEC, RULES, TYPES, notes)
 
 
 @pytest.fixture
@@ -33,7 +34,8 @@ def saved(tmp_path):
 
 def test_everything_comes_back_to_the_bit(saved):
     before, after = made(), Checkpoint.load(saved)
-    assert (after.blueprint, after.spec, after.rules, after.notes) == (BLUEPRINT, SPEC, RULES, before.notes)
+    assert (after.blueprint, after.spec, after.rules, after.gpu_types) == (BLUEPRINT, SPEC, RULES, TYPES)
+    assert after.notes == before.notes
     weights = after.network.state_dict()
     assert all(torch.equal(weights[name], tensor) for name, tensor in before.network.state_dict().items())
     arrays = {name: tensor.numpy() for name, tensor in observation().items()}
@@ -62,7 +64,7 @@ def test_a_runs_folder_stands_for_its_best(tmp_path):
 def test_its_scheduler_plays_by_its_rules(saved):
     checkpoint = Checkpoint.load(saved)
     scheduler = checkpoint.scheduler(sampled=False)
-    assert (scheduler.rules, scheduler.spec, scheduler.sampled) == (RULES, SPEC, False)
+    assert (scheduler.rules, scheduler.spec, scheduler.gpu_types, scheduler.sampled) == (RULES, SPEC, TYPES, False)
     assert not checkpoint.network.training
 
 
@@ -95,16 +97,16 @@ def test_missing_weights(saved):
 
 def test_weights_of_another_shape_and_of_another_network(saved):
     wider = Blueprint(options={**BLUEPRINT.options, "width": 16})
-    Checkpoint(wider.build(SPEC), wider, SPEC, RULES, {}).save(saved / "wider")
+    Checkpoint(wider.build(SPEC), wider, SPEC, RULES, TYPES, {}).save(saved / "wider")
     (saved / WEIGHTS).write_bytes((saved / "wider" / WEIGHTS).read_bytes())
     assert "size mismatch" in refused(saved, WEIGHTS)
     deeper = Blueprint(options={**BLUEPRINT.options, "layers": 2})
-    Checkpoint(deeper.build(SPEC), deeper, SPEC, RULES, {}).save(saved / "deeper")
+    Checkpoint(deeper.build(SPEC), deeper, SPEC, RULES, TYPES, {}).save(saved / "deeper")
     (saved / WEIGHTS).write_bytes((saved / "deeper" / WEIGHTS).read_bytes())
     assert "attention.1" in refused(saved, WEIGHTS)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "null", '"text"', "{}", '{"format": 1}', "\x00\x01"])
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", '"text"', "{}", '{"format": 2}', "\x00\x01"])
 def test_a_description_that_is_none(saved, content):
     (saved / DESCRIPTION).write_text(content)
     assert "is not a policy description" in refused(saved, DESCRIPTION)
@@ -118,7 +120,11 @@ def test_a_description_that_is_not_even_text(saved):
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("format", 99, "format is 99, this version reads 1"),
+        ("format", 99, "format is 99, this version reads 2"),
+        ("format", 1, "format is 1, this version reads 2"),  # those named no GPU types
+        ("gpu_types", ["V100"], "gpu_types are V100; they must be 2 different names"),
+        ("gpu_types", ["V100", "V100"], "gpu_types are V100, V100; they must be 2 different names"),
+        ("gpu_types", 5, "policy description"),
         ("network", {"target": "agents.networks.Nobody", "options": {}}, "cannot be imported"),
         ("network", {"options": {}}, "lacks target or options"),
         ("network", {"target": "builtins.exec", "options": {}}, "no torch.nn.Module"),

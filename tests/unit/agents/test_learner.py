@@ -13,19 +13,21 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.evaluation.postprocessing import Postprocessing
 
 from agents.networks import Blueprint
-from agents.rllib.advantage import TimeDiscountedAdvantages
+from agents.rllib.advantage import GroupAdvantages, TimeDiscountedAdvantages
 from agents.rllib.algorithm import LocalAlgorithm, figures_of
+from agents.rllib.columns import SERVER_LOGP
 from agents.rllib.config import algorithm_config
-from agents.rllib.runner import BatchedEnvRunner
+from envs.types import MurmurationError
 from tests.unit.agents.worlds import PPO, small_world
 
+GROUPED = replace(PPO, advantage="group", group_size=4, critic_warmup=5)
 BLUEPRINT = Blueprint(options={"width": 16, "layers": 1, "heads": 2})
 
 
 def parts(settings=PPO, seed=0):
     """(config, runner, learner) as `LocalAlgorithm` puts them together."""
     config = algorithm_config(small_world(), BLUEPRINT, settings, seed)
-    runner = BatchedEnvRunner(config=config, worker_index=0)
+    runner = config.env_runner_cls(config=config, worker_index=0)
     return config, runner, config.build_learner(env=runner.env)
 
 
@@ -44,7 +46,7 @@ def batch_of(observation, actions, old, mask):
     return {
         Columns.OBS: {name: tensor[:count] for name, tensor in observation.items()},
         Columns.ACTIONS: actions,
-        Columns.ACTION_DIST_INPUTS: old.flatten(1),
+        SERVER_LOGP: old.log_softmax(-1).gather(-1, actions.unsqueeze(-1)).squeeze(-1),
         Columns.LOSS_MASK: torch.tensor(mask),
         Postprocessing.ADVANTAGES: torch.from_numpy(rng.normal(size=count).astype(np.float32)),
         Postprocessing.VALUE_TARGETS: torch.from_numpy(rng.normal(size=count).astype(np.float32)) * 40,
@@ -83,7 +85,7 @@ def test_the_loss_is_clipped_server_by_server(learner_and_observation):
     old = torch.where(new > -1e8, new + torch.randn(new.shape, generator=rng), new).detach()  # ratios beyond the clip
     actions = new.softmax(-1).flatten(0, 1).multinomial(1, generator=rng).view(new.shape[:2])
     batch = batch_of(observation, actions, old, mask)
-    learner._sampled = 10**6
+    module.num_updates.fill_(1)
     found = learner.compute_loss_for_module(
         module_id=DEFAULT_MODULE_ID,
         config=config,
@@ -143,6 +145,111 @@ def test_while_the_critic_warms_up_the_policy_stays_as_it_is():
     algorithm.train()
     assert any(not name.startswith("critic.") for name in changed(warmed, weights(algorithm)))
     algorithm.stop()
+
+
+def test_the_warm_up_is_counted_in_updates_however_many_steps_they_take():
+    """Runners round a batch up and learners share it, so steps would end the warm-up early or late."""
+    _, runner, learner = parts(replace(PPO, critic_warmup=2))
+    network = learner.module[DEFAULT_MODULE_ID].unwrapped().network
+
+    def moved(sampled):
+        before = copy.deepcopy(network.state_dict())
+        learner.update(
+            episodes=runner.sample(),
+            timesteps={"num_env_steps_sampled_lifetime": sampled},
+            num_epochs=1,
+            minibatch_size=32,
+            shuffle_batch_per_epoch=True,
+        )
+        return any(not name.startswith("critic.") for name in changed(before, network.state_dict()))
+
+    assert [moved(sampled) for sampled in (10**6, 1, 0, 64)] == [False, False, True, True]
+
+
+def test_a_resumed_run_does_not_warm_up_again(tmp_path):
+    settings = replace(PPO, critic_warmup=1)
+    algorithm = LocalAlgorithm(small_world(), BLUEPRINT, settings, seed=0)
+    algorithm.train()
+    algorithm.save(tmp_path)
+    algorithm.stop()
+    again = LocalAlgorithm(small_world(), BLUEPRINT, settings, seed=0, iteration=1)
+    again.restore(tmp_path)
+    before = weights(again)
+    again.train()
+    assert any(not name.startswith("critic.") for name in changed(before, weights(again)))
+    again.stop()
+
+
+def test_against_the_group_the_policy_learns_at_once_and_there_is_no_critic():
+    algorithm = LocalAlgorithm(small_world(num_jobs=5), BLUEPRINT, GROUPED, seed=0)
+    kinds = [type(connector) for connector in algorithm._learner._learner_connector.connectors]
+    assert kinds[-1] is GroupAdvantages
+    assert not {GeneralAdvantageEstimation, TimeDiscountedAdvantages} & set(kinds)
+    before = weights(algorithm)
+    figures = algorithm.train()
+    moved = changed(before, weights(algorithm))
+    assert moved
+    assert not any(name.startswith("critic.") for name in moved)
+    assert {"train/group_explained_variance", "learner/policy_loss"} <= set(figures)
+    assert "learner/value_loss" not in figures
+    assert figures["train/env_steps"] == algorithm._steps >= PPO.train_batch_size
+    algorithm.stop()
+
+
+def test_against_the_group_a_saved_run_goes_on_with_its_weights_and_other_workloads(tmp_path):
+    world = small_world(num_jobs=5)
+    first = LocalAlgorithm(world, BLUEPRINT, GROUPED, seed=0)
+    first.train()
+    first.save(tmp_path)
+    again = LocalAlgorithm(world, BLUEPRINT, GROUPED, seed=0, iteration=1)
+    again.restore(tmp_path)
+    assert not changed(weights(first), weights(again))
+    assert first._runner.workload_seed != again._runner.workload_seed
+    again.train()
+    assert changed(weights(first), weights(again))
+    first.stop()
+    again.stop()
+
+
+def test_the_group_loss_is_the_policys_alone(learner_and_observation):
+    """As by hand, with the value's part left out."""
+    observation = learner_and_observation[2]
+    config, _, learner = parts(replace(GROUPED, entropy_coeff=0.01))
+    module = learner.module[DEFAULT_MODULE_ID].unwrapped()
+    mask = [True, True, False, True]
+    new = module.network.logits(observation)
+    rng = torch.Generator().manual_seed(0)
+    old = torch.where(new > -1e8, new + torch.randn(new.shape, generator=rng), new).detach()
+    actions = new.softmax(-1).flatten(0, 1).multinomial(1, generator=rng).view(new.shape[:2])
+    batch = batch_of(observation, actions, old, mask)
+    del batch[Postprocessing.VALUE_TARGETS]
+    found = learner.compute_loss_for_module(
+        module_id=DEFAULT_MODULE_ID, config=config, batch=batch, fwd_out={Columns.ACTION_DIST_INPUTS: new.flatten(1)}
+    )
+    nothing = {**batch, Postprocessing.VALUE_TARGETS: torch.zeros(len(mask))}
+    by_hand = loss_by_hand(nothing, new.detach(), old, torch.zeros(len(mask)), 0.0, 1.0, config)
+    assert float(found.detach()) == pytest.approx(by_hand, rel=1e-4)
+
+
+@pytest.mark.parametrize("settings", [PPO, GROUPED])
+def test_a_weight_that_is_no_number_is_told(settings):
+    """A mask and an arg-max would play on with it to the end of the run."""
+    algorithm = LocalAlgorithm(small_world(num_jobs=5), BLUEPRINT, settings, seed=0)
+    network = algorithm.network()
+    with torch.no_grad():
+        network.get_parameter("nothing.bias").fill_(math.nan)
+    algorithm.set_network(network)
+    with pytest.raises(MurmurationError, match=r"ppo: policy_loss is nan.*lower ppo\.lr") as error:
+        algorithm.train()
+    assert "\n" not in str(error.value)
+    with pytest.raises(MurmurationError, match=r"ppo: weight .* is not finite"):
+        algorithm.network()
+    algorithm.stop()
+
+
+def test_a_loss_that_is_not_finite_is_named():
+    with pytest.raises(MurmurationError, match="ppo: kl is inf"):
+        figures_of({}, {DEFAULT_MODULE_ID: {"policy_loss": 0.5, "kl": math.inf}})
 
 
 def test_the_critic_learns_to_predict():

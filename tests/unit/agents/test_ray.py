@@ -37,6 +37,31 @@ def started():
 
 
 @pytest.mark.slow
+def test_groups_are_compared_where_they_are_sampled(started, tmp_path):
+    """Whole episodes and the column of their advantages come from a remote runner; the learner keeps no critic."""
+    settings = replace(PPO, advantage="group", group_size=2, num_env_runners=1, critic_warmup=3)
+    world = small_world(num_jobs=5)
+    algorithm = PPOAlgorithm(world, BLUEPRINT, settings, seed=0)
+    given = network(world.spec, seed=9)
+    algorithm.set_network(given)
+    figures = algorithm.train()
+    assert figures["train/env_steps"] >= settings.train_batch_size
+    assert figures["train/group_explained_variance"] <= 1.0
+    assert "learner/value_loss" not in figures
+    trained = algorithm.network()
+    moved = {name for name, weight in trained.state_dict().items() if not torch.equal(weight, given.state_dict()[name])}
+    assert moved
+    assert not any(name.startswith("critic.") for name in moved)
+    algorithm.save(tmp_path / "rllib")
+    algorithm.set_network(given)
+    algorithm.restore(tmp_path / "rllib")
+    assert equal(algorithm.network(), trained)
+    algorithm.train()
+    assert not equal(algorithm.network(), trained)
+    algorithm.stop()
+
+
+@pytest.mark.slow
 def test_one_iteration_on_ray_and_back_from_its_checkpoint(started, tmp_path):
     world = small_world(num_jobs=6)
     algorithm = PPOAlgorithm(world, BLUEPRINT, replace(PPO, num_env_runners=1), seed=0)
@@ -49,6 +74,7 @@ def test_one_iteration_on_ray_and_back_from_its_checkpoint(started, tmp_path):
     assert played == [given.nothing.bias.tolist()] * len(played)
 
     figures = algorithm.train()
+    assert figures["train/env_steps"] >= PPO.train_batch_size
     losses = {tag: value for tag, value in figures.items() if tag.startswith("learner/")}
     assert {"learner/policy_loss", "learner/value_loss", "learner/entropy", "learner/kl"} <= set(losses)
     assert np.isfinite(list(losses.values())).all()

@@ -1,5 +1,6 @@
 """Settings of training: what makes no sense is refused by name, in one line; what does, reaches RLlib."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -7,8 +8,10 @@ import pytest
 from agents.networks import Blueprint
 from agents.rllib import PPOSettings, World
 from agents.rllib.config import algorithm_config
+from agents.rllib.group_runner import GroupRunner
 from agents.rllib.learner import ServerPPOLearner
 from agents.rllib.runner import BatchedEnvRunner
+from agents.seeding import Phase, spread
 from agents.training import TrainingSettings
 from envs.gpu_cluster import EnvSpec
 from envs.types import MurmurationError
@@ -35,6 +38,10 @@ from tests.unit.agents.worlds import PPO, small_world
         {"reward_scale": 0.0},
         {"reward_scale": float("inf")},
         {"lr": float("nan")},
+        {"advantage": "mc"},
+        {"group_size": 4},  # nobody is compared
+        {"group_size": 1, "advantage": "group"},
+        {"num_envs": 12, "group_size": 8, "advantage": "group"},
     ],
 )
 def test_ppo_settings_that_make_no_sense(wrong):
@@ -57,11 +64,13 @@ def test_endless_patience_is_allowed():
 
 def test_settings_reach_rllib():
     config = algorithm_config(small_world(), Blueprint(), replace(PPO, lr=0.5, gae_lambda=0.3, clip_param=0.1), seed=9)
-    assert (config.lr, config.lambda_, config.clip_param, config.seed) == (0.5, 0.3, 0.1, 9)
+    assert (config.lr, config.lambda_, config.clip_param) == (0.5, 0.3, 0.1)
+    assert config.seed == spread(9, Phase.LEARNING)
     assert config.train_batch_size_per_learner == PPO.train_batch_size
     assert config.learner_class is ServerPPOLearner
     assert config.env_runner_cls is BatchedEnvRunner
     assert config.learner_config_dict == {
+        "advantage": "gae",
         "time_constant": PPO.discount_time,
         "critic_lr": PPO.critic_lr,
         "critic_warmup": 0,
@@ -69,9 +78,28 @@ def test_settings_reach_rllib():
     assert config.use_kl_loss is False
 
 
-def test_the_warm_up_is_counted_in_steps():
+def test_group_advantages_reach_rllib():
+    settings = replace(PPO, advantage="group", group_size=2, discount_time=77.0)
+    config = algorithm_config(small_world(), Blueprint(), settings, seed=0)
+    assert config.env_runner_cls is GroupRunner
+    assert config.env_config["group_size"] == 2
+    assert (config.learner_config_dict["advantage"], config.learner_config_dict["time_constant"]) == ("group", 77.0)
+
+
+def test_the_warm_up_is_counted_in_updates():
     config = algorithm_config(small_world(), Blueprint(), replace(PPO, critic_warmup=3), seed=0)
-    assert config.learner_config_dict["critic_warmup"] == 3 * PPO.train_batch_size
+    assert config.learner_config_dict["critic_warmup"] == 3
+
+
+def test_no_two_places_of_runs_have_one_seed():
+    """Neighbouring seeds, phases, iterations and workers; all within RLlib's 32 bits with workers added."""
+    places = list(itertools.product(range(4), Phase, range(4), range(4)))
+    seeds = [spread(*place) for place in places]
+    assert len(set(seeds)) == len(places)
+    assert all(0 <= seed < 2**31 for seed in seeds)
+    assert seeds == [spread(*place) for place in places]
+    first, resumed = (algorithm_config(small_world(), Blueprint(), PPO, 3, iteration).seed for iteration in (0, 5))
+    assert first != resumed
 
 
 def test_a_world_knows_its_sizes_and_makes_episodes_in_groups():

@@ -30,6 +30,11 @@ def test_the_bar_shows_figures_in_a_persons_units():
     assert "(-20.0% to the best baseline)" in text
 
 
+def test_unfinished_jobs_are_shown_where_there_are_some():
+    assert "1.25 jobs unfinished" in shown((1, {"validated": 2000.0, "unfinished": 1.25}))
+    assert "unfinished" not in shown((1, {"validated": 2000.0, "baseline": 2500.0}))
+
+
 def test_figures_that_are_missing_or_no_numbers_are_left_out():
     text = shown((1, {"train/return": float("nan"), "validated": 10.0}))
     assert "return" not in text

@@ -2,17 +2,35 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
-from agents.validation import best_of, validate, validate_baselines
+from agents.validation import best_of, validate, validate_baselines, validation_workloads
 from baselines.fifo import Fifo
 from baselines.srtf import Srtf
-from envs.simulation import Information, Scenario, Simulator, run_episode
+from envs.evaluation.outcome import Outcome
+from envs.simulation import Failures, Information, Scenario, Simulator, run_episode
 from envs.types import AllocationError, ClusterError, ClusterSpec, JobSpec, MurmurationError, NodeSpec
 from envs.workloads import Workload
 from tests.unit.agents.worlds import small_world
+
+
+class Starver:
+    """First come, first served with backfilling, but jobs of more than `most` seconds never start."""
+
+    def __init__(self, most):
+        self.most = most
+
+    def reset(self, cluster, rng):
+        pass
+
+    def schedule(self, view):
+        wish = view.allocation(keep_running=True)
+        for job in view.queued[view.remaining_time(view.queued) <= self.most]:
+            wish.pack(int(job))
+        return wish
 
 
 def listened():
@@ -43,7 +61,77 @@ def test_jobs_cut_off_count_up_to_the_end():
     found = validate(Fifo(), world, [Workload.of([JobSpec(0, 0.0, 1, 36_000.0 * rate, model)])])
     assert found["mean_jct"] == pytest.approx(3600.0)
     assert found["num_unfinished"] == 1
+    assert found["num_abandoned"] == 0  # time was up
     assert math.isnan(found["p99_jct"])
+
+
+def test_who_starves_a_job_is_not_the_best_although_its_mean_is_lower():
+    world = small_world()
+    workloads = validation_workloads(world.source, 8)
+    makers = {"starver": partial(Starver, 14_400.0), "fair": partial(Starver, math.inf)}
+    found = validate_baselines(makers, world, workloads, listened()[1])
+    assert found["starver"]["mean_jct"] < 0.9 * found["fair"]["mean_jct"]
+    assert found["starver"]["num_unfinished"] == found["starver"]["num_abandoned"] > 0
+    assert found["fair"]["num_abandoned"] == 0
+    assert best_of(found) == "fair"
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [Scenario(failures=Failures(mtbf=86_400.0)), Scenario(information=Information("estimate", error=1.0))],
+    ids=["failures", "estimates"],
+)
+def test_whoever_is_validated_meets_the_same_luck(scenario):
+    """As a baseline and as a policy: to the last digit; and other luck would make a difference here."""
+    world = replace(small_world(), scenario=scenario)
+    workloads = validation_workloads(world.source, 2)
+    as_baseline = validate_baselines({"srtf": Srtf}, world, workloads, listened()[1])["srtf"]
+    assert validate(Srtf(), world, workloads) == as_baseline
+    others = [
+        run_episode(Srtf(), Simulator(workload, world.cluster, world.performance, world.scenario, 7 + index))
+        for index, workload in enumerate(workloads)
+    ]
+    assert np.mean([Outcome.of(other, scenario).mean_jct for other in others]) != as_baseline["mean_jct"]
+
+
+def test_workloads_of_validation_have_luck_of_their_own():
+    """Two equal workloads differ by their outages alone."""
+    world = replace(small_world(), scenario=Scenario(failures=Failures(mtbf=20_000.0)))
+    workload = validation_workloads(world.source, 1)[0]
+    once, twice = (validate(Fifo(), world, [workload] * count)["makespan"] for count in (1, 2))
+    assert once != twice
+
+
+def test_validation_workloads_are_the_same_in_every_run_and_all_different():
+    world = small_world()
+    first, again, fewer = (validation_workloads(world.source, count) for count in (4, 4, 2))
+    drawn = [workload.jobs["work"].tolist() for workload in first]
+    assert drawn == [workload.jobs["work"].tolist() for workload in again]
+    assert drawn[:2] == [workload.jobs["work"].tolist() for workload in fewer]
+    assert len({tuple(work) for work in drawn}) == 4
+
+
+class Repeating:
+    """A source whose validation split holds `different` episodes, drawn with repetitions."""
+
+    name, num_jobs = "repeating", 12
+
+    def __init__(self, different):
+        self.pool = [small_world().source.episode(np.random.default_rng(i), "validation") for i in range(different)]
+        self.models = self.pool[0].models
+
+    def episode(self, rng, split="train"):
+        return self.pool[int(rng.integers(len(self.pool)))]
+
+    def evaluation(self, split=None):
+        return tuple(self.pool)
+
+
+@pytest.mark.parametrize(("different", "found"), [(1, 1), (3, 3), (20, 8)])
+def test_a_split_that_holds_fewer_gives_fewer(different, found):
+    """Eight draws from three would have counted some of them twice."""
+    workloads = validation_workloads(Repeating(different), 8)
+    assert len(workloads) == len({workload.jobs["work"].tobytes() for workload in workloads}) == found
 
 
 def test_a_baseline_that_needs_to_know_more_is_left_out_and_told():
@@ -82,7 +170,10 @@ def test_a_baseline_that_is_wrong_is_not_left_out_in_silence():
         validate_baselines({"greedy": Greedy}, world, world.source.evaluation("validation"), listened()[1])
 
 
-def test_the_best_has_the_lowest_mean_jct():
-    assert best_of({"a": {"mean_jct": 3.0}, "b": {"mean_jct": 2.0}, "c": {"mean_jct": 2.5}}) == "b"
+def test_the_best_abandons_fewest_jobs_and_among_those_has_the_lowest_mean_jct():
+    figures = {name: {"num_abandoned": 0.0, "mean_jct": mean} for name, mean in (("a", 3.0), ("b", 2.0), ("c", 2.5))}
+    assert best_of(figures) == "b"
+    figures["b"]["num_abandoned"] = 0.125  # one job of one workload of eight
+    assert best_of(figures) == "c"
     with pytest.raises(MurmurationError, match="choose baselines that need less information"):
         best_of({})

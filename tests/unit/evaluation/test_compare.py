@@ -175,13 +175,14 @@ def test_who_refuses_is_left_out_with_the_reason():
 
 def test_a_fault_is_not_called_a_refusal():
     comparison = versus({"greedy": Greedy(), "first": InOrder()}, optional=["greedy"])
-    assert comparison.inapplicable["greedy"].startswith("failed: job 0: asks for 99 GPUs on node 0")
+    assert comparison.inapplicable["greedy"].startswith("failed: scheduler greedy at t = ")
+    assert "job 0: asks for 99 GPUs on node 0" in comparison.inapplicable["greedy"]
 
 
 def test_who_is_named_must_run():
     with pytest.raises(MurmurationError, match="needs remaining work"):
         versus({"blind": Refusing(), "first": InOrder()})
-    with pytest.raises(AllocationError, match="scheduler greedy: job 0: asks for 99 GPUs"):
+    with pytest.raises(AllocationError, match="^scheduler greedy at t = .* s: job 0: asks for 99 GPUs"):
         versus({"greedy": Greedy()})
 
 

@@ -61,7 +61,52 @@ def test_the_score_is_the_mean_log_ratio():
 def test_jobs_that_are_cut_off_count_until_the_end():
     """Until 20: the job of 1 s ends at 1, that of 10 at 11, that of 40 has waited or run for 20."""
     cut = Ground(ONE_GPU, IdealModel(), Scenario(restart_delay=0.0, horizon=20.0), [jobs(*THREE)])
-    assert cut.mean_jcts(Srtf()).tolist() == pytest.approx([(1 + 11 + 20) / 3])
+    assert cut.outcomes(Srtf())[0].mean_jct == pytest.approx((1 + 11 + 20) / 3)
+    assert np.isfinite(Yardstick([cut], Fifo()).score(Srtf()))
+
+
+@dataclass
+class Choosy(Lazy):
+    """Never starts what is longer than `most`."""
+
+    most: float = 1000.0
+
+    def schedule(self, view):
+        """One at a time, as long as there is one short enough."""
+        wish = view.allocation(keep_running=True)
+        waiting = view.queued[view.remaining_time(view.queued) <= self.most]
+        if waiting.size and not view.running.size:
+            wish.pack(int(waiting[0]))
+        return wish
+
+
+ONE_LONG = ((0.0, 1, 1.0), (0.0, 1, 10.0), (0.0, 1, 1e6))
+
+
+def test_who_starves_has_an_infinite_score_though_its_mean_is_lower():
+    field = ground(*ONE_LONG)
+    starved, done = field.outcomes(Choosy(most=20.0))[0], field.outcomes(Choosy(most=1e7))[0]
+    assert starved.mean_jct < done.mean_jct
+    yardstick = Yardstick([field, ground(*THREE)], Fifo())
+    assert yardstick.score(Choosy(most=1e7)) == pytest.approx(0.0)
+    assert yardstick.score(Choosy(most=20.0)) == np.inf
+    assert [part.tolist() for part in yardstick.by_ground(Choosy(most=45.0))] == [[np.inf], [pytest.approx(0.0)]]
+
+
+def test_a_search_is_not_lured_by_starving():
+    """Only the milder half of the limits lets the long job run; all others have lower means."""
+    found = search(
+        lambda values: Choosy(**values), {"most": Parameter(20.0, 2e6)}, Yardstick([ground(*ONE_LONG)], Fifo()),
+        generations=3, population=8,
+    )  # fmt: skip
+    assert found.default_score == np.inf
+    assert found.values["most"] >= 1e6
+    assert found.score == pytest.approx(0.0)
+
+
+def test_a_reference_that_starves_measures_nothing():
+    with pytest.raises(MurmurationError, match="the reference leaves jobs undone here; choose another"):
+        Yardstick([ground(*ONE_LONG)], Choosy(most=20.0))
 
 
 def test_a_search_finds_what_is_better_than_the_defaults():
@@ -144,3 +189,17 @@ def test_grounds_have_fresh_workloads_of_their_split():
     assert drawn[0] != drawn[3]
     with pytest.raises(TraceError, match="there is no split 'trian'; it has"):
         training_ground(source, cluster, performance, FREE, 1, 0, "trian")
+
+
+class OneEpisode(SyntheticSource):
+    """Gives the same jobs at every draw, as a split does that is no longer than an episode."""
+
+    def episode(self, rng, split="train"):
+        """Whatever is drawn."""
+        return super().episode(np.random.default_rng(0), split)
+
+
+def test_the_same_workload_is_not_counted_twice():
+    cluster, performance = ClusterSpec((NodeSpec("V100", 8), NodeSpec("V100", 8))), default_model()
+    made = training_ground(OneEpisode(cluster, performance, num_jobs=5), cluster, performance, FREE, 6, 0)
+    assert len(made.workloads) == 1

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import pytest
 
 NOTEBOOKS = sorted((Path(__file__).parents[3] / "notebooks").glob("*.ipynb"))
@@ -50,6 +51,18 @@ def test_a_notebook_reads_what_a_comparison_left(notebook, clone, capsys):
     (folder / "results.json").write_text(json.dumps(content))
     results = play(notebook)["results"]
     assert results[["scheduler", "mean_jct", "workload"]].to_numpy().tolist() == [["fifo", 2.0, "toy"]]
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_leaves_no_figure_open(notebook, clone):
+    content = {"schedulers": [{"scheduler": "fifo", **ROW}], "settings": {"workloads": [{"name": "toy"}]}}
+    for number in range(3):
+        folder = clone / "runs" / "compare" / str(number)
+        folder.mkdir(parents=True)
+        (folder / "results.json").write_text(json.dumps(content))
+    open_before = plt.get_fignums()
+    assert len(play(notebook)["results"]) == 3
+    assert plt.get_fignums() == open_before
 
 
 def test_there_are_notebooks():

@@ -3,7 +3,7 @@
 import pytest
 
 from envs.types import TraceError
-from envs.workloads.readers import DATA_VARIABLE, Muri, Philly, locate
+from envs.workloads.readers import DATA_VARIABLE, MicrosoftItp, Muri, Philly, PhillyRaw, locate
 
 
 def test_a_path_that_is_given_wins(write, monkeypatch):
@@ -41,3 +41,17 @@ def test_the_home_folder_may_be_abbreviated(write, monkeypatch, tmp_path):
     path = write("mine.csv", "x")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert locate(Philly(), "~/mine.csv") == path
+
+
+@pytest.mark.parametrize(
+    ("reader", "said"),
+    [
+        (Philly(), r"trace-data\.tar\.gz: play the cluster_job_log in it with workload=philly_raw, or make"),
+        (PhillyRaw(), r"philly-traces: unpack cluster_job_log out of its trace-data\.tar\.gz, then set"),
+        (MicrosoftItp(), r"microsoft/elasticflow-traces: unpack its data/raw-traces\.tar\.gz and give the folder"),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_what_the_archive_holds_in_another_form_is_told(reader, said):
+    with pytest.raises(TraceError, match=said):
+        locate(reader, "absent")

@@ -86,6 +86,38 @@ def test_itp_keeps_bursts_of_equal_rows(write):
     assert report.skipped == {"other clusters": 1}
 
 
+def itp_folder(write, rows):
+    """The ten files as they are published, two of them: rows by cluster."""
+    for cluster, text in rows.items():
+        folder = write(f"raw/{cluster}.csv", "job_id,submission_time,duration,num_gpu\n" + text).parent
+    return folder
+
+
+def test_itp_reads_the_published_files_as_it_reads_them_in_one(write):
+    folder = itp_folder(write, {"cluster01": "x,900,600,1\ny,1200,650,2\n", "cluster02": "z,1000,700,8\n"})
+    one = write("one.csv", ITP + "cluster01,900,600,1\ncluster01,1200,650,2\ncluster02,1000,700,8\n")
+    for reader in (MicrosoftItp(), MicrosoftItp(clusters=["cluster02"])):
+        (ours, said), (theirs, expected) = reader.read(folder), reader.read(one)
+        columns = ["submit_time", "duration", "num_gpus", "tenant"]
+        assert ours[columns].to_numpy().tolist() == theirs[columns].to_numpy().tolist()
+        assert (said.rows, said.kept, said.skipped) == (expected.rows, expected.kept, expected.skipped)
+
+
+def test_a_malformed_row_of_a_folder_names_its_file(write):
+    folder = itp_folder(write, {"cluster01": "x,900,600,1\nx\n", "cluster02": "y,soon,700,8\nz,1000,700,8\n"})
+    _, report = MicrosoftItp().read(folder)
+    assert (report.rows, report.kept, sum(report.bad.values())) == (4, 2, 2)
+    assert [(bad.file, bad.row) for bad in report.examples] == [("cluster01.csv", 3), ("cluster02.csv", 2)]
+    assert "first at cluster01.csv row 3: job_id is 'x'" in report.summary()
+    with pytest.raises(TraceError, match=r"cluster02\.csv row 2: submission_time is 'soon'"):
+        MicrosoftItp().read(itp_folder(write, {"cluster01": "x,900,600,1\n"}), strict=True)
+
+
+def test_a_folder_without_the_published_files_says_what_belongs_there(tmp_path):
+    with pytest.raises(TraceError, match=r"has no cluster\*\.csv; unpack data/raw-traces\.tar\.gz"):
+        MicrosoftItp().read(tmp_path)
+
+
 def test_muri_times_are_milliseconds_and_models_its_own(write):
     text = MURI + "0,4,0,10,bert,4,5000,0\n1,1,1500,10,vgg16,16,250,1500\n"
     frame, report = Muri().read(write("m.csv", text))
@@ -99,6 +131,30 @@ def test_muri_times_are_milliseconds_and_models_its_own(write):
 def test_a_muri_job_without_a_model_is_bad(write):
     path = write("m.csv", MURI + "0,4,0,10,bert,4,5000,0\n1,4,0,10,,4,5000,0\n")
     assert Muri().read(path)[1].bad == {"model_name must name a model": 1}
+
+
+def test_a_muri_job_that_is_repeated_is_left_out_and_said(write):
+    row = "1,1,1500,10,vgg16,16,250,1500\n"
+    path = write("m.csv", MURI + "0,4,0,10,bert,4,5000,0\n" + row * 3)
+    frame, report = Muri().read(path, strict=True)
+    assert frame["name"].tolist() == ["0", "1"]
+    assert report.skipped == {"exact duplicates of an earlier row": 2}
+
+
+def test_two_muri_jobs_of_one_id_are_not_both_believed(write):
+    path = write("m.csv", MURI + "0,4,0,10,bert,4,5000,0\n0,1,1500,10,vgg16,16,250,1500\n")
+    frame, report = Muri().read(path)
+    assert frame["model"].tolist() == ["bert"]
+    assert report.bad == {"job_id must not be that of an earlier row": 1}
+    with pytest.raises(TraceError, match=r"m\.csv: row 3: job_id is '0'; it must not be that of an earlier row"):
+        Muri().read(path, strict=True)
+
+
+def test_a_malformed_row_takes_no_id(write):
+    path = write("m.csv", MURI + "0,4,0,10,bert,4,soon,0\n0,1,1500,10,vgg16,16,250,1500\n")
+    frame, report = Muri().read(path)
+    assert frame["model"].tolist() == ["vgg16"]
+    assert report.bad == {"duration must be a finite number": 1}
 
 
 def test_muri_names_its_files():

@@ -144,21 +144,22 @@ def test_tenants_and_guaranteed_jobs():
 
 
 @pytest.mark.parametrize(
-    ("what", "value"),
+    ("what", "value", "allowed"),
     [
-        ("num_jobs", 1),
-        ("load", 0.0),
-        ("load", float("nan")),
-        ("elastic", 0.5),
-        ("max_gpus", 0),
-        ("num_tenants", 0),
-        ("guaranteed", 1.5),
-        ("num_evaluation", 0),
-        ("seed", -1),
+        ("num_jobs", 1, "at least 2"),
+        ("num_jobs", -3, "at least 2"),
+        ("load", 0.0, "above 0 and finite"),
+        ("load", float("nan"), "above 0 and finite"),
+        ("elastic", 0.5, r"at least 1 \(1 is rigid\) and finite"),
+        ("max_gpus", 0, "at least 1, or null for all"),
+        ("num_tenants", 0, "at least 1"),
+        ("guaranteed", 1.5, "a share from 0 to 1"),
+        ("num_evaluation", 0, "at least 1"),
+        ("seed", -1, "at least 0"),
     ],
 )
-def test_impossible_arguments_are_named(what, value):
-    with pytest.raises(TraceError, match=f"workload.{what} is {value}"):
+def test_impossible_arguments_are_named_with_what_is_possible(what, value, allowed):
+    with pytest.raises(TraceError, match=f"workload.{what} is {value}; it must be {allowed}$"):
         SyntheticSource(EIGHT, ZOO, **{what: value})
 
 

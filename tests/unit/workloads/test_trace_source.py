@@ -198,3 +198,13 @@ def test_a_trace_that_names_its_models_keeps_them(tmp_path):
     assert made.models == ("a", "b")
     with pytest.raises(TraceError, match="split 'validation' has no job among 2|split 'test' has no job among 2"):
         made.evaluation("test")
+
+
+def test_a_model_without_figures_is_named_with_its_file_and_row(tmp_path):
+    path = tmp_path / "m.csv"
+    rows = ["0,1,0,a,5000", "1,1,1000,a,5000", "2,32,2000,a,5000", "3,1,3000,llama9,5000"]
+    path.write_text("job_id,num_gpu,submit_time,model_name,duration\n" + "\n".join(rows) + "\n")
+    made = TraceSource(CLUSTER, IDEAL, Muri(), path=str(path), days=(0, 1), max_gpus=16)
+    with pytest.raises(TraceError, match=r"m\.csv: row 5: model 'llama9' has no speed figures; known: a, b") as error:
+        made.evaluation("all")
+    assert str(error.value).startswith(str(path))

@@ -1,0 +1,104 @@
+"""Demonstrations kept in little memory: an absent job takes one bit, and so does every action of a mask."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Arrays = dict[str, npt.NDArray[Any]]
+Bits = npt.NDArray[np.uint8]
+
+
+class Packed(Protocol):
+    """An array that takes less room."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that its parts take."""
+        ...
+
+    def unpacked(self) -> npt.NDArray[Any]:
+        """A fresh array, equal to the packed one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """An array of zeros and ones, of any type, as bits."""
+
+    bits: Bits
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def of(cls, array: npt.NDArray[Any]) -> "Flags":
+        """Pack an array that holds nothing but zeros and ones."""
+        return cls(np.packbits(array.ravel() != 0), array.shape, array.dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that its parts take."""
+        return self.bits.nbytes
+
+    def unpacked(self) -> npt.NDArray[Any]:
+        """A fresh array, equal to the packed one."""
+        flags = np.unpackbits(self.bits, count=math.prod(self.shape))
+        return flags.astype(self.dtype).reshape(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """An array whose rows (along the last axis) are often all zero: those of slots and queue places without a job."""
+
+    present: Flags  # bool[...]: which rows are kept
+    rows: npt.NDArray[Any]
+
+    @classmethod
+    def of(cls, array: npt.NDArray[Any]) -> "Rows":
+        """Pack any array of two axes or more."""
+        present = np.asarray(array.any(-1))
+        return cls(Flags.of(present), array[present])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that its parts take."""
+        return self.present.nbytes + self.rows.nbytes
+
+    def unpacked(self) -> npt.NDArray[Any]:
+        """A fresh array, equal to the packed one."""
+        present = self.present.unpacked()
+        array = np.zeros((*present.shape, self.rows.shape[-1]), self.rows.dtype)
+        array[present] = self.rows
+        return array
+
+
+@dataclass(frozen=True, slots=True)
+class PackedStep:
+    """Observations and labels of one step of a batch of episodes."""
+
+    arrays: Mapping[str, Packed]
+    labels: npt.NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that its arrays take."""
+        return self.labels.nbytes + sum(array.nbytes for array in self.arrays.values())
+
+    def unpacked(self) -> Arrays:
+        """Fresh arrays by name, equal to those that were packed."""
+        arrays = {name: array.unpacked() for name, array in self.arrays.items()}
+        return {**arrays, "labels": self.labels.astype(np.int64)}
+
+
+def pack(step: Arrays) -> PackedStep:
+    """Copy a step: the observation's arrays by name, with `mask` of zeros and ones, and `labels` int64[B, servers]."""
+    arrays: dict[str, Packed] = {
+        name: Flags.of(array) if name == "mask" else Rows.of(array) for name, array in step.items() if name != "labels"
+    }
+    return PackedStep(arrays, step["labels"].astype(np.int32))

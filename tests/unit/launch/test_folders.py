@@ -1,0 +1,110 @@
+"""Folders of runs: one of its own for each, none overwritten, and a refusal of the system in one line."""
+
+import json
+import os
+from datetime import datetime
+
+import pytest
+
+from launch.folders import own_folder, refusal, writable
+from launch.names import ChoiceError
+from launch.outputs import configs_in
+from tests.unit.launch.test_scripts import SMALL, here, run
+
+__all__ = ["here"]  # a fixture
+NOW = datetime(2026, 3, 4, 5, 6, 7)
+
+
+def test_runs_of_one_second_get_folders_that_sort_by_time(tmp_path):
+    runs = tmp_path / "runs" / "compare"
+    later = datetime(2026, 3, 4, 5, 6, 8)
+    made = [own_folder(runs, now) for now in (NOW, NOW, NOW, later)]
+    assert [folder.name for folder in made] == [
+        "2026-03-04_05-06-07",
+        "2026-03-04_05-06-07_2",
+        "2026-03-04_05-06-07_3",
+        "2026-03-04_05-06-08",
+    ]
+    assert sorted(runs.iterdir()) == made
+
+
+def test_two_processes_of_one_second_keep_both_results(here, tmp_path, monkeypatch):
+    """Nothing but the clock tells them apart: it stands still."""
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return NOW
+
+    monkeypatch.setattr("launch.outputs.datetime", Clock)
+    for scheduler in ("fifo", "srtf"):
+        done = here(*SMALL, f"scheduler={scheduler}")
+        assert done.code == 0, done.err
+    found = sorted((tmp_path / "runs" / "compare").glob("*/results.json"))
+    rows = [json.loads(path.read_text())["schedulers"][0]["scheduler"] for path in found]
+    assert rows == ["fifo", "srtf"]
+    assert all((path.parent / ".hydra" / "config.yaml").exists() for path in found)
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ChoiceError, match=r"cannot be made or written \(Not a directory\); choose a folder"):
+        own_folder(tmp_path / "file", NOW)
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ChoiceError, match="dangling: cannot be made or written"):
+        own_folder(tmp_path / "dangling", NOW)
+
+
+@pytest.mark.parametrize("folder", ["file/below", "file"])
+def test_an_impossible_folder_is_one_line(here, tmp_path, folder):
+    (tmp_path / "file").touch()
+    done = here(*SMALL, "scheduler=fifo", f"hydra.run.dir={folder}")
+    assert (done.code, len(done.err.strip().splitlines())) == (2, 1)
+    assert done.err.startswith(f"error: {folder}: cannot be made or written (")
+
+
+def test_runs_that_is_a_file_is_one_line(here, tmp_path):
+    (tmp_path / "runs").touch()
+    done = here(*SMALL, "scheduler=fifo")
+    assert (done.code, len(done.err.strip().splitlines())) == (2, 1)
+    assert done.err.startswith("error: runs/compare/")
+
+
+def test_what_an_earlier_run_left_is_not_overwritten(here, tmp_path, monkeypatch):
+    monkeypatch.setenv("PLACE", "mine")
+    where = "hydra.run.dir=${oc.env:PLACE}/seed${seed}"
+    assert here(*SMALL, "scheduler=fifo", where).code == 0
+    left = {path: path.read_bytes() for path in sorted((tmp_path / "mine" / "seed0").rglob("*")) if path.is_file()}
+    done = here(*SMALL, "scheduler=srtf", where)
+    assert (done.code, len(done.err.strip().splitlines())) == (2, 1)
+    assert done.err.startswith("error: hydra.run.dir=")
+    assert "mine/seed0: holds an earlier run (" in done.err
+    assert {path: path.read_bytes() for path in left} == left
+    assert here(*SMALL, "scheduler=fifo", where, "seed=1").code == 0
+
+
+def test_a_run_that_left_nothing_and_a_users_own_files_are_no_run(tmp_path):
+    assert configs_in(tmp_path) == ".hydra"
+    (tmp_path / "notes.txt").touch()
+    assert configs_in(tmp_path) == ".hydra"
+    (tmp_path / "notes.txt").unlink()
+    (tmp_path / ".hydra").mkdir()
+    assert configs_in(tmp_path) == ".hydra"
+    (tmp_path / "results.json").touch()
+    with pytest.raises(ChoiceError, match=r"holds an earlier run \(results\.json\); .* resume=<folder>"):
+        configs_in(tmp_path)
+
+
+def test_a_sweep_of_options_has_one_folder_with_one_for_each(tmp_path):
+    done = run(tmp_path, "compare", "-m", *SMALL, "scheduler=fifo", "seed=0,1")
+    assert done.returncode == 0, done.stderr
+    (sweep,) = (tmp_path / "runs" / "compare").iterdir()
+    assert sorted(path.parent.name for path in sweep.glob("*/results.json")) == ["0", "1"]
+
+
+def test_once_the_task_has_begun_an_error_of_the_system_is_a_fault():
+    with pytest.raises(OSError, match="full"), writable([1]):
+        raise OSError(28, "full")
+    with pytest.raises(ChoiceError, match="the run's folder: cannot be made or written"), writable([]):
+        raise OSError(28, os.strerror(28))
+    assert "\n" not in str(refusal(OSError(28, "full", "x")))

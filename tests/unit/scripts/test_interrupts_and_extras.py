@@ -1,0 +1,104 @@
+"""Training told from its start, interrupted and gone on with; and what an installation without torch or ray is told."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from launch.explain import explained
+from launch.extras import missing
+from launch.following import resumable
+from launch.names import ChoiceError
+from tests.unit.scripts.test_training_scripts import SCRIPTS, TINY, one_line, run
+
+INSTALL = "pip install -c constraints.txt -e '.[learn]'"
+
+
+@pytest.fixture
+def without(tmp_path):
+    """A folder for PYTHONPATH in which a module is what it is where it is not installed."""
+
+    def hide(module):
+        (tmp_path / "hidden").mkdir()
+        text = f"raise ModuleNotFoundError(\"No module named '{module}'\", name='{module}')\n"
+        (tmp_path / "hidden" / f"{module}.py").write_text(text)
+        return str(tmp_path / "hidden")
+
+    return hide
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "module", "arguments"),
+    [
+        ("train", "torch", ["scheduler=fifo"]),
+        ("train", "ray", ["scheduler=fifo"]),
+        ("evaluate", "torch", ["scheduler=fifo", "checkpoint=."]),
+    ],
+)
+def test_an_extra_that_is_not_installed_is_one_line(tmp_path, without, script, module, arguments):
+    done = run(tmp_path, script, *arguments, PYTHONPATH=without(module))
+    said = one_line(done.returncode, done.stderr)
+    assert said == f"error: {module} is not installed; training and trained policies need it: {INSTALL}"
+
+
+def test_only_the_extras_modules_are_explained_so():
+    assert missing(ModuleNotFoundError("No module named 'ray.rllib'", name="ray.rllib"))
+    assert missing(ModuleNotFoundError("No module named 'numpyy'", name="numpyy")) is None
+    assert missing(ImportError("no")) is None
+    wrapped = ChoiceError("agent._target_: cannot import agents.networks.policy")
+    wrapped.__cause__ = ModuleNotFoundError("No module named 'torch'", name="torch")
+    assert INSTALL in str(explained(wrapped))
+
+
+def test_a_run_says_where_it_is_before_it_begins_and_how_to_go_on(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["scripts/train.py", "seed=1"])
+    folder = tmp_path / "my runs" / "one"
+    folder.mkdir(parents=True)
+    with resumable(folder):
+        assert capsys.readouterr().out == "trains in my runs/one\ntensorboard --logdir 'my runs/one/tensorboard'\n"
+    with (
+        pytest.raises(KeyboardInterrupt, match="nothing is kept yet; begin anew in its folder with python"),
+        resumable(folder),
+    ):
+        raise KeyboardInterrupt
+    (folder / "state.json").touch()
+    with pytest.raises(KeyboardInterrupt) as interrupt, resumable(folder):
+        raise KeyboardInterrupt
+    assert str(interrupt.value) == "go on with python scripts/train.py 'resume=my runs/one'"
+
+
+@pytest.mark.slow
+def test_what_ctrl_c_prints_goes_on_with_the_run(tmp_path):
+    """A training run that would take hours, interrupted after its first checkpoint."""
+    typed = [word for word in TINY if not word.startswith("trainer.iterations")]
+    command = [sys.executable, str(SCRIPTS / "train.py"), *typed, "trainer.iterations=100000"]
+    environment = {**os.environ, "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, text=True, stdout=pipe, stderr=pipe) as process:
+        until = time.monotonic() + 120
+        while (
+            not list(tmp_path.glob("runs/train/*/state.json")) and process.poll() is None and time.monotonic() < until
+        ):
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    (folder,) = (tmp_path / "runs" / "train").iterdir()
+    assert out.startswith(f"trains in {folder.relative_to(tmp_path)}\ntensorboard --logdir runs/train/")
+    assert process.returncode == 130
+    assert len(err.strip().splitlines()) == 1, err
+    said, _, resume = err.strip().partition(" with ")
+    assert said == "interrupted; go on"
+    reached = json.loads((folder / "state.json").read_text())["iteration"]
+    _, script, option = shlex.split(resume)
+    assert (script, option) == (str(SCRIPTS / "train.py"), f"resume={folder.relative_to(tmp_path)}")
+    done = run(tmp_path, "train", option, f"trainer.iterations={reached + 1}")
+    assert done.returncode == 0, done.stderr
+    assert f"resumed after iteration {reached}" in done.stdout
+    assert json.loads((folder / "state.json").read_text())["iteration"] == reached + 1

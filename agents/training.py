@@ -21,6 +21,7 @@ from envs.scheduling import Scheduler
 from envs.types import CheckpointError, MurmurationError
 
 STATE, RLLIB = "state.json", "rllib"
+POOR = 1.5  # times its teacher's mean JCT: that much worse a clone has not learnt it
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +212,8 @@ class Trainer:
     def _validate(self, algorithm: PPOAlgorithm | LocalAlgorithm) -> None:
         checkpoint = self._checkpoint(algorithm)
         figures = validate(checkpoint.scheduler(), self.world, self._workloads)
+        if self.state.iteration == 0:
+            self._compare_with_teacher(figures)
         best = self.state.best
         self.state.validation[str(self.state.iteration)] = figures
         self.curves.write(_tagged("validation", figures), self.state.iteration)
@@ -219,6 +222,15 @@ class Trainer:
             self.state.best_iteration = self.state.iteration
             self._checkpoint(algorithm).save(self.folder / "checkpoints" / "best")
         self._save(algorithm)
+
+    def _compare_with_teacher(self, clone: Figures) -> None:
+        """Say so where imitation has not learnt its teacher: not every plan follows from what servers see."""
+        teacher = self.state.baselines.get(self.state.teacher)
+        if teacher and self.settings.imitation.passes and clone["mean_jct"] > POOR * teacher["mean_jct"]:
+            self.listener.note(
+                f"imitation has not learnt {self.state.teacher}: mean JCT {clone['mean_jct']:,.0f} s beside its "
+                f"{teacher['mean_jct']:,.0f} s; try another trainer.teacher or more trainer.imitation.steps"
+            )
 
     def _standing(self) -> Figures:
         """The policy's latest validated mean JCT and, if any, unfinished jobs; the best baseline's mean JCT.

@@ -165,6 +165,19 @@ def test_means_over_different_jobs_are_not_held_against_each_other(tmp_path, mon
     assert "baseline" not in listener.figures[-1]
 
 
+@pytest.mark.parametrize(("clone", "said"), [(160.0, True), (140.0, False)])
+def test_a_clone_that_is_much_worse_than_its_teacher_is_told_of(tmp_path, monkeypatch, clone, said):
+    """Once, when imitation is over; the teacher's mean JCT is 100 s."""
+    listener = Told()
+    figures = {"num_abandoned": 0.0, "num_unfinished": 0.0}
+    monkeypatch.setattr("agents.training.validate", lambda *_: {**figures, "mean_jct": clone})
+    known = {name: {**figures, "mean_jct": 100.0} for name in BASELINES}
+    monkeypatch.setattr("agents.training.validate_baselines", lambda *_: known)
+    trainer(tmp_path, replace(SETTINGS, iterations=1, teacher="fifo"), listener).run()
+    notes = [note for note in listener.notes if "has not learnt fifo: mean JCT 160 s beside its 100 s" in note]
+    assert len(notes) == said
+
+
 class OneEpisode(SyntheticSource):
     """Gives the same jobs at every draw of validation."""
 

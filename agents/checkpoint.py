@@ -1,4 +1,4 @@
-"""What is published and evaluated: weights in safetensors beside a plain description. No pickle is ever read."""
+"""Checkpoints: weights in safetensors and a plain description. No pickle is ever read."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -7,31 +7,35 @@ from typing import Any
 
 import safetensors
 from safetensors.torch import load_file, save_file
-from torch import nn
+from torch import Tensor, nn
 
 from agents.gpu_types import check_types
-from agents.networks import Blueprint
+from agents.networks import Blueprint, NetworkError, check_network
 from agents.scheduler import PolicyScheduler
 from envs.gpu_cluster import DecisionRules, EnvSpec
 from envs.types import CheckpointError
 
 WEIGHTS, DESCRIPTION = "weights.safetensors", "policy.json"
-FORMAT = 2  # of the description; raised when its meaning changes: 2 names the GPU types
+FORMAT = 3  # of the description; raised when its meaning changes
+# Format 2 called nodes servers; the weights of our own network had that word in their names, too.
+OLD_KEYS = {"num_servers": "num_nodes", "candidates_per_server": "candidates_per_node"}
+OLD_WEIGHTS = {"encode_server.": "encode_node.", "pointer_server.": "pointer_node."}
+OLD_NETWORK = "agents.networks.AttentionPolicy"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A policy with all that is needed to play it again."""
+    """A policy with all that is needed to run it again."""
 
     network: nn.Module
     blueprint: Blueprint
     spec: EnvSpec
     rules: DecisionRules
-    gpu_types: tuple[str, ...]  # in the order in which the network sees them
-    notes: dict[str, Any]  # how it came to be: seed, iteration, validation figures, teacher
+    gpu_types: tuple[str, ...]  # in the order of the network's features
+    notes: dict[str, Any]  # origin: seed, iteration, validation figures, teacher
 
     def save(self, folder: Path) -> None:
-        """Write `weights.safetensors` and `policy.json`; each appears whole or not at all."""
+        """Write `weights.safetensors` and `policy.json`; each is replaced as a whole."""
         folder.mkdir(parents=True, exist_ok=True)
         weights = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network.state_dict().items()}
         description = {
@@ -52,40 +56,72 @@ class Checkpoint:
         """Read a checkpoint from its folder, or the best one of a training run from the run's folder.
 
         Raises:
-            CheckpointError: it is missing, corrupt, or its weights do not fit its network.
+            CheckpointError: it is missing or corrupt, its weights do not fit its network, or its network breaks
+                `PolicyNetwork`.
         """
         folder = _find(Path(path))
         try:
             description = json.loads((folder / DESCRIPTION).read_text())
+            old = description["format"] == 2
+            if old:
+                description = _migrated(description)
             if description["format"] != FORMAT:
-                raise CheckpointError(f"its format is {description['format']}, this version reads {FORMAT}")
+                raise CheckpointError(f"its format is {description['format']}, this version reads 2 and {FORMAT}")
             blueprint = Blueprint.from_dict(description["network"])
             spec, rules = EnvSpec(**description["spec"]), DecisionRules(**description["rules"])
             gpu_types, notes = tuple(map(str, description["gpu_types"])), dict(description["notes"])
             check_types(gpu_types, spec)
             network = blueprint.build(spec)
-        except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
             reason = " ".join(str(error).split())
             raise CheckpointError(
                 f"{folder / DESCRIPTION} is not a policy description ({reason}); copy it again or train anew"
             ) from error
         try:
-            network.load_state_dict(load_file(str(folder / WEIGHTS)))
+            weights = load_file(str(folder / WEIGHTS))
+            network.load_state_dict(_renamed(weights) if old and blueprint.target == OLD_NETWORK else weights)
         except (OSError, safetensors.SafetensorError, RuntimeError) as error:
             reason = " ".join(" ".join(str(error).splitlines()[:2]).split())
             raise CheckpointError(
-                f"{folder / WEIGHTS} does not hold this network's weights ({reason}); copy it again or train anew"
+                f"{folder / WEIGHTS} does not contain this network's weights ({reason}); copy it again or train anew"
             ) from error
+        _check(network, spec, folder)
         return cls(network, blueprint, spec, rules, gpu_types, notes)
 
     def scheduler(self, *, sampled: bool = True) -> PolicyScheduler:
-        """The policy as a scheduler."""
+        """Return the policy as a scheduler."""
         network: Any = self.network
         return PolicyScheduler(network, self.spec, self.rules, self.gpu_types, sampled=sampled)
+
+
+def _migrated(description: dict[str, Any]) -> dict[str, Any]:
+    """Return a description of format 2 as one of format 3."""
+    parts = {
+        part: {OLD_KEYS.get(name, name): value for name, value in description[part].items()}
+        for part in ("spec", "rules")
+    }
+    return {**description, **parts, "format": 3}
+
+
+def _renamed(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the weights of a network of format 2 under their present names."""
+    found = {}
+    for name, tensor in weights.items():
+        for old, new in OLD_WEIGHTS.items():
+            name = name.replace(old, new)
+        found[name] = tensor
+    return found
+
+
+def _check(network: nn.Module, spec: EnvSpec, folder: Path) -> None:
+    try:
+        check_network(network, spec)
+    except NetworkError as error:
+        raise CheckpointError(f"{folder}: {error}") from error
 
 
 def _find(path: Path) -> Path:
     for folder in (path, path / "checkpoints" / "best", path / "best"):
         if (folder / DESCRIPTION).exists():
             return folder
-    raise CheckpointError(f"{path} holds no {DESCRIPTION}; give the folder of a training run or of a checkpoint")
+    raise CheckpointError(f"{path} contains no {DESCRIPTION}; give the folder of a training run or of a checkpoint")

@@ -1,19 +1,20 @@
-"""GPU types by name: a network knows them by their place among its inputs, a cluster by their order in its list."""
+"""Reordering of GPU types: a network knows them by the order of its features, a cluster by its own list."""
 
 import numpy as np
 
 from envs.gpu_cluster import EnvSpec, Observation
-from envs.gpu_cluster.spec import SCALING_POINTS
+from envs.gpu_cluster.columns import CLUSTER_FREE_BY_TYPE, JOB_THROUGHPUT, NODE_POSITION, NODE_TYPE
 from envs.types import CheckpointError, ClusterSpec
 
-PLACE = 3  # column of a server's features
+# The first of the columns that stand for GPU types, one each.
+BY_TYPE = {"nodes": NODE_TYPE, "queue": JOB_THROUGHPUT, "slots": JOB_THROUGHPUT, "cluster": CLUSTER_FREE_BY_TYPE}
 
 
 def check_types(gpu_types: tuple[str, ...], spec: EnvSpec) -> None:
-    """Assert that the names are different, and as many as the network knows types.
+    """Check that the names are distinct, and that there is one for each of the network's GPU types.
 
     Raises:
-        CheckpointError: they are not.
+        CheckpointError: they are not distinct, or too few or too many.
     """
     if len(set(gpu_types)) != len(gpu_types) or len(gpu_types) != spec.num_gpu_types:
         raise CheckpointError(
@@ -22,31 +23,29 @@ def check_types(gpu_types: tuple[str, ...], spec: EnvSpec) -> None:
 
 
 class TypeOrder:
-    """Shows observations of a cluster as if it listed its GPU types in another order.
+    """Rewrites observations of a cluster as if it listed its GPU types in another order.
 
-    The columns that stand for types change places: of a server its one-hot type, of a job its relative speeds, of the
-    cluster its free GPUs (see `envs.gpu_cluster.observe`). A server's place in the cluster, from which a network may
-    have learnt types too, becomes its place in a list of the same nodes by type. Nothing else depends on the order.
+    The columns by type are permuted: a node's one-hot type, a job's relative throughputs, the cluster's free GPUs (see
+    `envs.gpu_cluster.columns`). A node's position in the cluster, from which a network may have learnt types too,
+    becomes its position in a list of the same nodes sorted by type. Nothing else depends on the order.
 
     Args:
-        cluster: lists its types in an order of its own.
-        wanted: the same types as the network sees them.
+        cluster: a cluster with its own order of types.
+        wanted: the same types in the order that the network expects.
     """
 
     def __init__(self, cluster: ClusterSpec, wanted: tuple[str, ...]) -> None:
         self._order = np.array([cluster.gpu_types.index(name) for name in wanted])
         by_type = np.argsort(np.argsort(self._order)[cluster.node_types], kind="stable")
-        self._places = np.argsort(by_type).astype(np.float32) / cluster.num_nodes
-        self._behind = {"servers": 0, "queue": len(SCALING_POINTS), "slots": len(SCALING_POINTS) + 2, "cluster": 0}
+        self._positions = np.argsort(by_type).astype(np.float32) / cluster.num_nodes
 
     def apply(self, observation: Observation) -> Observation:
-        """The same observation in the other order; arrays that hold no type are shared."""
+        """Return the observation in the other order; arrays without columns by type are shared."""
         shown = dict(observation)
-        for name, behind in self._behind.items():
+        for name, first in BY_TYPE.items():
             array = observation[name]
             columns = np.arange(array.shape[-1])
-            end = len(columns) - behind
-            columns[end - len(self._order) : end] = end - len(self._order) + self._order
+            columns[first : first + len(self._order)] = first + self._order
             shown[name] = np.ascontiguousarray(array[..., columns])
-        shown["servers"][..., PLACE] = self._places
+        shown["nodes"][..., NODE_POSITION] = self._positions
         return shown

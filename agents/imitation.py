@@ -1,11 +1,11 @@
-"""Learning from a scheduler: the agents imitate it before they try to beat it.
+"""Imitation learning: the agents learn to act like a scheduler before they improve on it.
 
-Dataset aggregation (DAgger, AISTATS'11): in the first pass the teacher plays; in later ones some servers' choices are
-the student's, and the teacher says at every decision what it would have done from there. When the student plays alone,
-eight servers that each err a little hardly ever pass all at once, rounds run to their last decision, and the data come
-from states that no good policy visits; a tenth of the choices is enough. The clone is to be sampled, not maximised:
-equal servers share the probability of one choice, and each by itself would rather pass. Sharpened logits (`sharpness`)
-sample better than temperature one.
+Dataset aggregation (DAgger, AISTATS'11): in the first pass the teacher acts. In later passes some nodes' choices are
+the student's, and the teacher labels every decision with what it would have done. If the student acted alone, eight
+nodes that each err a little would hardly ever all pass, rounds would run to their last decision, and the data would
+come from states that no good policy visits; a tenth of the choices is enough. Actions of the trained student are
+sampled, not maximised: equal nodes share the probability of one choice, so the likeliest action of each is to pass.
+Sharpened logits (`sharpness`) sample better than a temperature of one.
 """
 
 import math
@@ -16,30 +16,32 @@ import numpy as np
 import torch
 from torch import nn
 
-from agents.packing import Arrays, PackedStep, pack
-from agents.scheduler import choose
-from agents.seeding import Phase, spread
-from envs.gpu_cluster.demonstrate import Wish, demonstrate, wish_of
+from agents.networks import sharpness_of
+from agents.packing import PackedStep, StepArrays, pack_step
+from agents.scheduler import choose_actions
+from agents.seeding import Phase, derive_seed
+from envs.gpu_cluster.columns import PASS
+from envs.gpu_cluster.demonstrate import RequestedGpus, demonstrate, requested_gpus
 from envs.gpu_cluster.vector import GpuClusterVectorEnv
 from envs.scheduling import Scheduler
 from envs.simulation import SimulationView
 from envs.types import IntArray, MurmurationError
 
-Progress = Callable[[str, int, int, dict[str, float]], None]  # phase, done, total, figures
+ImitationProgress = Callable[[str, int, int, dict[str, float]], None]  # phase, done, total, figures
 
 
 @dataclass(frozen=True, slots=True)
 class ImitationSettings:
-    """How long and how to imitate."""
+    """Settings of imitation learning."""
 
-    passes: int = 3  # rounds of data aggregation; the first is played by the teacher alone
-    steps: int = 5000  # joint decisions gathered in each pass
+    passes: int = 3  # passes of data aggregation; in the first the teacher acts alone
+    steps: int = 5000  # joint decisions collected in each pass
     epochs: int = 4  # over all data so far, after each pass
-    student_share: float = 0.1  # of the choices in later passes
+    student_share: float = 0.1  # share of the choices that the student makes in later passes
     batch_size: int = 256
     lr: float = 1e-3
-    pass_weight: float = 0.5  # weight of a choice of nothing in the loss, since most servers mostly pass
-    sharpness: float = 2.0  # factor on the logits afterwards
+    pass_weight: float = 0.5  # weight of passing in the loss, since nodes pass most of the time
+    sharpness: float = 2.0  # factor on the logits afterwards, see `agents.networks.AdjustableSharpness`
 
     def __post_init__(self) -> None:
         for name in ("steps", "epochs", "batch_size", "lr", "sharpness"):
@@ -53,29 +55,30 @@ class ImitationSettings:
 
 
 class Demonstrator:
-    """A teacher beside every episode of a batch: says which joint action leads towards its wish."""
+    """One teacher per episode of a batch; gives the joint action that leads towards its allocation."""
 
     def __init__(self, env: GpuClusterVectorEnv, teachers: list[Scheduler], rng: np.random.Generator) -> None:
         self.env, self.teachers = env, teachers
         self._rng = rng
-        self._wishes: list[Wish | None] = [None] * env.num_envs
+        self._requested: list[RequestedGpus | None] = [None] * env.num_envs
         self._views: list[SimulationView] = []
 
     def begin(self, b: int) -> None:
         """Follow a new episode."""
         batch = self.env.batch
         self.teachers[b].reset(batch.cluster, np.random.default_rng(self._rng.integers(2**63)))
-        self._wishes[b] = None
+        self._requested[b] = None
 
     def actions(self) -> IntArray:
-        """Joint actions int64[B, num_servers]; the teacher is asked once a round, before anything has changed in it."""
+        """Return joint actions int64[B, num_nodes]; each teacher schedules once a round, before its first decision."""
         negotiation = self.env.batch.negotiation
-        result = np.zeros((self.env.num_envs, self.env.batch.spec.num_servers), np.int64)
+        result = np.zeros((self.env.num_envs, self.env.batch.spec.num_nodes), np.int64)
         for b in range(self.env.num_envs):
-            wish = self._wishes[b]
-            if wish is None or negotiation.arrays.rules[b, 0].decision == 0:
-                wish = self._wishes[b] = wish_of(self.teachers[b].schedule(self.env.batch.view(b)), negotiation, b)
-            result[b] = demonstrate(wish, negotiation, b)
+            requested = self._requested[b]
+            if requested is None or negotiation.arrays.rules[b, 0].decision == 0:
+                allocation = self.teachers[b].schedule(self.env.batch.view(b))
+                requested = self._requested[b] = requested_gpus(allocation, negotiation, b)
+            result[b] = demonstrate(requested, negotiation, b)
         return result
 
 
@@ -85,22 +88,22 @@ def imitate(
     make_teacher: Callable[[], Scheduler],
     settings: ImitationSettings,
     seed: int,
-    progress: Progress,
+    progress: ImitationProgress,
 ) -> dict[str, float]:
-    """Train a network to choose as a scheduler would; return the last loss and the share of choices that agree.
+    """Train a network to choose as a scheduler would; return the last loss and the share of equal choices.
 
     Args:
-        network: a `PolicyNetwork`, changed in place.
-        env: training episodes; they are begun anew.
-        make_teacher: a fresh scheduler for each episode of the batch.
-        settings: how long.
-        seed: of the run, for episodes, batches and the teacher's own randomness.
-        progress: called as work goes on.
+        network: a `PolicyNetwork`, changed in place. If it has `AdjustableSharpness`, that is set at the end.
+        env: training episodes, which are reset.
+        make_teacher: makes a fresh scheduler for each episode of the batch.
+        settings: length and optimizer.
+        seed: seed of the run, for episodes, batches and the teacher's random draws.
+        progress: called after every step of work.
 
     Raises:
         MurmurationError: the loss is not finite.
     """
-    rng = np.random.default_rng(spread(seed, Phase.IMITATION))
+    rng = np.random.default_rng(derive_seed(seed, Phase.IMITATION))
     demonstrator = Demonstrator(env, [make_teacher() for _ in range(env.num_envs)], rng)
     optimizer = torch.optim.Adam(network.parameters(), lr=settings.lr)
     data: list[PackedStep] = []
@@ -109,24 +112,25 @@ def imitate(
     done = 0
     for number in range(settings.passes):
         share = settings.student_share if number else 0.0
-        episodes = spread(seed, Phase.IMITATION, 1 + number)
+        episodes = derive_seed(seed, Phase.IMITATION, 1 + number)
         for chunk in gather(env, demonstrator, network, share, settings.steps, episodes):
-            data.append(pack(chunk))
+            data.append(pack_step(chunk))
             done += len(chunk["labels"])
             progress("imitation: gather", done, total, figures)
         for _ in range(settings.epochs):
             figures = fit_epoch(network, optimizer, data, settings, rng)
             done += settings.steps
             progress("imitation: fit", done, total, figures)
-    if settings.passes and isinstance(getattr(network, "sharpness", None), torch.Tensor):
-        network.sharpness.fill_(settings.sharpness)  # type: ignore[operator]
+    sharpness = sharpness_of(network)
+    if settings.passes and sharpness is not None:
+        sharpness.fill_(settings.sharpness)
     return figures
 
 
 def gather(
     env: GpuClusterVectorEnv, demonstrator: Demonstrator, student: nn.Module, share: float, steps: int, seed: int
-) -> Iterator[Arrays]:
-    """Play about `steps` joint decisions, a `share` of the choices the student's; yield observations with labels."""
+) -> Iterator[StepArrays]:
+    """Play about `steps` joint decisions; yield observations and labels. The student makes a `share` of the choices."""
     env.reset(seed=seed)
     for place in range(env.num_envs):
         demonstrator.begin(place)
@@ -136,7 +140,7 @@ def gather(
         yield {**{name: array.copy() for name, array in env.batch.observation.items()}, "labels": labels}
         actions = labels
         if share > 0:
-            tried = choose(student, env.batch.observation, rng)  # type: ignore[arg-type]
+            tried = choose_actions(student, env.batch.observation, rng)  # type: ignore[arg-type]
             actions = np.where(rng.random(labels.shape) < share, tried, labels)
         _, _, ended = env.batch.step(actions)
         for b in np.flatnonzero(ended):
@@ -151,14 +155,14 @@ def fit_epoch(
     settings: ImitationSettings,
     rng: np.random.Generator,
 ) -> dict[str, float]:
-    """One pass over all data in random batches of weighted cross-entropy per server.
+    """Train for one pass over all data, in random batches, on weighted cross-entropy per node.
 
     Raises:
         MurmurationError: the loss is not finite.
     """
     network.train()
     size = len(data[0])
-    group = max(1, settings.batch_size // size)  # chunks of one step of all episodes make up a batch
+    group = max(1, settings.batch_size // size)  # a chunk is one step of all episodes
     order = rng.permutation(len(data))
     losses, agreements = [], []
     for start in range(0, len(order), group):
@@ -166,9 +170,9 @@ def fit_epoch(
         batch = {name: torch.from_numpy(np.concatenate([chunk[name] for chunk in chunks])) for name in chunks[0]}
         labels = batch.pop("labels")
         logits = network.logits(batch)  # type: ignore[operator]
-        weight = torch.where(labels == 0, settings.pass_weight, 1.0)
-        allowed = batch["mask"].gather(-1, labels.unsqueeze(-1)).squeeze(-1) > 0  # an idle cluster may not pass
-        weight = weight * ((batch["mask"].sum(-1) > 1) & allowed)  # a server without a choice teaches nothing
+        weight = torch.where(labels == PASS, settings.pass_weight, 1.0)
+        allowed = batch["mask"].gather(-1, labels.unsqueeze(-1)).squeeze(-1) > 0  # on an idle cluster passing is masked
+        weight = weight * ((batch["mask"].sum(-1) > 1) & allowed)  # a node without a choice carries no information
         wrong = nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none").view_as(weight)
         loss = (wrong * weight).sum() / weight.sum().clamp(min=1.0)
         optimizer.zero_grad()

@@ -1,4 +1,4 @@
-"""Demonstrations kept in little memory: an absent job takes one bit, and so does every action of a mask."""
+"""Compact storage of demonstrations: an absent job takes one bit, and so does every action of a mask."""
 
 import math
 from collections.abc import Mapping
@@ -8,26 +8,26 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-Arrays = dict[str, npt.NDArray[Any]]
+StepArrays = dict[str, npt.NDArray[Any]]
 Bits = npt.NDArray[np.uint8]
 
 
 class Packed(Protocol):
-    """An array that takes less room."""
+    """A compressed array."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes that its parts take."""
+        """Size in bytes."""
         ...
 
     def unpacked(self) -> npt.NDArray[Any]:
-        """A fresh array, equal to the packed one."""
+        """Return a fresh array, equal to the packed one."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """An array of zeros and ones, of any type, as bits."""
+    """An array of zeros and ones, of any type, stored as bits."""
 
     bits: Bits
     shape: tuple[int, ...]
@@ -35,40 +35,40 @@ class Flags:
 
     @classmethod
     def of(cls, array: npt.NDArray[Any]) -> "Flags":
-        """Pack an array that holds nothing but zeros and ones."""
+        """Pack an array of zeros and ones."""
         return cls(np.packbits(array.ravel() != 0), array.shape, array.dtype)
 
     @property
     def nbytes(self) -> int:
-        """Bytes that its parts take."""
+        """Size in bytes."""
         return self.bits.nbytes
 
     def unpacked(self) -> npt.NDArray[Any]:
-        """A fresh array, equal to the packed one."""
+        """Return a fresh array, equal to the packed one."""
         flags = np.unpackbits(self.bits, count=math.prod(self.shape))
         return flags.astype(self.dtype).reshape(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """An array whose rows (along the last axis) are often all zero: those of slots and queue places without a job."""
+    """An array whose rows (along the last axis) are often all zero: slots and queue rows without a job."""
 
-    present: Flags  # bool[...]: which rows are kept
+    present: Flags  # bool[...]: which rows are stored
     rows: npt.NDArray[Any]
 
     @classmethod
     def of(cls, array: npt.NDArray[Any]) -> "Rows":
-        """Pack any array of two axes or more."""
+        """Pack any array of at least two axes."""
         present = np.asarray(array.any(-1))
         return cls(Flags.of(present), array[present])
 
     @property
     def nbytes(self) -> int:
-        """Bytes that its parts take."""
+        """Size in bytes."""
         return self.present.nbytes + self.rows.nbytes
 
     def unpacked(self) -> npt.NDArray[Any]:
-        """A fresh array, equal to the packed one."""
+        """Return a fresh array, equal to the packed one."""
         present = self.present.unpacked()
         array = np.zeros((*present.shape, self.rows.shape[-1]), self.rows.dtype)
         array[present] = self.rows
@@ -87,17 +87,17 @@ class PackedStep:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that its arrays take."""
+        """Size of its arrays in bytes."""
         return self.labels.nbytes + sum(array.nbytes for array in self.arrays.values())
 
-    def unpacked(self) -> Arrays:
-        """Fresh arrays by name, equal to those that were packed."""
+    def unpacked(self) -> StepArrays:
+        """Return fresh arrays by name, equal to the packed ones."""
         arrays = {name: array.unpacked() for name, array in self.arrays.items()}
         return {**arrays, "labels": self.labels.astype(np.int64)}
 
 
-def pack(step: Arrays) -> PackedStep:
-    """Copy a step: the observation's arrays by name, with `mask` of zeros and ones, and `labels` int64[B, servers]."""
+def pack_step(step: StepArrays) -> PackedStep:
+    """Pack a copy of a step: the observation's arrays by name, its `mask` included, and `labels` int64[B, nodes]."""
     arrays: dict[str, Packed] = {
         name: Flags.of(array) if name == "mask" else Rows.of(array) for name, array in step.items() if name != "labels"
     }

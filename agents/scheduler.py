@@ -1,4 +1,4 @@
-"""A trained policy seen as a scheduler: it goes through the same loop as every heuristic."""
+"""A trained policy as a scheduler, which runs in the same loop as every heuristic."""
 
 from typing import ClassVar
 
@@ -15,13 +15,15 @@ from envs.types import Allocation, CheckpointError, ClusterSpec, IntArray
 
 
 def as_tensors(observation: Observation) -> dict[str, torch.Tensor]:
-    """Observation arrays as tensors that share their memory."""
+    """Return observation arrays as tensors that share their memory."""
     return {name: torch.from_numpy(array) for name, array in observation.items()}
 
 
 @torch.inference_mode()
-def choose(network: PolicyNetwork, observation: Observation, rng: np.random.Generator | None = None) -> IntArray:
-    """Joint actions int64[B, num_servers]: the likeliest, or drawn from the policy if an `rng` is given."""
+def choose_actions(
+    network: PolicyNetwork, observation: Observation, rng: np.random.Generator | None = None
+) -> IntArray:
+    """Return joint actions int64[B, num_nodes]: the likeliest, or sampled from the policy if an `rng` is given."""
     logits = network.logits(as_tensors(observation))
     if rng is not None:
         noise = rng.gumbel(size=tuple(logits.shape)).astype(np.float32)
@@ -31,19 +33,19 @@ def choose(network: PolicyNetwork, observation: Observation, rng: np.random.Gene
 
 
 class PolicyScheduler:
-    """Plays a policy round by round: the servers negotiate on a copy of the cluster's state, the outcome is the wish.
+    """A policy as a scheduler. In each round the nodes negotiate on a copy of the state; the result is the allocation.
 
     Args:
         network: the policy.
-        spec: the sizes it was built for.
-        rules: the rules it was trained under.
-        gpu_types: names of the GPU types that it knows, in the order in which it sees them; a cluster may list them in
-            any other.
-        sampled: draw actions; equal servers share the probability of one choice, so the likeliest of each is mostly
-            to pass.
+        spec: the sizes for which it was built.
+        rules: the rules with which it was trained.
+        gpu_types: names of the GPU types that it knows, in the order of its features; a cluster may list them in any
+            other order.
+        sampled: whether actions are sampled. Equal nodes share the probability of one choice, so the likeliest action
+            of each is usually to pass.
 
     Raises:
-        CheckpointError: the names are not as many as the network knows types.
+        CheckpointError: the number of names differs from the number of types that the network knows.
     """
 
     preemptive: ClassVar[bool] = True
@@ -88,7 +90,7 @@ class PolicyScheduler:
         self.counters = {}
 
     def schedule(self, view: ClusterView) -> Allocation:
-        """Negotiate one round."""
+        """Negotiate one round and return its allocation."""
         assert isinstance(view, SimulationView), "a policy observes the engine's state through a SimulationView"
         if self._deliberation is None:
             scratch = State.allocate(view.cluster, view.state.jobs.shape[1], scenario=view.scenario)
@@ -99,7 +101,7 @@ class PolicyScheduler:
             observation = deliberation.observation
             if self._order is not None:
                 observation = self._order.apply(observation)
-            if deliberation.decide(choose(self.network, observation, self._rng)[0]):
+            if deliberation.decide(choose_actions(self.network, observation, self._rng)[0]):
                 break
         allocation = deliberation.fill(view.allocation(keep_running=True))
         self.counters = deliberation.counters()

@@ -1,4 +1,4 @@
-"""Seeds of all that is random in a training run: unlike each other, and unlike those of a run with the next seed."""
+"""Seeds of the random parts of a training run. They differ from each other and from those of runs with other seeds."""
 
 from enum import IntEnum
 
@@ -6,16 +6,16 @@ import numpy as np
 
 
 class Phase(IntEnum):
-    """What a seed is for."""
+    """The part of a run that a seed is for."""
 
     IMITATION = 0
     LEARNING = 1
     SAMPLING = 2
 
 
-def spread(seed: int, phase: Phase, iteration: int = 0, worker: int = 0) -> int:
-    """A seed of 31 bits for one place of a run, mixed by NumPy's `SeedSequence`.
+def derive_seed(seed: int, phase: Phase, iteration: int = 0, worker: int = 0) -> int:
+    """Derive a 31-bit seed for one part of a run with NumPy's `SeedSequence`.
 
-    Sums such as seed + worker would give neighbouring runs each other's workloads.
+    Sums such as seed + worker would give runs with consecutive seeds each other's workloads.
     """
     return int(np.random.SeedSequence([seed, phase, iteration, worker]).generate_state(1)[0] >> 1)

@@ -1,4 +1,4 @@
-"""Training as a person watches it: a progress bar with the figures that matter."""
+"""Progress of training on a terminal: a bar and the most important figures."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from envs.evaluation.table import wide_console
 
-SHOWN = {
+FIGURE_FORMATS = {
     "train/return": "return {:,.0f}",
     "imitation_agreement": "agreement {:.0%}",
     "validated": "mean JCT {:,.0f} s",
@@ -16,7 +16,7 @@ SHOWN = {
 
 
 class ProgressListener:
-    """`agents.training.Listener` on a terminal: one bar a phase, its latest figures beside it."""
+    """`agents.training.TrainingListener` on a terminal: one bar per phase, with its latest figures."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or wide_console()
@@ -32,16 +32,16 @@ class ProgressListener:
         self._bar.stop()
 
     def phase(self, name: str, total: int) -> None:
-        """Begin a new bar; the last one is full."""
+        """Fill the last bar and begin a new one."""
         self._finish()
         self._task = self._bar.add_task(name, total=total, figures="")
 
     def step(self, done: int, figures: Mapping[str, float]) -> None:
-        """Move the bar and show the latest figures."""
+        """Advance the bar and show the latest figures."""
         assert self._task is not None
         texts = [
             form.format(figures[name])
-            for name, form in SHOWN.items()
+            for name, form in FIGURE_FORMATS.items()
             if figures.get(name, float("nan")) == figures.get(name)
         ]
         if "validated" in figures and "baseline" in figures:

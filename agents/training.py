@@ -1,4 +1,4 @@
-"""Training: imitate the best heuristic, then improve by PPO; validate, checkpoint, and go on where it was cut off."""
+"""Training: imitate the best heuristic, then improve with PPO; validate, save checkpoints, resume."""
 
 import json
 import time
@@ -11,27 +11,34 @@ import torch
 
 from agents.checkpoint import Checkpoint
 from agents.imitation import ImitationSettings, imitate
-from agents.networks import Blueprint
-from agents.rllib import PPOSettings, World
+from agents.networks import Blueprint, check_network, missing_protocols
+from agents.rllib import PPOSettings, TrainingSetup
 from agents.rllib.algorithm import LocalAlgorithm, PPOAlgorithm
-from agents.tensorboard import Curves
-from agents.validation import Figures, best_of, outcome_of, validate, validate_baselines, validation_workloads
+from agents.tensorboard import TensorBoardWriter
+from agents.validation import (
+    ValidationFigures,
+    best_of,
+    outcome_of,
+    validate_baselines,
+    validate_scheduler,
+    validation_workloads,
+)
 from envs.evaluation.outcome import Outcome
 from envs.scheduling import Scheduler
 from envs.types import CheckpointError, MurmurationError
 
 STATE, RLLIB = "state.json", "rllib"
-POOR = 1.5  # times its teacher's mean JCT: that much worse a clone has not learnt it
+POOR = 1.5  # an imitating policy with this multiple of its teacher's mean JCT has not learnt it
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSettings:
-    """What a training run consists of."""
+    """Settings of a training run."""
 
-    iterations: int = 30  # of PPO, after the imitation
-    validate_every: int = 5  # iterations; checkpoints are written then
-    num_validation: int = 8  # different workloads of the validation split, each as long as a training episode
-    teacher: str = "best"  # name of a baseline, "best" on the validation workloads, or "none" to begin from scratch
+    iterations: int = 30  # PPO iterations after imitation
+    validate_every: int = 5  # iterations between validations; each writes checkpoints
+    num_validation: int = 8  # distinct workloads of the validation split, each as long as a training episode
+    teacher: str = "best"  # name of a baseline, "best" for the best in validation, or "none" to start from scratch
     imitation: ImitationSettings = field(default_factory=ImitationSettings)
     ppo: PPOSettings = field(default_factory=PPOSettings)
     num_threads: int = 2  # of torch
@@ -44,33 +51,33 @@ class TrainingSettings:
             )
 
 
-class Listener(Protocol):
-    """Who is told how training goes."""
+class TrainingListener(Protocol):
+    """Receives reports on the progress of training."""
 
     def phase(self, name: str, total: int) -> None:
-        """A new phase with so many steps begins."""
+        """Report that a new phase with `total` steps begins."""
         ...
 
     def step(self, done: int, figures: Mapping[str, float]) -> None:
-        """The phase has come so far."""
+        """Report that the phase has completed `done` steps."""
         ...
 
     def note(self, text: str) -> None:
-        """Something worth a line."""
+        """Report a message of one line."""
         ...
 
 
 @dataclass
 class TrainingState:
-    """What a run has reached; kept in `state.json`, so that it can be resumed."""
+    """Progress of a run; saved in `state.json`, so that the run can be resumed."""
 
     seed: int
     iteration: int = 0
     teacher: str = ""
-    baselines: dict[str, Figures] = field(default_factory=dict)
-    validation: dict[str, Figures] = field(default_factory=dict)  # of the policy, by iteration
+    baselines: dict[str, ValidationFigures] = field(default_factory=dict)
+    validation: dict[str, ValidationFigures] = field(default_factory=dict)  # of the policy, by iteration
     best_iteration: int = -1
-    num_validation: int = 0  # different workloads that all these figures are means over
+    num_validation: int = 0  # distinct workloads over which all these figures are means
 
     @property
     def best(self) -> Outcome | None:
@@ -85,39 +92,45 @@ class Trainer:
     optimizer's state, to resume), `state.json` and `tensorboard/`.
 
     Args:
-        world: where episodes are played.
+        training_setup: the setup of all episodes; validation uses its `setup`.
         blueprint: the network.
-        settings: how long and how.
-        baselines: makers of schedulers by name, to learn from and to be measured against; they come from outside, since
-            agents do not know baselines.
-        folder: of the run.
-        seed: of everything random. One seed gives one result; a resumed run draws other episodes than an unbroken one.
-        listener: is told how it goes.
+        settings: length and optimizer.
+        baselines: makers of schedulers by name, as teachers and for comparison. They are arguments because `agents`
+            does not import baselines.
+        folder: folder of the run.
+        seed: seed of all random draws. One seed gives one result; a resumed run draws other episodes than an
+            uninterrupted one.
+        listener: receives reports on progress.
     """
 
     def __init__(
         self,
-        world: World,
+        training_setup: TrainingSetup,
         blueprint: Blueprint,
         settings: TrainingSettings,
         baselines: Mapping[str, Callable[[], Scheduler]],
         folder: Path,
         seed: int,
-        listener: Listener,
+        listener: TrainingListener,
     ) -> None:
         if settings.teacher not in ("best", "none", *baselines):
             raise MurmurationError(
                 f"trainer.teacher is {settings.teacher!r}; it must be best, none or one of {', '.join(baselines)}"
             )
-        self.world, self.blueprint, self.settings = world, blueprint, settings
+        self.training_setup, self.blueprint, self.settings = training_setup, blueprint, settings
         self.baselines, self.folder, self.listener = baselines, folder, listener
-        self._workloads = validation_workloads(world.source, settings.num_validation)
+        self._workloads = validation_workloads(training_setup.source, settings.num_validation)
         self.state = TrainingState(seed, num_validation=len(self._workloads))
-        self.curves = Curves(folder / "tensorboard")
+        self.tensorboard = TensorBoardWriter(folder / "tensorboard")
 
     def run(self) -> TrainingState:
-        """Train to the end, or go on from what the folder holds. An interrupt leaves the run resumable."""
+        """Train to the end, or resume from the folder's state. An interrupt leaves the run resumable.
+
+        Raises:
+            NetworkError: the network breaks `PolicyNetwork`; nothing has been started.
+        """
         torch.set_num_threads(self.settings.num_threads)
+        self._check_network()
         torch.manual_seed(self.state.seed)
         resumed = self._restore()
         algorithm = self._algorithm()
@@ -126,7 +139,7 @@ class Trainer:
                 algorithm.restore(self.folder / "checkpoints" / RLLIB)
                 self.listener.note(f"resumed after iteration {self.state.iteration}")
             else:
-                self._tell_of_few_workloads()
+                self._report_few_workloads()
                 self._measure_baselines()
                 algorithm.set_network(self._warm_start())
                 self._validate(algorithm)
@@ -136,22 +149,34 @@ class Trainer:
                 self._save(algorithm)
             raise
         finally:
-            self.curves.close()
+            self.tensorboard.close()
             algorithm.stop()
         return self.state
+
+    def _check_network(self) -> None:
+        """Check a network like the one to be trained; report optional protocols that it lacks, in one note."""
+        network = self.blueprint.build(self.training_setup.spec)
+        check_network(network, self.training_setup.spec)
+        missing = missing_protocols(
+            network,
+            imitates=self.settings.teacher != "none" and self.settings.imitation.passes > 0,
+            learns_values=self.settings.ppo.advantage != "group",
+        )
+        if missing:
+            self.listener.note(f"network {self.blueprint.target} lacks {'; and '.join(missing)}")
 
     def _algorithm(self) -> PPOAlgorithm | LocalAlgorithm:
         ppo = self.settings.ppo
         alone = ppo.num_env_runners == 0 and ppo.num_learners == 0
-        kind = LocalAlgorithm if alone else PPOAlgorithm
-        return kind(self.world, self.blueprint, ppo, self.state.seed, self.state.iteration)
+        algorithm = LocalAlgorithm if alone else PPOAlgorithm
+        return algorithm(self.training_setup, self.blueprint, ppo, self.state.seed, self.state.iteration)
 
-    def _tell_of_few_workloads(self) -> None:
+    def _report_few_workloads(self) -> None:
         found, wanted = self.state.num_validation, self.settings.num_validation
         if found < wanted:
             self.listener.note(
-                f"validation rests on {found} different workload{'s' * (found > 1)}, not {wanted}: the validation "
-                f"split of {self.world.source.name} has no more episodes; a smaller workload.num_jobs gives more"
+                f"validation uses {found} distinct workload{'s' * (found > 1)}, not {wanted}: the validation split of "
+                f"{self.training_setup.source.name} has no more episodes; a smaller workload.num_jobs gives more"
             )
 
     def _measure_baselines(self) -> None:
@@ -161,12 +186,12 @@ class Trainer:
         def tell(name: str, refusal: str) -> None:
             self.listener.step(next(count), {})
             if refusal:
-                self.listener.note(f"{name} is left out: {refusal}")
+                self.listener.note(f"{name} is skipped: {refusal}")
 
-        self.state.baselines = validate_baselines(self.baselines, self.world, self._workloads, tell)
+        self.state.baselines = validate_baselines(self.baselines, self.training_setup.setup, self._workloads, tell)
         for name, figures in self.state.baselines.items():
             for step in (0, self.settings.iterations):
-                self.curves.write(_tagged("validation", figures), step, name)
+                self.tensorboard.write(_tagged("validation", figures), step, name)
         self.state.teacher = self.settings.teacher
         if not self.state.baselines and self.state.teacher == "none":
             return
@@ -174,23 +199,23 @@ class Trainer:
         if self.state.teacher == "best":
             self.state.teacher = best
         figures, found = self.state.baselines[best], len(self._workloads)
-        undone = f", {figures['num_abandoned']:.3g} jobs abandoned" if figures["num_abandoned"] else ""
+        undone = f", {figures['num_starved']:.3g} jobs starved" if figures["num_starved"] else ""
         self.listener.note(
             f"best baseline on {found} validation workload{'s' * (found > 1)}: {best}, mean JCT "
             f"{figures['mean_jct']:,.0f} s{undone}; teacher: {self.state.teacher}"
         )
 
     def _warm_start(self) -> torch.nn.Module:
-        network = self.blueprint.build(self.world.spec)
+        network = self.blueprint.build(self.training_setup.spec)
         imitation = self.settings.imitation
         if self.state.teacher == "none" or imitation.passes == 0:
             return network
-        env = self.world.vector_env(self.settings.ppo.num_envs, self.state.seed + 1)
+        env = self.training_setup.vector_env(self.settings.ppo.num_envs, self.state.seed + 1)
         self.listener.phase("imitation", 1)
 
         def progress(_phase: str, done: int, total: int, figures: dict[str, float]) -> None:
             self.listener.step(done, {"total": total, **figures})
-            self.curves.write(_tagged("imitation", figures), done)
+            self.tensorboard.write(_tagged("imitation", figures), done)
 
         imitate(network, env, self.baselines[self.state.teacher], imitation, self.state.seed, progress)
         return network
@@ -204,38 +229,39 @@ class Trainer:
             self.state.iteration += 1
             spent = time.perf_counter() - began
             figures["throughput/env_steps_per_second"] = figures["train/env_steps"] / spent
-            self.curves.write(figures, self.state.iteration)
+            self.tensorboard.write(figures, self.state.iteration)
             if self.state.iteration % settings.validate_every == 0 or self.state.iteration == settings.iterations:
                 self._validate(algorithm)
             self.listener.step(self.state.iteration, {**figures, **self._standing()})
 
     def _validate(self, algorithm: PPOAlgorithm | LocalAlgorithm) -> None:
         checkpoint = self._checkpoint(algorithm)
-        figures = validate(checkpoint.scheduler(), self.world, self._workloads)
+        figures = validate_scheduler(checkpoint.scheduler(), self.training_setup.setup, self._workloads)
         if self.state.iteration == 0:
             self._compare_with_teacher(figures)
         best = self.state.best
         self.state.validation[str(self.state.iteration)] = figures
-        self.curves.write(_tagged("validation", figures), self.state.iteration)
-        self.curves.flush()
+        self.tensorboard.write(_tagged("validation", figures), self.state.iteration)
+        self.tensorboard.flush()
         if best is None or outcome_of(figures) < best:
             self.state.best_iteration = self.state.iteration
             self._checkpoint(algorithm).save(self.folder / "checkpoints" / "best")
         self._save(algorithm)
 
-    def _compare_with_teacher(self, clone: Figures) -> None:
-        """Say so where imitation has not learnt its teacher: not every plan follows from what servers see."""
+    def _compare_with_teacher(self, student: ValidationFigures) -> None:
+        """Report that imitation has not learnt its teacher: not every allocation follows from the observation."""
         teacher = self.state.baselines.get(self.state.teacher)
-        if teacher and self.settings.imitation.passes and clone["mean_jct"] > POOR * teacher["mean_jct"]:
+        if teacher and self.settings.imitation.passes and student["mean_jct"] > POOR * teacher["mean_jct"]:
             self.listener.note(
-                f"imitation has not learnt {self.state.teacher}: mean JCT {clone['mean_jct']:,.0f} s beside its "
-                f"{teacher['mean_jct']:,.0f} s; try another trainer.teacher or more trainer.imitation.steps"
+                f"imitation has not learnt {self.state.teacher}: the policy's mean JCT is "
+                f"{student['mean_jct']:,.0f} s, the teacher's {teacher['mean_jct']:,.0f} s; try another "
+                "trainer.teacher or more trainer.imitation.steps"
             )
 
-    def _standing(self) -> Figures:
-        """The policy's latest validated mean JCT and, if any, unfinished jobs; the best baseline's mean JCT.
+    def _standing(self) -> ValidationFigures:
+        """Return the policy's latest validated mean JCT, its unfinished jobs if any, and the best baseline's mean JCT.
 
-        The latter only where as many jobs are abandoned: else the means do not compare.
+        The baseline is included only if equally many jobs starve: otherwise the means are not comparable.
         """
         latest = self.state.validation[max(self.state.validation, key=int)]
         standing = {"validated": latest["mean_jct"]}
@@ -243,7 +269,7 @@ class Trainer:
             standing["unfinished"] = latest["num_unfinished"]
         if self.state.baselines:
             baseline = outcome_of(self.state.baselines[best_of(self.state.baselines)])
-            if baseline.num_abandoned == outcome_of(latest).num_abandoned:
+            if baseline.num_starved == outcome_of(latest).num_starved:
                 standing["baseline"] = baseline.mean_jct
         return standing
 
@@ -252,16 +278,18 @@ class Trainer:
             "seed": self.state.seed,
             "iteration": self.state.iteration,
             "teacher": self.state.teacher,
-            "source": self.world.source.name,
-            "cluster": self.world.cluster.name,
+            "source": self.training_setup.source.name,
+            "cluster": self.training_setup.setup.cluster.name,
             "validation": self.state.validation.get(str(self.state.iteration), {}),
             "num_validation": self.state.num_validation,
         }
-        world = self.world
-        return Checkpoint(algorithm.network(), self.blueprint, world.spec, world.rules, world.cluster.gpu_types, notes)
+        training_setup, gpu_types = self.training_setup, self.training_setup.setup.cluster.gpu_types
+        return Checkpoint(
+            algorithm.network(), self.blueprint, training_setup.spec, training_setup.rules, gpu_types, notes
+        )
 
     def _save(self, algorithm: PPOAlgorithm | LocalAlgorithm) -> None:
-        """The resumable state: RLlib's part first, so that `state.json` never promises more than there is."""
+        """Save the resumable state; RLlib's part first, so that `state.json` never refers to a missing checkpoint."""
         self._checkpoint(algorithm).save(self.folder / "checkpoints" / "last")
         algorithm.save(self.folder / "checkpoints" / RLLIB)
         part = self.folder / f"{STATE}.part"
@@ -275,11 +303,11 @@ class Trainer:
         try:
             self.state = TrainingState(**json.loads(path.read_text()))
         except (ValueError, TypeError) as error:  # not text, not JSON, not these fields
-            raise CheckpointError(f"{path} is not a training state ({error}); begin a new run") from error
+            raise CheckpointError(f"{path} is not a training state ({error}); start a new run") from error
         if self.state.num_validation != len(self._workloads):
             raise CheckpointError(
-                f"{path}: was validated on {self.state.num_validation} workloads, this run would be on "
-                f"{len(self._workloads)}; keep trainer.num_validation and the workload, or begin a new run"
+                f"{path}: was validated on {self.state.num_validation} workloads, this run would use "
+                f"{len(self._workloads)}; keep trainer.num_validation and the workload, or start a new run"
             )
         return True
 

@@ -1,9 +1,9 @@
 """Published heuristics, one idea per file or folder, each a `Scheduler` of `envs.scheduling`. Imports `envs` only.
 
-`parts` is what several share, `compiled` plays whole episodes inside the engine.
+`parts` holds what several schedulers share; `compiled` plays whole episodes inside the engine.
 
 All of them are work-conserving over GPU types: a job whose fastest type is taken starts on a slower one on which
-it runs, rather than wait. Of them only `SamplingMatching` spreads one job over two GPU types by choice.
+it runs, rather than wait. Only `SamplingMatching` spreads one job over two GPU types by choice.
 
 | class | idea | paper |
 |---|---|---|
@@ -11,10 +11,10 @@ it runs, rather than wait. Of them only `SamplingMatching` spreads one job over 
 | `Srtf` | shortest remaining time (or GPU-time) first | Muri, SIGCOMM'22, section 6 |
 | `Las` | least attained service first | Tiresias, NSDI'19, section 3.2 |
 | `Tiresias` | discretised two-dimensional least attained service | Tiresias, NSDI'19, section 3.2 |
-| `Random` | any job, anywhere | the floor of every comparison |
+| `Random` | any job, anywhere | the lower bound of every comparison |
 | `Afs` | a GPU to the shorter of two jobs, unless the longer gains far more | AFS, NSDI'21, section 4 |
 | `HeSrpt` | shares by rank of remaining time, for one power law of speedup | heSRPT, PEVA 2020 |
-| `Starling` | shortest first, sized at the knee, two plans, looking ahead, batch sizes if asked: the bar | ours |
+| `Starling` | shortest first, sized at the knee, two plans, look-ahead, batch sizes if asked: the one to beat | ours |
 | `Gavel` | shares of time on every GPU type by linear programs | Gavel, OSDI'20 |
 | `ElasticDp` | GPUs and batch sizes by a dynamic program over scaling | Saxena et al., MASCOTS'20 |
 | `Synergy` | cores and memory beside GPUs, by sensitivity | Synergy, OSDI'22, section 4 |
@@ -93,7 +93,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Load a scheduler when it is asked for: some bring solvers that take longer to load than a small run does."""
+    """Load a scheduler on first use: some import solvers that take longer to load than a small run takes."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

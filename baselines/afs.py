@@ -1,4 +1,4 @@
-"""AFS: apathetic future share; a GPU goes to the shorter of two jobs unless the longer one makes far more of it."""
+"""AFS: apathetic future share; a GPU goes to the shorter of two jobs unless the longer one gains far more from it."""
 
 import numpy as np
 
@@ -11,20 +11,20 @@ from envs.types import Allocation, ClusterSpec, FloatArray, IntArray
 class Afs:
     """AFS-L, the form with known lengths (Hwang et al., "Elastic resource sharing for deep learning", NSDI'21).
 
-    GPUs go out one at a time. Of two jobs, a the shorter by the time that it needs yet on what it has so far, b the
-    longer, the GPU is b's if it gains b more than it would gain a, relative to what each has then:
+    GPUs are given out one at a time. Compare two jobs by the time that each still needs on its GPUs so far: a is the
+    shorter one, b the longer one. The GPU goes to b if b's relative gain is larger than a's:
 
         (p_b(g_b + 1) - p_b(g_b)) / p_b(g_b + 1)  >  (p_a(g_a + 1) - p_a(g_a)) / p_a(g_a)
 
-    with speeds p; between two jobs without GPUs the shorter one wins. The GPU's owner is who wins against all, found in
-    one pass over the jobs.
+    where p is the throughput. Between two jobs without GPUs the shorter one wins. The GPU goes to the job that wins
+    against all others, found in one pass over the jobs.
 
-    Beyond the paper, so that it runs in this world:
-    - Ranges: a job's next step is to its least size, then the best step per GPU, which jumps over sizes that do not
-      pay; the gain is counted per GPU. Steps larger than what is left are not offered.
-    - GPU types: one heap, in which a job's speed is that on its fastest type. The length of a job without GPUs is that
-      on its least size.
-    - Restarts are not looked at: a job whose number of GPUs changes is resized.
+    Additions to the paper, so that it runs in this world:
+    - Ranges: a job's first step is to its least size. Each further step is the one with the best gain per GPU, which
+      skips sizes that do not pay. Steps larger than the number of GPUs left are not offered.
+    - GPU types: all types are one pool, in which a job has the throughput of its fastest type. The length of a job
+      without GPUs is its length on its least size.
+    - Restarts are ignored: a job whose number of GPUs changes is resized.
     """
 
     information = "estimate"
@@ -39,35 +39,36 @@ class Afs:
         self._heap.forget()
 
     def schedule(self, view: ClusterView) -> Allocation:
-        """Sizes by the pairwise rule, then places.
+        """Choose sizes by the pairwise rule, then nodes.
 
         Raises:
             MurmurationError: the scenario hides remaining work.
         """
-        return self._heap.schedule(view, _length, lambda heap: afs_sizes(heap.work, heap.speeds, heap.num_gpus))
+        return self._heap.schedule(view, _length, lambda heap: afs_sizes(heap.work, heap.throughputs, heap.num_gpus))
 
 
 def _length(heap: Heap) -> FloatArray:
     """float64[num_jobs]: seconds left on the least size."""
-    length: FloatArray = heap.work / heap.speeds[np.arange(len(heap.work)), heap.least]
+    length: FloatArray = heap.work / heap.throughputs[np.arange(len(heap.work)), heap.least]
     return length
 
 
 @jit
-def next_step(speeds: FloatArray, size: int, left: int) -> tuple[int, float]:
-    """A job's next size, at most `left` GPUs larger, and its gain in samples/s per GPU; the same size if none gains.
+def next_step(throughputs: FloatArray, size: int, left: int) -> tuple[int, float]:
+    """Find a job's next size, at most `left` GPUs larger, and its gain in samples/s per GPU.
 
-    From nothing it is the least size; then that with the greatest gain per GPU.
+    The next size of a job without GPUs is its least size; otherwise it is the size with the greatest gain per GPU. If
+    no size gains, the present size is returned.
 
     Args:
-        speeds: float64[sizes], samples/s; 0 where the job does not run.
+        throughputs: float64[sizes], samples/s; 0 where the job does not run.
         size: GPUs so far.
-        left: GPUs to be had.
+        left: GPUs that are available.
     """
     best, gain = size, 0.0
-    for larger in range(size + 1, min(size + left, len(speeds) - 1) + 1):
-        if speeds[larger] > speeds[size]:
-            per_gpu = (speeds[larger] - speeds[size]) / (larger - size)
+    for larger in range(size + 1, min(size + left, len(throughputs) - 1) + 1):
+        if throughputs[larger] > throughputs[size]:
+            per_gpu = (throughputs[larger] - throughputs[size]) / (larger - size)
             if size == 0:
                 return larger, per_gpu
             if per_gpu > gain:
@@ -77,22 +78,28 @@ def next_step(speeds: FloatArray, size: int, left: int) -> tuple[int, float]:
 
 @jit
 def prefers_longer(
-    speeds_a: FloatArray, size_a: int, gain_a: float, speeds_b: FloatArray, size_b: int, next_b: int, gain_b: float
+    throughputs_a: FloatArray,
+    size_a: int,
+    gain_a: float,
+    throughputs_b: FloatArray,
+    size_b: int,
+    next_b: int,
+    gain_b: float,
 ) -> bool:
     """Whether the longer job b wins the next GPU against the shorter a, by AFS-L's inequality."""
     if size_a == 0:
-        return False  # what a job gains that has nothing is beyond any measure
-    return bool(gain_b / speeds_b[next_b] > gain_a / speeds_a[size_a])
+        return False  # the relative gain of a job without GPUs is infinite
+    return bool(gain_b / throughputs_b[next_b] > gain_a / throughputs_a[size_a])
 
 
 @jit
-def afs_sizes(work: FloatArray, speeds: FloatArray, num_gpus: int) -> IntArray:
-    """GPUs for each job by AFS-L.
+def afs_sizes(work: FloatArray, throughputs: FloatArray, num_gpus: int) -> IntArray:
+    """Choose the number of GPUs of each job by AFS-L.
 
     Args:
-        work: float64[num_jobs], samples left; jobs by length on their least size, which decides between equals.
-        speeds: float64[num_jobs, sizes], samples/s; 0 where a job does not run.
-        num_gpus: to share out.
+        work: float64[num_jobs], samples left; jobs in order of length on their least size, which breaks ties.
+        throughputs: float64[num_jobs, sizes], samples/s; 0 where a job does not run.
+        num_gpus: GPUs to share out.
 
     Returns:
         int64[num_jobs].
@@ -102,25 +109,25 @@ def afs_sizes(work: FloatArray, speeds: FloatArray, num_gpus: int) -> IntArray:
         np.zeros(num_jobs, np.int64), np.zeros(num_jobs, np.int64), np.zeros(num_jobs), np.zeros(num_jobs),
     )  # fmt: skip
     for job in range(num_jobs):
-        steps[job], gains[job] = next_step(speeds[job], 0, left)
-        lengths[job] = work[job] / speeds[job, steps[job]] if gains[job] > 0 else np.inf
+        steps[job], gains[job] = next_step(throughputs[job], 0, left)
+        lengths[job] = work[job] / throughputs[job, steps[job]] if gains[job] > 0 else np.inf
     while left > 0:
         owner = -1
         for job in range(num_jobs):
             if gains[job] > 0 and steps[job] - sizes[job] > left:
-                steps[job], gains[job] = next_step(speeds[job], sizes[job], left)
+                steps[job], gains[job] = next_step(throughputs[job], sizes[job], left)
             if gains[job] <= 0:
                 continue
             if owner < 0:
                 owner = job
                 continue
             a, b = (owner, job) if lengths[owner] <= lengths[job] else (job, owner)
-            longer = prefers_longer(speeds[a], sizes[a], gains[a], speeds[b], sizes[b], steps[b], gains[b])
+            longer = prefers_longer(throughputs[a], sizes[a], gains[a], throughputs[b], sizes[b], steps[b], gains[b])
             owner = b if longer else a
         if owner < 0:
             break
         left -= steps[owner] - sizes[owner]
         sizes[owner] = steps[owner]
-        lengths[owner] = work[owner] / speeds[owner, sizes[owner]]
-        steps[owner], gains[owner] = next_step(speeds[owner], sizes[owner], left)
+        lengths[owner] = work[owner] / throughputs[owner, sizes[owner]]
+        steps[owner], gains[owner] = next_step(throughputs[owner], sizes[owner], left)
     return sizes

@@ -1,4 +1,4 @@
-"""heSRPT: the optimal allocation where every job speeds up by the same power law."""
+"""heSRPT: the optimal allocation where the throughput of every job follows the same power law."""
 
 import math
 
@@ -8,26 +8,26 @@ from baselines.parts.one_heap import Heap, OneHeap
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, FloatArray, IntArray, MurmurationError
 
-STEEPEST = 0.99  # at 1 the shares of the formula degenerate to all for the shortest
+STEEPEST = 0.99  # at 1 the formula would give all GPUs to the shortest job
 
 
 class HeSrpt:
     """High-efficiency shortest remaining processing time (Berg, Vesilo, Harchol-Balter, "heSRPT", PEVA 2020).
 
-    If k GPUs are k^p times as fast as one and nobody else comes, the mean completion time of m jobs is least if the
-    i-th longest gets the share (i/m)^(1/(1-p)) - ((i-1)/m)^(1/(1-p)) of the cluster: between SRPT, which gives all to
-    the shortest, and equal shares.
+    If k GPUs are k^p times as fast as one and no further job arrives, the mean completion time of m jobs is least if
+    the i-th longest job gets the share (i/m)^(1/(1-p)) - ((i-1)/m)^(1/(1-p)) of the cluster. This lies between SRPT,
+    which gives all GPUs to the shortest job, and equal shares.
 
-    A reconstruction for this world, of which the paper leaves open:
-    - Exponent: the mean over the elastic jobs present of log(speedup) / log(GPUs), between least and most GPUs;
-      among rigid jobs alone the shortest come first.
-    - Whole GPUs within each job's range: shortest jobs first, what rounding or a range leaves over goes to the next.
-      What does not get its least size waits.
-    - GPU types: one heap, in which a job's speed is that on its fastest type.
-    - Restarts are not looked at: a job whose share changes is resized.
+    A reconstruction for this world. The paper leaves open:
+    - Exponent: the mean over the elastic jobs present of log(speedup) / log(GPUs), between least and most GPUs. Among
+      rigid jobs alone the shortest come first.
+    - Whole GPUs within each job's range: shortest jobs first. GPUs left over by rounding or by a range go to the next
+      job. A job that does not get its least size waits.
+    - GPU types: all types are one pool, in which a job has the throughput of its fastest type.
+    - Restarts are ignored: a job whose share changes is resized.
 
     Args:
-        exponent: p, 0 to 1; None estimates it.
+        exponent: p, at least 0 and below 1; None estimates it.
     """
 
     information = "estimate"
@@ -45,27 +45,27 @@ class HeSrpt:
         self._heap.forget()
 
     def schedule(self, view: ClusterView) -> Allocation:
-        """Shares by rank, in whole GPUs.
+        """Choose shares by rank, in whole GPUs.
 
         Raises:
             MurmurationError: the scenario hides remaining work.
         """
-        return self._heap.schedule(view, lambda heap: heap.work / heap.speeds.max(axis=1), self._sizes)
+        return self._heap.schedule(view, lambda heap: heap.work / heap.throughputs.max(axis=1), self._sizes)
 
     def _sizes(self, heap: Heap) -> IntArray:
-        """int64[num_jobs]: what the shares come to in whole GPUs, shortest job first."""
-        return whole_shares(shares(len(heap.work), self._exponent(heap.speeds)), heap.speeds, heap.num_gpus)
+        """int64[num_jobs]: the shares in whole GPUs, shortest job first."""
+        return whole_shares(shares(len(heap.work), self._exponent(heap.throughputs)), heap.throughputs, heap.num_gpus)
 
-    def _exponent(self, speeds: FloatArray) -> float:
-        """The exponent given, or that of the jobs with these curves; the steepest if none of them is elastic."""
+    def _exponent(self, throughputs: FloatArray) -> float:
+        """Return the given exponent, or estimate it from these curves; `STEEPEST` if no job is elastic."""
         if self.exponent is not None:
             return self.exponent
-        found = [scaling for curve in speeds if not math.isnan(scaling := scaling_exponent(curve))]
+        found = [scaling for curve in throughputs if not math.isnan(scaling := scaling_exponent(curve))]
         return float(np.clip(np.mean(found), 0.0, STEEPEST)) if found else STEEPEST
 
 
 def scaling_exponent(curve: FloatArray) -> float:
-    """The exponent of the power law through a job's least and largest size; NaN for a rigid one.
+    """Estimate the exponent of the power law through a job's least and largest size; NaN for a rigid job.
 
     Args:
         curve: float64[sizes], samples/s; 0 where the job does not run.
@@ -78,24 +78,24 @@ def scaling_exponent(curve: FloatArray) -> float:
 
 
 def shares(num_jobs: int, exponent: float) -> FloatArray:
-    """float64[num_jobs]: share of the cluster for each job, shortest first; they sum to 1."""
+    """float64[num_jobs]: the share of the cluster of each job, shortest first; they sum to 1."""
     steps = (np.arange(num_jobs + 1) / num_jobs) ** (1.0 / (1.0 - exponent)) if num_jobs else np.zeros(1)
     return np.asarray(np.diff(steps)[::-1])
 
 
-def whole_shares(wanted: FloatArray, speeds: FloatArray, num_gpus: int) -> IntArray:
-    """GPUs for jobs in order: the runnable size nearest below what they are due, the rest goes on to the next.
+def whole_shares(wanted: FloatArray, throughputs: FloatArray, num_gpus: int) -> IntArray:
+    """Round shares to whole GPUs: each job gets the largest runnable size within its due; the rest goes to the next.
 
     Args:
-        wanted: float64[num_jobs], shares.
-        speeds: float64[num_jobs, sizes], samples/s; 0 where a job does not run.
-        num_gpus: to share out.
+        wanted: float64[num_jobs], shares, in order of priority.
+        throughputs: float64[num_jobs, sizes], samples/s; 0 where a job does not run.
+        num_gpus: GPUs to share out.
     """
     sizes = np.zeros(len(wanted), np.int64)
     left, due = num_gpus, 0.0
     for place, share in enumerate(wanted.tolist()):
         due += share * num_gpus
-        able = np.flatnonzero(speeds[place, : min(left, int(np.rint(due))) + 1])
+        able = np.flatnonzero(throughputs[place, : min(left, int(np.rint(due))) + 1])
         if able.size:
             sizes[place] = able[-1]
             left -= int(able[-1])

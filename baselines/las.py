@@ -11,12 +11,12 @@ from envs.types import Allocation, ClusterSpec, MurmurationError
 
 
 class Las:
-    """Preemptive gangs in order of the service that they have had; knows nothing of what is left.
+    """Preemptive gangs in order of attained service, without knowledge of remaining work.
 
-    Favours the young, which on heavy-tailed work are mostly the short (Nuijens and Wierman 2008). Counted in GPU-
-    seconds it is the two-dimensional LAS of Tiresias (NSDI'19, section 3.2), before its queues are made discrete.
-    Decisions fall at rounds only: with rounds at events alone two equal jobs take turns no finer than others come and
-    go; `rounds.interval` sets a finer grain. Ties go by submission.
+    This favours young jobs, which on heavy-tailed work are mostly short ones (Nuijens and Wierman 2008). Counted in
+    GPU-seconds it is the two-dimensional LAS of Tiresias (NSDI'19, section 3.2), before its queues are made discrete.
+    Decisions are taken at rounds only. If rounds fall at events alone, two equal jobs take turns only when other jobs
+    arrive or end; `rounds.interval` adds rounds. Ties are broken by submission.
 
     Args:
         by: "gpu_time" orders by GPU-seconds received, "time" by seconds on the requested GPUs.
@@ -32,12 +32,14 @@ class Las:
         self.by = by
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
-        """Nothing to remember: the view keeps count of service."""
+        """Do nothing: the view counts attained service."""
 
     def schedule(self, view: ClusterView) -> Allocation:
-        """Least served first, as many as fit; running jobs stay where they are while they are chosen."""
+        """Run as many jobs as fit, least service first; running jobs that are chosen again stay where they are."""
         jobs = jobs_present(view)
         service = view.attained_service(jobs)
         if self.by == "time":
             service = service / view.num_gpus[jobs]
-        return keep_and_displace(view, ranked(jobs, service), lambda running, _speeds: as_long_again(view, running))
+        return keep_and_displace(
+            view, ranked(jobs, service), lambda running, _throughputs: as_long_again(view, running)
+        )

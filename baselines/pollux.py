@@ -6,38 +6,42 @@ import numpy as np
 
 from baselines.parts.offers import Offer, Offered
 from baselines.parts.options import Options
-from baselines.parts.programmed import ProgrammedRounds, Round
-from baselines.parts.sizing import speeds
+from baselines.parts.programmed import ProgrammedRound, ProgrammedRounds
+from baselines.parts.sizing import throughputs
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, FloatArray, JobId, MurmurationError, Seconds
 
 NO_SPEEDUP = 1e-3  # added to every speedup, as in the artifact, so that a job without GPUs has a finite cost
-LARGEST_COST = 1e3  # that cost at p = -1; a steeper p does not raise it, which a program could not resolve
+_LARGEST_COST = 1e3  # of a job without GPUs at p = -1; capped for steeper p, since a solver could not resolve more
 
 
 class Pollux:
-    """Elastic jobs sized by goodput, blind to types of GPU (Qiao et al., OSDI'21), in rounds.
+    """Elastic jobs sized by goodput, without regard to GPU types (Qiao et al., OSDI'21), in rounds.
 
-    A job's speedup is its goodput over that on its fair share, the GPUs divided by the number of jobs; a job that would
-    be changed has it scaled by the restart factor. The round maximises the power mean of speedups (section 4.2), with
-    p = -1 as in the artifact of Sia (SOSP'23), in whose code the restart factor stands too.
+    A job's speedup is its goodput over its goodput on its fair share, the GPUs divided by the number of jobs. The
+    speedup of a job that would be changed is scaled by the restart factor. The round maximises the power mean of
+    speedups (section 4.2), with p = -1 as in the artifact of Sia (SOSP'23), whose code also has the restart factor.
 
-    What differs from the paper. Its genetic algorithm searches GPUs on nodes; here the same objective is optimised over
-    sizes by an integer program within a time limit, and nodes follow by packing. It co-tunes batch size and learning
-    rate; in this world a batch size within a job's range does not change its accuracy, so goodput is throughput. It
-    learns speeds as it goes, for which it at most doubles a job's GPUs at a time; here they are known, and `growth`
-    limits nothing unless set. It is blind to GPU types: a size counts at the mean of the speeds on the types where the
-    job runs with it. Of the waiting jobs as many take part as there are GPUs; between rounds, and on what the program
-    leaves idle, waiting jobs start as requested, or at their least size.
+    Differences from the paper:
+    - Its genetic algorithm searches GPUs on nodes. Here an integer program with a time limit optimises the same
+      objective over sizes; nodes follow by packing.
+    - It co-tunes batch size and learning rate. In this world a batch size within a job's range does not change its
+      accuracy, so goodput is throughput.
+    - It learns throughputs during the run, and therefore at most doubles a job's GPUs at a time. Here throughputs are
+      known, and `growth` limits nothing unless set.
+    - It ignores GPU types: a size counts at the mean of the throughputs on the types where the job runs with it.
+
+    As many waiting jobs take part as there are GPUs. Between rounds, and on GPUs that the program leaves idle, waiting
+    jobs start as requested, or at their least size.
 
     Args:
-        power: p of the mean, negative; the more so, the fairer.
-        growth: a job may have at most so many times the most GPUs that it has had; 2 in the paper.
+        power: p of the mean, negative; more negative is fairer.
+        growth: a job may have at most this multiple of the most GPUs that it has had; 2 in the paper.
         round_length: seconds of a round.
         time_limit: wall-clock seconds for each program.
 
     Attributes:
-        counters: of the solver; see `choosing.Solver`. A run is repeatable where no program was stopped.
+        counters: of the solver; see `choosing.Solver`. A run is repeatable if no program was stopped.
     """
 
     information = "none"
@@ -60,7 +64,7 @@ class Pollux:
 
     @property
     def counters(self) -> dict[str, int]:
-        """What the solver did in this episode."""
+        """Return the solver's counters of this episode."""
         return self._rounds.solver.counters
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
@@ -68,13 +72,13 @@ class Pollux:
         self._rounds.forget()
 
     def schedule(self, view: ClusterView) -> Allocation:
-        """The round's sizes; between rounds what runs goes on."""
+        """Apply the round's sizes; between rounds keep running jobs."""
         return self._rounds.schedule(view)
 
-    def _options(self, now: Round) -> Options:
-        """Every size of every type, at what its speedup adds to the mean."""
+    def _options(self, now: ProgrammedRound) -> Options:
+        """List every size of every type, at the term that its speedup adds to the mean."""
         offered = now.offered
-        fair = fair_speeds(offered, len(now.jobs), math.ceil(now.gpus / max(len(now.jobs), 1)))
+        fair = fair_throughputs(offered, len(now.jobs), math.ceil(now.gpus / max(len(now.jobs), 1)))
         cost = self._cost(now.worth / fair[offered.job])
         allowed = np.arange(len(cost))
         if math.isfinite(self.growth):
@@ -83,12 +87,12 @@ class Pollux:
         return Options(offered.job, offered.gpu_type, offered.num_gpus, cost, idle).only(allowed)
 
     def _cost(self, speedup: FloatArray) -> FloatArray:
-        """What the mean is over; less is better, since p is negative."""
-        cost: FloatArray = np.minimum((speedup + NO_SPEEDUP) ** self.power, LARGEST_COST)
+        """Return the terms of the mean; less is better, since p is negative."""
+        cost: FloatArray = np.minimum((speedup + NO_SPEEDUP) ** self.power, _LARGEST_COST)
         return cost
 
-    def _most(self, now: Round) -> FloatArray:
-        """float64[num_jobs]: the most GPUs that a job may have now; never fewer than it runs on."""
+    def _most(self, now: ProgrammedRound) -> FloatArray:
+        """float64[num_jobs]: the most GPUs that a job may have now; at least its least size."""
         least = np.full(len(now.jobs), np.inf)
         np.minimum.at(least, now.offered.job, now.offered.num_gpus)
         most: FloatArray = np.maximum(least, np.floor(self.growth * now.most))
@@ -96,16 +100,16 @@ class Pollux:
 
 
 def _offer(view: ClusterView, job: JobId) -> Offer:
-    """All sizes on all types on which a job runs, worth what it does with so many GPUs of any."""
-    speed = speeds(view, job)
-    kind, size = np.nonzero(speed)
-    return Offer(kind, size, blind(speed)[size])
+    """Offer all sizes on all types on which a job runs, worth its mean throughput over the types."""
+    throughput = throughputs(view, job)
+    gpu_type, size = np.nonzero(throughput)
+    return Offer(gpu_type, size, blind(throughput)[size])
 
 
 def blind(table: FloatArray) -> FloatArray:
-    """float64[sizes]: the mean speed over the types on which a job runs with so many GPUs; 0 where on none.
+    """float64[sizes]: the mean throughput over the types on which a job runs with so many GPUs; 0 where on none.
 
-    Made not to fall with the size, which it may where types drop out.
+    The mean could fall with the size where types drop out; it is made monotone.
     """
     runs = table > 0
     mean = np.divide(table.sum(axis=0), runs.sum(axis=0), out=np.zeros(table.shape[1]), where=runs.any(axis=0))
@@ -113,17 +117,17 @@ def blind(table: FloatArray) -> FloatArray:
     return grown
 
 
-def fair_speeds(offered: Offered, num_jobs: int, fair: int) -> FloatArray:
-    """float64[num_jobs]: the speed on a fair share of GPUs: on the most that a job may have within it, else its least.
+def fair_throughputs(offered: Offered, num_jobs: int, fair: int) -> FloatArray:
+    """float64[num_jobs]: the throughput on the largest offered size within a fair share, else on the least size.
 
     Args:
-        offered: what jobs may have, worth a speed that does not fall with the size.
-        num_jobs: who asked.
-        fair: GPUs.
+        offered: the offers of the jobs, worth a throughput that does not fall with the size.
+        num_jobs: number of jobs.
+        fair: GPUs of a fair share.
     """
     within, least = np.zeros(num_jobs), np.full(num_jobs, np.inf)
     small = offered.num_gpus <= fair
     np.maximum.at(within, offered.job[small], offered.worth[small])
     np.minimum.at(least, offered.job, offered.worth)
-    speed: FloatArray = np.where(within > 0, within, least)
-    return speed
+    throughput: FloatArray = np.where(within > 0, within, least)
+    return throughput

@@ -6,36 +6,37 @@ import numpy as np
 
 from baselines.parts.offers import Offer
 from baselines.parts.options import Options
-from baselines.parts.programmed import ProgrammedRounds, Round
-from baselines.parts.sizing import configurations, speeds
+from baselines.parts.programmed import ProgrammedRound, ProgrammedRounds
+from baselines.parts.sizing import configurations, throughputs
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, JobId, MurmurationError, Seconds
 
-LARGEST_COST = 200.0  # of a configuration, as in the artifact: beyond it all are equally bad
+_LARGEST_COST = 200.0  # cap on the cost of a configuration, as in the artifact
 
 
 class Sia:
     """Elastic jobs on several types of GPU (Subramanya et al., SOSP'23): sizes and types together, in rounds.
 
     A job may have 1, 2, 4, ... GPUs of a node, or whole nodes, of one type. The value of a configuration is its goodput
-    over the job's least one, times the restart factor unless the job has it now. The round's program minimises the sum
-    of values to the power p over the configurations chosen, plus a penalty for every job that has none (section 3.3).
+    over the job's least goodput, times the restart factor unless the job has it now. The round's program minimises the
+    sum of values to the power p over the configurations chosen, plus a penalty for each job that has none (section
+    3.3).
 
-    Goodput is throughput here: in this world a batch size within a job's range does not change its accuracy. Speeds are
-    those of the view, where Sia fits them from profiles. A job's requested size, and its least one if no configuration
-    lies within its range, are configurations too. Of the waiting jobs as many take part as there are GPUs. Between
-    rounds, and on what the program leaves idle, waiting jobs start as requested, or at their least size. A gang larger
-    than every type starts on nodes of several when they are free and is not interrupted.
+    Goodput is throughput here: in this world a batch size within a job's range does not change its accuracy. The view
+    gives throughputs, which Sia fits from profiles. A job's requested size is a configuration too; so is its least size
+    if no other configuration lies within its range. As many waiting jobs take part as there are GPUs. Between rounds,
+    and on GPUs that the program leaves idle, waiting jobs start as requested, or at their least size. A gang larger
+    than every type starts on nodes of several types when they are free and is not interrupted.
 
     Args:
-        power: p; negative, the nearer to 0 the more it favours throughput over fairness.
+        power: p, negative; nearer to 0 it favours throughput over fairness.
         idle_penalty: lambda_n, for a job without GPUs; a configuration at the least goodput costs 1.
         change_penalty: lambda_a, for each configuration taken or given up.
         round_length: seconds of a round.
         time_limit: wall-clock seconds for each program.
 
     Attributes:
-        counters: of the solver; see `choosing.Solver`. A run is repeatable where no program was stopped.
+        counters: of the solver; see `choosing.Solver`. A run is repeatable if no program was stopped.
     """
 
     information = "none"
@@ -60,7 +61,7 @@ class Sia:
 
     @property
     def counters(self) -> dict[str, int]:
-        """What the solver did in this episode."""
+        """Return the solver's counters of this episode."""
         return self._rounds.solver.counters
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
@@ -68,23 +69,23 @@ class Sia:
         self._rounds.forget()
 
     def schedule(self, view: ClusterView) -> Allocation:
-        """The round's configurations; between rounds what runs goes on."""
+        """Apply the round's configurations; between rounds keep running jobs."""
         return self._rounds.schedule(view)
 
-    def _options(self, now: Round) -> Options:
-        """The configurations at their cost, worth to the power p, and what they cost to change to or to give up."""
+    def _options(self, now: ProgrammedRound) -> Options:
+        """List the configurations at their cost: their worth to the power p, plus the penalty of a change."""
         worth, offered = now.worth, now.offered
-        cost = np.full(len(worth), LARGEST_COST)
-        np.minimum(worth**self.power, LARGEST_COST, out=cost, where=worth > 0)
+        cost = np.full(len(worth), _LARGEST_COST)
+        np.minimum(worth**self.power, _LARGEST_COST, out=cost, where=worth > 0)
         cost += 2 * self.change_penalty * now.changes
         idle = np.where(now.runs, self.idle_penalty + self.change_penalty, self.idle_penalty).astype(np.float64)
         return Options(offered.job, offered.gpu_type, offered.num_gpus, cost, idle)
 
 
 def _offer(view: ClusterView, job: JobId) -> Offer:
-    """A job's configurations, worth their goodput over the least one."""
-    speed = speeds(view, job)
+    """Offer a job's configurations, worth their goodput over the least goodput."""
+    throughput = throughputs(view, job)
     table = np.array([(grant.gpu_type, grant.num_gpus) for grant in configurations(view, job)], dtype=np.int64)
-    kind, size = table.reshape(-1, 2).T
-    goodput = speed[kind, size]
-    return Offer(kind, size, goodput / goodput.min(initial=np.inf))
+    gpu_type, size = table.reshape(-1, 2).T
+    goodput = throughput[gpu_type, size]
+    return Offer(gpu_type, size, goodput / goodput.min(initial=np.inf))

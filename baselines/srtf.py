@@ -7,7 +7,7 @@ import numpy as np
 
 from baselines.compiled.gang import gangs_of
 from baselines.compiled.srtf import play_srtf
-from baselines.parts.estimates import remaining_time, remaining_work
+from baselines.parts.estimates import remaining_time, require_remaining_work
 from baselines.parts.priority import jobs_present, keep_and_displace, plan_anew, ranked
 from envs.scheduling import ClusterView
 from envs.simulation import Simulator
@@ -16,18 +16,18 @@ from envs.types import Allocation, ClusterSpec, FloatArray, IntArray, Murmuratio
 
 
 class Srtf:
-    """Preemptive gangs in order of the time that they still need; what does not fit is skipped.
+    """Preemptive gangs in order of remaining time; a job that does not fit is skipped.
 
-    Optimal for the mean completion time on one machine (Schrage 1968), the usual clairvoyant yardstick on clusters;
-    by GPU-time it is the SRSF of Tiresias and Muri (SIGCOMM'22, section 6). Remaining time counts on the
-    requested GPUs of the job's fastest type, so it does not change by where the job happens to run. Ties go by
+    This is optimal for the mean completion time on one machine (Schrage 1968), and the usual clairvoyant reference on
+    clusters. By GPU-time it is the SRSF of Tiresias and Muri (SIGCOMM'22, section 6). Remaining time is the time on
+    the requested GPUs of the job's fastest type, so it does not depend on where the job runs. Ties are broken by
     submission.
 
     Args:
         by: "time" orders by remaining seconds, "gpu_time" by remaining seconds times GPUs.
-        sticky: running jobs stay where they are while they are chosen, unless a move to a faster type pays for its
-            restart, and only what is in the way of a shorter job
-            makes room. If False, everything is placed anew each round, first fit, as Muri's simulator does.
+        sticky: running jobs that are chosen again stay where they are, unless a move to a faster type pays for its
+            restart, and only jobs in the way of a shorter job are stopped. If False, all jobs are placed anew in each
+            round, first fit, as Muri's simulator does.
     """
 
     information = "estimate"
@@ -41,12 +41,12 @@ class Srtf:
         self.sticky = sticky
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
-        """Nothing to remember."""
+        """Do nothing: no state is kept between rounds."""
 
     def play(self, simulator: Simulator) -> bool:
-        """A whole episode in compiled code; placed anew, or with hidden work, only `schedule` plays."""
-        told = simulator.scenario.information.work != "none"
-        gangs = gangs_of(simulator) if self.sticky and told else None
+        """Play a whole episode in compiled code; False if not sticky or if work is hidden: these need `schedule`."""
+        known = simulator.scenario.information.work != "none"
+        gangs = gangs_of(simulator) if self.sticky and known else None
         if gangs is None:
             return False
         while play_srtf(simulator.world, gangs, self.by == "gpu_time") == LOG_FULL:
@@ -54,7 +54,7 @@ class Srtf:
         return True
 
     def schedule(self, view: ClusterView) -> Allocation:
-        """Shortest first, as many as fit.
+        """Run as many jobs as fit, shortest first.
 
         Raises:
             MurmurationError: the scenario hides remaining work.
@@ -69,6 +69,6 @@ class Srtf:
         return keep_and_displace(view, order, partial(_seconds_left, view))
 
 
-def _seconds_left(view: ClusterView, jobs: IntArray, speeds: FloatArray) -> FloatArray:
-    """What running jobs need yet where they are."""
-    return remaining_work(view, jobs, "Srtf") / speeds
+def _seconds_left(view: ClusterView, jobs: IntArray, throughputs: FloatArray) -> FloatArray:
+    """Return the seconds that running jobs still need where they are."""
+    return require_remaining_work(view, jobs, "Srtf") / throughputs

@@ -1,69 +1,73 @@
-"""Themis: auctions of GPUs among the jobs that are treated worst, by finish-time fairness."""
+"""Themis: auctions of GPUs among the worst treated jobs, by finish-time fairness."""
 
 import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from baselines.parts.choosing import Choice, Solver
-from baselines.parts.estimates import remaining_time, remaining_work
+from baselines.parts.choosing import SizeChoice, Solver
+from baselines.parts.estimates import remaining_time, require_remaining_work
 from baselines.parts.grants import free_by_type, held_grants
 from baselines.parts.marginal_gain import Grant
 from baselines.parts.offers import Offer, Offers
 from baselines.parts.options import Options
-from baselines.parts.pace import ROUNDING
 from baselines.parts.prices import best_prices, useful
 from baselines.parts.priority import jobs_present
-from baselines.parts.sizing import configurations, speeds, start_in_order
+from baselines.parts.round_timer import ROUNDING
+from baselines.parts.sizing import configurations, start_in_order, throughputs
 from envs.scheduling import ClusterView
 from envs.types import Allocation, BoolArray, ClusterSpec, FloatArray, IntArray, JobId, MurmurationError, Seconds
 
-MOST_AUCTIONS = 64  # that are held again without one winner each, to see what it costs the others
+MOST_AUCTIONS = 64  # auctions held again, each without one winner, to compute what that winner costs the others
 
 
 @dataclass(frozen=True)
 class Bids:
-    """What one auction is about.
+    """The bids of one auction.
 
     Attributes:
         jobs: int64[num_bidders].
-        options: bundles of GPUs; their cost is minus the logarithm of how many times they lower a bidder's rho.
+        options: bundles of GPUs; their cost is minus the logarithm of the factor by which they lower a bidder's rho.
     """
 
     jobs: IntArray
     options: Options
 
     def without(self, place: int) -> Options:
-        """The options if one bidder had stayed away."""
+        """Return the options without one bidder."""
         return self.options.only(np.flatnonzero(self.options.job != place))
 
 
 class Themis:
     """Finish-time fair auctions (Mahajan et al., NSDI'20), a reconstruction for jobs that are gangs.
 
-    A job's rho is its time from submission to its end, over the time on a fair share: alone, divided by the share if
-    that is smaller than the request, with N the mean number of jobs since it came (section 3.2, and
-    `envs.metrics.finish_time_fairness`). GPUs are leased. When some are idle or their leases have ended, they are
-    auctioned among the fraction 1 - `fairness` of the jobs without a lease whose rho is worst. Bidders say what rho
-    every bundle would give them; the bundles with the largest product of improvements win (proportional fairness), and
-    each winner pays with the fraction by which it makes the others' product smaller (partial allocation, section 3.3).
-    Leftovers go to the other jobs in random order. A lease that has ended is lost to a better bid, though its holder
-    goes on where it is if it wins the same again.
+    A job's rho is its time from submission to its end, over its time on a fair share. The time on a fair share is its
+    time alone, divided by the share if the share is smaller than the request; N is the mean number of jobs since the
+    job arrived (section 3.2, and `envs.metrics.finish_time_fairness`).
 
-    What the paper leaves open for gangs: a bidder without GPUs counts as if it waited for one lease and then ran as
-    requested, so that products are finite; bundles are the job's configurations of GPUs of one type; and since a gang
-    cannot run on a fraction of its bundle, the payment shortens the lease. An end of a lease is noticed at the
-    next round of the scenario. A gang larger than every type does not bid; it has its turn among the leftovers. An
-    auction with more than 64 winners for whom others make way is not held again for each of them: they pay the price
-    of their GPUs (`baselines.parts.prices`), which is what others could make of them at most, to a first order.
+    GPUs are leased. When some are idle or their leases have ended, they are auctioned among the fraction
+    1 - `fairness` of the jobs without a lease whose rho is worst. Bidders state the rho that each bundle would give
+    them. The bundles with the largest product of improvements win (proportional fairness), and each winner pays with
+    the fraction by which it makes the others' product smaller (partial allocation, section 3.3). Leftovers go to the
+    other jobs in random order. A job whose lease has ended can lose its GPUs to a better bid; it stays where it is if
+    it wins the same again.
+
+    Choices that the paper leaves open for gangs:
+    - A bidder without GPUs counts as if it waited for one lease and then ran as requested, so products are finite.
+    - Bundles are the job's configurations of GPUs of one type.
+    - A gang cannot run on a fraction of its bundle, so the payment shortens the lease.
+    - The end of a lease takes effect at the next round of the scenario.
+    - A gang larger than every type does not bid; it takes part in the leftovers.
+    - An auction with more than 64 winners that displace others is not held again for each of them. They pay the price
+      of their GPUs (`baselines.parts.prices`), which is to first order the most that other jobs could gain from them.
 
     Args:
-        fairness: f; the larger, the fewer and worse treated jobs bid.
+        fairness: f; with a larger value fewer and worse treated jobs bid.
         lease: seconds.
         time_limit: wall-clock seconds for each integer program.
 
     Attributes:
-        counters: of the solver, see `choosing.Solver`; and winners who paid by price. A run is repeatable where no
+        counters: of the solver, see `choosing.Solver`; and the winners that paid by price. A run is repeatable if no
             program was stopped.
     """
 
@@ -80,7 +84,7 @@ class Themis:
             raise MurmurationError(f"Themis: time_limit is {time_limit} s; it must be positive")
         self.fairness, self.lease = fairness, lease
         self._solver = Solver(time_limit)
-        self._contention = Contention()
+        self._contention = JobContention()
         self._offers = Offers(_offer)
         self._leases: FloatArray = np.zeros(0)  # when they end, by job
         self._priced = 0
@@ -88,20 +92,20 @@ class Themis:
 
     @property
     def counters(self) -> dict[str, int]:
-        """What the solver did in this episode."""
+        """Return the counters of this episode: the solver's, and the winners that paid by price."""
         return {**self._solver.counters, "priced_winners": self._priced}
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Forget the jobs of the last episode; draw the order of leftovers from `rng`."""
         self._solver.forget()
-        self._contention = Contention()
+        self._contention = JobContention()
         self._offers = Offers(_offer)
         self._leases = np.zeros(0)
         self._priced = 0
         self._rng = rng
 
     def schedule(self, view: ClusterView) -> Allocation:
-        """What is leased goes on; the rest is auctioned.
+        """Keep leased GPUs as they are and auction the rest.
 
         Raises:
             MurmurationError: the scenario hides remaining work.
@@ -110,57 +114,57 @@ class Themis:
         self._offers.look_up(view)
         self._leases = np.append(self._leases, np.full(len(view.num_gpus) - len(self._leases), -np.inf))
         self._contention.advance(view, present, usual_times(view, present))
-        wish = view.allocation(keep_running=True)
+        allocation = view.allocation(keep_running=True)
         bidders = present[self._leases[present] <= view.time + ROUNDING]
         if not bidders.size:
-            return wish
+            return allocation
         held = {job: grant for job, grant in held_grants(view).items() if self._leases[job] <= view.time + ROUNDING}
         for job in held:
-            wish.stop(job)
-        if not wish.free_gpus.any():
-            return wish
+            allocation.stop(job)
+        if not allocation.free_gpus.any():
+            return allocation
         worst = self._worst(view, bidders[self._offers.count(bidders) > 0], held)
         bids = self._bids(view, worst, held)
-        choice = self._solver.choose(bids.options, free_by_type(wish))
-        leases = self._payments(bids, choice, free_by_type(wish))
-        _hand_out(view, wish, bids, choice, held)
-        self._leftovers(view, wish, bidders, held)
+        choice = self._solver.choose(bids.options, free_by_type(allocation))
+        leases = self._payments(bids, choice, free_by_type(allocation))
+        _hand_out(view, allocation, bids, choice, held)
+        self._leftovers(view, allocation, bidders, held)
         for job in bidders.tolist():
-            if wish.placement(job):
+            if allocation.placement(job):
                 self._leases[job] = view.time + leases.get(job, self.lease)
-        return wish
+        return allocation
 
     def _worst(self, view: ClusterView, jobs: IntArray, held: dict[JobId, Grant]) -> IntArray:
-        """The part of the jobs that bids: those with the largest rho if they went on as they are, or as requested."""
-        work = remaining_work(view, jobs, "Themis")
+        """Select the bidders: the jobs with the largest rho if they continued as they are, or ran as requested."""
+        work = require_remaining_work(view, jobs, "Themis")
         seconds = usual_times(view, jobs)
         for place, job in enumerate(jobs.tolist()):
-            if job in held and (speed := view.speed(job)[held[job].gpu_type, held[job].num_gpus]) > 0:
-                seconds[place] = work[place] / speed
+            if job in held and (throughput := view.throughputs(job)[held[job].gpu_type, held[job].num_gpus]) > 0:
+                seconds[place] = work[place] / throughput
         rho = (view.time - view.submit_time[jobs] + seconds) / self._contention.fair_times(view, jobs)
         count = math.ceil((1 - self.fairness) * len(jobs) - 1e-9)
         return np.sort(jobs[np.lexsort((jobs, -rho))][:count])
 
     def _bids(self, view: ClusterView, jobs: IntArray, held: dict[JobId, Grant]) -> Bids:
-        """For every bundle how much smaller it makes the bidder's rho; rho's denominator cancels."""
+        """Compute by what factor each bundle lowers the bidder's rho; rho's denominator cancels."""
         age = view.time - view.submit_time[jobs]
         without = age + self.lease + usual_times(view, jobs)
         offered = self._offers.of(jobs)
         now = [held.get(job, Grant(-1, 0)) for job in jobs.tolist()]
-        kind = np.array([grant.gpu_type for grant in now], dtype=np.int64)[offered.job]
+        gpu_type = np.array([grant.gpu_type for grant in now], dtype=np.int64)[offered.job]
         size = np.array([grant.num_gpus for grant in now], dtype=np.int64)[offered.job]
-        moves = (kind >= 0) & ((kind != offered.gpu_type) | (size != offered.num_gpus))
+        moves = (gpu_type >= 0) & ((gpu_type != offered.gpu_type) | (size != offered.num_gpus))
         pause = np.where(moves, view.restart_delay[jobs][offered.job], 0.0)
-        whole = age[offered.job] + pause + remaining_work(view, jobs, "Themis")[offered.job] / offered.worth
+        whole = age[offered.job] + pause + require_remaining_work(view, jobs, "Themis")[offered.job] / offered.worth
         cost = -np.log(np.maximum(without[offered.job], 1e-9) / np.maximum(whole, 1e-9))
         return Bids(jobs, Options(offered.job, offered.gpu_type, offered.num_gpus, cost, np.zeros(len(jobs))))
 
-    def _payments(self, bids: Bids, choice: Choice, pool: IntArray) -> dict[JobId, Seconds]:
-        """The length of each winner's lease: the fraction of the others' product that its presence leaves them."""
-        best = np.zeros(len(bids.jobs))  # what each bidder would have of the bundle that it likes best
+    def _payments(self, bids: Bids, choice: SizeChoice, pool: IntArray) -> dict[JobId, Seconds]:
+        """Compute each winner's lease: its full length times the part of the others' product that remains beside it."""
+        best = np.zeros(len(bids.jobs))  # each bidder's gain from its best bundle
         np.maximum.at(best, bids.options.job, np.where(_fits(bids.options, pool), bids.options.saving, 0.0))
         gains = np.array([bids.options.saving[pick] if pick >= 0 else 0.0 for pick in choice.chosen.tolist()])
-        # Where nobody else has less than what it likes best, nobody would have more without a winner.
+        # If every other bidder has its best bundle, none of them would gain from the absence of a winner.
         short = gains < best - 1e-9
         in_the_way = np.flatnonzero((choice.chosen >= 0) & (short.sum() - short > 0))
         leases = {int(job): self.lease for job in bids.jobs[choice.chosen >= 0]}
@@ -175,30 +179,30 @@ class Themis:
                 lost = -alone.total(self._solver.choose(alone, pool).chosen) - float(np.delete(gains, place).sum())
             else:
                 price = float(prices[bids.options.gpu_type[pick]] * bids.options.num_gpus[pick])
-                lost = min(price, float(gains[place]))  # it won because it gains more than the others lose
+                lost = min(price, float(gains[place]))  # a winner gains at least what the others lose
             leases[int(bids.jobs[place])] *= math.exp(-max(lost, 0.0))
         return leases
 
-    def _leftovers(self, view: ClusterView, wish: Allocation, jobs: IntArray, held: dict[JobId, Grant]) -> None:
-        """What no bid has won, in random order: where they ran if that is free, else as requested, else least sizes."""
-        order = [job for job in self._rng.permutation(jobs).tolist() if wish.placement(job) is None]
+    def _leftovers(self, view: ClusterView, allocation: Allocation, jobs: IntArray, held: dict[JobId, Grant]) -> None:
+        """Start other jobs in random order: where they ran if that is free, else as requested, else at least sizes."""
+        order = [job for job in self._rng.permutation(jobs).tolist() if allocation.placement(job) is None]
         for job in order:
-            if job in held and all(wish.free_gpus[node] >= n for node, n in view.placement(job).gpus.items()):
-                wish.keep(job)
-        start_in_order(view, wish, order)
+            if job in held and all(allocation.free_gpus[node] >= n for node, n in view.placement(job).gpus.items()):
+                allocation.keep(job)
+        start_in_order(view, allocation, order)
 
 
-class Contention:
-    """How long jobs would take alone, and among how many they have been since; belongs to one episode."""
+class JobContention:
+    """Jobs' times alone, and the mean number of jobs since each arrived; belongs to one episode."""
 
     def __init__(self) -> None:
         self._time: Seconds = 0.0
         self._present = 0
         self._area = 0.0  # job-seconds so far
-        self._came: FloatArray = np.zeros((0, 3))  # by job: area then, instant, time alone; NaN before it is seen
+        self._came: FloatArray = np.zeros((0, 3))  # by job: area and time at arrival, time alone; NaN before
 
     def advance(self, view: ClusterView, jobs: IntArray, alone: FloatArray) -> None:
-        """Count jobs up to now; `alone` is what the new ones of `jobs` need, their whole time."""
+        """Count jobs up to now; `alone` is the whole time, in seconds, of those of `jobs` that are new."""
         self._area += self._present * (view.time - self._time)
         self._time, self._present = view.time, len(jobs)
         more = len(view.num_gpus) - len(self._came)
@@ -218,9 +222,9 @@ class Contention:
 
 
 def usual_times(view: ClusterView, jobs: IntArray) -> FloatArray:
-    """float64[len(jobs)]: seconds left as requested on the fastest type.
+    """float64[len(jobs)]: seconds left on the requested GPUs of the fastest type.
 
-    Of a job that does not run as requested, on the fastest GPUs of its range; infinite if it runs on no one type.
+    A job that does not run as requested counts on the fastest GPUs of its range; infinite if it runs on no one type.
 
     Raises:
         MurmurationError: the scenario hides remaining work.
@@ -228,29 +232,31 @@ def usual_times(view: ClusterView, jobs: IntArray) -> FloatArray:
     seconds = remaining_time(view, jobs, "Themis")
     unusual = np.flatnonzero(np.isinf(seconds))
     if unusual.size:
-        work = remaining_work(view, jobs[unusual], "Themis")
-        fastest = np.array([speeds(view, job).max() for job in jobs[unusual].tolist()])
+        work = require_remaining_work(view, jobs[unusual], "Themis")
+        fastest = np.array([throughputs(view, job).max() for job in jobs[unusual].tolist()])
         np.divide(work, fastest, out=work, where=fastest > 0)
         seconds[unusual] = np.where(fastest > 0, work, np.inf)
     return seconds
 
 
 def _offer(view: ClusterView, job: JobId) -> Offer:
-    """The bundles for which a job bids, worth its speed."""
-    speed = speeds(view, job)
+    """Offer the bundles for which a job bids, worth its throughput."""
+    throughput = throughputs(view, job)
     table = np.array([(grant.gpu_type, grant.num_gpus) for grant in configurations(view, job)], dtype=np.int64)
-    kind, size = table.reshape(-1, 2).T
-    return Offer(kind, size, speed[kind, size])
+    gpu_type, size = table.reshape(-1, 2).T
+    return Offer(gpu_type, size, throughput[gpu_type, size])
 
 
 def _fits(options: Options, pool: IntArray) -> BoolArray:
-    """bool[num_options]: whether a bundle is there at all."""
+    """bool[num_options]: whether the pool has enough GPUs for a bundle."""
     there: BoolArray = options.num_gpus <= pool[options.gpu_type]
     return there
 
 
-def _hand_out(view: ClusterView, wish: Allocation, bids: Bids, choice: Choice, held: dict[JobId, Grant]) -> None:
-    """Nodes for the winners: who has won what it held stays, the others come largest first, whole if they can be."""
+def _hand_out(
+    view: ClusterView, allocation: Allocation, bids: Bids, choice: SizeChoice, held: dict[JobId, Grant]
+) -> None:
+    """Place the winners: a winner of what it held stays; the others follow, largest first, on few nodes if possible."""
     won = {
         job: Grant(int(bids.options.gpu_type[pick]), int(bids.options.num_gpus[pick]))
         for job, pick in zip(bids.jobs.tolist(), choice.chosen.tolist(), strict=True)
@@ -258,7 +264,7 @@ def _hand_out(view: ClusterView, wish: Allocation, bids: Bids, choice: Choice, h
     }
     for job, grant in won.items():
         if held.get(job) == grant:
-            wish.keep(job)
+            allocation.keep(job)
     for job, grant in sorted(won.items(), key=lambda item: (-item[1].num_gpus, item[0])):
-        if wish.placement(job) is None:
-            wish.pack(job, grant.num_gpus, gpu_types=(grant.gpu_type,), scatter=True)
+        if allocation.placement(job) is None:
+            allocation.pack(job, grant.num_gpus, gpu_types=(grant.gpu_type,), scatter=True)

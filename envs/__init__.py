@@ -1,1 +1,131 @@
 """The world: cluster, workloads, performance, simulation, metrics, and its PettingZoo face. Never torch, ray, hydra."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from envs.evaluation import Comparison, compare
+    from envs.gpu_cluster import DecisionRules, GpuClusterBatch, GpuClusterEnv, Reward, TeamReward, parallel_env
+    from envs.metrics import Summary, summarise
+    from envs.performance import (
+        Contention,
+        IdealModel,
+        PerformanceModel,
+        ReconfigurationCost,
+        TableModel,
+        default_model,
+    )
+    from envs.scheduling import ClusterView, Scheduler
+    from envs.simulation import (
+        CompiledScheduler,
+        Failures,
+        Information,
+        Rounds,
+        RunResult,
+        Scenario,
+        Setup,
+        Simulator,
+        run_episode,
+    )
+    from envs.types import (
+        Allocation,
+        ClusterSpec,
+        Configuration,
+        ExecutionPlan,
+        JobSpec,
+        MurmurationError,
+        NodeSpec,
+        Placement,
+    )
+    from envs.workloads import SyntheticSource, TraceSource, Workload, WorkloadSource
+
+_HOMES = {
+    "Allocation": "envs.types",
+    "ClusterSpec": "envs.types",
+    "ClusterView": "envs.scheduling",
+    "Comparison": "envs.evaluation",
+    "CompiledScheduler": "envs.simulation",
+    "Configuration": "envs.types",
+    "Contention": "envs.performance",
+    "DecisionRules": "envs.gpu_cluster",
+    "ExecutionPlan": "envs.types",
+    "Failures": "envs.simulation",
+    "GpuClusterBatch": "envs.gpu_cluster",
+    "GpuClusterEnv": "envs.gpu_cluster",
+    "IdealModel": "envs.performance",
+    "Information": "envs.simulation",
+    "JobSpec": "envs.types",
+    "MurmurationError": "envs.types",
+    "NodeSpec": "envs.types",
+    "PerformanceModel": "envs.performance",
+    "Placement": "envs.types",
+    "ReconfigurationCost": "envs.performance",
+    "Reward": "envs.gpu_cluster",
+    "Rounds": "envs.simulation",
+    "RunResult": "envs.simulation",
+    "Scenario": "envs.simulation",
+    "Scheduler": "envs.scheduling",
+    "Setup": "envs.simulation",
+    "Simulator": "envs.simulation",
+    "Summary": "envs.metrics",
+    "SyntheticSource": "envs.workloads",
+    "TableModel": "envs.performance",
+    "TeamReward": "envs.gpu_cluster",
+    "TraceSource": "envs.workloads",
+    "Workload": "envs.workloads",
+    "WorkloadSource": "envs.workloads",
+    "compare": "envs.evaluation",
+    "default_model": "envs.performance",
+    "parallel_env": "envs.gpu_cluster",
+    "run_episode": "envs.simulation",
+    "summarise": "envs.metrics",
+}
+
+__all__ = [
+    "Allocation",
+    "ClusterSpec",
+    "ClusterView",
+    "Comparison",
+    "CompiledScheduler",
+    "Configuration",
+    "Contention",
+    "DecisionRules",
+    "ExecutionPlan",
+    "Failures",
+    "GpuClusterBatch",
+    "GpuClusterEnv",
+    "IdealModel",
+    "Information",
+    "JobSpec",
+    "MurmurationError",
+    "NodeSpec",
+    "PerformanceModel",
+    "Placement",
+    "ReconfigurationCost",
+    "Reward",
+    "Rounds",
+    "RunResult",
+    "Scenario",
+    "Scheduler",
+    "Setup",
+    "Simulator",
+    "Summary",
+    "SyntheticSource",
+    "TableModel",
+    "TeamReward",
+    "TraceSource",
+    "Workload",
+    "WorkloadSource",
+    "compare",
+    "default_model",
+    "parallel_env",
+    "run_episode",
+    "summarise",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import a name when it is first used: `import envs.types` loads nothing else."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

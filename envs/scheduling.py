@@ -1,4 +1,4 @@
-"""Who decides: the `Scheduler` protocol and the `ClusterView` that it decides on."""
+"""The `Scheduler` protocol, and the `ClusterView` on which a scheduler decides."""
 
 from typing import Protocol, runtime_checkable
 
@@ -8,9 +8,8 @@ from envs.types import (
     Allocation,
     BoolArray,
     ClusterSpec,
-    ExecutionPlan,
+    Configuration,
     FloatArray,
-    Gigabytes,
     IntArray,
     JobId,
     JobSpec,
@@ -20,15 +19,15 @@ from envs.types import (
 
 
 class ClusterView(Protocol):
-    """What a scheduler may see at one scheduling round; simulated time stands still meanwhile.
+    """The state that a scheduler may see at one scheduling round. Simulated time does not advance meanwhile.
 
-    Jobs are named by their `JobId`, dense from 0 in order of submission. The per-job arrays cover the
-    jobs submitted so far, so `view.num_gpus[job]` works for each of them and none from the future.
+    A `JobId` is the job's index in order of submission, from 0. The per-job arrays cover the jobs submitted so far, so
+    `view.num_gpus[job]` works for each of them and for no future job.
     """
 
     @property
     def time(self) -> Seconds:
-        """The instant of this round."""
+        """The time of this round."""
         ...
 
     @property
@@ -73,7 +72,7 @@ class ClusterView(Protocol):
 
     @property
     def submit_time(self) -> FloatArray:
-        """float64[num_submitted]: when each job came, in seconds."""
+        """float64[num_submitted]: submission times, in seconds."""
         ...
 
     @property
@@ -88,87 +87,75 @@ class ClusterView(Protocol):
 
     @property
     def tenant(self) -> IntArray:
-        """int64[num_submitted]: whose job it is, as a number."""
+        """int64[num_submitted]: the tenant of each job, as a number."""
         ...
 
     @property
     def guaranteed(self) -> BoolArray:
-        """bool[num_submitted]: whether the job has a service level, as against best effort."""
+        """bool[num_submitted]: whether the job has a guaranteed service level; best effort otherwise."""
         ...
 
     @property
     def quotas(self) -> IntArray:
-        """int64[num_tenants]: GPUs guaranteed to each tenant; all of the cluster's where nobody set any."""
+        """int64[num_tenants]: GPUs guaranteed to each tenant; by default all GPUs of the cluster."""
         ...
 
     def job(self, job: JobId) -> JobSpec:
-        """The job as submitted; `work` is NaN where the scenario hides it."""
+        """Return the job as submitted; `work` is NaN if the scenario hides it."""
         ...
 
     def placement(self, job: JobId) -> Placement:
-        """Where a running job runs."""
+        """Return the placement of a running job."""
         ...
 
     @property
     def shares(self) -> IntArray:
-        """int64[num_shares, 3]: all placements at once, as rows (job, node, GPUs) by ascending job and node."""
+        """int64[num_shares, 3]: all placements as rows (job, node, GPUs), by ascending job and node."""
         ...
 
     def attained_service(self, jobs: IntArray) -> FloatArray:
-        """GPU-seconds that each of these jobs has received."""
+        """Return the GPU-seconds that each of these jobs has received."""
         ...
 
     def remaining_work(self, jobs: IntArray) -> FloatArray:
-        """Samples left: exact, estimated with noise, or NaN, as the scenario's `information` says."""
+        """Return the remaining samples: exact, estimated with noise, or NaN, as the scenario's `information` says."""
         ...
 
     def remaining_time(self, jobs: IntArray) -> FloatArray:
-        """Seconds that the remaining work takes on the requested GPUs, consolidated, on the job's fastest type here."""
+        """Return the seconds of remaining work on the requested GPUs, consolidated, of the job's fastest GPU type."""
         ...
 
-    def speed(self, job: JobId) -> FloatArray:
-        """float64[num_gpu_types, most GPUs + 1]: samples/s on the fewest nodes; 0 where the job does not run."""
+    def throughputs(self, job: JobId) -> FloatArray:
+        """float64[num_gpu_types, most GPUs + 1]: throughput on the fewest nodes; 0 where the job does not run."""
         ...
 
-    def throughput(
-        self,
-        job: JobId,
-        gpu_type: int,
-        num_gpus: int,
-        num_nodes: int = 1,
-        *,
-        batch_size: int | None = None,
-        plan: ExecutionPlan | None = None,
-        cpus_per_gpu: float | None = None,
-        memory_per_gpu: Gigabytes | None = None,
-    ) -> float:
-        """Samples/s of the job's model by the performance model itself; 0 where it does not fit.
+    def throughput(self, job: JobId, configuration: Configuration) -> float:
+        """Samples/s of the job's model, asked of the performance model; 0 where the job does not fit.
 
-        What is None is at its best: usual batch size, fastest plan, saturating cores and memory. `gpu_type` is an
-        index into the cluster's; see `envs.performance.PerformanceModel.throughput`.
+        See `envs.performance.PerformanceModel.throughput`. GPU types are named as in `view.cluster.gpu_types`.
 
         Raises:
-            PerformanceError: a plan that cannot be laid out on the GPUs, a batch size out of the model's range.
+            PerformanceError: the plan does not fit the number of GPUs, or the batch size is outside the model's range.
         """
         ...
 
     def allocation(self, *, keep_running: bool = False) -> Allocation:
-        """A builder for the answer: empty, or with everything as it runs now."""
+        """Return a builder for the scheduler's answer: empty, or with the current placements."""
         ...
 
 
 @runtime_checkable
 class Scheduler(Protocol):
-    """Anything that allocates: a heuristic, a solver, a trained policy. A user's class imports nothing of ours.
+    """The protocol of schedulers: heuristics, solvers and trained policies. A user's class needs no import of ours.
 
-    A scheduler may declare as class attributes what it assumes: `information` (the least that it needs to
-    know of remaining work: "none", "estimate"), `preemptive` and `elastic`. They are shown, never branched on.
+    A scheduler may declare its assumptions as class attributes: `information` (the knowledge of remaining work that it
+    needs: "none" or "estimate"), `preemptive` and `elastic`. Results show them; no code branches on them.
     """
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
-        """Begin an episode on a cluster; all randomness comes from `rng`."""
+        """Begin an episode on a cluster. All randomness must come from `rng`."""
         ...
 
     def schedule(self, view: ClusterView) -> Allocation:
-        """The whole wish for this round, filled into `view.allocation()`."""
+        """Return the complete allocation for this round, built with `view.allocation()`."""
         ...

@@ -1,8 +1,8 @@
-"""How fast everything is: engine, environment, schedulers, training, on one thread, with counts that must agree.
+"""Time the engine, the environment, the schedulers and training on one thread, and check that their counts agree.
 
 python scripts/benchmark.py                                   # a minute
 python scripts/benchmark.py suite=full                        # about ten
-python scripts/benchmark.py suite=full parts=[engine,decisions]
+python scripts/benchmark.py suite=full parts=[engine,environment]
 """
 
 import os
@@ -16,26 +16,24 @@ from omegaconf import DictConfig
 from launch import command
 
 # isort: split
-from benchmarks.machine import about
-from benchmarks.parts import chosen, noted
 from benchmarks.plot import plot_scaling
-from benchmarks.report import Report
-from benchmarks.suite import suite_of
-from benchmarks.tables import show, write_page
+from benchmarks.report import Report, print_report, write_page
+from benchmarks.suite import build_suite, record_failures, select_parts
+from benchmarks.timing import describe_machine
 
 
 @command("benchmark", schedulers="all")
 def main(cfg: DictConfig, folder: Path) -> None:
-    """Measure, keep, show; counts that do not agree are an error, times never."""
-    suite = suite_of(cfg)
+    """Run the parts, keep and print their figures; counts that differ are an error, missed times are not."""
+    suite = build_suite(cfg)
     report = Report()
-    for name, measure in chosen(cfg.parts).items():
-        with noted(report, name):
+    for name, measure in select_parts(cfg.parts).items():
+        with record_failures(report, name):
             measure(report, suite)
-    report.write(folder, {"suite": cfg.suite, **about()})
+    report.write(folder, {"suite": cfg.suite, **describe_machine()})
     write_page(report, folder)
     plot_scaling(report, folder)
-    show(report)
+    print_report(report)
     report.check()
 
 

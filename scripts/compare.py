@@ -1,4 +1,4 @@
-"""Compare schedulers on the same workloads: table, results.json, results.csv and pictures.
+"""Compare schedulers on the same workloads: table, results.json, results.csv and plots.
 
 python scripts/compare.py scheduler=all
 python scripts/compare.py workload=philly cluster=homogeneous_64 scheduler=[fifo,srtf]
@@ -9,27 +9,14 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from launch import build_schedulers, build_world, command
-
-# isort: split
-from envs.evaluation.report import run_comparison, write_report
+from launch import command
+from launch.runs import compare_and_report
 
 
 @command("compare", schedulers="all")
 def main(cfg: DictConfig, folder: Path) -> None:
-    """Build the world, run, show, keep."""
-    world = build_world(cfg)
-    comparison = run_comparison(
-        build_schedulers(cfg),
-        world.source.evaluation(cfg.split),
-        world.cluster,
-        world.performance,
-        world.scenario,
-        world.seed,
-        reference=cfg.reference,
-        optional=cfg.schedulers if cfg.optional else (),
-    )
-    write_report(comparison, folder)
+    """Run the comparison, print its table and write its report."""
+    compare_and_report(cfg, folder, cfg.split)
 
 
 if __name__ == "__main__":

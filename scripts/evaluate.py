@@ -1,4 +1,4 @@
-"""A trained policy against the baselines, on the same held-out workloads.
+"""Compare a trained policy with the baselines on the same held-out workloads.
 
 python scripts/evaluate.py checkpoint=runs/train/<date_time>
 python scripts/evaluate.py checkpoint=runs/train/<date_time> scheduler=[optimus,srtf] workload.load=1.1
@@ -7,36 +7,23 @@ python scripts/evaluate.py checkpoint=runs/train/<date_time> scheduler=[optimus,
 import os
 from pathlib import Path
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: waiting threads that spin starve the others
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: waiting threads that spin slow down the others
 
 from omegaconf import DictConfig
 
-from launch import build_schedulers, build_world, command
-
-# isort: split
-from envs.evaluation.report import run_comparison, write_report
-from launch.recall import of_checkpoint
+from launch import command
+from launch.runs import compare_and_report, recall_setup
 
 
 @command("evaluate", schedulers="fast")
 def main(cfg: DictConfig, folder: Path) -> None:
-    """Recall the world that the policy was trained in, run, show, keep."""
-    cfg = of_checkpoint(cfg)
+    """Recall the setup that the policy was trained in, run the comparison, print its table and write its report."""
+    cfg = recall_setup(cfg)
 
-    from launch.policy import build_policy
+    from agents.checkpoint import Checkpoint
 
-    world = build_world(cfg)
-    comparison = run_comparison(
-        {"policy": build_policy(cfg), **build_schedulers(cfg)},
-        world.source.evaluation(cfg.split),
-        world.cluster,
-        world.performance,
-        world.scenario,
-        world.seed,
-        reference=cfg.reference,
-        optional=cfg.schedulers if cfg.optional else (),
-    )
-    write_report(comparison, folder)
+    policy = Checkpoint.load(cfg.checkpoint).scheduler(sampled=cfg.sampled)
+    compare_and_report(cfg, folder, cfg.split, {"policy": policy})
 
 
 if __name__ == "__main__":

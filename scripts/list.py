@@ -1,24 +1,32 @@
-"""Everything there is to choose from, by name with one line each: python scripts/list.py [group ...]."""
+"""List everything that can be chosen, by name with one line each.
+
+python scripts/list.py
+python scripts/list.py scheduler cluster --config-dir my_configs
+"""
 
 import argparse
 
 from rich.console import Console
 from rich.table import Table
 
-from launch.catalogue import GROUPS, described
+from launch.choices import LISTED_GROUPS, describe_groups
 from launch.errors import one_line_errors
 
 
 def main() -> None:
-    """Print the groups asked for; all of them if none is."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("groups", nargs="*", metavar="group", help=f"one or more of {', '.join(GROUPS)}; all if none")
+    """Print the groups asked for, or all of them."""
+    parser = argparse.ArgumentParser(description="List everything that can be chosen, by name with one line each.")
+    parser.add_argument(
+        "groups", nargs="*", metavar="group", help=f"one or more of {', '.join(LISTED_GROUPS)}; default: all"
+    )
+    parser.add_argument("--config-dir", "-cd", help="your own folder of configs, as the other scripts take it")
     with one_line_errors():
+        arguments = parser.parse_args()
         table = Table(box=None, header_style="bold", padding=(0, 1))
-        for head in ("choose by", "name", "what it is"):
-            table.add_column(head, no_wrap=head != "what it is")
-        for group, choices in described(parser.parse_args().groups):
-            for i, (name, line) in enumerate(choices):
+        for head in ("choose by", "name", "description"):
+            table.add_column(head, no_wrap=head != "description")
+        for group, choices in describe_groups(arguments.groups, arguments.config_dir).items():
+            for i, (name, line) in enumerate(choices.items()):
                 table.add_row(f"{group}=" if i == 0 else "", name, line, end_section=i == len(choices) - 1)
         Console().print(table)
 

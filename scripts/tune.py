@@ -1,4 +1,4 @@
-"""Search for better numbers of a scheduler on training workloads, and hold them against validation workloads.
+"""Search for better parameters of a scheduler on training workloads, and check them on validation workloads.
 
 python scripts/tune.py
 python scripts/tune.py tuning=starling_unknown generations=10
@@ -14,28 +14,28 @@ from launch import command
 
 # isort: split
 from envs.evaluation.tuning import search
-from launch.tuning import maker, parameters, yardstick
+from launch.tuning import build_maker, build_parameters, build_yardstick
 
 
-def told(evaluations: int, score: float, values: Mapping[str, float]) -> None:
-    """One line for every improvement."""
+def print_improvement(evaluations: int, score: float, values: Mapping[str, float]) -> None:
+    """Print one line for an improvement."""
     print(f"{evaluations:5d}  {score:+.4f}  {', '.join(f'{name}={value:.4g}' for name, value in values.items())}")
 
 
 @command("tune")
 def main(cfg: DictConfig, folder: Path) -> None:
-    """Search, validate, keep tuned.json."""
-    make = maker(cfg)
+    """Search, validate, write tuned.json."""
+    make = build_maker(cfg)
     found = search(
         make,
-        parameters(cfg),
-        yardstick(cfg, "train"),
+        build_parameters(cfg),
+        build_yardstick(cfg, "train"),
         generations=cfg.generations,
         population=cfg.population,
         seed=cfg.seed,
-        listener=told,
+        listener=print_improvement,
     )
-    validation = yardstick(cfg, "validation")
+    validation = build_yardstick(cfg, "validation")
     before, after = validation.score(make({})), validation.score(make(found.values))
     print(f"log ratio to {cfg.tuning.reference}, training: {found.default_score:+.4f} before, {found.score:+.4f} after")
     print(f"log ratio to {cfg.tuning.reference}, validation: {before:+.4f} before, {after:+.4f} after")

@@ -1,4 +1,4 @@
-"""Hold the performance model against measurements that it did not see: table of errors, predictions.csv and pictures.
+"""Compare the performance model with measurements that it was not fitted to: errors, predictions.csv and plots.
 
 python scripts/validate_performance.py data=<folder with profiles/>
 python scripts/validate_performance.py seed=3
@@ -11,18 +11,19 @@ from omegaconf import DictConfig
 from launch import command
 
 # isort: split
-from envs.performance.prediction_plot import plot_protocols
-from envs.performance.validation import summary, validate
-from launch.show import show
+from envs.performance.validation.plot import plot_protocols
+from envs.performance.validation.predictions import summarise_errors, validate_performance
+from launch.runs import print_frame
 
 
 @command("validate_performance")
 def main(cfg: DictConfig, folder: Path) -> None:
-    """Predict, print the errors, keep predictions and pictures."""
-    predictions = validate(cfg.data, seed=cfg.seed)
-    show("Errors of predictions, all models together", summary(predictions), digits=1)
-    show("Errors by model", summary(predictions, ("protocol", "quantity", "model")), digits=1)
-    show("Errors by GPU type", summary(predictions, ("protocol", "quantity", "gpu_type")), digits=1)
+    """Predict, print the errors, write predictions and plots."""
+    predictions = validate_performance(cfg.data, seed=cfg.seed)
+    print_frame("Errors of predictions, all models together", summarise_errors(predictions), digits=1)
+    by_model, by_type = ("protocol", "quantity", "model"), ("protocol", "quantity", "gpu_type")
+    print_frame("Errors by model", summarise_errors(predictions, by_model), digits=1)
+    print_frame("Errors by GPU type", summarise_errors(predictions, by_type), digits=1)
     predictions.to_csv(folder / "predictions.csv", index=False)
     plot_protocols(predictions, folder)
 

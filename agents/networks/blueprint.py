@@ -1,4 +1,4 @@
-"""How a network is named, built and remembered without a pickle."""
+"""A description of a network that can be saved and built without a pickle."""
 
 import importlib
 from dataclasses import asdict, dataclass, field
@@ -12,19 +12,19 @@ from envs.types import CheckpointError, MurmurationError
 
 @dataclass(frozen=True)
 class Blueprint:
-    """A network class by its import path, with its keyword arguments. Travels to workers and into checkpoints.
+    """A network class, by import path, and its keyword arguments; sent to workers and saved in checkpoints.
 
-    The class is called as `target(spec, **options)` and answers the `PolicyNetwork` protocol.
+    The class is called as `target(spec, **options)` and must implement `PolicyNetwork`.
     """
 
     target: str = "agents.networks.AttentionPolicy"
     options: dict[str, Any] = field(default_factory=dict)
 
     def build(self, spec: EnvSpec) -> nn.Module:
-        """A fresh network for these sizes.
+        """Build a fresh network for these sizes.
 
         Raises:
-            MurmurationError: the class cannot be found, is no network, or does not take the options.
+            MurmurationError: the class cannot be found, is not a network, or does not take the options.
         """
         module, _, name = self.target.rpartition(".")
         try:
@@ -33,21 +33,21 @@ class Blueprint:
             raise MurmurationError(
                 f"network {self.target!r} cannot be imported ({error}); give module.Class"
             ) from error
-        # A published description names what is called: nothing but a network is.
+        # A published description says which class is called: call nothing but a network.
         if not (isinstance(found, type) and issubclass(found, nn.Module)):
-            raise MurmurationError(f"network {self.target!r} is no torch.nn.Module; name a class that is one")
+            raise MurmurationError(f"network {self.target!r} is not a torch.nn.Module; name a class that is one")
         try:
             return found(spec, **self.options)
         except TypeError as error:
             raise MurmurationError(f"network {self.target}: {error}; options were {self.options}") from error
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values for JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "Blueprint":
-        """The inverse of `to_dict`.
+        """Return the blueprint from the result of `to_dict`.
 
         Raises:
             CheckpointError: fields are missing.

@@ -1,29 +1,29 @@
-"""Building blocks: a perceptron, pooling over a masked set, attention among servers."""
+"""Building blocks: a perceptron, pooling over a masked set, attention among nodes."""
 
 import torch
 from torch import Tensor, nn
 
 
 class Perceptron(nn.Sequential):
-    """Two layers with a ReLU between and after: [..., width_in] to [..., width_out]."""
+    """Two linear layers, each followed by a ReLU: [..., width_in] to [..., width_out]."""
 
     def __init__(self, width_in: int, width_out: int) -> None:
         super().__init__(nn.Linear(width_in, width_out), nn.ReLU(), nn.Linear(width_out, width_out), nn.ReLU())
 
 
 def pool(items: Tensor, present: Tensor) -> Tensor:
-    """Mean and maximum over those present: [..., items, d] and [..., items] to [..., 2 d]; zeros if none is."""
+    """Take mean and maximum over present items: [..., items, d], [..., items] to [..., 2 d]; zeros if there is none."""
     weight = present.unsqueeze(-1)
     mean = (items * weight).sum(-2) / weight.sum(-2).clamp(min=1.0)
-    largest = (items * weight).amax(-2)  # items come out of a ReLU, so zero is their least value
+    largest = (items * weight).amax(-2)  # items come from a ReLU, so zero is their minimum
     return torch.cat([mean, largest], -1)
 
 
-class ServerAttention(nn.Module):
-    """Servers attend to each other: pre-norm multi-head self-attention and a perceptron, both residual.
+class NodeAttention(nn.Module):
+    """Attention among nodes: pre-norm multi-head self-attention and a perceptron, both residual.
 
     A reconstruction of MAIFS' multi-agent attention (TPDS'25; the paper's equations are not public): query, key and
-    value as in MAAC (ICML'19, section 3.2), applied to what servers observe rather than to their critics.
+    value as in MAAC (ICML'19, section 3.2), applied to the nodes' observations rather than to their critics.
     """
 
     def __init__(self, width: int, heads: int) -> None:
@@ -35,12 +35,12 @@ class ServerAttention(nn.Module):
         self.out = nn.Linear(width, width)
         self.perceptron = nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
 
-    def forward(self, servers: Tensor) -> Tensor:
-        """[batch, servers, width] to the same shape."""
-        batch, count, width = servers.shape
-        parts = self.query_key_value(self.before_attention(servers))
+    def forward(self, nodes: Tensor) -> Tensor:
+        """Map [batch, nodes, width] to the same shape."""
+        batch, count, width = nodes.shape
+        parts = self.query_key_value(self.before_attention(nodes))
         query, key, value = parts.view(batch, count, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
         mixed = nn.functional.scaled_dot_product_attention(query, key, value)
-        servers = servers + self.out(mixed.transpose(1, 2).reshape(batch, count, width))
-        result: Tensor = servers + self.perceptron(self.before_perceptron(servers))
+        nodes = nodes + self.out(mixed.transpose(1, 2).reshape(batch, count, width))
+        result: Tensor = nodes + self.perceptron(self.before_perceptron(nodes))
         return result

@@ -1,5 +1,5 @@
-"""RLlib's new API stack over the batched environment: module, learner, runner, configuration."""
+"""RLlib's new API stack on the batched environment: module, learner, runner, configuration."""
 
-from agents.rllib.config import PPOSettings, World, algorithm_config
+from agents.rllib.config import PPOSettings, TrainingSetup, algorithm_config
 
-__all__ = ["PPOSettings", "World", "algorithm_config"]
+__all__ = ["PPOSettings", "TrainingSetup", "algorithm_config"]

@@ -1,4 +1,4 @@
-"""Advantages discounted by simulated time, since time stands still between the decisions of one round."""
+"""Advantages discounted by simulated time, which does not advance between the decisions of one round."""
 
 from typing import Any
 
@@ -13,22 +13,22 @@ from agents.rllib.columns import AGAINST_GROUP, ELAPSED
 from agents.rllib.discount import discounted_rewards
 from envs.types import FloatArray
 
-VALUE_RATE = 0.1  # how fast the scale of values follows new targets
+VALUE_SCALE_WEIGHT = 0.1  # weight of new targets in the running scale of values
 
 
-def advantages(
+def generalised_advantages(
     rewards: FloatArray, values: FloatArray, elapsed: FloatArray, ended: bool, time_constant: float, decay: float
 ) -> FloatArray:
-    """Generalised advantage estimates of one stretch of an episode (GAE, ICLR'16), discounted by simulated time.
+    """Compute generalised advantage estimates of a part of an episode (GAE, ICLR'16), discounted by simulated time.
 
-    A step of `dt` seconds discounts what follows by exp(-dt / time_constant), and its own reward as
-    `discounted_rewards` has it. `decay` (GAE's lambda) applies per step.
+    A step of `dt` seconds discounts later rewards by exp(-dt / time_constant), and its own reward as in
+    `discounted_rewards`. `decay` (GAE's lambda) applies per step.
 
     Args:
         rewards, elapsed: float64[T].
-        values: float64[T + 1], the last one of the observation after the stretch.
-        ended: whether the episode ended there, so that nothing follows.
-        time_constant: seconds; infinite for no discount.
+        values: float64[T + 1]; the last one is of the observation after the part.
+        ended: whether the episode ended there, so that no rewards follow.
+        time_constant: in seconds; infinite for no discount.
         decay: lambda, 0 to 1.
 
     Returns:
@@ -48,9 +48,9 @@ def advantages(
 
 
 class TimeDiscountedAdvantages(ConnectorV2):
-    """Learner connector in place of RLlib's GAE: same inputs and outputs, discount by simulated time.
+    """Learner connector that replaces RLlib's GAE: same inputs and outputs, discount by simulated time.
 
-    Episodes come elongated by one artificial step, as RLlib's `AddOneTsToEpisodesAndTruncate` leaves them.
+    Each episode has one artificial step at its end, which RLlib's `AddOneTsToEpisodesAndTruncate` adds.
     """
 
     def __init__(self, *, time_constant: float, decay: float) -> None:
@@ -71,7 +71,7 @@ class TimeDiscountedAdvantages(ConnectorV2):
         for episode in episodes:
             steps = len(episode) - 1
             part = slice(at, at + steps)
-            found[part] = advantages(
+            found[part] = generalised_advantages(
                 rewards[part],
                 values[at : at + steps + 1],
                 elapsed[part],
@@ -82,14 +82,14 @@ class TimeDiscountedAdvantages(ConnectorV2):
             at += len(episode)
         real = _array(data[Columns.LOSS_MASK]).astype(bool)
         targets = torch.as_tensor(values + found, dtype=torch.float32)
-        module.track_values(targets[torch.as_tensor(real)], VALUE_RATE)
+        module.track_values(targets[torch.as_tensor(real)], VALUE_SCALE_WEIGHT)
         data[Postprocessing.ADVANTAGES] = _standardised(found, data)
         data[Postprocessing.VALUE_TARGETS] = targets.to(data[Columns.LOSS_MASK].device)
         return batch
 
 
 class GroupAdvantages(ConnectorV2):
-    """Learner connector in place of RLlib's GAE: takes the advantages that `GroupRunner` has found; no critic."""
+    """Learner connector that replaces RLlib's GAE: uses the advantages from `GroupRunner`, without a critic."""
 
     def __call__(self, *, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
         """Add advantages (standardised) to the batch."""
@@ -99,10 +99,10 @@ class GroupAdvantages(ConnectorV2):
 
 
 def _standardised(found: FloatArray, data: dict[str, Any]) -> torch.Tensor:
-    """Advantages of mean 0 and deviation 1 over real rows."""
+    """Scale advantages to mean 0 and deviation 1 over real rows."""
     real = _array(data[Columns.LOSS_MASK]).astype(bool)
-    spread = (found - found[real].mean()) / max(1e-4, float(found[real].std()))
-    return torch.as_tensor(spread, dtype=torch.float32, device=data[Columns.LOSS_MASK].device)
+    scaled = (found - found[real].mean()) / max(1e-4, float(found[real].std()))
+    return torch.as_tensor(scaled, dtype=torch.float32, device=data[Columns.LOSS_MASK].device)
 
 
 def _array(column: Any) -> FloatArray:

@@ -1,8 +1,8 @@
-"""RLlib's PPO behind four calls, with and without Ray.
+"""RLlib's PPO behind a small interface, with and without Ray.
 
-On one machine without remote workers Ray adds start-up and memory and nothing else: `LocalAlgorithm` joins RLlib's
-runner and learner directly, with the same losses. With remote runners or learners `PPOAlgorithm` is RLlib's own
-`Algorithm` on Ray.
+On one machine without remote workers Ray only adds start-up time and memory. `LocalAlgorithm` therefore connects
+RLlib's runner and learner directly, with the same losses. With remote runners or learners, `PPOAlgorithm` wraps RLlib's
+own `Algorithm` on Ray.
 """
 
 import copy
@@ -18,7 +18,7 @@ from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
 from torch import nn
 
 from agents.networks import Blueprint
-from agents.rllib.config import PPOSettings, World, algorithm_config
+from agents.rllib.config import PPOSettings, TrainingSetup, algorithm_config
 from agents.rllib.quiet import quieten
 from envs.types import CheckpointError, MurmurationError
 
@@ -33,18 +33,18 @@ EPISODE_FIGURES = {
     "group_explained_variance": "train/group_explained_variance",
     "num_env_steps_sampled": "train/env_steps",
 }
-DIVERGED = "training has diverged; begin anew from an earlier checkpoint or with lower ppo.lr and ppo.critic_lr"
+DIVERGED = "training has diverged; restart from an earlier checkpoint or with lower ppo.lr and ppo.critic_lr"
 LEARNER_FIGURES = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "explained_variance")
 
 
 def figures_of(sampled: Mapping[str, Any], learned: Mapping[str, Any]) -> dict[str, float]:
-    """The scalars of one iteration under the tags that TensorBoard shows.
+    """Return the scalars of one iteration under their TensorBoard tags.
 
     Raises:
         MurmurationError: a loss is not finite.
     """
     found = {tag: float(sampled[name]) for name, tag in EPISODE_FIGURES.items() if name in sampled}
-    episodes = {tag: value for tag, value in found.items() if not math.isnan(value)}  # no episode ended yet
+    episodes = {tag: value for tag, value in found.items() if not math.isnan(value)}  # NaN if no episode has ended yet
     losses = {
         name: float(learned[DEFAULT_MODULE_ID][name]) for name in LEARNER_FIGURES if name in learned[DEFAULT_MODULE_ID]
     }
@@ -54,11 +54,11 @@ def figures_of(sampled: Mapping[str, Any], learned: Mapping[str, Any]) -> dict[s
     return {**episodes, **{f"learner/{name}": value for name, value in losses.items()}}
 
 
-def finite(network: nn.Module) -> nn.Module:
-    """The network itself.
+def require_finite(network: nn.Module) -> nn.Module:
+    """Return the network if all its weights are finite.
 
     Raises:
-        MurmurationError: one of its weights is not finite, which a mask and an arg-max would hide from validation.
+        MurmurationError: a weight is not finite; validation would not notice, because of masks and arg-max.
     """
     for name, weight in network.state_dict().items():
         if not bool(torch.isfinite(weight).all()):
@@ -67,33 +67,33 @@ def finite(network: nn.Module) -> nn.Module:
 
 
 class LocalAlgorithm:
-    """RLlib's runner and learner in this process, no Ray started."""
+    """RLlib's runner and learner in this process, without Ray."""
 
     def __init__(
-        self, world: World, blueprint: Blueprint, settings: PPOSettings, seed: int, iteration: int = 0
+        self, training_setup: TrainingSetup, blueprint: Blueprint, settings: PPOSettings, seed: int, iteration: int = 0
     ) -> None:
         self.settings = settings
         quieten()
-        config = algorithm_config(world, blueprint, settings, seed, iteration)
+        config = algorithm_config(training_setup, blueprint, settings, seed, iteration)
         self._runner = config.env_runner_cls(config=config, worker_index=0)
         self._learner = config.build_learner(env=self._runner.env)
         self._steps = 0
 
     def network(self) -> nn.Module:
-        """A copy of the policy network as it stands, on the CPU."""
-        return finite(copy.deepcopy(self._learned()).cpu())
+        """Return a copy of the present policy network, on the CPU."""
+        return require_finite(copy.deepcopy(self._learned()).cpu())
 
     def _learned(self) -> nn.Module:
         network: nn.Module = self._learner.module[DEFAULT_MODULE_ID].unwrapped().network
         return network
 
     def set_network(self, network: nn.Module) -> None:
-        """Take over weights."""
+        """Copy the weights of a network."""
         self._learned().load_state_dict(network.state_dict())
         self._sync()
 
     def train(self) -> dict[str, float]:
-        """One iteration: sample, update."""
+        """Run one iteration: sample, then update."""
         episodes = self._runner.sample()
         self._steps += sum(map(len, episodes))
         learned = self._learner.update(
@@ -111,14 +111,14 @@ class LocalAlgorithm:
         self._runner.set_state({COMPONENT_RL_MODULE: state[COMPONENT_RL_MODULE]})
 
     def save(self, folder: Path) -> None:
-        """Write the learner's state. RLlib's state is a pickle: only ever restore your own."""
+        """Write the learner's state. RLlib's state is a pickle: restore only your own."""
         folder.mkdir(parents=True, exist_ok=True)
         part = folder / "learner.pkl.part"
         part.write_bytes(pickle.dumps({"learner": self._learner.get_state(), "steps": self._steps}))
         part.replace(folder / "learner.pkl")
 
     def restore(self, folder: Path) -> None:
-        """Go on from a saved state.
+        """Resume from a saved state.
 
         Raises:
             CheckpointError: it is missing or corrupt.
@@ -129,19 +129,19 @@ class LocalAlgorithm:
             self._steps = int(state["steps"])
         except Exception as error:  # damaged pickles raise almost anything
             reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise CheckpointError(f"{folder / 'learner.pkl'} cannot be restored ({reason}); begin a new run") from error
+            raise CheckpointError(f"{folder / 'learner.pkl'} cannot be restored ({reason}); start a new run") from error
         self._sync()
 
     def stop(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
         self._runner.stop()
 
 
 class PPOAlgorithm:
-    """RLlib's `Algorithm` on Ray: remote runners, remote learners, more machines."""
+    """RLlib's `Algorithm` on Ray: remote runners, remote learners, several machines."""
 
     def __init__(
-        self, world: World, blueprint: Blueprint, settings: PPOSettings, seed: int, iteration: int = 0
+        self, training_setup: TrainingSetup, blueprint: Blueprint, settings: PPOSettings, seed: int, iteration: int = 0
     ) -> None:
         quieten()
         self._started_ray = not ray.is_initialized()
@@ -149,13 +149,13 @@ class PPOAlgorithm:
             ray.init(
                 log_to_driver=False, include_dashboard=False, object_store_memory=400_000_000, logging_level="ERROR"
             )
-        self._world, self._blueprint = world, blueprint
-        self._algorithm = algorithm_config(world, blueprint, settings, seed, iteration).build_algo()
+        self._training_setup, self._blueprint = training_setup, blueprint
+        self._algorithm = algorithm_config(training_setup, blueprint, settings, seed, iteration).build_algo()
 
     def network(self) -> nn.Module:
-        """A copy of the policy network as it stands."""
+        """Return a copy of the present policy network."""
         weights = self._algorithm.learner_group.get_weights()[DEFAULT_MODULE_ID]
-        network = self._blueprint.build(self._world.spec)
+        network = self._blueprint.build(self._training_setup.spec)
         prefix = "network."
         network.load_state_dict(
             {
@@ -164,31 +164,31 @@ class PPOAlgorithm:
                 if name.startswith(prefix)
             }
         )
-        return finite(network)
+        return require_finite(network)
 
     def set_network(self, network: nn.Module) -> None:
-        """Take over weights, here and in all workers."""
+        """Copy the weights of a network, here and in all workers."""
         weights = dict(self._algorithm.learner_group.get_weights()[DEFAULT_MODULE_ID])
         weights |= {f"network.{name}": value.detach().cpu().numpy() for name, value in network.state_dict().items()}
         self._algorithm.learner_group.set_weights({DEFAULT_MODULE_ID: weights})
         self._sync()
 
     def _sync(self) -> None:
-        """Bring the weights to all runners and wait; RLlib's `sync_weights` drops them while others are on the way."""
+        """Send the weights to all runners and wait; RLlib's `sync_weights` drops them while others are in transit."""
         state = {COMPONENT_RL_MODULE: self._algorithm.learner_group.get_weights()}
         self._algorithm.env_runner_group.foreach_env_runner(lambda runner: runner.set_state(state))
 
     def train(self) -> dict[str, float]:
-        """One iteration: sample, update."""
+        """Run one iteration: sample, then update."""
         result = self._algorithm.train()
         return figures_of(result["env_runners"], result["learners"])
 
     def save(self, folder: Path) -> None:
-        """Write RLlib's checkpoint. It holds pickles: only ever restore your own."""
+        """Write RLlib's checkpoint. It contains pickles: restore only your own."""
         self._algorithm.save_to_path(str(folder.resolve()))
 
     def restore(self, folder: Path) -> None:
-        """Go on from a saved checkpoint, in all workers.
+        """Resume from a saved checkpoint, in all workers.
 
         Raises:
             CheckpointError: it is missing or corrupt.
@@ -197,11 +197,11 @@ class PPOAlgorithm:
             self._algorithm.restore_from_path(str(folder.resolve()))
         except Exception as error:  # damaged pickles raise almost anything
             reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise CheckpointError(f"{folder} cannot be restored ({reason}); begin a new run") from error
+            raise CheckpointError(f"{folder} cannot be restored ({reason}); start a new run") from error
         self._sync()
 
     def stop(self) -> None:
-        """Stop the workers and, if it was started here, Ray."""
+        """Stop the workers, and Ray if this object started it."""
         self._algorithm.stop()
         if self._started_ray:
             ray.shutdown()

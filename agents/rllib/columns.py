@@ -1,5 +1,5 @@
-"""Columns of sampled steps beside RLlib's own."""
+"""Columns of sampled steps, in addition to RLlib's own."""
 
 ELAPSED = "elapsed"  # simulated seconds that the step took
-SERVER_LOGP = "server_logp"  # log-probability of each server's choice when it was made
-AGAINST_GROUP = "against_group"  # advantage against other episodes of the same workload, from runners that know them
+NODE_LOGP = "node_logp"  # log-probability of each node's choice at sampling
+AGAINST_GROUP = "against_group"  # advantage against other episodes of the same workload, from `GroupRunner`

@@ -1,4 +1,4 @@
-"""RLlib's configuration from ours."""
+"""RLlib's configuration, built from this project's settings."""
 
 import math
 from collections.abc import Mapping
@@ -11,67 +11,52 @@ from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from agents.networks import Blueprint
 from agents.rllib.group_runner import GroupRunner
-from agents.rllib.learner import ServerPPOLearner
+from agents.rllib.learner import NodePPOLearner
 from agents.rllib.module import JointModule
 from agents.rllib.runner import BatchedEnvRunner
-from agents.seeding import Phase, spread
+from agents.seeding import Phase, derive_seed
 from envs.gpu_cluster import DecisionRules, EnvSpec, Reward, TeamReward
 from envs.gpu_cluster.vector import GpuClusterVectorEnv
-from envs.performance import PerformanceModel
-from envs.simulation import Scenario
-from envs.types import ClusterSpec, MurmurationError, Seconds
+from envs.simulation import Setup
+from envs.types import MurmurationError, Seconds
 from envs.workloads import WorkloadSource
 
 ADVANTAGES = ("gae", "group")
 
 
 @dataclass(frozen=True)
-class World:
-    """All that an episode is made of; travels to workers."""
+class TrainingSetup:
+    """Everything that training episodes are made of; it is sent to the workers."""
 
-    cluster: ClusterSpec
+    setup: Setup
     source: WorkloadSource
-    performance: PerformanceModel
-    scenario: Scenario = field(default_factory=Scenario)
     rules: DecisionRules = field(default_factory=DecisionRules)
     reward: Reward = field(default_factory=TeamReward)
 
     @property
     def spec(self) -> EnvSpec:
         """Sizes of observation and action."""
-        return EnvSpec.of(self.cluster, self.rules)
+        return EnvSpec.of(self.setup.cluster, self.rules)
 
     def vector_env(
         self, num_envs: int, seed: int = 0, group_size: int = 1, split: str = "train"
     ) -> GpuClusterVectorEnv:
-        """A batch of training episodes in this world."""
-        return GpuClusterVectorEnv(
-            self.cluster,
-            self.source,
-            self.performance,
-            num_envs,
-            self.scenario,
-            self.rules,
-            self.reward,
-            group_size,
-            split,
-            seed,
-        )
+        """A batch of training episodes."""
+        return GpuClusterVectorEnv(self.setup, self.source, num_envs, self.rules, self.reward, group_size, split, seed)
 
 
 @dataclass(frozen=True, slots=True)
 class PPOSettings:
-    """PPO's parameters, in the names of the field.
+    """PPO's parameters, with their usual names.
 
-    `advantage` says what a return is measured against: "gae" the critic's estimate; "group" the mean return of
-    `group_size` episodes of the same workload at the same time, without a critic, so that `critic_lr`, `critic_warmup`,
-    `gae_lambda` and `vf_loss_coeff` do not matter. Groups play whole episodes, so `train_batch_size` is then the least
-    that an iteration samples.
+    `advantage` selects the baseline of returns. "gae": the critic's estimate. "group": the mean return of `group_size`
+    episodes of the same workload at the same time, without a critic; `critic_lr`, `critic_warmup`, `gae_lambda` and
+    `vf_loss_coeff` are then ignored. Groups play whole episodes, so an iteration samples at least `train_batch_size`.
     """
 
     lr: float = 5e-5  # of the policy
-    critic_lr: float = 1e-3
-    train_batch_size: int = 8192  # environment steps per iteration; a step is a joint decision of all servers
+    critic_lr: float = 1e-3  # of the critic, if the network has a `SeparateCritic`
+    train_batch_size: int = 8192  # environment steps per iteration; a step is a joint decision of all nodes
     minibatch_size: int = 1024
     num_epochs: int = 2
     clip_param: float = 0.2
@@ -79,11 +64,13 @@ class PPOSettings:
     vf_loss_coeff: float = 0.5
     grad_clip: float = 0.5
     gae_lambda: float = 0.995
-    discount_time: Seconds = 10_000.0  # simulated seconds after which a reward counts 1/e; infinite for none
-    reward_scale: float = 1000.0  # divides rewards for learning only
-    critic_warmup: int = 3  # first iterations, in which the critic alone learns
-    num_envs: int = 16  # episodes stepped together in each runner
-    num_env_runners: int = 0  # Ray workers that sample besides; 0 samples in this process
+    discount_time: Seconds = (
+        10_000.0  # simulated seconds after which a reward is discounted to 1/e; infinite for no discount
+    )
+    reward_scale: float = 1000.0  # rewards are divided by it for learning only
+    critic_warmup: int = 3  # first iterations, in which only the value loss counts
+    num_envs: int = 16  # episodes that each runner steps in one call
+    num_env_runners: int = 0  # additional Ray workers that sample; 0 samples in this process
     num_learners: int = 0
     num_gpus_per_learner: float = 0.0
     advantage: str = "gae"  # or "group"
@@ -112,8 +99,8 @@ class PPOSettings:
             raise MurmurationError(f"ppo.advantage is {self.advantage!r}; it must be one of {', '.join(ADVANTAGES)}")
         if self.advantage == "gae" and self.group_size > 1:
             raise MurmurationError(
-                f"ppo.group_size is {self.group_size}, but advantage gae compares nobody and would only see fewer "
-                "workloads; set ppo.advantage to group or ppo.group_size to 1"
+                f"ppo.group_size is {self.group_size}, but advantage gae compares no episodes and would only see "
+                "fewer workloads; set ppo.advantage to group or ppo.group_size to 1"
             )
         if self.advantage == "group" and self.group_size < 2:
             raise MurmurationError(
@@ -127,44 +114,42 @@ class PPOSettings:
 
 
 class TrainingEnv(GpuClusterVectorEnv):
-    """The training episodes of one runner, built as RLlib builds environments: from a mapping, by a class of that name.
+    """The training episodes of one runner, with the constructor that RLlib expects: a mapping.
 
     Args:
-        context: `env_config` with `world`, `group_size` and, added by RLlib, `num_envs`. The seed comes with the first
-            `reset`: each runner has its own.
+        context: `env_config` with `training_setup`, `group_size` and, added by RLlib, `num_envs`. The first `reset`
+            sets the seed, which differs between runners.
     """
 
     def __init__(self, context: Mapping[str, Any]) -> None:
-        world: World = context["world"]
+        training_setup: TrainingSetup = context["training_setup"]
         super().__init__(
-            world.cluster,
-            world.source,
-            world.performance,
+            training_setup.setup,
+            training_setup.source,
             context.get("num_envs", context["group_size"]),
-            world.scenario,
-            world.rules,
-            world.reward,
+            training_setup.rules,
+            training_setup.reward,
             context["group_size"],
         )
 
 
 def algorithm_config(
-    world: World, blueprint: Blueprint, settings: PPOSettings, seed: int, iteration: int = 0
+    training_setup: TrainingSetup, blueprint: Blueprint, settings: PPOSettings, seed: int, iteration: int = 0
 ) -> PPOConfig:
-    """RLlib's PPO over the batched environment with the per-server learner.
+    """Return the configuration of RLlib's PPO with the batched environment and the per-node learner.
 
     Args:
-        world: where episodes are played.
+        training_setup: what episodes are made of.
         blueprint: the network.
-        settings: of PPO.
-        seed: of the run.
-        iteration: from which it goes on; a resumed run draws other episodes than its beginning did.
+        settings: settings of PPO.
+        seed: seed of the run.
+        iteration: the iteration at which the run starts; a resumed run draws other episodes than before.
     """
     config = PPOConfig()
     config.environment(
         TrainingEnv,
         env_config={
-            "world": world,
+            "training_setup": training_setup,
             "group_size": settings.group_size,
             "reward_scale": settings.reward_scale,
         },
@@ -180,18 +165,18 @@ def algorithm_config(
     config.rl_module(
         rl_module_spec=RLModuleSpec(
             module_class=JointModule,
-            model_config={"blueprint": blueprint.to_dict(), "spec": asdict(world.spec)},
+            model_config={"blueprint": blueprint.to_dict(), "spec": asdict(training_setup.spec)},
         )
     )
     _learning(config, settings)
-    config.debugging(seed=spread(seed, Phase.LEARNING, iteration), log_level="ERROR")
+    config.debugging(seed=derive_seed(seed, Phase.LEARNING, iteration), log_level="ERROR")
     config.reporting(min_time_s_per_iteration=None, metrics_num_episodes_for_smoothing=2 * settings.num_envs)
     return config
 
 
 def _learning(config: PPOConfig, settings: PPOSettings) -> None:
     config.learners(
-        learner_class=ServerPPOLearner,
+        learner_class=NodePPOLearner,
         learner_config_dict={
             "advantage": settings.advantage,
             "time_constant": settings.discount_time,
@@ -202,7 +187,9 @@ def _learning(config: PPOConfig, settings: PPOSettings) -> None:
         num_gpus_per_learner=settings.num_gpus_per_learner,
     )
     if settings.advantage == "group":
-        config.framework(torch_ddp_kwargs={"find_unused_parameters": True})  # several learners: none has a critic
+        config.framework(
+            torch_ddp_kwargs={"find_unused_parameters": True}
+        )  # several learners, none of which uses the critic
     config.training(
         lr=settings.lr,
         train_batch_size_per_learner=settings.train_batch_size,

@@ -1,4 +1,4 @@
-"""What rewards are worth that come in over simulated time."""
+"""Discounting of rewards that accrue over simulated time."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from envs.types import FloatArray, Seconds
 
 
 def discounted_seconds(elapsed: FloatArray, time_constant: Seconds) -> FloatArray:
-    """What so many seconds are worth at their beginning: the integral of exp(-s / time_constant) over them."""
+    """Return the discounted length of each period at its beginning: the integral of exp(-s / time_constant)."""
     if np.isinf(time_constant):
         return elapsed
     seconds: FloatArray = -time_constant * np.expm1(-elapsed / time_constant)
@@ -14,14 +14,15 @@ def discounted_seconds(elapsed: FloatArray, time_constant: Seconds) -> FloatArra
 
 
 def discounted_rewards(rewards: FloatArray, elapsed: FloatArray, time_constant: Seconds) -> FloatArray:
-    """Rewards of steps, worth at the beginning of each what comes in during it.
+    """Discount each step's reward to the beginning of the step.
 
-    A reward is taken to come in at a constant rate over its step, as the integrals of `TeamReward` do between events.
-    So a stretch of time is worth the same however steps cut it. The reward of a step without time comes in at once.
+    A reward is assumed to accrue at a constant rate over its step, as the integrals of `TeamReward` do between events.
+    The result therefore does not depend on how a period is divided into steps. The reward of a step without duration is
+    not discounted.
 
     Args:
-        rewards, elapsed: float64[T], each step's whole reward and simulated seconds.
-        time_constant: seconds; infinite for no discount.
+        rewards, elapsed: float64[T], total reward and simulated seconds of each step.
+        time_constant: in seconds; infinite for no discount.
     """
     takes_time = elapsed > 0
     length = np.where(takes_time, elapsed, 1.0)
@@ -30,7 +31,7 @@ def discounted_rewards(rewards: FloatArray, elapsed: FloatArray, time_constant: 
 
 
 def returns_to_go(rewards: FloatArray, elapsed: FloatArray, time_constant: Seconds) -> FloatArray:
-    """Discounted sum of all rewards of a whole episode from each step on: float64[T + 1], the last one 0."""
+    """Return the discounted sum of rewards from each step of a whole episode on: float64[T + 1], the last one 0."""
     worth = discounted_rewards(rewards, elapsed, time_constant)
     discount = np.exp(-elapsed / time_constant)
     result = np.zeros(len(rewards) + 1)

@@ -1,4 +1,4 @@
-"""The joint action as one categorical choice per server, all servers at once."""
+"""The joint action as one categorical choice per node, all nodes at once."""
 
 from typing import Any
 
@@ -9,76 +9,76 @@ from ray.rllib.core.distribution.torch.torch_distribution import TorchDeterminis
 from torch import Tensor
 
 
-def log_probabilities(logits: Tensor, num_servers: int) -> Tensor:
-    """[..., servers * actions] to normalised log-probabilities [..., servers, actions]."""
-    log_probs: Tensor = logits.unflatten(-1, (num_servers, -1)).log_softmax(-1)
+def log_probabilities(logits: Tensor, num_nodes: int) -> Tensor:
+    """Normalise logits [..., nodes * actions] to log-probabilities [..., nodes, actions]."""
+    log_probs: Tensor = logits.unflatten(-1, (num_nodes, -1)).log_softmax(-1)
     return log_probs
 
 
 def sample(log_probs: Tensor) -> Tensor:
-    """One draw per server by the Gumbel maximum: [..., servers, actions] to int64[..., servers]."""
+    """Sample one action per node with the Gumbel-max trick: [..., nodes, actions] to int64[..., nodes]."""
     noise = torch.empty_like(log_probs).exponential_().log_()
     return (log_probs - noise).argmax(-1)
 
 
-def chosen(log_probs: Tensor, actions: Tensor) -> Tensor:
-    """Log-probability of each server's action: [..., servers, actions], [..., servers] to [..., servers]."""
+def chosen_log_probabilities(log_probs: Tensor, actions: Tensor) -> Tensor:
+    """Return the log-probability of each node's action: [..., nodes, actions], [..., nodes] to [..., nodes]."""
     return log_probs.gather(-1, actions.long().unsqueeze(-1)).squeeze(-1)
 
 
 def entropies(log_probs: Tensor) -> Tensor:
-    """Entropy of each server's choice, [..., servers]; masked actions count nothing."""
+    """Return the entropy of each node's choice, [..., nodes]; masked actions contribute nothing."""
     return -(log_probs.exp() * log_probs.clamp(min=-30.0)).sum(-1)
 
 
-class ServerCategorical(Distribution):
-    """Independent categorical choices of `num_servers` servers with equally many actions.
+class NodeCategorical(Distribution):
+    """Independent categorical choices of `num_nodes` nodes with the same number of actions.
 
-    RLlib's own multi-categorical loops over its heads; this one is a single tensor operation.
+    RLlib's own multi-categorical loops over its components; this class uses a single tensor operation.
     """
 
-    num_servers: int  # set on a subclass, since RLlib builds distributions from logits alone
+    num_nodes: int  # set on a subclass, since RLlib builds distributions only from logits
 
     def __init__(self, log_probs: Tensor) -> None:
         self.log_probs = log_probs
 
     @classmethod
-    def for_servers(cls, num_servers: int) -> type["ServerCategorical"]:
-        """The class for a number of servers."""
-        return type(f"ServerCategorical{num_servers}", (cls,), {"num_servers": num_servers})
+    def for_nodes(cls, num_nodes: int) -> type["NodeCategorical"]:
+        """Return the subclass for a number of nodes."""
+        return type(f"NodeCategorical{num_nodes}", (cls,), {"num_nodes": num_nodes})
 
     @classmethod
-    def from_logits(cls, logits: Tensor, **_: Any) -> "ServerCategorical":
-        """From flat logits [..., servers * actions]."""
-        return cls(log_probabilities(logits, cls.num_servers))
+    def from_logits(cls, logits: Tensor, **_: Any) -> "NodeCategorical":
+        """Build the distribution from flat logits [..., nodes * actions]."""
+        return cls(log_probabilities(logits, cls.num_nodes))
 
     @staticmethod
     def required_input_dim(space: gym.Space[Any], **_: Any) -> int:
-        """Number of logits that a `MultiDiscrete` space needs."""
+        """Return the number of logits that a `MultiDiscrete` space needs."""
         assert isinstance(space, gym.spaces.MultiDiscrete)
         return int(space.nvec.sum())
 
     def sample(self, **_: Any) -> Tensor:
-        """int64[..., servers]."""
+        """Sample int64[..., nodes]."""
         return sample(self.log_probs)
 
     def rsample(self, **_: Any) -> Tensor:
-        """Choices are discrete and have no reparametrised sample."""
+        """Raise an error: discrete choices have no reparametrised sample."""
         raise TypeError("a categorical choice cannot be reparametrised; use sample()")
 
     def logp(self, value: Tensor, **_: Any) -> Tensor:
-        """Joint log-probability [...]: the sum over servers."""
-        return chosen(self.log_probs, value).sum(-1)
+        """Return the joint log-probability [...]: the sum over nodes."""
+        return chosen_log_probabilities(self.log_probs, value).sum(-1)
 
     def entropy(self, **_: Any) -> Tensor:
-        """Joint entropy [...]."""
+        """Return the joint entropy [...]."""
         return entropies(self.log_probs).sum(-1)
 
-    def kl(self, other: "ServerCategorical", **_: Any) -> Tensor:
-        """Joint Kullback-Leibler divergence to another distribution, [...]."""
+    def kl(self, other: "NodeCategorical", **_: Any) -> Tensor:
+        """Return the joint Kullback-Leibler divergence to another distribution, [...]."""
         difference = (self.log_probs - other.log_probs).clamp(-30.0, 30.0)
         return (self.log_probs.exp() * difference).sum((-1, -2))
 
     def to_deterministic(self) -> TorchDeterministic:
-        """The likeliest choice of every server."""
+        """Return the likeliest choice of every node."""
         return TorchDeterministic(loc=self.log_probs.argmax(-1))

@@ -1,4 +1,4 @@
-"""Sampling in groups: whole episodes that begin together, each compared with the others of its workload."""
+"""Sampling in groups: whole episodes that begin together, each compared with others of the same workload."""
 
 from typing import Any
 
@@ -10,17 +10,18 @@ from ray.rllib.utils.metrics import SAMPLE_TIMER
 from agents.rllib.columns import AGAINST_GROUP
 from agents.rllib.groups import Course, explained_variance, group_advantages
 from agents.rllib.runner import BatchedEnvRunner, Fragment
+from envs.gpu_cluster.columns import PASS
 from envs.types import FloatArray
 
-FIRST_ROOM = 256  # steps; doubled when episodes are longer
+FIRST_ROOM = 256  # steps for which arrays are allocated; doubled for longer episodes
 
 
 class GroupRunner(BatchedEnvRunner):
-    """Plays one whole episode in every place, as often as it takes to reach the number of steps that is asked for.
+    """Plays whole episodes, one per environment, until the requested number of steps is reached.
 
-    `env_config["group_size"]` neighbouring places play one workload. They begin together, and a place whose episode has
-    ended waits for the last one: fragments of fixed length would begin workloads at different times in one group. The
-    advantages are found here, where a group is whole; learners may share its episodes among them.
+    `env_config["group_size"]` consecutive environments play one workload. They begin together, and one whose episode
+    has ended waits for the others: with fragments of fixed length, the members of a group would begin a workload at
+    different times. The advantages are computed here, where groups are complete; learners may divide their episodes.
     """
 
     def sample(
@@ -50,7 +51,7 @@ class GroupRunner(BatchedEnvRunner):
 
     @torch.inference_mode()
     def _play_whole(self, explore: bool) -> Fragment:
-        """One episode in every place, from its beginning to its end; rows after an end are nobody's."""
+        """Play one episode per environment from beginning to end; rows after an end are unused."""
         env = self._vector_env
         if self._begun:
             for b in range(self.num_envs):
@@ -65,7 +66,7 @@ class GroupRunner(BatchedEnvRunner):
             if t == len(fragment.rewards):
                 fragment = fragment.longer()
             self._look(fragment, t)
-            fragment.actions[t] = 0  # who has ended waits
+            fragment.actions[t] = PASS  # ended episodes wait
             self._act(fragment, t, explore, np.flatnonzero(going))
             rewards, elapsed, ended = env.batch.step(fragment.actions[t])
             fragment.rewards[t] = rewards / scale
@@ -79,7 +80,7 @@ class GroupRunner(BatchedEnvRunner):
         return fragment
 
     def _compared(self, fragment: Fragment) -> list[SingleAgentEpisode]:
-        """The episodes of all places, with their advantages against their groups."""
+        """Return the episodes of all environments, with their advantages against their groups."""
         ends = sorted(fragment.ends, key=lambda end: end[1])
         time_constant = self.config.learner_config_dict["time_constant"]
         courses = [

@@ -1,4 +1,4 @@
-"""PPO whose ratio and clip are taken server by server, not over the product of all servers' choices."""
+"""PPO with one ratio and clip per node, instead of one for the product of all nodes' choices."""
 
 from typing import Any
 
@@ -9,27 +9,29 @@ from ray.rllib.core.columns import Columns
 from ray.rllib.evaluation.postprocessing import Postprocessing
 from torch import Tensor
 
+from agents.networks import critic_of
 from agents.rllib.advantage import GroupAdvantages, TimeDiscountedAdvantages
-from agents.rllib.columns import SERVER_LOGP
-from agents.rllib.distribution import chosen, entropies, log_probabilities
+from agents.rllib.columns import NODE_LOGP
+from agents.rllib.distribution import chosen_log_probabilities, entropies, log_probabilities
 
 
-class ServerPPOLearner(PPOTorchLearner):
+class NodePPOLearner(PPOTorchLearner):
     """MAPPO's loss (NeurIPS'22, section 3) on the joint module: shared policy, central value, normalised values.
 
-    `config.learner_config_dict` holds `advantage` ("gae" or "group"), `time_constant`, the discount's time scale in
-    simulated seconds, `critic_lr`, and `critic_warmup`, the first updates (one an iteration) in which the critic alone
-    learns: advantages of a fresh critic would only undo what imitation has taught the policy. With group advantages
-    there is no critic to learn or to wait for.
+    `config.learner_config_dict` holds `advantage` ("gae" or "group"), `time_constant` (of the discount, in simulated
+    seconds), `critic_lr` and `critic_warmup`. In the first `critic_warmup` updates (one per iteration) only the value
+    loss counts, because advantages from an untrained critic would undo the imitation. With group advantages there is
+    no critic and no warm-up.
     """
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
-        """Adam for the policy and, if the network keeps its critic apart, one with a rate of its own for that."""
+        """Register Adam for the policy, and another with its own learning rate for a `SeparateCritic`."""
         module = self.module[module_id].unwrapped()
-        critic = list(module.network.critic.parameters()) if hasattr(module.network, "critic") else []
-        apart = set(map(id, critic))
-        policy = [weight for weight in self.get_parameters(module) if id(weight) not in apart]
-        for name, weights, rate in (
+        separate = critic_of(module.network)
+        critic = list(separate.parameters()) if separate is not None else []
+        in_critic = set(map(id, critic))
+        policy = [weight for weight in self.get_parameters(module) if id(weight) not in in_critic]
+        for name, weights, learning_rate in (
             ("policy", policy, config.lr),
             ("critic", critic, config.learner_config_dict["critic_lr"]),
         ):
@@ -39,17 +41,17 @@ class ServerPPOLearner(PPOTorchLearner):
                     optimizer_name=name,
                     optimizer=torch.optim.Adam(weights),
                     params=weights,
-                    lr_or_lr_schedule=rate,
+                    lr_or_lr_schedule=learning_rate,
                 )
 
     def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
-        """Count the update, however many steps were sampled for it and however many learners share them."""
+        """Count the update, independently of the number of its steps and of learners."""
         super().before_gradient_based_update(timesteps=timesteps)
-        for module_id in self.module.keys():  # noqa: SIM118  RLlib's modules are no mapping
+        for module_id in self.module.keys():  # noqa: SIM118  RLlib's collection of modules is not a mapping
             self.module[module_id].unwrapped().num_updates += 1
 
     def build(self) -> None:
-        """Put our advantages where RLlib has its own."""
+        """Replace RLlib's advantages by ours."""
         super().build()
         if self._learner_connector is not None:
             self._learner_connector.remove(GeneralAdvantageEstimation)
@@ -68,11 +70,11 @@ class ServerPPOLearner(PPOTorchLearner):
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Tensor]
     ) -> Tensor:
-        """Clipped policy loss and entropy bonus, and Huber value loss if there is a critic: means over real steps."""
+        """Return clipped policy loss, entropy bonus and (without groups) Huber value loss: means over real steps."""
         mean = _masked_mean(batch.get(Columns.LOSS_MASK))
         actions = batch[Columns.ACTIONS]
         new = log_probabilities(fwd_out[Columns.ACTION_DIST_INPUTS], actions.shape[1])
-        log_ratio = chosen(new, actions) - batch[SERVER_LOGP]
+        log_ratio = chosen_log_probabilities(new, actions) - batch[NODE_LOGP]
         ratio = log_ratio.exp()
         advantage = batch[Postprocessing.ADVANTAGES].unsqueeze(1)
         clipped = ratio.clamp(1 - config.clip_param, 1 + config.clip_param)

@@ -1,4 +1,4 @@
-"""RLlib's view of a policy network: one joint agent, one module."""
+"""The RLlib module of a policy network: one module for the joint agent."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ from ray.rllib.core.rl_module.torch import TorchRLModule
 from torch import Tensor
 
 from agents.networks import Blueprint, PolicyNetwork
-from agents.rllib.distribution import ServerCategorical
+from agents.rllib.distribution import NodeCategorical
 from envs.gpu_cluster import EnvSpec
 
 
 class JointModule(TorchRLModule, ValueFunctionAPI):
-    """A policy network, the running scale of its value targets and the number of its updates.
+    """A policy network, the running scale of its value targets and its number of updates.
 
     `model_config` holds `blueprint` (a `Blueprint` as dict) and `spec` (an `EnvSpec` as dict).
     """
@@ -22,7 +22,7 @@ class JointModule(TorchRLModule, ValueFunctionAPI):
     network: PolicyNetwork
     value_mean: Tensor
     value_scale: Tensor
-    num_updates: Tensor  # so far; here, since weights are what checkpoints and learners on other machines share
+    num_updates: Tensor  # so far; a buffer, because checkpoints and remote learners share only the module's state
 
     def setup(self) -> None:
         """Build the network."""
@@ -31,27 +31,27 @@ class JointModule(TorchRLModule, ValueFunctionAPI):
         self.register_buffer("value_mean", torch.zeros(()))
         self.register_buffer("value_scale", torch.ones(()))
         self.register_buffer("num_updates", torch.zeros((), dtype=torch.int64))
-        self.action_dist_cls = ServerCategorical.for_servers(spec.num_servers)
+        self.action_dist_cls = NodeCategorical.for_nodes(spec.num_nodes)
 
     def _forward(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
         return {Columns.ACTION_DIST_INPUTS: self.network.logits(batch[Columns.OBS]).flatten(1)}
 
     def normalised_values(self, batch: dict[str, Any]) -> Tensor:
-        """Values [B] in units of `value_scale` around `value_mean`: what the value loss is taken on."""
+        """Return values [B] in units of `value_scale` around `value_mean`, for the value loss."""
         return self.network.value(batch[Columns.OBS])
 
     def compute_values(self, batch: dict[str, Any], embeddings: Any | None = None) -> Tensor:
-        """Values [B] in units of reward; there are no embeddings to reuse."""
+        """Return values [B] in units of reward; `embeddings` is ignored."""
         return self.normalised_values(batch) * self.value_scale + self.value_mean
 
     @torch.no_grad()
-    def track_values(self, targets: Tensor, rate: float) -> None:
-        """Move the scale of values towards new targets and keep the values' meaning (PopArt, NeurIPS'16).
+    def track_values(self, targets: Tensor, weight: float) -> None:
+        """Move mean and scale of the values towards new targets (PopArt, NeurIPS'16).
 
-        The network's value head is not rewritten: with a slow rate the next epochs absorb the change, as in
-        MAPPO's value normalisation.
+        The network's value head is not rewritten: at a small rate the next epochs absorb the change, as in MAPPO's
+        value normalisation.
         """
         if float(self.value_scale) == 1.0 and float(self.value_mean) == 0.0:
-            rate = 1.0  # first targets: adopt them
-        self.value_mean += rate * (targets.mean() - self.value_mean)
-        self.value_scale += rate * (targets.std().clamp(min=1e-3) - self.value_scale)
+            weight = 1.0  # first targets: adopt them
+        self.value_mean += weight * (targets.mean() - self.value_mean)
+        self.value_scale += weight * (targets.std().clamp(min=1e-3) - self.value_scale)

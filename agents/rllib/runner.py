@@ -1,4 +1,4 @@
-"""Sampling: whole fragments of a batch of episodes as arrays, cut into RLlib's episodes once at the end."""
+"""Sampling of a batch of episodes into arrays, which are cut into RLlib's episodes at the end."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,43 +13,45 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer
 from ray.rllib.utils.metrics import SAMPLE_TIMER
 
-from agents.rllib.columns import ELAPSED, SERVER_LOGP
-from agents.rllib.distribution import chosen, log_probabilities, sample
-from agents.seeding import Phase, spread
+from agents.rllib.columns import ELAPSED, NODE_LOGP
+from agents.rllib.distribution import chosen_log_probabilities, log_probabilities, sample
+from agents.seeding import Phase, derive_seed
 from envs.gpu_cluster.vector import GpuClusterVectorEnv
 from envs.types import FloatArray, IntArray
 
-Arrays = dict[str, npt.NDArray[Any]]
+ObservationArrays = dict[str, npt.NDArray[Any]]
 
 
 @dataclass
 class Fragment:
     """`length` steps of `num_envs` episodes as arrays [length, num_envs, ...]; observations have one step more."""
 
-    observations: Arrays
+    observations: ObservationArrays
     actions: npt.NDArray[np.int64]
     rewards: npt.NDArray[np.float64]
     elapsed: npt.NDArray[np.float64]
-    log_probs: npt.NDArray[np.float32]  # of each server's choice: all that the learner needs of the old policy
-    ends: list[tuple[int, int, Arrays]] = field(default_factory=list)  # step, place in the batch, last observation
+    log_probs: npt.NDArray[np.float32]  # of each node's choice under the sampling policy
+    ends: list[tuple[int, int, ObservationArrays]] = field(
+        default_factory=list
+    )  # step, index in batch, last observation
 
     @classmethod
     def allocate(cls, length: int, env: GpuClusterVectorEnv) -> "Fragment":
-        """Room for a fragment."""
+        """Allocate a fragment."""
         spec, count = env.batch.spec, env.num_envs
         observations = {
             name: np.empty((length + 1, *array.shape), array.dtype) for name, array in env.batch.observation.items()
         }
         return cls(
             observations,
-            np.empty((length, count, spec.num_servers), np.int64),
+            np.empty((length, count, spec.num_nodes), np.int64),
             np.empty((length, count)),
             np.empty((length, count)),
-            np.empty((length, count, spec.num_servers), np.float32),
+            np.empty((length, count, spec.num_nodes), np.float32),
         )
 
     def longer(self) -> "Fragment":
-        """The same with twice the room; ends are kept."""
+        """Return a copy with twice the length; ends are kept."""
         length = len(self.rewards)
 
         def doubled(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -68,9 +70,9 @@ class Fragment:
 
 
 class BatchedEnvRunner(SingleAgentEnvRunner):
-    """Steps `GpuClusterVectorEnv`'s batch directly and writes into preallocated arrays.
+    """Steps the batch of a `GpuClusterVectorEnv` directly and writes into preallocated arrays.
 
-    RLlib's own vector runner builds episodes step by step, which costs more than the environment does. Rewards are
+    RLlib's own vector runner builds episodes step by step, which takes longer than the environment's steps. Rewards are
     divided by `env_config["reward_scale"]` for learning; logged returns are not.
     """
 
@@ -91,7 +93,7 @@ class BatchedEnvRunner(SingleAgentEnvRunner):
         random_actions: bool = False,
         force_reset: bool = False,
     ) -> list[SingleAgentEpisode]:
-        """A fragment from every episode of the batch; `num_episodes` and `random_actions` are not offered."""
+        """Sample a fragment of every episode of the batch; `num_episodes` and `random_actions` are not supported."""
         if num_episodes is not None or random_actions:
             raise ValueError("BatchedEnvRunner samples fragments; evaluate by agents.scheduler instead of num_episodes")
         if force_reset or not self._begun:
@@ -108,8 +110,8 @@ class BatchedEnvRunner(SingleAgentEnvRunner):
 
     @property
     def workload_seed(self) -> int:
-        """The seed of this runner's workloads; RLlib's own is a sum, and so another run's other runner's too."""
-        return spread(self.config.seed, Phase.SAMPLING, worker=self.worker_index)
+        """The seed of this runner's workloads; RLlib's is a sum, which runners of other runs can share."""
+        return derive_seed(self.config.seed, Phase.SAMPLING, worker=self.worker_index)
 
     def _begin(self) -> None:
         self._vector_env.reset(seed=self.workload_seed)
@@ -142,23 +144,23 @@ class BatchedEnvRunner(SingleAgentEnvRunner):
             fragment.observations[name][t] = array
 
     def _act(self, fragment: Fragment, t: int, explore: bool, places: slice | IntArray = slice(None)) -> None:
-        """Draw the choices of step `t` in these places of the batch."""
+        """Sample the choices of step `t` at these indices of the batch."""
         observation = {name: torch.from_numpy(array[t, places]) for name, array in fragment.observations.items()}
         module = self.module.unwrapped() if hasattr(self.module, "unwrapped") else self.module
         logits = module._forward_exploration({Columns.OBS: observation})[Columns.ACTION_DIST_INPUTS]
         log_probs = log_probabilities(logits, fragment.actions.shape[2])
         actions = sample(log_probs) if explore else log_probs.argmax(-1)
         fragment.actions[t, places] = actions.numpy()
-        fragment.log_probs[t, places] = chosen(log_probs, actions).numpy()
+        fragment.log_probs[t, places] = chosen_log_probabilities(log_probs, actions).numpy()
 
     def _end(self, fragment: Fragment, t: int, b: int) -> None:
-        """Step `t` ended the episode in this place: keep what it led to."""
+        """Store the last observation of the episode at index `b`, which ended with step `t`."""
         last = {name: array[b].copy() for name, array in self._vector_env.batch.observation.items()}
         fragment.ends.append((t, b, last))
         self._log_episode(b)
 
     def _log_episode(self, b: int) -> None:
-        """Log what a finished episode was worth; reset its counters."""
+        """Log the figures of a finished episode; reset its counters."""
         batch = self._vector_env.batch
         episode, counters = batch.state.episode[b, 0], batch.counters(b)
         workload = batch.workloads[b]
@@ -178,7 +180,7 @@ class BatchedEnvRunner(SingleAgentEnvRunner):
         self._lengths[b] = 0
 
     def _cut(self, fragment: Fragment, length: int) -> list[SingleAgentEpisode]:
-        """The fragment as episodes, or parts of them."""
+        """Cut the fragment into episodes, or parts of them."""
         episodes = []
         begins = [0] * self.num_envs
         for t, b, last in fragment.ends:
@@ -191,7 +193,7 @@ class BatchedEnvRunner(SingleAgentEnvRunner):
         return episodes
 
     def _rename(self, b: int) -> None:
-        """The next episode of a place gets a name of its own."""
+        """Give the next episode at an index a new name."""
         self._count += 1
         self._names[b] = f"{self.worker_index}_{b}_{self._count}"
 
@@ -201,12 +203,12 @@ class BatchedEnvRunner(SingleAgentEnvRunner):
         b: int,
         begin: int,
         end: int,
-        last: Arrays | None,
+        last: ObservationArrays | None,
         more: Mapping[str, FloatArray] | None = None,
     ) -> SingleAgentEpisode:
-        """Steps `begin` to `end` of a place; `last` is what they led to if they ended, `more` are further columns."""
+        """Return steps `begin` to `end` at index `b`; `last` is the final observation, `more` are columns."""
         observations = {name: array[begin : end + 1, b] for name, array in fragment.observations.items()}
-        if last is not None:  # the next row belongs to the next episode already
+        if last is not None:  # the next row already belongs to the next episode
             observations = {
                 name: np.concatenate([array[begin:end, b], last[name][None]])
                 for name, array in fragment.observations.items()
@@ -222,7 +224,7 @@ class BatchedEnvRunner(SingleAgentEnvRunner):
             terminated=last is not None,
             truncated=False,
             extra_model_outputs={
-                SERVER_LOGP: _buffer(fragment.log_probs[steps]),
+                NODE_LOGP: _buffer(fragment.log_probs[steps]),
                 ELAPSED: _buffer(fragment.elapsed[steps].astype(np.float32)),
                 **{name: _buffer(column.astype(np.float32)) for name, column in (more or {}).items()},
             },
@@ -230,12 +232,12 @@ class BatchedEnvRunner(SingleAgentEnvRunner):
         )
 
     def get_metrics(self) -> Any:
-        """Everything logged since the last call."""
+        """Return everything logged since the last call."""
         return self.metrics.reduce()
 
 
 def _buffer(data: Any, space: Any = None) -> InfiniteLookbackBuffer:
-    """Finished data as RLlib's buffer, without a copy (semi-private interface: hence the pinned minor version)."""
+    """Wrap finished data in RLlib's buffer without a copy (semi-private API, so the minor version is pinned)."""
     buffer = InfiniteLookbackBuffer(data=data, lookback=0)
     buffer.finalized = True
     buffer.space = space

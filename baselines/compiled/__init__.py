@@ -1,1 +1,1 @@
-"""Compiled twins of schedulers, which play whole episodes inside the engine; they leave the same log."""
+"""Compiled forms of schedulers, which play whole episodes inside the engine and leave the same log."""

@@ -9,7 +9,7 @@ from envs.simulation.world import World
 
 
 @leaf
-def start_in_order(world: World, gangs: Gangs) -> None:
+def start_until_blocked(world: World, gangs: Gangs) -> None:
     """Start waiting jobs in order of submission until one does not fit."""
     j = next_member(world.queued, len(world.jobs), 0)
     while j >= 0 and place_gang(world, gangs, j):
@@ -17,10 +17,10 @@ def start_in_order(world: World, gangs: Gangs) -> None:
 
 
 @leaf
-def start_who_fits(world: World, gangs: Gangs) -> None:
-    """Start every waiting job that fits, in order of submission.
+def start_fitting(world: World, gangs: Gangs) -> None:
+    """Start each waiting job that fits, in order of submission.
 
-    Room only becomes less meanwhile, so where a job found none, others of its group find none.
+    Free GPUs only become fewer meanwhile, so if one job of a group found no room, the others of the group find none.
     """
     now = world.episode[0].num_rounds
     j = next_member(world.queued, len(world.jobs), 0)
@@ -33,11 +33,11 @@ def start_who_fits(world: World, gangs: Gangs) -> None:
 
 @kernel
 def play_fifo(world: World, gangs: Gangs, skip: bool) -> int:
-    """Play until the episode ends (END) or the log is full (LOG_FULL; call again to go on).
+    """Play until the episode ends (END) or the log is full (LOG_FULL; call again to continue).
 
     Args:
         world: an episode.
-        gangs: as `baselines.compiled.gang.gangs_of`.
+        gangs: the tables of `baselines.compiled.gang.gangs_of`.
         skip: whether jobs may pass those that do not fit.
     """
     while True:
@@ -47,6 +47,6 @@ def play_fifo(world: World, gangs: Gangs, skip: bool) -> int:
         if outcome != ROUND:
             return outcome
         if skip:
-            start_who_fits(world, gangs)
+            start_fitting(world, gangs)
         else:
-            start_in_order(world, gangs)
+            start_until_blocked(world, gangs)

@@ -1,6 +1,6 @@
-"""Gangs placed by compiled code, in the engine's own arrays: the fast twin of `baselines.parts.placing.best_fit`.
+"""Place gangs by compiled code in the engine's own arrays: the compiled form of `baselines.parts.placing.best_fit`.
 
-A plan grows through `new_share`; who finds no room leaves it as it was.
+`new_share` extends the plan of the round; a job that finds no room leaves the plan unchanged.
 """
 
 from typing import NamedTuple
@@ -17,16 +17,16 @@ from envs.types import IntArray
 
 
 class Gangs(NamedTuple):
-    """What compiled placing needs to know of an episode.
+    """The tables of an episode that compiled placing needs.
 
     Attributes:
         types: int64[num_models, max_gpus + 1, num_gpu_types], the GPU types on which a model runs with so many GPUs,
-            fastest first, -1 behind them (`baselines.parts.placing.types_by_speed`).
+            fastest first, padded with -1 (`baselines.parts.placing.types_by_throughput`).
         largest: int64[num_gpu_types], GPUs of the largest node of each type.
         sizes: int64[num_gpu_types, most GPUs of a node + 1], nodes of each type by size.
-        group: int64[num_models, max_gpus + 1], a number for each size and order of types: jobs of a group find room
-            or not alike.
-        hopeless: int64[num_groups], the last round in which a job of the group found no room; scratch.
+        group: int64[num_models, max_gpus + 1], a number for each size and order of types: either all jobs of a group
+            find room or none does.
+        hopeless: int64[num_groups], the last round in which a job of the group found no room; working memory.
     """
 
     types: IntArray
@@ -37,17 +37,17 @@ class Gangs(NamedTuple):
 
 
 def gangs_of(simulator: Simulator) -> Gangs | None:
-    """The tables of an episode; None if it has gangs that fit no one type, which compiled placing does not know."""
-    speed = simulator.table.consolidated().transpose(0, 2, 1)
-    order = np.argsort(-speed, axis=2, kind="stable")
-    types = np.where(np.take_along_axis(speed, order, axis=2) > 0, order, -1)
+    """Build the tables of an episode; None if a gang fits no one type, which compiled placing does not support."""
+    throughput = simulator.table.consolidated().transpose(0, 2, 1)
+    order = np.argsort(-throughput, axis=2, kind="stable")
+    types = np.where(np.take_along_axis(throughput, order, axis=2) > 0, order, -1)
     jobs, cluster = simulator.state.jobs[0], simulator.cluster
     if (jobs["num_gpus"] >= types.shape[1]).any() or (types[jobs["model"], jobs["num_gpus"], 0] < 0).any():
         return None
-    kinds = range(len(cluster.gpu_types))
+    gpu_types = range(len(cluster.gpu_types))
     node_sizes = np.zeros((len(cluster.gpu_types), int(cluster.node_gpus.max()) + 1), dtype=np.int64)
     np.add.at(node_sizes, (cluster.node_types, cluster.node_gpus), 1)
-    largest = np.array([cluster.node_gpus[cluster.node_types == kind].max() for kind in kinds])
+    largest = np.array([cluster.node_gpus[cluster.node_types == gpu_type].max() for gpu_type in gpu_types])
     sizes = np.broadcast_to(np.arange(types.shape[1])[None, :, None], (*types.shape[:2], 1))
     _, group = np.unique(
         np.concatenate([sizes, types], axis=2).reshape(-1, types.shape[2] + 1), axis=0, return_inverse=True
@@ -56,53 +56,53 @@ def gangs_of(simulator: Simulator) -> Gangs | None:
 
 
 @leaf
-def next_whole(world: World, kind: int, size: int, first: int) -> int:
-    """The first node from `first` on of a type and size that is wholly free; -1 if there is none."""
-    n = next_member(world.room[kind, size], len(world.nodes), first)
+def find_whole_node_in_world(world: World, gpu_type: int, size: int, first: int) -> int:
+    """Find the first wholly free node of a type and size from `first` on; -1 if there is none."""
+    n = next_member(world.room[gpu_type, size], len(world.nodes), first)
     while n >= 0 and world.nodes[n].num_gpus != size:
-        n = next_member(world.room[kind, size], len(world.nodes), n + 1)
+        n = next_member(world.room[gpu_type, size], len(world.nodes), n + 1)
     return n
 
 
 @leaf
-def place_on_whole(world: World, gangs: Gangs, j: int, kind: int, gpus: int) -> bool:
-    """Place a gang larger than a node on wholly free ones, largest first, and what is left on the tightest other.
+def place_on_whole(world: World, gangs: Gangs, j: int, gpu_type: int, gpus: int) -> bool:
+    """Place a gang larger than a node on wholly free nodes, largest first, and the rest on the tightest other node.
 
-    Says whether there was room; if not, the shares that it took stay, and the caller clears the job.
+    Returns whether there was room. If not, the shares taken so far remain, and the caller clears the job.
     """
     left = gpus
     size = world.room.shape[1] - 1
     while size > 0:
-        n = next_whole(world, kind, size, 0) if gangs.sizes[kind, size] > 0 else -1
+        n = find_whole_node_in_world(world, gpu_type, size, 0) if gangs.sizes[gpu_type, size] > 0 else -1
         if n >= 0 and left < size:
             break
         while n >= 0 and left >= size:
             new_share(world, j, n, size, np.nan, np.nan)
             left -= size
-            n = next_whole(world, kind, size, n + 1)
+            n = find_whole_node_in_world(world, gpu_type, size, n + 1)
         if n >= 0:
             break
         size -= 1
     if left == 0:
         return True
-    n = tightest_node(world.room, len(world.nodes), kind, left)
+    n = tightest_node(world.room, len(world.nodes), gpu_type, left)
     if n >= 0:
         new_share(world, j, n, left, np.nan, np.nan)
     return n >= 0
 
 
 @leaf
-def place_on(world: World, gangs: Gangs, j: int, kind: int) -> bool:
-    """Give a job without GPUs those that it requests, of one type; say whether there was room."""
+def place_on(world: World, gangs: Gangs, j: int, gpu_type: int) -> bool:
+    """Give a job without GPUs its requested GPUs of one type; return whether there was room."""
     gpus = world.jobs[j].num_gpus
-    if gpus > gangs.largest[kind]:
+    if gpus > gangs.largest[gpu_type]:
         if world.jobs[j].touched == 0:
             clear_job(world, j)
-        found = place_on_whole(world, gangs, j, kind, gpus)
+        found = place_on_whole(world, gangs, j, gpu_type, gpus)
         if not found:
             clear_job(world, j)
         return found
-    n = tightest_node(world.room, len(world.nodes), kind, gpus)
+    n = tightest_node(world.room, len(world.nodes), gpu_type, gpus)
     if n < 0:
         return False
     if world.jobs[j].touched == 0:
@@ -113,7 +113,7 @@ def place_on(world: World, gangs: Gangs, j: int, kind: int) -> bool:
 
 @part
 def place_gang(world: World, gangs: Gangs, j: int) -> bool:
-    """Give a job without GPUs those that it requests, on the first of its types with room; say whether there was."""
+    """Give a job without GPUs its requested GPUs on the first of its types with room; return whether there was room."""
     if world.jobs[j].num_gpus > world.episode[0].num_free:
         return False
     types = gangs.types[world.jobs[j].model, world.jobs[j].num_gpus]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from baselines.compiled.gang import Gangs
-from baselines.parts.placing_kernels import PLACED, STAYS, STOPPED, WAITS, Floor, Plan, Scratch, Wanted
+from baselines.parts.placing_kernels import PLACED, STAYS, STOPPED, WAITS, NodeArrays, PlacementPlan, Scratch, Wanted
 from baselines.parts.priority_kernels import place_by_rank
 from envs.simulation.clock import advance
 from envs.simulation.jit import jit, kernel, leaf
@@ -16,7 +16,7 @@ from envs.types import FloatArray, IntArray
 
 @leaf
 def rank_key(world: World, j: int, by_gpu_time: bool) -> float:
-    """What jobs are ordered by: the seconds that they still need, or these times GPUs."""
+    """Return the sort key of a job: its remaining seconds, or these times its GPUs."""
     job = world.jobs[j]
     left = remaining_work(job, world.episode[0].time) * job.estimate / world.reference[job.model, job.num_gpus]
     return float(left * job.num_gpus if by_gpu_time else left)
@@ -24,7 +24,7 @@ def rank_key(world: World, j: int, by_gpu_time: bool) -> float:
 
 @kernel
 def list_present(world: World, by_gpu_time: bool, jobs: IntArray, keys: FloatArray) -> None:
-    """Write the jobs in the system and their keys, in order of submission."""
+    """Write the jobs in the system and their sort keys, in order of submission."""
     size = len(world.jobs)
     waiting = next_member(world.queued, size, 0)
     running = next_member(world.running, size, 0)
@@ -39,43 +39,49 @@ def list_present(world: World, by_gpu_time: bool, jobs: IntArray, keys: FloatArr
 
 
 @leaf
-def slowest_speed(world: World, j: int) -> float:
-    """Consolidated speed of a running job on the slowest of its GPU types; 0 where it does not run."""
+def slowest_throughput(world: World, j: int) -> float:
+    """Return the consolidated throughput of a running job on the slowest of its GPU types; 0 where it does not run."""
     job = world.jobs[j]
     slowest = np.inf
     share = job.first_share
     while share >= 0:
-        slowest = min(slowest, speed_on(world, j, world.nodes[world.shares[share].node].gpu_type))
+        slowest = min(slowest, consolidated_throughput(world, j, world.nodes[world.shares[share].node].gpu_type))
         share = world.shares[share].next_of_job
     return slowest
 
 
 @leaf
-def speed_on(world: World, j: int, kind: int) -> float:
-    """Consolidated speed of a job on its requested GPUs of a type; 0 where it does not run."""
+def consolidated_throughput(world: World, j: int, gpu_type: int) -> float:
+    """Return the consolidated throughput of a job on its requested GPUs of a type; 0 where it does not run."""
     job = world.jobs[j]
-    level = world.levels[kind, job.num_gpus]
-    return float(world.rates[job.model, kind, job.num_gpus, level]) if level >= 0 else 0.0
+    level = world.levels[gpu_type, job.num_gpus]
+    return float(world.throughputs[job.model, gpu_type, job.num_gpus, level]) if level >= 0 else 0.0
 
 
 @leaf
 def faster_types(world: World, gangs: Gangs, j: int, faster: IntArray) -> None:
-    """Write the types where a running job ends earlier, restart included, fastest first, and -1 behind them."""
+    """Write the types where a running job ends earlier, restart included, fastest first, padded with -1."""
     job = world.jobs[j]
-    now = slowest_speed(world, j)
+    now = slowest_throughput(world, j)
     left = remaining_work(job, world.episode[0].time) * job.estimate / now
     types = gangs.types[job.model, job.num_gpus]
     count = 0
     for i in range(len(types)):
         faster[i] = -1
-        if now > 0 and types[i] >= 0 and left * (1 - now / speed_on(world, j, types[i])) > job.restart_delay:
+        if (
+            now > 0
+            and types[i] >= 0
+            and left * (1 - now / consolidated_throughput(world, j, types[i])) > job.restart_delay
+        ):
             faster[count] = types[i]
             count += 1
 
 
 @kernel
-def look_at_jobs(world: World, gangs: Gangs, order: IntArray, wanted: Wanted, plan: Plan, faster: IntArray) -> None:
-    """Write what jobs in order want, what they hold, and where they would rather be."""
+def look_at_jobs(
+    world: World, gangs: Gangs, order: IntArray, wanted: Wanted, plan: PlacementPlan, faster: IntArray
+) -> None:
+    """Write what jobs in order request, what they hold, and which faster types they could move to."""
     plan.used[0] = 0
     for at in range(len(order)):
         job = world.jobs[order[at]]
@@ -98,8 +104,8 @@ def look_at_jobs(world: World, gangs: Gangs, order: IntArray, wanted: Wanted, pl
 
 
 @kernel
-def carry_out(world: World, order: IntArray, plan: Plan) -> None:
-    """Let the engine's plan of the round become what was found for jobs in order."""
+def apply_plan_to_world(world: World, order: IntArray, plan: PlacementPlan) -> None:
+    """Write the placements found for jobs in order into the engine's plan of the round."""
     for at in range(len(order)):
         if plan.fate[at] >= STOPPED:
             clear_job(world, order[at])
@@ -113,16 +119,16 @@ def carry_out(world: World, order: IntArray, plan: Plan) -> None:
 def place_jobs(world: World, gangs: Gangs, order: IntArray) -> None:
     """Give GPUs to the first jobs in order, by the rules of `baselines.parts.priority.place_in_order`."""
     count, num_nodes, num_types = len(order), len(world.nodes), len(gangs.largest)
-    kinds, total = np.empty(num_nodes, np.int64), np.empty(num_nodes, np.int64)
+    node_types, total = np.empty(num_nodes, np.int64), np.empty(num_nodes, np.int64)
     free = np.empty(num_nodes, np.int64)
     for n in range(num_nodes):
         node = world.nodes[n]
-        kinds[n], total[n], free[n] = node.gpu_type, node.num_gpus, node.free
+        node_types[n], total[n], free[n] = node.gpu_type, node.num_gpus, node.free
     most = 2 * world.episode[0].num_gpus
     wanted = Wanted(
         np.empty(count, np.int64), np.empty((count, num_types), np.int64), np.full((count, num_types), -1, np.int64)
     )
-    plan = Plan(
+    plan = PlacementPlan(
         np.empty(count, np.int64),
         np.empty(count, np.int64),
         np.empty(count, np.int64),
@@ -138,18 +144,18 @@ def place_jobs(world: World, gangs: Gangs, order: IntArray) -> None:
     )
     faster = np.empty((count if num_types > 1 else 0, num_types), np.int64)
     look_at_jobs(world, gangs, order, wanted, plan, faster)
-    floor = Floor(kinds, total, gangs.largest, free, world.room.copy(), np.array([free.sum()]))
+    floor = NodeArrays(node_types, total, gangs.largest, free, world.room.copy(), np.array([free.sum()]))
     place_by_rank(floor, wanted, plan, faster, scratch)
-    carry_out(world, order, plan)
+    apply_plan_to_world(world, order, plan)
 
 
 @jit
 def play_srtf(world: World, gangs: Gangs, by_gpu_time: bool) -> int:
-    """Play until the episode ends (END) or the log is full (LOG_FULL; call again to go on).
+    """Play until the episode ends (END) or the log is full (LOG_FULL; call again to continue).
 
     Args:
         world: an episode.
-        gangs: as `baselines.compiled.gang.gangs_of`.
+        gangs: the tables of `baselines.compiled.gang.gangs_of`.
         by_gpu_time: whether jobs are ordered by remaining GPU-time instead of remaining time.
     """
     while True:

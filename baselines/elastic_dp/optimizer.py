@@ -1,16 +1,16 @@
-"""Who gets how many GPUs so that the sum of values is largest: a dynamic program, and a bound that proves it right.
+"""Share out GPUs so that the sum of values is largest: a dynamic program, and a bound that proves its result.
 
 The recurrence is that of elastic scaling with batch sizes (Saxena et al., "Effective Elastic Scaling of Deep Learning
 Workloads", MASCOTS 2020; also US patent 11,586,475): P(j, K) is the best value of the first j jobs on K GPUs,
 
     P(j, K) = max over g of P(j - 1, K - g) + value_j(g),        every job gets one of its sizes.
 
-The paper's program is this over all sizes. Here most sizes are ruled out beforehand, and the answer is the same:
-replace every job's values by their upper concave hull, and sharing out by falling slope is optimal (Ibaraki and Katoh
-1988, chapter 4), so its value is a bound from above. Shares that reach the bound, as they do where the
-GPUs end with a slope, are proved optimal without a program. Else the slope at which they end is a price per GPU, and a
-size that loses more at this price than the bound is above the best shares known is in no better answer (reduced costs;
-Dyer, Kayal and Walker 1984 for multiple-choice knapsacks). The program runs over what remains.
+The paper's program runs over all sizes. Here most sizes are ruled out beforehand, with the same result. If each job's
+values are replaced by their upper concave hull, sharing out by falling slope is optimal (Ibaraki and Katoh 1988,
+chapter 4), so its value is an upper bound. Shares that reach the bound, as they do if the last GPU completes a slope,
+are proved optimal without a program. Otherwise the slope at which the GPUs end is a price per GPU. A size that loses
+more at this price than the gap between the bound and the best known shares is in no better result (reduced costs; Dyer,
+Kayal and Walker 1984 for multiple-choice knapsacks). The program runs over the remaining sizes.
 """
 
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ import numpy as np
 from envs.simulation.jit import jit
 from envs.types import BoolArray, FloatArray, IntArray
 
-ROUNDING = 1e-9  # of the values' sum: nothing is ruled out for less
+_ROUNDING = 1e-9  # relative to the sum of values: no size is ruled out by a smaller difference
 
 
 @dataclass(frozen=True)
-class Shares:
-    """GPUs for each job, with what proves them right.
+class OptimalShares:
+    """GPUs for each job, with the bound that proves them optimal.
 
     Attributes:
         sizes: int64[num_jobs], GPUs.
         value: sum of the jobs' values.
-        bound: no shares have a larger value: that of the concave hulls.
-        cells: entries of the dynamic program that were computed; 0 where the bound alone proved the shares.
+        bound: upper bound on the value of any shares, from the concave hulls.
+        cells: entries of the dynamic program that were computed; 0 if the bound alone proved the shares.
     """
 
     sizes: IntArray
@@ -42,12 +42,12 @@ class Shares:
 
 @dataclass(frozen=True)
 class Hulls:
-    """Shares by the concave hulls: the start of a dynamic program, or its replacement.
+    """Shares by the concave hulls: the start of the dynamic program, or its replacement.
 
     Attributes:
-        sizes: int64[num_jobs], the shares; they may leave some GPUs over.
+        sizes: int64[num_jobs], the shares; they may leave some GPUs unused.
         bound: value of the hulls with the last slope taken in part.
-        price: value per GPU at which the GPUs end; 0 if some are left over.
+        price: value per GPU of the slope at which the GPUs end; 0 if GPUs are left over.
     """
 
     sizes: IntArray
@@ -55,14 +55,14 @@ class Hulls:
     price: float
 
 
-def best_shares(values: FloatArray, capacity: int, *, prune: bool = True) -> Shares:
-    """The shares of largest value; the same ones for the same arguments.
+def best_shares(values: FloatArray, capacity: int, *, prune: bool = True) -> OptimalShares:
+    """Find the shares of largest value; deterministic.
 
     Args:
-        values: float64[num_jobs, sizes], what a job is worth on so many GPUs; -inf where it cannot run. Column 0 is a
-            job without GPUs.
+        values: float64[num_jobs, sizes], value of a job on so many GPUs; -inf where it cannot run. Column 0 is a job
+            without GPUs.
         capacity: GPUs of all jobs together.
-        prune: whether sizes are ruled out by the bound; without, this is the paper's program as it stands.
+        prune: whether sizes are ruled out by the bound; if False, this is the paper's program unchanged.
 
     Raises:
         ValueError: a job has no size, or the least sizes of all jobs together exceed the capacity.
@@ -81,11 +81,11 @@ def best_shares(values: FloatArray, capacity: int, *, prune: bool = True) -> Sha
             sizes, cells = _program(values, worth_keeping(values, sizes, hulls), capacity, sizes)
     else:
         sizes, cells = _program(values, np.isfinite(values), capacity, sizes)
-    return Shares(sizes, float(values[jobs, sizes].sum()), hulls.bound, cells)
+    return OptimalShares(sizes, float(values[jobs, sizes].sum()), hulls.bound, cells)
 
 
 def share_by_hulls(values: FloatArray, least: IntArray, capacity: int) -> Hulls:
-    """Least sizes, then steps along the concave hulls by falling slope until one does not fit.
+    """Give least sizes, then take steps along the concave hulls by falling slope until one does not fit.
 
     Args:
         values: as for `best_shares`.
@@ -112,10 +112,11 @@ def share_by_hulls(values: FloatArray, least: IntArray, capacity: int) -> Hulls:
 
 
 def worth_keeping(values: FloatArray, sizes: IntArray, hulls: Hulls) -> BoolArray:
-    """bool[num_jobs, sizes]: the sizes that might be part of shares better than `sizes`, and `sizes` themselves.
+    """bool[num_jobs, sizes]: sizes that might be part of better shares than `sizes`, and `sizes` themselves.
 
-    At the price each job has a best size; the best sizes' worth and the price of all GPUs make the bound. A size that
-    is worth less than its job's best by more than the bound is above the value of `sizes` cannot make up for it.
+    At the price each job has a best size. The worth of these sizes plus the price of all GPUs is the bound. A size that
+    is worth less than its job's best size, by more than the gap between the bound and the value of `sizes`, cannot be
+    part of better shares.
     """
     jobs = np.arange(len(values))
     worth = values - hulls.price * np.arange(values.shape[1])
@@ -127,11 +128,11 @@ def worth_keeping(values: FloatArray, sizes: IntArray, hulls: Hulls) -> BoolArra
 
 
 def _rounding(value: float) -> float:
-    return ROUNDING * (1.0 + abs(value))
+    return _ROUNDING * (1.0 + abs(value))
 
 
 def _program(values: FloatArray, keep: BoolArray, capacity: int, known: IntArray) -> tuple[IntArray, int]:
-    """The best of the sizes that are kept, and how many entries were computed; `known` if nothing is better."""
+    """Run the program over the kept sizes; return the best sizes, or `known` if none are better, and the entries."""
     jobs = np.arange(len(values))
     open_jobs = np.flatnonzero(keep.sum(axis=1) > 1)
     if not open_jobs.size:
@@ -147,7 +148,7 @@ def _program(values: FloatArray, keep: BoolArray, capacity: int, known: IntArray
 
 @jit
 def concave_hulls(values: FloatArray, least: IntArray) -> tuple[IntArray, IntArray]:
-    """Corners of each job's upper concave hull, from its least size to the smallest of largest value.
+    """Find the corners of each job's upper concave hull, from its least size to the smallest size of largest value.
 
     Args:
         values: float64[num_jobs, sizes], -inf where a job cannot run.
@@ -178,7 +179,7 @@ def concave_hulls(values: FloatArray, least: IntArray) -> tuple[IntArray, IntArr
 
 @jit
 def fill_up(values: FloatArray, sizes: IntArray, room: int) -> None:
-    """Hand out GPUs that are left, each time the step of largest gain that fits, the lowest job's among equals."""
+    """Give out GPUs left over: each time the step of largest gain that fits, the lowest job's of equals."""
     while room > 0:
         gain = 0.0
         best = -1
@@ -198,7 +199,7 @@ def fill_up(values: FloatArray, sizes: IntArray, room: int) -> None:
 
 @jit
 def maximise(size: IntArray, value: FloatArray, first: IntArray, capacity: int) -> tuple[IntArray, int]:
-    """The recurrence of the module over lists of sizes: the sizes of largest value, the smallest among equals.
+    """Solve the recurrence of the module over lists of sizes: the sizes of largest value, the smallest of equals.
 
     Args:
         size: int64[num_options], sizes, job after job, ascending within each.
@@ -212,7 +213,7 @@ def maximise(size: IntArray, value: FloatArray, first: IntArray, capacity: int) 
     num_jobs = len(first) - 1
     low = np.zeros(num_jobs + 1, np.int64)  # fewest and most GPUs that the first j jobs may use together
     high = np.zeros(num_jobs + 1, np.int64)
-    later = np.int64(0)  # fewest GPUs of those behind
+    later = np.int64(0)  # fewest GPUs of the later jobs
     for job in range(num_jobs):
         low[job + 1] = low[job] + size[first[job]]
         high[job + 1] = high[job] + size[first[job + 1] - 1]
@@ -240,7 +241,7 @@ def maximise(size: IntArray, value: FloatArray, first: IntArray, capacity: int) 
 def trace_back(
     size: IntArray, value: FloatArray, first: IntArray, best: FloatArray, start: IntArray, low: IntArray
 ) -> IntArray:
-    """The sizes behind the largest entry of the last row of `maximise`, at the fewest GPUs among equals."""
+    """Trace the sizes of the largest entry of the last row of `maximise`, at the fewest GPUs among equals."""
     num_jobs = len(first) - 1
     used = low[num_jobs] + np.argmax(best[start[num_jobs] : start[num_jobs + 1]])
     chosen = np.zeros(num_jobs, np.int64)

@@ -1,27 +1,19 @@
-"""Which GPU type each elastic job gets its share of: admission to several types, by what an equal share is worth."""
+"""Choose the GPU type of each elastic job: admission to several types by the worth of an equal share."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from baselines.parts.marginal_gain import Grant
 from baselines.parts.scalability import AnalysedJobs
 from envs.types import FloatArray, IntArray, JobId
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """GPUs of one type for one job."""
-
-    gpu_type: int  # index into the cluster's types
-    num_gpus: int
 
 
 class Room:
     """Room for the least sizes of jobs, by GPU type.
 
-    What a type is worth to a job is the scaling factor that it would have there if all jobs on that type had the same
-    number of GPUs: a stand-in for the program's shares, which depend on who else is there.
+    The worth of a type to a job is the scaling factor that it would have there if all jobs on that type had the same
+    number of GPUs. This approximates the program's shares, which depend on the other jobs.
 
     Args:
         analysed: scaling factors of all jobs.
@@ -33,68 +25,68 @@ class Room:
 
     def __init__(self, analysed: AnalysedJobs, capacity: IntArray) -> None:
         self.capacity: list[int] = capacity.tolist()
-        self.kinds: dict[JobId, int] = {}
+        self.gpu_types: dict[JobId, int] = {}
         self._table: list[int] = analysed.table.tolist()
         runs = np.isfinite(analysed.factors)
-        self._least: list[list[int]] = runs.argmax(axis=2).tolist()  # 0: runs on no number of GPUs of the type
-        self._factors: FloatArray = np.maximum.accumulate(analysed.factors, axis=2)  # with GPUs left idle if need be
+        self._least: list[list[int]] = runs.argmax(axis=2).tolist()  # 0: does not run on the type
+        self._factors: FloatArray = np.maximum.accumulate(analysed.factors, axis=2)  # a job may leave GPUs idle
         self._left = list(self.capacity)
         self._jobs = [0] * len(self.capacity)
 
     def admit(self, job: JobId, present: int | None = None) -> bool:
-        """Find a type with room for a job's least size, its present one if possible; say whether there is one."""
+        """Admit a job to a type with room for its least size, if possible its present one; return whether it fits."""
         able = self._able(job)
         if not able:
             return False
-        kind = present if present in able else able[0]
+        gpu_type = present if present in able else able[0]
         if present not in able and len(able) > 1:
-            kind = max(able, key=lambda other: self._worth(job, other, self._jobs[other] + 1))
-        assert kind is not None
-        self._put(job, kind)
+            gpu_type = max(able, key=lambda other: self._worth(job, other, self._jobs[other] + 1))
+        assert gpu_type is not None
+        self._put(job, gpu_type)
         return True
 
     def of_one_type(self, job: JobId) -> bool:
-        """Whether a job runs on GPUs of one type at all, were they all free."""
+        """Whether a job can run on GPUs of one type if all of them are free."""
         return any(self._least[self._table[job]])
 
     def take(self, gpus: IntArray) -> None:
-        """Leave GPUs by type, int64[num_gpu_types], to somebody who takes no part in the sharing."""
-        for kind, count in enumerate(gpus.tolist()):
-            self.capacity[kind] -= count
-            self._left[kind] -= count
+        """Reserve GPUs by type, int64[num_gpu_types], for a job that takes no part in the sharing."""
+        for gpu_type, count in enumerate(gpus.tolist()):
+            self.capacity[gpu_type] -= count
+            self._left[gpu_type] -= count
 
     def rebalance(self, held: Mapping[JobId, Grant], move_gain: float) -> None:
-        """Let each job in turn change to a type that is worth more to it, running ones if by so large a factor.
+        """Move each job in turn to a type that is worth more to it, for running jobs by the factor `move_gain`.
 
         Args:
-            held: what running jobs hold.
-            move_gain: factor for them.
+            held: GPUs that running jobs hold.
+            move_gain: factor for running jobs.
         """
         if len(self.capacity) == 1:
             return
-        for job, kind in list(self.kinds.items()):
-            others = [other for other in self._able(job) if other != kind]
+        for job, gpu_type in list(self.gpu_types.items()):
+            others = [other for other in self._able(job) if other != gpu_type]
             if not others:
                 continue
             best = max(others, key=lambda other: self._worth(job, other, self._jobs[other] + 1))
-            stays = job in held and held[job].gpu_type == kind
-            wanted = self._worth(job, kind, self._jobs[kind]) * (move_gain if stays else 1.0)
+            stays = job in held and held[job].gpu_type == gpu_type
+            wanted = self._worth(job, gpu_type, self._jobs[gpu_type]) * (move_gain if stays else 1.0)
             if self._worth(job, best, self._jobs[best] + 1) > wanted:
-                self._jobs[kind] -= 1
-                self._left[kind] += self._least[self._table[job]][kind]
+                self._jobs[gpu_type] -= 1
+                self._left[gpu_type] += self._least[self._table[job]][gpu_type]
                 self._put(job, best)
 
     def _able(self, job: JobId) -> list[int]:
         least = self._least[self._table[job]]
-        return [kind for kind, left in enumerate(self._left) if 0 < least[kind] <= left]
+        return [gpu_type for gpu_type, left in enumerate(self._left) if 0 < least[gpu_type] <= left]
 
-    def _put(self, job: JobId, kind: int) -> None:
-        self.kinds[job] = kind
-        self._jobs[kind] += 1
-        self._left[kind] -= self._least[self._table[job]][kind]
+    def _put(self, job: JobId, gpu_type: int) -> None:
+        self.gpu_types[job] = gpu_type
+        self._jobs[gpu_type] += 1
+        self._left[gpu_type] -= self._least[self._table[job]][gpu_type]
 
-    def _worth(self, job: JobId, kind: int, num_jobs: int) -> float:
-        """The factor on an equal share of a type among so many jobs."""
+    def _worth(self, job: JobId, gpu_type: int, num_jobs: int) -> float:
+        """Return the scaling factor on an equal share of a type among so many jobs."""
         distinct = self._table[job]
-        share = max(self.capacity[kind] // num_jobs, self._least[distinct][kind])
-        return float(self._factors[distinct, kind, min(share, self._factors.shape[2] - 1)])
+        share = max(self.capacity[gpu_type] // num_jobs, self._least[distinct][gpu_type])
+        return float(self._factors[distinct, gpu_type, min(share, self._factors.shape[2] - 1)])

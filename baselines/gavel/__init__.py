@@ -1,4 +1,4 @@
-"""Shares of time on every GPU type by linear programs, and the rounds that realise them (OSDI'20)."""
+"""Gavel: shares of time on each GPU type from linear programs, realised in rounds (OSDI'20)."""
 
 from baselines.gavel.scheduler import Gavel
 

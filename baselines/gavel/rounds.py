@@ -1,4 +1,4 @@
-"""Gavel's rounds: who runs next, so that in the long run everybody receives its share of each type of GPU."""
+"""Gavel's rounds: choose jobs so that in the long run each job receives its share of every GPU type."""
 
 from collections.abc import Sequence
 
@@ -9,49 +9,48 @@ from baselines.parts.marginal_gain import Grant
 from envs.scheduling import ClusterView
 from envs.types import Allocation, BoolArray, FloatArray, GpuSeconds, IntArray, JobId, Seconds
 
-NEVER_RAN = 1e9  # priority per share of a job that has received nothing
+NEVER_RAN = 1e9  # priority per unit of share of a job that has received no time
 
 
 class Received:
-    """Shares, and the time that each job has had on each type since they were computed (OSDI'20, section 5).
+    """Shares, and the time that each job has received on each GPU type since they were computed (OSDI'20, section 5).
 
     Args:
-        head_start: seconds that every job is taken to have had from the start, so that one round does not count as
-            everything.
+        head_start: seconds credited to every job at the start, so that one round does not outweigh everything else.
     """
 
     def __init__(self, head_start: Seconds) -> None:
         self.head_start = head_start
         self._shares: dict[JobId, FloatArray] = {}
         self._time: dict[JobId, FloatArray] = {}  # seconds by type
-        self._owed: dict[JobId, FloatArray] = {}  # seconds by type, of earlier shares
-        self._all: FloatArray = np.zeros(0)  # seconds by type, of all jobs, those that have left included
+        self._owed: dict[JobId, FloatArray] = {}  # seconds by type, owed from earlier shares
+        self._all: FloatArray = np.zeros(0)  # seconds by type, of all jobs, including finished ones
         self._since: Seconds = 0.0
         self._running: dict[JobId, tuple[int, GpuSeconds, int]] = {}  # type, service at the last round, GPUs
 
     def advance(self, view: ClusterView) -> None:
-        """Count what jobs have received since the last round."""
+        """Add the time that jobs have received since the last round."""
         num_types = len(view.cluster.gpu_types)
         if not self._all.size:
             self._all = np.zeros(num_types)
         jobs = np.array(list(self._running), dtype=np.int64)
         for job, service in zip(jobs.tolist(), view.attained_service(jobs).tolist(), strict=True):
-            kind, before, gpus = self._running[job]
+            gpu_type, before, gpus = self._running[job]
             seconds = (service - before) / gpus
-            self._all[kind] += seconds
-            self._time.setdefault(job, np.full(num_types, self.head_start))[kind] += seconds
+            self._all[gpu_type] += seconds
+            self._time.setdefault(job, np.full(num_types, self.head_start))[gpu_type] += seconds
 
-    def begin(self, view: ClusterView, wish: Allocation) -> None:
-        """Remember who runs where from this round on."""
+    def begin(self, view: ClusterView, allocation: Allocation) -> None:
+        """Record where each job runs from this round on."""
         self._running = {}
-        jobs = np.array(sorted(wish.jobs()), dtype=np.int64)
+        jobs = np.array(sorted(allocation.jobs()), dtype=np.int64)
         for job, service in zip(jobs.tolist(), view.attained_service(jobs).tolist(), strict=True):
-            place = wish.placement(job)
+            place = allocation.placement(job)
             if place:
                 self._running[job] = int(view.cluster.node_types[min(place.gpus)]), service, place.num_gpus
 
     def renew(self, time: Seconds, jobs: IntArray, shares: FloatArray) -> None:
-        """Begin anew with other shares; what jobs have not had of the old ones is owed to them."""
+        """Replace the shares; time not received under the old shares is owed."""
         owed: dict[JobId, FloatArray] = {}
         for job in jobs.tolist():
             had = self._time.get(job, np.full(shares.shape[1], self.head_start)) - self.head_start
@@ -64,7 +63,7 @@ class Received:
         self._since = time
 
     def ranks(self, jobs: IntArray, num_types: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """float64[len(jobs), num_types] thrice: priority, seconds owed and share; larger goes first, in this order."""
+        """Sort keys, largest first: priority, seconds owed and share, each float64[len(jobs), num_types]."""
         nothing = np.zeros(num_types)
         share = np.array([self._shares.get(job, nothing) for job in jobs.tolist()]).reshape(-1, num_types)
         time = np.array([self._time.get(job, nothing) for job in jobs.tolist()]).reshape(-1, num_types)
@@ -74,58 +73,58 @@ class Received:
         return priority, owed, share
 
 
-def choose(
+def choose_grants(
     view: ClusterView,
-    wish: Allocation,
+    allocation: Allocation,
     jobs: IntArray,
     sizes: IntArray,
     runs: BoolArray,
-    kinds: Sequence[int],
+    gpu_types: Sequence[int],
     received: Received,
     *,
     keep: bool,
 ) -> dict[JobId, Grant]:
-    """The GPUs on which each job of the next round runs; a job left out waits.
+    """Choose GPUs for each job of the next round; a job without an entry waits.
 
-    Types are filled one after the other, each by priority; a gang that does not fit is passed.
+    Types are filled one after the other, jobs by priority; a gang that does not fit is skipped.
 
     Args:
         view: the round.
-        wish: begins with what runs; not changed.
-        jobs: int64[num_jobs], all of which run on some type.
-        sizes: int64[num_jobs], GPUs that each takes.
-        runs: bool[num_jobs, num_gpu_types], whether it runs there on so many.
-        kinds: types in the order in which they are filled.
-        received: shares and what has been had of them.
-        keep: whether jobs that run go on whatever their priority, so that only idle GPUs are given away.
+        allocation: starts with the running jobs; not changed.
+        jobs: int64[num_jobs]; each runs on at least one type.
+        sizes: int64[num_jobs], GPUs of each job.
+        runs: bool[num_jobs, num_gpu_types], whether a job runs on its number of GPUs of a type.
+        gpu_types: types in the order in which they are filled.
+        received: shares and the time received.
+        keep: whether running jobs continue whatever their priority, so that only idle GPUs are assigned.
     """
     present = set(jobs.tolist())
     held = {job: grant for job, grant in held_grants(view).items() if job in present}
-    left = free_by_type(wish)
+    left = free_by_type(allocation)
     chosen = dict(held) if keep else {}
     if not keep:
         for grant in held.values():
             left[grant.gpu_type] += grant.num_gpus
     priority, owed, share = received.ranks(jobs, runs.shape[1])
-    for kind in kinds:
-        order = np.lexsort((jobs, -share[:, kind], -owed[:, kind], -priority[:, kind]))
-        for place in order[runs[order, kind]].tolist():
-            if left[kind] == 0:
+    for gpu_type in gpu_types:
+        order = np.lexsort((jobs, -share[:, gpu_type], -owed[:, gpu_type], -priority[:, gpu_type]))
+        for place in order[runs[order, gpu_type]].tolist():
+            if left[gpu_type] == 0:
                 break
-            if sizes[place] <= left[kind] and (job := int(jobs[place])) not in chosen:
-                chosen[job] = Grant(kind, int(sizes[place]))
-                left[kind] -= sizes[place]
+            if sizes[place] <= left[gpu_type] and (job := int(jobs[place])) not in chosen:
+                chosen[job] = Grant(gpu_type, int(sizes[place]))
+                left[gpu_type] -= sizes[place]
     return chosen
 
 
-def fastest_first(rate: FloatArray) -> list[int]:
-    """GPU types by the jobs' mean speed on them, each in units of its best; ties in the cluster's order.
+def order_types_by_throughput(throughput: FloatArray) -> list[int]:
+    """Order GPU types by mean throughput, each job's relative to its best type; ties in the cluster's order.
 
     Args:
-        rate: float64[num_jobs, num_gpu_types], samples/s; no row of zeros.
+        throughput: float64[num_jobs, num_gpu_types], samples/s; no row is all zeros.
     """
-    if not len(rate):
+    if not len(throughput):
         return []
-    relative = (rate / rate.max(axis=1, keepdims=True)).mean(axis=0)
+    relative = (throughput / throughput.max(axis=1, keepdims=True)).mean(axis=0)
     order: list[int] = np.argsort(-relative, kind="stable").tolist()
     return order

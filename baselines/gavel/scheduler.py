@@ -1,4 +1,4 @@
-"""Gavel: shares of time on every type of GPU by linear programs, realised in rounds."""
+"""Gavel: shares of time on each GPU type from linear programs, realised in rounds."""
 
 import math
 from dataclasses import dataclass
@@ -6,67 +6,74 @@ from typing import Literal
 
 import numpy as np
 
-from baselines.gavel.rounds import Received, choose, fastest_first
-from baselines.gavel.shares import Shares, Sharing, finish_time, makespan, max_min, total_speed
+from baselines.gavel.rounds import Received, choose_grants, order_types_by_throughput
+from baselines.gavel.shares import (
+    Sharing,
+    TimeShares,
+    maximise_least_throughput,
+    maximise_total_throughput,
+    minimise_finish_time_ratio,
+    minimise_makespan,
+)
 from baselines.parts.arrays import gang_sizes
-from baselines.parts.estimates import remaining_work
+from baselines.parts.estimates import require_remaining_work
 from baselines.parts.grants import capacity_by_type, place_grants
-from baselines.parts.pace import ROUNDING, Pace
 from baselines.parts.priority import jobs_present
+from baselines.parts.round_timer import ROUNDING, RoundTimer
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, FloatArray, IntArray, JobId, MurmurationError, Samples, Seconds
 
-OBJECTIVES = ("max_min", "makespan", "finish_time", "total_speed", "isolated")
+OBJECTIVES = ("max_min", "makespan", "finish_time", "total_throughput", "isolated")
 
 
 @dataclass
 class Deserved:
-    """What a job would have had with equal shares, for finish-time fairness.
+    """Progress of a job under equal shares, for finish-time fairness.
 
     Attributes:
-        seconds: time that the work done so far would have taken with equal shares.
-        work: samples left when shares were computed last.
-        speed: samples/s with equal shares then.
+        seconds: time that the work done so far would have taken under equal shares.
+        work: samples left when shares were last computed.
+        throughput: samples/s under equal shares at that time.
     """
 
     seconds: Seconds
     work: Samples
-    speed: float
+    throughput: float
 
 
 class Gavel:
     """Heterogeneity-aware fairness, makespan or finish times for gangs (Narayanan et al., OSDI'20).
 
-    An objective over the jobs' effective speeds is optimised over the shares of time that they spend on each type of
-    GPU (`baselines.gavel.shares`). In rounds, the jobs that have had least of their shares run: a job's priority on a
-    type is its share over the fraction of the type's time that it has received (section 5). Types are filled from the
-    fastest on, jobs by priority, gangs that do not fit are passed, and what no share asks for is given away
-    nevertheless. A job that goes on on the same type keeps its GPUs.
+    A linear program chooses the share of time that each job spends on each GPU type, so that an objective over the
+    jobs' effective throughputs is optimal (`baselines.gavel.shares`). Each round runs the jobs that are furthest behind
+    their shares: a job's priority on a type is its share divided by the fraction of the type's time that it has
+    received (section 5). Types are filled from the fastest to the slowest, jobs by priority. A gang that does not fit
+    is skipped. GPUs that no share claims are assigned anyway. A job that stays on its type keeps its GPUs.
 
-    Shares are computed anew when jobs have come or gone, at most every `reset_interval`; then received times count
-    from zero again, and what is still owed breaks ties. Between rounds running jobs go on, and others start where GPUs
-    are idle. Decisions fall where the scenario's rounds fall: for Gavel's own behaviour set
+    Shares are recomputed after jobs have arrived or left, at most once per `reset_interval`. Received times then
+    restart from zero, and time still owed breaks ties. Between rounds running jobs continue, and others start on idle
+    GPUs. The scheduler decides only when the scenario has a round: for Gavel's own behaviour set
     `scenario.rounds.interval` to `round_length`.
 
-    Beyond the paper: among optimal shares those of the largest sum of gains are taken; a gang larger than every type
-    starts on nodes of several when they are free and is never interrupted; one that asks for more GPUs than there are
-    counts as one of the most on which it runs. Packing of two jobs on a GPU and
-    priority weights are left out.
+    Differences from the paper: among optimal shares the ones with the largest sum of gains are taken. A gang larger
+    than every type starts on nodes of several types when they are free, and is never interrupted. A gang that requests
+    more GPUs than there are counts as a gang of the most GPUs on which it runs. Packing of two jobs on a GPU and
+    priority weights are not implemented.
 
     Args:
-        objective: "max_min" makes the least normalised speed largest (least attained service across types),
-            "makespan" the last end earliest, "finish_time" the worst finish-time fairness best, "total_speed" the sum
-            of normalised speeds largest, which starves whoever is slow; "isolated" gives equal shares of every type.
-            Makespan and finish times need remaining work.
-        aware: whether a job's speeds on the types are told apart. If False, every type counts as its fastest one, time
-            is split over the types as the GPUs are, and types are filled in random order: Gavel's baselines without
-            knowledge of heterogeneity.
-        round_length: seconds of a round, over which choices are kept.
-        reset_interval: seconds between computations of shares, at least.
-        time_limit: wall-clock seconds for each linear program; beyond it equal shares stand in.
+        objective: "max_min" maximises the least normalised throughput (least attained service across types).
+            "makespan" minimises the last finish time. "finish_time" minimises the worst finish-time ratio.
+            "total_throughput" maximises the sum of normalised throughputs, which starves slow jobs. "isolated" gives
+            equal shares of every type. "makespan" and "finish_time" need remaining work.
+        aware: whether a job's throughput differs by type. If False, every type counts as the job's fastest one, time
+            is split over the types in proportion to their GPUs, and types are filled in random order: Gavel's
+            baselines without knowledge of heterogeneity.
+        round_length: seconds of a round; choices are kept for its duration.
+        reset_interval: least seconds between two computations of shares.
+        time_limit: wall-clock seconds for each linear program; a program over the limit is replaced by equal shares.
 
     Attributes:
-        counters: linear programs solved, and how many of them were not solved in time.
+        counters: linear programs started, and how many of them were not solved in time.
     """
 
     preemptive = True
@@ -74,7 +81,7 @@ class Gavel:
 
     def __init__(
         self,
-        objective: Literal["max_min", "makespan", "finish_time", "total_speed", "isolated"] = "max_min",
+        objective: Literal["max_min", "makespan", "finish_time", "total_throughput", "isolated"] = "max_min",
         aware: bool = True,
         round_length: Seconds = 360.0,
         reset_interval: Seconds = 1920.0,
@@ -88,13 +95,13 @@ class Gavel:
             raise MurmurationError(f"Gavel: time_limit is {time_limit} s; it must be positive")
         self.objective, self.aware = objective, aware
         self.reset_interval, self.time_limit = reset_interval, time_limit
-        self._pace = Pace("Gavel", round_length)
+        self._round_clock = RoundTimer("Gavel", round_length)
         self.information = "estimate" if objective in ("makespan", "finish_time") else "none"
         self._forget()
 
     def _forget(self) -> None:
-        self._pace.forget()
-        self._received = Received(self._pace.round_length / 2)
+        self._round_clock.forget()
+        self._received = Received(self._round_clock.round_length / 2)
         self._renewed: Seconds = -math.inf
         self._shared: frozenset[JobId] = frozenset()  # jobs that the shares are for
         self._deserved: dict[JobId, Deserved] = {}
@@ -106,68 +113,73 @@ class Gavel:
         self._rng = rng
 
     def schedule(self, view: ClusterView) -> Allocation:
-        """The jobs that are furthest behind their shares; between rounds only what is idle is given away.
+        """Run the jobs that are furthest behind their shares; between rounds assign only idle GPUs.
 
         Raises:
             MurmurationError: the objective needs remaining work, and the scenario hides it.
         """
         jobs = jobs_present(view)
         sizes = gang_sizes(view, jobs)
-        rate = np.array([view.speed(job)[:, size] for job, size in zip(jobs.tolist(), sizes.tolist(), strict=True)])
+        pairs = zip(jobs.tolist(), sizes.tolist(), strict=True)
+        throughput = np.array([view.throughputs(job)[:, size] for job, size in pairs])
         if len(jobs):
-            rate[:, capacity_by_type(view) == 0] = 0.0  # all its nodes are down
-        typed = rate.max(axis=1, initial=0.0) > 0 if len(jobs) else np.zeros(0, np.bool_)
+            throughput[:, capacity_by_type(view) == 0] = 0.0  # all nodes of these types are down
+        typed = throughput.max(axis=1, initial=0.0) > 0 if len(jobs) else np.zeros(0, np.bool_)
         self._received.advance(view)
-        due = self._pace.begin(view.time)
+        due = self._round_clock.begin(view.time)
         if due and typed.any():
-            self._renew(view, jobs[typed], sizes[typed], rate[typed])
-        wish = view.allocation(keep_running=True)
-        kinds = fastest_first(rate[typed]) if self.aware else self._rng.permutation(rate.shape[-1]).tolist()
-        takes = jobs[typed], sizes[typed], rate[typed] > 0
-        chosen = choose(view, wish, *takes, kinds, self._received, keep=not due)
-        place_grants(view, wish, chosen, jobs[~typed].tolist())
-        self._received.begin(view, wish)
-        return wish
+            self._renew(view, jobs[typed], sizes[typed], throughput[typed])
+        allocation = view.allocation(keep_running=True)
+        if self.aware:
+            gpu_types = order_types_by_throughput(throughput[typed])
+        else:
+            gpu_types = self._rng.permutation(throughput.shape[-1]).tolist()
+        takes = jobs[typed], sizes[typed], throughput[typed] > 0
+        chosen = choose_grants(view, allocation, *takes, gpu_types, self._received, keep=not due)
+        place_grants(view, allocation, chosen, jobs[~typed].tolist())
+        self._received.begin(view, allocation)
+        return allocation
 
-    def _renew(self, view: ClusterView, jobs: IntArray, sizes: IntArray, rate: FloatArray) -> None:
-        """Compute shares if jobs have come or gone and the last ones have stood long enough."""
+    def _renew(self, view: ClusterView, jobs: IntArray, sizes: IntArray, throughput: FloatArray) -> None:
+        """Recompute shares if jobs have arrived or left and the last computation is old enough."""
         present = frozenset(jobs.tolist())
         if present == self._shared or view.time - self._renewed < self.reset_interval - ROUNDING:
             return
-        found = self._optimise(view, jobs, sizes, rate)
+        found = self._optimise(view, jobs, sizes, throughput)
         self.counters["linear_programs"] += found.programs
         self.counters["unsolved_programs"] += found.failures
         self._received.renew(view.time, jobs, found.shares)
         self._shared, self._renewed = present, view.time
 
-    def _optimise(self, view: ClusterView, jobs: IntArray, sizes: IntArray, rate: FloatArray) -> Shares:
+    def _optimise(self, view: ClusterView, jobs: IntArray, sizes: IntArray, throughput: FloatArray) -> TimeShares:
         capacity = capacity_by_type(view)
         if self.aware:
-            return self._shares(view, jobs, Sharing(rate, sizes, capacity, self.time_limit))
-        merged = Sharing(rate.max(axis=1, keepdims=True), sizes, capacity.sum(keepdims=True), self.time_limit)
+            return self._shares(view, jobs, Sharing(throughput, sizes, capacity, self.time_limit))
+        merged = Sharing(throughput.max(axis=1, keepdims=True), sizes, capacity.sum(keepdims=True), self.time_limit)
         found = self._shares(view, jobs, merged)
-        split = np.where(rate > 0, capacity, 0.0) / np.where(rate > 0, capacity, 0.0).sum(axis=1, keepdims=True)
-        return Shares(found.shares * split, found.programs, found.failures)
+        usable = np.where(throughput > 0, capacity, 0.0)
+        split = usable / usable.sum(axis=1, keepdims=True)
+        return TimeShares(found.shares * split, found.programs, found.failures)
 
-    def _shares(self, view: ClusterView, jobs: IntArray, sharing: Sharing) -> Shares:
+    def _shares(self, view: ClusterView, jobs: IntArray, sharing: Sharing) -> TimeShares:
         if self.objective == "max_min":
-            return max_min(sharing)
+            return maximise_least_throughput(sharing)
         if self.objective == "isolated":
-            return Shares(sharing.isolated, 0, 0)
-        if self.objective == "total_speed":
-            return total_speed(sharing)
-        work = np.maximum(remaining_work(view, jobs, f"Gavel with objective={self.objective}"), 1e-9)
+            return TimeShares(sharing.isolated, 0, 0)
+        if self.objective == "total_throughput":
+            return maximise_total_throughput(sharing)
+        work = np.maximum(require_remaining_work(view, jobs, f"Gavel with objective={self.objective}"), 1e-9)
         if self.objective == "makespan":
-            return makespan(sharing, work)
-        deserved = self._deserve(jobs, work, (sharing.rate * sharing.isolated).sum(axis=1))
-        return finish_time(sharing, work, view.time - view.submit_time[jobs], deserved)
+            return minimise_makespan(sharing, work)
+        deserved = self._deserve(jobs, work, (sharing.throughput * sharing.isolated).sum(axis=1))
+        return minimise_finish_time_ratio(sharing, work, view.time - view.submit_time[jobs], deserved)
 
-    def _deserve(self, jobs: IntArray, work: FloatArray, speed: FloatArray) -> FloatArray:
-        """float64[len(jobs)]: seconds from submission to the end with equal shares, as the number of jobs went."""
+    def _deserve(self, jobs: IntArray, work: FloatArray, throughput: FloatArray) -> FloatArray:
+        """float64[len(jobs)]: seconds from submission to the end under equal shares of the jobs present over time."""
         whole = np.zeros(len(jobs))
-        for place, (job, left, now) in enumerate(zip(jobs.tolist(), work.tolist(), speed.tolist(), strict=True)):
+        for place, (job, left, now) in enumerate(zip(jobs.tolist(), work.tolist(), throughput.tolist(), strict=True)):
             past = self._deserved.get(job)
-            seconds = past.seconds + max(past.work - left, 0.0) / past.speed if past else 0.0
+            seconds = past.seconds + max(past.work - left, 0.0) / past.throughput if past else 0.0
             self._deserved[job] = Deserved(seconds, left, now)
             whole[place] = seconds + left / now
         return whole

@@ -1,8 +1,8 @@
-"""Gavel's optimisation problems: which share of its time each job is to spend on each type of GPU.
+"""Gavel's optimisation problems: the share of its time that each job spends on each GPU type.
 
-Shares are float64[num_jobs, num_gpu_types], rows summing to at most 1; the GPUs that they take of a type on average are
-at most those that there are (Narayanan et al., OSDI'20, section 4.1). All problems are linear programs, solved by HiGHS
-within a time limit; what cannot be solved falls back to equal shares, and says so.
+Shares are float64[num_jobs, num_gpu_types]; rows sum to at most 1, and the average demand for a type is at most its
+number of GPUs (Narayanan et al., OSDI'20, section 4.1). All problems are linear programs, solved by HiGHS within a time
+limit. An unsolved program falls back to equal shares and is counted as a failure.
 """
 
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from scipy.sparse import coo_array, hstack, vstack
 
 from envs.types import FloatArray, IntArray, Seconds
 
-CLOSE = 1e-3  # relative width at which the search for the least finish-time ratio ends
-MOST_STEPS = 30  # of that search
+_CLOSE = 1e-3  # relative width at which the bisection of the finish-time ratio ends
+MOST_STEPS = 30  # of the bisection
 
 
 @dataclass(frozen=True)
@@ -23,44 +23,44 @@ class Sharing:
     """Jobs and the GPUs that they share.
 
     Attributes:
-        rate: float64[num_jobs, num_gpu_types], samples/s on the requested GPUs; 0 where a job does not run.
-        gpus: int64[num_jobs], GPUs that each job takes.
+        throughput: float64[num_jobs, num_gpu_types], samples/s on the requested GPUs; 0 where a job does not run.
+        gpus: int64[num_jobs], GPUs of each job.
         capacity: int64[num_gpu_types], GPUs of each type.
         time_limit: seconds of wall-clock time for each linear program.
     """
 
-    rate: FloatArray
+    throughput: FloatArray
     gpus: IntArray
     capacity: IntArray
     time_limit: Seconds = 10.0
 
     @property
     def num_jobs(self) -> int:
-        """Jobs that share."""
+        """Number of jobs."""
         return len(self.gpus)
 
     @cached_property
     def proportional(self) -> FloatArray:
-        """float64[num_jobs]: speed if all time is split over the types as the GPUs are; never 0 for a job that runs."""
-        speed: FloatArray = self.rate @ (self.capacity / self.capacity.sum())
-        return speed
+        """float64[num_jobs]: samples/s with time split over types by their GPUs; 0 only for a job that cannot run."""
+        throughput: FloatArray = self.throughput @ (self.capacity / self.capacity.sum())
+        return throughput
 
     @cached_property
     def isolated(self) -> FloatArray:
-        """Equal shares: every job has 1 / num_jobs of each type, cut to all of its time (Gavel's "isolated")."""
+        """Equal shares: 1 / num_jobs of each type, scaled down to sum to at most 1 (Gavel's "isolated")."""
         shares = np.outer(1.0 / self.gpus, self.capacity / self.num_jobs)
         shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1.0)
-        return np.where(self.rate > 0, shares, 0.0)
+        return np.where(self.throughput > 0, shares, 0.0)
 
 
 @dataclass(frozen=True)
-class Shares:
-    """An answer.
+class TimeShares:
+    """Shares of time, and how they were computed.
 
     Attributes:
         shares: float64[num_jobs, num_gpu_types].
-        programs: linear programs that were solved for it.
-        failures: of these, how many were not solved within their limits; equal shares stand in then.
+        programs: linear programs that were run for them.
+        failures: how many of these were not solved within their limits; equal shares replace their results.
     """
 
     shares: FloatArray
@@ -68,96 +68,98 @@ class Shares:
     failures: int
 
 
-def max_min(sharing: Sharing) -> Shares:
-    """The least normalised speed as large as can be (section 4.1): each job's over its proportional one, per GPU.
+def maximise_least_throughput(sharing: Sharing) -> TimeShares:
+    """Maximise the least throughput per GPU, normalised by the proportional throughput (section 4.1).
 
-    Jobs alike in speed and size have equal shares, so the program has one row for each kind of job.
+    Jobs with equal throughputs and sizes have equal shares, so the program has one row for each class of such jobs.
     """
     weight = sharing.gpus / np.where(sharing.proportional > 0, sharing.proportional, 1.0)
-    return _largest_level(sharing, sharing.rate * weight[:, None])
+    return _largest_level(sharing, sharing.throughput * weight[:, None])
 
 
-def makespan(sharing: Sharing, work: FloatArray) -> Shares:
-    """The last job done as early as can be (section 4.2): the least speed over remaining work as large as can be.
+def minimise_makespan(sharing: Sharing, work: FloatArray) -> TimeShares:
+    """Minimise the last finish time (section 4.2): maximise the least ratio of throughput to remaining work.
 
     Args:
         sharing: jobs and GPUs.
         work: float64[num_jobs], samples left, positive.
     """
-    return _largest_level(sharing, sharing.rate / work[:, None])
+    return _largest_level(sharing, sharing.throughput / work[:, None])
 
 
-def total_speed(sharing: Sharing) -> Shares:
-    """The sum of speeds as large as can be, in the units of each job's proportional speed."""
-    gain = sharing.rate / np.where(sharing.proportional > 0, sharing.proportional, 1.0)[:, None]
-    kinds, first, count = _alike(gain, sharing.gpus)
+def maximise_total_throughput(sharing: Sharing) -> TimeShares:
+    """Maximise the sum of throughputs, each in units of the job's proportional throughput."""
+    gain = sharing.throughput / np.where(sharing.proportional > 0, sharing.proportional, 1.0)[:, None]
+    classes, first, count = _alike(gain, sharing.gpus)
     shares = _solve(sharing, gain[first], sharing.gpus[first], count, None)
-    return Shares(sharing.isolated, 1, 1) if shares is None else Shares(shares[kinds], 1, 0)
+    return TimeShares(sharing.isolated, 1, 1) if shares is None else TimeShares(shares[classes], 1, 0)
 
 
-def finish_time(sharing: Sharing, work: FloatArray, waited: FloatArray, deserved: FloatArray) -> Shares:
-    """The largest finish-time ratio as small as can be (section 4.2; the fairness of Themis, NSDI'20).
+def minimise_finish_time_ratio(
+    sharing: Sharing, work: FloatArray, waited: FloatArray, deserved: FloatArray
+) -> TimeShares:
+    """Minimise the largest finish-time ratio (section 4.2; the fairness of Themis, NSDI'20).
 
-    A job's ratio is its time from submission to its end under the shares, over the same with equal shares. For a given
-    ratio the shares follow from a linear program; the least ratio is found by bisection.
+    A job's ratio is its time from submission to its end under the shares, over the same time under equal shares. A
+    linear program gives the shares for a given ratio; bisection finds the least ratio.
 
     Args:
         sharing: jobs and GPUs.
         work: float64[num_jobs], samples left, positive.
         waited: float64[num_jobs], seconds since submission.
-        deserved: float64[num_jobs], seconds from submission to the end with equal shares, positive.
+        deserved: float64[num_jobs], seconds from submission to the end under equal shares, positive.
     """
     best = sharing.isolated
     high = worst_ratio(sharing, best, work, waited, deserved)
     low = float((waited / deserved).max())
     programs = failures = 0
-    while high - low > CLOSE * high and programs < MOST_STEPS:
+    while high - low > _CLOSE * high and programs < MOST_STEPS:
         ratio = (low + high) / 2
         spare = ratio * deserved - waited
-        found = _largest_level(sharing, sharing.rate * (spare / work)[:, None])
+        found = _largest_level(sharing, sharing.throughput * (spare / work)[:, None])
         programs += found.programs
         failures += found.failures
         reached = np.inf if found.failures else worst_ratio(sharing, found.shares, work, waited, deserved)
         if reached < high:
             best, high = found.shares, reached
-        if reached > ratio * (1 + CLOSE / 10):
+        if reached > ratio * (1 + _CLOSE / 10):
             low = ratio
-    return Shares(best, programs, failures)
+    return TimeShares(best, programs, failures)
 
 
 def worst_ratio(
     sharing: Sharing, shares: FloatArray, work: FloatArray, waited: FloatArray, deserved: FloatArray
 ) -> float:
-    """The largest finish-time ratio under some shares; infinite if a job does not run."""
-    speed = (sharing.rate * shares).sum(axis=1)
+    """The largest finish-time ratio under the given shares; infinite if a job does not run."""
+    throughput = (sharing.throughput * shares).sum(axis=1)
     with np.errstate(divide="ignore"):
-        return float(((waited + work / speed) / deserved).max())
+        return float(((waited + work / throughput) / deserved).max())
 
 
-def _largest_level(sharing: Sharing, gain: FloatArray) -> Shares:
-    """Shares under which the least of the jobs' gains is largest; among these, those of the largest sum of gains.
+def _largest_level(sharing: Sharing, gain: FloatArray) -> TimeShares:
+    """Maximise the least gain of a job, then the sum of gains.
 
     Args:
         sharing: jobs and GPUs.
-        gain: float64[num_jobs, num_gpu_types], what a job has of all its time on a type.
+        gain: float64[num_jobs, num_gpu_types], gain of a job that spends all its time on a type.
     """
-    kinds, first, count = _alike(gain, sharing.gpus)
+    classes, first, count = _alike(gain, sharing.gpus)
     gain, gpus = gain[first], sharing.gpus[first]
     scale = np.abs(gain).max()
     level = _level(sharing, gain / scale, gpus, count) if scale > 0 else None
     if level is None:
-        return Shares(sharing.isolated, 1, 1)
+        return TimeShares(sharing.isolated, 1, 1)
     # Just below the optimum, so that rounding does not make the second program infeasible.
     shares = _solve(sharing, gain / scale, gpus, count, level * (1 - 1e-7))
-    return Shares(sharing.isolated, 2, 1) if shares is None else Shares(shares[kinds], 2, 0)
+    return TimeShares(sharing.isolated, 2, 1) if shares is None else TimeShares(shares[classes], 2, 0)
 
 
 def _alike(gain: FloatArray, gpus: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Jobs of one kind: the kind of each job, a job of each kind, and how many jobs a kind has."""
-    _, first, kinds, count = np.unique(
+    """Classes of equal jobs: the class of each job, one job of each class, and the number of jobs in each class."""
+    _, first, classes, count = np.unique(
         np.column_stack([gain, gpus]), axis=0, return_index=True, return_inverse=True, return_counts=True
     )
-    return kinds.reshape(-1), first, count
+    return classes.reshape(-1), first, count
 
 
 def _level(sharing: Sharing, gain: FloatArray, gpus: IntArray, count: IntArray) -> float | None:
@@ -174,7 +176,7 @@ def _level(sharing: Sharing, gain: FloatArray, gpus: IntArray, count: IntArray) 
 def _solve(
     sharing: Sharing, gain: FloatArray, gpus: IntArray, count: IntArray, level: float | None
 ) -> FloatArray | None:
-    """float64[num_kinds, num_gpu_types]: the largest sum of gains, none of them below `level`; None if unsolved."""
+    """float64[num_classes, num_gpu_types]: shares of the largest sum of gains, each >= `level`; None if unsolved."""
     rows, bounds = _limits(sharing, gain, gpus, count)
     if level is not None:
         rows = vstack([rows, -_gains(gain)])
@@ -187,23 +189,23 @@ def _solve(
 
 
 def _limits(sharing: Sharing, gain: FloatArray, gpus: IntArray, count: IntArray) -> tuple[coo_array, FloatArray]:
-    """All time of a job at most once, GPUs of a type at most those that there are: A x <= b."""
-    num_kinds, num_types = gain.shape
+    """Constraints A x <= b: a job's shares sum to at most 1, and a type's GPUs are not exceeded."""
+    num_classes, num_types = gain.shape
     cells = np.arange(gain.size)
-    once = coo_array((np.ones(gain.size), (cells // num_types, cells)), shape=(num_kinds, gain.size))
+    once = coo_array((np.ones(gain.size), (cells // num_types, cells)), shape=(num_classes, gain.size))
     taken = np.repeat((gpus * count).astype(np.float64), num_types)
     room = coo_array((taken, (cells % num_types, cells)), shape=(num_types, gain.size))
-    return vstack([once, room]), np.concatenate([np.ones(num_kinds), sharing.capacity.astype(np.float64)])
+    return vstack([once, room]), np.concatenate([np.ones(num_classes), sharing.capacity.astype(np.float64)])
 
 
 def _gains(gain: FloatArray) -> coo_array:
-    """Rows that add up each kind's gains."""
+    """Rows that add up the gains of each class."""
     cells = np.arange(gain.size)
     return coo_array((gain.ravel(), (cells // gain.shape[1], cells)), shape=(len(gain), gain.size))
 
 
 def _optimum(cost: FloatArray, rows: coo_array, bounds: FloatArray, time_limit: Seconds) -> FloatArray | None:
-    """The minimum of cost @ x with rows @ x <= bounds, x >= 0; None if it is not found in time."""
+    """Minimise cost @ x with rows @ x <= bounds and x >= 0; None if not solved in time."""
     constraint = LinearConstraint(rows.tocsr(), -np.inf, bounds)
     found = milp(cost, constraints=constraint, bounds=Bounds(0.0, np.inf), options={"time_limit": time_limit})
     if found.status != 0:

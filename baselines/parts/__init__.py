@@ -1,1 +1,1 @@
-"""What several schedulers share: orders, places, sizes, estimates, rounds, programs."""
+"""Parts that several schedulers share: orders, placements, sizes, estimates, rounds, integer programs."""

@@ -1,4 +1,4 @@
-"""What schedulers that look ahead ask of the view; one clear line where the scenario does not tell."""
+"""Remaining work and time from the view, with one clear error where the scenario hides them."""
 
 from collections.abc import Sequence
 
@@ -8,52 +8,56 @@ from envs.scheduling import ClusterView
 from envs.types import FloatArray, IntArray, JobId, MurmurationError, Placement
 
 
-def remaining_work(view: ClusterView, jobs: IntArray, scheduler: str) -> FloatArray:
-    """Samples left of each of `jobs`: float64[len(jobs)], exact or estimated.
+def require_remaining_work(view: ClusterView, jobs: IntArray, scheduler: str) -> FloatArray:
+    """Return the samples left of each of `jobs`: float64[len(jobs)], exact or estimated.
 
     Raises:
         MurmurationError: the scenario hides remaining work.
     """
-    return _told(view.remaining_work(jobs), scheduler)
+    return _require_known(view.remaining_work(jobs), scheduler)
 
 
 def remaining_time(view: ClusterView, jobs: IntArray, scheduler: str) -> FloatArray:
-    """Seconds left of each of `jobs` on its requested GPUs of its fastest type: float64[len(jobs)].
+    """Return the seconds left of each of `jobs` on its requested GPUs of its fastest type: float64[len(jobs)].
 
     Raises:
         MurmurationError: the scenario hides remaining work.
     """
-    return _told(view.remaining_time(jobs), scheduler)
+    return _require_known(view.remaining_time(jobs), scheduler)
 
 
 def remaining_time_on(view: ClusterView, jobs: IntArray, placements: Sequence[Placement], scheduler: str) -> FloatArray:
-    """Seconds left of each of `jobs` on given GPUs, all as fast as the slowest and consolidated: float64[len(jobs)].
+    """Return the seconds left of each of `jobs` on given GPUs: float64[len(jobs)].
+
+    All GPUs of a job count as consolidated and as fast as the slowest of them.
 
     Raises:
         MurmurationError: the scenario hides remaining work.
     """
-    left = remaining_work(view, jobs, scheduler)
-    speeds = [_speed(view, job, placement) for job, placement in zip(jobs.tolist(), placements, strict=True)]
-    with np.errstate(divide="ignore"):  # a gang over several types: its speed is not in the view, so no end is in sight
-        return np.asarray(left / np.array(speeds, dtype=np.float64))
+    left = require_remaining_work(view, jobs, scheduler)
+    throughputs = [
+        _slowest_throughput(view, job, placement) for job, placement in zip(jobs.tolist(), placements, strict=True)
+    ]
+    with np.errstate(divide="ignore"):  # a gang over several types has no throughput in the view, so no known end
+        return np.asarray(left / np.array(throughputs, dtype=np.float64))
 
 
 def as_long_again(view: ClusterView, jobs: IntArray) -> FloatArray:
-    """As many seconds left as each of `jobs` has run: float64[len(jobs)], the guess where nothing is known.
+    """Guess, where nothing is known, that each of `jobs` needs as many more seconds as it has run: float64[len(jobs)].
 
-    Half of the processes that have run for a time run for as long again (Harchol-Balter and Downey, "Exploiting
-    process lifetime distributions for dynamic load balancing", TOCS 1997), and training jobs are no lighter in the
-    tail.
+    Of the processes that have run for some time, half run for at least as long again (Harchol-Balter and Downey,
+    "Exploiting process lifetime distributions for dynamic load balancing", TOCS 1997). The tail of training jobs is at
+    least as heavy.
     """
     return view.attained_service(jobs) / view.num_gpus[jobs]
 
 
-def _speed(view: ClusterView, job: JobId, placement: Placement) -> float:
-    kinds = view.cluster.node_types[list(placement.gpus)]
-    return float(view.speed(job)[kinds, placement.num_gpus].min())
+def _slowest_throughput(view: ClusterView, job: JobId, placement: Placement) -> float:
+    gpu_types = view.cluster.node_types[list(placement.gpus)]
+    return float(view.throughputs(job)[gpu_types, placement.num_gpus].min())
 
 
-def _told(values: FloatArray, scheduler: str) -> FloatArray:
+def _require_known(values: FloatArray, scheduler: str) -> FloatArray:
     if np.isnan(values).any():
         raise MurmurationError(
             f"{scheduler}: needs remaining work, which this scenario hides (information.work is none); "

@@ -1,8 +1,8 @@
-"""HiGHS, the solver of mixed-integer programs, without what it prints.
+"""HiGHS, the solver of mixed-integer programs, without its debug output.
 
 The HiGHS in SciPy 1.15 to 1.17 writes a debug line to the process's standard output whenever it repairs a solution that
-rounding has put out of bounds (`HighsMipSolverData::transformNewIntegerFeasibleSolution`): a plain `printf` in C, which
-no option of `milp` turns off, presolve or not.
+is out of bounds by rounding (`HighsMipSolverData::transformNewIntegerFeasibleSolution`). It is a plain `printf` in C,
+which no option of `milp` turns off, with or without presolve.
 """
 
 import ctypes
@@ -19,10 +19,10 @@ from scipy.optimize import milp as scipy_milp
 
 from envs.types import FloatArray, IntArray
 
-NOISE = b"HighsMipSolverData::"  # what the lines begin with
-STDOUT = 1  # the file descriptor that C writes to, wherever Python's sys.stdout goes
+DEBUG_PREFIX = b"HighsMipSolverData::"  # each debug line begins with it
+STDOUT = 1  # the file descriptor that C writes to, also if Python's sys.stdout is redirected
 
-_alone = threading.Lock()  # two threads would give back each other's output
+_alone = threading.Lock()  # two threads at once would restore each other's redirection
 
 
 def milp(
@@ -33,30 +33,30 @@ def milp(
     integrality: IntArray | None = None,
     options: dict[str, float],
 ) -> Any:
-    """`scipy.optimize.milp`, quiet.
+    """Run `scipy.optimize.milp` without debug output.
 
     Args:
         cost: float64[num_columns], to be minimised.
-        bounds: of the columns.
-        constraints: linear ones.
-        integrality: int64[num_columns], 1 for a column that is to be whole; none is if None.
-        options: of SciPy's function, such as time_limit and mip_rel_gap.
+        bounds: bounds of the columns.
+        constraints: linear constraints.
+        integrality: int64[num_columns], 1 for an integer column; None if no column is integer.
+        options: options of SciPy's function, such as time_limit and mip_rel_gap.
 
     Returns:
-        SciPy's result; `x` is None where nothing was found.
+        SciPy's result; `x` is None if no solution was found.
     """
     whole = np.zeros(len(cost), np.int64) if integrality is None else integrality
-    solve: Any = scipy_milp  # its type stubs want a TypedDict of their own
+    solve: Any = scipy_milp  # its type stubs require their own TypedDict
     with quiet():
         return solve(cost, integrality=whole, bounds=bounds, constraints=constraints, options=options)
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Standard output of this process without HiGHS's lines; what else is written meanwhile comes at the end.
+    """Remove HiGHS's debug lines from standard output; other output of the block is written at its end.
 
-    Nothing is done where standard output is closed, nothing can be kept, or C cannot be told to write what it holds
-    back.
+    Nothing is changed if standard output is closed, if no temporary file can be created, or if C's buffers cannot be
+    flushed.
     """
     with _alone, ExitStack() as closing:
         try:
@@ -79,7 +79,7 @@ def quiet() -> Iterator[None]:
 
 
 def _pass_on(written: bytes) -> None:
-    """Write what is not noise to standard output."""
-    left = b"".join(line for line in written.splitlines(keepends=True) if not line.startswith(NOISE))
+    """Write all lines except debug lines to standard output."""
+    left = b"".join(line for line in written.splitlines(keepends=True) if not line.startswith(DEBUG_PREFIX))
     while left:
         left = left[os.write(STDOUT, left) :]

@@ -1,4 +1,4 @@
-"""What jobs may be given, looked up once for each kind of job and kept as arrays for the whole episode."""
+"""Offers to jobs, computed once for each group of equal jobs and kept as arrays for the whole episode."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from envs.types import FloatArray, IntArray, JobId
 
 @dataclass(frozen=True)
 class Offer:
-    """What a job may have.
+    """The sizes and types that a job may have.
 
     Attributes:
         gpu_type: int64[n], index into the cluster's types.
         num_gpus: int64[n].
-        worth: float64[n], positive; in whose unit a scheduler likes.
+        worth: float64[n], positive, in a unit that the scheduler chooses.
     """
 
     gpu_type: IntArray
@@ -30,7 +30,7 @@ class Offered:
     """The offers of several jobs, one job after the other.
 
     Attributes:
-        job: int64[n], position of the job among those asked for.
+        job: int64[n], position of the job among the requested jobs.
         gpu_type: int64[n].
         num_gpus: int64[n].
         worth: float64[n].
@@ -42,41 +42,41 @@ class Offered:
     worth: FloatArray
 
 
-OfferOf: TypeAlias = Callable[[ClusterView, JobId], Offer]  # may look at a job's speeds, range and request alone
+OfferOf: TypeAlias = Callable[[ClusterView, JobId], Offer]  # may use only a job's throughputs, range and request
 
 
 class Offers:
     """Offers of all jobs submitted so far; belongs to one episode.
 
-    Jobs alike in speeds, range and request are of one kind, and the offer is made up for the first of them only.
+    Jobs equal in throughputs, range and request form a group, and the offer is computed for the first of them only.
 
     Args:
-        offer_of: what a job may have; nothing at all if it runs on no one type.
+        offer_of: computes the offer of a job; empty if it runs on no one type.
     """
 
     def __init__(self, offer_of: OfferOf) -> None:
         self._offer_of = offer_of
-        self._kinds: dict[tuple[bytes, bytes], int] = {}
-        self._kind: IntArray = np.zeros(0, np.int64)  # of each job
-        self._first: IntArray = np.zeros(0, np.int64)  # place of each kind's offer in the next arrays
+        self._group_of: dict[tuple[bytes, bytes], int] = {}
+        self._group: IntArray = np.zeros(0, np.int64)  # group of each job
+        self._first: IntArray = np.zeros(0, np.int64)  # place of each group's offer in the next arrays
         self._count: IntArray = np.zeros(0, np.int64)
         self._all = Offer(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
 
     def look_up(self, view: ClusterView) -> None:
-        """Add the jobs that have come since the last time."""
-        known, submitted = len(self._kind), len(view.num_gpus)
+        """Add the jobs submitted since the last call."""
+        known, submitted = len(self._group), len(view.num_gpus)
         if known == submitted:
             return
         sizes = np.column_stack([view.min_gpus[known:], view.max_gpus[known:], view.num_gpus[known:]])
         added: list[Offer] = []
-        kinds: list[int] = []
+        groups: list[int] = []
         for job, row in enumerate(sizes, known):
-            key = (view.speed(job).tobytes(), row.tobytes())
-            if key not in self._kinds:
-                self._kinds[key] = len(self._kinds)
+            key = (view.throughputs(job).tobytes(), row.tobytes())
+            if key not in self._group_of:
+                self._group_of[key] = len(self._group_of)
                 added.append(self._offer_of(view, job))
-            kinds.append(self._kinds[key])
-        self._kind = np.concatenate([self._kind, np.array(kinds, dtype=np.int64)])
+            groups.append(self._group_of[key])
+        self._group = np.concatenate([self._group, np.array(groups, dtype=np.int64)])
         self._count = np.append(self._count, np.array([len(offer.worth) for offer in added], dtype=np.int64))
         self._first = np.cumsum(self._count) - self._count
         self._all = Offer(
@@ -86,12 +86,12 @@ class Offers:
         )
 
     def count(self, jobs: IntArray) -> IntArray:
-        """int64[len(jobs)]: how much there is to choose from for each of `jobs`; 0 if it runs on no one type."""
-        return self._count[self._kind[jobs]]
+        """int64[len(jobs)]: the number of offers to each of `jobs`; 0 if it runs on no one type."""
+        return self._count[self._group[jobs]]
 
     def of(self, jobs: IntArray) -> Offered:
-        """All that `jobs` may have."""
+        """Return all offers to `jobs`."""
         count = self.count(jobs)
         job = np.repeat(np.arange(len(jobs)), count)
-        place = np.arange(len(job)) + np.repeat(self._first[self._kind[jobs]] - (np.cumsum(count) - count), count)
+        place = np.arange(len(job)) + np.repeat(self._first[self._group[jobs]] - (np.cumsum(count) - count), count)
         return Offered(job, self._all.gpu_type[place], self._all.num_gpus[place], self._all.worth[place])

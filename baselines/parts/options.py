@@ -1,4 +1,4 @@
-"""What jobs may be given at what cost, and a quick choice among it."""
+"""The options of jobs with their costs, and a greedy choice among them."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from envs.types import FloatArray, IntArray
 
 @dataclass(frozen=True)
 class Options:
-    """What jobs may be given.
+    """The sizes and types that jobs may have, with their costs.
 
     Attributes:
         job: int64[num_options], position of the job, 0 to num_jobs - 1.
@@ -29,16 +29,16 @@ class Options:
 
     @property
     def saving(self) -> FloatArray:
-        """float64[num_options]: what an option costs less than nothing does."""
+        """float64[num_options]: the idle cost of the job minus the cost of the option."""
         saving: FloatArray = self.idle[self.job] - self.cost
         return saving
 
     def total(self, chosen: IntArray) -> float:
-        """The cost of a choice."""
+        """Return the cost of a choice."""
         return float(self.idle.sum()) - self.saved(chosen)
 
     def saved(self, chosen: IntArray) -> float:
-        """What a choice costs less than giving nothing to anybody."""
+        """Return what a choice costs less than giving no GPUs to any job."""
         return float(self.saving[chosen[chosen >= 0]].sum())
 
     def taken(self, chosen: IntArray, num_gpu_types: int) -> IntArray:
@@ -47,25 +47,25 @@ class Options:
         return np.bincount(self.gpu_type[picked], self.num_gpus[picked], num_gpu_types).astype(np.int64)
 
     def constraints(self, capacity: IntArray) -> list[LinearConstraint]:
-        """Of a program with a column for each option: each job at most once, of each type at most `capacity`."""
+        """Return the constraints over a column per option: one option per job, `capacity` GPUs per type."""
         columns = np.arange(len(self.job))
         once = coo_array((np.ones(len(columns)), (self.job, columns)), shape=(len(self.idle), len(columns)))
         room = coo_array((self.num_gpus, (self.gpu_type, columns)), shape=(len(capacity), len(columns)))
         return [LinearConstraint(once.tocsr(), -np.inf, 1.0), LinearConstraint(room.tocsr(), -np.inf, capacity)]
 
     def only(self, kept: IntArray) -> "Options":
-        """The options of these indices, of the same jobs."""
+        """Return the options of these indices, of the same jobs."""
         return Options(self.job[kept], self.gpu_type[kept], self.num_gpus[kept], self.cost[kept], self.idle)
 
 
 def greedy(options: Options, capacity: IntArray) -> IntArray:
-    """int64[num_jobs]: options by saving per GPU, the first that fits for each job, while anything is saved."""
+    """int64[num_jobs]: in order of saving per GPU, the first option of each job that fits and saves something."""
     left = capacity.astype(np.int64)
     chosen = np.full(len(options.idle), -1, np.int64)
     worth = options.saving / options.num_gpus
     for option in np.lexsort((options.job, -worth)).tolist():
-        job, kind, gpus = options.job[option], options.gpu_type[option], options.num_gpus[option]
-        if worth[option] > 0 and chosen[job] < 0 and gpus <= left[kind]:
+        job, gpu_type, gpus = options.job[option], options.gpu_type[option], options.num_gpus[option]
+        if worth[option] > 0 and chosen[job] < 0 and gpus <= left[gpu_type]:
             chosen[job] = option
-            left[kind] -= gpus
+            left[gpu_type] -= gpus
     return chosen

@@ -1,4 +1,4 @@
-"""Where a gang goes: the placements that all baselines share."""
+"""Find nodes for gangs: the placement rules that all baselines share."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -6,45 +6,50 @@ from typing import TypeAlias
 
 import numpy as np
 
-from baselines.parts.arrays import arrays_of, carry_out, gang_sizes, sizes_of, types_to_span, wanted_of
+from baselines.parts.arrays import apply_plan, arrays_of, gang_sizes, sizes_of, types_to_span, wanted_of
 from baselines.parts.placing_kernels import start_by_rank
 from envs.scheduling import ClusterView
 from envs.types import Allocation, BoolArray, ClusterSpec, IntArray, JobId, NodeId
 from envs.types.allocation import consolidated
 
 Gpus: TypeAlias = dict[NodeId, int]  # GPUs by node; empty if there is no room
-Find: TypeAlias = Callable[[ClusterView, IntArray, JobId, int, Sequence[int]], Gpus]  # as `best_fit` and `first_fit`
+Find: TypeAlias = Callable[[ClusterView, IntArray, JobId, int, Sequence[int]], Gpus]  # `best_fit` or `first_fit`
 
 
-def types_by_speed(view: ClusterView, job: JobId, size: int) -> Sequence[int]:
+def types_by_throughput(view: ClusterView, job: JobId, size: int) -> Sequence[int]:
     """Indices of the GPU types on which a job runs with so many GPUs, fastest first; ties in the cluster's order."""
-    return _fastest_first(tuple(view.speed(job)[:, size].tolist()))
+    return _fastest_first(tuple(view.throughputs(job)[:, size].tolist()))
 
 
 @lru_cache(maxsize=4096)
-def _fastest_first(speeds: tuple[float, ...]) -> tuple[int, ...]:
-    return tuple(sorted((kind for kind, speed in enumerate(speeds) if speed > 0), key=lambda kind: -speeds[kind]))
+def _fastest_first(throughputs: tuple[float, ...]) -> tuple[int, ...]:
+    return tuple(
+        sorted(
+            (gpu_type for gpu_type, throughput in enumerate(throughputs) if throughput > 0),
+            key=lambda gpu_type: -throughputs[gpu_type],
+        )
+    )
 
 
 def could_fit(cluster: ClusterSpec, free: IntArray, sizes: IntArray) -> BoolArray:
-    """bool[len(sizes)]: whether so many GPUs might be found among the free ones; a False is final, a True is not.
+    """bool[len(sizes)]: whether so many GPUs might be found among the free ones; False is final, True is not.
 
-    A quick look for whole queues at once: a gang that one node of a type could hold needs as much on one node, a larger
-    one as much in all. Speeds are not asked.
+    This is a quick check for whole queues at once. A gang that one node of a type could hold needs so many free GPUs on
+    one node; a larger gang needs them in total. Throughputs are not considered.
 
     Args:
         cluster: the nodes.
         free: int64[num_nodes], free GPUs.
-        sizes: int64[num_jobs], GPUs that jobs want.
+        sizes: int64[num_jobs], GPUs that jobs request.
     """
     able = np.zeros(len(sizes), dtype=np.bool_)
     in_all = int(free.sum())
     if in_all == 0:
         return able
     smallest = cluster.num_gpus  # GPUs of the smallest type; a larger job might take nodes of several types
-    for kind in range(len(cluster.gpu_types)):
-        of_kind = cluster.node_types == kind
-        total, here = cluster.node_gpus[of_kind], free[of_kind]
+    for gpu_type in range(len(cluster.gpu_types)):
+        of_type = cluster.node_types == gpu_type
+        total, here = cluster.node_gpus[of_type], free[of_type]
         able |= np.where(sizes <= total.max(), sizes <= here.max(), sizes <= here.sum())
         smallest = min(smallest, int(total.sum()))
     if len(cluster.gpu_types) > 1:
@@ -54,21 +59,21 @@ def could_fit(cluster: ClusterSpec, free: IntArray, sizes: IntArray) -> BoolArra
 
 def start_waiting(
     view: ClusterView,
-    wish: Allocation,
+    allocation: Allocation,
     waiting: Sequence[JobId],
     find: Find,
     sizes: Mapping[JobId, int] | None = None,
     gpu_types: Mapping[JobId, Sequence[int]] | None = None,
 ) -> None:
-    """Start those of `waiting` that fit, in this order; who does not fit is passed.
+    """Start those of `waiting` that fit, in this order; jobs that do not fit are skipped.
 
-    Free GPUs only become fewer meanwhile, so where one job found no room another of its size and types finds none.
+    Free GPUs only become fewer meanwhile, so if one job found no room, no other job of its size and types does.
 
     Args:
         view: the round.
-        wish: the answer under construction; changed in place.
-        waiting: jobs that the wish does not place yet.
-        find: where a job goes.
+        allocation: the allocation under construction; changed in place.
+        waiting: jobs that the allocation does not place yet.
+        find: finds nodes for a job.
         sizes: GPUs for each job; as requested if None.
         gpu_types: GPU types for each job in order of preference; the job's own order if None.
     """
@@ -78,71 +83,75 @@ def start_waiting(
         raise ValueError(f"start_waiting: find is {find}; it must be best_fit or first_fit")
     count = 256
     while jobs.size:
-        able = could_fit(view.cluster, wish.free_gpus, wanted)
+        able = could_fit(view.cluster, allocation.free_gpus, wanted)
         jobs, wanted = jobs[able], wanted[able]
         chosen = wanted_of(view, jobs[:count], wanted[:count], gpu_types)
-        floor, plan, scratch = arrays_of(wish, len(chosen.sizes))
+        floor, plan, scratch = arrays_of(allocation, len(chosen.sizes))
         start_by_rank(floor, chosen, plan, scratch, find is first_fit)
-        carry_out(wish, jobs[:count], plan)
+        apply_plan(allocation, jobs[:count], plan)
         jobs, wanted = jobs[count:], wanted[count:]
         count *= 4
 
 
 def pack(
-    view: ClusterView, wish: Allocation, job: JobId, size: int | None = None, gpu_types: Sequence[int] | None = None
+    view: ClusterView,
+    allocation: Allocation,
+    job: JobId,
+    size: int | None = None,
+    gpu_types: Sequence[int] | None = None,
 ) -> bool:
-    """Place a job that has no GPUs as `best_fit` finds; say whether there was room.
+    """Place a job without GPUs by `best_fit`; return whether there was room.
 
     Args:
         view: the round.
-        wish: the answer under construction; changed in place if there is room.
+        allocation: the allocation under construction; changed in place if there is room.
         job: the job.
         size: GPUs to give; as requested if None.
         gpu_types: the types to try, in this order, instead of the job's own order.
     """
     size = int(gang_sizes(view, np.array([job]))[0]) if size is None else size
-    types = types_by_speed(view, job, size) if gpu_types is None else gpu_types
-    found = best_fit(view, wish.free_gpus, job, size, types)
+    types = types_by_throughput(view, job, size) if gpu_types is None else gpu_types
+    found = best_fit(view, allocation.free_gpus, job, size, types)
     if found:
-        wish.place(job, found)
+        allocation.place(job, found)
     return bool(found)
 
 
 def best_fit(view: ClusterView, free: IntArray, job: JobId, size: int, gpu_types: Sequence[int]) -> Gpus:
-    """GPUs by node for a job: the fewest nodes of one GPU type, best fit; empty if there is no room.
+    """Find GPUs by node for a job: the fewest nodes of one GPU type, best fit; empty if there is no room.
 
-    The types on which it runs with so many GPUs are tried from the fastest on: a job takes a slower type now rather
-    than wait for a faster one. A gang too large for any one type takes nodes of several.
+    The types are tried in order, fastest first: a job takes a slower type now rather than wait for a faster one. A gang
+    too large for any one type takes nodes of several types.
 
     Args:
         view: the round.
         free: int64[num_nodes], free GPUs.
         job: the job.
         size: GPUs to give.
-        gpu_types: the types to try, in this order; none for a job that runs consolidated on no type.
+        gpu_types: the types to try, in this order; empty for a job that runs consolidated on no type.
     """
     cluster = view.cluster
     if gpu_types:
-        return next(filter(None, (consolidated(free, cluster, size, kind) for kind in gpu_types)), {})
+        return next(filter(None, (consolidated(free, cluster, size, gpu_type) for gpu_type in gpu_types)), {})
     able = types_to_span(view, job, size)
     if not able:
         return {}
-    nodes = np.concatenate([np.flatnonzero(cluster.node_types == kind) for kind in able])
+    nodes = np.concatenate([np.flatnonzero(cluster.node_types == gpu_type) for gpu_type in able])
     return _fill_nodes(nodes, free, cluster.node_gpus, size)
 
 
 def first_fit(view: ClusterView, free: IntArray, job: JobId, size: int, gpu_types: Sequence[int]) -> Gpus:
-    """As `best_fit`, but the first nodes with room instead of those that fit best."""
+    """Find GPUs as `best_fit` does, but on the first nodes with room instead of those that fit best."""
     if not gpu_types:
         return best_fit(view, free, job, size, gpu_types)
-    return next(filter(None, (first_nodes(view.cluster, free, size, kind) for kind in gpu_types)), {})
+    return next(filter(None, (first_nodes(view.cluster, free, size, gpu_type) for gpu_type in gpu_types)), {})
 
 
 def first_nodes(cluster: ClusterSpec, free: IntArray, size: int, gpu_type: int) -> Gpus:
-    """GPUs by node for `size` GPUs of one type, lowest nodes first; empty if there is no room.
+    """Find `size` GPUs of one type by node, lowest nodes first; empty if there is no room.
 
-    A job larger than every node of the type takes wholly free nodes and, for what is left, the first other node
-    with room.
+    A job larger than every node of the type takes wholly free nodes and, for the remainder, the first other node with
+    room.
     """
     nodes = np.flatnonzero(cluster.node_types == gpu_type)
     if size > cluster.node_gpus[nodes].max():
@@ -152,7 +161,10 @@ def first_nodes(cluster: ClusterSpec, free: IntArray, size: int, gpu_type: int) 
 
 
 def fewest(most: int, enough: Callable[[int], bool]) -> int | None:
-    """The smallest of 1 to `most` that is enough, if what is more is enough too; None if `most` is not."""
+    """Return the smallest count of 1 to `most` that is enough; None if `most` is not.
+
+    If a count is enough, every larger count must be enough too.
+    """
     if most == 0:
         return None
     too_few, count = 0, 1
@@ -167,7 +179,7 @@ def fewest(most: int, enough: Callable[[int], bool]) -> int | None:
 
 
 def _fill_nodes(nodes: IntArray, free: IntArray, total: IntArray, size: int) -> Gpus:
-    """Wholly free ones of `nodes`, in this order, if not too large; then the first with room for the rest."""
+    """Take wholly free ones of `nodes` that are not too large, in order; then the first with room for the rest."""
     placed: dict[NodeId, int] = {}
     left = size
     for node in nodes[free[nodes] == total[nodes]].tolist():

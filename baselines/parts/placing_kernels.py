@@ -1,8 +1,8 @@
-"""`baselines.parts.placing` compiled: where a gang goes, found in arrays, for queues of thousands of jobs.
+"""The compiled form of `baselines.parts.placing`: find nodes for gangs in arrays, for queues of thousands of jobs.
 
-`best_fit` and `first_fit` there are the readable form; tests hold the two equal. Nodes are looked up by their free
+`best_fit` and `first_fit` there are the readable form; tests check that both agree. Nodes are looked up by their free
 GPUs, so a search takes no longer on thousands of nodes. Arguments recur: `nodes` and `gpus`, int64[num_nodes], receive
-what is found, node by node; the floor is the same when a search is over as before it.
+the result, node by node. A search leaves the free GPUs of `floor` as they were.
 """
 
 from typing import NamedTuple
@@ -12,19 +12,19 @@ from envs.simulation.ordered_set import insert, is_empty, next_member, remove
 from envs.types import IntArray
 
 
-class Floor(NamedTuple):
+class NodeArrays(NamedTuple):
     """The nodes.
 
     Attributes:
         kinds: int64[num_nodes], GPU type of each.
-        total: int64[num_nodes], its GPUs, whether it is up or down.
+        total: int64[num_nodes], GPUs of each, also while it is down.
         largest: int64[num_gpu_types], GPUs of the largest node of each type.
-        free: int64[num_nodes], GPUs that nobody holds; 0 while a node is down.
+        free: int64[num_nodes], GPUs that no job holds; 0 while a node is down.
         room: int64[num_gpu_types, most GPUs of a node + 1, words], ordered sets of the nodes by type and free GPUs.
-        idle: int64[1], GPUs that nobody holds, on all nodes together.
+        idle: int64[1], GPUs that no job holds, on all nodes together.
     """
 
-    kinds: IntArray
+    gpu_types: IntArray
     total: IntArray
     largest: IntArray
     free: IntArray
@@ -36,10 +36,10 @@ class Wanted(NamedTuple):
     """Jobs in some order.
 
     Attributes:
-        sizes: int64[num_jobs], GPUs that each wants.
-        types: int64[num_jobs, num_gpu_types], the types to try, in this order, -1 behind them.
-        spanning: int64[num_jobs, num_gpu_types], the types whose nodes a gang that runs on no one type may take
-            together, -1 behind them.
+        sizes: int64[num_jobs], GPUs that each requests.
+        types: int64[num_jobs, num_gpu_types], the types to try, in this order, padded with -1.
+        spanning: int64[num_jobs, num_gpu_types], the types that a gang which runs on no one type may span, padded
+            with -1.
     """
 
     sizes: IntArray
@@ -47,16 +47,16 @@ class Wanted(NamedTuple):
     spanning: IntArray
 
 
-class Plan(NamedTuple):
-    """What becomes of jobs.
+class PlacementPlan(NamedTuple):
+    """The outcome of a round for each job.
 
     Attributes:
         fate: int64[num_jobs], one of WAITS, STAYS, STOPPED and PLACED.
-        first: int64[num_jobs], where a job's place begins in `nodes` and `gpus`.
-        length: int64[num_jobs], nodes of the place.
-        nodes: int64[...], places one after the other; behind those of jobs that hold GPUs there is room for all GPUs.
+        first: int64[num_jobs], index in `nodes` and `gpus` where a job's placement begins.
+        length: int64[num_jobs], number of nodes of the placement.
+        nodes: int64[...], placements one after the other: those of jobs that hold GPUs, then space for all GPUs.
         gpus: int64[...], GPUs on each of these nodes.
-        used: int64[1], entries of both so far.
+        used: int64[1], entries of `nodes` and `gpus` used so far.
     """
 
     fate: IntArray
@@ -68,7 +68,7 @@ class Plan(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room to work in.
+    """Working memory.
 
     Attributes:
         nodes: int64[num_nodes].
@@ -87,48 +87,48 @@ WAITS, STAYS, STOPPED, PLACED = 0, 1, 2, 3  # STAYS where it was, if it held GPU
 
 
 @leaf
-def set_free(floor: Floor, n: int, free: int) -> None:
-    """Change how many GPUs of a node are free."""
-    remove(floor.room[floor.kinds[n], floor.free[n]], len(floor.free), n)
-    insert(floor.room[floor.kinds[n], free], len(floor.free), n)
+def set_free_gpus(floor: NodeArrays, n: int, free: int) -> None:
+    """Set the number of free GPUs of a node."""
+    remove(floor.room[floor.gpu_types[n], floor.free[n]], len(floor.free), n)
+    insert(floor.room[floor.gpu_types[n], free], len(floor.free), n)
     floor.idle[0] += free - floor.free[n]
     floor.free[n] = free
 
 
 @leaf
-def tightest_node(room: IntArray, num_nodes: int, kind: int, gpus: int) -> int:
-    """The node of a type with the fewest free GPUs that has so many, the first of equals; -1 if none has."""
+def tightest_node(room: IntArray, num_nodes: int, gpu_type: int, gpus: int) -> int:
+    """Find the node of a type with the fewest, but at least `gpus`, free GPUs; the first of equals; -1 if none."""
     for free in range(gpus, room.shape[1]):
-        if not is_empty(room[kind, free]):
-            return next_member(room[kind, free], num_nodes, 0)
+        if not is_empty(room[gpu_type, free]):
+            return next_member(room[gpu_type, free], num_nodes, 0)
     return -1
 
 
 @leaf
-def first_node(floor: Floor, kind: int, gpus: int) -> int:
-    """The first node of a type with so many free GPUs; -1 if none has."""
+def first_node(floor: NodeArrays, gpu_type: int, gpus: int) -> int:
+    """Find the first node of a type with at least `gpus` free GPUs; -1 if there is none."""
     first = -1
     for free in range(gpus, floor.room.shape[1]):
-        n = next_member(floor.room[kind, free], len(floor.free), 0)
+        n = next_member(floor.room[gpu_type, free], len(floor.free), 0)
         if n >= 0 and (first < 0 or n < first):
             first = n
     return first
 
 
 @leaf
-def next_whole(floor: Floor, kind: int, size: int, first: int) -> int:
-    """The first node from `first` on of a type and size that is wholly free; -1 if there is none."""
-    n = next_member(floor.room[kind, size], len(floor.free), first)
+def find_whole_node(floor: NodeArrays, gpu_type: int, size: int, first: int) -> int:
+    """Find the first wholly free node of a type and size from `first` on; -1 if there is none."""
+    n = next_member(floor.room[gpu_type, size], len(floor.free), first)
     while n >= 0 and floor.total[n] != size:
-        n = next_member(floor.room[kind, size], len(floor.free), n + 1)
+        n = next_member(floor.room[gpu_type, size], len(floor.free), n + 1)
     return n
 
 
 @leaf
-def put_last(floor: Floor, node: int, left: int, whole: int, nodes: IntArray, gpus: IntArray) -> int:
-    """End a search over whole nodes with one for the rest (-1: none): free them again; how many nodes, 0: no room."""
+def put_last(floor: NodeArrays, node: int, left: int, whole: int, nodes: IntArray, gpus: IntArray) -> int:
+    """End a search: free the `whole` nodes again, add one for the rest (-1: none); return the count, 0: no room."""
     for i in range(whole):
-        set_free(floor, nodes[i], gpus[i])
+        set_free_gpus(floor, nodes[i], gpus[i])
     if left == 0:
         return whole
     if node < 0:
@@ -139,88 +139,91 @@ def put_last(floor: Floor, node: int, left: int, whole: int, nodes: IntArray, gp
 
 
 @part
-def on_whole_nodes(floor: Floor, kind: int, want: int, nodes: IntArray, gpus: IntArray) -> int:
-    """Wholly free nodes of a type, largest first, and what is left on the tightest other; how many nodes, 0: no room.
+def on_whole_nodes(floor: NodeArrays, gpu_type: int, want: int, nodes: IntArray, gpus: IntArray) -> int:
+    """Find wholly free nodes of a type, largest first, and the tightest other node for the remainder.
 
-    For a gang larger than every node of the type. What is taken is marked by having nothing free.
+    For a gang larger than every node of the type. Nodes taken during the search are marked as having no free GPUs.
+    Returns how many nodes, 0 if there is no room.
     """
     count = 0
     left = want
-    for size in range(floor.largest[kind], 0, -1):
-        n = next_whole(floor, kind, size, 0)
+    for size in range(floor.largest[gpu_type], 0, -1):
+        n = find_whole_node(floor, gpu_type, size, 0)
         if n >= 0 and left < size:
             break
         while n >= 0 and left >= size:
             nodes[count] = n
             gpus[count] = size
-            set_free(floor, n, 0)
+            set_free_gpus(floor, n, 0)
             count += 1
             left -= size
-            n = next_whole(floor, kind, size, n + 1)
+            n = find_whole_node(floor, gpu_type, size, n + 1)
         if n >= 0:
             break
-    last = tightest_node(floor.room, len(floor.free), kind, left) if left > 0 else -1
+    last = tightest_node(floor.room, len(floor.free), gpu_type, left) if left > 0 else -1
     return put_last(floor, last, left, count, nodes, gpus)
 
 
 @leaf
-def next_whole_upto(floor: Floor, kind: int, most: int, first: int) -> int:
-    """The first node from `first` on of a type and at most a size that is wholly free; -1 if there is none."""
+def find_whole_node_upto(floor: NodeArrays, gpu_type: int, most: int, first: int) -> int:
+    """Find the first wholly free node of a type from `first` on with at most `most` GPUs; -1 if there is none."""
     found = -1
-    for size in range(1, min(most, floor.largest[kind]) + 1):
-        n = next_whole(floor, kind, size, first)
+    for size in range(1, min(most, floor.largest[gpu_type]) + 1):
+        n = find_whole_node(floor, gpu_type, size, first)
         if n >= 0 and (found < 0 or n < found):
             found = n
     return found
 
 
 @kernel
-def fill_nodes(floor: Floor, types: IntArray, want: int, nodes: IntArray, gpus: IntArray) -> int:
-    """Wholly free nodes of some types in order, if not too large, then the first with room for what is left.
+def fill_nodes(floor: NodeArrays, types: IntArray, want: int, nodes: IntArray, gpus: IntArray) -> int:
+    """Find wholly free nodes of some types in order that are not too large, then the first with room for the remainder.
 
-    Returns how many nodes, 0: no room.
+    Returns how many nodes, 0 if there is no room.
     """
     count = 0
     left = want
-    for kind in types:
-        n = next_whole_upto(floor, kind, left, 0) if kind >= 0 else -1
+    for gpu_type in types:
+        n = find_whole_node_upto(floor, gpu_type, left, 0) if gpu_type >= 0 else -1
         while n >= 0:
             nodes[count] = n
             gpus[count] = floor.free[n]
             left -= floor.free[n]
-            set_free(floor, n, 0)
+            set_free_gpus(floor, n, 0)
             count += 1
-            n = next_whole_upto(floor, kind, left, n + 1)
+            n = find_whole_node_upto(floor, gpu_type, left, n + 1)
     last = -1
     if left > 0:
-        for kind in types:
-            if last < 0 <= kind:
-                last = first_node(floor, kind, left)
+        for gpu_type in types:
+            if last < 0 <= gpu_type:
+                last = first_node(floor, gpu_type, left)
     return put_last(floor, last, left, count, nodes, gpus)
 
 
 @leaf
-def place_of_type(floor: Floor, kinds: IntArray, want: int, lowest: bool, nodes: IntArray, gpus: IntArray) -> int:
-    """The place on a type, the only one in `kinds`; how many nodes, 0: no room."""
-    kind = kinds[0]
-    if want > floor.largest[kind]:
+def place_of_type(
+    floor: NodeArrays, gpu_types: IntArray, want: int, lowest: bool, nodes: IntArray, gpus: IntArray
+) -> int:
+    """Find nodes of one type, the only one in `gpu_types`; return how many nodes, 0 if there is no room."""
+    gpu_type = gpu_types[0]
+    if want > floor.largest[gpu_type]:
         if lowest:
-            return fill_nodes(floor, kinds, want, nodes, gpus)
-        return on_whole_nodes(floor, kind, want, nodes, gpus)
-    node = first_node(floor, kind, want) if lowest else tightest_node(floor.room, len(floor.free), kind, want)
+            return fill_nodes(floor, gpu_types, want, nodes, gpus)
+        return on_whole_nodes(floor, gpu_type, want, nodes, gpus)
+    node = first_node(floor, gpu_type, want) if lowest else tightest_node(floor.room, len(floor.free), gpu_type, want)
     return put_last(floor, node, want, 0, nodes, gpus)
 
 
 @kernel
 def find_place(
-    floor: Floor, types: IntArray, spanning: IntArray, want: int, lowest: bool, nodes: IntArray, gpus: IntArray
+    floor: NodeArrays, types: IntArray, spanning: IntArray, want: int, lowest: bool, nodes: IntArray, gpus: IntArray
 ) -> int:
-    """Where a gang goes: how many nodes, 0: no room.
+    """Find nodes for a gang; return how many, 0 if there is no room.
 
     Args:
         floor: the nodes.
-        types: the types to try, in this order, -1 behind them.
-        spanning: types to take together if there is none to try.
+        types: the types to try, in this order, padded with -1.
+        spanning: the types to span if there is no type to try.
         want: GPUs.
         lowest: whether the first node with room is taken instead of the tightest.
         nodes: receives the nodes.
@@ -238,15 +241,15 @@ def find_place(
 
 
 @leaf
-def take_place(floor: Floor, plan: Plan, at: int, sign: int) -> None:
-    """Take the GPUs of a job's place off the free ones, or give them back with a sign of -1."""
+def take_place(floor: NodeArrays, plan: PlacementPlan, at: int, sign: int) -> None:
+    """Subtract a job's GPUs from the free ones, or add them back with a sign of -1."""
     for i in range(plan.first[at], plan.first[at] + plan.length[at]):
-        set_free(floor, plan.nodes[i], floor.free[plan.nodes[i]] - sign * plan.gpus[i])
+        set_free_gpus(floor, plan.nodes[i], floor.free[plan.nodes[i]] - sign * plan.gpus[i])
 
 
 @leaf
-def settle_on(floor: Floor, plan: Plan, at: int, count: int, nodes: IntArray, gpus: IntArray) -> None:
-    """Give a job what was found for it."""
+def settle_on(floor: NodeArrays, plan: PlacementPlan, at: int, count: int, nodes: IntArray, gpus: IntArray) -> None:
+    """Give a job the GPUs found for it."""
     plan.first[at] = plan.used[0]
     plan.length[at] = count
     plan.fate[at] = PLACED
@@ -259,7 +262,7 @@ def settle_on(floor: Floor, plan: Plan, at: int, count: int, nodes: IntArray, gp
 
 @leaf
 def is_hopeless(wanted: Wanted, at: int, hopeless: IntArray, count: int) -> bool:
-    """Whether a job of the same size and types has found no room; of a gang over several types nobody can tell."""
+    """Whether a job of the same size and types found no room; always False for a gang over several types."""
     if wanted.types[at, 0] < 0:
         return False
     for i in range(count):
@@ -279,8 +282,8 @@ def same_types(wanted: Wanted, at: int, other: int) -> bool:
 
 
 @kernel
-def start_by_rank(floor: Floor, wanted: Wanted, plan: Plan, scratch: Scratch, lowest: bool) -> None:
-    """Give free GPUs to jobs in order; who does not fit is passed."""
+def start_by_rank(floor: NodeArrays, wanted: Wanted, plan: PlacementPlan, scratch: Scratch, lowest: bool) -> None:
+    """Give free GPUs to jobs in order; jobs that do not fit are skipped."""
     failed = 0
     for at in range(len(wanted.sizes)):
         size = wanted.sizes[at]

@@ -1,9 +1,9 @@
-"""Prices for GPUs, by which large programs of `choosing` become small ones.
+"""Reduce large programs of `choosing` by prices for GPUs.
 
-At a price for the GPUs of each type, every job by itself takes the option that saves it most beyond its price; the sum
-of that and of the price of all GPUs is at least what any choice saves (Lagrange). At the best prices it exceeds the
-optimum by about as much as one job per type makes (Fisher, "The Lagrangian relaxation method", Management Science
-1981), so that of thousands of jobs nearly all are settled, and the program is over the few that are not.
+Given a price for the GPUs of each type, each job alone takes the option that saves most beyond its price. The sum of
+these savings and of the price of all GPUs is at least what any choice saves (Lagrange). At the best prices this bound
+exceeds the optimum by about the saving of one job per type (Fisher, "The Lagrangian relaxation method", Management
+Science 1981). So of thousands of jobs nearly all are settled, and the remaining program contains only the others.
 """
 
 from dataclasses import dataclass
@@ -16,22 +16,22 @@ from envs.simulation.jit import jit
 from envs.types import FloatArray, IntArray
 
 MOST_CUTS = 200  # evaluations of the bound, which takes about ten for each type
-CLOSE = 1e-7  # relative distance from the least bound at which the search for prices ends
-SAME = 1e-11  # relative difference of savings that counts as none
-LIKE = 1e-6  # difference of losses, relative to the largest saving, that counts as none where parts are looked for
-LONGEST = 5.0  # wall-clock seconds for a linear program
-PASSES = 3  # over the options, each of which makes a choice better
+_CLOSE = 1e-7  # the search for prices ends at this relative distance from the least bound
+_SAME = 1e-11  # relative difference of savings that counts as zero
+LIKE = 1e-6  # difference of losses, relative to the largest saving, below which options count as equally good
+_LONGEST = 5.0  # wall-clock seconds for a linear program
+PASSES = 3  # passes over the options that improve a choice
 
 
 @dataclass(frozen=True)
-class Market:
+class PriceMarket:
     """The best prices found.
 
     Attributes:
-        prices: float64[num_gpu_types], of a GPU, in the unit of costs.
-        bound: no choice saves more.
-        loss: float64[num_options], by how much less than its job's best one an option saves, prices paid; 0 or more.
-        best: float64[num_jobs], what the best option of a job saves, prices paid; 0 if that is nothing.
+        prices: float64[num_gpu_types], the price of a GPU, in the unit of costs.
+        bound: upper bound on the saving of any choice.
+        loss: float64[num_options], saving net of price of the job's best option minus that of this option; at least 0.
+        best: float64[num_jobs], saving net of price of the best option of a job; at least 0.
     """
 
     prices: FloatArray
@@ -42,13 +42,13 @@ class Market:
 
 @dataclass(frozen=True)
 class Reduced:
-    """A program made small.
+    """A reduced program.
 
     Attributes:
         chosen: int64[num_jobs], a good choice; -1 for none.
-        missing: how much more another choice can save at most.
-        settled: int64[num_jobs], the option of a job in every choice that is better; -1 if that is open.
-        open: int64[n], options among which the other jobs choose; those of settled jobs are not among them.
+        missing: upper bound on how much more another choice saves.
+        settled: int64[num_jobs], the option that a job has in every better choice; -1 if it is still open.
+        open: int64[n], the remaining options of the jobs that are not settled.
     """
 
     chosen: IntArray
@@ -58,17 +58,17 @@ class Reduced:
 
 
 def reduced(options: Options, capacity: IntArray) -> Reduced:
-    """Leave out what is in no better choice than one that is found by prices.
+    """Leave out options that cannot be part of a better choice than the one found by prices.
 
-    A choice with an option saves at most the bound less the option's loss. So where that is below what a known choice
-    saves, the option is in no better one (reduced-cost fixing).
+    A choice with an option saves at most the bound minus the option's loss. If that is below the saving of a known
+    choice, the option is in no better choice (reduced-cost fixing).
     """
     kept = useful(options, capacity)
     some = options.only(kept)
     market = best_prices(some, capacity)
     chosen = rounded(some, capacity, market)
     missing = max(market.bound - some.saved(chosen), 0.0)
-    limit = missing + SAME * abs(market.bound)
+    limit = missing + _SAME * abs(market.bound)
     near = market.loss <= limit
     alone = (np.bincount(some.job[near], minlength=len(some.idle)) == 1) & (market.best > limit)
     settled = np.full(len(some.idle), -1)
@@ -79,15 +79,15 @@ def reduced(options: Options, capacity: IntArray) -> Reduced:
 
 
 def useful(options: Options, capacity: IntArray) -> IntArray:
-    """int64[n]: options that save something and fit by themselves."""
+    """int64[n]: indices of options that save something and fit alone."""
     return np.flatnonzero((options.saving > 0) & (options.num_gpus <= capacity[options.gpu_type]))
 
 
-def best_prices(options: Options, capacity: IntArray) -> Market:
-    """Prices of the least bound, by cutting planes (Kelley 1960).
+def best_prices(options: Options, capacity: IntArray) -> PriceMarket:
+    """Find the prices of the least bound by cutting planes (Kelley 1960).
 
     Args:
-        options: each of which saves something and fits.
+        options: options that each save something and fit alone.
         capacity: int64[num_gpu_types].
     """
     saving, room = options.saving, capacity.astype(np.float64)
@@ -103,17 +103,17 @@ def best_prices(options: Options, capacity: IntArray) -> Market:
             bound, best_at = height, prices
         slopes.append(room - taken)
         heights.append(height - float((room - taken) @ prices))
-        prices, floor = _lowest(np.array(slopes), np.array(heights), most)
-        if bound - floor <= CLOSE * abs(bound):
+        prices, lower = _lowest(np.array(slopes), np.array(heights), most)
+        if bound - lower <= _CLOSE * abs(bound):
             break
     net = saving - best_at[options.gpu_type] * options.num_gpus
     best = np.zeros(len(options.idle))
     np.maximum.at(best, options.job, net)
-    return Market(best_at, bound, best[options.job] - net, best)
+    return PriceMarket(best_at, bound, best[options.job] - net, best)
 
 
 def _lowest(slopes: FloatArray, heights: FloatArray, most: FloatArray) -> tuple[FloatArray, float]:
-    """Where the largest of the planes heights + slopes @ prices is lowest for prices up to `most`, and how high."""
+    """Minimise the maximum of heights + slopes @ prices over prices up to `most`; return prices and minimum."""
     scale = max(float(np.abs(heights).max()), 1e-12)
     rows = np.column_stack([slopes * (most / scale), -np.ones(len(heights))])
     found = milp(
@@ -121,7 +121,7 @@ def _lowest(slopes: FloatArray, heights: FloatArray, most: FloatArray) -> tuple[
         bounds=Bounds(np.append(np.zeros(len(most)), -np.inf), np.append(np.ones(len(most)), np.inf)),
         constraints=LinearConstraint(rows, -np.inf, -heights / scale),
     )
-    if found.x is None:  # not seen; the bounds found so far stand
+    if found.x is None:  # never observed; the bounds found so far stay valid
         return np.zeros(len(most)), np.inf
     return found.x[:-1] * most, float(found.x[-1]) * scale
 
@@ -130,7 +130,7 @@ def _lowest(slopes: FloatArray, heights: FloatArray, most: FloatArray) -> tuple[
 def bound_at(
     job: IntArray, gpu_type: IntArray, num_gpus: IntArray, saving: FloatArray, prices: FloatArray, num_jobs: int
 ) -> tuple[float, FloatArray]:
-    """What all jobs save with their best options, prices paid; and float64[num_gpu_types], the GPUs that these take."""
+    """Return the savings net of prices of all jobs' best options, and float64[num_gpu_types], the GPUs of these."""
     best, pick = np.zeros(num_jobs), np.full(num_jobs, -1)
     for option in range(len(job)):
         net = saving[option] - prices[gpu_type[option]] * num_gpus[option]
@@ -145,17 +145,17 @@ def bound_at(
     return total, taken
 
 
-def rounded(options: Options, capacity: IntArray, market: Market) -> IntArray:
-    """int64[num_jobs]: a choice near the prices.
+def rounded(options: Options, capacity: IntArray, market: PriceMarket) -> IntArray:
+    """int64[num_jobs]: a choice that fits and is close to the best options at these prices.
 
-    Everybody begins with its best option; where several are as good, a linear program says which, with which all but a
-    few jobs fit. Where that is too much for a type, jobs change to other options, or to nothing, by what is lost with
-    them; then, in the same order, to such as save more and fit, as long as there are any.
+    Each job begins with its best option. Where several options are equally good, a linear program selects among them
+    so that all but a few jobs fit. While a type has too few GPUs, jobs change to other options, or to none, in order of
+    loss. Then, in the same order, jobs change to options that save more and fit, in several passes.
     """
-    scale = SAME * max(float(options.saving.max(initial=0.0)), 1e-300)
+    scale = _SAME * max(float(options.saving.max(initial=0.0)), 1e-300)
     jobs = np.arange(len(options.idle))
     none = np.zeros(len(jobs), np.int64)
-    every = Options(  # nothing is an option too
+    every = Options(  # no GPUs is an option too
         np.concatenate([options.job, jobs]),
         np.concatenate([options.gpu_type, none]),
         np.concatenate([options.num_gpus, none]),
@@ -169,15 +169,15 @@ def rounded(options: Options, capacity: IntArray, market: Market) -> IntArray:
     left = capacity - every.taken(chosen, len(capacity))
     relieve(small, every.job, every.gpu_type, every.num_gpus, left, chosen)
     for _ in range(PASSES):
-        take(large, every.job, every.gpu_type, every.num_gpus, saving, left, chosen)
+        improve_choice(large, every.job, every.gpu_type, every.num_gpus, saving, left, chosen)
     return np.where(chosen < len(options.job), chosen, -1)
 
 
 def _shared_out(options: Options, capacity: IntArray, loss: FloatArray) -> IntArray:
-    """int64[num_jobs]: for each job the option of least loss, or that of those like it which it has most of.
+    """int64[num_jobs]: the option of least loss of each job; of equal ones that with the largest part in the program.
 
     Args:
-        options: among them nothing, for every job.
+        options: options that include no GPUs for each job.
         capacity: int64[num_gpu_types].
         loss: float64[num_options].
     """
@@ -194,7 +194,7 @@ def _shared_out(options: Options, capacity: IntArray, loss: FloatArray) -> IntAr
         -some.saving / options.saving.max(),
         bounds=Bounds(0.0, np.inf),
         constraints=some.constraints(np.maximum(room, 0)),
-        options={"time_limit": LONGEST},
+        options={"time_limit": _LONGEST},
     )
     if found.x is not None:
         by_part = near[np.argsort(found.x, kind="stable")]
@@ -206,28 +206,28 @@ def _shared_out(options: Options, capacity: IntArray, loss: FloatArray) -> IntAr
 def relieve(
     order: IntArray, job: IntArray, gpu_type: IntArray, num_gpus: IntArray, left: IntArray, chosen: IntArray
 ) -> None:
-    """Change options, in an order, where they take more of a type than there is; changes the last two.
+    """Change options, in an order, until no type is over-committed; changes `left` and `chosen`.
 
     Args:
-        order: int64[n], options, each job's smallest among them.
-        job: int64[num_options]; so are the next two.
-        gpu_type: of the options.
-        num_gpus: of the options.
-        left: int64[num_gpu_types], GPUs to be had; negative where too many are taken, which ends here.
+        order: int64[n], options, which include the smallest of each job.
+        job: int64[num_options], job of each option.
+        gpu_type: int64[num_options].
+        num_gpus: int64[num_options].
+        left: int64[num_gpu_types], GPUs left; negative for over-committed types at first.
         chosen: int64[num_jobs], option of each job.
     """
     for option in order:
-        has, kind = chosen[job[option]], gpu_type[option]
+        has, new_type = chosen[job[option]], gpu_type[option]
         if left[gpu_type[has]] >= 0 or num_gpus[has] == 0:
             continue
-        if num_gpus[option] < num_gpus[has] if kind == gpu_type[has] else num_gpus[option] <= left[kind]:
+        if num_gpus[option] < num_gpus[has] if new_type == gpu_type[has] else num_gpus[option] <= left[new_type]:
             left[gpu_type[has]] += num_gpus[has]
-            left[kind] -= num_gpus[option]
+            left[new_type] -= num_gpus[option]
             chosen[job[option]] = option
 
 
 @jit
-def take(
+def improve_choice(
     order: IntArray,
     job: IntArray,
     gpu_type: IntArray,
@@ -236,21 +236,21 @@ def take(
     left: IntArray,
     chosen: IntArray,
 ) -> None:
-    """Let jobs have options in an order where they fit and save more than what the job has; changes the last two.
+    """Give jobs, in an order, options that fit and save more than their present one; changes `left` and `chosen`.
 
     Args:
         order: int64[n], options.
-        job: int64[num_options]; so are the next two, and `saving` float64.
-        gpu_type: of the options.
-        num_gpus: of the options.
-        saving: of the options.
-        left: int64[num_gpu_types], GPUs to be had.
+        job: int64[num_options], job of each option.
+        gpu_type: int64[num_options].
+        num_gpus: int64[num_options].
+        saving: float64[num_options].
+        left: int64[num_gpu_types], GPUs left.
         chosen: int64[num_jobs], option of each job.
     """
     for option in order:
-        kind, has = gpu_type[option], chosen[job[option]]
-        room = left[kind] + (num_gpus[has] if gpu_type[has] == kind else 0)
+        new_type, has = gpu_type[option], chosen[job[option]]
+        room = left[new_type] + (num_gpus[has] if gpu_type[has] == new_type else 0)
         if saving[option] > saving[has] and num_gpus[option] <= room:
             left[gpu_type[has]] += num_gpus[has]
-            left[kind] -= num_gpus[option]
+            left[new_type] -= num_gpus[option]
             chosen[job[option]] = option

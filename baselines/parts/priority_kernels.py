@@ -1,14 +1,14 @@
-"""`baselines.parts.priority.place_in_order` compiled: from an order of jobs to GPUs, over arrays.
+"""The compiled form of `baselines.parts.priority.place_in_order`: assign GPUs to jobs in an order, over arrays.
 
-The readable form is the slow twin of the tests, `tests.unit.baselines.slow.place_in_order_slowly`; they hold the two
-equal. `baselines.compiled.srtf` plays whole episodes with these kernels.
+The reference implementation is `tests.unit.baselines.slow.place_in_order_slowly`; tests check that both agree.
+`baselines.compiled.srtf` plays whole episodes with these kernels.
 """
 
 from baselines.parts.placing_kernels import (
     STAYS,
     STOPPED,
-    Floor,
-    Plan,
+    NodeArrays,
+    PlacementPlan,
     Scratch,
     Wanted,
     find_place,
@@ -21,8 +21,8 @@ from envs.types import IntArray
 
 
 @leaf
-def is_free(floor: Floor, plan: Plan, at: int) -> bool:
-    """Whether all of a job's place is free."""
+def is_free(floor: NodeArrays, plan: PlacementPlan, at: int) -> bool:
+    """Whether all GPUs of a job's placement are free."""
     for i in range(plan.first[at], plan.first[at] + plan.length[at]):
         if floor.free[plan.nodes[i]] < plan.gpus[i]:
             return False
@@ -30,7 +30,7 @@ def is_free(floor: Floor, plan: Plan, at: int) -> bool:
 
 
 @leaf
-def move_up(floor: Floor, plan: Plan, at: int, faster: IntArray, scratch: Scratch) -> None:
+def move_up(floor: NodeArrays, plan: PlacementPlan, at: int, faster: IntArray, scratch: Scratch) -> None:
     """Move a running job to the first of some types that has free GPUs for it."""
     take_place(floor, plan, at, -1)
     size = 0
@@ -44,8 +44,8 @@ def move_up(floor: Floor, plan: Plan, at: int, faster: IntArray, scratch: Scratc
 
 
 @leaf
-def take_off(floor: Floor, plan: Plan, held: IntArray, gone: int, count: int) -> int:
-    """Take the last `count` of `held` off the floor, where the last `gone` of them are off already; return `count`."""
+def take_off(floor: NodeArrays, plan: PlacementPlan, held: IntArray, gone: int, count: int) -> int:
+    """Free the GPUs of the last `count` of `held`, of which the last `gone` are freed already; return `count`."""
     for other in held[len(held) - count : len(held) - gone]:
         take_place(floor, plan, other, -1)
     for other in held[len(held) - gone : len(held) - count]:
@@ -55,9 +55,16 @@ def take_off(floor: Floor, plan: Plan, held: IntArray, gone: int, count: int) ->
 
 @kernel
 def find_without(
-    floor: Floor, wanted: Wanted, plan: Plan, scratch: Scratch, at: int, held: IntArray, gone: int, count: int
+    floor: NodeArrays,
+    wanted: Wanted,
+    plan: PlacementPlan,
+    scratch: Scratch,
+    at: int,
+    held: IntArray,
+    gone: int,
+    count: int,
 ) -> int:
-    """Take off the last `count` of `held` instead of `gone` and look where a job fits: how many nodes."""
+    """Free the last `count` of `held` instead of `gone` and find nodes for a job; return how many, 0: no room."""
     take_off(floor, plan, held, gone, count)
     return find_place(
         floor, wanted.types[at], wanted.spanning[at], wanted.sizes[at], False, scratch.nodes, scratch.gpus
@@ -66,11 +73,11 @@ def find_without(
 
 @kernel
 def fewest_in_the_way(
-    floor: Floor, wanted: Wanted, plan: Plan, scratch: Scratch, at: int, held: IntArray
+    floor: NodeArrays, wanted: Wanted, plan: PlacementPlan, scratch: Scratch, at: int, held: IntArray
 ) -> tuple[int, int]:
-    """How many of those in `held` go until a job fits, last ones first; 0 if all do not do.
+    """Find how many jobs of `held` must go, last ones first, until a job fits; 0 if all of them are too few.
 
-    As `baselines.parts.placing.fewest`. The second number is how many are off the floor in the end.
+    Searches as `baselines.parts.placing.fewest` does. The second number is how many are freed at the end.
     """
     most = len(held)
     gone = too_few = 0
@@ -95,10 +102,12 @@ def fewest_in_the_way(
 
 
 @kernel
-def displace(floor: Floor, wanted: Wanted, plan: Plan, scratch: Scratch, at: int, first: int, last: int) -> int:
-    """Take jobs off, last ones first, until a better one fits; bring back those not in its way.
+def displace(
+    floor: NodeArrays, wanted: Wanted, plan: PlacementPlan, scratch: Scratch, at: int, first: int, last: int
+) -> int:
+    """Stop jobs, last ones first, until a higher ranked one fits; put back those not in its way.
 
-    Returns where those that hold GPUs end in `held` from now on; -1, and nothing has changed, if it fits nowhere.
+    Returns the new end of the jobs in `held` that hold GPUs; -1, with nothing changed, if the job fits nowhere.
     """
     held = scratch.held[first:last]
     count, gone = fewest_in_the_way(floor, wanted, plan, scratch, at, held)
@@ -120,7 +129,7 @@ def displace(floor: Floor, wanted: Wanted, plan: Plan, scratch: Scratch, at: int
 
 
 @leaf
-def list_held(plan: Plan, held: IntArray) -> int:
+def list_held(plan: PlacementPlan, held: IntArray) -> int:
     """Write the ranks of jobs that hold GPUs; return how many."""
     count = 0
     for at in range(len(plan.fate)):
@@ -131,15 +140,15 @@ def list_held(plan: Plan, held: IntArray) -> int:
 
 
 @kernel
-def place_by_rank(floor: Floor, wanted: Wanted, plan: Plan, faster: IntArray, scratch: Scratch) -> None:
-    """Give GPUs to the first jobs in order; those that hold some stay where they are, and those ranked last make room.
+def place_by_rank(floor: NodeArrays, wanted: Wanted, plan: PlacementPlan, faster: IntArray, scratch: Scratch) -> None:
+    """Give GPUs to jobs in order; jobs that hold GPUs stay where they are, and the last ranked are stopped for others.
 
     Args:
         floor: the nodes; their free GPUs change.
         wanted: the jobs in order.
-        plan: who holds what; becomes who gets what.
-        faster: int64[num_jobs or 0, num_gpu_types], types to which a job that holds GPUs moves if it can, in this
-            order, -1 behind them.
+        plan: the GPUs that jobs hold at first, the GPUs that they get in the end.
+        faster: int64[num_jobs or 0, num_gpu_types], types to which a job that holds GPUs moves if there is
+            room, in this order, padded with -1.
         scratch: overwritten.
     """
     first, last = 0, list_held(plan, scratch.held)

@@ -1,14 +1,14 @@
-"""What more GPUs are worth to a job, at which batch size: the scalability analyser of elastic scaling (MASCOTS 2020).
+"""Scaling factors and best batch sizes of jobs: the scalability analyser of elastic scaling (MASCOTS 2020).
 
-A job says within which batch sizes it trains to the same accuracy. For a job j on k GPUs with a batch of b samples in
-all, X_j(b, k) is its throughput, and its scaling factor is how much faster that is than its best on one GPU:
+A job states the range of batch sizes at which it trains to the same accuracy. For a job j on k GPUs with b samples per
+step in total, X_j(b, k) is its throughput. Its scaling factor compares that with its best throughput on one GPU:
 
     T_j(b, k) = X_j(b, k) / X_j(b_ref, 1)     with b_ref the best batch on one GPU
     b*_j(k)   = argmax over b of T_j(b, k)
 
 The paper estimates X from the time that one GPU takes for b / k samples and the time of an all-reduce among k GPUs.
-Here the performance model of the world answers, which is built of the same two. The formulas are a reconstruction from
-the patent's claims (US 11,586,475), for of the paper only abstract and first page could be read.
+Here the performance model of the world gives X, from the same two times. The formulas are a reconstruction from the
+patent's claims (US 11,586,475), since only the abstract and the first page of the paper were available.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,29 +18,29 @@ from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from envs.performance.measurements import measured_types, measurements
-from envs.performance.zoo import model_profile
+from envs.performance.measurements import measured_points, measured_types
+from envs.performance.zoo import batch_range, model_profile
 from envs.scheduling import ClusterView
-from envs.types import ClusterSpec, FloatArray, IntArray, JobSpec, PerformanceError
+from envs.types import ClusterSpec, Configuration, FloatArray, IntArray, JobSpec, PerformanceError
 
 Throughput: TypeAlias = Callable[[int, int, int, int | None], float]  # samples/s: GPU type, GPUs, nodes, batch size
 BatchRule: TypeAlias = Literal["best", "least", "usual", "most"]
 BATCH_RULES = ("best", "least", "usual", "most")
-Numbers = TypeVar("Numbers", FloatArray, IntArray)
+_Array = TypeVar("_Array", FloatArray, IntArray)
 
 
 @dataclass(frozen=True)
 class Scalability:
-    """What GPUs of each type are worth to one job.
+    """The throughput, scaling factor and batch size of one job on GPUs of each type.
 
     Attributes:
         speed: float64[num_gpu_types, most GPUs + 1], samples/s; 0 where the job cannot run.
         factor: float64[num_gpu_types, most GPUs + 1], the scaling factor T; -inf where the job cannot run. One GPU of
             the fastest type at its best batch is 1, so factors compare across types.
-        batch: int64[num_gpu_types, most GPUs + 1], the batch size; 0 leaves it to the world.
+        batch: int64[num_gpu_types, most GPUs + 1], the batch size; 0 leaves the choice to the world.
     """
 
-    speed: FloatArray
+    throughput: FloatArray
     factor: FloatArray
     batch: IntArray
 
@@ -49,13 +49,14 @@ class Scalability:
 class Analyser:
     """Finds each job's batch size for every number of GPUs.
 
-    The paper's b_gpu,max, what one GPU's memory holds, is in no public table. With `measured_only` the most samples per
-    GPU that somebody measured stand for it: beyond them speeds are extrapolated, and a memory that nobody filled is
-    no evidence.
+    The paper's b_gpu,max, the batch that fits in one GPU's memory, is in no public table. With `measured_only` the most
+    samples per GPU that were ever measured stand in for it: beyond them throughputs are extrapolated, and no
+    measurement shows that the memory suffices.
 
     Attributes:
-        rule: "best" chooses b*(k); the others fix one batch size for a job's whole life, for the baseline that scales
-            GPUs alone: the least of its range, the usual one on its requested GPUs, or the most that its GPUs hold.
+        rule: "best" chooses b*(k). The other rules fix one batch size for the whole life of a job, for the baseline
+            that scales GPUs alone: the least of its range, the usual one on its requested GPUs, or the most that its
+            GPUs hold.
         measured_only: whether a GPU takes no more samples than were measured on one.
     """
 
@@ -63,10 +64,10 @@ class Analyser:
     measured_only: bool = True
 
     def analyse(self, job: JobSpec, cluster: ClusterSpec, nodes: IntArray, throughput: Throughput) -> Scalability:
-        """A job's scaling factors and batch sizes on the GPUs of its range.
+        """Compute a job's scaling factors and batch sizes on the GPUs of its range.
 
-        A job that runs with no batch size under these rules, and one whose model has no batch range, runs at the
-        world's usual one.
+        A job that runs with no batch size under these rules runs at the world's usual batch size; so does a job whose
+        model has no batch range.
 
         Args:
             job: the job.
@@ -74,49 +75,61 @@ class Analyser:
             nodes: int64[num_gpu_types, most GPUs + 1], see `fewest_nodes`.
             throughput: the performance model; 0 where the job does not run.
         """
-        limits = [self._limit(job.model, kind) for kind in cluster.gpu_types]
-        span = batch_range(job)
+        limits = [self._limit(job.model, gpu_type) for gpu_type in cluster.gpu_types]
+        span = batch_range(job.model, job.min_batch, job.max_batch)
+        if self.rule == "usual" and _usual(job.model, job.num_gpus) is None:
+            span = None
         fixed = None if span is None or self.rule == "best" else self._fixed(job, span, limits, nodes)
-        one = [_best(throughput, kind, 1, 1, _candidates(span, 1, limits[kind])) for kind in range(len(limits))]
-        reference = max(speed for speed, _ in one)
-        speed, batch = np.zeros(nodes.shape), np.zeros(nodes.shape, np.int64)
+        one = [
+            _best(throughput, gpu_type, 1, 1, _candidates(span, 1, limits[gpu_type])) for gpu_type in range(len(limits))
+        ]
+        reference = max(reached for reached, _ in one)
+        reached, batch = np.zeros(nodes.shape), np.zeros(nodes.shape, np.int64)
         sizes = range(job.min_gpus, min(job.max_gpus, nodes.shape[1] - 1) + 1)
-        for kind, size in ((kind, size) for kind in range(len(limits)) for size in sizes if nodes[kind, size] > 0):
-            choice = _candidates(span, size, limits[kind], fixed)
-            speed[kind, size], batch[kind, size] = _best(throughput, kind, size, int(nodes[kind, size]), choice)
-        if not speed.any():
-            for kind, size in ((kind, size) for kind in range(len(limits)) for size in sizes if nodes[kind, size] > 0):
-                speed[kind, size] = _best(throughput, kind, size, int(nodes[kind, size]), (None,))[0]
-        if not reference:  # too large for one GPU: as if it scaled linearly up to its least size
-            runs = np.flatnonzero(speed.max(axis=0))
-            reference = speed[:, runs[0]].max() / runs[0] if runs.size else 1.0
-        return Scalability(speed, np.where(speed > 0, speed / reference, -np.inf), np.where(speed > 0, batch, 0))
+        for gpu_type, size in (
+            (gpu_type, size) for gpu_type in range(len(limits)) for size in sizes if nodes[gpu_type, size] > 0
+        ):
+            choice = _candidates(span, size, limits[gpu_type], fixed)
+            reached[gpu_type, size], batch[gpu_type, size] = _best(
+                throughput, gpu_type, size, int(nodes[gpu_type, size]), choice
+            )
+        if not reached.any():
+            for gpu_type, size in (
+                (gpu_type, size) for gpu_type in range(len(limits)) for size in sizes if nodes[gpu_type, size] > 0
+            ):
+                reached[gpu_type, size] = _best(throughput, gpu_type, size, int(nodes[gpu_type, size]), (None,))[0]
+        if not reference:  # too large for one GPU: assume linear scaling up to its least size
+            runs = np.flatnonzero(reached.max(axis=0))
+            reference = reached[:, runs[0]].max() / runs[0] if runs.size else 1.0
+        return Scalability(
+            reached, np.where(reached > 0, reached / reference, -np.inf), np.where(reached > 0, batch, 0)
+        )
 
-    def _limit(self, model: str, kind: str) -> float:
-        return most_per_gpu(model, kind) if self.measured_only else np.inf
+    def _limit(self, model: str, gpu_type: str) -> float:
+        return most_per_gpu(model, gpu_type) if self.measured_only else np.inf
 
     def _fixed(self, job: JobSpec, span: tuple[int, int], limits: Sequence[float], nodes: IntArray) -> int:
-        """The one batch size of a job that does not change it: all its GPUs have a sample and none has too many."""
+        """Choose a job's one batch size for its whole life: a sample for each GPU, and no GPU over its limit."""
         low, high = span
         most = [int((row[1 : job.max_gpus + 1] > 0).sum()) for row in nodes]
         held = max(limit * gpus for limit, gpus in zip(limits, most, strict=True))
-        wanted = {"least": low, "usual": model_profile(job.model).usual_batch(job.num_gpus), "most": high}[self.rule]
+        wanted = {"least": low, "usual": _usual(job.model, job.num_gpus) or low, "most": high}[self.rule]
         return int(max(low, job.min_gpus, min(high, wanted, held)))
 
 
 class AnalysedJobs:
-    """Scalabilities of the jobs submitted so far, looked up once per kind of job; belongs to one episode.
+    """Scalabilities of the jobs submitted so far, computed once per group of equal jobs; belongs to one episode.
 
     Attributes:
-        speeds: float64[num_distinct, num_gpu_types, sizes], the distinct `Scalability.speed`.
+        speeds: float64[num_distinct, num_gpu_types, sizes], the distinct `Scalability.throughput`.
         factors: float64[num_distinct, num_gpu_types, sizes], the distinct `Scalability.factor`.
         batches: int64[num_distinct, num_gpu_types, sizes], their batch sizes.
-        table: int64[num_submitted], which of them is a job's.
+        table: int64[num_submitted], index of each job in these arrays.
     """
 
     def __init__(self, analyser: Analyser, cluster: ClusterSpec) -> None:
         self.analyser = analyser
-        self.speeds: FloatArray = np.zeros((0, len(cluster.gpu_types), 1))
+        self.throughputs: FloatArray = np.zeros((0, len(cluster.gpu_types), 1))
         self.factors: FloatArray = np.zeros((0, len(cluster.gpu_types), 1))
         self.batches: IntArray = np.zeros((0, len(cluster.gpu_types), 1), np.int64)
         self.table: IntArray = np.zeros(0, np.int64)
@@ -124,7 +137,7 @@ class AnalysedJobs:
         self._index: dict[tuple[object, ...], int] = {}
 
     def look_up(self, view: ClusterView) -> None:
-        """Analyse the jobs that have come since the last time."""
+        """Analyse the jobs submitted since the last call."""
         known, submitted = len(self.table), len(view.num_gpus)
         if known == submitted:
             return
@@ -136,54 +149,44 @@ class AnalysedJobs:
         if key not in self._index:
             most = min(job.max_gpus, self._nodes.shape[1] - 1)
 
-            def throughput(kind: int, gpus: int, nodes: int, batch: int | None) -> float:
-                return view.throughput(job.id, kind, gpus, nodes, batch_size=batch)
+            def throughput(type_index: int, gpus: int, nodes: int, batch: int | None) -> float:
+                gpu_type = view.cluster.gpu_types[type_index]
+                return view.throughput(job.id, Configuration(gpu_type, gpus, nodes, batch_size=batch))
 
             found = self.analyser.analyse(job, view.cluster, self._nodes[:, : most + 1], throughput)
             self._index[key] = len(self._index)
-            self.speeds = _stacked(self.speeds, found.speed, 0.0)
+            self.throughputs = _stacked(self.throughputs, found.throughput, 0.0)
             self.factors = _stacked(self.factors, found.factor, -np.inf)
             self.batches = _stacked(self.batches, found.batch, 0)
         return self._index[key]
 
 
-def batch_range(job: JobSpec) -> tuple[int, int] | None:
-    """A job's own batch range, where it is silent its model's; None for a model of which no range is known."""
-    try:
-        profile = model_profile(job.model)
-    except PerformanceError:
-        return None
-    low, high = max(job.min_batch, profile.min_batch), min(job.max_batch or profile.max_batch, profile.max_batch)
-    return (low, high) if low <= high else None
-
-
 def usual_batches(job: JobSpec, most_gpus: int) -> IntArray:
-    """int64[most_gpus + 1]: the world's batch size on so many GPUs; 0 where none is known or a job's range excludes it.
+    """int64[most_gpus + 1]: the world's batch size on so many GPUs; 0 if a job's range excludes it, -1 if unknown.
 
-    The world keeps to the model's range, not to the job's own.
+    The world respects the model's range, but not the job's own.
     """
     batches = np.zeros(most_gpus + 1, np.int64)
-    if span := batch_range(job):
-        profile = model_profile(job.model)
-        usual = np.array([profile.usual_batch(gpus) for gpus in range(1, most_gpus + 1)], dtype=np.int64)
-        batches[1:] = np.where((usual >= span[0]) & (usual <= span[1]), usual, 0)
+    if span := batch_range(job.model, job.min_batch, job.max_batch):
+        usual = np.array([_usual(job.model, gpus) or -1 for gpus in range(1, most_gpus + 1)], dtype=np.int64)
+        batches[1:] = np.where((usual < 0) | (usual >= span[0]) & (usual <= span[1]), usual, 0)
     return batches
 
 
 @cache
 def most_per_gpu(model: str, gpu_type: str) -> float:
-    """Most samples per step that were measured on one GPU of a type.
+    """Return the most samples per step that were measured on one GPU of a type.
 
-    Where that type was not measured, the least of those that were: another memory may hold less. Infinite for a
-    model without measurements.
+    If that type was not measured, this is the least over the measured types, since its memory may be smaller. It is
+    infinite for a model without measurements.
     """
     try:
         name = model_profile(model).name
     except PerformanceError:
         return np.inf
     most = {
-        kind: max(point.batch_size / point.num_gpus for point in measurements()[name, kind])
-        for kind in measured_types(name)
+        measured: max(point.batch_size / point.num_gpus for point in measured_points()[name, measured])
+        for measured in measured_types(name)
     }
     return most.get(gpu_type, min(most.values(), default=np.inf))
 
@@ -192,18 +195,26 @@ def fewest_nodes(cluster: ClusterSpec) -> IntArray:
     """int64[num_gpu_types, most GPUs of a type + 1]: fewest nodes that hold so many GPUs of a type; 0 if none do."""
     counts = list(cluster.gpus_by_type.values())
     nodes = np.zeros((len(counts), max(counts) + 1), np.int64)
-    for kind, count in enumerate(counts):
-        held = np.cumsum(np.sort(cluster.node_gpus[cluster.node_types == kind])[::-1])
-        nodes[kind, 1 : count + 1] = np.searchsorted(held, np.arange(1, count + 1)) + 1
+    for gpu_type, count in enumerate(counts):
+        held = np.cumsum(np.sort(cluster.node_gpus[cluster.node_types == gpu_type])[::-1])
+        nodes[gpu_type, 1 : count + 1] = np.searchsorted(held, np.arange(1, count + 1)) + 1
     return nodes
+
+
+def _usual(model: str, num_gpus: int) -> int | None:
+    """The usual batch size of a model; None for one that the zoo does not have."""
+    try:
+        return model_profile(model).usual_batch(num_gpus)
+    except PerformanceError:
+        return None
 
 
 def _candidates(
     span: tuple[int, int] | None, num_gpus: int, limit: float, fixed: int | None = None
 ) -> Sequence[int | None]:
-    """Batch sizes to try on so many GPUs, ascending, each GPU with at least one sample and at most `limit`, if any do.
+    """List the batch sizes to try on so many GPUs, ascending, with at least one and at most `limit` samples per GPU.
 
-    Doublings of the range's least, the most that fits, and the most that gives all GPUs equally many samples.
+    These are doublings of the range's least, the most that fits, and the most that gives all GPUs equally many samples.
     """
     if span is None:
         return (None,)
@@ -215,25 +226,25 @@ def _candidates(
 
 
 def _best(
-    throughput: Throughput, kind: int, num_gpus: int, nodes: int, candidates: Sequence[int | None]
+    throughput: Throughput, gpu_type: int, num_gpus: int, nodes: int, candidates: Sequence[int | None]
 ) -> tuple[float, int]:
-    """Highest throughput over batch sizes and the smallest that reaches it; (0, 0) if none runs."""
+    """Find the highest throughput over batch sizes, and the smallest that reaches it; (0, 0) if none runs."""
     best = (0.0, 0)
     for batch in candidates:
         try:
-            speed = throughput(kind, num_gpus, nodes, batch)
-        except PerformanceError:  # the performance model knows a narrower range
+            reached = throughput(gpu_type, num_gpus, nodes, batch)
+        except PerformanceError:  # the performance model has a narrower range
             continue
-        if speed > best[0] * (1 + 1e-12):
-            best = (speed, batch or 0)
+        if reached > best[0] * (1 + 1e-12):
+            best = (reached, batch or 0)
     return best
 
 
-def _stacked(tables: Numbers, table: Numbers, nothing: float) -> Numbers:
-    """`tables` with one more, all padded to the widest."""
+def _stacked(tables: _Array, table: _Array, nothing: float) -> _Array:
+    """Append a table to `tables`, all padded to the widest."""
     width = max(tables.shape[2], table.shape[1])
 
-    def widened(rows: Numbers) -> Numbers:
+    def widened(rows: _Array) -> _Array:
         padding = [(0, 0)] * (rows.ndim - 1) + [(0, width - rows.shape[-1])]
         return np.pad(rows, padding, constant_values=nothing)
 

@@ -1,4 +1,4 @@
-"""Execution plans beside GPUs, by sensitivity curves and with guarantees (MLSys'25)."""
+"""Rubick: GPUs and execution plans chosen together by sensitivity curves, with guarantees (MLSys'25)."""
 
 from baselines.rubick.artifact import RubickArtifact
 from baselines.rubick.scheduler import Rubick

@@ -1,4 +1,4 @@
-"""A round of Rubick under construction: what every job holds so far, what it may give away, where others find room."""
+"""A draft of a round: what each job holds, what it can give up, and where other jobs fit."""
 
 import math
 from collections import defaultdict
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from baselines.parts.placing import Gpus
-from baselines.rubick.curves import NOWHERE, Choice, Curve, Curves, meets
+from baselines.rubick.curves import NOWHERE, CurvePoint, SensitivityCurve, SensitivityCurves, meets
 from envs.performance.rubick import even_shares
 from envs.scheduling import ClusterView
 from envs.types import IntArray, JobId, NodeId
@@ -19,11 +19,11 @@ from envs.types.allocation import consolidated
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a job holds in the draft."""
+    """GPUs and plan of a job in the draft."""
 
     gpus: Mapping[NodeId, int]
-    kind: int  # index of the GPU type
-    choice: Choice
+    gpu_type: int  # index of the GPU type
+    point: CurvePoint
 
     @property
     def num_gpus(self) -> int:
@@ -31,17 +31,17 @@ class Held:
         return sum(self.gpus.values())
 
 
-class Offer(NamedTuple):
-    """What a job would give up next on a node. Offers compare by slope, then job."""
+class ShrinkOffer(NamedTuple):
+    """The next step by which a job can shrink on a node. Offers compare by slope, then job."""
 
-    slope: float  # speed lost for each GPU given that the claimant needs, as a share of the original
+    slope: float  # throughput lost per GPU that the claimant needs, as a share of the original
     job: JobId
-    keeps: Gpus  # empty if it stops
-    choice: Choice
+    keeps: Gpus  # empty if the job stops
+    point: CurvePoint
 
 
 class Change(NamedTuple):
-    """What a job was before one step, to come back to."""
+    """State of a job before one step, for `undo`."""
 
     job: JobId
     held: Held | None
@@ -51,36 +51,36 @@ class Change(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """Who asks for GPUs that others hold, and with what right."""
+    """A job that claims GPUs of other jobs, and its priority."""
 
     job: JobId
-    slope: float  # who loses less per GPU gives; infinite for a job that starves or is guaranteed
-    guaranteed: bool = False  # whether best-effort jobs give whatever they lose and whether or not they can afford it
-    starving: bool = False  # whether guaranteed jobs that can afford it may be stopped for it
+    slope: float  # jobs that lose less per GPU give; infinite for a starved or guaranteed job
+    guaranteed: bool = False  # best-effort jobs give regardless of their loss and of the gate
+    starving: bool = False  # guaranteed jobs that pass the gate may be stopped for it
 
     @property
     def stops(self) -> bool:
-        """Whether best-effort jobs may be stopped for it, not only shrunk."""
+        """Whether best-effort jobs may be stopped for this claim, not only shrunk."""
         return math.isinf(self.slope)
 
 
 @dataclass
 class Draft:
-    """Free GPUs and the jobs' shares, changed step by step. Nothing of it is real until the round ends.
+    """Free GPUs and the jobs' GPUs, changed step by step. Takes effect only when the round ends.
 
     Attributes:
         view: the round.
-        curves: what jobs make of GPUs.
+        curves: the jobs' sensitivity curves.
         held: what each job holds.
-        movable: jobs whose reconfiguration pays, see `Rubick`; those that were placed in this round join them.
-        kept: guaranteed jobs within their tenants' quotas: they are shrunk to their minimum at most.
-        free: int64[num_nodes], GPUs that nobody holds.
-        version: differs whenever what is held differs.
-        refused: claims that found no room, by kind of claim, and the version at which they found none.
+        movable: jobs that may be reconfigured, see `Rubick`; jobs placed in this round are added.
+        kept: guaranteed jobs within their tenants' quotas; they are shrunk at most to their minimum.
+        free: int64[num_nodes], free GPUs.
+        version: identifies the state; it differs whenever any job's GPUs differ.
+        refused: claims that did not fit, with the version of the draft at which they were refused.
     """
 
     view: ClusterView
-    curves: Curves
+    curves: SensitivityCurves
     held: dict[JobId, Held]
     movable: set[JobId]
     kept: set[JobId]
@@ -88,29 +88,31 @@ class Draft:
     version: int = 0
     refused: dict[Hashable, int] = field(default_factory=dict)
     _versions: Iterator[int] = field(default_factory=lambda: count(1))
-    _since: dict[JobId, int] = field(default_factory=dict)  # in which order jobs came to what they hold
+    _since: dict[JobId, int] = field(default_factory=dict)  # order in which jobs got their present GPUs
     _here: dict[NodeId, set[JobId]] = field(default_factory=lambda: defaultdict(set))
     _changes: list[Change] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.capacity: list[int] = self.view.capacity.tolist()  # GPUs of each node that is up
-        self.idle = int(self.free.sum())  # of all nodes together
+        self.capacity: list[int] = self.view.capacity.tolist()  # GPUs of each node; 0 if it is down
+        self.idle = int(self.free.sum())  # free GPUs of all nodes
         for place, (job, held) in enumerate(self.held.items()):
-            self._since[job] = place - len(self.held)  # before all that come
+            self._since[job] = place - len(self.held)  # before all later changes
             for node in held.gpus:
                 self._here[node].add(job)
 
     @classmethod
-    def of(cls, view: ClusterView, curves: Curves, held: Mapping[JobId, Held], movable: Iterable[JobId]) -> "Draft":
-        """The draft at the beginning of a round: everything as it runs."""
+    def of(
+        cls, view: ClusterView, curves: SensitivityCurves, held: Mapping[JobId, Held], movable: Iterable[JobId]
+    ) -> "Draft":
+        """The draft at the beginning of a round, with the running jobs."""
         return cls(view, curves, dict(held), set(movable), set(), view.free_gpus)
 
     def mark(self) -> int:
-        """A point to come back to with `undo`."""
+        """Return a mark for `undo`."""
         return len(self._changes)
 
     def undo(self, mark: int) -> None:
-        """Take back all that `give` and `take` did since a mark."""
+        """Revert all calls of `give` and `take` since a mark."""
         while len(self._changes) > mark:
             job, held, since, movable, version = self._changes.pop()
             self._put(job, held, since)
@@ -118,25 +120,25 @@ class Draft:
             self.version = version
 
     def give(self, job: JobId, held: Held) -> None:
-        """Let a job hold these GPUs instead of what it held. From now on it may be resized free of charge."""
+        """Give a job these GPUs in place of what it held. From now on resizing it in this round is free."""
         self._change(job, held)
         self.movable.add(job)
 
     def take(self, job: JobId) -> None:
-        """Leave a job without GPUs."""
+        """Take all GPUs from a job."""
         if job in self.held:
             self._change(job, None)
 
     def on(self, node: NodeId) -> list[JobId]:
-        """Jobs that hold GPUs of a node, who has them longest first."""
+        """Jobs that hold GPUs of a node, the oldest holder first."""
         return sorted(self._here[node], key=self._since.__getitem__)
 
     def in_order(self) -> dict[JobId, Held]:
-        """What each job holds, who has it longest first."""
+        """What each job holds, the oldest holder first."""
         return {job: self.held[job] for job in sorted(self.held, key=self._since.__getitem__)}
 
     def _change(self, job: JobId, held: Held | None) -> None:
-        """Let a job hold something else, or nothing, and remember what it was."""
+        """Change what a job holds and record its previous state."""
         before = self._since.get(job, 0)
         self._changes.append(Change(job, self.held.get(job), before, job in self.movable, self.version))
         self.version = next(self._versions)
@@ -157,59 +159,63 @@ class Draft:
                 self.idle -= share
                 self._here[node].add(job)
 
-    def curve(self, job: JobId, kind: int) -> Curve:
+    def curve(self, job: JobId, gpu_type: int) -> SensitivityCurve:
         """A job's curve on a GPU type."""
-        return self.curves.curve(self.view, job, kind)
+        return self.curves.curve(self.view, job, gpu_type)
 
-    def kinds(self, job: JobId) -> list[int]:
-        """GPU types on which a job runs, the one where its least choice is fastest first."""
-        return self.curves.kinds(self.view, job)
+    def gpu_types(self, job: JobId) -> list[int]:
+        """GPU types on which a job runs, ordered by the throughput of its minimum, highest first."""
+        return self.curves.gpu_types(self.view, job)
 
-    def nodes(self, kind: int) -> list[NodeId]:
-        """Nodes of a type that are up, those with most free GPUs first."""
+    def nodes(self, gpu_type: int) -> list[NodeId]:
+        """Nodes of a type that are up, those with the most free GPUs first."""
         free = self.free.tolist()
-        up = [node for node in np.flatnonzero(self.view.cluster.node_types == kind).tolist() if self.capacity[node] > 0]
+        of_type = np.flatnonzero(self.view.cluster.node_types == gpu_type).tolist()
+        up = [node for node in of_type if self.capacity[node] > 0]
         return sorted(up, key=lambda node: (-free[node], node))
 
-    def find(self, job: JobId, kind: int, size: int, free: IntArray) -> Held | None:
-        """Room for a job of a size: on the fewest nodes, best fit; else evenly on more, if it is fast enough there.
+    def find(self, job: JobId, gpu_type: int, size: int, free: IntArray) -> Held | None:
+        """Find GPUs for a job of a size: on the fewest nodes, best fit; else evenly on more nodes if fast enough.
 
-        Fast enough is its service level, and faster than its next smaller choice.
+        Fast enough means at least its service level and the throughput of its next smaller point.
 
         Args:
             job: the job.
-            kind: GPU type.
-            size: GPUs.
+            gpu_type: GPU type.
+            size: number of GPUs.
             free: int64[num_nodes], the GPUs to choose from.
         """
         if size > free.sum():
             return None
-        curve = self.curve(job, kind)
-        packed = consolidated(free, self.view.cluster, size, kind)
+        curve = self.curve(job, gpu_type)
+        packed = consolidated(free, self.view.cluster, size, gpu_type)
         if packed:
-            choice = self.curves.exactly(self.view, job, kind, size, len(packed))
-            if choice.num_gpus == size and choice.speed > 0 and meets(choice.speed, curve.level):
-                return Held(packed, kind, choice)
-        nodes = [node for node in self.nodes(kind) if free[node] > 0]
-        floor = max(curve.level, curve.below(size).speed)
-        for wide in range(self.curves.fewest_nodes(kind, size) + 1, min(len(nodes), size) + 1):
-            choice = self.curves.choice(self.view, job, kind, size, wide)
-            whole = (choice.num_gpus, choice.num_nodes) == (size, wide)
-            if whole and meets(choice.speed, floor) and (gpus := spread(nodes, free, even_shares(size, wide))):
-                return Held(gpus, kind, choice)
+            point = self.curves.exactly(self.view, job, gpu_type, size, len(packed))
+            if point.num_gpus == size and point.throughput > 0 and meets(point.throughput, curve.level):
+                return Held(packed, gpu_type, point)
+        nodes = [node for node in self.nodes(gpu_type) if free[node] > 0]
+        lowest = max(curve.level, curve.below(size).throughput)
+        for wide in range(self.curves.fewest_nodes(gpu_type, size) + 1, min(len(nodes), size) + 1):
+            point = self.curves.point(self.view, job, gpu_type, size, wide)
+            whole = (point.num_gpus, point.num_nodes) == (size, wide)
+            if not whole or not meets(point.throughput, lowest):
+                continue
+            if gpus := assign_shares(nodes, free, even_shares(size, wide)):
+                return Held(gpus, gpu_type, point)
         return None
 
-    def offer(self, job: JobId, node: NodeId, claim: Claim, lacks: float = math.inf) -> Offer | None:
-        """What a job gives up next on a node for a claim; None if nothing.
+    def offer(self, job: JobId, node: NodeId, claim: Claim, lacks: float = math.inf) -> ShrinkOffer | None:
+        """The next step by which a job shrinks on a node for a claim; None if it gives nothing.
 
-        A job on one node shrinks to its next smaller choice. One on several leaves the node, if it runs on the others.
-        Otherwise it stops, but only for a claimant that is guaranteed or starves, and not if it is guaranteed itself.
+        A job on one node shrinks to its next smaller point. A job on several nodes leaves this node if it runs on the
+        others. Otherwise it stops, but only for a guaranteed or starved claimant. A guaranteed job within its quota
+        stops only for a starved guaranteed claimant.
 
         Args:
-            job: who might give.
-            node: where.
-            claim: who asks.
-            lacks: GPUs that the claimant still needs. What a job gives beyond them is no gain: a gang over five nodes
+            job: the job that might give.
+            node: the node.
+            claim: the claim.
+            lacks: GPUs that the claimant still needs. GPUs given beyond them do not count, so a gang over five nodes
                 does not stop cheaply for one GPU.
         """
         if job == claim.job:
@@ -218,21 +224,21 @@ class Draft:
         if not forced and job not in self.movable:
             return None
         held = self.held[job]
-        curve = self.curve(job, held.kind)
-        if not curve.choices:
+        curve = self.curve(job, held.gpu_type)
+        if not curve.points:
             return None
-        keeps, choice = self._less(job, node)
+        keeps, point = self._less(job, node)
         may_stop = claim.starving or (claim.stops and job not in self.kept)
         if not keeps and not may_stop:
             return None
         given = min(held.num_gpus - sum(keeps.values()), lacks)
-        slope = (held.choice.speed - choice.speed) / curve.original / given
-        return Offer(slope, job, keeps, choice) if forced or slope < claim.slope else None
+        slope = (held.point.throughput - point.throughput) / curve.original / given
+        return ShrinkOffer(slope, job, keeps, point) if forced or slope < claim.slope else None
 
     def reclaim(self, node: NodeId, need: int, claim: Claim, elsewhere: int = 0) -> bool:
-        """Shrink jobs on a node, whoever loses least first, until `need` GPUs are free; if that fails, none is.
+        """Shrink jobs on a node, the least loss first, until `need` GPUs are free; if that fails, change nothing.
 
-        The claimant needs `elsewhere` GPUs more, on other nodes.
+        The claimant needs `elsewhere` more GPUs on other nodes.
         """
         if self.capacity[node] < need:
             return False
@@ -245,19 +251,19 @@ class Draft:
                 return False
             best = min(offers, key=lambda offer: offer[:2])
             if best.keeps:
-                self.give(best.job, Held(best.keeps, self.held[best.job].kind, best.choice))
+                self.give(best.job, Held(best.keeps, self.held[best.job].gpu_type, best.point))
             else:
                 self.take(best.job)
         return True
 
-    def make_room(self, kind: int, size: int, claim: Claim) -> Held | None:
-        """Take GPUs from others until the claimant has `size` on the fewest nodes; None, and nothing taken, if not."""
+    def make_room(self, gpu_type: int, size: int, claim: Claim) -> Held | None:
+        """Take GPUs from others until the claimant has `size` on the fewest nodes; else change nothing, return None."""
         before = self.mark()
-        node_size = self.curves.node_size[kind]
+        node_size = self.curves.node_size[gpu_type]
         whole, rest = divmod(size, node_size)
         gpus: Gpus = {}
         for share in [node_size] * whole + [rest] * (rest > 0):
-            for node in self.nodes(kind):
+            for node in self.nodes(gpu_type):
                 elsewhere = size - share - sum(gpus.values())
                 if node not in gpus and self.reclaim(node, share, claim, elsewhere):
                     gpus[node] = share
@@ -265,28 +271,29 @@ class Draft:
             else:
                 self.undo(before)
                 return None
-        choice = self.curves.exactly(self.view, claim.job, kind, size, len(gpus))
-        if choice.num_gpus == size and choice.speed > 0 and meets(choice.speed, self.curve(claim.job, kind).level):
-            return Held(gpus, kind, choice)
+        point = self.curves.exactly(self.view, claim.job, gpu_type, size, len(gpus))
+        level = self.curve(claim.job, gpu_type).level
+        if point.num_gpus == size and point.throughput > 0 and meets(point.throughput, level):
+            return Held(gpus, gpu_type, point)
         self.undo(before)
         return None
 
-    def _less(self, job: JobId, node: NodeId) -> tuple[Gpus, Choice]:
-        """What a job keeps if it gives up one step on a node; nothing if it cannot run on less."""
+    def _less(self, job: JobId, node: NodeId) -> tuple[Gpus, CurvePoint]:
+        """What a job keeps if it shrinks by one step on a node; nothing if it cannot run on less."""
         held = self.held[job]
-        curve = self.curve(job, held.kind)
+        curve = self.curve(job, held.gpu_type)
         if len(held.gpus) == 1:
             smaller = curve.below(held.num_gpus)
             return ({node: smaller.num_gpus}, smaller) if smaller.num_gpus else ({}, NOWHERE)
         keeps = {other: share for other, share in held.gpus.items() if other != node}
         left = sum(keeps.values())
-        choice = self.curves.choice(self.view, job, held.kind, left, len(keeps))
-        fits = choice.num_gpus == left >= curve.least.num_gpus and meets(choice.speed, curve.level)
-        return (keeps, choice) if fits else ({}, NOWHERE)
+        point = self.curves.point(self.view, job, held.gpu_type, left, len(keeps))
+        fits = point.num_gpus == left >= curve.minimum.num_gpus and meets(point.throughput, curve.level)
+        return (keeps, point) if fits else ({}, NOWHERE)
 
 
-def spread(nodes: Iterable[NodeId], free: IntArray, shares: Iterable[int]) -> Gpus:
-    """Each share on a node of its own, best fit, larger shares first; empty if there is no room."""
+def assign_shares(nodes: Iterable[NodeId], free: IntArray, shares: Iterable[int]) -> Gpus:
+    """Place each share on its own node by best fit, in the given order; empty if one does not fit."""
     left = {node: int(free[node]) for node in nodes}
     placed: Gpus = {}
     for share in shares:

@@ -1,13 +1,13 @@
-"""What Rubick remembers of jobs: how long they ran, how often they were changed, since when they wait."""
+"""History of jobs for Rubick: how long they ran, how often they were changed, since when they wait."""
 
 from envs.scheduling import ClusterView
 from envs.types import Allocation, JobId, Placement, Seconds
 
-REPAID = 2.0  # a change has been repaid a little once half of the time since has been work: after 2 restarts
+REPAID = 2.0  # restarts between two changes: after 2 restarts half of the time since a change was work
 
 
 class Lives:
-    """The past of the jobs of one episode, and the reconfiguration gate that follows from it.
+    """History of the jobs of one episode, and the reconfiguration gate computed from it.
 
     Args:
         gate: share of a job's time that must be left after its changes; see `baselines.rubick.scheduler.Rubick`.
@@ -15,16 +15,17 @@ class Lives:
 
     def __init__(self, gate: float) -> None:
         self.gate = gate
-        self._ran: dict[JobId, Seconds] = {}  # before the present start
-        self._started: dict[JobId, Seconds] = {}  # the present start, of those that run
+        self._ran: dict[JobId, Seconds] = {}  # run time before the present start
+        self._started: dict[JobId, Seconds] = {}  # present start of running jobs
         self._changed: dict[JobId, Seconds] = {}
         self._changes: dict[JobId, int] = {}
         self._stopped: dict[JobId, Seconds] = {}
 
     def see(self, view: ClusterView) -> None:
-        """Notice jobs that went back to the queue by themselves: their node failed, and they wait from now on.
+        """Record changes that this scheduler did not make.
 
-        And jobs that somebody else started: their lives begin now.
+        Jobs whose node failed are back in the queue and wait from now on. The history of running jobs that were not
+        started by this scheduler begins now.
         """
         for job in view.queued.tolist():
             if job in self._started:
@@ -34,10 +35,10 @@ class Lives:
                 self._started[job] = self._changed[job] = view.time
                 self._changes[job] = 0
 
-    def remember(self, view: ClusterView, wish: Allocation) -> None:
-        """Note what a wish changes."""
+    def remember(self, view: ClusterView, allocation: Allocation) -> None:
+        """Record the changes of an allocation."""
         running = set(view.running.tolist())
-        for job, place in wish.changes.items():
+        for job, place in allocation.changes.items():
             if place is None:
                 if job in running:
                     self._stop(job, view.time)
@@ -50,22 +51,22 @@ class Lives:
             self._stopped.pop(job, None)
 
     def waits_since(self, view: ClusterView, job: JobId) -> Seconds:
-        """Since when a waiting job waits: its last stop, or its submission."""
+        """Time since which a job waits: its last stop, or its submission."""
         return self._stopped.get(job, float(view.submit_time[job]))
 
     def changes(self, job: JobId) -> int:
-        """Starts but the first, resizes and moves so far."""
+        """Number of resizes, moves and starts so far, without the first start."""
         return max(self._changes.get(job, 0), 0)
 
     def ran(self, view: ClusterView, job: JobId) -> Seconds:
-        """How long a job has held GPUs so far, restarts included and waiting not."""
+        """Seconds for which a job has held GPUs so far, including restarts, without waiting."""
         now = view.time - self._started[job] if job in self._started else 0.0
         return self._ran.get(job, 0.0) + now
 
     def affords(self, view: ClusterView, job: JobId) -> bool:
-        """Whether a running job may be changed for others: (T - (N + 1) d) / T at least the gate, T as it `ran`.
+        """Whether a running job passes the gate: (T - (N + 1) d) / T is at least the gate, with T from `ran`.
 
-        Were T to count waiting too, a job that is stopped again and again could ever more afford it.
+        If T included waiting, a job that is stopped repeatedly would become ever easier to change.
         """
         restart = float(view.restart_delay[job])
         if restart == 0:
@@ -76,9 +77,9 @@ class Lives:
         return age - (self.changes(job) + 1) * restart >= self.gate * age
 
     def pays(self, view: ClusterView, job: JobId, factor: float) -> bool:
-        """Whether a running job may be changed to get faster by a factor: it pays if it runs as long again as it has.
+        """Whether a change that makes a running job faster by a factor pays off if it runs as long again.
 
-        Half of the processes that have run for a time run for as long again (Harchol-Balter and Downey, "Exploiting
+        Half of the processes that have run for some time run for as long again (Harchol-Balter and Downey, "Exploiting
         process lifetime distributions for dynamic load balancing", TOCS 1997).
         """
         since = view.time - self._changed[job]
@@ -90,5 +91,5 @@ class Lives:
 
 
 def same(one: Placement, other: Placement) -> bool:
-    """Whether two placements have the same GPUs and plan, so that going from one to the other is free."""
+    """Whether two placements have the same GPUs and plan, so that changing between them is free."""
     return dict(one.gpus) == dict(other.gpus) and one.plan == other.plan

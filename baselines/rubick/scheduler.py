@@ -1,59 +1,60 @@
-"""Rubick: GPUs and execution plans together, by the slopes of resource sensitivity curves."""
+"""Rubick: GPUs and execution plans chosen together, by the slopes of resource sensitivity curves."""
 
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from baselines.rubick.curves import Curves, Planner, Trust
+from baselines.rubick.curves import Planner, SensitivityCurves, Trust
 from baselines.rubick.draft import Claim, Draft
 from baselines.rubick.lives import Lives
-from baselines.rubick.round import as_wish, grow, held_now, place, place_spanning, within_quota
+from baselines.rubick.round import build_allocation, grow_jobs, place_minimum, place_spanning, read_held, within_quota
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, JobId, MurmurationError, Seconds
 
 
 class Rubick:
-    """Jobs are resized and replanned where a GPU is worth most (Zhang et al., MLSys'25, sections 5 and 6).
+    """Resize and replan jobs where a GPU is worth most (Zhang et al., MLSys'25, sections 5 and 6).
 
-    A *reconstruction* from names and comments in the public artifact, and from public text: in the artifact itself the
-    shrinking of jobs never runs (`RubickArtifact` has what it does). A round:
+    A *reconstruction* from names and comments in the public artifact and from public text. In the artifact itself jobs
+    are never shrunk (`RubickArtifact` does what the artifact does). A round:
 
-    1. Guaranteed jobs, who has waited longest first, get their minimum: the fewest GPUs whose best plan is as fast as
-       the user's plan on the GPUs asked for. They count against their tenant's quota, by these minima. If too little
-       is free, best-effort jobs give: on the node with most free GPUs, one step at a time, who loses least speed per
-       GPU that is needed (the slope, as a share of the speed that the user asked for). Such jobs go down to nothing,
-       guaranteed ones to their minimum.
-    2. Best-effort jobs, and guaranteed ones beyond quotas, get their least size, the steepest first. Jobs with a lower
-       slope shrink for those with a higher one, but do not stop. Who has waited for `patience` *starves*, goes before
-       all others, by time waited, and may stop them. A starving guaranteed job may stop another one; whoever runs has
-       its level.
-    3. Who was stopped looks for another place; jobs that run on no one type of GPU start as they asked.
-    4. What is free goes to whoever gains most per GPU, on the same node or elsewhere.
+    1. Guaranteed jobs, the longest waiting first, get their minimum: the fewest GPUs whose best plan is as fast as the
+       user's plan on the requested GPUs. These minima count against their tenant's quota. If too few GPUs are free,
+       other jobs shrink: on the node with the most free GPUs, one step at a time, the job that loses the least
+       throughput per needed GPU (the slope, as a share of the throughput on the requested GPUs). Best-effort jobs may
+       shrink to nothing, guaranteed jobs to their minimum.
+    2. Best-effort jobs, and guaranteed jobs beyond quotas, get their minimum, the steepest slope first. Jobs with a
+       lower slope shrink for those with a higher one, but do not stop. A job that has waited for `patience` is
+       *starved*: it goes before all others, the longest waiting first, and may stop them. A starved guaranteed job may
+       stop another guaranteed job. Each running guaranteed job has its level.
+    3. Stopped jobs look for another place. Jobs that fit no single GPU type start as requested.
+    4. Free GPUs go to the job that gains most per GPU, on the same node or elsewhere.
 
-    Every job touched gets the best plan for what it then holds, and holds no GPUs that bring nothing.
+    Every changed job gets the best plan for the GPUs that it then holds, and holds no useless GPUs.
 
     Reconfiguration gate. With restarts of d seconds, a job that has run for T seconds and was changed N times gives
-    GPUs to best-effort jobs only if (T - (N + 1) d) / T >= `gate` and its last change is 2 d ago. To get faster by a
-    factor f, t seconds after its last change, it needs f (t - d) >= t: were it to run as long again, the change would
-    have paid. A threshold of 0.97 at d = 78 s is recalled of the paper, unconfirmed: a change every 2,600 s; 0.9 is the
-    same at the 260 s that the artifact charges. Starvation, that only the starving stop others, and the rule of growth
-    are ours. `gate` and `patience` are the best of nine pairs, gate 0.8 to 0.95 and patience 600 s to 3,600 s, on drawn
-    workloads; none of the public traces is among them (`baselines.rubick.choice`).
+    GPUs to best-effort jobs only if (T - (N + 1) d) / T >= `gate` and its last change was at least 2 d ago. A change
+    that makes a job faster by a factor f, t seconds after its last change, needs f (t - d) >= t: it pays off if the job
+    runs as long again. The paper's threshold is remembered as 0.97 at d = 78 s (unconfirmed), one change per 2,600 s;
+    this equals 0.9 at the artifact's 260 s. Starvation, the rule that only starved jobs stop others, and the rule of
+    growth are ours. `gate` and `patience` are the best of nine pairs, gate 0.8 to 0.95 and patience 600 s to 3,600 s,
+    on random workloads without the public traces (`baselines.reproductions.rubick.choice`).
 
     Args:
-        planner: names plans, for example `envs.performance.RubickModel`; where it is None or does not know a job's
-            model, the world picks the fastest that fits.
-        plans: whether plans are changed; else jobs keep their users'.
-        resources: whether GPUs are changed; else jobs have what they ask for. The ablations of the paper have one of
+        planner: proposes plans, for example `envs.performance.RubickModel`; where it is None or does not know a job's
+            model, the world chooses the fastest plan that fits.
+        plans: whether plans are changed; else jobs keep their users' plans.
+        resources: whether GPUs are changed; else jobs have the requested GPUs. The paper's ablations change only one of
             the two, or neither.
-        slack: a guaranteed job is promised 1 / slack of its users' speed; the artifact takes 1.5.
+        slack: a guaranteed job is promised 1 / slack of its user plan's throughput; the artifact uses 1.5.
         gate: threshold of the reconfiguration gate.
-        patience: seconds of waiting after which a job starves.
-        trust: whose speeds decide: the view's, which are the world's, or the planner's own predictions.
+        patience: seconds of waiting after which a job is starved.
+        trust: whose throughputs decide: the view's, which are the world's, or the planner's own predictions.
 
     Raises:
-        MurmurationError: slack below 1, a gate outside 0 to 1, patience negative, or a planner to trust is missing.
+        MurmurationError: slack is below 1, gate is outside 0 to 1, patience is negative, or trust is "planner" without
+            a planner.
     """
 
     information = "none"
@@ -78,24 +79,24 @@ class Rubick:
         if not patience >= 0:
             raise MurmurationError(f"Rubick: patience is {patience} s; it must not be negative")
         if trust not in ("view", "planner") or (trust == "planner" and planner is None):
-            raise MurmurationError(f"Rubick: trust is {trust!r}; it must be view, or planner where there is a planner")
+            raise MurmurationError(f"Rubick: trust is {trust!r}; it must be view, or planner if a planner is given")
         self.planner, self.plans, self.resources = planner, plans, resources
         self.slack, self.gate, self.patience = slack, gate, patience
         self.trust: Trust = trust
         self._lives: Lives
-        self._curves: Curves
+        self._curves: SensitivityCurves
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Forget the jobs of the last episode."""
         self._lives = Lives(self.gate)
-        self._curves = Curves(
+        self._curves = SensitivityCurves(
             cluster, self.planner, plans=self.plans, resources=self.resources, slack=self.slack, trust=self.trust
         )
 
     def schedule(self, view: ClusterView) -> Allocation:
-        """Guarantees, then least sizes by slope, then growth; see the class."""
+        """Place guaranteed jobs, then others by slope, then grow jobs; see the class."""
         self._lives.see(view)
-        running = held_now(view, self._curves)
+        running = read_held(view, self._curves)
         movable = [job for job in running if self._lives.affords(view, job)]
         draft = Draft.of(view, self._curves, running, movable)
         draft.kept = within_quota(draft, running)
@@ -104,22 +105,22 @@ class Rubick:
         left = self._serve(draft, [*others, *(job for job in waiting if not view.guaranteed[job])])
         for job in running:
             if job not in draft.held:
-                place(draft, Claim(job, 0.0))
-        place_spanning(draft, (job for job in left if not draft.kinds(job)))
-        grow(draft, running, lambda job, factor: self._lives.pays(view, job, factor))
-        wish = as_wish(draft, running)
-        self._lives.remember(view, wish)
-        return wish
+                place_minimum(draft, Claim(job, 0.0))
+        place_spanning(draft, (job for job in left if not draft.gpu_types(job)))
+        grow_jobs(draft, running, lambda job, factor: self._lives.pays(view, job, factor))
+        allocation = build_allocation(draft, running)
+        self._lives.remember(view, allocation)
+        return allocation
 
     def _guarantee(self, draft: Draft, jobs: Sequence[JobId]) -> list[JobId]:
-        """Give guaranteed jobs their minimum while their tenants' quotas last; hand back those left without."""
+        """Give guaranteed jobs their minimum within their tenants' quotas; return the jobs left without."""
         without = []
         for job in self._by_waiting(draft.view, jobs):
             before, kept = draft.mark(), draft.kept
-            if place(draft, Claim(job, math.inf, guaranteed=True, starving=self._starves(draft.view, job))):
+            if place_minimum(draft, Claim(job, math.inf, guaranteed=True, starving=self._starves(draft.view, job))):
                 draft.kept = within_quota(draft, draft.in_order())
                 if job in draft.kept:
-                    draft.movable.discard(job)  # nobody who comes later in this round may take from it
+                    draft.movable.discard(job)  # no later job of this round may take GPUs from it
                     continue
                 draft.undo(before)
                 draft.kept = kept
@@ -127,24 +128,24 @@ class Rubick:
         return without
 
     def _serve(self, draft: Draft, jobs: Sequence[JobId]) -> list[JobId]:
-        """Let jobs start on their least size, the starving first, then the steepest; hand back who found no room."""
+        """Start jobs on their minimum, starved jobs first, then by slope; return the jobs that do not fit."""
         view = draft.view
         starving = self._by_waiting(view, [job for job in jobs if self._starves(view, job)])
         left = []
         for job in starving:
-            if place(draft, Claim(job, math.inf)):
+            if place_minimum(draft, Claim(job, math.inf)):
                 draft.movable.discard(job)
             else:
                 left.append(job)
         others = set(jobs) - set(starving)
         slopes = {job: self._curves.first_slope(view, job) for job in jobs if job in others}
         for job in sorted(slopes, key=lambda job: (-slopes[job], job)):
-            if not place(draft, Claim(job, slopes[job])):
+            if not place_minimum(draft, Claim(job, slopes[job])):
                 left.append(job)
         return left
 
     def _by_waiting(self, view: ClusterView, jobs: Sequence[JobId]) -> list[JobId]:
-        """Jobs by the time that they have waited, the longest first."""
+        """Sort jobs by waiting time, the longest first."""
         return sorted(jobs, key=lambda job: (self._lives.waits_since(view, job), job))
 
     def _starves(self, view: ClusterView, job: JobId) -> bool:

@@ -1,9 +1,8 @@
-"""Categories: how many workers each job gets, counted, ranked and drawn without listing them.
+"""Categories: numbers of workers per job, counted, ranked and drawn without listing them.
 
-A category is a composition of the workers over the jobs, each part within the job's range. In lexicographic order
-of the parts, categories are numbered from 0. Their number explodes (Python's integers hold it), so they are never
-listed to be drawn from: counts of the compositions of what is left over the jobs that are left turn a number into
-its category.
+A category is a composition of the workers over the jobs, each part within the job's range. Categories are numbered from
+0 in lexicographic order of the parts. There are too many to list (Python's integers hold the count), so a category is
+computed from its number by counting the compositions of the remaining workers over the remaining jobs.
 """
 
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ import numpy.typing as npt
 
 from envs.types import IntArray, MurmurationError
 
-MOST_LISTED = 2_000_000  # categories that `Categories.all` lists
+MOST_LISTED = 2_000_000  # most categories that `Categories.all` lists
 
 
 class Categories:
@@ -24,7 +23,7 @@ class Categories:
     Args:
         least: int64[num_jobs], smallest part of each job, at least 0.
         most: int64[num_jobs], largest part.
-        total: workers in all.
+        total: number of workers.
     """
 
     def __init__(self, least: npt.ArrayLike, most: npt.ArrayLike, total: int) -> None:
@@ -38,12 +37,12 @@ class Categories:
 
     @cached_property
     def _ways(self) -> Sequence[Sequence[int]]:
-        """_ways[i][r]: ways to spread r workers beyond the least over the jobs from i on; 0 beyond a row's end."""
+        """_ways[i][r]: ways to distribute r workers beyond the least over the jobs from i on; 0 beyond a row's end."""
         row = [1]
         rows = [row]
         for least, most in zip(reversed(self.least), reversed(self.most), strict=True):
             span = most - least
-            sums = [0, *accumulate(row)]  # sums[r]: ways to spread less than r
+            sums = [0, *accumulate(row)]  # sums[r]: ways to distribute fewer than r
             longest = min(len(row) + span, self._beyond + 1)
             row = [sums[min(r + 1, len(row))] - sums[max(r - span, 0)] for r in range(longest)]
             rows.append(row)
@@ -51,22 +50,22 @@ class Categories:
 
     @cached_property
     def _beyond(self) -> int:
-        """Workers beyond everybody's least."""
+        """Workers beyond the sum of the smallest parts."""
         return self.total - sum(self.least)
 
     @property
     def count(self) -> int:
-        """How many there are; C(K - 1, S - 1) for S jobs on K workers where every part from 1 up is allowed."""
+        """Number of categories; C(K - 1, S - 1) for S jobs on K workers where every part from 1 up is allowed."""
         return self._way(0, self._beyond)
 
     def unrank(self, number: int) -> IntArray:
-        """The category of a number: int64[num_jobs].
+        """The category with a number: int64[num_jobs].
 
         Raises:
-            MurmurationError: there is no such number.
+            MurmurationError: no category has this number.
         """
         if not 0 <= number < self.count:
-            raise MurmurationError(f"category {number}: does not exist; there are {self.count}, from 0 on")
+            raise MurmurationError(f"category {number}: does not exist; there are {self.count}, numbered from 0")
         parts: list[int] = []
         left = self._beyond
         for job, least in enumerate(self.least):
@@ -82,12 +81,14 @@ class Categories:
         """The number of a category.
 
         Raises:
-            MurmurationError: it is none of these.
+            MurmurationError: the sizes are not a category.
         """
         parts: list[int] = np.asarray(sizes, np.int64).tolist()
         within = all(low <= part <= high for low, part, high in zip(self.least, parts, self.most, strict=True))
         if not within or sum(parts) != self.total:
-            raise MurmurationError(f"category {parts}: is none of these; parts are out of range or do not sum up")
+            raise MurmurationError(
+                f"category {parts}: does not exist; parts must be in their ranges and sum to {self.total}"
+            )
         number, left = 0, self._beyond
         for job, (part, least) in enumerate(zip(parts, self.least, strict=True)):
             number += sum(self._way(job + 1, left - less) for less in range(part - least))
@@ -95,12 +96,12 @@ class Categories:
         return number
 
     def draw(self, rng: np.random.Generator, samples: int, skip: float = 0.0) -> IntArray:
-        """Different categories, each of the allowed ones equally likely: int64[num_drawn, num_jobs], by number.
+        """Draw different categories, all allowed ones equally likely: int64[num_drawn, num_jobs], ordered by number.
 
         Args:
-            rng: where chance comes from.
-            samples: how many; all of them if there are no more.
-            skip: share of the categories, from number 0 on, that are left out; less if too few would be left to draw.
+            rng: random generator.
+            samples: number of categories; all are returned if there are no more.
+            skip: share of the categories, from number 0 on, that is left out; less if too few would remain.
         """
         first = min(int(skip * self.count), max(self.count - samples, 0))
         allowed = self.count - first
@@ -108,7 +109,7 @@ class Categories:
             numbers = set(range(first, self.count))
         else:
             numbers = set()
-            while len(numbers) < samples:  # at most every second draw is a repetition once half are drawn
+            while len(numbers) < samples:  # a draw repeats with probability len(numbers) / allowed
                 numbers.add(first + _below(rng, allowed))
         return np.array([self.unrank(number) for number in sorted(numbers)], np.int64).reshape(-1, len(self.least))
 
@@ -120,7 +121,7 @@ class Categories:
         """
         if self.count > MOST_LISTED:
             raise MurmurationError(
-                f"categories: {self.count} are too many to list; draw samples, or list {MOST_LISTED}"
+                f"categories: {self.count} are too many to list; draw samples, or list at most {MOST_LISTED}"
             )
         rows = np.zeros((1 if self.count else 0, 0), np.int64)
         left = np.full(len(rows), self._beyond)
@@ -138,7 +139,7 @@ class Categories:
 
 
 def _below(rng: np.random.Generator, bound: int) -> int:
-    """A uniform integer below a bound of any length: random bits, drawn again while they are too large."""
+    """A uniform integer below a bound of any size: random bits, drawn again while they are too large."""
     bits = bound.bit_length()
     while True:
         number = int.from_bytes(rng.bytes(-(-bits // 8)), "little") >> (-bits % 8)

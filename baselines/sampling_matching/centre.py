@@ -1,30 +1,30 @@
-"""Where good categories lie: how many workers each job would get if all workers were the average one."""
+"""The centre of good categories: workers per job by marginal gain if all workers were average."""
 
 import numpy as np
 
-from baselines.sampling_matching.kernels import expected_speed
+from baselines.sampling_matching.kernels import expected_throughput
 from baselines.sampling_matching.problem import Problem
 from envs.simulation.jit import jit
 from envs.types import IntArray
 
-REACH = 16  # workers that one step adds at most
+MOST_WORKERS_PER_SIZE_STEP = 16  # most workers that one step adds
 
 
 @jit
 def expected_seconds(problem: Problem, job: int, size: int) -> float:
-    """Weighted seconds to a job's end on so many average workers; infinite where it does not run on so many."""
-    speed = expected_speed(problem, job, size)
-    if speed <= 0.0:
+    """Weighted seconds to a job's end on `size` average workers; infinite where it does not run on that many."""
+    gang_throughput = expected_throughput(problem, job, size)
+    if gang_throughput <= 0.0:
         return np.inf
     overhead = problem.overhead[job, min(size, problem.overhead.shape[1] - 1)]
-    return float(problem.weight[job] * (problem.work[job] / speed + overhead))
+    return float(problem.weight[job] * (problem.work[job] / gang_throughput + overhead))
 
 
 @jit
 def _step(problem: Problem, job: int, size: int, left: int) -> tuple[float, int]:
-    """The largest gain per worker of a job's next step, and its workers; 0 workers if there is no step."""
+    """The largest gain per worker of a job's next step, and the step's workers; 0 workers if there is no step."""
     now, gain, best = expected_seconds(problem, job, size), -np.inf, 0
-    for more in range(1, min(left, problem.most[job] - size, REACH) + 1):
+    for more in range(1, min(left, problem.most[job] - size, MOST_WORKERS_PER_SIZE_STEP) + 1):
         then = expected_seconds(problem, job, size + more)
         if then < np.inf and (now - then) / more > gain:
             gain, best = (now - then) / more, more
@@ -33,14 +33,14 @@ def _step(problem: Problem, job: int, size: int, left: int) -> tuple[float, int]
 
 @jit
 def expected_sizes(problem: Problem, workers: int) -> IntArray:
-    """int64[num_jobs]: workers one step after the other to whoever gains most per worker, the lowest among equals.
+    """int64[num_jobs]: sizes by repeated steps of the job that gains most per worker, the lowest job among equals.
 
-    All workers are handed out, also where nobody gains by another one, as far as the jobs' ranges allow. Where seconds
-    are convex in the size, as where communication is cheap, no other category is better for average workers.
+    All workers are assigned as far as the jobs' ranges allow, even if no job gains. Where seconds are convex in the
+    size, as with cheap communication, no other category is better for average workers.
 
     Args:
-        problem: what is to be matched.
-        workers: handed out in all, `Problem.assigned`.
+        problem: the matching problem.
+        workers: number of workers to assign, `Problem.assigned`.
     """
     jobs = len(problem.work)
     sizes = problem.least.copy()
@@ -52,7 +52,7 @@ def expected_sizes(problem: Problem, workers: int) -> IntArray:
         job = int(np.argmax(gains))
         if steps[job] == 0:
             break
-        if steps[job] <= left:  # else others have taken workers that this step was to take
+        if steps[job] <= left:  # else the workers of this step have been taken
             sizes[job] += steps[job]
             left -= steps[job]
         gains[job], steps[job] = _step(problem, job, sizes[job], left)

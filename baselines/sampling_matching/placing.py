@@ -1,12 +1,12 @@
-"""From GPUs of each type to GPUs on nodes."""
+"""Placement of a matching plan: from GPUs of each type to GPUs on nodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from baselines.parts.placing import Gpus, best_fit, pack, types_by_speed
-from baselines.sampling_matching.round import Round, speed_on
+from baselines.parts.placing import Gpus, best_fit, pack, types_by_throughput
+from baselines.sampling_matching.round import MatchingRound, compute_gang_throughput
 from envs.scheduling import ClusterView
 from envs.types import Allocation, IntArray, JobId
 from envs.types.allocation import consolidated, scattered
@@ -14,28 +14,28 @@ from envs.types.allocation import consolidated, scattered
 
 @dataclass(frozen=True)
 class Arrangement:
-    """Where the jobs of a round go.
+    """Placement of the jobs of a round.
 
     Attributes:
-        places: GPUs by node, for each row of the round; empty for a job that found no room.
-        worth: jobs without a place, and the weighted sum of the others' seconds with what these places cost them.
+        places: GPUs by node for each row of the round; empty for a job that does not fit.
+        worth: number of jobs without a place, and the weighted sum of the other jobs' seconds on these places.
     """
 
     places: Sequence[Gpus]
     worth: tuple[int, float]
 
 
-def place_plan(view: ClusterView, wish: Allocation, this: Round, counts: IntArray) -> None:
-    """Give every job of the round what the plan gives it; then whoever has nothing gets what is left over.
+def place_plan(view: ClusterView, allocation: Allocation, this: MatchingRound, counts: IntArray) -> None:
+    """Place every job of the round as planned, then give left-over GPUs to the other jobs.
 
-    GPUs of a type are one heap to the plan, but jobs in pieces are slow and moves cost restarts. So the plan is
-    arranged in a few ways: who keeps its GPUs stays and the others go where there is room; or a job for which there is
-    no room in one piece takes the place of jobs behind it, large ones first or short ones first. The arrangement that
-    costs least, at speeds as they are on its nodes, is taken.
+    The plan counts GPUs of a type without their nodes, but jobs in pieces are slow and moves cost restarts. So the plan
+    is arranged in three ways. In the first, jobs that keep their GPUs stay, and the others go where there is room. In
+    the other two, a job that does not fit in one piece takes the place of later jobs, ordered by size or by length. The
+    arrangement with the least cost, at the throughputs on its nodes, is taken.
 
     Args:
         view: the round.
-        wish: begins with everything as it runs; changed in place.
+        allocation: starts with the running jobs; changed in place.
         this: the round's jobs and problem.
         counts: int64[num_admitted, num_gpu_types], the plan.
     """
@@ -51,27 +51,29 @@ def place_plan(view: ClusterView, wish: Allocation, this: Round, counts: IntArra
             moves[job] = gpus
     for job in running:
         if job in moves or job not in row:
-            wish.stop(job)
+            allocation.stop(job)
     for job, gpus in moves.items():
         if gpus:
-            wish.place(job, gpus)
-    place_others(view, wish, this.order.tolist())
+            allocation.place(job, gpus)
+    place_others(view, allocation, this.order.tolist())
 
 
-def arranged(view: ClusterView, this: Round, counts: IntArray, order: Sequence[int], displace: bool) -> Arrangement:
-    """Places for a plan, job by job.
+def arranged(
+    view: ClusterView, this: MatchingRound, counts: IntArray, order: Sequence[int], displace: bool
+) -> Arrangement:
+    """Arrange a plan on nodes, job by job.
 
     Args:
         view: the round.
-        this: its jobs and problem.
+        this: the round's jobs and problem.
         counts: int64[num_admitted, num_gpu_types], the plan.
-        order: rows of the round in the order in which they choose.
-        displace: whether a job that finds no room in one piece may take the GPUs of jobs behind it that would have
-            stayed; these look for another place when their turn comes.
+        order: rows of the round in the order of placement.
+        displace: whether a job that does not fit in one piece may take the GPUs of later jobs that would have stayed;
+            these look for another place at their turn.
     """
     assert this.problem is not None
     free = view.capacity.copy()
-    kept = np.zeros_like(free)  # held by jobs that would stay and have not had their turn
+    kept = np.zeros_like(free)  # held by staying jobs that have not had their turn
     here: dict[int, Gpus] = {}
     for at in np.flatnonzero(this.problem.present.any(axis=1)).tolist():
         here[at] = dict(view.placement(int(this.jobs[at])).gpus)
@@ -92,82 +94,90 @@ def arranged(view: ClusterView, this: Round, counts: IntArray, order: Sequence[i
         _take(free, places[at], 1)
         if places[at]:
             moved = at in here and places[at] != here[at]
-            seconds = this.problem.work[at] / speed_on(view, job, places[at]) + this.problem.restart[at] * moved
+            seconds = (
+                this.problem.work[at] / compute_gang_throughput(view, job, places[at])
+                + this.problem.restart[at] * moved
+            )
             total += float(this.problem.weight[at] * seconds)
         else:
             missing += 1
     return Arrangement(places, (missing, total))
 
 
-def place_others(view: ClusterView, wish: Allocation, order: Sequence[JobId]) -> None:
-    """Jobs that the wish does not place yet: where they run now, if that is still free, else where one type has room.
+def place_others(view: ClusterView, allocation: Allocation, order: Sequence[JobId]) -> None:
+    """Place jobs that the allocation does not place yet: where they run now if still free, else on one type.
 
-    They take what nobody else wanted, the most on which they run fastest.
+    They take left-over GPUs, at the size and type on which they run fastest.
     """
-    placed = wish.jobs()
+    placed = allocation.jobs()
     running = set(view.running.tolist())
-    full: set[tuple[int, int]] = set()  # (type, size) for which no room was found
+    full: set[tuple[int, int]] = set()  # (type, size) that did not fit
     for job in order:
-        if not wish.free_gpus.any():
+        if not allocation.free_gpus.any():
             return
         if job in placed:
             continue
         if job in running:
             gpus = view.placement(job).gpus
-            if all(wish.free_gpus[node] >= count for node, count in gpus.items()):
-                wish.place(job, view.placement(job))
+            if all(allocation.free_gpus[node] >= count for node, count in gpus.items()):
+                allocation.place(job, view.placement(job))
                 continue
-        _squeeze_in(view, wish, job, full)
+        _squeeze_in(view, allocation, job, full)
 
 
-def _squeeze_in(view: ClusterView, wish: Allocation, job: JobId, full: set[tuple[int, int]]) -> None:
-    """The fastest place of one type in what is free; a job that runs on no one type takes several."""
-    speed = view.speed(job)
-    least, most = int(view.min_gpus[job]), min(int(view.max_gpus[job]), speed.shape[1] - 1)
-    sizes = range(least, min(most, int(wish.free_gpus.sum())) + 1)
-    options = [(kind, size) for size in sizes for kind in types_by_speed(view, job, size) if (kind, size) not in full]
-    for kind, size in sorted(options, key=lambda option: -float(speed[option])):
-        if pack(view, wish, job, size, (kind,)):
+def _squeeze_in(view: ClusterView, allocation: Allocation, job: JobId, full: set[tuple[int, int]]) -> None:
+    """Place a job on the free GPUs of the type where it is fastest; a job that fits no single type takes several."""
+    throughput = view.throughputs(job)
+    least, most = int(view.min_gpus[job]), min(int(view.max_gpus[job]), throughput.shape[1] - 1)
+    sizes = range(least, min(most, int(allocation.free_gpus.sum())) + 1)
+    options = [
+        (gpu_type, size)
+        for size in sizes
+        for gpu_type in types_by_throughput(view, job, size)
+        if (gpu_type, size) not in full
+    ]
+    for gpu_type, size in sorted(options, key=lambda option: -float(throughput[option])):
+        if pack(view, allocation, job, size, (gpu_type,)):
             return
-        full.add((kind, size))
-    if not speed[:, least : most + 1].any():
-        pack(view, wish, job, least, ())
+        full.add((gpu_type, size))
+    if not throughput[:, least : most + 1].any():
+        pack(view, allocation, job, least, ())
 
 
 def _nodes(
     view: ClusterView, job: JobId, counts: Sequence[int], least: int, free: IntArray, spare: IntArray, displace: bool
 ) -> Gpus:
-    """Nodes for one job's GPUs of each type, in one piece each if there is room; else what is fastest.
+    """Nodes for one job's GPUs of each type, each type in one piece if it fits; else the fastest alternative.
 
-    That may be the same GPUs in pieces, or fewer GPUs of one type in one piece. Looks among `spare`, GPUs that nobody
-    keeps, and for whole pieces also among those that jobs behind it keep, if it may displace them.
+    The alternatives are the same GPUs in pieces, or fewer GPUs of one type in one piece. The search uses `spare`, the
+    GPUs that no job keeps; with `displace` whole pieces may also use GPUs that later jobs keep.
     """
     found, whole = _pieces(view, spare, counts)
     if not whole and displace:
         instead, whole = _pieces(view, free, counts)
         found = instead if whole else found
-    best, best_speed = found, speed_on(view, job, found) if found else 0.0
-    if whole and best_speed > 0:
+    best, best_throughput = found, compute_gang_throughput(view, job, found) if found else 0.0
+    if whole and best_throughput > 0:
         return best
-    table = view.speed(job)
+    table = view.throughputs(job)
     for size in range(sum(counts), least - 1, -1):
-        for kind in types_by_speed(view, job, size):
-            if table[kind, size] > best_speed and (place := best_fit(view, spare, job, size, (kind,))):
-                best, best_speed = place, float(table[kind, size])
-    return best if best_speed > 0 else {}
+        for gpu_type in types_by_throughput(view, job, size):
+            if table[gpu_type, size] > best_throughput and (place := best_fit(view, spare, job, size, (gpu_type,))):
+                best, best_throughput = place, float(table[gpu_type, size])
+    return best if best_throughput > 0 else {}
 
 
 def _pieces(view: ClusterView, free: IntArray, counts: Sequence[int]) -> tuple[Gpus, bool]:
-    """GPUs by node for GPUs of each type, empty if there are too few; and whether each type's are in one piece."""
+    """GPUs by node for GPUs of each type, empty if too few; and whether each type is in one piece."""
     found: Gpus = {}
     whole = True
-    for kind, count in enumerate(counts):
+    for gpu_type, count in enumerate(counts):
         if count == 0:
             continue
-        nodes = consolidated(free, view.cluster, count, kind)
+        nodes = consolidated(free, view.cluster, count, gpu_type)
         if nodes is None:
             whole = False
-            nodes = scattered(free, view.cluster, count, kind)
+            nodes = scattered(free, view.cluster, count, gpu_type)
         if nodes is None:
             return {}, False
         found.update(nodes)
@@ -175,6 +185,6 @@ def _pieces(view: ClusterView, free: IntArray, counts: Sequence[int]) -> tuple[G
 
 
 def _take(free: IntArray, gpus: Gpus, sign: int) -> None:
-    """Take GPUs away from `free`, or give them back with a sign of -1."""
+    """Subtract GPUs from `free`, or add them with a sign of -1."""
     for node, count in gpus.items():
         free[node] -= sign * count

@@ -1,8 +1,8 @@
-"""One scheduling round of a cluster as a matching problem: who is let in, and what a GPU of each type is worth to whom.
+"""One scheduling round of a cluster as a matching problem: admitted jobs, and throughputs of GPUs by type.
 
-Workers are GPUs, kinds are GPU types. Within a category, where a job's number of GPUs is given, its speed is a sum over
-its GPUs, as in the paper: workers of unequal speed share the mini-batch in proportion, and what communication
-costs depends on the number alone and is in the speeds already.
+Workers are GPUs, and worker types are GPU types. Within a category, where a job's number of GPUs is given, its
+throughput is a sum over its GPUs, as in the paper: workers of unequal throughput share the mini-batch in proportion.
+The cost of communication depends on the number of GPUs alone and is already part of the throughputs.
 """
 
 import math
@@ -10,26 +10,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from baselines.parts.estimates import remaining_time, remaining_work
+from baselines.parts.estimates import remaining_time, require_remaining_work
 from baselines.parts.priority import jobs_present
 from baselines.parts.sharing import admissible
 from baselines.parts.submitted import SubmittedJobs
 from baselines.sampling_matching.descent import start_least
 from baselines.sampling_matching.problem import Problem, of_jobs, problem
 from envs.scheduling import ClusterView
-from envs.types import FloatArray, IntArray, JobId, Seconds
+from envs.types import Configuration, FloatArray, IntArray, JobId, Seconds
 
-LEAST_WORK = 1e-9  # samples: a job at its very end still has a place in the problem
+LEAST_WORK = 1e-9  # samples: keeps the work of a job at its very end positive
 
 
 @dataclass(frozen=True)
-class Round:
-    """A matching problem and whose it is.
+class MatchingRound:
+    """A matching problem and its jobs.
 
     Attributes:
         jobs: int64[num_admitted], the problem's jobs, ascending.
-        problem: what is to be matched; None if nobody is let in.
-        order: int64[num_present], all jobs that run or wait, those first that need the fewest GPU-seconds.
+        problem: the matching problem; None if no job is admitted.
+        order: int64[num_present], all jobs that run or wait, by needed GPU-seconds, the fewest first.
     """
 
     jobs: IntArray
@@ -37,11 +37,11 @@ class Round:
     order: IntArray
 
 
-class GangSpeeds:
-    """What one GPU adds to a gang, by its type and the gang's size; belongs to one episode.
+class GangThroughputs:
+    """Throughput that one GPU adds to a gang, by its type and the gang's size, for one episode.
 
-    Where all are of one type, that is the view's speed over the size. A gang of several types stands on two nodes at
-    least, and there it is the performance model's speed for so many nodes, over the size.
+    For a gang of one type it is the view's throughput over the size. A gang of several types is on at least two nodes;
+    for it, it is the performance model's throughput for that many nodes, over the size.
     """
 
     def __init__(self) -> None:
@@ -49,84 +49,87 @@ class GangSpeeds:
         self._mixed: dict[str, FloatArray] = {}
 
     def look_up(self, view: ClusterView) -> None:
-        """Add the jobs that have come since the last time."""
+        """Add the jobs submitted since the last call."""
         self.submitted.look_up(view)
 
-    def rates(self, view: ClusterView, jobs: IntArray) -> FloatArray:
-        """float64[len(jobs), mixes, sizes, num_gpu_types]: samples/s of a GPU, as `Problem.rates`."""
-        speed = self.submitted.speed(view, jobs)
-        size = np.maximum(np.arange(speed.shape[2]), 1)
-        alone = np.moveaxis(speed / size, 1, 2)[:, None]
-        if speed.shape[1] == 1:
+    def throughputs(self, view: ClusterView, jobs: IntArray) -> FloatArray:
+        """float64[len(jobs), mixes, sizes, num_gpu_types]: samples/s of a GPU, as `Problem.throughputs`."""
+        throughput = self.submitted.throughput(view, jobs)
+        size = np.maximum(np.arange(throughput.shape[2]), 1)
+        alone = np.moveaxis(throughput / size, 1, 2)[:, None]
+        if throughput.shape[1] == 1:
             return alone
         mixed = np.array([self.mixed(view, job) for job in jobs.tolist()])
         mixed = self.submitted.within_range(np.moveaxis(mixed, 1, 2), view.min_gpus[jobs], view.max_gpus[jobs])
         return np.concatenate([alone, np.moveaxis(mixed, 1, 2)[:, None]], axis=1)
 
     def mixed(self, view: ClusterView, job: JobId) -> FloatArray:
-        """float64[sizes, num_gpu_types]: samples/s of a GPU in a gang of several types of the job's model."""
+        """float64[sizes, num_gpu_types]: samples/s of a GPU in a gang of several types, for the job's model."""
         model = view.job(job).model
         if model not in self._mixed:
-            sizes, kinds = view.speed(job).shape[1], len(view.cluster.gpu_types)
+            sizes, num_types = view.throughputs(job).shape[1], len(view.cluster.gpu_types)
             largest = int(view.cluster.node_gpus.max())
-            rates = np.zeros((sizes, kinds))
+            throughputs = np.zeros((sizes, num_types))
             for size in range(2, sizes):
                 nodes = rounded_nodes(max(2, -(-size // largest)), size)
-                for kind in range(kinds):
-                    rates[size, kind] = view.throughput(job, kind, size, nodes) / size
-            self._mixed[model] = rates
+                for gpu_type, name in enumerate(view.cluster.gpu_types):
+                    throughputs[size, gpu_type] = view.throughput(job, Configuration(name, size, nodes)) / size
+            self._mixed[model] = throughputs
         return self._mixed[model]
 
 
 def rounded_nodes(num_nodes: int, num_gpus: int) -> int:
-    """The node count for which the engine has a speed: the next power of two, at most one node for each GPU."""
+    """The node count for which the engine has a throughput: the next power of two, at most one node per GPU."""
     return min(1 << (num_nodes - 1).bit_length(), num_gpus)
 
 
-def speed_on(view: ClusterView, job: JobId, gpus: dict[int, int]) -> float:
-    """Samples/s of a job on GPUs by node, shares of the batch proportional to speed; 0 where it does not run."""
+def compute_gang_throughput(view: ClusterView, job: JobId, gpus: dict[int, int]) -> float:
+    """Compute samples/s of a job on GPUs by node, with batch shares proportional to throughput; 0 if it cannot run."""
     size = sum(gpus.values())
     nodes = rounded_nodes(len(gpus), size)
-    kinds = view.cluster.node_types
-    by_node = [view.throughput(job, int(kinds[node]), size, nodes) for node in gpus]
+    gpu_types = [view.cluster.nodes[node].gpu_type for node in gpus]
+    by_type = {name: view.throughput(job, Configuration(name, size, nodes)) for name in dict.fromkeys(gpu_types)}
+    by_node = [by_type[gpu_type] for gpu_type in gpu_types]
     if min(by_node) <= 0:
         return 0.0
-    return sum(count * speed for count, speed in zip(gpus.values(), by_node, strict=True)) / size
+    return sum(count * throughput for count, throughput in zip(gpus.values(), by_node, strict=True)) / size
 
 
-def round_of(view: ClusterView, speeds: GangSpeeds, name: str, shortness: float, restart: Seconds | None) -> Round:
-    """The matching problem of a round.
+def round_of(
+    view: ClusterView, gang_throughputs: GangThroughputs, name: str, shortness: float, restart: Seconds | None
+) -> MatchingRound:
+    """Build the matching problem of a round.
 
-    More jobs than workers: those get in that need the fewest GPU-seconds on their least size, as long as everybody's
-    least fits; a job that would have to restart counts the restart. The others wait.
+    If there are more jobs than workers, the jobs that need the fewest GPU-seconds on their least size are admitted, as
+    long as all least sizes fit. A job that would have to restart includes the restart. The other jobs wait.
 
     Args:
         view: the round.
-        speeds: the episode's speeds, looked up.
-        name: the scheduler's, for complaints.
-        shortness: a job's seconds weigh its remaining time on requested GPUs to the power of minus this.
-        restart: seconds of a restart; if None, what the view says for each job.
+        gang_throughputs: the episode's throughputs, with this round's jobs looked up.
+        name: the scheduler's name, for error messages.
+        shortness: a job's weight is its remaining time on requested GPUs to the power of minus `shortness`.
+        restart: seconds of a restart; if None, the view's value for each job.
 
     Raises:
         MurmurationError: the scenario hides remaining work.
     """
     jobs = jobs_present(view)
-    work = np.maximum(remaining_work(view, jobs, name), LEAST_WORK)
+    work = np.maximum(require_remaining_work(view, jobs, name), LEAST_WORK)
     cost = view.restart_delay[jobs] if restart is None else np.full(len(jobs), restart)
     supply = np.bincount(view.cluster.node_types, view.capacity, len(view.cluster.gpu_types)).astype(np.int64)
     runs = np.isin(jobs, view.running)
-    need, gpu_time = _least_gpu_time(view, speeds, jobs, work, np.where(runs, 0.0, cost))
+    need, gpu_time = _least_gpu_time(view, gang_throughputs, jobs, work, np.where(runs, 0.0, cost))
     order = np.lexsort((jobs, gpu_time))
     chosen: IntArray = np.sort(order[admissible(need[order], int(supply.sum()))])
     if not chosen.size:
-        return Round(jobs[chosen], None, jobs[order])
+        return MatchingRound(jobs[chosen], None, jobs[order])
     inside = jobs[chosen]
-    alone = remaining_time(view, inside, name)  # infinite for a gang that no one type holds
-    rates = speeds.rates(view, inside)
-    able = np.asarray((rates > 0).any(axis=(1, 3)))
+    alone = remaining_time(view, inside, name)  # infinite for a gang that fits no single type
+    throughputs = gang_throughputs.throughputs(view, inside)
+    able = np.asarray((throughputs > 0).any(axis=(1, 3)))
     largest = able.shape[1] - 1 - able[:, ::-1].argmax(axis=1)
     made = problem(
-        rates,
+        throughputs,
         work[chosen],
         supply=supply,
         weight=np.maximum(np.where(np.isfinite(alone), alone, gpu_time[chosen] / need[chosen]), 1.0) ** -shortness,
@@ -136,11 +139,11 @@ def round_of(view: ClusterView, speeds: GangSpeeds, name: str, shortness: float,
         restart=np.where(runs, cost, 0.0)[chosen],
         may_idle=True,
     )
-    return Round(inside, made, jobs[order])
+    return MatchingRound(inside, made, jobs[order])
 
 
-def those_that_fit(this: Round) -> Round:
-    """The round without those for whom earlier ones in its order leave no GPUs of a type on which they run."""
+def those_that_fit(this: MatchingRound) -> MatchingRound:
+    """The round without jobs for which earlier jobs leave no GPUs of a type on which they run."""
     assert this.problem is not None
     chosen: list[int] = []
     place = {job: at for at, job in enumerate(this.jobs.tolist())}
@@ -149,30 +152,30 @@ def those_that_fit(this: Round) -> Round:
         if start_least(among, np.zeros(among.present.shape, np.int64)):
             chosen.append(at)
     chosen.sort()
-    return Round(this.jobs[chosen], of_jobs(this.problem, chosen) if chosen else None, this.order)
+    return MatchingRound(this.jobs[chosen], of_jobs(this.problem, chosen) if chosen else None, this.order)
 
 
 def _least_gpu_time(
-    view: ClusterView, speeds: GangSpeeds, jobs: IntArray, work: FloatArray, delay: FloatArray
+    view: ClusterView, gang_throughputs: GangThroughputs, jobs: IntArray, work: FloatArray, delay: FloatArray
 ) -> tuple[IntArray, FloatArray]:
-    """Fewest GPUs on which each job runs (0: none), and the GPU-seconds that it takes there on its cheapest type."""
-    least, speed = speeds.submitted.least[jobs], speeds.submitted.speed_at_least[jobs]
+    """Fewest GPUs on which each job runs (0: none), and its GPU-seconds there on its cheapest type."""
+    least, throughput = gang_throughputs.submitted.least[jobs], gang_throughputs.submitted.throughput_at_least[jobs]
     need = np.where(least > 0, least, np.iinfo(np.int64).max).min(axis=1)
-    seconds = np.full(speed.shape, np.inf)
-    np.divide(work[:, None], speed, out=seconds, where=speed > 0)
+    seconds = np.full(throughput.shape, np.inf)
+    np.divide(work[:, None], throughput, out=seconds, where=throughput > 0)
     gpu_time = ((seconds + delay[:, None]) * np.maximum(least, 1)).min(axis=1)
-    for at in np.flatnonzero((least == 0).all(axis=1)).tolist():  # runs on no one type: a gang over several, or nowhere
+    for at in np.flatnonzero((least == 0).all(axis=1)).tolist():  # fits no single type: a gang over several, or none
         size = int(view.min_gpus[jobs[at]])
-        rates = speeds.mixed(view, int(jobs[at]))
-        best = float(rates[size].max()) if size < len(rates) else 0.0
+        throughputs = gang_throughputs.mixed(view, int(jobs[at]))
+        best = float(throughputs[size].max()) if size < len(throughputs) else 0.0
         need[at] = size if best > 0 else 0
         gpu_time[at] = work[at] / best + delay[at] * size if best > 0 else math.inf
     return need, gpu_time
 
 
-def _present(view: ClusterView, jobs: IntArray, num_kinds: int) -> IntArray:
+def _present(view: ClusterView, jobs: IntArray, num_types: int) -> IntArray:
     """int64[len(jobs), num_kinds]: GPUs of each type that jobs hold."""
-    held = np.zeros((len(jobs), num_kinds), np.int64)
+    held = np.zeros((len(jobs), num_types), np.int64)
     running = view.running
     at = np.searchsorted(jobs, running)
     for job, row in zip(running.tolist(), at.tolist(), strict=True):

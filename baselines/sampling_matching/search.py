@@ -1,4 +1,4 @@
-"""Plans for a matching problem: by sampling categories, by greedy growth, and the best of both."""
+"""Plans for a matching problem: by sampling of categories, by greedy growth, and the best of both."""
 
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
@@ -7,24 +7,24 @@ import numpy as np
 
 from baselines.sampling_matching.categories import Categories
 from baselines.sampling_matching.centre import expected_sizes
-from baselines.sampling_matching.descent import descend, grow, shed, start_least
+from baselines.sampling_matching.descent import descend, grow_by_marginal_gain, shed, start_least
 from baselines.sampling_matching.kernels import match_categories, match_category, total
-from baselines.sampling_matching.problem import Problem, completion_times, of_jobs
+from baselines.sampling_matching.problem import Problem, compute_completion_seconds, of_jobs
 from envs.types import FloatArray, IntArray, MurmurationError
 
 JobOrder: TypeAlias = Literal["workload", "benefit", "lightest", "none"]
-Valuation: TypeAlias = Literal["saving", "rate"]
-MOST_EXCHANGES = 100_000  # of one descent, which ends by itself long before
+Valuation: TypeAlias = Literal["saving", "throughput"]
+MOST_EXCHANGES = 100_000  # of one descent, which ends long before
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Who gets which workers.
+class MatchingPlan:
+    """Workers of each job, with their worth.
 
     Attributes:
-        counts: int64[num_jobs, num_kinds].
-        worth: weighted sum of the jobs' seconds; infinite if the jobs could not all be served.
-        categories: categories looked at.
+        counts: int64[num_jobs, num_types].
+        worth: weighted sum of the jobs' seconds; infinite if not all jobs can be served.
+        categories: number of examined categories.
     """
 
     counts: IntArray
@@ -34,30 +34,31 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How categories are drawn.
+    """Settings of the category sampling.
 
-    Job-prioritising sampling orders the jobs so that those come first that need workers most. Late categories in
-    lexicographic order then give them many; the first share `skip` of the categories is left out, and samples are drawn
-    from the rest. What the paper orders by and skips is not public: both are read from a third party's rebuilding
+    Job-prioritising sampling puts the jobs first that need workers most. Late categories in lexicographic order then
+    give these jobs many workers. The first share `skip` of the categories is left out, and samples are drawn from the
+    rest. The paper's order and skipped share are not public: both come from a third party's reimplementation
     (github.com/aliebayani/Unified-AI-Aware-Scheduler) and from our own measurements.
 
-    The number of categories explodes with the jobs, and a fixed number of samples from all of them meets ever worse
-    ones. So most samples are drawn where good ones lie, which is ours: each job within one worker of what it would get
-    by marginal gain if all workers were average (`centre.expected_sizes`), then within one worker of the best so far.
+    The number of categories grows so fast with the jobs that a fixed number of samples from all of them finds worse and
+    worse ones. So most samples are drawn near good categories, which is ours: first with each job within one worker of
+    its size by marginal gain if all workers were average (`centre.expected_sizes`), then within one worker of the best
+    plan so far.
 
     Attributes:
-        samples: categories drawn.
+        samples: number of categories drawn.
         spread: share of the samples that is drawn from all categories; 1 is job-prioritising sampling alone. Half of
-            the rest is drawn around the sizes of marginal gain, half around the best of these all.
-        skip: share of the categories, those that give the first jobs least, that are never drawn.
-        order: "benefit": who saves most by one worker more than an equal share, communication included. "workload": who
-            has most to compute; the same where communication is cheap, but wrong where it dominates and the heavy
-            want few workers. "lightest" and "none" are for comparison.
-        solves: markets cleared for each category.
-        valuation: what a worker is worth to a job: the seconds that it saves, or its rate, for comparison.
+            the rest is drawn around the sizes of marginal gain, half around the best category so far.
+        skip: share of the categories that is never drawn, those that give the first jobs least.
+        order: order of the jobs. "benefit": by the seconds saved by one worker more than an equal share, including
+            communication. "workload": by computation; equal to "benefit" if communication is cheap, but wrong if it
+            dominates and heavy jobs need few workers. "lightest" and "none" are for comparison.
+        solves: most markets cleared for each category.
+        valuation: worth of a worker to a job: "saving", the seconds that it saves, or "throughput", for comparison.
         fairness: weight of 1 - Jain's index in the choice among categories.
-        window: if not None, further `samples` categories around a plan that is given, every job within so many workers
-            of what it has there.
+        window: if not None, `samples` further categories are drawn around the best plan, every job within this many
+            workers of its size there.
     """
 
     samples: int = 100
@@ -76,7 +77,7 @@ class Sampling:
             ("skip", "at least 0 and below 1", 0 <= self.skip < 1),
             ("order", "workload, benefit, lightest or none", self.order in get_args(JobOrder)),
             ("solves", "at least 1", self.solves >= 1),
-            ("valuation", "saving or rate", self.valuation in get_args(Valuation)),
+            ("valuation", "saving or throughput", self.valuation in get_args(Valuation)),
             ("fairness", "at least 0", self.fairness >= 0),
             ("window", "at least 1, or null", self.window is None or self.window >= 1),
         ):
@@ -88,9 +89,9 @@ def job_order(problem: Problem, by: JobOrder) -> IntArray:
     """int64[num_jobs]: the jobs in the order in which categories are compared; see `Sampling`."""
     if by == "none":
         return np.arange(problem.num_jobs)
-    at = np.minimum(problem.least, problem.rates.shape[2] - 1)
-    rates = problem.rates.max(axis=1)[np.arange(problem.num_jobs), at]
-    mean = (rates * problem.supply).sum(axis=1) / np.maximum(((rates > 0) * problem.supply).sum(axis=1), 1)
+    at = np.minimum(problem.least, problem.throughputs.shape[2] - 1)
+    throughputs = problem.throughputs.max(axis=1)[np.arange(problem.num_jobs), at]
+    mean = (throughputs * problem.supply).sum(axis=1) / np.maximum(((throughputs > 0) * problem.supply).sum(axis=1), 1)
     load = problem.weight * problem.work / np.maximum(mean, 1e-300)
     if by == "workload":
         return np.argsort(-load, kind="stable")
@@ -112,49 +113,49 @@ def _saving_of_one_more(problem: Problem, load: FloatArray, share: int) -> Float
 
 
 def drawn_categories(problem: Problem, rng: np.random.Generator, sampling: Sampling) -> IntArray:
-    """int64[num_drawn, num_jobs]: categories by job-prioritising sampling, jobs in the problem's own order."""
+    """Draw categories by job-prioritising sampling: int64[num_drawn, num_jobs], jobs in the problem's order."""
     order = job_order(problem, sampling.order)
     among = Categories(problem.least[order], problem.most[order], problem.assigned)
     return among.draw(rng, sampling.samples, sampling.skip)[:, np.argsort(order)]
 
 
 def categories_around(problem: Problem, rng: np.random.Generator, sampling: Sampling, counts: IntArray) -> IntArray:
-    """int64[num_drawn, num_jobs]: the category of a plan, and others within the window around it."""
+    """Draw categories within the window around a plan's category, itself first: int64[num_drawn, num_jobs]."""
     here, window = counts.sum(axis=1), sampling.window or 1
     least, most = np.maximum(here - window, problem.least), np.minimum(here + window, problem.most)
-    order = job_order(problem, sampling.order)  # so that names of jobs do not change what is drawn
+    order = job_order(problem, sampling.order)  # so that the numbering of jobs does not change the draws
     drawn = Categories(least[order], most[order], int(here.sum())).draw(rng, sampling.samples)
     return np.concatenate([here[None], drawn[:, np.argsort(order)]])
 
 
-def equal_share_plan(problem: Problem, solves: int = 3) -> Plan:
-    """Every job gets as many workers as any other, up to one: the first jobs get the odd ones.
+def equal_share_plan(problem: Problem, solves: int = 3) -> MatchingPlan:
+    """Give all jobs equal numbers of workers; the first jobs get one more if the number is not divisible.
 
-    Jobs whose range forbids that get what is nearest.
+    Jobs whose range excludes this size get the nearest one.
     """
     jobs = problem.num_jobs
     sizes = np.full(jobs, problem.assigned // jobs)
     sizes[: problem.assigned % jobs] += 1
     counts = np.zeros(problem.present.shape, np.int64)
     match_category(problem, np.clip(sizes, problem.least, problem.most), solves, False, counts)
-    return Plan(counts, total(problem, counts), 1)
+    return MatchingPlan(counts, total(problem, counts), 1)
 
 
-def match(problem: Problem, categories: IntArray, sampling: Sampling) -> Plan:
-    """The best of these categories, each by the weighted market."""
+def match(problem: Problem, categories: IntArray, sampling: Sampling) -> MatchingPlan:
+    """The best plan of these categories, each matched by the weighted market."""
     counts = np.zeros(problem.present.shape, np.int64)
     equal = np.ones(problem.num_jobs)
     if sampling.fairness:
-        equal = completion_times(problem, equal_share_plan(problem, sampling.solves).counts)
-    plain = sampling.valuation == "rate"
+        equal = compute_completion_seconds(problem, equal_share_plan(problem, sampling.solves).counts)
+    plain = sampling.valuation == "throughput"
     match_categories(problem, categories, sampling.solves, plain, equal, sampling.fairness, counts)
-    return Plan(counts, total(problem, counts), len(categories))
+    return MatchingPlan(counts, total(problem, counts), len(categories))
 
 
-def sampled_plan(problem: Problem, rng: np.random.Generator, sampling: Sampling) -> Plan:
-    """Sampling alone: from all categories, around the sizes of marginal gain, then around the best of these.
+def sampled_plan(problem: Problem, rng: np.random.Generator, sampling: Sampling) -> MatchingPlan:
+    """Plan by sampling alone: from all categories, around the sizes of marginal gain, then around the best so far.
 
-    Where the samples suffice for all categories, these are looked at.
+    If the samples cover all categories, all are examined.
     """
     spread = round(sampling.spread * sampling.samples)
     centre = expected_sizes(problem, problem.assigned)
@@ -170,17 +171,17 @@ def sampled_plan(problem: Problem, rng: np.random.Generator, sampling: Sampling)
     if not np.isfinite(first.worth):
         return first
     plan = match(problem, _near(problem, rng, sampling, first.counts.sum(axis=1), near), sampling)
-    return Plan(plan.counts, plan.worth, first.categories + plan.categories)
+    return MatchingPlan(plan.counts, plan.worth, first.categories + plan.categories)
 
 
 def _near(problem: Problem, rng: np.random.Generator, sampling: Sampling, sizes: IntArray, samples: int) -> IntArray:
-    """int64[num_drawn, num_jobs]: a category first, and others in which every job is within one worker of it."""
+    """Draw categories with every job within one worker of a category, itself first: int64[num_drawn, num_jobs]."""
     counts = np.zeros(problem.present.shape, np.int64)
     counts[:, 0] = sizes
     return categories_around(problem, rng, replace(sampling, samples=samples, window=1), counts)
 
 
-def every_category_plan(problem: Problem, sampling: Sampling) -> Plan:
+def every_category_plan(problem: Problem, sampling: Sampling) -> MatchingPlan:
     """Exhaustive search over all categories.
 
     Raises:
@@ -189,52 +190,52 @@ def every_category_plan(problem: Problem, sampling: Sampling) -> Plan:
     return match(problem, Categories(problem.least, problem.most, problem.assigned).all(), sampling)
 
 
-def polished(problem: Problem, plan: Plan) -> Plan:
-    """The plan after exchanges between jobs, while any pays; a plan that cannot run stays as it is."""
+def polished(problem: Problem, plan: MatchingPlan) -> MatchingPlan:
+    """Improve a plan by exchanges between jobs; a plan that cannot run is returned unchanged."""
     if not np.isfinite(plan.worth):
         return plan
     counts = plan.counts.copy()
     descend(problem, counts, MOST_EXCHANGES)
-    return Plan(counts, total(problem, counts), plan.categories)
+    return MatchingPlan(counts, total(problem, counts), plan.categories)
 
 
-def greedy_plan(problem: Problem, *, polish: bool = True) -> Plan:
-    """The least to every job, the rest by marginal gain, then exchanges; infinite worth if not all can be served."""
+def greedy_plan(problem: Problem, *, polish: bool = True) -> MatchingPlan:
+    """Plan by least sizes, marginal gain, then exchanges; the worth is infinite if not all jobs can be served."""
     counts = np.zeros(problem.present.shape, np.int64)
     if not start_least(problem, counts):
-        return Plan(counts, float("inf"))
-    grow(problem, counts)
-    plan = Plan(counts, total(problem, counts))
+        return MatchingPlan(counts, float("inf"))
+    grow_by_marginal_gain(problem, counts)
+    plan = MatchingPlan(counts, total(problem, counts))
     return polished(problem, plan) if polish else plan
 
 
-def present_plan(problem: Problem) -> Plan:
-    """What is there now, with no more change than newcomers need, then growth and exchanges as far as they pay.
+def present_plan(problem: Problem) -> MatchingPlan:
+    """Plan from the present workers, with the least change that new jobs need, then growth and exchanges.
 
-    Infinite worth if the newcomers find no workers on which they run.
+    The worth is infinite if the new jobs find no workers on which they run.
     """
     counts = problem.present.copy()
     newcomers = np.flatnonzero(counts.sum(axis=1) == 0)
     if not shed(problem, counts, int(problem.least[newcomers].sum())):
-        return Plan(counts, float("inf"))
+        return MatchingPlan(counts, float("inf"))
     if newcomers.size:
         theirs = np.zeros((len(newcomers), len(problem.supply)), np.int64)
         if not start_least(of_jobs(problem, newcomers, problem.supply - counts.sum(axis=0)), theirs):
-            return Plan(counts, float("inf"))
+            return MatchingPlan(counts, float("inf"))
         counts[newcomers] = theirs
     if not np.isfinite(total(problem, counts)):
-        return Plan(counts, float("inf"))
-    grow(problem, counts)
-    return polished(problem, Plan(counts, total(problem, counts)))
+        return MatchingPlan(counts, float("inf"))
+    grow_by_marginal_gain(problem, counts)
+    return polished(problem, MatchingPlan(counts, total(problem, counts)))
 
 
-def best_plan(problem: Problem, rng: np.random.Generator, sampling: Sampling) -> Plan:
+def best_plan(problem: Problem, rng: np.random.Generator, sampling: Sampling) -> MatchingPlan:
     """The best of greedy growth, job-prioritising sampling and sampling around the better, each with exchanges.
 
-    Where jobs hold workers already, what is there now is one more candidate, and moves must pay for their restarts.
+    If jobs hold workers already, the present plan is one more candidate, and changes include their restarts.
 
-    Sampling alone fails where communication dominates or jobs are many, greedy growth alone where jobs are few; both
-    together were within a percent of the optimum wherever it could be certified.
+    Sampling alone fails if communication dominates or jobs are many, greedy growth alone if jobs are few. Together they
+    were within one per cent of the optimum wherever it could be certified.
     """
     plans = [present_plan(problem)] if problem.present.any() else []
     plans += [greedy_plan(problem), polished(problem, sampled_plan(problem, rng, sampling))]
@@ -243,4 +244,4 @@ def best_plan(problem: Problem, rng: np.random.Generator, sampling: Sampling) ->
         around = match(problem, categories_around(problem, rng, sampling, best.counts), sampling)
         plans.append(polished(problem, around))
     best = min(plans, key=lambda plan: plan.worth)
-    return Plan(best.counts, best.worth, sum(plan.categories for plan in plans))
+    return MatchingPlan(best.counts, best.worth, sum(plan.categories for plan in plans))

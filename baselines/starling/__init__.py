@@ -1,4 +1,4 @@
-"""The heuristic to beat: shortest first, sized at the knee, two plans, looking ahead."""
+"""The heuristic to beat: shortest first, sized at the knee, two plans, look-ahead."""
 
 from baselines.starling.scheduler import Starling
 

@@ -1,4 +1,4 @@
-"""What the kernels of Starling work on: one round's jobs, the nodes, and the numbers of the tuning."""
+"""Arguments of the kernels of Starling: one round's jobs, the nodes, and the parameters of the tuning."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ class Nodes(NamedTuple):
     """The nodes.
 
     Attributes:
-        capacity: int64[num_nodes], GPUs of each that there are to share out.
+        capacity: int64[num_nodes], GPUs of each node to share out.
         types: int64[num_nodes], GPU type of each.
     """
 
@@ -18,18 +18,18 @@ class Nodes(NamedTuple):
 
 
 class Jobs(NamedTuple):
-    """The jobs that are planned for, as they stand at one instant.
+    """The jobs that are planned for, at one instant.
 
     Attributes:
         speeds: float64[num_jobs, num_gpu_types, sizes], samples/s on the fewest nodes; 0 where a job does not run.
         work: float64[num_jobs], samples left.
         delay: float64[num_jobs], seconds without progress that a change costs a job.
-        weight: float64[num_jobs], what a sample/s of a job is worth.
+        weight: float64[num_jobs], worth of one sample/s of a job.
         wanted: int64[num_jobs, num_gpu_types], GPUs to give; 0 where a job does not run.
-        present: int64[num_jobs, num_nodes], GPUs that a job holds now by node.
+        present: int64[num_jobs, num_nodes], GPUs that a job holds now, by node.
     """
 
-    speeds: FloatArray
+    throughputs: FloatArray
     work: FloatArray
     delay: FloatArray
     weight: FloatArray
@@ -38,18 +38,18 @@ class Jobs(NamedTuple):
 
 
 class Outlook(NamedTuple):
-    """What is known of the same jobs for later instants.
+    """What is known about the same jobs for later instants.
 
     Attributes:
         restart: float64[num_jobs], seconds that a change costs a job that has begun.
-        begun: bool[num_jobs], whether it has.
-        knee_speed: float64[num_jobs], samples/s of a job at its knee.
-        knee_gpus: int64[num_jobs], GPUs there.
+        begun: bool[num_jobs], whether a job has begun.
+        knee_throughput: float64[num_jobs], samples/s of a job at its knee.
+        knee_gpus: int64[num_jobs], GPUs at that knee.
     """
 
     restart: FloatArray
     begun: BoolArray
-    knee_speed: FloatArray
+    knee_throughput: FloatArray
     knee_gpus: IntArray
 
 
@@ -65,8 +65,8 @@ class Ways(NamedTuple):
     wanted: IntArray
 
 
-class Rules(NamedTuple):
-    """Numbers of a tuning, as in `baselines.starling.scheduler.Tuning`."""
+class StarlingRules(NamedTuple):
+    """Parameters of a tuning, as in `baselines.starling.scheduler.Tuning`."""
 
     horizon: Seconds
     stickiness: float
@@ -77,8 +77,8 @@ class Rules(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A place that was found for a job, not yet by node; GPU type -1 for none."""
+    """GPUs found for a job, not yet by node; GPU type -1 for none."""
 
-    speed: float
-    kind: int
+    throughput: float
+    gpu_type: int
     size: int

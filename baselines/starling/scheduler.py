@@ -1,4 +1,4 @@
-"""Starling: the strongest heuristic here, tuned; the bar for everything learned."""
+"""Starling: the strongest heuristic here, tuned; learned policies are compared with it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from baselines.parts.scalability import AnalysedJobs, Analyser
 from baselines.parts.submitted import SubmittedJobs
 from baselines.starling.forecast import plan_ahead, weights
 from baselines.starling.knee import Knees
-from baselines.starling.round import Jobs, Nodes, Outlook, Rules, Ways
+from baselines.starling.round import Jobs, Nodes, Outlook, StarlingRules, Ways
 from envs.scheduling import ClusterView
 from envs.types import (
     Allocation,
@@ -27,26 +27,25 @@ from envs.types import (
     Seconds,
 )
 
-DEPTH = 8  # the queue is looked at until its least sizes would fill the cluster so many times
-EFFORT = 3_000_000  # jobs times nodes times completions that one plan is played out for, at most
+DEPTH = 8  # the queue is considered until its least sizes would fill the cluster so many times
+EFFORT = 3_000_000  # upper bound on jobs times nodes times completions in the forecast of one plan
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """The numbers of `Starling`. None of them depends on the size of the cluster.
+    """The parameters of `Starling`. None of them depends on the size of the cluster.
 
     Attributes:
-        knee: least speed that a further GPU must bring, as a share of what a GPU can bring at best.
+        knee: least throughput that a further GPU must add, as a share of the most that a GPU can add.
         gang: exponent of a job's GPUs in its priority: 0 orders by remaining time, 1 by remaining GPU-time.
-        urgency: exponent of a job's remaining time in the worth of its speed: 0 all alike, 1 inverse.
-        floor: seconds that are added to the remaining time there, so that what is about to end does not count
-            without bound.
-        horizon: seconds for which a plan is taken to last, when what it wins is held against restarts.
-        stickiness: share by which another place must be faster than the present one.
+        urgency: exponent of a job's remaining time in the worth of its throughput: 0 for equal worth, 1 for inverse.
+        floor: seconds added to the remaining time in that worth, so that the worth of a job about to end is bounded.
+        horizon: seconds for which a plan is assumed to last when its gain is compared with the cost of restarts.
+        stickiness: share by which other GPUs must be faster than the present ones.
         tolerance: share of its new size by which a job's present size may differ without a change.
-        hysteresis: share by which planning anew must be better than keeping what runs.
-        prior: seconds that a job which has not run is taken to need on its requested GPUs, where nothing is known.
-        residual: seconds it is taken to need yet for each second that it has run, where nothing is known.
+        hysteresis: share by which planning anew must be better than keeping the running jobs.
+        prior: seconds that a job which has not run is assumed to need on its requested GPUs, where work is hidden.
+        residual: further seconds that a job is assumed to need for each second that it has run, where work is hidden.
     """
 
     knee: float
@@ -71,27 +70,27 @@ class Tuning:
                 raise MurmurationError(f"Starling: {name} is 0 s; it must be positive")
 
     @property
-    def rules(self) -> Rules:
-        """Those of them that kernels go by."""
-        return Rules(*(float(getattr(self, name)) for name in Rules._fields))
+    def rules(self) -> StarlingRules:
+        """The parameters that the kernels use."""
+        return StarlingRules(*(float(getattr(self, name)) for name in StarlingRules._fields))
 
 
-# `scripts/tune.py tuning=starling_traces` compared 80 candidates, beside the look-ahead of several ways, on 16 training
-# workloads: synthetic ones at loads of 0.75 to 1.0, and days of Philly, ITP and Muri. This is the best of them: 0.2 %
-# better there than what it began with (knee 0.35, gang 0.7, hysteresis 0, the rest as in UNKNOWN), 0.1 % better on 16
-# validation workloads. The ways, chosen by hand on training workloads, make more of a difference: 1 to 2 % there, and
-# 0.6 to 0.8 % on validation workloads.
+# The best of 80 candidates that `scripts/tune.py tuning=starling_traces` compared, with the look-ahead of several ways,
+# on 16 training workloads: synthetic ones at loads of 0.75 to 1.0, and days of Philly, ITP and Muri. It is 0.2 % better
+# there than the starting point (knee 0.35, gang 0.7, hysteresis 0, the rest as in UNKNOWN), and 0.1 % better on 16
+# validation workloads. The ways, chosen by hand on training workloads, matter more: 1 to 2 % there, and 0.6 to 0.8 % on
+# validation workloads.
 KNOWN = Tuning(
     knee=0.457, gang=0.9, urgency=0.376, floor=18.7, horizon=6230.0, stickiness=0.275, tolerance=0.078, hysteresis=0.071
 )
-# Round numbers: what a search on an earlier engine found, with nothing known, did not hold on validation workloads.
+# Round numbers: the result of a search on an earlier engine with hidden work did not hold on validation workloads.
 UNKNOWN = Tuning(
     knee=0.25, gang=0.5, urgency=0.6, floor=60.0, horizon=600.0, stickiness=0.2, tolerance=0.15, hysteresis=0.02
 )
 
 
 class Way(NamedTuple):
-    """Another order and other sizes that are tried.
+    """Another order and other sizes to try.
 
     Attributes:
         gang: as in `Tuning`.
@@ -102,49 +101,49 @@ class Way(NamedTuple):
     knee: float
 
 
-# Few GPUs for each and the small ones first, where many wait; the shortest first whatever it takes; many GPUs for each.
-WAYS = (Way(gang=1.0, knee=0.6), Way(gang=0.0, knee=0.35), Way(gang=1.0, knee=0.15))
+# Few GPUs for each job, small jobs first, for long queues; the shortest first at any size; many GPUs for each job.
+OTHER_WAYS = (Way(gang=1.0, knee=0.6), Way(gang=0.0, knee=0.35), Way(gang=1.0, knee=0.15))
 
 
 class Starling:
-    """Shortest first, each job up to its knee; two plans at every round, and the one that is worth its restarts.
+    """Shortest first, each job up to its knee; two plans in each round, merged by whether restarts pay.
 
     1. Order: by remaining time at the knee, times GPUs there to the power `gang`. Size: the job's knee.
-    2. Two plans of the whole cluster, node by node. One keeps what runs and fills up with waiting jobs; the other plans
-       anew, though a job stays where it is unless it would be clearly faster elsewhere. In both a job that does not fit
-       at its knee shrinks, and GPUs left over go where a GPU is worth most.
-    3. Nodes fall into parts that no job connects under either plan. In each part the plan wins that is worth more: the
-       sum of speeds, restarts counted over a horizon, weighted by the inverse of remaining time.
-    4. The same mixture is made in some other ways, by other orders and other sizes.
-    5. All mixtures, both plans of the first way pure, and keeping without growth are played out to the next completions
-       of the jobs present, each in its own way, as if nobody else came. The one after which they end soonest in sum is
-       carried out. Where jobs times nodes are very many, fewer completions are played out, in the end none.
+    2. Build two plans of the whole cluster, node by node. One keeps running jobs and adds waiting ones. The other plans
+       anew, but a job stays where it is unless it would be clearly faster elsewhere. In both plans a job that does not
+       fit at its knee shrinks, and GPUs left over go where a GPU is worth most.
+    3. Split the nodes into parts that no job connects under either plan. In each part take the plan that is worth more:
+       the sum of throughputs, with restarts counted over a horizon, weighted by the inverse of remaining time.
+    4. Build the same merged plan in some other ways, with other orders and other sizes.
+    5. Forecast all merged plans, both plans of the first way alone, and keeping without growth, up to the next
+       completions of the jobs present, each in its own way, assuming that no further job arrives. Apply the plan with
+       the least sum of completion times. If jobs times nodes is very large, the forecast covers fewer completions, in
+       the limit none.
 
     Not from a paper. Its parts are: shortest remaining first (Schrage 1968), sizing by efficiency at the knee
-    (Eager, Zahorjan, Lazowska, IEEE TC 1989), marginal gains (Optimus, EuroSys'18), hysteresis, rollouts of several
-    heuristics side by side (Chang, Givan, Chong, Discrete Event Dynamic Systems 2004). It works with exact,
-    estimated and hidden remaining work; hidden, it takes a job to need the longer yet the longer it has run. Jobs that
+    (Eager, Zahorjan, Lazowska, IEEE TC 1989), marginal gains (Optimus, EuroSys'18), hysteresis, and rollouts of several
+    heuristics in parallel (Chang, Givan, Chong, Discrete Event Dynamic Systems 2004). It works with exact, estimated
+    and hidden remaining work. With hidden work, it assumes that a job that has run longer also needs longer. Jobs that
     are not elastic keep their size. A gang over several GPU types is placed when there is room and then left alone.
 
-    The numbers, `KNOWN` and `UNKNOWN`, were chosen on training workloads; what `scripts/tune.py`, with
-    `tuning=starling_traces` or `tuning=starling_unknown`, finds is taken over only where it is better on validation
-    workloads too.
+    The parameters, `KNOWN` and `UNKNOWN`, were chosen on training workloads. A result of `scripts/tune.py`, with
+    `tuning=starling_traces` or `tuning=starling_unknown`, is adopted only if it is better on validation workloads too.
 
     With batch sizes "best" a job runs at the fastest batch size of its range for its GPUs, found by the analyser of
-    elastic scaling (MASCOTS'20), and all of the above goes by these speeds. As there, samples count alike at every
-    batch size of the range: a larger batch needs no more of them. Where nothing in the range is faster than the usual
-    batch size, that is left to the world, and so it is for gangs over several GPU types.
+    elastic scaling (MASCOTS'20), and all steps above use these throughputs. As in that paper, samples count equally at
+    every batch size of the range: a larger batch needs no more of them. The batch size is left to the world where no
+    batch size of the range is faster than the usual one, and for gangs over several GPU types.
 
     Args:
-        known: where remaining work is known or estimated.
-        unknown: where it is hidden.
-        look_ahead: completions that are played out; 0 takes the first mixture at once, in a tenth of the time.
-        ways: other ways; none compares the plans of the first way alone.
+        known: parameters if remaining work is known or estimated.
+        unknown: parameters if it is hidden.
+        look_ahead: completions in the forecast; 0 takes the first merged plan at once, in a tenth of the time.
+        ways: other ways; if empty, only the plans of the first way are compared.
         batch: "usual" leaves batch sizes to the world, "best" chooses them.
-        measured_only: whether a chosen batch size puts no more samples on a GPU than were measured on one.
+        measured_only: whether a chosen batch size puts at most as many samples on a GPU as were measured on one.
 
     Raises:
-        MurmurationError: it is to look back, a way has a number that cannot be, or there is no such `batch`.
+        MurmurationError: `look_ahead` is negative, a way has an invalid number, or `batch` is unknown.
     """
 
     information = "none"
@@ -156,7 +155,7 @@ class Starling:
         known: Tuning = KNOWN,
         unknown: Tuning = UNKNOWN,
         look_ahead: int = 12,
-        ways: Sequence[Way] = WAYS,
+        ways: Sequence[Way] = OTHER_WAYS,
         batch: Literal["usual", "best"] = "usual",
         measured_only: bool = True,
     ) -> None:
@@ -183,18 +182,18 @@ class Starling:
         self._knees = self._new_knees()
 
     def schedule(self, view: ClusterView) -> Allocation:
-        """Shortest first at the knee, by the better of two plans."""
-        wish = view.allocation(keep_running=True)
+        """Plan the jobs at the head of the order, then start others on GPUs left over."""
+        allocation = view.allocation(keep_running=True)
         jobs = jobs_present(view)
         if jobs.size:
             order, work = self._ranked(view, jobs)
             considered, beyond = self._considered(view, order)
-            self._plan(view, wish, considered, work[np.searchsorted(jobs, considered)])
-            self._squeeze_in(view, wish, beyond)
-        return wish
+            self._plan(view, allocation, considered, work[np.searchsorted(jobs, considered)])
+            self._squeeze_in(view, allocation, beyond)
+        return allocation
 
     def _ranked(self, view: ClusterView, jobs: IntArray) -> tuple[IntArray, FloatArray]:
-        """`jobs` by falling priority; and the remaining work of `jobs`, in their order, guessed where it is hidden."""
+        """Return `jobs` by falling priority, and the remaining work in the order of `jobs`, guessed if hidden."""
         work = view.remaining_work(jobs)
         if np.isnan(work).any() and self._tuning is not self.unknown:
             self._tuning = self.unknown
@@ -205,24 +204,24 @@ class Starling:
         return jobs[self._order(jobs, work, self._tuning.gang)], work
 
     def _order(self, jobs: IntArray, work: FloatArray, gang: float) -> IntArray:
-        """int64[len(jobs)]: places in `jobs` by falling priority; a gang over several types has no knee and is last."""
-        speed, gpus = self._knees.speed[jobs], self._knees.gpus[jobs]
+        """int64[len(jobs)]: places in `jobs` by falling priority; gangs over several types have no knee: last."""
+        throughput, gpus = self._knees.throughput[jobs], self._knees.gpus[jobs]
         with np.errstate(divide="ignore", invalid="ignore"):
-            left = np.where(speed > 0, work / speed, np.inf) * np.maximum(gpus, 1.0) ** gang
+            left = np.where(throughput > 0, work / throughput, np.inf) * np.maximum(gpus, 1.0) ** gang
         return np.lexsort((jobs, left))
 
     def _new_knees(self) -> Knees:
-        """Knees of the first way and of the others, of no jobs yet."""
+        """Create the knees of the first way and of the others, without jobs."""
         return Knees([self._tuning.knee, *(way.knee for way in self.ways)], self._analysed)
 
     def _guessed(self, view: ClusterView, jobs: IntArray) -> FloatArray:
-        """Samples left, where nothing is known but how long jobs have run."""
+        """Guess the samples left from how long jobs have run."""
         ran = view.attained_service(jobs) / view.num_gpus[jobs]
         seconds = self._tuning.prior + self._tuning.residual * ran
-        return np.asarray(seconds * self._knees.requested_speed[jobs])
+        return np.asarray(seconds * self._knees.requested_throughput[jobs])
 
     def _considered(self, view: ClusterView, order: IntArray) -> tuple[IntArray, IntArray]:
-        """Jobs to plan for, by falling priority: those that run and the head of the queue; and the other ones."""
+        """Split jobs into those to plan for, running or at the head of the queue, and the waiting rest, in order."""
         runs = np.isin(order, view.running)
         need = self._knees.least[order]
         single = need > 0
@@ -232,8 +231,8 @@ class Starling:
         chosen = single & (runs | ahead)
         return order[chosen], order[~chosen & ~runs]
 
-    def _plan(self, view: ClusterView, wish: Allocation, order: IntArray, work: FloatArray) -> None:
-        """Both plans, and what the chosen one changes."""
+    def _plan(self, view: ClusterView, allocation: Allocation, order: IntArray, work: FloatArray) -> None:
+        """Choose a plan for the jobs of `order` and apply it to the allocation."""
         tuning, knees = self._tuning, self._knees
         present = np.zeros((len(order), view.cluster.num_nodes), np.int64)
         capacity = view.capacity.astype(np.int64)
@@ -246,63 +245,65 @@ class Starling:
                     capacity[node] -= gpus  # a gang over several types is left alone
         begun = view.attained_service(order) > 0
         restart = np.asarray(view.restart_delay[order], dtype=np.float64)
-        outlook = Outlook(restart, begun, knees.speed[order], knees.gpus[order])
+        outlook = Outlook(restart, begun, knees.throughput[order], knees.gpus[order])
         orders = [np.arange(len(order)), *(self._order(order, work, way.gang) for way in self.ways)]
         ways = Ways(np.array(orders), np.ascontiguousarray(knees.sizes[:, order]))
-        weight = weights(work, outlook.knee_speed, tuning.rules)
-        speeds = np.ascontiguousarray(knees.submitted.speed(view, order))
+        weight = weights(work, outlook.knee_throughput, tuning.rules)
+        throughputs = np.ascontiguousarray(knees.submitted.throughput(view, order))
         grid = plan_ahead(
             ways,
-            Jobs(speeds, work, np.where(begun, restart, 0.0), weight, ways.wanted[0], present),
+            Jobs(throughputs, work, np.where(begun, restart, 0.0), weight, ways.wanted[0], present),
             outlook,
             Nodes(capacity, view.cluster.node_types),
             tuning.rules,
             min(self.look_ahead, EFFORT // max(present.size, 1)),
         )
-        _carry_out(wish, order, present, grid, knees.submitted)
+        _carry_out(allocation, order, present, grid, knees.submitted)
 
-    def _squeeze_in(self, view: ClusterView, wish: Allocation, waiting: IntArray) -> None:
-        """Jobs beyond those planned for, on their least size where there is room; gangs over several types too."""
-        if not (waiting.size and wish.free_gpus.any()):
+    def _squeeze_in(self, view: ClusterView, allocation: Allocation, waiting: IntArray) -> None:
+        """Start the remaining jobs at their least size where there is room, then gangs over several types."""
+        if not (waiting.size and allocation.free_gpus.any()):
             return
         need = self._knees.least[waiting]
-        single = waiting[(need > 0) & could_fit(view.cluster, wish.free_gpus, need)]
+        single = waiting[(need > 0) & could_fit(view.cluster, allocation.free_gpus, need)]
         sizes, types = dict(zip(single.tolist(), self._knees.least[single].tolist(), strict=True)), None
         if self._analysed is not None:
             types = {job: self._knees.submitted.fastest_first(job, size) for job, size in sizes.items()}
-        start_waiting(view, wish, single.tolist(), best_fit, sizes, types)
+        start_waiting(view, allocation, single.tolist(), best_fit, sizes, types)
         for job in sizes:
-            if placement := wish.placement(job):
-                _place(wish, job, placement.gpus, self._knees.submitted)
+            if placement := allocation.placement(job):
+                _place(allocation, job, placement.gpus, self._knees.submitted)
         for job in waiting[need == 0].tolist():
-            pack(view, wish, job, int(view.min_gpus[job]))
+            pack(view, allocation, job, int(view.min_gpus[job]))
 
 
-def _carry_out(wish: Allocation, order: IntArray, present: IntArray, grid: IntArray, submitted: SubmittedJobs) -> None:
-    """What a plan changes, into the wish: first what makes room."""
+def _carry_out(
+    allocation: Allocation, order: IntArray, present: IntArray, grid: IntArray, submitted: SubmittedJobs
+) -> None:
+    """Write the changes of a plan into the allocation; stops come first, to make room."""
     changed = (grid != present).any(axis=1)
     for at in np.flatnonzero(changed & (present > 0).any(axis=1)).tolist():
-        wish.stop(int(order[at]))
+        allocation.stop(int(order[at]))
     for at in np.flatnonzero(changed & (grid > 0).any(axis=1)).tolist():
         nodes = np.flatnonzero(grid[at])
-        _place(wish, int(order[at]), dict(zip(nodes.tolist(), grid[at, nodes].tolist(), strict=True)), submitted)
+        _place(allocation, int(order[at]), dict(zip(nodes.tolist(), grid[at, nodes].tolist(), strict=True)), submitted)
 
 
-def _place(wish: Allocation, job: JobId, gpus: Mapping[NodeId, int], submitted: SubmittedJobs) -> None:
-    """Let a job run on GPUs of one type, at the batch size that goes with them."""
-    kind = int(wish.cluster.node_types[next(iter(gpus))])
-    wish.place(job, Placement(gpus, batch_size=submitted.batch(job, kind, sum(gpus.values()))))
+def _place(allocation: Allocation, job: JobId, gpus: Mapping[NodeId, int], submitted: SubmittedJobs) -> None:
+    """Place a job on GPUs of one type, at the batch size for them."""
+    gpu_type = int(allocation.cluster.node_types[next(iter(gpus))])
+    allocation.place(job, Placement(gpus, batch_size=submitted.batch(job, gpu_type, sum(gpus.values()))))
 
 
 def varied(part: Literal["known", "unknown"], changes: Mapping[str, float]) -> Starling:
-    """Starling with some numbers of one part changed: what the search for better ones plays.
+    """Create Starling with some parameters of one tuning changed, for `scripts/tune.py`.
 
     Args:
-        part: which of its two tunings.
+        part: the tuning to change.
         changes: new values by name, as in `Tuning`.
 
     Raises:
-        MurmurationError: a name that `Tuning` does not have, or a value out of its range.
+        MurmurationError: `Tuning` has no parameter of a name, or a value is out of range.
     """
     names = [field.name for field in fields(Tuning)]
     for name in changes:

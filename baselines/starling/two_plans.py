@@ -1,21 +1,21 @@
-"""Kernels that share a cluster out by node in two ways, and choose the better one, part by part of the cluster.
+"""Kernels that build two plans of a cluster, node by node, and choose the better one for each part of the cluster.
 
 Arguments recur:
     order: int64[num_jobs], the jobs by falling priority.
-    free: int64[num_nodes], GPUs that nobody has yet.
+    free: int64[num_nodes], GPUs not given to a job yet.
     row: int64[num_nodes], GPUs of one job by node under the plan so far.
     grid: int64[num_jobs, num_nodes], the plan: GPUs by node.
 """
 
 import numpy as np
 
-from baselines.starling.room import has_room, largest_room, shape_of, take
-from baselines.starling.round import Found, Jobs, Nodes, Rules
+from baselines.starling.room import has_room, largest_room, shape_of, take_room
+from baselines.starling.round import Found, Jobs, Nodes, StarlingRules
 from envs.simulation.jit import jit
 from envs.types import FloatArray, IntArray, Seconds
 
-NEGLIGIBLE = 1e-12  # smaller gains, relative to a job's present speed, are rounding
-LEAST_SHARE = 0.02  # of its speed, that a change is taken to leave a job however short it is
+NEGLIGIBLE_GAIN = 1e-12  # smaller gains, relative to a job's present throughput, are rounding
+LEAST_SHARE = 0.02  # lower bound on the share of its throughput that a job keeps after a change
 
 
 @jit
@@ -28,8 +28,8 @@ def equal(one: IntArray, other: IntArray) -> bool:
 
 
 @jit
-def kind_of(row: IntArray, types: IntArray) -> int:
-    """GPU type of a job's first node; -1 if it holds nothing."""
+def gpu_type_of(row: IntArray, types: IntArray) -> int:
+    """Return the GPU type of a job's first node; -1 if it holds nothing."""
     for node in range(len(row)):
         if row[node] > 0:
             return int(types[node])
@@ -37,21 +37,23 @@ def kind_of(row: IntArray, types: IntArray) -> int:
 
 
 @jit
-def after_delay(speed: float, work: float, delay: Seconds, horizon: Seconds) -> float:
-    """Mean speed over the horizon, or until the job ends if that is earlier, with a standstill of `delay` first."""
-    if speed <= 0 or delay <= 0:
-        return speed
-    return speed * max(LEAST_SHARE, 1.0 - delay / min(horizon, work / speed + delay))
+def after_delay(throughput: float, work: float, delay: Seconds, horizon: Seconds) -> float:
+    """Return the mean throughput over the horizon, or up to the job's end if earlier, after a pause of `delay`."""
+    if throughput <= 0 or delay <= 0:
+        return throughput
+    return throughput * max(LEAST_SHARE, 1.0 - delay / min(horizon, work / throughput + delay))
 
 
 @jit
-def fill(keep: bool, order: IntArray, jobs: Jobs, free: IntArray, nodes: Nodes, rules: Rules, grid: IntArray) -> None:
-    """Jobs in order get what they want where they are fastest, or the most there is room for; fills `grid`.
+def fill_plan(
+    keep: bool, order: IntArray, jobs: Jobs, free: IntArray, nodes: Nodes, rules: StarlingRules, grid: IntArray
+) -> None:
+    """Give jobs in order their size where they are fastest, or the most for which there is room; fills `grid`.
 
     Args:
-        keep: whether running jobs first get what they hold.
-        free: all GPUs at first; those left in the end.
-        rules: `stickiness` and `tolerance` count.
+        keep: whether running jobs first get the GPUs that they hold.
+        free: all GPUs at first, those left at the end.
+        rules: only `stickiness` and `tolerance` are used.
     """
     left = free.sum()
     if keep:
@@ -63,58 +65,64 @@ def fill(keep: bool, order: IntArray, jobs: Jobs, free: IntArray, nodes: Nodes, 
     for job in order:
         if left == 0:
             return
-        if kind_of(grid[job], nodes.types) >= 0:
+        if gpu_type_of(grid[job], nodes.types) >= 0:
             continue
-        found = fastest_room(jobs.speeds[job], jobs.wanted[job], free, nodes, grid[job])
-        if still_good(jobs.speeds[job], jobs.wanted[job], jobs.present[job], free, nodes, found, rules):
+        found = fastest_room(jobs.throughputs[job], jobs.wanted[job], free, nodes, grid[job])
+        if still_good(jobs.throughputs[job], jobs.wanted[job], jobs.present[job], free, nodes, found, rules):
             for node in range(len(free)):
                 grid[job, node] = jobs.present[job, node]
                 free[node] -= jobs.present[job, node]
-        elif found.kind >= 0:
+        elif found.gpu_type >= 0:
             own = own_node(jobs.present[job], free, nodes, found)
             if own >= 0:
                 grid[job, own] = found.size
                 free[own] -= found.size
             else:
-                take(free, nodes, found.kind, found.size, grid[job])
+                take_room(free, nodes, found.gpu_type, found.size, grid[job])
         left -= grid[job].sum()
 
 
 @jit
-def fastest_room(speeds: FloatArray, wanted: IntArray, free: IntArray, nodes: Nodes, row: IntArray) -> Found:
-    """The place where one job is fastest, no larger than wanted there."""
-    best, best_kind, best_size = 0.0, -1, 0
-    for kind in range(len(wanted)):
-        if wanted[kind] > 0:
-            largest, whole, rest = shape_of(free, nodes, kind, row)
-            size = largest_room(wanted[kind], largest, whole, rest)
-            while size > 0 and (speeds[kind, size] <= 0 or not has_room(size, largest, whole, rest)):
+def fastest_room(throughputs: FloatArray, wanted: IntArray, free: IntArray, nodes: Nodes, row: IntArray) -> Found:
+    """Find the GPUs on which one job is fastest, at most its `wanted` size of each type."""
+    best, best_type, best_size = 0.0, -1, 0
+    for gpu_type in range(len(wanted)):
+        if wanted[gpu_type] > 0:
+            largest, whole, rest = shape_of(free, nodes, gpu_type, row)
+            size = largest_room(wanted[gpu_type], largest, whole, rest)
+            while size > 0 and (throughputs[gpu_type, size] <= 0 or not has_room(size, largest, whole, rest)):
                 size -= 1
-            if speeds[kind, size] > best:
-                best, best_kind, best_size = speeds[kind, size], kind, size
-    return Found(best, best_kind, best_size)
+            if throughputs[gpu_type, size] > best:
+                best, best_type, best_size = throughputs[gpu_type, size], gpu_type, size
+    return Found(best, best_type, best_size)
 
 
 @jit
 def still_good(
-    speeds: FloatArray, wanted: IntArray, present: IntArray, free: IntArray, nodes: Nodes, found: Found, rules: Rules
+    throughputs: FloatArray,
+    wanted: IntArray,
+    present: IntArray,
+    free: IntArray,
+    nodes: Nodes,
+    found: Found,
+    rules: StarlingRules,
 ) -> bool:
-    """Whether a job's present place is still free, hardly worse than the one found, and no larger than wanted."""
-    now, held = kind_of(present, nodes.types), present.sum()
+    """Whether a job's present GPUs are still free, hardly worse than those found, and at most its `wanted` size."""
+    now, held = gpu_type_of(present, nodes.types), present.sum()
     if now < 0 or held > wanted[now]:
         return False
     for node in range(len(free)):
         if present[node] > free[node]:
             return False
-    near = now == found.kind and abs(found.size - held) <= rules.tolerance * found.size
-    return speeds[now, held] * (1.0 + rules.stickiness) >= found.speed or near
+    near = now == found.gpu_type and abs(found.size - held) <= rules.tolerance * found.size
+    return throughputs[now, held] * (1.0 + rules.stickiness) >= found.throughput or near
 
 
 @jit
 def own_node(present: IntArray, free: IntArray, nodes: Nodes, found: Found) -> int:
-    """The one node on which a job stands, if so many GPUs of the type are free there; else -1.
+    """Return the only node on which a job runs, if it has enough free GPUs of the type found; else -1.
 
-    Shrunk there, it may grow back to what it has, and nothing has happened.
+    A job that shrinks on its own node may grow back to its present size, which is then no change.
     """
     here = -1
     for node in range(len(present)):
@@ -122,49 +130,50 @@ def own_node(present: IntArray, free: IntArray, nodes: Nodes, found: Found) -> i
             if here >= 0:
                 return -1
             here = node
-    return here if here >= 0 and nodes.types[here] == found.kind and free[here] >= found.size else -1
+    return here if here >= 0 and nodes.types[here] == found.gpu_type and free[here] >= found.size else -1
 
 
 @jit
 def best_growth(
     job: int, jobs: Jobs, row: IntArray, free: IntArray, nodes: Nodes, horizon: Seconds
 ) -> tuple[float, int, int]:
-    """Gain in speed per GPU of a job's best enlargement, GPUs of it, and the node; node -1: on further nodes.
+    """Find a job's best growth: gain in throughput per GPU, additional GPUs, and the node; -1 for further nodes.
 
-    A job grows on a node that it has a part of or, where all its nodes are wholly its own, on the fewest further ones.
+    A job grows on a node of which it holds a part. If it holds all its nodes wholly, it grows on the fewest further
+    nodes.
     """
-    speeds, work, delay = jobs.speeds[job], jobs.work[job], jobs.delay[job]
-    kind, size = kind_of(row, nodes.types), row.sum()
-    now = speed_under(job, jobs, row, nodes.types, horizon)
-    gain, more, where = NEGLIGIBLE * speeds[kind, size], 0, -1
-    limit = speeds.shape[1] - 1 - size
+    throughputs, work, delay = jobs.throughputs[job], jobs.work[job], jobs.delay[job]
+    gpu_type, size = gpu_type_of(row, nodes.types), row.sum()
+    now = throughput_under(job, jobs, row, nodes.types, horizon)
+    gain, more, where = NEGLIGIBLE_GAIN * throughputs[gpu_type, size], 0, -1
+    limit = throughputs.shape[1] - 1 - size
     owns_nodes = True
     for node in range(len(row)):
         if row[node] > 0:
             owns_nodes = owns_nodes and row[node] == nodes.capacity[node]
             for extra in range(1, min(free[node], limit) + 1):
-                per_gpu = (after_delay(speeds[kind, size + extra], work, delay, horizon) - now) / extra
+                per_gpu = (after_delay(throughputs[gpu_type, size + extra], work, delay, horizon) - now) / extra
                 if per_gpu > gain:
                     gain, more, where = per_gpu, extra, node
     if owns_nodes:
-        largest, whole, rest = shape_of(free, nodes, kind, row)
+        largest, whole, rest = shape_of(free, nodes, gpu_type, row)
         for extra in range(1, min(whole * largest + rest, limit) + 1):
-            per_gpu = (after_delay(speeds[kind, size + extra], work, delay, horizon) - now) / extra
+            per_gpu = (after_delay(throughputs[gpu_type, size + extra], work, delay, horizon) - now) / extra
             if per_gpu > gain and has_room(extra, largest, whole, rest):
                 gain, more, where = per_gpu, extra, -1
     return gain if more > 0 else 0.0, more, where
 
 
 @jit
-def grow(jobs: Jobs, free: IntArray, nodes: Nodes, horizon: Seconds, grid: IntArray) -> None:
-    """GPUs left over, a step at a time, to whom a GPU is worth most; the lowest job among equals; changes `grid`.
+def grow_plan(jobs: Jobs, free: IntArray, nodes: Nodes, horizon: Seconds, grid: IntArray) -> None:
+    """Give GPUs left over, a step at a time, to the job with the largest gain, the lowest of equals; changes `grid`.
 
-    What is free only becomes less, and offers with it: an offer made earlier is a bound, looked at again on its turn.
+    The number of free GPUs only falls, and gains with it. So an earlier gain is an upper bound, recomputed on its turn.
     """
     num_jobs = len(jobs.work)
     gains = np.zeros(num_jobs)
     for job in range(num_jobs):
-        if kind_of(grid[job], nodes.types) >= 0:
+        if gpu_type_of(grid[job], nodes.types) >= 0:
             gains[job] = np.inf
     while num_jobs > 0 and free.sum() > 0:
         job = int(np.argmax(gains))
@@ -179,34 +188,38 @@ def grow(jobs: Jobs, free: IntArray, nodes: Nodes, horizon: Seconds, grid: IntAr
             grid[job, where] += more
             free[where] -= more
         else:
-            take(free, nodes, kind_of(grid[job], nodes.types), more, grid[job])
+            take_room(free, nodes, gpu_type_of(grid[job], nodes.types), more, grid[job])
         gains[job] = np.inf  # its next step is another one
 
 
 @jit
 def root(parent: IntArray, node: int) -> int:
-    """The node that stands for a node's part of the cluster."""
+    """Return the node that represents a node's part of the cluster."""
     while parent[node] != node:
         node = parent[node]
     return node
 
 
 @jit
-def speed_under(job: int, jobs: Jobs, row: IntArray, types: IntArray, horizon: Seconds) -> float:
-    """A job's mean speed under a plan, restart included; 0 if it gets nothing."""
-    kind = kind_of(row, types)
-    if kind < 0:
+def throughput_under(job: int, jobs: Jobs, row: IntArray, types: IntArray, horizon: Seconds) -> float:
+    """Return a job's mean throughput under a plan, restart included; 0 if it gets no GPUs."""
+    gpu_type = gpu_type_of(row, types)
+    if gpu_type < 0:
         return 0.0
-    speed = jobs.speeds[job, kind, row.sum()]
-    return speed if equal(row, jobs.present[job]) else after_delay(speed, jobs.work[job], jobs.delay[job], horizon)
+    throughput = jobs.throughputs[job, gpu_type, row.sum()]
+    return (
+        throughput
+        if equal(row, jobs.present[job])
+        else after_delay(throughput, jobs.work[job], jobs.delay[job], horizon)
+    )
 
 
 @jit
-def choose(jobs: Jobs, nodes: Nodes, rules: Rules, kept: IntArray, grid: IntArray) -> None:
-    """Put the better of two plans into `grid`, for each part of the cluster by itself.
+def choose_by_part(jobs: Jobs, nodes: Nodes, rules: StarlingRules, kept: IntArray, grid: IntArray) -> None:
+    """Write the better of two plans into `grid`, separately for each part of the cluster.
 
-    Nodes belong to one part if a job stands on both of them under either plan, or moves from one to the other. The plan
-    that keeps (`kept`) wins unless the other's worth is larger by the share `hysteresis`.
+    Two nodes belong to one part if a job runs on both under either plan, or moves from one to the other. The plan that
+    keeps running jobs (`kept`) wins unless the other is worth more by the share `hysteresis`.
     """
     num_jobs, num_nodes = grid.shape
     parent, first = np.arange(num_nodes), np.full(num_jobs, -1, np.int64)
@@ -219,8 +232,8 @@ def choose(jobs: Jobs, nodes: Nodes, rules: Rules, kept: IntArray, grid: IntArra
     gain = np.zeros(num_nodes)
     for job in range(num_jobs):
         if first[job] >= 0:
-            new = speed_under(job, jobs, grid[job], nodes.types, rules.horizon)
-            old = speed_under(job, jobs, kept[job], nodes.types, rules.horizon)
+            new = throughput_under(job, jobs, grid[job], nodes.types, rules.horizon)
+            old = throughput_under(job, jobs, kept[job], nodes.types, rules.horizon)
             gain[root(parent, first[job])] += jobs.weight[job] * (new - (1.0 + rules.hysteresis) * old)
     for job in range(num_jobs):
         if first[job] >= 0 and gain[root(parent, first[job])] <= 0:
@@ -228,22 +241,22 @@ def choose(jobs: Jobs, nodes: Nodes, rules: Rules, kept: IntArray, grid: IntArra
 
 
 @jit
-def plan(keep: bool, order: IntArray, jobs: Jobs, nodes: Nodes, rules: Rules) -> IntArray:
-    """Keep what runs and fill up, or plan anew; then leftovers.
+def plan(keep: bool, order: IntArray, jobs: Jobs, nodes: Nodes, rules: StarlingRules) -> IntArray:
+    """Keep running jobs and add others, or plan anew; then give out GPUs left over.
 
     Returns:
-        int64[num_jobs, num_nodes]: GPUs of each job by node; nothing for jobs not in `order`.
+        int64[num_jobs, num_nodes]: GPUs of each job by node; none for jobs not in `order`.
     """
     grid, free = np.zeros_like(jobs.present), nodes.capacity.copy()
-    fill(keep, order, jobs, free, nodes, rules, grid)
-    grow(jobs, free, nodes, rules.horizon, grid)
+    fill_plan(keep, order, jobs, free, nodes, rules, grid)
+    grow_plan(jobs, free, nodes, rules.horizon, grid)
     return grid
 
 
 @jit
-def plan_twice(order: IntArray, jobs: Jobs, nodes: Nodes, rules: Rules) -> IntArray:
-    """Both plans, and the better one for each part of the cluster; arguments are those of `plan`."""
+def plan_twice(order: IntArray, jobs: Jobs, nodes: Nodes, rules: StarlingRules) -> IntArray:
+    """Build both plans and return the better one for each part of the cluster; arguments are those of `plan`."""
     kept = plan(True, order, jobs, nodes, rules)
     grid = plan(False, order, jobs, nodes, rules)
-    choose(jobs, nodes, rules, kept, grid)
+    choose_by_part(jobs, nodes, rules, kept, grid)
     return grid

@@ -1,4 +1,4 @@
-"""Cores and memory beside GPUs, by sensitivity (OSDI'22)."""
+"""Synergy: cores and memory allocated beside GPUs, by the jobs' sensitivity to them (OSDI'22)."""
 
 from baselines.synergy.scheduler import Synergy
 

@@ -1,4 +1,4 @@
-"""Synergy's ways to divide cores and memory among jobs that have been chosen to run."""
+"""Synergy's mechanisms: divide cores and memory among the jobs chosen to run."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,150 +10,150 @@ from scipy.sparse import coo_array
 
 from baselines.parts.highs import milp
 from baselines.parts.placing import Gpus
-from baselines.synergy.hosts import PART, ROUNDING, Amount, Hosts, Sensitivities
+from baselines.synergy.cpu_memory import AMOUNT_ROUNDING, PART, Amount, JobSensitivities, NodeResources
 from envs.scheduling import ClusterView
 from envs.types import Allocation, JobId, NodeId, Seconds
 
 
 @dataclass
-class Plan:
-    """A round under construction: GPUs in the wish, cores and memory in the hosts."""
+class RoundPlan:
+    """A round under construction: GPUs in `allocation`, cores and memory in `resources`."""
 
     view: ClusterView
-    wish: Allocation
-    hosts: Hosts
-    sensitivities: Sensitivities
+    allocation: Allocation
+    resources: NodeResources
+    sensitivities: JobSensitivities
 
     def demand(self, job: JobId, gpus: Mapping[NodeId, int]) -> Amount:
-        """What saturates a job on these nodes; the proportional share of a gang over several types."""
+        """The least amount that saturates a job here; for a gang over several types, the proportional share."""
         if not self.of_one_type(gpus):
-            return self.hosts.share(gpus)
-        return self.sensitivities.of(self.view, self.hosts, job, gpus).demand
+            return self.resources.share(gpus)
+        return self.sensitivities.of(self.view, self.resources, job, gpus).demand
 
     def of_one_type(self, gpus: Mapping[NodeId, int]) -> bool:
-        """Whether GPUs are of one type, so that sensitivities are known."""
-        kinds = self.view.cluster.node_types[list(gpus)]
-        return bool((kinds == kinds[0]).all())
+        """Whether the GPUs are of one type, so that the job's sensitivity is known."""
+        gpu_types = self.view.cluster.node_types[list(gpus)]
+        return bool((gpu_types == gpu_types[0]).all())
 
     def places(self, planned: Mapping[NodeId, int]) -> Iterator[Gpus]:
-        """Free GPUs of one type for a gang: every node that holds it, fullest first; if there is none, as planned."""
-        free, cluster = self.wish.free_gpus, self.view.cluster
-        size, kind = sum(planned.values()), cluster.node_types[min(planned)]
-        nodes = np.flatnonzero((cluster.node_types == kind) & (free >= size))
+        """Yield places for a gang on one type: nodes that fit it, fullest first; if none fits, the planned GPUs."""
+        free, cluster = self.allocation.free_gpus, self.view.cluster
+        size, gpu_type = sum(planned.values()), cluster.node_types[min(planned)]
+        nodes = np.flatnonzero((cluster.node_types == gpu_type) & (free >= size))
         for node in nodes[np.argsort(free[nodes], kind="stable")].tolist():
             yield {node: size}
         if not nodes.size and all(free[node] >= count for node, count in planned.items()):
             yield dict(planned)
 
     def settle(self, job: JobId, gpus: Mapping[NodeId, int], amount: Amount) -> None:
-        """Let a job run on these GPUs with so much of cores and memory."""
-        self.hosts.take(job, gpus, amount)
-        self.wish.place(job, dict(gpus))
+        """Place a job on these GPUs with this amount of cores and memory."""
+        self.resources.take(job, gpus, amount)
+        self.allocation.place(job, dict(gpus))
 
 
 class Mechanism(Protocol):
-    """How a job that runs on, or is to start, comes to its cores and memory."""
+    """A way to give cores and memory to jobs that continue and to jobs that start."""
 
-    def keep(self, plan: Plan, job: JobId, gpus: Mapping[NodeId, int]) -> None:
-        """Amounts for a job that goes on where it is; or stop it."""
+    def keep(self, plan: RoundPlan, job: JobId, gpus: Mapping[NodeId, int]) -> None:
+        """Set the amounts of a job that stays on its GPUs, or stop it."""
         ...
 
-    def start(self, plan: Plan, job: JobId, planned: Gpus) -> None:
-        """GPUs and amounts for a job that is to start, as planned if on no better node; or leave it out."""
+    def start(self, plan: RoundPlan, job: JobId, planned: Gpus) -> None:
+        """Place a starting job on a better node than planned or as planned, or leave it out."""
         ...
 
-    def finish(self, plan: Plan, jobs: Sequence[JobId]) -> None:
-        """Look at all jobs that run once more."""
+    def finish(self, plan: RoundPlan, jobs: Sequence[JobId]) -> None:
+        """Adjust the amounts of all running jobs at the end of the round."""
         ...
 
 
 class Proportional:
-    """Cores and memory in proportion to GPUs: what GPU schedulers do."""
+    """Give cores and memory in proportion to GPUs, as GPU schedulers do."""
 
-    def keep(self, plan: Plan, job: JobId, gpus: Mapping[NodeId, int]) -> None:
-        """The proportional share."""
-        plan.settle(job, gpus, plan.hosts.share(gpus))
+    def keep(self, plan: RoundPlan, job: JobId, gpus: Mapping[NodeId, int]) -> None:
+        """Give the proportional share."""
+        plan.settle(job, gpus, plan.resources.share(gpus))
 
-    def start(self, plan: Plan, job: JobId, planned: Gpus) -> None:
-        """The fullest node with room, and the proportional share of it."""
+    def start(self, plan: RoundPlan, job: JobId, planned: Gpus) -> None:
+        """Place the job on the fullest node that fits, with its proportional share."""
         for gpus in plan.places(planned):
-            plan.settle(job, gpus, plan.hosts.share(gpus))
+            plan.settle(job, gpus, plan.resources.share(gpus))
             return
 
-    def finish(self, plan: Plan, jobs: Sequence[JobId]) -> None:
-        """Nothing is left to do."""
+    def finish(self, plan: RoundPlan, jobs: Sequence[JobId]) -> None:
+        """Do nothing: all amounts are set."""
 
 
 class Greedy:
-    """All that a job can use, or nothing: GPUs stand idle beside cores that are gone."""
+    """Give a job all that it can use, or do not run it; GPUs may stay idle on nodes without free cores."""
 
-    def keep(self, plan: Plan, job: JobId, gpus: Mapping[NodeId, int]) -> None:
-        """The demand; a job for which it is not there any more is stopped."""
+    def keep(self, plan: RoundPlan, job: JobId, gpus: Mapping[NodeId, int]) -> None:
+        """Give the demand, or stop the job if it is no longer available."""
         demand = plan.demand(job, gpus)
-        if plan.hosts.lacking(gpus, demand):
-            plan.wish.stop(job)
+        if plan.resources.lacking(gpus, demand):
+            plan.allocation.stop(job)
         else:
             plan.settle(job, gpus, demand)
 
-    def start(self, plan: Plan, job: JobId, planned: Gpus) -> None:
-        """The first place with the whole demand."""
+    def start(self, plan: RoundPlan, job: JobId, planned: Gpus) -> None:
+        """Place the job at the first place that has its whole demand."""
         for gpus in plan.places(planned):
             demand = plan.demand(job, gpus)
-            if not plan.hosts.lacking(gpus, demand):
+            if not plan.resources.lacking(gpus, demand):
                 plan.settle(job, gpus, demand)
                 return
 
-    def finish(self, plan: Plan, jobs: Sequence[JobId]) -> None:
-        """Nothing is left to do."""
+    def finish(self, plan: RoundPlan, jobs: Sequence[JobId]) -> None:
+        """Do nothing: all amounts are set."""
 
 
 class Tune:
-    """The demand where it fits, else the proportional share, for which those who hold more make room."""
+    """Give the demand where it fits, else the proportional share, for which jobs that hold more are cut."""
 
-    def keep(self, plan: Plan, job: JobId, gpus: Mapping[NodeId, int]) -> None:
-        """The demand, the proportional share, or the proportional share at the cost of others."""
+    def keep(self, plan: RoundPlan, job: JobId, gpus: Mapping[NodeId, int]) -> None:
+        """Give the demand, or else the proportional share, cutting other jobs if needed."""
         demand = plan.demand(job, gpus)
-        if plan.hosts.lacking(gpus, demand):
-            demand = demand.within(plan.hosts.share(gpus))
-            _make_room(plan.hosts, gpus, demand)
+        if plan.resources.lacking(gpus, demand):
+            demand = demand.within(plan.resources.share(gpus))
+            _make_room(plan.resources, gpus, demand)
         plan.settle(job, gpus, demand)
 
-    def start(self, plan: Plan, job: JobId, planned: Gpus) -> None:
-        """The fullest node with the whole demand; else with the proportional share; else the fullest with GPUs."""
+    def start(self, plan: RoundPlan, job: JobId, planned: Gpus) -> None:
+        """Take the fullest node with the whole demand, else with the proportional share, else with free GPUs."""
         places = list(plan.places(planned))
         for gpus in places:
             demand = plan.demand(job, gpus)
-            if not plan.hosts.lacking(gpus, demand):
+            if not plan.resources.lacking(gpus, demand):
                 plan.settle(job, gpus, demand)
                 return
-        cut = [(gpus, plan.demand(job, gpus).within(plan.hosts.share(gpus))) for gpus in places]
-        for gpus, amount in sorted(cut, key=lambda place: bool(plan.hosts.lacking(*place))):
-            _make_room(plan.hosts, gpus, amount)
+        cut = [(gpus, plan.demand(job, gpus).within(plan.resources.share(gpus))) for gpus in places]
+        for gpus, amount in sorted(cut, key=lambda place: bool(plan.resources.lacking(*place))):
+            _make_room(plan.resources, gpus, amount)
             plan.settle(job, gpus, amount)
             return
 
-    def finish(self, plan: Plan, jobs: Sequence[JobId]) -> None:
-        """What is left goes to those who were cut, in order of priority: to each the most that it can use."""
+    def finish(self, plan: RoundPlan, jobs: Sequence[JobId]) -> None:
+        """Give what is left to the jobs in order of priority, to each the most that it can use."""
         for job in jobs:
-            place, before = plan.wish.placement(job), plan.hosts.held(job)
+            place, before = plan.allocation.placement(job), plan.resources.held(job)
             if place is None or before is None or not plan.of_one_type(place.gpus):
                 continue
-            plan.hosts.release(job)
-            sensitivity = plan.sensitivities.of(plan.view, plan.hosts, job, place.gpus)
-            fits = [one for one in sensitivity.worthwhile if not plan.hosts.lacking(place.gpus, one[0])]
+            plan.resources.release(job)
+            sensitivity = plan.sensitivities.of(plan.view, plan.resources, job, place.gpus)
+            fits = [one for one in sensitivity.worthwhile if not plan.resources.lacking(place.gpus, one[0])]
             best = max(fits, key=lambda one: one[1], default=(before, 0.0))
-            plan.hosts.take(job, place.gpus, best[0])
+            plan.resources.take(job, place.gpus, best[0])
 
 
 @dataclass
 class Opt:
-    """The largest sum of speeds, each over that on the proportional share, below which nobody falls.
+    """Maximise the sum of throughputs relative to the proportional share; no job falls below that share.
 
     Attributes:
-        time_limit: wall-clock seconds for the integer program; beyond it the best amounts found are taken, or the
-            proportional shares if none were.
-        counters: programs solved, those stopped by the limit, those without any answer, and the largest relative gap in
-            parts per million.
+        time_limit: wall-clock seconds for the integer program; a stopped program gives the best amounts found, or the
+            proportional shares if there are none.
+        counters: programs started, programs stopped by the limit, programs without a solution, and the largest relative
+            gap in parts per million.
     """
 
     time_limit: Seconds
@@ -161,44 +161,46 @@ class Opt:
         default_factory=lambda: {"programs": 0, "stopped_programs": 0, "proportional_rounds": 0, "worst_gap_ppm": 0}
     )
 
-    def keep(self, plan: Plan, job: JobId, gpus: Mapping[NodeId, int]) -> None:
-        """For the time being the proportional share."""
-        plan.settle(job, gpus, plan.hosts.share(gpus))
+    def keep(self, plan: RoundPlan, job: JobId, gpus: Mapping[NodeId, int]) -> None:
+        """Give the proportional share until `finish`."""
+        plan.settle(job, gpus, plan.resources.share(gpus))
 
-    def start(self, plan: Plan, job: JobId, planned: Gpus) -> None:
-        """As proportional shares."""
+    def start(self, plan: RoundPlan, job: JobId, planned: Gpus) -> None:
+        """Place the job as `Proportional` does."""
         Proportional().start(plan, job, planned)
 
-    def finish(self, plan: Plan, jobs: Sequence[JobId]) -> None:
-        """Divide all cores and memory of each node anew, by one integer program for the whole cluster."""
-        running = {job: place.gpus for job in jobs if (place := plan.wish.placement(job))}
+    def finish(self, plan: RoundPlan, jobs: Sequence[JobId]) -> None:
+        """Divide the cores and memory of all nodes by one integer program for the whole cluster."""
+        running = {job: place.gpus for job in jobs if (place := plan.allocation.placement(job))}
         places = {job: gpus for job, gpus in running.items() if plan.of_one_type(gpus)}
         options = [
-            (job, amount, speed) for job, gpus in places.items() for amount, speed in self._options(plan, job, gpus)
+            (job, amount, throughput)
+            for job, gpus in places.items()
+            for amount, throughput in self._options(plan, job, gpus)
         ]
         if not options:
             return
         self.counters["programs"] += 1
         for job in places:
-            plan.hosts.release(job)
-        chosen = self._solve(plan.hosts, list(places), places, options)
+            plan.resources.release(job)
+        chosen = self._solve(plan.resources, list(places), places, options)
         for job, gpus in places.items():
-            plan.hosts.take(job, gpus, chosen.get(job, plan.hosts.share(gpus)))
+            plan.resources.take(job, gpus, chosen.get(job, plan.resources.share(gpus)))
 
-    def _options(self, plan: Plan, job: JobId, gpus: Mapping[NodeId, int]) -> list[tuple[Amount, float]]:
-        sensitivity = plan.sensitivities.of(plan.view, plan.hosts, job, gpus)
-        return [(amount, speed / sensitivity.fair_speed) for amount, speed in sensitivity.worthwhile]
+    def _options(self, plan: RoundPlan, job: JobId, gpus: Mapping[NodeId, int]) -> list[tuple[Amount, float]]:
+        sensitivity = plan.sensitivities.of(plan.view, plan.resources, job, gpus)
+        return [(amount, throughput / sensitivity.fair_throughput) for amount, throughput in sensitivity.worthwhile]
 
     def _solve(
         self,
-        hosts: Hosts,
+        resources: NodeResources,
         jobs: Sequence[JobId],
         places: Mapping[JobId, Mapping[NodeId, int]],
         options: Sequence[tuple[JobId, Amount, float]],
     ) -> dict[JobId, Amount]:
-        """An amount for every job; none if no answer was found in time."""
+        """Return an amount for every job; empty if no solution was found in time."""
         rows, columns, values = [], [], []
-        num_nodes = len(hosts.cpus)
+        num_nodes = len(resources.cpus)
         for column, (job, amount, _) in enumerate(options):
             for node, count in places[job].items():
                 rows += [node, num_nodes + node]
@@ -208,15 +210,14 @@ class Opt:
         place = {job: place for place, job in enumerate(jobs)}
         owner = [place[job] for job, _, _ in options]
         once = coo_array((np.ones(len(options)), (owner, np.arange(len(options)))), shape=(len(jobs), len(options)))
+        free = np.concatenate([resources.free_cpus, resources.free_memory])
         found = milp(
-            -np.array([speed for _, _, speed in options]),
+            -np.array([throughput for _, _, throughput in options]),
             integrality=np.ones(len(options), np.int64),
             bounds=Bounds(0.0, 1.0),
             constraints=[
                 LinearConstraint(once.tocsr(), 1.0, 1.0),
-                LinearConstraint(
-                    room.tocsr(), -np.inf, np.concatenate([hosts.free_cpus, hosts.free_memory]) + ROUNDING
-                ),
+                LinearConstraint(room.tocsr(), -np.inf, free + AMOUNT_ROUNDING),
             ],
             options={"time_limit": self.time_limit, "mip_rel_gap": 1e-4},
         )
@@ -229,9 +230,9 @@ class Opt:
         return {job: amount for (job, amount, _), x in zip(options, found.x.tolist(), strict=True) if x > 0.5}
 
 
-def _make_room(hosts: Hosts, gpus: Mapping[NodeId, int], amount: Amount) -> None:
+def _make_room(resources: NodeResources, gpus: Mapping[NodeId, int], amount: Amount) -> None:
     """Cut jobs that hold more than their proportional share until an amount within its share fits on its nodes."""
     for node in list(gpus):
-        rich = hosts.above_share(node)
-        while rich and node in hosts.lacking(gpus, amount):
-            hosts.cut(rich.pop(0))
+        rich = resources.above_share(node)
+        while rich and node in resources.lacking(gpus, amount):
+            resources.cut(rich.pop(0))

@@ -1,6 +1,5 @@
-"""What there is: GPU types, and clusters built from groups of equal nodes."""
+"""Clusters built from groups of equal nodes."""
 
-from envs.cluster.build import NodeGroup, build
-from envs.cluster.gpus import GPUS, GpuType, gpu
+from envs.cluster.build import NodeGroup, build_cluster
 
-__all__ = ["GPUS", "GpuType", "NodeGroup", "build", "gpu"]
+__all__ = ["NodeGroup", "build_cluster"]

@@ -1,36 +1,35 @@
-"""Clusters from groups of equal nodes: what conf/cluster/*.yaml says, checked."""
+"""Build clusters from groups of equal nodes, as conf/cluster/*.yaml describe them, and check them."""
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from envs.types import ClusterError, ClusterSpec, Gigabytes, NodeSpec
+from envs.types import ClusterError, ClusterSpec, Gigabytes, NodeSpec, did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Some equal nodes. What is None is left to the defaults of `NodeSpec`; bandwidths are in GB/s and direction."""
+    """A group of equal nodes. None means the default of `NodeSpec`. Bandwidths are in GB/s per direction."""
 
     gpu_type: str
     num_nodes: int
     num_gpus: int  # of each node
     cpu_cores: float | None = None  # of each node
-    memory: Gigabytes | None = None  # host memory of each node
+    memory: Gigabytes | None = None  # CPU memory of each node
     intra_node_bandwidth: float | None = None
     inter_node_bandwidth: float | None = None
-    nodes_per_rack: int | None = None  # None: the whole group stands in one rack
+    nodes_per_rack: int | None = None  # None: the whole group is in one rack
 
     def __post_init__(self) -> None:
         for name in ("num_nodes", "num_gpus", "nodes_per_rack"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise ClusterError(
-                    f"node group of {self.gpu_type}: {name} is {value!r}; it must be a whole number of at least 1"
+                    f"node group of {self.gpu_type}: {name} is {value!r}; it must be a whole number and at least 1"
                 )
 
     def nodes(self, first_rack: int = 0) -> tuple[NodeSpec, ...]:
-        """The nodes, their racks numbered from `first_rack`."""
+        """Return the nodes, with racks numbered from `first_rack`."""
         resources = ("cpu_cores", "memory", "intra_node_bandwidth", "inter_node_bandwidth")
         given = {name: float(value) for name in resources if (value := getattr(self, name)) is not None}
         per_rack = self.nodes_per_rack or self.num_nodes
@@ -40,15 +39,15 @@ class NodeGroup:
         )
 
 
-def build(name: str, groups: Sequence[NodeGroup | Mapping[str, Any]]) -> ClusterSpec:
-    """A cluster of groups of equal nodes, in the order given.
+def build_cluster(name: str, groups: Sequence[NodeGroup | Mapping[str, Any]]) -> ClusterSpec:
+    """Build a cluster from groups of equal nodes, in the given order.
 
     Args:
-        name: shown in results.
-        groups: each a `NodeGroup` or a mapping with its fields. Racks are numbered on from group to group.
+        name: name shown in results.
+        groups: each a `NodeGroup` or a mapping with its fields. Rack numbers continue from group to group.
 
     Raises:
-        ClusterError: no groups, a field that does not exist or is missing, or a node that cannot exist.
+        ClusterError: there is no group, a field is unknown or missing, or a node has an impossible value.
     """
     if not groups:
         raise ClusterError(
@@ -65,9 +64,8 @@ def _group(where: str, given: Mapping[str, Any]) -> NodeGroup:
     known = {field.name for field in fields(NodeGroup)}
     for key in given:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known))}"
-            raise ClusterError(f"{where}: there is no field {key!r}; {hint}")
+            hint = did_you_mean(str(key), known) or f"; known: {', '.join(sorted(known))}"
+            raise ClusterError(f"{where}: there is no field {key!r}{hint}")
     for key in ("gpu_type", "num_nodes", "num_gpus"):
         if key not in given:
             raise ClusterError(f"{where}: {key} is missing; a group needs gpu_type, num_nodes and num_gpus")

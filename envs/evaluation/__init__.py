@@ -1,10 +1,10 @@
-"""Schedulers against each other: runs, paired statistics, tables of numbers.
+"""Comparison of schedulers: runs, paired statistics, tables of numbers.
 
-`envs.evaluation.report` (tables for people, files to keep) and `envs.evaluation.plots`, `envs.evaluation.gantt`
-(pictures) are imported by those who show results, so that whoever only computes them loads neither rich nor matplotlib.
+Import `envs.evaluation.report` (printed tables and result files), `envs.evaluation.plots` and `envs.evaluation.gantt`
+(pictures) directly. This package does not import them, so that computing results loads neither rich nor matplotlib.
 """
 
-from envs.evaluation.compare import Progress, compare
+from envs.evaluation.compare import ProgressCallback, compare_schedulers
 from envs.evaluation.comparison import Comparison, overall
 from envs.evaluation.statistics import Estimate, MeanEstimator, block_length, method_for, t_interval
 
@@ -12,9 +12,9 @@ __all__ = [
     "Comparison",
     "Estimate",
     "MeanEstimator",
-    "Progress",
+    "ProgressCallback",
     "block_length",
-    "compare",
+    "compare_schedulers",
     "method_for",
     "overall",
     "t_interval",

@@ -1,4 +1,4 @@
-"""Running schedulers against each other: the same workloads, the same cluster, the same luck."""
+"""Run schedulers on the same workloads and the same cluster with the same random seeds."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -8,58 +8,52 @@ import numpy as np
 
 from envs.evaluation.comparison import ANY_BATCH, BOUND, Comparison, names_batches, plain
 from envs.metrics.bounds import Relaxation
-from envs.performance import PerformanceModel, speed_sources
+from envs.performance import throughput_sources
 from envs.scheduling import ClusterView, Scheduler
-from envs.simulation import RunResult, Scenario, Simulator, run_episode
+from envs.simulation import RunResult, Setup, Simulator, run_episode
 from envs.types import Allocation, AllocationError, ClusterSpec, MurmurationError
 from envs.workloads import Workload
 
-Progress = Callable[[str, int, float], None]  # scheduler, index of the workload, share of its jobs submitted so far
+ProgressCallback = Callable[[str, int, float], None]  # scheduler, index of the workload, share of its jobs submitted
 ROUNDS_PER_REPORT = 64
 
 
-def compare(
+def compare_schedulers(
     schedulers: Mapping[str, Scheduler],
     workloads: Sequence[Workload],
-    cluster: ClusterSpec,
-    performance: PerformanceModel,
-    scenario: Scenario | None = None,
+    setup: Setup,
     seed: int = 0,
     *,
     reference: str = "",
     optional: Collection[str] = (),
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
     level: float = 0.95,
     resamples: int = 2000,
 ) -> Comparison:
-    """Play every workload under every scheduler.
+    """Run every workload under every scheduler.
 
     Args:
-        schedulers: by the name they are shown under.
-        workloads: the same for all of them; where schedulers or estimates are random, workload i has the same
-            seed under each.
-        cluster: the nodes.
-        performance: how fast jobs run.
-        scenario: the rules; the default ones if None.
-        seed: of everything random.
-        reference: ratios are to this one; `fifo` if it is there, else the first.
-        optional: schedulers that may refuse the scenario: one that raises a `MurmurationError` is left out and the
-            comparison says why. Any other's error is raised.
-        progress: is told how far the comparison has come.
-        level: of confidence of the intervals.
-        resamples: of the bootstrap.
+        schedulers: schedulers by the name shown in results.
+        workloads: the workloads of every scheduler; workload i has the same random seed under each scheduler.
+        setup: the cluster, the performance model and the scenario.
+        seed: seed of everything random.
+        reference: the scheduler that ratios are relative to; if empty, `fifo` if it is compared, else the first one.
+        optional: names of schedulers that may refuse the scenario by a `MurmurationError`. They are then left out with
+            the reason; errors of other schedulers are raised.
+        progress: is called with the progress of the comparison.
+        level: confidence level of the intervals.
+        resamples: number of bootstrap resamples.
 
     Raises:
-        MurmurationError: nothing to compare, an unknown reference, a job that cannot run on the cluster, or a
-            scheduler's own refusal.
+        MurmurationError: there is nothing to compare, the reference is unknown, a job cannot run on the cluster, or a
+            scheduler that is not optional refuses to run.
     """
     check_comparable(schedulers, workloads, reference)
-    scenario = scenario or Scenario()
     runs: dict[str, list[RunResult]] = {}
     inapplicable: dict[str, str] = {}
 
     def simulator(index: int) -> Simulator:
-        return Simulator(workloads[index], cluster, performance, scenario, workload_seed(seed, index))
+        return Simulator(workloads[index], setup, workload_seed(seed, index))
 
     for name, scheduler in schedulers.items():
         played = play_all(name, scheduler, simulator, len(workloads), progress, refusable=name in optional)
@@ -70,10 +64,12 @@ def compare(
     chosen = reference or ("fifo" if "fifo" in runs else "")
     if not runs or (chosen and chosen not in runs):
         reasons = "; ".join(f"{name}: {why}" for name, why in inapplicable.items())
-        raise MurmurationError(f"comparison: {chosen or 'every scheduler'} cannot run here ({reasons}); choose another")
-    settings = described(workloads, cluster, performance, scenario, seed)
+        raise MurmurationError(
+            f"comparison: {chosen or 'every scheduler'} cannot run here ({reasons}); choose another scheduler"
+        )
+    settings = describe_settings(workloads, setup, seed)
     relaxations = {
-        name: [Relaxation.of(workload, cluster, performance, any_batch=name == ANY_BATCH) for workload in workloads]
+        name: [Relaxation.of(workload, setup, any_batch=name == ANY_BATCH) for workload in workloads]
         for name in ((BOUND, ANY_BATCH) if names_batches(runs) else (BOUND,))
     }
     return Comparison(runs, inapplicable, chosen, settings, seed, level, resamples, relaxations)
@@ -84,14 +80,14 @@ def play_all(
     scheduler: Scheduler,
     simulator: Callable[[int], Simulator],
     num_workloads: int,
-    progress: Progress | None,
+    progress: ProgressCallback | None,
     *,
     refusable: bool,
 ) -> list[RunResult] | str:
-    """Every workload under one scheduler; if it may refuse and does, why."""
+    """Run every workload under one scheduler. If it may refuse to run and does, return the reason."""
     results: list[RunResult] = []
     for index in range(num_workloads):
-        world = simulator(index)  # not within `try`: a workload that does not fit is not for the scheduler to refuse
+        world = simulator(index)  # outside `try`: a workload that does not fit is not the scheduler's refusal
         watched = scheduler if progress is None else Watched(scheduler, name, index, len(world.workload), progress)
         try:
             results.append(run_episode(watched, world, name))
@@ -110,7 +106,7 @@ def check_comparable(schedulers: Mapping[str, Scheduler], workloads: Sequence[Wo
     """Assert that there is something to compare.
 
     Raises:
-        MurmurationError: no scheduler, no workload, or a reference that is not among the schedulers.
+        MurmurationError: there is no scheduler or no workload, or the reference is not among the schedulers.
     """
     if not schedulers:
         raise MurmurationError("comparison: no scheduler is chosen; name at least one, for example scheduler=fifo")
@@ -121,22 +117,21 @@ def check_comparable(schedulers: Mapping[str, Scheduler], workloads: Sequence[Wo
 
 
 def workload_seed(seed: int, index: int) -> int:
-    """The seed of the workload at this index: the same for every scheduler, unlike its neighbours'."""
+    """Return the seed of the workload at this index: the same for every scheduler, different for every workload."""
     return int(np.random.SeedSequence([seed, index]).generate_state(1)[0])
 
 
-def described(
-    workloads: Sequence[Workload], cluster: ClusterSpec, performance: PerformanceModel, scenario: Scenario, seed: int
-) -> dict[str, Any]:
-    """What a reader must know to repeat a comparison, as plain values."""
+def describe_settings(workloads: Sequence[Workload], setup: Setup, seed: int) -> dict[str, Any]:
+    """Return the settings that are needed to repeat a comparison, as plain values."""
+    cluster, performance = setup.cluster, setup.performance
     settings: dict[str, Any] = plain(
         {
             "cluster": {"name": cluster.name, "nodes": cluster.num_nodes, "gpus": cluster.gpus_by_type},
             "performance": type(performance).__name__,
-            "speeds": speed_sources(
+            "throughputs": throughput_sources(
                 performance, sorted({model for workload in workloads for model in workload.models}), cluster.gpu_types
             ),
-            "scenario": dataclasses.asdict(scenario),
+            "scenario": dataclasses.asdict(setup.scenario),
             "seed": seed,
             "workloads": [
                 {
@@ -155,9 +150,11 @@ def described(
 
 
 class Watched:
-    """A scheduler whose progress through one workload is told to somebody; otherwise itself."""
+    """A wrapper that reports a scheduler's progress through one workload."""
 
-    def __init__(self, scheduler: Scheduler, name: str, workload: int, num_jobs: int, progress: Progress) -> None:
+    def __init__(
+        self, scheduler: Scheduler, name: str, workload: int, num_jobs: int, progress: ProgressCallback
+    ) -> None:
         self._scheduler = scheduler
         self._progress = progress
         self._name, self._workload = name, workload
@@ -171,11 +168,11 @@ class Watched:
         self._scheduler.reset(cluster, rng)
 
     def schedule(self, view: ClusterView) -> Allocation:
-        """What the scheduler wishes."""
+        """Return the scheduler's allocation."""
         self._round += 1
         if self._round % ROUNDS_PER_REPORT == 0:
             self._progress(self._name, self._workload, len(view.submit_time) / self._num_jobs)
         return self._scheduler.schedule(view)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._scheduler, name)  # what it declares and counts
+        return getattr(self._scheduler, name)  # the scheduler's declared assumptions and its counters

@@ -1,4 +1,4 @@
-"""Schedulers on the same workloads, as tables of numbers."""
+"""The results of schedulers on the same workloads, as tables of numbers."""
 
 import dataclasses
 import json
@@ -17,28 +17,28 @@ from envs.metrics.bounds import Relaxation
 from envs.simulation import RunResult
 from envs.types import FloatArray, IntArray
 
-BOUND = "lower bound"  # the row of what no scheduler can beat at the world's batch sizes
-ANY_BATCH = "lower bound, any batch"  # nor can one that chooses batch sizes
+BOUND = "lower bound"  # row of the lower bound at the simulator's batch sizes
+ANY_BATCH = "lower bound, any batch"  # row of the bound that also holds for schedulers that choose batch sizes
 ESTIMATED = {"mean_jct": job_completion_times, "mean_queueing_delay": queueing_delays, "mean_slowdown": slowdowns}
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What every scheduler made of the same workloads, on the jobs that all of them finished.
+    """The results of every scheduler on the same workloads, over the jobs that all schedulers finished.
 
     Args:
         runs: by scheduler, one result per workload, in the same order of workloads for all.
-        inapplicable: by scheduler that could not run here, why.
-        reference: the scheduler that ratios are to; the first one if empty.
-        settings: what else a reader must know to repeat it, as plain values.
-        seed: of the bootstrap.
-        level: of confidence.
-        resamples: of the bootstrap.
-        relaxations: by the name of a lower bound, `BOUND` or `ANY_BATCH`, of the workloads in their order; without them
-            there is no lower bound.
+        inapplicable: by scheduler that could not run here, the reason.
+        reference: the scheduler that ratios are relative to; the first one if empty.
+        settings: further settings that are needed to repeat the comparison, as plain values.
+        seed: seed of the bootstrap.
+        level: confidence level of the intervals.
+        resamples: number of bootstrap resamples.
+        relaxations: by the name of a lower bound, `BOUND` or `ANY_BATCH`, the relaxations of the workloads in order. If
+            empty, there is no lower bound.
 
     Raises:
-        ValueError: there is no run, runs are of different workloads, or the reference is not among them.
+        ValueError: there is no run, runs have different workloads, or the reference is not among the schedulers.
     """
 
     runs: Mapping[str, Sequence[RunResult]]
@@ -68,17 +68,17 @@ class Comparison:
 
     @property
     def schedulers(self) -> list[str]:
-        """Those that ran, in order."""
+        """Names of the schedulers that ran, in order."""
         return list(self.runs)
 
     @property
     def num_workloads(self) -> int:
-        """Workloads that each of them ran."""
+        """Number of workloads that each scheduler ran."""
         return len(self.runs[self.reference])
 
     @cached_property
     def compared(self) -> list[IntArray]:
-        """For each workload int64[n]: the measured jobs that every scheduler finished, by id."""
+        """For each workload int64[n]: ids of the measured jobs that every scheduler finished."""
         common: list[IntArray] = []
         for workload in range(self.num_workloads):
             jobs = finished_jobs(self.runs[self.reference][workload])
@@ -89,7 +89,7 @@ class Comparison:
 
     @cached_property
     def summaries(self) -> dict[str, list[Summary]]:
-        """By scheduler, every metric for each workload."""
+        """All metrics, by scheduler and then by workload."""
         return {
             name: [summarise(run, jobs) for run, jobs in zip(results, self.compared, strict=True)]
             for name, results in self.runs.items()
@@ -97,7 +97,7 @@ class Comparison:
 
     @cached_property
     def estimators(self) -> dict[str, MeanEstimator]:
-        """Intervals and ratios of the metrics that are means over jobs (`ESTIMATED`)."""
+        """Estimators of intervals and ratios for the metrics that are means over jobs (`ESTIMATED`)."""
         return {
             name: MeanEstimator(self._values(name), np.random.default_rng(self.seed), self.level, self.resamples)
             for name in ESTIMATED
@@ -105,32 +105,32 @@ class Comparison:
 
     @property
     def caption(self) -> str:
-        """What a table's reader must know of its means and intervals, in a few sentences."""
+        """An explanation of the table's means and intervals, in a few sentences."""
         compared = sum(map(len, self.compared))
         measured = sum(summary.num_measured for summary in self.summaries[self.reference])
         workloads = f"{self.num_workloads} workload{'s' if self.num_workloads > 1 else ''}"
         return (
             f"Means and percentiles over the {compared} of {measured} measured jobs that every scheduler finished, "
             f"in {workloads}. {self.level:.0%} intervals: {method_for(self.num_workloads)}, paired. "
-            f"Ratios are to {self.reference}. {self._how_to_read_bounds()}"
-            "Bounded is bounded slowdown (10 s, at least 1); rho is finish-time fairness: JCT over the time on an "
-            "equal share."
+            f"Ratios are relative to {self.reference}. {self._how_to_read_bounds()}"
+            "Bounded is the bounded slowdown (10 s, at least 1). Rho is finish-time fairness: JCT / time on an equal "
+            "share of the cluster."
         )
 
     def estimate(self, metric: str, scheduler: str) -> Estimate:
-        """A mean of `ESTIMATED` with its interval."""
+        """Estimate a mean of `ESTIMATED` with its interval."""
         return self.estimators[metric].mean(self.schedulers.index(scheduler))
 
     def ratio(self, metric: str, scheduler: str) -> Estimate:
-        """A mean of `ESTIMATED` relative to the reference's, with its paired interval."""
+        """Estimate the ratio of a mean of `ESTIMATED` to the reference's, with its paired interval."""
         names = self.schedulers
         return self.estimators[metric].ratio(names.index(scheduler), names.index(self.reference))
 
     @cached_property
     def bounds(self) -> list[dict[str, Any]]:
-        """What no scheduler can beat, as rows: mean JCT over the compared jobs, its ratio, makespan.
+        """The lower bounds as rows: mean JCT over the compared jobs, its ratio, and makespan.
 
-        See `envs.metrics.bounds`. None without relaxations, or where there is no job to compare.
+        See `envs.metrics.bounds`. The list is empty without relaxations and without compared jobs.
         """
         if not any(map(len, self.compared)):
             return []
@@ -138,9 +138,9 @@ class Comparison:
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """For each scheduler every metric over all workloads, intervals and ratios by name; times in seconds.
+        """One row per scheduler: every metric over all workloads, with intervals and ratios; times in seconds.
 
-        Inapplicable schedulers come last, with nothing but the reason.
+        Inapplicable schedulers come last and have only the reason.
         """
         ran = [self._row(name) for name in self.schedulers]
         return ran + [{"scheduler": name, "inapplicable": reason} for name, reason in self.inapplicable.items()]
@@ -158,9 +158,9 @@ class Comparison:
         )
 
     def to_json(self) -> str:
-        """Everything that the table shows and more, in seconds at full precision; what there is not is null.
+        """Return all results as JSON, in seconds at full precision; missing values are null.
 
-        All but `wall_clock` is the same, to the bit, whenever the same comparison is run.
+        Everything except `wall_clock` is identical, to the bit, whenever the same comparison is run.
         """
         decision = {name: sum(run.decision_seconds for run in results) for name, results in self.runs.items()}
         content = {
@@ -207,7 +207,7 @@ class Comparison:
     def _how_to_read_bounds(self) -> str:
         if not self.bounds:
             return ""
-        below = "No scheduler can be below the lower bound, at the world's batch sizes. "
+        below = "No scheduler can be below the lower bound at the simulator's batch sizes. "
         choosing = names_batches(self.runs)
         if ANY_BATCH not in self.relaxations or not choosing:
             return below
@@ -223,14 +223,14 @@ class Comparison:
 
 
 def names_batches(runs: Mapping[str, Sequence[RunResult]]) -> list[str]:
-    """The schedulers that named a batch size in any of their runs, in order."""
+    """Return the schedulers that chose a batch size in any of their runs, in order."""
     return [name for name, results in runs.items() if any((run.log.events["batch_size"] > 0).any() for run in results)]
 
 
 def overall(summaries: Sequence[Summary]) -> dict[str, float]:
-    """Several workloads' summaries as one: counts are added, of the worst the worst is taken, of the rest the mean.
+    """Merge the summaries of several workloads: add counts, take the worst of worst cases and the mean of the rest.
 
-    A workload in which a figure does not exist (NaN) is left out of its mean.
+    A workload without a figure (NaN) is left out of the figure's mean.
     """
     merged: dict[str, float] = {}
     for column in dataclasses.fields(Summary):
@@ -250,7 +250,7 @@ def overall(summaries: Sequence[Summary]) -> dict[str, float]:
 
 
 def plain(value: Any) -> Any:
-    """Nested values as JSON has them: NumPy's as Python's, NaN and infinities as null."""
+    """Convert nested values to JSON's types: NumPy values to Python's, NaN and infinities to None."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,21 +1,21 @@
-"""Workloads drawn without replacement."""
+"""Draw workloads without replacement."""
 
 from collections.abc import Hashable, Iterable
 
 from envs.workloads import Workload
 
-PATIENCE = 64  # draws in a row that bring nothing new, after which there is taken to be nothing new
+PATIENCE = 64  # consecutive repetitions after which the split is assumed to be exhausted
 
 
 def distinct(drawn: Iterable[Workload], count: int) -> list[Workload]:
-    """The first `count` workloads with different jobs, in the order drawn; fewer where the draws hold no more.
+    """Return the first `count` workloads with different jobs, in the order drawn; fewer if the draws have no more.
 
-    A split that is no longer than an episode gives the same jobs at every draw; played eight times they would still be
-    one observation.
+    A split that is no longer than an episode gives the same jobs at every draw. Eight runs of it would still be one
+    observation.
 
     Args:
-        drawn: draws from a split, without end where there may be repetitions.
-        count: how many are wanted.
+        drawn: draws from a split; endless if it may repeat workloads.
+        count: number of workloads to return.
     """
     found: dict[Hashable, Workload] = {}
     repetitions = 0
@@ -29,5 +29,5 @@ def distinct(drawn: Iterable[Workload], count: int) -> list[Workload]:
 
 
 def _content(workload: Workload) -> Hashable:
-    """All that makes a difference to a run."""
+    """Everything of a workload that affects a run."""
     return workload.jobs.tobytes(), workload.models, workload.tenants, tuple(workload.plans), workload.window

@@ -1,4 +1,4 @@
-"""Who had which GPUs when, as a picture: one lane per GPU, or per node where there are too many GPUs."""
+"""Gantt chart of the GPUs that jobs held: one lane per GPU, or per node if there are too many GPUs."""
 
 from dataclasses import dataclass
 
@@ -16,17 +16,30 @@ from envs.metrics import gpus_held, jobs_waiting, segments
 from envs.simulation import RunResult
 from envs.types import ClusterSpec, FloatArray, IntArray, Seconds
 
-MAX_SEGMENTS = 3000  # more cannot be told apart on a page: then only the beginning is drawn
-MAX_GPU_LANES = 128  # more GPUs are drawn as one lane per node
+MAX_SEGMENTS = 3000  # more cannot be distinguished on a page; longer runs are cut
+MAX_GPU_LANES = 128  # with more GPUs, a lane is a node
 MAX_NAMED_NODES = 48
-SIZES = (1, 2, 4, 8, 16, 32, 64)  # GPUs requested, the classes of colour; viridis reads alike with every colour vision
+SIZE_CLASSES = (
+    1,
+    2,
+    4,
+    8,
+    16,
+    32,
+    64,
+)  # GPUs requested, the classes of colour; viridis reads alike with every colour vision
 LUMINANCE = np.array([0.2126, 0.7152, 0.0722])  # of red, green and blue (ITU-R BT.709)
-UNITS = ((3 * 86400.0, 86400.0, "days"), (3 * 3600.0, 3600.0, "hours"), (180.0, 60.0, "minutes"), (0.0, 1.0, "seconds"))
+AXIS_UNITS = (
+    (3 * 86400.0, 86400.0, "days"),
+    (3 * 3600.0, 3600.0, "hours"),
+    (180.0, 60.0, "minutes"),
+    (0.0, 1.0, "seconds"),
+)
 
 
 @dataclass(frozen=True)
 class TimeAxis:
-    """The stretch of time that is drawn, and the unit that suits it."""
+    """The time span that is drawn, and its unit."""
 
     start: Seconds
     end: Seconds
@@ -35,20 +48,20 @@ class TimeAxis:
 
     @classmethod
     def over(cls, start: Seconds, end: Seconds) -> "TimeAxis":
-        """The unit is the largest of which the stretch has at least three."""
-        unit, name = next((unit, name) for least, unit, name in UNITS if end - start >= least)
+        """Choose the largest unit of which the span has at least three."""
+        unit, name = next((unit, name) for least, unit, name in AXIS_UNITS if end - start >= least)
         return cls(start, end, unit, name)
 
     def scaled(self, times: FloatArray) -> FloatArray:
-        """Seconds in the axis' unit."""
+        """Convert seconds to the axis' unit."""
         return times / self.unit
 
 
 def gantt(result: RunResult) -> Figure:
-    """Gantt chart of a run: a box for every stay of a job on its GPUs, and below it GPUs in use and jobs waiting.
+    """Draw the Gantt chart of a run: a box for every stay of a job on its GPUs, above GPUs in use and jobs waiting.
 
-    Colour is the number of GPUs requested, its shade tells neighbours apart; a box wide enough has the job's number.
-    A white gap in a lane is a free GPU. Of runs with more than `MAX_SEGMENTS` stays the beginning is drawn.
+    The colour shows the number of GPUs requested; shades distinguish adjacent jobs. A wide box shows the job's number.
+    A white gap in a lane is a free GPU. If a run has more than `MAX_SEGMENTS` stays, only its beginning is drawn.
     """
     held = segments(result.log, result.end_time)
     held = held[np.argsort(held["start"], kind="stable")]
@@ -69,7 +82,7 @@ def gantt(result: RunResult) -> Figure:
 
 
 def draw_boxes(axes: Axes, result: RunResult, held: npt.NDArray[np.void], axis: TimeAxis) -> None:
-    """The boxes, their numbers, and a legend of colours."""
+    """Draw the boxes, their numbers, and a legend of colours."""
     by_gpu = result.cluster.num_gpus <= MAX_GPU_LANES
     bottom, height, segment = boxes(held, result.cluster, by_gpu)
     left = axis.scaled(np.maximum(held["start"][segment], axis.start))
@@ -82,8 +95,8 @@ def draw_boxes(axes: Axes, result: RunResult, held: npt.NDArray[np.void], axis: 
     axes.add_collection(PolyCollection(list(corners), facecolors=colours, edgecolors="white", linewidths=0.4))
     number_boxes(axes, left, right, bottom, height, job, colours, axis)
     name_nodes(axes, result.cluster, by_gpu)
-    seen = [size for i, size in enumerate(SIZES) if (size_class == i).any()]
-    handles = [Patch(color=size_colour(SIZES.index(size)), label=label_of(size)) for size in seen]
+    seen = [size for i, size in enumerate(SIZE_CLASSES) if (size_class == i).any()]
+    handles = [Patch(color=size_colour(SIZE_CLASSES.index(size)), label=label_of(size)) for size in seen]
     if handles:
         axes.legend(
             handles=handles, title="GPUs requested", ncols=len(handles), loc="lower right", bbox_to_anchor=(1, 1)
@@ -92,7 +105,7 @@ def draw_boxes(axes: Axes, result: RunResult, held: npt.NDArray[np.void], axis: 
 
 
 def boxes(held: npt.NDArray[np.void], cluster: ClusterSpec, by_gpu: bool) -> tuple[FloatArray, FloatArray, IntArray]:
-    """Where boxes lie: bottom and height in lanes, and the segment that each belongs to."""
+    """Compute the boxes: bottom and height in lanes, and the segment of each box."""
     if by_gpu:
         rows = lanes(held, cluster)
         return rows["lane"].astype(np.float64), rows["count"].astype(np.float64), rows["segment"]
@@ -102,28 +115,28 @@ def boxes(held: npt.NDArray[np.void], cluster: ClusterSpec, by_gpu: bool) -> tup
 def outline(
     left: FloatArray, right: FloatArray, bottom: FloatArray, height: FloatArray
 ) -> list[tuple[FloatArray, FloatArray]]:
-    """The corners of boxes, counter-clockwise."""
+    """Return the corners of boxes, counter-clockwise."""
     top = bottom + height
     return [(left, bottom), (right, bottom), (right, top), (left, top)]
 
 
 def size_colour(size_class: int) -> tuple[float, float, float]:
-    """The colour of a class of `SIZES`."""
-    return to_rgb(colormaps["viridis"](0.93 - 0.88 * size_class / (len(SIZES) - 1)))
+    """Return the colour of a class of `SIZE_CLASSES`."""
+    return to_rgb(colormaps["viridis"](0.93 - 0.88 * size_class / (len(SIZE_CLASSES) - 1)))
 
 
 def label_of(size: int) -> str:
-    """What a class holds: jobs of one size, or of sizes up to the next class."""
-    above = SIZES[SIZES.index(size) + 1] if size != SIZES[-1] else None
+    """Return the label of a size class: one size, or the sizes up to the next class."""
+    above = SIZE_CLASSES[SIZE_CLASSES.index(size) + 1] if size != SIZE_CLASSES[-1] else None
     if above is None:
         return f"{size}+"
     return str(size) if above == size + 1 else f"{size}-{above - 1}"
 
 
 def shades(requested: IntArray, job: IntArray) -> tuple[FloatArray, IntArray]:
-    """float64[n, 3] colours by GPUs requested, a little lighter for every second and third job; int64[n] classes."""
-    size_class = np.searchsorted(SIZES, np.maximum(requested, 1), side="right") - 1
-    palette = np.array([size_colour(i) for i in range(len(SIZES))])
+    """Return float64[n, 3] colours by GPUs requested, lighter for every second and third job; and int64[n] classes."""
+    size_class = np.searchsorted(SIZE_CLASSES, np.maximum(requested, 1), side="right") - 1
+    palette = np.array([size_colour(i) for i in range(len(SIZE_CLASSES))])
     light = (np.array([0.0, 0.22, 0.11])[job % 3])[:, None]
     return palette[size_class] * (1 - light) + light, size_class
 
@@ -138,7 +151,7 @@ def number_boxes(
     colours: FloatArray,
     axis: TimeAxis,
 ) -> None:
-    """Write the job's number into boxes with room for it."""
+    """Write the job's number into boxes that are large enough."""
     span = (axis.end - axis.start) / axis.unit
     lanes_drawn = float((bottom + height).max(initial=1.0))
     for i in np.flatnonzero((right - left > 0.022 * span) & (height > lanes_drawn / 45)):
@@ -148,7 +161,7 @@ def number_boxes(
 
 
 def name_nodes(axes: Axes, cluster: ClusterSpec, by_gpu: bool) -> None:
-    """Name nodes at their lanes and rule lines between them."""
+    """Label the lanes with node names and draw lines between nodes."""
     size = cluster.node_gpus if by_gpu else np.ones(cluster.num_nodes, dtype=np.int64)
     edge = np.concatenate([[0], np.cumsum(size)])
     axes.set_ylim(edge[-1], 0)
@@ -163,18 +176,18 @@ def name_nodes(axes: Axes, cluster: ClusterSpec, by_gpu: bool) -> None:
 
 
 def draw_load(axes: Axes, result: RunResult, axis: TimeAxis) -> None:
-    """GPUs in use and jobs waiting over time."""
+    """Draw GPUs in use and jobs waiting over time."""
     times, held = gpus_held(result)
     axes.fill_between(axis.scaled(times), held / result.cluster.num_gpus, step="post", color="0.8", linewidth=0)
     axes.set_ylim(0, 1)
     axes.set_ylabel("GPUs in use", fontsize=8)
     axes.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
-    twin = axes.twinx()
+    waiting_axes = axes.twinx()
     times, waiting = jobs_waiting(result)
-    twin.step(axis.scaled(times), waiting, where="post", color="#D55E00", linewidth=1.0)
-    twin.set_ylim(bottom=0)
-    twin.set_ylabel("jobs waiting", fontsize=8, color="#D55E00")
+    waiting_axes.step(axis.scaled(times), waiting, where="post", color="#D55E00", linewidth=1.0)
+    waiting_axes.set_ylim(bottom=0)
+    waiting_axes.set_ylabel("jobs waiting", fontsize=8, color="#D55E00")
     axes.set_xlabel(f"time ({axis.name})")
-    for part in (axes, twin):
+    for part in (axes, waiting_axes):
         part.spines["top"].set_visible(False)
         part.tick_params(labelsize=8)

@@ -1,4 +1,4 @@
-"""Which GPU of its node a job sat on: the log counts GPUs and does not name them, so a drawing must."""
+"""Assign GPUs of a node to jobs for drawing, because the event log has only counts of GPUs."""
 
 import numpy as np
 import numpy.typing as npt
@@ -8,17 +8,17 @@ from envs.types import ClusterSpec, FloatArray, IntArray
 LANE = np.dtype(
     [
         ("segment", np.int64),  # row of the segments drawn
-        ("lane", np.int64),  # GPU, numbered through the cluster from node 0 on
-        ("count", np.int64),  # neighbouring lanes from it on
+        ("lane", np.int64),  # first GPU, numbered across the cluster from node 0
+        ("count", np.int64),  # consecutive lanes, the first included
     ]
 )
 
 
 def lanes(held: npt.NDArray[np.void], cluster: ClusterSpec) -> npt.NDArray[np.void]:
-    """Give every segment (dtype `SEGMENT`) GPUs of its node, one row (dtype `LANE`) per run of neighbouring ones.
+    """Assign GPUs to every segment (dtype `SEGMENT`): one row (dtype `LANE`) per run of consecutive GPUs of a node.
 
-    Lowest free GPUs first; a job that goes on with another count keeps the GPUs that it had, so that its picture does
-    not jump. Segments that overlap never share a GPU.
+    The lowest free GPUs come first, but a job that continues with another count keeps its GPUs where possible, so that
+    its boxes stay in their lanes. Segments that overlap never share a GPU.
 
     Raises:
         ValueError: a node's segments hold more GPUs at once than it has.
@@ -33,9 +33,9 @@ def lanes(held: npt.NDArray[np.void], cluster: ClusterSpec) -> npt.NDArray[np.vo
 
 
 def on_node(held: npt.NDArray[np.void], here: IntArray, num_gpus: int) -> list[tuple[int, int, int]]:
-    """Runs of neighbouring GPUs of one node as (segment, first GPU, number), for its segments in order of start."""
-    until = np.full(num_gpus, -np.inf)  # when each GPU is free again
-    owner = np.full(num_gpus, -1)  # the job that had it last
+    """Assign the GPUs of one node: runs of consecutive GPUs as (segment, first GPU, number), in order of start."""
+    until = np.full(num_gpus, -np.inf)  # the time from which each GPU is free
+    owner = np.full(num_gpus, -1)  # the last job on each GPU
     runs: list[tuple[int, int, int]] = []
     for segment in here:
         row = held[segment]
@@ -53,11 +53,11 @@ def on_node(held: npt.NDArray[np.void], here: IntArray, num_gpus: int) -> list[t
 
 
 def node_lanes(held: npt.NDArray[np.void], cluster: ClusterSpec) -> tuple[FloatArray, FloatArray, IntArray]:
-    """One lane per node, for clusters with more GPUs than lanes fit on a page: thick as the share held.
+    """Compute boxes with one lane per node, for clusters with too many GPUs for one lane each.
 
     Returns:
-        float64[n] lower edge, float64[n] thickness, in nodes from node 0 on, and int64[n] the segment; a job on
-        GPUs that are not neighbours has several rows.
+        float64[n] lower edge and float64[n] thickness (the share of the node's GPUs), both in nodes from node 0, and
+        int64[n] the segment. A job on GPUs that are not consecutive has several rows.
     """
     rows = lanes(held, cluster)
     node = held["node"][rows["segment"]]

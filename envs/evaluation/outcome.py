@@ -1,4 +1,4 @@
-"""What is looked at where the best of several is chosen: a teacher, a checkpoint, a scheduler's numbers."""
+"""The criterion for choosing the best of several teachers, checkpoints or scheduler parameters."""
 
 import math
 from typing import NamedTuple
@@ -8,20 +8,21 @@ from envs.simulation import RunResult, Scenario
 
 
 class Outcome(NamedTuple):
-    """What a run, or several on average, came to. The least is the best: fewer jobs abandoned, then lower mean JCT.
+    """The outcome of a run, or the average of several. The least is the best: fewer starved jobs, then lower mean JCT.
 
-    Mean JCT alone would crown who starves. A run ends when nothing moves any more; a long job that was never started is
-    cut there, the earlier the less else was done, and counts for less than had it been run.
+    Ranking by mean JCT alone rewards schedulers that starve jobs. A run ends when no job makes progress. A job that was
+    never started then counts with its time in the system up to that end, which is less than if it had run.
     """
 
-    num_abandoned: float  # jobs that were left waiting for good, though time was not up
-    mean_jct: float  # seconds, of the measured jobs; unfinished ones are cut at the end
+    num_starved: float  # starved jobs: they never finish although the run has no time limit
+    mean_jct: float  # seconds, of the measured jobs; unfinished ones count until the end of the run
 
     @classmethod
     def of(cls, result: RunResult, scenario: Scenario) -> "Outcome":
-        """Of one run. Under a horizon no job counts as abandoned: a run with jobs left goes on to it.
+        """Compute the outcome of one run. Under a horizon no job counts as starved.
 
-        There all are cut at one common time, so that leaving jobs undone costs what it costs in the mean.
+        All runs with unfinished jobs end at the horizon then, so that the mean JCT includes the cost of not running
+        them.
         """
         measured = result.records[result.records["measured"]]
         mean_jct = float(censored_completion_times(measured, result.end_time).mean())

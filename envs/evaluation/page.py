@@ -1,4 +1,4 @@
-"""A comparison as a page of Markdown, for a report or a repository."""
+"""A comparison as a page of Markdown."""
 
 import math
 
@@ -7,7 +7,7 @@ from envs.evaluation.table import all_columns
 
 
 def markdown_page(comparison: Comparison) -> str:
-    """The whole table, by rising mean JCT and the lower bounds last; who could not run, and why; how to read it."""
+    """Return the whole table by ascending mean JCT, lower bounds last; schedulers that did not run; and the caption."""
     columns = all_columns(comparison)
     rows = [[column.cells[row] for column in columns] for row in [*by_mean_jct(comparison), *bound_rows(comparison)]]
     lines = [[column.head for column in columns], ["---"] + ["---:"] * (len(columns) - 1), *rows]
@@ -17,11 +17,11 @@ def markdown_page(comparison: Comparison) -> str:
 
 
 def by_mean_jct(comparison: Comparison) -> list[int]:
-    """Positions of the schedulers by rising mean JCT; in their own order where there is no mean."""
+    """Return the positions of the schedulers by ascending mean JCT; those without a mean come last."""
     means = [comparison.estimate("mean_jct", name).value for name in comparison.schedulers]
     return sorted(range(len(means)), key=lambda place: math.inf if math.isnan(means[place]) else means[place])
 
 
 def bound_rows(comparison: Comparison) -> list[int]:
-    """Positions of the lower bounds among the rows of the table."""
+    """Return the positions of the lower bounds among the rows of the table."""
     return [len(comparison.schedulers) + place for place in range(len(comparison.bounds))]

@@ -1,4 +1,4 @@
-"""How long jobs took under every scheduler, as a picture."""
+"""Plot of job completion times under every scheduler."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -6,15 +6,15 @@ from matplotlib.figure import Figure
 from envs.evaluation.comparison import Comparison
 from envs.metrics import job_completion_times
 
-# Okabe and Ito's palette: told apart with every kind of colour blindness. With the line styles, 28 distinct lines.
+# Okabe and Ito's palette, distinguishable with every form of colour blindness. With line styles: 28 distinct lines.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 STYLES = ("-", "--", "-.", ":")
 MARKS = {"1 s": 1, "10 s": 10, "1 min": 60, "10 min": 600, "1 h": 3600, "10 h": 36e3, "1 d": 86400, "10 d": 864e3}
-LEAST = 1e-3  # seconds; a logarithmic axis has no zero
+LEAST = 1e-3  # seconds; shorter times are drawn here, as a logarithmic axis has no zero
 
 
 def jct_cdf(comparison: Comparison) -> Figure:
-    """Share of jobs done within a time of their submission, for every scheduler: jobs that all of them finished."""
+    """Plot the distribution of job completion times for every scheduler, over the jobs that all of them finished."""
     figure = Figure(figsize=(7.5, 4.6), layout="constrained")
     axes = figure.subplots()
     for i, (name, results) in enumerate(comparison.runs.items()):

@@ -1,4 +1,4 @@
-"""A comparison for people: told while it runs, a table in the end, files to keep."""
+"""Reports of a comparison: a progress bar while it runs, a printed table, and result files."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -7,16 +7,15 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from envs.evaluation.compare import check_comparable, compare
+from envs.evaluation.compare import check_comparable, compare_schedulers
 from envs.evaluation.comparison import Comparison
 from envs.evaluation.gantt import gantt
 from envs.evaluation.page import markdown_page
 from envs.evaluation.plots import jct_cdf
 from envs.evaluation.table import print_table, wide_console
-from envs.performance import PerformanceModel, speed_sources
+from envs.performance import throughput_sources
 from envs.scheduling import Scheduler
-from envs.simulation import Scenario
-from envs.types import ClusterSpec
+from envs.simulation import Setup
 from envs.workloads import Workload
 
 DOTS_PER_INCH = 130
@@ -25,22 +24,20 @@ DOTS_PER_INCH = 130
 def run_comparison(
     schedulers: Mapping[str, Scheduler],
     workloads: Sequence[Workload],
-    cluster: ClusterSpec,
-    performance: PerformanceModel,
-    scenario: Scenario | None = None,
+    setup: Setup,
     seed: int = 0,
     *,
     reference: str = "",
     optional: Collection[str] = (),
     console: Console | None = None,
 ) -> Comparison:
-    """`compare`, told while it happens: first what is asked of the cluster, then a progress bar, then the table.
+    """Run `compare_schedulers` and print the workloads, a progress bar, and the table.
 
-    Arguments and errors are those of `compare`; `console` is where to write, standard output if None.
+    Arguments and errors are those of `compare_schedulers`; `console` is the output, standard output if None.
     """
     check_comparable(schedulers, workloads, reference)
     console = console or wide_console()
-    print_workloads(workloads, cluster, performance, console)
+    print_workloads(workloads, setup, console)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=len(schedulers) * len(workloads))
@@ -50,36 +47,34 @@ def run_comparison(
             done = names.index(name) * len(workloads) + workload + share
             bar.update(task, completed=done, description=f"{name} on {workloads[workload].name}")
 
-        comparison = compare(
-            schedulers, workloads, cluster, performance, scenario, seed,
-            reference=reference, optional=optional, progress=progress,
-        )  # fmt: skip
+        comparison = compare_schedulers(
+            schedulers, workloads, setup, seed, reference=reference, optional=optional, progress=progress
+        )
     print_table(comparison, console)
     return comparison
 
 
-def print_workloads(
-    workloads: Sequence[Workload], cluster: ClusterSpec, performance: PerformanceModel, console: Console
-) -> None:
-    """What is asked of the cluster, type by type, and what a reader must know of where the jobs come from."""
+def print_workloads(workloads: Sequence[Workload], setup: Setup, console: Console) -> None:
+    """Print the offered load by GPU type, and notes on the origin of jobs and throughputs."""
+    cluster, performance = setup.cluster, setup.performance
     gpus = ", ".join(f"{count} {name}" for name, count in cluster.gpus_by_type.items())
-    jobs = spread([len(workload) for workload in workloads], "{:,.0f}")
+    jobs = format_range([len(workload) for workload in workloads], "{:,.0f}")
     names = list(dict.fromkeys(workload.name for workload in workloads))
     shown = names[0] if len(names) == 1 else f"{names[0]} ... {names[-1]}"
     console.print(f"{shown}: {len(workloads)} x {jobs} jobs on {cluster.name} ({gpus})", highlight=False)
     loads = [workload.offered_load(cluster, performance) for workload in workloads]
-    by_type = [f"{name} {spread([load[name] for load in loads], '{:.2f}')}" for name in loads[0]]
+    by_type = [f"{name} {format_range([load[name] for load in loads], '{:.2f}')}" for name in loads[0]]
     console.print(f"offered load: {', '.join(by_type)}", highlight=False)
     models = list(dict.fromkeys(model for workload in workloads for model in workload.models))
-    for source, pairs in speed_sources(performance, models, cluster.gpu_types).items():
+    for source, pairs in throughput_sources(performance, models, cluster.gpu_types).items():
         if source != "measured":
-            console.print(f"speeds {source}: {', '.join(pairs)}", style="dim", highlight=False)
+            console.print(f"throughputs {source}: {', '.join(pairs)}", style="dim", highlight=False)
     for note in dict.fromkeys(note for workload in workloads for note in workload.notes):
         console.print(f"note: {note}", style="dim", highlight=False)
 
 
-def spread(values: Sequence[float], form: str) -> str:
-    """One figure, or the least and the greatest of several."""
+def format_range(values: Sequence[float], form: str) -> str:
+    """Format one figure, or the least and the greatest of several."""
     low, high = form.format(min(values)), form.format(max(values))
     return low if low == high else f"{low} to {high}"
 

@@ -1,4 +1,4 @@
-"""Schedulers against offered load: the same jobs, arriving faster or slower."""
+"""Compare schedulers at several offered loads: the same jobs with shorter or longer gaps between submissions."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,31 +6,31 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from envs.evaluation.compare import compare
+from envs.evaluation.compare import compare_schedulers
 from envs.evaluation.comparison import ANY_BATCH, BOUND, Comparison
-from envs.performance import PerformanceModel
 from envs.scheduling import Scheduler
-from envs.simulation import Scenario
-from envs.types import ClusterSpec, MurmurationError
+from envs.simulation import Setup
+from envs.types import MurmurationError
 from envs.workloads import Workload
 
 
-def at_load(workload: Workload, load: float, cluster: ClusterSpec, performance: PerformanceModel) -> Workload:
-    """The workload with its time between submissions stretched so that it offers `load`; jobs and order stay.
+def at_load(workload: Workload, load: float, setup: Setup) -> Workload:
+    """Stretch the time between submissions so that the workload offers `load`; jobs and their order do not change.
 
-    Load is `Workload.offered_load` under "all". The measurement window stretches along; days and nights of a trace do
-    too, so at a tenth of the load a day lasts ten.
+    The load is `Workload.offered_load` under "all". The measurement window is stretched too. So are the days and nights
+    of a trace: at a tenth of the load a day lasts ten days.
 
     Raises:
-        MurmurationError: the load is not positive, or the workload has none to change: all its jobs come at once.
+        MurmurationError: `load` is not positive, or the workload's load is infinite, for example because all jobs are
+            submitted at once.
     """
     if not (load > 0 and np.isfinite(load)):
         raise MurmurationError(f"sweep: a load is {load}; loads must be positive, for example 0.7")
-    now = workload.offered_load(cluster, performance)["all"]
+    now = workload.offered_load(setup.cluster, setup.performance)["all"]
     if not np.isfinite(now):
         raise MurmurationError(
             f"workload {workload.name}: offers an infinite load, so time cannot be stretched to load {load}; choose "
-            "jobs that come one after the other and that run on this cluster"
+            "jobs that are submitted at different times and that run on this cluster"
         )
     stretch, jobs = now / load, workload.jobs.copy()
     jobs["submit_time"] *= stretch
@@ -50,12 +50,12 @@ class Sweep:
 
     @property
     def schedulers(self) -> list[str]:
-        """Those that ran at every load, in order."""
+        """Names of the schedulers that ran at every load, in order."""
         first, *others = self.comparisons.values()
         return [name for name in first.schedulers if all(name in other.runs for other in others)]
 
     def table(self) -> pd.DataFrame:
-        """One row per load and scheduler, lower bounds included: mean JCT in seconds, its interval, its ratio."""
+        """Return one row per load and scheduler or bound: mean JCT in seconds, its interval, its ratio, makespan."""
         columns = ("mean_jct", "mean_jct_low", "mean_jct_high", "mean_jct_ratio", "makespan", "num_unfinished")
         rows = []
         for load, comparison in self.comparisons.items():
@@ -66,7 +66,7 @@ class Sweep:
         return pd.DataFrame(rows)
 
     def by_load(self, column: str = "mean_jct") -> pd.DataFrame:
-        """One column of `table`, a row per scheduler in order of the highest load's, a column per load; bounds last."""
+        """Return one column of `table` by scheduler and load, sorted by its values at the highest load; bounds last."""
         wide = self.table().pivot(index="scheduler", columns="load", values=column)
         ordered = wide.sort_values(wide.columns[-1], kind="stable")
         last = [name for name in (BOUND, ANY_BATCH) if name in ordered.index]
@@ -77,9 +77,7 @@ def sweep(
     schedulers: Mapping[str, Scheduler],
     workloads: Sequence[Workload],
     loads: Sequence[float],
-    cluster: ClusterSpec,
-    performance: PerformanceModel,
-    scenario: Scenario | None = None,
+    setup: Setup,
     seed: int = 0,
     *,
     reference: str = "",
@@ -89,28 +87,26 @@ def sweep(
     """Compare schedulers on the same jobs at several offered loads.
 
     Args:
-        schedulers: by name.
+        schedulers: schedulers by name.
         workloads: the jobs.
         loads: offered loads, in any order, each once.
-        cluster: the nodes.
-        performance: how fast jobs run.
-        scenario: the rules.
-        seed: of everything random; the same at every load.
-        reference: see `compare`.
-        optional: see `compare`.
-        listener: is told of every load before it is played.
+        setup: the cluster, the performance model and the scenario.
+        seed: seed of everything random, the same at every load.
+        reference: see `compare_schedulers`.
+        optional: see `compare_schedulers`.
+        listener: is called with every load before its comparison.
 
     Raises:
-        MurmurationError: no load, or one that cannot be had; and what `compare` raises.
+        MurmurationError: there is no load, or a load is impossible; and all errors of `compare_schedulers`.
     """
     if not loads or len(set(loads)) != len(loads):
         raise MurmurationError(f"sweep: loads are {list(loads)}; give at least one, each once")
     comparisons = {}
     for load in sorted(loads):
-        stretched = [at_load(workload, load, cluster, performance) for workload in workloads]
+        stretched = [at_load(workload, load, setup) for workload in workloads]
         if listener:
             listener(load)
-        comparisons[load] = compare(
-            schedulers, stretched, cluster, performance, scenario, seed, reference=reference, optional=optional
+        comparisons[load] = compare_schedulers(
+            schedulers, stretched, setup, seed, reference=reference, optional=optional
         )
     return Sweep(comparisons)

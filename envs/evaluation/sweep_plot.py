@@ -1,4 +1,4 @@
-"""Mean JCT against offered load, as a picture."""
+"""Plot of mean JCT against offered load."""
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -11,16 +11,16 @@ from envs.evaluation.sweep import Sweep
 from envs.evaluation.table import unit_for
 
 MARKERS = "osD^v"  # with the colours and styles, 140 distinct lines
-MOST_BANDS = 8  # schedulers whose intervals can still be told apart
+MOST_BANDS = 8  # with more schedulers, bands cannot be distinguished
 FINE_TICKS = (1.5, *range(2, 10))  # of a decade, where the axis has little more than one
 COARSE_TICKS = (2, 3, 5)
 
 
 def jct_by_load(sweep: Sweep) -> Figure:
-    """A line for every scheduler that ran at every load; below, what nobody can beat.
+    """Draw a line for every scheduler that ran at every load, and the lower bounds.
 
-    The legend names them from above to below at the highest load. Up to `MOST_BANDS` schedulers have their intervals as
-    bands.
+    The legend has the schedulers' order at the highest load. With at most `MOST_BANDS` schedulers, intervals are drawn
+    as bands.
     """
     table = sweep.table()
     unit, word = unit_for(float(table["mean_jct"].median()))
@@ -46,14 +46,14 @@ def jct_by_load(sweep: Sweep) -> Figure:
     return figure
 
 
-def look_of(place: int) -> tuple[str, str, str]:
-    """Colour, line style and marker of the scheduler at a place."""
-    turn = place // len(COLOURS)
-    return COLOURS[place % len(COLOURS)], STYLES[turn % len(STYLES)], MARKERS[turn % len(MARKERS)]
+def look_of(index: int) -> tuple[str, str, str]:
+    """Return colour, line style and marker of the scheduler at an index."""
+    turn = index // len(COLOURS)
+    return COLOURS[index % len(COLOURS)], STYLES[turn % len(STYLES)], MARKERS[turn % len(MARKERS)]
 
 
 def draw_bounds(axes: Axes, table: pd.DataFrame, unit: float) -> None:
-    """The lower bound as an area, and as a thin line that for schedulers that choose batch sizes."""
+    """Draw the lower bound as an area, and the bound for schedulers that choose batch sizes as a thin line."""
     bound, any_batch = (table[table["scheduler"] == name] for name in (BOUND, ANY_BATCH))
     if len(bound):
         axes.fill_between(bound["load"], 0, bound["mean_jct"] / unit, color="0.85", lw=0, label=BOUND)
@@ -62,7 +62,7 @@ def draw_bounds(axes: Axes, table: pd.DataFrame, unit: float) -> None:
 
 
 def plain_ticks(axes: Axes) -> None:
-    """Plain figures on the logarithmic axis, between the powers of ten too."""
+    """Label the logarithmic axis with plain numbers, also between powers of ten."""
     low, high = axes.get_ylim()
     axes.yaxis.set_minor_locator(LogLocator(subs=COARSE_TICKS if high > 20 * low else FINE_TICKS))
     for set_formatter in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):

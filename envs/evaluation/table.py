@@ -1,4 +1,4 @@
-"""A comparison as one screen of text."""
+"""A comparison as a table that fits on one screen."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from envs.evaluation.comparison import Comparison
 from envs.evaluation.statistics import Estimate
 from envs.types import Seconds
 
-PAGE_WIDTH = 160  # characters, where the output is no terminal
-UNITS = ((2 * 86400.0, 86400.0, "d"), (2 * 3600.0, 3600.0, "h"), (120.0, 60.0, "min"))
+PAGE_WIDTH = 160  # characters, if the output is not a terminal
+TIME_UNITS = ((2 * 86400.0, 86400.0, "d"), (2 * 3600.0, 3600.0, "h"), (120.0, 60.0, "min"))
 
 
 def print_table(comparison: Comparison, console: Console | None = None) -> None:
-    """The comparison on one screen, in human units: the table, who could not run and why, how to read it.
+    """Print the table with readable units, the schedulers that could not run with reasons, and the caption.
 
-    A narrow screen has fewer columns; nothing is cut short, and results.csv has everything. The scheduler with the
-    least mean JCT stands out.
+    A narrow screen shows fewer columns; no cell is truncated, and results.csv has all columns. The scheduler with the
+    least mean JCT is bold.
     """
     console = console or wide_console()
     console.print(comparison_table(comparison, console.width))
@@ -28,7 +28,7 @@ def print_table(comparison: Comparison, console: Console | None = None) -> None:
 
 
 def comparison_table(comparison: Comparison, width: int) -> Table:
-    """The comparison as a table of `rich` of at most this many characters: a row per scheduler, and lower bounds."""
+    """Return a `rich` table of at most `width` characters, with a row per scheduler and per lower bound."""
     best = min(comparison.schedulers, key=lambda scheduler: comparison.estimate("mean_jct", scheduler).value)
     table = Table(box=None, header_style="bold", padding=(0, 1))
     columns = that_fit(all_columns(comparison), width)
@@ -43,9 +43,9 @@ def comparison_table(comparison: Comparison, width: int) -> Table:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the table: rank 0 is always shown, the others by rank as far as there is room.
+    """A column of the table. Columns of rank 0 are always shown, others by ascending rank while there is room.
 
-    Its cells are those of the schedulers, and of the lower bounds if there are any.
+    It has a cell for each scheduler and for each lower bound.
     """
 
     head: str
@@ -54,12 +54,12 @@ class Column:
 
     @property
     def width(self) -> int:
-        """Characters that it takes, its padding included."""
+        """Width in characters, padding included."""
         return max(len(cell) for cell in [self.head, *self.cells]) + 2
 
 
 def that_fit(columns: list[Column], width: int) -> list[Column]:
-    """The columns to show on so many characters, in their order."""
+    """Return the columns to show within `width` characters, in their order."""
     chosen: set[str] = set()
     left = width
     for column in sorted(columns, key=lambda column: column.rank):
@@ -70,7 +70,7 @@ def that_fit(columns: list[Column], width: int) -> list[Column]:
 
 
 def all_columns(comparison: Comparison) -> list[Column]:
-    """Every column that there is room for on a wide screen, in the order of display."""
+    """Return all columns, in the order of display."""
     names, bounds = comparison.schedulers, comparison.bounds
     rows = comparison.rows[: len(names)]
     jct = [comparison.estimate("mean_jct", name) for name in names]
@@ -81,7 +81,7 @@ def all_columns(comparison: Comparison) -> list[Column]:
         return Column(head, rank, [form(float(row[metric])) for row in rows] + below(metric, form))
 
     def below(metric: str, form: Callable[[float], str]) -> list[str]:
-        """The cells of the lower bounds; a dash for what they do not bound."""
+        """Return the cells of the lower bounds; a dash if there is no bound for the metric."""
         return [form(float(bound[metric])) if metric in bound else "-" for bound in bounds]
 
     def in_unit(seconds: Seconds) -> str:
@@ -109,41 +109,41 @@ def all_columns(comparison: Comparison) -> list[Column]:
 
 
 def unit_for(seconds: Seconds) -> tuple[Seconds, str]:
-    """The unit in which a time is best read."""
-    return next(((unit, name) for least, unit, name in UNITS if seconds >= least), (1.0, "s"))
+    """Choose the unit in which to show a time."""
+    return next(((unit, name) for least, unit, name in TIME_UNITS if seconds >= least), (1.0, "s"))
 
 
 def duration(seconds: Seconds) -> str:
-    """A time with its unit."""
+    """Format a time with its unit."""
     unit, name = unit_for(seconds)
     return f"{number(seconds / unit)} {name}"
 
 
 def number(value: float) -> str:
-    """Three digits; a dash for what does not exist."""
+    """Format a number with three significant digits; a dash for NaN."""
     if value != value:
         return "-"
     return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:#.3g}" if abs(value) >= 0.01 else f"{value:.2g}"
 
 
 def count(value: float) -> str:
-    """A whole number."""
+    """Format a whole number."""
     return f"{value:,.0f}"
 
 
 def share(value: float) -> str:
-    """A per cent; a dash for what does not exist."""
+    """Format a share as a percentage; a dash for NaN."""
     return "-" if value != value else f"{value:.0%}"
 
 
 def with_interval(estimate: Estimate, unit: float = 1.0) -> str:
-    """A figure and its confidence interval."""
+    """Format a figure and its confidence interval."""
     if estimate.low != estimate.low or estimate.low == estimate.high:
         return number(estimate.value / unit)
     return f"{number(estimate.value / unit)} [{number(estimate.low / unit)}, {number(estimate.high / unit)}]"
 
 
 def wide_console() -> Console:
-    """Standard output; as wide as a page where it is not a terminal that has a width of its own."""
+    """Return a console for standard output; `PAGE_WIDTH` wide if it is not a terminal."""
     console = Console()
     return console if console.is_terminal else Console(width=PAGE_WIDTH)

@@ -1,4 +1,4 @@
-"""A scheduler's numbers, searched for on training workloads and held against validation workloads."""
+"""Search for a scheduler's parameters on training workloads, to be checked on validation workloads."""
 
 import itertools
 import math
@@ -11,19 +11,18 @@ import scipy.optimize
 from envs.evaluation.compare import workload_seed
 from envs.evaluation.distinct import distinct
 from envs.evaluation.outcome import Outcome
-from envs.performance import PerformanceModel
 from envs.scheduling import Scheduler
-from envs.simulation import Scenario, Simulator, run_episode
-from envs.types import ClusterSpec, FloatArray, MurmurationError
+from envs.simulation import Setup, Simulator, run_episode
+from envs.types import FloatArray, MurmurationError
 from envs.workloads import Workload, WorkloadSource
 
-Make = Callable[[Mapping[str, float]], Scheduler]  # a scheduler with these numbers; its defaults for {}
-Listener = Callable[[int, float, Mapping[str, float]], None]  # evaluations so far, the best score, its numbers
+Make = Callable[[Mapping[str, float]], Scheduler]  # builds a scheduler with these parameters; {} means the defaults
+ImprovementCallback = Callable[[int, float, Mapping[str, float]], None]  # evaluations, best score, its parameters
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A number to search for.
+    """The range of a parameter to search for.
 
     Args:
         low: least value.
@@ -31,7 +30,7 @@ class Parameter:
         log: search on a logarithmic scale.
 
     Raises:
-        MurmurationError: there is nothing between the two, or no logarithm.
+        MurmurationError: the range is empty or infinite, or its logarithm does not exist.
     """
 
     low: float
@@ -40,12 +39,14 @@ class Parameter:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise MurmurationError(f"parameter: low is {self.low}, high is {self.high}; low must be less, both finite")
+            raise MurmurationError(
+                f"parameter: low is {self.low}, high is {self.high}; low must be less than high and both finite"
+            )
         if self.log and self.low <= 0:
             raise MurmurationError(f"parameter: low is {self.low}; on a logarithmic scale it must be positive")
 
     def value(self, position: float) -> float:
-        """The value at a position from 0, at `low`, to 1, at `high`."""
+        """Return the value at a position between 0 (`low`) and 1 (`high`)."""
         if self.log:
             return float(self.low * (self.high / self.low) ** position)
         return float(self.low + (self.high - self.low) * position)
@@ -53,65 +54,63 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Ground:
-    """A world and the workloads that are played in it."""
+    """A cluster with its rules, and the workloads to run on it."""
 
-    cluster: ClusterSpec
-    performance: PerformanceModel
-    scenario: Scenario
+    setup: Setup
     workloads: Sequence[Workload]
     seed: int = 0
 
     def outcomes(self, scheduler: Scheduler) -> list[Outcome]:
-        """What each workload comes to."""
+        """Run every workload and return the outcomes."""
         return [self._outcome(scheduler, index) for index in range(len(self.workloads))]
 
     def _outcome(self, scheduler: Scheduler, index: int) -> Outcome:
         seed = workload_seed(self.seed, index)
-        world = Simulator(self.workloads[index], self.cluster, self.performance, self.scenario, seed)
-        return Outcome.of(run_episode(scheduler, world), self.scenario)
+        simulator = Simulator(self.workloads[index], self.setup, seed)
+        return Outcome.of(run_episode(scheduler, simulator), self.setup.scenario)
 
 
 class Yardstick:
-    """Scores of schedulers on some grounds: the mean logarithm of mean JCT relative to a reference's.
+    """Scores of schedulers on some grounds: the mean logarithm of the ratio of mean JCT to a reference's.
 
-    -0.05 is 5 % better than the reference. Every workload counts the same, however long its jobs are. Where jobs are
-    abandoned (see `Outcome`) the score is infinite: no gain for others makes up for that.
+    -0.05 is 5 % better than the reference. Every workload has the same weight, however long its jobs are. If jobs are
+    starved (see `Outcome`), the score is infinite, whatever other jobs gain.
 
     Args:
-        grounds: where to play.
-        reference: whom to be compared with; it plays once.
+        grounds: the grounds to run on.
+        reference: the scheduler to compare with, which runs once.
 
     Raises:
-        MurmurationError: the reference abandons jobs, so that nothing can be measured by it.
+        MurmurationError: the reference starves jobs, so that ratios to it do not exist.
     """
 
     def __init__(self, grounds: Sequence[Ground], reference: Scheduler) -> None:
         self.grounds = grounds
         self._reference = [_log_mean_jcts(ground.outcomes(reference)) for ground in grounds]
         if not all(np.isfinite(logs).all() for logs in self._reference):
-            raise MurmurationError("tuning: the reference leaves jobs undone here; choose another, such as fifo")
+            raise MurmurationError("tuning: the reference starves jobs here; choose another one, such as fifo")
 
     def score(self, scheduler: Scheduler) -> float:
-        """The mean over all workloads; less is better."""
+        """Return the mean over all workloads; less is better."""
         return float(np.concatenate(self.by_ground(scheduler)).mean())
 
     def by_ground(self, scheduler: Scheduler) -> list[FloatArray]:
-        """For each ground float64[num_workloads]: log ratios of mean JCT, infinite where jobs are abandoned."""
+        """Return for each ground float64[num_workloads]: log ratios of mean JCT, infinite where jobs are starved."""
         pairs = zip(self.grounds, self._reference, strict=True)
         return [_log_mean_jcts(ground.outcomes(scheduler)) - reference for ground, reference in pairs]
 
 
 def _log_mean_jcts(outcomes: Sequence[Outcome]) -> FloatArray:
-    return np.array([math.inf if outcome.num_abandoned else math.log(outcome.mean_jct) for outcome in outcomes])
+    return np.array([math.inf if outcome.num_starved else math.log(outcome.mean_jct) for outcome in outcomes])
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a search found; scores are those of `Yardstick`."""
+    """The result of a search; scores are those of `Yardstick`."""
 
     values: Mapping[str, float]
     score: float  # on the training workloads
-    default_score: float  # there, with the scheduler's defaults
+    default_score: float  # of the scheduler's defaults, on the training workloads
     evaluations: int
 
 
@@ -123,24 +122,25 @@ def search(
     generations: int = 20,
     population: int = 3,
     seed: int = 0,
-    listener: Listener | None = None,
+    listener: ImprovementCallback | None = None,
 ) -> Tuned:
-    """The numbers with the least score, by differential evolution (Storn and Price 1997; SciPy's).
+    """Search for the parameters with the least score by differential evolution (Storn and Price 1997; SciPy's).
 
-    The score is a step function of the numbers, with many local minima: no gradient, no model of the surface is
-    assumed. All candidates play the same workloads with the same seeds. The defaults stay where nothing beats them.
+    The score is a step function of the parameters with many local minima, so the search uses neither gradients nor a
+    model of the surface. All candidates run the same workloads with the same seeds. The result is the defaults if no
+    candidate is better.
 
     Args:
         make: builds the scheduler.
-        parameters: what to search for, by name.
-        yardstick: on training workloads.
-        generations: at most so many.
-        population: candidates of a generation, in multiples of the number of parameters.
-        seed: of the search.
-        listener: is told of every improvement.
+        parameters: ranges to search, by name.
+        yardstick: scores on training workloads.
+        generations: maximum number of generations.
+        population: candidates per generation, in multiples of the number of parameters.
+        seed: seed of the search.
+        listener: is called at every improvement.
 
     Raises:
-        MurmurationError: nothing to search for.
+        MurmurationError: there is no parameter to search for.
     """
     if not parameters:
         raise MurmurationError("tuning: no parameter to search for; give at least one with its range")
@@ -173,18 +173,16 @@ def search(
 
 def training_ground(
     source: WorkloadSource,
-    cluster: ClusterSpec,
-    performance: PerformanceModel,
-    scenario: Scenario,
+    setup: Setup,
     num_workloads: int,
     seed: int,
     split: str = "train",
 ) -> Ground:
-    """A ground with fresh workloads of a split of the source; fewer than asked for where the split holds no more.
+    """Build a ground with new workloads of a split of the source; fewer than requested if the split has no more.
 
     Raises:
-        TraceError: there is no such split.
+        TraceError: the split does not exist.
     """
     rng = np.random.default_rng(seed)
     workloads = distinct((source.episode(rng, split) for _ in itertools.count()), num_workloads)
-    return Ground(cluster, performance, scenario, workloads, seed)
+    return Ground(setup, workloads, seed)

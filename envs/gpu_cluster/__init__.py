@@ -1,4 +1,4 @@
-"""The PettingZoo face of the world: environment, observation, action, reward, batch, render."""
+"""The multi-agent environment: PettingZoo and Gymnasium interfaces, observation, action, reward, rendering."""
 
 from envs.gpu_cluster.batch import GpuClusterBatch
 from envs.gpu_cluster.environment import GpuClusterEnv, parallel_env

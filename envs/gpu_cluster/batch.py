@@ -1,4 +1,4 @@
-"""The environment for many episodes at once: observations and masks in preallocated arrays."""
+"""The environment for many episodes at once, with observations and masks in preallocated arrays."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,53 +10,49 @@ from envs.gpu_cluster import kernels
 from envs.gpu_cluster.negotiation import Negotiation, Observation
 from envs.gpu_cluster.reward import Elapsed, Reward, TeamReward
 from envs.gpu_cluster.spec import DecisionRules, EnvSpec
-from envs.performance import PerformanceModel
-from envs.simulation import Scenario, SimulationView, SpeedTable, State
-from envs.simulation.exact import ExactSpeeds
+from envs.simulation import Scenario, Setup, SimulationView, State, ThroughputTable
+from envs.simulation.exact import ExactThroughputs
 from envs.simulation.kernels import END, LOG_FULL
 from envs.simulation.simulator import check_runnable
-from envs.types import ClusterSpec, FloatArray, IntArray, MurmurationError
+from envs.types import FloatArray, IntArray, MurmurationError
 from envs.workloads import Workload
 
 
 class GpuClusterBatch:
     """`batch_size` independent episodes on one cluster, stepped in one call.
 
-    All random draws belong to `load`'s caller, except noisy estimates, which come from `rng`.
+    It draws no random numbers except noisy estimates, which come from the `rng` given to `load`.
 
     Args:
-        cluster: the nodes.
-        performance: how fast jobs run.
-        models: names of all models that workloads may hold.
-        num_jobs: the most jobs of one episode.
-        batch_size: episodes.
-        scenario, rules, reward: as the world's rules have it.
-        logging: whether events are logged (for one episode at a time).
+        setup: the cluster, the performance model and the scenario.
+        models: names of all models that workloads may contain.
+        num_jobs: the largest number of jobs of one episode.
+        batch_size: number of episodes.
+        rules, reward: see their classes.
+        logging: whether events are logged (only with one episode).
     """
 
     def __init__(
         self,
-        cluster: ClusterSpec,
-        performance: PerformanceModel,
+        setup: Setup,
         models: tuple[str, ...],
         num_jobs: int,
         batch_size: int = 1,
-        scenario: Scenario | None = None,
         rules: DecisionRules | None = None,
         reward: Reward | None = None,
         logging: bool = False,
     ) -> None:
         if logging and batch_size > 1:
             raise MurmurationError(f"batch_size is {batch_size} with logging; events are logged for one episode only")
-        self.cluster, self.performance = cluster, performance
-        self.scenario = scenario or Scenario()
+        self.setup = setup
+        self.cluster, self.scenario = setup.cluster, setup.scenario
         self.rules = rules or DecisionRules()
         self.reward = reward or TeamReward()
-        self.spec = EnvSpec.of(cluster, self.rules)
+        self.spec = EnvSpec.of(self.cluster, self.rules)
         self.batch_size = batch_size
-        self.table = SpeedTable.build(cluster, performance, models, 8, self.scenario)
-        self.exact = ExactSpeeds(performance, cluster, self.scenario.worker_shares)
-        self.state = State.allocate(cluster, num_jobs, batch_size, self.scenario)
+        self.table = ThroughputTable.build(setup, models, 8)
+        self.exact = ExactThroughputs(setup)
+        self.state = State.allocate(self.cluster, num_jobs, batch_size, self.scenario)
         if logging:
             self.state.grow_log()
         self.workloads: list[Workload | None] = [None] * batch_size
@@ -65,7 +61,7 @@ class GpuClusterBatch:
 
     @property
     def observation(self) -> Observation:
-        """Arrays by name with a leading batch axis, overwritten by the next step: see `EnvSpec` for shapes."""
+        """Arrays by name with a leading batch axis, overwritten by the next step. `EnvSpec` gives the shapes."""
         return self.negotiation.observation
 
     @property
@@ -75,10 +71,10 @@ class GpuClusterBatch:
         return time
 
     def load(self, b: int, workload: Workload, rng: np.random.Generator) -> None:
-        """Begin an episode: play `workload` from t = 0 to its first decision.
+        """Begin an episode: simulate `workload` from t = 0 to its first decision.
 
         Raises:
-            MurmurationError: the workload has more jobs than the arrays, or a job that can never run.
+            MurmurationError: the workload has more jobs than the arrays hold, or a job that can never run.
         """
         if len(workload) > self.state.jobs.shape[1]:
             raise MurmurationError(
@@ -86,10 +82,10 @@ class GpuClusterBatch:
                 f"{self.state.jobs.shape[1]}; shorten its episodes"
             )
         largest = min(int(workload.jobs["max_gpus"].max()), self.cluster.num_gpus)
-        if largest >= self.table.rates.shape[2] or not set(workload.models) <= set(self.table.models):
+        if largest >= self.table.throughputs.shape[2] or not set(workload.models) <= set(self.table.models):
             models = tuple(dict.fromkeys((*self.table.models, *workload.models)))
-            size = max(largest, self.table.rates.shape[2] - 1)
-            self.table = SpeedTable.build(self.cluster, self.performance, models, size, self.scenario, self.table)
+            size = max(largest, self.table.throughputs.shape[2] - 1)
+            self.table = ThroughputTable.build(self.setup, models, size, self.table)
             self.negotiation.use_table(self.table)
         check_runnable(workload, self.cluster, self.table)
         self.workloads[b] = workload
@@ -98,31 +94,31 @@ class GpuClusterBatch:
         self._proceed(b)
 
     def _bounded(self, workload: Workload) -> Scenario:
-        """The scenario with a finite horizon, up to which jobs left undone are charged.
+        """Return the scenario with a finite horizon, up to which unfinished jobs are charged.
 
-        Unless one is set it lies where all jobs would be done one after the other, so leaving some undone never pays.
+        The default is the time to run all jobs one after another, so leaving jobs unfinished never pays.
         """
         if np.isfinite(self.scenario.horizon):
             return self.scenario
         jobs = workload.jobs
         model = np.array([self.table.models.index(name) for name in workload.models])[jobs["model"]]
-        gpus = np.minimum(jobs["num_gpus"], self.table.rates.shape[2] - 1)
-        rate = np.maximum(self.table.reference()[model, gpus], 1e-9)
+        gpus = np.minimum(jobs["num_gpus"], self.table.throughputs.shape[2] - 1)
+        throughput = np.maximum(self.table.reference()[model, gpus], 1e-9)
         start, restart = self.scenario.delays(workload.models)
         delays = (start + restart)[jobs["model"]].sum()
-        horizon = float(jobs["submit_time"][-1] + (jobs["work"] / rate).sum() + delays)
+        horizon = float(jobs["submit_time"][-1] + (jobs["work"] / throughput).sum() + delays)
         return replace(self.scenario, horizon=horizon)
 
     def step(self, actions: IntArray) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
-        """Take a joint action int64[B, num_servers] in every episode.
+        """Apply a joint action int64[B, num_nodes] in every episode.
 
-        An episode that has ended must be loaded anew before the next step.
+        An episode that has ended must be loaded again before the next step.
 
         Returns:
-            rewards float64[B], simulated seconds that passed float64[B], ended bool[B].
+            rewards float64[B], elapsed simulated seconds float64[B], ended bool[B].
 
         Raises:
-            MurmurationError: the reward is not finite, or not one number for each episode.
+            MurmurationError: the reward is not finite, or is not one number for each episode.
         """
         before = self._totals()
         self.negotiation.set_actions(actions)
@@ -140,23 +136,23 @@ class GpuClusterBatch:
 
     @property
     def ended(self) -> npt.NDArray[np.bool_]:
-        """bool[B]: episodes that have come to their end."""
+        """bool[B]: which episodes have ended."""
         ended: npt.NDArray[np.bool_] = self._outcomes == END
         return ended
 
     def counters(self, b: int = 0) -> dict[str, int]:
-        """Decisions, claims, conflicts and incomplete gangs of an episode so far."""
+        """Count decisions, claims, conflicts and incomplete gangs of an episode so far."""
         return self.negotiation.counters(b)
 
     def view(self, b: int) -> SimulationView:
-        """One episode as a scheduler sees it, at the beginning of a round."""
+        """Return the view that a scheduler gets of one episode at the beginning of a round."""
         workload = self.workloads[b]
         if workload is None:
             raise MurmurationError(f"episode {b} has not begun; load a workload first")
-        return SimulationView(self.state.episode_view(b), self.cluster, workload, self.table, self.exact, self.scenario)
+        return SimulationView(self.state.episode_view(b), self.setup, workload, self.table, self.exact)
 
     def legal(self, actions: Iterable[int], b: int = 0) -> npt.NDArray[np.bool_]:
-        """bool[num_servers]: whether the mask allows each server's action."""
+        """Return bool[num_nodes]: whether the mask allows each node's action."""
         mask = self.negotiation.arrays.mask[b]
         index = np.fromiter(actions, np.int64)
         inside = (index >= 0) & (index < mask.shape[1])
@@ -168,7 +164,7 @@ class GpuClusterBatch:
         return episode["time"].copy(), episode["job_seconds"].copy(), episode["busy_seconds"].copy()
 
     def _proceed(self, b: int) -> None:
-        """Let a closed round take effect and time pass to the next choice."""
+        """Apply a closed round and advance time to the next choice."""
         while True:
             kernels.step(self.negotiation.arrays, b, b + 1, False, self._outcomes)
             if self._outcomes[b] != LOG_FULL:

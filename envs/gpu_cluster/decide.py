@@ -1,28 +1,28 @@
-"""How the servers' simultaneous choices become one plan, by a stated rule.
+"""Rules that turn the nodes' simultaneous choices into one plan.
 
 All choices of one joint decision refer to the same observation. They take effect in this order:
 
-1. changes of jobs that run on the choosing server, server by server; one that would break the job's GPU range,
-   because another server changed the same job, is refused;
-2. claims on waiting jobs, candidate by candidate: the largest claim wins, ties go to the server on which the job
-   runs faster, then to the lower index. Further claims on the same job join it only while it is below its least
-   GPUs (a gang over several servers); all others are refused.
+1. Changes of jobs that run on the choosing node, node by node. A change is refused if it would break the job's GPU
+   range because another node has changed the same job.
+2. Claims on waiting jobs, candidate by candidate. The largest claim wins; ties go to the node on which the job has the
+   higher throughput, then to the lower index. Further claims on the same job join it only while it has fewer than its
+   minimum GPUs (a gang over several nodes). All others are refused.
 
-Refused choices count as conflicts; who lost may choose again, since the round goes on until all pass.
+Refused choices count as conflicts. A refused node may choose again, since the round continues until all pass.
 """
 
-from envs.gpu_cluster.arrays import EnvArrays
+from envs.gpu_cluster.arrays import CLAIM_DONE, NEXT_CLAIM, SLOT_JOB, EnvArrays
 from envs.gpu_cluster.masks import amount_allowed, runs_elsewhere, runs_on
 from envs.gpu_cluster.observe import least_gpus
 from envs.simulation.jit import leaf
-from envs.simulation.rating import placement_rate
+from envs.simulation.job_throughput import placement_throughput
 from envs.simulation.shares import clear_job, set_share, share_on
 from envs.simulation.world import World
 
 
 @leaf
 def job_in_slot(world: World, n: int, slot: int) -> int:
-    """The job shown in a slot of a server; -1 if the slot is empty."""
+    """Return the job shown in a slot of a node; -1 if the slot is empty."""
     share = world.nodes[n].first_share
     for _ in range(slot):
         if share < 0:
@@ -33,7 +33,7 @@ def job_in_slot(world: World, n: int, slot: int) -> int:
 
 @leaf
 def change_here(a: EnvArrays, j: int, n: int, gpus: int) -> bool:
-    """Set the GPUs of a job that runs on server `n`; False if that is refused."""
+    """Set the GPUs of a job that runs on node `n`; return False if the change is refused."""
     world = a.world
     job, node = world.jobs[j], world.nodes[n]
     here = share_on(world, j, n)
@@ -43,7 +43,7 @@ def change_here(a: EnvArrays, j: int, n: int, gpus: int) -> bool:
     if gpus > 0:
         if total < job.min_gpus or not amount_allowed(a.rules, job, total):
             return False
-        if not runs_on(world.rates, job.model, node.gpu_type, total) or not runs_elsewhere(world, job, n, total):
+        if not runs_on(world.throughputs, job.model, node.gpu_type, total) or not runs_elsewhere(world, job, n, total):
             return False
     set_share(world, j, n, gpus)
     return True
@@ -51,42 +51,44 @@ def change_here(a: EnvArrays, j: int, n: int, gpus: int) -> bool:
 
 @leaf
 def list_claims(a: EnvArrays) -> None:
-    """List the servers by the candidate that they claim: `first_claim` and, in `scratch[2]`, the next of each."""
+    """Build linked lists of the nodes that claim each candidate, in `first_claim` and `scratch[NEXT_CLAIM]`."""
     for c in range(len(a.heads)):
         a.first_claim[c] = -1
-    for n in range(len(a.choice) - 1, -1, -1):  # backwards, so that lists ascend
+    for n in range(len(a.choice) - 1, -1, -1):  # backwards, so that each list is in ascending order
         c = a.choice[n]
         if 0 <= c < len(a.heads):
-            a.scratch[2, n] = a.first_claim[c]
+            a.scratch[NEXT_CLAIM, n] = a.first_claim[c]
             a.first_claim[c] = n
 
 
 @leaf
 def best_claim(a: EnvArrays, j: int, c: int) -> int:
-    """The server whose claim on a candidate comes next; -1 if none is left. `scratch[0]` marks those that are done."""
-    rates, nodes = a.world.rates, a.world.nodes
+    """Return the node whose claim on a candidate is served next; -1 if none is left."""
+    throughputs, nodes = a.world.throughputs, a.world.nodes
     best = -1
-    best_rate = 0.0
+    best_throughput = 0.0
     n = a.first_claim[c]
     while n >= 0:
-        if a.scratch[0, n] == 0:
-            rate = rates[a.world.jobs[j].model, nodes[n].gpu_type, min(a.gpus[n], rates.shape[2] - 1), 0]
-            if best < 0 or a.gpus[n] > a.gpus[best] or (a.gpus[n] == a.gpus[best] and rate > best_rate):
+        if a.scratch[CLAIM_DONE, n] == 0:
+            throughput = throughputs[
+                a.world.jobs[j].model, nodes[n].gpu_type, min(a.gpus[n], throughputs.shape[2] - 1), 0
+            ]
+            if best < 0 or a.gpus[n] > a.gpus[best] or (a.gpus[n] == a.gpus[best] and throughput > best_throughput):
                 best = n
-                best_rate = rate
-        n = a.scratch[2, n]
+                best_throughput = throughput
+        n = a.scratch[NEXT_CLAIM, n]
     return best
 
 
 @leaf
 def refuse_claims(a: EnvArrays, c: int) -> None:
-    """Count the claims on a candidate that are left, all in vain."""
+    """Refuse and count the remaining claims on a candidate."""
     n = a.first_claim[c]
     while n >= 0:
-        if a.scratch[0, n] == 0:
+        if a.scratch[CLAIM_DONE, n] == 0:
             a.rules[0].claims += 1
             a.rules[0].conflicts += 1
-        n = a.scratch[2, n]
+        n = a.scratch[NEXT_CLAIM, n]
 
 
 @leaf
@@ -106,7 +108,7 @@ def take_claims(a: EnvArrays) -> None:
             n = best_claim(a, j, c)
             if n < 0:
                 break
-            a.scratch[0, n] = 1
+            a.scratch[CLAIM_DONE, n] = 1
             a.rules[0].claims += 1
             fits = share_on(world, j, n) == 0 and 1 <= a.gpus[n] <= world.nodes[n].free
             if fits and amount_allowed(a.rules, job, job.gpus + a.gpus[n]):
@@ -117,23 +119,23 @@ def take_claims(a: EnvArrays) -> None:
 
 @leaf
 def decide(a: EnvArrays) -> bool:
-    """Take the joint decision in `choice` and `gpus`; say if the round is over."""
+    """Apply the joint decision in `choice` and `gpus` to the plan; return whether the round is over."""
     world, candidates = a.world, len(a.heads)
     passed = True
-    for n in range(len(world.nodes)):  # read all slots before any of them moves
-        a.scratch[0, n] = 0
-        a.scratch[1, n] = -1
+    for n in range(len(world.nodes)):  # read all slots before a change moves them
+        a.scratch[CLAIM_DONE, n] = 0
+        a.scratch[SLOT_JOB, n] = -1
         if a.choice[n] >= 0:
             passed = False
         if a.choice[n] >= candidates:
-            a.scratch[1, n] = job_in_slot(world, n, a.choice[n] - candidates)
+            a.scratch[SLOT_JOB, n] = job_in_slot(world, n, a.choice[n] - candidates)
     a.rules[0].decision += 1
     a.rules[0].decisions += 1
     if not passed:
         for n in range(len(world.nodes)):
             if a.choice[n] >= candidates:
                 a.rules[0].claims += 1
-                j = a.scratch[1, n]
+                j = a.scratch[SLOT_JOB, n]
                 if j < 0 or not change_here(a, j, n, a.gpus[n]):
                     a.rules[0].conflicts += 1
         take_claims(a)
@@ -142,14 +144,14 @@ def decide(a: EnvArrays) -> bool:
 
 @leaf
 def drop_incomplete(a: EnvArrays) -> None:
-    """At the end of a round, jobs below their least GPUs, and mixes of GPU types that do not run, give theirs back."""
+    """At the end of a round, free the GPUs of jobs below their minimum and of mixes of GPU types that do not run."""
     world = a.world
     for i in range(world.episode[0].num_touched):
         j = world.touched[i]
         job = world.jobs[j]
         if job.gpus == 0:
             continue
-        runs = placement_rate(world, job, job.first_share) > 0
+        runs = placement_throughput(world, job, job.first_share) > 0
         if job.gpus < least_gpus(a.rules, job) or not runs:
             clear_job(world, j)
             a.rules[0].incomplete += 1

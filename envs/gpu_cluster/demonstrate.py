@@ -1,9 +1,9 @@
-"""A scheduler's wish as the servers' choices: how heuristics teach agents.
+"""Translation of a scheduler's allocation into the nodes' choices, from which agents learn by imitation.
 
-A round's wish is reached decision by decision: each server first takes GPUs from jobs that should have fewer here,
-then claims waiting jobs that it should hold, in queue order, then gives more to jobs that should have more. What the
-interface cannot express (a waiting job beyond the head of the queue, an elastic job that should begin on two servers
-although one would do) is left undone, so a demonstration can be a little worse than its scheduler.
+A round's allocation is reached decision by decision. Each node first takes GPUs from jobs that should have fewer here,
+then claims waiting jobs that it should hold, in queue order, then gives GPUs to jobs that should have more. The action
+space cannot express everything: a waiting job beyond the head of the queue, or an elastic job that should start on two
+nodes although one suffices, is skipped. A demonstration can therefore be slightly worse than its scheduler.
 """
 
 from collections.abc import Mapping
@@ -14,21 +14,21 @@ from envs.gpu_cluster.negotiation import Negotiation
 from envs.simulation.kernels import RUNNING
 from envs.types import Allocation, IntArray, JobId, NodeId
 
-Wish = Mapping[NodeId, Mapping[JobId, int]]  # by node, the GPUs of each job that should have some there
+RequestedGpus = Mapping[NodeId, Mapping[JobId, int]]  # by node, the requested GPUs of each job there
 
 
-def wish_of(allocation: Allocation, negotiation: Negotiation, b: int = 0) -> Wish:
-    """An allocation by node. Jobs that it leaves out are absent, unless it keeps what runs."""
-    wish: dict[NodeId, dict[JobId, int]] = {}
+def requested_gpus(allocation: Allocation, negotiation: Negotiation, b: int = 0) -> RequestedGpus:
+    """Return an allocation by node. Jobs that it omits are absent, unless it keeps running jobs."""
+    requested: dict[NodeId, dict[JobId, int]] = {}
     state = negotiation.state
     if allocation.keep_running:
         for job in np.flatnonzero(state.jobs[b]["status"] == RUNNING).tolist():
             if job not in allocation.changes:
                 for node, gpus in _held(negotiation, b, job).items():
-                    wish.setdefault(node, {})[job] = gpus
+                    requested.setdefault(node, {})[job] = gpus
     for job, node, gpus in allocation.shares():
-        wish.setdefault(node, {})[job] = gpus
-    return wish
+        requested.setdefault(node, {})[job] = gpus
+    return requested
 
 
 def _held(negotiation: Negotiation, b: int, job: JobId) -> dict[NodeId, int]:
@@ -41,14 +41,17 @@ def _held(negotiation: Negotiation, b: int, job: JobId) -> dict[NodeId, int]:
     return held
 
 
-def demonstrate(wish: Wish, negotiation: Negotiation, b: int = 0) -> IntArray:
-    """The joint action int64[num_servers] that brings the plan of episode `b` nearer to the wish; all 0 once there."""
+def demonstrate(requested: RequestedGpus, negotiation: Negotiation, b: int = 0) -> IntArray:
+    """Return the joint action int64[num_nodes] that moves the plan of episode `b` towards the requested GPUs.
+
+    All nodes pass once the plan is reached, or as near as the action space allows.
+    """
     arrays, spec = negotiation.arrays, negotiation.spec
     heads = arrays.heads[b]
     mask = arrays.mask[b]
-    actions = np.zeros(spec.num_servers, np.int64)
-    for n in range(spec.num_servers):
-        wanted = wish.get(n, {})
+    actions = np.zeros(spec.num_nodes, np.int64)
+    for n in range(spec.num_nodes):
+        wanted = requested.get(n, {})
         slots = _slots(negotiation, b, n)
         options = [
             *(
@@ -72,7 +75,7 @@ def demonstrate(wish: Wish, negotiation: Negotiation, b: int = 0) -> IntArray:
 
 
 def _slots(negotiation: Negotiation, b: int, n: NodeId) -> list[tuple[JobId, int]]:
-    """Jobs in the plan on a server and their GPUs there, in the order of its slots."""
+    """Return the jobs in the plan on a node and their GPUs there, in the order of its slots."""
     slots: list[tuple[JobId, int]] = []
     share = negotiation.state.nodes[b, n].first_share
     while share >= 0 and len(slots) < negotiation.spec.num_slots:

@@ -1,4 +1,4 @@
-"""The PettingZoo face of the world: one agent per server."""
+"""The PettingZoo environment: one agent per node."""
 
 from functools import cached_property
 from typing import Any, ClassVar
@@ -8,48 +8,49 @@ import numpy.typing as npt
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
-from envs.cluster import NodeGroup, build
+from envs.cluster import NodeGroup, build_cluster
 from envs.gpu_cluster.batch import GpuClusterBatch
+from envs.gpu_cluster.columns import PASS
 from envs.gpu_cluster.render import cluster_image, cluster_text
 from envs.gpu_cluster.reward import Reward
 from envs.gpu_cluster.spec import DecisionRules
-from envs.performance import PerformanceModel, default_model
-from envs.simulation import EventLog, Scenario
-from envs.types import ClusterSpec, MurmurationError
+from envs.performance import default_model
+from envs.simulation import EventLog, Setup
+from envs.types import MurmurationError
 from envs.workloads import SyntheticSource, Workload, WorkloadSource
 
 AgentObservation = dict[str, npt.NDArray[np.generic]]
 
 
 class GpuClusterEnv(ParallelEnv[str, AgentObservation, int]):
-    """Servers that share out a queue of training jobs among themselves.
+    """Nodes of a GPU cluster that divide a queue of training jobs among themselves.
 
     | | |
     |---|---|
-    | agents | `server_0` ... `server_{N-1}`, one per node, all alive for the whole episode |
+    | agents | `node_0` ... `node_{N-1}`, one per node, all alive for the whole episode |
     | observation | dict per agent, see below; float32 except for the mask |
-    | action | `Discrete(1 + choices * (G + 1))`: 0 leaves the server as it is; else a choice and its GPUs here |
-    | choices | the first K waiting jobs in queue order, then up to G jobs that run on this server |
-    | reward | for all alike: minus the integral of the number of jobs in the system, so the return is minus total JCT |
-    | termination | all jobs done, or the horizon: jobs left there are charged up to it |
-    | time | stands still while servers decide; a round ends when all pass (or after `max_decisions`) |
+    | action | `Discrete(1 + choices * (G + 1))`: 0 passes; any other sets the GPUs of a choice on this node |
+    | choices | the first K waiting jobs in queue order, then up to G jobs that run on this node |
+    | reward | shared: minus the integral of the number of jobs in the system, so the return is minus total JCT |
+    | termination | all jobs done, or the horizon: unfinished jobs are charged up to it |
+    | time | does not advance while nodes decide; a round ends when all pass (or after `max_decisions`) |
 
-    Observation of an agent (F_* in `EnvSpec`): `server` [F_server] this server, `slots` [G, F_slot] the jobs that run
-    here, `queue` [K, F_job] the waiting jobs, `cluster` [F_cluster] what all share, `action_mask` int8[num_actions].
-    `envs.gpu_cluster.observe` lists the features, `envs.gpu_cluster.decide` states how simultaneous choices are
-    resolved. While nothing runs, 0 is masked out for a server that could start a waiting job. An action has
-    room for a CPU and memory level; there is one level until levels are decided on, and CPU, memory, plan and batch
-    size follow the world's rule.
+    Observation of an agent (F_* in `EnvSpec`): `node` [F_node] this node, `slots` [G, F_slot] the jobs that run
+    here, `queue` [K, F_job] the waiting jobs, `cluster` [F_cluster] the shared features, `action_mask`
+    int8[num_actions]. `envs.gpu_cluster.columns` explains the features, `envs.gpu_cluster.decide` states how
+    simultaneous choices are resolved. While nothing runs, 0 is masked out for a node that could start a waiting job.
+    The action numbering allows CPU and memory levels, but there is only one level so far: CPU, memory, plan and batch
+    size follow the simulator's rules.
 
     `infos[agent]` holds `time` (s), `elapsed` (s in this step), `conflicts`, `claims` and `decisions` of the episode.
 
     Args:
-        cluster: the nodes; a preset of 8 nodes with 8 V100 each by default.
-        source: where episodes come from; synthetic by default. `reset(options={"workload": w})` plays one given.
-        performance: how fast jobs run; the measured tables by default.
-        scenario, rules, reward: see their classes.
-        split: which split of the source episodes are drawn from.
-        seed: of the episodes, if `reset` gets none.
+        setup: the cluster, the performance model and the scenario; by default 8 nodes with 8 V100 each, the measured
+            tables and the default scenario.
+        source: the source of episodes; synthetic by default. `reset(options={"workload": w})` plays a given workload.
+        rules, reward: see their classes.
+        split: the split of the source from which episodes are drawn.
+        seed: seed of the episodes if `reset` gets none.
         render_mode: "human" (text to the terminal), "ansi" (the text) or "rgb_array" (uint8[height, width, 3]).
     """
 
@@ -62,10 +63,8 @@ class GpuClusterEnv(ParallelEnv[str, AgentObservation, int]):
 
     def __init__(
         self,
-        cluster: ClusterSpec | None = None,
+        setup: Setup | None = None,
         source: WorkloadSource | None = None,
-        performance: PerformanceModel | None = None,
-        scenario: Scenario | None = None,
         rules: DecisionRules | None = None,
         reward: Reward | None = None,
         split: str = "train",
@@ -74,40 +73,40 @@ class GpuClusterEnv(ParallelEnv[str, AgentObservation, int]):
     ) -> None:
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise MurmurationError(f"render_mode is {render_mode!r}; it must be one of {self.metadata['render_modes']}")
-        self.cluster = cluster or build("homogeneous_64", [NodeGroup("V100", num_nodes=8, num_gpus=8)])
-        self.performance = performance or default_model()
-        self.source = source or SyntheticSource(cluster=self.cluster, performance=self.performance)
+        self.setup = setup or Setup(
+            build_cluster("homogeneous_64", [NodeGroup("V100", num_nodes=8, num_gpus=8)]), default_model()
+        )
+        self.cluster = self.setup.cluster
+        self.source = source or SyntheticSource(cluster=self.cluster, performance=self.setup.performance)
         self.split = split
         self.render_mode = render_mode
-        self._scenario, self._rules, self._reward = scenario, rules, reward
+        self._rules, self._reward = rules, reward
         self._seed = seed
         self._rng: np.random.Generator | None = None
-        self.possible_agents = [f"server_{n}" for n in range(self.cluster.num_nodes)]
+        self.possible_agents = [f"node_{n}" for n in range(self.cluster.num_nodes)]
         self.agents: list[str] = []
 
     @cached_property
     def batch(self) -> GpuClusterBatch:
-        """The core that this face wraps, at batch size one and with a log."""
+        """The batched environment that this class wraps, with batch size one and an event log."""
         return self._make_batch(self.source.num_jobs)
 
     def _make_batch(self, num_jobs: int) -> GpuClusterBatch:
         return GpuClusterBatch(
-            self.cluster,
-            self.performance,
+            self.setup,
             self.source.models,
             num_jobs,
-            scenario=self._scenario,
             rules=self._rules,
             reward=self._reward,
             logging=True,
         )
 
     def observation_space(self, agent: str) -> spaces.Dict:
-        """Bounds and shapes; the same object at every call."""
+        """Return bounds and shapes; the same object at every call."""
         return self._spaces[0][agent]
 
     def action_space(self, agent: str) -> spaces.Discrete[np.int64]:
-        """All actions, legal or not; `action_mask` says which are."""
+        """Return the space of all actions, legal or not; `action_mask` tells which are legal."""
         return self._spaces[1][agent]
 
     @cached_property
@@ -120,7 +119,7 @@ class GpuClusterEnv(ParallelEnv[str, AgentObservation, int]):
         observation = {
             agent: spaces.Dict(
                 {
-                    "server": box(spec.server_features),
+                    "node": box(spec.node_features),
                     "slots": box(spec.num_slots, spec.slot_features),
                     "queue": box(spec.num_candidates, spec.job_features),
                     "cluster": box(spec.cluster_features),
@@ -155,7 +154,7 @@ class GpuClusterEnv(ParallelEnv[str, AgentObservation, int]):
     ) -> tuple[
         dict[str, AgentObservation], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]
     ]:
-        """Take one joint decision.
+        """Apply one joint decision.
 
         Raises:
             MurmurationError: an agent's action is missing or masked out.
@@ -164,14 +163,16 @@ class GpuClusterEnv(ParallelEnv[str, AgentObservation, int]):
             raise MurmurationError("the episode has ended, or not begun; call reset() first")
         missing = [agent for agent in self.agents if agent not in actions]
         if missing:
-            raise MurmurationError(
-                f"no action for {', '.join(missing)}; every server acts in every step (0 is nothing)"
-            )
+            raise MurmurationError(f"no action for {', '.join(missing)}; every node acts in every step (0 passes)")
         joint = np.array([int(actions[agent]) for agent in self.possible_agents], np.int64)
         legal = self.batch.legal(joint)
         if not legal.all():
             agent = self.possible_agents[int(np.argmin(legal))]
-            why = " (while nothing runs, who could start a waiting job may not pass)" if actions[agent] == 0 else ""
+            why = (
+                " (while nothing runs, a node that can start a waiting job may not pass)"
+                if actions[agent] == PASS
+                else ""
+            )
             raise MurmurationError(
                 f"action {actions[agent]} of {agent} is masked out{why}; choose one where action_mask is 1"
             )
@@ -192,7 +193,7 @@ class GpuClusterEnv(ParallelEnv[str, AgentObservation, int]):
         queue, cluster = arrays["queue"][0].copy(), arrays["cluster"][0].copy()
         return {
             agent: {
-                "server": arrays["servers"][0, n].copy(),
+                "node": arrays["nodes"][0, n].copy(),
                 "slots": arrays["slots"][0, n].copy(),
                 "queue": queue,
                 "cluster": cluster,
@@ -211,43 +212,31 @@ class GpuClusterEnv(ParallelEnv[str, AgentObservation, int]):
         return self.batch.state.log(0)
 
     def state(self) -> npt.NDArray[np.float32]:
-        """float32[...]: the joint observation without masks, flat, for central critics."""
+        """Return float32[...]: the joint observation without masks, flat, for central critics."""
         arrays = self.batch.observation
         return np.concatenate(
-            [arrays[name][0].ravel() for name in ("servers", "slots", "queue", "cluster")], dtype=np.float32
+            [arrays[name][0].ravel() for name in ("nodes", "slots", "queue", "cluster")], dtype=np.float32
         )
 
     def render(self) -> str | npt.NDArray[np.uint8] | None:
-        """The cluster as it stands, in the way that `render_mode` names.
+        """Show the present state of the cluster as `render_mode` says.
 
         Raises:
             MurmurationError: no episode has begun.
         """
         if self._rng is None:
-            raise MurmurationError("no episode has begun, so there is nothing to show; call reset() first")
+            raise MurmurationError("no episode has begun, so there is nothing to render; call reset() first")
         if self.render_mode == "rgb_array":
             return cluster_image(self.batch.state, self.cluster)
         text = cluster_text(self.batch.state, self.cluster)
         if self.render_mode == "ansi":
             return text
         if self.render_mode == "human":
-            print(text)  # noqa: T201  human mode shows on the terminal by definition
+            print(text)  # noqa: T201  human mode prints to the terminal by definition
         return None
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no resource is held open."""
 
 
-def parallel_env(
-    cluster: ClusterSpec | None = None,
-    source: WorkloadSource | None = None,
-    performance: PerformanceModel | None = None,
-    scenario: Scenario | None = None,
-    rules: DecisionRules | None = None,
-    reward: Reward | None = None,
-    split: str = "train",
-    seed: int | None = None,
-    render_mode: str | None = None,
-) -> GpuClusterEnv:
-    """The environment by PettingZoo's usual name; arguments as in `GpuClusterEnv`."""
-    return GpuClusterEnv(cluster, source, performance, scenario, rules, reward, split, seed, render_mode)
+parallel_env = GpuClusterEnv  # PettingZoo's usual name

@@ -1,4 +1,4 @@
-"""The environment's step over a batch of episodes, compiled: decide, end rounds, let time pass, observe."""
+"""Compiled steps of a batch of episodes: decide, end rounds, advance time, observe."""
 
 from envs.gpu_cluster.arrays import EnvArrays, episode_arrays
 from envs.gpu_cluster.decide import decide, drop_incomplete
@@ -12,20 +12,20 @@ from envs.types import IntArray
 
 @part
 def look(a: EnvArrays) -> int:
-    """Write features and mask of one episode; return how many choices there are besides nothing."""
+    """Write features and mask of one episode; return how many choices other than passing are allowed."""
     observe(a)
     return mask_actions(a)
 
 
 @part
-def choose(a: EnvArrays) -> bool:
-    """Take the joint decision of one episode; say whether the round is over."""
+def resolve_choices(a: EnvArrays) -> bool:
+    """Apply the joint decision of one episode; return whether the round is over."""
     return decide(a)
 
 
 @part
 def proceed(a: EnvArrays) -> int:
-    """End the round, and let time pass to the next one in which somebody has a choice."""
+    """End the round and advance time to the next round in which some node has a choice."""
     while True:
         if settle(a.world) < 0:
             return LOG_FULL
@@ -41,34 +41,35 @@ def proceed(a: EnvArrays) -> int:
 
 @kernel
 def observe_episode(batch: EnvArrays, b: int) -> int:
-    """As `look`, for one episode of a batch."""
+    """Call `look` for one episode of a batch."""
     return look(episode_arrays(batch, b))
 
 
 @kernel
 def decide_episode(batch: EnvArrays, b: int) -> bool:
-    """As `choose`, for one episode of a batch."""
-    return choose(episode_arrays(batch, b))
+    """Call `resolve_choices` for one episode of a batch."""
+    return resolve_choices(episode_arrays(batch, b))
 
 
 @kernel
 def close_round(batch: EnvArrays, b: int) -> None:
-    """Complete the plan of a round: what did not come together is dropped."""
+    """Complete the plan of a round: drop incomplete gangs."""
     drop_incomplete(episode_arrays(batch, b))
 
 
 @kernel
 def step(batch: EnvArrays, first: int, last: int, deciding: bool, outcomes: IntArray) -> None:
-    """Step the episodes `first` to `last` - 1; `outcomes` int64[B] says how each came back (`Outcome`).
+    """Step the episodes `first` to `last` - 1 and write each result code into `outcomes` int64[B].
 
-    If they are deciding, each takes its joint decision, and stays in its round if somebody has a choice left. Else the
-    round is closed already: it takes effect, and time passes to the next one in which somebody has a choice.
+    If `deciding`, each episode applies its joint decision, and stays in its round if some node still has a choice.
+    Otherwise the round is already closed: it takes effect, and time advances to the next round in which some node has a
+    choice.
     """
     for b in range(first, last):
         a = episode_arrays(batch, b)
         outcomes[b] = ROUND
         if deciding:
-            if not choose(a) and look(a) > 0:
+            if not resolve_choices(a) and look(a) > 0:
                 continue
             drop_incomplete(a)
         outcomes[b] = proceed(a)

@@ -1,4 +1,4 @@
-"""The cluster as it stands, as text and as a picture."""
+"""The present state of the cluster, as text and as an image."""
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ FREE = -1
 
 
 def gpu_owners(state: State, cluster: ClusterSpec) -> list[IntArray]:
-    """For each node, int64[num_gpus]: the job on each GPU, by ascending job, -1 where it is free."""
+    """Return for each node int64[num_gpus]: the job on each GPU, in ascending order, -1 where it is free."""
     owners = []
     for n in range(cluster.num_nodes):
         row = np.full(cluster.nodes[n].num_gpus, FREE, np.int64)
@@ -25,7 +25,7 @@ def gpu_owners(state: State, cluster: ClusterSpec) -> list[IntArray]:
 
 
 def cluster_text(state: State, cluster: ClusterSpec) -> str:
-    """One line a node: type and the job on each GPU."""
+    """Describe each node in one line: its type and the job on each GPU."""
     episode = state.episode[0, 0]
     waiting = int(episode.num_active - episode.num_running)
     lines = [
@@ -33,12 +33,12 @@ def cluster_text(state: State, cluster: ClusterSpec) -> str:
     ]
     for n, row in enumerate(gpu_owners(state, cluster)):
         cells = " ".join("   ." if job == FREE else f"{job:4d}" for job in row)
-        lines.append(f"server_{n:<4d} {cluster.nodes[n].gpu_type:>6s} | {cells}")
+        lines.append(f"node_{n:<4d} {cluster.nodes[n].gpu_type:>6s} | {cells}")
     return "\n".join(lines)
 
 
 def cluster_image(state: State, cluster: ClusterSpec, cell: int = 24) -> npt.NDArray[np.uint8]:
-    """uint8[height, width, 3]: a row a node, a cell a GPU, a colour a job, pale where free."""
+    """Draw uint8[height, width, 3]: one row per node, one cell per GPU, one colour per job, pale where free."""
     owners = gpu_owners(state, cluster)
     width = max(len(row) for row in owners)
     picture = np.full((len(owners) * cell, width * cell, 3), 255, np.uint8)
@@ -50,7 +50,7 @@ def cluster_image(state: State, cluster: ClusterSpec, cell: int = 24) -> npt.NDA
 
 
 def job_colour(job: int) -> npt.NDArray[np.uint8]:
-    """A colour for a job: hues a golden ratio apart, so that neighbours in number differ."""
+    """Return a colour for a job. Hues are a golden ratio apart, so that consecutive jobs differ."""
     hue = (job * 0.6180339887) % 1.0
     ramp = np.abs((hue * 6.0 + np.array([0.0, 4.0, 2.0])) % 6.0 - 3.0) - 1.0
     return (60 + 160 * np.clip(ramp, 0.0, 1.0)).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""What the agents' side of the world consists of besides the world itself."""
+"""Settings of the agents' interface, which are not part of the simulation."""
 
 from dataclasses import dataclass, field
 
@@ -8,7 +8,7 @@ from envs.gpu_cluster.spec import DecisionRules
 
 @dataclass(frozen=True, slots=True)
 class EnvSettings:
-    """How servers decide, and what they are paid for."""
+    """How nodes decide, and their reward."""
 
     rules: DecisionRules = field(default_factory=DecisionRules)
     reward: Reward = field(default_factory=TeamReward)

@@ -1,4 +1,4 @@
-"""Shapes and meanings of observation and action: the contract between the world and any network."""
+"""Sizes of observation and action, and the rules of deciding: the contract between the environment and a network."""
 
 import math
 from dataclasses import dataclass
@@ -6,24 +6,25 @@ from typing import Literal
 
 import numpy as np
 
+from envs.gpu_cluster import columns
 from envs.types import ClusterSpec, IntArray, MurmurationError
 
 QUEUE_ORDERS = ("shortest", "fifo", "least_service")
-SCALING_POINTS = (1, 2, 4, 8)  # GPU counts at which a job's scaling efficiency is shown
+FIFO, LEAST_SERVICE = QUEUE_ORDERS.index("fifo"), QUEUE_ORDERS.index("least_service")
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionRules:
-    """How servers decide within one scheduling round."""
+    """How nodes decide within one scheduling round."""
 
-    num_candidates: int = 16  # waiting jobs that are shown to every server, at least
-    candidates_per_server: float = 0.0  # so that the list grows with the cluster: 0.25 shows 1,000 servers 250 jobs
+    num_candidates: int = 16  # waiting jobs that every node sees, at least
+    candidates_per_node: float = 0.0  # the same, per node of the cluster: with 0.25, 1,000 nodes see 250 jobs
     queue_order: Literal["shortest", "fifo", "least_service"] = (
-        "shortest"  # which ones; unknown work falls back to service
+        "shortest"  # which waiting jobs; where work is unknown, the least service replaces the shortest
     )
-    max_decisions: int = 16  # joint decisions in one round, after which it ends anyway
+    max_decisions: int = 16  # joint decisions after which a round ends in any case
     preemptive: bool = True  # whether running jobs may be evicted
-    elastic: bool = True  # whether GPU amounts other than the requested one may be chosen
+    elastic: bool = True  # whether numbers of GPUs other than the requested one may be chosen
 
     def __post_init__(self) -> None:
         if self.num_candidates < 1 or self.max_decisions < 1:
@@ -31,8 +32,8 @@ class DecisionRules:
                 f"env: num_candidates is {self.num_candidates} and max_decisions is {self.max_decisions}; "
                 "both must be at least 1"
             )
-        if not self.candidates_per_server >= 0:
-            raise MurmurationError(f"env: candidates_per_server is {self.candidates_per_server}; it must be 0 or more")
+        if not self.candidates_per_node >= 0:
+            raise MurmurationError(f"env: candidates_per_node is {self.candidates_per_node}; it must be 0 or more")
         if self.queue_order not in QUEUE_ORDERS:
             raise MurmurationError(
                 f"env: queue_order is {self.queue_order!r}; it must be one of {', '.join(QUEUE_ORDERS)}"
@@ -41,59 +42,79 @@ class DecisionRules:
 
 @dataclass(frozen=True, slots=True)
 class EnvSpec:
-    """Sizes of one environment, all that a network needs to be built."""
+    """Sizes of one environment: all that is needed to build a network."""
 
-    num_servers: int
+    num_nodes: int
     num_gpu_types: int
-    node_gpus: int  # GPUs of the largest node: the largest amount that a choice can set
+    node_gpus: int  # GPUs of the largest node: the largest number that a choice can set
     num_candidates: int
-    num_slots: int  # jobs running on one server that can be shown
-    num_levels: int = 1  # CPU and memory levels of a choice; one until they are decided on
+    num_slots: int  # jobs running on one node that can be shown
+    num_levels: int = 1  # CPU and memory levels of a choice; there is one until agents decide on them
 
     @classmethod
     def of(cls, cluster: ClusterSpec, rules: DecisionRules) -> "EnvSpec":
-        """The sizes that follow from a cluster and the rules."""
+        """Return the sizes that follow from a cluster and the rules."""
         largest = int(cluster.node_gpus.max())
-        candidates = max(rules.num_candidates, math.ceil(rules.candidates_per_server * cluster.num_nodes))
+        candidates = max(rules.num_candidates, math.ceil(rules.candidates_per_node * cluster.num_nodes))
         return cls(cluster.num_nodes, len(cluster.gpu_types), largest, candidates, largest)
 
     @property
     def num_choices(self) -> int:
-        """Candidates of one server: waiting jobs, then the slots of its running jobs."""
+        """Choices of one node: waiting jobs, then the slots of its running jobs."""
         return self.num_candidates + self.num_slots
 
     @property
     def num_actions(self) -> int:
-        """1 (nothing) + choices x amounts (0 to node_gpus) x levels."""
-        return 1 + self.num_choices * (self.node_gpus + 1) * self.num_levels
+        """1 (pass) + choices x numbers of GPUs (0 to node_gpus) x levels."""
+        return columns.FIRST_CHOICE + self.num_choices * (self.node_gpus + 1) * self.num_levels
+
+    @property
+    def job_columns(self) -> tuple[str, ...]:
+        """Names of the features of a waiting job, see `envs.gpu_cluster.columns`."""
+        return columns.job_columns(self.num_gpu_types)
+
+    @property
+    def slot_columns(self) -> tuple[str, ...]:
+        """Names of the features of a job on one node: those of the job, its GPUs there, the number of its nodes."""
+        return columns.slot_columns(self.num_gpu_types)
+
+    @property
+    def node_columns(self) -> tuple[str, ...]:
+        """Names of the features of a node."""
+        return columns.node_columns(self.num_gpu_types)
+
+    @property
+    def cluster_columns(self) -> tuple[str, ...]:
+        """Names of the features that all nodes share."""
+        return columns.cluster_columns(self.num_gpu_types)
 
     @property
     def job_features(self) -> int:
-        """Features of one job; see `envs.gpu_cluster.observe.job_features`."""
-        return 13 + self.num_gpu_types + len(SCALING_POINTS)
+        """Number of features of a waiting job."""
+        return len(self.job_columns)
 
     @property
     def slot_features(self) -> int:
-        """A running job's features on one server: the job's, GPUs here, number of its servers."""
-        return self.job_features + 2
+        """Number of features of a job on one node."""
+        return len(self.slot_columns)
 
     @property
-    def server_features(self) -> int:
-        """Free GPUs, GPUs, jobs, place in the cluster, place among equals, and the GPU type one-hot."""
-        return 5 + self.num_gpu_types
+    def node_features(self) -> int:
+        """Number of features of a node."""
+        return len(self.node_columns)
 
     @property
     def cluster_features(self) -> int:
-        """Shared by all servers: queue, load, decision count, free GPUs by type."""
-        return 6 + self.num_gpu_types
+        """Number of features that all nodes share."""
+        return len(self.cluster_columns)
 
     def action(self, choice: int, gpus: int, level: int = 0) -> int:
-        """The number of the action that sets the GPUs of a choice."""
-        return 1 + (choice * (self.node_gpus + 1) + gpus) * self.num_levels + level
+        """Return the number of the action that sets the GPUs of a choice."""
+        return columns.FIRST_CHOICE + (choice * (self.node_gpus + 1) + gpus) * self.num_levels + level
 
     def decode(self, actions: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-        """Choice, GPUs and level of each action; choice -1 for nothing."""
-        index = np.asarray(actions) - 1
+        """Return choice, GPUs and level of each action; choice -1 for passing."""
+        index = np.asarray(actions) - columns.FIRST_CHOICE
         choice, rest = np.divmod(index, (self.node_gpus + 1) * self.num_levels)
         gpus, level = np.divmod(rest, self.num_levels)
         return choice, gpus, level

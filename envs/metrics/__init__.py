@@ -1,7 +1,7 @@
-"""What a run was worth: pure functions of its records and its event log.
+"""Metrics of a run: pure functions of its records and its event log.
 
-Only jobs submitted within the workload's measurement window count in means; jobs that the end of the run cut off are
-counted beside them. Formula and source of each metric stand in its docstring.
+Means include only jobs submitted within the workload's measurement window. Jobs that were unfinished at the end of the
+run are counted separately. The docstring of each metric gives its formula and source.
 """
 
 from envs.metrics.cluster import fragmentation, gpu_hours, mean_jobs_in_system, utilisation

@@ -1,18 +1,17 @@
-"""How the cluster was used: pure functions of a run's event log, over the measured span (`timeline.measured_span`)."""
+"""Metrics of the cluster: pure functions of a run's event log over the measured span (`timeline.measured_span`)."""
 
 import numpy as np
 
 from envs.metrics.timeline import gpu_seconds, jobs_in_system, measured_span, segments, step_function
 from envs.simulation.result import RunResult
 from envs.types import FloatArray, IntArray, Seconds
-
-SECONDS_PER_HOUR = 3600.0
+from envs.types.units import HOUR
 
 
 def utilisation(result: RunResult) -> float:
-    """GPU-seconds held by jobs / GPU-seconds that there were, in the measured span; NaN for an empty span.
+    """GPU-seconds held by jobs / GPU-seconds available, in the measured span; NaN for an empty span.
 
-    Held, not busy: GPUs on which a job restarts count, as nobody else can have them (as in Gavel, OSDI'20).
+    GPUs on which a job restarts count as held, because no other job can use them (as in Gavel, OSDI'20).
     """
     start, end = measured_span(result)
     if end <= start:
@@ -21,16 +20,16 @@ def utilisation(result: RunResult) -> float:
 
 
 def gpu_hours(result: RunResult) -> float:
-    """GPU-hours held in the whole run by the jobs that are measured, restarts included."""
+    """GPU-hours held by the measured jobs in the whole run, restarts included."""
     held = segments(result.log, result.end_time)
     measured = result.records["job"][result.records["measured"]]
-    return gpu_seconds(held[np.isin(held["job"], measured)], 0.0, result.end_time) / SECONDS_PER_HOUR
+    return gpu_seconds(held[np.isin(held["job"], measured)], 0.0, result.end_time) / HOUR
 
 
 def mean_jobs_in_system(result: RunResult) -> float:
     """Jobs submitted and not finished, averaged over the measured span; NaN for an empty span.
 
-    By Little's law (Little, 1961) it is arrival rate times mean JCT in a system that begins and ends empty.
+    By Little's law (Little, 1961) this is arrival rate times mean JCT in a system that begins and ends empty.
     """
     start, end = measured_span(result)
     if end <= start:
@@ -39,15 +38,15 @@ def mean_jobs_in_system(result: RunResult) -> float:
 
 
 def fragmentation(result: RunResult) -> float:
-    """Share of free GPU-seconds that a typical job could not use where they were, in the measured span.
+    """Share of free GPU-seconds that a typical job could not use because of their location, in the measured span.
 
-    Weng et al., "Beware of fragmentation" (FGD, ATC'23), for whole GPUs: f free GPUs on a node are lost
-    to a job that asks for more than f, unless the node is wholly free, as larger gangs are made of whole nodes. Jobs
-    are typical as the workload has them, so that
+    Weng et al., "Beware of fragmentation" (FGD, ATC'23), for whole GPUs: f free GPUs on a node are lost to a job that
+    requests more than f, unless the whole node is free, because larger jobs use whole nodes. Typical jobs have the
+    workload's distribution of requests, so that
 
         fragmentation = sum over nodes and time of f * P(request > f) [f < node's GPUs]  /  sum of f
 
-    NaN if nothing was ever free.
+    NaN if no GPU was ever free.
     """
     start, end = measured_span(result)
     requests = np.sort(result.records["num_gpus"])
@@ -66,13 +65,13 @@ def fragmentation(result: RunResult) -> float:
 
 
 def integral(times: FloatArray, values: FloatArray | IntArray, start: Seconds, end: Seconds) -> float:
-    """Integral of a step function between two instants.
+    """Integrate a step function over an interval.
 
     Args:
         times: float64[m], ascending; `values[i]` holds from `times[i]` to `times[i + 1]`, the last one for ever.
         values: [m]; before `times[0]` the function is 0.
-        start: from here, in seconds.
-        end: to here.
+        start: start of the interval, in seconds.
+        end: end of the interval, in seconds.
     """
     clipped = np.clip(np.append(times, np.inf), start, end)
     return float((np.diff(clipped) * values).sum())

@@ -1,4 +1,4 @@
-"""One run in one row of numbers."""
+"""The summary of a run in one row of numbers."""
 
 from dataclasses import dataclass, field
 
@@ -9,16 +9,17 @@ from envs.metrics import jobs as job_metrics
 from envs.simulation.result import RunResult
 from envs.types import FloatArray, IntArray, Seconds
 
-SUM = {"over_workloads": "sum"}  # how a number of one run becomes that of several; the mean where nothing is said
+SUM = {"over_workloads": "sum"}  # how to merge the figures of several runs; the default is the mean
 MAX = {"over_workloads": "max"}
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What one run was worth. Times in seconds; NaN where there was nothing to measure.
+    """The metrics of one run. Times are in seconds; NaN where there was nothing to measure.
 
-    "Compared" are the jobs over which means and percentiles of jobs are taken: measured and finished, under
-    every scheduler compared. The unfinished stand beside them: a mean over the finished alone flatters who starves.
+    Means and percentiles of jobs are taken over the compared jobs: measured jobs that finished under every scheduler of
+    the comparison. The number of unfinished jobs is reported as well, because a mean over finished jobs alone favours
+    schedulers that starve jobs.
     """
 
     num_measured: int = field(metadata=SUM)  # jobs submitted in the measurement window
@@ -27,7 +28,7 @@ class Summary:
     mean_jct: float
     p50_jct: float
     p99_jct: float
-    mean_jct_censored: float  # over all measured jobs, unfinished ones cut at the end: a lower bound
+    mean_jct_censored: float  # over all measured jobs, unfinished ones until the end: a lower bound
     makespan: float
     mean_queueing_delay: float
     p99_queueing_delay: float
@@ -35,7 +36,7 @@ class Summary:
     mean_bounded_slowdown: float
     mean_fairness: float  # finish-time fairness rho
     worst_fairness: float = field(metadata=MAX)
-    jain_index: float  # of 1 / rho: how evenly jobs got their fair share's worth
+    jain_index: float  # of 1 / rho: 1 if all jobs have the same finish-time fairness
     utilisation: float
     fragmentation: float
     mean_jobs_in_system: float
@@ -57,7 +58,7 @@ def mean(values: FloatArray) -> float:
 def makespan(result: RunResult) -> Seconds:
     """Last finish - first submission of the measured jobs (Gavel, OSDI'20), in seconds; NaN without jobs.
 
-    With unfinished measured jobs it is cut at the end of the run: a lower bound.
+    An unfinished job counts as finished at the end of the run, so the figure is then a lower bound.
     """
     records = result.records[result.records["measured"]]
     if not len(records):
@@ -67,19 +68,19 @@ def makespan(result: RunResult) -> Seconds:
 
 
 def finished_jobs(result: RunResult) -> IntArray:
-    """int64[n]: the measured jobs that finished, by id, ascending."""
+    """int64[n]: ids of the measured jobs that finished, ascending."""
     return np.sort(result.records["job"][result.records["measured"] & result.finished])
 
 
 def summarise(result: RunResult, compared: IntArray | None = None) -> Summary:
-    """Every metric of one run.
+    """Compute every metric of one run.
 
     Args:
         result: the run.
-        compared: ids of the jobs over which means and percentiles of jobs go; all measured and finished if None.
+        compared: ids of the jobs for means and percentiles of jobs; all measured and finished jobs if None.
 
     Raises:
-        ValueError: a job to compare is not a measured and finished one of this run.
+        ValueError: a compared job is not measured and finished in this run.
     """
     own = finished_jobs(result)
     compared = own if compared is None else compared

@@ -1,4 +1,4 @@
-"""Who held which GPUs when: the event log read as intervals, on which every metric of the cluster stands."""
+"""Intervals in which jobs held GPUs, computed from the event log; every metric of the cluster uses them."""
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,10 @@ SEGMENT = np.dtype(
 
 
 def segments(log: EventLog, end_time: Seconds) -> npt.NDArray[np.void]:
-    """The log as intervals of possession, by start: one row (dtype `SEGMENT`) per job, node and interval.
+    """Return the intervals in which jobs held GPUs: one row (dtype `SEGMENT`) per job, node and interval.
 
-    A START or RESIZE holds until the job's next event of any kind; what is still held at the end is cut at
-    `end_time`. GPUs count as held while a job restarts on them: nobody else can have them.
+    The GPUs of a START or RESIZE are held until the job's next event of any kind, or until `end_time`. GPUs count as
+    held while a job restarts on them, because no other job can use them.
     """
     events = log.events
     by_job = np.lexsort((np.arange(len(events)), events["job"]))
@@ -41,10 +41,10 @@ def segments(log: EventLog, end_time: Seconds) -> npt.NDArray[np.void]:
 
 
 def measured_span(result: RunResult) -> tuple[Seconds, Seconds]:
-    """From when to when the cluster is measured, in seconds.
+    """Return (start, end) of the time span in which the cluster is measured, in seconds.
 
-    From the later of the window's start and the first submission, to the earlier of the window's end and the
-    end of the run. Without a window that is the whole run, its emptying tail included.
+    It starts at the later of the window's start and the first submission, and ends at the earlier of the window's end
+    and the end of the run. Without a window it is the whole run, including the time in which the cluster empties.
     """
     start, end = result.workload.window
     first = float(result.records["submit_time"][0]) if len(result.records) else 0.0
@@ -53,20 +53,20 @@ def measured_span(result: RunResult) -> tuple[Seconds, Seconds]:
 
 
 def gpu_seconds(held: npt.NDArray[np.void], start: Seconds, end: Seconds) -> float:
-    """GPU-seconds held between two instants by these segments."""
+    """GPU-seconds of these segments between two times."""
     overlap = np.minimum(held["end"], end) - np.maximum(held["start"], start)
     return float((np.clip(overlap, 0.0, None) * held["gpus"]).sum())
 
 
 def step_function(times: FloatArray, changes: IntArray) -> tuple[FloatArray, IntArray]:
-    """A sum of jumps as a right-continuous step function.
+    """Add up jumps to a right-continuous step function.
 
     Args:
-        times: float64[n], when each jump is, in any order.
-        changes: int64[n], by how much it jumps.
+        times: float64[n], the times of the jumps, in any order.
+        changes: int64[n], the sizes of the jumps.
 
     Returns:
-        float64[m] ascending distinct times, and int64[m] the value from each of them on.
+        float64[m], distinct times, ascending; and int64[m], the value from each time on.
     """
     distinct, index = np.unique(times, return_inverse=True)
     jumps = np.zeros(len(distinct), dtype=np.int64)
@@ -75,7 +75,7 @@ def step_function(times: FloatArray, changes: IntArray) -> tuple[FloatArray, Int
 
 
 def gpus_held(result: RunResult, node: int | None = None) -> tuple[FloatArray, IntArray]:
-    """GPUs held over time as a step function (see `step_function`), on one node or on all."""
+    """GPUs held over time, on one node or on all, as a step function (see `step_function`)."""
     held = segments(result.log, result.end_time)
     if node is not None:
         held = held[held["node"] == node]
@@ -83,7 +83,7 @@ def gpus_held(result: RunResult, node: int | None = None) -> tuple[FloatArray, I
 
 
 def jobs_in_system(result: RunResult) -> tuple[FloatArray, IntArray]:
-    """Jobs submitted and not finished over time, as a step function; unfinished ones stay until the end."""
+    """Jobs in the system (submitted and not finished) over time, as a step function."""
     leave = departures(result)
     come = result.records["submit_time"]
     ones = np.ones(len(come), dtype=np.int64)
@@ -91,7 +91,7 @@ def jobs_in_system(result: RunResult) -> tuple[FloatArray, IntArray]:
 
 
 def jobs_waiting(result: RunResult) -> tuple[FloatArray, IntArray]:
-    """Jobs in the system that hold no GPU over time, as a step function, from the log alone."""
+    """Jobs in the system without GPUs over time, as a step function, computed from the log alone."""
     step = np.zeros(len(EventKind), dtype=np.int64)
     step[[EventKind.ARRIVE, EventKind.STOP, EventKind.INTERRUPT]] = 1
     step[EventKind.START] = -1
@@ -99,6 +99,6 @@ def jobs_waiting(result: RunResult) -> tuple[FloatArray, IntArray]:
 
 
 def departures(result: RunResult) -> FloatArray:
-    """float64[num_records]: when each job left the system, in seconds; the end of the run for unfinished jobs."""
+    """float64[num_records]: finish times, in seconds; the end of the run for unfinished jobs."""
     finish: FloatArray = result.records["finish_time"]
     return np.where(np.isnan(finish), result.end_time, finish)

@@ -1,27 +1,30 @@
-"""How fast a job runs on given GPUs, CPUs, memory and plan, beside given neighbours, and what a change costs it.
+"""Throughput of a job by GPUs, CPUs, memory, plan and co-located jobs, and the cost of changing its allocation.
 
-`default_model()` answers for 31 models on seven GPU types. What is behind an answer (`TableModel.provenance`):
+`default_model()` knows 31 models on seven GPU types. An answer is measured, modelled or guessed
+(`TableModel.provenance`):
 
-Measured. One-GPU speeds by batch size and scaling over GPUs and nodes of Gavel (K80, P100, V100), ElasticFlow and
-Pollux (A100, T4), Rubick (A800), Muri and Synergy (V100), in `tables/measured.csv`; the surface passes through them.
-Synergy's sensitivity to CPU and memory; Gavel's pairs on one GPU; Muri's stages. Iteration times of Rubick's plans.
+Measured: `tables/measured.csv` holds throughputs on one GPU by batch size, and scaling over GPUs and nodes, of Gavel
+(K80, P100, V100), ElasticFlow and Pollux (A100, T4), Rubick (A800), Muri and Synergy (V100). The surface passes through
+them. Other tables hold Synergy's sensitivity to CPU and memory, Gavel's pairs of jobs on one GPU, Muri's stages and the
+iteration times of Rubick's plans.
 
-Modelled. Between and beyond the measured points: a step time linear in six parameters, fitted for each model and GPU
-type (`step_time`). On Gavel, half of the points predict the other half with a median error of 8 %; on ElasticFlow's
-A100 the points on one node predict those on up to 64 GPUs with one of 5 %. Execution plans: Rubick's model, on A800
-(`rubick_model`). More is never slower (`envelope`). `scripts/validate_performance.py` prints the errors.
+Modelled: between and beyond the measured points, a step time that is linear in six parameters, fitted for each model
+and GPU type (`step_time`). On Gavel, half of the points predict the other half with a median error of 8 %. On
+ElasticFlow's A100, the points on one node predict those on up to 64 GPUs with a median error of 5 %. Execution plans
+follow Rubick's model, on A800 (`rubick.model`). More resources never lower the throughput (`envelope`).
+`scripts/validate_performance.py` prints the errors.
 
-Guessed. GPU types on which a model was not measured, all of H100 above all: scaled from another type by datasheet
-figures (`scaling`), a rule that misses the measured types by 22 % in the median and by a factor of up to four at worst.
-Memory by a rule of thumb (`memory_fit`); parameters marked "estimated" in `tables/models.csv`; which CPU and memory
-sensitivity a model has that Synergy did not measure (`cpu_memory.stand_in`); restart times (`reconfiguration`).
+Guessed: GPU types on which a model was not measured, above all every model on H100. Their throughput is scaled from
+another type by datasheet figures (`scaling`). The median error of this rule on the measured types is 22 %, the largest
+a factor of four. Also guessed: memory by a rule of thumb (`memory_fit`); parameters marked "estimated" in
+`tables/models.csv`; the CPU and memory sensitivity of models that Synergy did not measure (`cpu_memory.stand_in`);
+restart times (`reconfiguration`).
 """
 
 from envs.performance.batch_size import BatchChoice, StatisticalEfficiency, best_batch
 from envs.performance.contention import Contention
 from envs.performance.cpu_memory import Sensitivity, sensitivity_of
-from envs.performance.heterogeneous import equal_shares, mixed_speed, mixed_throughput, proportional_shares
-from envs.performance.model import IdealModel, PerformanceModel, speed_sources
+from envs.performance.model import IdealModel, PerformanceModel, throughput_sources
 from envs.performance.reconfiguration import (
     CostBySize,
     CostByTable,
@@ -30,9 +33,9 @@ from envs.performance.reconfiguration import (
     rubick_cost,
     sia_cost,
 )
-from envs.performance.rubick_model import RubickModel
+from envs.performance.rubick.model import RubickModel
 from envs.performance.table_model import TableModel, default_model
-from envs.performance.zoo import ALIASES, ModelProfile, model_profile, zoo, zoo_name
+from envs.performance.zoo import ALIASES, ModelProfile, batch_range, model_profile, zoo, zoo_name
 
 __all__ = [
     "ALIASES",
@@ -48,18 +51,15 @@ __all__ = [
     "Sensitivity",
     "StatisticalEfficiency",
     "TableModel",
+    "batch_range",
     "best_batch",
     "default_model",
-    "equal_shares",
-    "mixed_speed",
-    "mixed_throughput",
     "model_profile",
     "no_cost",
-    "proportional_shares",
     "rubick_cost",
     "sensitivity_of",
     "sia_cost",
-    "speed_sources",
+    "throughput_sources",
     "zoo",
     "zoo_name",
 ]

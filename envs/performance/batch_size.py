@@ -1,25 +1,25 @@
 """Batch size within its range.
 
-By default a batch size within the range changes speed and nothing else: the total of samples to process stays
+By default a batch size within the range changes only the throughput. The number of samples to process stays the same
 (`JobSpec.work`), as in elastic scheduling with batch ranges (MASCOTS'20, doi 10.1109/MASCOTS50786.2020.9285954). As an
-option, larger batches make less progress per sample: the statistical efficiency of Pollux (Qiao et al., OSDI'21,
-section 3), with which goodput = throughput x efficiency.
+option, larger batches make less progress per sample: goodput = throughput x efficiency, with the statistical
+efficiency of Pollux (Qiao et al., OSDI'21, section 3).
 """
 
 from dataclasses import dataclass
 
 from envs.performance.model import PerformanceModel
 from envs.performance.zoo import model_profile
-from envs.types import PerformanceError
+from envs.types import Configuration, PerformanceError
 
 
 @dataclass(frozen=True, slots=True)
 class BatchChoice:
-    """A global batch size and what it is worth."""
+    """A global batch size with its throughput and goodput."""
 
     batch_size: int
     throughput: float  # samples/s
-    goodput: float  # throughput times statistical efficiency; the same as throughput where only speed counts
+    goodput: float  # throughput times statistical efficiency; equals the throughput without an efficiency
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,11 @@ class StatisticalEfficiency:
     """Progress per sample relative to that at a reference batch size (Pollux, equation 4).
 
     efficiency(M) = (phi + M0) / (phi + M), where phi is the gradient noise scale and M0 the reference batch size.
-    At M = M0 it is 1; far below phi batch size costs nothing, far above it samples are wasted in proportion.
+    At M = M0 it is 1. For M far below phi a larger batch loses almost no efficiency; for M far above phi the efficiency
+    falls in proportion to 1 / M.
     """
 
-    noise_scale: float  # phi, in samples: variance of the gradient over its squared norm; 0 if only steps count
+    noise_scale: float  # phi, in samples: variance of the gradient over its squared norm; 0: progress is by steps
     reference_batch: int  # M0
 
     def __post_init__(self) -> None:
@@ -45,16 +46,16 @@ class StatisticalEfficiency:
 
 
 def batch_sizes(model: str, num_gpus: int, min_batch: int = 0, max_batch: int = 0) -> tuple[int, ...]:
-    """Global batch sizes worth trying: num_gpus times a power of two, and the ends of the range, ascending.
+    """Return the global batch sizes to try, ascending: num_gpus times a power of two, and the ends of the range.
 
     Args:
         model: zoo name or alias.
         num_gpus: GPUs of the job; every GPU gets at least one sample.
-        min_batch: a job's own lower end; 0 leaves it to the profile.
-        max_batch: a job's own upper end; 0 leaves it to the profile.
+        min_batch: the job's own lower end; 0 uses the profile's.
+        max_batch: the job's own upper end; 0 uses the profile's.
 
     Raises:
-        PerformanceError: the job's range reaches beyond the profile's, or is empty.
+        PerformanceError: the job's range exceeds the profile's, or is empty.
     """
     profile = model_profile(model)
     low = profile.check_batch(min_batch) if min_batch else profile.min_batch
@@ -82,17 +83,18 @@ def best_batch(
     max_batch: int = 0,
     efficiency: StatisticalEfficiency | None = None,
 ) -> BatchChoice:
-    """The batch size of most throughput, or with `efficiency` of most goodput; the smallest of equals.
+    """Return the batch size of highest throughput, or of highest goodput if an `efficiency` is given.
 
-    Where no batch size gives every GPU a sample, or the model does not fit, speed is 0.
+    Of equal batch sizes the smallest is chosen. The throughput is 0 if no batch size gives every GPU a sample, or if
+    the model does not fit.
 
     Raises:
-        PerformanceError: unknown model or GPU type, or a range beyond the profile's.
+        PerformanceError: the model or GPU type is unknown, or the range exceeds the profile's.
     """
     best = BatchChoice(min_batch or model_profile(model).min_batch, 0.0, 0.0)
     for size in batch_sizes(model, num_gpus, min_batch, max_batch):
-        speed = performance.throughput(model, gpu_type, num_gpus, num_nodes, batch_size=size)
-        choice = BatchChoice(size, speed, speed * (efficiency.at(size) if efficiency else 1.0))
+        throughput = performance.throughput(model, Configuration(gpu_type, num_gpus, num_nodes, batch_size=size))
+        choice = BatchChoice(size, throughput, throughput * (efficiency.at(size) if efficiency else 1.0))
         if choice.goodput > best.goodput * (1 + 1e-12):
             best = choice
     return best

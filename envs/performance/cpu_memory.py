@@ -1,14 +1,14 @@
-"""Fungible CPU and memory: how speed depends on the cores and the host memory that each GPU is given.
+"""Sensitivity of the throughput to the CPU cores and the memory that a job has for each GPU.
 
-Synergy (Mohan et al., OSDI'22, section 3) measured a sensitivity matrix per model on servers of 8 V100, 24 cores and
-500 GB: speed relative to that at the GPU-proportional share (3 cores, 62.5 GB per GPU). `tables/sensitivity.csv` holds
-the matrices for one GPU of the seven models that depend on either; the language models measured do not
-(`INSENSITIVE`).
+Synergy (Mohan et al., OSDI'22, section 3) measured one sensitivity matrix for each model on nodes of 8 V100, 24 cores
+and 500 GB: the throughput relative to that at the GPU-proportional share (3 cores, 62.5 GB per GPU).
+`tables/sensitivity.csv` holds the one-GPU matrices of the seven models that depend on cores or memory. The measured
+language models depend on neither (`INSENSITIVE`).
 
-Measured: the grid points, and the deviations of the 2- and 4-GPU matrices (`_deviation`). The column of 20.83 GB reads
-0.1 for all sensitive models, a stand-in for thrashing rather than a measurement. Modelled: bilinear interpolation
-between grid points, constant beyond the last, and proportional to the resource below the first. Guessed: which matrix
-stands in for a model that nobody measured (`stand_in`).
+Measured: the grid points, and the deviations of the 2- and 4-GPU matrices (`_deviation`). The column of 20.83 GB is 0.1
+for all sensitive models, which stands for thrashing and is not a measurement. Modelled: bilinear interpolation between
+grid points, constant beyond the last point, and proportional to the resource below the first. Guessed: the matrix of a
+model that was not measured (`stand_in`).
 """
 
 import csv
@@ -22,29 +22,29 @@ import numpy as np
 from envs.performance.zoo import model_profile, zoo_name
 from envs.types import FloatArray, Gigabytes, PerformanceError
 
-PROPORTIONAL_CPUS = 3.0  # cores per GPU at which the matrices read 1.0
+PROPORTIONAL_CPUS = 3.0  # cores per GPU at which the matrices are 1.0
 PROPORTIONAL_MEMORY = 62.5  # GB per GPU
 INSENSITIVE = frozenset({"gnmt", "transformer", "lm", "bert", "vae"})
-"""Models whose every measured cell is 1 (Synergy's gnmt, transformer, lstm, bert, vae)."""
+"""Models for which every measured cell is 1 (Synergy's gnmt, transformer, lstm, bert, vae)."""
 
-SERVER_CPUS = 24.0
+NODE_CPUS = 24.0
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Speed of one model over (cores per GPU, GB per GPU), relative to the proportional share."""
+    """Throughput of one model over (cores per GPU, GB per GPU), relative to the proportional share."""
 
     model: str
     cpus: FloatArray  # float64[c], ascending
     memory: FloatArray  # float64[m], ascending, GB
-    speed: FloatArray  # float64[c, m]; ascends along both axes
-    measured: bool  # of this very model, not of a stand-in
+    throughput: FloatArray  # float64[c, m]; ascends along both axes
+    measured: bool  # for this model, not for a stand-in
 
     def relative(self, cpus: float, memory: Gigabytes) -> float:
-        """Speed relative to the proportional share.
+        """Return the throughput relative to the proportional share.
 
         Raises:
-            PerformanceError: a negative or undefined amount.
+            PerformanceError: an amount is negative or NaN.
         """
         if not (cpus >= 0 and memory >= 0):
             raise PerformanceError(
@@ -59,42 +59,45 @@ class Sensitivity:
 
     @cached_property
     def _from_nothing(self) -> tuple[list[float], list[float], list[list[float]]]:
-        """Both axes with a 0 in front, and the speeds between: nothing runs on nothing."""
-        grid = np.pad(self.speed, ((1, 0), (1, 0)))
+        """Both axes and the grid extended by 0: without cores or memory the throughput is 0."""
+        grid = np.pad(self.throughput, ((1, 0), (1, 0)))
         return [0.0, *self.cpus.tolist()], [0.0, *self.memory.tolist()], grid.tolist()
 
     @cached_property
     def _top(self) -> float:
-        return float(self.speed.max())
+        return float(self.throughput.max())
 
     def factor(self, cpus: float | None = None, memory: Gigabytes | None = None) -> float:
-        """Share of the saturated speed, in [0, 1]; None stands for as much as the model can use."""
+        """Return the share of the saturated throughput, in [0, 1]; None means as much as the model can use."""
         enough_cpus = float(self.cpus[-1]) if cpus is None else cpus
         enough_memory = float(self.memory[-1]) if memory is None else memory
         return min(self.relative(enough_cpus, enough_memory) / self._top, 1.0)
 
     @property
     def saturating(self) -> tuple[float, Gigabytes]:
-        """Fewest cores per GPU at which the top speed is reached, and the least memory that goes with them."""
+        """Fewest cores per GPU that reach the highest throughput, and the least memory that suffices with them."""
         top = self._top - 1e-12
-        row = int(np.flatnonzero((self.speed >= top).any(axis=1))[0])
-        column = int(np.flatnonzero(self.speed[row] >= top)[0])
+        row = int(np.flatnonzero((self.throughput >= top).any(axis=1))[0])
+        column = int(np.flatnonzero(self.throughput[row] >= top)[0])
         return float(self.cpus[row]), float(self.memory[column])
 
 
-def proportional(cpu_cores: float, memory: Gigabytes, num_gpus: int) -> tuple[float, Gigabytes]:
-    """A GPU's proportional share of a node: (cores, GB) per GPU.
+def proportional_share(cpu_cores: float, memory: Gigabytes, num_gpus: int) -> tuple[float, Gigabytes]:
+    """Return a GPU's proportional share of a node: (cores, GB) per GPU.
 
     Raises:
         PerformanceError: the node has no GPU.
     """
     if num_gpus < 1:
-        raise PerformanceError(f"proportional share: a node of {num_gpus} GPUs; it must have at least one")
+        raise PerformanceError(f"proportional share: the node has {num_gpus} GPUs; it must have at least one")
     return cpu_cores / num_gpus, memory / num_gpus
 
 
 def stand_in(model: str) -> str:
-    """The measured model whose matrix a zoo model uses: its own, or its domain's (a guess); "" for insensitive."""
+    """Return the measured model that provides a zoo model's matrix: itself, or its domain's (a guess).
+
+    The result is "" for models that are insensitive.
+    """
     profile = model_profile(model)
     if profile.name in _tables() or profile.name in INSENSITIVE:
         return "" if profile.name in INSENSITIVE else profile.name
@@ -103,40 +106,41 @@ def stand_in(model: str) -> str:
 
 @cache
 def sensitivity_of(model: str, num_gpus: int = 1) -> Sensitivity:
-    """The sensitivity of a zoo model (or alias) on so many GPUs of one server.
+    """Return the sensitivity of a zoo model (or alias) on a number of GPUs of one node.
 
     Args:
         model: the model.
-        num_gpus: GPUs of the job on a server; matrices were measured for 1, 2 and 4, others take the next lower.
+        num_gpus: GPUs of the job on a node; matrices were measured for 1, 2 and 4, other numbers use the next lower.
 
     Raises:
-        PerformanceError: nobody knows the model.
+        PerformanceError: the model is unknown.
     """
     name = zoo_name(model)
     source = stand_in(name)
     cpus, memory, tables = _axes()
     if not source:
         return Sensitivity(name, cpus, memory, np.ones((len(cpus), len(memory))), name in INSENSITIVE)
-    speed = _deviation(source, num_gpus, cpus, tables[source])
-    return Sensitivity(name, cpus, memory, speed, source == name)
+    throughput = _deviation(source, num_gpus, cpus, tables[source])
+    return Sensitivity(name, cpus, memory, throughput, source == name)
 
 
-def _deviation(model: str, num_gpus: int, cpus: FloatArray, speed: FloatArray) -> FloatArray:
-    """The matrix for several GPUs: as for one, but for what Synergy's 2- and 4-GPU files say otherwise.
+def _deviation(model: str, num_gpus: int, cpus: FloatArray, throughput: FloatArray) -> FloatArray:
+    """Return the matrix for several GPUs: that for one GPU, with the differences of Synergy's 2- and 4-GPU files.
 
-    Rows of more cores than a server has for each GPU read 0 there, "not available"; they keep the last available row.
+    Those files have 0 ("not available") in rows with more cores per GPU than a node has. Such rows repeat the last
+    available row here.
     """
     if num_gpus < 2:
-        return speed
-    speed = speed.copy()
+        return throughput
+    throughput = throughput.copy()
     if model == "resnet50":
-        speed = np.minimum(speed, 1.0)
+        throughput = np.minimum(throughput, 1.0)
     if model in ("alexnet", "shufflenet") and num_gpus < 4:
-        speed[cpus == 9.0, 1:] = 2.33
-    last = int(np.flatnonzero(cpus <= SERVER_CPUS / (2 if num_gpus < 4 else 4))[-1])
-    if model != "m5":  # its rows beyond the server's cores are filled, with the same values
-        speed[last + 1 :] = speed[last]
-    return speed
+        throughput[cpus == 9.0, 1:] = 2.33
+    last = int(np.flatnonzero(cpus <= NODE_CPUS / (2 if num_gpus < 4 else 4))[-1])
+    if model != "m5":  # its rows beyond the node's cores are filled already, with the same values
+        throughput[last + 1 :] = throughput[last]
+    return throughput
 
 
 @cache
@@ -146,9 +150,9 @@ def _axes() -> tuple[FloatArray, FloatArray, dict[str, FloatArray]]:
     memory: FloatArray = np.array([float(name) for name in header[2:]])
     matrices: dict[str, list[list[float]]] = {}
     cpus: dict[float, None] = {}
-    for model, cores, *speeds in rows:
+    for model, cores, *throughputs in rows:
         cpus[float(cores)] = None
-        matrices.setdefault(model, []).append([float(speed) for speed in speeds])
+        matrices.setdefault(model, []).append([float(throughput) for throughput in throughputs])
     return np.array(list(cpus)), memory, {name: np.array(rows) for name, rows in matrices.items()}
 
 
@@ -157,7 +161,7 @@ def _tables() -> dict[str, FloatArray]:
 
 
 def _position(amount: float, edges: list[float]) -> tuple[int, float]:
-    """Cell of an amount between ascending edges, and how far into the cell."""
+    """Return the cell of an amount between ascending edges, and the relative position within the cell."""
     clipped = min(amount, edges[-1])
     cell = min(bisect_right(edges, clipped), len(edges) - 1) - 1
     return cell, (clipped - edges[cell]) / (edges[cell + 1] - edges[cell])

@@ -1,13 +1,14 @@
-"""More is never slower: monotone envelopes over GPUs and nodes.
+"""Monotone envelopes of throughputs over GPUs and nodes: more GPUs never lower the throughput.
 
-A measured or fitted speed can fall when GPUs are added. A job need not follow it there, since it may leave GPUs idle;
-so the speed that n GPUs on N nodes are worth is that of the best subset of them. Two steps:
+A measured or fitted throughput can fall when GPUs are added. A job can avoid this because it may leave GPUs idle. The
+throughput of n GPUs on N nodes is therefore that of their best subset. Two steps compute it:
 
-1. At equal GPUs, more nodes are at most as fast as fewer (where a spread placement was measured faster by noise, the
-   consolidated speed holds).
-2. n GPUs on N nodes are worth the best of all m GPUs on the M fullest of these nodes. Where N is the fewest nodes of
-   `gpus_per_node` GPUs that hold n, the placement is whole nodes and one remainder, as `Allocation.pack` leaves it;
-   elsewhere it is even.
+1. With equal GPUs, a placement on more nodes gets at most the throughput of one on fewer nodes. Where a spread
+placement
+   was measured as faster (noise), it gets the consolidated throughput.
+2. n GPUs on N nodes get the best throughput of all m GPUs on the M fullest of these nodes. If N is the fewest nodes of
+   `gpus_per_node` GPUs that hold n, the placement is whole nodes and one remainder, as `Allocation.pack` makes it;
+   otherwise it is even.
 
 Node counts above 8 are computed at the powers of two and interpolated in log N, which keeps both orders.
 """
@@ -18,26 +19,26 @@ from envs.types import FloatArray, IntArray
 
 
 def node_grid(max_nodes: int) -> IntArray:
-    """int64[k]: 1 to 8 and the powers of two up to the first that reaches `max_nodes`."""
+    """Return int64[k]: 1 to 8 and the powers of two up to the first that is at least `max_nodes`."""
     nodes = list(range(1, 9))
     while nodes[-1] < max_nodes:
         nodes.append(nodes[-1] * 2)
     return np.array(nodes, np.int64)
 
 
-def monotone(raw: FloatArray, grid: IntArray, gpus_per_node: int, max_nodes: int) -> FloatArray:
-    """The envelope of raw speeds.
+def monotone_envelope(raw: FloatArray, grid: IntArray, gpus_per_node: int, max_nodes: int) -> FloatArray:
+    """Compute the envelope of raw throughputs.
 
     Args:
         raw: float64[max_gpus + 1, len(grid)], samples/s of n GPUs on `grid[k]` nodes, or on n nodes where the grid has
-            more; 0 where it does not run.
+            more; 0 where the job does not run.
         grid: node counts of the columns, from `node_grid`.
         gpus_per_node: of the nodes that jobs are packed on.
         max_nodes: last node count of the result, at most `grid[-1]`.
 
     Returns:
-        float64[max_gpus + 1, max_nodes + 1]: ascends with GPUs, falls with the nodes from 1 on, and ascends with GPUs
-        on the fewest nodes; 0 where there are more nodes than GPUs.
+        float64[max_gpus + 1, max_nodes + 1]: does not fall with more GPUs, neither at a fixed number of nodes nor on
+        the fewest nodes; does not rise with more nodes; 0 where there are more nodes than GPUs.
     """
     n = np.arange(raw.shape[0])
     nodes = np.arange(max_nodes + 1)
@@ -51,7 +52,7 @@ def monotone(raw: FloatArray, grid: IntArray, gpus_per_node: int, max_nodes: int
 
 
 def _best_even_subset(ordered: FloatArray, grid: IntArray) -> FloatArray:
-    """float64[max_gpus + 1, len(grid)]: the best of the M fullest of N nodes with n GPUs evenly, over M in the grid."""
+    """Return float64[max_gpus + 1, len(grid)]: for n GPUs evenly on N nodes, the best over their M fullest nodes."""
     best_upto = np.maximum.accumulate(ordered, axis=0)
     n = np.arange(ordered.shape[0])[:, None]
     best = np.zeros_like(ordered)
@@ -63,22 +64,22 @@ def _best_even_subset(ordered: FloatArray, grid: IntArray) -> FloatArray:
 
 
 def _best_packed_subset(ordered: FloatArray, grid: IntArray, gpus_per_node: int) -> FloatArray:
-    """float64[max_gpus + 1]: the best of all m up to n GPUs, each on the fewest nodes."""
+    """Return float64[max_gpus + 1]: the best of 1 to n GPUs, each number on the fewest nodes."""
     n = np.arange(ordered.shape[0])
     fewest = np.clip(-(-n // gpus_per_node), 1, grid[-1])
     lower, upper, share = _cell(fewest, grid)
-    speeds = (1 - share) * ordered[n, lower] + share * ordered[n, upper]
-    return np.maximum.accumulate(speeds)
+    throughputs = (1 - share) * ordered[n, lower] + share * ordered[n, upper]
+    return np.maximum.accumulate(throughputs)
 
 
 def _between_columns(values: FloatArray, grid: IntArray, nodes: IntArray) -> FloatArray:
-    """Values at any node count, linear in log2 of nodes between the grid's."""
+    """Interpolate values at any node count, linearly in log2 of the nodes."""
     lower, upper, share = _cell(nodes, grid)
     return np.asarray((1 - share) * values[:, lower] + share * values[:, upper])
 
 
 def _cell(nodes: IntArray, grid: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
-    """The grid's columns on both sides of node counts, and how far from the lower to the upper in log2."""
+    """Return the grid's columns on both sides of node counts, and the relative position between them in log2."""
     upper = np.searchsorted(grid, nodes)
     lower = np.where(grid[upper] == nodes, upper, upper - 1)
     width = np.log2(grid[upper] / grid[lower])

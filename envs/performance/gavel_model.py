@@ -1,4 +1,4 @@
-"""Speeds exactly as Gavel's file has them, for playing Gavel's traces as Gavel's simulator does."""
+"""Throughputs exactly as in Gavel's file, to simulate Gavel's traces as Gavel's own simulator does."""
 
 import csv
 import math
@@ -8,102 +8,93 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from envs.types import ExecutionPlan, Gigabytes, PerformanceError
+from envs.types import Configuration, ExecutionPlan, PerformanceError
 
-DATA_VARIABLE = "MURMURATION_DATA"  # a folder that holds profiles/<name>/...
+_DATA_VARIABLE = "MURMURATION_DATA"  # a folder that holds profiles/<name>/...
 LOCATION = "profiles/gavel/simulation_throughputs_isolated.csv"
-COLUMNS = ("worker_type", "job_type", "scale_factor", "steps_per_s")
-BATCH = re.compile(r"\(batch size (\d+)\)$")
+_COLUMNS = ("worker_type", "job_type", "scale_factor", "steps_per_s")
+_BATCH = re.compile(r"\(batch size (\d+)\)$")
 
-Speeds = Mapping[tuple[str, str], Mapping[int, float]]  # (model, GPU type) -> GPUs -> samples/s
+GavelThroughputs = Mapping[tuple[str, str], Mapping[int, float]]  # (model, GPU type) -> GPUs -> samples/s
 
 
 @dataclass(frozen=True)
 class GavelModel:
-    """Gavel's measured speeds (OSDI'20; one row for each job type, GPU type, number of GPUs, consolidated or spread).
+    """Gavel's measured throughputs (OSDI'20), by job type, GPU type, number of GPUs, and consolidated or spread.
 
-    Models are Gavel's job types, "ResNet-18 (batch size 32)". Samples are steps times batch size times GPUs; a
-    type that states no batch size counts a step as a sample of each GPU, as `envs.workloads.readers.Gavel` does. A
-    number of GPUs that was not measured has the speed of the largest smaller one that was: the others idle. A job whose
-    row is 0 or missing on a GPU type does not run there. The file is read at the first question.
+    Models are Gavel's job types, for example "ResNet-18 (batch size 32)". Samples are steps times batch size times
+    GPUs. If a job type has no batch size, a step counts as one sample on each GPU, as in
+    `envs.workloads.readers.GavelTrace`. A number of GPUs that was not measured has the throughput of the next smaller
+    measured number; the other GPUs idle. A job type does not run on a GPU type where its row is 0 or missing. The file
+    is read on first use.
 
     Args:
-        path: the file, a CSV with the columns worker_type, job_type, scale_factor, steps_per_s; its place under
-            $MURMURATION_DATA if None.
-        spread: whether jobs on more than one node have the `_unconsolidated` speeds. False, the consolidated ones for
-            every placement, is what Gavel's own results on servers of one GPU were made with.
+        path: the file, a CSV with the columns worker_type, job_type, scale_factor, steps_per_s; if None, its default
+            location under $MURMURATION_DATA.
+        spread: whether jobs on more than one node have the `_unconsolidated` throughputs. False means consolidated
+            throughputs for every placement; Gavel's own results on nodes of one GPU were made this way.
     """
 
     path: str | None = None
     spread: bool = False
-    _read: dict[str, Speeds] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _read: dict[str, GavelThroughputs] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Gavel's job types. Reads the file."""
-        return tuple(dict.fromkeys(model for model, _ in self._speeds))
+        """Gavel's job types; reads the file on first use."""
+        return tuple(dict.fromkeys(model for model, _ in self._throughputs))
 
     def provenance(self, model: str, gpu_type: str) -> str:
-        """All speeds are "measured"; "infeasible" where the job type does not run."""
-        return "measured" if any(self._speeds.get((model, gpu_type), {}).values()) else "infeasible"
+        """Return "measured", or "infeasible" where the job type does not run."""
+        return "measured" if any(self._throughputs.get((model, gpu_type), {}).values()) else "infeasible"
 
-    def throughput(
-        self,
-        model: str,
-        gpu_type: str,
-        num_gpus: int,
-        num_nodes: int = 1,
-        *,
-        batch_size: int | None = None,
-        plan: ExecutionPlan | None = None,
-        cpus_per_gpu: float | None = None,
-        memory_per_gpu: Gigabytes | None = None,
-    ) -> float:
-        """Samples per second; see `PerformanceModel.throughput`. Cores and memory make no difference here.
+    def throughput(self, model: str, configuration: Configuration) -> float:
+        """Return samples per second; see `PerformanceModel.throughput`. Cores and memory make no difference here.
 
         Raises:
-            PerformanceError: the file cannot be read or has no such job type or GPU type; a batch size or plan is set,
-                for which it has no figures.
+            PerformanceError: the file cannot be read, or lacks the job type or GPU type; or a batch size or plan is
+                set, for which the file has no figures.
         """
+        gpu_type, num_gpus, num_nodes = configuration.gpu_type, configuration.num_gpus, configuration.num_nodes
         if not 1 <= num_nodes <= num_gpus:
             raise PerformanceError(
-                f"model {model}: {num_gpus} GPUs on {num_nodes} nodes; each of at least one node needs a GPU"
+                f"model {model}: {num_gpus} GPUs on {num_nodes} nodes; use at least one node, and a GPU on each node"
             )
-        if batch_size is not None or plan not in (None, ExecutionPlan(data=num_gpus)):
+        if configuration.batch_size is not None or configuration.plan not in (None, ExecutionPlan(data=num_gpus)):
             raise PerformanceError(
-                f"model {model}: Gavel measured one batch size and plain replicas only; leave batch_size and plan open"
+                f"model {model}: Gavel measured one batch size and plain replicas only; leave batch_size and plan unset"
             )
-        if (model, gpu_type) not in self._speeds:
+        if (model, gpu_type) not in self._throughputs:
             raise PerformanceError(self._unknown(model, gpu_type))
-        kind = f"{gpu_type}/spread" if self.spread and num_nodes > 1 else gpu_type
-        curve = self._speeds.get((model, kind), {})
-        return max((speed for gpus, speed in curve.items() if gpus <= num_gpus), default=0.0)
+        measured_as = f"{gpu_type}/spread" if self.spread and num_nodes > 1 else gpu_type
+        curve = self._throughputs.get((model, measured_as), {})
+        return max((throughput for gpus, throughput in curve.items() if gpus <= num_gpus), default=0.0)
 
     @property
-    def _speeds(self) -> Speeds:
-        if "speeds" not in self._read:
-            self._read["speeds"] = read_speeds(_located(self.path))
-        return self._read["speeds"]
+    def _throughputs(self) -> GavelThroughputs:
+        if "throughputs" not in self._read:
+            self._read["throughputs"] = read_gavel_throughputs(_locate(self.path))
+        return self._read["throughputs"]
 
     def _unknown(self, model: str, gpu_type: str) -> str:
-        types = ", ".join(dict.fromkeys(kind for _, kind in self._speeds if "/" not in kind))
+        types = ", ".join(dict.fromkeys(name for _, name in self._throughputs if "/" not in name))
         if model not in self.models:
-            return f"model {model!r} is unknown to Gavel's file; it has {len(self.models)} job types on {types}"
-        return f"GPU type {gpu_type!r} is unknown to Gavel's file; it has {types}"
+            return f"model {model!r} is not in Gavel's file; it has {len(self.models)} job types on {types}"
+        return f"GPU type {gpu_type!r} is not in Gavel's file; it has {types}"
 
 
-def read_speeds(path: Path) -> Speeds:
-    """Samples/s by (job type, GPU type) and number of GPUs; spread rows under "<GPU type>/spread".
+def read_gavel_throughputs(path: Path) -> GavelThroughputs:
+    """Read samples/s by (job type, GPU type) and number of GPUs; spread rows have the key "<GPU type>/spread".
 
     Raises:
-        PerformanceError: a column is missing, or a number is none or negative.
+        PerformanceError: a column is missing, or a number is malformed or negative.
     """
     found: dict[tuple[str, str], dict[int, float]] = {}
     with path.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file)
-        missing = [name for name in COLUMNS if name not in (rows.fieldnames or ())]
+        missing = [name for name in _COLUMNS if name not in (rows.fieldnames or ())]
         if missing:
-            raise PerformanceError(f"{path}: has no column {missing[0]}; Gavel's speeds need {', '.join(COLUMNS)}")
+            raise PerformanceError(f"{path}: has no column {missing[0]}; Gavel's file needs {', '.join(_COLUMNS)}")
         for number, row in enumerate(rows, start=2):
             try:
                 gpus, steps = int(row["scale_factor"]), float(row["steps_per_s"])
@@ -112,22 +103,22 @@ def read_speeds(path: Path) -> Speeds:
             if gpus < 1 or not (math.isfinite(steps) and steps >= 0):
                 raise PerformanceError(
                     f"{path}: row {number}: scale_factor {row['scale_factor']} and steps_per_s {row['steps_per_s']} "
-                    "must be a number of GPUs and a speed of at least 0; correct the row"
+                    "must be a number of GPUs and a number of steps/s of at least 0; correct the row"
                 )
             name, _, spread = row["worker_type"].partition("_")
-            kind = name.upper() + ("/spread" if spread else "")
-            size = BATCH.search(row["job_type"])
+            measured_as = name.upper() + ("/spread" if spread else "")
+            size = _BATCH.search(row["job_type"])
             samples = gpus * (int(size.group(1)) if size else 1)
-            found.setdefault((row["job_type"], kind), {})[gpus] = steps * samples
+            found.setdefault((row["job_type"], measured_as), {})[gpus] = steps * samples
     return found
 
 
-def _located(path: str | None) -> Path:
-    root = os.environ.get(DATA_VARIABLE)
+def _locate(path: str | None) -> Path:
+    root = os.environ.get(_DATA_VARIABLE)
     chosen = Path(path).expanduser() if path is not None else Path(root or "") / LOCATION
     if (path is None and not root) or not chosen.is_file():
         raise PerformanceError(
-            f"Gavel's speeds: {chosen} does not exist; set performance.path=<file>, or ${DATA_VARIABLE} to a folder "
-            f"that holds {LOCATION}"
+            f"Gavel's throughputs: {chosen} does not exist; set performance.path=<file>, or ${_DATA_VARIABLE} to a "
+            f"folder that holds {LOCATION}"
         )
     return chosen

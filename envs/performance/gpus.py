@@ -2,11 +2,13 @@
 
 import csv
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from types import MappingProxyType
 
-from envs.performance.names import unknown
+from envs.performance.names import describe_unknown
 from envs.types import Gigabytes, PerformanceError
 
 USABLE_MEMORY = 0.92
@@ -19,7 +21,7 @@ class GpuType:
 
     name: str
     fp32_tflops: float
-    tensor_tflops: float  # dense half precision; 0 without tensor cores
+    tensor_tflops: float  # dense half-precision peak of the tensor cores; 0 without them
     bandwidth_gb_s: float  # device memory, GB/s
     memory_gb: Gigabytes
     capability: float  # CUDA compute capability
@@ -32,19 +34,19 @@ class GpuType:
         return self.memory_gb * USABLE_MEMORY
 
     @property
-    def speed_index(self) -> float:
+    def performance_index(self) -> float:
         """Geometric mean of single-precision peak and memory bandwidth.
 
-        Convolution and matrix kernels are bound by the one, element-wise kernels by the other.
+        Convolution and matrix kernels are bound by the peak, element-wise kernels by the bandwidth.
         """
         return math.sqrt(self.fp32_tflops * self.bandwidth_gb_s)
 
 
 @cache
-def gpu_types() -> dict[str, GpuType]:
-    """All GPU types by name, oldest first, as read from `tables/gpus.csv`."""
+def gpu_types() -> Mapping[str, GpuType]:
+    """Read all GPU types by name from `tables/gpus.csv`, oldest first."""
     text = (files("envs.performance") / "tables" / "gpus.csv").read_text(encoding="utf-8")
-    return {
+    types = {
         row["name"]: GpuType(
             name=row["name"],
             fp32_tflops=float(row["fp32_tflops"]),
@@ -57,15 +59,16 @@ def gpu_types() -> dict[str, GpuType]:
         )
         for row in csv.DictReader(text.splitlines())
     }
+    return MappingProxyType(types)
 
 
-def gpu_type(name: str) -> GpuType:
-    """One GPU type.
+def find_gpu_type(name: str) -> GpuType:
+    """Return the figures of one GPU type.
 
     Raises:
-        PerformanceError: no figures for that name.
+        PerformanceError: the name is unknown.
     """
     found = gpu_types().get(name)
     if found is None:
-        raise PerformanceError(unknown("GPU type", name, gpu_types()))
+        raise PerformanceError(describe_unknown("GPU type", name, gpu_types()))
     return found

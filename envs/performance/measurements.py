@@ -1,4 +1,4 @@
-"""The project's own small table of measured speeds, by model and GPU type, and what they were measured on."""
+"""The project's own small table of measured throughputs, by model and GPU type, and the machines behind them."""
 
 import csv
 import math
@@ -8,9 +8,9 @@ from importlib.resources import files
 
 import numpy as np
 
-from envs.performance.fitted import fitted
-from envs.performance.gpus import gpu_type
-from envs.performance.step_time import Priors, StepPoints, StepTime, fit, surface_through
+from envs.performance.fitted import fitted_parameters
+from envs.performance.gpus import find_gpu_type
+from envs.performance.step_time import Priors, StepPoints, StepTime, fit_step_time, surface_through
 from envs.performance.zoo import ModelProfile, model_profile
 from envs.types import FloatArray, PerformanceError
 
@@ -19,10 +19,10 @@ from envs.types import FloatArray, PerformanceError
 class Testbed:
     """The machines of one source."""
 
-    __test__ = False  # not a test, whatever its name begins with
+    __test__ = False  # pytest collects classes by the prefix of their name
 
     gpus_per_node: int
-    inter_node_gb_s: float  # link between nodes; used only where no point crosses nodes
+    inter_node_gb_s: float  # link between nodes; used only if no measured point crosses nodes
     citation: str
 
 
@@ -37,8 +37,8 @@ TESTBEDS: dict[str, Testbed] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
-    """One measured speed; a row of `tables/measured.csv`."""
+class MeasuredPoint:
+    """One measured throughput; a row of `tables/measured.csv`."""
 
     model: str
     gpu_type: str
@@ -54,15 +54,15 @@ class Measurement:
         return self.batch_size / self.samples_per_s
 
 
-def parse_measurements(text: str, origin: str = "measured.csv") -> dict[tuple[str, str], tuple[Measurement, ...]]:
-    """Measured speeds by (model, GPU type) from a table's text, header first.
+def parse_measured_points(text: str, origin: str = "measured.csv") -> dict[tuple[str, str], tuple[MeasuredPoint, ...]]:
+    """Parse measured throughputs by (model, GPU type) from a table's text, header first.
 
     Raises:
-        PerformanceError: a speed is not a positive finite number.
+        PerformanceError: a throughput is not a positive finite number.
     """
-    found: dict[tuple[str, str], list[Measurement]] = {}
+    found: dict[tuple[str, str], list[MeasuredPoint]] = {}
     for number, row in enumerate(csv.DictReader(text.splitlines()), start=2):
-        point = Measurement(
+        point = MeasuredPoint(
             row["model"],
             row["gpu_type"],
             int(row["num_gpus"]),
@@ -74,27 +74,27 @@ def parse_measurements(text: str, origin: str = "measured.csv") -> dict[tuple[st
         if not (math.isfinite(point.samples_per_s) and point.samples_per_s > 0):
             raise PerformanceError(
                 f"{origin}: row {number}: samples_per_s is {row['samples_per_s']}; it must be positive and finite, "
-                "drop the row"
+                "remove the row"
             )
         found.setdefault((point.model, point.gpu_type), []).append(point)
     return {key: tuple(points) for key, points in found.items()}
 
 
 @cache
-def measurements() -> dict[tuple[str, str], tuple[Measurement, ...]]:
-    """All measured speeds of the zoo by (model, GPU type)."""
+def measured_points() -> dict[tuple[str, str], tuple[MeasuredPoint, ...]]:
+    """Read all measured throughputs of the zoo by (model, GPU type)."""
     table = files("envs.performance") / "tables" / "measured.csv"
-    return parse_measurements(table.read_text(encoding="utf-8"))
+    return parse_measured_points(table.read_text(encoding="utf-8"))
 
 
 @cache
 def measured_types(model: str) -> tuple[str, ...]:
-    """GPU types on which a zoo model was measured."""
-    return tuple(kind for name, kind in measurements() if name == model)
+    """Return the GPU types on which a zoo model was measured."""
+    return tuple(gpu_type for name, gpu_type in measured_points() if name == model)
 
 
-def step_points(points: tuple[Measurement, ...]) -> StepPoints:
-    """Measured speeds as measured steps."""
+def points_to_steps(points: tuple[MeasuredPoint, ...]) -> StepPoints:
+    """Convert measured throughputs to step times."""
 
     def column(values: list[float]) -> FloatArray:
         return np.array(values, np.float64)
@@ -107,26 +107,30 @@ def step_points(points: tuple[Measurement, ...]) -> StepPoints:
     )
 
 
-def priors(profile: ModelProfile, kind: str, testbed: Testbed) -> Priors:
-    """All-reduce times expected from the gradients' bytes: twice the bytes over the bandwidth (ring all-reduce)."""
+def priors(profile: ModelProfile, gpu_type: str, testbed: Testbed) -> Priors:
+    """Return the all-reduce times expected from the gradients: twice the bytes over the bandwidth (ring all-reduce)."""
     volume = 2.0 * profile.gradient_gb
     return Priors(
-        intra_seconds=volume / gpu_type(kind).intra_node_gb_s,
+        intra_seconds=volume / find_gpu_type(gpu_type).intra_node_gb_s,
         inter_seconds=volume / testbed.inter_node_gb_s,
     )
 
 
 @cache
-def measured_surface(model: str, kind: str) -> StepTime:
-    """The step-time surface of a zoo model on a GPU type that it was measured on; its parameters are fitted ahead."""
-    if (model, kind) not in fitted():
-        return fit_anew(model, kind)
-    points = measurements()[model, kind]
-    return surface_through(step_points(points), fitted()[model, kind], TESTBEDS[points[0].source].gpus_per_node)
+def measured_surface(model: str, gpu_type: str) -> StepTime:
+    """Return the step-time surface of a zoo model on a measured GPU type, with parameters from the table if there."""
+    if (model, gpu_type) not in fitted_parameters():
+        return fit_measured_surface(model, gpu_type)
+    points = measured_points()[model, gpu_type]
+    return surface_through(
+        points_to_steps(points), fitted_parameters()[model, gpu_type], TESTBEDS[points[0].source].gpus_per_node
+    )
 
 
-def fit_anew(model: str, kind: str) -> StepTime:
-    """As `measured_surface`, without the table of fitted parameters."""
-    points = measurements()[model, kind]
+def fit_measured_surface(model: str, gpu_type: str) -> StepTime:
+    """Fit the surface of `measured_surface` without the table of fitted parameters."""
+    points = measured_points()[model, gpu_type]
     testbed = TESTBEDS[points[0].source]
-    return fit(step_points(points), priors(model_profile(model), kind, testbed), testbed.gpus_per_node)
+    return fit_step_time(
+        points_to_steps(points), priors(model_profile(model), gpu_type, testbed), testbed.gpus_per_node
+    )

@@ -1,6 +1,6 @@
-"""Whether a zoo model fits the GPUs at all, by a rule coarse enough to need no execution plan."""
+"""Check whether a zoo model fits the memory of a number of GPUs, by a coarse rule that needs no execution plan."""
 
-from envs.performance.gpus import gpu_type
+from envs.performance.gpus import find_gpu_type
 from envs.performance.measurements import measured_types
 from envs.performance.zoo import ModelProfile
 
@@ -8,15 +8,15 @@ OFFLOAD_BYTES = 2  # per parameter: the half-precision weight that stays on the 
 SHARDED_CAPABILITY = 7.0  # ZeRO, offload and tensor parallelism run in half precision: tensor cores, V100 and later
 
 
-def fits(profile: ModelProfile, kind: str, num_gpus: int) -> bool:
-    """Whether weights, gradients, optimizer states and one micro-batch fit the memory of `num_gpus` GPUs of a type.
+def fits_memory(profile: ModelProfile, gpu_type: str, num_gpus: int) -> bool:
+    """Return whether weights, gradients, optimizer states and one micro-batch fit the memory of `num_gpus` GPUs.
 
     Plain replicas hold everything on each GPU. Sharded plans, on GPUs with tensor cores, hold 1/n of everything
     (ZeRO; tensor and pipeline parallelism) or the half-precision weights (ZeRO-Offload), whichever is less. A batch
-    larger than what fits is accumulated in micro-batches, so batch size plays no part. Where the source's own smallest
-    placement is larger than one GPU, smaller memories need as many times more GPUs, and no offload is assumed.
+    that does not fit is accumulated in micro-batches, so the batch size is ignored. If the source's own smallest
+    placement has more than one GPU, GPUs with less memory need proportionally more GPUs, and no offload is assumed.
     """
-    gpu = gpu_type(kind)
+    gpu = find_gpu_type(gpu_type)
     needs = profile.state_gb
     if profile.plans == "sharded" and gpu.capability >= SHARDED_CAPABILITY:
         needs /= num_gpus
@@ -28,4 +28,4 @@ def fits(profile: ModelProfile, kind: str, num_gpus: int) -> bool:
 
 
 def _reference_memory(profile: ModelProfile) -> float:
-    return gpu_type(measured_types(profile.name)[0]).memory_gb
+    return find_gpu_type(measured_types(profile.name)[0]).memory_gb

@@ -1,67 +1,47 @@
-"""What a performance model must answer, and the simplest one that does."""
+"""The interface of performance models, and the simplest model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from envs.types import ExecutionPlan, Gigabytes, PerformanceError
+from envs.types import Configuration, PerformanceError
 
 
 class PerformanceModel(Protocol):
-    """How fast a job runs on given resources. Pure: the same question has the same answer.
+    """Throughput of a job on given resources. Pure: equal arguments give equal results.
 
-    Speeds are samples per second, memory is in gigabytes, bandwidth in gigabytes per second. With a plan of None more
-    GPUs, more cores or more memory are never slower, and more nodes at equal GPUs never faster: a job leaves idle
-    what does not help it. A given plan or batch size is taken as it is.
+    Throughputs are in samples per second, memory is in gigabytes, bandwidth in gigabytes per second. With a plan of
+    None, more GPUs, cores or memory never lower the throughput, and more nodes with equal GPUs never raise it: a job
+    leaves resources idle that do not help it. A given plan or batch size is used as it is.
     """
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Names of the models that have figures."""
+        """Names of the models that the performance model knows."""
         ...
 
-    def throughput(
-        self,
-        model: str,
-        gpu_type: str,
-        num_gpus: int,
-        num_nodes: int = 1,
-        *,
-        batch_size: int | None = None,
-        plan: ExecutionPlan | None = None,
-        cpus_per_gpu: float | None = None,
-        memory_per_gpu: Gigabytes | None = None,
-    ) -> float:
-        """Samples per second of one job on `num_gpus` GPUs of one type, spread evenly over `num_nodes` nodes.
-
-        What is None is at its best: the model's usual batch size, the fastest plan that fits, saturating
-        CPU and memory. What does not fit has speed 0.0.
+    def throughput(self, model: str, configuration: Configuration) -> float:
+        """Return samples per second of one job; 0.0 if the job does not fit.
 
         Args:
-            model: a name that the model knows.
-            gpu_type: a GPU type that it has figures for.
-            num_gpus: GPUs of the job, at least 1.
-            num_nodes: nodes that they stand on, at least 1 and at most `num_gpus`.
-            batch_size: samples of one step on all GPUs together.
-            plan: needs exactly `num_gpus` GPUs.
-            cpus_per_gpu: CPU cores for each GPU.
-            memory_per_gpu: host memory in GB for each GPU.
+            model: a name in `models`.
+            configuration: GPUs, plan, batch size, CPU and memory of the job.
 
         Raises:
-            PerformanceError: model or GPU type without figures, a plan that cannot be laid out on the GPUs,
-                a batch size out of the model's range.
+            PerformanceError: the model or GPU type is unknown, the plan cannot be laid out on the GPUs, or the batch
+                size is out of the model's range.
         """
         ...
 
 
-def speed_sources(
+def throughput_sources(
     performance: PerformanceModel, models: Sequence[str], gpu_types: Sequence[str]
 ) -> dict[str, list[str]]:
-    """Where speeds come from: "model on GPU type" pairs by what the performance model says of them.
+    """Group "model on GPU type" pairs by the provenance of their throughput.
 
     Returns:
-        By "measured", "scaled" or another word of the model's own `provenance(model, gpu_type)`; all under "not stated"
-        for a performance model without one.
+        Pairs by the result of the performance model's `provenance(model, gpu_type)`, for example "measured" or
+        "scaled". All pairs are under "not stated" if the performance model has no such method.
     """
     provenance = getattr(performance, "provenance", None)
     found: dict[str, list[str]] = {}
@@ -74,27 +54,16 @@ def speed_sources(
 
 @dataclass(frozen=True)
 class IdealModel:
-    """Every GPU of every type processes one sample per second, wherever it stands.
+    """Every GPU of every type processes one sample per second, in any placement.
 
-    Perfect linear scaling: work is GPU-seconds. Used for schedules worked by hand and for comparison with
-    simulators that know only durations.
+    Scaling is linear, so work is in GPU-seconds. Used for schedules computed by hand and for comparison with simulators
+    that know only durations.
     """
 
     models: tuple[str, ...] = ("any",)
 
-    def throughput(
-        self,
-        model: str,
-        gpu_type: str,
-        num_gpus: int,
-        num_nodes: int = 1,
-        *,
-        batch_size: int | None = None,
-        plan: ExecutionPlan | None = None,
-        cpus_per_gpu: float | None = None,
-        memory_per_gpu: Gigabytes | None = None,
-    ) -> float:
-        """One sample per second and GPU."""
+    def throughput(self, model: str, configuration: Configuration) -> float:
+        """Return one sample per second for each GPU."""
         if model not in self.models:
-            raise PerformanceError(f"model {model!r} is unknown here; known: {', '.join(self.models)}")
-        return float(num_gpus)
+            raise PerformanceError(f"model {model!r} is unknown; known: {', '.join(self.models)}")
+        return float(configuration.num_gpus)

@@ -1,85 +1,62 @@
-"""Speeds under a given execution plan.
+"""Throughputs under a given execution plan.
 
-For models that Rubick profiled (zoo models of sharded plans) the plan's step time is that of Rubick's model on A800
-(`envs.performance.rubick_model`); on another GPU type it is scaled as every speed is (`envs.performance.scaling`),
-within that type's own memory. For the rest of the zoo plain data parallelism is the only plan with figures, and the
-table model answers it.
+For models that Rubick profiled (zoo models of sharded plans), the plan's step time is that of Rubick's model on A800
+(`envs.performance.rubick.model`). On another GPU type it is scaled like every throughput (`envs.performance.scaling`),
+within that type's own memory. For the other models of the zoo only plain data parallelism was measured, and the table
+model provides it.
 """
 
+from dataclasses import replace
 from functools import cache
 
-from envs.performance.gpus import gpu_type as known_gpu
+from envs.performance.gpus import find_gpu_type
 from envs.performance.memory_fit import SHARDED_CAPABILITY
-from envs.performance.rubick_model import GPU_TYPE, RubickModel
-from envs.performance.scaling import speed_ratio
+from envs.performance.rubick.model import GPU_TYPE, RubickModel
+from envs.performance.scaling import throughput_ratio
 from envs.performance.zoo import model_profile
-from envs.types import ExecutionPlan, Gigabytes, PerformanceError
+from envs.types import Configuration, ExecutionPlan, Gigabytes, PerformanceError
 
 
-def planned(model: str, plan: ExecutionPlan, num_gpus: int) -> bool:
-    """Whether a plan needs a model of plans; False for plain replicas of a model that knows nothing else.
+def needs_plan_model(model: str, plan: ExecutionPlan, num_gpus: int) -> bool:
+    """Return whether a plan needs Rubick's model; False for plain replicas of a model without sharded plans.
 
     Raises:
-        PerformanceError: the plan is for another number of GPUs, or one that the model has no figures for.
+        PerformanceError: the plan is for another number of GPUs, or the model was not measured under it.
     """
     profile = model_profile(model)
     if plan.num_gpus != num_gpus:
         raise PerformanceError(
             f"model {profile.name}: plan needs {plan.num_gpus} GPUs (data x tensor x pipeline), {num_gpus} are given; "
-            "match them"
+            "make them equal"
         )
     if profile.plans == "sharded":
         return True
     if plan != ExecutionPlan(data=plan.data):
         raise PerformanceError(
-            f"model {profile.name}: no figures for {plan}; it was measured in plain replicas: use data={num_gpus}"
+            f"model {profile.name}: no figures for {plan}; only plain replicas were measured: use data={num_gpus}"
         )
     return False
 
 
-def planned_throughput(
-    model: str,
-    gpu_type: str,
-    num_gpus: int,
-    num_nodes: int,
-    plan: ExecutionPlan,
-    *,
-    batch_size: int | None = None,
-    cpus_per_gpu: float | None = None,
-    memory_per_gpu: Gigabytes | None = None,
-    gpus_per_node: int = 8,
-) -> float:
-    """Samples/s of a model of sharded plans under one plan; 0 where it does not fit.
+def planned_throughput(model: str, configuration: Configuration, *, gpus_per_node: int = 8) -> float:
+    """Return samples/s of a model with sharded plans under one plan; 0 if it does not fit.
 
     Args:
         model: zoo name or alias.
-        gpu_type: any type of the zoo; without tensor cores no sharded model runs under a plan.
-        num_gpus: GPUs, as the plan needs.
-        num_nodes: nodes over which they are spread evenly.
-        plan: the plan.
-        batch_size: global; None for the usual one.
-        cpus_per_gpu: host threads per GPU.
-        memory_per_gpu: host memory per GPU in GB.
-        gpus_per_node: more on one node do not fit.
+        configuration: includes a plan and any GPU type of the zoo; on types without tensor cores the result is 0.
+        gpus_per_node: most GPUs of the job on one node.
 
     Raises:
         PerformanceError: as `PerformanceModel.throughput`.
     """
     profile = model_profile(model)
-    gpu = known_gpu(gpu_type)
+    gpu = find_gpu_type(configuration.gpu_type)
     if gpu.capability < SHARDED_CAPABILITY:
         return 0.0
-    speed = _rubick(gpu.memory_gb, gpus_per_node).throughput(
-        profile.name,
-        GPU_TYPE,
-        num_gpus,
-        num_nodes,
-        batch_size=batch_size,
-        plan=plan,
-        cpus_per_gpu=cpus_per_gpu,
-        memory_per_gpu=memory_per_gpu,
+    throughput = _rubick(gpu.memory_gb, gpus_per_node).throughput(
+        profile.name, replace(configuration, gpu_type=GPU_TYPE)
     )
-    return speed * speed_ratio(profile.name, gpu.name, GPU_TYPE)
+    return throughput * throughput_ratio(profile.name, gpu.name, GPU_TYPE)
 
 
 @cache

@@ -1,6 +1,6 @@
-"""What it costs to change a running job: seconds in which it makes no progress.
+"""Cost of changing a running job: seconds without progress.
 
-Two kinds: computed from the model's size and the storage it goes to, and looked up in a published table.
+A cost is either computed from the model's size and the storage bandwidth, or looked up in a published table.
 """
 
 from dataclasses import dataclass, field
@@ -17,34 +17,34 @@ SIA_SECONDS: dict[str, Seconds] = {
     "bert_squad": 120.0,
     "yolov3": 45.0,
 }
-"""Checkpoint and restore by model in the simulator of Sia (Jayaram Subramanya et al., SOSP'23); 30 s for all others."""
+"""Checkpoint and restore by model in Sia's simulator (Jayaram Subramanya et al., SOSP'23); 30 s for all others."""
 
 SIA_OTHER: Seconds = 30.0
 
 RUBICK_SECONDS: Seconds = 260.0
-"""Every placement change, and the first start, in the simulator of Rubick (MLSys'25 artifact, job.py)."""
+"""Cost of each placement change and of the first start in Rubick's simulator (MLSys'25 artifact, job.py)."""
 
 
 class ReconfigurationCost(Protocol):
-    """How long a job stands still when it starts, or when its GPUs, plan or batch size change."""
+    """Seconds that a job makes no progress when it starts, or when its GPUs, plan or batch size change."""
 
     def seconds(self, model: str, *, first: bool = False) -> Seconds:
-        """Seconds without progress.
+        """Return the seconds without progress.
 
         Args:
             model: zoo name or alias.
-            first: whether it is the job's first start, when there is no checkpoint yet.
+            first: whether this is the job's first start, without a checkpoint.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CostBySize:
-    """Write a checkpoint, start again, read it back: 2 size / bandwidth + restart. A first start only starts.
+    """Cost of writing a checkpoint, restarting and reading it: 2 size / bandwidth + restart; a first start: restart.
 
-    Size is `ModelProfile.checkpoint_gb`: weights and optimizer states in single precision. The default of 1 GB/s is
-    that of a networked file system; 20 s for the container, the framework and the data loader is a guess in the range
-    that Pollux and Sia report (10 to 30 s).
+    The size is `ModelProfile.checkpoint_gb`: weights and optimizer states in single precision. The default of 1 GB/s is
+    that of a networked file system. The 20 s for starting the container, the framework and the data loader are a guess
+    in the range that Pollux and Sia report (10 to 30 s).
     """
 
     storage_gb_s: float = 1.0  # write and read bandwidth to where checkpoints go, GB/s
@@ -64,11 +64,11 @@ class CostBySize:
 
 @dataclass(frozen=True, slots=True)
 class CostByTable:
-    """Seconds by model; `other` for those that are not in the table."""
+    """Cost by model from a table; `other` for models that are not in it."""
 
     table: dict[str, Seconds] = field(default_factory=dict)
     other: Seconds = SIA_OTHER
-    charge_first: bool = False  # whether a first start pays too
+    charge_first: bool = False  # whether a first start has the cost too
 
     def __post_init__(self) -> None:
         for model, cost in {**self.table, "other": self.other}.items():
@@ -82,15 +82,15 @@ class CostByTable:
 
 
 def sia_cost() -> CostByTable:
-    """Sia's per-model figures; a first start is free."""
+    """Return Sia's cost by model; a first start is free."""
     return CostByTable(dict(SIA_SECONDS), SIA_OTHER)
 
 
 def rubick_cost() -> CostByTable:
-    """Rubick's 260 s for everything, the first start included."""
+    """Return Rubick's cost: 260 s for every change and for the first start."""
     return CostByTable({}, RUBICK_SECONDS, charge_first=True)
 
 
 def no_cost() -> CostByTable:
-    """Changes are free."""
+    """Return a cost of 0 for every change."""
     return CostByTable({}, 0.0)

@@ -1,16 +1,16 @@
-"""Write the table of fitted parameters anew: python -m envs.performance.refit."""
+"""Fit the parameters again and write their table: python -m envs.performance.refit."""
 
 from pathlib import Path
 
-from envs.performance.fitted import table_of
-from envs.performance.measurements import fit_anew, measurements
+from envs.performance.fitted import format_table
+from envs.performance.measurements import fit_measured_surface, measured_points
 
 
-def refitted() -> str:
-    """The table as the fit gives it now."""
-    return table_of({pair: fit_anew(*pair).parameters for pair in measurements()})
+def refit_table() -> str:
+    """Fit all measured surfaces and return the table as text."""
+    return format_table({pair: fit_measured_surface(*pair).parameters for pair in measured_points()})
 
 
 if __name__ == "__main__":
     target = Path(__file__).parent / "tables" / "fitted.csv"
-    target.write_text(refitted(), encoding="utf-8")
+    target.write_text(refit_table(), encoding="utf-8")

@@ -1,14 +1,15 @@
-"""Speeds on GPU types that nobody measured: the rule, and how far it is off on the types that were.
+"""Throughputs on GPU types that were not measured: the scaling rule and its error on the measured types.
 
-The rule: ln(speed on a type) is linear in ln(index of the type), index = sqrt(single-precision peak x memory
-bandwidth). The slope is the model's own least-squares slope over the types it was measured on, pulled towards the
-slope of all models together (`common_exponent`) as if by one more observation; the line goes through the measured
-type nearest in index. Only computation is scaled: communication keeps its measured time, and so does the share of a
-step that the host works (`ModelProfile.gpu_share`).
+The rule: ln(throughput on a type) is linear in ln(index of the type), index = sqrt(single-precision peak x memory
+bandwidth). The slope is the model's own least-squares slope over the types on which it was measured, pulled towards the
+slope of all models together (`common_exponent`) with the weight of one more observation. The line goes through the
+measured type with the nearest index. Only computation is scaled: communication keeps its measured time, and so does the
+CPUs' share of a step (`ModelProfile.gpu_share`).
 
-It is a reconstruction, not a published rule, and crude: leaving out one measured type at a time, half of the
-predictions are within a quarter of the measurement, and old or host-bound cases miss by a factor of two to four
-(`leave_one_type_out`). The types that no table measures here, H100 above all, can be no better than that.
+The rule is our reconstruction, not published, and crude. If one measured type at a time is left out, half of the
+predictions are within a quarter of the measurement, and predictions for old types or CPU-bound models miss by a factor
+of two to four (`leave_one_type_out`). Predictions for types that no table here covers, above all H100, cannot be
+better.
 """
 
 import math
@@ -17,7 +18,7 @@ from functools import cache
 
 import numpy as np
 
-from envs.performance.gpus import GpuType, gpu_type
+from envs.performance.gpus import GpuType, find_gpu_type
 from envs.performance.measurements import measured_surface, measured_types
 from envs.performance.step_time import StepTime
 from envs.performance.zoo import ModelProfile, zoo
@@ -28,7 +29,7 @@ PULL = 1.0  # weight of the common slope beside a model's own, in units of squar
 
 @dataclass(frozen=True, slots=True)
 class ScalingError:
-    """One prediction of the rule beside the measurement that it did not see."""
+    """One prediction of the rule and the measurement, which was left out."""
 
     model: str
     gpu_type: str
@@ -41,23 +42,23 @@ class ScalingError:
         return self.predicted / self.measured - 1.0
 
 
-def log_index(kind: str) -> float:
-    """Natural logarithm of the speed index of a GPU type."""
-    gpu: GpuType = gpu_type(kind)
-    return math.log(gpu.speed_index)
+def log_index(gpu_type: str) -> float:
+    """Return the natural logarithm of a GPU type's performance index."""
+    gpu: GpuType = find_gpu_type(gpu_type)
+    return math.log(gpu.performance_index)
 
 
 @cache
-def one_gpu_speed(model: str, kind: str) -> float:
-    """Samples/s of a zoo model on one GPU of a measured type, at its usual batch size."""
+def one_gpu_throughput(model: str, gpu_type: str) -> float:
+    """Return samples/s of a zoo model on one GPU of a measured type, at its usual batch size."""
     batch = np.array(float(zoo()[model].usual_batch(1)))
     one = np.ones(())
-    return float(batch / measured_surface(model, kind).seconds(one, one, batch))
+    return float(batch / measured_surface(model, gpu_type).seconds(one, one, batch))
 
 
 @cache
 def common_exponent(without: str = "") -> float:
-    """The slope of all models together: least squares through the origin over all pairs of measured types.
+    """Return the slope of all models together: least squares through the origin over all pairs of measured types.
 
     Args:
         without: a GPU type to leave out.
@@ -65,61 +66,61 @@ def common_exponent(without: str = "") -> float:
     across: list[float] = []
     faster: list[float] = []
     for model in zoo():
-        types = [kind for kind in measured_types(model) if kind != without]
+        types = [gpu_type for gpu_type in measured_types(model) if gpu_type != without]
         for position, first in enumerate(types):
             for second in types[position + 1 :]:
                 across.append(log_index(second) - log_index(first))
-                faster.append(math.log(one_gpu_speed(model, second) / one_gpu_speed(model, first)))
+                faster.append(math.log(one_gpu_throughput(model, second) / one_gpu_throughput(model, first)))
     x, y = np.array(across), np.array(faster)
     return float((x @ y) / (x @ x))
 
 
 @cache
 def model_exponent(model: str, without: str = "") -> float:
-    """A model's slope: its own, pulled towards that of all models; never negative.
+    """Return a model's slope: its own, pulled towards that of all models; at least 0.
 
     Args:
         model: a zoo name.
         without: a GPU type to leave out.
     """
-    types = [kind for kind in measured_types(model) if kind != without]
-    x: FloatArray = np.array([log_index(kind) for kind in types])
-    y: FloatArray = np.array([math.log(one_gpu_speed(model, kind)) for kind in types])
+    types = [gpu_type for gpu_type in measured_types(model) if gpu_type != without]
+    x: FloatArray = np.array([log_index(gpu_type) for gpu_type in types])
+    y: FloatArray = np.array([math.log(one_gpu_throughput(model, gpu_type)) for gpu_type in types])
     x, y = x - x.mean(), y - y.mean()
     own = (x @ y + PULL * common_exponent(without)) / (x @ x + PULL)
     return max(float(own), 0.0)
 
 
-def nearest_type(model: str, kind: str, without: str = "") -> str:
-    """The measured type of a model whose index is nearest to that of a GPU type."""
+def nearest_type(model: str, gpu_type: str, without: str = "") -> str:
+    """Return the model's measured type with the index nearest to that of a GPU type."""
     types = [other for other in measured_types(model) if other != without]
-    return min(types, key=lambda other: abs(log_index(other) - log_index(kind)))
+    return min(types, key=lambda other: abs(log_index(other) - log_index(gpu_type)))
 
 
-def speed_ratio(model: str, fast: str, slow: str, without: str = "") -> float:
-    """How many times as fast the GPU's part of a step is taken to be on `fast` as on `slow`."""
+def throughput_ratio(model: str, fast: str, slow: str, without: str = "") -> float:
+    """Return the estimated speedup of the GPU's part of a step on type `fast` over type `slow`."""
     return math.exp(model_exponent(model, without) * (log_index(fast) - log_index(slow)))
 
 
-def surface(profile: ModelProfile, kind: str) -> StepTime:
-    """The step-time surface of a model on any GPU type: the measured one, or the nearest measured type's, scaled."""
-    if kind in measured_types(profile.name):
-        return measured_surface(profile.name, kind)
-    nearest = nearest_type(profile.name, kind)
-    ratio = speed_ratio(profile.name, kind, nearest)
-    return measured_surface(profile.name, nearest).scaled(ratio, profile.gpu_share)
+def surface(profile: ModelProfile, gpu_type: str) -> StepTime:
+    """Return a model's step-time surface on any GPU type: measured, or scaled from the nearest measured type."""
+    if gpu_type in measured_types(profile.name):
+        return measured_surface(profile.name, gpu_type)
+    nearest = nearest_type(profile.name, gpu_type)
+    ratio = throughput_ratio(profile.name, gpu_type, nearest)
+    return measured_surface(profile.name, nearest).scale(ratio, profile.gpu_share)
 
 
 def leave_one_type_out() -> list[ScalingError]:
-    """Each measured (model, GPU type) predicted from the model's other measured types; no model sees the type."""
+    """Predict each measured (model, GPU type) from the model's other types; all models' fits leave out the type."""
     found = []
     for model, profile in zoo().items():
-        for kind in measured_types(model):
+        for gpu_type in measured_types(model):
             if len(measured_types(model)) < 2:
                 continue
-            nearest = nearest_type(model, kind, without=kind)
-            ratio = speed_ratio(model, kind, nearest, without=kind)
+            nearest = nearest_type(model, gpu_type, without=gpu_type)
+            ratio = throughput_ratio(model, gpu_type, nearest, without=gpu_type)
             slower = (1.0 - profile.gpu_share) + profile.gpu_share / ratio
-            predicted = one_gpu_speed(model, nearest) / slower
-            found.append(ScalingError(model, kind, one_gpu_speed(model, kind), predicted))
+            predicted = one_gpu_throughput(model, nearest) / slower
+            found.append(ScalingError(model, gpu_type, one_gpu_throughput(model, gpu_type), predicted))
     return found

@@ -1,20 +1,20 @@
-"""How long one data-parallel step takes: a model linear in its parameters, and what the measurements add to it.
+"""Time of one data-parallel step: a model that is linear in its parameters, corrected by the measurements.
 
     t(n, N, b) = alpha + beta b                              computation of b samples on one GPU
                + kappa_1 (n-1)/n + kappa_2 log2 n            all-reduce among n GPUs: volume, and steps or stragglers
                + kappa_3 (N-1)/N + kappa_4 log2 N            the same between N nodes
 
-with all six parameters at least zero, in seconds. (n-1)/n is the ring all-reduce's share of the gradients' bytes that
-crosses each link; log2 n is the depth of a tree and grows as slowly as the largest of n similar random delays does.
-There is no overlap term: computation that hides communication shows as a smaller kappa. The form is ours. Predicting
-ElasticFlow's A100 speeds on 16 to 64 GPUs from those on up to 8 it misses by 5 % in the median; with growth linear in n
-instead of log2 n it was 32 %, and with Pollux's form (OSDI'21: p-norm overlap, linear growth) 33 %. Being linear in its
-parameters it is fitted by one non-negative least squares in well under a millisecond.
+with all six parameters at least zero, in seconds. (n-1)/n is the share of the gradients' bytes that crosses each link
+in a ring all-reduce. log2 n is the depth of a tree; it also grows as slowly as the largest of n similar random delays.
+There is no overlap term: computation that hides communication makes kappa smaller. The form is ours. Its median error
+is 5 % when ElasticFlow's A100 throughputs on 16 to 64 GPUs are predicted from those on up to 8. With growth linear in n
+instead of log2 n the error was 32 %, with Pollux's form (OSDI'21: p-norm overlap, linear growth) 33 %. Because the form
+is linear in its parameters, one non-negative least squares fits it in well under a millisecond.
 
-Measured points that the six parameters miss are kept: the logarithm of measured over fitted is carried to the
-surroundings by inverse distance weighting, and fades to nothing a factor of `FADE` away, so the surface passes through
-every measured point. `BATCH_WEIGHT` was chosen on Gavel's points, on halves drawn by seeds 100 to 103, which the
-validation does not use; with 1 instead, errors are half a per cent higher.
+The surface passes through every measured point: the residual, the logarithm of measured over fitted time, is
+interpolated around the points by inverse distance weighting, and fades to nothing a factor of `FADE` away.
+`BATCH_WEIGHT` was chosen on Gavel's points, on halves drawn with seeds 100 to 103, which the validation does not use.
+With 1 instead, errors are half a per cent higher.
 """
 
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ import numpy as np
 
 from envs.types import FloatArray, IntArray, PerformanceError
 
-Numbers: TypeAlias = FloatArray | IntArray
+NumberArray: TypeAlias = FloatArray | IntArray
 
-FADE = 16.0  # factor in GPUs, batch or spread at which a residual is worth no more than the fit itself
-PRIOR_WEIGHT = 1e-3  # of a parameter that misses its prior by one step's time, against a missed time of one step
+FADE = 16.0  # factor in GPUs, batch or spread at which a residual has the same weight as no correction
+_PRIOR_WEIGHT = 1e-3  # of a deviation from the prior by one step's time, against an error of one step's time
 POWER = 4.0  # of the inverse distance
-BATCH_WEIGHT = 0.5  # of a factor in batch against one in GPUs: misses belong to machines more than to batches
+BATCH_WEIGHT = 0.5  # of a factor in batch against one in GPUs: residuals depend on machines more than on batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class StepPoints:
             if bad.any():
                 row = int(np.flatnonzero(bad)[0])
                 raise PerformanceError(
-                    f"profile: row {row}: {column} is {values[row]}; it must be positive and finite, drop the row"
+                    f"profile: row {row}: {column} is {values[row]}; it must be positive and finite, remove the row"
                 )
 
     def __len__(self) -> int:
@@ -57,9 +57,10 @@ class StepPoints:
 
 @dataclass(frozen=True, slots=True)
 class Priors:
-    """Where the parameters go that no measured point determines.
+    """Values of the parameters that no measured point determines.
 
-    The defaults let computation take all of the time; a model knows its all-reduce from its gradients' bytes and links.
+    By default computation takes all of the time. For a zoo model the all-reduce follows from the bytes of its gradients
+    and the links (`envs.performance.measurements.priors`).
     """
 
     fixed_share: float = 0.1  # alpha as a share of the shortest one-GPU step
@@ -73,33 +74,33 @@ class StepTime:
 
     parameters: FloatArray  # float64[6], seconds: alpha, beta, kappa_1 ... kappa_4
     gpus_per_node: int
-    points: StepPoints | None = None  # measured, whose residuals are carried
+    points: StepPoints | None = None  # measured points of the residuals
     residuals: FloatArray | None = None  # float64[num_points]: log(measured / fitted)
 
-    def fitted(self, num_gpus: Numbers, num_nodes: Numbers, local_batch: Numbers) -> FloatArray:
-        """Seconds per step by the six parameters alone; arguments broadcast."""
+    def fitted_seconds(self, num_gpus: NumberArray, num_nodes: NumberArray, local_batch: NumberArray) -> FloatArray:
+        """Return seconds per step by the six parameters alone; arguments broadcast."""
         design = features(num_gpus, num_nodes, local_batch)
         return np.asarray(design @ self.parameters)
 
-    def seconds(self, num_gpus: Numbers, num_nodes: Numbers, local_batch: Numbers) -> FloatArray:
-        """Seconds per step, through every measured point; arguments broadcast."""
-        base = self.fitted(num_gpus, num_nodes, local_batch)
+    def seconds(self, num_gpus: NumberArray, num_nodes: NumberArray, local_batch: NumberArray) -> FloatArray:
+        """Return seconds per step, corrected by the measured points; arguments broadcast."""
+        base = self.fitted_seconds(num_gpus, num_nodes, local_batch)
         if self.points is None or self.residuals is None:
             return base
         here = coordinates(num_gpus, num_nodes, local_batch, self.gpus_per_node)
         there = coordinates(self.points.num_gpus, self.points.num_nodes, self.points.local_batch, self.gpus_per_node)
-        return np.asarray(base * np.exp(_carried(here, there, self.residuals)))
+        return np.asarray(base * np.exp(_weigh_residuals(here, there, self.residuals)))
 
-    def scaled(self, ratio: float, gpu_share: float) -> "StepTime":
-        """The same job on a GPU `ratio` times as fast: the GPU's share of computation shrinks, the rest stays."""
+    def scale(self, ratio: float, gpu_share: float) -> "StepTime":
+        """Return the surface on a GPU `ratio` times as fast: only the GPU's share of computation shrinks."""
         factor = (1.0 - gpu_share) + gpu_share / ratio
         parameters = self.parameters.copy()
         parameters[:2] *= factor
         return StepTime(parameters, self.gpus_per_node, self.points, self.residuals)
 
 
-def features(num_gpus: Numbers, num_nodes: Numbers, local_batch: Numbers) -> FloatArray:
-    """float64[..., 6]: what the six parameters multiply; arguments broadcast."""
+def features(num_gpus: NumberArray, num_nodes: NumberArray, local_batch: NumberArray) -> FloatArray:
+    """Return float64[..., 6]: the factors of the six parameters; arguments broadcast."""
     n, nodes, b = np.broadcast_arrays(
         np.asarray(num_gpus, np.float64), np.asarray(num_nodes, np.float64), np.asarray(local_batch, np.float64)
     )
@@ -107,8 +108,10 @@ def features(num_gpus: Numbers, num_nodes: Numbers, local_batch: Numbers) -> Flo
     return np.stack(columns, axis=-1)
 
 
-def coordinates(num_gpus: Numbers, num_nodes: Numbers, local_batch: Numbers, gpus_per_node: int) -> FloatArray:
-    """float64[..., 3]: log2 of GPUs, of samples per GPU (by `BATCH_WEIGHT`), and of nodes over the fewest possible."""
+def coordinates(
+    num_gpus: NumberArray, num_nodes: NumberArray, local_batch: NumberArray, gpus_per_node: int
+) -> FloatArray:
+    """Return float64[..., 3]: log2 of GPUs, of samples per GPU (times `BATCH_WEIGHT`), and of nodes over the fewest."""
     n, nodes, b = np.broadcast_arrays(
         np.asarray(num_gpus, np.float64), np.asarray(num_nodes, np.float64), np.asarray(local_batch, np.float64)
     )
@@ -116,21 +119,21 @@ def coordinates(num_gpus: Numbers, num_nodes: Numbers, local_batch: Numbers, gpu
     return np.stack((np.log2(n), BATCH_WEIGHT * np.log2(b), np.log2(nodes / fewest)), axis=-1)
 
 
-def _carried(here: FloatArray, there: FloatArray, residuals: FloatArray) -> FloatArray:
+def _weigh_residuals(here: FloatArray, there: FloatArray, residuals: FloatArray) -> FloatArray:
     square = ((here[..., None, :] - there) ** 2).sum(axis=-1)
     weight = 1.0 / np.maximum(square, 1e-12) ** (POWER / 2)
     nothing = 1.0 / np.log2(FADE) ** POWER
     return np.asarray((weight @ residuals) / (weight.sum(axis=-1) + nothing))
 
 
-def fit(points: StepPoints, priors: Priors, gpus_per_node: int = 8, *, carry: bool = True) -> StepTime:
-    """The surface of least relative error through measured steps.
+def fit_step_time(points: StepPoints, priors: Priors, gpus_per_node: int = 8, *, carry: bool = True) -> StepTime:
+    """Fit the surface of least relative error to measured steps.
 
     Args:
         points: measured steps, at least one.
-        priors: for parameters that the points leave open.
-        gpus_per_node: of the machines measured on.
-        carry: whether residuals are kept, or only the six parameters.
+        priors: for parameters that the points do not determine.
+        gpus_per_node: of the machines in the measurement.
+        carry: whether the surface keeps residuals, or only the six parameters.
 
     Raises:
         PerformanceError: no points.
@@ -152,8 +155,8 @@ def fit(points: StepPoints, priors: Priors, gpus_per_node: int = 8, *, carry: bo
             0.0,
         )
     )
-    # Each parameter in units of the shortest step, so that all priors weigh the same.
-    prior_rows = np.diag(PRIOR_WEIGHT / np.array((shortest, shortest / smallest, *[shortest] * 4)))
+    # Parameters are in units of the shortest step so that all priors have the same weight.
+    prior_rows = np.diag(_PRIOR_WEIGHT / np.array((shortest, shortest / smallest, *[shortest] * 4)))
     stacked = np.vstack((design, prior_rows))
     parameters, _ = nnls(stacked, np.concatenate((np.ones(len(points)), prior_rows @ guesses)))
     if not carry:
@@ -162,13 +165,13 @@ def fit(points: StepPoints, priors: Priors, gpus_per_node: int = 8, *, carry: bo
 
 
 def surface_through(points: StepPoints, parameters: FloatArray, gpus_per_node: int) -> StepTime:
-    """The surface of fitted parameters, bent so that it passes through measured steps.
+    """Return the surface of fitted parameters, corrected by residuals so that it passes through measured steps.
 
     Args:
         points: measured steps.
-        parameters: float64[6], seconds, fitted to them.
-        gpus_per_node: of the machines measured on.
+        parameters: float64[6], seconds, fitted to the points.
+        gpus_per_node: of the machines in the measurement.
     """
     bare = StepTime(parameters, gpus_per_node)
-    residuals = np.log(points.seconds / bare.fitted(points.num_gpus, points.num_nodes, points.local_batch))
+    residuals = np.log(points.seconds / bare.fitted_seconds(points.num_gpus, points.num_nodes, points.local_batch))
     return StepTime(parameters, gpus_per_node, points, residuals)

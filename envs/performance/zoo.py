@@ -1,4 +1,4 @@
-"""The model zoo: what is known of each model, and the names under which traces know it."""
+"""The model zoo: the profile of each model, and its names in traces and papers."""
 
 import csv
 import math
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from envs.performance.names import unknown
+from envs.performance.names import describe_unknown
 from envs.types import Gigabytes, PerformanceError
 
 ALIASES: dict[str, str] = {
@@ -36,24 +36,24 @@ ALIASES: dict[str, str] = {
     "llama-30b": "llama30b",
     "llama30B": "llama30b",
 }
-"""Names used elsewhere -> zoo names. Where two sources mean different models by one name, see `SOURCE_ALIASES`."""
+"""Names used elsewhere -> zoo names. If two sources use one name for different models, see `SOURCE_ALIASES`."""
 
 SOURCE_ALIASES: dict[str, dict[str, str]] = {
     "rubick": {"bert": "bert_large", "gpt2": "gpt2_xl"},
     "pollux": {"bert": "bert_squad"},
 }
-"""Names whose meaning depends on the source: Rubick's BERT has 336 M parameters, ElasticFlow's 110 M."""
+"""Names with a meaning that depends on the source: Rubick's BERT has 336 M parameters, ElasticFlow's 110 M."""
 
 CHECKPOINT_BYTES = {"sgd": 8, "adam": 12}
-"""Bytes that a checkpoint holds per parameter: 4 of the weight, and 4 (momentum) or 8 (Adam) of the optimizer."""
+"""Bytes of a checkpoint per parameter: 4 for the weight, and 4 (momentum) or 8 (Adam) for the optimizer."""
 
 STATE_BYTES = {"sgd": 12, "adam": 16}
-"""Bytes that training holds per parameter: the checkpoint's, and 4 of the gradient (Rajbhandari et al., SC'20)."""
+"""Bytes in training per parameter: the checkpoint's, and 4 for the gradient (Rajbhandari et al., SC'20)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelProfile:
-    """What is known of one model; a row of `tables/models.csv`."""
+    """Profile of one model; a row of `tables/models.csv`."""
 
     name: str
     domain: str  # image, language, speech, recommendation, reinforcement
@@ -65,7 +65,7 @@ class ModelProfile:
     max_batch: int
     plans: str  # dp: replicas only; sharded: ZeRO, offload, tensor and pipeline parallelism where they help
     min_gpus: int  # fewest GPUs on which the source could run it
-    gpu_share: float  # share of a one-GPU step that the GPU works; the rest is the host's and does not speed up
+    gpu_share: float  # share of a one-GPU step that the GPU works; the rest is CPU work and does not scale with the GPU
     working_gb: Gigabytes  # activations of one micro-batch and the framework's own, on one GPU (estimated)
     source: str
 
@@ -76,7 +76,7 @@ class ModelProfile:
 
     @property
     def state_gb(self) -> Gigabytes:
-        """Weights, gradients and optimizer states while training."""
+        """Size of weights, gradients and optimizer states in training."""
         return self.params_millions * STATE_BYTES[self.optimizer] / 1000.0
 
     @property
@@ -85,15 +85,15 @@ class ModelProfile:
         return self.params_millions * 4 / 1000.0
 
     def usual_batch(self, num_gpus: int) -> int:
-        """Global batch size that the source uses on so many GPUs, kept within the range."""
+        """Return the global batch size that the source uses on a number of GPUs, limited to the range."""
         wanted = self.batch * num_gpus if self.scaling == "weak" else self.batch
         return min(max(wanted, self.min_batch), self.max_batch)
 
     def check_batch(self, batch_size: int) -> int:
-        """The batch size, if it is within the range.
+        """Return the batch size if it is within the range.
 
         Raises:
-            PerformanceError: it is not.
+            PerformanceError: the batch size is out of range.
         """
         if not self.min_batch <= batch_size <= self.max_batch:
             raise PerformanceError(
@@ -131,32 +131,54 @@ def _profile(row: dict[str, str]) -> ModelProfile:
 
 @cache
 def zoo() -> dict[str, ModelProfile]:
-    """All models by zoo name, as read from `tables/models.csv`."""
+    """Read all models by zoo name from `tables/models.csv`."""
     text = (files("envs.performance") / "tables" / "models.csv").read_text(encoding="utf-8")
     return {profile.name: profile for profile in map(_profile, csv.DictReader(text.splitlines()))}
 
 
 @cache
 def zoo_name(name: str, source: str = "") -> str:
-    """The zoo's name for a model that a source calls `name`.
+    """Return the zoo's name for a model that a source calls `name`.
 
     Args:
         name: a zoo name or an alias.
-        source: the trace or paper that uses it, a key of `SOURCE_ALIASES`; any other changes nothing.
+        source: the trace or paper that uses the name, a key of `SOURCE_ALIASES`; other values have no effect.
 
     Raises:
-        PerformanceError: nobody knows the name.
+        PerformanceError: the name is unknown.
     """
     own = SOURCE_ALIASES.get(source, {}).get(name) or ALIASES.get(name, name)
     if own not in zoo():
-        raise PerformanceError(unknown("model", name, zoo()))
+        raise PerformanceError(describe_unknown("model", name, zoo()))
     return own
 
 
 def model_profile(name: str) -> ModelProfile:
-    """The profile of a model under its zoo name or an alias.
+    """Return the profile of a model by its zoo name or an alias.
 
     Raises:
-        PerformanceError: nobody knows the name.
+        PerformanceError: the name is unknown.
     """
     return zoo()[zoo_name(name)]
+
+
+def batch_range(model: str, low: int = 0, high: int = 0) -> tuple[int, int] | None:
+    """Return the range of batch sizes that may be requested for a job: its own range within its model's.
+
+    A model that is not in the zoo is limited by the job's own range alone; the simulator checks no more.
+
+    Args:
+        model: zoo name or alias, or a name that only another performance model knows.
+        low: the job's own lower end; 0 uses the profile's.
+        high: the job's own upper end; 0 uses the profile's.
+
+    Returns:
+        Both ends, or None if no range is known or the range is empty.
+    """
+    try:
+        profile = model_profile(model)
+    except PerformanceError:
+        pass
+    else:
+        low, high = max(low, profile.min_batch), min(high or profile.max_batch, profile.max_batch)
+    return (low, high) if 1 <= low <= high else None

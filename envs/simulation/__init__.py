@@ -1,11 +1,12 @@
-"""Time: state arrays, kernels, the engine, the event log, and the check that every allocation passes."""
+"""The simulator: state arrays, kernels, engine, event log, and the checks on every allocation."""
 
 from envs.simulation.log import EVENT, SHARE, EventKind, EventLog
 from envs.simulation.result import RECORD, RunResult
 from envs.simulation.scenario import Failures, Information, Rounds, Scenario
+from envs.simulation.setup import Setup
 from envs.simulation.simulator import CompiledScheduler, Simulator, run_episode
-from envs.simulation.speed import SpeedTable
 from envs.simulation.state import State
+from envs.simulation.throughput import ThroughputTable
 from envs.simulation.view import SimulationView
 
 __all__ = [
@@ -20,9 +21,10 @@ __all__ = [
     "Rounds",
     "RunResult",
     "Scenario",
+    "Setup",
     "SimulationView",
     "Simulator",
-    "SpeedTable",
     "State",
+    "ThroughputTable",
     "run_episode",
 ]

@@ -1,4 +1,4 @@
-"""How time passes: completions, node changes, arrivals and ticks, as compiled functions over a `World`."""
+"""Compiled functions that advance time on a `World`: completions, node changes, arrivals and ticks."""
 
 from typing import Any
 
@@ -21,8 +21,8 @@ from envs.simulation.kernels import (
     bring_up_to_date,
     log_event,
     log_has_room,
-    re_rate,
     stop_job,
+    update_throughputs,
 )
 from envs.simulation.ordered_set import insert, remove
 from envs.simulation.shares import empty_job, free_list, name_nothing, set_free, unlink_job
@@ -48,7 +48,7 @@ def finish_job(world: World) -> int:
     remove(world.running, len(world.jobs), j)
     release_job(world, j)
     job.remaining = 0.0
-    job.rate = 0.0
+    job.throughput = 0.0
     job.status = DONE
     world.episode[0].num_active -= 1
     return int(j)
@@ -56,7 +56,7 @@ def finish_job(world: World) -> int:
 
 @leaf
 def interrupt_job(world: World, j: int) -> None:
-    """A job loses its GPUs with a node: back to its last checkpoint and to the queue."""
+    """Put a job of a failed node back into the queue, at its last checkpoint."""
     job = world.jobs[j]
     bring_up_to_date(world, job, world.episode[0].time)
     job.remaining = job.saved
@@ -68,7 +68,7 @@ def interrupt_job(world: World, j: int) -> None:
 
 @leaf
 def log_node(world: World, kind: int, n: int) -> None:
-    """Write DOWN or UP: no job, one share row that names the node and its GPUs."""
+    """Log DOWN or UP: no job, and one share row with the node and its GPUs."""
     episode = world.episode[0]
     if episode.logging:
         log_event(world, kind, -1)
@@ -83,7 +83,7 @@ def log_node(world: World, kind: int, n: int) -> None:
 
 @leaf
 def take_node_down(world: World, n: int) -> None:
-    """A node fails: its jobs are interrupted, its GPUs are gone."""
+    """Take a failed node out of service and interrupt its jobs."""
     node = world.nodes[n]
     log_node(world, DOWN, n)
     while node.first_share >= 0:
@@ -95,12 +95,12 @@ def take_node_down(world: World, n: int) -> None:
     world.episode[0].num_down += 1
     world.episode[0].num_up -= node.num_gpus
     world.episode[0].num_free -= node.num_gpus
-    re_rate(world)
+    update_throughputs(world)
 
 
 @leaf
 def bring_node_up(world: World, n: int) -> None:
-    """A node comes back, empty."""
+    """Put a repaired node back into service, without jobs."""
     node = world.nodes[n]
     log_node(world, UP, n)
     set_free(world, n, node.num_gpus)
@@ -112,7 +112,7 @@ def bring_node_up(world: World, n: int) -> None:
 
 @leaf
 def change_node(world: World) -> None:
-    """Let the first node of the outage heap go down or come back, and note when it changes again."""
+    """Take down or bring up the first node of the outage heap, and schedule its next change."""
     n = world.outage_heap[0].member
     node = world.nodes[n]
     draw = node.outages % world.outages.shape[1]
@@ -128,7 +128,7 @@ def change_node(world: World) -> None:
 
 @leaf
 def pass_time(world: World, until: float) -> None:
-    """Let simulated time pass and account what was in the system meanwhile."""
+    """Advance simulated time, and integrate the number of jobs and of busy GPUs over it."""
     episode = world.episode[0]
     span = until - episode.time
     if span > 0:
@@ -139,34 +139,34 @@ def pass_time(world: World, until: float) -> None:
 
 @leaf
 def note_event(episode: Any) -> None:
-    """Count a completion or arrival; it is a reason to decide, at once or at the next tick, and so ends a stall."""
+    """Count a completion or arrival. It makes a round due, now or at the next tick, and so ends a stall."""
     episode.num_events += 1
     episode.round_due = episode.round_due or episode.on_events
-    episode.stalls = 0 if episode.on_events else -1  # the tick to come is asked for the first time
+    episode.stalls = 0 if episode.on_events else -1  # the next tick is the first request, not a stall
 
 
 @leaf
 def next_arrival(world: World) -> float:
-    """When the next job is submitted; never, after the last one."""
+    """Time of the next submission; infinite after the last one."""
     episode = world.episode[0]
     return world.jobs[episode.next_job].submit if episode.next_job < len(world.jobs) else np.inf
 
 
 @leaf
 def next_finish(world: World) -> float:
-    """When the next job ends; never, if none runs, or all that run stand still."""
+    """Time of the next completion; infinite if no job makes progress."""
     return world.heap[0].time if world.episode[0].num_running > 0 else np.inf
 
 
 @leaf
 def node_change(world: World) -> float:
-    """When the next node goes down or comes back; never, without failures."""
+    """Time at which the next node goes down or comes back; infinite without failures."""
     return world.outage_heap[0].time if world.episode[0].failing else np.inf
 
 
 @leaf
 def events_now(world: World) -> int:
-    """Process completions, node changes and arrivals of this instant; LOG_FULL if the log ran out before all were."""
+    """Process completions, node changes and arrivals of this instant; LOG_FULL if the log has no room for them all."""
     episode = world.episode[0]
     time = episode.time
     while episode.num_running > 0 and world.heap[0].time <= time:
@@ -175,7 +175,7 @@ def events_now(world: World) -> int:
         j = finish_job(world)
         log_event(world, FINISH, j)
         note_event(episode)
-        re_rate(world)
+        update_throughputs(world)
     while node_change(world) <= time:
         if not log_has_room(world, 1 + world.nodes[world.outage_heap[0].member].num_jobs, 1):
             return LOG_FULL
@@ -198,7 +198,7 @@ def events_now(world: World) -> int:
 
 @leaf
 def next_tick(episode: Any, arrival: float) -> float:
-    """The next round of the fixed interval; while the system is empty, the first one that has jobs to decide on."""
+    """Time of the next round of the fixed interval; if the system is empty, of the first one after the next arrival."""
     if episode.num_active == 0:
         if arrival == np.inf:
             return np.inf
@@ -209,7 +209,7 @@ def next_tick(episode: Any, arrival: float) -> float:
 
 @leaf
 def end_episode(world: World) -> int:
-    """Stop the clock: at the horizon if jobs are left and there is one, so that leaving jobs undone never pays."""
+    """End the episode. With jobs left, time advances to a finite horizon, so that leaving jobs undone never pays."""
     episode = world.episode[0]
     if episode.num_active > 0 and episode.horizon < np.inf:
         pass_time(world, episode.horizon)
@@ -219,7 +219,7 @@ def end_episode(world: World) -> int:
 
 @leaf
 def end_of_stall(episode: Any) -> float:
-    """When to ask again while nothing will happen."""
+    """Time of the next round while no event is due."""
     if episode.interval < np.inf:
         return float(max(episode.next_round, episode.time))
     return float(episode.time + episode.stall_interval)
@@ -227,7 +227,7 @@ def end_of_stall(episode: Any) -> float:
 
 @leaf
 def stall(world: World) -> int:
-    """Jobs wait, nothing runs, nothing will come: ask again a little later, but not for ever."""
+    """Ask again later while jobs wait and no event is due; after `max_stalls` times, end the episode."""
     episode = world.episode[0]
     episode.stalls += 1
     until = end_of_stall(episode)
@@ -242,9 +242,9 @@ def stall(world: World) -> int:
 
 @part
 def advance(world: World) -> int:
-    """Let time pass until a decision is due, the episode ends, or the log is full.
+    """Advance time until a decision is due, the episode ends, or the log is full.
 
-    At one instant completions free GPUs before nodes change before arrivals are admitted before anyone decides (law 5).
+    The order within one instant is: completions free GPUs, nodes change, jobs arrive, the scheduler decides (law 5).
     """
     episode = world.episode[0]
     while True:

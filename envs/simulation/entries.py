@@ -1,4 +1,4 @@
-"""Where Python enters the engine: what other kernels build on, with the code by which Python calls it."""
+"""Entry points of the engine for Python: kernels around functions that other kernels inline."""
 
 from envs.simulation.clock import advance
 from envs.simulation.jit import kernel
@@ -8,11 +8,11 @@ from envs.simulation.world import World
 
 @kernel
 def end_round(world: World) -> int:
-    """`envs.simulation.kernels.settle`."""
+    """Call `envs.simulation.kernels.settle`."""
     return settle(world)
 
 
 @kernel
 def next_round(world: World) -> int:
-    """`envs.simulation.clock.advance`."""
+    """Call `envs.simulation.clock.advance`."""
     return advance(world)

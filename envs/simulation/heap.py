@@ -1,25 +1,23 @@
 """Binary heaps on (time, member), indexed so that any member can be moved or removed.
 
-For running jobs by the end that is predicted, and nodes by the time at which they go down or come back.
-An entry holds its time, so that moving one looks at entries alone, which lie close together, and not at what they stand
-for. `places[member]` is the place of a member in the heap, -1 outside; `size` is the number of entries in use.
+One heap orders running jobs by predicted end, another orders nodes by the time at which they go down or come back.
+Each entry holds its time, so moving an entry reads only the heap, whose entries are adjacent in memory.
+`places[member]` is the index of a member in the heap, -1 if it is absent; `size` is the number of entries in use.
 """
 
 from typing import Any
 
 import numpy as np
 
-from envs.simulation.jit import leaf, part
+from envs.simulation.jit import Records, leaf, part
 from envs.types import IntArray
-
-Records = Any
 
 ENTRY: np.dtype[Any] = np.dtype((np.record, [("time", np.float64), ("member", np.int64)]), align=True)
 
 
 @leaf
 def comes_first(time: float, member: int, entry: Records) -> bool:
-    """Whether a member at a time comes before an entry; ties go to the lower member."""
+    """Return whether (time, member) comes before an entry; ties go to the lower member."""
     if time != entry.time:
         return bool(time < entry.time)
     return bool(member < entry.member)
@@ -27,7 +25,7 @@ def comes_first(time: float, member: int, entry: Records) -> bool:
 
 @leaf
 def put_entry(heap: Records, places: IntArray, place: int, time: float, member: int) -> None:
-    """Write an entry."""
+    """Write an entry and the index of its member."""
     heap[place].time = time
     heap[place].member = member
     places[member] = place
@@ -69,7 +67,7 @@ def heap_push(heap: Records, places: IntArray, size: int, time: float, member: i
 
 @part
 def heap_update(heap: Records, places: IntArray, size: int, time: float, member: int) -> None:
-    """Give a member another time."""
+    """Change the time of a member."""
     place = places[member]
     if place > 0 and comes_first(time, member, heap[(place - 1) >> 1]):
         sift_up(heap, places, place, time, member)
@@ -79,7 +77,7 @@ def heap_update(heap: Records, places: IntArray, size: int, time: float, member:
 
 @part
 def heap_remove(heap: Records, places: IntArray, size: int, member: int) -> None:
-    """Take a member out of a heap of `size` entries."""
+    """Remove a member from a heap of `size` entries."""
     place = places[member]
     last = heap[size - 1].member
     time = heap[size - 1].time

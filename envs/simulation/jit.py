@@ -1,11 +1,11 @@
-"""How kernels are compiled: once, cached on disk, without checks for division by zero, releasing the GIL.
+"""Decorators that compile kernels: once, cached on disk, without checks for division by zero, releasing the GIL.
 
-Four kinds. `leaf`: small, woven into its callers. `part`: larger, called by kernels alone. `kernel`: what Python calls.
-These work on arrays that exist and cannot make new ones, which spares them counting references (numba's `_nrt` option,
-undocumented, hence the pinned version). `jit`: for functions that allocate.
+There are four. `leaf`: a small function, inlined into its callers. `part`: a larger function that only kernels call.
+`kernel`: a function that Python calls. These three use existing arrays and cannot allocate, so that numba counts no
+references (its `_nrt` option is undocumented, hence the pinned version). `jit`: a function that allocates.
 
-The first start after an installation waits for all of them, so nothing is compiled twice: a literal argument makes no
-version of its own, and only kernels have the code by which Python would call them.
+The first start after an installation waits for all kernels, so nothing is compiled twice: a literal argument makes no
+separate version, and only kernels get a wrapper through which Python calls them.
 """
 
 import gc
@@ -23,7 +23,9 @@ from numba.core.event import Listener, register, unregister
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_stamps: dict[str, str] = {}  # of files with kernels, see `_stamp`
+Records = Any  # one record, or an array of them: numba knows the fields, mypy does not
+
+_stamps: dict[str, str] = {}  # by file with kernels, see `_stamp`
 
 
 def jit(function: Callable[P, R]) -> Callable[P, R]:
@@ -32,17 +34,17 @@ def jit(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
-    """As `jit`, for functions that allocate nothing."""
+    """Compile like `jit`, for a function that allocates nothing."""
     return _compiled(function, _nrt=False)
 
 
 def part(function: Callable[P, R]) -> Callable[P, R]:
-    """As `kernel`, for kernels to call. Python may call it all the same (tests do); it is then compiled once more."""
+    """Compile like `kernel`, for callers that are kernels. Python may call it too (tests do) and compiles it again."""
     return _inner(function)
 
 
 def leaf(function: Callable[P, R]) -> Callable[P, R]:
-    """As `part`, woven into every caller."""
+    """Compile like `part`, inlined into every caller."""
     return _inner(function, forceinline=True)
 
 
@@ -52,7 +54,7 @@ def _inner(function: Callable[P, R], **options: bool) -> Callable[P, R]:
     if not config.DISABLE_JIT:
         njit: Any = numba.njit
         alone = njit(error_model="numpy", _nrt=False)(function)
-        compiled._insert = lambda *_: None  # no entry point for Python, which then asks for one here
+        compiled._insert = lambda *_: None  # no wrapper for Python; the next line makes one when Python calls
         compiled._compile_for_args = lambda *_: alone
     return cast(Callable[P, R], compiled)
 
@@ -71,10 +73,10 @@ def _compiled(function: Callable[P, R], **options: bool) -> Callable[P, R]:
 
 
 def _outdate_with_sources(compiled: Any, function: Callable[..., Any]) -> None:
-    """Let a kernel's cache expire when a file that it may call into changes, or a constant that it may have built in.
+    """Invalidate a kernel's cache when a file that it may call changes, or a constant that it may have compiled in.
 
-    Numba looks at the kernel's own file only, so callers in other files would go on with the old callee compiled into
-    them. What else a process has imported makes no difference.
+    Numba checks only the kernel's own file, so a caller in another file would keep the old callee compiled into it.
+    Other imports of the process have no influence.
     """
     cache = getattr(compiled, "_cache", None)
     cache_file = getattr(cache, "_cache_file", None)
@@ -87,9 +89,9 @@ def _outdate_with_sources(compiled: Any, function: Callable[..., Any]) -> None:
 
 
 def _stamp(function: Callable[..., Any]) -> str:
-    """What a kernel's file and all files whose kernels it may call were like when they were imported.
+    """Hash of a kernel's file, and of all files whose kernels it may call, at import.
 
-    Time of writing, size, and the constants that are known above the first kernel, imported ones included.
+    It covers modification time, size, and the constants defined or imported above the first kernel.
     """
     path = inspect.getfile(function)
     if path not in _stamps:
@@ -107,7 +109,7 @@ def _stamp(function: Callable[..., Any]) -> str:
 
 
 def _at_rest(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call a function without collection; with the first kernel come numba's many registries."""
+    """Call a function without garbage collection: the first kernel loads numba's large registries."""
     _collection.on_start(None)
     try:
         return function(*args, **kwargs)
@@ -116,7 +118,7 @@ def _at_rest(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
 
 def _or_nothing(load: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
-    """A cache's index; empty if it is an older version's, which knows classes that are gone."""
+    """Load a cache's index; return an empty one if an older version wrote it, with classes that no longer exist."""
     try:
         return load()
     except (AttributeError, ImportError):
@@ -124,26 +126,26 @@ def _or_nothing(load: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
 
 
 class _Collection(Listener):
-    """Collection of cycles, resting while kernels are compiled or loaded, which makes many objects that all stay.
+    """Disable the garbage collector while kernels compile or load, since that makes many objects that all stay alive.
 
-    That is a sixth of the time of compiling and a fifth of a later start. What is there after the first kernel is
-    never looked at again, as it will hardly ever be garbage: it would cost a tenth of a start when the process ends.
+    This saves a sixth of the compile time and a fifth of a later start. Objects that exist after the first kernel are
+    frozen (never collected), as they hardly ever become garbage: this saves a tenth of a start when the process ends.
     """
 
     def __init__(self) -> None:
-        self.depth = 0  # kernels that are being compiled or loaded, one for another
+        self.depth = 0  # nesting of kernels that are being compiled or loaded
         self.resting = False
         self.frozen = False
 
     def on_start(self, event: Any) -> None:
-        """One more."""
+        """Count a kernel that begins to compile or load; disable the collector."""
         self.depth += 1
         if gc.isenabled():
             self.resting = True
             gc.disable()
 
     def on_end(self, event: Any) -> None:
-        """One less; after the last, collection goes on."""
+        """Count a kernel that is ready; after the last one, enable the collector again."""
         self.depth -= 1
         if self.depth == 0 and not self.frozen:
             self.frozen = True
@@ -162,14 +164,14 @@ class _FirstCompilation(Listener):
         self.tell = tell
 
     def on_start(self, event: Any) -> None:
-        """Something is compiled that is not in the cache."""
+        """Call `tell`: a kernel is being compiled that is not in the cache."""
         unregister("numba:compile", self)  # type: ignore[no-untyped-call]
         self.tell()
 
     def on_end(self, event: Any) -> None:
-        """Nothing to say."""
+        """Do nothing."""
 
 
 def on_first_compilation(tell: Callable[[], None]) -> None:
-    """Call `tell` once, when kernels have to be compiled: on the first start after an installation or a change."""
+    """Call `tell` once, before the first kernel that is not cached compiles: after an installation or a change."""
     register("numba:compile", _FirstCompilation(tell))  # type: ignore[no-untyped-call]

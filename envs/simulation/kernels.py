@@ -1,8 +1,8 @@
-"""What happens to jobs: progress, and the end of a round, as compiled functions over a `World`.
+"""Compiled functions over a `World` for the progress of jobs and the end of a round.
 
-Remaining work is kept lazily: it is valid at `synced` and falls at `rate` from then on. A round changes placements
-through `envs.simulation.shares`, which remembers what a job held when the round began; `settle` compares and
-lets only real changes cost anything. `docs/world.md` says what happens in which order.
+Remaining work is updated lazily: it is valid at `synced` and falls at `throughput` from then on. A round changes
+placements through `envs.simulation.shares`, which stores what a job held when the round began; `settle` compares, and
+only real changes cost time. `docs/world.md` defines the order of events.
 """
 
 import math
@@ -11,39 +11,39 @@ from typing import Any
 import numpy as np
 
 from envs.simulation.heap import heap_push, heap_remove, heap_update
-from envs.simulation.jit import leaf, part
-from envs.simulation.ordered_set import insert, remove
-from envs.simulation.rating import (
-    rate_alone,
-    rate_among_neighbours,
+from envs.simulation.jit import Records, leaf, part
+from envs.simulation.job_throughput import (
+    set_throughput_alone,
     share_node,
     take_fair,
     take_named,
+    throughput_under_contention,
 )
+from envs.simulation.ordered_set import insert, remove
 from envs.simulation.shares import free_list, mark_dirty, name_as_before, take_cpus, take_memory
-from envs.simulation.world import Records, World
+from envs.simulation.world import World
 from envs.types import IntArray
 
-# Kinds are NumPy integers: for a literal argument numba would compile a function anew.
+# Event kinds are NumPy integers: numba would compile a separate version for a literal argument.
 PENDING, QUEUED, RUNNING, DONE = 0, 1, 2, 3  # Status
-_KINDS: Any = [np.int64(kind) for kind in range(8)]
+_EVENT_KINDS: Any = [np.int64(kind) for kind in range(8)]
 NO_CHANGE: Any = np.int64(-1)
-FINISH, DOWN, INTERRUPT, UP, ARRIVE, STOP, START, RESIZE = _KINDS  # EventKind
-ROUND, END, LOG_FULL = 0, 1, 2  # Outcome
-CHANGED, UNCHANGED = 1, 2  # a job's `touched`, as the end of the round finds it
+FINISH, DOWN, INTERRUPT, UP, ARRIVE, STOP, START, RESIZE = _EVENT_KINDS  # EventKind
+ROUND, END, LOG_FULL = 0, 1, 2  # AdvanceResult
+CHANGED, UNCHANGED = 1, 2  # values of a job's `touched` at the end of the round
 
 
 @leaf
 def remaining_work(job: Records, time: float) -> float:
-    """Samples that a job has still to process at `time`."""
+    """Samples that a job has left at `time`."""
     if job.status == RUNNING and time > job.synced:
-        return float(max(job.remaining - job.rate * (time - job.synced), 0.0))
+        return float(max(job.remaining - job.throughput * (time - job.synced), 0.0))
     return float(job.remaining)
 
 
 @leaf
 def attained_service(job: Records, time: float) -> float:
-    """GPU-seconds that a job has held until `time`; what the round under way plans for it does not count yet."""
+    """GPU-seconds that a job has held until `time`, by its placement before the current round."""
     if job.status == RUNNING:
         held = job.before_gpus if job.touched else job.gpus
         return float(job.service + held * (time - job.served))
@@ -52,7 +52,7 @@ def attained_service(job: Records, time: float) -> float:
 
 @leaf
 def log_event(world: World, kind: int, j: int) -> None:
-    """Write one event of a job and, for START and RESIZE, the placement after it."""
+    """Log one event of a job and, for START and RESIZE, the placement after it."""
     episode = world.episode[0]
     if episode.logging == 0:
         return
@@ -76,8 +76,8 @@ def log_event(world: World, kind: int, j: int) -> None:
         row = world.log_shares[episode.log_shares]
         row["node"] = record.node
         row["gpus"] = record.gpus
-        row["cpus"] = record.cpus if episode.shares_host else 0.0
-        row["memory"] = record.memory if episode.shares_host else 0.0
+        row["cpus"] = record.cpus if episode.shares_cpu_memory else 0.0
+        row["memory"] = record.memory if episode.shares_cpu_memory else 0.0
         episode.log_shares += 1
         event["num_shares"] += 1
         share = record.next_of_job
@@ -85,7 +85,7 @@ def log_event(world: World, kind: int, j: int) -> None:
 
 @leaf
 def log_has_room(world: World, events: int, shares: int) -> bool:
-    """Whether so many more events and shares fit into the log; always, without one."""
+    """Return whether so many more events and shares fit into the log; True without a log."""
     episode = world.episode[0]
     return bool(
         episode.logging == 0
@@ -95,7 +95,7 @@ def log_has_room(world: World, events: int, shares: int) -> bool:
 
 @leaf
 def bring_up_to_date(world: World, job: Records, time: float) -> None:
-    """Account a running job's progress, checkpoints and service until `time`."""
+    """Update a running job's progress, checkpoints and service to `time`."""
     if world.episode[0].failing and time > job.synced:
         interval = world.episode[0].checkpoint_interval
         if interval == 0.0:
@@ -103,7 +103,7 @@ def bring_up_to_date(world: World, job: Records, time: float) -> None:
         elif interval < np.inf:
             last = job.segment + math.floor((time - job.segment) / interval) * interval
             if last > job.synced:
-                job.saved = max(job.remaining - job.rate * (last - job.synced), 0.0)
+                job.saved = max(job.remaining - job.throughput * (last - job.synced), 0.0)
     job.remaining = remaining_work(job, time)
     job.service = attained_service(job, time)
     job.served = time
@@ -112,7 +112,7 @@ def bring_up_to_date(world: World, job: Records, time: float) -> None:
 
 @leaf
 def same_places(world: World, job: Records) -> bool:
-    """Whether a touched job ends the round on the GPUs on which it began it."""
+    """Return whether a touched job ends the round on the GPUs that it had at the start."""
     if job.gpus != job.before_gpus or job.num_shares != job.before_shares:
         return False
     now = job.first_share
@@ -127,10 +127,10 @@ def same_places(world: World, job: Records) -> bool:
 
 @leaf
 def same_names(world: World, job: Records) -> bool:
-    """Whether a job on its old GPUs has also all else that the wish names."""
+    """Return whether a job on its old GPUs already has all else that its new placement names."""
     if job.plan != job.before_plan or job.batch_size != job.before_batch_size:
         return False
-    if world.episode[0].shares_host == 0:
+    if world.episode[0].shares_cpu_memory == 0:
         return True
     now = job.first_share
     then = job.before_share
@@ -147,7 +147,7 @@ def same_names(world: World, job: Records) -> bool:
 
 @leaf
 def keep_as_it_was(world: World, j: int) -> None:
-    """An unchanged job keeps its cores and memory, what it named, and the factors of its neighbours."""
+    """Restore the cores, memory, named settings and contention factors of an unchanged job."""
     job = world.jobs[j]
     name_as_before(job)
     now = job.first_share
@@ -155,8 +155,8 @@ def keep_as_it_was(world: World, j: int) -> None:
     while now >= 0:
         before = world.shares[then]
         world.shares[now].network = before.network
-        world.shares[now].host = before.host
-        if world.episode[0].shares_host:
+        world.shares[now].cpu_stage = before.cpu_stage
+        if world.episode[0].shares_cpu_memory:
             take_cpus(world, now, before.cpus)
             take_memory(world, now, before.memory)
         now = world.shares[now].next_of_job
@@ -165,22 +165,22 @@ def keep_as_it_was(world: World, j: int) -> None:
 
 @leaf
 def stop_job(world: World, j: int) -> None:
-    """A running job goes back to the queue."""
+    """Put a running job back into the queue."""
     job = world.jobs[j]
     heap_remove(world.heap, world.heap_places, world.episode[0].num_running, j)
     world.episode[0].num_running -= 1
     remove(world.running, len(world.jobs), j)
     insert(world.queued, len(world.jobs), j)
     job.status = QUEUED
-    job.rate = 0.0
+    job.throughput = 0.0
     job.alone = 0.0
     job.traffic = 0.0
     job.finish = np.inf
 
 
 @leaf
-def mark_neighbours(world: World, j: int) -> None:
-    """Remember that a job's neighbours have changed."""
+def mark_colocated(world: World, j: int) -> None:
+    """Mark the nodes of a job: the set of jobs on them has changed."""
     share = world.jobs[j].first_share
     while share >= 0:
         mark_dirty(world, world.shares[share].node, world.jobs[j].traffic > 0)
@@ -189,13 +189,13 @@ def mark_neighbours(world: World, j: int) -> None:
 
 @leaf
 def predict_finish(job: Records) -> None:
-    """Set when a job will end at its present rate; never, while it stands still for want of memory."""
-    job.finish = job.synced + job.remaining / job.rate if job.rate > 0 else np.inf
+    """Set when a job will end at its present throughput; infinite at 0, for lack of memory."""
+    job.finish = job.synced + job.remaining / job.throughput if job.throughput > 0 else np.inf
 
 
 @leaf
 def change_job(world: World, j: int, kind: int) -> None:
-    """Let a changed placement take effect at the present time."""
+    """Apply a changed placement at the present time."""
     job = world.jobs[j]
     time = world.episode[0].time
     if kind != START:
@@ -212,22 +212,22 @@ def change_job(world: World, j: int, kind: int) -> None:
         and job.plan == job.before_plan
         and (job.batch_size == job.before_batch_size)
     ):
-        job.synced = max(job.synced, time)  # cores and memory alone: no restart
+        job.synced = max(job.synced, time)  # only cores and memory changed: no restart
     else:
         job.synced = time + (job.start_delay if first else job.restart_delay)
         job.segment = job.synced
         job.saved = job.remaining
         if not first:
             job.num_restarts += 1
-    rate_alone(world, j)
-    mark_neighbours(world, j)
+    set_throughput_alone(world, j)
+    mark_colocated(world, j)
     predict_finish(job)
     if kind == RESIZE:
         heap_update(world.heap, world.heap_places, world.episode[0].num_running, job.finish, j)
         return
     if first:
         job.start = time
-    if job.rate > 0:
+    if job.throughput > 0:
         world.episode[0].stalls = 0
     job.status = RUNNING
     job.served = time
@@ -238,8 +238,8 @@ def change_job(world: World, j: int, kind: int) -> None:
 
 
 @leaf
-def re_rate(world: World) -> None:
-    """Let jobs on nodes whose neighbourhood changed go on at their new speed."""
+def update_throughputs(world: World) -> None:
+    """Recompute the throughput of all jobs on marked nodes."""
     count = world.episode[0].num_dirty
     time = world.episode[0].time
     for i in range(count):
@@ -251,10 +251,10 @@ def re_rate(world: World) -> None:
         while share >= 0:
             j = world.shares[share].job
             job = world.jobs[j]
-            rate = rate_among_neighbours(world, job)
-            if rate != job.rate:
+            throughput = throughput_under_contention(world, job)
+            if throughput != job.throughput:
                 bring_up_to_date(world, job, time)
-                job.rate = rate
+                job.throughput = throughput
                 predict_finish(job)
                 heap_update(world.heap, world.heap_places, world.episode[0].num_running, job.finish, j)
             share = world.shares[share].next_of_node
@@ -279,8 +279,8 @@ def sort_ascending(values: IntArray, count: int) -> None:
 
 
 @leaf
-def kind_of_change(job: Records) -> int:
-    """What a touched job's new placement is: STOP, START or RESIZE; -1 for a waiting job that gets nothing."""
+def event_of_change(job: Records) -> int:
+    """STOP, START or RESIZE, by a touched job's new placement; -1 for a waiting job that gets nothing."""
     kind = RESIZE if job.before_gpus > 0 else START
     if job.gpus == 0:
         kind = STOP if job.before_gpus > 0 else NO_CHANGE
@@ -288,8 +288,8 @@ def kind_of_change(job: Records) -> int:
 
 
 @leaf
-def divide_host(world: World) -> None:
-    """Hand out cores and memory to changed jobs: first what the wish names, then by the world's rule."""
+def divide_cpu_memory(world: World) -> None:
+    """Give changed jobs cores and memory: first the named amounts, then the others by `fair_amount`."""
     count = world.episode[0].num_touched
     for i in range(count):
         if world.jobs[world.touched[i]].touched == CHANGED:
@@ -301,7 +301,7 @@ def divide_host(world: World) -> None:
 
 @leaf
 def shares_to_log(world: World) -> int:
-    """Shares of all touched jobs together: at most so many rows does a round's end log."""
+    """Shares of all touched jobs: the most rows that the end of a round logs."""
     shares = 0
     for i in range(world.episode[0].num_touched):
         shares += world.jobs[world.touched[i]].num_shares
@@ -310,10 +310,10 @@ def shares_to_log(world: World) -> int:
 
 @part
 def settle(world: World) -> int:
-    """End a round: changed placements take effect, unchanged ones go on free of charge.
+    """End a round: apply changed placements; unchanged jobs continue without delay.
 
-    Order of effect and log: stops, starts, resizes, each by ascending job. Returns how many changed; -1 if the log has
-    no room for them, and nothing has changed yet.
+    Order of effect and log: stops, starts, resizes, each by ascending job. Returns the number of changed jobs, or -1
+    if the log has no room for them; nothing has changed then.
     """
     episode = world.episode[0]
     count = episode.num_touched
@@ -325,18 +325,18 @@ def settle(world: World) -> int:
     for i in range(count):
         j = world.touched[i]
         job = world.jobs[j]
-        if kind_of_change(job) < 0:
+        if event_of_change(job) < 0:
             job.touched = UNCHANGED
         elif job.gpus > 0 and same_places(world, job) and same_names(world, job):
             job.touched = UNCHANGED
             keep_as_it_was(world, j)
-    if episode.shares_host:
-        divide_host(world)
+    if episode.shares_cpu_memory:
+        divide_cpu_memory(world)
     changed = 0
     for kind in (STOP, START, RESIZE):
         for i in range(count):
             j = world.touched[i]
-            if world.jobs[j].touched == CHANGED and kind_of_change(world.jobs[j]) == kind:
+            if world.jobs[j].touched == CHANGED and event_of_change(world.jobs[j]) == kind:
                 change_job(world, j, kind)
                 log_event(world, kind, j)
                 changed += 1
@@ -346,5 +346,5 @@ def settle(world: World) -> int:
         job.before_share = -1
         job.touched = 0
     episode.num_touched = 0
-    re_rate(world)
+    update_throughputs(world)
     return changed

@@ -1,4 +1,4 @@
-"""What happened, in the order in which it happened."""
+"""The event log of a run: its events and placements in order of occurrence."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -11,16 +11,16 @@ from envs.types import ExecutionPlan, Placement
 
 
 class EventKind(IntEnum):
-    """Kinds of event, in the order in which they occur within one instant: GPUs are freed, jobs come, decisions act."""
+    """Kinds of event, in their order within one instant: GPUs become free, jobs arrive, decisions take effect."""
 
     FINISH = 0  # the job processed its last sample
     DOWN = 1  # a node failed
-    INTERRUPT = 2  # a job lost its GPUs with a node; it waits again, at its last checkpoint
+    INTERRUPT = 2  # a node failed under the job; it waits again, at its last checkpoint
     UP = 3  # a node came back
     ARRIVE = 4  # the job was submitted
     STOP = 5  # a decision took the job off its GPUs; it waits again
     START = 6  # a decision gave a waiting job GPUs
-    RESIZE = 7  # a decision changed a running job's GPUs, in number or in place, or what it does with them
+    RESIZE = 7  # a decision changed a running job's GPUs, plan, batch size, cores or memory
 
 
 EVENT = np.dtype(
@@ -30,8 +30,8 @@ EVENT = np.dtype(
         ("job", np.int64),  # -1 for DOWN and UP
         ("first_share", np.int64),  # rows [first_share, first_share + num_shares) of `shares`: the placement after it
         ("num_shares", np.int64),
-        ("plan", np.int64),  # index into the log's plans; -1 where the wish named none
-        ("batch_size", np.int64),  # 0 where the wish named none
+        ("plan", np.int64),  # index into the log's plans; -1 if the placement named none
+        ("batch_size", np.int64),  # 0 if the placement named none
     ]
 )
 SHARE = np.dtype([("node", np.int64), ("gpus", np.int64), ("cpus", np.float64), ("memory", np.float64)])
@@ -41,9 +41,9 @@ SHARE = np.dtype([("node", np.int64), ("gpus", np.int64), ("cpus", np.float64), 
 class EventLog:
     """All events of one run as two tables: `events` (dtype `EVENT`) and the placements `shares` (dtype `SHARE`).
 
-    The row number of an event is its sequence number. START and RESIZE have the placement after them, DOWN and UP one
-    share that names the node and its GPUs, the other events none. Where the scenario hands out no cores and memory,
-    both are 0.
+    The row number of an event is its sequence number. START and RESIZE have the placement after them; DOWN and UP have
+    one share with the node and its GPUs; other events have none. Cores and memory are 0 where the scenario does not
+    divide them.
     """
 
     events: npt.NDArray[np.void]
@@ -54,16 +54,16 @@ class EventLog:
         return len(self.events)
 
     def __eq__(self, other: object) -> bool:
-        """Same events with the same placements, to the bit."""
+        """Return whether events and placements are equal to the bit."""
         if not isinstance(other, EventLog):
             return NotImplemented
         same_tables = np.array_equal(self.events, other.events) and np.array_equal(self.shares, other.shares)
         return same_tables and self.plans == other.plans
 
-    __hash__ = None  # type: ignore[assignment]  # holds arrays
+    __hash__ = None  # type: ignore[assignment]  # not hashable: holds arrays
 
     def placement(self, event: int) -> Placement:
-        """Where the job of a START or RESIZE event runs after it."""
+        """Placement of the job after a START or RESIZE event."""
         row = self.events[event]
         shares = self.shares[row["first_share"] : row["first_share"] + row["num_shares"]]
         nodes = shares["node"].tolist()

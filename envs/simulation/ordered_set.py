@@ -1,17 +1,17 @@
-"""Sets of small integers that know their order: insert, remove and the next member in a few machine words.
+"""Ordered sets of small integers: insert, remove and find the next member in a few machine words.
 
-A set over 0 ... size - 1 is a tree of bit maps in one int64 array: first the leaves, 32 members a word, then level by
-level one bit for each word below that is not empty, up to a single word. `num_words` says how long the array is.
+A set over 0 ... size - 1 is a tree of bit maps in one int64 array: first the leaves, 32 members per word, then level by
+level one bit for each non-empty word below, up to a single word. `num_words` is the length of the array.
 """
 
 from envs.simulation.jit import kernel, leaf
 from envs.types import IntArray
 
-BITS = 5  # log2 of the members of a word
+BITS = 5  # log2 of the number of members of a word
 
 
 def num_words(size: int) -> int:
-    """Words of a set over `size` integers, all levels together."""
+    """Number of words of a set over `size` integers, over all levels."""
     words = level = max((size + 31) // 32, 1)
     while level > 1:
         level = (level + 31) // 32
@@ -21,7 +21,7 @@ def num_words(size: int) -> int:
 
 @leaf
 def lowest_bit(word: int) -> int:
-    """Index of the lowest bit that is set in a word of 32 bits; the word is not 0."""
+    """Index of the lowest set bit in a word of 32 bits that is not 0."""
     index = 0
     if word & 0xFFFF == 0:
         index += 16
@@ -42,7 +42,7 @@ def lowest_bit(word: int) -> int:
 
 @leaf
 def insert(words: IntArray, size: int, member: int) -> None:
-    """Add a member that is not there."""
+    """Add a member that is not in the set."""
     offset = 0
     level = (size + 31) >> BITS
     while True:
@@ -58,7 +58,7 @@ def insert(words: IntArray, size: int, member: int) -> None:
 
 @leaf
 def remove(words: IntArray, size: int, member: int) -> None:
-    """Take out a member that is there."""
+    """Remove a member that is in the set."""
     offset = 0
     level = (size + 31) >> BITS
     while True:
@@ -78,7 +78,7 @@ def next_member(words: IntArray, size: int, first: int) -> int:
     offset = 0
     level = (size + 31) >> BITS
     depth = 0
-    while True:  # up, until a word has a member at or behind `first`
+    while True:  # go up until a word has a member that is at least `first`
         place = first >> BITS
         if place < level:
             rest = words[offset + place] >> (first & 31)
@@ -91,7 +91,7 @@ def next_member(words: IntArray, size: int, first: int) -> int:
         offset += level
         level = (level + 31) >> BITS
         depth += 1
-    while depth > 0:  # and down again, to the first member below
+    while depth > 0:  # go down to the first member below
         depth -= 1
         level = ((size - 1) >> (BITS * (depth + 1))) + 1
         offset -= level
@@ -101,20 +101,20 @@ def next_member(words: IntArray, size: int, first: int) -> int:
 
 @leaf
 def is_empty(words: IntArray) -> bool:
-    """Whether a set has no member."""
+    """Return whether a set has no member."""
     return bool(words[len(words) - 1] == 0)
 
 
 @kernel
-def fill_by_node(room: IntArray, kinds: IntArray, free: IntArray) -> None:
-    """Enter all nodes into the sets of their GPU type and free GPUs: `room` [num_gpu_types, most free + 1, words]."""
-    for node in range(len(kinds)):
-        insert(room[kinds[node], free[node]], len(kinds), node)
+def fill_by_node(room: IntArray, gpu_types: IntArray, free: IntArray) -> None:
+    """Insert all nodes into the sets of their GPU type and free GPUs: `room` [num_gpu_types, most free + 1, words]."""
+    for node in range(len(gpu_types)):
+        insert(room[gpu_types[node], free[node]], len(gpu_types), node)
 
 
 @kernel
 def list_members(words: IntArray, size: int, out: IntArray) -> int:
-    """Write the first members into `out`, ascending, as many as it holds; return how many."""
+    """Write the first members into `out`, ascending, as many as fit; return the number."""
     count = 0
     member = next_member(words, size, 0)
     while member >= 0 and count < len(out):

@@ -1,4 +1,4 @@
-"""What one run leaves behind."""
+"""The result of one run."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,15 +13,18 @@ from envs.workloads import Workload
 RECORD = np.dtype(
     [
         ("job", np.int64),
-        ("submit_time", np.float64),  # seconds, as all times here; NaN where a thing never happened
+        ("submit_time", np.float64),  # all times in seconds; NaN for an event that never happened
         ("start_time", np.float64),
         ("finish_time", np.float64),
         ("attained_service", np.float64),  # GPU-seconds
         ("num_restarts", np.int64),
         ("num_preemptions", np.int64),
-        ("num_interruptions", np.int64),  # times that a node failed under it
+        ("num_interruptions", np.int64),  # failures of its nodes
         ("num_gpus", np.int64),  # requested
-        ("ideal_duration", np.float64),  # the job alone on its requested GPUs, consolidated, on its fastest type here
+        (
+            "ideal_duration",
+            np.float64,
+        ),  # the job alone on its requested GPUs, consolidated, on its fastest type
         ("measured", np.bool_),  # submitted within the workload's measurement window
     ]
 )
@@ -29,7 +32,7 @@ RECORD = np.dtype(
 
 @dataclass(frozen=True)
 class RunResult:
-    """One workload played to its end under one scheduler.
+    """Records and event log of one workload under one scheduler.
 
     `records` (dtype `RECORD`) has one row for every job that was submitted before the end, in order of submission.
     """
@@ -41,18 +44,18 @@ class RunResult:
     log: EventLog
     end_time: Seconds  # when the last job finished, or the horizon
     num_rounds: int
-    decision_seconds: float  # wall-clock seconds that the scheduler thought, all rounds together
-    counters: dict[str, int] = field(default_factory=dict)  # what the driver counted besides: decisions, conflicts
+    decision_seconds: float  # wall-clock time of the scheduler over all rounds
+    counters: dict[str, int] = field(default_factory=dict)  # the scheduler's own counts: decisions, conflicts
 
     @property
     def finished(self) -> npt.NDArray[np.bool_]:
-        """bool[num_records]: the jobs that came to their end."""
+        """bool[num_records]: the jobs that finished."""
         finished: npt.NDArray[np.bool_] = ~np.isnan(self.records["finish_time"])
         return finished
 
     @property
     def num_unfinished(self) -> int:
-        """Jobs that the horizon cut off, or that never could start."""
+        """Number of jobs that the horizon cut off or that never started."""
         return int((~self.finished).sum())
 
     def __iter__(self) -> Iterator[JobRecord]:

@@ -1,4 +1,4 @@
-"""The rules of one experiment, equal for all schedulers compared."""
+"""The rules of one experiment, equal for all schedulers in a comparison."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,17 +13,17 @@ from envs.types import FloatArray, MurmurationError, Seconds
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """When decisions are taken: at arrivals and completions, at fixed intervals, or both."""
+    """Times of scheduling rounds: at arrivals and completions, at fixed intervals, or both."""
 
     on_events: bool = True
     interval: Seconds | None = None  # a round at every multiple of it while jobs are in the system
-    stall_interval: Seconds = 60.0  # while jobs wait, nothing runs and nothing will come, ask again after this long
-    max_stalls: int = 100  # so often in a row; then the waiting jobs are declared unfinished
+    stall_interval: Seconds = 60.0  # time to the next round while jobs wait, none runs and none will arrive
+    max_stalls: int = 100  # such rounds in a row, after which the waiting jobs count as unfinished
 
     def __post_init__(self) -> None:
         if not self.on_events and self.interval is None:
             raise MurmurationError(
-                "rounds: on_events is false and interval is unset, so nobody would ever decide; set one"
+                "rounds: on_events is false and interval is unset, so no round would ever take place; set one"
             )
         if self.interval is not None and not (self.interval > 0 and math.isfinite(self.interval)):
             raise MurmurationError(f"rounds.interval is {self.interval} s; it must be positive and finite, or null")
@@ -33,10 +33,10 @@ class Rounds:
 
 @dataclass(frozen=True, slots=True)
 class Information:
-    """What schedulers know of a job's remaining work (law 4)."""
+    """Knowledge that schedulers have of a job's remaining work (law 4)."""
 
     work: Literal["exact", "estimate", "none"] = "exact"
-    error: float = 0.3  # of an estimate: standard deviation of its logarithm, drawn once for each job
+    error: float = 0.3  # of estimates: standard deviation of the logarithm, drawn once for each job
 
     def __post_init__(self) -> None:
         if self.work not in ("exact", "estimate", "none"):
@@ -45,16 +45,16 @@ class Information:
             raise MurmurationError(f"information.error is {self.error}; it must not be negative")
 
 
-OUTAGES = 32  # of one node, before its draws repeat
+OUTAGES = 32  # draws for one node, before they repeat
 
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """Nodes go down and come back; jobs on them go back to their last checkpoint and to the queue."""
+    """Node failures. Jobs on a failed node return to the queue and to their last checkpoint."""
 
-    mtbf: Seconds  # of one node: mean of the exponential time that it stays up
-    repair_time: Seconds = 3600.0  # mean of the exponential time that it stays down
-    checkpoint_interval: Seconds = 1800.0  # running time between checkpoints; 0 continuously, infinite never
+    mtbf: Seconds  # mean of the exponential time that a node stays up
+    repair_time: Seconds = 3600.0  # mean of the exponential time that a node stays down
+    checkpoint_interval: Seconds = 1800.0  # running time between checkpoints; 0: continuous, infinite: none
 
     def __post_init__(self) -> None:
         for name in ("mtbf", "repair_time"):
@@ -67,7 +67,7 @@ class Failures:
             )
 
     def draw(self, num_nodes: int, rng: np.random.Generator) -> FloatArray:
-        """float64[num_nodes, OUTAGES, 2]: seconds up and seconds down, in turn, of every node."""
+        """float64[num_nodes, OUTAGES, 2]: seconds up and seconds down of every node, alternating."""
         means = np.array([self.mtbf, self.repair_time])
         draws: FloatArray = rng.exponential(1.0, (num_nodes, OUTAGES, 2)) * means
         return draws
@@ -75,14 +75,14 @@ class Failures:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Everything about a run that is neither workload, cluster nor scheduler; `docs/world.md` has the rules in full."""
+    """Rules of a run beside workload, cluster and scheduler; `docs/world.md` defines them in full."""
 
     start_delay: Seconds = 0.0  # from the first grant of GPUs to the first sample
-    restart_delay: Seconds = 30.0  # the same after a resize, a migration or a preemption: checkpoint, restore
-    reconfiguration: ReconfigurationCost | None = None  # both delays by model, in place of the two above
-    cpu_memory: Literal["unlimited", "shared"] = "unlimited"  # whether nodes divide their cores and memory
-    contention: Contention = field(default_factory=lambda: Contention("off"))  # what neighbours cost
-    failures: Failures | None = None  # nodes that go down
+    restart_delay: Seconds = 30.0  # the same after a resize, migration or preemption: checkpoint and restore
+    reconfiguration: ReconfigurationCost | None = None  # both delays by model, replaces the two above
+    cpu_memory: Literal["unlimited", "shared"] = "unlimited"  # whether jobs divide those of a node
+    contention: Contention = field(default_factory=lambda: Contention("off"))  # slowdown by co-located jobs
+    failures: Failures | None = None  # None: nodes never fail
     quotas: Mapping[str, int] = field(default_factory=dict)  # GPUs guaranteed to each tenant; shown, not enforced
     worker_shares: Literal["proportional", "equal"] = "proportional"  # how unequal GPUs divide a mini-batch
     horizon: Seconds = math.inf  # simulation ends here; jobs still in the system are unfinished
@@ -107,7 +107,7 @@ class Scenario:
                 raise MurmurationError(f"scenario.quotas: tenant {tenant} has {quota} GPUs; it must be 0 or more")
 
     def delays(self, models: Sequence[str]) -> tuple[FloatArray, FloatArray]:
-        """Seconds to the first sample after a first start, and after any other: float64[num_models] each."""
+        """Seconds to the first sample after a first start, and after later ones: float64[num_models] each."""
         if self.reconfiguration is None:
             return np.full(len(models), self.start_delay), np.full(len(models), self.restart_delay)
         cost = self.reconfiguration

@@ -1,22 +1,22 @@
-"""Who holds what: shares of nodes as records in two lists each, one of the job by node and one of the node by job.
+"""Shares of jobs on nodes, as records in two linked lists: per job in order of nodes, per node in order of jobs.
 
-While a round is planned, `clear_job`, `new_share` and `set_share` change placements and remember what a job held when
-the round began; `restore_job` undoes that, `envs.simulation.settle` makes it real.
+While a round is planned, `clear_job`, `new_share` and `set_share` change placements and store what a job held when the
+round began. `restore_job` undoes the changes, `envs.simulation.kernels.settle` applies them.
 """
 
 import numpy as np
 
-from envs.simulation.jit import leaf, part
+from envs.simulation.jit import Records, leaf, part
 from envs.simulation.ordered_set import insert, remove
-from envs.simulation.world import Records, World
+from envs.simulation.world import World
 
 OFF, MEASURED, WORST_CASE = 0, 1, 2  # envs.performance.contention.MODES
-NAMED_CPUS, NAMED_MEMORY = 1, 2  # of a job's `named`
+NAMED_CPUS, NAMED_MEMORY = 1, 2  # bits of a job's `named`
 
 
 @leaf
 def set_free(world: World, n: int, free: int) -> None:
-    """Change how many GPUs of a node are free, and where it stands among the nodes with room."""
+    """Set the number of free GPUs of a node, and move it to the set of nodes with that number."""
     node = world.nodes[n]
     remove(world.room[node.gpu_type, node.free], len(world.nodes), n)
     insert(world.room[node.gpu_type, free], len(world.nodes), n)
@@ -24,9 +24,9 @@ def set_free(world: World, n: int, free: int) -> None:
 
 
 @leaf
-def mark_dirty(world: World, n: int, talks: bool) -> None:
-    """Remember that the neighbours on a node have changed: by a job with traffic, or by any in the worst case."""
-    if talks or world.episode[0].contention == WORST_CASE:
+def mark_dirty(world: World, n: int, has_traffic: bool) -> None:
+    """Mark a node whose jobs have changed, if that affects the others: by traffic, or always in the worst case."""
+    if has_traffic or world.episode[0].contention == WORST_CASE:
         node = world.nodes[n]
         if node.dirty == 0 and world.episode[0].contention != OFF:
             node.dirty = 1
@@ -36,7 +36,7 @@ def mark_dirty(world: World, n: int, talks: bool) -> None:
 
 @leaf
 def link_to_node(world: World, share: int) -> None:
-    """Insert a share into its node's list, by ascending job."""
+    """Insert a share into its node's list, in ascending order of jobs."""
     shares = world.shares
     n = shares[share].node
     node = world.nodes[n]
@@ -57,7 +57,7 @@ def link_to_node(world: World, share: int) -> None:
 
 @leaf
 def unlink_from_node(world: World, share: int) -> None:
-    """Take a share out of its node's list; its GPUs, cores and memory are free again."""
+    """Remove a share from its node's list and free its GPUs."""
     shares = world.shares
     record = shares[share]
     node = world.nodes[record.node]
@@ -77,9 +77,9 @@ def unlink_from_node(world: World, share: int) -> None:
 
 
 @leaf
-def give_back_host(world: World, share: int) -> None:
-    """Return the cores and memory of a share that holds some."""
-    if world.episode[0].shares_host:
+def give_back_cpu_memory(world: World, share: int) -> None:
+    """Return the cores and memory of a share to its node."""
+    if world.episode[0].shares_cpu_memory:
         record = world.shares[share]
         node = world.nodes[record.node]
         node.free_cpus += record.cpus
@@ -90,7 +90,7 @@ def give_back_host(world: World, share: int) -> None:
 
 @leaf
 def take_cpus(world: World, share: int, cpus: float) -> None:
-    """Give a share its cores."""
+    """Assign cores to a share."""
     record = world.shares[share]
     node = world.nodes[record.node]
     record.cpus = cpus
@@ -100,7 +100,7 @@ def take_cpus(world: World, share: int, cpus: float) -> None:
 
 @leaf
 def take_memory(world: World, share: int, memory: float) -> None:
-    """Give a share its memory."""
+    """Assign memory to a share."""
     record = world.shares[share]
     node = world.nodes[record.node]
     record.memory = memory
@@ -112,7 +112,7 @@ def take_memory(world: World, share: int, memory: float) -> None:
 def new_share(world: World, j: int, n: int, gpus: int, cpus: float, memory: float) -> None:
     """Give a job GPUs on a node where it has none; its list stays in order of nodes.
 
-    `cpus` and `memory` are what the wish names, NaN where it leaves them to the world's rule.
+    `cpus` and `memory` are the amounts that the placement names, NaN where it names none.
     """
     shares = world.shares
     job = world.jobs[j]
@@ -125,7 +125,7 @@ def new_share(world: World, j: int, n: int, gpus: int, cpus: float, memory: floa
     record.cpus = cpus
     record.memory = memory
     record.network = 1.0
-    record.host = 1.0
+    record.cpu_stage = 1.0
     before = -1
     after = job.first_share
     while after >= 0 and shares[after].node < n:
@@ -154,13 +154,13 @@ def free_list(world: World, first_share: int) -> None:
 
 
 @leaf
-def unlink_job(world: World, j: int, holds_host: bool) -> None:
-    """Take all of a job's shares from their nodes; the records stay as they are."""
+def unlink_job(world: World, j: int, holds_cpu_memory: bool) -> None:
+    """Remove all shares of a job from their nodes; the records themselves do not change."""
     share = world.jobs[j].first_share
     while share >= 0:
         unlink_from_node(world, share)
-        if holds_host:
-            give_back_host(world, share)
+        if holds_cpu_memory:
+            give_back_cpu_memory(world, share)
         share = world.shares[share].next_of_job
     world.episode[0].num_free += world.jobs[j].gpus
 
@@ -176,7 +176,7 @@ def empty_job(world: World, j: int) -> None:
 
 @part
 def clear_job(world: World, j: int) -> None:
-    """Take all GPUs from a job for the rest of this round's plan; the first time, remember what it held."""
+    """Take all GPUs from a job in this round's plan; the first call in a round stores what it held."""
     job = world.jobs[j]
     first = job.touched == 0
     unlink_job(world, j, first)
@@ -200,7 +200,7 @@ def clear_job(world: World, j: int) -> None:
 
 @leaf
 def name_nothing(job: Records) -> None:
-    """A placement of which only the GPUs are said."""
+    """Clear all named settings of a job, so that only its GPUs are given."""
     job.plan = -1
     job.batch_size = 0
     job.named = 0
@@ -210,7 +210,7 @@ def name_nothing(job: Records) -> None:
 
 @leaf
 def name_as_before(job: Records) -> None:
-    """What the placement named when the round began."""
+    """Restore the named settings that a job had when the round began."""
     job.plan = job.before_plan
     job.batch_size = job.before_batch_size
     job.named = job.before_named
@@ -220,7 +220,7 @@ def name_as_before(job: Records) -> None:
 
 @part
 def restore_job(world: World, j: int) -> None:
-    """Undo what this round planned for a touched job: it holds again what it held."""
+    """Undo this round's plan for a touched job: it holds its old placement again."""
     job = world.jobs[j]
     unlink_job(world, j, False)
     free_list(world, job.first_share)
@@ -234,7 +234,7 @@ def restore_job(world: World, j: int) -> None:
     share = job.first_share
     while share >= 0:
         link_to_node(world, share)
-        if world.episode[0].shares_host:
+        if world.episode[0].shares_cpu_memory:
             take_cpus(world, share, world.shares[share].cpus)
             take_memory(world, share, world.shares[share].memory)
         share = world.shares[share].next_of_job
@@ -242,7 +242,7 @@ def restore_job(world: World, j: int) -> None:
 
 @leaf
 def share_on(world: World, j: int, n: int) -> int:
-    """GPUs that a job holds on a node in the plan as it stands."""
+    """GPUs that a job holds on a node in the current plan."""
     share = world.jobs[j].first_share
     while share >= 0:
         if world.shares[share].node == n:
@@ -253,12 +253,12 @@ def share_on(world: World, j: int, n: int) -> int:
 
 @part
 def set_share(world: World, j: int, n: int, gpus: int) -> None:
-    """Set a job's GPUs on one node (0 takes them away) and leave its other nodes as they are.
+    """Set a job's GPUs on one node (0 takes them away); its other nodes do not change.
 
-    The caller has checked that the node has room.
+    The caller must check that the node has room.
     """
     job = world.jobs[j]
-    if job.touched == 0:  # copy the list, so that the old one stays as it was
+    if job.touched == 0:  # copy the list, so that the old one does not change
         clear_job(world, j)
         share = job.before_share
         while share >= 0:

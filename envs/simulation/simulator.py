@@ -1,4 +1,4 @@
-"""The engine's driver: rounds out, allocations in."""
+"""The simulator in Python: it yields rounds and applies allocations."""
 
 import time
 from collections.abc import Iterator
@@ -7,19 +7,19 @@ from typing import NoReturn, Protocol, cast, runtime_checkable
 
 import numpy as np
 
-from envs.performance import PerformanceModel
 from envs.scheduling import ClusterView, Scheduler
-from envs.simulation import kernels, wish
+from envs.simulation import kernels, requested
 from envs.simulation.entries import end_round, next_round
-from envs.simulation.exact import PARTS, ExactSpeeds, whole_parts
+from envs.simulation.exact import PARTS, ExactThroughputs, whole_parts
+from envs.simulation.jit import Records
+from envs.simulation.requested import REQUESTED, plan_requested
 from envs.simulation.result import RECORD, RunResult
-from envs.simulation.scenario import Scenario
+from envs.simulation.setup import Setup
 from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY
-from envs.simulation.speed import SpeedTable, node_level
 from envs.simulation.state import State
+from envs.simulation.throughput import ThroughputTable, node_level
 from envs.simulation.view import SimulationView
-from envs.simulation.wish import WISH, plan_wish
-from envs.simulation.world import Records, World, world_of
+from envs.simulation.world import World, world_of
 from envs.types import (
     Allocation,
     AllocationError,
@@ -36,7 +36,7 @@ from envs.workloads import Workload
 
 
 class Simulator:
-    """Plays one workload on one cluster; event-driven, exact, and ignorant of who decides.
+    """Event-driven, exact simulation of one workload on one cluster, independent of the scheduler.
 
     ```
     for view in simulator.rounds():
@@ -45,11 +45,9 @@ class Simulator:
 
     Args:
         workload: the jobs.
-        cluster: the nodes.
-        performance: how fast jobs run; asked once, for a table.
-        scenario: the rules.
-        seed: of the scheduler's randomness, noisy estimates and node failures.
-        logging: whether events are logged; without, runs of millions of jobs need less memory.
+        setup: the cluster, the performance model and the scenario.
+        seed: for the scheduler, noisy estimates and node failures.
+        logging: whether to log events; without a log, runs of millions of jobs need less memory.
 
     Raises:
         ClusterError: a job can never run on this cluster.
@@ -59,23 +57,21 @@ class Simulator:
     def __init__(
         self,
         workload: Workload,
-        cluster: ClusterSpec,
-        performance: PerformanceModel,
-        scenario: Scenario | None = None,
+        setup: Setup,
         seed: int = 0,
         *,
         logging: bool = True,
     ) -> None:
         self.workload = workload
-        self.cluster = cluster
-        self.scenario = scenario or Scenario()
+        self.setup = setup
+        self.cluster, self.scenario = setup.cluster, setup.scenario
         noise, self._scheduler_seed, outages = np.random.SeedSequence(seed).spawn(3)
         largest = int(workload.jobs["max_gpus"].max())
-        self.table = SpeedTable.build(cluster, performance, workload.models, largest, self.scenario)
-        check_runnable(workload, cluster, self.table)
-        self.exact = ExactSpeeds(performance, cluster, self.scenario.worker_shares)
-        self.plans: list[ExecutionPlan] = []  # those that wishes have named so far
-        self.state = State.allocate(cluster, len(workload), scenario=self.scenario)
+        self.table = ThroughputTable.build(setup, workload.models, largest)
+        check_runnable(workload, self.cluster, self.table)
+        self.exact = ExactThroughputs(setup)
+        self.plans: list[ExecutionPlan] = []  # those that placements have named so far
+        self.state = State.allocate(self.cluster, len(workload), scenario=self.scenario)
         if logging:
             self.state.grow_log()
         generators = np.random.default_rng(noise), np.random.default_rng(outages)
@@ -90,40 +86,38 @@ class Simulator:
 
     @property
     def view(self) -> SimulationView:
-        """The cluster as it stands."""
-        return SimulationView(
-            self.state, self.cluster, self.workload, self.table, self.exact, self.scenario, self.plans
-        )
+        """A view of the cluster at the present time."""
+        return SimulationView(self.state, self.setup, self.workload, self.table, self.exact, self.plans)
 
     @property
     def world(self) -> World:
-        """The engine's arrays as compiled code sees them; a log that grows makes a new one."""
+        """The engine's arrays for compiled code; a new object after the log has grown."""
         if self._world is None:
             self._world = world_of(self.state, self.table)
         return self._world
 
     def rounds(self) -> Iterator[ClusterView]:
-        """Views at which a decision is due, until the episode ends."""
+        """Yield the view at each round, until the episode ends."""
         view = self.view
         while self.advance():
             yield view
 
     def advance(self) -> bool:
-        """Let time pass until a decision is due; False at the end of the episode."""
+        """Advance time until a decision is due; return False at the end of the episode."""
         while (outcome := next_round(self.world)) == kernels.LOG_FULL:
             self.grow_log()
         return outcome == kernels.ROUND
 
     def grow_log(self) -> None:
-        """Make room for more events."""
+        """Enlarge the event log."""
         self.state.grow_log()
         self._world = None
 
     def apply(self, allocation: Allocation) -> None:
-        """Let an allocation take effect at the present instant.
+        """Apply an allocation at the present time.
 
         Raises:
-            AllocationError: it does not fit; nothing has changed then. Names job, node and resource.
+            AllocationError: it does not fit; names job, node and resource. Nothing has changed then.
         """
         changes = dict(allocation.changes)
         if not allocation.keep_running:
@@ -138,20 +132,20 @@ class Simulator:
         self.settle()
 
     def settle(self) -> None:
-        """End the round: whatever the plan has changed takes effect."""
+        """End the round: apply the planned changes."""
         while end_round(self.world) < 0:
             self.grow_log()
 
     def _plan(self, changes: dict[JobId, Placement | None]) -> None:
-        """Put a wish into the plan of this round, all of it or nothing."""
+        """Put all requested changes into the plan of this round, or raise and change nothing."""
         stopped = np.array([job for job, placement in changes.items() if placement is None], dtype=np.int64)
         rows = self._rows(changes)
-        wrong, place = plan_wish(self.world, stopped, rows)
-        if wrong != wish.FITS:
+        wrong, place = plan_requested(self.world, stopped, rows)
+        if wrong != requested.FITS:
             self._refuse(wrong, place, stopped, rows)
 
     def _rows(self, changes: dict[JobId, Placement | None]) -> Records:
-        """WISH rows of all placements."""
+        """REQUESTED rows of all placements."""
         rows: list[tuple[float, ...]] = []
         for job, placement in changes.items():
             if placement is None:
@@ -163,24 +157,24 @@ class Simulator:
                     rows.append((job, node, gpus, np.nan, np.nan, -1, 0, 0, 0.0, 0.0))
             else:
                 rows.extend(self._named_rows(job, placement))
-        return np.array(rows, WISH).view(np.recarray)
+        return np.array(rows, REQUESTED).view(np.recarray)
 
     def _named_rows(self, job: JobId, placement: Placement) -> Iterator[tuple[float, ...]]:
-        """WISH rows of a placement that names more than its GPUs; its speed is asked of the performance model."""
+        """REQUESTED rows of a placement that names more than its GPUs; the performance model gives its throughput."""
         if not self._is_there(job):
             raise self._not_there(job)
         named = self._check_names(job, placement)
         model = self.table.models[self.state.jobs[0, job]["model"]]
         try:
-            exact = self.exact.speed(model, placement)
-            talks = placement.batch_size is not None and self.scenario.contention.mode != "off"
-            traffic = self.exact.sample_traffic(model, placement) if talks else 0.0
+            exact = self.exact.throughput(model, placement)
+            has_traffic = placement.batch_size is not None and self.scenario.contention.mode != "off"
+            traffic = self.exact.sample_traffic(model, placement) if has_traffic else 0.0
         except PerformanceError as error:
             raise AllocationError(f"job {job}: {error}") from error
         if not exact > 0:
             raise AllocationError(
                 f"job {job}: {model} does not fit on {placement.num_gpus} GPUs with what its "
-                f"placement names (plan {placement.plan}, batch size {placement.batch_size}); name something else"
+                f"placement names (plan {placement.plan}, batch size {placement.batch_size}); change one of them"
             )
         plan = self._plan_index(placement.plan)
         for node, gpus in placement.gpus.items():
@@ -196,10 +190,10 @@ class Simulator:
         return self.plans.index(plan)
 
     def _check_names(self, job: JobId, placement: Placement) -> int:
-        """Which of cores and memory a placement names, as in JOB; its batch size is within the job's range."""
+        """Check batch size, cores and memory of a placement; return JOB's `named`."""
         named = 0
         size, columns = placement.batch_size, self.workload.jobs[job]
-        low, high = int(columns["min_batch"]), int(columns["max_batch"])  # 0: no end of its own
+        low, high = int(columns["min_batch"]), int(columns["max_batch"])  # 0: no bound
         if size is not None and not low <= size <= (high or size):
             raise AllocationError(
                 f"job {job}: its placement sets batch size {size}; its range is {low or 1} to {high or 'any'}"
@@ -210,7 +204,7 @@ class Simulator:
                 continue
             if self.scenario.cpu_memory == "unlimited":
                 raise AllocationError(
-                    f"job {job}: its placement sets {name}, of which this scenario has no end; leave it None or set "
+                    f"job {job}: its placement sets {name}, which this scenario does not limit; leave it None or set "
                     "scenario.cpu_memory=shared"
                 )
             if set(amounts) != set(placement.gpus) or any(
@@ -224,29 +218,29 @@ class Simulator:
         return named
 
     def _refuse(self, wrong: int, place: int, stopped: IntArray, rows: Records) -> NoReturn:
-        """Say what is wrong with a wish."""
-        if wrong == wish.NOT_THERE:
+        """Raise the error for a requested allocation that does not fit."""
+        if wrong == requested.NOT_THERE:
             raise self._not_there(int(np.concatenate([stopped, rows["job"]])[place]))
         job, node = int(rows["job"][place]), int(rows["node"][place])
         mine = rows[rows["job"] == job]
         record = self.state.jobs[0][job]
         count = int(mine["gpus"].sum())
-        if wrong == wish.OUT_OF_RANGE:
+        if wrong == requested.OUT_OF_RANGE:
             raise self._out_of_range(job, count)
-        if wrong == wish.NO_NODE:
+        if wrong == requested.NO_NODE:
             raise AllocationError(
                 f"job {job}: asks for {rows['gpus'][place]} GPUs on node {node}; "
                 f"nodes are 0 to {self.cluster.num_nodes - 1}"
             )
-        if wrong == wish.NO_SPEED:
+        if wrong == requested.DOES_NOT_RUN:
             level = node_level(len(mine))
-            kinds = self.cluster.node_types[mine["node"]]
-            node = int(mine["node"][np.argmin(self.table.rates[record.model, kinds, count, level])])
+            gpu_types = self.cluster.node_types[mine["node"]]
+            node = int(mine["node"][np.argmin(self.table.throughputs[record.model, gpu_types, count, level])])
             raise AllocationError(
                 f"job {job}: {self.table.models[record.model]} does not run on {count} GPUs with node "
                 f"{node} ({self.cluster.nodes[node].gpu_type}) among them; place it elsewhere"
             )
-        if wrong == wish.NO_GPUS:
+        if wrong == requested.NO_GPUS:
             changed = {*stopped.tolist(), *rows["job"].tolist()}
             free = int(self.state.nodes[0]["free"][node])
             free += sum(self._view.placement(int(j)).gpus.get(node, 0) for j in changed & set(self._view.running))
@@ -254,14 +248,14 @@ class Simulator:
             raise AllocationError(
                 f"job {job}: asks for {rows['gpus'][place]} GPUs on node {node}, where {free} are free"
             )
-        name, total = ("cores", "cpus") if wrong == wish.NO_CPUS else ("GB of memory", "memory")
+        name, total = ("cores", "cpus") if wrong == requested.NO_CPUS else ("GB of memory", "memory")
         raise AllocationError(
-            f"job {job}: node {node} has {self.state.nodes[0][total][node]:g} {name}, fewer than the placements on it "
-            "name, with 1/64 left for every other GPU; name less"
+            f"job {job}: node {node} has {self.state.nodes[0][total][node]:g} {name}, fewer than its placements "
+            "set plus 1/64 for every other GPU; set less"
         )
 
     def _is_there(self, job: JobId) -> bool:
-        """Whether a job is in the system."""
+        """Return whether a job is in the system."""
         there = 0 <= job < int(self.state.episode[0, 0].next_job)
         return there and self.state.jobs[0]["status"][job] in (kernels.QUEUED, kernels.RUNNING)
 
@@ -276,7 +270,7 @@ class Simulator:
     def result(
         self, scheduler: str, decision_seconds: float = 0.0, counters: dict[str, int] | None = None
     ) -> RunResult:
-        """What the run so far leaves behind.
+        """The result of the run so far.
 
         Raises:
             ConservationError: jobs were lost.
@@ -293,8 +287,8 @@ class Simulator:
         records["attained_service"] = self._view.attained_service(records["job"])
         for field in ("num_restarts", "num_preemptions", "num_interruptions", "num_gpus"):
             records[field] = jobs[field]
-        with np.errstate(divide="ignore"):  # infinite for a gang that no one type holds
-            records["ideal_duration"] = jobs["work"] / self.table.requested_speed(jobs["model"], jobs["num_gpus"])
+        with np.errstate(divide="ignore"):  # infinite for a gang that does not fit on any one type
+            records["ideal_duration"] = jobs["work"] / self.table.requested_throughput(jobs["model"], jobs["num_gpus"])
         records["measured"] = self.workload.measured[:count]
         result = RunResult(
             scheduler,
@@ -316,15 +310,15 @@ def _names_anything(placement: Placement) -> bool:
     return any(amount is not None for amount in named)
 
 
-def check_runnable(workload: Workload, cluster: ClusterSpec, table: SpeedTable) -> None:
+def check_runnable(workload: Workload, cluster: ClusterSpec, table: ThroughputTable) -> None:
     """Assert that every job has at least one placement on an empty cluster.
 
     Raises:
-        ClusterError: names the first job that has none, and the fix.
+        ClusterError: names the first job without one, and the fix.
     """
-    speeds = table.consolidated()  # [model, type, gpus]
-    runs = speeds.max(axis=1) > 0  # [model, gpus]: on one type
-    any_runs = table.rates.max(axis=(1, 3)) > 0  # spread over types
+    throughputs = table.consolidated()  # [model, type, gpus]
+    runs = throughputs.max(axis=1) > 0  # [model, gpus]: on one type
+    any_runs = table.throughputs.max(axis=(1, 3)) > 0  # spread over types
     columns = workload.jobs
     largest = np.minimum(columns["max_gpus"], runs.shape[1] - 1)
     for job in np.flatnonzero(columns["min_gpus"] > cluster.num_gpus)[:1]:
@@ -347,7 +341,7 @@ def check_runnable(workload: Workload, cluster: ClusterSpec, table: SpeedTable) 
 
 
 class Engine(Protocol):
-    """What plays an episode: `Simulator`, or the reference engine."""
+    """Interface of a simulator: `Simulator` or the reference engine."""
 
     cluster: ClusterSpec
 
@@ -357,37 +351,37 @@ class Engine(Protocol):
         ...
 
     def rounds(self) -> Iterator[ClusterView]:
-        """Views at which a decision is due, until the episode ends."""
+        """Yield the view at each round, until the episode ends."""
         ...
 
     def apply(self, allocation: Allocation) -> None:
-        """Let an allocation take effect at the present instant."""
+        """Apply an allocation at the present time."""
         ...
 
     def result(
         self, scheduler: str, decision_seconds: float = 0.0, counters: dict[str, int] | None = None
     ) -> RunResult:
-        """What the run so far leaves behind."""
+        """The result of the run so far."""
         ...
 
 
 @runtime_checkable
 class CompiledScheduler(Scheduler, Protocol):
-    """A scheduler that can also play whole episodes in compiled code, over the engine's own arrays."""
+    """A scheduler that can also run whole episodes in compiled code, on the engine's own arrays."""
 
     def play(self, simulator: Simulator) -> bool:
-        """Play an episode to its end, as `schedule` would; False, and nothing done, if it cannot."""
+        """Run an episode to its end, as `schedule` would; return False and change nothing if it cannot."""
         ...
 
 
 def run_episode(scheduler: Scheduler, simulator: Engine, name: str = "", *, compiled: bool = True) -> RunResult:
-    """Play one workload to the end under one scheduler; FIFO and a trained net go through the same loop.
+    """Run one workload to its end under one scheduler, heuristic or trained policy.
 
-    A `CompiledScheduler` plays by itself where it can, unless `compiled` is False; its decision time then is that of
-    the whole episode.
+    A `CompiledScheduler` runs the episode itself where it can, unless `compiled` is False; its decision time is then
+    the time of the whole episode.
 
     Raises:
-        AllocationError: the scheduler wishes what cannot be; names it, the instant, job, node and resource.
+        AllocationError: an allocation does not fit; names scheduler, time, job, node and resource.
     """
     scheduler.reset(simulator.cluster, simulator.rng)
     began = time.perf_counter()
@@ -411,7 +405,7 @@ def run_episode(scheduler: Scheduler, simulator: Engine, name: str = "", *, comp
 
 @contextmanager
 def _blaming(scheduler: str, now: Seconds) -> Iterator[None]:
-    """Say of an error whose decision it was, and when."""
+    """Add scheduler and simulated time to an error."""
     try:
         yield
     except AllocationError as error:

@@ -1,7 +1,7 @@
-"""The simulator's whole state as a few arrays of records, one leading axis for the episodes of a batch.
+"""The complete state of the simulator: a few arrays of records, with a leading axis for the episodes of a batch.
 
-Compiled kernels take single-episode views (`state.jobs[b]`). Records have `numpy.record` type, so the same
-attribute access works compiled and interpreted.
+Compiled kernels take views of one episode (`state.jobs[b]`). Records have `numpy.record` type, so that attribute access
+works in compiled and interpreted code alike.
 """
 
 from collections.abc import Sequence
@@ -15,18 +15,17 @@ import numpy.typing as npt
 from envs.performance.contention import MODES
 from envs.simulation.exact import whole_parts
 from envs.simulation.heap import ENTRY
+from envs.simulation.jit import Records
 from envs.simulation.log import EVENT, SHARE, EventLog
 from envs.simulation.ordered_set import fill_by_node, num_words
 from envs.simulation.scenario import OUTAGES, Scenario
-from envs.simulation.speed import SpeedTable
+from envs.simulation.throughput import ThroughputTable
 from envs.types import ClusterSpec, ExecutionPlan, FloatArray, IntArray
 from envs.workloads import Workload
 
-Records = npt.NDArray[Any]  # an array of records of one of the dtypes below
-
 
 class Status(IntEnum):
-    """Where a job is in its life."""
+    """Status of a job, from submission to completion."""
 
     PENDING = 0  # not submitted yet
     QUEUED = 1
@@ -34,12 +33,12 @@ class Status(IntEnum):
     DONE = 3
 
 
-class Outcome(IntEnum):
-    """Why `advance` came back."""
+class AdvanceResult(IntEnum):
+    """The reason why `advance` returned."""
 
     ROUND = 0  # a decision is due
-    END = 1  # everything finished, the horizon, or a stall that nobody resolved
-    LOG_FULL = 2  # the log needs room; call again
+    END = 1  # all jobs finished, horizon reached, or too many stalls in a row
+    LOG_FULL = 2  # the log needs room; enlarge it and call again
 
 
 def _records(*fields: tuple[str, type]) -> np.dtype[Any]:
@@ -50,19 +49,19 @@ f8, i8 = np.float64, np.int64
 
 EPISODE = _records(
     ("time", f8),
-    ("job_seconds", f8),  # integral of the number of jobs in the system: the sum of all JCTs in the end
+    ("job_seconds", f8),  # integral of the number of jobs in the system; at the end, the sum of all JCTs
     ("busy_seconds", f8),  # integral of the number of GPUs held
     ("next_round", f8),  # next round of the fixed interval; infinite without one
-    ("next_job", i8),  # first job not submitted yet
+    ("next_job", i8),  # first job that is not submitted yet
     ("num_active", i8),  # submitted and not done
     ("num_running", i8),  # also the size of the heap
     ("num_gpus", i8),
     ("num_up", i8),  # GPUs of nodes that are up
-    ("num_free", i8),  # of those, the ones that no job holds
-    ("num_down", i8),  # nodes
+    ("num_free", i8),  # GPUs of nodes that are up and that no job holds
+    ("num_down", i8),  # nodes that are down
     ("free_share", i8),  # head of the list of unused share records
     ("num_touched", i8),  # jobs whose placement the current round has changed so far
-    ("num_dirty", i8),  # nodes whose neighbours are to be re-rated
+    ("num_dirty", i8),  # nodes whose jobs need new throughputs
     ("round_due", i8),
     ("stalls", i8),  # rounds in a row in which time could not advance by itself
     ("num_rounds", i8),
@@ -70,7 +69,7 @@ EPISODE = _records(
     ("log_events", i8),
     ("log_shares", i8),
     ("ended", i8),
-    # The scenario, unfolded.
+    # From the scenario.
     ("horizon", f8),
     ("interval", f8),
     ("stall_interval", f8),
@@ -81,27 +80,27 @@ EPISODE = _records(
     ("knows_work", i8),
     ("logging", i8),
     ("failing", i8),
-    ("shares_host", i8),  # whether cores and memory are handed out
+    ("shares_cpu_memory", i8),  # whether jobs divide the cores and memory of nodes
     ("contention", i8),  # index into envs.performance.contention.MODES
 )
 JOB = _records(
-    # What passes through memory whenever a job ends, or goes on at another speed.
+    # Fields read at every completion and change of throughput, adjacent for the cache.
     ("status", i8),
     ("gpus", i8),  # held now
     ("num_shares", i8),
     ("first_share", i8),  # list of shares by ascending node; -1 ends it
     ("touched", i8),
     ("remaining", f8),  # samples at `synced`
-    ("rate", f8),  # samples/s from `synced` on
+    ("throughput", f8),  # samples/s from `synced` on
     ("synced", f8),  # in the future while the job starts or restarts
     ("finish", f8),  # predicted; final once DONE
     ("service", f8),  # GPU-seconds until `served`
     ("served", f8),
-    ("traffic", f8),  # GB/s across the link of each of its nodes, when alone
-    ("alone", f8),  # samples/s without neighbours
+    ("traffic", f8),  # GB/s over the link of each of its nodes, without co-located jobs
+    ("alone", f8),  # samples/s without co-located jobs
     ("saved", f8),  # samples left at the last checkpoint
-    ("segment", f8),  # when it last began to process samples after a start or change
-    # What a start needs besides.
+    ("segment", f8),  # time at which it last began to process samples after a start or change
+    # More fields for starts.
     ("model", i8),
     ("num_gpus", i8),
     ("submit", f8),
@@ -109,13 +108,13 @@ JOB = _records(
     ("start_delay", f8),
     ("restart_delay", f8),
     ("num_restarts", i8),
-    # What the wish named besides GPUs: -1, 0 and 0 where nothing.
+    # Named by the placement besides GPUs: -1, 0 and 0 if not named.
     ("plan", i8),
     ("batch_size", i8),
     ("named", i8),  # 1 cores, 2 memory, 3 both
-    ("exact", f8),  # samples/s of the named placement; 0 if the table answers
+    ("exact", f8),  # samples/s of the named placement; 0 if the table has it
     ("sample_traffic", f8),  # GB per sample, for a named batch size
-    # What it held when the current round began, if touched.
+    # The placement at the start of the current round, if touched.
     ("before_gpus", i8),
     ("before_shares", i8),
     ("before_share", i8),
@@ -124,11 +123,11 @@ JOB = _records(
     ("before_named", i8),
     ("before_exact", f8),
     ("before_sample_traffic", f8),
-    # The rest.
+    # Other fields.
     ("min_gpus", i8),
     ("max_gpus", i8),
     ("work", f8),
-    ("estimate", f8),  # factor by which schedulers misjudge the remaining work; 1 if exact
+    ("estimate", f8),  # factor on the remaining work that schedulers see; 1 if exact
     ("num_preemptions", i8),
     ("num_interruptions", i8),
 )
@@ -139,16 +138,16 @@ NODE = _records(
     ("num_jobs", i8),
     ("first_share", i8),  # list of shares by ascending job; -1 ends it
     ("dirty", i8),
-    ("planned", i8),  # 1 + the last round whose plan changed who is on it
+    ("planned", i8),  # 1 + the last round whose plan changed its jobs
     ("down", i8),
-    ("bare_of_cpus", i8),  # GPUs without cores
-    ("bare_of_memory", i8),
+    ("bare_of_cpus", i8),  # GPUs without assigned cores
+    ("bare_of_memory", i8),  # GPUs without assigned memory
     ("cpus", f8),
     ("memory", f8),
     ("free_cpus", f8),
     ("free_memory", f8),
     ("link", f8),  # GB/s to other nodes
-    ("finish", f8),  # when it goes down, or comes back
+    ("finish", f8),  # time at which it goes down or comes back
     ("outages", i8),  # so far
 )
 SHARE_RECORD = _records(
@@ -157,10 +156,10 @@ SHARE_RECORD = _records(
     ("gpus", i8),
     ("next_of_job", i8),
     ("next_of_node", i8),
-    ("cpus", f8),  # NaN until handed out
+    ("cpus", f8),  # NaN until assigned
     ("memory", f8),
-    ("network", f8),  # factor of the neighbours on the node's link
-    ("host", f8),  # the same on its host
+    ("network", f8),  # factor on throughput by contention for the node's link
+    ("cpu_stage", f8),  # the same for its CPUs
 )
 
 
@@ -171,11 +170,11 @@ class State:
     episode: Records  # EPISODE [B, 1]
     jobs: Records  # JOB [B, num_jobs]
     nodes: Records  # NODE [B, num_nodes]
-    shares: Records  # SHARE_RECORD [B, 2 * num_gpus]: now, and as the round began
+    shares: Records  # SHARE_RECORD [B, 2 * num_gpus]: current, and from the start of the round
     heap: Records  # ENTRY [B, num_gpus]: running jobs by (finish, job)
-    heap_places: IntArray  # int64[B, num_jobs]: where each job is in it; -1 outside
+    heap_places: IntArray  # int64[B, num_jobs]: index of each job in the heap; -1 if absent
     outage_heap: Records  # ENTRY [B, num_nodes]: nodes by (finish, node); empty without failures
-    outage_places: IntArray  # int64[B, num_nodes]: where each node is in it
+    outage_places: IntArray  # int64[B, num_nodes]: index of each node in that heap
     queued: IntArray  # int64[B, words]: ordered set of the jobs that wait
     running: IntArray  # int64[B, words]: ordered set of the jobs that run
     room: IntArray  # int64[B, num_gpu_types, most GPUs of a node + 1, words]: ordered sets of nodes by free GPUs
@@ -223,19 +222,19 @@ class State:
         b: int,
         workload: Workload,
         scenario: Scenario,
-        table: SpeedTable,
+        table: ThroughputTable,
         rng: np.random.Generator,
         outages: np.random.Generator | None = None,
     ) -> None:
-        """Put a workload into episode `b` at t = 0; where the arrays hold more jobs, the others never come.
+        """Put a workload into episode `b` at t = 0; surplus rows of the job array are never submitted.
 
         Args:
             b: the episode.
             workload: its jobs.
             scenario: its rules.
-            table: speeds; holds all models of the workload.
-            rng: of noisy estimates.
-            outages: of node failures; `rng` if None.
+            table: throughputs of all models of the workload, or more.
+            rng: for noisy estimates.
+            outages: for node failures; `rng` if None.
         """
         count = len(workload)
         jobs = self.jobs[b]
@@ -292,14 +291,14 @@ class State:
         episode["proportional"] = scenario.worker_shares == "proportional"
         episode["knows_work"] = scenario.information.work != "none"
         episode["logging"] = self.events.shape[1] > 0
-        episode["shares_host"] = scenario.cpu_memory == "shared"
+        episode["shares_cpu_memory"] = scenario.cpu_memory == "shared"
         episode["contention"] = MODES.index(scenario.contention.mode)
         if scenario.failures is not None:
             episode["failing"] = 1
             episode["checkpoint_interval"] = scenario.failures.checkpoint_interval
 
     def _schedule_outages(self, b: int, outages: FloatArray) -> None:
-        """Every node up from t = 0 for its first draw; the heap is in order, and so a heap."""
+        """Schedule the first failure of every node; a sorted array is a valid heap."""
         self.outages[b] = outages
         nodes = self.nodes[b]
         nodes["finish"] = outages[:, 0, 0]
@@ -309,23 +308,23 @@ class State:
         self.outage_places[b, order] = np.arange(len(nodes))
 
     def episode_view(self, b: int) -> "State":
-        """One episode as a state of its own that shares memory with this one."""
+        """One episode as a separate state that shares memory with this one."""
         return State(**{name: getattr(self, name)[b : b + 1] for name in self.__dataclass_fields__})
 
     def grow_log(self) -> None:
-        """Double the log, or begin one."""
+        """Double the log, or start one."""
         self.events = _doubled(self.events)
         self.log_shares = _doubled(self.log_shares)
         self.episode["logging"] = 1
 
     def log(self, b: int, plans: Sequence[ExecutionPlan] = ()) -> EventLog:
-        """The events of episode `b` so far, copied; `plans` are those that its events name by index."""
+        """Copy the events of episode `b` so far; its events index into `plans`."""
         episode = self.episode[b, 0]
         events, shares = self.events[b, : episode.log_events], self.log_shares[b, : episode.log_shares]
         return EventLog(events.copy(), shares.copy(), tuple(plans))
 
     def copy_from(self, other: "State") -> None:
-        """Become equal to another state of the same shape, except for its log."""
+        """Copy another state of the same shape, without its log."""
         for name in self.__dataclass_fields__:
             if name not in ("events", "log_shares"):
                 getattr(self, name)[...] = getattr(other, name)
@@ -333,7 +332,7 @@ class State:
 
     @property
     def nbytes(self) -> int:
-        """Memory of all arrays."""
+        """Bytes of all arrays."""
         return sum(getattr(self, name).nbytes for name in self.__dataclass_fields__)
 
 

@@ -1,4 +1,4 @@
-"""The cluster as a scheduler sees it at one round: a window on the simulator's state."""
+"""The cluster as a scheduler sees it in one round: a window on the simulator's state."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -6,19 +6,18 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from envs.simulation.exact import ExactSpeeds
+from envs.simulation.exact import ExactThroughputs
 from envs.simulation.kernels import RUNNING
 from envs.simulation.ordered_set import list_members
-from envs.simulation.scenario import Scenario
-from envs.simulation.speed import SpeedTable
+from envs.simulation.setup import Setup
 from envs.simulation.state import State
+from envs.simulation.throughput import ThroughputTable
 from envs.types import (
     Allocation,
     BoolArray,
-    ClusterSpec,
+    Configuration,
     ExecutionPlan,
     FloatArray,
-    Gigabytes,
     IntArray,
     JobId,
     JobSpec,
@@ -31,14 +30,14 @@ from envs.workloads import Workload
 
 
 class RunningPlacements(Mapping[JobId, Placement]):
-    """Placements now in force, read from the state when asked for; `plans` are those that jobs name by index."""
+    """Current placements, read lazily from the state; jobs index into `plans`."""
 
     def __init__(self, state: State, plans: Sequence[ExecutionPlan] = ()) -> None:
-        # Columns are windows on the state; reading one number from a column is far cheaper than through a record.
+        # Columns share memory with the state; reading a number from a column is far cheaper than through a record.
         jobs, shares = state.jobs[0], state.shares[0]
         self._state, self._plans, self._jobs = state, plans, jobs
         self._status, self._first_share, self._named_plan = jobs["status"], jobs["first_share"], jobs["plan"]
-        self._batch_size, self._shares_host = jobs["batch_size"], state.episode[0]["shares_host"]
+        self._batch_size, self._shares_cpu_memory = jobs["batch_size"], state.episode[0]["shares_cpu_memory"]
         self._node, self._gpus, self._next = shares["node"], shares["gpus"], shares["next_of_job"]
         self._cpus, self._memory = shares["cpus"], shares["memory"]
 
@@ -52,12 +51,12 @@ class RunningPlacements(Mapping[JobId, Placement]):
         if not self._runs(job):
             raise KeyError(f"job {job} is not running")
         gpus = self._by_node(job, self._gpus)
-        if self._named_plan[job] < 0 and not self._batch_size[job] and not self._shares_host[0]:
+        if self._named_plan[job] < 0 and not self._batch_size[job] and not self._shares_cpu_memory[0]:
             return Placement(gpus)
         return Placement(
             gpus,
-            cpus=self._by_node(job, self._cpus) if self._shares_host[0] else None,
-            memory=self._by_node(job, self._memory) if self._shares_host[0] else None,
+            cpus=self._by_node(job, self._cpus) if self._shares_cpu_memory[0] else None,
+            memory=self._by_node(job, self._memory) if self._shares_cpu_memory[0] else None,
             plan=self._plans[self._named_plan[job]] if self._named_plan[job] >= 0 else None,
             batch_size=int(self._batch_size[job]) or None,
         )
@@ -71,7 +70,7 @@ class RunningPlacements(Mapping[JobId, Placement]):
         return amounts
 
     def get(self, job: JobId, default: Any = None) -> Any:
-        """As of any mapping, without the detour over an exception."""
+        """Get a placement as from any mapping, without the cost of an exception."""
         if not self._runs(job):
             return default
         return self[job]
@@ -97,25 +96,24 @@ class SimulationView:
     """`envs.scheduling.ClusterView` over episode 0 of a `State`. Valid until the round ends; read only.
 
     Attributes:
-        state: the engine's own arrays, for schedulers that plan on a copy of them (a trained policy does).
-        table: speeds of all models in the workload.
+        state: the engine's own arrays, for schedulers that plan on a copy of them, such as a trained policy.
+        table: throughputs of all models in the workload.
     """
 
     def __init__(
         self,
         state: State,
-        cluster: ClusterSpec,
+        setup: Setup,
         workload: Workload,
-        table: SpeedTable,
-        exact: ExactSpeeds,
-        scenario: Scenario,
+        table: ThroughputTable,
+        exact: ExactThroughputs,
         plans: Sequence[ExecutionPlan] = (),
     ) -> None:
         self.state = state
-        self.cluster = cluster
+        self.cluster = setup.cluster
         self._workload = workload
         self.table = table
-        self.scenario = scenario
+        self.scenario = setup.scenario
         self._exact = exact
         self._jobs = state.jobs[0]
         self._status, self._model, self._requested = (self._jobs[name] for name in ("status", "model", "num_gpus"))
@@ -131,12 +129,12 @@ class SimulationView:
 
     def _of_workload(self, field: str) -> Any:
         column = self._workload.jobs[field][: self._next_job[0]]
-        column.flags.writeable = False  # other schedulers play the same workload
+        column.flags.writeable = False  # other runs use the same workload
         return column
 
     @property
     def time(self) -> Seconds:
-        """The instant of this round."""
+        """Time of this round, in seconds."""
         return float(self._time[0])
 
     @property
@@ -180,7 +178,7 @@ class SimulationView:
 
     @property
     def submit_time(self) -> FloatArray:
-        """float64[num_submitted]: when each job came, in seconds."""
+        """float64[num_submitted]: submission time of each job, in seconds."""
         return self._submitted("submit")  # type: ignore[no-any-return]
 
     @property
@@ -195,7 +193,7 @@ class SimulationView:
 
     @property
     def tenant(self) -> IntArray:
-        """int64[num_submitted]: whose job it is."""
+        """int64[num_submitted]: index into the workload's tenants."""
         return self._of_workload("tenant")  # type: ignore[no-any-return]
 
     @property
@@ -210,7 +208,7 @@ class SimulationView:
         return np.array([quotas.get(tenant, self.cluster.num_gpus) for tenant in self._workload.tenants])
 
     def _known(self, jobs: IntArray) -> IntArray:
-        """Submitted jobs; a question about the future is a mistake of the scheduler."""
+        """Check that jobs are submitted; a scheduler must not ask about future jobs."""
         jobs = np.asarray(jobs, dtype=np.int64)
         unknown = jobs[(jobs < 0) | (jobs >= self._next_job[0])]
         if unknown.size:
@@ -224,7 +222,7 @@ class SimulationView:
 
     def _refuse(self, job: JobId) -> NoReturn:
         raise MurmurationError(
-            f"job {job} is not submitted at t = {self.time:g} s; a view knows jobs 0 to {self._next_job[0] - 1}"
+            f"job {job} is not submitted at t = {self.time:g} s; the view shows jobs 0 to {self._next_job[0] - 1}"
         )
 
     def job(self, job: JobId) -> JobSpec:
@@ -234,7 +232,7 @@ class SimulationView:
         return spec if exact else replace(spec, work=float("nan"))
 
     def placement(self, job: JobId) -> Placement:
-        """Where a running job runs."""
+        """Placement of a running job."""
         return self._placements[job]
 
     @property
@@ -244,7 +242,7 @@ class SimulationView:
         count = self._jobs["num_shares"][running]
         rows = np.empty((int(count.sum()), 3), dtype=np.int64)
         at, share = np.cumsum(count) - count, self._jobs["first_share"][running]
-        while at.size:  # the first share of every job, then the second of those that have one
+        while at.size:  # the first share of every job, then the second of jobs that have one
             rows[at] = np.column_stack([shares[name][share] for name in ("job", "node", "gpus")])
             share = shares["next_of_job"][share]
             at, share = at[share >= 0] + 1, share[share >= 0]
@@ -258,11 +256,11 @@ class SimulationView:
         return service
 
     def remaining_work(self, jobs: IntArray) -> FloatArray:
-        """float64[len(jobs)]: samples left, as far as the scenario lets schedulers know."""
+        """float64[len(jobs)]: samples left: exact, estimated, or NaN, by the scenario's `information`."""
         jobs, column = self._known(jobs), self._jobs
         if not self._episode["knows_work"][0]:
             return np.full(len(jobs), np.nan)
-        ran = np.maximum(self.time - column["synced"][jobs], 0.0) * column["rate"][jobs]
+        ran = np.maximum(self.time - column["synced"][jobs], 0.0) * column["throughput"][jobs]
         done = np.where(self._status[jobs] == RUNNING, ran, 0.0)
         work: FloatArray = np.maximum(column["remaining"][jobs] - done, 0.0) * column["estimate"][jobs]
         return work
@@ -270,38 +268,26 @@ class SimulationView:
     def remaining_time(self, jobs: IntArray) -> FloatArray:
         """float64[len(jobs)]: seconds for the remaining work on the requested GPUs, consolidated, on the fastest type.
 
-        A job that requests more GPUs than the cluster has is counted on all of them.
+        A job that requests more GPUs than the cluster has counts as running on all of them.
         """
         jobs = self._known(jobs)
-        rate = self.table.requested_speed(self._model[jobs], self._requested[jobs])
+        throughput = self.table.requested_throughput(self._model[jobs], self._requested[jobs])
         with np.errstate(divide="ignore"):
-            time: FloatArray = self.remaining_work(jobs) / rate
+            time: FloatArray = self.remaining_work(jobs) / throughput
         return time
 
-    def speed(self, job: JobId) -> FloatArray:
+    def throughputs(self, job: JobId) -> FloatArray:
         """float64[num_gpu_types, largest max_gpus + 1]: samples/s on the fewest nodes."""
-        rates: FloatArray = self.table.consolidated()[self._model[self._known_one(job)]]
-        return rates
+        throughputs: FloatArray = self.table.consolidated()[self._model[self._known_one(job)]]
+        return throughputs
 
-    def throughput(
-        self,
-        job: JobId,
-        gpu_type: int,
-        num_gpus: int,
-        num_nodes: int = 1,
-        *,
-        batch_size: int | None = None,
-        plan: ExecutionPlan | None = None,
-        cpus_per_gpu: float | None = None,
-        memory_per_gpu: Gigabytes | None = None,
-    ) -> float:
-        """Samples/s by the performance model itself."""
+    def throughput(self, job: JobId, configuration: Configuration) -> float:
+        """Samples/s from the performance model; see `PerformanceModel.throughput`."""
         model = int(self._model[self._known_one(job)])
-        name = self.table.models[model]
-        return self._exact.ask(name, gpu_type, num_gpus, num_nodes, batch_size, plan, cpus_per_gpu, memory_per_gpu)
+        return self._exact.ask(self.table.models[model], configuration)
 
     def allocation(self, *, keep_running: bool = False) -> Allocation:
-        """A builder for the answer: empty, or with everything as it runs now."""
+        """An allocation to fill: empty, or with all current placements."""
         return Allocation(
             self.cluster,
             self._placements,
@@ -316,7 +302,7 @@ class SimulationView:
         """GPU types on which a job runs, fastest per GPU first."""
         model = int(self._model[self._known_one(job)])
         if model not in self._per_model:
-            rates = self.table.rates[model, :, 1:].max(axis=(1, 2))
-            order = np.argsort(-rates, kind="stable")
-            self._per_model[model] = [int(kind) for kind in order if rates[kind] > 0]
+            throughputs = self.table.throughputs[model, :, 1:].max(axis=(1, 2))
+            order = np.argsort(-throughputs, kind="stable")
+            self._per_model[model] = [int(gpu_type) for gpu_type in order if throughputs[gpu_type] > 0]
         return self._per_model[model]

@@ -1,22 +1,20 @@
-"""What kernels work on: one episode's arrays and the tables, under one name."""
+"""The argument of kernels: one episode's arrays and the tables, as one tuple."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from envs.simulation.jit import leaf
-from envs.simulation.speed import SpeedTable
+from envs.simulation.jit import Records, leaf
 from envs.simulation.state import State
+from envs.simulation.throughput import ThroughputTable
 from envs.types import FloatArray, IntArray
-
-Records = Any  # numba sees the record arrays; mypy does not see into them
 
 
 class World(NamedTuple):
-    """A `State` and a `SpeedTable` as compiled code sees them.
+    """A `State` and a `ThroughputTable` for compiled code.
 
-    Of one episode, or of a batch: then the state's arrays have a leading axis, and `episode_of` takes one out.
+    It holds one episode, or a batch: the state's arrays of a batch have a leading axis, and `episode_of` selects one.
     """
 
     episode: Records  # EPISODE [1]
@@ -35,38 +33,38 @@ class World(NamedTuple):
     outages: FloatArray  # [num_nodes or 0, OUTAGES, 2]
     events: npt.NDArray[np.void]  # EVENT
     log_shares: npt.NDArray[np.void]  # SHARE
-    rates: FloatArray  # [num_models, num_gpu_types, max_gpus + 1, levels]
+    throughputs: FloatArray  # [num_models, num_gpu_types, max_gpus + 1, levels]
     levels: IntArray  # [num_gpu_types, max_gpus + 1]
-    reference: FloatArray  # [num_models, max_gpus + 1]: speed on the fewest nodes of the fastest type
+    reference: FloatArray  # [num_models, max_gpus + 1]: throughput on the fewest nodes of the fastest type
     traffic: FloatArray  # [num_models, max_gpus + 1]
-    host_stage: FloatArray  # [num_models]
-    host_cpus: FloatArray  # [c]
-    host_memory: FloatArray  # [m]
-    host_factor: FloatArray  # [num_models, 9, c, m]
+    cpu_stage_fraction: FloatArray  # [num_models]
+    cpu_grid: FloatArray  # [c]
+    memory_grid: FloatArray  # [m]
+    cpu_memory_factor: FloatArray  # [num_models, 9, c, m]
     saturating: FloatArray  # [num_models, 9, 2]
 
 
 STATE_FIELDS = tuple(State.__dataclass_fields__)
 
 
-def batch_world(state: State, table: SpeedTable) -> World:
-    """All episodes of a state, with the speeds of a table."""
+def batch_world(state: State, table: ThroughputTable) -> World:
+    """All episodes of a state, with a throughput table."""
     return World(
         **{name: getattr(state, name) for name in STATE_FIELDS},
-        rates=table.rates,
+        throughputs=table.throughputs,
         levels=table.levels,
         reference=table.reference(),
         traffic=table.traffic,
-        host_stage=table.host_stage,
-        host_cpus=table.host.cpus,
-        host_memory=table.host.memory,
-        host_factor=table.host.factor,
-        saturating=table.host.saturating,
+        cpu_stage_fraction=table.cpu_stage_fraction,
+        cpu_grid=table.cpu_memory.cpus,
+        memory_grid=table.cpu_memory.memory,
+        cpu_memory_factor=table.cpu_memory.factor,
+        saturating=table.cpu_memory.saturating,
     )
 
 
-def world_of(state: State, table: SpeedTable, b: int = 0) -> World:
-    """One episode of a state, with the speeds of a table."""
+def world_of(state: State, table: ThroughputTable, b: int = 0) -> World:
+    """One episode of a state, with a throughput table."""
     return batch_world(state, table)._replace(**{name: getattr(state, name)[b] for name in STATE_FIELDS})
 
 
@@ -90,13 +88,13 @@ def episode_of(batch: World, b: int) -> World:
         batch.outages[b],
         batch.events[b],
         batch.log_shares[b],
-        batch.rates,
+        batch.throughputs,
         batch.levels,
         batch.reference,
         batch.traffic,
-        batch.host_stage,
-        batch.host_cpus,
-        batch.host_memory,
-        batch.host_factor,
+        batch.cpu_stage_fraction,
+        batch.cpu_grid,
+        batch.memory_grid,
+        batch.cpu_memory_factor,
         batch.saturating,
     )

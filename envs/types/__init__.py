@@ -1,7 +1,8 @@
-"""The words of the world as plain immutable types. Imports nothing of ours."""
+"""The vocabulary of the simulation as plain immutable types. This package imports no other package of ours."""
 
 from envs.types.allocation import Allocation, Placement
 from envs.types.cluster import ClusterSpec, NodeSpec
+from envs.types.configuration import Configuration
 from envs.types.errors import (
     AllocationError,
     CheckpointError,
@@ -10,6 +11,7 @@ from envs.types.errors import (
     MurmurationError,
     PerformanceError,
     TraceError,
+    did_you_mean,
 )
 from envs.types.job import JobRecord, JobSpec
 from envs.types.plan import ExecutionPlan
@@ -22,6 +24,7 @@ __all__ = [
     "CheckpointError",
     "ClusterError",
     "ClusterSpec",
+    "Configuration",
     "ConservationError",
     "ExecutionPlan",
     "FloatArray",
@@ -39,4 +42,5 @@ __all__ = [
     "Samples",
     "Seconds",
     "TraceError",
+    "did_you_mean",
 ]

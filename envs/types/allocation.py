@@ -1,4 +1,4 @@
-"""The wish of a scheduler: which jobs run where, with what."""
+"""Allocations: the placements that a scheduler requests for jobs."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from envs.types.units import Gigabytes, IntArray, JobId, NodeId
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """One job's share of the cluster. What is None is filled by the world's rule."""
+    """One job's share of the cluster. The simulator chooses the values that are None."""
 
     gpus: Mapping[NodeId, int]  # GPUs on each node, all positive
     cpus: Mapping[NodeId, float] | None = None
@@ -28,21 +28,21 @@ class Placement:
 
 
 class Allocation:
-    """The whole wish of one scheduling round, under construction.
+    """A builder for the requested allocation of one scheduling round.
 
-    A job that the wish leaves out is not running. `view.allocation()` begins with an empty cluster;
-    `view.allocation(keep_running=True)` begins with everything as it runs now, so that only the
-    changes need be said: the delta form, which costs what changes and not what runs.
+    A job that the allocation leaves out does not run. `view.allocation()` begins with an empty cluster.
+    `view.allocation(keep_running=True)` begins with the current placements, so that the scheduler states only the
+    changes; its cost then depends on the number of changes and not of running jobs.
 
     Args:
         cluster: the nodes.
-        running: placements now in force.
+        running: the current placements.
         free_gpus: int64[num_nodes], GPUs free under `running`.
-        prefer: for a job, the GPU types of the cluster (indices) from its fastest to its slowest;
-            types on which it cannot run are left out.
-        num_gpus: GPUs that a job requests.
-        keep_running: whether the wish begins with `running` or with nothing.
-        capacity: int64[num_nodes], GPUs of the nodes that are up; all nodes if None.
+        prefer: returns for a job the GPU types of the cluster (indices) from its fastest to its slowest, without types
+            on which it cannot run.
+        num_gpus: returns the GPUs that a job requests.
+        keep_running: whether the allocation begins with `running` or empty.
+        capacity: int64[num_nodes], GPUs of the nodes that are up; those of all nodes if None.
     """
 
     def __init__(
@@ -60,19 +60,19 @@ class Allocation:
         self.keep_running = keep_running
         whole = cluster.node_gpus if capacity is None else capacity
         self.free_gpus = free_gpus.copy() if keep_running else whole.copy()
-        self.changes: dict[JobId, Placement | None] = {}  # what the wish says job by job; None stops it
+        self.changes: dict[JobId, Placement | None] = {}  # the requested placement by job; None stops the job
         self._running = running
         self._prefer = prefer
         self._num_gpus = num_gpus
 
     def placement(self, job: JobId) -> Placement | None:
-        """What the wish has for a job so far; None if it does not run."""
+        """Return a job's placement under the allocation so far; None if it does not run."""
         if job in self.changes:
             return self.changes[job]
         return self._running.get(job) if self.keep_running else None
 
     def jobs(self) -> set[JobId]:
-        """All jobs that run under the wish so far."""
+        """Return all jobs that run under the allocation so far."""
         chosen = set(self._running) if self.keep_running else set()
         for job, placement in self.changes.items():
             if placement:
@@ -82,10 +82,10 @@ class Allocation:
         return chosen
 
     def place(self, job: JobId, placement: Placement | Mapping[NodeId, int]) -> None:
-        """Let a job run on these GPUs, instead of whatever the wish had for it.
+        """Place a job on these GPUs. This replaces any earlier placement of the job.
 
         Raises:
-            AllocationError: a node does not exist or has too few free GPUs, or a count is not positive or not whole.
+            AllocationError: a node does not exist or has too few free GPUs, or a count is not a positive whole number.
         """
         if not isinstance(placement, Placement):
             placement = Placement({int(node): _whole(job, node, gpus) for node, gpus in placement.items()})
@@ -94,7 +94,7 @@ class Allocation:
         before = self.placement(job)
         given_back = before.gpus if before else {}
         if not placement.gpus:
-            raise AllocationError(f"job {job}: a placement needs at least one GPU; use stop() to take all away")
+            raise AllocationError(f"job {job}: a placement needs at least one GPU; use stop() to take all GPUs away")
         for node, gpus in placement.gpus.items():
             if not 0 <= node < self.cluster.num_nodes:
                 raise AllocationError(
@@ -111,21 +111,21 @@ class Allocation:
         self.changes[job] = placement
 
     def stop(self, job: JobId) -> None:
-        """Take a job off its GPUs; it goes back to the queue."""
+        """Take all GPUs from a job, which returns to the queue."""
         before = self.placement(job)
         if before:
             self._release(before.gpus)
         self.changes[job] = None
 
     def keep(self, job: JobId) -> None:
-        """Let a running job go on where it is.
+        """Keep a running job where it is.
 
         Raises:
-            AllocationError: it does not run, or its GPUs have gone to another job.
+            AllocationError: the job does not run, or its GPUs were given to another job.
         """
         running = self._running.get(job)
         if running is None:
-            raise AllocationError(f"job {job}: does not run, so there is nothing to keep; use place() or pack()")
+            raise AllocationError(f"job {job}: does not run, so it has no placement to keep; use place() or pack()")
         self.place(job, running)
 
     def pack(
@@ -136,16 +136,16 @@ class Allocation:
         gpu_types: Sequence[int] | None = None,
         scatter: bool = False,
     ) -> bool:
-        """Place a job on as few nodes as possible; say whether there was room.
+        """Place a job on as few nodes as possible. Return False and change nothing if there is no room.
 
-        On one node if one can hold it (best fit, lowest index), else on the fewest nodes of one GPU
-        type: a job larger than a node takes whole nodes and one remainder. Types are tried in order.
+        A job goes to one node if a node has enough free GPUs (best fit, lowest index), else to the fewest nodes of one
+        GPU type: a job larger than a node takes whole nodes and one remainder. Types are tried in order.
 
         Args:
             job: the job.
             num_gpus: GPUs to give; as requested if None.
             gpu_types: indices into `cluster.gpu_types` in order of preference; the job's fastest first if None.
-            scatter: if nothing consolidated is free, take free GPUs wherever they are within one type.
+            scatter: if no consolidated placement is free, take any free GPUs of one type.
         """
         want = self._num_gpus(job) if num_gpus is None else num_gpus
         types = self._prefer(job) if gpu_types is None else gpu_types
@@ -162,7 +162,7 @@ class Allocation:
         return True
 
     def shares(self) -> Iterable[tuple[JobId, NodeId, int]]:
-        """The changes as (job, node, GPUs) rows."""
+        """Yield the changes as (job, node, GPUs) rows."""
         for job, placement in self.changes.items():
             if placement:
                 for node, gpus in placement.gpus.items():
@@ -173,27 +173,27 @@ class Allocation:
             self.free_gpus[node] += count
 
     def _find(self, want: int, types: Sequence[int], scatter: bool) -> dict[NodeId, int] | None:
-        for kind in types:
-            found = consolidated(self.free_gpus, self.cluster, want, kind)
+        for gpu_type in types:
+            found = consolidated(self.free_gpus, self.cluster, want, gpu_type)
             if found:
                 return found
         if scatter:
-            for kind in types:
-                found = scattered(self.free_gpus, self.cluster, want, kind)
+            for gpu_type in types:
+                found = scattered(self.free_gpus, self.cluster, want, gpu_type)
                 if found:
                     return found
         return None
 
 
 def _whole(job: JobId, node: NodeId, gpus: int) -> int:
-    """A count as a Python integer; a fraction is refused rather than trimmed."""
+    """Return a count as a Python integer; raise an error for a fraction instead of rounding it."""
     if int(gpus) != gpus:
-        raise AllocationError(f"job {job}: asks for {gpus} GPUs on node {node}; give a whole number of them")
+        raise AllocationError(f"job {job}: asks for {gpus} GPUs on node {node}; give a whole number")
     return int(gpus)
 
 
 def consolidated(free: IntArray, cluster: ClusterSpec, want: int, gpu_type: int) -> dict[NodeId, int] | None:
-    """The fewest nodes of one type that hold `want` GPUs, best fit first; None if they are not free."""
+    """Find the fewest nodes of one GPU type with `want` free GPUs, best fit first; None if there are none."""
     nodes = np.flatnonzero(cluster.node_types == gpu_type)
     fits = nodes[free[nodes] >= want]
     if fits.size:
@@ -218,7 +218,7 @@ def consolidated(free: IntArray, cluster: ClusterSpec, want: int, gpu_type: int)
 
 
 def scattered(free: IntArray, cluster: ClusterSpec, want: int, gpu_type: int) -> dict[NodeId, int] | None:
-    """Free GPUs of one type, fullest piles first, on as few nodes as that allows; None if there are too few."""
+    """Find `want` free GPUs of one type, from the nodes with most free GPUs first; None if there are too few."""
     nodes = np.flatnonzero((cluster.node_types == gpu_type) & (free > 0))
     if free[nodes].sum() < want:
         return None

@@ -1,4 +1,4 @@
-"""What there is: nodes, and the clusters that they make up."""
+"""Nodes and clusters."""
 
 from dataclasses import dataclass, field
 
@@ -10,21 +10,21 @@ from envs.types.units import Gigabytes, IntArray
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """One server. Bandwidths are in gigabytes per second and direction."""
+    """One node. Bandwidths are in gigabytes per second per direction."""
 
     gpu_type: str
     num_gpus: int
     cpu_cores: float = 32.0
     memory: Gigabytes = 256.0
-    intra_node_bandwidth: float = 12.0  # GPU to GPU within the node: PCIe 3 x16; NVLink machines say so
-    inter_node_bandwidth: float = 1.25  # to other nodes: 10 Gbit/s
+    intra_node_bandwidth: float = 12.0  # GPU to GPU within the node; the default is PCIe 3 x16, not NVLink
+    inter_node_bandwidth: float = 1.25  # to other nodes; the default is 10 Gbit/s
     rack: int = 0
 
     def __post_init__(self) -> None:
         if not self.gpu_type:
             raise ClusterError("node: gpu_type is empty; name a GPU type, for example V100")
         if self.num_gpus < 1:
-            raise ClusterError(f"node of {self.gpu_type}: num_gpus is {self.num_gpus}; a node has at least one GPU")
+            raise ClusterError(f"node of {self.gpu_type}: num_gpus is {self.num_gpus}; it must be at least 1")
         for name in ("cpu_cores", "memory", "intra_node_bandwidth", "inter_node_bandwidth"):
             value = getattr(self, name)
             if not value > 0 or not np.isfinite(value):
@@ -54,7 +54,7 @@ class ClusterSpec:
 
     @property
     def num_nodes(self) -> int:
-        """Number of servers."""
+        """Number of nodes."""
         return len(self.nodes)
 
     @property

@@ -1,24 +1,27 @@
-"""What a user can do wrong, each as an exception with a one-line message: thing, value, what is allowed, the fix."""
+"""Exceptions for users' mistakes. Each message is one line: the thing, its value, the allowed values, the fix."""
+
+import difflib
+from collections.abc import Iterable
 
 
 class MurmurationError(ValueError):
-    """A mistake in what the user gave; scripts print its message without a stack trace."""
+    """A mistake in the user's input; scripts print its message without a stack trace."""
 
 
 class TraceError(MurmurationError):
-    """A trace file, or a row of it, that cannot be read as what it claims to be."""
+    """A trace file, or a row of it, that does not have the expected format."""
 
 
 class ClusterError(MurmurationError):
-    """A cluster that cannot exist, or one that cannot hold the workload."""
+    """A cluster that cannot exist or that cannot run the workload."""
 
 
 class AllocationError(MurmurationError):
-    """An allocation that does not fit: names job, node and resource."""
+    """An allocation that does not fit; the message names the job, the node and the resource."""
 
 
 class PerformanceError(MurmurationError):
-    """An unknown model or GPU type, or figures from which no speed follows."""
+    """An unknown model or GPU type, or figures that do not determine a throughput."""
 
 
 class CheckpointError(MurmurationError):
@@ -26,4 +29,24 @@ class CheckpointError(MurmurationError):
 
 
 class ConservationError(AssertionError):
-    """Jobs were lost: submitted differs from finished plus declared unfinished. Always a fault of the simulator."""
+    """Submitted jobs differ from finished plus unfinished jobs. This is always a bug of the simulator."""
+
+
+def did_you_mean(
+    name: str, choices: Iterable[str], *, lead: str = "; ", quoted: bool = False, cutoff: float = 0.5
+) -> str:
+    """Return the end of a message about an unknown name, such as "; did you mean fifo?"; empty if none is similar.
+
+    Args:
+        name: as the user typed it; case does not matter.
+        choices: the names that exist.
+        lead: what joins the hint to the message.
+        quoted: whether the suggested name stands in quotes.
+        cutoff: least similarity, from 0 to 1 (`difflib.get_close_matches`).
+    """
+    by_lower = {choice.lower(): choice for choice in choices}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=cutoff)
+    if not near:
+        return ""
+    found = by_lower[near[0]]
+    return f"{lead}did you mean {found!r}?" if quoted else f"{lead}did you mean {found}?"

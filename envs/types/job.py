@@ -1,4 +1,4 @@
-"""A job as submitted, and what happened to it."""
+"""A job as submitted, and the record of its run."""
 
 import math
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ class JobSpec:
     num_gpus: int  # GPUs requested
     work: Samples  # samples to process; any batch size in the job's range reaches the same accuracy
     model: str  # a name that the performance model knows
-    min_gpus: int = 0  # elastic range, both ends included; 0 stands for num_gpus (a rigid gang)
+    min_gpus: int = 0  # elastic range, both ends included; 0 means num_gpus (a rigid job)
     max_gpus: int = 0
-    min_batch: int = 0  # global batch size range; 0 leaves it to the model's profile
+    min_batch: int = 0  # range of the global batch size; 0 means the range of the model's profile
     max_batch: int = 0
-    plan: ExecutionPlan | None = None  # the user's own plan; None leaves it open
+    plan: ExecutionPlan | None = None  # the user's own plan; None leaves the choice to the scheduler
     tenant: str = ""
-    guaranteed: bool = False  # has a service level, as against best effort
+    guaranteed: bool = False  # has a guaranteed service level; best effort otherwise
     name: str = ""  # the trace's own name for the job
 
     def __post_init__(self) -> None:
@@ -32,32 +32,32 @@ class JobSpec:
             object.__setattr__(self, "max_gpus", self.num_gpus)
         if not 1 <= self.min_gpus <= self.num_gpus <= self.max_gpus:
             raise ValueError(
-                f"job {self.name or self.id}: need 1 <= min_gpus <= num_gpus <= max_gpus, "
-                f"have {self.min_gpus}, {self.num_gpus}, {self.max_gpus}"
+                f"job {self.name or self.id}: min_gpus, num_gpus and max_gpus are {self.min_gpus}, {self.num_gpus} and "
+                f"{self.max_gpus}; they must satisfy 1 <= min_gpus <= num_gpus <= max_gpus"
             )
-        # NaN stands for "hidden from the scheduler" (see envs.scheduling) and is let through.
+        # NaN is allowed: it means that the work is hidden from the scheduler (see envs.scheduling).
         if self.work <= 0 or math.isinf(self.work):
             raise ValueError(f"job {self.name or self.id}: work is {self.work} samples; it must be positive and finite")
 
     @property
     def elastic(self) -> bool:
-        """Whether the job runs on more than one number of GPUs."""
+        """Whether the job can run on different numbers of GPUs."""
         return self.min_gpus < self.max_gpus
 
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """What happened to one job. Times that never came are NaN."""
+    """The record of one job's run. Times of events that did not happen are NaN."""
 
     job: JobSpec
     start_time: Seconds  # first time on GPUs
     finish_time: Seconds
     attained_service: GpuSeconds
     num_restarts: int  # starts, resizes and migrations after the first start
-    num_preemptions: int  # times it was sent back to the queue
-    num_interruptions: int = 0  # times that a node failed under it
+    num_preemptions: int  # times that the scheduler sent it back to the queue
+    num_interruptions: int = 0  # times that a failure of one of its nodes stopped it
 
     @property
     def finished(self) -> bool:
-        """False for a job that the horizon cut off."""
+        """Whether the job finished before the end of the run."""
         return not math.isnan(self.finish_time)

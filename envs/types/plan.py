@@ -1,4 +1,4 @@
-"""How a job's computation is spread over its GPUs."""
+"""Execution plans: the parallelism of a job over its GPUs."""
 
 from dataclasses import dataclass
 
@@ -13,10 +13,10 @@ class ExecutionPlan:
     data: int = 1  # data-parallel replicas
     tensor: int = 1  # tensor-parallel ranks per replica
     pipeline: int = 1  # pipeline stages per replica
-    zero_stage: int = 0  # 0 none, 1 optimizer states, 2 and gradients, 3 and weights sharded over the replicas
-    offload: bool = False  # optimizer states and step on the host (ZeRO-Offload)
+    zero_stage: int = 0  # sharded over replicas: 0 nothing, 1 optimizer states, 2 also gradients, 3 also weights
+    offload: bool = False  # optimizer states and step in CPU memory and on the CPU (ZeRO-Offload)
     accumulation: int = 1  # micro-batches per optimizer step
-    checkpointing: bool = False  # activations recomputed in the backward pass
+    checkpointing: bool = False  # recompute activations in the backward pass
 
     def __post_init__(self) -> None:
         for name in ("data", "tensor", "pipeline", "accumulation"):

@@ -1,4 +1,4 @@
-"""The units in which the world is told: seconds, samples, GPU-seconds, gigabytes; and the arrays that carry them."""
+"""Units of the simulation (seconds, samples, GPU-seconds, gigabytes), identifiers, and array types."""
 
 from typing import TypeAlias
 
@@ -15,3 +15,6 @@ NodeId: TypeAlias = int  # index of a node in its cluster
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+HOUR: Seconds = 3600.0
+DAY: Seconds = 86400.0

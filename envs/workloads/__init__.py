@@ -1,8 +1,8 @@
-"""What arrives: workloads, one reader per public trace, synthetic generators, splits by time."""
+"""Workloads: the jobs of an episode, one reader per public trace, synthetic generators, splits by time."""
 
 from envs.workloads.calibration import STREAMS, JobStream
 from envs.workloads.distributions import Arrivals, LogNormal, Quantiles
-from envs.workloads.fits import check_fits
+from envs.workloads.fits import check_workload_fits
 from envs.workloads.mix import DEFAULT_MIX, JobMix
 from envs.workloads.source import WorkloadSource
 from envs.workloads.splits import Windows
@@ -24,5 +24,5 @@ __all__ = [
     "Windows",
     "Workload",
     "WorkloadSource",
-    "check_fits",
+    "check_workload_fits",
 ]

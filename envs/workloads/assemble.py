@@ -1,4 +1,4 @@
-"""From a reader's columns to a workload: work from durations, models and elastic ranges where the trace has none."""
+"""Turn a reader's columns into a workload: derive work from durations, assign models and elastic ranges."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from envs.performance import PerformanceModel
 from envs.types import BoolArray, ClusterSpec, FloatArray, IntArray, TraceError
-from envs.workloads.mix import JobMix, Speeds, draw_models, known_as, mix_for
-from envs.workloads.readers.report import FILE
+from envs.workloads.mix import JobMix, ModelThroughputs, draw_models, known_as, mix_for
+from envs.workloads.readers.report import FILE_ATTRIBUTE
 from envs.workloads.workload import JOB_COLUMNS, Workload
 
 if TYPE_CHECKING:
@@ -19,36 +19,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Assembly:
-    """How columns become jobs. What no public trace has (model and duration together, elasticity) is assigned here.
+    """The rules by which columns become jobs. They assign what no public trace has: models and elasticity.
 
-    Work is a job's duration times its speed on its requested GPUs of the trace's GPU type, consolidated on the fewest
-    nodes, unless the trace states the work. A model is drawn from the mix, among those that run on the job's GPUs both
-    there and on the cluster. A factor `elastic` of f lets a job of n GPUs run on ceil(n / f) to floor(n * f); 1 is
-    rigid.
+    If the trace does not state a job's work, it is the duration times the throughput on the requested GPUs of the
+    trace's GPU type, consolidated on the fewest nodes. A model is drawn from those models of the mix that run on the
+    job's number of GPUs, both on the trace's GPU type and on the cluster. With a factor `elastic` of f, a job of n GPUs
+    runs on ceil(n / f) to floor(n * f) GPUs; a factor of 1 means rigid jobs.
     """
 
     performance: PerformanceModel
     cluster: ClusterSpec
     gpu_type: str  # of the trace
     gpus_per_node: int  # of the trace
-    source: str = ""  # name of the trace, by which its model names are understood
+    source: str = ""  # name of the trace; it selects the aliases of model names
     mix: JobMix | None = None
     elastic: float = 1.0
     seed: int = 0
-    speeds: Speeds = field(init=False, repr=False, compare=False)
+    throughputs: ModelThroughputs = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not 1.0 <= self.elastic < np.inf:
             raise TraceError(
                 f"workload.elastic is {self.elastic}; it must be a finite factor of at least 1 (1 is rigid)"
             )
-        object.__setattr__(self, "speeds", Speeds(self.performance))
+        object.__setattr__(self, "throughputs", ModelThroughputs(self.performance))
 
     def workload(self, frame: "pd.DataFrame", name: str, notes: Sequence[str] = ()) -> Workload:
-        """The jobs of a reader's frame, in its order.
+        """Turn a reader's frame into a workload, in the order of its rows.
 
         Raises:
-            TraceError: a model without figures, or a job that does not run on the trace's own GPUs.
+            TraceError: a model has no throughput figures, or a job does not run on the trace's own GPUs.
         """
         table = np.zeros(len(frame), JOB_COLUMNS)
         for column in ("submit_time", "duration", "num_gpus"):
@@ -81,8 +81,8 @@ class Assembly:
                 if own is None:
                     row, known = frame["row"].iloc[int(np.argmax(codes == code))], ", ".join(self.performance.models)
                     raise TraceError(
-                        f"{place(frame)}row {row}: model {model!r} has no speed figures; known: {known}; add it to "
-                        "the performance model"
+                        f"{file_prefix(frame)}row {row}: model {model!r} has no throughput figures; known: {known}; "
+                        "add it to the performance model"
                     )
                 named.append(own)
             models = tuple(dict.fromkeys(named))
@@ -98,40 +98,46 @@ class Assembly:
         return drawn, tuple(mix.models), f"models are assigned, not observed: drawn with seed {self.seed} from {shares}"
 
     def _runs_there_and_here(self, model: str, num_gpus: int) -> bool:
-        there = self.speeds.rate(model, self.gpu_type, num_gpus, self.gpus_per_node) > 0
-        return there and self.speeds.runs(model, num_gpus, self.cluster)
+        there = self.throughputs.of(model, self.gpu_type, num_gpus, self.gpus_per_node) > 0
+        return there and self.throughputs.runs(model, num_gpus, self.cluster)
 
     def _work(self, frame: "pd.DataFrame", codes: npt.NDArray[np.int64], models: tuple[str, ...]) -> FloatArray:
         types = (
             frame["gpu_type"].to_numpy() if "gpu_type" in frame else np.full(len(frame), self.gpu_type, dtype=object)
         )
-        import pandas as pd  # slow to load, and only traces come here
+        import pandas as pd  # imported here because it loads slowly and only traces need it
 
         keys = pd.MultiIndex.from_arrays([codes, frame["num_gpus"].to_numpy(), types])
         index, distinct = pd.factorize(keys)
-        rates = np.array(
-            [self.speeds.rate(models[code], kind, int(gpus), self.gpus_per_node) for code, gpus, kind in distinct]
+        by_class = np.array(
+            [
+                self.throughputs.of(models[code], gpu_type, int(gpus), self.gpus_per_node)
+                for code, gpus, gpu_type in distinct
+            ]
         )
-        speed: FloatArray = rates[index]
-        stuck: BoolArray = speed <= 0
+        throughput: FloatArray = by_class[index]
+        stuck: BoolArray = throughput <= 0
         if stuck.any():
             at = int(np.argmax(stuck))
             raise TraceError(
-                f"{place(frame)}row {frame['row'].iloc[at]}: model {models[codes[at]]} does not run on "
+                f"{file_prefix(frame)}row {frame['row'].iloc[at]}: model {models[codes[at]]} does not run on "
                 f"{frame['num_gpus'].iloc[at]} GPUs of type "
-                f"{types[at]}, so no work follows from its duration; set another trace GPU type, or leave the model out"
+                f"{types[at]}, so its duration gives no work; set another GPU type of the trace, or leave the model out"
             )
-        work: FloatArray = frame["duration"].to_numpy(np.float64) * speed
+        work: FloatArray = frame["duration"].to_numpy(np.float64) * throughput
         return work
 
 
-def place(frame: "pd.DataFrame") -> str:
-    """The file that a reader's frame is of, as the beginning of a message; nothing if the reader does not say."""
-    return f"{frame.attrs[FILE]}: " if FILE in frame.attrs else ""
+def file_prefix(frame: "pd.DataFrame") -> str:
+    """Return "<file>: " as the start of a message about a reader's frame; empty if the frame names no file."""
+    return f"{frame.attrs[FILE_ATTRIBUTE]}: " if FILE_ATTRIBUTE in frame.attrs else ""
 
 
 def elastic_range(num_gpus: IntArray, factor: float, cluster: ClusterSpec) -> tuple[IntArray, IntArray]:
-    """(min_gpus, max_gpus), int64[num_jobs] each: ceil(n / factor) to floor(n * factor), at most all of one type."""
+    """Return (min_gpus, max_gpus), int64[num_jobs] each: ceil(n / factor) and floor(n * factor).
+
+    The maximum is at most the number of GPUs of the cluster's largest GPU type.
+    """
     ceiling = max(cluster.gpus_by_type.values())
     least = np.ceil(num_gpus / factor).astype(np.int64)
     most = np.floor(num_gpus * factor).astype(np.int64)
@@ -139,7 +145,7 @@ def elastic_range(num_gpus: IntArray, factor: float, cluster: ClusterSpec) -> tu
 
 
 def range_note(elastic: float) -> str:
-    """What results must say about elasticity."""
+    """Return the note on elasticity that is printed with results."""
     if elastic == 1.0:
-        return "jobs are rigid: they run on the GPUs that they ask for"
-    return f"elastic ranges are assigned: n/{elastic:g} to {elastic:g}n GPUs, at most all of one type"
+        return "jobs are rigid: they run on exactly the number of GPUs that they request"
+    return f"elastic ranges are assigned: n/{elastic:g} to {elastic:g}n GPUs, at most all GPUs of one type"

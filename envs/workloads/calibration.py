@@ -1,4 +1,4 @@
-"""Job streams by name: the demo's, and those with the moments of public traces (small tables, measured on them)."""
+"""Named job streams: the demo's, and two that reproduce the moments of public traces from small measured tables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from envs.workloads.distributions import Arrivals, Durations, LogNormal, Quantil
 
 @dataclass(frozen=True)
 class JobStream:
-    """Sizes, durations and arrivals of a kind of workload; the rate comes from the offered load asked for."""
+    """Distributions of job sizes, durations and arrivals. The offered load sets the arrival rate, not the stream."""
 
     sizes: Mapping[int, float]  # GPUs requested -> share of jobs
-    durations: Mapping[int, Durations]  # from this many GPUs on -> run times on the requested GPUs
+    durations: Mapping[int, Durations]  # at least this many GPUs -> run times on the requested GPUs
     arrivals: Arrivals
     source: str
 
@@ -29,7 +29,7 @@ class JobStream:
             )
 
     def durations_of(self, num_gpus: int) -> Durations:
-        """The run times of jobs of this size."""
+        """Return the distribution of run times of jobs of this size."""
         return self.durations[max(size for size in self.durations if size <= num_gpus)]
 
 
@@ -44,15 +44,16 @@ DEMO = JobStream(
     sizes={1: 0.40, 2: 0.20, 4: 0.20, 8: 0.15, 16: 0.05},
     durations={1: LogNormal(median=1800.0, sigma=1.3, low=120.0, high=86400.0)},
     arrivals=Arrivals(cv=1.5),
-    source="ours: gangs up to two nodes, hours of work, somewhat bursty; small enough to watch",
+    source="made for the demo: gangs on up to two nodes, hours of work, somewhat bursty; small enough to watch",
 )
 
-# How close the two are to their traces (tests/unit/workloads/test_calibration.py): quantiles of run times from 5 % to
-# 99 % within 15 %, their mean and coefficient of variation and the mean GPU-seconds of a job within 12 %, shares of
-# sizes within 0.2 points, variability of gaps within 10 %. Not modelled: drift over weeks, and who submits what.
+# Deviation of PHILLY and ITP from their traces (tests/unit/workloads/test_calibration.py): quantiles of run times from
+# 5 % to 99 % within 15 %; mean and coefficient of variation of run times, and mean GPU-seconds of a job, within 12 %;
+# shares of sizes within 0.2 points; variability of gaps within 10 %. Not modelled: drift over weeks, and differences
+# between users.
 
-# Moments of the processed Philly subset, 73,250 jobs; gaps between submissions from 2017-09-24 to 2017-12-12, while the
-# trace is dense. Most two-GPU jobs end within half a minute and the others run for days: hence their own row.
+# Moments of the processed Philly subset, 73,250 jobs. Gaps between submissions are from 2017-09-24 to 2017-12-12, where
+# the trace is dense. Two-GPU jobs have their own row because most end within half a minute and the others run for days.
 PHILLY = JobStream(
     sizes={1: 0.9383, 2: 0.0233, 4: 0.0209, 8: 0.0160, 12: 0.0001, 16: 0.0006, 24: 0.0001, 32: 0.0007},
     durations={
@@ -73,7 +74,7 @@ PHILLY = JobStream(
     source="measured on philly-traces (Jeon et al., ATC'19), processed subset, September to December 2017",
 )
 
-# Moments of the eight clusters together, 53,293 jobs; filtered upstream to jobs of at least 600 s.
+# Moments of the eight clusters together, 53,293 jobs. The publisher kept only jobs of at least 600 s.
 ITP = JobStream(
     sizes={1: 0.8277, 2: 0.0222, 4: 0.0396, 8: 0.0982, 16: 0.0054, 32: 0.0060, 64: 0.0010},
     durations={
@@ -100,11 +101,11 @@ STREAMS: Mapping[str, JobStream] = MappingProxyType({"demo": DEMO, "philly": PHI
 
 
 def stream(name: str) -> JobStream:
-    """A job stream by name.
+    """Return a job stream by name.
 
     Raises:
-        TraceError: there is none of that name.
+        TraceError: no stream has that name.
     """
     if name not in STREAMS:
-        raise TraceError(f"workload.stream is {name!r}; there are {', '.join(STREAMS)}; choose one or give a JobStream")
+        raise TraceError(f"workload.stream is {name!r}; choose one of {', '.join(STREAMS)}, or give a JobStream")
     return STREAMS[name]

@@ -1,4 +1,4 @@
-"""What a synthetic job stream is drawn from: durations and arrivals, vectorised, with exact means."""
+"""Distributions of durations and arrivals for synthetic job streams, vectorised, with exact means."""
 
 import itertools
 import math
@@ -11,12 +11,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from envs.types import FloatArray, Seconds, TraceError
-
-HOUR = 3600.0
+from envs.types.units import DAY, HOUR
 
 
 def _normal() -> Any:
-    """SciPy's normal distribution; loaded when first drawn from, since it takes a fifth of a second."""
+    """SciPy's special functions, loaded at the first draw because the import takes a fifth of a second."""
     from scipy import special
 
     return special
@@ -37,9 +36,9 @@ class Durations(Protocol):
 
 @dataclass(frozen=True)
 class LogNormal:
-    """Log-normal run times, cut to [low, high] seconds: few jobs have most of the work, as in every public trace."""
+    """Log-normal run times, truncated to [low, high] seconds: few jobs have most of the work, as in public traces."""
 
-    median: Seconds  # before the cut
+    median: Seconds  # before truncation
     sigma: float  # standard deviation of the logarithm
     low: Seconds = 60.0
     high: Seconds = 30 * 86400.0
@@ -53,7 +52,7 @@ class LogNormal:
         logarithm = NormalDist(math.log(self.median), self.sigma)
         if logarithm.cdf(math.log(self.high)) - logarithm.cdf(math.log(self.low)) < 1e-9:
             raise TraceError(
-                f"durations: [{self.low}, {self.high}] holds nothing of a log-normal of median {self.median}; widen it"
+                f"durations: a log-normal of median {self.median} has no mass in [{self.low}, {self.high}]; widen it"
             )
 
     @property
@@ -64,7 +63,7 @@ class LogNormal:
 
     @property
     def mean(self) -> Seconds:
-        """Expected duration, of the cut distribution."""
+        """Expected duration of the truncated distribution."""
         centre, (low, high) = math.log(self.median), self._edges
         edges = [(math.log(edge) - centre) / self.sigma - self.sigma for edge in (self.low, self.high)]
         shifted = _normal().ndtr(edges)
@@ -79,7 +78,7 @@ class LogNormal:
 
 @dataclass(frozen=True)
 class Quantiles:
-    """Run times by a table of measured quantiles; between two of them the logarithm is uniform."""
+    """Run times given by a table of measured quantiles. Between two quantiles the logarithm is uniform."""
 
     levels: Sequence[float]  # ascending from 0 to 1
     seconds: Sequence[Seconds]  # the duration at each level, ascending
@@ -89,7 +88,7 @@ class Quantiles:
         ascending = all(a < b for a, b in itertools.pairwise(levels))
         if len(levels) != len(seconds) or len(levels) < 2 or not ascending or levels[0] != 0 or levels[-1] != 1:
             raise TraceError(
-                f"durations: quantile levels are {levels}; they must ascend from 0 to 1, one for each duration"
+                f"durations: quantile levels are {levels}; they must ascend from 0 to 1, one level for each duration"
             )
         if seconds[0] <= 0 or any(a > b for a, b in itertools.pairwise(seconds)) or not math.isfinite(seconds[-1]):
             raise TraceError(f"durations: quantiles are {seconds} s; they must be positive, finite and ascending")
@@ -102,7 +101,7 @@ class Quantiles:
     def mean(self) -> Seconds:
         """Expected duration."""
         levels, logs = self._table
-        # Over a piece on which the logarithm is uniform from a to b, the mean is (e^b - e^a) / (b - a).
+        # The mean over a piece whose logarithm is uniform from a to b is (e^b - e^a) / (b - a).
         step = np.diff(logs)
         piece = np.where(step > 1e-12, np.diff(np.exp(logs)) / np.maximum(step, 1e-12), np.exp(logs[:-1]))
         return float(np.diff(levels) @ piece)
@@ -115,17 +114,17 @@ class Quantiles:
 
 @dataclass(frozen=True)
 class Arrivals:
-    """When jobs are submitted: gaps of a given variability, bursts that share one second, a daily cycle.
+    """Submission times: gaps of a given variability, bursts within one second, and a daily cycle.
 
-    Gaps are hyperexponential with balanced means: two kinds of gap, short and long, chosen so that mean and
-    coefficient of variation are as asked; with `cv` 1 and no bursts this is the Poisson process. A burst is a sweep
-    of runs submitted at once. The daily cycle then bends time: the process runs fast in busy hours and slowly at
-    night.
+    Gaps are hyperexponential with balanced means: a gap is either short or long, and both means are chosen so that the
+    gaps have the given mean and coefficient of variation. With `cv` 1 and no bursts this is a Poisson process. A burst
+    models a sweep of runs that is submitted at once. The daily cycle warps time: jobs arrive faster in busy hours and
+    more slowly at night.
     """
 
-    cv: float = 1.0  # standard deviation over mean of the gaps, bursts included, before the daily cycle
-    burst: float = 0.0  # share of jobs that come in the same second as the job before
-    daily: Sequence[float] = ()  # relative rates of the 24 hours of a day; flat if empty
+    cv: float = 1.0  # standard deviation / mean of the gaps, bursts included, before the daily cycle
+    burst: float = 0.0  # share of jobs that are submitted in the same second as the previous job
+    daily: Sequence[float] = ()  # relative arrival rates of the 24 hours of a day; constant if empty
 
     def __post_init__(self) -> None:
         if not 0 <= self.burst < 1:
@@ -137,41 +136,41 @@ class Arrivals:
             )
         if (
             len(self.daily) not in (0, 24)
-            or any(not 0 <= rate < math.inf for rate in self.daily)
+            or any(not 0 <= weight < math.inf for weight in self.daily)
             or (self.daily and not sum(self.daily) > 0)
         ):
             raise TraceError(
-                f"arrivals: daily has {len(self.daily)} rates; give 24, not negative and not all 0, or none"
+                f"arrivals: daily has {len(self.daily)} rates; give 24 that are not negative and not all 0, or none"
             )
 
     @property
     def _gap_cv2(self) -> float:
-        """Squared variation of the gaps between bursts, such that bursts included it is `cv`."""
+        """Squared coefficient of variation of the gaps between bursts that makes it `cv` over all gaps."""
         return (self.cv**2 + 1) * (1 - self.burst) - 1
 
     def sample(self, rng: np.random.Generator, size: int, mean_gap: Seconds) -> FloatArray:
-        """float64[size]: ascending submission times, the first at t = 0, with gaps of `mean_gap` seconds on average.
+        """float64[size]: ascending submission times that begin at t = 0, with gaps of `mean_gap` seconds on average.
 
-        With a daily cycle t = 0 falls on a uniformly drawn time of day.
+        With a daily cycle, the time of day at t = 0 is drawn uniformly.
         """
         gaps = rng.standard_exponential(size)
         square = max(self._gap_cv2, 1.0)
         short = 0.5 * (1 + math.sqrt((square - 1) / (square + 1)))
-        # A gap is of the short kind with probability p and then has mean 1/2p, else 1/2(1-p): 1 on average.
+        # A gap is short with probability p and then has mean 1/2p, else it is long with mean 1/2(1-p): 1 on average.
         if square > 1:
             gaps /= np.where(rng.random(size) < short, 2 * short, 2 * (1 - short))
         if self.burst:
             gaps *= (rng.random(size) >= self.burst) / (1 - self.burst)
         gaps[0] = 0.0
         times = np.cumsum(gaps) * mean_gap
-        return self._bend(times, 24 * HOUR * rng.random()) if self.daily else times
+        return self._bend(times, DAY * rng.random()) if self.daily else times
 
     def _bend(self, times: FloatArray, time_of_day: Seconds) -> FloatArray:
-        """Operational time to wall-clock time: equal arrivals in operational time come at the daily rates."""
-        rates = np.asarray(self.daily, dtype=np.float64) * (24 / sum(self.daily))
+        """Convert operational time, in which arrivals are uniform, to wall-clock time with the daily cycle."""
+        intensity = np.asarray(self.daily, dtype=np.float64) * (24 / sum(self.daily))
         clock = np.arange(25) * HOUR
-        done = np.concatenate([[0.0], np.cumsum(rates)]) * HOUR  # operational seconds by each full hour
-        day = 24 * HOUR
+        done = np.concatenate([[0.0], np.cumsum(intensity)]) * HOUR  # operational seconds up to each full hour
+
         operational = times + np.interp(time_of_day, clock, done)
-        bent = operational // day * day + np.interp(operational % day, done, clock)
+        bent = operational // DAY * DAY + np.interp(operational % DAY, done, clock)
         return np.maximum.accumulate(bent - bent[0])

@@ -1,4 +1,4 @@
-"""Whether a cluster can hold a workload at all; asked before any simulation."""
+"""Checks, made before any simulation, that a cluster can run every job of a workload."""
 
 from collections.abc import Callable
 
@@ -6,28 +6,28 @@ import numpy as np
 
 from envs.performance import PerformanceModel
 from envs.types import ClusterError, ClusterSpec, IntArray
-from envs.workloads.mix import Speeds
+from envs.workloads.mix import ModelThroughputs
 from envs.workloads.workload import Workload
 
 
 def largest_job(cluster: ClusterSpec) -> int:
-    """GPUs of the largest job that a cluster holds: all that there are of its most numerous GPU type."""
+    """Return the most GPUs that a job may request: all GPUs of the cluster's most numerous GPU type."""
     return max(cluster.gpus_by_type.values())
 
 
 def check_sizes(where: str, num_gpus: IntArray, cluster: ClusterSpec, label: Callable[[int], str]) -> None:
-    """Assert that no job asks for more GPUs than there are of one type.
+    """Assert that no job requests more GPUs than the cluster has of one type.
 
-    Across types a job may be spread, but no scheduler that consolidates would ever start it.
+    A larger job could be spread over several types, but a scheduler that consolidates jobs would never start it.
 
     Args:
-        where: the jobs come from: a file, or the name of a workload.
+        where: source of the jobs, for messages: a file, or the name of a workload.
         num_gpus: int64[num_jobs], GPUs requested.
-        cluster: what there is.
-        label: what messages call the job of an index.
+        cluster: the nodes.
+        label: returns the name of a job in messages, given its index.
 
     Raises:
-        ClusterError: one line with the first job that does not fit, what it asks for, what there is, and the fix.
+        ClusterError: one line with the first job that does not fit, its request, the cluster's limit, and the fix.
     """
     limit = largest_job(cluster)
     if not (num_gpus > limit).any():
@@ -40,8 +40,8 @@ def check_sizes(where: str, num_gpus: IntArray, cluster: ClusterSpec, label: Cal
     )
 
 
-def check_fits(workload: Workload, cluster: ClusterSpec, performance: PerformanceModel | None = None) -> None:
-    """Assert that every job can run: its size fits (`check_sizes`), and with a performance model also its model.
+def check_workload_fits(workload: Workload, cluster: ClusterSpec, performance: PerformanceModel | None = None) -> None:
+    """Assert that every job can run: its size fits (`check_sizes`), and its model runs, given a performance model.
 
     Raises:
         ClusterError: one line with the first job that cannot run, and the fix.
@@ -49,11 +49,11 @@ def check_fits(workload: Workload, cluster: ClusterSpec, performance: Performanc
     check_sizes(f"workload {workload.name}", workload.jobs["num_gpus"], cluster, lambda job: _name(workload, job))
     if performance is None:
         return
-    speeds = Speeds(performance)
+    throughputs = ModelThroughputs(performance)
     pairs, first = np.unique(workload.jobs[["model", "num_gpus"]], return_index=True)
     for pair, job in sorted(zip(pairs, first, strict=True), key=lambda found: int(found[1])):
         model, num_gpus = workload.models[pair["model"]], int(pair["num_gpus"])
-        if not speeds.runs(model, num_gpus, cluster):
+        if not throughputs.runs(model, num_gpus, cluster):
             raise ClusterError(
                 f"workload {workload.name}: {_name(workload, int(job))} ({model}) does not run on "
                 f"{num_gpus} GPUs of any type "

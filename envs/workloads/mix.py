@@ -1,20 +1,20 @@
-"""Which models jobs train, where the trace does not say: a stated job mix, drawn with a seed."""
+"""Job mixes: the models that are assigned to jobs, drawn with a seed, where a trace names none."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
 from envs.performance import PerformanceModel
 from envs.performance.zoo import ALIASES, zoo_name
-from envs.types import BoolArray, ClusterSpec, FloatArray, IntArray, PerformanceError, TraceError
+from envs.types import BoolArray, ClusterSpec, Configuration, FloatArray, IntArray, PerformanceError, TraceError
 
 
 @dataclass(frozen=True)
 class JobMix:
-    """Models and how often they occur; equally often if no weights are given."""
+    """Models and their weights; equal weights if none are given."""
 
     models: Sequence[str]
     weights: Sequence[float] = ()
@@ -26,36 +26,37 @@ class JobMix:
             raise TraceError(f"job mix: models are {list(self.models)}; name at least one, each once")
         if len(self.weights) != len(self.models):
             raise TraceError(
-                f"job mix: {len(self.weights)} weights for {len(self.models)} models; give one each, or none"
+                f"job mix: {len(self.weights)} weights for {len(self.models)} models; give one for each model, or none"
             )
         if not all(math.isfinite(weight) and weight >= 0 for weight in self.weights) or sum(self.weights) <= 0:
             raise TraceError(f"job mix: weights are {list(self.weights)}; they must be finite, not negative, not all 0")
 
 
-# The five that Gavel (OSDI'20) measured on K80, P100 and V100 at 1 to 8 GPUs: no figure behind them is extrapolated
-# from another GPU type, so schedules on mixed clusters rest on measurements.
+# The five models that Gavel (OSDI'20) measured on K80, P100 and V100 with 1 to 8 GPUs. None of their figures is
+# extrapolated from another GPU type, so schedules on mixed clusters rest on measurements.
 DEFAULT_MIX = JobMix(("resnet18", "resnet50", "transformer", "lm", "recommendation"))
 
 
 def mix_for(performance: PerformanceModel, mix: JobMix | None = None) -> JobMix:
-    """The mix to draw from: `mix` if given; else `DEFAULT_MIX` if all its models have figures; else all models equally.
+    """Return `mix` if given; else `DEFAULT_MIX` if all its models have figures; else all models with equal weights.
 
     Raises:
-        TraceError: the mix names a model without figures.
+        TraceError: the mix names a model without throughput figures.
     """
     known = set(performance.models)
     if mix is None:
         return DEFAULT_MIX if known.issuperset(DEFAULT_MIX.models) else JobMix(performance.models)
     for model in mix.models:
         if model not in known:
-            raise TraceError(f"job mix: model {model!r} has no speed figures; known: {', '.join(performance.models)}")
+            known_models = ", ".join(performance.models)
+            raise TraceError(f"job mix: model {model!r} has no throughput figures; known: {known_models}")
     return mix
 
 
 def known_as(model: str, source: str, performance: PerformanceModel) -> str | None:
-    """The performance model's name for what a trace calls `model`; None if it has no figures for it.
+    """Return the performance model's name for what a trace calls `model`; None if it has no figures for it.
 
-    The zoo's name goes first: Rubick's "bert" is the zoo's bert_large, and another model than the zoo's bert.
+    The zoo's name takes precedence: Rubick's "bert" is the zoo's bert_large, which is not the zoo's bert.
     """
     try:
         candidates = (zoo_name(model, source), ALIASES.get(model, model), model)
@@ -64,38 +65,42 @@ def known_as(model: str, source: str, performance: PerformanceModel) -> str | No
     return next((name for name in candidates if name in performance.models), None)
 
 
-class Speeds:
-    """Samples per second by model, GPU type and GPUs on the fewest nodes; asked of the performance model once each."""
+class ModelThroughputs:
+    """Throughputs by model, GPU type and number of GPUs on the fewest nodes; cached, in samples/s."""
 
     def __init__(self, performance: PerformanceModel) -> None:
-        self._ask = lru_cache(maxsize=None)(performance.throughput)
+        @cache
+        def ask(model: str, gpu_type: str, num_gpus: int, num_nodes: int) -> float:
+            return performance.throughput(model, Configuration(gpu_type, num_gpus, num_nodes))
 
-    def rate(self, model: str, gpu_type: str, num_gpus: int, gpus_per_node: int) -> float:
-        """Samples/s of `num_gpus` GPUs on whole nodes and a remainder; 0 where the model does not run."""
+        self._ask = ask
+
+    def of(self, model: str, gpu_type: str, num_gpus: int, gpus_per_node: int) -> float:
+        """Samples/s on `num_gpus` GPUs of the fewest nodes; 0 if the model does not run there."""
         return self._ask(model, gpu_type, num_gpus, -(-num_gpus // gpus_per_node))
 
     def capacity(self, model: str, num_gpus: int, cluster: ClusterSpec) -> float:
-        """Samples/s if the whole cluster ran nothing but such jobs; 0 if they run on none of its types.
+        """Samples/s if the whole cluster ran only such jobs; 0 if they run on none of its types.
 
-        A type that has fewer GPUs than one job asks for is counted too: demand, not fit, is the question.
+        A type with fewer GPUs than one job requests counts too, because this measures demand and not fit.
         """
         per_node = node_sizes(cluster)
         return sum(
-            count * self.rate(model, gpu_type, num_gpus, per_node[gpu_type]) / num_gpus
+            count * self.of(model, gpu_type, num_gpus, per_node[gpu_type]) / num_gpus
             for gpu_type, count in cluster.gpus_by_type.items()
         )
 
     def runs(self, model: str, num_gpus: int, cluster: ClusterSpec) -> bool:
-        """Whether such a job runs on one of the cluster's types that has GPUs enough for it."""
+        """Whether such a job runs on a GPU type of which the cluster has enough GPUs."""
         per_node = node_sizes(cluster)
         return any(
-            count >= num_gpus and self.rate(model, gpu_type, num_gpus, per_node[gpu_type]) > 0
+            count >= num_gpus and self.of(model, gpu_type, num_gpus, per_node[gpu_type]) > 0
             for gpu_type, count in cluster.gpus_by_type.items()
         )
 
 
 def node_sizes(cluster: ClusterSpec) -> dict[str, int]:
-    """GPUs of the largest node of each type."""
+    """Return the GPUs of the largest node of each GPU type."""
     return {
         name: int(cluster.node_gpus[cluster.node_types == index].max()) for index, name in enumerate(cluster.gpu_types)
     }
@@ -104,10 +109,10 @@ def node_sizes(cluster: ClusterSpec) -> dict[str, int]:
 def draw_models(
     rng: np.random.Generator, num_gpus: IntArray, mix: JobMix, runs: Callable[[str, int], bool]
 ) -> IntArray:
-    """int64[num_jobs]: for each job an index into `mix.models`, drawn from those that run on its GPUs.
+    """Draw for each job an index into `mix.models`, int64[num_jobs], from the models that run on its number of GPUs.
 
     Raises:
-        TraceError: no model of the mix runs on some job's number of GPUs.
+        TraceError: no model of the mix runs on a job's number of GPUs.
     """
     uniform = rng.random(len(num_gpus))
     drawn = np.zeros(len(num_gpus), dtype=np.int64)
@@ -117,7 +122,7 @@ def draw_models(
         if weights.sum() <= 0:
             raise TraceError(
                 f"job mix: none of {', '.join(mix.models)} runs on {size} GPUs here; add a model that does, "
-                f"or leave such jobs out with workload.max_gpus={size - 1}"
+                f"or leave out such jobs with workload.max_gpus={size - 1}"
             )
         rows = num_gpus == size
         edges = np.cumsum(weights) / weights.sum()

@@ -1,19 +1,18 @@
-"""Where workloads come from: episodes to train on and fixed workloads to report on, apart from each other."""
+"""Workload sources: episodes to train on, and fixed workloads to report on that share no job with them."""
 
-import difflib
 from collections.abc import Iterable
 from typing import Protocol
 
 import numpy as np
 
-from envs.types import TraceError
+from envs.types import TraceError, did_you_mean
 from envs.workloads.workload import Workload
 
 
 class WorkloadSource(Protocol):
-    """A supply of workloads in named splits that share no job.
+    """A supply of workloads in named splits that share no jobs.
 
-    All workloads of a source have the same `models`, so that tables by model are built once.
+    All workloads of a source have the same `models`, so that tables by model need to be built only once.
     """
 
     @property
@@ -23,27 +22,30 @@ class WorkloadSource(Protocol):
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Models that jobs may train, in the order of `Workload.models`."""
+        """Models of the jobs, in the order of `Workload.models`."""
         ...
 
     @property
     def num_jobs(self) -> int:
-        """Most jobs of an episode; buffers are sized by it."""
+        """Most jobs of an episode, by which buffers are sized."""
         ...
 
     def episode(self, rng: np.random.Generator, split: str = "train") -> Workload:
-        """One workload of training size, drawn from a split.
+        """Draw one workload of training size from a split.
 
         Raises:
-            TraceError: there is no such split.
+            TraceError: the split does not exist.
         """
         ...
 
     def evaluation(self, split: str | None = None) -> tuple[Workload, ...]:
-        """The fixed workloads on which results are reported, the same at every call; None for the source's own choice.
+        """Return the fixed workloads on which results are reported, the same at every call.
+
+        Args:
+            split: their split; the source's own choice if None.
 
         Raises:
-            TraceError: there is no such split.
+            TraceError: the split does not exist.
         """
         ...
 
@@ -52,10 +54,9 @@ def check_split(source: str, split: str, splits: Iterable[str]) -> None:
     """Assert that a split exists.
 
     Raises:
-        TraceError: it does not; the message names the nearest.
+        TraceError: it does not exist; the message suggests the nearest name.
     """
     names = list(splits)
     if split not in names:
-        near = difflib.get_close_matches(split, names, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = did_you_mean(split, names)
         raise TraceError(f"workload {source}: there is no split {split!r}; it has {', '.join(names)}{hint}")

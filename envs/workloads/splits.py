@@ -1,4 +1,4 @@
-"""Cuts of a trace in time: splits that share no job, and windows with a warm-up to report on."""
+"""Splits of a trace in time that share no jobs, and windows with a warm-up to report on."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,33 +6,32 @@ from dataclasses import dataclass
 import numpy as np
 
 from envs.types import FloatArray, Seconds, TraceError
+from envs.types.units import DAY
 from envs.workloads.workload import Workload
-
-DAY = 86400.0
 
 
 def cut_by_shares(name: str, submit: FloatArray, shares: Mapping[str, float]) -> dict[str, tuple[int, int, Seconds]]:
-    """Consecutive shares of the jobs; jobs submitted at the same instant stay together.
+    """Cut a trace into consecutive shares of its jobs; jobs submitted at the same instant stay together.
 
     Args:
-        name: of the workload, for messages.
+        name: name of the workload, for messages.
         submit: float64[num_jobs], ascending.
         shares: split -> share of the jobs; together at most 1.
 
     Returns:
-        split -> (first job, last job not included, start time in seconds).
+        split -> (first job, end of jobs (exclusive), start time in seconds).
 
     Raises:
-        TraceError: shares are not positive or exceed 1 together, or a split gets no job.
+        TraceError: a share is not positive, the shares add up to more than 1, or a split gets no job.
     """
     total = sum(shares.values())
     if not shares or min(shares.values()) <= 0 or total > 1 + 1e-9:
-        raise TraceError(f"workload {name}: splits are {dict(shares)}; shares must be positive and at most 1 together")
+        raise TraceError(f"workload {name}: splits are {dict(shares)}; shares must be positive and add up to at most 1")
     edges, done = [0], 0.0
     for share in shares.values():
         done += share
         at = min(round(done * len(submit)), len(submit))
-        # Move the edge to the first job of its instant, so that no burst is cut in two.
+        # Move the edge to the first job of its instant, so that no burst is divided.
         edges.append(int(np.searchsorted(submit, submit[at], side="left")) if at < len(submit) else at)
     cuts: dict[str, tuple[int, int, Seconds]] = {}
     for split, first, last in zip(shares, edges, edges[1:], strict=False):
@@ -47,7 +46,7 @@ def cut_by_shares(name: str, submit: FloatArray, shares: Mapping[str, float]) ->
 def cut_by_days(
     name: str, submit: FloatArray, days: Mapping[str, Sequence[float]]
 ) -> dict[str, tuple[int, int, Seconds]]:
-    """Stated days; see `cut_by_shares` for what is returned.
+    """Cut a trace into splits of given days; see `cut_by_shares` for the return value.
 
     Raises:
         TraceError: a pair is not (first, last), two splits overlap, or a split gets no job.
@@ -73,9 +72,9 @@ def cut_by_days(
 
 @dataclass(frozen=True)
 class Windows:
-    """Evenly spaced windows of a split: a warm-up, what is measured, and a time of further load, all in days."""
+    """Evenly spaced windows of a split: a warm-up, a measured span, and a span of further load, all in days."""
 
-    count: int = 0  # 0: no windows, the split is one workload
+    count: int = 0  # 0: no windows; the whole split is one workload
     warmup: float = 0.5
     measure: float = 1.0
     after: float = 0.5  # keeps the cluster under load while the measured jobs finish
@@ -88,7 +87,7 @@ class Windows:
             )
 
     def cut(self, workload: Workload, first: int, last: int, name: str) -> tuple[Workload, ...]:
-        """The windows of jobs `first` to `last` of a workload, each re-based to its start.
+        """Cut the windows out of jobs `first` to `last` (exclusive), each with t = 0 at its start.
 
         Raises:
             TraceError: the split is shorter than a window, or a window has no measured job.
@@ -98,7 +97,7 @@ class Windows:
         room = float(submit[-1] - submit[0]) - length
         if room < 0:
             raise TraceError(
-                f"workload {name}: spans {(room + length) / DAY:.2f} days, a window "
+                f"workload {name}: spans {(room + length) / DAY:.2f} days, but a window takes "
                 f"{length / DAY:.2f}; shorten windows.measure"
             )
         found: list[Workload] = []
@@ -110,7 +109,7 @@ class Windows:
             )
             if not part.measured.any():
                 raise TraceError(
-                    f"workload {part.name}: no job is submitted in what it measures; lengthen windows.measure"
+                    f"workload {part.name}: no job is submitted in its measured span; lengthen windows.measure"
                 )
             found.append(part)
         return tuple(found)

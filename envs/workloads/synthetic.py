@@ -1,4 +1,4 @@
-"""Synthetic workloads: a job stream at a stated offered load on a given cluster, one fresh draw an episode."""
+"""Synthetic workloads: a job stream at a given offered load on a given cluster, drawn anew for each episode."""
 
 from functools import cached_property
 
@@ -10,7 +10,7 @@ from envs.workloads.assemble import elastic_range, range_note
 from envs.workloads.calibration import JobStream
 from envs.workloads.calibration import stream as stream_named
 from envs.workloads.fits import largest_job
-from envs.workloads.mix import JobMix, Speeds, mix_for, node_sizes
+from envs.workloads.mix import JobMix, ModelThroughputs, mix_for, node_sizes
 from envs.workloads.source import check_split
 from envs.workloads.workload import JOB_COLUMNS, Workload
 
@@ -18,28 +18,28 @@ SPLITS = ("train", "validation", "test")
 
 
 class SyntheticSource:
-    """Workloads drawn from a job stream; splits are seed streams that never meet.
+    """Workloads drawn from a job stream; each split has random seeds of its own.
 
-    A job's duration is drawn for its requested GPUs of the reference type (the cluster's first), and becomes work by
-    its model's speed there. The arrival rate is such that demand meets capacity in the ratio `load`, as
-    `Workload.offered_load` counts it under "all".
+    A job's duration is drawn for its requested GPUs of the reference type, which is the cluster's first GPU type. Work
+    is this duration times the model's throughput there. The arrival rate makes the ratio of demand to capacity equal
+    to `load`, as `Workload.offered_load` computes it under "all".
 
     Args:
-        cluster: on which the load is offered.
-        performance: speeds.
+        cluster: the cluster on which the load is offered.
+        performance: the performance model, which gives throughputs.
         num_jobs: jobs of every workload.
         load: offered load.
-        exact_load: stretch the submission times of each workload so that it offers exactly `load`; without, only the
-            mean over many does, and short draws of a heavy-tailed stream mostly offer far less.
+        exact_load: stretch the submission times of each workload so that it offers exactly `load`. If false, only the
+            mean over many workloads is `load`, and most short draws of a heavy-tailed stream offer far less.
         stream: a name in `envs.workloads.calibration.STREAMS`, or a `JobStream`.
         mix: models and weights; see `mix_for` for the default.
         elastic: factor of the elastic range; 1 is rigid.
         max_gpus: leave out the stream's larger jobs; None keeps all.
-        num_tenants: tenants, equally active.
+        num_tenants: number of tenants, who are equally active.
         guaranteed: share of jobs that are guaranteed.
-        seed: of the splits.
-        num_evaluation: fixed workloads of each split.
-        name: shown in results.
+        seed: seed of the splits.
+        num_evaluation: number of fixed workloads of each split.
+        name: name shown in results.
     """
 
     def __init__(
@@ -88,18 +88,18 @@ class SyntheticSource:
 
     @property
     def mean_gap(self) -> float:
-        """Expected seconds between submissions at the load asked for."""
-        return float(self._kinds.demand @ self._kinds.shares) / self.load
+        """Expected seconds between submissions at the requested load."""
+        return float(self._classes.demand @ self._classes.shares) / self.load
 
     def episode(self, rng: np.random.Generator, split: str = "train") -> Workload:
-        """A fresh workload; see `WorkloadSource.episode`."""
+        """Draw a new workload; see `WorkloadSource.episode`."""
         check_split(self.name, split, SPLITS)
-        # The split is part of the seed: equal draws of `rng` give different jobs in different splits.
+        # The split is part of the seed, so that equal draws of `rng` give different jobs in different splits.
         key = (self.seed, SPLITS.index(split), 0, int(rng.integers(2**63)))
         return self._draw(np.random.default_rng(key), f"{self.name}-{split}")
 
     def evaluation(self, split: str | None = None) -> tuple[Workload, ...]:
-        """`num_evaluation` fixed workloads of a split, the test split's if None; see `WorkloadSource.evaluation`."""
+        """Return `num_evaluation` fixed workloads of a split, by default "test"; see `WorkloadSource.evaluation`."""
         split = "test" if split is None else split
         check_split(self.name, split, SPLITS)
         if split not in self._evaluation:
@@ -112,25 +112,25 @@ class SyntheticSource:
         return self._evaluation[split]
 
     @cached_property
-    def _kinds(self) -> "_Kinds":
-        return _Kinds(self)
+    def _classes(self) -> "_JobClasses":
+        return _JobClasses(self)
 
     def _draw(self, rng: np.random.Generator, name: str) -> Workload:
-        kinds, size = self._kinds, self.num_jobs
-        kind = np.searchsorted(kinds.edges, rng.random(size), side="right")
-        gpus = kinds.num_gpus[kind]
+        classes, size = self._classes, self.num_jobs
+        job_class = np.searchsorted(classes.edges, rng.random(size), side="right")
+        gpus = classes.num_gpus[job_class]
         duration = np.empty(size)
-        for index, distribution in enumerate(kinds.durations):
-            rows = np.flatnonzero(kinds.duration_of[kind] == index)
+        for index, distribution in enumerate(classes.durations):
+            rows = np.flatnonzero(classes.duration_of[job_class] == index)
             duration[rows] = distribution.sample(rng, len(rows))
         submit = self.stream.arrivals.sample(rng, size, self.mean_gap)
         table = np.zeros(size, JOB_COLUMNS)
-        table["num_gpus"], table["model"], table["duration"] = gpus, kinds.model[kind], duration
-        table["work"] = duration * kinds.rate[kind]
+        table["num_gpus"], table["model"], table["duration"] = gpus, classes.model[job_class], duration
+        table["work"] = duration * classes.throughput[job_class]
         if self.exact_load and submit[-1] > 0:
-            submit *= float(table["work"] @ (1 / kinds.capacity[kind])) / (self.load * submit[-1])
+            submit *= float(table["work"] @ (1 / classes.capacity[job_class])) / (self.load * submit[-1])
         table["submit_time"] = submit
-        table["min_gpus"], table["max_gpus"] = kinds.min_gpus[kind], kinds.max_gpus[kind]
+        table["min_gpus"], table["max_gpus"] = classes.min_gpus[job_class], classes.max_gpus[job_class]
         if self.num_tenants > 1:
             table["tenant"] = rng.integers(self.num_tenants, size=size)
         if self.guaranteed:
@@ -140,21 +140,21 @@ class SyntheticSource:
 
     @cached_property
     def _notes(self) -> tuple[str, ...]:
-        left_out = f"; jobs of more than {self.max_gpus} GPUs left out" if self.max_gpus else ""
+        left_out = f"; jobs of more than {self.max_gpus} GPUs are left out" if self.max_gpus else ""
         return (f"synthetic jobs: {self.stream.source}{left_out}", range_note(self.elastic))
 
 
-class _Kinds:
-    """The kinds of job (GPUs x model) of a source, and what each draws from: arrays over the kinds."""
+class _JobClasses:
+    """The classes of jobs (GPUs x model) of a source and their distributions, as arrays over the classes."""
 
     def __init__(self, source: SyntheticSource) -> None:
-        cluster, mix, speeds = source.cluster, source.mix, Speeds(source.performance)
+        cluster, mix, throughputs = source.cluster, source.mix, ModelThroughputs(source.performance)
         reference = cluster.gpu_types[0]
         per_node = node_sizes(cluster)[reference]
         rows: list[tuple[int, int, float, float, float, float]] = []
         for size, share in _sizes(source).items():
             runs = [
-                speeds.rate(model, reference, size, per_node) > 0 and speeds.runs(model, size, cluster)
+                throughputs.of(model, reference, size, per_node) > 0 and throughputs.runs(model, size, cluster)
                 for model in mix.models
             ]
             total = sum(weight for weight, good in zip(mix.weights, runs, strict=True) if good)
@@ -162,25 +162,32 @@ class _Kinds:
                 raise TraceError(
                     f"workload {source.name}: none of {', '.join(mix.models)} runs on {size} GPUs of "
                     f"cluster {cluster.name}; "
-                    f"choose a mix that does, or set workload.max_gpus={size - 1}"
+                    f"choose a mix with a model that does, or set workload.max_gpus={size - 1}"
                 )
             mean = source.stream.durations_of(size).mean
             for index, model in enumerate(mix.models):
                 if runs[index]:
-                    rate, capacity = (
-                        speeds.rate(model, reference, size, per_node),
-                        speeds.capacity(model, size, cluster),
+                    throughput, capacity = (
+                        throughputs.of(model, reference, size, per_node),
+                        throughputs.capacity(model, size, cluster),
                     )
                     rows.append(
-                        (size, index, share * mix.weights[index] / total, rate, capacity, mean * rate / capacity)
+                        (
+                            size,
+                            index,
+                            share * mix.weights[index] / total,
+                            throughput,
+                            capacity,
+                            mean * throughput / capacity,
+                        )
                     )
         columns = [np.array(column) for column in zip(*rows, strict=True)]
         self.num_gpus: IntArray = columns[0].astype(np.int64)
         self.model: IntArray = columns[1].astype(np.int64)
         self.shares: FloatArray = columns[2] / columns[2].sum()
-        self.rate: FloatArray = columns[3]  # samples/s on the requested GPUs of the reference type
-        self.capacity: FloatArray = columns[4]  # samples/s of the whole cluster on such jobs
-        self.demand: FloatArray = columns[5]  # expected seconds of the whole cluster that such a job takes
+        self.throughput: FloatArray = columns[3]  # samples/s on the requested GPUs of the reference type
+        self.capacity: FloatArray = columns[4]  # samples/s if the whole cluster runs such jobs
+        self.demand: FloatArray = columns[5]  # expected seconds that the whole cluster needs for such a job
         self.edges: FloatArray = np.cumsum(self.shares)[:-1]
         starts = sorted(source.stream.durations)
         self.durations = [source.stream.durations[start] for start in starts]
@@ -189,7 +196,7 @@ class _Kinds:
 
 
 def _sizes(source: SyntheticSource) -> dict[int, float]:
-    """GPU counts and their shares, of the stream less the larger jobs."""
+    """Return GPU counts and their shares of the stream, without jobs larger than `max_gpus`."""
     limit = largest_job(source.cluster)
     sizes = {
         size: share
@@ -199,7 +206,7 @@ def _sizes(source: SyntheticSource) -> dict[int, float]:
     if not sizes:
         raise TraceError(
             f"workload {source.name}: max_gpus={source.max_gpus} leaves no job of the stream; its "
-            f"least is {min(source.stream.sizes)}"
+            f"smallest jobs request {min(source.stream.sizes)} GPUs"
         )
     if max(sizes) > limit:
         raise ClusterError(

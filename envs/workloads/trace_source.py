@@ -1,4 +1,4 @@
-"""Workloads from a trace: read once on first use, split by time, cut into episodes and windows."""
+"""Workloads from a trace, which is read on first use, split by time, and cut into episodes and windows."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -7,8 +7,9 @@ import numpy as np
 
 from envs.performance import PerformanceModel
 from envs.types import ClusterSpec, Seconds, TraceError
+from envs.types.units import DAY
 from envs.workloads.assemble import Assembly
-from envs.workloads.fits import check_fits, check_sizes
+from envs.workloads.fits import check_sizes, check_workload_fits
 from envs.workloads.mix import JobMix
 from envs.workloads.readers.reader import TraceReader, locate
 from envs.workloads.readers.report import ReadReport
@@ -16,36 +17,35 @@ from envs.workloads.source import check_split
 from envs.workloads.splits import Windows, cut_by_days, cut_by_shares
 from envs.workloads.workload import Workload
 
-DAY = 86400.0
-WHOLE = "all"  # the split that is everything
+WHOLE = "all"  # the split that contains all jobs
 
 
 class TraceSource:
     """The jobs of a public trace on a given cluster. The file is read on first use, never by the constructor.
 
-    Splits are disjoint in time: consecutive shares of the jobs, or stated days. A training episode is a random run of
-    `num_jobs` consecutive jobs of its split, re-based to t = 0. Results are reported on `windows.count` windows of a
-    split, each with a warm-up before and some load after what is measured; with no windows, on the split as one
-    workload.
+    Splits are disjoint in time: consecutive shares of the jobs, or given days. A training episode is a random run of
+    `num_jobs` consecutive jobs of its split, shifted to t = 0. Results are reported on `windows.count` windows of a
+    split, each with a warm-up before the measured span and some load after it. With no windows, results are reported on
+    the split as one workload.
 
     Args:
-        cluster: on which the jobs are to run; every job must fit.
-        performance: speeds, which turn durations into work.
-        reader: of the trace's format.
-        path: the file; the reader's place under $MURMURATION_DATA if None.
+        cluster: the cluster on which the jobs run; every job must fit.
+        performance: the performance model, whose throughputs turn durations into work.
+        reader: the reader of the trace's format.
+        path: the file; the reader's location under $MURMURATION_DATA if None.
         strict: make the first malformed row an error instead of counting it.
-        days: (first, last) days of the trace to use, the last not included, from the reader's t = 0; all if None.
-        max_gpus: leave out larger jobs, and say how many; None keeps all.
+        days: (first, last) days of the trace to use, the last excluded, from the reader's t = 0; all if None.
+        max_gpus: leave out larger jobs and report their number; None keeps all.
         mix: the models to assign where the trace names none; see `mix_for` for the default.
-        elastic: factor of the elastic range that jobs are given; 1 is rigid.
-        seed: of what is assigned, the same for every window and episode.
+        elastic: factor of the elastic range assigned to jobs; 1 is rigid.
+        seed: seed of assigned models, the same for every window and episode.
         num_jobs: jobs of a training episode.
         splits: name -> share of the jobs, in order of time.
-        split_days: name -> (first, last) days within the slice, instead of shares; not both.
-        evaluate_on: the split of `evaluation()`; "all" is the whole slice.
-        windows: how many windows to report on, and how long.
+        split_days: name -> (first, last) days within the slice; replaces `splits`.
+        evaluate_on: the split that `evaluation()` uses by default; "all" is the whole slice.
+        windows: number and lengths of the windows to report on.
         recommended_cluster: name of the preset under conf/cluster for which the slice was chosen.
-        name: shown in results; the reader's name if empty.
+        name: name shown in results; the reader's name if empty.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class TraceSource:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """Names of the splits; "all" is always one."""
+        """Names of the splits, "all" included."""
         return (*(self._shares if self._split_days is None else self._split_days), WHOLE)
 
     @property
@@ -100,7 +100,7 @@ class TraceSource:
 
     @property
     def report(self) -> ReadReport:
-        """What became of the file's rows. Reads the trace."""
+        """The report on the file's rows. Reads the trace."""
         return self._read[1]
 
     @property
@@ -114,11 +114,11 @@ class TraceSource:
         return self._read[0]
 
     def episode(self, rng: np.random.Generator, split: str = "train") -> Workload:
-        """A random run of consecutive jobs of a split, at most `num_jobs`; see `WorkloadSource.episode`.
+        """Draw a run of at most `num_jobs` consecutive jobs of a split; see `WorkloadSource.episode`.
 
-        A split no longer than that is given whole, the same at every draw. Runs of a part of it would differ from each
-        other, but the shorter they are the more of their time the cluster fills or empties, and the less schedulers
-        that wait for GPUs differ in them.
+        A split with at most `num_jobs` jobs is returned whole, the same at every draw. Shorter runs would differ from
+        each other, but the cluster would fill or empty during more of their time, which hides the differences between
+        schedulers that wait for GPUs.
         """
         first, last, _ = self._bounds(split)
         size = min(self.num_jobs, last - first)
@@ -126,7 +126,7 @@ class TraceSource:
         return self.workload.slice(start, start + size, name=f"{self.name}-{split}")
 
     def evaluation(self, split: str | None = None) -> tuple[Workload, ...]:
-        """The windows of a split, or the split as one workload; see `WorkloadSource.evaluation`."""
+        """Return the windows of a split, or the split as one workload; see `WorkloadSource.evaluation`."""
         split = self.evaluate_on if split is None else split
         if split not in self._evaluation:
             first, last, start = self._bounds(split)
@@ -139,9 +139,9 @@ class TraceSource:
         return self._evaluation[split]
 
     def _bounds(self, split: str) -> tuple[int, int, Seconds]:
-        """(first job, last job, start time) of a split, the last not included."""
+        """Return (first job, end of jobs (exclusive), start time) of a split."""
         check_split(self.name, split, self.splits)
-        # A trace too short to be split can still be played as a whole.
+        # "all" needs no cuts, so that a trace too short to be split can still be run as a whole.
         return (0, len(self.workload), 0.0) if split == WHOLE else self._cuts[split]
 
     @cached_property
@@ -161,7 +161,7 @@ class TraceSource:
                 end = frame["submit_time"].iloc[-1] / DAY
                 raise TraceError(
                     f"workload {self.name}: no job was submitted in days {list(self.days)}; the trace "
-                    f"has days 0 to {end:.1f}"
+                    f"spans days 0 to {end:.1f}"
                 )
             report = report.dropping(f"outside days {self.days[0]:g} to {self.days[1]:g}", len(frame) - len(inside))
             frame = inside.assign(submit_time=inside["submit_time"] - first)
@@ -169,8 +169,8 @@ class TraceSource:
             fits = frame[frame["num_gpus"] <= self.max_gpus].reset_index(drop=True)
             if fits.empty:
                 raise TraceError(
-                    f"workload {self.name}: max_gpus={self.max_gpus} leaves no job; its least asks "
-                    f"for {frame['num_gpus'].min()}"
+                    f"workload {self.name}: max_gpus={self.max_gpus} leaves no job; its smallest job "
+                    f"requests {frame['num_gpus'].min()} GPUs"
                 )
             report = report.dropping(f"more than {self.max_gpus} GPUs", len(frame) - len(fits))
             frame = fits
@@ -181,5 +181,5 @@ class TraceSource:
         if self.recommended_cluster not in ("", self.cluster.name):
             notes.append(f"the slice was chosen for cluster {self.recommended_cluster}, not {self.cluster.name}")
         workload = self._assembly.workload(frame, self.name, notes)
-        check_fits(workload, self.cluster, self.performance)
+        check_workload_fits(workload, self.cluster, self.performance)
         return workload, report

@@ -1,4 +1,4 @@
-"""What arrives: jobs as a table, in order of submission."""
+"""Workloads: jobs as a table, in order of submission."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from envs.performance import PerformanceModel
-from envs.types import ClusterSpec, ExecutionPlan, JobId, JobSpec, Seconds, TraceError
+from envs.types import ClusterSpec, Configuration, ExecutionPlan, JobId, JobSpec, Seconds, TraceError
 
 JOB_COLUMNS = np.dtype(
     [
@@ -28,33 +28,33 @@ JOB_COLUMNS = np.dtype(
 
 @dataclass(frozen=True)
 class Workload:
-    """A sequence of jobs, and which of them are measured.
+    """A sequence of jobs with the time window in which jobs are measured.
 
     `jobs` is a structured array of `JOB_COLUMNS`, sorted by submission; a job's row is its `JobId`.
-    Jobs submitted within `window` (start included, end not) count in metrics; those before warm the cluster
-    up, those after keep it under load.
+    Jobs submitted within `window` (start included, end excluded) count in metrics. Earlier jobs warm the cluster up,
+    and later ones keep it under load.
     """
 
     name: str
     jobs: npt.NDArray[np.void]
     models: tuple[str, ...]
     tenants: tuple[str, ...] = ("",)
-    names: Sequence[str] = ()  # the trace's own job names, one a row, or none
+    names: Sequence[str] = ()  # the trace's own job names, one per row; may be empty
     window: tuple[Seconds, Seconds] = (0.0, np.inf)
-    plans: Sequence[ExecutionPlan | None] = ()  # the users' own execution plans, one a row, or none
-    notes: tuple[str, ...] = field(default=())  # what a reader of results must know: skipped rows, assigned models
+    plans: Sequence[ExecutionPlan | None] = ()  # the users' own execution plans, one per row; may be empty
+    notes: tuple[str, ...] = field(default=())  # printed with results: skipped rows, assigned models
 
     def __post_init__(self) -> None:
         if self.jobs.dtype != JOB_COLUMNS:
-            raise TraceError(f"workload {self.name}: jobs must have the dtype JOB_COLUMNS, has {self.jobs.dtype}")
+            raise TraceError(f"workload {self.name}: the dtype of jobs is {self.jobs.dtype}; it must be JOB_COLUMNS")
         if len(self.jobs) == 0:
-            raise TraceError(f"workload {self.name}: holds no jobs; widen its slice")
+            raise TraceError(f"workload {self.name}: has no jobs; widen its slice")
         for column in ("names", "plans"):
             given = getattr(self, column)
             if given and len(given) != len(self.jobs):
                 raise TraceError(
                     f"workload {self.name}: has {len(given)} {column} for {len(self.jobs)} jobs; give "
-                    "one a job, or none"
+                    "one per job, or none"
                 )
         submit = self.jobs["submit_time"]
         if not np.isfinite(submit).all() or submit[0] < 0 or (np.diff(submit) < 0).any():
@@ -71,7 +71,7 @@ class Workload:
         return (self.spec(job) for job in range(len(self)))
 
     def spec(self, job: JobId) -> JobSpec:
-        """One row as a `JobSpec`."""
+        """Return one row as a `JobSpec`."""
         row = self.jobs[job]
         return JobSpec(
             id=job,
@@ -91,7 +91,7 @@ class Workload:
 
     @classmethod
     def of(cls, jobs: Sequence[JobSpec], name: str = "jobs") -> "Workload":
-        """A workload from single jobs, in any order; ties keep theirs. Ids are given anew by submission."""
+        """Build a workload from jobs in any order. They are sorted by submission (a stable sort) and get new ids."""
         ordered = sorted(jobs, key=lambda job: job.submit_time)
         models = tuple(dict.fromkeys(job.model for job in ordered))
         tenants = tuple(dict.fromkeys(job.tenant for job in ordered)) or ("",)
@@ -124,10 +124,10 @@ class Workload:
         name: str | None = None,
         window: tuple[Seconds, Seconds] = (0.0, np.inf),
     ) -> "Workload":
-        """Jobs `first` to `last` (not included), re-based so that t = 0 is `start`, or the first of them if None.
+        """Return jobs `first` to `last` (excluded), shifted so that t = 0 is `start`, or the first submission if None.
 
         Raises:
-            TraceError: no job is left, or one was submitted before `start`.
+            TraceError: no job is left, or a job was submitted before `start`.
         """
         jobs = self.jobs[first:last].copy()
         if len(jobs):
@@ -148,31 +148,32 @@ class Workload:
         return (submit >= self.window[0]) & (submit < self.window[1])
 
     def renamed(self, name: str) -> "Workload":
-        """The same jobs under another name."""
+        """Return the same jobs under another name."""
         return replace(self, name=name)
 
     def offered_load(self, cluster: ClusterSpec, performance: PerformanceModel) -> dict[str, float]:
-        """GPU-seconds asked for per GPU-second that there is, by GPU type and in all (key "all").
+        """Requested GPU-seconds per available GPU-second, by GPU type and for the whole cluster (key "all").
 
-        A job's demand is its requested GPUs, consolidated, for as long as its work takes on them. By type the figure
-        answers "were all GPUs of this type, how loaded would they be", and is infinite where some job does not run.
-        In all, a job's demand is the time that the whole cluster would need for it, each type at its own speed and
-        types on which it does not run standing idle. The time base is the span of submissions.
+        A job demands its requested GPUs, consolidated, for as long as its work takes on them. The load of a type is the
+        load if all GPUs were of this type; it is infinite if some job does not run on the type. For "all", a job's
+        demand is the time that the whole cluster would need for it: each type runs at its own throughput, and types on
+        which the job does not run stay idle. The time base is the span of submissions.
         """
         submit = self.jobs["submit_time"]
         span = float(submit[-1] - submit[0])
         if span <= 0:
             return dict.fromkeys((*cluster.gpu_types, "all"), float("inf"))
-        # One class per (model, GPUs): speeds are asked once a class, work is summed once over the jobs.
+        # One class per (model, GPUs), so that each throughput is computed once.
         key = self.jobs["model"] * (int(self.jobs["num_gpus"].max()) + 1) + self.jobs["num_gpus"]
         _, first, job_class = np.unique(key, return_index=True, return_inverse=True)
         work = np.bincount(job_class, weights=self.jobs["work"])
         gpus = self.jobs["num_gpus"][first]
-        per_node = [int(cluster.node_gpus[cluster.node_types == kind].max()) for kind in range(len(cluster.gpu_types))]
-        rate = np.array(
+        types = range(len(cluster.gpu_types))
+        per_node = [int(cluster.node_gpus[cluster.node_types == gpu_type].max()) for gpu_type in types]
+        throughput = np.array(
             [
                 [
-                    performance.throughput(self.models[model], name, int(n), -(-int(n) // size))
+                    performance.throughput(self.models[model], Configuration(name, int(n), -(-int(n) // size)))
                     for model, n in self.jobs[["model", "num_gpus"]][first]
                 ]
                 for name, size in zip(cluster.gpu_types, per_node, strict=True)
@@ -180,6 +181,6 @@ class Workload:
         )  # float64[num_gpu_types, num_classes], samples/s of one job
         counts = np.array(list(cluster.gpus_by_type.values()))
         with np.errstate(divide="ignore", over="ignore"):
-            by_type = (work * gpus / rate).sum(axis=1) / (span * cluster.num_gpus)
-            overall = (work / (counts @ (rate / gpus))).sum() / span
+            by_type = (work * gpus / throughput).sum(axis=1) / (span * cluster.num_gpus)
+            overall = (work / (counts @ (throughput / gpus))).sum() / span
         return {**dict(zip(cluster.gpu_types, by_type.tolist(), strict=True)), "all": float(overall)}

@@ -1,53 +1,71 @@
-"""The environment's decision step with observation and mask: hot and cold, by candidates, beside its plain twin."""
+"""Decision times of the library's schedulers on a loaded cluster."""
 
-from dataclasses import replace
-
-import numpy as np
+import statistics
+import time
+from collections.abc import Iterator
+from itertools import islice
 
 from benchmarks.report import Report
-from benchmarks.snapshots import batch_of, loaded_state, memory
-from benchmarks.stepping import step_seconds, trajectory
 from benchmarks.suite import Suite
-from benchmarks.twin import beside_twin
-from benchmarks.worlds import Size
+from benchmarks.timing import OutOfTimeError, time_limit
+from benchmarks.worlds import MINUTE, PLAIN, FifoEpisode, Size, decide_in_rounds, load_three_quarters
+from envs.scheduling import Scheduler
+from envs.simulation import Scenario
+from envs.types import MurmurationError
 
-HOT = 4.0  # MB of arrays that a batch may have to stay in the caches
-MOST_ENVS = 1024
-
-
-def measure(report: Report, suite: Suite) -> None:
-    """All sizes."""
-    for size in suite.sizes:
-        measure_size(report, suite, replace(size, elastic=True))
+LARGEST = 1000  # nodes
+COMPILE_LIMIT = 100.0  # seconds for the very first decision
 
 
-def measure_size(report: Report, suite: Suite, size: Size) -> None:
-    """Hot with 16 candidates beside the twin, hot with more candidates, cold; and memory."""
-    start = loaded_state(size)
-    single, now = batch_of(size, 1), start.episode[0, 0]
-    report.add("decisions", size, "jobs that wait at the loaded instant", now.num_active - now.num_running, "jobs")
-    report.add("decisions", size, "jobs that run at the loaded instant", now.num_running, "jobs")
-    each = memory(single)
-    report.add("memory", size, "state of the engine", single.state.nbytes / 1e3, "kB/env")
-    report.add("memory", size, "all arrays of an environment", each / 1e3, "kB/env")
-    hot = max(1, min(16, int(HOT * 1e6 / each)))
-    for candidates in (16, *suite.candidates):
-        batch = batch_of(size, hot, candidates)
-        actions = trajectory(batch, start, suite.steps)
-        cost = step_seconds(batch, start, actions, suite.repeats)
-        tell(report, size, f"hot, {candidates} candidates", cost)
-        if candidates == 16:
-            beside_twin(report, suite, size, batch, start, actions)
-    cold = min(MOST_ENVS, int(np.ceil(suite.cold * 1e6 / each)))
-    batch = batch_of(size, cold)
-    cost = step_seconds(batch, start, trajectory(batch, start, 4), 1)
-    tell(report, size, "cold, 16 candidates", cost)
-    report.add("decisions", size, "environments of a batch, hot", hot, "")
-    report.add("decisions", size, "environments of a batch, cold", cold, "")
+def measure_decisions(report: Report, suite: Suite) -> None:
+    """Time all schedulers at the sizes up to 8,000 GPUs; one that exceeds the limit is left out of larger sizes."""
+    left_out: dict[str, str] = {}
+    for size in (size for size in suite.sizes if size.nodes <= LARGEST):
+        episode = load_three_quarters(size, Scenario(cpu_memory="shared"))
+        count = 1 + suite.decisions
+        for name in [name for name in suite.schedulers if name not in left_out]:
+            scheduler = suite.schedulers[name]
+            try:
+                if size == suite.sizes[0]:  # compile before anything is timed
+                    next(time_decisions(scheduler, episode, COMPILE_LIMIT))
+                spent = list(islice(time_decisions(scheduler, episode, suite.decision_limit), count))
+            except (OutOfTimeError, MurmurationError) as refusal:
+                left_out[name] = f"decisions: {name} is left out from {size} on: {refusal}"
+                continue
+            except Exception:
+                left_out[name] = report.add_fault(f"decisions: {name} from {size} on")
+                continue
+            # The first decision differs from later ones: it is made on a cluster that FIFO has filled.
+            report.add("decisions", size, f"{name}, first decision", 1e3 * spent[0], "ms")
+            report.add("decisions", size, f"{name}, median of later ones", 1e3 * statistics.median(spent[1:]), "ms")
+    report.notes.extend(left_out.values())
 
 
-def tell(report: Report, size: Size, how: str, cost: float) -> None:
-    """One way of stepping."""
-    report.add("decisions", size, f"step, {how}", 1e6 * cost, "us")
-    report.add("decisions", size, f"env-steps, {how}", 1 / cost, "1/s")
-    report.add("decisions", size, f"agent-steps, {how}", size.servers / cost, "1/s")
+def time_decisions(scheduler: Scheduler, episode: FifoEpisode, limit: float) -> Iterator[float]:
+    """Yield the CPU seconds of each decision from the loaded instant on."""
+    episode.rewind()
+    simulator = episode.simulator
+    scheduler.reset(simulator.cluster, simulator.rng)
+    for view in simulator.rounds():
+        with time_limit(limit):
+            began = time.process_time()
+            allocation = scheduler.schedule(view)
+            spent = time.process_time() - began
+        yield spent
+        simulator.apply(allocation)
+
+
+def rounds_per_second(scheduler: Scheduler, size: Size, rounds: int) -> float:
+    """Rounds of a minute per CPU second, decision and simulation together, from the loaded instant on.
+
+    Most published simulators have such rounds. The first round is not counted.
+    """
+    episode = load_three_quarters(size, decide_in_rounds(PLAIN, MINUTE))
+    simulator = episode.simulator
+    scheduler.reset(simulator.cluster, simulator.rng)
+    began, count = 0.0, -1
+    for view in islice(simulator.rounds(), rounds + 1):
+        simulator.apply(scheduler.schedule(view))
+        count += 1
+        began = began or time.process_time()
+    return count / (time.process_time() - began)

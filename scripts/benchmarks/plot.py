@@ -1,4 +1,4 @@
-"""How cost grows with the size of the cluster."""
+"""The plot of cost against the size of the cluster."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,19 +11,19 @@ import matplotlib.pyplot as plt
 
 from benchmarks.report import Report
 
-# Panel: title, unit, and the figures in it as (part, beginning of what was measured, label).
+# Panel: title, unit, and its lines as (part, beginning of the figure's name, label).
 EVENTS = ("engine", "FIFO, full model", "compiled"), ("engine", "reference engine", "reference")
 DECISIONS = (
-    ("decisions", "step, hot", "compiled, hot"),
-    ("decisions", "step, cold", "compiled, cold"),
-    ("decisions", "plain twin", "plain twin"),
+    ("environment", "step, hot", "compiled, hot"),
+    ("environment", "step, cold", "compiled, cold"),
+    ("environment", "reference environment", "reference"),
 )
-PANELS = ("An event under FIFO", "ns", EVENTS), ("A decision of all servers", "us", DECISIONS)
+PANELS = ("An event under FIFO", "ns", EVENTS), ("A decision of all agents", "us", DECISIONS)
 
 
 def plot_scaling(report: Report, folder: Path) -> None:
-    """`scaling.png`: cost of an event and of a decision over servers; of what was not measured, nothing."""
-    panels = [(title, unit, lines(report, unit, asked)) for title, unit, asked in PANELS]
+    """Write `scaling.png`: cost of an event and of a decision over nodes; nothing if neither was measured."""
+    panels = [(title, unit, select_lines(report, unit, wanted)) for title, unit, wanted in PANELS]
     panels = [panel for panel in panels if panel[2]]
     if not panels:
         return
@@ -31,21 +31,21 @@ def plot_scaling(report: Report, folder: Path) -> None:
     for axis, (title, unit, found) in zip(axes[0], panels, strict=True):
         for label, points in found.items():
             axis.plot(list(points), list(points.values()), marker="o", label=label)
-        axis.set(title=title, xlabel="servers of 8 GPUs", ylabel=f"CPU time, {unit}", xscale="log", yscale="log")
+        axis.set(title=title, xlabel="nodes of 8 GPUs", ylabel=f"CPU time, {unit}", xscale="log", yscale="log")
         axis.legend()
         axis.grid(alpha=0.3)
     figure.savefig(folder / "scaling.png", dpi=120)
     plt.close(figure)
 
 
-def lines(report: Report, unit: str, asked: Sequence[tuple[str, str, str]]) -> dict[str, dict[int, float]]:
-    """By label, figures by servers; those that were measured."""
-    found = {label: series(report, part, what, unit) for part, what, label in asked}
+def select_lines(report: Report, unit: str, wanted: Sequence[tuple[str, str, str]]) -> dict[str, dict[int, float]]:
+    """Figures by number of nodes for each label; labels without figures are left out."""
+    found = {label: select_series(report, part, what, unit) for part, what, label in wanted}
     return {label: points for label, points in found.items() if points}
 
 
-def series(report: Report, part: str, what: str, unit: str) -> dict[int, float]:
-    """Figures by servers, of what begins like this; the first of each size."""
+def select_series(report: Report, part: str, what: str, unit: str) -> dict[int, float]:
+    """Figures by number of nodes whose name begins with `what`; the first one of each size."""
     found: dict[int, float] = {}
     for row in report.rows:
         if row.part == part and row.what.startswith(what) and row.unit.startswith(unit):

@@ -4,12 +4,12 @@ from pathlib import Path
 
 from hydra import compose
 
+from benchmarks.decisions import rounds_per_second
 from benchmarks.report import Report
-from benchmarks.rounds import rounds_per_second
 from benchmarks.suite import SIZES, Suite
 from benchmarks.timing import cpu_seconds
 from envs.simulation import Simulator, run_episode
-from launch import build_schedulers, build_world
+from launch import build_inputs, build_schedulers
 
 # Experiment with the simulator's own input and rules, file, scheduler, simulator, and its CPU seconds.
 INPUTS = (
@@ -27,30 +27,30 @@ IN_ROUNDS = {
 }
 
 
-def measure(report: Report, suite: Suite) -> None:
-    """Same inputs where the data is; then rounds, on inputs of the same size only."""
+def measure_published(report: Report, suite: Suite) -> None:
+    """Time the same inputs where their files exist, then rounds, which have inputs of the same size only."""
     for experiment, file, name, other, theirs in INPUTS:
         path = Path(suite.data) / file
         if suite.data and path.exists():
-            report.add("published", experiment, f"{name}, here", same_input(experiment, path, name), "CPU-s")
+            report.add("published", experiment, f"{name}, here", time_experiment(experiment, path, name), "CPU-s")
             report.add("published", experiment, f"{name}, {other}", theirs, "CPU-s")
         else:
             report.notes.append(f"published: {experiment} is left out, there is no {path}; data=<folder> says where")
     for name, (other, theirs) in IN_ROUNDS.items():
         if name in suite.schedulers:
-            pace = rounds_per_second(suite.schedulers[name], SIZES[0], suite.rounds)
-            report.add("published", SIZES[0], f"{name}, here", pace, "rounds/CPU-s")
+            ours = rounds_per_second(suite.schedulers[name], SIZES[0], suite.rounds)
+            report.add("published", SIZES[0], f"{name}, here", ours, "rounds/CPU-s")
             report.add("published", SIZES[0], f"{name}, {other}", theirs, "rounds/CPU-s")
 
 
-def same_input(experiment: str, path: Path, name: str) -> float:
-    """CPU seconds of one of an experiment's schedulers on its workload, reading not counted; the better of two."""
+def time_experiment(experiment: str, path: Path, name: str) -> float:
+    """CPU seconds of one of an experiment's schedulers on its workload, without reading; the better of two runs."""
     cfg = compose("compare", [f"experiment={experiment}", f"++workload.path={path}"])
-    world = build_world(cfg)
-    (workload,) = world.source.evaluation(cfg.split)
+    inputs = build_inputs(cfg)
+    (workload,) = inputs.source.evaluation(cfg.split)
 
-    def play() -> None:
-        simulator = Simulator(workload, world.cluster, world.performance, world.scenario, world.seed)
+    def run_once() -> None:
+        simulator = Simulator(workload, inputs.setup, inputs.seed)
         run_episode(build_schedulers(cfg)[name], simulator)
 
-    return cpu_seconds(play, 2)
+    return cpu_seconds(run_once, 2)

@@ -1,32 +1,47 @@
-"""How much is measured."""
+"""How much is measured, which parts there are, and what happens when one of them fails."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 
 from omegaconf import DictConfig
 
+from benchmarks.report import Report
 from benchmarks.worlds import Size
 from envs.scheduling import Scheduler
-from launch.build import build
-from launch.names import ChoiceError, near
-from launch.world import build_schedulers
+from envs.types import MurmurationError, did_you_mean
+from launch.building import build_object
+from launch.errors import ChoiceError
+from launch.inputs import build_schedulers
 
 SIZES = (Size(8, 160), Size(64, 1000), Size(1000, 16000), Size(12500, 100000))
+# Parts by name, as module and function. A module is imported when it is chosen, since `training` needs torch and ray.
+BENCHMARKS = {
+    "engine": ("engine", "measure_engine"),
+    "environment": ("environment", "measure_environment"),
+    "pettingzoo": ("environment", "measure_pettingzoo"),
+    "decisions": ("decisions", "measure_decisions"),
+    "starting": ("starting", "measure_starting"),
+    "training": ("training", "measure_training"),
+    "traces": ("traces", "measure_traces"),
+    "published": ("published", "measure_published"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
     """One choice of sizes and repeats."""
 
-    schedulers: Mapping[str, Scheduler] = field(default_factory=dict)  # whose decisions are timed
-    data: str = ""  # folder with traces/; what needs it is left out without
-    num_sizes: int = len(SIZES)  # of 8/160, 64/1,000, 1,000/16,000 and 12,500/100,000 servers/jobs, smallest first
-    repeats: int = 3  # the best counts
+    schedulers: Mapping[str, Scheduler] = field(default_factory=dict)  # their decisions are timed
+    data: str = ""  # folder with traces/; without it the parts that need it are left out
+    num_sizes: int = len(SIZES)  # of 8/160, 64/1,000, 1,000/16,000 and 12,500/100,000 nodes/jobs, smallest first
+    repeats: int = 3  # the best one counts
     part: int = 200  # arrivals that the reference engine plays where it cannot play all
     steps: int = 100  # of the environment, in each repeat
-    twin_seconds: float = 10.0  # that the environment's plain twin gets
+    reference_seconds: float = 10.0  # CPU time of the reference environment
     cold: float = 512.0  # MB of environments stepped in turn, more than caches hold
-    candidates: Sequence[int] = (64, 256)  # lengths of the shown queue besides 16
+    candidates: Sequence[int] = (64, 256)  # lengths of the observed queue besides 16
     decisions: int = 3  # of each scheduler after its first
     decision_limit: float = 20.0  # seconds on the clock
     rounds: int = 200  # of a minute, beside published simulators
@@ -37,20 +52,51 @@ class Suite:
 
     @property
     def sizes(self) -> tuple[Size, ...]:
-        """Those measured."""
+        """The sizes that are measured."""
         return SIZES[: self.num_sizes]
 
 
-def suite_of(cfg: DictConfig) -> Suite:
-    """The suite that a config names.
+Measure = Callable[[Report, Suite], None]
+
+
+def build_suite(cfg: DictConfig) -> Suite:
+    """Build the suite that a config names.
 
     Raises:
-        ChoiceError: there is none of that name, or an option that does not exist.
+        ChoiceError: there is no suite of that name, or an option does not exist.
     """
     if cfg.suite not in cfg.suites:
-        there = ", ".join(map(str, cfg.suites))
-        raise ChoiceError(
-            f"suite={cfg.suite}: no such suite{near(cfg.suite, map(str, cfg.suites))}; there are: {there}"
-        )
-    suite: Suite = build(cfg.suites[cfg.suite], schedulers=build_schedulers(cfg), data=cfg.data)
+        names = list(map(str, cfg.suites))
+        hint = did_you_mean(cfg.suite, names, lead=", ")
+        raise ChoiceError(f"suite={cfg.suite}: no such suite{hint}; there are: {', '.join(names)}")
+    suite: Suite = build_object(cfg.suites[cfg.suite], schedulers=build_schedulers(cfg), data=cfg.data)
     return suite
+
+
+def select_parts(names: str | Sequence[str]) -> dict[str, Measure]:
+    """The functions that measure the named parts; `all` stands for every part.
+
+    Raises:
+        ChoiceError: there is no such part.
+    """
+    wanted = [names] if isinstance(names, str) else list(names)
+    wanted = list(BENCHMARKS) if wanted == ["all"] else wanted
+    for name in wanted:
+        if name not in BENCHMARKS:
+            hint, there = did_you_mean(name, BENCHMARKS, lead=", "), ", ".join(["all", *BENCHMARKS])
+            raise ChoiceError(f"parts={name}: no such part{hint}; there are: {there}")
+    places = {name: BENCHMARKS[name] for name in wanted}
+    return {
+        name: getattr(import_module(f"benchmarks.{module}"), function) for name, (module, function) in places.items()
+    }
+
+
+@contextmanager
+def record_failures(report: Report, part: str) -> Iterator[None]:
+    """Run one part; record its failure, for example for lack of data, and continue."""
+    try:
+        yield
+    except MurmurationError as refusal:
+        report.notes.append(f"{part}: stopped: {refusal}")
+    except Exception:
+        report.add_fault(part)

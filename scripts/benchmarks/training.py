@@ -3,27 +3,30 @@
 import torch
 
 from agents.networks import Blueprint
-from agents.rllib import PPOSettings, World
+from agents.rllib import PPOSettings, TrainingSetup
 from agents.rllib.algorithm import LocalAlgorithm
 from benchmarks.plain_ppo import PlainPPO
 from benchmarks.report import Report
-from benchmarks.scenarios import FULL
 from benchmarks.suite import SIZES, Suite
 from benchmarks.timing import cpu_seconds
+from benchmarks.worlds import FULL
 from envs.performance import default_model
+from envs.simulation import Setup
 from envs.workloads import SyntheticSource
 
-SIZE = SIZES[0]
-LEAST_PACE, MOST_SHARE = 0.8, 0.05  # RLlib's of the plain loop's steps; the environment's of an iteration
+TRAINING_SIZE = SIZES[0]
+LEAST_OF_PLAIN = 0.8  # steps per second of RLlib, relative to the plain loop
+MOST_SHARE = 0.05  # of the environment in an iteration
 
 
-def measure(report: Report, suite: Suite) -> None:
-    """Iterations of equal size, one of each in turn, so that a change in the machine's load meets both."""
+def measure_training(report: Report, suite: Suite) -> None:
+    """Time iterations of equal size in turn, so that a change in the machine's load affects both."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    cluster, performance = SIZE.cluster(), default_model()
-    source = SyntheticSource(cluster, performance, num_jobs=SIZE.jobs)
-    world = World(cluster, source, performance, FULL)
+    size = TRAINING_SIZE
+    cluster, performance = size.cluster(), default_model()
+    source = SyntheticSource(cluster, performance, num_jobs=size.jobs)
+    world = TrainingSetup(Setup(cluster, performance, FULL), source)
     settings = PPOSettings(train_batch_size=suite.batch, minibatch_size=suite.batch // 8, critic_warmup=0)
     plain, rllib = PlainPPO(world, settings, 0), LocalAlgorithm(world, Blueprint(), settings, 0)
     slow, fast, shares = [], [], []
@@ -33,7 +36,7 @@ def measure(report: Report, suite: Suite) -> None:
         slow.append(cpu_seconds(rllib.train))
     rllib.stop()
     best, other, share = min(fast[1:]), min(slow[1:]), min(shares[1:])
-    report.add("training", SIZE, "plain PPO loop", suite.batch / best, "env-steps/CPU-s")
-    report.add("training", SIZE, "RLlib", suite.batch / other, "env-steps/CPU-s")
-    report.add("training", SIZE, "RLlib beside the plain loop", best / other, "x", least=LEAST_PACE)
-    report.add("training", SIZE, "the environment's share of a plain iteration", share, "", most=MOST_SHARE)
+    report.add("training", size, "plain PPO loop", suite.batch / best, "env-steps/CPU-s")
+    report.add("training", size, "RLlib", suite.batch / other, "env-steps/CPU-s")
+    report.add("training", size, "RLlib beside the plain loop", best / other, "x", least=LEAST_OF_PLAIN)
+    report.add("training", size, "the environment's share of a plain iteration", share, "", most=MOST_SHARE)

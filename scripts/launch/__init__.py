@@ -1,6 +1,6 @@
-"""What all scripts share: the command line, the world built from a config, errors in one line.
+"""What all scripts share: the command line, objects built from a config, errors in one line.
 
-Hydra stops in this folder: what lies below it takes plain arguments.
+Hydra is used in this folder only: everything that the scripts call takes plain arguments.
 """
 
 import os
@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# Our own packages come first, whatever else has their names; the user's own classes may lie where they stand.
+# The project's packages come first, whatever else has their names. The working directory may hold the user's classes.
 sys.path.insert(0, str(ROOT))
 sys.path.append(os.getcwd())
-# Matrices are small here, and the threads of NumPy's and SciPy's OpenBLAS spin before they sleep, 0.2 CPU-s a start.
+# Matrices are small here, and the threads of NumPy's and SciPy's OpenBLAS spin before they sleep: 0.2 CPU-s per start.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from launch.command import command  # noqa: E402
-from launch.world import World, build_schedulers, build_world  # noqa: E402
+from launch.commands import command  # noqa: E402
+from launch.inputs import RunInputs, build_inputs, build_schedulers  # noqa: E402
 
-__all__ = ["ROOT", "World", "build_schedulers", "build_world", "command"]
+__all__ = ["ROOT", "RunInputs", "build_inputs", "build_schedulers", "command"]

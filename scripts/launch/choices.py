@@ -1,59 +1,92 @@
-"""Several schedulers on one command line, said in Hydra's words."""
+"""What can be chosen: the YAML files that Hydra finds for each group, and a description of each."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import takewhile
+from pathlib import Path
 
-from launch.experiments import brings_schedulers
-from launch.names import ChoiceError, choices, near
-from launch.sets import EVERYTHING, FAST, GPUS_ALONE
+from hydra import initialize_config_dir
+from hydra.core.config_loader import ConfigLoader
+from hydra.core.global_hydra import GlobalHydra
+from hydra.utils import get_object
+from omegaconf import DictConfig, OmegaConf
 
-GROUP = "scheduler"
+from envs.types import did_you_mean
+from launch.errors import ChoiceError
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+LISTED_GROUPS = ("scheduler", "workload", "cluster", "scenario", "performance", "agent", "env", "trainer", "experiment")
 
 
-def with_schedulers(typed: Sequence[str], default: str) -> list[str]:
-    """The command line with each chosen scheduler as a group choice of its own, under `schedulers`.
+@contextmanager
+def open_configs() -> Iterator[ConfigLoader]:
+    """Yield Hydra's config loader: the one of the current run, or outside of a run one for `conf/`."""
+    if GlobalHydra.instance().is_initialized():
+        yield GlobalHydra.instance().config_loader()
+        return
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        yield GlobalHydra.instance().config_loader()
 
-    `scheduler=all`, `scheduler=fast`, `scheduler=fifo`, `scheduler=[fifo,srtf]` choose, `scheduler=[]` none, for
-    the user's own alone. `scheduler.backfill=skip` goes to the only one chosen. What is chosen joins the schedulers of
-    an experiment that names its own; if nothing is typed, those are all.
 
-    Args:
-        typed: the arguments.
-        default: what is chosen if nothing is typed.
+def search_in(config_dir: str | None) -> list[str]:
+    """Hydra's override that adds a folder to those in which configs are searched; none without a folder.
 
     Raises:
-        ChoiceError: no such scheduler, or an option for a single scheduler where several were chosen.
+        ChoiceError: the folder does not exist, or has a file of the same name as one of `conf/`, which comes first.
     """
-    values = [argument.partition("=")[2].strip() for argument in typed if argument.startswith(f"{GROUP}=")]
-    value = values[-1] if values else "" if any(map(brings_schedulers, typed)) else default
-    names = selected(value)
-    rest = [for_the_only(argument, names) for argument in typed if not argument.startswith(f"{GROUP}=")]
-    optional = ["++optional=true"] if value in (EVERYTHING, GPUS_ALONE) else []
-    return [f"+{GROUP}@schedulers.{name}={name}" for name in names] + optional + rest
+    if config_dir is None:
+        return []
+    folder = Path(config_dir).resolve()
+    if not folder.is_dir():
+        raise ChoiceError(f"--config-dir {config_dir}: no such folder; give one with subfolders such as scheduler/")
+    for name in (path.relative_to(CONF) for path in sorted(CONF.rglob("*.yaml"))):
+        if folder != CONF and (folder / name).exists():
+            raise ChoiceError(f"{folder / name}: would be ignored, since conf/{name} comes first; rename yours")
+    return [f"hydra.searchpath=['file://{folder}']"]
 
 
-def selected(value: str) -> list[str]:
-    """Names out of `all`, `fast`, `name` or `[name,name]`, in the order given, each once."""
-    known = choices(GROUP)
-    inside = value[1:-1] if value.startswith("[") and value.endswith("]") else value
-    wanted = [name for name in inside.replace(" ", "").split(",") if name]
-    if wanted == [EVERYTHING]:
-        return known
-    if wanted == [GPUS_ALONE]:
-        return list(FAST)
-    for name in wanted:
-        if name not in known:
-            there = ", ".join([EVERYTHING, GPUS_ALONE, *known])
-            raise ChoiceError(f"scheduler={name}: no such scheduler{near(name, known)}; there are: {there}")
-    return list(dict.fromkeys(wanted))
+def list_choices(group: str, search: Sequence[str] = ()) -> list[str]:
+    """Names of the YAML files of a config group, sorted; `search` is the result of `search_in`."""
+    with open_configs() as loader:
+        return sorted(loader.get_group_options(group, overrides=list(search)))
 
 
-def for_the_only(argument: str, names: Sequence[str]) -> str:
-    """`scheduler.key=value` as an option of the only scheduler chosen; anything else as it is."""
-    option = argument.lstrip("+")
-    if not option.startswith(f"{GROUP}."):
-        return argument
-    key = option.removeprefix(f"{GROUP}.")
-    if len(names) != 1:
-        some = names[0] if names else "<name>"
-        raise ChoiceError(f"{option}: {len(names)} schedulers are chosen; say which, as in schedulers.{some}.{key}")
-    return f"schedulers.{names[0]}.{key}"
+def describe_groups(wanted: Sequence[str] = (), config_dir: str | None = None) -> dict[str, dict[str, str]]:
+    """One line for every choice, by group and name.
+
+    Args:
+        wanted: the groups; if empty, every group of `LISTED_GROUPS`.
+        config_dir: the user's own folder of configs beside `conf/`.
+
+    Raises:
+        ChoiceError: there is no such group, or no such folder.
+    """
+    search = search_in(config_dir)
+    folders = [CONF, *([Path(config_dir)] if config_dir else [])]
+    with open_configs():
+        found = {group: list_choices(group, search) for group in LISTED_GROUPS}
+    known = [group for group in LISTED_GROUPS if found[group]]
+    for group in wanted:
+        if group not in known:
+            hint = did_you_mean(group, known, lead=", ")
+            raise ChoiceError(f"group {group!r}: no such group{hint}; there are: {', '.join(known)}")
+    described: dict[str, dict[str, str]] = {}
+    for group in wanted or known:
+        paths = {name: [folder / group / f"{name}.yaml" for folder in folders] for name in found[group]}
+        described[group] = {
+            name: describe_config(next(path for path in places if path.exists())) for name, places in paths.items()
+        }
+    return described
+
+
+def describe_config(path: Path) -> str:
+    """The first sentence of a config's opening comment, else the first line of the docstring of its `_target_`."""
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("# @package")]
+    comment = " ".join(line.lstrip("# ") for line in takewhile(lambda line: line.startswith("#"), lines))
+    if comment:
+        return re.split(r"(?<=[a-z\d)>])\. ", comment)[0].rstrip(".:") + "."
+    node = OmegaConf.load(path)
+    if isinstance(node, DictConfig) and "_target_" in node:
+        return (get_object(str(node["_target_"])).__doc__ or "").strip().partition("\n")[0]
+    return ""

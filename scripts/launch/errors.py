@@ -1,24 +1,90 @@
-"""What a script does with an exception."""
+"""Errors of the user in one line, whichever layer found them; faults of the code keep their trace."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from launch.explain import explained
+from hydra import errors
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from envs.types import MurmurationError, did_you_mean
+
+LEARN_MODULES = ("ray", "safetensors", "torch")  # every other import is a dependency of the base installation
+INSTALL_LEARN = "pip install -c constraints.txt -e '.[learn]'"
+
+
+class ChoiceError(MurmurationError):
+    """A name or an option that does not exist, or a value that is not allowed."""
 
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Tell a user's mistake in one line on stderr and exit with 2; MURMURATION_DEBUG=1 shows the trace."""
+    """Print a user's mistake as one line on stderr and exit with 2; MURMURATION_DEBUG=1 shows the trace."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
-        print("interrupted", *interrupt.args, sep="; ", file=sys.stderr)  # what it says is how to go on
+        print("interrupted", *interrupt.args, sep="; ", file=sys.stderr)  # the arguments say how to continue
         sys.exit(130)
     except Exception as error:
-        message = explained(error)
+        message = explain_error(error)
         if message is None or os.environ.get("MURMURATION_DEBUG") == "1":
             raise
         print(f"error: {message}", file=sys.stderr)
         sys.exit(2)
+
+
+def explain_error(error: BaseException) -> str | None:
+    """One line that names the thing, the value, what is allowed and the fix; None if it is not the user's mistake."""
+    explanations = [explain_missing_extra(link) for link in _chain(error)]
+    explanations += [str(link) for link in _chain(error) if isinstance(link, MurmurationError)]
+    if found := next(filter(None, explanations), None):
+        return found
+    if isinstance(error, errors.MissingConfigException):
+        return _explain_unknown_choice(error)
+    if isinstance(error, errors.ConfigCompositionException):
+        return _explain_unknown_key(error)
+    if isinstance(error, errors.OverrideParseException):
+        return f"{error.override!r} is no override; write key=value, in quotes if the shell could read it otherwise"
+    if isinstance(error, errors.InstantiationException):
+        return None  # options are checked earlier, so an exception of a constructor is a fault and keeps its trace
+    return _first_line(error) if isinstance(error, errors.HydraException | OmegaConfBaseException) else None
+
+
+def explain_missing_extra(error: BaseException) -> str | None:
+    """One line for an import that failed because the extra `learn` is not installed; None for any other error."""
+    if not isinstance(error, ModuleNotFoundError) or (error.name or "").partition(".")[0] not in LEARN_MODULES:
+        return None
+    return f"{error.name} is not installed; training and trained policies need it: {INSTALL_LEARN}"
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and its causes, outermost first; OmegaConf raises its own error in place of a resolver's."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or (error.__context__ if isinstance(error, OmegaConfBaseException) else None)
+
+
+def _explain_unknown_choice(error: errors.MissingConfigException) -> str:
+    """A group has no file of this name."""
+    group, _, name = (error.missing_cfg_file or "").rpartition("/")
+    if not group or not error.options:
+        return _first_line(error)
+    hint = did_you_mean(name, error.options, lead=", ")
+    return f"{group}={name}: no such {group}{hint}; there are: {', '.join(error.options)}"
+
+
+def _explain_unknown_key(error: errors.ConfigCompositionException) -> str:
+    """An override sets a key that the config does not have."""
+    cause = error.__cause__
+    if not re.search(r"Could not override '", str(error)) or not isinstance(cause, OmegaConfBaseException):
+        return _first_line(error)
+    keys = sorted(map(str, cause.parent_node)) if isinstance(cause.parent_node, DictConfig) else []
+    keys = [key for key in keys if key != "hydra"]
+    return f"{cause.full_key}: no such key{did_you_mean(str(cause.key), keys, lead=', ')}; there are: {', '.join(keys)}"
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -6,30 +6,30 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from agents import rllib
-from agents.training import Listener, Trainer
+from agents.training import Trainer, TrainingListener
 from envs.scheduling import Scheduler
-from launch.build import build
-from launch.world import build_schedulers, build_world
+from launch.building import build_object
+from launch.inputs import build_inputs, build_schedulers
 
 
-def build_trainer(cfg: DictConfig, folder: Path, listener: Listener) -> Trainer:
-    """The training run that a config describes.
+def build_trainer(cfg: DictConfig, folder: Path, listener: TrainingListener) -> Trainer:
+    """Build the training run that a config describes.
 
     Raises:
-        ChoiceError: an option that does not exist or is of another type.
+        ChoiceError: an option that does not exist or has another type.
     """
-    world = build_world(cfg)
-    env = build(cfg.env)
+    inputs = build_inputs(cfg)
+    env = build_object(cfg.env)
     return Trainer(
-        rllib.World(world.cluster, world.source, world.performance, world.scenario, env.rules, env.reward),
-        build(cfg.agent),
-        build(cfg.trainer),
-        {name: partial(_scheduler, cfg, name) for name in build_schedulers(cfg)},
+        rllib.TrainingSetup(inputs.setup, inputs.source, env.rules, env.reward),
+        build_object(cfg.agent),
+        build_object(cfg.trainer),
+        {name: partial(_build_scheduler, cfg, name) for name in build_schedulers(cfg)},
         folder,
-        world.seed,
+        inputs.seed,
         listener,
     )
 
 
-def _scheduler(cfg: DictConfig, name: str) -> Scheduler:
+def _build_scheduler(cfg: DictConfig, name: str) -> Scheduler:
     return build_schedulers(cfg)[name]

@@ -1,53 +1,50 @@
-"""The search for a scheduler's numbers, built from a config."""
+"""The search for the parameters of a scheduler, built from a config."""
 
 from collections.abc import Mapping
 from functools import partial
 
-from hydra import compose
 from omegaconf import DictConfig
 
 from envs.evaluation.tuning import Ground, Make, Parameter, Yardstick, training_ground
 from envs.scheduling import Scheduler
-from launch.build import build
-from launch.choices import with_schedulers
-from launch.options import with_options
-from launch.world import build_schedulers, build_world
+from launch.arguments import compose_options
+from launch.building import build_object
+from launch.inputs import build_inputs, build_schedulers
 
 
-def grounds(cfg: DictConfig, split: str) -> list[Ground]:
-    """One ground for each of `cfg.worlds`: options as `scripts/compare.py` takes them, with `cfg.options` for all.
+def build_grounds(cfg: DictConfig, split: str) -> list[Ground]:
+    """Build one ground for each entry of `cfg.worlds`: options of `scripts/compare.py`, and `cfg.tuning.options`.
 
     Raises:
-        ChoiceError: an option that does not exist or is of another type.
+        ChoiceError: an option that does not exist or has another type.
     """
     made = []
     for number, options in enumerate(cfg.worlds):
-        world = build_world(compose("compare", with_options([*options, *cfg.tuning.options])))
-        place = (world.source, world.cluster, world.performance, world.scenario)
-        made.append(training_ground(*place, cfg.workloads, cfg.seed + number, split))
+        inputs = build_inputs(compose_options("compare", [*options, *cfg.tuning.options]))
+        made.append(training_ground(inputs.source, inputs.setup, cfg.workloads, cfg.seed + number, split))
     return made
 
 
-def yardstick(cfg: DictConfig, split: str) -> Yardstick:
-    """How good a scheduler is on a split, beside `cfg.tuning.reference`, a scheduler of the library."""
-    chosen = compose("compare", with_schedulers([], cfg.tuning.reference))
-    return Yardstick(grounds(cfg, split), build_schedulers(chosen)[cfg.tuning.reference])
+def build_yardstick(cfg: DictConfig, split: str) -> Yardstick:
+    """Build the score of a scheduler on a split, relative to `cfg.tuning.reference`, a scheduler of the library."""
+    reference = compose_options("compare", [], schedulers=cfg.tuning.reference)
+    return Yardstick(build_grounds(cfg, split), build_schedulers(reference)[cfg.tuning.reference])
 
 
-def maker(cfg: DictConfig) -> Make:
-    """What builds the scheduler with changed numbers: the `_target_` of `cfg.tuning.scheduler`, given `changes`."""
-    return partial(_made, cfg.tuning.scheduler)
+def build_maker(cfg: DictConfig) -> Make:
+    """The function that builds the scheduler with changed parameters: `cfg.tuning.scheduler`, given `changes`."""
+    return partial(_make_scheduler, cfg.tuning.scheduler)
 
 
-def parameters(cfg: DictConfig) -> dict[str, Parameter]:
-    """What to search for, by name.
+def build_parameters(cfg: DictConfig) -> dict[str, Parameter]:
+    """Build the parameters to search for, by name.
 
     Raises:
-        ChoiceError: a range with an option that there is not.
+        ChoiceError: a range with an option that does not exist.
     """
-    return {str(name): build(node) for name, node in cfg.tuning.parameters.items()}
+    return {str(name): build_object(node) for name, node in cfg.tuning.parameters.items()}
 
 
-def _made(node: DictConfig, changes: Mapping[str, float]) -> Scheduler:
-    scheduler: Scheduler = build(node, changes=changes)
+def _make_scheduler(node: DictConfig, changes: Mapping[str, float]) -> Scheduler:
+    scheduler: Scheduler = build_object(node, changes=changes)
     return scheduler

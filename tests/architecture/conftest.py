@@ -17,7 +17,7 @@ def repository() -> Path:
 
 @pytest.fixture(scope="session")
 def texts() -> dict[str, str]:
-    """Every Python file by its path from the repository, such as "envs/types/job.py"."""
+    """The text of every Python file, by its path in the repository, such as "envs/types/job.py"."""
     files = sorted(path for folder in FOLDERS for path in (REPOSITORY / folder).rglob("*.py"))
     return {path.relative_to(REPOSITORY).as_posix(): path.read_text(encoding="utf-8") for path in files}
 

@@ -1,4 +1,4 @@
-"""Every choice under conf/ builds: its `_target_` takes its options, and the object is what its group promises."""
+"""Every choice under conf/ builds: its `_target_` accepts its options, and the object has the type of its group."""
 
 import sys
 from pathlib import Path
@@ -11,8 +11,8 @@ CONF = ROOT / "conf"
 sys.path.insert(0, str(ROOT / "scripts"))
 
 from envs.scheduling import Scheduler  # noqa: E402
-from launch.build import build  # noqa: E402
-from launch.names import choices  # noqa: E402
+from launch.building import build_object  # noqa: E402
+from launch.choices import list_choices  # noqa: E402
 
 BUILT_BARE = (
     *("agent", "cluster", "contention", "env", "failures", "performance", "reconfiguration"),
@@ -25,39 +25,39 @@ def composed(group, name, *overrides):
         return compose(config_name=f"{group}/{name}", overrides=list(overrides))
 
 
-@pytest.mark.parametrize(("group", "name"), [(group, name) for group in BUILT_BARE for name in choices(group)])
+@pytest.mark.parametrize(("group", "name"), [(group, name) for group in BUILT_BARE for name in list_choices(group)])
 def test_a_choice_builds(group, name):
-    made = build(composed(group, name)[group])
+    made = build_object(composed(group, name)[group])
     assert made is not None
     assert "Config" not in type(made).__name__  # a component, not a piece of configuration
 
 
-@pytest.mark.parametrize("name", choices("workload"))
+@pytest.mark.parametrize("name", list_choices("workload"))
 def test_a_workload_builds_without_its_file(name):
-    cluster = build(composed("cluster", "homogeneous_64").cluster)
-    performance = build(composed("performance", "default").performance)
-    source = build(composed("workload", name).workload, cluster=cluster, performance=performance)
+    cluster = build_object(composed("cluster", "homogeneous_64").cluster)
+    performance = build_object(composed("performance", "default").performance)
+    source = build_object(composed("workload", name).workload, cluster=cluster, performance=performance)
     assert source.num_jobs >= 2
     assert source.name
 
 
-@pytest.mark.parametrize("name", choices("experiment"))
+@pytest.mark.parametrize("name", list_choices("experiment"))
 def test_an_experiment_builds_a_trainer_setting(name):
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         cfg = compose(config_name="train", overrides=[f"experiment={name}"])
-    assert build(cfg.trainer).iterations >= 0
+    assert build_object(cfg.trainer).iterations >= 0
 
 
-@pytest.mark.parametrize("name", choices("tuning"))
+@pytest.mark.parametrize("name", list_choices("tuning"))
 def test_a_tuning_builds_its_scheduler_at_both_ends_of_every_range(name):
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         tuning = compose(config_name="tune", overrides=[f"tuning={name}"]).tuning
-    ranges = {str(key): build(node) for key, node in tuning.parameters.items()}
+    ranges = {str(key): build_object(node) for key, node in tuning.parameters.items()}
     assert ranges
     for end in (0.0, 1.0):
         changes = {key: parameter.value(end) for key, parameter in ranges.items()}
-        assert isinstance(build(tuning.scheduler, changes=changes), Scheduler)
-    assert tuning.reference in choices("scheduler")
+        assert isinstance(build_object(tuning.scheduler, changes=changes), Scheduler)
+    assert tuning.reference in list_choices("scheduler")
 
 
 def test_no_group_is_left_out():

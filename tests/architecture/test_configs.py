@@ -1,4 +1,4 @@
-"""Every YAML file under conf/ composes: by itself, or as a choice of a script's configuration that knows its group."""
+"""Every YAML file under conf/ composes: alone, or as a choice in a script's configuration that has its group."""
 
 from pathlib import Path
 
@@ -11,18 +11,18 @@ CONF = Path(__file__).resolve().parents[2] / "conf"
 
 
 def script_configs(conf):
-    """Names of the configurations of scripts: the files at the top."""
+    """Names of the scripts' configurations, which are the top-level files."""
     return sorted(path.stem for path in conf.glob("*.yaml"))
 
 
 def choices(conf):
-    """(group, name) of every file in a group; groups nest."""
+    """(group, name) of every file in a group; groups can be nested."""
     files = sorted(path for path in conf.rglob("*.yaml") if path.parent != conf)
     return [(path.parent.relative_to(conf).as_posix(), path.stem) for path in files]
 
 
 def groups(conf, script):
-    """Groups that a script's defaults list knows."""
+    """Groups in the defaults list of a script's configuration."""
     content = yaml.safe_load((conf / f"{script}.yaml").read_text()) or {}
     for entry in content.get("defaults", []):
         if isinstance(entry, dict):
@@ -92,7 +92,7 @@ def test_files_and_groups_are_found(small):
     assert ("cluster", "broken") in choices(small)
 
 
-def test_a_choice_lands_where_it_belongs(small):
+def test_a_choice_is_placed_under_its_group(small):
     assert compose_choice(small, "cluster", "large").cluster.nodes == 9
     assert compose_choice(small, "loose", "alone").loose.nodes == 3
 

@@ -1,4 +1,4 @@
-"""Every public name of the packages says what it is."""
+"""Every public name of the packages has a docstring."""
 
 import ast
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ def undocumented(node: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[
     if isinstance(node, ast.Module) and ast.get_docstring(node) is None and node.body:
         yield "1 module"
     for child in node.body:
-        if not isinstance(child, Definition) or child.name.startswith("_") or says_it_elsewhere(child):
+        if not isinstance(child, Definition) or child.name.startswith("_") or documented_elsewhere(child):
             continue
         name = prefix + child.name
         if ast.get_docstring(child) is None:
@@ -23,7 +23,7 @@ def undocumented(node: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[
             yield from undocumented(child, f"{name}.")
 
 
-def says_it_elsewhere(definition: Definition) -> bool:
+def documented_elsewhere(definition: Definition) -> bool:
     """Overloads and setters are documented at the function and the getter."""
     names = {ast.unparse(decorator).rpartition(".")[2] for decorator in definition.decorator_list}
     return bool(names & {"overload", "setter", "deleter"})

@@ -1,4 +1,4 @@
-"""What tests/conftest.py promises to all other tests."""
+"""The fixtures and settings that tests/conftest.py provides for all other tests."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ def test_without(): ...
 """
 
 
-def test_real_data_is_found_where_the_variable_says(real_data, tmp_path, monkeypatch):
+def test_real_data_is_found_in_the_folder_of_the_variable(real_data, tmp_path, monkeypatch):
     (tmp_path / "traces").mkdir()
     (tmp_path / "traces" / "small.csv").write_text("submit_time\n0\n")
     monkeypatch.setenv("MURMURATION_DATA", str(tmp_path))
@@ -30,7 +30,7 @@ def test_absent_data_skips_in_one_line(real_data, tmp_path, monkeypatch):
     assert "\n" not in str(skipped.value)
 
 
-def test_without_the_variable_it_is_looked_for_beside_the_repository(real_data, repository, monkeypatch):
+def test_without_the_variable_real_data_is_searched_beside_the_repository(real_data, repository, monkeypatch):
     monkeypatch.delenv("MURMURATION_DATA", raising=False)
     with pytest.raises(pytest.skip.Exception, match="shared"):
         real_data("no such file")

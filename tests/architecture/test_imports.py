@@ -1,6 +1,7 @@
-"""The packages have generic names and strict floors: what an import loads, and whether it is ours."""
+"""Imports: the packages have generic names and strict layers, so test what an import loads and whose it is."""
 
 import ast
+import importlib
 import importlib.util
 import json
 import os
@@ -11,7 +12,6 @@ import pytest
 
 HEAVY = ("torch", "ray", "hydra", "omegaconf")
 
-# Part of a folder, and what no file in it may import. The floors between our own packages are import-linter's.
 FORBIDDEN = {
     "envs/": HEAVY,
     "baselines/": (*HEAVY, "agents"),
@@ -21,7 +21,7 @@ FORBIDDEN = {
 
 
 def imported(tree):
-    """Top-level names of what a file imports, wherever in it."""
+    """Top-level names of all packages that a file imports."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
@@ -30,7 +30,7 @@ def imported(tree):
 
 
 def run(source, folder):
-    """What a fresh interpreter prints as JSON, started in a folder, for a piece of source."""
+    """Run source in a new interpreter in a folder, and return what it prints as JSON."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         [sys.executable, "-c", source], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
@@ -41,14 +41,14 @@ def run(source, folder):
 
 @pytest.fixture
 def foreign(tmp_path):
-    """A working directory that is not the repository and holds folders of our names, as many projects do."""
+    """A working directory outside the repository with folders of our names, which many projects have."""
     for name in ("envs", "agents", "baselines"):
         (tmp_path / name).mkdir()
     return tmp_path
 
 
 @pytest.mark.parametrize("package", ["envs", "baselines"])
-def test_the_world_loads_no_learning_library(package, foreign, texts):
+def test_envs_and_baselines_load_no_learning_library(package, foreign, texts):
     modules = [path[:-3].replace("/", ".") for path in texts if path.startswith(f"{package}/")]
     assert f"{package}.__init__" in modules
     names = sorted(name.removesuffix(".__init__") for name in modules)
@@ -61,6 +61,23 @@ def test_the_world_loads_no_learning_library(package, foreign, texts):
 def test_from_a_foreign_folder_the_packages_are_ours(package, foreign, repository):
     found = run(f"import json, {package}; print(json.dumps({package}.__file__))", foreign)
     assert found == str(repository / package / "__init__.py")
+
+
+@pytest.mark.parametrize("package", ["envs", "agents", "baselines"])
+def test_an_import_of_a_package_loads_none_of_its_modules(package, foreign):
+    source = f"import json, sys, {package}; "
+    loaded = run(source + f"print(json.dumps([n for n in sys.modules if n.startswith('{package}.')]))", foreign)
+    assert loaded == []
+
+
+@pytest.mark.parametrize("package", ["envs", "agents", "baselines"])
+def test_what_a_package_exports_exists(package):
+    module = importlib.import_module(package)
+    assert sorted(module.__all__) == sorted(module._HOMES)
+    for name in module.__all__:
+        assert getattr(module, name) is getattr(importlib.import_module(module._HOMES[name]), name)
+    with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'Absent'"):
+        _ = module.Absent
 
 
 @pytest.mark.slow

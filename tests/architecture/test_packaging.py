@@ -1,4 +1,4 @@
-"""What pyproject.toml asks for, constraints.txt pins; what the pages promise is there."""
+"""constraints.txt pins the requirements of pyproject.toml, and links and targets in the documentation exist."""
 
 import re
 import tomllib
@@ -21,7 +21,7 @@ def pins(text):
 
 
 def unmet(requirements, pinned):
-    """Requirements that have no pin, or one that they do not allow."""
+    """Requirements without a pin, or with a pin that they do not allow."""
     needs = [Requirement(text) for text in requirements]
     versions = {need: pinned.get(canonicalize_name(need.name)) for need in needs}
     return [str(need) for need, version in versions.items() if version is None or version not in need.specifier]
@@ -53,7 +53,7 @@ def test_ray_alone_chooses_gymnasium(project):
 
 
 @pytest.mark.parametrize("line", ["torch==2.13.0+cpu", "-e .", "murmuration @ file:///somewhere", "numpy>=2"])
-def test_a_pin_that_holds_only_here_is_seen(line):
+def test_a_pin_that_works_on_one_machine_only_is_seen(line):
     with pytest.raises(AssertionError, match="name==version"):
         pins(f"# header\nscipy==1.17.1\n{line}\n")
 
@@ -64,7 +64,7 @@ def test_an_unmet_requirement_is_seen():
     assert unmet(["numpy<2"], pinned) == ["numpy<2"]
 
 
-def test_links_between_pages_lead_somewhere(repository):
+def test_links_between_pages_exist(repository):
     pages = [*repository.glob("*.md"), *repository.glob("docs/**/*.md"), repository / "checkpoints" / "README.md"]
     assert repository / "README.md" in pages
     links = [(page, match["target"]) for page in pages for match in LINK.finditer(page.read_text())]

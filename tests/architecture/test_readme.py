@@ -1,4 +1,4 @@
-"""The README's own scheduler is what the README says: a class that imports nothing of ours and schedules."""
+"""The scheduler in the README works as described: a class that imports nothing of ours and schedules jobs."""
 
 import re
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from envs.performance import IdealModel
 from envs.scheduling import Scheduler
-from envs.simulation import Scenario, Simulator, run_episode
+from envs.simulation import Setup, Simulator, run_episode
 from envs.types import ClusterSpec, JobSpec, NodeSpec
 from envs.workloads import Workload
 
@@ -28,11 +28,11 @@ def scheduler(source):
     return found
 
 
-def play(scheduler, *jobs):
+def start_and_finish(scheduler, *jobs):
     """Start and finish times by job; jobs are (submit time, GPUs, seconds) on two nodes of four GPUs."""
     specs = [JobSpec(i, submit, gpus, gpus * seconds, "any") for i, (submit, gpus, seconds) in enumerate(jobs)]
     cluster = ClusterSpec((NodeSpec("V100", 4), NodeSpec("V100", 4)))
-    result = run_episode(scheduler, Simulator(Workload.of(specs), cluster, IdealModel(), Scenario()))
+    result = run_episode(scheduler, Simulator(Workload.of(specs), Setup(cluster, IdealModel())))
     return [(row["start_time"], row["finish_time"]) for row in result.records]
 
 
@@ -46,15 +46,15 @@ def test_it_is_a_scheduler(scheduler):
 
 
 def test_the_shortest_jobs_start_first(scheduler):
-    """All at t=0 on 8 GPUs: jobs 2 (1 s) and 0 (5 s) fill them; job 1 (9 s) takes the place of job 2 at 1."""
-    assert play(scheduler, (0, 4, 5), (0, 4, 9), (0, 4, 1)) == [(0, 5), (1, 10), (0, 1)]
+    """All at t=0 on 8 GPUs: jobs 2 (1 s) and 0 (5 s) fill the cluster; job 1 (9 s) replaces job 2 at 1."""
+    assert start_and_finish(scheduler, (0, 4, 5), (0, 4, 9), (0, 4, 1)) == [(0, 5), (1, 10), (0, 1)]
 
 
-def test_nobody_is_interrupted(scheduler):
-    """Job 1 is shorter than what job 0 has left at 2, and waits for it all the same."""
-    assert play(scheduler, (0, 8, 5), (2, 8, 1)) == [(0, 5), (5, 6)]
+def test_no_job_is_interrupted(scheduler):
+    """Job 1 is shorter than the rest of job 0 at 2, and still waits for it."""
+    assert start_and_finish(scheduler, (0, 8, 5), (2, 8, 1)) == [(0, 5), (5, 6)]
 
 
-def test_who_does_not_fit_is_passed_over(scheduler):
+def test_a_job_that_does_not_fit_is_skipped(scheduler):
     """At 1, 4 GPUs are free: job 1 needs 8 and waits; job 2, though longer, runs."""
-    assert play(scheduler, (0, 4, 5), (1, 8, 1), (1, 4, 2)) == [(0, 5), (5, 6), (1, 3)]
+    assert start_and_finish(scheduler, (0, 4, 5), (1, 8, 1), (1, 4, 2)) == [(0, 5), (5, 6), (1, 3)]

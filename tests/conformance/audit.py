@@ -1,4 +1,4 @@
-"""What must hold of every run, recomputed from its event log alone: slow, obvious, and blind to the engine."""
+"""Checks that every run must pass, recomputed from its event log alone: slow, simple, independent of the engine."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from envs.performance import PerformanceModel
 from envs.simulation import EventKind, RunResult, Scenario
-from envs.types import ClusterSpec, GpuSeconds, JobId, NodeId, Samples, Seconds
+from envs.types import ClusterSpec, Configuration, GpuSeconds, JobId, NodeId, Samples, Seconds
 
 Held = dict[NodeId, int]  # GPUs by node; empty while a job holds none
 
@@ -20,21 +20,21 @@ def check_run(result: RunResult, performance: PerformanceModel, scenario: Scenar
 
 
 def check_order(result: RunResult) -> None:
-    """Time never runs backwards, and each job comes, starts and ends in this order, holding GPUs only in between."""
+    """Check that time never falls, that each job arrives, starts and ends in order, and holds GPUs only in between."""
     events = result.log.events
     assert (np.diff(events["time"]) >= 0).all()
     for job in range(len(result.records)):
-        kinds = [EventKind(int(kind)) for kind in events["kind"][events["job"] == job]]
-        assert kinds[0] is EventKind.ARRIVE
+        event_kinds = [EventKind(int(kind)) for kind in events["kind"][events["job"] == job]]
+        assert event_kinds[0] is EventKind.ARRIVE
         running = False
-        for kind in kinds[1:]:
+        for kind in event_kinds[1:]:
             assert running is (kind is not EventKind.START), f"job {job}: {kind.name} while running is {running}"
             running = kind in (EventKind.START, EventKind.RESIZE)
-        assert result.finished[job] == (kinds[-1] is EventKind.FINISH)
+        assert result.finished[job] == (event_kinds[-1] is EventKind.FINISH)
 
 
 def check_capacity(result: RunResult) -> None:
-    """At no instant do the jobs hold more GPUs of a node than it has."""
+    """Check that jobs never hold more GPUs of a node than it has."""
     held: dict[JobId, Held] = {}
     events = result.log.events
     for row in range(len(events)):
@@ -50,7 +50,7 @@ def check_capacity(result: RunResult) -> None:
 
 
 def check_work(result: RunResult, performance: PerformanceModel, scenario: Scenario) -> None:
-    """Every finished job processed exactly its samples, and no other one as many."""
+    """Check that every finished job processed exactly its samples, and every other job no more than its samples."""
     for record in result:
         done: Samples = 0.0
         starts = 0
@@ -59,7 +59,7 @@ def check_work(result: RunResult, performance: PerformanceModel, scenario: Scena
                 continue
             delay = scenario.restart_delay if starts else scenario.start_delay
             starts += 1
-            done += max(end - begin - delay, 0.0) * speed(performance, result.cluster, record.job.model, held)
+            done += max(end - begin - delay, 0.0) * throughput_of(performance, result.cluster, record.job.model, held)
         if record.finished:
             np.testing.assert_allclose(done, record.job.work, rtol=1e-9, atol=1e-6)
         else:
@@ -67,7 +67,7 @@ def check_work(result: RunResult, performance: PerformanceModel, scenario: Scena
 
 
 def check_service(result: RunResult) -> None:
-    """Attained service is GPUs times time held, delays included."""
+    """Check that attained service is GPUs times the time held, including delays."""
     for record in result:
         service: GpuSeconds = sum(
             (end - begin) * sum(held.values()) for begin, end, held in stays(result, record.job.id)
@@ -76,7 +76,7 @@ def check_service(result: RunResult) -> None:
 
 
 def stays(result: RunResult, job: JobId) -> Iterator[tuple[Seconds, Seconds, Held]]:
-    """(from, to, GPUs by node) of a job between its events, from its arrival to its end or that of the run."""
+    """Yield (from, to, GPUs by node) between the events of a job, from its arrival to its end or that of the run."""
     events = result.log.events
     rows = np.flatnonzero(events["job"] == job)
     for row, following in zip(rows, [*rows[1:], None], strict=True):
@@ -85,12 +85,12 @@ def stays(result: RunResult, job: JobId) -> Iterator[tuple[Seconds, Seconds, Hel
             yield float(events["time"][row]), end, _held_after(result, int(row))
 
 
-def speed(performance: PerformanceModel, cluster: ClusterSpec, model: str, held: Held) -> float:
-    """Samples per second of a placement: workers share the mini-batch in proportion to their speed."""
+def throughput_of(performance: PerformanceModel, cluster: ClusterSpec, model: str, held: Held) -> float:
+    """Samples per second of a placement: workers share the mini-batch in proportion to their throughput."""
     gpus = sum(held.values())
-    nodes = min(2 ** (len(held) - 1).bit_length(), gpus)  # the engine's tables know node counts 1, 2, 4, 8, ...
+    nodes = min(2 ** (len(held) - 1).bit_length(), gpus)  # the engine's tables hold node counts 1, 2, 4, 8, ...
     return sum(
-        count / gpus * performance.throughput(model, cluster.nodes[node].gpu_type, gpus, nodes)
+        count / gpus * performance.throughput(model, Configuration(cluster.nodes[node].gpu_type, gpus, nodes))
         for node, count in held.items()
     )
 

@@ -1,4 +1,4 @@
-"""Small worlds left to chance, and a scheduler of whims that asks for everything that a wish can say."""
+"""Small random worlds, and a random scheduler that uses everything that an allocation can express."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from envs.performance import Contention, CostBySize, PerformanceModel
+from envs.performance import Contention, CostBySize
 from envs.scheduling import ClusterView, Scheduler
-from envs.simulation import Information, Rounds, Scenario
+from envs.simulation import Information, Rounds, Scenario, Setup
 from envs.simulation.scenario import Failures
 from envs.types import (
     Allocation,
     ClusterSpec,
+    Configuration,
     ExecutionPlan,
-    Gigabytes,
     JobId,
     JobSpec,
     NodeId,
@@ -25,70 +25,65 @@ from envs.types import (
 )
 from envs.workloads import Workload
 
-MODELS = ("resnet50", "vgg16", "resnet18", "gpt2")  # names of the zoo, for gradients and host stages
+MODELS = ("resnet50", "vgg16", "resnet18", "gpt2")  # names of the zoo, for gradients and CPU stages
 PER_GPU = {"swift": 96.0, "plain": 40.0, "small": 24.0}  # samples/s
 APPETITE = {"resnet50": (3.0, 30.0), "vgg16": (1.0, 62.5), "resnet18": (7.5, 140.0), "gpt2": (1.5, 20.0)}  # cores, GB
 NODES = {
     "swift": ((4, 8), (16.0, 48.5), (256.0, 500.0)),
     "plain": ((2, 4), (12.0, 31.3), (64.0, 187.77)),
     "small": ((1, 3), (2.0, 9.0), (20.0, 64.0)),
-}  # GPUs, cores and memory of nodes, some of them no whole 64ths
+}  # GPUs, cores and memory of nodes, some not in whole 64ths
 
 
 @dataclass(frozen=True)
 class Workshop:
-    """Speeds that answer to everything: GPUs, nodes, types, batch size, plan, cores and memory.
+    """A performance model that depends on everything: GPUs, nodes, types, batch size, plan, cores and memory.
 
-    gpt2 runs on no small GPU, on plain ones from two on, and never with less than 25 GB of memory for each GPU. `curve`
-    is the exponent of scaling; 1 makes round numbers.
+    gpt2 runs on no small GPU, on at least two plain ones, and never with less than 25 GB of memory for each GPU.
+    `curve` is the exponent of scaling; 1 makes round numbers.
     """
 
     curve: float = 0.8
     models: tuple[str, ...] = MODELS
 
-    def throughput(
-        self,
-        model: str,
-        gpu_type: str,
-        num_gpus: int,
-        num_nodes: int = 1,
-        *,
-        batch_size: int | None = None,
-        plan: ExecutionPlan | None = None,
-        cpus_per_gpu: float | None = None,
-        memory_per_gpu: Gigabytes | None = None,
-    ) -> float:
+    def throughput(self, model: str, configuration: Configuration) -> float:
         """Samples per second."""
-        if model == "gpt2" and (gpu_type == "small" or (gpu_type == "plain" and num_gpus < 2)):
+        if model == "gpt2" and (
+            configuration.gpu_type == "small" or (configuration.gpu_type == "plain" and configuration.num_gpus < 2)
+        ):
             return 0.0
-        if model == "gpt2" and memory_per_gpu is not None and memory_per_gpu < 25.0:
+        if model == "gpt2" and configuration.memory_per_gpu is not None and configuration.memory_per_gpu < 25.0:
             return 0.0
-        if plan is not None and plan.num_gpus != num_gpus:
-            raise PerformanceError(f"model {model}: {plan} does not fit {num_gpus} GPUs")
-        if batch_size is not None and not 16 <= batch_size <= 2048:
-            raise PerformanceError(f"model {model}: batch size {batch_size}; give 16 to 2048")
-        speed: float = PER_GPU[gpu_type] * (1 + MODELS.index(model)) / 2 * num_gpus**self.curve
-        if num_nodes > 1:
-            speed *= 0.75
-        if batch_size is not None:
-            speed *= 2 * batch_size / (batch_size + 128)
-        if plan is not None:
-            speed *= 1.0 if plan.tensor == 1 else 0.875
-        for amount, enough in zip((cpus_per_gpu, memory_per_gpu), APPETITE[model], strict=True):
+        if configuration.plan is not None and configuration.plan.num_gpus != configuration.num_gpus:
+            raise PerformanceError(f"model {model}: {configuration.plan} does not fit {configuration.num_gpus} GPUs")
+        if configuration.batch_size is not None and not 16 <= configuration.batch_size <= 2048:
+            raise PerformanceError(f"model {model}: batch size {configuration.batch_size}; give 16 to 2048")
+        throughput: float = (
+            PER_GPU[configuration.gpu_type] * (1 + MODELS.index(model)) / 2 * configuration.num_gpus**self.curve
+        )
+        if configuration.num_nodes > 1:
+            throughput *= 0.75
+        if configuration.batch_size is not None:
+            throughput *= 2 * configuration.batch_size / (configuration.batch_size + 128)
+        if configuration.plan is not None:
+            throughput *= 1.0 if configuration.plan.tensor == 1 else 0.875
+        for amount, enough in zip(
+            (configuration.cpus_per_gpu, configuration.memory_per_gpu), APPETITE[model], strict=True
+        ):
             if amount is not None:
-                speed *= min(amount / enough, 1.0)
-        return speed
+                throughput *= min(amount / enough, 1.0)
+        return throughput
 
 
 @dataclass
 class Whims:
-    """Stops, starts, resizes, migrates and names things at random; much of it fits, some of it is refused.
+    """A scheduler that stops, starts, resizes, migrates and names at random; some of its allocations are refused.
 
     Args:
-        shared: whether the scenario counts cores and memory, so that they may be named.
+        shared: whether the scenario divides cores and memory, so that placements may name them.
         names: probability that a placement names more than its GPUs.
-        disturb: probability that a running job is touched in a round.
-        from_scratch: probability that a round's wish is told in full.
+        disturb: probability that a running job changes in a round.
+        from_scratch: probability that an allocation is complete instead of a change.
     """
 
     shared: bool = False
@@ -101,53 +96,53 @@ class Whims:
         self.rng = rng
 
     def schedule(self, view: ClusterView) -> Allocation:
-        """Something that mostly fits."""
-        wish = view.allocation(keep_running=bool(self.rng.random() >= self.from_scratch))
+        """Return a random allocation, which mostly fits."""
+        allocation = view.allocation(keep_running=bool(self.rng.random() >= self.from_scratch))
         for job in view.running.tolist():
-            self._reconsider(view, wish, job)
+            self._reconsider(view, allocation, job)
         for job in self.rng.permutation(np.concatenate([view.queued, view.running])).tolist():
-            if wish.placement(job) is None and self.rng.random() < 0.8:
-                gpus = self._scatter(view, wish, job)
+            if allocation.placement(job) is None and self.rng.random() < 0.8:
+                gpus = self._scatter(view, allocation, job)
                 if gpus:
-                    wish.place(job, self._named(view, job, gpus))
-        return wish
+                    allocation.place(job, self._named(view, job, gpus))
+        return allocation
 
-    def _reconsider(self, view: ClusterView, wish: Allocation, job: JobId) -> None:
-        """Let a running job go on, stop it, or give it other names on its old GPUs."""
+    def _reconsider(self, view: ClusterView, allocation: Allocation, job: JobId) -> None:
+        """Keep a running job, stop it, or name other settings on its old GPUs."""
         running = view.placement(job)
         if self.rng.random() < self.disturb:
             if self.rng.random() < 0.5:
-                wish.stop(job)
+                allocation.stop(job)
             else:
                 names = self._named(view, job, running.gpus)
                 if self.rng.random() < 0.5:
                     names = replace(names, plan=running.plan, batch_size=running.batch_size)
-                wish.place(job, names)
-        elif not wish.keep_running:
-            wish.keep(job)
+                allocation.place(job, names)
+        elif not allocation.keep_running:
+            allocation.keep(job)
         elif self.rng.random() < 0.1:
             backwards = dict(reversed(list(running.gpus.items())))
-            wish.place(job, Placement(backwards, plan=running.plan, batch_size=running.batch_size))
+            allocation.place(job, Placement(backwards, plan=running.plan, batch_size=running.batch_size))
 
-    def _scatter(self, view: ClusterView, wish: Allocation, job: JobId) -> dict[NodeId, int]:
-        """Free GPUs of types on which the job runs, any number in its range, anywhere; none if there are too few."""
-        able = np.flatnonzero(view.speed(job).max(axis=1) > 0)
-        nodes = np.flatnonzero((wish.free_gpus > 0) & np.isin(wish.cluster.node_types, able))
+    def _scatter(self, view: ClusterView, allocation: Allocation, job: JobId) -> dict[NodeId, int]:
+        """Free GPUs of types on which the job runs, a random number in its range; none if there are too few."""
+        able = np.flatnonzero(view.throughputs(job).max(axis=1) > 0)
+        nodes = np.flatnonzero((allocation.free_gpus > 0) & np.isin(allocation.cluster.node_types, able))
         least = int(view.min_gpus[job])
-        most = min(int(view.max_gpus[job]), int(wish.free_gpus[nodes].sum()))
+        most = min(int(view.max_gpus[job]), int(allocation.free_gpus[nodes].sum()))
         if least > most:
             return {}
         left = int(self.rng.integers(least, most + 1))
         placed: dict[NodeId, int] = {}
         for node in self.rng.permutation(nodes).tolist():
-            placed[node] = int(self.rng.integers(1, min(left, int(wish.free_gpus[node])) + 1))
+            placed[node] = int(self.rng.integers(1, min(left, int(allocation.free_gpus[node])) + 1))
             left -= placed[node]
             if left == 0:
                 break
         return placed if sum(placed.values()) >= least else {}
 
     def _named(self, view: ClusterView, job: JobId, gpus: Any) -> Placement:
-        """GPUs by node with some of the rest named."""
+        """A placement on GPUs by node with some other settings named."""
         count = sum(gpus.values())
         plan, batch_size = None, None
         if self.rng.random() < self.names / 2:
@@ -170,23 +165,21 @@ def _proportional(node: NodeSpec, resource: str) -> float:
 
 @dataclass(frozen=True)
 class RandomWorld:
-    """Everything that one run needs."""
+    """All inputs of one run."""
 
     name: str
     workload: Workload
-    cluster: ClusterSpec
-    performance: PerformanceModel
-    scenario: Scenario
+    setup: Setup
     seed: int
-    scheduler: Callable[[], Scheduler]  # a new one, with the same whims
+    scheduler: Callable[[], Scheduler]  # makes a new one with the same parameters
 
 
 def random_world(seed: int, *, plain: bool = False) -> RandomWorld:
     """A world of 1 to 6 nodes and 3 to 25 jobs.
 
     Args:
-        seed: says everything about it.
-        plain: GPUs are all that counts: no contention, no failures, no cores and memory, no names.
+        seed: determines the world completely.
+        plain: only GPUs count: no contention, no failures, no cores and memory, no named settings.
     """
     rng = np.random.default_rng(seed)
     cluster = random_cluster(rng)
@@ -198,9 +191,7 @@ def random_world(seed: int, *, plain: bool = False) -> RandomWorld:
     return RandomWorld(
         f"world {seed}",
         random_workload(rng, cluster),
-        cluster,
-        performance,
-        scenario,
+        Setup(cluster, performance, scenario),
         seed,
         lambda: Whims(shared, names, disturb, from_scratch),
     )
@@ -208,20 +199,20 @@ def random_world(seed: int, *, plain: bool = False) -> RandomWorld:
 
 def random_cluster(rng: np.random.Generator) -> ClusterSpec:
     """One to six nodes of one to three types, at least one of them able to run everything."""
-    kinds = rng.permutation(list(NODES))[: rng.integers(1, 4)].tolist()
-    chosen = ["swift", *rng.choice(kinds, rng.integers(0, 6)).tolist()]
-    return ClusterSpec(tuple(_node(rng, kind) for kind in rng.permutation(chosen).tolist()), "random")
+    gpu_types = rng.permutation(list(NODES))[: rng.integers(1, 4)].tolist()
+    chosen = ["swift", *rng.choice(gpu_types, rng.integers(0, 6)).tolist()]
+    return ClusterSpec(tuple(_node(rng, gpu_type) for gpu_type in rng.permutation(chosen).tolist()), "random")
 
 
-def _node(rng: np.random.Generator, kind: str) -> NodeSpec:
-    gpus, cores, memory = (_one_of(rng, choices) for choices in NODES[kind])
-    return NodeSpec(kind, int(gpus), cores, memory, inter_node_bandwidth=_one_of(rng, [0.02, 0.2, 1.25]))
+def _node(rng: np.random.Generator, gpu_type: str) -> NodeSpec:
+    gpus, cores, memory = (_one_of(rng, choices) for choices in NODES[gpu_type])
+    return NodeSpec(gpu_type, int(gpus), cores, memory, inter_node_bandwidth=_one_of(rng, [0.02, 0.2, 1.25]))
 
 
 def random_workload(rng: np.random.Generator, cluster: ClusterSpec) -> Workload:
     """Three to 25 jobs that all fit on the swift nodes, some at equal instants, some elastic, for three tenants.
 
-    In every third workload they are all of one kind, so that many end at one instant.
+    In every third workload all jobs have one model and duration, so that many end at one instant.
     """
     largest = sum(node.num_gpus for node in cluster.nodes if node.gpu_type == "swift")
     specs: list[JobSpec] = []
@@ -247,7 +238,7 @@ def random_workload(rng: np.random.Generator, cluster: ClusterSpec) -> Workload:
 
 
 def plain_scenario(rng: np.random.Generator) -> Scenario:
-    """Delays, rounds, shares and a horizon; GPUs are all that counts."""
+    """Random delays, rounds, shares and horizon; only GPUs count."""
     return Scenario(
         start_delay=_one_of(rng, [0.0, 4.0]),
         restart_delay=_one_of(rng, [0.0, 8.0, 31.7]),
@@ -259,7 +250,7 @@ def plain_scenario(rng: np.random.Generator) -> Scenario:
 
 
 def random_rounds(rng: np.random.Generator) -> Rounds:
-    """Decisions at events, at intervals, or at both."""
+    """Rounds at events, at intervals, or at both."""
     stall_interval, max_stalls = _one_of(rng, [5.0, 60.0]), int(rng.integers(0, 12))
     if rng.random() < 0.5:
         return Rounds(stall_interval=stall_interval, max_stalls=max_stalls)
@@ -268,7 +259,7 @@ def random_rounds(rng: np.random.Generator) -> Rounds:
 
 
 def random_scenario(rng: np.random.Generator) -> Scenario:
-    """Any mix of the rules."""
+    """A random mix of all rules."""
     failures = Failures(
         mtbf=_one_of(rng, [90.0, 1000.0]),
         repair_time=_one_of(rng, [4.0, 120.0]),
@@ -277,7 +268,7 @@ def random_scenario(rng: np.random.Generator) -> Scenario:
     failing, plain = bool(rng.random() < 0.6), plain_scenario(rng)
     return replace(
         plain,
-        horizon=min(plain.horizon, 1500.0) if failing else plain.horizon,  # who never checkpoints may never end
+        horizon=min(plain.horizon, 1500.0) if failing else plain.horizon,  # a job without checkpoints may never end
         reconfiguration=CostBySize(restart=3.0) if rng.random() < 0.3 else None,
         cpu_memory="shared" if rng.random() < 0.6 else "unlimited",
         contention=Contention(("off", "measured", "worst_case")[int(rng.integers(3))]),

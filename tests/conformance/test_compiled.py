@@ -1,4 +1,4 @@
-"""A scheduler that plays whole episodes in compiled code leaves the log that it leaves decision by decision."""
+"""A scheduler that runs whole episodes in compiled code produces the same log as decision by decision."""
 
 from typing import cast
 
@@ -18,7 +18,7 @@ WORLDS_EACH = 40
 
 def engine(world: RandomWorld) -> Simulator:
     """A fresh episode of a world."""
-    return Simulator(world.workload, world.cluster, world.performance, world.scenario, world.seed)
+    return Simulator(world.workload, world.setup, world.seed)
 
 
 def test_there_are_compiled_schedulers():
@@ -27,15 +27,15 @@ def test_there_are_compiled_schedulers():
 
 @every_compiled
 @pytest.mark.parametrize("plain", [True, False], ids=["gpus alone", "all rules"])
-def test_both_ways_to_play_leave_one_log(name, plain):
+def test_both_ways_produce_the_same_log(name, plain):
     played = 0
     for seed in range(WORLDS_EACH):
         world = random_world(seed, plain=plain)
         simulator = engine(world)
         scheduler = cast(CompiledScheduler, SCHEDULERS[name])
-        scheduler.reset(world.cluster, simulator.rng)
+        scheduler.reset(world.setup.cluster, simulator.rng)
         if not scheduler.play(simulator):
-            assert simulator.state.episode[0, 0].num_rounds == 0, "refused, and played all the same"
+            assert simulator.state.episode[0, 0].num_rounds == 0, "it refused, but changed the episode"
             continue
         compiled = simulator.result(name)
         slow = run_episode(scheduler, engine(world), name, compiled=False)
@@ -43,12 +43,12 @@ def test_both_ways_to_play_leave_one_log(name, plain):
         assert compiled.records.tobytes() == slow.records.tobytes(), f"world {seed}"
         assert compiled.num_rounds == slow.num_rounds
         played += 1
-    assert played >= WORLDS_EACH // 4, "too few worlds that compiled play can take"
+    assert played >= WORLDS_EACH // 4, "too few worlds that support compiled runs"
 
 
 @every_compiled
-def test_a_log_that_grows_under_way_tells_the_same(name, monkeypatch):
-    """The log is full again and again, in the middle of rounds too."""
+def test_a_log_that_grows_during_a_run_is_the_same(name, monkeypatch):
+    """The log is often full, also in the middle of rounds."""
     world = random_world(3, plain=True)
     expected = run_episode(SCHEDULERS[name], engine(world))
     tight = engine(world)
@@ -71,15 +71,15 @@ def test_without_a_log_records_are_the_same(name):
     logged = run_episode(SCHEDULERS[name], engine(world))
     silent = run_episode(
         SCHEDULERS[name],
-        Simulator(world.workload, world.cluster, world.performance, world.scenario, world.seed, logging=False),
+        Simulator(world.workload, world.setup, world.seed, logging=False),
     )
     assert len(silent.log) == 0 < len(logged.log)
     assert silent.records.tobytes() == logged.records.tobytes()
 
 
 @pytest.mark.parametrize("name", sorted(SCHEDULERS))
-def test_every_scheduler_survives_the_full_model(name):
-    """Cores, memory, contention, costs by model, failures: whatever happens, wishes stay legal and jobs are counted."""
+def test_every_scheduler_runs_with_all_rules(name):
+    """Allocations stay valid and no job is lost with cores, memory, contention, costs by model and failures."""
     played = 0
     for seed in range(100, 106):
         world = random_world(seed)
@@ -93,8 +93,8 @@ def test_every_scheduler_survives_the_full_model(name):
             if "hides" in str(error):  # it needs to know the remaining work
                 continue
             raise
-        kinds = result.log.events["kind"]
-        assert (kinds == EventKind.FINISH).sum() == result.finished.sum()
-        assert (kinds == EventKind.INTERRUPT).sum() == result.records["num_interruptions"].sum()
+        event_kinds = result.log.events["kind"]
+        assert (event_kinds == EventKind.FINISH).sum() == result.finished.sum()
+        assert (event_kinds == EventKind.INTERRUPT).sum() == result.records["num_interruptions"].sum()
         played += 1
     assert played >= 2

@@ -1,4 +1,4 @@
-"""One engine, two ways to drive it: what a policy does as agents, and what it does as a scheduler, is the same."""
+"""A policy acts identically as agents and as a scheduler, since both use one engine."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from envs.gpu_cluster import DecisionRules, Deliberation, EnvSpec, GpuClusterBatch, GpuClusterEnv, Observation
-from envs.gpu_cluster.demonstrate import Wish, demonstrate, wish_of
+from envs.gpu_cluster.demonstrate import RequestedGpus, demonstrate, requested_gpus
 from envs.metrics import job_completion_times
 from envs.scheduling import ClusterView, Scheduler
 from envs.simulation import (
@@ -17,6 +17,7 @@ from envs.simulation import (
     Rounds,
     RunResult,
     Scenario,
+    Setup,
     SimulationView,
     Simulator,
     State,
@@ -29,8 +30,8 @@ from tests.conformance.test_schedulers import SCHEDULERS
 from tests.conformance.worlds import HETEROGENEOUS, HOMOGENEOUS, Curved
 from tests.unit.gpu_cluster.players import Fixed, bursts, chance
 
-Policy = Callable[[Observation, np.random.Generator], IntArray]  # joint actions int64[1, num_servers]
-HORIZON = 1e7  # the same for both faces
+Policy = Callable[[Observation, np.random.Generator], IntArray]  # joint actions int64[1, num_nodes]
+HORIZON = 1e7  # the same for agents and scheduler
 
 
 def coin(observation: Observation, rng: np.random.Generator) -> IntArray:
@@ -39,13 +40,13 @@ def coin(observation: Observation, rng: np.random.Generator) -> IntArray:
 
 
 def linear(observation: Observation, rng: np.random.Generator) -> IntArray:
-    """The highest of fixed random scores of all that is seen: any difference in a feature's last bit would show."""
+    """Take the highest of fixed random scores of all features, so that a difference in any last bit shows."""
     weights = np.random.default_rng(0)
-    parts = [observation[name].astype(np.float64).ravel() for name in ("servers", "slots", "queue", "cluster")]
+    parts = [observation[name].astype(np.float64).ravel() for name in ("nodes", "slots", "queue", "cluster")]
     seen = np.concatenate(parts)
     mask: npt.NDArray[Any] = observation["mask"]
     scores = np.sin(1e3 * (seen @ weights.standard_normal(seen.size)) + weights.uniform(0, 99, mask.shape))
-    scores[..., 0] += 0.4  # to pass now and then
+    scores[..., 0] += 0.4  # so that nodes pass sometimes
     actions: IntArray = np.where(mask > 0, scores, -np.inf).argmax(-1)
     return actions
 
@@ -73,16 +74,16 @@ class PolicyAsScheduler:
         while deliberation.observe():
             if deliberation.decide(self.policy(deliberation.observation, self._rng)[0]):
                 break
-        wish = deliberation.fill(view.allocation(keep_running=True))
+        allocation = deliberation.fill(view.allocation(keep_running=True))
         self.counters = deliberation.counters()
-        return wish
+        return allocation
 
 
 def as_agents(
     policy: Policy, cluster: ClusterSpec, workload: Workload, scenario: Scenario, rules: DecisionRules, seed: int
 ) -> GpuClusterEnv:
     """The policy rolled out through the PettingZoo environment to the episode's end."""
-    env = GpuClusterEnv(cluster, Fixed(workload), Curved(), scenario, rules)
+    env = GpuClusterEnv(Setup(cluster, Curved(), scenario), Fixed(workload), rules)
     rng = np.random.default_rng(seed)
     env.reset(seed=seed)
     while env.agents:
@@ -113,14 +114,14 @@ CLUSTERS = {"homogeneous": HOMOGENEOUS, "three types": HETEROGENEOUS}
 @pytest.mark.parametrize("cluster", sorted(CLUSTERS))
 @pytest.mark.parametrize("scenario", sorted(SCENARIOS))
 @pytest.mark.parametrize("rules", sorted(RULES))
-def test_two_faces_leave_one_log(policy, cluster, scenario, rules):
+def test_agents_and_scheduler_leave_one_log(policy, cluster, scenario, rules):
     """The same policy as agents and as a scheduler: every event, time and placement is equal, to the bit."""
     for seed in (0, 1):
         workload = bursts(seed, num_jobs=10, models=("any", "large"))
         case = CLUSTERS[cluster], workload, SCENARIOS[scenario], RULES[rules]
         env = as_agents(policy, *case, seed)
         scheduler = PolicyAsScheduler(policy, RULES[rules], seed)
-        result = run_episode(scheduler, Simulator(workload, CLUSTERS[cluster], Curved(), SCENARIOS[scenario]))
+        result = run_episode(scheduler, Simulator(workload, Setup(CLUSTERS[cluster], Curved(), SCENARIOS[scenario])))
         assert env.log == result.log
         assert (env.log.events["kind"] == EventKind.START).sum() >= 3
         assert env.batch.counters() == result.counters
@@ -129,9 +130,9 @@ def test_two_faces_leave_one_log(policy, cluster, scenario, rules):
 
 
 def test_a_larger_state_than_the_workload_needs_makes_no_difference():
-    """Training keeps room for the longest episode; the padding is never seen."""
+    """Training allocates arrays for the longest episode; the padding has no effect."""
     workload, scenario, rules = bursts(3, num_jobs=7), SCENARIOS["plain"], RULES["all"]
-    env = GpuClusterEnv(HOMOGENEOUS, Fixed(bursts(4, num_jobs=50)), Curved(), scenario, rules)
+    env = GpuClusterEnv(Setup(HOMOGENEOUS, Curved(), scenario), Fixed(bursts(4, num_jobs=50)), rules)
     rng = np.random.default_rng(5)
     env.reset(options={"workload": workload})
     while env.agents:
@@ -153,17 +154,17 @@ def steady(seed: int, num_jobs: int = 60) -> Workload:
 
 
 def taught(scheduler: Scheduler, workload: Workload, scenario: Scenario) -> GpuClusterBatch:
-    """A scheduler's wishes followed through the servers' choices to the episode's end."""
+    """Follow a scheduler's allocations through the nodes' choices to the end of the episode."""
     batch = GpuClusterBatch(
-        HOMOGENEOUS, Curved(), workload.models, len(workload), scenario=scenario, rules=DecisionRules(num_candidates=32)
+        Setup(HOMOGENEOUS, Curved(), scenario), workload.models, len(workload), rules=DecisionRules(num_candidates=32)
     )
     batch.load(0, workload, np.random.default_rng(0))
     scheduler.reset(HOMOGENEOUS, np.random.default_rng(0))
-    wish: Wish = {}
+    requested: RequestedGpus = {}
     while not batch.ended[0]:
         if batch.negotiation.arrays.rules[0, 0].decision == 0:
-            wish = wish_of(scheduler.schedule(batch.view(0)), batch.negotiation)
-        batch.step(demonstrate(wish, batch.negotiation)[None])
+            requested = requested_gpus(scheduler.schedule(batch.view(0)), batch.negotiation)
+        batch.step(demonstrate(requested, batch.negotiation)[None])
     return batch
 
 
@@ -173,10 +174,10 @@ RIGID = sorted(name for name, scheduler in SCHEDULERS.items() if not getattr(sch
 @pytest.mark.parametrize("name", RIGID)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_demonstrations_are_as_good_as_their_scheduler(name, seed):
-    """Rigid jobs of one node: what the servers' choices can say is all that the scheduler wishes."""
+    """For rigid jobs on one node, the nodes' choices can express every allocation."""
     scenario = Scenario(restart_delay=5.0, horizon=HORIZON)
     workload = steady(seed)
-    result: RunResult = run_episode(SCHEDULERS[name], Simulator(workload, HOMOGENEOUS, Curved(), scenario))
+    result: RunResult = run_episode(SCHEDULERS[name], Simulator(workload, Setup(HOMOGENEOUS, Curved(), scenario)))
     batch = taught(SCHEDULERS[name], workload, scenario)
     jobs = batch.state.jobs[0]
     assert (jobs["status"] == 3).all()

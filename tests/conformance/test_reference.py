@@ -1,4 +1,4 @@
-"""The compiled engine and the reference engine leave identical event logs, to the bit, whatever is asked of them."""
+"""The compiled engine and the reference engine produce event logs that are equal to the bit."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,24 +24,21 @@ PUBLISHED: dict[str, Callable[[], Scheduler]] = {
     "srtf": Srtf,
     "tiresias": Tiresias,
 }
-GPUS = {"swift": "A100", "plain": "V100", "small": "T4"}  # types that the default performance model knows
+GPUS = {"swift": "A100", "plain": "V100", "small": "T4"}  # types in the default performance model
 
 
 def play_both(world: RandomWorld) -> tuple[RunResult, RunResult]:
-    """One run on both engines, round by round; they see the same, and refuse the same."""
-    engines = [
-        make(world.workload, world.cluster, world.performance, world.scenario, world.seed)
-        for make in (Simulator, ReferenceSimulator)
-    ]
+    """Run both engines round by round; they show the same views and refuse the same allocations."""
+    engines = [make(world.workload, world.setup, world.seed) for make in (Simulator, ReferenceSimulator)]
     schedulers = [world.scheduler() for _ in engines]
     for scheduler, engine in zip(schedulers, engines, strict=True):
-        scheduler.reset(world.cluster, engine.rng)
+        scheduler.reset(world.setup.cluster, engine.rng)
     while same(world, "decides", *(engine.advance() for engine in engines)):
         views = [engine.view for engine in engines]
         compare_views(world, *views)
-        wishes = [scheduler.schedule(view) for scheduler, view in zip(schedulers, views, strict=True)]
-        same(world, "wish", *(wish.changes for wish in wishes))
-        if same(world, "refuses", *(refused(*pair) for pair in zip(engines, wishes, strict=True))):
+        allocations = [scheduler.schedule(view) for scheduler, view in zip(schedulers, views, strict=True)]
+        same(world, "allocation", *(allocation.changes for allocation in allocations))
+        if same(world, "refuses", *(refused(*pair) for pair in zip(engines, allocations, strict=True))):
             compare_views(world, *views)
             for engine, view in zip(engines, views, strict=True):
                 engine.apply(view.allocation(keep_running=True))
@@ -49,17 +46,17 @@ def play_both(world: RandomWorld) -> tuple[RunResult, RunResult]:
     return first, second
 
 
-def refused(engine: Simulator | ReferenceSimulator, wish: Allocation) -> bool:
-    """Let a wish take effect, or say that it does not fit."""
+def refused(engine: Simulator | ReferenceSimulator, allocation: Allocation) -> bool:
+    """Apply an allocation; return True if the engine refuses it."""
     try:
-        engine.apply(wish)
+        engine.apply(allocation)
     except AllocationError:
         return True
     return False
 
 
 def same(world: RandomWorld, what: str, one: Any, other: Any) -> Any:
-    """Assert that both engines say the same, and return it."""
+    """Assert that both engines give the same value, and return it."""
     assert one == other, f"{world.name}: {what}: {one} against {other} of the reference"
     return one
 
@@ -78,7 +75,7 @@ def compare_views(world: RandomWorld, one: ClusterView, other: ClusterView) -> N
 
 
 def told(log: EventLog, row: int) -> str:
-    """One event in words."""
+    """Describe one event."""
     event = log.events[row]
     return f"{dict(zip(event.dtype.names, event.tolist(), strict=True))}" + (
         f" {log.placement(row)}" if event["num_shares"] else ""
@@ -86,11 +83,11 @@ def told(log: EventLog, row: int) -> str:
 
 
 def compare_results(world: RandomWorld, one: RunResult, other: RunResult) -> None:
-    """Assert that two runs are one, to the bit."""
+    """Assert that two runs are equal to the bit."""
     for row in range(min(len(one.log), len(other.log))):
         same(world, f"event {row}", told(one.log, row), told(other.log, row))
     same(world, "number of events", len(one.log), len(other.log))
-    assert one.log == other.log, f"{world.name}: logs differ in what their events do not show"
+    assert one.log == other.log, f"{world.name}: logs differ beyond their events"
     for name in one.records.dtype.names or ():
         np.testing.assert_array_equal(one.records[name], other.records[name], f"{world.name}: {name}")
     same(world, "end", (one.end_time, one.num_rounds), (other.end_time, other.num_rounds))
@@ -114,45 +111,48 @@ def test_with_all_rules(chunk):
 def test_under_published_schedulers(name):
     for seed in range(1000, 1010):
         world = random_world(seed)
-        told_all = replace(world.scenario, information=Information("exact"))
-        world = replace(world, name=f"{name}, {world.name}", scenario=told_all, scheduler=PUBLISHED[name])
+        told_all = replace(world.setup.scenario, information=Information("exact"))
+        setup = replace(world.setup, scenario=told_all)
+        world = replace(world, name=f"{name}, {world.name}", setup=setup, scheduler=PUBLISHED[name])
         compare_results(world, *play_both(world))
 
 
-def test_with_measured_speeds():
-    """The default performance model, whose table of cores and memory is Synergy's."""
+def test_with_measured_throughputs():
+    """The default performance model, with Synergy's table of cores and memory."""
     for seed in range(2000, 2006):
         world = random_world(seed)
-        nodes = tuple(replace(node, gpu_type=GPUS[node.gpu_type]) for node in world.cluster.nodes)
+        nodes = tuple(replace(node, gpu_type=GPUS[node.gpu_type]) for node in world.setup.cluster.nodes)
         jobs = world.workload.jobs.copy()
         jobs["work"] *= 10
         workload = replace(world.workload, jobs=jobs)
-        world = replace(world, workload=workload, cluster=ClusterSpec(nodes, "measured"), performance=default_model())
+        setup = replace(world.setup, cluster=ClusterSpec(nodes, "measured"), performance=default_model())
+        world = replace(world, workload=workload, setup=setup)
         compare_results(world, *play_both(world))
 
 
-def test_a_difference_is_seen():
-    """The comparison fails where one engine plays by other rules."""
+def test_a_difference_is_detected():
+    """The comparison fails if one engine has other rules."""
     world = random_world(0, plain=True)
-    other = replace(world, scenario=replace(world.scenario, start_delay=world.scenario.start_delay + 0.5))
+    scenario = replace(world.setup.scenario, start_delay=world.setup.scenario.start_delay + 0.5)
+    other = replace(world, setup=replace(world.setup, scenario=scenario))
     one, same_again, changed = play_both(world)[0], play_both(world)[1], play_both(other)[1]
     compare_results(world, one, same_again)
     with pytest.raises(AssertionError, match="world 0: event"):
         compare_results(world, one, changed)
 
 
-def test_the_worlds_hold_what_they_are_to_try():
-    """Every rule is in force in many of them, and every kind of event happens often."""
+def test_the_worlds_cover_all_rules():
+    """Many worlds have each rule, and every kind of event happens often."""
     worlds = [random_world(seed) for seed in range(10 * CHUNK)]
-    scenarios = [world.scenario for world in worlds]
+    scenarios = [world.setup.scenario for world in worlds]
     assert {scenario.contention.mode for scenario in scenarios} == {"off", "measured", "worst_case"}
     assert sum(scenario.failures is not None for scenario in scenarios) > 100
     assert sum(scenario.cpu_memory == "shared" for scenario in scenarios) > 100
-    assert {len(world.cluster.gpu_types) for world in worlds} == {1, 2, 3}
-    kinds, named = np.zeros(8, dtype=np.int64), 0
+    assert {len(world.setup.cluster.gpu_types) for world in worlds} == {1, 2, 3}
+    event_kinds, named = np.zeros(8, dtype=np.int64), 0
     for world in worlds[:30]:
         log = play_both(world)[1].log
-        kinds += np.bincount(log.events["kind"], minlength=8)
+        event_kinds += np.bincount(log.events["kind"], minlength=8)
         named += int((log.events["plan"] >= 0).sum())
-    assert (kinds > 100).all(), kinds
+    assert (event_kinds > 100).all(), event_kinds
     assert named > 100

@@ -1,4 +1,4 @@
-"""What every scheduler of `conf/scheduler` must do, whatever its idea."""
+"""Requirements on every scheduler of `conf/scheduler`."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs.scheduling import Scheduler
-from envs.simulation import EventKind, Information, RunResult, Scenario, Simulator, run_episode
+from envs.simulation import EventKind, Information, RunResult, Scenario, Setup, Simulator, run_episode
 from envs.types import JobSpec, MurmurationError
 from envs.workloads import Workload
 from tests.conformance.audit import check_run
@@ -21,7 +21,7 @@ NAMES = sorted(path.stem for path in (CONF / "scheduler").glob("*.yaml"))
 
 
 def build(name: str) -> Scheduler:
-    """The scheduler of a YAML file, composed and instantiated as scripts do."""
+    """Build the scheduler of a YAML file as the scripts do."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
         scheduler: Scheduler = instantiate(compose(overrides=[f"+scheduler={name}"]).scheduler)
     return scheduler
@@ -33,8 +33,8 @@ every_cluster = pytest.mark.parametrize("cluster", sorted(CLUSTERS))
 
 
 def run(name: str, workload: Workload, cluster: str, scenario: Scenario, seed: int = 0) -> RunResult:
-    """One run; the same scheduler object serves all runs, so `reset` must forget the last one."""
-    return run_episode(SCHEDULERS[name], Simulator(workload, CLUSTERS[cluster], Curved(), scenario, seed))
+    """One run. All runs use the same scheduler object, so `reset` must clear its state."""
+    return run_episode(SCHEDULERS[name], Simulator(workload, Setup(CLUSTERS[cluster], Curved(), scenario), seed))
 
 
 def test_there_are_schedulers():
@@ -64,12 +64,12 @@ def test_it_is_a_scheduler_and_declares_what_it_assumes(name):
 @every_cluster
 @settings(max_examples=20)
 @given(data=st.data(), scenario=scenarios, seed=st.integers(0, 3))
-def test_runs_are_sound_and_end(name, cluster, data, scenario, seed):
-    """Capacity holds, every job finishes with exactly its work, and what the scheduler declares is true of the log."""
+def test_runs_are_valid_and_end(name, cluster, data, scenario, seed):
+    """Capacity holds, every job finishes with exactly its work, and the log agrees with the declarations."""
     workload = data.draw(workloads(CLUSTERS[cluster]))
     result = run(name, workload, cluster, scenario, seed)
     check_run(result, Curved(), scenario)
-    assert result.finished.all(), f"{name} left jobs {[int(job) for job in (~result.finished).nonzero()[0]]} behind"
+    assert result.finished.all(), f"{name} left jobs {[int(job) for job in (~result.finished).nonzero()[0]]} unfinished"
     assert len(result.records) == len(workload)
     if not getattr(SCHEDULERS[name], "preemptive", True):
         assert not (result.log.events["kind"] == EventKind.STOP).any()
@@ -89,7 +89,10 @@ def test_the_same_seed_gives_the_same_run(name, cluster, data, scenario, seed):
     first = run(name, workload, cluster, scenario, seed)
     again = run(name, workload, cluster, scenario, seed)
     assert first.log == again.log
-    assert run_episode(build(name), Simulator(workload, CLUSTERS[cluster], Curved(), scenario, seed)).log == first.log
+    assert (
+        run_episode(build(name), Simulator(workload, Setup(CLUSTERS[cluster], Curved(), scenario), seed)).log
+        == first.log
+    )
 
 
 @every_scheduler
@@ -104,16 +107,16 @@ def test_names_and_tenants_change_nothing(name, data, scenario):
 
 
 @every_scheduler
-def test_an_idle_cluster_starts_what_comes(name):
-    """Whoever is alone runs at once: a scheduler that waits for a better moment is not work-conserving."""
+def test_an_idle_cluster_starts_a_job_at_once(name):
+    """A job alone in the cluster starts at once: schedulers are work-conserving."""
     workload = lone_job()
     for cluster in CLUSTERS:
         assert run(name, workload, cluster, Scenario()).records["start_time"].tolist() == [2.0]
 
 
 @every_scheduler
-def test_without_information_it_runs_or_says_so_in_one_line(name):
-    """The declaration is true in both directions, and the message says what to do."""
+def test_without_information_it_runs_or_raises_a_one_line_error(name):
+    """The declaration holds in both directions, and the message names the fix."""
     scenario = Scenario(information=Information("none"))
     if getattr(SCHEDULERS[name], "information", "none") == "none":
         assert run(name, queueing(), "homogeneous", scenario).finished.all()
@@ -129,7 +132,7 @@ def test_without_information_it_runs_or_says_so_in_one_line(name):
 @settings(max_examples=8)
 @given(data=st.data(), scenario=scenarios, seed=st.integers(0, 3))
 def test_estimates_are_enough(name, data, scenario, seed):
-    """With noisy estimates of the remaining work runs are as sound as with exact ones."""
+    """Runs with noisy estimates of the remaining work are valid."""
     workload = data.draw(workloads(CLUSTERS["mixed"]))
     guessed = replace(scenario, information=Information("estimate", error=1.0))
     result = run(name, workload, "mixed", guessed, seed)
@@ -138,15 +141,21 @@ def test_estimates_are_enough(name, data, scenario, seed):
 
 
 @every_scheduler
-def test_the_view_is_left_as_it_was(name):
-    """A scheduler that writes into the view's arrays would change the world behind the engine's back."""
+def test_schedulers_do_not_change_the_view(name):
+    """A scheduler that writes into the view's arrays would change the engine's state."""
     scheduler = SCHEDULERS[name]
-    simulator = Simulator(queueing(), CLUSTERS["mixed"], Curved())
+    simulator = Simulator(queueing(), Setup(CLUSTERS["mixed"], Curved()))
     scheduler.reset(simulator.cluster, simulator.rng)
     for view in simulator.rounds():
-        before = [view.free_gpus, view.num_gpus.copy(), view.submit_time.copy(), view.speed(0).copy(), view.queued]
+        before = [
+            view.free_gpus,
+            view.num_gpus.copy(),
+            view.submit_time.copy(),
+            view.throughputs(0).copy(),
+            view.queued,
+        ]
         allocation = scheduler.schedule(view)
-        after = [view.free_gpus, view.num_gpus, view.submit_time, view.speed(0), view.queued]
+        after = [view.free_gpus, view.num_gpus, view.submit_time, view.throughputs(0), view.queued]
         assert all((one == other).all() for one, other in zip(before, after, strict=True))
         simulator.apply(allocation)
 

@@ -1,4 +1,4 @@
-"""A short, real training run: what it leaves, how it is resumed, the trained policy through both faces of the world."""
+"""A short training run: its files, how it is resumed, and its policy as agents and as a scheduler."""
 
 import json
 from dataclasses import replace
@@ -10,9 +10,9 @@ import torch
 from agents.checkpoint import Checkpoint
 from agents.imitation import ImitationSettings
 from agents.networks import Blueprint
-from agents.scheduler import choose
+from agents.scheduler import choose_actions
 from agents.training import Trainer, TrainingSettings
-from agents.validation import validate
+from agents.validation import validate_scheduler
 from baselines.fifo import Fifo
 from baselines.srtf import Srtf
 from envs.gpu_cluster import GpuClusterEnv
@@ -36,7 +36,7 @@ BASELINES = {"fifo": Fifo, "srtf": Srtf}
 
 
 class Told:
-    """A listener that remembers, and interrupts at a given step of a given phase."""
+    """A listener that records calls, and interrupts at a given step of a given phase."""
 
     def __init__(self, phase="", at=0):
         self.stop_in, self.stop_at = phase, at
@@ -130,27 +130,27 @@ def test_the_best_checkpoint_is_the_one_with_the_lowest_validation(run):
     folder, _, state = run
     figures = {int(step): told["mean_jct"] for step, told in state.validation.items()}
     assert state.best_iteration == min(figures, key=lambda step: (figures[step], step))
-    assert all(told["num_abandoned"] == 0 for told in state.validation.values())
+    assert all(told["num_starved"] == 0 for told in state.validation.values())
     best = Checkpoint.load(folder)
     assert best.notes["iteration"] == state.best_iteration
-    assert best.notes["cluster"] == WORLD.cluster.name
+    assert best.notes["cluster"] == WORLD.setup.cluster.name
     assert best.notes["num_validation"] == 2
-    assert best.gpu_types == WORLD.cluster.gpu_types
+    assert best.gpu_types == WORLD.setup.cluster.gpu_types
     workloads = [WORLD.source.episode(np.random.default_rng(i), "validation") for i in range(2)]
-    again = validate(best.scheduler(), WORLD, workloads)
+    again = validate_scheduler(best.scheduler(), WORLD.setup, workloads)
     assert again == pytest.approx(state.validation[str(state.best_iteration)])
 
 
-@pytest.mark.parametrize("abandons_first", [True, False])
-def test_a_policy_that_abandons_jobs_is_never_the_best(tmp_path, monkeypatch, abandons_first):
-    """Two validations, the lower mean with a job abandoned: best is the other, whichever came first."""
-    outcomes = [{"num_abandoned": 0.5, "mean_jct": 100.0}, {"num_abandoned": 0.0, "mean_jct": 200.0}]
-    told = iter([{**figures, "num_unfinished": 0.5} for figures in outcomes[:: 1 if abandons_first else -1]])
-    monkeypatch.setattr("agents.training.validate", lambda *_: next(told))
+@pytest.mark.parametrize("starves_first", [True, False])
+def test_a_policy_that_starves_jobs_is_never_the_best(tmp_path, monkeypatch, starves_first):
+    """Two validations, the lower mean with a starved job: best is the other, whichever came first."""
+    outcomes = [{"num_starved": 0.5, "mean_jct": 100.0}, {"num_starved": 0.0, "mean_jct": 200.0}]
+    told = iter([{**figures, "num_unfinished": 0.5} for figures in outcomes[:: 1 if starves_first else -1]])
+    monkeypatch.setattr("agents.training.validate_scheduler", lambda *_: next(told))
     listener = Told()
     settings = replace(SETTINGS, iterations=1, teacher="none")
     state = trainer(tmp_path, settings, listener, baselines={}).run()
-    assert state.best_iteration == (1 if abandons_first else 0)
+    assert state.best_iteration == (1 if starves_first else 0)
     assert Checkpoint.load(tmp_path).notes["iteration"] == state.best_iteration
     assert state.best == (0.0, 200.0)
     assert listener.figures[-1]["unfinished"] == 0.5
@@ -158,24 +158,28 @@ def test_a_policy_that_abandons_jobs_is_never_the_best(tmp_path, monkeypatch, ab
 
 def test_means_over_different_jobs_are_not_held_against_each_other(tmp_path, monkeypatch):
     listener = Told()
-    validated = {"num_abandoned": 1.0, "num_unfinished": 1.0, "mean_jct": 1.0}
-    monkeypatch.setattr("agents.training.validate", lambda *_: dict(validated))
+    validated = {"num_starved": 1.0, "num_unfinished": 1.0, "mean_jct": 1.0}
+    monkeypatch.setattr("agents.training.validate_scheduler", lambda *_: dict(validated))
     trainer(tmp_path, replace(SETTINGS, iterations=1, teacher="fifo"), listener).run()
     assert listener.figures[-1]["validated"] == 1.0
     assert "baseline" not in listener.figures[-1]
 
 
-@pytest.mark.parametrize(("clone", "said"), [(160.0, True), (140.0, False)])
-def test_a_clone_that_is_much_worse_than_its_teacher_is_told_of(tmp_path, monkeypatch, clone, said):
+@pytest.mark.parametrize(("imitated", "reported"), [(160.0, True), (140.0, False)])
+def test_a_policy_much_worse_than_its_teacher_after_imitation_is_reported(tmp_path, monkeypatch, imitated, reported):
     """Once, when imitation is over; the teacher's mean JCT is 100 s."""
     listener = Told()
-    figures = {"num_abandoned": 0.0, "num_unfinished": 0.0}
-    monkeypatch.setattr("agents.training.validate", lambda *_: {**figures, "mean_jct": clone})
+    figures = {"num_starved": 0.0, "num_unfinished": 0.0}
+    monkeypatch.setattr("agents.training.validate_scheduler", lambda *_: {**figures, "mean_jct": imitated})
     known = {name: {**figures, "mean_jct": 100.0} for name in BASELINES}
     monkeypatch.setattr("agents.training.validate_baselines", lambda *_: known)
     trainer(tmp_path, replace(SETTINGS, iterations=1, teacher="fifo"), listener).run()
-    notes = [note for note in listener.notes if "has not learnt fifo: mean JCT 160 s beside its 100 s" in note]
-    assert len(notes) == said
+    notes = [
+        note
+        for note in listener.notes
+        if "has not learnt fifo: the policy's mean JCT is 160 s, the teacher's 100 s" in note
+    ]
+    assert len(notes) == reported
 
 
 class OneEpisode(SyntheticSource):
@@ -187,10 +191,10 @@ class OneEpisode(SyntheticSource):
 
 def test_a_split_of_one_workload_is_validated_on_once_and_said_so(tmp_path):
     listener = Told()
-    world = replace(WORLD, source=OneEpisode(WORLD.cluster, WORLD.performance, num_jobs=10, max_gpus=4))
+    world = replace(WORLD, source=OneEpisode(WORLD.setup.cluster, WORLD.setup.performance, num_jobs=10, max_gpus=4))
     state = trainer(tmp_path, replace(SETTINGS, iterations=0), listener, world=world).run()
     assert listener.notes[0] == (
-        "validation rests on 1 different workload, not 2: the validation split of synthetic has no more episodes; "
+        "validation uses 1 distinct workload, not 2: the validation split of synthetic has no more episodes; "
         "a smaller workload.num_jobs gives more"
     )
     assert "best baseline on 1 validation workload: " in listener.notes[1]
@@ -199,7 +203,7 @@ def test_a_split_of_one_workload_is_validated_on_once_and_said_so(tmp_path):
 
 def test_a_run_is_not_resumed_on_other_validation_workloads(run, tmp_path):
     (tmp_path / "state.json").write_bytes((run[0] / "state.json").read_bytes())
-    with pytest.raises(CheckpointError, match="was validated on 2 workloads, this run would be on 3; keep") as error:
+    with pytest.raises(CheckpointError, match="was validated on 2 workloads, this run would use 3; keep") as error:
         trainer(tmp_path, replace(SETTINGS, num_validation=3)).run()
     assert "\n" not in str(error.value)
 
@@ -213,7 +217,7 @@ def test_the_same_seed_gives_the_same_run(run, tmp_path):
     assert other.validation != state.validation
 
 
-def test_the_same_run_with_more_iterations_goes_on_where_it_ended(run, tmp_path):
+def test_the_same_run_with_more_iterations_continues_where_it_ended(run, tmp_path):
     folder, _, state = run
     copied = tmp_path / "copy"
     copied.mkdir()
@@ -246,7 +250,7 @@ def test_an_interrupted_run_can_be_resumed(tmp_path, validate_every):
     assert equal(left, resumed)
 
 
-def test_a_run_interrupted_before_its_first_checkpoint_begins_anew(tmp_path):
+def test_a_run_interrupted_before_its_first_checkpoint_starts_again(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         trainer(tmp_path, listener=Told("imitation")).run()
     assert not (tmp_path / "state.json").exists()
@@ -287,10 +291,10 @@ def test_from_scratch_no_teacher_and_no_baseline_is_needed(tmp_path):
 
 def test_a_baseline_that_cannot_run_here_is_noted_and_not_the_teacher(tmp_path):
     told = Told()
-    world = replace(WORLD, scenario=Scenario(information=Information("none")))
-    state = trainer(tmp_path, replace(SETTINGS, iterations=0), told, world=world).run()
+    setup = replace(WORLD.setup, scenario=Scenario(information=Information("none")))
+    state = trainer(tmp_path, replace(SETTINGS, iterations=0), told, world=replace(WORLD, setup=setup)).run()
     assert state.teacher == "fifo"
-    assert any(note.startswith("srtf is left out: ") for note in told.notes)
+    assert any(note.startswith("srtf is skipped: ") for note in told.notes)
 
 
 def test_an_unknown_teacher_is_refused(tmp_path):
@@ -299,18 +303,18 @@ def test_an_unknown_teacher_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("sampled", [True, False])
-def test_the_trained_policy_leaves_the_same_log_through_both_faces(run, sampled):
+def test_the_trained_policy_leaves_the_same_log_as_agents_and_as_a_scheduler(run, sampled):
     """The project's strongest test: rolled out through the PettingZoo env, and evaluated as a scheduler."""
     checkpoint = Checkpoint.load(run[0])
     network = checkpoint.scheduler().network
     for seed, workload in enumerate(WORLD.source.evaluation("test")):
-        simulator = Simulator(workload, WORLD.cluster, WORLD.performance, WORLD.scenario, seed)
+        simulator = Simulator(workload, WORLD.setup, seed)
         rng = simulator.rng if sampled else None
         result = run_episode(checkpoint.scheduler(sampled=sampled), simulator)
-        env = GpuClusterEnv(WORLD.cluster, WORLD.source, WORLD.performance, WORLD.scenario, checkpoint.rules)
+        env = GpuClusterEnv(WORLD.setup, WORLD.source, checkpoint.rules)
         env.reset(options={"workload": workload})
         while env.agents:
-            actions = choose(network, env.batch.observation, rng)[0]
+            actions = choose_actions(network, env.batch.observation, rng)[0]
             _, _, _, _, infos = env.step(dict(zip(env.agents, actions.tolist(), strict=True)))
         assert env.log == result.log
         counted = next(iter(infos.values()))

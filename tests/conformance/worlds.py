@@ -1,11 +1,11 @@
-"""Small worlds in which schedulers are put to the test: clusters, workloads and rules, drawn by hypothesis."""
+"""Small worlds for tests of schedulers: clusters, workloads and rules, drawn by hypothesis."""
 
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
 from envs.simulation import Rounds, Scenario
-from envs.types import ClusterSpec, ExecutionPlan, Gigabytes, JobSpec, NodeSpec
+from envs.types import ClusterSpec, Configuration, JobSpec, NodeSpec
 from envs.workloads import Workload
 
 HOMOGENEOUS = ClusterSpec(tuple(NodeSpec("new", 4) for _ in range(3)), "homogeneous")
@@ -21,23 +21,12 @@ class Curved:
 
     models: tuple[str, ...] = ("any", "large")
 
-    def throughput(
-        self,
-        model: str,
-        gpu_type: str,
-        num_gpus: int,
-        num_nodes: int = 1,
-        *,
-        batch_size: int | None = None,
-        plan: ExecutionPlan | None = None,
-        cpus_per_gpu: float | None = None,
-        memory_per_gpu: Gigabytes | None = None,
-    ) -> float:
+    def throughput(self, model: str, configuration: Configuration) -> float:
         """Samples per second."""
-        if model == "large" and gpu_type == "small":
+        if model == "large" and configuration.gpu_type == "small":
             return 0.0
-        alone = {"new": 2.0, "old": 1.0, "small": 0.75}[gpu_type]
-        return float(alone * num_gpus**0.8 * (0.9 if num_nodes > 1 else 1.0))
+        alone = {"new": 2.0, "old": 1.0, "small": 0.75}[configuration.gpu_type]
+        return float(alone * configuration.num_gpus**0.8 * (0.9 if configuration.num_nodes > 1 else 1.0))
 
 
 @st.composite

@@ -1,19 +1,20 @@
-"""The few words in which schedules worked by hand are told."""
+"""Helpers to write schedules worked by hand."""
 
 from dataclasses import dataclass
 
 from envs.performance import IdealModel, PerformanceModel
 from envs.scheduling import Scheduler
-from envs.simulation import EventKind, Rounds, RunResult, Scenario, Simulator, run_episode
-from envs.types import ClusterSpec, ExecutionPlan, Gigabytes, JobSpec, NodeSpec, Placement, Seconds
+from envs.simulation import EventKind, Rounds, RunResult, Scenario, Setup, Simulator, run_episode
+from envs.types import ClusterSpec, Configuration, JobSpec, NodeSpec, Placement, Seconds
 from envs.workloads import Workload
 
 EVERY_SECOND = Rounds(on_events=True, interval=1.0)
 
 
 def jobs(*rows: tuple[Seconds, int, Seconds], elastic: tuple[int, int] | None = None) -> Workload:
-    """Jobs from (submit time, GPUs, seconds on these GPUs) at one sample per GPU and second, all with one elastic
-    range.
+    """Create jobs from (submit time, GPUs, seconds on these GPUs) at one sample per GPU and second.
+
+    All jobs have the same elastic range.
     """
     least, most = elastic or (0, 0)
     return Workload.of(
@@ -35,25 +36,14 @@ def fast_and_slow() -> ClusterSpec:
 
 
 @dataclass(frozen=True)
-class TwoSpeeds:
-    """Linear scaling; a fast GPU does two samples per second, any other one."""
+class TwoThroughputs:
+    """Linear scaling; a fast GPU processes two samples per second, other GPUs one."""
 
     models: tuple[str, ...] = ("any",)
 
-    def throughput(
-        self,
-        model: str,
-        gpu_type: str,
-        num_gpus: int,
-        num_nodes: int = 1,
-        *,
-        batch_size: int | None = None,
-        plan: ExecutionPlan | None = None,
-        cpus_per_gpu: float | None = None,
-        memory_per_gpu: Gigabytes | None = None,
-    ) -> float:
+    def throughput(self, model: str, configuration: Configuration) -> float:
         """Samples per second."""
-        return float(num_gpus) * (2.0 if gpu_type == "fast" else 1.0)
+        return float(configuration.num_gpus) * (2.0 if configuration.gpu_type == "fast" else 1.0)
 
 
 def play(
@@ -66,9 +56,9 @@ def play(
     performance: PerformanceModel | None = None,
     seed: int = 0,
 ) -> RunResult:
-    """One run; restarts cost nothing and decisions fall at events unless said otherwise."""
+    """Play one run; by default restarts are free and decisions are taken at events."""
     scenario = Scenario(restart_delay=restart_delay, rounds=rounds or Rounds())
-    return run_episode(scheduler, Simulator(workload, cluster, performance or IdealModel(), scenario, seed))
+    return run_episode(scheduler, Simulator(workload, Setup(cluster, performance or IdealModel(), scenario), seed))
 
 
 def times(result: RunResult) -> list[tuple[Seconds, Seconds]]:

@@ -5,11 +5,11 @@ import pytest
 from baselines import ElasticDp
 from envs.performance import model_profile
 from envs.simulation import EventKind, RunResult
-from envs.types import ClusterSpec, ExecutionPlan, Gigabytes, JobSpec, NodeSpec, Seconds
+from envs.types import ClusterSpec, Configuration, JobSpec, NodeSpec, Seconds
 from envs.workloads import Workload
 from tests.golden.playground import (
     EVERY_SECOND,
-    TwoSpeeds,
+    TwoThroughputs,
     fast_and_slow,
     jobs,
     places,
@@ -21,7 +21,7 @@ from tests.golden.playground import (
 
 
 class Reducing:
-    """16 samples/s on a GPU; a step of "resnet18" on several GPUs takes 1 s more, whatever the batch, of "lm" nothing.
+    """16 samples/s on a GPU; a step of "resnet18" on several GPUs takes 1 s more at any batch, a step of "lm" does not.
 
     With 128 samples a step "resnet18" does 25.6 samples/s on two GPUs, 42.67 on four and 64 on eight: 1.6, 2.67 and 4
     times as many as on one. "lm" scales linearly.
@@ -29,21 +29,14 @@ class Reducing:
 
     models = ("resnet18", "lm")
 
-    def throughput(
-        self,
-        model: str,
-        gpu_type: str,
-        num_gpus: int,
-        num_nodes: int = 1,
-        *,
-        batch_size: int | None = None,
-        plan: ExecutionPlan | None = None,
-        cpus_per_gpu: float | None = None,
-        memory_per_gpu: Gigabytes | None = None,
-    ) -> float:
+    def throughput(self, model: str, configuration: Configuration) -> float:
         """Samples per second."""
-        batch = model_profile(model).usual_batch(num_gpus) if batch_size is None else batch_size
-        seconds = batch / (16.0 * num_gpus) + (num_gpus > 1 and model == "resnet18")
+        batch = (
+            model_profile(model).usual_batch(configuration.num_gpus)
+            if configuration.batch_size is None
+            else configuration.batch_size
+        )
+        seconds = batch / (16.0 * configuration.num_gpus) + (configuration.num_gpus > 1 and model == "resnet18")
         return batch / seconds
 
 
@@ -70,7 +63,7 @@ def batches(result: RunResult, job: int) -> list[int]:
     return [int(row["batch_size"]) for row in rows]
 
 
-def test_alone_it_has_all_gpus_and_a_batch_to_match():
+def test_a_single_job_gets_all_gpus_and_a_matching_batch():
     """640 samples at 64 a second: 10 s. At a fixed batch of 16, eight GPUs do 16 / 1.125 s, less than one: 40 s."""
     best = played(ElasticDp(), elastic((0, 640)))
     assert (times(best), grants(best, 0), batches(best, 0)) == ([(0, 10)], [(0, 8)], [128])
@@ -78,7 +71,7 @@ def test_alone_it_has_all_gpus_and_a_batch_to_match():
     assert (times(fixed), grants(fixed, 0), batches(fixed, 0)) == ([(0, 40)], [(0, 1)], [16])
 
 
-def test_shrinking_for_a_newcomer_and_growing_again():
+def test_a_job_shrinks_for_a_new_job_and_grows_again():
     """t=0: A alone does 320 samples by t=5, when B comes: four GPUs each (2.67 + 2.67) beat five and three (3.08 +
     2.18) and seven and one (3.73 + 1). A ends its 320 at 5 + 7.5, B has done as many and ends its 320 on eight: 17.5.
     """
@@ -89,26 +82,27 @@ def test_shrinking_for_a_newcomer_and_growing_again():
 
 
 def test_a_resize_costs_its_restart():
-    """The same with restarts of 2 s: A stands still from 5 to 7 and ends at 14.5. B, in its first start, does 405.33
-    by then, stands still to 16.5 and needs 234.67 / 64 s more.
+    """The same with restarts of 2 s: A pauses from 5 to 7 and ends at 14.5. B, in its first start, does 405.33 by then,
+    pauses until 16.5 and needs 234.67 / 64 s more.
     """
     result = played(ElasticDp(), elastic((0, 640), (5, 640)), restart_delay=2.0)
     assert times(result) == [(0, 14.5), (5, round(16.5 + (640 - 9.5 * 128 / 3) / 64, 6))]
     assert restarts(result) == [1, 1]
 
 
-def test_who_scales_gets_more():
+def test_a_job_that_scales_better_gets_more():
     """Linear scaling is worth a whole GPU each: LM gets seven GPUs, ResNet one. 7 + 1 beats 6 + 1.6."""
     result = played(ElasticDp(), [*elastic((0, 160)), *elastic((0, 1120), model="lm", batch=(8, 80))])
     assert [grants(result, job)[0] for job in (0, 1)] == [(0, 1), (0, 7)]
     assert times(result) == [(0, 10), (0, 10)]
 
 
-def test_a_batch_that_only_many_gpus_hold():
+def test_a_batch_that_needs_many_gpus():
     """256 samples are the most that was measured on a GPU, so 1,024 need four. Three jobs: two run, the third waits.
 
-    On four GPUs 1,024 samples take 17 s, on eight 9 s. Jobs that may choose begin together, on four GPUs, on three with
-    768 samples and on one: 3.76 + 2.82 + 1 beats 3, 3 and 2 (2.82 + 2.82 + 1.88), as one has nothing to reduce.
+    On four GPUs 1,024 samples take 17 s, on eight 9 s. Jobs with free batch sizes start together, on four GPUs, on
+    three with 768 samples and on one: 3.76 + 2.82 + 1 beats 3, 3 and 2 (2.82 + 2.82 + 1.88), as a single GPU needs no
+    all-reduce.
     """
     specs = elastic((0, 1024), (0, 1024), (0, 1024), batch=(16, 1024))
     fixed = played(ElasticDp(batch="most"), specs)
@@ -119,7 +113,7 @@ def test_a_batch_that_only_many_gpus_hold():
     assert sorted(grants(free, job)[0][1] for job in range(3)) == [1, 3, 4]
 
 
-def test_one_too_many_waits_or_is_dropped():
+def test_a_job_without_room_waits_or_is_dropped():
     """Nine jobs on eight GPUs, 16 samples each: eight run for a second; the ninth has 16 left for eight GPUs after it.
 
     With batches of 16 only, a second GPU is worth less than none, so the ninth takes another second on one.
@@ -133,8 +127,8 @@ def test_one_too_many_waits_or_is_dropped():
     assert (result.finished.tolist(), dropping.counters["dropped"]) == ([True] * 8 + [False], 1)
 
 
-def test_nobody_passes_a_job_that_waits():
-    """A has 6 GPUs to 10. B wants 4 and waits; C wants 2, which are free, and waits behind it. Dropping gives B up."""
+def test_no_job_passes_a_waiting_job():
+    """A has 6 GPUs to 10. B wants 4 and waits; C wants 2, which are free, and waits behind it. Dropping rejects B."""
     rows = [(0.0, 6, 10.0), (1.0, 4, 5.0), (2.0, 2, 5.0)]
     assert times(play(ElasticDp(), jobs(*rows), two_nodes())) == [(0, 10), (10, 15), (10, 15)]
     dropping = play(ElasticDp(overload="drop"), jobs(*rows), two_nodes())
@@ -142,7 +136,7 @@ def test_nobody_passes_a_job_that_waits():
     assert dropping.finished.tolist() == [True, False, True]
 
 
-def test_between_decisions_nothing_happens():
+def test_nothing_changes_between_decisions():
     """B comes at 3; the next decision is due at 10. A keeps eight GPUs until then, although it could share them."""
     workload = Workload.of(elastic((0, 2560), (3, 640)))
     scheduler = ElasticDp(interval=10)
@@ -159,7 +153,7 @@ def test_decisions_are_taken_when_something_has_changed():
     assert scheduler.counters["decisions"] == 3
 
 
-def test_a_share_in_no_one_piece_is_spread():
+def test_a_share_that_fits_on_no_node_is_spread():
     """3, 3 and 2 GPUs on two nodes of four: the last takes one on each."""
     result = play(ElasticDp(), jobs((0, 3, 5), (0, 3, 5), (0, 2, 5)), two_nodes())
     assert times(result) == [(0, 5)] * 3
@@ -173,25 +167,25 @@ def test_moving_to_a_faster_type(move_gain, finish):
     """
     scheduler = ElasticDp(move_gain=move_gain)
     pair = jobs((0, 4, 20), (0, 4, 20))
-    result = play(scheduler, pair, fast_and_slow(), performance=TwoSpeeds(), restart_delay=1)
+    result = play(scheduler, pair, fast_and_slow(), performance=TwoThroughputs(), restart_delay=1)
     assert times(result) == [(0, 10), (0, finish)]
 
 
-def test_newcomers_go_where_an_equal_share_is_worth_most():
+def test_new_jobs_go_where_an_equal_share_is_worth_most():
     """1 to 4 GPUs, of 4 slow (first) and 4 fast ones. A takes the fast ones. To B two fast ones are worth as much as
-    four slow ones; of equals the first is taken. To C two fast ones are worth more than two slow ones. What A and C
-    make of theirs is the same however they share, so the first keeps all but one.
+    four slow ones; of equals the first is taken. To C two fast ones are worth more than two slow ones. A and C have the
+    same total throughput for each split, so the first job keeps all but one.
     """
     rows = [(0.0, 4, 90.0), (1.0, 4, 90.0), (2.0, 4, 90.0)]
-    result = play(ElasticDp(), jobs(*rows, elastic=(1, 4)), fast_and_slow(), performance=TwoSpeeds())
+    result = play(ElasticDp(), jobs(*rows, elastic=(1, 4)), fast_and_slow(), performance=TwoThroughputs())
     assert places(result, 0)[:2] == [(0, {1: 4}), (2, {1: 3})]
     assert places(result, 1)[0] == (1, {0: 4})
     assert places(result, 2)[0] == (2, {1: 1})
 
 
 def test_a_gang_larger_than_any_type_takes_several():
-    """6 GPUs of 4 slow and 4 fast ones, once the job before is done; who comes later waits behind it."""
-    result = play(ElasticDp(), jobs((0, 2, 5), (1, 6, 10), (2, 2, 2)), fast_and_slow(), performance=TwoSpeeds())
+    """6 GPUs of 4 slow and 4 fast ones, when the job before has ended; a later job waits behind it."""
+    result = play(ElasticDp(), jobs((0, 2, 5), (1, 6, 10), (2, 2, 2)), fast_and_slow(), performance=TwoThroughputs())
     assert times(result)[0] == (0, 2.5)
     assert times(result)[1] == (2.5, 8.5)
     assert times(result)[2][0] == 2.5

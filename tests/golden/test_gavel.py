@@ -5,7 +5,7 @@ import pytest
 from baselines import Gavel
 from envs.simulation import Rounds
 from envs.types import ClusterSpec, NodeSpec
-from tests.golden.playground import TwoSpeeds, fast_and_slow, jobs, places, play, restarts, times, two_nodes
+from tests.golden.playground import TwoThroughputs, fast_and_slow, jobs, places, play, restarts, times, two_nodes
 
 EVERY_TEN = Rounds(on_events=False, interval=10.0)
 
@@ -18,30 +18,30 @@ def test_equals_take_turns_on_the_fast_node():
     """Two jobs of 4 GPUs, 120 samples each, 8/s on the fast node and 4/s on the slow one: half of each for both.
 
     0-10: A, the first of two equals, on fast, B on slow. Then A has had 15 of 20 s on fast (5 each as a head start), B
-    5: B's priority there is 0.5 / 0.25, A's 0.5 / 0.75: they change places. Both have 80 + 40 samples at 20.
+    5: B's priority there is 0.5 / 0.25, A's 0.5 / 0.75: they swap. Both have 80 + 40 samples at 20.
     """
     pair = jobs((0, 4, 30), (0, 4, 30))
-    result = play(gavel(), pair, fast_and_slow(), rounds=EVERY_TEN, performance=TwoSpeeds())
+    result = play(gavel(), pair, fast_and_slow(), rounds=EVERY_TEN, performance=TwoThroughputs())
     assert times(result) == [(0, 20), (0, 20)]
     assert places(result, 0) == [(0, {1: 4}), (10, {0: 4})]
     assert places(result, 1) == [(0, {0: 4}), (10, {1: 4})]
 
 
-def test_the_last_end_earliest():
+def test_makespan_is_minimised():
     """A has 80 samples, B 160; together they need 20 s at 8 + 4 samples/s, if B has the fast node all the time."""
     pair = jobs((0, 4, 20), (0, 4, 40))
-    result = play(gavel("makespan"), pair, fast_and_slow(), rounds=EVERY_TEN, performance=TwoSpeeds())
+    result = play(gavel("makespan"), pair, fast_and_slow(), rounds=EVERY_TEN, performance=TwoThroughputs())
     assert times(result) == [(0, 20), (0, 20)]
     assert places(result, 1) == [(0, {1: 4})]
     assert restarts(result) == [0, 0]
 
 
 def test_a_small_gang_gets_time_in_proportion():
-    """A wants all 8 GPUs, B 1: max-min per GPU gives B all of its time and A what is left of it.
+    """A wants all 8 GPUs, B 1: max-min per GPU gives B all of the time and A the time that is left.
 
-    One type, so GPUs times share is levelled as far as a share can go: 1 for B, 7 / 8 for A. Both begin with 5 s: B
+    One type, so GPUs times share is equalised as far as shares allow: 1 for B, 7 / 8 for A. Both begin with 5 s: B
     has priority 1 / 0.5, A 0.875 / 0.5. B runs 0-10, A does not fit beside it. At 10 it is 1 / (15 / 20) for B and
-    0.875 / (5 / 20) for A: A 10-20. At 20 both have had 15 s: B goes first again, and so in turn.
+    0.875 / (5 / 20) for A: A 10-20. At 20 both have had 15 s: B goes first again, and so on in turn.
     A (20 s) ends at 40, B (25 s) at 45.
     """
     result = play(gavel(), jobs((0, 8, 20), (0, 1, 25)), two_nodes(), rounds=EVERY_TEN)
@@ -49,14 +49,14 @@ def test_a_small_gang_gets_time_in_proportion():
 
 
 def test_equal_shares_of_finish_time():
-    """Two jobs of the whole cluster, 40 s each: half of the time each, in turns of 10 s. A ends at 70, B at 80."""
+    """Two jobs of the whole cluster, 40 s each: each gets half of the time, in turns of 10 s. A ends at 70, B at 80."""
     result = play(gavel("finish_time"), jobs((0, 8, 40), (0, 8, 40)), two_nodes(), rounds=EVERY_TEN)
     assert times(result) == [(0, 70), (10, 80)]
 
 
-def test_who_runs_on_keeps_its_gpus():
-    """Three jobs of 4 GPUs, 30 s each, two nodes: two thirds each. 0-10 A on node 0, B on node 1; 10-20 A, level with
-    B but before it in order, stays, C has node 1; 20-30 A has had two rounds, B and C one: C stays, B has node 0; 30-40
+def test_a_job_that_runs_on_keeps_its_gpus():
+    """Three jobs of 4 GPUs, 30 s each, two nodes: two thirds each. 0-10 A on node 0, B on node 1; 10-20 A, equal to B
+    but before it in order, stays, C has node 1; 20-30 A has had two rounds, B and C one: C stays, B has node 0; 30-40
     all have one left, so by order: B stays, A has node 1; 40-50 C.
     """
     result = play(gavel(), jobs((0, 4, 30), (0, 4, 30), (0, 4, 30)), two_nodes(), rounds=EVERY_TEN)
@@ -67,15 +67,15 @@ def test_who_runs_on_keeps_its_gpus():
 
 
 def test_between_rounds_only_idle_gpus_are_given_away():
-    """A runs on both nodes, 0-9. B comes at 3; its turn would come at 10, but at 9 its GPUs are idle."""
+    """A runs on both nodes, 0-9. B arrives at 3; its turn would come at 10, but at 9 its GPUs are idle."""
     rounds = Rounds(on_events=True, interval=10.0)
     result = play(gavel(), jobs((0, 8, 9), (3, 4, 4)), two_nodes(), rounds=rounds)
     assert times(result) == [(0, 9), (9, 13)]
 
 
-def test_a_gang_that_fits_nowhere_in_one_piece_moves_the_others():
+def test_a_gang_without_room_in_one_piece_moves_other_jobs():
     """Four jobs of 2 GPUs fill two nodes; at 10 A and C end, B and D hold half a node each, and E, of 4 GPUs, is to run
-    beside them: the type is placed anew, largest first, and only D moves.
+    beside them. The type is placed anew, largest first, and only D moves.
     """
     rows = jobs((0, 2, 10), (0, 2, 30), (0, 2, 10), (0, 2, 30), (10, 4, 10))
     result = play(gavel(), rows, two_nodes(), rounds=EVERY_TEN)
@@ -85,13 +85,13 @@ def test_a_gang_that_fits_nowhere_in_one_piece_moves_the_others():
 
 def test_a_gang_larger_than_any_type_takes_several_and_is_left_alone():
     """6 GPUs, 60 samples on 4 slow and 4 fast GPUs: 10 samples/s; the other job has the two slow ones that are left."""
-    result = play(gavel(), jobs((0, 6, 10), (0, 2, 2)), fast_and_slow(), rounds=EVERY_TEN, performance=TwoSpeeds())
+    result = play(gavel(), jobs((0, 6, 10), (0, 2, 2)), fast_and_slow(), rounds=EVERY_TEN, performance=TwoThroughputs())
     assert times(result)[0][0] in (0, 10)
     assert result.finished.all()
     assert restarts(result)[0] == 0
 
 
-@pytest.mark.parametrize("objective", ["max_min", "makespan", "finish_time", "total_speed", "isolated"])
+@pytest.mark.parametrize("objective", ["max_min", "makespan", "finish_time", "total_throughput", "isolated"])
 @pytest.mark.parametrize("aware", [True, False])
 def test_every_objective_uses_the_whole_cluster(objective, aware):
     """Eight jobs of one GPU each on 4 fast and 4 slow GPUs: no GPU idles while a job waits, so by 10 all have run."""
@@ -101,6 +101,6 @@ def test_every_objective_uses_the_whole_cluster(objective, aware):
         jobs(*[(0.0, 1, 50.0)] * 8),
         cluster,
         rounds=EVERY_TEN,
-        performance=TwoSpeeds(),
+        performance=TwoThroughputs(),
     )
     assert [start for start, _ in times(result)] == [0.0] * 8

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from baselines import HeSrpt, Srtf
-from envs.types import ClusterSpec, ExecutionPlan, Gigabytes, NodeSpec
+from envs.types import ClusterSpec, Configuration, NodeSpec
 from tests.golden.playground import jobs, places, play, times, two_nodes
 
 LARGE = ClusterSpec((NodeSpec("plain", 240),))
@@ -17,20 +17,9 @@ class Root:
 
     models: tuple[str, ...] = ("any",)
 
-    def throughput(
-        self,
-        model: str,
-        gpu_type: str,
-        num_gpus: int,
-        num_nodes: int = 1,
-        *,
-        batch_size: int | None = None,
-        plan: ExecutionPlan | None = None,
-        cpus_per_gpu: float | None = None,
-        memory_per_gpu: Gigabytes | None = None,
-    ) -> float:
+    def throughput(self, model: str, configuration: Configuration) -> float:
         """Samples per second."""
-        return float(num_gpus**0.5)
+        return float(configuration.num_gpus**0.5)
 
 
 def test_shares_by_rank():
@@ -44,14 +33,14 @@ def test_shares_by_rank():
     assert places(result, 0) == [(0, {0: 2}), (round(16 / 6, 6), {0: 8})]
 
 
-def test_no_gain_from_parallelism_means_equal_shares():
+def test_without_gain_from_parallelism_shares_are_equal():
     result = play(HeSrpt(0.0), jobs((0, 4, 16), (0, 4, 4), elastic=(1, 8)), two_nodes())
     assert sum(places(result, 0)[0][1].values()) == 4
     assert [sum(gpus.values()) for _, gpus in places(result, 1)] == [4]
 
 
-def test_the_exponent_is_found_in_the_curves():
-    """Linear speed: all for the shortest. Square root: 3/4 and 1/4 of 240."""
+def test_the_exponent_is_estimated_from_the_curves():
+    """Linear scaling: all GPUs for the shortest. Square root: 3/4 and 1/4 of 240."""
     steep = play(HeSrpt(), jobs((0, 4, 16), (0, 4, 4), elastic=(1, 8)), two_nodes())
     assert times(steep) == [(2, 10), (0, 2)]
     rows = jobs((0, 4, 16), (0, 4, 4), elastic=(1, 240))
@@ -67,7 +56,7 @@ def test_rigid_jobs_go_shortest_first():
 
 @pytest.mark.parametrize("other", [HeSrpt(0.0), HeSrpt(0.9), HeSrpt(0.3), Srtf()])
 def test_it_is_optimal_where_the_law_holds(other):
-    """Five jobs at once under the square root: no other exponent and no rigid order has a smaller mean."""
+    """Five jobs at once with square-root scaling: no other exponent and no rigid order has a smaller mean."""
     rows = jobs(*((0.0, 240, seconds) for seconds in (1.0, 2.0, 5.0, 9.0, 20.0)), elastic=(1, 240))
     best = play(HeSrpt(0.5), rows, LARGE, performance=Root())
     worse = play(other, rows, LARGE, performance=Root())

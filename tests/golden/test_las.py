@@ -3,7 +3,7 @@
 from baselines import Las
 from tests.golden.playground import (
     EVERY_SECOND,
-    TwoSpeeds,
+    TwoThroughputs,
     fast_and_slow,
     jobs,
     places,
@@ -14,8 +14,8 @@ from tests.golden.playground import (
 )
 
 
-def test_the_newcomer_preempts_and_keeps_its_gpus_until_the_next_event():
-    """t=2: A has 16 GPU-s, B none: B runs until its end at 6, as nothing happens in between. A: 2-6 off, ends at 14."""
+def test_a_new_job_preempts_and_keeps_its_gpus_until_the_next_event():
+    """t=2: A has 16 GPU-s, B none: B runs until its end at 6, as no event comes before. A waits 2-6, ends at 14."""
     result = play(Las(), jobs((0, 8, 10), (2, 8, 4)), two_nodes())
     assert times(result) == [(0, 14), (2, 6)]
     assert [record.num_preemptions for record in result] == [1, 0]
@@ -37,21 +37,21 @@ def test_service_counts_gpus_or_only_time():
     assert times(play(Las(by="time"), pair, two_nodes(), rounds=EVERY_SECOND)) == [(0, 23), (1, 6)]
 
 
-def test_the_most_served_makes_room():
-    """t=0: A and B on a node each. t=1: C needs a node: A and B are level, so B, the later one, goes. t=3: C is done;
-    B back for its last 4 s after a restart of 1 s.
+def test_the_most_served_job_is_displaced():
+    """t=0: A and B on a node each. t=1: C needs a node: A and B are equal, so B, the later one, is displaced. t=3: C is
+    done; B runs its last 4 s after a restart of 1 s.
     """
     result = play(Las(), jobs((0, 4, 5), (0, 4, 5), (1, 4, 2)), two_nodes(), restart_delay=1)
     assert times(result) == [(0, 5), (0, 8), (1, 3)]
     assert restarts(result) == [0, 1, 0]
 
 
-def test_moving_up_if_as_long_again_would_pay():
-    """t=0: A on the fast node until 5; B on the slow one, 160 samples. t=5: B has run 5 s; 5 s more would shrink to
-    2.5 on the fast node: worth a restart of 2 s (B ends at 5 + 2 + 140 / 8 = 24.5), not one of 3 s (40).
+def test_a_job_moves_to_a_faster_type_if_as_long_again_would_pay():
+    """t=0: A on the fast node until 5; B on the slow one, 160 samples. t=5: B has run 5 s; 5 s more would become
+    2.5 s on the fast node: worth a restart of 2 s (B ends at 5 + 2 + 140 / 8 = 24.5), not one of 3 s (40).
     """
     pair = jobs((0, 4, 10), (0, 4, 40))
-    moved = play(Las(), pair, fast_and_slow(), performance=TwoSpeeds(), restart_delay=2)
+    moved = play(Las(), pair, fast_and_slow(), performance=TwoThroughputs(), restart_delay=2)
     assert times(moved) == [(0, 5), (0, 24.5)]
     assert places(moved, 1) == [(0, {0: 4}), (5, {1: 4})]
-    assert times(play(Las(), pair, fast_and_slow(), performance=TwoSpeeds(), restart_delay=3)) == [(0, 5), (0, 40)]
+    assert times(play(Las(), pair, fast_and_slow(), performance=TwoThroughputs(), restart_delay=3)) == [(0, 5), (0, 40)]

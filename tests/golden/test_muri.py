@@ -1,4 +1,4 @@
-"""Muri's trace 3 by the rules of Muri's simulator, beside what that prints (its start-up overhead set to 0)."""
+"""Muri's trace 3 by the rules of Muri's simulator, compared with its output (with its start-up overhead set to 0)."""
 
 import pandas as pd
 import pytest

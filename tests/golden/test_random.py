@@ -1,10 +1,10 @@
-"""What can be said by hand of a random scheduler."""
+"""Random on schedules worked by hand."""
 
 from baselines import Random
 from tests.golden.playground import fast_and_slow, jobs, places, play, times, two_nodes
 
 
-def test_jobs_that_fill_the_cluster_run_one_after_the_other_in_either_order():
+def test_jobs_that_fill_the_cluster_run_one_by_one_in_either_order():
     """A 0-10; then B and C, 5 s each, in an order that depends on the seed alone."""
     trio = jobs((0, 8, 10), (1, 8, 5), (2, 8, 5))
     seen = {tuple(times(play(Random(), trio, two_nodes(), seed=seed))) for seed in range(20)}
@@ -12,13 +12,13 @@ def test_jobs_that_fill_the_cluster_run_one_after_the_other_in_either_order():
 
 
 def test_nothing_is_preempted():
-    """B comes at 1 and waits for A, however the dice fall."""
+    """B arrives at 1 and waits for A, with any seed."""
     for seed in range(5):
         assert times(play(Random(), jobs((0, 5, 10), (1, 5, 1)), two_nodes(), seed=seed)) == [(0, 10), (10, 11)]
 
 
 def test_sizes_are_drawn_from_the_range():
-    """A job of 1 to 8 GPUs, 8 GPU-s of work, alone: it ends at 8 / n, and every n comes up."""
+    """A job of 1 to 8 GPUs, 8 GPU-s of work, alone: it ends at 8 / n, and each n is drawn."""
     alone = jobs((0, 4, 2), elastic=(1, 8))
     ends = {times(play(Random(), alone, two_nodes(), seed=seed))[0][1] for seed in range(60)}
     assert ends == {round(8 / n, 6) for n in range(1, 9)}
@@ -32,9 +32,7 @@ def test_no_job_is_spread_over_types_without_need():
 
 
 def test_gangs_are_scattered():
-    """A job of 2 beside one of 3: either may be split over the nodes, so both nodes are tried by each over the
-    seeds.
-    """
+    """A job of 2 beside one of 3: over many seeds it runs on node 0, on node 1 and split over both."""
     starts = {
         tuple(sorted(places(play(Random(), jobs((0, 3, 1), (0, 2, 1)), two_nodes(), seed=seed), 1)[0][1].items()))
         for seed in range(40)

@@ -1,7 +1,7 @@
 """Rubick on schedules worked by hand.
 
-Speeds in samples/s by GPUs. linear: one a GPU. flat: 2, 2.5, 2.75, 2.875. gang: 1 on two GPUs, 2 on four. whole: 8 on
-eight. Under the users' plans all are half as fast.
+Throughputs in samples/s by number of GPUs. linear: one per GPU. flat: 2, 2.5, 2.75, 2.875. gang: 1 on two GPUs, 2 on
+four. whole: 8 on eight. Under the users' plans all are half as fast.
 """
 
 import pytest
@@ -17,8 +17,8 @@ def sizes(result, number):
     return [(time, sum(gpus.values())) for time, gpus in places(result, number)]
 
 
-def test_a_newcomer_takes_where_least_is_lost():
-    """t=0: A, linear, grows from 1 to all 4 GPUs at once. t=1: B, flat, gains 2 / 2.875 = 0.70 of its speed by its
+def test_a_new_job_takes_gpus_where_the_loss_is_least():
+    """t=0: A, linear, grows from 1 to all 4 GPUs at once. t=1: B, flat, gains 2 / 2.875 = 0.70 of its throughput by its
     first GPU, A loses 1 / 4 by its fourth: A 3, B 1. B's second GPU gains 0.17 only. t=11: B has done its 20. A has 40
     - 4 - 30 left, takes its GPU back and ends at 12.5.
     """
@@ -28,16 +28,16 @@ def test_a_newcomer_takes_where_least_is_lost():
     assert sizes(result, 1) == [(1, 1)]
 
 
-def test_who_loses_as_much_as_the_other_gains_keeps_it():
+def test_a_job_keeps_a_gpu_that_it_would_lose_as_much_by_as_the_other_gains():
     """A, linear, loses 1/4 a GPU; B, gang of 2 or 4, gains 1 / 2 / 2 = 1/4 a GPU: it waits until A ends at 10."""
     result = play(Rubick(), [job(0, "linear", 4, 40), job(1, "gang", 4, 20)], nodes(4))
     assert times(result) == [(0, 10), (10, 20)]
     assert sizes(result, 1) == [(10, 4)]
 
 
-def test_the_steepest_starts_first():
-    """Three at once on 2 GPUs. A asked for 2, so that a GPU is half of its speed; B and C asked for 1 and start. They
-    end at 5; A has both GPUs for its 4 samples, 5-7.
+def test_the_job_with_the_steepest_slope_starts_first():
+    """Three at once on 2 GPUs. A requests 2, so a GPU is half of its throughput; B and C request 1 and start. They end
+    at 5; A has both GPUs for its 4 samples, 5-7.
     """
     trio = [job(0, "linear", 2, 4), job(0, "linear", 1, 5, most=1), job(0, "linear", 1, 5, most=1)]
     assert times(play(Rubick(), trio, nodes(2))) == [(5, 7), (0, 5), (0, 5)]
@@ -68,9 +68,9 @@ def test_a_stricter_gate_opens_later():
 
 
 def test_a_guaranteed_job_needs_only_what_its_best_plan_needs():
-    """B asks for 2 GPUs with a plan of half the speed: it is promised 1 sample/s, which its best plan has on 1 GPU. It
-    does not wait for the gate: A gives one of 4 at once, stands still from 1 to 11 and has 396 left. When B has done
-    its 10, at 11, growing would not pay yet: 11 + 396 / 3.
+    """B requests 2 GPUs with a plan of half the throughput: its guarantee is 1 sample/s, which its best plan has on 1
+    GPU. It does not wait for the gate: A gives up one of 4 at once, pauses from 1 to 11 and has 396 left. When B ends
+    at 11, growing does not pay: 11 + 396 / 3.
     """
     guaranteed = job(1, "linear", 2, 10, plan=ExecutionPlan(data=2), guaranteed=True)
     result = play(Rubick(), [job(0, "linear", 4, 400), guaranteed], nodes(4), restart=10)
@@ -79,8 +79,8 @@ def test_a_guaranteed_job_needs_only_what_its_best_plan_needs():
 
 
 def test_a_guaranteed_job_stops_best_effort_ones_and_is_not_stopped():
-    """A, best effort, holds all 4 GPUs, which B is promised: A stops at 1 with 36 left, B runs 1-6, A 6-15. C, best
-    effort and steeper, comes at 2 and finds B at its minimum: it starts with A at 6, and gets one GPU of four.
+    """A, best effort, holds all 4 GPUs, which are guaranteed to B: A stops at 1 with 36 left, B runs 1-6, A 6-15. C,
+    best effort and steeper, arrives at 2, when B is at its minimum: it starts with A at 6 and gets one GPU of four.
     """
     trio = [job(0, "linear", 4, 40), job(1, "linear", 4, 20, guaranteed=True), job(2, "flat", 4, 4)]
     result = play(Rubick(), trio, nodes(4))
@@ -92,7 +92,7 @@ def test_a_guaranteed_job_stops_best_effort_ones_and_is_not_stopped():
 
 
 def test_slack_lets_guaranteed_jobs_run_slower():
-    """Promised 4 samples/s with a slack of 2: 2 GPUs suffice, and A keeps the other two."""
+    """Guaranteed 4 samples/s with a slack of 2: 2 GPUs suffice, and A keeps the other two."""
     pair = [job(0, "linear", 4, 40), job(1, "linear", 4, 20, guaranteed=True)]
     result = play(Rubick(slack=2.0), pair, nodes(4))
     assert sizes(result, 0)[:2] == [(0, 4), (1, 2)]
@@ -100,18 +100,18 @@ def test_slack_lets_guaranteed_jobs_run_slower():
 
 
 @pytest.mark.parametrize(("quota", "start"), [(4, 1.0), (3, 10.0)])
-def test_beyond_its_quota_a_guarantee_takes_nothing(quota, start):
-    """A, best effort, holds the node until 10. B, guaranteed 4 GPUs, may have them at once with a quota of 4; with one
-    of 3 it claims like anybody, and its slope of 1/4 takes nothing from A's.
+def test_a_guarantee_beyond_the_quota_takes_no_gpus(quota, start):
+    """A, best effort, holds the node until 10. B, guaranteed 4 GPUs, gets them at once with a quota of 4. With a
+    quota of 3 it competes like a best-effort job, and its slope of 1/4 takes no GPU from A.
     """
     guaranteed = job(1, "linear", 4, 20, guaranteed=True, tenant="ours")
     result = play(Rubick(), [job(0, "linear", 4, 40), guaranteed], nodes(4), quotas={"ours": quota})
     assert times(result)[1][0] == start
 
 
-def test_the_starving_go_first():
-    """Restarts are free. A holds the node; B, gang, is not steep enough to take from it. After waiting for 5 s it
-    starves, at the round of 6: A gives two GPUs at first (it loses 1/4 by each) and goes on with two.
+def test_starving_jobs_go_first():
+    """Restarts are free. A holds the node; B, gang, is not steep enough to take GPUs from it. After waiting for
+    5 s it starves, at the round of 6: A gives up two GPUs (it loses 1/4 by each) and continues with two.
     """
     pair = [job(0, "linear", 4, 40), job(1, "gang", 4, 4)]
     result = play(Rubick(patience=5), pair, nodes(4), interval=1)
@@ -120,9 +120,9 @@ def test_the_starving_go_first():
 
 
 @pytest.mark.parametrize(("patience", "start"), [(1800, 10.0), (5, 6.0)])
-def test_only_the_starving_stop_others(patience, start):
-    """A runs on both nodes or not at all. B, flat, would gain 0.70 of its speed by one GPU, A loses all of its own: B
-    waits until A ends at 10, or for its patience, which is over at the round of 6.
+def test_only_starving_jobs_stop_others(patience, start):
+    """A runs on both nodes or not at all. B, flat, would gain 0.70 of its throughput by one GPU, A loses all of its
+    own: B waits until A ends at 10, or until its patience is over, at the round of 6.
     """
     pair = [job(0, "whole", 8, 80), job(1, "flat", 4, 4)]
     result = play(Rubick(patience=patience), pair, nodes(4, 4), interval=1)
@@ -131,8 +131,8 @@ def test_only_the_starving_stop_others(patience, start):
 
 
 def test_a_starving_guaranteed_job_takes_its_turn():
-    """Both are promised all 4 GPUs. B waits from 1 on; at 6 it starves and stops A, which has 16 left. B ends at 11,
-    before A starves in its turn; A: 11-15.
+    """All 4 GPUs are guaranteed to both. B waits from 1 on; at 6 it starves and stops A, which has 16 left. B ends at
+    11, before A starves; A: 11-15.
     """
     pair = [job(0, "linear", 4, 40, guaranteed=True), job(1, "linear", 4, 20, guaranteed=True)]
     result = play(Rubick(patience=5), pair, nodes(4), interval=1)
@@ -140,9 +140,9 @@ def test_a_starving_guaranteed_job_takes_its_turn():
     assert sizes(result, 0) == [(0, 4), (11, 4)]
 
 
-def test_who_was_stopped_looks_for_another_place():
-    """Nodes of 4 and 2 GPUs, no job over both. A has the small one, B and C share the large one. A and C end at 1, when
-    D comes, guaranteed 4 GPUs: B, with 8 left, stops for it and goes on at once on the small node, 1-5.
+def test_a_stopped_job_looks_for_another_place():
+    """Nodes of 4 and 2 GPUs, no job over both. A has the small node, B and C share the large one. A and C end at 1,
+    when D arrives, guaranteed 4 GPUs: B, with 8 left, stops for it and continues at once on the small node, 1-5.
     """
     four = [
         job(0, "gang", 2, 1, most=2),
@@ -157,7 +157,9 @@ def test_who_was_stopped_looks_for_another_place():
 
 
 def test_a_gang_takes_whole_nodes():
-    """C runs on 8 GPUs only and asks for them: 1 / 8 of its speed a GPU is less than A and B lose. It starts at 10."""
+    """C requests 8 GPUs and runs on no fewer: 1 / 8 of its throughput per GPU is less than A and B lose. It starts at
+    10.
+    """
     trio = [job(0, "linear", 4, 40, most=4), job(0, "linear", 4, 40, most=4), job(1, "whole", 8, 80)]
     result = play(Rubick(), trio, nodes(4, 4))
     assert times(result) == [(0, 10), (0, 10), (10, 20)]
@@ -165,8 +167,8 @@ def test_a_gang_takes_whole_nodes():
 
 
 def test_a_growing_job_moves_where_there_is_room():
-    """A, linear, and B, rigid, share a node of 2 GPUs; C, rigid, has the other of 4 until 4. A restart is 1 s: at 4, A
-    moves over, since 4 (4 - 1) >= 4. It has done 4 of 24, and ends at 4 + 1 + 20 / 4. On two nodes it would crawl.
+    """A, linear, and B, rigid, share a node of 2 GPUs; C, rigid, has the other of 4 until 4. A restart takes 1 s: at
+    4, A moves there, since 4 (4 - 1) >= 4. It has done 4 of 24, and ends at 4 + 1 + 20 / 4. On two nodes it is slow.
     """
     trio = [job(0, "linear", 1, 24, most=4), job(0, "linear", 1, 100, most=1), job(0, "gang", 4, 8, least=4, most=4)]
     result = play(Rubick(), trio, nodes(2, 4), restart=1, world=Told(apart=0.1))
@@ -175,7 +177,9 @@ def test_a_growing_job_moves_where_there_is_room():
 
 
 def test_plans_are_named_by_the_planner():
-    """linear is known to the planner: its plan is in the log with its size. gang is not, and is left to the world."""
+    """The planner knows linear: its plan is in the log with its size. It does not know gang, which is left to the
+    world.
+    """
     result = play(Rubick(Names(("linear",))), [job(0, "linear", 4, 8), job(2, "gang", 4, 8)], nodes(4))
     log = result.log
     named = [log.placement(row).plan for row in range(len(log.events)) if log.events["num_shares"][row]]
@@ -183,7 +187,7 @@ def test_plans_are_named_by_the_planner():
     assert times(result) == [(0, 2), (2, 6)]
 
 
-def test_without_plans_jobs_keep_their_users():
+def test_without_plan_choice_jobs_keep_the_users_plans():
     """Half as fast, on any number of GPUs: 4 GPUs do 2 samples/s, and its plan follows its size."""
     own = job(0, "linear", 2, 20, most=4, plan=ExecutionPlan(data=2))
     result = play(Rubick(Names(), plans=False), [own], nodes(4))
@@ -191,7 +195,7 @@ def test_without_plans_jobs_keep_their_users():
     assert result.log.placement(1).plan == ExecutionPlan(data=4)
 
 
-def test_without_resources_jobs_have_what_they_ask_for():
+def test_without_resource_choice_jobs_have_their_requested_gpus():
     """The best plan on 2 GPUs: 2 samples/s."""
     own = job(0, "linear", 2, 20, most=4, plan=ExecutionPlan(data=2))
     result = play(Rubick(Names(), resources=False), [own], nodes(4))
@@ -199,8 +203,8 @@ def test_without_resources_jobs_have_what_they_ask_for():
     assert sizes(result, 0) == [(0, 2)]
 
 
-def test_with_neither_nothing_is_chosen():
-    """The user's plan on the 2 GPUs asked for: 1 sample/s."""
+def test_without_both_choices_jobs_run_as_requested():
+    """The user's plan on the 2 GPUs requested: 1 sample/s."""
     own = job(0, "linear", 2, 20, most=4, plan=ExecutionPlan(data=2))
     result = play(Rubick(Names(), plans=False, resources=False), [own], nodes(4))
     assert times(result) == [(0, 20)]

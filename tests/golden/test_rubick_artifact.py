@@ -1,11 +1,11 @@
-"""The policy of Rubick's artifact on schedules worked by hand. Speeds as in `test_rubick`."""
+"""The policy of Rubick's artifact on schedules worked by hand. Throughputs as in `test_rubick`."""
 
 import numpy as np
 import pytest
 
 from baselines import RubickArtifact
 from baselines.rubick.artifact import PATTERNS
-from envs.performance.plans import BestPlan
+from envs.performance.rubick.plans import BestPlan
 from envs.types import ExecutionPlan, MurmurationError
 from tests.golden.playground import places, restarts, times
 from tests.unit.baselines.rubick_worlds import Names, Told, job, nodes, play
@@ -33,14 +33,14 @@ def test_a_job_takes_a_node_and_gives_nothing_back():
 
 
 def test_lower_slopes_go_first():
-    """Both wait for one node of 4. A GPU is 2 / 2.875 of flat's speed on four and 1 / 4 of linear's: linear first."""
+    """Both wait for one node of 4. One GPU gives 2 / 2.875 of flat's throughput on four and 1 / 4 of linear's."""
     pair = [job(0, "flat", 1, 2.875, most=4), job(0, "linear", 1, 8, most=4)]
     assert times(play(RubickArtifact(), pair, nodes(4))) == [(2, 3), (0, 2)]
 
 
 def test_a_running_job_fills_its_own_node():
-    """A rigid job leaves three GPUs of a node to A, which comes at 1; when it ends at 3, A grows to all four. It has
-    done 6 of 20, and goes on after a restart of 1 s.
+    """A rigid job leaves three GPUs of a node to A, which arrives at 1; when it ends at 3, A grows to all four. It has
+    done 6 of 20, and continues after a restart of 1 s.
     """
     pair = [job(0, "linear", 1, 3, most=1), job(1, "linear", 4, 20, most=4)]
     result = play(RubickArtifact(), pair, nodes(4), restart=1)
@@ -50,14 +50,14 @@ def test_a_running_job_fills_its_own_node():
 
 @pytest.mark.parametrize(("slack", "start"), [(1.0, 5), (2.0, 1)])
 def test_guaranteed_jobs_start_only_at_their_level(slack, start):
-    """Two of four GPUs are free until 5; B, from 1 on, is promised four, or two with a slack of 2."""
+    """Two of four GPUs are free until 5; B, from 1 on, is guaranteed four, or two with a slack of 2."""
     pair = [job(0, "linear", 2, 10, most=2, guaranteed=True), job(1, "linear", 4, 40, most=4, guaranteed=True)]
     result = play(RubickArtifact(slack=slack), pair, nodes(4))
     assert times(result)[1][0] == start
 
 
 def test_a_llama_job_takes_the_largest_placement_with_room():
-    """48 of 64 GPUs at once: the first of its list, and no larger one there is. It ends at 10, untouched."""
+    """48 of 64 GPUs at once: the first and largest of its list. It ends at 10 without a change."""
     world = Told({"llama30b": LLAMA, "linear": {1: 1.0}})
     result = play(RubickArtifact(), [large(0, 80), job(1, "linear", 1, 2, most=1)], nodes(*EIGHT_NODES), world=world)
     assert [sum(gpus.values()) for _, gpus in places(result, 0)] == [48]
@@ -66,8 +66,8 @@ def test_a_llama_job_takes_the_largest_placement_with_room():
 
 
 def test_a_llama_job_with_little_room_starts_small_and_moves_up():
-    """32 rigid jobs come first and spread over all nodes, four on each. The LLaMA job of t = 1 finds room for four GPUs
-    on each of six: 12 samples by 5, when the others end. It moves to 48 GPUs, with 68 samples left.
+    """32 rigid jobs arrive first and spread over all nodes, four on each. The LLaMA job of t = 1 finds room for four
+    GPUs on each of six: 12 samples by 5, when the others end. It moves to 48 GPUs, with 68 samples left.
     """
     world = Told({"llama30b": LLAMA, "linear": {1: 1.0}})
     small = [job(0, "linear", 1, 5, most=1) for _ in range(32)]
@@ -76,8 +76,8 @@ def test_a_llama_job_with_little_room_starts_small_and_moves_up():
     assert times(result)[32] == (1, 5 + 68 / 8)
 
 
-def test_many_large_jobs_push_each_other_around():
-    """Both have their GPUs taken in each round until they were restarted seven times; every round has a winner."""
+def test_two_large_jobs_displace_each_other():
+    """Each takes the other's GPUs in turn until it has been restarted seven times; one of them runs in each round."""
     world = Told({"llama30b": LLAMA})
     result = play(RubickArtifact(), [large(0, 400), large(1, 400)], nodes(*EIGHT_NODES), world=world, interval=1)
     assert result.finished.all()
@@ -85,7 +85,7 @@ def test_many_large_jobs_push_each_other_around():
     assert set(held) <= {24, 32, 40, 48}
 
 
-def test_larger_models_that_it_does_not_know_run_as_they_can():
+def test_large_unknown_models_run_as_possible():
     result = play(RubickArtifact(), [job(0, "whole", 8, 16)], nodes(4, 4))
     assert places(result, 0) == [(0, {0: 4, 1: 4})]
     assert times(result) == [(0, 2)]
@@ -96,7 +96,7 @@ def test_plans_come_from_the_planner():
     assert result.log.placement(1).plan == ExecutionPlan(data=4, checkpointing=True)
 
 
-def test_it_can_trust_the_planner():
+def test_the_planner_decides_if_trusted():
     """A planner that takes three GPUs for the best decides, although four are faster."""
 
     class Narrow(Names):
@@ -108,13 +108,13 @@ def test_it_can_trust_the_planner():
     assert places(result, 0) == [(0, {0: 3})]
 
 
-def test_placements_are_of_nodes_of_eight():
+def test_placements_use_nodes_of_eight():
     for patterns in PATTERNS.values():
         assert all(max(shares) <= 8 and len(shares) <= 8 and len(set(shares)) == 1 for shares in patterns)
     assert [sum(shares) for shares in PATTERNS["llama30b"]] == [48, 40, 32, 24]
 
 
-def test_what_cannot_be_is_refused():
+def test_invalid_options_are_refused():
     for slack in (0.5, np.nan):
         with pytest.raises(MurmurationError, match="slack is"):
             RubickArtifact(slack=slack)

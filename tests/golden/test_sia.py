@@ -3,9 +3,9 @@
 from baselines import Sia
 from envs.performance import PerformanceModel
 from envs.simulation import Rounds
-from envs.types import ClusterSpec, ExecutionPlan, Gigabytes, JobSpec, NodeSpec
+from envs.types import ClusterSpec, Configuration, JobSpec, NodeSpec
 from envs.workloads import Workload
-from tests.golden.playground import TwoSpeeds, fast_and_slow, jobs, places, play, restarts, times, two_nodes
+from tests.golden.playground import TwoThroughputs, fast_and_slow, jobs, places, play, restarts, times, two_nodes
 
 EVERY_TEN = Rounds(on_events=False, interval=10.0)
 
@@ -15,20 +15,9 @@ class Picky:
 
     models = ("a", "b")
 
-    def throughput(
-        self,
-        model: str,
-        gpu_type: str,
-        num_gpus: int,
-        num_nodes: int = 1,
-        *,
-        batch_size: int | None = None,
-        plan: ExecutionPlan | None = None,
-        cpus_per_gpu: float | None = None,
-        memory_per_gpu: Gigabytes | None = None,
-    ) -> float:
+    def throughput(self, model: str, configuration: Configuration) -> float:
         """Samples per second."""
-        return num_gpus * (4.0 if (model, gpu_type) == ("a", "fast") else 1.0)
+        return configuration.num_gpus * (4.0 if (model, configuration.gpu_type) == ("a", "fast") else 1.0)
 
 
 PICKY: PerformanceModel = Picky()
@@ -39,7 +28,7 @@ def sia(**options):
 
 
 def test_two_elastic_jobs_share_evenly():
-    """1 to 8 GPUs, 8 in all. Costs are GPUs to the power -0.5: 4 and 4 cost 0.5 + 0.5, 8 and nothing 0.35 + 1.1, and 4
+    """1 to 8 GPUs, 8 in all. Costs are GPUs to the power -0.5: 4 and 4 cost 0.5 + 0.5, 8 and 0 cost 0.35 + 1.1, and 4
     and 2 cost 0.5 + 0.71. Both run 10 s on 4.
     """
     result = play(sia(), jobs((0, 4, 10), (0, 4, 10), elastic=(1, 8)), two_nodes())
@@ -47,8 +36,8 @@ def test_two_elastic_jobs_share_evenly():
     assert [sum(gpus.values()) for _, gpus in places(result, 0) + places(result, 1)] == [4, 4]
 
 
-def test_types_go_to_those_who_gain():
-    """B came first, but A gains: A on fast costs 4 ** -0.5 and B 1 on either, the other way round 1 + 1."""
+def test_types_go_to_the_jobs_that_gain():
+    """B is first, but A gains: A on fast costs 4 ** -0.5 and B 1 on either type; swapped they cost 1 + 1."""
     pair = Workload.of([JobSpec(0, 0.0, 4, 40.0, "b"), JobSpec(1, 0.0, 4, 160.0, "a")])
     result = play(sia(), pair, fast_and_slow(), performance=PICKY)
     assert times(result) == [(0, 10), (0, 10)]
@@ -90,15 +79,15 @@ def test_too_many_jobs_take_turns_with_two_gpus_each():
 
 def test_rigid_jobs_keep_their_size_and_choose_their_type():
     """3 GPUs are no power of two: the requested size counts as well. Both run at once, one on each type."""
-    result = play(sia(), jobs((0, 3, 20), (0, 3, 10)), fast_and_slow(), performance=TwoSpeeds())
+    result = play(sia(), jobs((0, 3, 20), (0, 3, 10)), fast_and_slow(), performance=TwoThroughputs())
     assert {next(iter(places(result, job)[0][1].items())) for job in (0, 1)} == {(0, 3), (1, 3)}
     assert result.finished.all()
 
 
 def test_a_job_that_comes_between_rounds_starts_on_what_is_idle():
-    """A has 6 of 8 GPUs. B (1 to 4, asks for 4) comes at 3, seven seconds before the next round, and starts on one; at
-    10 it is given both that are left. 7 + 2 x 20 of its 47 samples are done at 30. (At a penalty of 1.1 A, which can
-    never be faster than at its least, would have to go: 1.11 + 0.5 for B on 4 is less than 1 + 0.71.)
+    """A has 6 of 8 GPUs. B (1 to 4, requests 4) arrives at 3, seven seconds before the next round, and starts on one;
+    at 10 it gets both that are left. 7 + 2 x 20 of its 47 samples are done at 30. (At a penalty of 1.1 A, whose only
+    size is its least one, would be stopped: 1.11 + 0.5 for B on 4 is less than 1 + 0.71.)
     """
     workload = Workload.of([JobSpec(0, 0.0, 6, 180.0, "any"), JobSpec(1, 3.0, 4, 47.0, "any", min_gpus=1, max_gpus=4)])
     result = play(sia(idle_penalty=2.0), workload, two_nodes(), rounds=Rounds(on_events=True, interval=10.0))
@@ -109,12 +98,12 @@ def test_a_job_that_comes_between_rounds_starts_on_what_is_idle():
 def test_a_gang_over_types_is_left_alone():
     """6 GPUs on 4 slow and 4 fast ones; the 2 that are left go to the other job."""
     cluster = ClusterSpec((NodeSpec("slow", 4), NodeSpec("fast", 4)))
-    result = play(sia(), jobs((0, 6, 10), (1, 2, 2)), cluster, performance=TwoSpeeds(), restart_delay=1)
+    result = play(sia(), jobs((0, 6, 10), (1, 2, 2)), cluster, performance=TwoThroughputs(), restart_delay=1)
     assert result.finished.all()
     assert restarts(result) == [0, 0]
 
 
-def test_the_solver_gives_account():
+def test_the_solver_counts_its_programs():
     result = play(sia(), jobs((0, 4, 10), (0, 4, 10), elastic=(1, 8)), two_nodes())
     assert result.counters["programs"] >= 1
     assert result.counters["stopped_programs"] == result.counters["greedy_choices"] == 0

@@ -1,7 +1,7 @@
 """Shortest remaining time first on schedules worked by hand."""
 
 from baselines import Srtf
-from tests.golden.playground import TwoSpeeds, fast_and_slow, jobs, places, play, restarts, times, two_nodes
+from tests.golden.playground import TwoThroughputs, fast_and_slow, jobs, places, play, restarts, times, two_nodes
 
 
 def test_preemption_and_restart_of_a_gang_over_two_nodes():
@@ -28,7 +28,7 @@ def test_time_and_gpu_time_order_differently():
     assert times(play(Srtf(by="gpu_time"), pair, two_nodes())) == [(10, 13), (0, 10)]
 
 
-def test_what_does_not_fit_is_skipped():
+def test_a_job_that_does_not_fit_is_skipped():
     """t=0: B (2 s) on node 0; A (3 s, 8 GPUs) does not fit and C (5 s) starts on node 1. t=2: A, now 3 s, is shorter
     than C, which still needs 3: a tie, and A came first. A 2-5, then C's last 3 s.
     """
@@ -36,7 +36,7 @@ def test_what_does_not_fit_is_skipped():
     assert times(result) == [(2, 5), (0, 2), (0, 8)]
 
 
-def test_sticky_does_not_move_and_planning_anew_does():
+def test_sticky_does_not_move_jobs_and_planning_anew_does():
     """t=0: B (4 s) on node 0, A (10 s) on node 1. t=4: B is done. Sticky: A ends at 10. Anew: A goes to the first node
     with room, node 0, and pays 2 s for it: 12.
     """
@@ -57,9 +57,10 @@ def test_planning_anew_gives_larger_jobs_wholly_free_nodes():
     assert places(result, 1) == [(1, {0: 4, 1: 4})]
 
 
-def test_only_who_is_in_the_way_makes_room():
-    """t=0: A (9 s) on node 0, B (20 s) on node 1. t=1: C (5 s, 4 GPUs) displaces B, the longest; A goes on undisturbed.
-    t=6: B back on node 1, with 19 s to go and 1 s of restart: 26."""
+def test_only_a_job_in_the_way_is_displaced():
+    """t=0: A (9 s) on node 0, B (20 s) on node 1. t=1: C (5 s, 4 GPUs) displaces B, the longest; A is not interrupted.
+    t=6: B returns to node 1, with 19 s to go and 1 s of restart: 26.
+    """
     result = play(Srtf(), jobs((0, 4, 9), (0, 4, 20), (1, 4, 5)), two_nodes(), restart_delay=1)
     assert times(result) == [(0, 9), (0, 26), (1, 6)]
     assert restarts(result) == [0, 1, 0]
@@ -71,20 +72,21 @@ def test_moving_to_a_faster_type_when_that_pays():
     40.
     """
     pair = jobs((0, 4, 10), (0, 4, 40))
-    moved = play(Srtf(), pair, fast_and_slow(), performance=TwoSpeeds(), restart_delay=2)
+    moved = play(Srtf(), pair, fast_and_slow(), performance=TwoThroughputs(), restart_delay=2)
     assert times(moved) == [(0, 5), (0, 24.5)]
     assert places(moved, 1) == [(0, {0: 4}), (5, {1: 4})]
-    stayed = play(Srtf(), pair, fast_and_slow(), performance=TwoSpeeds(), restart_delay=20)
+    stayed = play(Srtf(), pair, fast_and_slow(), performance=TwoThroughputs(), restart_delay=20)
     assert times(stayed) == [(0, 5), (0, 40)]
 
 
-def test_a_move_leaves_room_for_those_who_wait():
+def test_a_move_leaves_room_for_waiting_jobs():
     """As above, with C of 80 samples from 4 on. t=4: C (10 s on fast GPUs) is shorter than B (144 samples, 18 s) and
-    takes the slow node from it. t=5: A is done; C, 76 samples left, moves up (2 + 9.5 s) and B has the slow node back,
-    again at work from 7. t=16.5: C is done; B, with 144 - 38 samples left, moves up: 2 + 13.25 s.
+    takes the slow node from it. t=5: A is done; C, 76 samples left, moves to the fast node (2 + 9.5 s) and B returns to
+    the slow one, working again from 7. t=16.5: C is done; B, 144 - 38 samples left, moves to the fast node: 2 + 13.25
+    s.
     """
     result = play(
-        Srtf(), jobs((0, 4, 10), (0, 4, 40), (4, 4, 20)), fast_and_slow(), performance=TwoSpeeds(), restart_delay=2
+        Srtf(), jobs((0, 4, 10), (0, 4, 40), (4, 4, 20)), fast_and_slow(), performance=TwoThroughputs(), restart_delay=2
     )
     assert times(result) == [(0, 5), (0, 31.75), (4, 16.5)]
     assert places(result, 1) == [(0, {0: 4}), (5, {0: 4}), (16.5, {1: 4})]

@@ -1,4 +1,4 @@
-"""Starling that chooses batch sizes, on schedules worked by hand, on both engines."""
+"""Starling with batch sizes on schedules worked by hand, on both engines."""
 
 from collections.abc import Callable
 
@@ -6,9 +6,9 @@ import pytest
 
 from baselines.starling.scheduler import Starling, Tuning
 from envs.performance import model_profile
-from envs.simulation import EventKind, Information, RunResult, Scenario, Simulator, run_episode
+from envs.simulation import EventKind, Information, RunResult, Scenario, Setup, Simulator, run_episode
 from envs.simulation.reference import ReferenceSimulator
-from envs.types import ClusterSpec, ExecutionPlan, Gigabytes, JobSpec, NodeSpec, Seconds
+from envs.types import ClusterSpec, Configuration, JobSpec, NodeSpec, Seconds
 from envs.workloads import Workload
 from tests.golden.playground import fast_and_slow, jobs, places, restarts, times, two_nodes
 
@@ -16,7 +16,7 @@ PLAIN = Tuning(
     knee=0.3, gang=1.0, urgency=1.0, floor=1.0, horizon=1e6, stickiness=0.0, tolerance=0.0, hysteresis=0.0,
     prior=10.0, residual=1.0,
 )  # fmt: skip
-WIDE = (16, 1024)  # batch sizes; 256 samples are the most that was measured of ResNet-18 on one GPU
+WIDE = (16, 1024)  # batch sizes; at most 256 samples were measured of ResNet-18 on one GPU
 EIGHT = 1024 / 9  # samples/s on eight GPUs at 1,024 samples a step, which take 1 + 8 s
 SIX = 1024 / (1 + 64 / 6)
 TWO = 512 / 17  # at 512 samples, the most that two GPUs hold
@@ -25,33 +25,26 @@ Play = Callable[..., RunResult]
 
 
 class Stepping:
-    """A step of ResNet-18 takes 1 s and 1/16 s for every sample of a GPU, whatever the type.
+    """A step of ResNet-18 takes 1 s and 1/16 s for each sample of a GPU, on any type.
 
     At the usual 64 samples a GPU, 5 s: 12.8 samples/s for each GPU.
     """
 
     models = ("resnet18", "any")
 
-    def throughput(
-        self,
-        model: str,
-        gpu_type: str,
-        num_gpus: int,
-        num_nodes: int = 1,
-        *,
-        batch_size: int | None = None,
-        plan: ExecutionPlan | None = None,
-        cpus_per_gpu: float | None = None,
-        memory_per_gpu: Gigabytes | None = None,
-    ) -> float:
+    def throughput(self, model: str, configuration: Configuration) -> float:
         """Samples per second."""
-        batch = model_profile("resnet18").usual_batch(num_gpus) if batch_size is None else batch_size
-        return batch / (1.0 + batch / (16.0 * num_gpus))
+        batch = (
+            model_profile("resnet18").usual_batch(configuration.num_gpus)
+            if configuration.batch_size is None
+            else configuration.batch_size
+        )
+        return batch / (1.0 + batch / (16.0 * configuration.num_gpus))
 
 
 @pytest.fixture(params=[Simulator, ReferenceSimulator], ids=["compiled", "reference"])
 def played(request: pytest.FixtureRequest) -> Play:
-    """Plays a workload on one of the engines, by Starling with plain numbers."""
+    """Play a workload on one of the engines, by Starling with plain parameters."""
 
     def play(
         workload: Workload | list[JobSpec],
@@ -65,7 +58,7 @@ def played(request: pytest.FixtureRequest) -> Play:
         scheduler = Starling(PLAIN, PLAIN, look_ahead, batch=batch)  # type: ignore[arg-type]
         scenario = Scenario(restart_delay=restart_delay, information=information or Information())
         world = workload if isinstance(workload, Workload) else Workload.of(workload)
-        return run_episode(scheduler, request.param(world, cluster or two_nodes(), Stepping(), scenario))
+        return run_episode(scheduler, request.param(world, Setup(cluster or two_nodes(), Stepping(), scenario)))
 
     return play
 
@@ -96,7 +89,7 @@ def sizes(result: RunResult, job: int) -> list[tuple[Seconds, int]]:
 
 
 @pytest.mark.parametrize("look_ahead", [0, 12])
-def test_alone_it_takes_the_fastest_batch(played, look_ahead):
+def test_a_single_job_takes_the_fastest_batch(played, look_ahead):
     """1,024 samples on eight GPUs: one step of 9 s. Left to the world, two of 512, of 5 s each."""
     alone = [spec(0, 0.0, 8, 1024.0, elastic=(1, 8))]
     best = played(alone, look_ahead=look_ahead)
@@ -110,8 +103,8 @@ def pair() -> list[JobSpec]:
     return [spec(0, 0.0, 8, 4096.0, elastic=(1, 8)), spec(1, 9.0, 6, 1024.0)]
 
 
-def test_the_batch_goes_with_the_gpus(played):
-    """B takes 1 + 64/6 s on six GPUs; A goes on with two, which hold 512 samples, and then with all again.
+def test_the_batch_follows_the_number_of_gpus(played):
+    """B takes 1 + 64/6 s on six GPUs; A continues with two, which hold 512 samples, and then with all again.
 
     A first would end at 36 and B at 47.67; so B ends at 20.67, and A has done 351 samples more by then.
     """
@@ -124,7 +117,7 @@ def test_the_batch_goes_with_the_gpus(played):
 
 
 def test_a_change_costs_its_restart(played):
-    """The same with restarts of 2 s: A stands still for the first 2 of its 11.67 s on two GPUs, and 2 s more."""
+    """The same with restarts of 2 s: A pauses for the first 2 of its 11.67 s on two GPUs, and for 2 s more."""
     result = played(pair(), restart_delay=2.0)
     end = 9 + 1024 / SIX
     left = 3072 - (end - 11) * TWO
@@ -132,23 +125,23 @@ def test_a_change_costs_its_restart(played):
     assert restarts(result) == [2, 0]
 
 
-def test_who_keeps_its_gpus_keeps_its_batch(played):
-    """Two jobs of four GPUs, 1,024 samples at 1 + 16 s a step. B comes at 3 beside A and nothing happens to A."""
+def test_a_job_that_keeps_its_gpus_keeps_its_batch(played):
+    """Two jobs of four GPUs, 1,024 samples at 1 + 16 s a step. B starts at 3 beside A, and A does not change."""
     result = played([spec(0, 0.0, 4, 2048.0), spec(1, 3.0, 4, 1024.0)])
     assert times(result) == [(0, 34), (3, 20)]
     assert (batches(result, 0), batches(result, 1), restarts(result)) == ([1024], [1024], [0, 0])
 
 
 def test_a_job_stays_within_its_own_range(played):
-    """Of 16 to 128 samples eight GPUs take 128: 2 s a step. The world knows nothing of that and takes 512."""
+    """Of 16 to 128 samples eight GPUs take 128: 2 s a step. The world ignores this range and takes 512."""
     narrow = [spec(0, 0.0, 8, 640.0, batch=(16, 128))]
     assert times(played(narrow, batch="usual")) == [(0, 6.25)]
     result = played(narrow)
     assert (times(result), batches(result, 0)) == ([(0, 10)], [128])
 
 
-def test_where_the_usual_batch_is_all_there_is_nothing_is_different(played):
-    """Jobs of four GPUs and exactly 256 samples, and such of a model without a range: the same run, event by event."""
+def test_without_a_choice_of_batch_the_run_is_the_same(played):
+    """Jobs of four GPUs and exactly 256 samples, and jobs of a model without a range: the same run, event by event."""
     only_usual = [spec(i, float(i), 4, 512.0 * (3 - i), batch=(256, 256)) for i in range(3)]
     rows = jobs((0, 4, 100), (1, 8, 30), (2, 2, 10), elastic=(1, 8))
     for workload in (Workload.of(only_usual), rows):
@@ -163,7 +156,7 @@ def test_a_gang_over_several_types_is_left_to_the_world(played):
     assert (times(result), batches(result, 0)) == ([(0, 10)], [0])
 
 
-def test_the_end_of_the_queue_gets_its_batch_too(played):
+def test_the_end_of_the_queue_gets_its_batch(played):
     """One node of 2 GPUs, batches of 16 to 240. Twenty jobs of 2 GPUs are more than is planned for; one of 1 GPU that
     comes last in order starts beside the one that runs alone on 1 GPU, 240 samples in 16 s.
     """
@@ -174,8 +167,8 @@ def test_the_end_of_the_queue_gets_its_batch_too(played):
     assert (times(result)[21][0], batches(result, 21)[0]) == (0, 240)
 
 
-def test_hidden_work_is_guessed_at_the_speed_it_would_have(played):
-    """A: 8 GPUs, 1,820.4 samples, 16 s. t=4: A has run 4 s and is taken to need 10 + 4 s, B, new, 10: it goes first."""
+def test_hidden_work_is_guessed_at_the_throughput_of_the_best_batch(played):
+    """A: 8 GPUs, 1,820.4 samples, 16 s. t=4: A has run 4 s and is assumed to need 10 + 4 s, B, new, 10: B first."""
     rows = [spec(0, 0.0, 8, 16 * EIGHT), spec(1, 4.0, 8, 2 * EIGHT)]
     result = played(rows, information=Information("none"))
     assert times(result) == [(0, 18), (4, 6)]

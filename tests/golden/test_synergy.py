@@ -3,8 +3,8 @@
 import pytest
 
 from baselines import Synergy
-from envs.simulation import Rounds, RunResult, Scenario, Simulator, run_episode
-from envs.types import ClusterSpec, ExecutionPlan, Gigabytes, JobSpec, NodeSpec
+from envs.simulation import Rounds, RunResult, Scenario, Setup, Simulator, run_episode
+from envs.types import ClusterSpec, Configuration, JobSpec, NodeSpec
 from envs.workloads import Workload
 from tests.golden.playground import places, times
 
@@ -18,21 +18,10 @@ class Hungry:
 
     models = ("hungry", "frugal")
 
-    def throughput(
-        self,
-        model: str,
-        gpu_type: str,
-        num_gpus: int,
-        num_nodes: int = 1,
-        *,
-        batch_size: int | None = None,
-        plan: ExecutionPlan | None = None,
-        cpus_per_gpu: float | None = None,
-        memory_per_gpu: Gigabytes | None = None,
-    ) -> float:
+    def throughput(self, model: str, configuration: Configuration) -> float:
         """Samples per second."""
-        cores = 24.0 if cpus_per_gpu is None else cpus_per_gpu
-        return num_gpus * (min(cores / 3, 2.0) if model == "hungry" else min(cores, 1.0))
+        cores = 24.0 if configuration.cpus_per_gpu is None else configuration.cpus_per_gpu
+        return configuration.num_gpus * (min(cores / 3, 2.0) if model == "hungry" else min(cores, 1.0))
 
 
 def play(mechanism, *rows, nodes=1, policy="fifo", rounds=EVERY_TEN) -> RunResult:
@@ -40,11 +29,11 @@ def play(mechanism, *rows, nodes=1, policy="fifo", rounds=EVERY_TEN) -> RunResul
     workload = Workload.of([JobSpec(i, row[0], row[1], row[2], row[3]) for i, row in enumerate(rows)])
     scenario = Scenario(restart_delay=0.0, rounds=rounds, cpu_memory="shared")
     scheduler = Synergy(mechanism, policy, round_length=10.0)
-    return run_episode(scheduler, Simulator(workload, ClusterSpec((NODE,) * nodes), Hungry(), scenario))
+    return run_episode(scheduler, Simulator(workload, Setup(ClusterSpec((NODE,) * nodes), Hungry(), scenario)))
 
 
 def cores(result, job, time):
-    """Whole cores of a job after an instant; a 64th stays with every GPU that nobody uses."""
+    """Whole cores of a job after an instant; each idle GPU keeps 1/64 of its cores."""
     log, found = result.log, None
     for row in range(len(log.events)):
         event = log.events[row]
@@ -54,25 +43,24 @@ def cores(result, job, time):
 
 
 @pytest.mark.parametrize(("mechanism", "hungry"), [("proportional", 6), ("tune", 10), ("opt", 10)])
-def test_who_needs_no_cores_gives_them_away(mechanism, hungry):
-    """Two jobs of 2 GPUs on one node of 12 cores: 6 each in proportion. Frugal needs 2, so that hungry can have 10 of
-    the 12 that would saturate it. Amounts are first named at 10, when it is seen that nodes divide their cores.
+def test_a_job_that_needs_few_cores_gives_the_rest_away(mechanism, hungry):
+    """Two jobs of 2 GPUs on one node of 12 cores: 6 each in proportion. Frugal needs 2, so hungry can have 10 of the
+    12 that would saturate it. Amounts are first named at 10, when the scheduler has seen that cores are divided.
     """
     result = play(mechanism, (0, 2, 400, "frugal"), (0, 2, 400, "hungry"))
     assert cores(result, 0, 10) == (6 if mechanism == "proportional" else 2)
     assert cores(result, 1, 10) == hungry
 
 
-def test_greedy_starts_nobody_on_less_than_the_demand():
-    """The same under Greedy: the nearly 12 cores of hungry are not there beside the 2 of frugal. It is stopped at 10
-    and waits beside two idle GPUs until frugal, at 1 sample/s and GPU, has ended at about 200 and the next round has
-    come.
+def test_greedy_starts_no_job_below_its_demand():
+    """The same under Greedy: hungry needs nearly 12 cores, which are not free beside the 2 of frugal. It is stopped at
+    10 and waits beside two idle GPUs until the next round after frugal, at 1 sample/s and GPU, has ended at about 200.
     """
     result = play("greedy", (0, 2, 400, "frugal"), (0, 2, 400, "hungry"))
     assert times(result)[0][1] == pytest.approx(200, abs=0.1)
     first, again = places(result, 1)
     assert first[0] == 0
-    assert again[0] in (200, 210)  # the 64ths that are not named decide whether it ends just before the round
+    assert again[0] in (200, 210)  # the 64ths that are not named decide whether frugal ends just before the round
     assert [record.num_preemptions for record in result] == [0, 1]
 
 
@@ -82,20 +70,20 @@ def test_tune_gives_the_demand_where_it_fits():
     assert (cores(result, 0, 10), cores(result, 1, 10)) == (6, 3)
 
 
-def test_tune_never_lets_a_gpu_stand_idle_for_want_of_cores():
-    """Three hungry jobs of 1 GPU. The first two have 6 cores each, nearly; for the share of 3 of the third the first
-    is cut to 3. What the last GPU leaves idle, 3 of 12 cores but for 1/64, goes to nobody: 6 is the next use, and not
-    there.
+def test_tune_leaves_no_gpu_idle_for_lack_of_cores():
+    """Three hungry jobs of 1 GPU. The first two have nearly 6 cores each; the first is cut to 3 for the third job's
+    share of 3. The cores of the idle GPU, 3 of 12 minus 1/64, go to no job: the next useful amount is 6, which is not
+    available.
     """
     result = play("tune", *[(0, 1, 1000, "hungry")] * 3)
     assert sorted(cores(result, job, 10) for job in range(3)) == [3, 3, 6]
 
 
-def test_greedy_lets_gpus_stand_idle():
+def test_greedy_leaves_gpus_idle():
     """Three hungry jobs of 1 GPU want 6 cores each of 12: two run, the third waits beside two idle GPUs.
 
-    In the first wish nothing is named yet: all three start, with 4 cores or so each. At 10 the first two have 6, the
-    third is stopped; 2 samples/s each from then on.
+    The first allocation names no amounts: all three start, with about 4 cores each. At 10 the first two have 6, the
+    third is stopped; the two do 2 samples/s each after that.
     """
     result = play("greedy", *[(0, 1, 100, "hungry")] * 3)
     assert [cores(result, job, 10) for job in (0, 1)] == [6, 6]
@@ -104,9 +92,9 @@ def test_greedy_lets_gpus_stand_idle():
 
 
 def test_opt_finds_the_best_division():
-    """One node: hungry on 2 GPUs and hungry on 1, frugal on 1. Saturated they would need 12 + 6 + 1 = 19 of 12 cores;
-    nobody falls below the speed of its share (6, 3, 1): 2 cores remain. Counted per job, one more core per GPU brings
-    1 / 3: to the job of one GPU. Its grid has 5: so 6, 5, 1.
+    """One node: hungry on 2 GPUs and hungry on 1, frugal on 1. Saturated they would need 12 + 6 + 1 = 19 of 12 cores.
+    No job falls below the throughput of its share (6, 3, 1): 2 cores remain. Per job, one more core per GPU adds 1 / 3,
+    so they go to the job of one GPU. Its grid has 5: so 6, 5, 1.
     """
     result = play("opt", (0, 2, 1000, "hungry"), (0, 1, 1000, "hungry"), (0, 1, 1000, "frugal"))
     assert [cores(result, job, 10) for job in range(3)] == [6, 5, 1]
@@ -115,7 +103,7 @@ def test_opt_finds_the_best_division():
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_the_policy_chooses_who_runs(mechanism):
+def test_the_policy_chooses_the_running_jobs(mechanism):
     """4 GPUs; A (4 GPUs, 400 samples at 1/s and GPU) at 0, B (4 GPUs, 40) at 5. Shortest first: B has them at 10."""
     result = play(mechanism, (0, 4, 400, "frugal"), (5, 4, 40, "frugal"), policy="srtf")
     assert times(result)[1] == (10, 20)
@@ -123,18 +111,18 @@ def test_the_policy_chooses_who_runs(mechanism):
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_who_goes_on_stays_where_it_is(mechanism):
-    """Amounts change, GPUs do not: no restart in the whole run, whatever the mechanism (frugal jobs fit everybody)."""
+def test_a_job_that_continues_stays_where_it_is(mechanism):
+    """Amounts change, GPUs do not: no restart in the whole run under any mechanism (frugal jobs need few cores)."""
     result = play(mechanism, *[(0, 1, 100, "frugal")] * 8, nodes=2)
     assert all(record.num_restarts == 0 for record in result)
     assert result.finished.all()
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_where_nothing_is_shared_it_is_the_policy_alone(mechanism):
+def test_with_unlimited_cores_only_the_policy_matters(mechanism):
     """Unlimited cores: hungry does 2 samples/s per GPU under every mechanism."""
     workload = Workload.of([JobSpec(i, 0.0, 2, 80.0, "hungry") for i in range(4)])
     scenario = Scenario(restart_delay=0.0, rounds=EVERY_TEN)
     scheduler = Synergy(mechanism, "fifo", round_length=10.0)
-    result = run_episode(scheduler, Simulator(workload, ClusterSpec((NODE, NODE)), Hungry(), scenario))
+    result = run_episode(scheduler, Simulator(workload, Setup(ClusterSpec((NODE, NODE)), Hungry(), scenario)))
     assert times(result) == [(0, 20)] * 4

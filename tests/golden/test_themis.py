@@ -6,7 +6,7 @@ from envs.workloads import Workload
 from tests.golden.playground import EVERY_SECOND, jobs, places, play, restarts, times, two_nodes
 
 
-def test_the_larger_improvement_wins_and_wins_again():
+def test_the_larger_improvement_wins_repeatedly():
     """Two jobs of the whole cluster, 40 s and 10 s, leases of 10 s. Without GPUs A would end at 50 instead of 40, B at
     20 instead of 10: B wins, 0-10. It pays with 1 / 1.25 of its lease, as A would have improved by 1.25; at 8 it is 20
     against 10 for B once more and 58 against 48 for A: B goes on.
@@ -38,7 +38,7 @@ def test_a_lease_protects_until_it_ends():
     assert [record.num_preemptions for record in result] == [1, 0]
 
 
-def test_the_filter_lets_only_the_worst_treated_bid():
+def test_only_the_worst_treated_jobs_bid():
     """Two jobs. A: 4 of 8 GPUs, 40 s: its fair share is its request, rho 40 / 40. B: 8 GPUs, 10 s: half a share, rho
     10 / 20. f = 0.5: A alone bids, B does not fit beside it. f = 0: B's improvement is the larger, 20 / 10 to 50 / 40.
     """
@@ -51,20 +51,20 @@ def test_the_filter_lets_only_the_worst_treated_bid():
 
 def test_elastic_jobs_share_by_the_product_of_their_improvements():
     """1 to 8 GPUs, 4 requested, 40 GPU-s each, leases of 10 s: without GPUs 20 s. With 4 and 4: 10 s each, product 2 x
-    2; with 8 for one: 20 / 5 = 4 and 1: a tie at 4; with 4 and 2 it is less. Either way all GPUs are used and both are
-    done at 10.
+    2. With 8 for one: 20 / 5 = 4 and 1, a tie at 4. With 4 and 2 it is less. In both cases all GPUs are used and both
+    jobs end at 10.
     """
     result = play(Themis(fairness=0.0, lease=10.0), jobs((0, 4, 10), (0, 4, 10), elastic=(1, 8)), two_nodes())
     assert max(finish for _, finish in times(result)) == 10
 
 
-def test_leftovers_go_to_those_who_did_not_bid():
-    """f = 0.8: of four jobs of 2 GPUs one bids; the other three have what is left, and all start at once."""
+def test_leftovers_go_to_jobs_that_did_not_bid():
+    """f = 0.8: of four jobs of 2 GPUs one bids; the other three get the GPUs left over, and all start at once."""
     result = play(Themis(lease=100.0), jobs(*[(0.0, 2, 10.0)] * 4), two_nodes())
     assert times(result) == [(0, 10)] * 4
 
 
-def test_who_does_not_bid_goes_on_where_it_is_if_nobody_wants_its_gpus():
+def test_a_job_that_does_not_bid_stays_if_no_other_job_wins_its_gpus():
     """Leases of 5 s end at 5, 10, ... for both; only one bids; neither is ever interrupted."""
     result = play(Themis(lease=5.0), jobs((0, 4, 20), (0, 4, 30)), two_nodes(), rounds=EVERY_SECOND, restart_delay=3)
     assert times(result) == [(0, 20), (0, 30)]

@@ -29,7 +29,7 @@ def test_limits_count_gpus_times_time():
     assert times(result) == [(0, 5), (0, 5), (2, 3)]
 
 
-def test_within_a_queue_who_started_first_goes_first():
+def test_within_a_queue_the_job_that_started_first_goes_first():
     """t=0: A (6 GPUs, 2 s) runs; B (8 GPUs) does not fit, C (2 GPUs, 4 s) does. t=2: B came before C, but C started
     before B: it is not preempted. B 4-8.
     """
@@ -45,24 +45,24 @@ def test_three_queues():
     assert times(result) == [(0, 7), (1, 6)]
 
 
-def test_promotion_of_the_starving():
-    """Limit 8 GPU-s, knob 1: who waited as long as it ran goes up. A falls at 1, B 1-2. t=2: A ran 1 s and waited 1 s:
-    back in the first queue, ahead of C, which never started; A 2-3, falls again. C 3-4. t=4: promoted again, A 4-5 and
-    done. D 5-6.
+def test_starving_jobs_are_promoted():
+    """Limit 8 GPU-s, knob 1: a job that waited as long as it ran is promoted. A falls at 1, B 1-2. t=2: A ran 1 s and
+    waited 1 s: back in the first queue, ahead of C, which never started; A 2-3, falls again. C 3-4. t=4: promoted
+    again, A 4-5 and done. D 5-6.
     """
     rows = ((0, 8, 3), (1, 8, 1), (2, 8, 1), (3, 8, 1))
     promoted = play(Tiresias(limits=(8,), promote_knob=1), jobs(*rows), two_nodes(), rounds=EVERY_SECOND)
     assert times(promoted) == [(0, 5), (1, 2), (3, 4), (5, 6)]
 
 
-def test_without_promotion_the_fallen_wait():
-    """The same jobs: B, C and D pass A one after the other; A has 2 s left and ends at 6."""
+def test_without_promotion_demoted_jobs_wait():
+    """The same jobs: B, C and D pass A in turn; A has 2 s left and ends at 6."""
     rows = ((0, 8, 3), (1, 8, 1), (2, 8, 1), (3, 8, 1))
     starved = play(Tiresias(limits=(8,)), jobs(*rows), two_nodes(), rounds=EVERY_SECOND)
     assert times(starved) == [(0, 6), (1, 2), (2, 3), (3, 4)]
 
 
-def test_limits_are_noticed_at_events_only_if_rounds_are():
-    """Without a grid of rounds A passes its limit unseen at t=2 and ends at 4; B follows."""
+def test_limits_take_effect_at_rounds_only():
+    """Without an interval of rounds A passes its limit at t=2 without effect and ends at 4; B follows."""
     result = play(Tiresias(limits=(16,)), jobs((0, 8, 4), (1, 8, 1)), two_nodes())
     assert times(result) == [(0, 4), (4, 5)]

@@ -1,4 +1,4 @@
-"""The 60 jobs that come with Tiresias' simulator, on its 4 nodes x 4 GPUs, beside what it prints for strict FIFO."""
+"""The 60 jobs that come with Tiresias' simulator, on its 4 nodes x 4 GPUs, compared with its output for strict FIFO."""
 
 import pandas as pd
 

@@ -1,58 +1,57 @@
-"""One reader per public trace, from its file to the standard columns; loaded when asked for, as pandas is slow."""
+"""One reader per public trace. Readers are imported on first use, because they import pandas, which loads slowly."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from envs.workloads.readers.reader import DATA_VARIABLE, TraceReader, locate
+from envs.workloads.readers.reader import TraceReader, locate
 from envs.workloads.readers.report import BadRow, ReadReport
 
 if TYPE_CHECKING:
-    from envs.workloads.readers.gavel import Gavel
-    from envs.workloads.readers.helios import Helios
-    from envs.workloads.readers.itp import MicrosoftItp
-    from envs.workloads.readers.muri import Muri
-    from envs.workloads.readers.pai import Pai
-    from envs.workloads.readers.philly import Philly
-    from envs.workloads.readers.philly_raw import PhillyRaw
-    from envs.workloads.readers.rubick import Rubick
-    from envs.workloads.readers.swf import Swf
-    from envs.workloads.readers.tiresias import Tiresias
+    from envs.workloads.readers.gavel import GavelTrace
+    from envs.workloads.readers.helios import HeliosTrace
+    from envs.workloads.readers.itp import ItpTrace
+    from envs.workloads.readers.muri import MuriTrace
+    from envs.workloads.readers.pai import PaiTrace
+    from envs.workloads.readers.philly import PhillyTrace
+    from envs.workloads.readers.philly_raw import PhillyRawTrace
+    from envs.workloads.readers.rubick import RubickTrace
+    from envs.workloads.readers.swf import SwfTrace
+    from envs.workloads.readers.tiresias import TiresiasTrace
 
 _MODULES = {
-    "Gavel": "gavel",
-    "Helios": "helios",
-    "MicrosoftItp": "itp",
-    "Muri": "muri",
-    "Pai": "pai",
-    "Philly": "philly",
-    "PhillyRaw": "philly_raw",
-    "Rubick": "rubick",
-    "Swf": "swf",
-    "Tiresias": "tiresias",
+    "GavelTrace": "gavel",
+    "HeliosTrace": "helios",
+    "ItpTrace": "itp",
+    "MuriTrace": "muri",
+    "PaiTrace": "pai",
+    "PhillyTrace": "philly",
+    "PhillyRawTrace": "philly_raw",
+    "RubickTrace": "rubick",
+    "SwfTrace": "swf",
+    "TiresiasTrace": "tiresias",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """A reader by its name."""
+    """Import a reader by its name."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 __all__ = [
-    "DATA_VARIABLE",
     "BadRow",
-    "Gavel",
-    "Helios",
-    "MicrosoftItp",
-    "Muri",
-    "Pai",
-    "Philly",
-    "PhillyRaw",
+    "GavelTrace",
+    "HeliosTrace",
+    "ItpTrace",
+    "MuriTrace",
+    "PaiTrace",
+    "PhillyRawTrace",
+    "PhillyTrace",
     "ReadReport",
-    "Rubick",
-    "Swf",
-    "Tiresias",
+    "RubickTrace",
+    "SwfTrace",
+    "TiresiasTrace",
     "TraceReader",
     "locate",
 ]

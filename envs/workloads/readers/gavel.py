@@ -1,4 +1,4 @@
-"""Gavel's traces: one row a job, tab-separated and without a header, with a job type and its steps."""
+"""Gavel's traces: one row per job, tab-separated, without a header, with a job type and a number of steps."""
 
 import re
 from collections.abc import Iterator
@@ -13,20 +13,20 @@ from envs.types import TraceError
 from envs.workloads.readers.report import ReadReport
 from envs.workloads.readers.table import MAX_GPUS, TraceTable, open_text
 
-COLUMNS = (
+_COLUMNS = (
     *("job_type", "command", "working_directory", "steps_argument", "needs_data", "total_steps"),
     *("scale_factor", "priority_weight", "slo", "arrival_time"),
 )
-BATCH = re.compile(r"\(batch size (\d+)\)$")
+_BATCH = re.compile(r"\(batch size (\d+)\)$")
 
 
 @dataclass(frozen=True)
-class Gavel:
-    """Jobs as Gavel's simulator takes them (OSDI'20; github.com/stanford-futuredata/gavel, MIT).
+class GavelTrace:
+    """Traces of Gavel's simulator (OSDI'20; github.com/stanford-futuredata/gavel, MIT).
 
-    A job type is a model and a batch size per GPU, "ResNet-18 (batch size 32)"; it is the job's model here. Work is
-    counted in samples: steps times batch size times GPUs; a type that states no batch size counts a step as a sample
-    of each GPU. Priority weights other than 1 and SLOs are not modelled: such rows are counted in the notes.
+    A job type is a model and a batch size per GPU, such as "ResNet-18 (batch size 32)"; it becomes the job's model.
+    Work is in samples: steps times batch size times GPUs. If the type states no batch size, a step is one sample of
+    each GPU. Priority weights other than 1 and SLOs are not modelled; the notes state the number of such rows.
     """
 
     gpu_type: str = "V100"
@@ -36,7 +36,7 @@ class Gavel:
     location: ClassVar[str] = "traces/gavel/minimize_makespan.trace"
 
     def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
-        """The jobs and the report; see `TraceReader.read`. Durations are not in the file: NaN."""
+        """Return the jobs and the report; see `TraceReader.read`. Durations are NaN: the file has none."""
         table = read_rows(path, strict=strict)
         submit = table.numbers("arrival_time")
         steps = table.numbers("total_steps", high=1e15)
@@ -57,35 +57,35 @@ class Gavel:
         )
         if (special & table.sound).any():
             notes.append(
-                f"{int((special & table.sound).sum())} jobs have a priority weight or an SLO, which is not used"
+                f"{int((special & table.sound).sum())} jobs have a priority weight or an SLO, which is ignored"
             )
         return table.finish(columns, notes=notes)
 
 
 def batch_size(job_type: str) -> int:
-    """Samples of one GPU's step, as the job type states them; 1 if it states none."""
-    found = BATCH.search(job_type)
+    """Return the samples per GPU and step that the job type states; 1 if it states none."""
+    found = _BATCH.search(job_type)
     return int(found.group(1)) if found else 1
 
 
 def read_rows(path: Path, *, strict: bool = False) -> TraceTable:
-    """A trace file as a table with the columns `COLUMNS`.
+    """Read a trace file as a table with the columns `_COLUMNS`.
 
     Raises:
-        TraceError: the file cannot be read as text or is empty; or `strict` and a row has not ten fields.
+        TraceError: the file is empty or not text; or `strict` is set and a row does not have ten fields.
     """
     body = list(_split(path))
     if not body:
-        raise TraceError(f"{path}: is empty; a gavel trace has one row of {len(COLUMNS)} tab-separated fields a job")
-    columns = {name: [cells[at] if at < len(cells) else "" for _, cells in body] for at, name in enumerate(COLUMNS)}
+        raise TraceError(f"{path}: is empty; a gavel trace has one row of {len(_COLUMNS)} tab-separated fields per job")
+    columns = {name: [cells[at] if at < len(cells) else "" for _, cells in body] for at, name in enumerate(_COLUMNS)}
     table = TraceTable("gavel", path, columns, [row for row, _ in body], strict=strict)
-    wrong = np.array([len(cells) != len(COLUMNS) for _, cells in body])
-    table.reject(wrong, "job_type", f"must stand in a row of {len(COLUMNS)} tab-separated fields")
+    wrong = np.array([len(cells) != len(_COLUMNS) for _, cells in body])
+    table.reject(wrong, "job_type", f"must be in a row of {len(_COLUMNS)} tab-separated fields")
     return table
 
 
 def _split(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """(line number from 1, fields) of every line that is not blank."""
+    """Yield (line number from 1, fields) of every line that is not blank."""
     try:
         with open_text(path) as file:
             for number, line in enumerate(file, start=1):
@@ -93,5 +93,5 @@ def _split(path: Path) -> Iterator[tuple[int, list[str]]]:
                     yield number, line.rstrip("\r\n").split("\t")
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise TraceError(
-            f"{path}: cannot be read as text rows ({type(error).__name__}: {error}); get the file anew"
+            f"{path}: cannot be read as text rows ({type(error).__name__}: {error}); download the file again"
         ) from error

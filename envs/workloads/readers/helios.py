@@ -1,4 +1,4 @@
-"""SenseTime Helios: one row a Slurm job, `cluster_log.csv` of one cluster."""
+"""SenseTime Helios: one row per Slurm job, `cluster_log.csv` of one cluster."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,21 +8,20 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
+from envs.types.units import DAY
 from envs.workloads.readers.report import ReadReport
 from envs.workloads.readers.table import MAX_GPUS, read_csv
 
-DAY = 86400.0
-
 
 @dataclass(frozen=True)
-class Helios:
+class HeliosTrace:
     """The jobs of one Helios cluster, April to September 2020 (Hu et al., SC'21; HeliosData).
 
-    Read by its published schema: `job_id, user, vc, gpu_num, cpu_num, node_num, state, submit_time, start_time,
-    end_time, duration, queue`, times as local calendar text, duration in seconds of execution. Jobs without GPUs,
-    more than half of them, are skipped; jobs that failed or were cancelled held their GPUs as long as it says, and
-    are kept. t = 0 is the midnight before the first job. Models are assigned afterwards; V100 as the type of GPU is
-    an assumption.
+    The published schema is `job_id, user, vc, gpu_num, cpu_num, node_num, state, submit_time, start_time, end_time,
+    duration, queue`. Times are local calendar text; the duration is seconds of execution. Jobs without GPUs, more than
+    half of all jobs, are skipped. Failed and cancelled jobs are kept, because they held their GPUs for the stated
+    duration. t = 0 is the midnight before the first job. Models are assigned afterwards. V100 as the GPU type is an
+    assumption.
 
     Args:
         virtual_clusters: the virtual clusters to keep; all if empty.
@@ -36,14 +35,14 @@ class Helios:
     source: ClassVar[str] = "github.com/S-Lab-System-Group/HeliosData"
 
     def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
-        """The jobs and the report; see `TraceReader.read`."""
+        """Return the jobs and the report; see `TraceReader.read`."""
         table = read_csv(self.name, path, ("job_id", "vc", "gpu_num", "submit_time", "duration"), strict=strict)
         submit = table.times("submit_time")
         num_gpus = table.numbers("gpu_num", high=MAX_GPUS, whole=True)
         duration = table.numbers("duration")
         tenant = table.text("vc")
         table.skip_idle(duration, num_gpus)
-        first = submit[table.sound].min(initial=np.inf)  # of all virtual clusters, so that days mean the same for each
+        first = submit[table.sound].min(initial=np.inf)  # over all virtual clusters, so that t = 0 is the same for each
         if self.virtual_clusters:
             table.skip(~np.isin(tenant, list(self.virtual_clusters)), "other virtual clusters")
         columns = {
@@ -53,5 +52,5 @@ class Helios:
             "tenant": tenant,
             "name": table.text("job_id"),
         }
-        note = "failed and cancelled jobs are kept for as long as they ran; times are local, without a stated zone"
+        note = "failed and cancelled jobs are kept with the time that they ran; times are local, without a stated zone"
         return table.finish(columns, notes=(note,), origin=float(np.floor(first / DAY) * DAY))

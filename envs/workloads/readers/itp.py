@@ -1,4 +1,4 @@
-"""Microsoft's internal training platform: one row a job, in a file for each cluster or in one for all."""
+"""Microsoft's internal training platform: one row per job, in one file per cluster or in one file for all."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,20 +12,20 @@ from envs.types import TraceError
 from envs.workloads.readers.report import ReadReport
 from envs.workloads.readers.table import MAX_GPUS, TraceTable, read_csv
 
-COLUMNS = ("submission_time", "duration", "num_gpu")
-CLUSTER = "cluster"
+_COLUMNS = ("submission_time", "duration", "num_gpu")
+_CLUSTER = "cluster"
 
 
 @dataclass(frozen=True)
-class MicrosoftItp:
+class ItpTrace:
     """The jobs of production clusters, March to May 2021 (ElasticFlow, ASPLOS'23; elasticflow-traces, MIT).
 
-    Published are ten files, cluster01.csv to cluster10.csv; the path may be the folder that holds them. It may as well
-    be one file with a column `cluster`: itp_jobs.csv.gz is eight of the ten in one, without cluster03 and cluster08.
+    The publication has ten files, cluster01.csv to cluster10.csv; the path may be their folder. It may also be one file
+    with a column `cluster`: itp_jobs.csv.gz joins eight of the ten files, without cluster03 and cluster08.
 
-    Filtered upstream to jobs of at least 600 s. Bursts share one second; equal rows are jobs of such a burst and are
-    kept. Clusters become tenants. It names neither models nor GPU types: models are assigned afterwards, and V100 as
-    the type of GPU is an assumption.
+    The publishers kept only jobs of at least 600 s. The jobs of a burst are submitted within one second; equal rows are
+    jobs of one burst and are kept. Clusters become tenants. The trace names neither models nor GPU types: models are
+    assigned afterwards, and V100 as the GPU type is an assumption.
 
     Args:
         clusters: the clusters to keep; all if empty.
@@ -38,25 +38,25 @@ class MicrosoftItp:
     location: ClassVar[str] = "traces/microsoft_itp/itp_jobs.csv.gz"
     source: ClassVar[str] = (
         "github.com/microsoft/elasticflow-traces: unpack its data/raw-traces.tar.gz and give the folder of its "
-        "cluster*.csv, or those files in one with a column cluster"
+        "cluster*.csv, or one file that joins them with a column cluster"
     )
 
     def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
-        """The jobs and the report; `path` is a file or the folder of the ten. See `TraceReader.read`."""
+        """Return the jobs and the report; `path` is a file or the folder of the ten. See `TraceReader.read`."""
         table = (
             self._folder(path, strict)
             if path.is_dir()
-            else read_csv(self.name, path, (CLUSTER, *COLUMNS), strict=strict)
+            else read_csv(self.name, path, (_CLUSTER, *_COLUMNS), strict=strict)
         )
         submit = table.numbers("submission_time")
         duration = table.numbers("duration")
         num_gpus = table.numbers("num_gpu", high=MAX_GPUS, whole=True)
-        tenant = table.text(CLUSTER)
+        tenant = table.text(_CLUSTER)
         table.skip_idle(duration, num_gpus)
-        first = submit[table.sound].min(initial=np.inf)  # of all clusters, so that days mean the same for each
+        first = submit[table.sound].min(initial=np.inf)  # over all clusters, so that t = 0 is the same for each
         if self.clusters:
             table.skip(~np.isin(tenant, list(self.clusters)), "other clusters")
-        note = "filtered upstream to jobs of at least 600 s; equal rows are bursts and are kept"
+        note = "the publishers kept only jobs of at least 600 s; equal rows are jobs of a burst and are kept"
         columns = {"submit_time": submit, "duration": duration, "num_gpus": num_gpus, "tenant": tenant}
         return table.finish(columns, notes=(note,), origin=float(first))
 
@@ -67,5 +67,5 @@ class MicrosoftItp:
                 f"{folder}: has no cluster*.csv; unpack data/raw-traces.tar.gz of elasticflow-traces there"
             )
         return TraceTable.joined(
-            folder, {file.stem: read_csv(self.name, file, COLUMNS, strict=strict) for file in files}, CLUSTER
+            folder, {file.stem: read_csv(self.name, file, _COLUMNS, strict=strict) for file in files}, _CLUSTER
         )

@@ -1,4 +1,4 @@
-"""Muri's traces: one row a job, times in milliseconds, with a model and a batch size."""
+"""Muri's traces: one row per job, times in milliseconds, with a model and a batch size."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,18 +15,18 @@ SERVICE_FACTOR = 1.015  # Muri's simulator: service time = iterations x iteratio
 
 
 @dataclass(frozen=True)
-class Muri:
+class MuriTrace:
     """Philly virtual clusters as Muri replayed them (SIGCOMM'22; github.com/Rivendile/Muri, Apache-2.0).
 
     Times are in milliseconds in the file and in seconds here. Models and batch sizes were assigned by Muri's
-    authors, not observed. A row that repeats an earlier one is left out and counted; one that repeats its `job_id`
-    alone is malformed. The testbed, 8 nodes of 8 V100, is the type of GPU that the durations are taken to be of.
+    authors, not observed. A row that repeats an earlier row is left out and counted; a row that repeats only the
+    `job_id` is malformed. Durations are assumed to be of Muri's testbed, 8 nodes of 8 V100.
 
     Args:
-        trace: which file under $MURMURATION_DATA: trace1, trace2, trace3 or cluster_trace.
-        service: what a job's duration is: the column `duration`, or `iterations` times `iteration_time` with the factor
-            that Muri's simulator charges on top.
-        assigned_models: read the models; False leaves them open, for speeds that know no models.
+        trace: name of the file under $MURMURATION_DATA: trace1, trace2, trace3 or cluster_trace.
+        service: source of a job's duration: the column `duration`, or `iterations` times `iteration_time` times
+            the overhead factor of Muri's simulator.
+        assigned_models: read the models. False ignores them, for performance models that do not distinguish models.
     """
 
     trace: str = "trace3"
@@ -43,11 +43,11 @@ class Muri:
 
     @property
     def location(self) -> str:
-        """Where the file lies under $MURMURATION_DATA."""
+        """Path of the file under $MURMURATION_DATA."""
         return f"traces/muri/{self.trace}.csv.gz"
 
     def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
-        """The jobs and the report; see `TraceReader.read`."""
+        """Return the jobs and the report; see `TraceReader.read`."""
         timed = ("duration",) if self.service == "duration" else ("iterations", "iteration_time")
         named = ("model_name",) if self.assigned_models else ()
         table = read_csv(self.name, path, ("job_id", "num_gpu", "submit_time", *named, *timed), strict=strict)

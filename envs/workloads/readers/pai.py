@@ -1,4 +1,4 @@
-"""Alibaba PAI, cluster-trace-gpu-v2020: a folder with pai_job_table.csv and pai_task_table.csv, both without header."""
+"""Alibaba PAI, cluster-trace-gpu-v2020: a folder of pai_job_table.csv and pai_task_table.csv, both without headers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,19 +19,19 @@ TASK_HEADER = (
     *("plan_cpu", "plan_mem", "plan_gpu", "gpu_type"),
 )
 # The trace's names of GPU types; MISC stands for K40m, K80 and M60 (README of the trace).
-GPU_TYPES: Mapping[str, str] = MappingProxyType(
+_GPU_TYPES: Mapping[str, str] = MappingProxyType(
     {"T4": "T4", "P100": "P100", "V100": "V100", "V100M32": "V100", "MISC": "K80"}
 )
 
 
 @dataclass(frozen=True)
-class Pai:
+class PaiTrace:
     """Training and inference jobs on 6,500 GPUs, July and August 2020 (Weng et al., NSDI'22), by the published schema.
 
-    A job is submitted at its `start_time` and lasts from its first GPU task's start to its last one's end. It asks
-    for the GPUs of all its tasks' instances; a share of a GPU (`plan_gpu` under 100) counts as a whole one, because
-    jobs here do not ask for less. Jobs without GPUs, and those whose times are not recorded, are skipped. The GPU
-    type of the first GPU task turns the duration into work. Models are assigned afterwards.
+    A job is submitted at its `start_time` and runs from the start of its first GPU task to the end of its last one. It
+    requests the GPUs of all its tasks' instances; a share of a GPU (`plan_gpu` under 100) counts as a whole GPU,
+    because jobs cannot request less here. Jobs without GPUs and jobs without recorded times are skipped. The GPU type
+    of the first GPU task turns the duration into work. Models are assigned afterwards.
     """
 
     gpu_type: str = "T4"  # where the trace names none
@@ -41,7 +41,7 @@ class Pai:
     source: ClassVar[str] = "github.com/alibaba/clusterdata (cluster-trace-gpu-v2020)"
 
     def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
-        """The jobs and the report; `path` is the folder. See `TraceReader.read`."""
+        """Return the jobs and the report; `path` is the folder. See `TraceReader.read`."""
         table = read_csv(self.name, _file(path, "pai_job_table"), JOB_HEADER, header=JOB_HEADER, strict=strict)
         tasks, shared, task_notes = self._tasks(_file(path, "pai_task_table"), strict)
         job = table.text("job_name")
@@ -61,11 +61,11 @@ class Pai:
             "name": job,
             "gpu_type": mine["gpu_type"].to_numpy(),
         }
-        notes = (f"{shared:,} GPU tasks ask for a share of a GPU and count as whole GPUs", *task_notes)
+        notes = (f"{shared:,} GPU tasks request a share of a GPU, which counts as a whole GPU", *task_notes)
         return table.finish(columns, notes=notes)
 
     def _tasks(self, path: Path, strict: bool) -> tuple[pd.DataFrame, int, tuple[str, ...]]:
-        """(start, end, gpus, gpu_type by job; tasks on a share of a GPU; what was wrong with task rows)."""
+        """Return (start, end, gpus, gpu_type by job; number of tasks on a share of a GPU; notes on task rows)."""
         table = read_csv("pai task", path, TASK_HEADER, header=TASK_HEADER, strict=strict)
         table.skip(np.isin(table.text("plan_gpu"), ["", "0", "0.0"]), "tasks without GPUs")
         table.skip(
@@ -74,7 +74,7 @@ class Pai:
         share = table.numbers("plan_gpu", high=100.0 * MAX_GPUS)
         instances = table.numbers("inst_num", high=MAX_GPUS)
         start, end = table.numbers("start_time"), table.numbers("end_time")
-        table.reject(end < start, "end_time", "must not lie before start_time")
+        table.reject(end < start, "end_time", "must not be before start_time")
         sound = table.sound
         frame = pd.DataFrame(
             {
@@ -88,15 +88,15 @@ class Pai:
         grouped = frame.groupby("job", sort=False).agg(
             start=("start", "min"), end=("end", "max"), gpus=("gpus", "sum"), gpu_type=("gpu_type", "first")
         )
-        said = [f"{count:,} {why}" for why, count in table.skipped.items()]
-        said += [f"{count:,} bad task rows ({why})" for why, count in table.bad.items()]
-        return grouped, int((sound & (share % 100 > 0)).sum()), tuple(said)
+        notes = [f"{count:,} {why}" for why, count in table.skipped.items()]
+        notes += [f"{count:,} bad task rows ({why})" for why, count in table.bad.items()]
+        return grouped, int((sound & (share % 100 > 0)).sum()), tuple(notes)
 
 
 def _types(named: TextArray, default: str) -> TextArray:
-    """The trace's GPU types by our names; the default where it names none that we know."""
+    """Translate the trace's GPU types to our names; an unknown or missing type becomes the default."""
     found = np.empty(len(named), dtype=object)
-    found[:] = [GPU_TYPES.get(name, default) for name in named]
+    found[:] = [_GPU_TYPES.get(name, default) for name in named]
     return found
 
 

@@ -1,4 +1,4 @@
-"""Microsoft Philly, processed: one row a job, `timestamp,duration,num_gpus,gpu_time,cluster`."""
+"""Microsoft Philly, processed: one row per job, `timestamp,duration,num_gpus,gpu_time,cluster`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,27 +8,27 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
+from envs.types.units import DAY
 from envs.workloads.readers.report import ReadReport
 from envs.workloads.readers.table import MAX_GPUS, read_csv
 
-DAY = 86400.0
 CLOCK_NOTE = (
-    "times are local without a stated zone and are taken as they stand: the hour that the clock change "
-    "of 2017-11-05 repeats is not told apart"
+    "times are local, without a stated zone, and are used unchanged: the two passes of the hour that the clock "
+    "change of 2017-11-05 repeats are not distinguished"
 )
 
 
 @dataclass(frozen=True)
-class Philly:
+class PhillyTrace:
     """The jobs of 13 virtual clusters, September to December 2017 (Jeon et al., ATC'19; philly-traces, CC-BY-4.0).
 
-    The archive does not hold this file: it is a processed subset, 73,313 rows of 117,325 jobs, with a job's submission
-    (`timestamp`), run time in seconds (`duration`), GPUs (`num_gpus`), the product of both (`gpu_time`, not read) and
-    virtual cluster (`cluster`). `PhillyRaw` reads the archive's own `cluster_job_log`.
+    The archive does not contain this file. It is a processed subset, 73,313 rows of 117,325 jobs, with the time of
+    submission (`timestamp`), run time in seconds (`duration`), GPUs (`num_gpus`), the product of both (`gpu_time`, not
+    read) and virtual cluster (`cluster`). `PhillyRawTrace` reads the archive's own `cluster_job_log`.
 
     The processed file is not in order of time and repeats 63 rows, which are left out. t = 0 is the midnight before
-    the first job. Virtual clusters become tenants. It names neither models nor GPU types: models are assigned
-    afterwards, and P100 as the type of GPU is an assumption.
+    the first job. Virtual clusters become tenants. The file names neither models nor GPU types: models are assigned
+    afterwards, and P100 as the GPU type is an assumption.
 
     Args:
         virtual_clusters: the virtual clusters to keep; all if empty.
@@ -40,12 +40,13 @@ class Philly:
     name: ClassVar[str] = "philly"
     location: ClassVar[str] = "traces/philly/philly_jobs.csv.gz"
     source: ClassVar[str] = (
-        "github.com/msr-fiddle/philly-traces, which publishes it as trace-data.tar.gz: play the cluster_job_log in it "
-        "with workload=philly_raw, or make of it a CSV with a row a job and columns timestamp,duration,num_gpus,cluster"
+        "github.com/msr-fiddle/philly-traces, which publishes it as trace-data.tar.gz: use the cluster_job_log in it "
+        "with workload=philly_raw, or convert it to a CSV with one row per job and columns "
+        "timestamp,duration,num_gpus,cluster"
     )
 
     def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
-        """The jobs and the report; see `TraceReader.read`."""
+        """Return the jobs and the report; see `TraceReader.read`."""
         table = read_csv(self.name, path, ("timestamp", "duration", "num_gpus", "cluster"), strict=strict)
         submit = table.times("timestamp")
         duration = table.numbers("duration")
@@ -53,7 +54,7 @@ class Philly:
         tenant = table.text("cluster")
         table.skip_duplicates()
         table.skip_idle(duration, num_gpus)
-        first = submit[table.sound].min(initial=np.inf)  # of all virtual clusters, so that days mean the same for each
+        first = submit[table.sound].min(initial=np.inf)  # over all virtual clusters, so that t = 0 is the same for each
         if self.virtual_clusters:
             table.skip(~np.isin(tenant, list(self.virtual_clusters)), "other virtual clusters")
         columns = {"submit_time": submit, "duration": duration, "num_gpus": num_gpus, "tenant": tenant}

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from envs.types import TraceError
-from envs.workloads.readers.philly import CLOCK_NOTE, DAY
+from envs.types.units import DAY
+from envs.workloads.readers.philly import CLOCK_NOTE
 from envs.workloads.readers.report import ReadReport
 from envs.workloads.readers.table import MAX_GPUS, TraceTable, open_text
 
@@ -19,12 +20,12 @@ NO_ATTEMPT, NO_TIMES = "no recorded attempt", "an attempt without recorded start
 
 
 @dataclass(frozen=True)
-class PhillyRaw:
+class PhillyRawTrace:
     """117,325 jobs, August to December 2017 (Jeon et al., ATC'19; philly-traces), read by the published schema.
 
-    A job's duration is the time of all its attempts together, since a retry held GPUs as well; its size is that of
-    its last attempt. Jobs that never ran or whose times were not recorded are skipped. t = 0 is the midnight before
-    the first job. Virtual clusters become tenants. Models are assigned afterwards; P100 as the type of GPU is an
+    A job's duration is the time of all its attempts together, since a retry held GPUs as well. Its number of GPUs is
+    that of its last attempt. Jobs that never ran and jobs without recorded times are skipped. t = 0 is the midnight
+    before the first job. Virtual clusters become tenants. Models are assigned afterwards. P100 as the GPU type is an
     assumption.
     """
 
@@ -35,7 +36,7 @@ class PhillyRaw:
     source: ClassVar[str] = "github.com/msr-fiddle/philly-traces: unpack cluster_job_log out of its trace-data.tar.gz"
 
     def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
-        """The jobs and the report; rows are counted by entry, from 1. See `TraceReader.read`."""
+        """Return the jobs and the report; row numbers are those of entries, from 1. See `TraceReader.read`."""
         entries = _entries(path)
         facts = [_facts(entry) for entry in entries]
         names = ("submitted_time", "duration", "gpus", "vc", "jobid", "verdict")
@@ -57,7 +58,7 @@ class PhillyRaw:
             "tenant": table.text("vc"),
             "name": table.text("jobid"),
         }
-        note = "a job's duration is that of all its attempts, its size that of the last"
+        note = "a job's duration is that of all its attempts, its number of GPUs that of the last"
         return table.finish(kept, notes=(note, CLOCK_NOTE), origin=float(np.floor(first / DAY) * DAY))
 
 
@@ -67,15 +68,15 @@ def _entries(path: Path) -> list[Any]:
             entries = json.load(file)
     except (OSError, EOFError, ValueError) as error:
         raise TraceError(
-            f"{path}: is not the JSON of a cluster_job_log ({type(error).__name__}: {error}); get the file anew"
+            f"{path}: is not the JSON of a cluster_job_log ({type(error).__name__}: {error}); download the file again"
         ) from error
     if not isinstance(entries, list) or not entries:
-        raise TraceError(f"{path}: holds no jobs; a cluster_job_log is a JSON list with an object for each job")
+        raise TraceError(f"{path}: has no jobs; a cluster_job_log is a JSON list with an object for each job")
     return entries
 
 
 def _facts(entry: Any) -> tuple[str, str, str, str, str, str]:
-    """(submitted, duration, GPUs, virtual cluster, job id, why not) of one entry, as text for the common checks."""
+    """Return (submitted, duration, GPUs, virtual cluster, job id, reason to reject) of one entry, as text."""
     if not isinstance(entry, dict):
         return "", "", "", "", "", f"{type(entry).__name__} instead of an object"
     submitted, tenant, job = (str(entry.get(key, "")) for key in ("submitted_time", "vc", "jobid"))
@@ -89,7 +90,7 @@ def _facts(entry: Any) -> tuple[str, str, str, str, str, str]:
         duration = sum(
             (datetime.strptime(end, LAYOUT) - datetime.strptime(start, LAYOUT)).total_seconds() for start, end in spans
         )
-        gpus = sum(len(server["gpus"]) for server in attempts[-1]["detail"])
+        gpus = sum(len(node["gpus"]) for node in attempts[-1]["detail"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         return submitted, "", "", tenant, job, f"{type(error).__name__}: {error}"
     return submitted, str(duration), str(gpus), tenant, job, ""

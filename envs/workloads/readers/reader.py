@@ -1,4 +1,4 @@
-"""What a trace reader is, and where trace files are found."""
+"""The protocol of trace readers, and the search for trace files."""
 
 import os
 from pathlib import Path
@@ -10,15 +10,15 @@ from envs.workloads.readers.report import ReadReport
 if TYPE_CHECKING:
     import pandas as pd
 
-DATA_VARIABLE = "MURMURATION_DATA"  # a folder that holds traces/<name>/...
+DATA_VARIABLE = "MURMURATION_DATA"  # names a folder with traces/<name>/...
 
 
 class TraceReader(Protocol):
-    """Reads one trace format into the standard columns.
+    """A reader of one trace format into the standard columns.
 
     The frame is sorted by submission and has `submit_time` (s from t = 0), `duration` (s), `num_gpus` and `row`
     (of the file). It may have `model` (a name), `work` (samples), `tenant`, `name`, `guaranteed`, `gpu_type` and
-    `plan` (an `ExecutionPlan` or None); what a trace does not have is assigned later, and said.
+    `plan` (an `ExecutionPlan` or None). Columns that a trace lacks are assigned later, with a note in the results.
     """
 
     @property
@@ -28,49 +28,49 @@ class TraceReader(Protocol):
 
     @property
     def location(self) -> str:
-        """Where the file lies under $MURMURATION_DATA."""
+        """Path of the file under $MURMURATION_DATA."""
         ...
 
     @property
     def source(self) -> str:
-        """Where the trace was published."""
+        """Place of publication, with instructions where needed."""
         ...
 
     @property
     def gpu_type(self) -> str:
-        """GPU type on which the durations were taken."""
+        """GPU type on which the durations were measured."""
         ...
 
     @property
     def gpus_per_node(self) -> int:
-        """GPUs of that cluster's usual node."""
+        """GPUs of a usual node of the trace's cluster."""
         ...
 
     def read(self, path: Path, *, strict: bool = False) -> "tuple[pd.DataFrame, ReadReport]":
-        """The jobs, and what became of the file's rows.
+        """Return the jobs, and the report on the file's rows.
 
         Raises:
-            TraceError: the file is not of this format, or `strict` and a row is malformed.
+            TraceError: the file is not of this format, or `strict` is set and a row is malformed.
         """
         ...
 
 
 def locate(reader: TraceReader, path: str | Path | None = None) -> Path:
-    """The file to read: `path`, else the reader's place under $MURMURATION_DATA.
+    """Return the file to read: `path` if given, else the reader's location under $MURMURATION_DATA.
 
     Raises:
-        TraceError: there is no such file; the message says where to get it and how to name it.
+        TraceError: the file does not exist; the message says where to get it and which option to set.
     """
     root = os.environ.get(DATA_VARIABLE)
     if path is None and not root:
         raise TraceError(
             f"{reader.name} trace: no file given; get it from {reader.source}, then set workload.path=<file>, "
-            f"or ${DATA_VARIABLE} to a folder that holds {reader.location}"
+            f"or ${DATA_VARIABLE} to a folder that contains {reader.location}"
         )
     found = Path(path).expanduser() if path is not None else Path(str(root)) / reader.location
     if not found.exists():
         raise TraceError(
             f"{reader.name} trace: {found} does not exist; get it from {reader.source}, then set workload.path=<file>, "
-            f"or ${DATA_VARIABLE} to a folder that holds {reader.location}"
+            f"or ${DATA_VARIABLE} to a folder that contains {reader.location}"
         )
     return found

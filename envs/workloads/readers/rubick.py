@@ -1,4 +1,4 @@
-"""Rubick's traces: one row a job, with a model, the user's execution plan, and its work in steps."""
+"""Rubick's traces: one row per job, with a model, the user's execution plan, and its work in steps."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,26 +13,26 @@ from envs.types import ExecutionPlan
 from envs.workloads.readers.report import ReadReport
 from envs.workloads.readers.table import MAX_GPUS, read_csv
 
-# Samples of one step. The batch is held through every reconfiguration (artifact README, 7.2; sched/models/*.py).
+# Samples per step. Reconfigurations do not change the batch size (artifact README, 7.2; sched/models/*.py).
 GLOBAL_BATCH: Mapping[str, int] = MappingProxyType(
     {"vit": 64, "roberta": 64, "bert": 32, "t5": 16, "gpt2": 16, "llama7": 8, "llama30": 4}
 )
-MICRO_BATCH = 2  # samples a GPU processes at a time under plan "ga"
+MICRO_BATCH = 2  # samples per GPU and micro-step under plan "ga"
 PLANS = (
-    "must be ga, gc, zero-dp, zero-offload, or the degrees of PP, TP and DP as three digits with num_gpus for product"
+    "must be ga, gc, zero-dp, zero-offload, or the degrees of PP, TP and DP as three digits whose product is num_gpus"
 )
 
 
 @dataclass(frozen=True)
-class Rubick:
+class RubickTrace:
     """406 jobs on 64 A800 over 13.2 hours (Rubick, MLSys'25; AlibabaPAI/reconfigurable-dl-scheduler, Apache-2.0).
 
-    Work is `steps` times the model's global batch. `is_sla` marks guaranteed jobs. Base and bp look swapped upstream:
-    the plans of "base" are nearly the best and those of "bp" are random, against what their names say.
+    Work is `steps` times the model's global batch. `is_sla` marks guaranteed jobs. The files base and bp seem to be
+    swapped in the artifact: the plans of "base" are nearly optimal and those of "bp" are random, contrary to the names.
 
     Args:
-        variant: which file under $MURMURATION_DATA: base, bp (other initial plans) or mt (multi-tenant, 194
-            guaranteed).
+        variant: name of the file under $MURMURATION_DATA: base, bp (other initial plans) or mt (multi-tenant, 194
+            guaranteed jobs).
     """
 
     variant: str = "base"
@@ -43,11 +43,11 @@ class Rubick:
 
     @property
     def location(self) -> str:
-        """Where the file lies under $MURMURATION_DATA."""
+        """Path of the file under $MURMURATION_DATA."""
         return f"traces/rubick/workload-{self.variant}.csv"
 
     def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
-        """The jobs and the report; see `TraceReader.read`."""
+        """Return the jobs and the report; see `TraceReader.read`."""
         required = ("name", "submission_time", "duration", "application", "num_gpus", "exec_plan", "steps", "is_sla")
         table = read_csv(self.name, path, required, strict=strict)
         submit, duration = table.numbers("submission_time"), table.numbers("duration")
@@ -73,15 +73,16 @@ class Rubick:
             "guaranteed": guaranteed == 1,
             "plan": plans,
         }
-        notes = ("work is steps times the global batch; files base and bp look swapped upstream",)
+        notes = ("work is steps times the global batch; files base and bp seem to be swapped in the artifact",)
         return table.finish(columns, notes=notes)
 
 
 def user_plan(text: str, num_gpus: int, batch: int) -> ExecutionPlan | None:
-    """The plan that a trace's `exec_plan` stands for; None if it stands for none on so many GPUs.
+    """Parse a trace's `exec_plan`; None if it is no plan for this number of GPUs.
 
-    The trace does not state how many micro-batches a step has. Reconstruction: "ga" processes two samples a GPU at a
-    time, which gives the 8 and 4 micro-steps of the artifact's GPT-2 on 1 and 2 GPUs; pipelines process one a time.
+    The trace does not state how many micro-batches a step has. Reconstruction: under "ga" a GPU processes two samples
+    at a time, which gives the 8 and 4 micro-steps of the artifact's GPT-2 on 1 and 2 GPUs; a pipeline processes one
+    sample at a time.
     """
     if text == "ga":
         return ExecutionPlan(data=num_gpus, accumulation=max(1, batch // (MICRO_BATCH * num_gpus)))

@@ -1,4 +1,4 @@
-"""The Standard Workload Format of the Parallel Workloads Archive: 18 numbers a line."""
+"""The Standard Workload Format of the Parallel Workloads Archive: 18 numbers per line."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +21,12 @@ MAX_PROCESSORS = 64 * MAX_GPUS
 
 
 @dataclass(frozen=True)
-class Swf:
-    """Any trace in the Standard Workload Format; lines that begin with ; are comments, -1 stands for unknown.
+class SwfTrace:
+    """Any trace in the Standard Workload Format, in which lines that begin with ; are comments and -1 means unknown.
 
-    Processors requested, or allocated where the request is unknown, are taken for GPUs, `processors_per_gpu` for one
-    and rounded up. Users become tenants. Models are assigned afterwards: these are not learning jobs.
+    A job's GPUs are its requested processors, or the allocated ones if the request is unknown, divided by
+    `processors_per_gpu` and rounded up. Users become tenants. Models are assigned afterwards, since the jobs are not
+    training jobs.
 
     Args:
         processors_per_gpu: processors that count as one GPU.
@@ -43,7 +44,7 @@ class Swf:
             raise TraceError(f"swf reader: processors_per_gpu is {self.processors_per_gpu}; it must be at least 1")
 
     def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
-        """The jobs and the report; see `TraceReader.read`."""
+        """Return the jobs and the report; see `TraceReader.read`."""
         table = _table(path, strict)
         submit = table.numbers("submit")
         run_time = table.numbers("run_time", low=-1)
@@ -60,11 +61,11 @@ class Swf:
             "tenant": table.text("user"),
             "name": table.text("job"),
         }
-        return table.finish(columns, notes=(f"GPUs stand for {self.processors_per_gpu} processor(s) each",))
+        return table.finish(columns, notes=(f"one GPU stands for {self.processors_per_gpu} processor(s)",))
 
 
 def _table(path: Path, strict: bool) -> TraceTable:
-    """The lines that are jobs, as columns of text."""
+    """Read the lines of jobs as columns of text."""
     rows: list[int] = []
     lines: list[list[str]] = []
     try:
@@ -75,15 +76,15 @@ def _table(path: Path, strict: bool) -> TraceTable:
                     lines.append(line.split())
     except (OSError, EOFError, UnicodeDecodeError) as error:
         raise TraceError(
-            f"{path}: cannot be read as text ({type(error).__name__}: {error}); get the file anew"
+            f"{path}: cannot be read as text ({type(error).__name__}: {error}); download the file again"
         ) from error
     if not lines:
         raise TraceError(
             f"{path}: is empty; a Standard Workload Format file has a line of {len(FIELDS)} numbers for each job"
         )
     columns = {name: [cells[at] if at < len(cells) else "" for cells in lines] for at, name in enumerate(FIELDS)}
-    table = TraceTable(Swf.name, path, columns, rows, strict=strict)
+    table = TraceTable(SwfTrace.name, path, columns, rows, strict=strict)
     table.reject(
-        np.array([len(cells) != len(FIELDS) for cells in lines]), "job", f"must stand in a line of {len(FIELDS)} fields"
+        np.array([len(cells) != len(FIELDS) for cells in lines]), "job", f"must be in a line of {len(FIELDS)} fields"
     )
     return table

@@ -1,4 +1,4 @@
-"""A trace file as columns of text, and the verdict on each of its rows; every reader is written on it."""
+"""The table that every reader builds on: a trace file as columns of text, with a verdict on each row."""
 
 import csv
 import gzip
@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from envs.types import BoolArray, FloatArray, IntArray, TraceError
-from envs.workloads.readers.report import FILE, BadRow, ReadReport
+from envs.workloads.readers.report import FILE_ATTRIBUTE, BadRow, ReadReport
 
-MAX_SECONDS = 10 * 365 * 86400.0  # no trace spans ten years, no job runs that long: beyond it a unit is wrong
+MAX_SECONDS = 10 * 365 * 86400.0  # no trace or job lasts ten years; a longer time means a wrong unit
 MAX_GPUS = 65536  # more than any cluster in the traces
 EXAMPLES_PER_REASON = 3
 
@@ -23,15 +23,15 @@ TextArray = npt.NDArray[np.object_]
 
 
 class TraceTable:
-    """Columns of text with a verdict by row: sound, bad (malformed) or skipped (sound but not wanted).
+    """Columns of text with a verdict for each row: sound, bad (malformed) or skipped (well-formed but left out).
 
-    A row has one verdict, the first that befalls it. Bad rows are counted; with `strict` the first raises.
+    Only the first verdict on a row other than sound counts. Bad rows are counted; with `strict` the first one raises.
 
     Args:
         trace: name of the trace, for messages.
         path: the file, for messages.
-        columns: by name, one text a row.
-        rows: int64[num_rows], the file row of each.
+        columns: columns by name, one text per row.
+        rows: int64[num_rows], the line number of each row in the file.
         strict: whether a bad row is an error.
     """
 
@@ -45,16 +45,16 @@ class TraceTable:
         self.bad: dict[str, int] = {}
         self.skipped: dict[str, int] = {}
         self.examples: list[BadRow] = []
-        self.files: TextArray | None = None  # of each row its file's name, where a trace is several files
+        self.files: TextArray | None = None  # the file's name for each row, if the trace has several files
 
     @classmethod
     def joined(cls, path: Path, parts: "Mapping[str, TraceTable]", column: str) -> "TraceTable":
-        """Several files of one format as one table, with the columns that all of them have and the verdicts so far.
+        """Join several files of one format to one table, with the columns that all have and the verdicts so far.
 
         Args:
-            path: their folder.
-            parts: by name.
-            column: a further column, with the name of each row's part.
+            path: the folder of the files.
+            parts: tables by name.
+            column: name of an added column that holds the name of each row's table.
         """
         tables = list(parts.values())
         names = [name for name, table in parts.items() for _ in range(len(table))]
@@ -76,11 +76,11 @@ class TraceTable:
         return len(self.rows)
 
     def text(self, field: str) -> TextArray:
-        """object[num_rows]: a column as it stands, without outer blanks."""
+        """object[num_rows]: a column as text, without outer blanks."""
         return self.columns[field]
 
     def numbers(self, field: str, *, low: float = 0.0, high: float = MAX_SECONDS, whole: bool = False) -> FloatArray:
-        """float64[num_rows]: a column as numbers within [low, high]; rows that are not are bad, and 0 in the answer."""
+        """float64[num_rows]: a column as numbers, 0 for text. Rows that are text or outside [low, high] are bad."""
         values: FloatArray = np.array(pd.to_numeric(pd.Series(self.columns[field]), errors="coerce"), dtype=np.float64)
         finite = np.isfinite(values)
         self.reject(~finite, field, "must be a finite number")
@@ -92,7 +92,7 @@ class TraceTable:
         return values
 
     def times(self, field: str, layout: str = "%Y-%m-%d %H:%M:%S") -> FloatArray:
-        """float64[num_rows]: a column of calendar times as seconds since 1970, without any time zone; 0 in bad rows."""
+        """float64[num_rows]: a column of calendar times as seconds since 1970, without a time zone; 0 in bad rows."""
         stamps = pd.to_datetime(pd.Series(self.columns[field]), format=layout, errors="coerce")
         good = stamps.notna().to_numpy()
         self.reject(~good, field, "must be a time like 2017-10-09 07:01:55")
@@ -101,10 +101,10 @@ class TraceTable:
         return seconds
 
     def reject(self, where: BoolArray, field: str, reason: str) -> None:
-        """Call rows malformed.
+        """Mark rows as malformed.
 
         Raises:
-            TraceError: there is one, and the table is strict.
+            TraceError: the table is strict and there is such a row.
         """
         hit = np.flatnonzero(where & self.sound)
         if not hit.size:
@@ -122,7 +122,7 @@ class TraceTable:
         self.examples += shown
 
     def skip(self, where: BoolArray, reason: str) -> None:
-        """Leave out rows that are sound but not wanted."""
+        """Leave out well-formed rows for a reason."""
         count = int((where & self.sound).sum())
         if count:
             self.sound &= ~where
@@ -134,32 +134,32 @@ class TraceTable:
         self.skip(again, "exact duplicates of an earlier row")
 
     def skip_repeated(self, field: str) -> None:
-        """Leave out rows that repeat an earlier row; one that repeats its id alone is malformed.
+        """Leave out rows that repeat an earlier row; rows that repeat only its id are malformed.
 
         Raises:
-            TraceError: there is a malformed one, and the table is strict.
+            TraceError: the table is strict and a row is malformed.
         """
         self.skip_duplicates()
         ids = pd.Series(self.columns[field]).where(self.sound)
-        self.reject((ids.duplicated() & ids.notna()).to_numpy(), field, "must not be that of an earlier row")
+        self.reject((ids.duplicated() & ids.notna()).to_numpy(), field, "must differ from that of every earlier row")
 
     def skip_idle(self, duration: FloatArray, num_gpus: FloatArray) -> None:
         """Leave out jobs without GPUs, and jobs without a run time."""
-        self.skip(num_gpus == 0, "no GPUs asked for")
+        self.skip(num_gpus == 0, "no GPUs requested")
         self.skip(duration == 0, "zero duration")
 
     def finish(
         self, columns: Mapping[str, npt.NDArray[Any]], *, notes: Sequence[str] = (), origin: float | None = None
     ) -> tuple[pd.DataFrame, ReadReport]:
-        """The sound rows in order of submission, and the report.
+        """Return the sound rows in order of submission, and the report.
 
         Args:
-            columns: the standard columns, each of all rows; `submit_time`, `duration` and `num_gpus` among them.
+            columns: the standard columns over all rows, including `submit_time`, `duration` and `num_gpus`.
             notes: the trace's quirks.
-            origin: the trace time that becomes t = 0; the first submission if None.
+            origin: the time of the trace that becomes t = 0; the first submission if None.
 
         Raises:
-            TraceError: no sound row is left.
+            TraceError: the file has no sound row.
         """
         if not self.sound.any():
             why = (
@@ -171,9 +171,9 @@ class TraceTable:
         frame["row"] = self.rows[self.sound]
         start = float(frame["submit_time"].min()) if origin is None else origin
         frame["submit_time"] = frame["submit_time"].astype(np.float64) - start
-        frame.attrs[FILE] = str(self.path)  # for messages about what is found only later
+        frame.attrs[FILE_ATTRIBUTE] = str(self.path)  # for messages about errors that are found later
         if not frame["submit_time"].is_monotonic_increasing:
-            notes = (*notes, "the file is not in order of submission: sorted, ties as in the file")
+            notes = (*notes, "the file is not in order of submission; its rows were sorted, ties in the file's order")
         frame = frame.sort_values("submit_time", kind="stable", ignore_index=True)
         report = ReadReport(
             self.trace,
@@ -191,13 +191,13 @@ class TraceTable:
 def read_csv(
     trace: str, path: Path, required: Sequence[str], *, header: Sequence[str] | None = None, strict: bool = False
 ) -> TraceTable:
-    """A comma-separated file, gzipped or not, as a table.
+    """Read a comma-separated file, gzipped or not, as a table.
 
     Args:
         trace: name of the trace, for messages.
         path: the file.
-        required: columns that must be there.
-        header: the columns of a file that has no header line; a first line that repeats them is passed over.
+        required: columns that the file must have.
+        header: the columns of a file without a header line; a first line that repeats them is skipped.
         strict: whether a bad row is an error.
 
     Raises:
@@ -218,7 +218,7 @@ def read_csv(
     if header is not None and first[1] != list(header):
         body.insert(0, first)
     if not body:
-        raise TraceError(f"{path}: holds a header and no rows; give a {trace} trace with at least one job")
+        raise TraceError(f"{path}: has a header but no rows; give a {trace} trace with at least one job")
     width = len(names)
     table = TraceTable(
         trace,
@@ -227,14 +227,12 @@ def read_csv(
         [row for row, _ in body],
         strict=strict,
     )
-    table.reject(
-        np.array([len(cells) != width for _, cells in body]), names[0], f"must stand in a row of {width} fields"
-    )
+    table.reject(np.array([len(cells) != width for _, cells in body]), names[0], f"must be in a row of {width} fields")
     return table
 
 
 def rows_of(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a comma-separated file with their line numbers, from 1; blank lines are passed over.
+    """Yield the rows of a comma-separated file with their line numbers, from 1; blank lines are skipped.
 
     Raises:
         TraceError: the file cannot be read, is not text, or its compression is damaged.
@@ -247,12 +245,12 @@ def rows_of(path: Path) -> Iterator[tuple[int, list[str]]]:
                     yield reader.line_num, cells
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         raise TraceError(
-            f"{path}: cannot be read as text rows ({type(error).__name__}: {error}); get the file anew"
+            f"{path}: cannot be read as text rows ({type(error).__name__}: {error}); download the file again"
         ) from error
 
 
 def open_text(path: Path) -> IO[str]:
-    """A text file for reading, decompressed if its name ends in .gz; a byte-order mark is passed over."""
+    """Open a text file for reading, decompressed if its name ends in .gz; a byte-order mark is skipped."""
     if path.suffix == ".gz":
         return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
     return path.open(encoding="utf-8-sig", newline="")

@@ -1,4 +1,4 @@
-"""The job files of Tiresias' simulator: one row a job, times in whole seconds."""
+"""The job files of Tiresias' simulator: one row per job, times in whole seconds."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +11,11 @@ from envs.workloads.readers.table import MAX_GPUS, MAX_SECONDS, read_csv
 
 
 @dataclass(frozen=True)
-class Tiresias:
-    """Jobs as Tiresias' simulator takes them (NSDI'19; github.com/SymbioticLab/Tiresias, Apache-2.0).
+class TiresiasTrace:
+    """Traces of Tiresias' simulator (NSDI'19; github.com/SymbioticLab/Tiresias, Apache-2.0).
 
-    Columns `job_id`, `num_gpu`, `submit_time` and `duration`, in seconds; that simulator knows durations and no
-    speeds, so the column of models is not read.
+    The columns are `job_id`, `num_gpu`, `submit_time` and `duration`, with times in seconds. That simulator uses
+    durations and no throughputs, so the column of models is not read.
     """
 
     gpu_type: str = "V100"
@@ -25,7 +25,7 @@ class Tiresias:
     location: ClassVar[str] = "traces/tiresias/60_job.csv"
 
     def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
-        """The jobs and the report; see `TraceReader.read`."""
+        """Return the jobs and the report; see `TraceReader.read`."""
         table = read_csv(self.name, path, ("job_id", "num_gpu", "submit_time", "duration"), strict=strict)
         submit, duration = (table.numbers(field, high=MAX_SECONDS) for field in ("submit_time", "duration"))
         num_gpus = table.numbers("num_gpu", high=MAX_GPUS, whole=True)

@@ -1,4 +1,4 @@
-"""A joint module whose value estimate is the observation itself, so that tests can say what values are."""
+"""A joint module whose value estimate is the observation itself, so that tests can set the values."""
 
 from dataclasses import asdict
 

@@ -1,4 +1,4 @@
-"""Advantages against a slow, obvious twin and against the textbook, and the scale of values."""
+"""Advantages against a slow, obvious reference implementation and against the textbook, and the scale of values."""
 
 import math
 
@@ -12,7 +12,7 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.evaluation.postprocessing import Postprocessing
 
-from agents.rllib.advantage import GroupAdvantages, TimeDiscountedAdvantages, advantages
+from agents.rllib.advantage import GroupAdvantages, TimeDiscountedAdvantages, generalised_advantages
 from agents.rllib.columns import AGAINST_GROUP, ELAPSED
 from tests.unit.agents.modules import ValueModule
 
@@ -47,7 +47,7 @@ def slow_advantage(t, rewards, values, elapsed, ended, time_constant, decay):
 @given(stretches(), st.sampled_from([100.0, 5000.0, math.inf]), st.sampled_from([0.0, 0.5, 0.97, 1.0]))
 def test_advantages_are_what_their_definition_says(stretch, time_constant, decay):
     rewards, values, elapsed, ended = stretch
-    found = advantages(rewards, values, elapsed, ended, time_constant, decay)
+    found = generalised_advantages(rewards, values, elapsed, ended, time_constant, decay)
     slow = [slow_advantage(t, rewards, values, elapsed, ended, time_constant, decay) for t in range(len(found))]
     np.testing.assert_allclose(found, slow, rtol=1e-3, atol=1e-4)
 
@@ -61,13 +61,19 @@ def test_without_passing_time_or_with_endless_patience_it_is_undiscounted_gae(st
     carried = 0.0
     for t in reversed(range(len(delta))):
         textbook[t] = carried = delta[t] + 0.9 * carried
-    np.testing.assert_allclose(advantages(rewards, values, elapsed, ended, math.inf, 0.9), textbook, atol=1e-9)
-    np.testing.assert_allclose(advantages(rewards, values, 0 * elapsed, ended, 50.0, 0.9), textbook, atol=1e-9)
+    np.testing.assert_allclose(
+        generalised_advantages(rewards, values, elapsed, ended, math.inf, 0.9), textbook, atol=1e-9
+    )
+    np.testing.assert_allclose(
+        generalised_advantages(rewards, values, 0 * elapsed, ended, 50.0, 0.9), textbook, atol=1e-9
+    )
 
 
 def test_with_all_lambda_it_is_the_discounted_return_less_the_value():
     """Two steps of 10 s at a time constant of 10 s: (1 - e^-1) + e^-1 (2 (1 - e^-1) + e^-1 * 8) - 5, by hand."""
-    found = advantages(np.array([1.0, 2.0]), np.array([5.0, 7.0, 8.0]), np.array([10.0, 10.0]), False, 10.0, 1.0)
+    found = generalised_advantages(
+        np.array([1.0, 2.0]), np.array([5.0, 7.0, 8.0]), np.array([10.0, 10.0]), False, 10.0, 1.0
+    )
     once = math.exp(-1)
     second = 2 * (1 - once) + once * 8
     assert found == pytest.approx([1 - once + once * second - 5, second - 7])
@@ -75,7 +81,7 @@ def test_with_all_lambda_it_is_the_discounted_return_less_the_value():
 
 def test_the_arguments_are_left_as_they_were():
     values = np.array([1.0, 2.0, 3.0])
-    advantages(np.ones(2), values, np.ones(2), True, 10.0, 0.9)
+    generalised_advantages(np.ones(2), values, np.ones(2), True, 10.0, 0.9)
     assert values.tolist() == [1.0, 2.0, 3.0]
 
 
@@ -109,8 +115,8 @@ def test_the_connector_treats_every_stretch_by_itself():
         rl_module={DEFAULT_MODULE_ID: module}, episodes=episodes, batch=connector_batch([4, 3], rewards, elapsed, ended)
     )[DEFAULT_MODULE_ID]
     values = np.arange(7.0)
-    first = advantages(np.array(rewards[:3]), values[:4], np.array(elapsed[:3]), True, 100.0, 0.9)
-    second = advantages(np.array(rewards[4:6]), values[4:7], np.array(elapsed[4:6]), False, 100.0, 0.9)
+    first = generalised_advantages(np.array(rewards[:3]), values[:4], np.array(elapsed[:3]), True, 100.0, 0.9)
+    second = generalised_advantages(np.array(rewards[4:6]), values[4:7], np.array(elapsed[4:6]), False, 100.0, 0.9)
     real = np.array([0, 1, 2, 4, 5])
     raw = np.concatenate([first, second])
     found = batch[Postprocessing.ADVANTAGES].numpy()[real]

@@ -1,15 +1,17 @@
-"""Checkpoints: what comes back is what was written; what is damaged is told in one line that names the file."""
+"""Checkpoints: loading returns what was saved; damage is reported in one line that names the file."""
 
 import json
 import pickle
+import re
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from agents.checkpoint import DESCRIPTION, WEIGHTS, Checkpoint
 from agents.networks import Blueprint
-from agents.scheduler import choose
+from agents.scheduler import choose_actions
 from envs.gpu_cluster import DecisionRules
 from envs.types import CheckpointError
 from tests.unit.agents.worlds import SPEC, observation
@@ -41,7 +43,7 @@ def test_everything_comes_back_to_the_bit(saved):
     arrays = {name: tensor.numpy() for name, tensor in observation().items()}
     for seed in range(5):
         networks = (before.scheduler().network, after.scheduler().network)
-        first, second = (choose(network, arrays, np.random.default_rng(seed)) for network in networks)
+        first, second = (choose_actions(network, arrays, np.random.default_rng(seed)) for network in networks)
         assert np.array_equal(first, second)
 
 
@@ -54,7 +56,7 @@ def test_saving_again_replaces_and_leaves_no_parts(saved):
     assert {path.name for path in saved.iterdir()} == {WEIGHTS, DESCRIPTION}
 
 
-def test_a_runs_folder_stands_for_its_best(tmp_path):
+def test_the_folder_of_a_run_gives_its_best_checkpoint(tmp_path):
     made().save(tmp_path / "run" / "checkpoints" / "best")
     for folder in (tmp_path / "run", tmp_path / "run" / "checkpoints", tmp_path / "run" / "checkpoints" / "best"):
         assert Checkpoint.load(folder).notes["seed"] == 7
@@ -87,7 +89,7 @@ def test_a_folder_without_a_checkpoint(tmp_path):
 def test_truncated_weights(saved, keep):
     whole = (saved / WEIGHTS).read_bytes()
     (saved / WEIGHTS).write_bytes(whole[:keep])
-    assert "does not hold this network's weights" in refused(saved, WEIGHTS)
+    assert "does not contain this network's weights" in refused(saved, WEIGHTS)
 
 
 def test_missing_weights(saved):
@@ -120,16 +122,16 @@ def test_a_description_that_is_not_even_text(saved):
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("format", 99, "format is 99, this version reads 2"),
-        ("format", 1, "format is 1, this version reads 2"),  # those named no GPU types
+        ("format", 99, "format is 99, this version reads 2 and 3"),
+        ("format", 1, "format is 1, this version reads 2 and 3"),  # format 1 named no GPU types
         ("gpu_types", ["V100"], "gpu_types are V100; they must be 2 different names"),
         ("gpu_types", ["V100", "V100"], "gpu_types are V100, V100; they must be 2 different names"),
         ("gpu_types", 5, "policy description"),
         ("network", {"target": "agents.networks.Nobody", "options": {}}, "cannot be imported"),
         ("network", {"options": {}}, "lacks target or options"),
-        ("network", {"target": "builtins.exec", "options": {}}, "no torch.nn.Module"),
+        ("network", {"target": "builtins.exec", "options": {}}, "not a torch.nn.Module"),
         ("network", {"target": BLUEPRINT.target, "options": {"widht": 8}}, "unexpected keyword argument"),
-        ("spec", {"num_servers": 3}, "missing"),
+        ("spec", {"num_nodes": 3}, "missing"),
         ("spec", {**dict.fromkeys(SPEC.__slots__, 2), "num_gpu_types": -90}, "policy description"),
         ("spec", {**dict.fromkeys(SPEC.__slots__, 2), "node_gpus": "two"}, "policy description"),
         ("rules", {"queue_order": "longest"}, "queue_order is 'longest'"),
@@ -141,6 +143,35 @@ def test_a_description_with_a_wrong_part(saved, key, value, said):
     content = json.loads((saved / DESCRIPTION).read_text())
     (saved / DESCRIPTION).write_text(json.dumps({**content, key: value}))
     assert said in refused(saved, DESCRIPTION)
+
+
+def test_format_2_is_read(saved):
+    """Its description and its weights have the old names; the policy acts as it did."""
+    description = json.loads((saved / DESCRIPTION).read_text())
+    spec, rules = description["spec"], description["rules"]
+    spec["num_servers"], rules["candidates_per_server"] = spec.pop("num_nodes"), rules.pop("candidates_per_node")
+    (saved / DESCRIPTION).write_text(json.dumps({**description, "format": 2}))
+    weights = load_file(str(saved / WEIGHTS))
+    old = {re.sub("(encode|pointer)_node", r"\1_server", name): tensor for name, tensor in weights.items()}
+    assert sum("_server." in name for name in old) == 10  # two of the policy's layers and one of the critic's
+    save_file(old, str(saved / WEIGHTS))
+    before, after = made(), Checkpoint.load(saved)
+    assert (after.spec, after.rules, after.gpu_types) == (SPEC, RULES, TYPES)
+    found = after.network.state_dict()
+    assert all(torch.equal(found[name], tensor) for name, tensor in before.network.state_dict().items())
+
+
+@pytest.mark.parametrize("wrong", [{"spec": []}, {"rules": None}, {"spec": {"num_servers": 3}}])
+def test_a_damaged_description_of_format_2_is_refused(saved, wrong):
+    content = json.loads((saved / DESCRIPTION).read_text())
+    (saved / DESCRIPTION).write_text(json.dumps({**content, "format": 2, **wrong}))
+    assert "is not a policy description" in refused(saved, DESCRIPTION)
+
+
+def test_weights_that_give_no_numbers_are_refused(saved):
+    weights = load_file(str(saved / WEIGHTS))
+    save_file({**weights, "nothing.bias": torch.full((1,), torch.nan)}, str(saved / WEIGHTS))
+    assert "PolicyNetwork.logits must return finite numbers" in refused(saved, "")
 
 
 class Trap:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.rllib.advantage import advantages
+from agents.rllib.advantage import generalised_advantages
 from agents.rllib.discount import discounted_rewards, discounted_seconds, returns_to_go
 
 TIME_CONSTANTS = st.sampled_from([50.0, 10_000.0, math.inf])
@@ -36,16 +36,20 @@ def cuttings(draw):
 @given(cuttings(), TIME_CONSTANTS)
 def test_a_stretch_of_time_is_worth_the_same_however_steps_cut_it(cutting, time_constant):
     """Returns, and advantages with lambda 1, at the beginnings of the stretches."""
-    rates, lengths, finer = cutting
-    cut, cut_rates = np.concatenate(finer), np.repeat(rates, [len(steps) for steps in finer])
+    rewards, lengths, finer = cutting
+    cut, cut_rewards = np.concatenate(finer), np.repeat(rewards, [len(steps) for steps in finer])
     begins = np.cumsum([0, *(len(steps) for steps in finer)])
-    whole = returns_to_go(rates * lengths, lengths, time_constant)
-    pieces = returns_to_go(cut_rates * cut, cut, time_constant)
+    whole = returns_to_go(rewards * lengths, lengths, time_constant)
+    pieces = returns_to_go(cut_rewards * cut, cut, time_constant)
     np.testing.assert_allclose(pieces[begins], whole, rtol=1e-9, atol=1e-9)
 
     last = 3.0  # what follows after the stretches
-    whole = advantages(rates * lengths, np.append(np.zeros(len(lengths)), last), lengths, False, time_constant, 1.0)
-    pieces = advantages(cut_rates * cut, np.append(np.zeros(len(cut)), last), cut, False, time_constant, 1.0)
+    whole = generalised_advantages(
+        rewards * lengths, np.append(np.zeros(len(lengths)), last), lengths, False, time_constant, 1.0
+    )
+    pieces = generalised_advantages(
+        cut_rewards * cut, np.append(np.zeros(len(cut)), last), cut, False, time_constant, 1.0
+    )
     np.testing.assert_allclose(pieces[begins[:-1]], whole, rtol=1e-9, atol=1e-9)
 
 

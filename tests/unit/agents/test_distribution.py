@@ -1,4 +1,4 @@
-"""The joint choice of all servers against torch's own categorical distributions, one per server."""
+"""The joint choice of all nodes against torch's own categorical distributions, one per node."""
 
 import numpy as np
 import pytest
@@ -8,19 +8,19 @@ from hypothesis import strategies as st
 from torch.distributions import Categorical, kl_divergence
 
 from agents.networks import MASKED
-from agents.rllib.distribution import ServerCategorical, chosen, entropies, log_probabilities, sample
-from agents.scheduler import choose
+from agents.rllib.distribution import NodeCategorical, chosen_log_probabilities, entropies, log_probabilities, sample
+from agents.scheduler import choose_actions
 from envs.gpu_cluster.vector import joint_spaces
 from tests.unit.agents.worlds import SPEC, network, observation
 
-SERVERS, ACTIONS = 3, 5
+NODES, ACTIONS = 3, 5
 seeds = st.integers(0, 1000)
 
 
 def logits(seed, batch=7, masked=True):
-    """Flat random logits [batch, servers * actions]; some actions masked, the first never."""
+    """Flat random logits [batch, nodes * actions]; some actions masked, the first never."""
     rng = torch.Generator().manual_seed(seed)
-    found = 3 * torch.randn(batch, SERVERS, ACTIONS, generator=rng)
+    found = 3 * torch.randn(batch, NODES, ACTIONS, generator=rng)
     if masked:
         forbidden = torch.rand(found.shape, generator=rng) < 0.4
         forbidden[..., 0] = False
@@ -29,11 +29,11 @@ def logits(seed, batch=7, masked=True):
 
 
 def ours(flat):
-    return ServerCategorical.for_servers(SERVERS).from_logits(flat)
+    return NodeCategorical.for_nodes(NODES).from_logits(flat)
 
 
 def theirs(flat):
-    return Categorical(logits=flat.unflatten(1, (SERVERS, ACTIONS)))
+    return Categorical(logits=flat.unflatten(1, (NODES, ACTIONS)))
 
 
 @settings(max_examples=20)
@@ -43,7 +43,9 @@ def test_log_probabilities_and_entropy_are_torchs(seed):
     actions = theirs(flat).sample()
     torch.testing.assert_close(ours(flat).logp(actions), theirs(flat).log_prob(actions).sum(-1))
     torch.testing.assert_close(ours(flat).entropy(), theirs(flat).entropy().sum(-1), rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(chosen(log_probabilities(flat, SERVERS), actions), theirs(flat).log_prob(actions))
+    torch.testing.assert_close(
+        chosen_log_probabilities(log_probabilities(flat, NODES), actions), theirs(flat).log_prob(actions)
+    )
 
 
 @settings(max_examples=20)
@@ -64,7 +66,7 @@ def test_equal_masks_cancel_in_the_divergence():
     assert (ours(flat).kl(ours(flat)) == 0).all()
 
 
-def test_a_server_without_a_choice_has_no_entropy():
+def test_a_node_without_a_choice_has_no_entropy():
     flat = torch.full((1, 2, 4), MASKED)
     flat[..., 1] = 0.3
     log_probs = log_probabilities(flat.flatten(1), 2)
@@ -87,13 +89,13 @@ def test_samples_come_as_often_as_they_should():
 
 def test_the_likeliest_choice_is_the_greatest_logit():
     flat = logits(5)
-    best = flat.unflatten(1, (SERVERS, ACTIONS)).argmax(-1)
+    best = flat.unflatten(1, (NODES, ACTIONS)).argmax(-1)
     assert torch.equal(ours(flat).to_deterministic().sample(), best)
 
 
 def test_it_answers_what_rllib_asks():
     _, space = joint_spaces(SPEC)
-    assert ServerCategorical.required_input_dim(space) == SPEC.num_servers * SPEC.num_actions
+    assert NodeCategorical.required_input_dim(space) == SPEC.num_nodes * SPEC.num_actions
     with pytest.raises(TypeError, match="cannot be reparametrised"):
         ours(logits(0)).rsample()
 
@@ -101,11 +103,11 @@ def test_it_answers_what_rllib_asks():
 def test_masked_actions_are_never_drawn_by_either_sampler():
     seen = observation(batch=64)
     net = network()
-    log_probs = log_probabilities(net.logits(seen).flatten(1), SPEC.num_servers)
+    log_probs = log_probabilities(net.logits(seen).flatten(1), SPEC.num_nodes)
     arrays = {name: tensor.numpy() for name, tensor in seen.items()}
     for seed in range(20):
         torch.manual_seed(seed)
-        for actions in (sample(log_probs), torch.from_numpy(choose(net, arrays, np.random.default_rng(seed)))):
+        for actions in (sample(log_probs), torch.from_numpy(choose_actions(net, arrays, np.random.default_rng(seed)))):
             assert (seen["mask"].gather(-1, actions.unsqueeze(-1)) == 1).all()
 
 
@@ -113,12 +115,12 @@ def test_choosing_without_chance_is_the_likeliest_and_with_it_follows_the_policy
     seen, net = observation(batch=1, seed=4), network(seed=2)
     arrays = {name: tensor.numpy() for name, tensor in seen.items()}
     logits_of = net.logits(seen)[0].detach()
-    assert (choose(net, arrays)[0] == logits_of.argmax(-1).numpy()).all()
+    assert (choose_actions(net, arrays)[0] == logits_of.argmax(-1).numpy()).all()
     rng, draws = np.random.default_rng(0), 2000
     many = {name: np.repeat(array, draws, 0) for name, array in arrays.items()}
-    found = choose(net, many, rng)
+    found = choose_actions(net, many, rng)
     wanted = logits_of.softmax(-1).numpy()
-    for server in range(SPEC.num_servers):
-        often = np.bincount(found[:, server], minlength=SPEC.num_actions) / draws
-        error = np.sqrt(wanted[server] * (1 - wanted[server]) / draws)
-        assert (np.abs(often - wanted[server]) <= 5 * error + 1e-9).all()
+    for node in range(SPEC.num_nodes):
+        often = np.bincount(found[:, node], minlength=SPEC.num_actions) / draws
+        error = np.sqrt(wanted[node] * (1 - wanted[node]) / draws)
+        assert (np.abs(often - wanted[node]) <= 5 * error + 1e-9).all()

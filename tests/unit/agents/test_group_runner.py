@@ -7,7 +7,7 @@ import pytest
 
 from agents.networks import Blueprint
 from agents.rllib import group_runner
-from agents.rllib.columns import AGAINST_GROUP, ELAPSED, SERVER_LOGP
+from agents.rllib.columns import AGAINST_GROUP, ELAPSED, NODE_LOGP
 from agents.rllib.config import algorithm_config
 from agents.rllib.discount import returns_to_go
 from agents.rllib.group_runner import GroupRunner
@@ -71,7 +71,7 @@ def test_every_step_is_the_environments(monkeypatch, room):
                 for name, array in env.batch.observation.items():
                     assert np.array_equal(episode.get_observations(t)[name], array[b])
                 assert env.batch.legal(episode.get_actions(t), b).all()
-                actions = np.zeros((PLACES, env.batch.spec.num_servers), np.int64)
+                actions = np.zeros((PLACES, env.batch.spec.num_nodes), np.int64)
                 actions[b] = episode.get_actions(t)
                 rewards, elapsed, ended = env.batch.step(actions)
                 assert episode.get_rewards(t) == np.float32(rewards[b] / SETTINGS.reward_scale)
@@ -104,7 +104,7 @@ def test_the_same_seed_gives_the_same_samples_to_the_bit(sampled):
         for before, after in zip(episodes, again.sample(), strict=True):
             assert np.array_equal(before.get_actions(), after.get_actions())
             assert np.array_equal(column(before, AGAINST_GROUP), column(after, AGAINST_GROUP))
-            assert np.array_equal(column(before, SERVER_LOGP), column(after, SERVER_LOGP))
+            assert np.array_equal(column(before, NODE_LOGP), column(after, NODE_LOGP))
 
 
 def test_waves_are_played_until_there_are_steps_enough():
@@ -131,7 +131,7 @@ def test_metrics_are_what_the_episodes_were_worth(sampled):
     assert float(told["group_explained_variance"]) == pytest.approx(1 - gains.var() / own.var(), abs=1e-3)
 
 
-def test_members_of_a_group_that_choose_alike_meet_the_same_luck():
+def test_members_of_a_group_that_choose_alike_draw_the_same_noise():
     """Outages come from the seed that the members share: taking the likeliest choices all have one course."""
     failing = Scenario(failures=Failures(mtbf=20_000.0, repair_time=600.0))
     one = runner(scenario=failing)

@@ -1,4 +1,4 @@
-"""Advantages against the others of a workload: a slow, obvious twin in simulated time, and what must hold of them."""
+"""Advantages against a group: compared with a slow reference implementation, and their properties."""
 
 import math
 
@@ -87,7 +87,7 @@ def test_where_all_decide_at_the_same_times_they_are_deviations_from_the_mean():
 
 
 @given(episodes(least=3))
-def test_nobody_is_in_his_own_baseline(members):
+def test_no_episode_is_in_its_own_baseline(members):
     """Later rewards move an advantage by exactly what they move the return: the baseline stays unbiased."""
     courses = [Course.of(member[0], member[1], 500.0) for member in members]
     rewards, elapsed = members[0]

@@ -1,4 +1,4 @@
-"""Imitation: labels that can be played, agreement that rises, a clone that schedules nearly as its teacher."""
+"""Imitation: labels are legal, agreement rises, the trained policy schedules nearly as well as its teacher."""
 
 from dataclasses import replace
 
@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from agents.imitation import Demonstrator, ImitationSettings, fit_epoch, gather, imitate
-from agents.packing import pack
+from agents.packing import pack_step
 from agents.scheduler import PolicyScheduler
-from agents.validation import validate
+from agents.validation import validate_scheduler
 from baselines.fifo import Fifo
 from baselines.srtf import Srtf
 from envs.simulation import Simulator, run_episode
@@ -21,7 +21,7 @@ QUICK = ImitationSettings(passes=1, steps=200, epochs=2, batch_size=32)
 
 
 def silent(*_):
-    """A listener who does not care."""
+    """A listener that ignores its calls."""
 
 
 def gathered(world, teacher, steps=200, share=0.0, seed=0, student=None):
@@ -44,7 +44,7 @@ def test_labels_are_legal_or_nothing(teacher, share):
 
 
 @pytest.mark.parametrize("teacher", [Fifo, Srtf])
-def test_what_the_teacher_plays_through_the_servers_is_worth_what_it_is_worth_alone(teacher):
+def test_what_the_teacher_plays_through_the_nodes_is_worth_what_it_is_worth_alone(teacher):
     """Its demonstrations, played out, give nearly the mean JCT of the scheduler itself on the same workloads."""
     world = small_world(num_jobs=10)
     env = world.vector_env(4, 1)
@@ -54,7 +54,7 @@ def test_what_the_teacher_plays_through_the_servers_is_worth_what_it_is_worth_al
     for place, workload in enumerate(env.batch.workloads):
         assert workload is not None
         demonstrator.begin(place)
-        simulator = Simulator(workload, world.cluster, world.performance, world.scenario)
+        simulator = Simulator(workload, world.setup)
         records = run_episode(teacher(), simulator).records
         alone.append((records["finish_time"] - records["submit_time"]).sum())
     played, running = np.zeros(4), np.ones(4, bool)
@@ -78,7 +78,7 @@ def test_gathering_is_the_same_for_the_same_seed():
     assert any(not np.array_equal(a["queue"], b["queue"]) for a, b in zip(runs[0], other, strict=True))
 
 
-def test_runs_of_neighbouring_seeds_and_passes_of_one_run_are_taught_on_different_workloads():
+def test_runs_of_consecutive_seeds_and_passes_of_one_run_are_taught_on_different_workloads():
     """Of runs 0 and 1 in three passes each; and no pass begins where an environment of a plain seed does."""
 
     class Noting(SyntheticSource):
@@ -90,7 +90,7 @@ def test_runs_of_neighbouring_seeds_and_passes_of_one_run_are_taught_on_differen
             return workload
 
     tiny = small_world(num_jobs=4)
-    world = replace(tiny, source=Noting(tiny.cluster, tiny.performance, num_jobs=4, max_gpus=4))
+    world = replace(tiny, source=Noting(tiny.setup.cluster, tiny.setup.performance, num_jobs=4, max_gpus=4))
 
     def taught(seed):
         drawn.clear()
@@ -132,18 +132,18 @@ def test_agreement_rises():
     net = network(world.spec)
     optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
     rng = np.random.default_rng(0)
-    told = [fit_epoch(net, optimizer, [pack(chunk) for chunk in chunks], QUICK, rng) for _ in range(8)]
+    told = [fit_epoch(net, optimizer, [pack_step(chunk) for chunk in chunks], QUICK, rng) for _ in range(8)]
     assert told[-1]["imitation_agreement"] > told[0]["imitation_agreement"] + 0.05
     assert told[-1]["imitation_loss"] < 0.7 * told[0]["imitation_loss"]
 
 
 def hand_loss(net, chunk, pass_weight):
-    """Weighted cross-entropy of one chunk by loops, over servers that have a choice and whose label is allowed."""
+    """Weighted cross-entropy of one chunk by loops, over nodes that have a choice and whose label is allowed."""
     batch = {name: torch.from_numpy(array) for name, array in chunk.items() if name != "labels"}
     logits = net.logits(batch).detach().double()
     total = weights = 0.0
-    for b, servers in enumerate(chunk["labels"]):
-        for n, label in enumerate(servers):
+    for b, nodes in enumerate(chunk["labels"]):
+        for n, label in enumerate(nodes):
             mask = chunk["mask"][b, n]
             if mask.sum() > 1 and mask[label]:
                 weight = pass_weight if label == 0 else 1.0
@@ -161,7 +161,7 @@ def test_the_loss_weighs_passing_as_said(pass_weight):
     expected = hand_loss(net, chunk, pass_weight)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
     settings = replace(QUICK, pass_weight=pass_weight)
-    told = fit_epoch(net, optimizer, [pack(chunk)], settings, np.random.default_rng(0))
+    told = fit_epoch(net, optimizer, [pack_step(chunk)], settings, np.random.default_rng(0))
     assert told["imitation_loss"] == pytest.approx(expected, rel=1e-4)
 
 
@@ -202,21 +202,21 @@ def test_without_passes_nothing_is_taught():
 
 
 @pytest.mark.parametrize("teacher", [Fifo, Srtf])
-def test_the_clone_comes_close_to_its_teacher(teacher):
-    """From far off: the untrained network is well above the teacher's mean JCT, the clone within a quarter of it."""
+def test_the_imitating_policy_comes_close_to_its_teacher(teacher):
+    """The untrained network is well above the teacher's mean JCT, the trained one within a quarter of it."""
     world = small_world(num_nodes=2, num_jobs=15, num_evaluation=4)
     net = network(world.spec, width=32, heads=4)
     workloads = world.source.evaluation("validation")
 
     def mean_jct(scheduler):
-        return validate(scheduler, world, workloads)["mean_jct"]
+        return validate_scheduler(scheduler, world.setup, workloads)["mean_jct"]
 
-    untrained = mean_jct(PolicyScheduler(net, world.spec, world.rules, world.cluster.gpu_types))
+    untrained = mean_jct(PolicyScheduler(net, world.spec, world.rules, world.setup.cluster.gpu_types))
     settings = ImitationSettings(passes=2, steps=1200, epochs=5, batch_size=64, lr=3e-3)
     figures = imitate(net, world.vector_env(8), teacher, settings, 0, silent)
     wanted, reached = (
         mean_jct(teacher()),
-        mean_jct(PolicyScheduler(net, world.spec, world.rules, world.cluster.gpu_types)),
+        mean_jct(PolicyScheduler(net, world.spec, world.rules, world.setup.cluster.gpu_types)),
     )
     assert figures["imitation_agreement"] > 0.85
     assert reached < 1.25 * wanted

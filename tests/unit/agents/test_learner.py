@@ -1,4 +1,4 @@
-"""The learner: its loss against a computation by hand, what the warm-up leaves alone, where advantages come from."""
+"""The learner: its loss against a computation by hand, the critic's warm-up, the source of advantages."""
 
 import copy
 import math
@@ -15,7 +15,7 @@ from ray.rllib.evaluation.postprocessing import Postprocessing
 from agents.networks import Blueprint
 from agents.rllib.advantage import GroupAdvantages, TimeDiscountedAdvantages
 from agents.rllib.algorithm import LocalAlgorithm, figures_of
-from agents.rllib.columns import SERVER_LOGP
+from agents.rllib.columns import NODE_LOGP
 from agents.rllib.config import algorithm_config
 from envs.types import MurmurationError
 from tests.unit.agents.worlds import PPO, small_world
@@ -46,7 +46,7 @@ def batch_of(observation, actions, old, mask):
     return {
         Columns.OBS: {name: tensor[:count] for name, tensor in observation.items()},
         Columns.ACTIONS: actions,
-        SERVER_LOGP: old.log_softmax(-1).gather(-1, actions.unsqueeze(-1)).squeeze(-1),
+        NODE_LOGP: old.log_softmax(-1).gather(-1, actions.unsqueeze(-1)).squeeze(-1),
         Columns.LOSS_MASK: torch.tensor(mask),
         Postprocessing.ADVANTAGES: torch.from_numpy(rng.normal(size=count).astype(np.float32)),
         Postprocessing.VALUE_TARGETS: torch.from_numpy(rng.normal(size=count).astype(np.float32)) * 40,
@@ -54,7 +54,7 @@ def batch_of(observation, actions, old, mask):
 
 
 def loss_by_hand(batch, new, old, values, mean, scale, config):
-    """Loops over steps and servers: clip each server's ratio, average over servers, then over real steps."""
+    """Loops over steps and nodes: clip each node's ratio, average over nodes, then over real steps."""
     total = real = 0.0
     for step in range(len(batch[Columns.LOSS_MASK])):
         if not batch[Columns.LOSS_MASK][step]:
@@ -62,9 +62,9 @@ def loss_by_hand(batch, new, old, values, mean, scale, config):
         real += 1
         advantage = float(batch[Postprocessing.ADVANTAGES][step])
         gains, entropies = [], []
-        for server, action in enumerate(batch[Columns.ACTIONS][step].tolist()):
-            probability = torch.softmax(new[step, server].double(), 0)
-            ratio = float(probability[action] / torch.softmax(old[step, server].double(), 0)[action])
+        for node, action in enumerate(batch[Columns.ACTIONS][step].tolist()):
+            probability = torch.softmax(new[step, node].double(), 0)
+            ratio = float(probability[action] / torch.softmax(old[step, node].double(), 0)[action])
             clipped = min(max(ratio, 1 - config.clip_param), 1 + config.clip_param)
             gains.append(min(ratio * advantage, clipped * advantage))
             entropies.append(-sum(p * math.log(p) for p in probability.tolist() if p > 0))
@@ -74,7 +74,7 @@ def loss_by_hand(batch, new, old, values, mean, scale, config):
     return total / real
 
 
-def test_the_loss_is_clipped_server_by_server(learner_and_observation):
+def test_the_loss_is_clipped_node_by_node(learner_and_observation):
     config, learner, observation = learner_and_observation
     module = learner.module[DEFAULT_MODULE_ID].unwrapped()
     module.value_mean.fill_(-2.0)
@@ -120,10 +120,10 @@ def test_at_the_old_policy_the_gain_is_the_advantage(learner_and_observation):
 
 def test_rllibs_own_advantages_are_replaced():
     *_, learner = parts()
-    kinds = [type(connector) for connector in learner._learner_connector.connectors]
-    assert GeneralAdvantageEstimation not in kinds
-    assert kinds[-1] is TimeDiscountedAdvantages
-    assert kinds.count(TimeDiscountedAdvantages) == 1
+    connectors = [type(connector) for connector in learner._learner_connector.connectors]
+    assert GeneralAdvantageEstimation not in connectors
+    assert connectors[-1] is TimeDiscountedAdvantages
+    assert connectors.count(TimeDiscountedAdvantages) == 1
 
 
 def weights(algorithm):
@@ -182,9 +182,9 @@ def test_a_resumed_run_does_not_warm_up_again(tmp_path):
 
 def test_against_the_group_the_policy_learns_at_once_and_there_is_no_critic():
     algorithm = LocalAlgorithm(small_world(num_jobs=5), BLUEPRINT, GROUPED, seed=0)
-    kinds = [type(connector) for connector in algorithm._learner._learner_connector.connectors]
-    assert kinds[-1] is GroupAdvantages
-    assert not {GeneralAdvantageEstimation, TimeDiscountedAdvantages} & set(kinds)
+    connectors = [type(connector) for connector in algorithm._learner._learner_connector.connectors]
+    assert connectors[-1] is GroupAdvantages
+    assert not {GeneralAdvantageEstimation, TimeDiscountedAdvantages} & set(connectors)
     before = weights(algorithm)
     figures = algorithm.train()
     moved = changed(before, weights(algorithm))
@@ -196,7 +196,7 @@ def test_against_the_group_the_policy_learns_at_once_and_there_is_no_critic():
     algorithm.stop()
 
 
-def test_against_the_group_a_saved_run_goes_on_with_its_weights_and_other_workloads(tmp_path):
+def test_against_the_group_a_saved_run_continues_with_its_weights_and_other_workloads(tmp_path):
     world = small_world(num_jobs=5)
     first = LocalAlgorithm(world, BLUEPRINT, GROUPED, seed=0)
     first.train()
@@ -272,16 +272,16 @@ def test_the_critic_learns_to_predict():
     assert told[-1] > max(told[0], 0.0) + 0.2
 
 
-def test_policy_and_critic_learn_at_rates_of_their_own():
+def test_policy_and_critic_have_their_own_lr():
     *_, learner = parts(replace(PPO, lr=2e-4, critic_lr=7e-3))
     module = learner.module[DEFAULT_MODULE_ID].unwrapped()
-    rates: dict[int, float] = {}
+    learning_rates: dict[int, float] = {}
     for name in ("policy", "critic"):
         group = learner.get_optimizer(DEFAULT_MODULE_ID, name).param_groups[0]
-        rates |= {id(weight): group["lr"] for weight in group["params"]}
+        learning_rates |= {id(weight): group["lr"] for weight in group["params"]}
     for name, weight in module.network.named_parameters():
-        assert rates.pop(id(weight)) == pytest.approx(7e-3 if name.startswith("critic.") else 2e-4)
-    assert not rates  # nothing else is optimised
+        assert learning_rates.pop(id(weight)) == pytest.approx(7e-3 if name.startswith("critic.") else 2e-4)
+    assert not learning_rates  # nothing else is optimised
 
 
 def test_figures_carry_the_tags_of_tensorboard_and_no_missing_means():
@@ -294,7 +294,7 @@ def test_figures_carry_the_tags_of_tensorboard_and_no_missing_means():
     }
 
 
-def test_the_networks_copy_is_nobody_elses():
+def test_the_copy_of_the_network_is_independent():
     algorithm = LocalAlgorithm(small_world(), BLUEPRINT, PPO, seed=0)
     mine = algorithm.network()
     with torch.no_grad():

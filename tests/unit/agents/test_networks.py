@@ -1,4 +1,4 @@
-"""The networks: what they must be whatever their weights."""
+"""Properties of the networks that hold for any weights."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.networks import MASKED, AttentionPolicy, Blueprint, ServerAttention, pool
+from agents.networks import MASKED, AttentionPolicy, Blueprint, NodeAttention, pool
 from envs.types import CheckpointError, MurmurationError
 from tests.unit.agents.worlds import SPEC, network, observation
 
@@ -21,7 +21,7 @@ def amounts_of(logits, spec=SPEC):
 
 def test_shapes_are_those_that_the_spec_states():
     net, seen = network(), observation(batch=5)
-    assert net.logits(seen).shape == (5, SPEC.num_servers, SPEC.num_actions)
+    assert net.logits(seen).shape == (5, SPEC.num_nodes, SPEC.num_actions)
     assert net.value(seen).shape == (5,)
     assert net.logits(seen).dtype == torch.float32
 
@@ -37,11 +37,11 @@ def test_masked_actions_have_no_chance_and_others_are_finite():
 
 @settings(max_examples=15)
 @given(seeds)
-def test_servers_have_no_names(seed):
-    """Permuting the servers permutes their logits, and leaves the value."""
+def test_nodes_are_equivariant(seed):
+    """Permuting the nodes permutes their logits and leaves the value unchanged."""
     net, seen = network(seed=seed), observation(seed=seed)
-    order = torch.randperm(SPEC.num_servers, generator=torch.Generator().manual_seed(seed))
-    moved = {**seen, **{name: seen[name][:, order] for name in ("servers", "slots", "mask")}}
+    order = torch.randperm(SPEC.num_nodes, generator=torch.Generator().manual_seed(seed))
+    moved = {**seen, **{name: seen[name][:, order] for name in ("nodes", "slots", "mask")}}
     torch.testing.assert_close(net.logits(moved), net.logits(seen)[:, order], rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(net.value(moved), net.value(seen), rtol=1e-4, atol=1e-4)
 
@@ -73,20 +73,20 @@ def test_episodes_of_a_batch_do_not_touch_each_other():
     torch.testing.assert_close(net.value(alone)[0], net.value(seen)[2], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("changes", [{"num_servers": 11}, {"num_candidates": 9}, {"num_slots": 5}])
-def test_the_same_weights_serve_other_numbers_of_servers_jobs_and_slots(changes):
+@pytest.mark.parametrize("changes", [{"num_nodes": 11}, {"num_candidates": 9}, {"num_slots": 5}])
+def test_the_same_weights_serve_other_numbers_of_nodes_jobs_and_slots(changes):
     trained, other = network(), replace(SPEC, **changes)
     there = AttentionPolicy(other, width=16, layers=1, heads=2)
     there.load_state_dict(trained.state_dict())
     seen = observation(other)
-    assert there.logits(seen).shape == (5, other.num_servers, other.num_actions)
+    assert there.logits(seen).shape == (5, other.num_nodes, other.num_actions)
     torch.testing.assert_close(trained.logits(seen), there.logits(seen))
 
 
-def test_attention_lets_a_server_know_of_another():
+def test_attention_lets_a_node_know_of_another():
     seen = observation(batch=1)
-    changed = {**seen, "servers": seen["servers"].clone()}
-    changed["servers"][0, 2] += 1.0
+    changed = {**seen, "nodes": seen["nodes"].clone()}
+    changed["nodes"][0, 2] += 1.0
     changed["mask"] = seen["mask"] = torch.ones_like(seen["mask"])
     attending, alone = network(layers=1), network(layers=0)
     assert (attending.logits(changed)[0, 0] - attending.logits(seen)[0, 0]).abs().max() > 1e-4
@@ -134,9 +134,9 @@ def test_absent_jobs_say_nothing_to_the_pool():
     assert (pool(items, present)[1] == 0).all()
 
 
-def test_attention_is_softmax_over_servers_by_hand():
+def test_attention_is_softmax_over_nodes_by_hand():
     """One head, identity projections: the residual plus the softmax-weighted mean of the normed inputs."""
-    layer = ServerAttention(4, 1)
+    layer = NodeAttention(4, 1)
     with torch.no_grad():
         layer.query_key_value.weight.copy_(torch.cat([torch.eye(4)] * 3))
         layer.out.weight.copy_(torch.eye(4))
@@ -145,10 +145,10 @@ def test_attention_is_softmax_over_servers_by_hand():
         for name, weight in layer.perceptron.named_parameters():
             if name.startswith("2."):
                 weight.zero_()  # the perceptron adds nothing
-    servers = torch.randn(1, 3, 4, generator=torch.Generator().manual_seed(0))
-    normed = layer.before_attention(servers)[0]
+    nodes = torch.randn(1, 3, 4, generator=torch.Generator().manual_seed(0))
+    normed = layer.before_attention(nodes)[0]
     weights = (normed @ normed.T / 2.0).softmax(-1)  # sqrt(4) = 2
-    torch.testing.assert_close(layer(servers)[0], servers[0] + weights @ normed)
+    torch.testing.assert_close(layer(nodes)[0], nodes[0] + weights @ normed)
 
 
 def test_sharpness_scales_logits_and_leaves_their_order():
@@ -176,8 +176,8 @@ def test_a_blueprint_builds_what_it_names_and_survives_json():
         ("agents.networks.AttentionPolicy", {"widht": 8}, "unexpected keyword argument 'widht'"),
         ("agents.networks.AttentionPolicy", {"width": 30}, "width must be a positive multiple of heads"),
         ("agents.networks.AttentionPolicy", {"layers": -1}, "layers not negative"),
-        ("builtins.print", {}, "no torch.nn.Module"),
-        ("subprocess.Popen", {"shell": True}, "no torch.nn.Module"),
+        ("builtins.print", {}, "not a torch.nn.Module"),
+        ("subprocess.Popen", {"shell": True}, "not a torch.nn.Module"),
     ],
 )
 def test_a_blueprint_refuses_in_one_line(target, options, said):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from agents.packing import Flags, Rows, pack
+from agents.packing import Flags, Rows, pack_step
 from baselines.srtf import Srtf
 from tests.unit.agents.test_imitation import gathered
 from tests.unit.agents.worlds import small_world
@@ -49,7 +49,7 @@ def test_a_packed_array_is_a_copy():
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_demonstrations_come_back_and_take_less_than_half(share):
     _, chunks = gathered(small_world(), Srtf, share=share)
-    steps = [pack(chunk) for chunk in chunks]
+    steps = [pack_step(chunk) for chunk in chunks]
     for chunk, step in zip(chunks, steps, strict=True):
         unpacked = step.unpacked()
         assert set(unpacked) == set(chunk)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from agents.scheduler import PolicyScheduler, choose
+from agents.scheduler import PolicyScheduler, choose_actions
 from envs.gpu_cluster import GpuClusterEnv
 from envs.scheduling import Scheduler
 from envs.simulation import Simulator, run_episode
@@ -15,16 +15,16 @@ MIXED = ClusterSpec((NodeSpec("V100", 4), NodeSpec("P100", 4), NodeSpec("K80", 2
 
 
 def simulator(world, workload, seed=0):
-    return Simulator(workload, world.cluster, world.performance, world.scenario, seed)
+    return Simulator(workload, world.setup, seed)
 
 
 def test_it_is_a_scheduler_whose_runs_are_sound():
     world = small_world()
-    scheduler = PolicyScheduler(network(world.spec, seed=1), world.spec, world.rules, world.cluster.gpu_types)
+    scheduler = PolicyScheduler(network(world.spec, seed=1), world.spec, world.rules, world.setup.cluster.gpu_types)
     assert isinstance(scheduler, Scheduler)
     for workload in world.source.evaluation("validation"):
         result = run_episode(scheduler, simulator(world, workload))
-        check_run(result, world.performance, world.scenario)
+        check_run(result, world.setup.performance, world.setup.scenario)
         assert result.finished.all()
         assert result.counters["decisions"] > 0
         assert result.counters["conflicts"] <= result.counters["claims"]
@@ -35,7 +35,7 @@ def test_the_same_seed_gives_the_same_run_and_another_scheduler_object_too(sampl
     world = small_world()
     workload = world.source.evaluation("validation")[0]
     schedulers = [
-        PolicyScheduler(network(world.spec), world.spec, world.rules, world.cluster.gpu_types, sampled=sampled)
+        PolicyScheduler(network(world.spec), world.spec, world.rules, world.setup.cluster.gpu_types, sampled=sampled)
         for _ in range(2)
     ]
     logs = [run_episode(one, simulator(world, workload, 4)).log for one in (*schedulers, schedulers[0])]
@@ -53,11 +53,13 @@ def test_both_faces_leave_the_same_log(sampled, seed):
     workload = world.source.episode(np.random.default_rng(seed))
     alone = simulator(world, workload, seed)
     rng = alone.rng if sampled else None
-    result = run_episode(PolicyScheduler(net, world.spec, world.rules, world.cluster.gpu_types, sampled=sampled), alone)
-    env = GpuClusterEnv(world.cluster, world.source, world.performance, world.scenario, world.rules, world.reward)
+    result = run_episode(
+        PolicyScheduler(net, world.spec, world.rules, world.setup.cluster.gpu_types, sampled=sampled), alone
+    )
+    env = GpuClusterEnv(world.setup, world.source, world.rules, world.reward)
     env.reset(seed=0, options={"workload": workload})
     while env.agents:
-        actions = choose(net, env.batch.observation, rng)[0]
+        actions = choose_actions(net, env.batch.observation, rng)[0]
         env.step(dict(zip(env.agents, actions.tolist(), strict=True)))
     assert env.log == result.log
 
@@ -65,16 +67,16 @@ def test_both_faces_leave_the_same_log(sampled, seed):
 @pytest.mark.parametrize("num_nodes", [1, 5])
 def test_it_plays_on_clusters_of_other_sizes(num_nodes):
     trained, other = small_world(num_nodes=3), small_world(num_nodes=num_nodes)
-    scheduler = PolicyScheduler(network(trained.spec), trained.spec, trained.rules, trained.cluster.gpu_types)
+    scheduler = PolicyScheduler(network(trained.spec), trained.spec, trained.rules, trained.setup.cluster.gpu_types)
     result = run_episode(scheduler, simulator(other, other.source.evaluation("validation")[0]))
-    check_run(result, other.performance, other.scenario)
+    check_run(result, other.setup.performance, other.setup.scenario)
     assert result.finished.all()
 
 
 @pytest.mark.parametrize("cluster", [MIXED, ClusterSpec((NodeSpec("V100", 8),), "large_nodes")])
-def test_a_cluster_of_another_kind_is_refused_in_one_line(cluster):
+def test_a_cluster_of_another_sort_is_refused_in_one_line(cluster):
     world = small_world()
-    scheduler = PolicyScheduler(network(world.spec), world.spec, world.rules, world.cluster.gpu_types)
+    scheduler = PolicyScheduler(network(world.spec), world.spec, world.rules, world.setup.cluster.gpu_types)
     with pytest.raises(CheckpointError) as error:
         scheduler.reset(cluster, np.random.default_rng(0))
     message = str(error.value)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from agents.networks import Blueprint
-from agents.rllib.columns import ELAPSED, SERVER_LOGP
+from agents.rllib.columns import ELAPSED, NODE_LOGP
 from agents.rllib.config import algorithm_config
 from agents.rllib.runner import BatchedEnvRunner
 from tests.unit.agents.worlds import PPO, small_world
@@ -57,7 +57,7 @@ def test_every_step_is_the_environments(sampled):
     for episodes in fragments:
         places = {b: [[episode, 0] for episode in here] for b, here in by_place(episodes).items()}
         for _ in range(100):
-            actions = np.zeros((SETTINGS.num_envs, env.batch.spec.num_servers), np.int64)
+            actions = np.zeros((SETTINGS.num_envs, env.batch.spec.num_nodes), np.int64)
             for b, queue in places.items():
                 episode, t = queue[0]
                 for name, array in env.batch.observation.items():
@@ -101,7 +101,7 @@ def test_log_probabilities_are_the_policys(sampled):
         logits = one.module.unwrapped().network.logits(seen)[: len(episode)]
         actions = torch.from_numpy(np.array(episode.get_actions()))
         wanted = logits.log_softmax(-1).gather(-1, actions.unsqueeze(-1)).squeeze(-1)
-        kept = torch.from_numpy(np.array(episode.get_extra_model_outputs(SERVER_LOGP)))
+        kept = torch.from_numpy(np.array(episode.get_extra_model_outputs(NODE_LOGP)))
         torch.testing.assert_close(wanted, kept, rtol=1e-4, atol=1e-4)
 
 
@@ -110,7 +110,7 @@ def arrays_of(episodes):
         yield episode.get_actions()
         yield episode.get_rewards()
         yield from episode.get_observations().values()
-        yield episode.get_extra_model_outputs(SERVER_LOGP)
+        yield episode.get_extra_model_outputs(NODE_LOGP)
 
 
 def same(one, other):
@@ -157,14 +157,14 @@ def test_without_exploring_the_likeliest_is_taken():
 
 
 def test_of_the_old_policy_only_what_the_learner_needs_is_kept(sampled):
-    """All logits of a cluster of many servers and candidates would be hundreds of times as much."""
+    """All logits of a cluster of many nodes and candidates would be hundreds of times as much."""
     _, fragments = sampled
     for episode in fragments[0]:
-        assert set(episode.extra_model_outputs) == {SERVER_LOGP, ELAPSED}
-        assert np.shape(episode.get_extra_model_outputs(SERVER_LOGP)) == episode.get_actions().shape
+        assert set(episode.extra_model_outputs) == {NODE_LOGP, ELAPSED}
+        assert np.shape(episode.get_extra_model_outputs(NODE_LOGP)) == episode.get_actions().shape
 
 
-def test_neighbouring_runs_and_their_runners_share_no_workloads():
+def test_consecutive_runs_and_their_runners_share_no_workloads():
     """RLlib seeds runner w of run s by s + w, which makes runner 1 of run 5 and runner 0 of run 6 the same."""
     seeds = [runner(seed, worker=worker).workload_seed for seed in (5, 6, 7) for worker in range(3)]
     assert len(set(seeds)) == len(seeds)

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from agents.networks import Blueprint
-from agents.rllib import PPOSettings, World
+from agents.rllib import PPOSettings, TrainingSetup
 from agents.rllib.config import algorithm_config
 from agents.rllib.group_runner import GroupRunner
-from agents.rllib.learner import ServerPPOLearner
+from agents.rllib.learner import NodePPOLearner
 from agents.rllib.runner import BatchedEnvRunner
-from agents.seeding import Phase, spread
+from agents.seeding import Phase, derive_seed
 from agents.training import TrainingSettings
 from envs.gpu_cluster import EnvSpec
 from envs.types import MurmurationError
@@ -65,9 +65,9 @@ def test_endless_patience_is_allowed():
 def test_settings_reach_rllib():
     config = algorithm_config(small_world(), Blueprint(), replace(PPO, lr=0.5, gae_lambda=0.3, clip_param=0.1), seed=9)
     assert (config.lr, config.lambda_, config.clip_param) == (0.5, 0.3, 0.1)
-    assert config.seed == spread(9, Phase.LEARNING)
+    assert config.seed == derive_seed(9, Phase.LEARNING)
     assert config.train_batch_size_per_learner == PPO.train_batch_size
-    assert config.learner_class is ServerPPOLearner
+    assert config.learner_class is NodePPOLearner
     assert config.env_runner_cls is BatchedEnvRunner
     assert config.learner_config_dict == {
         "advantage": "gae",
@@ -92,19 +92,19 @@ def test_the_warm_up_is_counted_in_updates():
 
 
 def test_no_two_places_of_runs_have_one_seed():
-    """Neighbouring seeds, phases, iterations and workers; all within RLlib's 32 bits with workers added."""
+    """Consecutive seeds, phases, iterations and workers; all within RLlib's 32 bits with workers added."""
     places = list(itertools.product(range(4), Phase, range(4), range(4)))
-    seeds = [spread(*place) for place in places]
+    seeds = [derive_seed(*place) for place in places]
     assert len(set(seeds)) == len(places)
     assert all(0 <= seed < 2**31 for seed in seeds)
-    assert seeds == [spread(*place) for place in places]
+    assert seeds == [derive_seed(*place) for place in places]
     first, resumed = (algorithm_config(small_world(), Blueprint(), PPO, 3, iteration).seed for iteration in (0, 5))
     assert first != resumed
 
 
 def test_a_world_knows_its_sizes_and_makes_episodes_in_groups():
     world = small_world(num_nodes=2)
-    assert world.spec == EnvSpec.of(world.cluster, world.rules)
+    assert world.spec == EnvSpec.of(world.setup.cluster, world.rules)
     env = world.vector_env(4, seed=1, group_size=2)
     env.reset()
     submitted = [workload.jobs["work"].tolist() for workload in env.batch.workloads if workload]
@@ -113,4 +113,4 @@ def test_a_world_knows_its_sizes_and_makes_episodes_in_groups():
     assert submitted[0] != submitted[2]
     with pytest.raises(MurmurationError, match="multiple of group_size"):
         world.vector_env(3, group_size=2)
-    assert isinstance(world, World)
+    assert isinstance(world, TrainingSetup)

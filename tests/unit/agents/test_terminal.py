@@ -6,7 +6,7 @@ import logging
 from rich.console import Console
 
 from agents.rllib.quiet import LOGGERS, quieten
-from agents.tensorboard import POLICY, Curves
+from agents.tensorboard import POLICY, TensorBoardWriter
 from agents.terminal import ProgressListener
 from tests.unit.agents.curves import scalars
 
@@ -69,7 +69,7 @@ def test_rllib_is_quiet_below_errors(caplog):
 
 
 def test_curves_are_one_run_a_line_and_leave_out_what_is_no_number(tmp_path):
-    curves = Curves(tmp_path)
+    curves = TensorBoardWriter(tmp_path)
     for step in range(3):
         curves.write({"train/return": float(step), "learner/kl": float("nan"), "learner/lr": float("inf")}, step)
     curves.write({"validation/mean_jct": 7.0}, 0, "fifo")

@@ -7,12 +7,12 @@ from functools import partial
 import numpy as np
 import pytest
 
-from agents.validation import best_of, validate, validate_baselines, validation_workloads
+from agents.validation import best_of, validate_baselines, validate_scheduler, validation_workloads
 from baselines.fifo import Fifo
 from baselines.srtf import Srtf
 from envs.evaluation.outcome import Outcome
 from envs.simulation import Failures, Information, Scenario, Simulator, run_episode
-from envs.types import AllocationError, ClusterError, ClusterSpec, JobSpec, MurmurationError, NodeSpec
+from envs.types import AllocationError, ClusterError, ClusterSpec, Configuration, JobSpec, MurmurationError, NodeSpec
 from envs.workloads import Workload
 from tests.unit.agents.worlds import small_world
 
@@ -27,10 +27,10 @@ class Starver:
         pass
 
     def schedule(self, view):
-        wish = view.allocation(keep_running=True)
+        allocation = view.allocation(keep_running=True)
         for job in view.queued[view.remaining_time(view.queued) <= self.most]:
-            wish.pack(int(job))
-        return wish
+            allocation.pack(int(job))
+        return allocation
 
 
 def listened():
@@ -43,10 +43,10 @@ def test_figures_are_means_over_workloads():
     workloads = world.source.evaluation("validation")
     mean_jct, makespans = [], []
     for workload in workloads:
-        result = run_episode(Fifo(), Simulator(workload, world.cluster, world.performance, world.scenario))
+        result = run_episode(Fifo(), Simulator(workload, world.setup))
         mean_jct.append((result.records["finish_time"] - result.records["submit_time"]).mean())
         makespans.append(result.records["finish_time"].max() - result.records["submit_time"].min())
-    found = validate(Fifo(), world, workloads)
+    found = validate_scheduler(Fifo(), world.setup, workloads)
     assert found["mean_jct"] == pytest.approx(np.mean(mean_jct))
     assert found["makespan"] == pytest.approx(np.mean(makespans))
     assert found["num_unfinished"] == 0
@@ -55,13 +55,13 @@ def test_figures_are_means_over_workloads():
 
 def test_jobs_cut_off_count_up_to_the_end():
     """One job of ten hours, cut off after one: nothing finished, and no warning for that."""
-    world = replace(small_world(), scenario=Scenario(horizon=3600.0))
+    world = small_world(scenario=Scenario(horizon=3600.0))
     model = world.source.models[0]
-    rate = world.performance.throughput(model, "V100", 1, 1)
-    found = validate(Fifo(), world, [Workload.of([JobSpec(0, 0.0, 1, 36_000.0 * rate, model)])])
+    throughput = world.setup.performance.throughput(model, Configuration("V100", 1, 1))
+    found = validate_scheduler(Fifo(), world.setup, [Workload.of([JobSpec(0, 0.0, 1, 36_000.0 * throughput, model)])])
     assert found["mean_jct"] == pytest.approx(3600.0)
     assert found["num_unfinished"] == 1
-    assert found["num_abandoned"] == 0  # time was up
+    assert found["num_starved"] == 0  # time was up
     assert math.isnan(found["p99_jct"])
 
 
@@ -69,10 +69,10 @@ def test_who_starves_a_job_is_not_the_best_although_its_mean_is_lower():
     world = small_world()
     workloads = validation_workloads(world.source, 8)
     makers = {"starver": partial(Starver, 14_400.0), "fair": partial(Starver, math.inf)}
-    found = validate_baselines(makers, world, workloads, listened()[1])
+    found = validate_baselines(makers, world.setup, workloads, listened()[1])
     assert found["starver"]["mean_jct"] < 0.9 * found["fair"]["mean_jct"]
-    assert found["starver"]["num_unfinished"] == found["starver"]["num_abandoned"] > 0
-    assert found["fair"]["num_abandoned"] == 0
+    assert found["starver"]["num_unfinished"] == found["starver"]["num_starved"] > 0
+    assert found["fair"]["num_starved"] == 0
     assert best_of(found) == "fair"
 
 
@@ -81,24 +81,23 @@ def test_who_starves_a_job_is_not_the_best_although_its_mean_is_lower():
     [Scenario(failures=Failures(mtbf=86_400.0)), Scenario(information=Information("estimate", error=1.0))],
     ids=["failures", "estimates"],
 )
-def test_whoever_is_validated_meets_the_same_luck(scenario):
-    """As a baseline and as a policy: to the last digit; and other luck would make a difference here."""
-    world = replace(small_world(), scenario=scenario)
+def test_every_scheduler_is_validated_with_the_same_seed(scenario):
+    """As a baseline and as a policy: to the last digit; and another seed would make a difference here."""
+    world = small_world(scenario=scenario)
     workloads = validation_workloads(world.source, 2)
-    as_baseline = validate_baselines({"srtf": Srtf}, world, workloads, listened()[1])["srtf"]
-    assert validate(Srtf(), world, workloads) == as_baseline
+    as_baseline = validate_baselines({"srtf": Srtf}, world.setup, workloads, listened()[1])["srtf"]
+    assert validate_scheduler(Srtf(), world.setup, workloads) == as_baseline
     others = [
-        run_episode(Srtf(), Simulator(workload, world.cluster, world.performance, world.scenario, 7 + index))
-        for index, workload in enumerate(workloads)
+        run_episode(Srtf(), Simulator(workload, world.setup, 7 + index)) for index, workload in enumerate(workloads)
     ]
     assert np.mean([Outcome.of(other, scenario).mean_jct for other in others]) != as_baseline["mean_jct"]
 
 
-def test_workloads_of_validation_have_luck_of_their_own():
+def test_each_validation_workload_has_its_own_seed():
     """Two equal workloads differ by their outages alone."""
-    world = replace(small_world(), scenario=Scenario(failures=Failures(mtbf=20_000.0)))
+    world = small_world(scenario=Scenario(failures=Failures(mtbf=20_000.0)))
     workload = validation_workloads(world.source, 1)[0]
-    once, twice = (validate(Fifo(), world, [workload] * count)["makespan"] for count in (1, 2))
+    once, twice = (validate_scheduler(Fifo(), world.setup, [workload] * count)["makespan"] for count in (1, 2))
     assert once != twice
 
 
@@ -112,7 +111,7 @@ def test_validation_workloads_are_the_same_in_every_run_and_all_different():
 
 
 class Repeating:
-    """A source whose validation split holds `different` episodes, drawn with repetitions."""
+    """A source with `different` validation episodes, drawn with repetitions."""
 
     name, num_jobs = "repeating", 12
 
@@ -135,9 +134,9 @@ def test_a_split_that_holds_fewer_gives_fewer(different, found):
 
 
 def test_a_baseline_that_needs_to_know_more_is_left_out_and_told():
-    world = replace(small_world(), scenario=Scenario(information=Information("none")))
+    world = small_world(scenario=Scenario(information=Information("none")))
     told, tell = listened()
-    found = validate_baselines({"fifo": Fifo, "srtf": Srtf}, world, world.source.evaluation("validation"), tell)
+    found = validate_baselines({"fifo": Fifo, "srtf": Srtf}, world.setup, world.source.evaluation("validation"), tell)
     assert set(found) == {"fifo"}
     assert told[0] == ("fifo", "")
     assert told[1][0] == "srtf"
@@ -146,7 +145,7 @@ def test_a_baseline_that_needs_to_know_more_is_left_out_and_told():
 
 def test_a_job_that_never_fits_is_the_users_mistake_and_not_the_baselines():
     world = small_world()
-    narrow = replace(world, cluster=ClusterSpec((NodeSpec("V100", 2),), "narrow"))
+    narrow = replace(world.setup, cluster=ClusterSpec((NodeSpec("V100", 2),), "narrow"))
     wide = Workload.of([JobSpec(0, 0.0, 4, 10.0, world.source.models[0])])
     with pytest.raises(ClusterError, match="needs 4 GPUs, cluster narrow has 2"):
         validate_baselines({"fifo": Fifo}, narrow, [wide], listened()[1])
@@ -159,21 +158,21 @@ class Greedy:
         pass
 
     def schedule(self, view):
-        wish = view.allocation()
-        wish.place(int(view.queued[0]), {99: 1})
-        return wish
+        allocation = view.allocation()
+        allocation.place(int(view.queued[0]), {99: 1})
+        return allocation
 
 
 def test_a_baseline_that_is_wrong_is_not_left_out_in_silence():
     world = small_world()
     with pytest.raises(AllocationError, match="node 99 does not exist"):
-        validate_baselines({"greedy": Greedy}, world, world.source.evaluation("validation"), listened()[1])
+        validate_baselines({"greedy": Greedy}, world.setup, world.source.evaluation("validation"), listened()[1])
 
 
-def test_the_best_abandons_fewest_jobs_and_among_those_has_the_lowest_mean_jct():
-    figures = {name: {"num_abandoned": 0.0, "mean_jct": mean} for name, mean in (("a", 3.0), ("b", 2.0), ("c", 2.5))}
+def test_the_best_starves_fewest_jobs_and_among_those_has_the_lowest_mean_jct():
+    figures = {name: {"num_starved": 0.0, "mean_jct": mean} for name, mean in (("a", 3.0), ("b", 2.0), ("c", 2.5))}
     assert best_of(figures) == "b"
-    figures["b"]["num_abandoned"] = 0.125  # one job of one workload of eight
+    figures["b"]["num_starved"] = 0.125  # one job of one workload of eight
     assert best_of(figures) == "c"
     with pytest.raises(MurmurationError, match="choose baselines that need less information"):
         best_of({})

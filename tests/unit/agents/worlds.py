@@ -1,4 +1,4 @@
-"""Tiny worlds, networks and batches on which the learned side is tried; everything follows from a seed."""
+"""Tiny training setups, networks and batches for tests of `agents`; everything follows from a seed."""
 
 from dataclasses import replace
 
@@ -6,23 +6,28 @@ import numpy as np
 import torch
 
 from agents.networks import AttentionPolicy
-from agents.rllib import PPOSettings, World
+from agents.rllib import PPOSettings, TrainingSetup
 from envs.gpu_cluster import DecisionRules, EnvSpec
+from envs.gpu_cluster.columns import JOB_PRESENT, PASS
 from envs.performance import default_model
+from envs.simulation import Scenario, Setup
 from envs.types import ClusterSpec, NodeSpec
 from envs.workloads import SyntheticSource
 
-SPEC = EnvSpec(num_servers=3, num_gpu_types=2, node_gpus=2, num_candidates=4, num_slots=2)
+SPEC = EnvSpec(num_nodes=3, num_gpu_types=2, node_gpus=2, num_candidates=4, num_slots=2)
 PPO = PPOSettings(train_batch_size=64, minibatch_size=32, num_epochs=1, num_envs=4, critic_warmup=0)
 
 
-def small_world(num_nodes=3, num_gpus=4, num_jobs=12, num_evaluation=1, load=1.2, **changes) -> World:
+def small_world(
+    num_nodes=3, num_gpus=4, num_jobs=12, num_evaluation=1, load=1.2, scenario=None, **changes
+) -> TrainingSetup:
     """`num_nodes` equal nodes under synthetic jobs that fit on one of them."""
     cluster = ClusterSpec(tuple(NodeSpec("V100", num_gpus) for _ in range(num_nodes)), "tiny")
     source = SyntheticSource(
         cluster, default_model(), num_jobs=num_jobs, load=load, max_gpus=num_gpus, num_evaluation=num_evaluation
     )
-    return replace(World(cluster, source, default_model(), rules=DecisionRules(num_candidates=6)), **changes)
+    setup = Setup(cluster, default_model(), scenario or Scenario())
+    return replace(TrainingSetup(setup, source, rules=DecisionRules(num_candidates=6)), **changes)
 
 
 def network(spec=SPEC, seed=0, **options) -> AttentionPolicy:
@@ -39,15 +44,15 @@ def observation(spec=SPEC, batch=5, seed=0) -> dict[str, torch.Tensor]:
         return torch.from_numpy(rng.normal(size=(batch, *shape)).astype(np.float32))
 
     found = {
-        "servers": draw(spec.num_servers, spec.server_features),
-        "slots": draw(spec.num_servers, spec.num_slots, spec.slot_features),
+        "nodes": draw(spec.num_nodes, spec.node_features),
+        "slots": draw(spec.num_nodes, spec.num_slots, spec.slot_features),
         "queue": draw(spec.num_candidates, spec.job_features),
         "cluster": draw(spec.cluster_features),
-        "mask": torch.from_numpy((rng.random((batch, spec.num_servers, spec.num_actions)) < 0.4).astype(np.int8)),
+        "mask": torch.from_numpy((rng.random((batch, spec.num_nodes, spec.num_actions)) < 0.4).astype(np.int8)),
     }
     for name in ("slots", "queue"):
         present = torch.from_numpy(rng.random(found[name].shape[:-1]) < 0.7)
-        found[name][..., 0] = present
+        found[name][..., JOB_PRESENT] = present
         found[name] *= present.unsqueeze(-1)
-    found["mask"][..., 0] = 1
+    found["mask"][..., PASS] = 1
     return found

@@ -1,40 +1,40 @@
-"""Random matching problems, and slow, obvious twins of what compiled kernels do with them."""
+"""Random matching problems, and slow reference implementations of the compiled kernels."""
 
 from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
 
-from baselines.sampling_matching.market import clear_by_assignment
-from baselines.sampling_matching.problem import Problem, completion_times, objective, problem, ring_overhead
+from baselines.reproductions.sampling_matching.market import clear_by_assignment
+from baselines.sampling_matching.problem import Problem, compute_completion_seconds, objective, problem, ring_overhead
 from envs.types import FloatArray, IntArray, MurmurationError
 
 
 def paper_problem(seed: int, jobs: int, workers: int, *, link_gb_s: float = 12.5, may_idle: bool = False) -> Problem:
-    """The paper's model: every worker a kind, three types of unequal speed, one ring per job."""
+    """The paper's model: every worker is a type, throughputs around three levels, one ring per job."""
     rng = np.random.default_rng(seed)
-    rates = rng.choice([300.0, 700.0, 1500.0], workers) * rng.uniform(0.7, 1.4, (jobs, workers))
-    work = rates.mean(axis=1) * np.exp(rng.uniform(7.0, 10.0, jobs))
+    throughputs = rng.choice([300.0, 700.0, 1500.0], workers) * rng.uniform(0.7, 1.4, (jobs, workers))
+    work = throughputs.mean(axis=1) * np.exp(rng.uniform(7.0, 10.0, jobs))
     overhead = ring_overhead(workers, work / 256, rng.uniform(0.02, 0.5, jobs), link_gb_s)
-    return problem(rates, work, overhead=overhead, may_idle=may_idle)
+    return problem(throughputs, work, overhead=overhead, may_idle=may_idle)
 
 
-def any_problem(seed: int, *, most_jobs: int = 4, most_kinds: int = 3) -> Problem:
-    """Everything that a problem may hold: kinds of several workers, gangs slower when mixed, ranges, restarts."""
+def any_problem(seed: int, *, most_jobs: int = 4, most_types: int = 3) -> Problem:
+    """All features of a problem: types of several workers, slower mixed gangs, ranges, restarts."""
     rng = np.random.default_rng(seed)
-    kinds = int(rng.integers(1, most_kinds + 1))
-    supply = rng.integers(1, 5, kinds)
+    num_types = int(rng.integers(1, most_types + 1))
+    supply = rng.integers(1, 5, num_types)
     jobs = int(rng.integers(1, min(most_jobs, supply.sum()) + 1))
     sizes = int(supply.sum()) + 1
-    alone = rng.uniform(1, 10, (jobs, 1, sizes, kinds)) * (rng.random((jobs, 1, sizes, kinds)) > 0.1)
+    alone = rng.uniform(1, 10, (jobs, 1, sizes, num_types)) * (rng.random((jobs, 1, sizes, num_types)) > 0.1)
     mixed = alone * rng.uniform(0.5, 1.0, alone.shape)
-    rates = np.concatenate([alone, mixed], axis=1) if rng.random() < 0.7 else alone[:, :, :1]
+    throughputs = np.concatenate([alone, mixed], axis=1) if rng.random() < 0.7 else alone[:, :, :1]
     least = np.ones(jobs, np.int64)
     for _ in range(int(rng.integers(0, supply.sum() - jobs + 1))):
         if rng.random() < 0.3:
             least[int(rng.integers(jobs))] += 1
     return problem(
-        rates,
+        throughputs,
         rng.uniform(10, 1000, jobs),
         supply=supply,
         overhead=rng.uniform(0, 50, (jobs, sizes)) if rng.random() < 0.5 else None,
@@ -48,29 +48,29 @@ def any_problem(seed: int, *, most_jobs: int = 4, most_kinds: int = 3) -> Proble
 
 
 def _held(rng: np.random.Generator, jobs: int, supply: IntArray) -> IntArray:
-    """Some workers in some hands."""
+    """Assign some workers to random jobs."""
     held = np.zeros((jobs, len(supply)), np.int64)
-    for kind, count in enumerate(supply.tolist()):
+    for worker_type, count in enumerate(supply.tolist()):
         for _ in range(count):
             if rng.random() < 0.4:
-                held[int(rng.integers(jobs)), kind] += 1
+                held[int(rng.integers(jobs)), worker_type] += 1
     return held
 
 
 def some_plan(made: Problem, seed: int) -> IntArray:
-    """Counts drawn at random, within what there is; whether the jobs can run so is left to chance."""
+    """Random counts within the supply; some jobs may be unable to run on them."""
     rng = np.random.default_rng(seed)
     return _held(rng, made.num_jobs, made.supply)
 
 
 def all_plans(made: Problem) -> Iterator[IntArray]:
-    """Every way to hand out all workers that the jobs can take, or also fewer where workers may idle."""
+    """Every way to assign all workers that the jobs can take, and fewer if workers may idle."""
     jobs = made.num_jobs
-    per_kind = []
+    per_type = []
     for count in made.supply.tolist():
         rows = [row for row in product(range(count + 1), repeat=jobs) if sum(row) <= count]
-        per_kind.append(rows)
-    for columns in product(*per_kind):
+        per_type.append(rows)
+    for columns in product(*per_type):
         counts = np.array(columns, np.int64).T.copy()
         if made.may_idle or counts.sum() == made.assigned:
             yield counts
@@ -81,21 +81,24 @@ def best_slowly(made: Problem) -> float:
     return min(objective(made, counts) for counts in all_plans(made))
 
 
-def rate_slowly(made: Problem, job: int, size: int, kind: int) -> float:
-    """Samples/s of one worker in a gang of so many, alone of its kind if it runs so."""
-    at = min(size, made.rates.shape[2] - 1)
-    return float(made.rates[job, 0, at, kind] or made.rates[job, -1, at, kind])
+def throughput_slowly(made: Problem, job: int, size: int, worker_type: int) -> float:
+    """Samples/s of one worker in a gang of `size`, of its type alone if it runs so."""
+    at = min(size, made.throughputs.shape[2] - 1)
+    return float(made.throughputs[job, 0, at, worker_type] or made.throughputs[job, -1, at, worker_type])
 
 
 def match_category_slowly(made: Problem, sizes: IntArray, solves: int, plain: bool) -> float:
-    """The weighted market, valued anew by its own outcome, with exact assignments."""
-    jobs, kinds = made.present.shape
-    rates = np.array([[rate_slowly(made, j, int(sizes[j]), k) for k in range(kinds)] for j in range(jobs)])
-    able = rates > 0
-    speeds = sizes * (rates * made.supply).sum(axis=1) / np.maximum((able * made.supply).sum(axis=1), 1)
+    """The weighted market, revalued by its own outcome, with exact assignments."""
+    jobs, num_types = made.present.shape
+    throughputs = np.array(
+        [[throughput_slowly(made, j, int(sizes[j]), k) for k in range(num_types)] for j in range(jobs)]
+    )
+    able = throughputs > 0
+    gang_throughputs = sizes * (throughputs * made.supply).sum(axis=1) / np.maximum((able * made.supply).sum(axis=1), 1)
     best = np.inf
     for _ in range(solves):
-        worth = rates if plain else rates * (made.weight * made.work / np.maximum(speeds, 1e-100) ** 2)[:, None]
+        scale = made.weight * made.work / np.maximum(gang_throughputs, 1e-100) ** 2
+        worth = throughputs if plain else throughputs * scale[:, None]
         try:
             counts = clear_by_assignment(np.where(able, worth, -np.inf), sizes, made.supply).counts
         except MurmurationError:
@@ -103,25 +106,26 @@ def match_category_slowly(made: Problem, sizes: IntArray, solves: int, plain: bo
         if (value := objective(made, counts)) >= best:
             break
         best = value
-        speeds = (speeds + (counts * rates).sum(axis=1)) / 2
+        gang_throughputs = (gang_throughputs + (counts * throughputs).sum(axis=1)) / 2
     return best
 
 
 def grow_slowly(made: Problem, counts: IntArray, reach: int, negligible: float) -> IntArray:
-    """Workers that are left to whoever gains most per worker, every step looked for anew."""
+    """Give free workers to the job that gains most per worker, with a full search in every step."""
     counts = counts.copy()
     least = negligible * objective(made, counts) if made.may_idle else -np.inf
     while True:
-        now = made.weight * completion_times(made, counts)
+        now = made.weight * compute_completion_seconds(made, counts)
         best, where = least, None
-        for job, kind in product(range(made.num_jobs), range(len(made.supply))):
-            room = min(made.supply[kind] - counts[:, kind].sum(), made.most[job] - counts[job].sum(), reach)
+        for job, worker_type in product(range(made.num_jobs), range(len(made.supply))):
+            left = made.supply[worker_type] - counts[:, worker_type].sum()
+            room = min(left, made.most[job] - counts[job].sum(), reach)
             for more in range(1, int(room) + 1):
                 trial = counts.copy()
-                trial[job, kind] += more
-                gain = (now[job] - made.weight[job] * completion_times(made, trial)[job]) / more
+                trial[job, worker_type] += more
+                gain = (now[job] - made.weight[job] * compute_completion_seconds(made, trial)[job]) / more
                 if gain > best:
-                    best, where = gain, (job, kind, more)
+                    best, where = gain, (job, worker_type, more)
         if where is None:
             return counts
         counts[where[0], where[1]] += where[2]
@@ -129,24 +133,24 @@ def grow_slowly(made: Problem, counts: IntArray, reach: int, negligible: float) 
 
 def exchanges(made: Problem, counts: IntArray) -> Iterator[IntArray]:
     """Plans one exchange away: between two jobs, or a job and the spare workers (row -1)."""
-    jobs, kinds = counts.shape
+    jobs, num_types = counts.shape
     amounts = [2**power for power in range(20) if 2**power <= made.supply.max()]
     with_spare = np.concatenate([counts, (made.supply - counts.sum(axis=0))[None]])
     for one, other, amount in product(range(jobs), range(-1, jobs), amounts):
-        for give, take in product(range(-1, kinds), repeat=2):
+        for give, take in product(range(-1, num_types), repeat=2):
             if one == other or give == take or (other == -1 and take == -1 and not made.may_idle):
                 continue
             trial = with_spare.copy()
-            for kind, giver, taker in ((give, one, other), (take, other, one)):
-                if kind >= 0:
-                    trial[giver, kind] -= amount
-                    trial[taker, kind] += amount
+            for worker_type, giver, taker in ((give, one, other), (take, other, one)):
+                if worker_type >= 0:
+                    trial[giver, worker_type] -= amount
+                    trial[taker, worker_type] += amount
             if (trial >= 0).all():
                 yield trial[:-1]
 
 
 def descend_slowly(made: Problem, counts: IntArray, negligible: float) -> IntArray:
-    """The exchange that saves most, until none saves."""
+    """Make the exchange that saves most until none saves."""
     worth = objective(made, counts)
     tolerance = negligible * worth
     while True:
@@ -157,21 +161,21 @@ def descend_slowly(made: Problem, counts: IntArray, negligible: float) -> IntArr
 
 
 def shed_slowly(made: Problem, counts: IntArray, need: int) -> IntArray | None:
-    """Workers off those that have more than their least, least loss per worker first."""
+    """Take workers from jobs above their least size, the least loss per worker first."""
     counts = counts.copy()
     while (free := int(made.supply.sum() - counts.sum())) < need:
         options: list[tuple[float, int, int, int]] = []
-        now: FloatArray = made.weight * completion_times(made, counts)
-        for job, kind in product(range(made.num_jobs), range(len(made.supply))):
-            spare = int(min(counts[job].sum() - made.least[job], counts[job, kind], need - free))
+        now: FloatArray = made.weight * compute_completion_seconds(made, counts)
+        for job, worker_type in product(range(made.num_jobs), range(len(made.supply))):
+            spare = int(min(counts[job].sum() - made.least[job], counts[job, worker_type], need - free))
             for amount in range(1, spare + 1):
                 trial = counts.copy()
-                trial[job, kind] -= amount
-                loss = made.weight[job] * completion_times(made, trial)[job] - now[job]
-                options.append((float(loss) / amount, job, kind, amount))
+                trial[job, worker_type] -= amount
+                loss = made.weight[job] * compute_completion_seconds(made, trial)[job] - now[job]
+                options.append((float(loss) / amount, job, worker_type, amount))
         options = [option for option in options if option[0] < np.inf]
         if not options:
             return None
-        _, job, kind, amount = min(options)
-        counts[job, kind] -= amount
+        _, job, worker_type, amount = min(options)
+        counts[job, worker_type] -= amount
     return counts

@@ -1,4 +1,4 @@
-"""Views of real rounds, reached by playing a workload up to a given time."""
+"""Views of real rounds, obtained by playing a workload up to a given time."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,8 +6,8 @@ import numpy as np
 
 from envs.performance import IdealModel, PerformanceModel
 from envs.scheduling import ClusterView
-from envs.simulation import Information, Rounds, Scenario, Simulator
-from envs.types import ClusterSpec, JobId, JobSpec, NodeId, NodeSpec, Placement, Seconds
+from envs.simulation import Information, Rounds, Scenario, Setup, Simulator
+from envs.types import BoolArray, ClusterSpec, IntArray, JobId, JobSpec, NodeId, NodeSpec, Placement, Seconds
 from envs.workloads import Workload
 from tests.conformance.worlds import Curved
 
@@ -22,36 +22,36 @@ def round_at(
     restart_delay: Seconds = 0.0,
     information: Information | None = None,
 ) -> ClusterView:
-    """The round at `time`, after placements made by hand at earlier rounds; rounds fall at every second."""
+    """Return the round at `time`, after placements made by hand at earlier rounds; there is a round every second."""
     scenario = Scenario(
         restart_delay=restart_delay,
         rounds=Rounds(on_events=True, interval=1.0),
         information=information or Information(),
     )
-    simulator = Simulator(workload, cluster, performance or IdealModel(), scenario)
-    wishes = dict(place)
+    simulator = Simulator(workload, Setup(cluster, performance or IdealModel(), scenario))
+    placements = dict(place)
     for view in simulator.rounds():
         if view.time == time:
             return view
-        wish = view.allocation(keep_running=True)
-        for job, gpus in wishes.get(view.time, {}).items():
-            wish.place(job, Placement(gpus))
-        simulator.apply(wish)
+        allocation = view.allocation(keep_running=True)
+        for job, gpus in placements.get(view.time, {}).items():
+            allocation.place(job, Placement(gpus))
+        simulator.apply(allocation)
     raise AssertionError(f"no round at {time}")
 
 
 CROWDED = ClusterSpec(
     tuple(
-        NodeSpec(kind, size)
-        for kind, size in [("old", 4), ("new", 8), ("new", 2), ("small", 4), ("old", 2), ("new", 4)]
+        NodeSpec(gpu_type, size)
+        for gpu_type, size in [("old", 4), ("new", 8), ("new", 2), ("small", 4), ("old", 2), ("new", 4)]
     )
 )
 
 
 def busy_round(seed: int, cluster: ClusterSpec = CROWDED, *, restart_delay: Seconds = 0.0) -> ClusterView:
-    """A round at t = 1 with up to 40 rigid jobs of all sizes and two models, some of them placed at random at t = 0.
+    """Return a round at t = 1 with up to 40 rigid jobs of many sizes and two models, some placed at random at t = 0.
 
-    GPUs are left idle here and there, some of them "small" ones, on which the model "large" does not run.
+    Some GPUs are idle, also some of type "small", on which the model "large" does not run.
     """
     rng = np.random.default_rng(seed)
     models = [str(model) for model in rng.choice(["any", "large"], int(rng.integers(2, 41)))]
@@ -61,12 +61,25 @@ def busy_round(seed: int, cluster: ClusterSpec = CROWDED, *, restart_delay: Seco
         for i, (size, model) in enumerate(zip(sizes, models, strict=True))
     ]
     first = round_at(0, Workload.of(specs), cluster, performance=Curved())
-    wish = first.allocation()
+    allocation = first.allocation()
     crowd = rng.uniform(0.1, 0.8)
     for job in rng.permutation(len(specs)).tolist():
         if rng.random() < crowd:
-            wish.pack(job, scatter=bool(rng.random() < 0.3))
-    running = {job: place.gpus for job in range(len(specs)) if (place := wish.placement(job))}
+            allocation.pack(job, scatter=bool(rng.random() < 0.3))
+    running = {job: place.gpus for job in range(len(specs)) if (place := allocation.placement(job))}
     return round_at(
         1, Workload.of(specs), cluster, place=[(0, running)], performance=Curved(), restart_delay=restart_delay
+    )
+
+
+def runs_on_one_type(view: ClusterView, jobs: IntArray) -> BoolArray:
+    """bool[len(jobs)]: whether a job runs, with some number of GPUs in its range, on nodes of one type."""
+    least, most = view.min_gpus[jobs], view.max_gpus[jobs]
+    throughputs = [view.throughputs(job).max(axis=0) for job in jobs.tolist()]
+    return np.array(
+        [
+            bool((throughput[low : high + 1] > 0).any())
+            for throughput, low, high in zip(throughputs, least, most, strict=True)
+        ],
+        dtype=np.bool_,
     )

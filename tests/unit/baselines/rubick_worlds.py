@@ -1,18 +1,26 @@
-"""Small worlds for Rubick: speeds told by model, GPUs and plan, and a planner that knows them."""
+"""Small worlds for Rubick: throughputs given by model, GPUs and plan, and a planner that knows them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from envs.performance.plans import BestPlan
+from envs.performance.rubick.plans import BestPlan
 from envs.scheduling import ClusterView, Scheduler
-from envs.simulation import Rounds, RunResult, Scenario, Simulator, run_episode
-from envs.types import ClusterSpec, ExecutionPlan, Gigabytes, JobSpec, NodeSpec, PerformanceError, Placement
+from envs.simulation import Rounds, RunResult, Scenario, Setup, Simulator, run_episode
+from envs.types import (
+    ClusterSpec,
+    Configuration,
+    ExecutionPlan,
+    JobSpec,
+    NodeSpec,
+    PerformanceError,
+    Placement,
+)
 from envs.workloads import Workload
 
 LINEAR = {size: float(size) for size in range(1, 9)}
-FLAT = {1: 2.0, 2: 2.5, 3: 2.75, 4: 2.875}  # samples/s: the first GPU is worth most
+FLAT = {1: 2.0, 2: 2.5, 3: 2.75, 4: 2.875}  # samples/s; the first GPU gains most
 GANG = {2: 1.0, 4: 2.0}  # runs on two GPUs or four
 WHOLE = {8: 8.0}  # runs on eight GPUs
 MODELS: Mapping[str, Mapping[int, float]] = {"linear": LINEAR, "flat": FLAT, "gang": GANG, "whole": WHOLE}
@@ -20,45 +28,37 @@ MODELS: Mapping[str, Mapping[int, float]] = {"linear": LINEAR, "flat": FLAT, "ga
 
 @dataclass(frozen=True)
 class Told:
-    """Speeds as told; more GPUs are never slower. Any plan that is named runs at `planned` of that speed.
+    """Given throughputs; more GPUs are never slower. A named plan runs at the share `planned` of that throughput.
 
-    `apart` is what a second node costs.
+    On several nodes throughput is multiplied by `apart`.
     """
 
-    speeds: Mapping[str, Mapping[int, float]] = field(default_factory=lambda: dict(MODELS))
+    throughputs: Mapping[str, Mapping[int, float]] = field(default_factory=lambda: dict(MODELS))
     planned: float = 0.5
     apart: float = 1.0
 
     @property
     def models(self) -> tuple[str, ...]:
         """Names of the models."""
-        return tuple(self.speeds)
+        return tuple(self.throughputs)
 
-    def throughput(
-        self,
-        model: str,
-        gpu_type: str,
-        num_gpus: int,
-        num_nodes: int = 1,
-        *,
-        batch_size: int | None = None,
-        plan: ExecutionPlan | None = None,
-        cpus_per_gpu: float | None = None,
-        memory_per_gpu: Gigabytes | None = None,
-    ) -> float:
+    def throughput(self, model: str, configuration: Configuration) -> float:
         """Samples per second."""
+        plan, num_gpus = configuration.plan, configuration.num_gpus
         if plan is not None and plan.num_gpus != num_gpus:
             raise PerformanceError(f"plan for {plan.num_gpus} GPUs on {num_gpus}")
-        best = max((speed for size, speed in self.speeds[model].items() if size <= num_gpus), default=0.0)
+        best = max(
+            (throughput for size, throughput in self.throughputs[model].items() if size <= num_gpus), default=0.0
+        )
         factor = 1.0 if plan is None or plan.checkpointing else self.planned
-        return best * factor * (self.apart if num_nodes > 1 else 1.0)
+        return best * factor * (self.apart if configuration.num_nodes > 1 else 1.0)
 
 
 @dataclass(frozen=True)
 class Names:
-    """A planner for some models of `Told`: plain replicas with checkpointing, on GPUs that are worth having.
+    """A planner for some models of `Told`: plain replicas with checkpointing, on useful GPUs only.
 
-    `optimism` is how many times too fast it takes them for.
+    `optimism` is the factor by which it overestimates throughput.
     """
 
     models: tuple[str, ...] = ("linear", "flat")
@@ -66,14 +66,14 @@ class Names:
     optimism: float = 1.0
 
     def best_plan(self, model: str, num_gpus: int, num_nodes: int = 1) -> BestPlan:
-        """The plan on the fewest GPUs that are as fast as so many."""
-        sizes = [size for size in self.world.speeds[model] if size <= num_gpus]
+        """The plan on the fewest GPUs that are as fast as `num_gpus`."""
+        sizes = [size for size in self.world.throughputs[model] if size <= num_gpus]
         if not sizes:
             return BestPlan(0.0)
-        size = max(sizes, key=lambda size: (self.world.speeds[model][size], -size))
-        speed = self.world.throughput(model, "plain", size, min(num_nodes, size))
+        size = max(sizes, key=lambda size: (self.world.throughputs[model][size], -size))
+        throughput = self.world.throughput(model, Configuration("plain", size, min(num_nodes, size)))
         plan = ExecutionPlan(data=size, checkpointing=True)
-        return BestPlan(self.optimism * speed, plan, size, min(num_nodes, size))
+        return BestPlan(self.optimism * throughput, plan, size, min(num_nodes, size))
 
 
 def nodes(*sizes: int) -> ClusterSpec:
@@ -111,7 +111,7 @@ def play(
 ) -> RunResult:
     """One run: decisions at events, and every `interval` seconds."""
     scenario = Scenario(restart_delay=restart, rounds=Rounds(interval=interval), quotas=quotas or {})
-    return run_episode(scheduler, Simulator(Workload.of(list(jobs)), cluster, world or Told(), scenario))
+    return run_episode(scheduler, Simulator(Workload.of(list(jobs)), Setup(cluster, world or Told(), scenario)))
 
 
 def first_view(
@@ -119,7 +119,7 @@ def first_view(
 ) -> tuple[ClusterView, Simulator]:
     """The view of the first round, and its simulator."""
     scenario = Scenario(restart_delay=0.0, quotas=quotas or {})
-    simulator = Simulator(Workload.of(list(jobs)), cluster, world or Told(), scenario)
+    simulator = Simulator(Workload.of(list(jobs)), Setup(cluster, world or Told(), scenario))
     return next(simulator.rounds()), simulator
 
 
@@ -131,18 +131,18 @@ def running(
     world: Told | None = None,
     quotas: Mapping[str, int] | None = None,
 ) -> ClusterView:
-    """The view of the second round, the jobs of `places` running where it says; all come at 0, one more at 1."""
+    """The view of the second round, with the jobs of `places` running there; one more job arrives at 1."""
     later = JobSpec(0, 1.0, 1, 1.0, "linear")
     specs = [*jobs, later]
     view, simulator = first_view(specs, cluster, world=world, quotas=quotas)
-    wish = view.allocation()
+    allocation = view.allocation()
     for number, gpus in places.items():
-        wish.place(number, Placement(dict(gpus)))
-    simulator.apply(wish)
+        allocation.place(number, Placement(dict(gpus)))
+    simulator.apply(allocation)
     assert simulator.advance()
     return simulator.view
 
 
 def rng() -> np.random.Generator:
-    """Luck that Rubick does not use."""
+    """A random generator, which Rubick does not use."""
     return np.random.default_rng(0)

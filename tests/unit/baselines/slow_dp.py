@@ -1,4 +1,4 @@
-"""Slow, obvious twins of the sharing-out of GPUs by value."""
+"""Reference implementations of sharing out GPUs by value."""
 
 import itertools
 
@@ -8,12 +8,12 @@ from envs.types import FloatArray
 
 
 def sizes_of(row: FloatArray) -> list[int]:
-    """Sizes on which a job runs."""
+    """List the sizes on which a job runs."""
     return [size for size, value in enumerate(row) if np.isfinite(value)]
 
 
 def try_everything(values: FloatArray, capacity: int) -> float:
-    """The largest sum of values: every choice of sizes that fits."""
+    """Find the largest sum of values by trying every choice of sizes that fits."""
     choices = itertools.product(*(sizes_of(row) for row in values))
     return max(
         sum(float(values[job, size]) for job, size in enumerate(choice))
@@ -23,7 +23,7 @@ def try_everything(values: FloatArray, capacity: int) -> float:
 
 
 def recurrence(values: FloatArray, capacity: int) -> float:
-    """The paper's recurrence as it stands: P(j, K) = max over g of P(j - 1, K - g) + value_j(g)."""
+    """Evaluate the paper's recurrence: P(j, K) = max over g of P(j - 1, K - g) + value_j(g)."""
     best = [0.0] * (capacity + 1)
     for row in values:
         best = [
@@ -34,7 +34,7 @@ def recurrence(values: FloatArray, capacity: int) -> float:
 
 
 def hull_slowly(row: FloatArray) -> list[int]:
-    """Corners of the upper concave hull: from the least size always the steepest way up, the longest of equals."""
+    """Find the corners of the upper concave hull: the steepest step up from each corner, the longest of equals."""
     corners = sizes_of(row)[:1]
     while True:
         now = corners[-1]
@@ -45,13 +45,13 @@ def hull_slowly(row: FloatArray) -> list[int]:
 
 
 def hull_value(row: FloatArray, gpus: float) -> float:
-    """Height of the hull at a number of GPUs that need not be whole."""
+    """Return the height of the hull at a number of GPUs, which may be fractional."""
     corners = hull_slowly(row)
     return float(np.interp(gpus, corners, [row[corner] for corner in corners]))
 
 
 def fill_up_slowly(values: FloatArray, sizes: list[int], room: int) -> list[int]:
-    """Again and again the step of largest gain that fits; of equals the lowest job's, then the smallest."""
+    """Repeat the step of largest gain that fits; of equals the lowest job's, then the smallest."""
     sizes = list(sizes)
     while True:
         steps = [

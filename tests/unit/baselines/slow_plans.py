@@ -1,4 +1,4 @@
-"""Slow, obvious twins of the kernels of Starling (`room`, `two_plans`, `forecast`): GPUs by node as dictionaries."""
+"""Reference implementations of the kernels of Starling (`room`, `two_plans`, `forecast`), with dictionaries by node."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from baselines.starling import round
-from baselines.starling.two_plans import LEAST_SHARE, NEGLIGIBLE
+from baselines.starling.two_plans import LEAST_SHARE, NEGLIGIBLE_GAIN
 from envs.types import FloatArray, IntArray
 
 Gpus = dict[int, int]  # by node
@@ -15,7 +15,7 @@ Gpus = dict[int, int]  # by node
 
 @dataclass(frozen=True)
 class Rules:
-    """The numbers that two plans go by."""
+    """The parameters of two plans."""
 
     horizon: float = 600.0
     stickiness: float = 0.2
@@ -25,16 +25,16 @@ class Rules:
     urgency: float = 0.7
 
     @property
-    def numbers(self) -> round.Rules:
-        """As the kernels take them."""
-        return round.Rules(*(float(getattr(self, name)) for name in round.Rules._fields))
+    def numbers(self) -> round.StarlingRules:
+        """Return the values in the form that the kernels take."""
+        return round.StarlingRules(*(float(getattr(self, name)) for name in round.StarlingRules._fields))
 
 
 @dataclass(frozen=True)
 class Jobs:
-    """Jobs on nodes; `at[j]` is where job j is, empty while it waits."""
+    """Jobs on nodes; `at[j]` holds the GPUs of job j by node, empty while it waits."""
 
-    speeds: FloatArray  # [num_jobs, num_gpu_types, sizes]
+    throughputs: FloatArray  # [num_jobs, num_gpu_types, sizes]
     work: Sequence[float]
     delay: Sequence[float]
     weight: Sequence[float]
@@ -43,33 +43,38 @@ class Jobs:
     capacity: Sequence[int]
     types: Sequence[int]
 
-    def speed(self, job: int, place: Gpus) -> float:
-        """Samples/s on this place; 0 for none."""
+    def throughput(self, job: int, place: Gpus) -> float:
+        """Return samples/s on these GPUs; 0 for none."""
         if not place:
             return 0.0
-        return float(self.speeds[job, self.types[min(place)], sum(place.values())])
+        return float(self.throughputs[job, self.types[min(place)], sum(place.values())])
 
-    def after_delay(self, job: int, speed: float, horizon: float) -> float:
-        """Mean speed with a standstill first."""
-        if speed <= 0 or self.delay[job] <= 0:
-            return speed
-        lasts = min(horizon, self.work[job] / speed + self.delay[job])
-        return speed * max(LEAST_SHARE, 1.0 - self.delay[job] / lasts)
+    def after_delay(self, job: int, throughput: float, horizon: float) -> float:
+        """Return the mean throughput after a pause."""
+        if throughput <= 0 or self.delay[job] <= 0:
+            return throughput
+        lasts = min(horizon, self.work[job] / throughput + self.delay[job])
+        return throughput * max(LEAST_SHARE, 1.0 - self.delay[job] / lasts)
 
     def effective(self, job: int, place: Gpus, horizon: float) -> float:
-        """Speed on a place; less where the job must move there."""
-        speed = self.speed(job, place)
-        return speed if place == self.at[job] else self.after_delay(job, speed, horizon)
+        """Return the throughput on these GPUs, reduced if the job must move there."""
+        throughput = self.throughput(job, place)
+        return throughput if place == self.at[job] else self.after_delay(job, throughput, horizon)
 
 
 def find(
-    free: Sequence[int], capacity: Sequence[int], types: Sequence[int], kind: int, size: int, taken: Mapping[int, int]
+    free: Sequence[int],
+    capacity: Sequence[int],
+    types: Sequence[int],
+    gpu_type: int,
+    size: int,
+    taken: Mapping[int, int],
 ) -> Gpus | None:
-    """Whole largest nodes and the best fit for the remainder, lowest node first; None if there is no room."""
-    largest = max((capacity[node] for node in range(len(types)) if types[node] == kind), default=0)
+    """Find whole largest nodes and the best fit for the remainder, lowest node first; None if there is no room."""
+    largest = max((capacity[node] for node in range(len(types)) if types[node] == gpu_type), default=0)
     if largest == 0:
         return None
-    room = {node: free[node] for node in range(len(types)) if types[node] == kind and node not in taken}
+    room = {node: free[node] for node in range(len(types)) if types[node] == gpu_type and node not in taken}
     place: Gpus = {}
     while size > 0:
         need = min(size, largest)
@@ -84,7 +89,7 @@ def find(
 
 
 def free_under(plan: Sequence[Gpus], capacity: Sequence[int]) -> list[int]:
-    """GPUs that a plan leaves."""
+    """Return the GPUs that a plan leaves free, by node."""
     free = list(capacity)
     for place in plan:
         for node, gpus in place.items():
@@ -93,7 +98,7 @@ def free_under(plan: Sequence[Gpus], capacity: Sequence[int]) -> list[int]:
 
 
 def fill(keep: bool, order: Sequence[int], jobs: Jobs, rules: Rules) -> list[Gpus]:
-    """As `two_plans.fill`."""
+    """Reference implementation of `two_plans.fill_plan`."""
     plan: list[Gpus] = [{} for _ in jobs.work]
     if keep:
         for job in order:
@@ -103,11 +108,11 @@ def fill(keep: bool, order: Sequence[int], jobs: Jobs, rules: Rules) -> list[Gpu
             continue
         free = free_under(plan, jobs.capacity)
         options = []
-        for kind in range(jobs.wanted.shape[1]):
-            for size in range(int(jobs.wanted[job, kind]), 0, -1):
-                place = find(free, jobs.capacity, jobs.types, kind, size, {})
-                if place and jobs.speeds[job, kind, size] > 0:
-                    options.append((float(jobs.speeds[job, kind, size]), kind, size, place))
+        for gpu_type in range(jobs.wanted.shape[1]):
+            for size in range(int(jobs.wanted[job, gpu_type]), 0, -1):
+                place = find(free, jobs.capacity, jobs.types, gpu_type, size, {})
+                if place and jobs.throughputs[job, gpu_type, size] > 0:
+                    options.append((float(jobs.throughputs[job, gpu_type, size]), gpu_type, size, place))
                     break
         best = max(options, key=lambda option: option[0], default=None)
         present = jobs.at[job]
@@ -115,27 +120,27 @@ def fill(keep: bool, order: Sequence[int], jobs: Jobs, rules: Rules) -> list[Gpu
         if present and still and _good(job, jobs, rules, best):
             plan[job] = dict(present)
         elif best:
-            _, kind, size, place = best
+            _, gpu_type, size, place = best
             own = next(iter(present)) if len(present) == 1 else None
-            in_place = own is not None and jobs.types[own] == kind and free[own] >= size
+            in_place = own is not None and jobs.types[own] == gpu_type and free[own] >= size
             plan[job] = {own: size} if in_place and own is not None else place
     return plan
 
 
 def _good(job: int, jobs: Jobs, rules: Rules, best: tuple[float, int, int, Gpus] | None) -> bool:
     present = jobs.at[job]
-    kind, held = jobs.types[min(present)], sum(present.values())
-    if held > jobs.wanted[job, kind]:
+    gpu_type, held = jobs.types[min(present)], sum(present.values())
+    if held > jobs.wanted[job, gpu_type]:
         return False
     if best is None:
         return True
-    speed, other, size, _ = best
-    near = kind == other and abs(size - held) <= rules.tolerance * size
-    return jobs.speed(job, present) * (1.0 + rules.stickiness) >= speed or near
+    throughput, other, size, _ = best
+    near = gpu_type == other and abs(size - held) <= rules.tolerance * size
+    return jobs.throughput(job, present) * (1.0 + rules.stickiness) >= throughput or near
 
 
 def grow(plan: Sequence[Gpus], jobs: Jobs, rules: Rules) -> list[Gpus]:
-    """As `two_plans.grow`, every offer made anew after every step."""
+    """Reference implementation of `two_plans.grow_plan`, with all gains recomputed after each step."""
     plan = [dict(place) for place in plan]
     while True:
         free = free_under(plan, jobs.capacity)
@@ -148,21 +153,21 @@ def grow(plan: Sequence[Gpus], jobs: Jobs, rules: Rules) -> list[Gpus]:
 
 
 def _best_growth(job: int, place: Gpus, free: Sequence[int], jobs: Jobs, rules: Rules) -> tuple[float, Gpus]:
-    """Gain in speed per GPU, and the larger place; empty if nothing is gained."""
-    kind, size = jobs.types[min(place)], sum(place.values())
-    now, speed = jobs.effective(job, place, rules.horizon), jobs.speed(job, place)
+    """Return the gain in throughput per GPU, and the larger placement; empty if there is no gain."""
+    gpu_type, size = jobs.types[min(place)], sum(place.values())
+    now, throughput = jobs.effective(job, place, rules.horizon), jobs.throughput(job, place)
     options: list[tuple[int, Gpus]] = []
     for node in sorted(place):
         options += [(extra, {**place, node: place[node] + extra}) for extra in range(1, free[node] + 1)]
     if all(gpus == jobs.capacity[node] for node, gpus in place.items()):
         for extra in range(1, sum(free) + 1):
-            further = find(free, jobs.capacity, jobs.types, kind, extra, place)
+            further = find(free, jobs.capacity, jobs.types, gpu_type, extra, place)
             if further:
                 options.append((extra, {**place, **further}))
-    best: tuple[float, Gpus] = (NEGLIGIBLE * speed, {})
+    best: tuple[float, Gpus] = (NEGLIGIBLE_GAIN * throughput, {})
     for extra, larger in options:
-        if size + extra < jobs.speeds.shape[2]:
-            faster = jobs.after_delay(job, float(jobs.speeds[job, kind, size + extra]), rules.horizon)
+        if size + extra < jobs.throughputs.shape[2]:
+            faster = jobs.after_delay(job, float(jobs.throughputs[job, gpu_type, size + extra]), rules.horizon)
             gain = (faster - now) / extra
             if gain > best[0]:
                 best = (gain, larger)
@@ -170,7 +175,7 @@ def _best_growth(job: int, place: Gpus, free: Sequence[int], jobs: Jobs, rules: 
 
 
 def choose(kept: Sequence[Gpus], anew: Sequence[Gpus], jobs: Jobs, rules: Rules) -> list[Gpus]:
-    """As `two_plans.choose`, parts of the cluster found by merging sets."""
+    """Reference implementation of `two_plans.choose_by_part`; parts of the cluster are found by merging sets."""
     parts: list[set[int]] = [{node} for node in range(len(jobs.capacity))]
     for one, other in zip(kept, anew, strict=True):
         touched = set(one) | set(other)
@@ -191,55 +196,55 @@ def choose(kept: Sequence[Gpus], anew: Sequence[Gpus], jobs: Jobs, rules: Rules)
 
 
 def plan(keep: bool, order: Sequence[int], jobs: Jobs, rules: Rules) -> list[Gpus]:
-    """As `two_plans.plan`."""
+    """Reference implementation of `two_plans.plan`."""
     return grow(fill(keep, order, jobs, rules), jobs, rules)
 
 
 def plan_twice(order: Sequence[int], jobs: Jobs, rules: Rules) -> list[Gpus]:
-    """As `two_plans.plan_twice`."""
+    """Reference implementation of `two_plans.plan_twice`."""
     return choose(plan(True, order, jobs, rules), plan(False, order, jobs, rules), jobs, rules)
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """What a forecast knows besides."""
+    """Further arguments of a forecast."""
 
     restart: Sequence[float]
     begun: Sequence[bool]
-    knee_speed: Sequence[float]
+    knee_throughput: Sequence[float]
     knee_gpus: Sequence[int]
     depth: int
 
     @property
     def outlook(self) -> round.Outlook:
-        """As the kernels take it."""
+        """Return the values in the form that the kernels take."""
         return round.Outlook(
-            np.array(self.restart), np.array(self.begun), np.array(self.knee_speed), np.array(self.knee_gpus)
+            np.array(self.restart), np.array(self.begun), np.array(self.knee_throughput), np.array(self.knee_gpus)
         )
 
     def weights(self, work: Sequence[float], rules: Rules) -> list[float]:
-        """As `forecast.weights`."""
+        """Reference implementation of `forecast.weights`."""
         return [
-            float((np.float64(left) / speed + rules.floor) ** -rules.urgency / speed)
-            for left, speed in zip(work, self.knee_speed, strict=True)
+            float((np.float64(left) / throughput + rules.floor) ** -rules.urgency / throughput)
+            for left, throughput in zip(work, self.knee_throughput, strict=True)
         ]
 
 
 def forecast(
     places: Sequence[Gpus], order: Sequence[int], jobs: Jobs, rules: Rules, ahead: Ahead, stall: Sequence[float]
 ) -> float:
-    """As `forecast.forecast`: one completion after the other, each job by itself."""
+    """Reference implementation of `forecast.forecast`: completion by completion, job by job."""
     work, stalled, begun = list(jobs.work), list(stall), list(ahead.begun)
     now, total, alive, at = 0.0, 0.0, list(order), [dict(place) for place in places]
     for _ in range(ahead.depth):
-        ends = {job: stalled[job] + work[job] / jobs.speed(job, at[job]) for job in alive if at[job]}
+        ends = {job: stalled[job] + work[job] / jobs.throughput(job, at[job]) for job in alive if at[job]}
         if not ends:
             break
         step = min(ends.values())
         now += step
         for job in ends:
             begun[job] = True
-            done = max(step - stalled[job], 0.0) * jobs.speed(job, at[job])
+            done = max(step - stalled[job], 0.0) * jobs.throughput(job, at[job])
             stalled[job] = max(stalled[job] - step, 0.0)
             if done >= work[job] * (1.0 - 1e-9):
                 total += now
@@ -258,7 +263,7 @@ def forecast(
         at = after
     queued = 0.0
     for job in alive:
-        alone = work[job] / ahead.knee_speed[job]
+        alone = work[job] / ahead.knee_throughput[job]
         queued += alone * ahead.knee_gpus[job] / max(1, sum(jobs.capacity))
         total += now + max(queued, alone)
     return total
@@ -267,14 +272,14 @@ def forecast(
 def plan_ahead(
     orders: Sequence[Sequence[int]], jobs: Jobs, rules: Rules, ahead: Ahead, wanted: Sequence[IntArray]
 ) -> tuple[list[Gpus], list[float]]:
-    """As `forecast.plan_ahead`, and the forecasts of all candidates; none if it does not look ahead.
+    """Reference implementation of `forecast.plan_ahead`; also returns the forecasts of all candidates, if any.
 
     Args:
-        orders: for every way the jobs by falling priority.
-        jobs: as they are; what they want counts not.
-        rules: numbers.
-        ahead: numbers.
-        wanted: for every way int64[num_jobs, num_gpu_types].
+        orders: the jobs by falling priority, for each way.
+        jobs: the jobs; `wanted` is ignored, since each way supplies its own.
+        rules: parameters.
+        ahead: further arguments.
+        wanted: int64[num_jobs, num_gpu_types] for each way.
     """
     jobs = replace(jobs, weight=ahead.weights(jobs.work, rules))
     ways = [(order, replace(jobs, wanted=sizes)) for order, sizes in zip(orders, wanted, strict=True)]
@@ -295,7 +300,7 @@ def plan_ahead(
 
 
 def grid_of(places: Sequence[Gpus], num_nodes: int) -> IntArray:
-    """int64[num_jobs, num_nodes], as the kernels have it."""
+    """int64[num_jobs, num_nodes]: placements in the form that the kernels take."""
     grid = np.zeros((len(places), num_nodes), np.int64)
     for job, place in enumerate(places):
         for node, gpus in place.items():
@@ -304,29 +309,29 @@ def grid_of(places: Sequence[Gpus], num_nodes: int) -> IntArray:
 
 
 def drawn(seed: int) -> tuple[list[int], Jobs, Rules, Ahead]:
-    """Up to seven jobs on up to five nodes of up to two types, some running, of all shapes and sizes; and an order."""
+    """Draw up to seven jobs on up to five nodes of up to two types, some of them running, and an order."""
     rng = np.random.default_rng(seed)
-    num_nodes, kinds, num_jobs, sizes = int(rng.integers(1, 6)), int(rng.integers(1, 3)), int(rng.integers(1, 8)), 9
+    num_nodes, num_types, num_jobs, sizes = int(rng.integers(1, 6)), int(rng.integers(1, 3)), int(rng.integers(1, 8)), 9
     capacity = rng.choice([0, 2, 4, 4, 4], num_nodes).tolist()
-    types = rng.integers(0, kinds, num_nodes).tolist()
-    speeds = np.cumsum(rng.integers(0, 4, (num_jobs, kinds, sizes)), axis=2).astype(float)
-    speeds[rng.random(speeds.shape) < 0.25] = 0.0
-    speeds[:, :, 0] = 0.0
-    wanted = np.zeros((num_jobs, kinds), np.int64)
-    for job, kind in np.ndindex(num_jobs, kinds):
-        able = np.flatnonzero(speeds[job, kind])
-        wanted[job, kind] = rng.choice(able) if able.size and rng.random() < 0.9 else 0
+    types = rng.integers(0, num_types, num_nodes).tolist()
+    throughputs = np.cumsum(rng.integers(0, 4, (num_jobs, num_types, sizes)), axis=2).astype(float)
+    throughputs[rng.random(throughputs.shape) < 0.25] = 0.0
+    throughputs[:, :, 0] = 0.0
+    wanted = np.zeros((num_jobs, num_types), np.int64)
+    for job, gpu_type in np.ndindex(num_jobs, num_types):
+        able = np.flatnonzero(throughputs[job, gpu_type])
+        wanted[job, gpu_type] = rng.choice(able) if able.size and rng.random() < 0.9 else 0
     at: list[Gpus] = [{} for _ in range(num_jobs)]
     for job in rng.permutation(num_jobs).tolist():
-        kind, size = int(rng.integers(kinds)), int(rng.integers(1, sizes))
-        place = find(free_under(at, capacity), capacity, types, kind, size, {})
-        if place and speeds[job, kind, size] > 0 and rng.random() < 0.6:
+        gpu_type, size = int(rng.integers(num_types)), int(rng.integers(1, sizes))
+        place = find(free_under(at, capacity), capacity, types, gpu_type, size, {})
+        if place and throughputs[job, gpu_type, size] > 0 and rng.random() < 0.6:
             at[job] = place
     work = rng.integers(50, 5000, num_jobs).astype(float)
     begun = [bool(place) or bool(rng.random() < 0.2) for place in at]
     restart = rng.choice([0.0, 30.0, 300.0], num_jobs)
     jobs = Jobs(
-        speeds=speeds,
+        throughputs=throughputs,
         work=work.tolist(),
         delay=[float(delay) if has else 0.0 for delay, has in zip(restart, begun, strict=True)],
         weight=rng.choice([0.5, 1.0, 2.0], num_jobs).tolist(),
@@ -335,26 +340,28 @@ def drawn(seed: int) -> tuple[list[int], Jobs, Rules, Ahead]:
         capacity=capacity,
         types=types,
     )
-    knee_speed = [float(max(speeds[job].max(), 1.0)) for job in range(num_jobs)]
-    ahead = Ahead(restart.tolist(), begun, knee_speed, rng.integers(1, 5, num_jobs).tolist(), int(rng.integers(0, 6)))
+    knee_throughput = [float(max(throughputs[job].max(), 1.0)) for job in range(num_jobs)]
+    ahead = Ahead(
+        restart.tolist(), begun, knee_throughput, rng.integers(1, 5, num_jobs).tolist(), int(rng.integers(0, 6))
+    )
     rules = Rules(*(float(rng.choice(values)) for values in ([100.0, 1e5], [0, 0.3], [0, 0.3], [-0.1, 0, 0.1])))
     return rng.permutation(num_jobs).tolist(), jobs, rules, ahead
 
 
 def arrays(jobs: Jobs) -> round.Jobs:
-    """As the kernels take them."""
+    """Return the values in the form that the kernels take."""
     work, delay, weight = (np.array(values, dtype=np.float64) for values in (jobs.work, jobs.delay, jobs.weight))
-    return round.Jobs(jobs.speeds, work, delay, weight, jobs.wanted, grid_of(jobs.at, len(jobs.capacity)))
+    return round.Jobs(jobs.throughputs, work, delay, weight, jobs.wanted, grid_of(jobs.at, len(jobs.capacity)))
 
 
 def nodes_of(jobs: Jobs) -> round.Nodes:
-    """The nodes that they are on, as the kernels take them."""
+    """Return the nodes in the form that the kernels take."""
     return round.Nodes(np.array(jobs.capacity, dtype=np.int64), np.array(jobs.types, dtype=np.int64))
 
 
 def is_sound(places: Sequence[Gpus], jobs: Jobs) -> bool:
-    """Whether nothing is given twice and everybody can run on what he gets."""
+    """Whether no GPU is given twice and each job can run on its GPUs."""
     free = free_under(places, jobs.capacity)
     return min(free) >= 0 and all(
-        math.isfinite(s) and s > 0 for s in [jobs.speed(j, p) for j, p in enumerate(places) if p]
+        math.isfinite(s) and s > 0 for s in [jobs.throughput(j, p) for j, p in enumerate(places) if p]
     )

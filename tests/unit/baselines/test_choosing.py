@@ -1,4 +1,4 @@
-"""The integer program against enumeration, its greedy stand-in, and its accounts."""
+"""The integer program against enumeration, the greedy choice, and the counters."""
 
 from itertools import product
 
@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baselines.parts import choosing
-from baselines.parts.choosing import Choice, Solver
+from baselines.parts.choosing import SizeChoice, Solver
 from baselines.parts.options import Options, greedy
 
 
 @st.composite
 def problems(draw):
-    """Up to 4 jobs with up to 4 options each on up to 2 types; the options and the capacity."""
+    """Draw up to 4 jobs with up to 4 options each on up to 2 types: the options and the capacity."""
     num_jobs, num_types = draw(st.integers(1, 4)), draw(st.integers(1, 2))
     rows = [
         (job, draw(st.integers(0, num_types - 1)), draw(st.integers(1, 6)), draw(st.floats(-5.0, 5.0)))
@@ -29,12 +29,12 @@ def problems(draw):
 
 
 def cost_slowly(options: Options, chosen: tuple[int, ...]) -> float:
-    """The cost of a choice, job by job."""
+    """Return the cost of a choice, job by job."""
     return sum(float(options.idle[job] if pick < 0 else options.cost[pick]) for job, pick in enumerate(chosen))
 
 
 def fits(options: Options, chosen: tuple[int, ...], capacity: np.ndarray) -> bool:
-    """Whether a choice takes at most what there is, and each job an option of its own."""
+    """Whether a choice takes at most the capacity, and each job has one of its own options."""
     used = np.zeros(len(capacity), np.int64)
     for job, pick in enumerate(chosen):
         if pick >= 0:
@@ -65,7 +65,7 @@ def test_the_greedy_choice_fits_and_costs_no_more_than_nothing(problem):
 
 
 def two_jobs() -> Options:
-    """Both want one GPU; the second saves more."""
+    """Two jobs that need one GPU each; the second saves more."""
     return Options(np.array([0, 1]), np.array([0, 0]), np.array([1, 1]), np.array([0.0, 0.0]), np.array([1.0, 2.0]))
 
 
@@ -74,7 +74,7 @@ def stopped_with(answer):
     return lambda *arguments: answer
 
 
-def test_without_an_answer_in_time_the_greedy_choice_stands_in(monkeypatch):
+def test_the_greedy_choice_replaces_a_missing_answer(monkeypatch):
     monkeypatch.setattr(choosing, "_program", stopped_with(None))
     solver = Solver(1.0)
     found = solver.choose(two_jobs(), np.array([1]))
@@ -84,10 +84,8 @@ def test_without_an_answer_in_time_the_greedy_choice_stands_in(monkeypatch):
 
 
 @pytest.mark.parametrize(("stopped_at", "kept", "greedy_choices"), [([0, -1], [-1, 1], 1), ([-1, 1], [-1, 1], 0)])
-def test_the_better_of_a_stopped_and_a_greedy_choice_is_taken_and_the_gap_told(
-    stopped_at, kept, greedy_choices, monkeypatch
-):
-    monkeypatch.setattr(choosing, "_program", stopped_with(Choice(np.array(stopped_at), False, 0.25)))
+def test_the_better_of_a_stopped_and_a_greedy_choice_is_taken(stopped_at, kept, greedy_choices, monkeypatch):
+    monkeypatch.setattr(choosing, "_program", stopped_with(SizeChoice(np.array(stopped_at), False, 0.25)))
     solver = Solver(1.0)
     assert solver.choose(two_jobs(), np.array([1])).chosen.tolist() == kept
     assert solver.counters["greedy_choices"] == greedy_choices
@@ -96,7 +94,7 @@ def test_the_better_of_a_stopped_and_a_greedy_choice_is_taken_and_the_gap_told(
     assert set(solver.counters.values()) == {0}
 
 
-def test_the_limit_reaches_the_solver_and_a_stopped_one_keeps_its_best(monkeypatch):
+def test_the_time_limit_reaches_the_solver_and_a_stopped_program_keeps_its_best(monkeypatch):
     asked = {}
 
     def solver(cost, *, integrality, bounds, constraints, options):
@@ -110,9 +108,9 @@ def test_the_limit_reaches_the_solver_and_a_stopped_one_keeps_its_best(monkeypat
     assert (ours.counters["stopped_programs"], ours.counters["greedy_choices"]) == (1, 0)
 
 
-def test_nothing_to_choose_from():
+def test_without_options_no_program_is_solved():
     none = np.zeros(0, np.int64)
-    nobody = Options(none, none, none, np.zeros(0), np.array([1.0, 1.0]))
+    empty = Options(none, none, none, np.zeros(0), np.array([1.0, 1.0]))
     solver = Solver(1.0)
-    assert solver.choose(nobody, np.array([4])).chosen.tolist() == [-1, -1]
+    assert solver.choose(empty, np.array([4])).chosen.tolist() == [-1, -1]
     assert solver.counters["programs"] == 0

@@ -9,16 +9,17 @@ import pandas as pd
 import pytest
 import yaml
 
-from baselines.elastic_dp import benchmark as elastic_dp_benchmark
-from baselines.elastic_dp import experiment as elastic_dp_experiment
-from baselines.elastic_dp.benchmark import (
+from baselines.elastic_dp.optimizer import OptimalShares
+from baselines.reproductions.elastic_dp import benchmark as elastic_dp_benchmark
+from baselines.reproductions.elastic_dp import experiment as elastic_dp_experiment
+from baselines.reproductions.elastic_dp.benchmark import (
     agrees,
     decision_time,
     optimiser_table,
     small_instance,
     zoo_curves,
 )
-from baselines.elastic_dp.experiment import (
+from baselines.reproductions.elastic_dp.experiment import (
     FIXED,
     PATTERNS,
     Setting,
@@ -29,7 +30,6 @@ from baselines.elastic_dp.experiment import (
     notes,
     runs_of,
 )
-from baselines.elastic_dp.optimizer import Shares
 from envs.performance import default_model
 from envs.types import MurmurationError
 
@@ -45,7 +45,7 @@ def runs():
 
 
 @pytest.mark.parametrize("name", sorted(PATTERNS))
-def test_workloads_are_what_the_pattern_says(name):
+def test_workloads_follow_the_pattern(name):
     cluster, performance = eight_gpu_nodes(16), default_model()
     drawn = SMALL.workloads(PATTERNS[name], cluster, performance)
     assert len(drawn) == 2
@@ -71,7 +71,7 @@ def test_every_rule_runs_every_workload_twice(runs):
     assert (runs["submitted"] == 24).all()
 
 
-def test_waiting_completes_everything_and_dropping_the_rest(runs):
+def test_every_job_completes_or_is_dropped(runs):
     assert (runs["completed"] + runs["dropped"] == runs["submitted"]).all()
     assert (runs.loc[runs["overload"] == "queue", "dropped"] == 0).all()
     assert runs["dropped"].max() > 0
@@ -79,14 +79,14 @@ def test_waiting_completes_everything_and_dropping_the_rest(runs):
     assert (runs["decisions"] > 0).all()
 
 
-def test_batches_that_change_win_here(runs):
-    """Not a law, but on these two workloads; if it fails, somebody has changed what the experiment shows."""
+def test_changing_batches_win_on_these_workloads(runs):
+    """This holds on these two workloads, not in general; if it fails, the result of the experiment has changed."""
     row = only_row(completion_times(runs))
     assert all(float(row[f"to {rule}"].split()[0]) > 1 for rule in FIXED)
 
 
 def only_row(table: pd.DataFrame) -> dict[Hashable, Any]:
-    """A table's one row, by column."""
+    """Return a table's only row, by column."""
     (row,) = table.to_dict("records")
     return row
 
@@ -122,7 +122,7 @@ def test_ratios_are_geometric_means_over_pairs():
     assert [counts[rule] for rule in ("best", *FIXED)] == [8.0, 6.0, 5.0, 1.0]
 
 
-def test_only_the_mode_that_a_table_is_about_counts():
+def test_a_table_uses_only_runs_of_its_own_mode():
     rows = rows_by_hand()
     rows.loc[rows["overload"] == "queue", "completed"] = 0
     rows.loc[rows["overload"] == "drop", "mean_jct_h"] = np.nan
@@ -130,7 +130,7 @@ def test_only_the_mode_that_a_table_is_about_counts():
     assert completion_times(rows).equals(completion_times(rows_by_hand()))
 
 
-def test_the_whole_writes_its_runs(tmp_path, monkeypatch):
+def test_the_experiment_writes_its_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(elastic_dp_experiment, "optimiser_table", lambda seed: pd.DataFrame({"seed": [seed]}))
     found = against_fixed_batch("", tmp_path / "run", num_gpus=[8], patterns=["low"], num_workloads=2, seed=3)
     assert [len(frame) for _, frame in found.tables] == [1, 1, 1]
@@ -141,17 +141,17 @@ def test_the_whole_writes_its_runs(tmp_path, monkeypatch):
     assert all(one.equals(other) for (_, one), (_, other) in zip(found.tables, again.tables, strict=True))
 
 
-def test_patterns_have_names(tmp_path):
+def test_an_unknown_pattern_is_refused(tmp_path):
     with pytest.raises(MurmurationError, match="pattern 'lo' does not exist; choose of low, high, bursty"):
         against_fixed_batch("", tmp_path, num_gpus=[8], patterns=["lo"])
 
 
-def test_notes_say_what_was_chosen():
+def test_notes_state_the_choices():
     text = " ".join(notes(Setting(interval=300.0, num_workloads=7)))
     assert all(word in text for word in ("7 workloads", "every 300 s", "1 to 16 V100", "high 1.5", "50%", "not public"))
 
 
-def test_the_registry_names_it():
+def test_the_registry_names_the_experiment():
     entry = yaml.safe_load(REGISTRY.read_text())["tables"]["elastic_dp"]["against_fixed_batch"]
     module, _, name = entry["_target_"].rpartition(".")
     assert (module, name) == (against_fixed_batch.__module__, against_fixed_batch.__name__)
@@ -164,14 +164,14 @@ def test_the_optimisers_table():
     assert all(float(value) >= 0 for what, value in table.items() if "20 jobs on 64 GPUs" in str(what))
 
 
-def test_a_worse_answer_would_be_noticed(monkeypatch):
-    """The check of small instances sees shares that are not the best, do not fit, or stand above their bound."""
+def test_a_worse_answer_is_noticed(monkeypatch):
+    """The check of small instances detects shares that are not optimal, do not fit, or exceed their bound."""
     values, capacity = np.array([[-np.inf, 1.0, 5.0]]), 2
     assert agrees(values, capacity)
     for shares in (
-        Shares(np.array([1]), 1.0, 5.0, 0),
-        Shares(np.array([3]), 5.0, 5.0, 0),
-        Shares(np.array([2]), 5.0, 4.0, 0),
+        OptimalShares(np.array([1]), 1.0, 5.0, 0),
+        OptimalShares(np.array([3]), 5.0, 5.0, 0),
+        OptimalShares(np.array([2]), 5.0, 4.0, 0),
     ):
         monkeypatch.setattr(elastic_dp_benchmark, "best_shares", lambda values, capacity, shares=shares: shares)
         assert not agrees(values, capacity)
@@ -186,7 +186,7 @@ def test_small_instances_can_be_solved():
 
 
 def test_curves_of_the_zoo():
-    """All that run on one V100, which then is worth 1; with more GPUs each is worth as much or more."""
+    """All models that run on one V100 have a factor of 1 there, and at least 1 on more GPUs."""
     curves = zoo_curves(default_model())
     assert len(curves) > 20
     np.testing.assert_allclose(curves[:, 1], 1.0)

@@ -1,4 +1,4 @@
-"""Sharing out by value: against trying everything, against the recurrence as it stands, and against its own bound."""
+"""Sharing out by value, against enumeration, against the paper's recurrence, and against its own bound."""
 
 import numpy as np
 import pytest
@@ -24,23 +24,23 @@ from tests.unit.baselines.slow_dp import (
     try_everything,
 )
 
-KINDS = ("rough", "rising", "concave", "equal", "stairs")
+CURVES = ("rough", "rising", "concave", "equal", "stairs")
 seeds = st.integers(0, 100_000)
-kinds = st.sampled_from(KINDS)
+curves = st.sampled_from(CURVES)
 
 
-def drawn_values(seed: int, kind: str, most_jobs: int = 4, most_gpus: int = 6) -> FloatArray:
-    """Whole values, so that sums are exact and ties frequent; some sizes do not run."""
+def drawn_values(seed: int, curve: str, most_jobs: int = 4, most_gpus: int = 6) -> FloatArray:
+    """Draw whole values, so that sums are exact and ties frequent; some sizes do not run."""
     rng = np.random.default_rng(seed)
     shape = int(rng.integers(1, most_jobs + 1)), int(rng.integers(1, most_gpus + 1)) + 1
     values = rng.integers(0, 20, shape).astype(float)
-    if kind == "rising":
+    if curve == "rising":
         values.sort(axis=1)
-    elif kind == "concave":
+    elif curve == "concave":
         values = np.cumsum(-np.sort(-values, axis=1), axis=1)
-    elif kind == "equal":
+    elif curve == "equal":
         values[:] = np.sort(values[0])
-    elif kind == "stairs":
+    elif curve == "stairs":
         values = np.cumsum(values * (rng.random(shape) < 0.3), axis=1)
     values[rng.random(shape) < 0.15] = -np.inf
     values[:, 0] = -np.inf
@@ -49,14 +49,14 @@ def drawn_values(seed: int, kind: str, most_jobs: int = 4, most_gpus: int = 6) -
 
 
 def least_sum(values: FloatArray) -> int:
-    """GPUs that the least sizes take together."""
+    """Return the GPUs that the least sizes take together."""
     return sum(sizes_of(row)[0] for row in values)
 
 
-@given(seed=seeds, kind=kinds, spare=st.integers(0, 12), prune=st.booleans())
-def test_nothing_is_better(seed, kind, spare, prune):
-    """On small instances: the same value as by trying everything, within the capacity, and below the bound."""
-    values = drawn_values(seed, kind)
+@given(seed=seeds, curve=curves, spare=st.integers(0, 12), prune=st.booleans())
+def test_no_other_shares_are_better(seed, curve, spare, prune):
+    """On small instances: the same value as by enumeration, within the capacity, and at most the bound."""
+    values = drawn_values(seed, curve)
     capacity = least_sum(values) + spare
     shares = best_shares(values, capacity, prune=prune)
     assert shares.value == try_everything(values, capacity)
@@ -65,17 +65,17 @@ def test_nothing_is_better(seed, kind, spare, prune):
     assert shares.value <= shares.bound * (1 + 1e-12)
 
 
-@given(seed=seeds, kind=kinds, spare=st.integers(0, 120))
-def test_the_recurrence_gives_the_same(seed, kind, spare):
-    """On larger ones: ruling sizes out changes nothing, nor does leaving the program to the bound."""
-    values = drawn_values(seed, kind, most_jobs=15, most_gpus=12)
+@given(seed=seeds, curve=curves, spare=st.integers(0, 120))
+def test_the_recurrence_gives_the_same(seed, curve, spare):
+    """On larger instances: neither ruling sizes out nor proving by the bound changes the value."""
+    values = drawn_values(seed, curve, most_jobs=15, most_gpus=12)
     capacity = least_sum(values) + spare
     assert best_shares(values, capacity).value == recurrence(values, capacity)
     assert best_shares(values, capacity, prune=False).value == recurrence(values, capacity)
 
 
 @given(seed=seeds, spare=st.integers(0, 40))
-def test_real_values_too(seed, spare):
+def test_fractional_values(seed, spare):
     """Values that are no whole numbers: equal up to rounding."""
     rng = np.random.default_rng(seed)
     values = (
@@ -90,7 +90,7 @@ def test_real_values_too(seed, spare):
 
 @given(seed=seeds, spare=st.integers(0, 60))
 def test_concave_values_need_no_program(seed, spare):
-    """Falling gains: the hull is the values themselves and its shares are the best, wherever the GPUs end."""
+    """With falling gains the hull equals the values, and its shares are the best at any capacity."""
     rng = np.random.default_rng(seed)
     gains = -np.sort(-rng.integers(0, 20, (8, 9)), axis=1)
     values = np.concatenate([np.full((8, 1), -np.inf), np.cumsum(gains, axis=1).astype(float)], axis=1)
@@ -99,8 +99,8 @@ def test_concave_values_need_no_program(seed, spare):
     assert shares.value == pytest.approx(shares.bound)
 
 
-def test_worked_by_hand():
-    """A: 1, 1, 9 on 1, 2, 3 GPUs; B: 2, 4, 5. On 4 GPUs A 3 + B 1 = 11; steepest first gives the same.
+def test_shares_by_hand():
+    """A: 1, 1, 9 on 1, 2, 3 GPUs; B: 2, 4, 5. On 4 GPUs A 3 + B 1 = 11; the steepest step first gives the same.
 
     On 3 GPUs A cannot have 3; 1 + 4 is best, and the bound takes half of A's step of slope 4: 1 + 2 + 4 = 7.
     """
@@ -133,35 +133,35 @@ def test_the_program_beats_steepest_first():
     assert share_by_hulls(values, np.array([1, 1]), 5).sizes.tolist() == [3, 1]
 
 
-def test_more_gpus_than_anybody_can_use():
-    """GPUs without worth stay idle."""
+def test_more_gpus_than_the_jobs_can_use():
+    """GPUs that add no value stay idle."""
     values = np.array([[-np.inf, 3, 3, 2], [-np.inf, 1, 5, 5]])
     shares = best_shares(values, 100)
     assert (shares.sizes.tolist(), shares.bound) == ([1, 2], 8.0)
 
 
-def test_nobody():
+def test_without_jobs():
     shares = best_shares(np.zeros((0, 4)), 8)
     assert (shares.sizes.tolist(), shares.value, shares.bound) == ([], 0.0, 0.0)
 
 
-def test_what_cannot_be_shared_out():
+def test_impossible_problems_are_refused():
     with pytest.raises(ValueError, match="job 1 has no size"):
         best_shares(np.array([[-np.inf, 1.0], [-np.inf, -np.inf]]), 4)
     with pytest.raises(ValueError, match="add up to 4 GPUs; there are 3"):
         best_shares(np.array([[-np.inf, -np.inf, 1.0], [-np.inf, -np.inf, 1.0]]), 3)
 
 
-def test_the_arguments_are_left_as_they_were():
+def test_arguments_are_not_changed():
     values = drawn_values(3, "rough")
     before = values.copy()
     best_shares(values, least_sum(values) + 3)
     np.testing.assert_array_equal(values, before)
 
 
-@given(seed=seeds, kind=kinds)
-def test_hulls_are_the_steepest_ways_up(seed, kind):
-    values = drawn_values(seed, kind, most_gpus=12)
+@given(seed=seeds, curve=curves)
+def test_hulls_are_the_steepest_ways_up(seed, curve):
+    values = drawn_values(seed, curve, most_gpus=12)
     count, corners = concave_hulls(values, np.isfinite(values).argmax(axis=1))
     for job, row in enumerate(values):
         found = corners[job, : count[job]].tolist()
@@ -172,10 +172,10 @@ def test_hulls_are_the_steepest_ways_up(seed, kind):
         assert all(row[size] <= hull_value(row, size) + 1e-9 for size in sizes_of(row))
 
 
-@given(seed=seeds, kind=kinds, spare=st.integers(0, 12))
-def test_the_bound_is_the_hulls_best(seed, kind, spare):
-    """No division of the GPUs, in tenths, gets more out of the hulls of two jobs; and the price is a slope there."""
-    values = np.concatenate([drawn_values(seed, kind, 1), drawn_values(seed, kind, 1)])
+@given(seed=seeds, curve=curves, spare=st.integers(0, 12))
+def test_the_bound_is_the_hulls_best(seed, curve, spare):
+    """No division of the GPUs, in tenths, gives two jobs more value on their hulls; the price is not negative."""
+    values = np.concatenate([drawn_values(seed, curve, 1), drawn_values(seed, curve, 1)])
     capacity = least_sum(values) + spare
     hulls = share_by_hulls(values, np.isfinite(values).argmax(axis=1), capacity)
     low, high = sizes_of(values[0])[0], capacity - sizes_of(values[1])[0]
@@ -185,10 +185,10 @@ def test_the_bound_is_the_hulls_best(seed, kind, spare):
     assert hulls.price >= 0
 
 
-@given(seed=seeds, kind=kinds, spare=st.integers(0, 12))
-def test_what_is_ruled_out_is_in_no_better_shares(seed, kind, spare):
-    """Whoever gets a size that was ruled out ends below the shares known, whatever the others get."""
-    values = drawn_values(seed, kind, most_jobs=3)
+@given(seed=seeds, curve=curves, spare=st.integers(0, 12))
+def test_ruled_out_sizes_are_in_no_better_shares(seed, curve, spare):
+    """Any shares with a ruled-out size have a smaller value than the known shares."""
+    values = drawn_values(seed, curve, most_jobs=3)
     capacity = least_sum(values) + spare
     hulls = share_by_hulls(values, np.isfinite(values).argmax(axis=1), capacity)
     known = values[np.arange(len(values)), hulls.sizes].sum()
@@ -204,19 +204,19 @@ def test_what_is_ruled_out_is_in_no_better_shares(seed, kind, spare):
                     assert try_everything(forced, capacity) < known
 
 
-@given(seed=seeds, kind=kinds, room=st.integers(0, 15))
-def test_filling_up(seed, kind, room):
-    values = drawn_values(seed, kind, most_jobs=6)
+@given(seed=seeds, curve=curves, room=st.integers(0, 15))
+def test_filling_up(seed, curve, room):
+    values = drawn_values(seed, curve, most_jobs=6)
     least = np.isfinite(values).argmax(axis=1)
     sizes = least.copy()
     fill_up(values, sizes, room)
     assert sizes.tolist() == fill_up_slowly(values, least.tolist(), room)
 
 
-@given(seed=seeds, kind=kinds, spare=st.integers(0, 12))
-def test_the_kernel_alone(seed, kind, spare):
-    """Over lists of sizes: the value of the recurrence; tracing back finds sizes that add up to it."""
-    values = drawn_values(seed, kind, most_jobs=8)
+@given(seed=seeds, curve=curves, spare=st.integers(0, 12))
+def test_the_kernel_alone(seed, curve, spare):
+    """Over lists of sizes, the kernel reaches the value of the recurrence, and tracing back finds its sizes."""
+    values = drawn_values(seed, curve, most_jobs=8)
     capacity = least_sum(values) + spare
     options = [sizes_of(row) for row in values]
     first = np.cumsum([0] + [len(sizes) for sizes in options])
@@ -236,7 +236,7 @@ def test_tracing_back_takes_the_fewest_gpus_and_the_smallest_sizes():
 
 
 def test_a_thousand_jobs_on_eight_thousand_gpus():
-    """The size that the project promises to decide quickly; here that the program's answer stays below its bound."""
+    """The size for which the project promises quick decisions; this checks that the value is at most the bound."""
     rng = np.random.default_rng(0)
     gpus = np.arange(65)
     curves = np.maximum.accumulate(gpus ** rng.uniform(0.4, 0.9, (25, 1)) * rng.uniform(0.9, 1.1, (25, 65)), axis=1)

@@ -1,4 +1,4 @@
-"""Schedulers where nodes fail, cores are divided, and gangs are larger than a type, or than there is."""
+"""All schedulers where nodes fail, cores are shared, and gangs are larger than a type or than the cluster."""
 
 from collections.abc import Callable, Mapping
 
@@ -24,7 +24,7 @@ from baselines import (
     Tiresias,
 )
 from envs.scheduling import Scheduler
-from envs.simulation import Failures, Rounds, Scenario, Simulator, run_episode
+from envs.simulation import Failures, Rounds, Scenario, Setup, Simulator, run_episode
 from envs.types import ClusterSpec, JobSpec, NodeSpec
 from envs.workloads import Workload
 from tests.conformance.worlds import Curved
@@ -79,7 +79,7 @@ def mixture(rng: np.random.Generator) -> Workload:
 @pytest.mark.parametrize("name", sorted(FIELD))
 @pytest.mark.parametrize("seed", range(6))
 def test_all_jobs_end_and_nothing_is_refused(name, seed):
-    """Nodes fail every minute on average; rounds fall at events or every three seconds too; half with shared cores."""
+    """Nodes fail every minute on average; some runs have a round every three seconds too, and half shared cores."""
     scenario = Scenario(
         restart_delay=1.0,
         rounds=Rounds(interval=3.0 if seed % 2 else None),
@@ -88,7 +88,7 @@ def test_all_jobs_end_and_nothing_is_refused(name, seed):
         horizon=20_000.0,
     )
     workload = mixture(np.random.default_rng(seed))
-    result = run_episode(FIELD[name](), Simulator(workload, CLUSTER, Curved(), scenario, seed))
+    result = run_episode(FIELD[name](), Simulator(workload, Setup(CLUSTER, Curved(), scenario), seed))
     assert result.finished.all()
     assert result.counters.get("stopped_programs", 0) == result.counters.get("unsolved_programs", 0) == 0
 
@@ -96,7 +96,7 @@ def test_all_jobs_end_and_nothing_is_refused(name, seed):
 @pytest.mark.parametrize("name", sorted(FIELD))
 @pytest.mark.parametrize("shared", ["unlimited", "shared"])
 def test_a_job_that_asks_for_more_than_there_is_runs_on_less(name, shared):
-    """30 and 50 of 18 GPUs are asked for, 2 or 12 will do; nodes fail meanwhile."""
+    """The requests are 30 and 50 of 18 GPUs, the least sizes 2 and 12; nodes fail meanwhile."""
     rows = [
         JobSpec(0, 0.0, 30, 100.0, "any", min_gpus=2, max_gpus=40),
         JobSpec(1, 1.0, 2, 50.0, "any"),
@@ -105,5 +105,5 @@ def test_a_job_that_asks_for_more_than_there_is_runs_on_less(name, shared):
     failures = Failures(mtbf=60.0, repair_time=10.0, checkpoint_interval=5.0)
     world = {"cpu_memory": shared, "failures": failures, "horizon": 20_000.0}
     scenario = Scenario(restart_delay=1.0, rounds=Rounds(interval=3.0), **world)
-    result = run_episode(FIELD[name](), Simulator(Workload.of(rows), CLUSTER, Curved(), scenario, 0))
+    result = run_episode(FIELD[name](), Simulator(Workload.of(rows), Setup(CLUSTER, Curved(), scenario), 0))
     assert result.finished.all()

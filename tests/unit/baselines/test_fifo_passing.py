@@ -1,4 +1,4 @@
-"""Backfilling in crowded rounds, against trying every job in turn."""
+"""Backfilling in crowded rounds, compared with trying every job in turn."""
 
 import pytest
 from hypothesis import given
@@ -12,15 +12,15 @@ from tests.unit.baselines.slow import pass_the_head_slowly, start_slowly
 PLAIN = ClusterSpec(tuple(NodeSpec("new", size) for size in (8, 8, 4, 4, 2)))
 
 
-def placed(wish):
-    """GPUs by node of every job that the round starts."""
-    return {job: dict(place.gpus) for job, place in wish.changes.items()}
+def placed(allocation):
+    """Return the GPUs by node of every job that the round starts."""
+    return {job: dict(place.gpus) for job, place in allocation.changes.items()}
 
 
 @pytest.mark.parametrize("placement", ["best_fit", "first_fit"])
 @pytest.mark.parametrize("cluster", [CROWDED, PLAIN], ids=["three types", "one type"])
 @given(seed=st.integers(0, 10_000))
-def test_easy_is_trying_every_job(placement, cluster, seed):
+def test_easy_equals_trying_every_job(placement, cluster, seed):
     view = busy_round(seed, cluster)
     scheduler = Fifo("easy", placement)
     slow = view.allocation(keep_running=True)
@@ -30,7 +30,7 @@ def test_easy_is_trying_every_job(placement, cluster, seed):
 
 @pytest.mark.parametrize("placement", ["best_fit", "first_fit"])
 @given(seed=st.integers(0, 10_000))
-def test_skipping_is_trying_every_job(placement, seed):
+def test_skipping_equals_trying_every_job(placement, seed):
     view = busy_round(seed)
     scheduler = Fifo("skip", placement)
     slow = view.allocation(keep_running=True)
@@ -38,8 +38,8 @@ def test_skipping_is_trying_every_job(placement, seed):
     assert placed(scheduler.schedule(view)) == placed(slow)
 
 
-def test_the_rounds_are_worth_the_comparison():
-    """In many of them somebody passes a blocked head, in many somebody who would fit must not."""
+def test_the_rounds_contain_both_cases():
+    """In many rounds a job passes a blocked head, and in many a job that would fit must not pass."""
     passed = refused = 0
     for seed in range(60):
         view = busy_round(seed, PLAIN)

@@ -1,4 +1,4 @@
-"""Looking ahead: against the slow twin on random clusters, and by hand."""
+"""Look-ahead, against the reference implementation on random clusters, and by hand."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baselines.starling import round
-from baselines.starling.forecast import advance, backlog, forecast, next_end, plan_ahead, weights
+from baselines.starling.forecast import advance_jobs, backlog, forecast, next_end, plan_ahead, weights
 from envs.types import IntArray
 from tests.unit.baselines import slow_plans as slow
 from tests.unit.baselines.slow_plans import Ahead, Jobs, Rules, arrays, drawn, grid_of, is_sound, nodes_of
@@ -17,30 +17,30 @@ seeds = st.integers(0, 1_000_000)
 def looked(
     orders: list[list[int]], jobs: Jobs, rules: Rules, ahead: Ahead, wanted: list[IntArray] | None = None
 ) -> IntArray:
-    """`plan_ahead` on a drawn world, in one way or in several."""
+    """Run `plan_ahead` on a drawn world, in one way or in several."""
     its, outlook = arrays(jobs), ahead.outlook
     ways = round.Ways(np.array(orders), np.array(wanted or [its.wanted]))
-    its = its._replace(weight=weights(its.work, outlook.knee_speed, rules.numbers))
+    its = its._replace(weight=weights(its.work, outlook.knee_throughput, rules.numbers))
     return plan_ahead(ways, its, outlook, nodes_of(jobs), rules.numbers, ahead.depth)
 
 
 def drawn_ways(seed: int) -> tuple[list[list[int]], Jobs, Rules, Ahead, list[IntArray]]:
-    """A drawn world, and one to three ways to plan it: orders, and sizes that are no larger than drawn."""
+    """Draw a world, and one to three ways to plan it: orders, and sizes that are at most those drawn."""
     order, jobs, rules, ahead = drawn(seed)
     rng = np.random.default_rng(seed)
     orders, wanted = [order], [jobs.wanted]
     for _ in range(int(rng.integers(3))):
         orders.append(rng.permutation(order).tolist())
         sizes = np.minimum(jobs.wanted, rng.integers(0, 9, jobs.wanted.shape))
-        for job, kind in np.argwhere(sizes > 0).tolist():
-            if jobs.speeds[job, kind, sizes[job, kind]] <= 0:
-                sizes[job, kind] = jobs.wanted[job, kind]
+        for job, gpu_type in np.argwhere(sizes > 0).tolist():
+            if jobs.throughputs[job, gpu_type, sizes[job, gpu_type]] <= 0:
+                sizes[job, gpu_type] = jobs.wanted[job, gpu_type]
         wanted.append(sizes)
     return orders, jobs, rules, ahead, wanted
 
 
 def foreseen(order: list[int], jobs: Jobs, rules: Rules, ahead: Ahead, stall: list[float]) -> float:
-    """`forecast` of what runs now."""
+    """Run `forecast` for the jobs that run now."""
     its = arrays(jobs)
     return forecast(
         its.present.copy(), np.array(order), its, ahead.outlook, np.array(stall), nodes_of(jobs), rules.numbers,
@@ -49,7 +49,7 @@ def foreseen(order: list[int], jobs: Jobs, rules: Rules, ahead: Ahead, stall: li
 
 
 @given(seed=seeds)
-def test_the_forecast_is_its_twin(seed):
+def test_the_forecast_equals_the_reference(seed):
     order, jobs, rules, ahead = drawn(seed)
     stall = [10.0 * (job % 2) for job in order]
     expected = slow.forecast(jobs.at, order, jobs, rules, ahead, stall)
@@ -57,7 +57,7 @@ def test_the_forecast_is_its_twin(seed):
 
 
 @given(seed=seeds)
-def test_the_plan_is_its_twin_and_sound(seed):
+def test_the_plan_equals_the_reference_and_is_valid(seed):
     """Where two plans end equally soon up to rounding, either may be taken."""
     orders, jobs, rules, ahead, wanted = drawn_ways(seed)
     expected, ends = slow.plan_ahead(orders, jobs, rules, ahead, wanted)
@@ -69,7 +69,7 @@ def test_the_plan_is_its_twin_and_sound(seed):
 
 
 @given(seed=seeds)
-def test_it_leaves_its_arguments_alone(seed):
+def test_arguments_are_not_changed(seed):
     order, jobs, rules, ahead = drawn(seed)
     before = [array.copy() for array in arrays(jobs)]
     looked([order], jobs, rules, ahead)
@@ -80,7 +80,7 @@ def test_it_leaves_its_arguments_alone(seed):
 def two_rigid(at: list[dict[int, int]], restart: float = 0.0, depth: int = 10) -> tuple[list[int], Jobs, Rules, Ahead]:
     """On one node of 4 GPUs: a short job (40 samples) and a long one (400), both of exactly 4 GPUs at 4 samples/s."""
     jobs = Jobs(
-        speeds=np.array([[[0.0, 0, 0, 0, 4]]] * 2),
+        throughputs=np.array([[[0.0, 0, 0, 0, 4]]] * 2),
         work=[40.0, 400.0],
         delay=[restart if place else 0.0 for place in at],
         weight=[1.0, 1.0],
@@ -95,19 +95,19 @@ def two_rigid(at: list[dict[int, int]], restart: float = 0.0, depth: int = 10) -
 
 @pytest.mark.parametrize("depth", [0, 1, 2, 10])
 def test_two_jobs_in_turn(depth):
-    """10 s, then 100 s: they end at 10 and 110, whether played out or estimated."""
+    """10 s, then 100 s: they end at 10 and 110, both in the forecast and in the estimate."""
     assert foreseen(*two_rigid([{0: 4}, {}], depth=depth), [0.0, 0.0]) == 120.0
 
 
-def test_a_standstill_counts():
+def test_a_pause_counts():
     """The short one begins at 5: 15 and 115."""
     assert foreseen(*two_rigid([{0: 4}, {}]), [5.0, 0.0]) == 130.0
 
 
-def test_the_future_pays_where_the_present_does_not():
-    """The long job runs, the short one comes. By speeds of the moment, all alike (urgency 0), nothing is gained by a
-    change. Played out: kept, they end at 100 and 110 (sum 210); displaced, at 10 and, after a restart of 5 s, at 115
-    (125).
+def test_a_change_that_pays_later_is_found():
+    """The long job runs, the short one arrives. By present throughputs with equal weights (urgency 0), a change gains
+    nothing. By the forecast, they end at 100 and 110 if kept (sum 210). If the long job is displaced, they end at 10
+    and, after a restart of 5 s, at 115 (sum 125).
     """
     order, jobs, rules, ahead = two_rigid([{}, {0: 4}], restart=5.0, depth=0)
     assert looked([order], jobs, rules, ahead).tolist() == [[0], [4]]
@@ -115,29 +115,29 @@ def test_the_future_pays_where_the_present_does_not():
     assert looked([order], jobs, Rules(urgency=0.0, hysteresis=-0.5), ahead).tolist() == [[4], [0]]
 
 
-def test_another_way_is_taken_where_it_ends_sooner():
-    """Both wait. Long first ends at 100 and 110, short first at 10 and 110; who only knows the first cannot see it."""
+def test_another_way_is_taken_if_it_ends_sooner():
+    """Both wait. Long first ends at 100 and 110, short first at 10 and 110; the first way alone does not find this."""
     order, jobs, rules, ahead = two_rigid([{}, {}])
     back = order[::-1]
     assert looked([back], jobs, rules, ahead).tolist() == [[0], [4]]
     assert looked([back, order], jobs, rules, ahead, [jobs.wanted] * 2).tolist() == [[4], [0]]
 
 
-def test_of_equal_plans_the_first_is_followed_alone():
-    """The second way begins as the first does; whatever it would do later does not make it another candidate."""
+def test_only_the_first_of_equal_plans_is_followed():
+    """The second way has the same plan as the first; its different continuation does not make it a candidate."""
     order, jobs, rules, ahead = two_rigid([{0: 4}, {}])
     both = looked([order, order[::-1]], jobs, rules, ahead, [jobs.wanted] * 2)
     assert both.tolist() == looked([order], jobs, rules, ahead).tolist() == [[4], [0]]
 
 
-def test_time_passes():
-    """At 3 s: the first has done 1 s at 4 samples/s after 2 s of standstill, the second has come to its end."""
+def test_time_advances():
+    """At 3 s the first job has worked 1 s at 4 samples/s after a pause of 2 s, and the second has finished."""
     grid, work, stalled = np.array([[4], [2], [0]]), np.array([40.0, 6.0, 9.0]), np.array([2.0, 0.0, 0.0])
-    speeds = np.array([[[0.0, 0, 2, 0, 4]]] * 3)
+    throughputs = np.array([[[0.0, 0, 2, 0, 4]]] * 3)
     types = np.array([0])
-    its = round.Jobs(speeds, work, np.zeros(3), np.ones(3), np.ones((3, 1), np.int64), grid)
+    its = round.Jobs(throughputs, work, np.zeros(3), np.ones(3), np.ones((3, 1), np.int64), grid)
     assert next_end(grid, its, stalled, types) == 3.0
-    assert advance(3.0, grid, its, stalled, types) == 1
+    assert advance_jobs(3.0, grid, its, stalled, types) == 1
     assert (work.tolist(), stalled.tolist()) == ([36.0, 0.0, 9.0], [0.0, 0.0, 0.0])
     assert grid.tolist() == [[4], [0], [0]]
     assert next_end(np.zeros((3, 1), np.int64), its, stalled, types) == np.inf
@@ -150,6 +150,6 @@ def test_the_backlog_is_worked_off_in_order():
     assert ends == (30.0, 2)
 
 
-def test_what_a_job_is_worth():
+def test_the_worth_of_a_job():
     """100 samples at 4/s and a floor of 75 s: 1 / 100 s at exponent 1, per sample/s."""
     assert weights(np.array([100.0]), np.array([4.0]), Rules(floor=75.0, urgency=1.0).numbers).tolist() == [1 / 100 / 4]

@@ -1,4 +1,4 @@
-"""Rounds that realise shares: accounts, priorities, choices and places."""
+"""Gavel's rounds: received time, priorities, choice of jobs and placement."""
 
 import numpy as np
 import pytest
@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines import Gavel
-from baselines.gavel.rounds import NEVER_RAN, Received, choose, fastest_first
+from baselines.gavel.rounds import NEVER_RAN, Received, choose_grants, order_types_by_throughput
 from baselines.parts.grants import held_grants, place_grants
 from envs.scheduling import ClusterView
-from envs.simulation import Rounds, Scenario, Simulator
+from envs.simulation import Rounds, Scenario, Setup, Simulator
 from envs.types import MurmurationError
 from tests.conformance.worlds import Curved
-from tests.golden.playground import EVERY_SECOND, TwoSpeeds, fast_and_slow, jobs, play, two_nodes
+from tests.golden.playground import EVERY_SECOND, TwoThroughputs, fast_and_slow, jobs, play, two_nodes
 from tests.unit.baselines.rounds import busy_round, round_at
 
 
@@ -20,110 +20,111 @@ def test_priority_is_share_over_the_fraction_received():
     """Head starts of 5 s each; A runs 10 s on the fast node, B on the slow one."""
     pair = jobs((0, 4, 100), (0, 4, 100))
     running = {0: {1: 4}, 1: {0: 4}}
-    before = round_at(0, pair, fast_and_slow(), performance=TwoSpeeds())
+    before = round_at(0, pair, fast_and_slow(), performance=TwoThroughputs())
     received = Received(5.0)
     received.advance(before)
     received.renew(0.0, np.array([0, 1]), np.array([[0.25, 0.5], [0.75, 0.0]]))
-    wish = before.allocation()
+    allocation = before.allocation()
     for job, gpus in running.items():
-        wish.place(job, gpus)
-    received.begin(before, wish)
-    received.advance(round_at(10, pair, fast_and_slow(), place=[(0, running)], performance=TwoSpeeds()))
+        allocation.place(job, gpus)
+    received.begin(before, allocation)
+    received.advance(round_at(10, pair, fast_and_slow(), place=[(0, running)], performance=TwoThroughputs()))
     priority, owed, share = received.ranks(np.array([0, 1]), 2)
     assert priority == pytest.approx(np.array([[0.25 / (5 / 20), 0.5 / (15 / 20)], [0.75 / (15 / 20), 0.0]]))
     assert (owed == 0).all()
     assert share.tolist() == [[0.25, 0.5], [0.75, 0.0]]
 
 
-def test_what_was_not_received_is_owed_after_the_next_shares():
-    """A was due 4 and 8 s of 20 and had 10 on the second type; a newcomer is owed nothing."""
+def test_time_not_received_is_owed_under_the_next_shares():
+    """A was due 4 and 8 s of 20 and had 10 on the second type; a new job is owed nothing."""
     pair = jobs((0, 4, 100), (0, 4, 100))
     received = Received(5.0)
-    first = round_at(0, pair, fast_and_slow(), performance=TwoSpeeds())
+    first = round_at(0, pair, fast_and_slow(), performance=TwoThroughputs())
     received.advance(first)
     received.renew(0.0, np.array([0]), np.array([[0.2, 0.4]]))
-    wish = first.allocation()
-    wish.place(0, {1: 4})
-    received.begin(first, wish)
-    received.advance(round_at(10, pair, fast_and_slow(), place=[(0, {0: {1: 4}})], performance=TwoSpeeds()))
+    allocation = first.allocation()
+    allocation.place(0, {1: 4})
+    received.begin(first, allocation)
+    received.advance(round_at(10, pair, fast_and_slow(), place=[(0, {0: {1: 4}})], performance=TwoThroughputs()))
     received.renew(20.0, np.array([0, 1]), np.array([[0.5, 0.5], [0.5, 0.5]]))
     _, owed, _ = received.ranks(np.array([0, 1]), 2)
     assert owed.tolist() == [[4.0, -2.0], [0.0, 0.0]]
 
 
-def test_without_shares_there_is_no_priority_and_without_time_a_large_one():
+def test_priority_is_zero_without_a_share_and_large_without_received_time():
     received = Received(0.0)
     received.renew(0.0, np.array([3]), np.array([[0.5]]))
     priority, _, _ = received.ranks(np.array([3, 4]), 1)
     assert priority.tolist() == [[0.5 * NEVER_RAN], [0.0]]
 
 
-def test_types_by_how_fast_they_are_for_these_jobs():
-    assert fastest_first(np.array([[1.0, 2.0, 0.0], [3.0, 4.0, 4.0]])) == [1, 0, 2]
-    assert fastest_first(np.zeros((0, 2))) == []
+def test_types_are_ordered_by_throughput_of_the_jobs():
+    assert order_types_by_throughput(np.array([[1.0, 2.0, 0.0], [3.0, 4.0, 4.0]])) == [1, 0, 2]
+    assert order_types_by_throughput(np.zeros((0, 2))) == []
 
 
-def rates(view: ClusterView, present: np.ndarray) -> np.ndarray:
-    return np.array([view.speed(job)[:, view.num_gpus[job]] for job in present.tolist()])
+def requested_throughputs(view: ClusterView, present: np.ndarray) -> np.ndarray:
+    return np.array([view.throughputs(job)[:, view.num_gpus[job]] for job in present.tolist()])
 
 
 @given(seed=st.integers(0, 10_000), keep=st.booleans())
 @settings(max_examples=40)
-def test_a_round_fits_and_leaves_nothing_that_could_run(seed, keep):
-    """Whatever runs: every chosen job gets its GPUs of its type, and no type has room for a job that was left out."""
+def test_a_round_fits_and_leaves_out_no_job_that_could_run(seed, keep):
+    """Every chosen job gets its GPUs of its type, and no type has room for a job that was left out."""
     view = busy_round(seed)
     present = np.sort(np.concatenate([view.queued, view.running]))
-    rate = rates(view, present)
+    throughput = requested_throughputs(view, present)
     spread = {job for job in view.running.tolist() if len(set(view.placement(job).gpus)) > 1}
-    typed = rate.max(axis=1) > 0
-    wish = view.allocation(keep_running=True)
+    typed = throughput.max(axis=1) > 0
+    allocation = view.allocation(keep_running=True)
     received = Received(1.0)
     received.advance(view)
     rng = np.random.default_rng(seed)
-    received.renew(view.time, present[typed], rng.random(rate[typed].shape))
-    kinds = list(range(len(view.cluster.gpu_types)))
+    received.renew(view.time, present[typed], rng.random(throughput[typed].shape))
+    gpu_types = list(range(len(view.cluster.gpu_types)))
     sizes = view.num_gpus[present[typed]]
-    chosen = choose(view, wish, present[typed], sizes, rate[typed] > 0, kinds, received, keep=keep)
-    place_grants(view, wish, chosen, present[~typed].tolist())
+    runs = throughput[typed] > 0
+    chosen = choose_grants(view, allocation, present[typed], sizes, runs, gpu_types, received, keep=keep)
+    place_grants(view, allocation, chosen, present[~typed].tolist())
     held = held_grants(view)
     for job, grant in chosen.items():
-        place = wish.placement(job)
+        place = allocation.placement(job)
         assert place is not None
         assert place.num_gpus == view.num_gpus[job]
         assert {int(view.cluster.node_types[node]) for node in place.gpus} == {grant.gpu_type}
     if keep:
         assert {job: grant for job, grant in held.items() if typed[present == job]}.items() <= chosen.items()
-    left = np.bincount(view.cluster.node_types, wish.free_gpus, len(kinds))
+    left = np.bincount(view.cluster.node_types, allocation.free_gpus, len(gpu_types))
     for job in set(present[typed].tolist()) - set(chosen):
-        runs = rate[np.searchsorted(present, job)] > 0
+        runs = throughput[np.searchsorted(present, job)] > 0
         assert (view.num_gpus[job] > left[runs]).all()
-    assert wish.jobs() >= spread & set(present[~typed].tolist())
+    assert allocation.jobs() >= spread & set(present[~typed].tolist())
 
 
-def test_in_the_long_run_time_follows_the_shares():
-    """Three jobs of 4 GPUs on a fast and a slow node: a third of both for each, nearly, after 60 rounds."""
+def test_received_time_approaches_the_shares():
+    """Three jobs of 4 GPUs on a fast and a slow node: each gets about a third of both after 60 rounds."""
     workload = jobs(*[(0.0, 4, 1000.0)] * 3)
     scenario = Scenario(restart_delay=0.0, rounds=Rounds(on_events=False, interval=1.0), horizon=61.0)
-    simulator = Simulator(workload, fast_and_slow(), TwoSpeeds(), scenario)
+    simulator = Simulator(workload, Setup(fast_and_slow(), TwoThroughputs(), scenario))
     scheduler = Gavel(round_length=1.0, reset_interval=1000.0)
     scheduler.reset(simulator.cluster, simulator.rng)
     fast = np.zeros(3)
     for view in simulator.rounds():
-        wish = scheduler.schedule(view)
+        allocation = scheduler.schedule(view)
         for job in range(3):
-            place = wish.placement(job)
+            place = allocation.placement(job)
             fast[job] += bool(place and 1 in place.gpus)
-        simulator.apply(wish)
+        simulator.apply(allocation)
     assert fast.sum() >= 60
     assert (np.abs(fast - fast.mean()) <= 1.5).all()
 
 
-def test_shares_are_computed_only_when_jobs_come_or_go_and_not_too_often():
+def test_shares_are_recomputed_only_after_arrivals_or_departures_and_the_interval():
     """Arrivals at 0, 1, 2 and 30: two programs at 0, two at 10 (the interval) and two at 30, none at 20."""
     workload = jobs((0, 1, 100), (1, 1, 100), (2, 1, 100), (30, 1, 100))
     scheduler = Gavel(round_length=1.0, reset_interval=10.0)
     scenario = Scenario(restart_delay=0.0, rounds=EVERY_SECOND, horizon=40.0)
-    simulator = Simulator(workload, two_nodes(), TwoSpeeds(), scenario)
+    simulator = Simulator(workload, Setup(two_nodes(), TwoThroughputs(), scenario))
     scheduler.reset(simulator.cluster, simulator.rng)
     programs = {}
     for view in simulator.rounds():
@@ -132,14 +133,14 @@ def test_shares_are_computed_only_when_jobs_come_or_go_and_not_too_often():
     assert [programs[time] for time in (0.0, 2.0, 9.0, 10.0, 20.0, 30.0)] == [2, 2, 2, 4, 4, 6]
 
 
-def test_counters_come_with_the_result():
+def test_result_has_counters():
     result = play(Gavel(), jobs((0, 1, 5), (0, 8, 5)), two_nodes(), performance=Plain())
     assert result.counters["linear_programs"] > 0
     assert result.counters["unsolved_programs"] == 0
 
 
-class Plain(TwoSpeeds):
-    """One speed for all."""
+class Plain(TwoThroughputs):
+    """Equal throughput on all types."""
 
 
 @pytest.mark.parametrize(
@@ -158,15 +159,15 @@ def test_bad_options(options, words):
     assert all(word in str(error.value) for word in ("Gavel", *words))
 
 
-def test_what_it_needs_to_know():
-    assert Gavel("max_min").information == Gavel("total_speed").information == "none"
+def test_information_depends_on_the_objective():
+    assert Gavel("max_min").information == Gavel("total_throughput").information == "none"
     assert Gavel("makespan").information == Gavel("finish_time").information == "estimate"
 
 
 @given(seed=st.integers(0, 500))
 @settings(max_examples=15)
-def test_all_of_a_crowd_come_to_an_end(seed):
-    """Speeds that are not linear, three types, models that do not run everywhere."""
+def test_all_jobs_finish_on_a_crowded_cluster(seed):
+    """Nonlinear throughputs, three types, and models that do not run on every type."""
     rng = np.random.default_rng(seed)
     rows = [(float(rng.integers(0, 50)), int(rng.integers(1, 5)), float(rng.integers(5, 50))) for _ in range(12)]
     scheduler = [Gavel("max_min", True, 5.0, 20.0), Gavel("makespan", True, 5.0), Gavel("finish_time")][seed % 3]

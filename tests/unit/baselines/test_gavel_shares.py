@@ -1,4 +1,4 @@
-"""Gavel's linear programs against slow twins, closed forms, and their own constraints."""
+"""Gavel's linear programs against reference implementations, closed forms and their constraints."""
 
 import numpy as np
 import pytest
@@ -7,38 +7,45 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from baselines.gavel import shares as gavel_shares
-from baselines.gavel.shares import Sharing, finish_time, makespan, max_min, total_speed, worst_ratio
+from baselines.gavel.shares import (
+    Sharing,
+    maximise_least_throughput,
+    maximise_total_throughput,
+    minimise_finish_time_ratio,
+    minimise_makespan,
+    worst_ratio,
+)
 from envs.types import FloatArray
 
 
 @st.composite
 def sharings(draw):
-    """Up to 8 jobs of a few kinds on up to 3 types, all of which run somewhere."""
+    """Up to 8 jobs of a few classes on up to 3 types; each job runs on some type."""
     num_types = draw(st.integers(1, 3))
-    kinds = draw(
+    classes = draw(
         st.lists(
             st.lists(st.sampled_from([0.0, 0.5, 1.0, 3.0]), min_size=num_types, max_size=num_types).filter(any),
             min_size=1,
             max_size=3,
         )
     )
-    rows = draw(st.lists(st.sampled_from(range(len(kinds))), min_size=1, max_size=8))
+    rows = draw(st.lists(st.sampled_from(range(len(classes))), min_size=1, max_size=8))
     gpus = np.array([draw(st.sampled_from([1, 2, 4])) for _ in rows])
     capacity = np.array([draw(st.integers(4, 9)) for _ in range(num_types)])
-    return Sharing(np.array([kinds[row] for row in rows]), gpus, capacity)
+    return Sharing(np.array([classes[row] for row in rows]), gpus, capacity)
 
 
 def check(sharing: Sharing, shares: FloatArray) -> None:
-    """Shares can be had."""
-    assert shares.shape == sharing.rate.shape
+    """Check that shares are feasible."""
+    assert shares.shape == sharing.throughput.shape
     assert (shares >= 0).all()
     assert (shares.sum(axis=1) <= 1 + 1e-6).all()
     assert (sharing.gpus @ shares <= sharing.capacity * (1 + 1e-6)).all()
-    assert (shares[sharing.rate == 0] == 0).all()
+    assert (shares[sharing.throughput == 0] == 0).all()
 
 
 def level_slowly(sharing: Sharing, gain: FloatArray) -> float:
-    """The largest least gain by a dense program with a row for every job."""
+    """The largest least gain, by a dense program with a row for every job."""
     jobs, types = gain.shape
     rows, bounds = [], []
     for job in range(jobs):
@@ -48,50 +55,51 @@ def level_slowly(sharing: Sharing, gain: FloatArray) -> float:
         least[job] = -gain[job]
         rows += [[*once.ravel(), 0.0], [*least.ravel(), 1.0]]
         bounds += [1.0, 0.0]
-    for kind in range(types):
+    for gpu_type in range(types):
         room = np.zeros((jobs, types))
-        room[:, kind] = sharing.gpus
+        room[:, gpu_type] = sharing.gpus
         rows.append([*room.ravel(), 0.0])
-        bounds.append(float(sharing.capacity[kind]))
+        bounds.append(float(sharing.capacity[gpu_type]))
     found = linprog([0.0] * (jobs * types) + [-1.0], A_ub=rows, b_ub=bounds, method="highs")
     assert found.x is not None
     return float(found.x[-1])
 
 
 @given(sharing=sharings())
-def test_max_min_reaches_the_level_of_the_slow_twin(sharing):
-    found = max_min(sharing)
+def test_max_min_matches_the_reference_implementation(sharing):
+    found = maximise_least_throughput(sharing)
     check(sharing, found.shares)
-    gain = sharing.rate * (sharing.gpus / sharing.proportional)[:, None]
+    gain = sharing.throughput * (sharing.gpus / sharing.proportional)[:, None]
     level = (gain * found.shares).sum(axis=1).min()
     assert level == pytest.approx(level_slowly(sharing, gain), rel=1e-5)
     assert (found.programs, found.failures) == (2, 0)
 
 
 @given(sharing=sharings(), data=st.data())
-def test_makespan_reaches_the_level_of_the_slow_twin(sharing, data):
+def test_makespan_matches_the_reference_implementation(sharing, data):
     work = np.array([data.draw(st.floats(0.1, 1000.0)) for _ in range(sharing.num_jobs)])
-    found = makespan(sharing, work)
+    found = minimise_makespan(sharing, work)
     check(sharing, found.shares)
-    level = (sharing.rate * found.shares).sum(axis=1) / work
-    assert level.min() == pytest.approx(level_slowly(sharing, sharing.rate / work[:, None]), rel=1e-5)
+    level = (sharing.throughput * found.shares).sum(axis=1) / work
+    assert level.min() == pytest.approx(level_slowly(sharing, sharing.throughput / work[:, None]), rel=1e-5)
 
 
 @given(sharing=sharings())
-def test_jobs_alike_have_equal_shares(sharing):
-    shares = max_min(sharing).shares
+def test_equal_jobs_have_equal_shares(sharing):
+    shares = maximise_least_throughput(sharing).shares
     for one in range(sharing.num_jobs):
         for other in range(one):
-            if (sharing.rate[one] == sharing.rate[other]).all() and sharing.gpus[one] == sharing.gpus[other]:
+            alike = (sharing.throughput[one] == sharing.throughput[other]).all()
+            if alike and sharing.gpus[one] == sharing.gpus[other]:
                 assert (shares[one] == shares[other]).all()
 
 
 @given(sharing=sharings())
-def test_total_speed_is_at_least_that_of_fair_shares(sharing):
-    gain = sharing.rate / sharing.proportional[:, None]
-    found = total_speed(sharing)
+def test_total_throughput_is_at_least_that_of_fair_shares(sharing):
+    gain = sharing.throughput / sharing.proportional[:, None]
+    found = maximise_total_throughput(sharing)
     check(sharing, found.shares)
-    assert (gain * found.shares).sum() >= (gain * max_min(sharing).shares).sum() * (1 - 1e-6)
+    assert (gain * found.shares).sum() >= (gain * maximise_least_throughput(sharing).shares).sum() * (1 - 1e-6)
     assert (gain * found.shares).sum() >= (gain * sharing.isolated).sum() * (1 - 1e-6)
 
 
@@ -101,36 +109,36 @@ def test_finish_times_are_no_worse_than_with_equal_shares(sharing, data):
         return np.array([data.draw(st.floats(low, high)) for _ in range(sharing.num_jobs)])
 
     work, waited, ahead = column(0.1, 100.0), column(0.0, 50.0), column(0.0, 50.0)
-    deserved = ahead + work / (sharing.rate * sharing.isolated).sum(axis=1)
-    found = finish_time(sharing, work, waited, deserved)
+    deserved = ahead + work / (sharing.throughput * sharing.isolated).sum(axis=1)
+    found = minimise_finish_time_ratio(sharing, work, waited, deserved)
     check(sharing, found.shares)
     assert found.failures == 0
     reached = worst_ratio(sharing, found.shares, work, waited, deserved)
     assert reached <= worst_ratio(sharing, sharing.isolated, work, waited, deserved)
-    # No share reaches a ratio that is 1 % smaller.
+    # No shares reach a ratio that is 1 % smaller.
     spare = 0.99 * reached * deserved - waited
-    assert (spare <= 0).any() or level_slowly(sharing, sharing.rate * (spare / work)[:, None]) < 1.0
+    assert (spare <= 0).any() or level_slowly(sharing, sharing.throughput * (spare / work)[:, None]) < 1.0
 
 
 def test_finish_times_by_hand():
-    """One GPU; A waited 40 s and has 20 s left, B came now with 20 s; both deserve 40 s.
+    """One GPU; A waited 40 s and has 20 s left, B arrived now with 20 s; both deserve 40 s.
 
     Ratios 1 + 0.5 / a and 0.5 / b with a + b = 1 are equal at 2 b^2 - 4 b + 1 = 0: b = 1 - sqrt(0.5).
     """
     sharing = Sharing(np.ones((2, 1)), np.array([1, 1]), np.array([1]))
-    found = finish_time(sharing, np.array([20.0, 20.0]), np.array([40.0, 0.0]), np.array([40.0, 40.0]))
+    found = minimise_finish_time_ratio(sharing, np.array([20.0, 20.0]), np.array([40.0, 0.0]), np.array([40.0, 40.0]))
     assert found.shares[1, 0] == pytest.approx(1 - 0.5**0.5, abs=2e-3)
 
 
-def test_the_example_of_two_types():
-    """Two jobs on one fast and one slow GPU; A is 4 times as fast on the fast one, B twice: A has more of it.
+def test_two_types_by_hand():
+    """Two jobs on one fast and one slow GPU; A is 4 times as fast on the fast one, B twice.
 
-    With x of the fast GPU's time for A and 1 - x for B, over the proportional speeds 2.5 and 1.5, the levels are
+    With x of the fast GPU's time for A and 1 - x for B, over the proportional throughputs 2.5 and 1.5, the levels are
     (1 + 3 x) / 2.5 and (2 - x) / 1.5: equal at x = 0.5, both exactly 1.
     """
     sharing = Sharing(np.array([[4.0, 1.0], [2.0, 1.0]]), np.array([1, 1]), np.array([1, 1]))
-    assert max_min(sharing).shares == pytest.approx(np.full((2, 2), 0.5), abs=1e-6)
-    assert total_speed(sharing).shares == pytest.approx(np.array([[1.0, 0.0], [0.0, 1.0]]), abs=1e-6)
+    assert maximise_least_throughput(sharing).shares == pytest.approx(np.full((2, 2), 0.5), abs=1e-6)
+    assert maximise_total_throughput(sharing).shares == pytest.approx(np.array([[1.0, 0.0], [0.0, 1.0]]), abs=1e-6)
 
 
 def test_equal_shares_by_hand():
@@ -140,7 +148,7 @@ def test_equal_shares_by_hand():
 
 
 @pytest.mark.parametrize("fails", [1, 2])
-def test_what_is_not_solved_falls_back_to_equal_shares_and_is_counted(fails, monkeypatch):
+def test_unsolved_programs_fall_back_to_equal_shares_and_are_counted(fails, monkeypatch):
     """The first or the second program of max-min is stopped by its time limit."""
     asked = []
     solve = gavel_shares._optimum
@@ -151,7 +159,7 @@ def test_what_is_not_solved_falls_back_to_equal_shares_and_is_counted(fails, mon
 
     monkeypatch.setattr(gavel_shares, "_optimum", stopped)
     sharing = Sharing(np.array([[4.0, 1.0], [2.0, 1.0]]), np.array([1, 1]), np.array([1, 1]))
-    found = max_min(sharing)
+    found = maximise_least_throughput(sharing)
     assert (found.shares == sharing.isolated).all()
     assert (found.programs, found.failures) == (fails, 1)
 
@@ -165,5 +173,5 @@ def test_the_time_limit_reaches_the_solver(monkeypatch):
 
     monkeypatch.setattr(gavel_shares, "milp", solver)
     sharing = Sharing(np.ones((2, 1)), np.array([1, 1]), np.array([1]), time_limit=0.25)
-    assert total_speed(sharing).failures == 1
+    assert maximise_total_throughput(sharing).failures == 1
     assert limits == [0.25]

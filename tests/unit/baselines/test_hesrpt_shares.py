@@ -29,19 +29,19 @@ def test_shares_by_hand():
 @given(seed=st.integers(0, 100_000), gpus=st.integers(0, 30))
 def test_whole_shares_are_runnable_and_fit(seed, gpus):
     rng = np.random.default_rng(seed)
-    speeds = rng.integers(0, 3, (int(rng.integers(1, 8)), 9)).astype(float)
-    speeds[:, 0] = 0.0
-    wanted = rng.dirichlet(np.ones(len(speeds)))
-    found = whole_shares(wanted, speeds, gpus)
+    throughputs = rng.integers(0, 3, (int(rng.integers(1, 8)), 9)).astype(float)
+    throughputs[:, 0] = 0.0
+    wanted = rng.dirichlet(np.ones(len(throughputs)))
+    found = whole_shares(wanted, throughputs, gpus)
     assert found.sum() <= gpus
-    assert all(size == 0 or speeds[place, size] > 0 for place, size in enumerate(found))
+    assert all(size == 0 or throughputs[place, size] > 0 for place, size in enumerate(found))
     due = 0.0
-    for place, size in enumerate(found):  # nobody gets more than is due to it and to those before it
+    for place, size in enumerate(found):  # a job gets at most what is due to it and to those before it
         due += wanted[place] * gpus - size
         assert due >= -0.5 - 1e-9
 
 
-def test_what_rounding_leaves_goes_to_the_next():
+def test_gpus_left_by_rounding_go_to_the_next_job():
     """Due 2.6, 2.6 and 2.8 of 8. The first rounds up to 3, the second, with 2.2, gets 2, the third 3."""
     all_sizes = np.ones((3, 9))
     all_sizes[:, 0] = 0.0
@@ -49,10 +49,10 @@ def test_what_rounding_leaves_goes_to_the_next():
 
 
 def test_a_range_limits_the_share():
-    """The shortest takes at most 2 of its 6, so the next has 2 + 4; one that needs 8 gets nothing."""
-    speeds = np.zeros((3, 9))
-    speeds[0, 1:3] = speeds[1, 1:] = speeds[2, 8] = 1.0
-    assert whole_shares(np.array([0.75, 0.25, 0.0]), speeds, 8).tolist() == [2, 6, 0]
+    """The shortest takes at most 2 of its 6 GPUs, so the next has 2 + 4; a job that needs 8 gets none."""
+    throughputs = np.zeros((3, 9))
+    throughputs[0, 1:3] = throughputs[1, 1:] = throughputs[2, 8] = 1.0
+    assert whole_shares(np.array([0.75, 0.25, 0.0]), throughputs, 8).tolist() == [2, 6, 0]
 
 
 def test_exponents_of_curves():
@@ -62,6 +62,6 @@ def test_exponents_of_curves():
 
 
 @pytest.mark.parametrize("exponent", [-0.1, 1.0, math.nan])
-def test_exponents_that_cannot_be(exponent):
+def test_invalid_exponents(exponent):
     with pytest.raises(MurmurationError, match=f"HeSrpt: exponent is {exponent}; it must be at least 0 and below 1"):
         HeSrpt(exponent)

@@ -1,4 +1,4 @@
-"""What HiGHS prints stays away from the terminal; what others print does not."""
+"""HiGHS's debug lines are removed from standard output; other output is kept."""
 
 import ctypes
 import os
@@ -13,13 +13,13 @@ import pytest
 import scipy.optimize
 from scipy.optimize import Bounds, LinearConstraint
 
-from baselines.parts.highs import NOISE, milp, quiet
+from baselines.parts.highs import DEBUG_PREFIX, milp, quiet
 
 LIBC = ctypes.CDLL(None)
 
 
-def test_the_solver_is_scipys():
-    """The most valuable two of three things of sizes 2, 2, 3 in a room of 4."""
+def test_the_result_is_scipys():
+    """A knapsack of capacity 4 with items of sizes 2, 2, 3: the first two are the most valuable choice."""
     found = milp(
         np.array([-2.0, -2.0, -3.0]),
         integrality=np.ones(3, np.int64),
@@ -36,10 +36,10 @@ def test_without_integrality_it_is_a_linear_program():
     assert found.x.tolist() == [0.5]
 
 
-def test_noise_is_dropped_and_all_else_passed_on_in_order(capfd):
+def test_debug_lines_are_dropped_and_other_output_is_kept(capfd):
     os.write(1, b"before\n")
     with quiet():
-        LIBC.printf(NOISE + b"transformNewIntegerFeasibleSolution tmpSolver.run();\n")
+        LIBC.printf(DEBUG_PREFIX + b"transformNewIntegerFeasibleSolution tmpSolver.run();\n")
         LIBC.printf(b"a word in C\n")
         os.write(1, b"beside\n")
     os.write(1, b"after\n")
@@ -48,14 +48,14 @@ def test_noise_is_dropped_and_all_else_passed_on_in_order(capfd):
     assert (out.index("before"), out.index("after")) == (0, len(out) - len("after\n"))
 
 
-def test_what_c_has_held_back_before_is_not_lost(capfd):
+def test_output_buffered_by_c_is_not_lost(capfd):
     LIBC.printf(b"held back\n")
     with quiet():
         pass
     assert capfd.readouterr().out == "held back\n"
 
 
-def test_an_error_within_leaves_standard_output_as_it_was(capfd):
+def test_an_error_restores_standard_output(capfd):
     with pytest.raises(ZeroDivisionError), quiet():
         raise ZeroDivisionError
     os.write(1, b"still there\n")
@@ -63,24 +63,24 @@ def test_an_error_within_leaves_standard_output_as_it_was(capfd):
 
 
 def test_threads_wait_for_each_other(capfd):
-    """Fifty spells in each of four threads: every line comes out, once."""
+    """Fifty blocks in each of four threads: every line is written exactly once."""
 
-    def talk(name: int) -> None:
-        for spell in range(50):
+    def write_lines(name: int) -> None:
+        for block in range(50):
             with quiet():
-                os.write(1, f"{name} {spell}\n".encode())
+                os.write(1, f"{name} {block}\n".encode())
 
-    threads = [threading.Thread(target=talk, args=(name,)) for name in range(4)]
+    threads = [threading.Thread(target=write_lines, args=(name,)) for name in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    expected = sorted(f"{name} {spell}" for name in range(4) for spell in range(50))
+    expected = sorted(f"{name} {block}" for name in range(4) for block in range(50))
     assert sorted(capfd.readouterr().out.splitlines()) == expected
 
 
 @pytest.mark.parametrize("missing", ["TemporaryFile", "dup"])
-def test_where_nothing_can_be_kept_it_goes_on_aloud(missing, monkeypatch, capfd):
+def test_without_a_temporary_file_output_is_not_filtered(missing, monkeypatch, capfd):
     def refuse(*_: object) -> None:
         raise OSError
 
@@ -92,18 +92,18 @@ def test_where_nothing_can_be_kept_it_goes_on_aloud(missing, monkeypatch, capfd)
 
 
 def test_a_program_that_makes_highs_print_is_quiet():
-    """In a process of its own, so that nothing that C holds back is missed: a program for which SciPy alone prints."""
+    """In a separate process, so that C's buffers are flushed: a program for which SciPy's own function prints."""
     line = "from tests.unit.baselines.test_highs import loud; loud({})"
     aloud, silent = (
         subprocess.run([sys.executable, "-c", line.format(own)], capture_output=True, check=True, timeout=60)
         for own in (False, True)
     )
     assert silent.stdout == b""
-    assert NOISE in aloud.stdout, "HiGHS is quiet by itself now: SciPy's milp will do instead of ours"
+    assert DEBUG_PREFIX in aloud.stdout, "HiGHS no longer prints debug lines: use SciPy's milp instead of ours"
 
 
 def loud(own: bool) -> None:
-    """Twelve things to have of six sizes each, in three rooms, chosen by our function or by SciPy's."""
+    """Choose one of six sizes for each of twelve items in three knapsacks, by our function or by SciPy's."""
     rng = np.random.default_rng(9)
     owner, columns = np.repeat(np.arange(12), 6), np.arange(72)
     size = rng.integers(1, 17, 72)

@@ -16,9 +16,9 @@ from tests.unit.baselines.rounds import round_at
 curves = st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.0, 4.5, 7.0, 8.0]), min_size=1, max_size=10)
 
 
-def hull(speed):
-    """Points of the upper concave hull from the origin on, while it rises: no chord between others lies above them."""
-    points = [(0, 0.0)] + [(n, s) for n, s in enumerate(speed) if n and s > 0]
+def hull(throughput):
+    """Find the points of the rising upper concave hull from the origin: no chord between other points is above them."""
+    points = [(0, 0.0)] + [(n, s) for n, s in enumerate(throughput) if n and s > 0]
     corners = []
     for n, s in points:
         left = [(m, r) for m, r in points if m < n]
@@ -29,9 +29,9 @@ def hull(speed):
     return corners
 
 
-def knee_slowly(speed, threshold):
-    """The last corner before the slope falls below the share of the first."""
-    corners = hull(speed)
+def knee_slowly(throughput, threshold):
+    """Find the last corner before the slope falls below the share of the first."""
+    corners = hull(throughput)
     if len(corners) < 2:
         return 0
     slopes = [(s - r) / (n - m) for (m, r), (n, s) in pairwise(corners)]
@@ -43,36 +43,36 @@ def knee_slowly(speed, threshold):
     return last
 
 
-def top(speed):
-    """The least size with the greatest speed; corners beyond it do not rise."""
-    return int(np.argmax(speed)) if max(speed) > 0 else 0
+def top(throughput):
+    """Return the least size with the greatest throughput; corners beyond it do not rise."""
+    return int(np.argmax(throughput)) if max(throughput) > 0 else 0
 
 
 @given(curve=curves, threshold=st.sampled_from([0.0, 0.25, 0.4, 0.7, 0.99]))
-def test_it_is_the_last_corner_that_pays(curve, threshold):
-    """Points on a chord are no corners: a straight line is one step, to its end."""
-    speed = np.array([0.0, *curve])
-    found = knee(speed, threshold)
-    expected = knee_slowly(speed, threshold)
-    assert speed[found] == pytest.approx(speed[expected])
+def test_the_knee_is_the_last_corner_that_pays(curve, threshold):
+    """Points on a chord are not corners: a straight line is one step, to its end."""
+    throughput = np.array([0.0, *curve])
+    found = knee(throughput, threshold)
+    expected = knee_slowly(throughput, threshold)
+    assert throughput[found] == pytest.approx(throughput[expected])
     assert found <= expected  # on a straight part the kernel goes step by step
 
 
 @given(curve=curves)
-def test_without_a_threshold_it_is_the_fastest(curve):
-    speed = np.array([0.0, *curve])
-    assert knee(speed, 0.0) == top(speed)
+def test_without_a_threshold_the_knee_is_the_fastest_size(curve):
+    throughput = np.array([0.0, *curve])
+    assert knee(throughput, 0.0) == top(throughput)
 
 
 @given(curve=curves, low=st.floats(0, 1), high=st.floats(0, 1))
-def test_who_asks_more_of_a_gpu_gives_fewer(curve, low, high):
-    speed = np.array([0.0, *curve])
+def test_a_higher_threshold_gives_fewer_gpus(curve, low, high):
+    throughput = np.array([0.0, *curve])
     low, high = sorted((low, high))
-    assert knee(speed, high) <= knee(speed, low)
+    assert knee(throughput, high) <= knee(throughput, low)
 
 
 @pytest.mark.parametrize(
-    ("speed", "threshold", "found"),
+    ("throughput", "threshold", "found"),
     [
         ([0, 2, 3, 3.5, 3.7], 0.6, 1),  # steps 2, 1, 0.5, 0.2
         ([0, 2, 3, 3.5, 3.7], 0.5, 2),
@@ -85,8 +85,8 @@ def test_who_asks_more_of_a_gpu_gives_fewer(curve, low, high):
         ([0], 0.5, 0),
     ],
 )
-def test_by_hand(speed, threshold, found):
-    assert knee(np.array(speed, dtype=float), threshold) == found
+def test_knees_by_hand(throughput, threshold, found):
+    assert knee(np.array(throughput, dtype=float), threshold) == found
 
 
 def test_submitted_jobs_are_looked_up_once():
@@ -108,5 +108,5 @@ def test_submitted_jobs_are_looked_up_once():
     ]
     assert knees.gpus.tolist() == [4, 3, 6, 0]
     assert knees.least.tolist() == [1, 3, 6, 0]
-    assert knees.speed == pytest.approx([2 * 4**0.8, 2 * 3**0.8, 2 * 6**0.8, 0.0])
-    assert knees.requested_speed[:3] == pytest.approx([2 * 2**0.8, 2 * 3**0.8, 2 * 6**0.8])
+    assert knees.throughput == pytest.approx([2 * 4**0.8, 2 * 3**0.8, 2 * 6**0.8, 0.0])
+    assert knees.requested_throughput[:3] == pytest.approx([2 * 2**0.8, 2 * 3**0.8, 2 * 6**0.8])

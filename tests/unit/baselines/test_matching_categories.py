@@ -1,4 +1,4 @@
-"""Compositions: counted, ranked, unranked and drawn without a list, against the list."""
+"""Compositions: counted, ranked, unranked and drawn, compared with an explicit list."""
 
 import math
 from itertools import product
@@ -14,14 +14,14 @@ from envs.types import MurmurationError
 
 @st.composite
 def ranges(draw):
-    """Ranges of up to five jobs and a total that may or may not be reached."""
+    """Ranges of up to five jobs and a total that may be out of reach."""
     least = draw(st.lists(st.integers(0, 3), min_size=1, max_size=5))
     most = [low + draw(st.integers(0, 4)) for low in least]
     return least, most, draw(st.integers(max(sum(least) - 1, 0), sum(most) + 1))
 
 
 def listed(least, most, total):
-    """All compositions in lexicographic order, the slow and obvious way."""
+    """All compositions in lexicographic order, by enumeration."""
     parts = product(*(range(low, high + 1) for low, high in zip(least, most, strict=True)))
     return [row for row in parts if sum(row) == total]
 
@@ -36,7 +36,7 @@ def test_numbers_and_categories_are_one_to_one(given_ranges):
 
 
 @given(ranges(), st.integers(0, 100), st.integers(1, 12), st.sampled_from([0.0, 0.3, 0.7, 0.99]))
-def test_draws_are_different_late_and_in_order(given_ranges, seed, samples, skip):
+def test_draws_are_different_ordered_and_respect_skip(given_ranges, seed, samples, skip):
     among, rows = Categories(*given_ranges), listed(*given_ranges)
     drawn = [tuple(row) for row in among.draw(np.random.default_rng(seed), samples, skip).tolist()]
     first = min(int(skip * len(rows)), max(len(rows) - samples, 0))
@@ -46,8 +46,8 @@ def test_draws_are_different_late_and_in_order(given_ranges, seed, samples, skip
     assert all(number >= first for number in numbers)
 
 
-def test_every_category_is_drawn_equally_often():
-    """21 categories; 2,100 single draws make 100 each, and no count strays by more than five standard deviations."""
+def test_categories_are_drawn_equally_often():
+    """21 categories; 2,100 single draws give 100 each, and no count is off by more than five standard deviations."""
     among, rng = Categories([1] * 3, [6] * 3, 8), np.random.default_rng(0)
     numbers = [among.rank(among.draw(rng, 1)[0]) for _ in range(2100)]
     counts = np.bincount(numbers, minlength=21)
@@ -56,12 +56,12 @@ def test_every_category_is_drawn_equally_often():
 
 
 @pytest.mark.parametrize(("jobs", "workers"), [(4, 15), (5, 20), (6, 20), (7, 22)])
-def test_the_number_is_the_binomial(jobs, workers):
+def test_the_count_is_a_binomial_coefficient(jobs, workers):
     assert Categories([1] * jobs, [workers] * jobs, workers).count == math.comb(workers - 1, jobs - 1)
 
 
-def test_two_hundred_jobs_on_a_thousand_workers():
-    """Far more categories than a machine word counts; the first and last in lexicographic order are known."""
+def test_ranks_of_two_hundred_jobs_on_a_thousand_workers():
+    """More categories than a machine word can count; the first and last in lexicographic order are known."""
     among = Categories([1] * 200, [1000] * 200, 1000)
     assert among.count == math.comb(999, 199)
     assert among.unrank(0).tolist() == [1] * 199 + [801]
@@ -76,13 +76,13 @@ def test_two_hundred_jobs_on_a_thousand_workers():
     [
         (lambda: Categories([1, 1], [2], 3), "least has 2 jobs and most 1"),
         (lambda: Categories([], [], 0), "give one range for each job"),
-        (lambda: Categories([1, 1], [2, 2], 3).unrank(2), "category 2: does not exist; there are 2"),
-        (lambda: Categories([1, 1], [2, 2], 3).rank([1, 1]), "is none of these"),
-        (lambda: Categories([1, 1], [2, 2], 3).rank([0, 3]), "is none of these"),
+        (lambda: Categories([1, 1], [2, 2], 3).unrank(2), "category 2: does not exist; there are 2, numbered from 0"),
+        (lambda: Categories([1, 1], [2, 2], 3).rank([1, 1]), "must be in their ranges and sum to 3"),
+        (lambda: Categories([1, 1], [2, 2], 3).rank([0, 3]), "must be in their ranges and sum to 3"),
         (lambda: Categories([1] * 200, [1000] * 200, 1000).all(), "too many to list"),
     ],
 )
-def test_mistakes_are_told_in_one_line(ask, said):
+def test_errors_have_one_line(ask, said):
     with pytest.raises(MurmurationError, match=said) as error:
         ask()
     assert "\n" not in str(error.value)

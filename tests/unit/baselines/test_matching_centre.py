@@ -1,41 +1,41 @@
-"""The category of marginal gain, against a slow twin and all categories, and what sampling around it is worth."""
+"""The category of marginal gain: against a reference implementation, all categories, and in sampling."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from baselines.reproductions.sampling_matching.exact import every_split
+from baselines.reproductions.sampling_matching.instances import FAST_LINKS, draw
 from baselines.sampling_matching.categories import Categories
-from baselines.sampling_matching.centre import REACH, expected_seconds, expected_sizes
-from baselines.sampling_matching.exact import every_split
-from baselines.sampling_matching.instances import FAST_LINKS, draw
+from baselines.sampling_matching.centre import MOST_WORKERS_PER_SIZE_STEP, expected_seconds, expected_sizes
 from baselines.sampling_matching.problem import Problem, problem
 from baselines.sampling_matching.search import Sampling, best_plan, drawn_categories, match, sampled_plan
-from tests.unit.baselines.matching_worlds import any_problem, paper_problem, rate_slowly
+from tests.unit.baselines.matching_worlds import any_problem, paper_problem, throughput_slowly
 
 seeds = st.integers(0, 100_000)
 
 
 def seconds_slowly(made: Problem, job: int, size: int) -> float:
-    """Time on so many workers of the mean rate, weighted by how many there are of each kind that runs it."""
-    rates = [(rate_slowly(made, job, size, kind), int(made.supply[kind])) for kind in range(len(made.supply))]
-    able = [(rate, count) for rate, count in rates if rate > 0]
+    """Time on `size` workers of mean throughput, weighted by the supply of each type that runs the job."""
+    throughputs = [(throughput_slowly(made, job, size, at), int(count)) for at, count in enumerate(made.supply)]
+    able = [(throughput, count) for throughput, count in throughputs if throughput > 0]
     if not sum(count for _, count in able):
         return float("inf")
-    mean = sum(rate * count for rate, count in able) / sum(count for _, count in able)
+    mean = sum(throughput * count for throughput, count in able) / sum(count for _, count in able)
     if size * mean <= 0:
         return float("inf")
     return float(made.weight[job] * (made.work[job] / (size * mean) + made.overhead[job, :][: size + 1][-1]))
 
 
 def sizes_slowly(made: Problem, workers: int) -> list[int]:
-    """All steps of all jobs looked at anew each time."""
+    """Sizes by a full search over all steps of all jobs each time."""
     sizes: list[int] = made.least.tolist()
     while workers > sum(sizes):
         steps = []
         for job, size in enumerate(sizes):
             now = seconds_slowly(made, job, size)
-            for more in range(1, min(workers - sum(sizes), int(made.most[job]) - size, REACH) + 1):
+            for more in range(1, min(workers - sum(sizes), int(made.most[job]) - size, MOST_WORKERS_PER_SIZE_STEP) + 1):
                 then = seconds_slowly(made, job, size + more)
                 if then < float("inf"):
                     steps.append(((now - then) / more, -job, -more))
@@ -47,7 +47,7 @@ def sizes_slowly(made: Problem, workers: int) -> list[int]:
 
 
 @given(seeds)
-def test_seconds_are_their_twin(seed):
+def test_expected_seconds_match_the_reference_implementation(seed):
     made = any_problem(seed)
     for job in range(made.num_jobs):
         for size in range(int(made.least[job]), int(made.most[job]) + 1):
@@ -56,8 +56,8 @@ def test_seconds_are_their_twin(seed):
 
 @settings(max_examples=50)
 @given(seeds)
-def test_sizes_are_their_twin_in_worth(seed):
-    """Steps that gain equally but for rounding may be taken in another order; the categories are worth the same."""
+def test_expected_sizes_match_the_worth_of_the_reference_implementation(seed):
+    """Steps of equal gain up to rounding may come in another order; the categories have the same worth."""
     made = any_problem(seed)
     found, slow = expected_sizes(made, made.assigned), sizes_slowly(made, made.assigned)
     assert found.sum() == sum(slow)
@@ -68,8 +68,8 @@ def test_sizes_are_their_twin_in_worth(seed):
 
 @settings(max_examples=30)
 @given(seeds)
-def test_where_time_is_convex_no_category_is_better(seed):
-    """Without communication: marginal gain is exact for average workers."""
+def test_expected_sizes_are_optimal_if_time_is_convex(seed):
+    """Without communication, marginal gain is exact for average workers."""
     made = paper_problem(seed, 3, 9)._replace(overhead=np.zeros((3, 1)))
     sizes = expected_sizes(made, made.assigned)
     worths = [
@@ -79,19 +79,19 @@ def test_where_time_is_convex_no_category_is_better(seed):
     assert sum(expected_seconds(made, job, int(size)) for job, size in enumerate(sizes)) == pytest.approx(min(worths))
 
 
-def test_sizes_by_hand():
-    """Loads 100, 400 and 900 worker-seconds on 12 equal workers: as the square roots, 2, 4 and 6."""
+def test_expected_sizes_by_hand():
+    """Loads 100, 400 and 900 worker-seconds on 12 equal workers: proportional to the square roots, 2, 4 and 6."""
     made = problem([[1.0] * 12] * 3, [100, 400, 900])
     assert expected_sizes(made, 12).tolist() == [2, 4, 6]
 
 
-def test_what_no_job_can_take_is_left():
+def test_workers_beyond_all_ranges_stay_free():
     made = problem([[1.0]] * 2, [10, 20], supply=[8], least=[1, 1], most=[2, 3])
     assert expected_sizes(made, 8).tolist() == [2, 3]
 
 
-def test_few_samples_suffice_where_good_categories_lie():
-    """20 jobs on 100 workers: 100 samples out of all are far from the best plan known; those drawn around are not."""
+def test_few_samples_suffice_near_good_categories():
+    """20 jobs on 100 workers: 100 samples from all categories are far from the best plan, guided samples are not."""
     rows = []
     for seed in range(3):
         made = draw(np.random.default_rng(seed), 20, 100, FAST_LINKS, alike=True).problem
@@ -105,7 +105,7 @@ def test_few_samples_suffice_where_good_categories_lie():
 
 @settings(max_examples=20)
 @given(seeds)
-def test_all_categories_are_looked_at_where_the_samples_suffice(seed):
+def test_all_categories_are_examined_if_the_samples_suffice(seed):
     made = paper_problem(seed, 3, 8)
     plan = sampled_plan(made, np.random.default_rng(0), Sampling(samples=21))
     assert plan.categories == 21
@@ -114,7 +114,7 @@ def test_all_categories_are_looked_at_where_the_samples_suffice(seed):
 
 @settings(max_examples=20)
 @given(seeds)
-def test_spread_over_all_it_is_plain_sampling(seed):
+def test_a_spread_of_one_is_plain_sampling(seed):
     made, sampling = paper_problem(seed, 4, 15), Sampling(samples=20, spread=1.0)
     drawn = drawn_categories(made, np.random.default_rng(seed), sampling)
     plan = sampled_plan(made, np.random.default_rng(seed), sampling)
@@ -122,4 +122,4 @@ def test_spread_over_all_it_is_plain_sampling(seed):
     guided = sampled_plan(made, np.random.default_rng(seed), Sampling(samples=20))
     assert guided.categories <= 22
     centre = expected_sizes(made, made.assigned)[None]
-    assert guided.worth <= match(made, centre, sampling).worth  # the sizes of marginal gain are among what it looks at
+    assert guided.worth <= match(made, centre, sampling).worth  # it examines the sizes of marginal gain, too

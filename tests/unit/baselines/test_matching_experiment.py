@@ -1,4 +1,4 @@
-"""The experiment: instances as described, tables with figures that follow from plans, and checks that bite."""
+"""The experiment: instances, figures in tables, and its internal checks."""
 
 from pathlib import Path
 
@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 import reproduce
-from baselines.sampling_matching import experiment as experiment_module
-from baselines.sampling_matching import report
-from baselines.sampling_matching.exact import every_split
-from baselines.sampling_matching.experiment import (
+from baselines.reproductions.sampling_matching import experiment as experiment_module
+from baselines.reproductions.sampling_matching import report
+from baselines.reproductions.sampling_matching.exact import every_split
+from baselines.reproductions.sampling_matching.experiment import (
     Experiment,
     by_size,
     certified_rows,
@@ -21,22 +21,23 @@ from baselines.sampling_matching.experiment import (
     slow_table,
     time_table,
 )
-from baselines.sampling_matching.instances import FAST_LINKS, GPU_TYPES, SLOW_LINKS, draw
-from baselines.sampling_matching.market import Market, clear_by_paths
+from baselines.reproductions.sampling_matching.instances import FAST_LINKS, GPU_TYPES, SLOW_LINKS, draw
+from baselines.reproductions.sampling_matching.market import MatchingMarket, clear_by_paths
 from baselines.sampling_matching.problem import problem
 from baselines.sampling_matching.search import Sampling
 from envs.performance import default_model
-from launch.names import ChoiceError
+from envs.types import Configuration
+from launch.errors import ChoiceError
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
 
 
 @pytest.fixture
 def small(monkeypatch):
-    """The experiment on sizes that take no time."""
+    """The experiment on small sizes."""
     for name, value in {
         "CERTIFIED": ((2, 5), (3, 6)),
-        "LARGE": ((3, 7, False), (4, 20, True)),
+        "LARGE_SIZES": ((3, 7, False), (4, 20, True)),
         "TIMED": ((2, 5),),
         "SLOW": (3, 6),
         "COUNTS": (5, 10),
@@ -46,35 +47,41 @@ def small(monkeypatch):
     return Experiment(Sampling(samples=10), 3, 0)
 
 
-def test_instances_are_the_same_whenever_asked():
+def test_instances_are_equal_in_every_call():
     one, again = (Experiment(Sampling(), 3, 7).each(3, 8) for _ in range(2))
-    assert all((a.problem.rates == b.problem.rates).all() for a, b in zip(one, again, strict=True))
+    assert all((a.problem.throughputs == b.problem.throughputs).all() for a, b in zip(one, again, strict=True))
     other = Experiment(Sampling(), 3, 8).each(3, 8)
     assert not (one[0].problem.work == other[0].problem.work).all()
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_workers_of_a_type_are_as_fast_as_the_zoo_says(seed):
-    """Every row of rates is some model's, on one GPU of each type; every type has a worker."""
+def test_workers_of_a_type_have_the_zoos_throughput(seed):
+    """Every row of throughputs belongs to a model on one GPU of each type; every type has a worker."""
     made = draw(np.random.default_rng(seed), 5, 20, FAST_LINKS, alike=True).problem
     performance = default_model()
-    known = {tuple(performance.throughput(name, kind, 1) for kind in GPU_TYPES) for name in performance.models}
-    assert all(tuple(row) in known for row in made.rates[:, 0, 0].tolist())
+    known = {
+        tuple(performance.throughput(name, Configuration(gpu_type, 1)) for gpu_type in GPU_TYPES)
+        for name in performance.models
+    }
+    assert all(tuple(row) in known for row in made.throughputs[:, 0, 0].tolist())
     assert made.supply.sum() == 20
     assert (made.supply >= 1).all()
 
 
-def test_single_workers_differ_by_a_tenth_at_most():
+def test_single_workers_differ_by_at_most_a_tenth():
     made = draw(np.random.default_rng(0), 2, 30, FAST_LINKS, alike=False).problem
     assert made.supply.tolist() == [1] * 30
     performance = default_model()
-    types = [[performance.throughput(name, kind, 1) for kind in GPU_TYPES] for name in performance.models]
-    for row in made.rates[:, 0, 0]:
-        off = [np.abs(row[:, None] / np.array(rates) - 1).min(axis=1).max() for rates in types if min(rates) > 0]
+    types = [
+        [performance.throughput(name, Configuration(gpu_type, 1)) for gpu_type in GPU_TYPES]
+        for name in performance.models
+    ]
+    for row in made.throughputs[:, 0, 0]:
+        off = [np.abs(row[:, None] / np.array(known) - 1).min(axis=1).max() for known in types if min(known) > 0]
         assert min(off) <= 0.1 + 1e-9
 
 
-def test_slow_links_and_small_batches_make_communication_dear():
+def test_slow_links_and_small_batches_make_communication_costly():
     fast, slow = (
         draw(np.random.default_rng(3), 4, 12, links, alike=True).problem for links in (FAST_LINKS, SLOW_LINKS)
     )
@@ -106,14 +113,14 @@ def test_certified_rows_and_their_tables(small):
     assert fairness_table(rows)["jobs on workers"].tolist() == ["2 on 5", "3 on 6"]
 
 
-def test_larger_tables_name_their_bounds(small):
+def test_the_large_table_names_its_bounds(small):
     table = large_table(small, 2)
     assert table["bound by"].tolist() == ["HiGHS", "prices"]
     assert table["all categories"].str.contains(r"\(").all()  # 969 categories of 4 jobs on 20 workers can be listed
     assert all(float(cell.split()[0]) >= -0.01 for name in ("sampling", "greedy", "both") for cell in table[name])
 
 
-def test_times_are_told_with_their_ratio(small):
+def test_time_tables_have_ratios(small):
     table = time_table(small, 2)
     assert table["categories"].tolist() == [4]
     assert table["times faster"][0] == round(float(table["times faster"][0]))
@@ -121,7 +128,7 @@ def test_times_are_told_with_their_ratio(small):
     assert count_table(small)["samples"].tolist() == [5, 10]
 
 
-def test_the_slow_table_has_every_order(small):
+def test_the_slow_table_has_all_orders(small):
     table = slow_table(small)
     assert table["method"].tolist() == [
         "all categories",
@@ -142,13 +149,13 @@ def test_the_whole_report(small, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"gaps.csv", *(f"table_{i}.csv" for i in range(1, 7))}
 
 
-def test_markets_that_differ_are_not_passed_over(small, monkeypatch):
+def test_markets_with_different_welfare_are_an_error(small, monkeypatch):
     def worse(values, sizes, supply):
         cleared = clear_by_paths(values, sizes, supply)
-        return Market(cleared.counts, cleared.prices, cleared.welfare * (1 - 1e-6))
+        return MatchingMarket(cleared.counts, cleared.prices, cleared.welfare * (1 - 1e-6))
 
     assert "largest relative difference" in report.market_note(small)
-    monkeypatch.setattr(report, "WAYS", (clear_by_paths, worse))
+    monkeypatch.setattr(report, "_CLEARING_METHODS", (clear_by_paths, worse))
     with pytest.raises(AssertionError, match="differ"):
         report.market_note(small)
 
@@ -157,8 +164,8 @@ def test_a_paper_alone_names_its_first_table():
     from omegaconf import OmegaConf
 
     tables = OmegaConf.load(CONF / "reproduce.yaml").tables
-    assert reproduce.chosen(tables, "sampling_matching", None)._target_.endswith("jct_gap")
-    assert reproduce.chosen(tables, "rubick", "prediction_error")._target_.endswith("prediction_error")
+    assert reproduce.select_table(tables, "sampling_matching", None)._target_.endswith("jct_gap")
+    assert reproduce.select_table(tables, "rubick", "prediction_error")._target_.endswith("prediction_error")
     for paper, table, said in (("sampling", None, "did you mean sampling_matching"), ("rubick", "x", "no such table")):
         with pytest.raises(ChoiceError, match=said):
-            reproduce.chosen(tables, paper, table)
+            reproduce.select_table(tables, paper, table)

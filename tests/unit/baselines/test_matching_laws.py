@@ -1,4 +1,4 @@
-"""Laws that every way of matching keeps: names, units and chance change nothing that they should not."""
+"""Laws of all matching methods: names, units and seeds change only what they should."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines import SamplingMatching
-from baselines.sampling_matching.bounds import price_bound
-from baselines.sampling_matching.exact import every_split
+from baselines.reproductions.sampling_matching.bounds import price_bound
+from baselines.reproductions.sampling_matching.exact import every_split
 from baselines.sampling_matching.problem import Problem, objective, of_jobs
 from baselines.sampling_matching.search import (
     Sampling,
@@ -17,7 +17,7 @@ from baselines.sampling_matching.search import (
     present_plan,
     sampled_plan,
 )
-from envs.simulation import Scenario, Simulator, run_episode
+from envs.simulation import Scenario, Setup, Simulator, run_episode
 from tests.conformance.audit import check_run
 from tests.conformance.worlds import CLUSTERS, Curved, scenarios, workloads
 from tests.unit.baselines.matching_worlds import any_problem, paper_problem
@@ -28,7 +28,7 @@ FEW = Sampling(samples=10)
 
 
 def plans(made: Problem) -> dict[str, float]:
-    """The worth of every method's plan, chance always the same."""
+    """The worth of every method's plan, with a fixed seed."""
     return {
         "greedy": greedy_plan(made).worth,
         "sampled": sampled_plan(made, np.random.default_rng(0), FEW).worth,
@@ -38,48 +38,48 @@ def plans(made: Problem) -> dict[str, float]:
 
 
 def permuted(made: Problem, order) -> Problem:
-    """The same workers under other names."""
+    """The same workers in another order."""
     return made._replace(
-        rates=np.ascontiguousarray(made.rates[..., order]),
+        throughputs=np.ascontiguousarray(made.throughputs[..., order]),
         supply=made.supply[order],
         present=np.ascontiguousarray(made.present[:, order]),
     )
 
 
 @given(seeds, sizes)
-def test_names_of_jobs_change_nothing(seed, size):
-    """Jobs are prioritised by what they are: even the same categories are drawn."""
+def test_job_numbering_does_not_matter(seed, size):
+    """Jobs are prioritised by their properties: the same categories are drawn."""
     made = paper_problem(seed, *size)
     order = np.random.default_rng(seed).permutation(made.num_jobs)
     assert plans(of_jobs(made, order)) == pytest.approx(plans(made))
 
 
 @given(seeds, sizes)
-def test_names_of_workers_change_nothing(seed, size):
+def test_worker_numbering_does_not_matter(seed, size):
     made = paper_problem(seed, *size)
     order = np.random.default_rng(seed).permutation(len(made.supply))
     assert plans(permuted(made, order)) == pytest.approx(plans(made))
 
 
 @given(seeds, sizes, st.sampled_from([0.01, 7.0, 3600.0]))
-def test_the_unit_of_samples_changes_nothing(seed, size, unit):
-    """A job's samples told in other units, each job in its own."""
+def test_the_unit_of_samples_does_not_matter(seed, size, unit):
+    """Each job's samples are counted in its own unit."""
     made = paper_problem(seed, *size)
     scale = unit ** np.random.default_rng(seed).uniform(0, 1, made.num_jobs)
-    told = made._replace(work=made.work * scale, rates=made.rates * scale[:, None, None, None])
+    told = made._replace(work=made.work * scale, throughputs=made.throughputs * scale[:, None, None, None])
     assert plans(told) == pytest.approx(plans(made))
 
 
 @given(seeds, sizes, st.sampled_from([1 / 3600, 60.0]))
 def test_the_unit_of_time_scales_worths(seed, size, unit):
     made = paper_problem(seed, *size)
-    told = made._replace(rates=made.rates / unit, overhead=made.overhead * unit)
+    told = made._replace(throughputs=made.throughputs / unit, overhead=made.overhead * unit)
     scaled = {name: worth * unit for name, worth in plans(made).items()}
     assert plans(told) == pytest.approx(scaled)
 
 
 @given(seeds)
-def test_the_same_chance_gives_the_same_plan(seed):
+def test_equal_seeds_give_equal_plans(seed):
     made = any_problem(seed)
     one, again = (best_plan(made, np.random.default_rng(seed), FEW) for _ in range(2))
     assert one.counts.tolist() == again.counts.tolist()
@@ -87,7 +87,7 @@ def test_the_same_chance_gives_the_same_plan(seed):
 
 
 @given(seeds)
-def test_a_problem_is_left_as_it_was(seed):
+def test_problems_are_not_modified(seed):
     made = any_problem(seed)
     before = [np.array(field).copy() for field in made]
     plans(made)
@@ -96,16 +96,18 @@ def test_a_problem_is_left_as_it_was(seed):
 
 
 @given(seeds, sizes)
-def test_leave_to_idle_never_makes_the_optimum_worse(seed, size):
+def test_allowing_idle_workers_never_worsens_the_optimum(seed, size):
     made = paper_problem(seed, *size, link_gb_s=1.25)
     assert every_split(made._replace(may_idle=True)).worth <= every_split(made).worth * (1 + 1e-12)
 
 
 @given(seeds, sizes)
-def test_one_worker_more_never_harms_where_workers_may_idle(seed, size):
+def test_one_more_worker_never_harms_if_workers_may_idle(seed, size):
     made = paper_problem(seed, *size, may_idle=True)
     fewer = made._replace(
-        rates=np.ascontiguousarray(made.rates[..., 1:]), supply=made.supply[1:], present=made.present[:, 1:].copy()
+        throughputs=np.ascontiguousarray(made.throughputs[..., 1:]),
+        supply=made.supply[1:],
+        present=made.present[:, 1:].copy(),
     )
     if fewer.num_workers >= fewer.num_jobs:
         assert every_split(made).worth <= every_split(fewer).worth * (1 + 1e-12)
@@ -113,7 +115,7 @@ def test_one_worker_more_never_harms_where_workers_may_idle(seed, size):
 
 @given(seeds)
 def test_bounds_and_plans_are_in_order(seed):
-    """Price bound, optimum, all categories, and any sample of them."""
+    """Price bound, optimum, all categories, then samples of them."""
     made = paper_problem(seed, 3, 7)
     found = plans(made)
     optimum = every_split(made).worth
@@ -124,8 +126,8 @@ def test_bounds_and_plans_are_in_order(seed):
 
 
 @given(seeds)
-def test_dear_restarts_leave_the_present_alone(seed):
-    """Where everybody holds what he can run on, and any change costs more than it could save, nothing changes."""
+def test_costly_restarts_keep_the_present_plan(seed):
+    """If every job can run on what it holds and any change costs more than it saves, nothing changes."""
     made = paper_problem(seed, 3, 7)
     counts = greedy_plan(made).counts[np.random.default_rng(seed).permutation(3)]
     dear = made._replace(present=counts, restart=np.full(3, objective(made, counts) * 2), may_idle=True)
@@ -135,21 +137,21 @@ def test_dear_restarts_leave_the_present_alone(seed):
 @pytest.mark.parametrize("name", sorted(CLUSTERS))
 @settings(max_examples=10)
 @given(data=st.data(), scenario=scenarios, shortness=st.sampled_from([0.0, 1.0, 2.0]))
-def test_runs_are_sound_whatever_the_objective(name, data, scenario, shortness):
+def test_runs_are_valid_under_every_objective(name, data, scenario, shortness):
     workload = data.draw(workloads(CLUSTERS[name], most_jobs=14))
     scheduler = SamplingMatching(Sampling(samples=3, order="workload", window=None), shortness=shortness)
-    result = run_episode(scheduler, Simulator(workload, CLUSTERS[name], Curved(), scenario))
+    result = run_episode(scheduler, Simulator(workload, Setup(CLUSTERS[name], Curved(), scenario)))
     check_run(result, Curved(), scenario)
     assert result.finished.all()
 
 
 @settings(max_examples=10)
 @given(data=st.data())
-def test_without_arrivals_and_restarts_nobody_is_sent_back(data):
-    """Jobs that all fit at once by their least sizes are never preempted: the market has room for everybody."""
+def test_without_arrivals_and_restarts_no_job_is_preempted(data):
+    """Jobs whose least sizes all fit at once are never preempted."""
     workload = data.draw(workloads(CLUSTERS["homogeneous"], most_jobs=4))
     if workload.jobs["min_gpus"].sum() > CLUSTERS["homogeneous"].num_gpus:
         return
     scenario = Scenario(restart_delay=0.0)
-    result = run_episode(SamplingMatching(), Simulator(workload, CLUSTERS["homogeneous"], Curved(), scenario))
+    result = run_episode(SamplingMatching(), Simulator(workload, Setup(CLUSTERS["homogeneous"], Curved(), scenario)))
     assert sum(record.num_preemptions for record in result) == 0

@@ -1,75 +1,69 @@
-"""The problem of matching: completion times by hand, and what is refused."""
+"""The matching problem: completion times by hand, and invalid arguments."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.sampling_matching.problem import completion_times, jain_index, objective, of_jobs, problem, ring_overhead
+from baselines.sampling_matching.problem import compute_completion_seconds, objective, of_jobs, problem, ring_overhead
 from envs.types import MurmurationError
 from tests.unit.baselines.matching_worlds import any_problem, some_plan
 
 
 def test_completion_times_worked_by_hand():
-    """Job 0 on both kinds: 90 / (2 x 10 + 1 x 25) = 2 s and 3 s of overhead; job 1: 40 / 20 = 2 s and 1 s."""
+    """Job 0 on both types: 90 / (2 x 10 + 1 x 25) = 2 s and 3 s of overhead; job 1: 40 / 20 = 2 s and 1 s."""
     made = problem([[10, 25], [20, 5]], [90, 40], supply=[3, 1], overhead=[[0, 1, 2, 3]] * 2, weight=[1, 10])
     counts = np.array([[2, 1], [1, 0]])
-    assert completion_times(made, counts).tolist() == [5, 3]
+    assert compute_completion_seconds(made, counts).tolist() == [5, 3]
     assert objective(made, counts) == 5 + 30
 
 
 def test_a_mixed_gang_is_slower_and_a_change_costs_a_restart():
     alone, mixed = [[4.0, 6.0]], [[3.0, 5.0]]
-    rates = np.array([[alone, mixed]])
-    made = problem(rates, [48], supply=[2, 2], present=[[2, 0]], restart=[7])
-    assert completion_times(made, np.array([[2, 0]])).tolist() == [6]
-    assert completion_times(made, np.array([[0, 2]])).tolist() == [4 + 7]
-    assert completion_times(made, np.array([[1, 1]])).tolist() == [6 + 7]
+    throughputs = np.array([[alone, mixed]])
+    made = problem(throughputs, [48], supply=[2, 2], present=[[2, 0]], restart=[7])
+    assert compute_completion_seconds(made, np.array([[2, 0]])).tolist() == [6]
+    assert compute_completion_seconds(made, np.array([[0, 2]])).tolist() == [4 + 7]
+    assert compute_completion_seconds(made, np.array([[1, 1]])).tolist() == [6 + 7]
 
 
-def test_what_cannot_run_never_ends():
+def test_jobs_that_cannot_run_have_infinite_times():
     made = problem([[1.0, 0.0]], [1], supply=[3, 3], least=[2], most=[3])
-    assert completion_times(made, np.array([[1, 0]])).tolist() == [np.inf]
-    assert completion_times(made, np.array([[2, 1]])).tolist() == [np.inf]
-    assert completion_times(made, np.array([[3, 0]])).tolist() == [1 / 3]
+    assert compute_completion_seconds(made, np.array([[1, 0]])).tolist() == [np.inf]
+    assert compute_completion_seconds(made, np.array([[2, 1]])).tolist() == [np.inf]
+    assert compute_completion_seconds(made, np.array([[3, 0]])).tolist() == [1 / 3]
 
 
-def test_the_ring_by_hand():
+def test_ring_overhead_by_hand():
     """2 (k - 1) / k x 0.5 GB / 10 GB/s x 40 iterations: 0, 2, 8/3, 3 s."""
     assert ring_overhead(4, [40], [0.5], 10)[0, 1:] == pytest.approx([0, 2, 8 / 3, 3])
 
 
-@given(values=st.lists(st.floats(0.01, 100), min_size=1, max_size=10))
-def test_fairness_is_between_one_nth_and_one(values):
-    assert 1 / len(values) - 1e-9 <= jain_index(values) <= 1 + 1e-9
-    assert jain_index([values[0]] * 5) == pytest.approx(1)
-    assert jain_index([1.0] + [0.0] * 9) == pytest.approx(0.1)
-
-
 @given(seed=st.integers(0, 10_000))
-def test_some_jobs_are_worth_what_they_are_worth_among_all(seed):
+def test_a_subset_of_jobs_keeps_its_completion_times(seed):
     made, counts = any_problem(seed), some_plan(any_problem(seed), seed)
     rows = np.flatnonzero(np.random.default_rng(seed).random(made.num_jobs) < 0.6)
     some = of_jobs(made, rows, made.supply)
-    assert completion_times(some, counts[rows]).tolist() == completion_times(made, counts)[rows].tolist()
+    expected = compute_completion_seconds(made, counts)[rows]
+    assert compute_completion_seconds(some, counts[rows]).tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"work": [0, 1]}, "work is 0.0 for a job; it must be positive"),
-        ({"rates": [[1, -1], [1, 1]]}, "a rate is negative"),
-        ({"rates": [[1, np.nan], [1, 1]]}, "a rate is negative or not finite"),
+        ({"throughputs": [[1, -1], [1, 1]]}, "a throughput is negative"),
+        ({"throughputs": [[1, np.nan], [1, 1]]}, "a throughput is negative or not finite"),
         ({"least": [2, 1]}, "the jobs need 3 workers and there are 2; admit fewer"),
-        ({"least": [0, 1]}, "begins below 1"),
+        ({"least": [0, 1]}, "starts below 1"),
         ({"most": [0, 1]}, "range of workers is empty"),
-        ({"weight": [1]}, r"weight has shape \(1,\); it must match 2 jobs and 2 kinds"),
+        ({"weight": [1]}, r"weight has shape \(1,\); it must match 2 jobs and 2 worker types"),
         ({"present": [[1, 0, 0], [0, 0, 0]]}, r"present has shape \(2, 3\)"),
         ({"weight": [1, np.inf]}, "positive and finite"),
     ],
 )
-def test_mistakes_are_told_in_one_line(change, said):
-    options = {"rates": [[1, 1], [1, 1]], "work": [1, 1], **change}
+def test_errors_have_one_line(change, said):
+    options = {"throughputs": [[1, 1], [1, 1]], "work": [1, 1], **change}
     with pytest.raises(MurmurationError, match=said) as error:
-        problem(options.pop("rates"), options.pop("work"), **options)
+        problem(options.pop("throughputs"), options.pop("work"), **options)
     assert "\n" not in str(error.value)

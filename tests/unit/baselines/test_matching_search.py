@@ -1,13 +1,13 @@
-"""Plans: how categories are prioritised, and what the best of several candidates is worth."""
+"""Plans: priorities of categories, and the worth of the best of several candidates."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baselines.sampling_matching.exact import every_split
-from baselines.sampling_matching.instances import FAST_LINKS, SLOW_LINKS, draw
-from baselines.sampling_matching.problem import completion_times, jain_index, objective, problem, ring_overhead
+from baselines.reproductions.sampling_matching.exact import every_split
+from baselines.reproductions.sampling_matching.instances import FAST_LINKS, SLOW_LINKS, draw
+from baselines.sampling_matching.problem import compute_completion_seconds, objective, problem, ring_overhead
 from baselines.sampling_matching.search import (
     Sampling,
     best_plan,
@@ -22,6 +22,7 @@ from baselines.sampling_matching.search import (
     present_plan,
     sampled_plan,
 )
+from envs.metrics import jain_index
 from envs.types import MurmurationError
 from tests.unit.baselines.matching_worlds import any_problem, paper_problem
 
@@ -38,7 +39,7 @@ def test_jobs_are_ordered_by_load_and_by_benefit():
     assert job_order(made, "none").tolist() == [0, 1, 2]
 
 
-def test_where_communication_dominates_the_heavy_do_not_come_first():
+def test_heavy_jobs_do_not_come_first_if_communication_dominates():
     """A third worker saves job 1 400 / 2 - 400 / 3 = 66.7 s of computing and costs it 2 (2/3 - 1/2) x 1000 = 333 s."""
     made = problem([[1.0] * 6] * 3, [100, 400, 200], overhead=ring_overhead(6, [0, 1000, 0], [1, 1, 1], 1.0))
     assert job_order(made, "workload").tolist() == [1, 2, 0]
@@ -46,7 +47,7 @@ def test_where_communication_dominates_the_heavy_do_not_come_first():
 
 
 @given(seeds, st.sampled_from(["benefit", "workload"]), st.floats(0, 0.95))
-def test_drawn_categories_are_categories(seed, order, skip):
+def test_drawn_categories_are_valid(seed, order, skip):
     made = any_problem(seed)
     drawn = drawn_categories(made, np.random.default_rng(seed), Sampling(samples=10, order=order, skip=skip))
     assert 1 <= len(drawn) <= 10
@@ -54,21 +55,21 @@ def test_drawn_categories_are_categories(seed, order, skip):
     assert (drawn.sum(axis=1) == made.assigned).all()
 
 
-def test_late_categories_give_much_to_the_first():
-    """Of 9 ways to share 10 workers between two jobs the last 30 % give job 1, the heavy one, 7 workers and more."""
+def test_late_categories_give_many_workers_to_the_first_jobs():
+    """Of 9 ways to share 10 workers between two jobs, the last 30 % give the heavy job 1 at least 7 workers."""
     made = problem([[1.0] * 10] * 2, [10, 90])
     drawn = drawn_categories(made, np.random.default_rng(0), Sampling(samples=3, skip=0.7))
     assert drawn.tolist() == [[3, 7], [2, 8], [1, 9]]
 
 
-def test_a_window_keeps_to_a_plan():
+def test_a_window_stays_near_a_plan():
     made = problem([[1.0] * 12] * 3, [10, 20, 30])
     counts = np.zeros((3, 12), np.int64)
     counts[0, :2], counts[1, 2:6], counts[2, 6:] = 1, 1, 1
     drawn = categories_around(made, np.random.default_rng(0), Sampling(window=1), counts)
     assert drawn[0].tolist() == [2, 4, 6]
     assert np.abs(drawn - drawn[0]).max() == 1
-    assert len({tuple(row) for row in drawn.tolist()}) == 7  # itself, and one worker from any job to any other
+    assert len({tuple(row) for row in drawn.tolist()}) == 7  # itself, and one worker moved from any job to any other
 
 
 @given(seeds)
@@ -80,7 +81,7 @@ def test_equal_shares_differ_by_one(seed):
 @settings(max_examples=25)
 @given(seeds)
 def test_no_plan_beats_the_optimum_and_the_best_is_no_worse_than_its_parts(seed):
-    made, sampling = any_problem(seed, most_jobs=3, most_kinds=2), Sampling(samples=20)
+    made, sampling = any_problem(seed, most_jobs=3, most_types=2), Sampling(samples=20)
     plans = {
         "greedy": greedy_plan(made),
         "present": present_plan(made),
@@ -93,24 +94,24 @@ def test_no_plan_beats_the_optimum_and_the_best_is_no_worse_than_its_parts(seed)
         assert (plan.counts.sum(axis=0) <= made.supply).all()
     if able:
         whole = [plan for plan in able if made.may_idle or plan.counts.sum() == made.assigned]
-        if whole:  # else there are workers that no job can use, and nobody can give all of them away
+        if whole:  # else some workers fit no job, so not all can be assigned
             assert min(plan.worth for plan in whole) >= every_split(made).worth - 1e-6
         parts = [plans["greedy"], polished(made, plans["sampled"])]
         parts += [plans["present"]] if made.present.any() else []
         assert plans["best"].worth <= min(plan.worth for plan in parts)
 
 
-def test_what_is_there_stays_where_nothing_pays():
-    """Two jobs hold what suits them least; a swap saves 2 x 4.5 s of work and costs 2 restarts."""
-    rates, held = [[1.0, 10.0], [10.0, 1.0]], [[1, 0], [0, 1]]
-    dear = problem(rates, [5, 5], present=held, restart=[5, 5])
+def test_the_present_plan_stays_if_no_change_pays_off():
+    """Two jobs hold their slower workers; a swap saves 2 x 4.5 s of work and costs 2 restarts."""
+    throughputs, held = [[1.0, 10.0], [10.0, 1.0]], [[1, 0], [0, 1]]
+    dear = problem(throughputs, [5, 5], present=held, restart=[5, 5])
     assert best_plan(dear, np.random.default_rng(0), Sampling()).counts.tolist() == held
     cheap = dear._replace(restart=np.array([4.0, 4.0]))
     assert best_plan(cheap, np.random.default_rng(0), Sampling()).counts.tolist() == [[0, 1], [1, 0]]
 
 
-def test_newcomers_take_from_as_few_as_possible():
-    """Job 0 and 1 hold three workers each, restarts of 100 s; a newcomer that needs two gets both from one of them."""
+def test_new_jobs_take_workers_from_as_few_jobs_as_possible():
+    """Job 0 and 1 hold three workers each, restarts of 100 s; a new job that needs two gets both from one of them."""
     made = problem(
         [[1.0]] * 3, [300, 300, 10], supply=[6], least=[1, 1, 2], most=[6, 6, 6],
         present=[[3], [3], [0]], restart=[100, 100, 0], may_idle=True,
@@ -120,30 +121,33 @@ def test_newcomers_take_from_as_few_as_possible():
     assert counts[2] == 2
 
 
-def test_a_newcomer_without_workers_to_run_on_leaves_no_plan():
+def test_a_new_job_without_usable_workers_has_no_present_plan():
     made = problem([[1.0, 1.0], [0.0, 1.0]], [9, 9], present=[[0, 1], [0, 0]])
     assert present_plan(made).worth == np.inf
     assert best_plan(made, np.random.default_rng(0), Sampling()).counts.tolist() == [[1, 0], [0, 1]]
 
 
-def test_fairness_is_bought_with_time():
+def test_fairness_costs_completion_time():
     """Over many instances a weight on fairness raises Jain's index and costs some JCT."""
     plain, fair = Sampling(), Sampling(fairness=2.0)
     rows = []
     for seed in range(30):
         made = paper_problem(seed, 4, 12)
-        equal = completion_times(made, equal_share_plan(made).counts)
+        equal = compute_completion_seconds(made, equal_share_plan(made).counts)
         plans = [sampled_plan(made, np.random.default_rng(seed), sampling) for sampling in (plain, fair)]
-        rows.append([(plan.worth, jain_index(completion_times(made, plan.counts) / equal)) for plan in plans])
+        rows.append([(plan.worth, jain_index(compute_completion_seconds(made, plan.counts) / equal)) for plan in plans])
     (worth, jain), (fair_worth, fair_jain) = np.array(rows).mean(axis=0)
     assert fair_jain > jain + 0.005
     assert fair_worth >= worth
 
 
-def test_market_on_rates_is_worse_than_on_savings():
+def test_valuation_by_throughput_is_worse_than_by_savings():
     worths = np.array(
         [
-            [every_category_plan(paper_problem(seed, 3, 9), Sampling(valuation=by)).worth for by in ("saving", "rate")]
+            [
+                every_category_plan(paper_problem(seed, 3, 9), Sampling(valuation=by)).worth
+                for by in ("saving", "throughput")
+            ]
             for seed in range(30)
         ]
     )
@@ -151,8 +155,8 @@ def test_market_on_rates_is_worse_than_on_savings():
 
 
 @pytest.mark.parametrize(("jobs", "workers"), [(3, 10), (4, 12), (4, 13)])
-def test_the_papers_gap_is_kept(jobs, workers):
-    """Means over 40 instances with measured speeds: sampling within the paper's 2.04 %, with growth within half."""
+def test_the_gap_is_within_the_papers(jobs, workers):
+    """Means over 40 instances with measured throughputs: sampling is within 2.04 %, with growth within half of it."""
     gaps = []
     for seed in range(40):
         made = draw(np.random.default_rng(seed), jobs, workers, FAST_LINKS, alike=False).problem
@@ -164,8 +168,8 @@ def test_the_papers_gap_is_kept(jobs, workers):
     assert both <= PAPER_GAP / 2
 
 
-def test_growth_helps_where_sampling_fails():
-    """Where communication dominates, sampling by workload is far off, and the best of both is not."""
+def test_growth_helps_if_sampling_fails():
+    """If communication dominates, sampling by workload is far off, but the best of both is not."""
     rows = []
     for seed in range(20):
         made = draw(np.random.default_rng(seed), 4, 12, SLOW_LINKS, alike=False).problem
@@ -177,15 +181,15 @@ def test_growth_helps_where_sampling_fails():
     assert both < 0.01
 
 
-def test_two_hundred_jobs_on_a_thousand_gpus():
-    """Everybody gets something and nothing is left; how long that takes, scripts/reproduce.py says."""
+def test_a_plan_for_two_hundred_jobs_on_a_thousand_gpus():
+    """Every job gets a worker and no worker is left; scripts/reproduce.py measures the time."""
     made = draw(np.random.default_rng(0), 200, 1000, FAST_LINKS, alike=True).problem
     plan = best_plan(made, np.random.default_rng(0), Sampling(samples=10))
     assert (plan.counts.sum(axis=0) == made.supply).all()
     assert (plan.counts.sum(axis=1) >= 1).all()
 
 
-def test_a_category_is_worth_its_market():
+def test_match_returns_one_of_the_categories():
     made = paper_problem(0, 2, 4)
     plan = match(made, np.array([[1, 3], [2, 2]]), Sampling())
     assert plan.categories == 2
@@ -200,12 +204,12 @@ def test_a_category_is_worth_its_market():
         ({"skip": -0.1}, "sampling.skip is -0.1"),
         ({"order": "size"}, "sampling.order is size; it must be workload, benefit, lightest or none"),
         ({"solves": 0}, "sampling.solves is 0"),
-        ({"valuation": "price"}, "sampling.valuation is price; it must be saving or rate"),
+        ({"valuation": "price"}, "sampling.valuation is price; it must be saving or throughput"),
         ({"fairness": -1.0}, "sampling.fairness is -1.0"),
         ({"window": 0}, "sampling.window is 0; it must be at least 1, or null"),
     ],
 )
-def test_mistakes_are_told_in_one_line(options, said):
+def test_errors_have_one_line(options, said):
     with pytest.raises(MurmurationError, match=said) as error:
         Sampling(**options)
     assert "\n" not in str(error.value)

@@ -1,4 +1,4 @@
-"""Options that cannot be meant are refused in one line that names the value and the fix."""
+"""Invalid options are refused in one line that names the value and the fix."""
 
 import math
 from collections.abc import Callable
@@ -10,9 +10,9 @@ from envs.scheduling import Scheduler
 from envs.types import MurmurationError
 
 
-def make(kind: Callable[..., Scheduler], **options: object) -> Scheduler:
-    """A scheduler from options as configuration files give them: unchecked."""
-    return kind(**options)
+def make(scheduler_class: Callable[..., Scheduler], **options: object) -> Scheduler:
+    """Create a scheduler from unchecked options, as configuration files give them."""
+    return scheduler_class(**options)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,6 @@ def test_declarations(scheduler, information, preemptive, elastic):
     assert declared == [information, preemptive, elastic]
 
 
-def test_limits_may_come_as_any_sequence():
+def test_limits_may_be_any_sequence():
     """Configuration files give lists of whole numbers."""
     assert Tiresias(limits=[10, 20]).limits.tolist() == [10.0, 20.0]

@@ -1,4 +1,4 @@
-"""Large programs made small: bounds hold, choices fit, and no optimum is lost."""
+"""Reduction of large programs: bounds hold, choices fit, and the optimum is kept."""
 
 from itertools import product
 
@@ -9,27 +9,27 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from baselines.parts import choosing, prices
-from baselines.parts.choosing import Choice, Solver
+from baselines.parts.choosing import SizeChoice, Solver
 from baselines.parts.options import Options, greedy
-from baselines.parts.prices import Market, best_prices, bound_at, reduced, relieve, rounded, take, useful
+from baselines.parts.prices import PriceMarket, best_prices, bound_at, improve_choice, reduced, relieve, rounded, useful
 from envs.types import FloatArray, IntArray
 from tests.unit.baselines.test_choosing import fits, problems
 
 
 def crowd(seed: int, num_jobs: int, capacity: IntArray, *, alike: bool) -> Options:
-    """Jobs that may have 1, 2, 4 or 8 GPUs of any type, with returns that fall; many of them alike, or none."""
+    """Create jobs that may have 1, 2, 4 or 8 GPUs of any type, with falling returns; many of them equal, or none."""
     rng = np.random.default_rng(seed)
     num_types, sizes = len(capacity), np.array([1, 2, 4, 8])
     models = rng.uniform(0.4, 0.95, 3 if alike else num_jobs), rng.uniform(1, 4, (3 if alike else num_jobs, num_types))
     model = np.arange(num_jobs) % len(models[0])
-    job, kind, size = np.meshgrid(np.arange(num_jobs), np.arange(num_types), sizes, indexing="ij")
-    job, kind, size = job.ravel(), kind.ravel(), size.ravel()
-    goodput = models[1][model[job], kind] * size ** models[0][model[job]]
-    return Options(job, kind, size, goodput**-0.5, np.full(num_jobs, 1.1))
+    job, gpu_type, size = np.meshgrid(np.arange(num_jobs), np.arange(num_types), sizes, indexing="ij")
+    job, gpu_type, size = job.ravel(), gpu_type.ravel(), size.ravel()
+    goodput = models[1][model[job], gpu_type] * size ** models[0][model[job]]
+    return Options(job, gpu_type, size, goodput**-0.5, np.full(num_jobs, 1.1))
 
 
 def bound_slowly(options: Options, capacity: IntArray, at: FloatArray) -> float:
-    """What all GPUs cost, and what every job saves beyond the price of its best option."""
+    """Sum the price of all GPUs and the saving of each job beyond the price of its best option."""
     total = float(at @ capacity)
     for job in range(len(options.idle)):
         mine = np.flatnonzero(options.job == job)
@@ -38,7 +38,7 @@ def bound_slowly(options: Options, capacity: IntArray, at: FloatArray) -> float:
 
 
 def most_saved(options: Options, capacity: IntArray) -> float:
-    """The most that any choice saves, by looking at all of them."""
+    """Find the most that any choice saves, by enumeration."""
     mine = [[-1, *np.flatnonzero(options.job == job).tolist()] for job in range(len(options.idle))]
     return max(options.saved(np.array(chosen)) for chosen in product(*mine) if fits(options, chosen, capacity))
 
@@ -57,8 +57,8 @@ def test_no_choice_saves_more_than_the_bound(problem):
 
 
 @given(problem=problems())
-def test_the_reduction_loses_no_optimum(problem):
-    """The settled jobs with their options and the best of what is open, or the known choice, are the best of all."""
+def test_the_reduction_keeps_the_optimum(problem):
+    """The settled options with the best open ones, or the known choice, are optimal."""
     options, capacity = problem
     if not useful(options, capacity).size:
         return
@@ -73,13 +73,13 @@ def test_the_reduction_loses_no_optimum(problem):
     if (left >= 0).all():
         rest = options.saved(small.settled) + most_saved(options.only(small.open), left)
         assert max(rest, options.saved(small.chosen)) == pytest.approx(best, abs=1e-9)
-    else:  # what is settled is so for better choices only: there are none
+    else:  # settled options hold for better choices only, and there are none
         assert options.saved(small.chosen) == pytest.approx(best, abs=1e-9)
 
 
 @pytest.mark.parametrize("alike", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_bound_is_that_of_the_linear_program(seed, alike):
+def test_the_bound_equals_that_of_the_linear_program(seed, alike):
     capacity = np.array([40, 31, 23])
     options = crowd(seed, 80, capacity, alike=alike)
     columns = np.arange(len(options.job))
@@ -95,7 +95,7 @@ def test_the_bound_is_that_of_the_linear_program(seed, alike):
 @pytest.mark.parametrize("alike", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_choice_near_the_prices_is_nearly_the_best(seed, alike):
-    """It misses at most what two of the 80 jobs make."""
+    """The gap to the bound is at most the saving of two of the 80 jobs."""
     capacity = np.array([40, 31, 23])
     options = crowd(seed, 80, capacity, alike=alike)
     market = best_prices(options, capacity)
@@ -110,7 +110,7 @@ def test_large_and_small_programs_choose_equally_well(seed, monkeypatch):
     capacity = np.array([40, 31, 23])
     options = crowd(seed, 60, capacity, alike=seed % 2 == 0)
     whole = Solver(5.0).choose(options, capacity)
-    monkeypatch.setattr(choosing, "LARGE", 0)
+    monkeypatch.setattr(choosing, "MANY_OPTIONS", 0)
     solver = Solver(5.0)
     part = solver.choose(options, capacity)
     assert solver.counters["reduced_programs"] == 1
@@ -120,23 +120,23 @@ def test_large_and_small_programs_choose_equally_well(seed, monkeypatch):
     assert options.saved(part.chosen) == pytest.approx(options.saved(whole.chosen), rel=2e-6)
 
 
-def test_where_all_nodes_are_down_nobody_has_anything(monkeypatch):
-    monkeypatch.setattr(choosing, "LARGE", 0)
+def test_with_all_nodes_down_no_job_has_gpus(monkeypatch):
+    monkeypatch.setattr(choosing, "MANY_OPTIONS", 0)
     choice = Solver(1.0).choose(crowd(0, 5, np.array([4, 4]), alike=False), np.array([0, 0]))
     assert (choice.solved, choice.chosen.tolist()) == (True, [-1] * 5)
 
 
-def large(monkeypatch, answer: object) -> tuple[Options, Solver, Choice]:
-    """A program that needs to be solved after it has been made small; what the solver says then."""
+def large(monkeypatch, answer: object) -> tuple[Options, Solver, SizeChoice]:
+    """Create a program that must still be solved after its reduction, with a solver that gives `answer`."""
     capacity = np.array([40, 31, 23])
-    monkeypatch.setattr(choosing, "LARGE", 0)
+    monkeypatch.setattr(choosing, "MANY_OPTIONS", 0)
     monkeypatch.setattr(choosing, "_program", answer)
     found = next(seed for seed in range(50) if reduced(crowd(seed, 60, capacity, alike=False), capacity).missing > 1e-3)
     options, solver = crowd(found, 60, capacity, alike=False), Solver(1.0)
     return options, solver, solver.choose(options, capacity)
 
 
-def test_where_a_large_program_is_not_answered_in_time_the_known_choice_stands(monkeypatch):
+def test_a_large_program_without_an_answer_keeps_the_known_choice(monkeypatch):
     options, solver, choice = large(monkeypatch, lambda *arguments: None)
     known = reduced(options, np.array([40, 31, 23]))
     assert not choice.solved
@@ -146,7 +146,7 @@ def test_where_a_large_program_is_not_answered_in_time_the_known_choice_stands(m
     assert solver.counters["worst_gap_ppm"] == round(1e6 * choice.gap)
 
 
-def test_a_program_of_which_too_much_is_open_is_not_begun(monkeypatch):
+def test_a_program_with_too_many_open_options_is_not_solved(monkeypatch):
     def refuse(*_: object) -> None:
         raise AssertionError("solved")
 
@@ -156,8 +156,8 @@ def test_a_program_of_which_too_much_is_open_is_not_begun(monkeypatch):
     assert (solver.counters["stopped_programs"], solver.counters["greedy_choices"]) == (1, 0)
 
 
-def test_without_prices_the_bound_is_loose_and_true(monkeypatch):
-    """A master program that fails leaves the bound at prices of 0: what everybody would like best."""
+def test_without_prices_the_bound_is_loose_but_valid(monkeypatch):
+    """A failed master program leaves the bound at prices of 0: the sum of all jobs' best savings."""
     monkeypatch.setattr(prices, "milp", lambda *args, **kwargs: type("Failed", (), {"x": None}))
     options = crowd(0, 10, np.array([4]), alike=False)
     market = best_prices(options, np.array([4]))
@@ -168,7 +168,7 @@ def test_without_prices_the_bound_is_loose_and_true(monkeypatch):
 
 
 @given(problem=problems(), seed=st.integers(0, 1000))
-def test_the_bound_is_that_of_its_twin(problem, seed):
+def test_the_bound_equals_the_reference(problem, seed):
     options, capacity = problem
     at = np.random.default_rng(seed).uniform(0, 3, len(capacity))
     total, taken = bound_at(options.job, options.gpu_type, options.num_gpus, options.saving, at, len(options.idle))
@@ -177,20 +177,20 @@ def test_the_bound_is_that_of_its_twin(problem, seed):
 
 
 def change_slowly(options: Options, order: IntArray, left: list[int], chosen: list[int], *, more: bool) -> None:
-    """`take` if `more`, else `relieve`."""
+    """Reference implementation of `improve_choice` if `more`, else of `relieve`."""
     for option in order.tolist():
         job = int(options.job[option])
-        has, kind = chosen[job], int(options.gpu_type[option])
+        has, gpu_type = chosen[job], int(options.gpu_type[option])
         old, size = int(options.gpu_type[has]), int(options.num_gpus[option])
         after = list(left)
         after[old] += int(options.num_gpus[has])
-        after[kind] -= size
+        after[gpu_type] -= size
         if more:
-            wanted = options.saving[option] > options.saving[has] and after[kind] >= 0
+            wanted = options.saving[option] > options.saving[has] and after[gpu_type] >= 0
         elif left[old] >= 0 or options.num_gpus[has] == 0:
             wanted = False
         else:
-            wanted = size < options.num_gpus[has] if kind == old else after[kind] >= 0
+            wanted = size < options.num_gpus[has] if gpu_type == old else after[gpu_type] >= 0
         if wanted:
             left[:] = after
             chosen[job] = option
@@ -199,7 +199,7 @@ def change_slowly(options: Options, order: IntArray, left: list[int], chosen: li
 @pytest.mark.parametrize("more", [False, True])
 @given(problem=problems(), seed=st.integers(0, 1000))
 @settings(max_examples=60)
-def test_changes_are_those_of_their_twin(more, problem, seed):
+def test_changes_equal_the_reference(more, problem, seed):
     options, capacity = problem
     rng = np.random.default_rng(seed)
     jobs = np.arange(len(options.idle))
@@ -217,24 +217,24 @@ def test_changes_are_those_of_their_twin(more, problem, seed):
     order = rng.permutation(len(every.job))
     change_slowly(every, order, slow_left, slow_chosen, more=more)
     if more:
-        take(order, every.job, every.gpu_type, every.num_gpus, every.saving, left, chosen)
+        improve_choice(order, every.job, every.gpu_type, every.num_gpus, every.saving, left, chosen)
     else:
         relieve(order, every.job, every.gpu_type, every.num_gpus, left, chosen)
     assert (left.tolist(), chosen.tolist()) == (slow_left, slow_chosen)
 
 
-def test_what_is_of_use():
+def test_useful_options_by_hand():
     options = Options(
         np.arange(4), np.zeros(4, np.int64), np.array([1, 9, 1, 8]), np.array([0.0, 0, 2, 0.5]), np.ones(4)
     )
     assert useful(options, np.array([8])).tolist() == [0, 3]
 
 
-def test_markets_are_plain_figures_by_hand():
+def test_prices_by_hand():
     """One GPU, two jobs that save 2 and 1 with it: at a price from 1 to 2 the first buys and the second does not."""
     options = Options(np.array([0, 1]), np.zeros(2, np.int64), np.ones(2, np.int64), np.zeros(2), np.array([2.0, 1.0]))
     market = best_prices(options, np.array([1]))
-    assert isinstance(market, Market)
+    assert isinstance(market, PriceMarket)
     assert market.bound == pytest.approx(2.0)
     assert 1.0 - 1e-6 <= market.prices[0] <= 2.0 + 1e-6
     assert rounded(options, np.array([1]), market).tolist() == [0, -1]

@@ -1,4 +1,4 @@
-"""Drawn workloads, and the choice of gate and patience on them."""
+"""Random workloads, and the choice of gate and patience on them."""
 
 import math
 from typing import Any
@@ -9,20 +9,20 @@ import pytest
 import yaml
 
 from baselines import Fifo, Rubick
-from baselines.rubick import choice as rubick_choice
-from baselines.rubick.choice import TRAINING, VALIDATION, choice, notes, scores, times, workloads
-from baselines.rubick.drawn import drawn, packed
-from baselines.rubick.experiment import WithUserPlans, play, servers
-from envs.performance.rubick_data import Measurement
-from envs.performance.rubick_measured import MeasuredModel
-from envs.types import ExecutionPlan, MurmurationError
+from baselines.reproductions.rubick import choice as rubick_choice
+from baselines.reproductions.rubick.choice import TRAINING, VALIDATION, choice, explain_choice, scores, times, workloads
+from baselines.reproductions.rubick.drawn import drawn, packed
+from baselines.reproductions.rubick.experiment import WithUserPlans, build_a800_cluster, run_under_artifact_rules
+from envs.performance.rubick.data import MeasuredRun
+from envs.performance.rubick.measured import MeasuredModel
+from envs.types import Configuration, ExecutionPlan, MurmurationError
 from tests.unit.baselines.test_rubick_experiment import REGISTRY
 
 
-def run(model, shares, speed, plan=None):
+def run(model, shares, throughput, plan=None):
     """A measurement of 16 samples at a time."""
     gpus = sum(shares)
-    return Measurement(model, model, "", "", plan or ExecutionPlan(data=gpus), shares, 16, 4.0, 16.0 / speed)
+    return MeasuredRun(model, model, "", "", plan or ExecutionPlan(data=gpus), shares, 16, 4.0, 16.0 / throughput)
 
 
 ZERO = ExecutionPlan(data=2, zero_stage=2)
@@ -34,17 +34,17 @@ MEASURED = MeasuredModel(
 )
 
 
-def test_only_sizes_that_are_worth_asking_for():
-    """Four GPUs are slower than two, (1, 1) is spread, and T5-3B is none of the seven."""
+def test_only_useful_sizes_are_requested():
+    """Four GPUs are slower than two, (1, 1) is on more nodes than needed, and T5-3B is not one of the seven models."""
     found = packed(MEASURED, 64)
     assert {model: sorted(sizes) for model, sizes in found.items()} == {"gpt2_xl": [1, 2], "vit": [8, 16]}
     assert [one.plan for one in found["gpt2_xl"][2]] == [ExecutionPlan(data=2), ZERO]
     assert sorted(packed(MEASURED, 8)["vit"]) == [8]
 
 
-def test_draws_are_what_they_say():
-    """All jobs as measured, load as asked for, about half guaranteed; the same for the same seed only."""
-    workload = drawn(MEASURED, servers(), (0, 3), num_jobs=300, load=0.8, guaranteed=0.5)
+def test_drawn_workloads_match_their_arguments():
+    """All jobs as measured, the given load, about half guaranteed; equal workloads for equal seeds only."""
+    workload = drawn(MEASURED, build_a800_cluster(), (0, 3), num_jobs=300, load=0.8, guaranteed=0.5)
     asked = {(one.model, one.num_gpus, one.plan) for one in workload}
     assert asked <= {
         *(("gpt2_xl", 1, ExecutionPlan()), ("gpt2_xl", 2, ExecutionPlan(data=2)), ("gpt2_xl", 2, ZERO)),
@@ -54,32 +54,34 @@ def test_draws_are_what_they_say():
     demand = sum(
         one.num_gpus
         * one.work
-        / MEASURED.throughput(one.model, "A800", one.num_gpus, -(-one.num_gpus // 8), plan=one.plan)
+        / MEASURED.throughput(one.model, Configuration("A800", one.num_gpus, -(-one.num_gpus // 8), plan=one.plan))
         for one in workload
     )
     assert demand == pytest.approx(0.8 * 64 * workload.jobs["submit_time"][-1])
     assert 100 < workload.jobs["guaranteed"].sum() < 200
-    again, other = (drawn(MEASURED, servers(), (0, seed), num_jobs=300, load=0.8, guaranteed=0.5) for seed in (3, 4))
+    again, other = (
+        drawn(MEASURED, build_a800_cluster(), (0, seed), num_jobs=300, load=0.8, guaranteed=0.5) for seed in (3, 4)
+    )
     assert again.jobs.tobytes() == workload.jobs.tobytes()
     assert not np.array_equal(other.jobs["work"], workload.jobs["work"])
 
 
 def test_half_of_the_users_name_the_fastest_plan():
-    """On two GPUs three in four do: those, and half of those who name any."""
-    workload = drawn(MEASURED, servers(), (0, 5), num_jobs=2000)
+    """On two GPUs three in four do: that half, and half of the users who choose any plan."""
+    workload = drawn(MEASURED, build_a800_cluster(), (0, 5), num_jobs=2000)
     plans = [one.plan for one in workload if one.num_gpus == 2]
     assert plans.count(ZERO) / len(plans) == pytest.approx(0.25, abs=0.05)
 
 
-def test_what_cannot_be_drawn():
+def test_impossible_draws_are_errors():
     with pytest.raises(MurmurationError, match="load is 0; it must be positive"):
-        drawn(MEASURED, servers(), (0, 0), load=0)
+        drawn(MEASURED, build_a800_cluster(), (0, 0), load=0)
     with pytest.raises(MurmurationError, match="no plan was measured on as few nodes as it needs"):
-        drawn(MeasuredModel([run("gpt2", (1, 1), 7.0)]), servers(), (0, 0))
+        drawn(MeasuredModel([run("gpt2", (1, 1), 7.0)]), build_a800_cluster(), (0, 0))
 
 
-def test_the_splits_differ_and_have_every_kind():
-    some = {split: workloads(MEASURED, servers(), split, 4) for split in (TRAINING, VALIDATION)}
+def test_the_splits_differ_and_contain_every_variant():
+    some = {split: workloads(MEASURED, build_a800_cluster(), split, 4) for split in (TRAINING, VALIDATION)}
     for one, other in zip(*some.values(), strict=True):
         assert not np.array_equal(one.jobs["work"], other.jobs["work"])
     assert [bool(one.jobs["guaranteed"].any()) for one in some[TRAINING]] == [False, True, False, True]
@@ -88,19 +90,19 @@ def test_the_splits_differ_and_have_every_kind():
 
 
 def test_scores_are_logarithms_of_ratios():
-    workload = drawn(MEASURED, servers(), (0, 1), num_jobs=20)
+    workload = drawn(MEASURED, build_a800_cluster(), (0, 1), num_jobs=20)
     jcts = [
         times(make, [workload], MEASURED)[0] for make in (lambda: Rubick(MEASURED), lambda: WithUserPlans(Fifo("skip")))
     ]
     table: Any = scores(MEASURED, [workload], [(0.9, 1800.0)])
     logs: Any = np.log(jcts[0] / jcts[1])
     assert table.loc[0, ["JCT", "makespan", "sum"]].tolist() == pytest.approx([*logs.tolist(), float(logs.sum())])
-    records = play(Rubick(MEASURED), workload, servers(), MEASURED).records
+    records = run_under_artifact_rules(Rubick(MEASURED), workload, build_a800_cluster(), MEASURED).records
     assert jcts[0][1] == records["finish_time"].max()
 
 
-def test_the_best_of_training_is_validated(tmp_path, monkeypatch):
-    """Four pairs are trained, three validated; the table is in the order of training."""
+def test_the_best_pairs_of_training_are_validated(tmp_path, monkeypatch):
+    """Four pairs are in training, three validated; the table is ordered by training."""
     monkeypatch.setattr(MeasuredModel, "read", lambda data: MEASURED)
     monkeypatch.setattr(
         rubick_choice,
@@ -113,9 +115,9 @@ def test_the_best_of_training_is_validated(tmp_path, monkeypatch):
     assert table["training sum"].is_monotonic_increasing
     assert table["validation sum"].notna().tolist() == [True, True, True, False]
     assert set(zip(table["gate"], table["patience"], strict=True)) == {(0.5, 60), (0.5, 1800), (0.9, 60), (0.9, 1800)}
-    assert "8 drawn workloads" in notes(8)[0]
+    assert "8 drawn workloads" in explain_choice(8)[0]
 
 
-def test_the_registry_names_it():
+def test_reproduce_yaml_names_the_choice():
     entry = yaml.safe_load(REGISTRY.read_text())["tables"]["rubick"]["choice"]
     assert entry == {"_target_": f"{choice.__module__}.{choice.__name__}"}

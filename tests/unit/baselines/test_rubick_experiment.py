@@ -1,4 +1,4 @@
-"""Rubick's experiment: what is told of a run, the tables, and the published world on real data."""
+"""Rubick's experiment: figures of a run, tables, and the published traces on real data."""
 
 from pathlib import Path
 from typing import Any
@@ -9,29 +9,29 @@ import pytest
 import yaml
 
 from baselines import Fifo, Rubick
-from baselines.rubick import experiment as rubick_experiment
-from baselines.rubick.bound import least_makespan
-from baselines.rubick.experiment import (
+from baselines.reproductions.rubick import experiment as rubick_experiment
+from baselines.reproductions.rubick.bound import least_makespan
+from baselines.reproductions.rubick.experiment import (
     PUBLISHED,
     STRICT,
     WithUserPlans,
     bounds_table,
+    build_a800_cluster,
+    explain_tables,
     figures,
     guarantees_table,
-    notes,
-    play,
     ratios_table,
+    run_under_artifact_rules,
     schedulers,
     scheduling,
-    servers,
     time_at_level,
     times_table,
     trace,
 )
-from envs.performance.rubick_data import Measurement
-from envs.performance.rubick_measured import MeasuredModel
+from envs.performance.rubick.data import MeasuredRun
+from envs.performance.rubick.measured import MeasuredModel
 from envs.scheduling import Scheduler
-from envs.types import ExecutionPlan, JobSpec, MurmurationError
+from envs.types import Configuration, ExecutionPlan, JobSpec, MurmurationError
 from envs.workloads import Workload
 
 REGISTRY = Path(__file__).resolve().parents[3] / "conf" / "reproduce.yaml"
@@ -43,7 +43,7 @@ def runs_of_gpt2():
     for gpus in (1, 2, 4, 8):
         for plan, factor in ((ExecutionPlan(data=gpus), 1.0), (ExecutionPlan(data=gpus, zero_stage=2), 2.0)):
             seconds = 16.0 / gpus / factor
-            found.append(Measurement("gpt2", "gpt2", "", str(gpus), plan, (gpus,), 16, 4.0, seconds))
+            found.append(MeasuredRun("gpt2", "gpt2", "", str(gpus), plan, (gpus,), 16, 4.0, seconds))
     return MeasuredModel(found)
 
 
@@ -60,17 +60,18 @@ def jobs(*rows):
     )
 
 
-def test_the_testbed_is_the_preset():
+def test_the_cluster_equals_the_preset():
     preset = yaml.safe_load((REGISTRY.parent / "cluster" / "a800_64.yaml").read_text())["groups"][0]
-    node = servers().nodes[0]
-    assert (servers().num_nodes, node.num_gpus, node.gpu_type) == (preset["num_nodes"], preset["num_gpus"], "A800")
+    cluster = build_a800_cluster()
+    node = cluster.nodes[0]
+    assert (cluster.num_nodes, node.num_gpus, node.gpu_type) == (preset["num_nodes"], preset["num_gpus"], "A800")
     assert (node.cpu_cores, node.memory) == (preset["cpu_cores"], preset["memory"])
     assert (node.intra_node_bandwidth, node.inter_node_bandwidth) == (200.0, 100.0)
 
 
-def test_every_start_costs_260_seconds_and_rounds_come_every_minute():
-    """A job of 8 GPUs comes at 1 and starts at 60. Its best plan does 16 samples/s: 160 end at 60 + 260 + 10."""
-    result = play(Rubick(MEASURED), jobs((1, 8, 160, False)), servers(), MEASURED)
+def test_every_start_costs_260_seconds_and_rounds_are_every_minute():
+    """A job of 8 GPUs is submitted at 1 and starts at 60. Its best plan does 16 samples/s: 160 need 260 + 10 s."""
+    result = run_under_artifact_rules(Rubick(MEASURED), jobs((1, 8, 160, False)), build_a800_cluster(), MEASURED)
     assert result.records["start_time"].tolist() == [60.0]
     assert result.records["finish_time"].tolist() == [330.0]
 
@@ -79,15 +80,15 @@ def test_user_plans_are_kept():
     """Plain replicas: half as fast."""
     scheduler = WithUserPlans(Fifo("skip"))
     assert isinstance(scheduler, Scheduler)
-    result = play(scheduler, jobs((1, 8, 160, False)), servers(), MEASURED)
+    result = run_under_artifact_rules(scheduler, jobs((1, 8, 160, False)), build_a800_cluster(), MEASURED)
     assert result.records["finish_time"].tolist() == [340.0]
     assert result.log.placement(1).plan == ExecutionPlan(data=8)
 
 
 def test_figures_of_a_run_by_hand():
-    """Two jobs side by side from 60 on: 330 - 0 and 340 - 30 seconds; the second is guaranteed 4 samples/s."""
+    """Two jobs run together from 60 on: 330 - 0 and 340 - 30 seconds; the second is guaranteed 4 samples/s."""
     workload = jobs((0, 8, 160, False), (30, 4, 160, True))
-    result = play(Rubick(MEASURED, resources=False), workload, servers(), MEASURED)
+    result = run_under_artifact_rules(Rubick(MEASURED, resources=False), workload, build_a800_cluster(), MEASURED)
     found = figures(result, MEASURED)
     ends = result.records["finish_time"]
     assert found["jct"] == pytest.approx((ends - [0, 30]).mean() / 3600)
@@ -98,33 +99,33 @@ def test_figures_of_a_run_by_hand():
     assert found["wait"] == found["longest_wait"] == pytest.approx(30 / 3600)
 
 
-def test_without_guaranteed_jobs_nothing_is_told_of_them():
-    result = play(Rubick(MEASURED), jobs((0, 8, 160, False)), servers(), MEASURED)
+def test_runs_without_guaranteed_jobs_have_no_figures_of_them():
+    result = run_under_artifact_rules(Rubick(MEASURED), jobs((0, 8, 160, False)), build_a800_cluster(), MEASURED)
     assert "guaranteed_jct" not in figures(result, MEASURED)
 
 
 class Steps:
-    """Job 0 on 1, then 2, then 4 GPUs with plain replicas, a step an hour."""
+    """Scheduler that runs job 0 on 1, 2, then 4 GPUs with plain replicas, one step per hour."""
 
     preemptive = elastic = True
 
     def reset(self, cluster, rng):
-        """Nothing to forget."""
+        """Do nothing."""
 
     def schedule(self, view):
-        """The size of the hour."""
-        wish = view.allocation(keep_running=True)
+        """Allocate the size of the current hour."""
+        allocation = view.allocation(keep_running=True)
         gpus = (1, 2, 4)[min(int(view.time // 3600), 2)]
         if not view.running.size or view.placement(0).num_gpus != gpus:
-            wish.stop(0)
-            wish.place(0, {0: gpus})
-            wish.changes[0] = type(wish.changes[0])({0: gpus}, plan=ExecutionPlan(data=gpus))
-        return wish
+            allocation.stop(0)
+            allocation.place(0, {0: gpus})
+            allocation.changes[0] = type(allocation.changes[0])({0: gpus}, plan=ExecutionPlan(data=gpus))
+        return allocation
 
 
-def test_time_at_level_is_summed_over_the_log():
-    """Promised 2 samples/s. An hour at 1, one at 2, the rest at 4; eased by 1.5 the first is still too slow."""
-    result = play(Steps(), jobs((0, 2, 30000, True)), servers(), MEASURED)
+def test_time_at_level_is_summed_over_the_event_log():
+    """Guaranteed 2 samples/s. An hour at 1, one at 2, the rest at 4; eased 1.5-fold the first is still too slow."""
+    result = run_under_artifact_rules(Steps(), jobs((0, 2, 30000, True)), build_a800_cluster(), MEASURED)
     strict, eased, whole = time_at_level(result, MEASURED, 0)
     end = float(result.records["finish_time"][0])
     assert (whole, strict, eased) == (end, end - 3600, end - 3600)
@@ -144,31 +145,31 @@ def rows_by_hand():
     return pd.DataFrame(rows)
 
 
-def test_tables_from_rows_by_hand():
+def test_tables_of_rows_by_hand():
     times: Any = times_table(rows_by_hand(), "mt").set_index("scheduler")
     assert times.loc["x", "mean JCT"] == 2.0
-    assert times.loc["the artifact, as it prints", ["mean JCT", "makespan"]].tolist() == [1.116, 16.88]
+    assert times.loc["the artifact, as printed", ["mean JCT", "makespan"]].tolist() == [1.116, 16.88]
     assert times["changes"].tolist() == ["7", "7", "7", "-"]
     kept: Any = guarantees_table(rows_by_hand()).set_index("scheduler")
     assert kept.loc["x", ["mean JCT", "at level %", "at level / 1.5 %"]].tolist() == [0.25, 50.0, 100.0]
-    assert kept.loc["the artifact, as it prints", "mean JCT"] == 0.647
+    assert kept.loc["the artifact, as printed", "mean JCT"] == 0.647
     ratios: Any = ratios_table(rows_by_hand()).set_index("scheduler")
     assert ratios.loc["x"].tolist() == [2.0] * 4
     assert ratios.loc["y"].tolist() == [0.5] * 4
 
 
-def test_notes_say_what_the_printed_figures_are():
-    text = " ".join(notes())
+def test_notes_explain_the_printed_figures():
+    text = " ".join(explain_tables())
     assert all(word in text for word in ("3.2", "1.4", "417 of the 978", "344", "2.08 h", "30.1 h", "182 of the 64"))
 
 
-def test_all_of_them_are_schedulers():
+def test_all_compared_entries_are_schedulers():
     for name, make in schedulers(MEASURED).items():
         assert isinstance(make(), Scheduler), name
     assert next(iter(schedulers(MEASURED))) == STRICT
 
 
-def test_the_whole_writes_its_runs(tmp_path, monkeypatch):
+def test_the_experiment_writes_its_runs(tmp_path, monkeypatch):
     some = {name: make for name, make in schedulers(MEASURED).items() if name in (STRICT, "neither")}
     workload = jobs((0, 8, 160, False), (30, 4, 160, True))
     monkeypatch.setattr(MeasuredModel, "read", lambda data: MEASURED)
@@ -181,40 +182,40 @@ def test_the_whole_writes_its_runs(tmp_path, monkeypatch):
     assert written["jct"].iloc[0] == written["jct"].iloc[2]
 
 
-def test_traces_have_names(tmp_path):
-    with pytest.raises(MurmurationError, match="trace 'bass' does not exist; choose of base, bp, mt"):
+def test_unknown_traces_are_errors(tmp_path):
+    with pytest.raises(MurmurationError, match="trace 'bass' does not exist; choose one of base, bp, mt"):
         scheduling("", tmp_path, ["bass"])
 
 
-def test_the_registry_names_it():
+def test_reproduce_yaml_names_the_experiment():
     entry = yaml.safe_load(REGISTRY.read_text())["tables"]["rubick"]["scheduling"]
     assert entry == {"_target_": f"{scheduling.__module__}.{scheduling.__name__}"}
 
 
-def test_bounds_stand_by_trace_and_promise():
-    """Alone on eight GPUs, from 30 on: 260 s and 160 samples at 16 a second; promised or not."""
-    table: Any = bounds_table({"mt": jobs((30, 8, 160, True))}, servers(), MEASURED)
+def test_bounds_by_trace_and_guarantee():
+    """Alone on eight GPUs from 30 on: 260 s and 160 samples at 16 per second, with and without guarantee."""
+    table: Any = bounds_table({"mt": jobs((30, 8, 160, True))}, build_a800_cluster(), MEASURED)
     assert table.loc[0].tolist() == ["mt", 0.08, 0.08, 0.08]
 
 
 def data_folder(real_data):
-    """Where traces and profiles are."""
+    """The folder of traces and profiles."""
     real_data("profiles/rubick/gpt2/placements.csv")
     return str(real_data("traces/rubick/workload-mt.csv").parents[2])
 
 
-def test_ours_on_the_public_traces(real_data):
-    """Mean JCT on base and of the guaranteed jobs below what the artifact prints, which has more GPUs than there are.
+def test_rubick_on_the_public_traces(real_data):
+    """Mean JCT on base and of guaranteed jobs is below what the artifact prints, which uses more GPUs than exist.
 
-    On mt, all jobs together, and in makespan it is not; there ours is below FIFO, and above what nobody can beat.
-    Guaranteed jobs are at their level for all of the time that they run.
+    For all jobs of mt, and for makespan, it is not; there Rubick is below FIFO and above the lower bound.
+    Guaranteed jobs are at their level whenever they run.
     """
     data = data_folder(real_data)
-    measured, cluster = MeasuredModel.read(data), servers()
+    measured, cluster = MeasuredModel.read(data), build_a800_cluster()
     for variant in ("base", "mt"):
         workload = trace(data, variant, cluster, measured)
         ours, fifo = (
-            figures(play(scheduler, workload, cluster, measured), measured)
+            figures(run_under_artifact_rules(scheduler, workload, cluster, measured), measured)
             for scheduler in (Rubick(measured), WithUserPlans(Fifo("skip")))
         )
         assert ours["unfinished"] == 0
@@ -230,11 +231,12 @@ def test_ours_on_the_public_traces(real_data):
 def test_the_trace_is_elastic_and_its_plans_were_measured(real_data):
     data = data_folder(real_data)
     measured = MeasuredModel.read(data)
-    workload = trace(data, "base", servers(), measured)
+    workload = trace(data, "base", build_a800_cluster(), measured)
     assert len(workload) == 406
     assert (workload.jobs["min_gpus"] == 1).all()
     assert (workload.jobs["max_gpus"] == 64).all()
-    speeds = [
-        measured.throughput(one.model, "A800", one.num_gpus, -(-one.num_gpus // 8), plan=one.plan) for one in workload
+    throughputs = [
+        measured.throughput(one.model, Configuration("A800", one.num_gpus, -(-one.num_gpus // 8), plan=one.plan))
+        for one in workload
     ]
-    assert np.min(speeds) > 0
+    assert np.min(throughputs) > 0

@@ -1,4 +1,4 @@
-"""What Rubick remembers: changes, waiting, and the gate that follows."""
+"""History of jobs for Rubick: changes, waiting, and the reconfiguration gate."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +15,7 @@ HERE, THERE = Placement({0: 4}), Placement({1: 4})
 
 
 class Past:
-    """A view and wishes as the story goes, for one job that was submitted at 5."""
+    """Views and allocations over time for one job submitted at 5."""
 
     def __init__(self, gate=0.9, restart=10.0):
         self.lives = Lives(gate)
@@ -33,12 +33,12 @@ class Past:
             placement=lambda job: self.place,
         )
 
-    def wish(self, time, place):
-        """The job is wished to a place, or to none."""
+    def change(self, time, place):
+        """Place the job, or stop it."""
         view = self.view(time)
         self.lives.see(view)
-        wish: Any = SimpleNamespace(changes={0: place})
-        self.lives.remember(view, wish)
+        allocation: Any = SimpleNamespace(changes={0: place})
+        self.lives.remember(view, allocation)
         self.place = place
 
     def fail(self):
@@ -46,64 +46,64 @@ class Past:
         self.place = None
 
 
-def test_a_first_start_is_no_change():
+def test_the_first_start_is_not_a_change():
     past = Past()
-    past.wish(10, HERE)
+    past.change(10, HERE)
     assert past.lives.changes(0) == 0
-    past.wish(20, THERE)
+    past.change(20, THERE)
     assert past.lives.changes(0) == 1
-    past.wish(30, THERE)
+    past.change(30, THERE)
     assert past.lives.changes(0) == 1
 
 
 def test_another_plan_on_the_same_gpus_is_a_change():
     past = Past()
-    past.wish(10, HERE)
-    past.wish(20, Placement({0: 4}, plan=ExecutionPlan(data=4)))
+    past.change(10, HERE)
+    past.change(20, Placement({0: 4}, plan=ExecutionPlan(data=4)))
     assert past.lives.changes(0) == 1
 
 
 def test_waiting_counts_from_the_submission_or_the_last_stop():
     past = Past()
     assert past.lives.waits_since(past.view(7), 0) == 5
-    past.wish(10, HERE)
-    past.wish(40, None)
+    past.change(10, HERE)
+    past.change(40, None)
     assert past.lives.waits_since(past.view(50), 0) == 40
-    past.wish(60, HERE)
-    past.wish(70, None)
+    past.change(60, HERE)
+    past.change(70, None)
     assert past.lives.waits_since(past.view(80), 0) == 70
 
 
 def test_a_job_whose_node_failed_waits_from_then_on():
     past = Past()
-    past.wish(10, HERE)
+    past.change(10, HERE)
     past.fail()
     past.lives.see(past.view(33))
     past.lives.see(past.view(44))
     assert past.lives.waits_since(past.view(50), 0) == 33
 
 
-def test_a_wish_not_to_run_what_does_not_run_is_no_stop():
+def test_stopping_a_waiting_job_is_not_a_stop():
     past = Past()
-    past.wish(6, None)
+    past.change(6, None)
     assert past.lives.waits_since(past.view(7), 0) == 5
 
 
 @pytest.mark.parametrize(("time", "opens"), [(10, False), (109, False), (110, True), (500, True)])
-def test_the_gate_opens_when_one_more_change_is_a_tenth_of_its_life(time, opens):
+def test_the_gate_opens_when_one_more_change_is_a_tenth_of_the_run_time(time, opens):
     past = Past()
-    past.wish(10, HERE)
+    past.change(10, HERE)
     assert past.lives.affords(past.view(time), 0) is opens
 
 
-def test_a_life_is_what_was_run():
+def test_run_time_excludes_waiting():
     """From 10 to 40 and from 100 on; a failure at 150 is noticed at 160."""
     past = Past()
     assert past.lives.ran(past.view(9), 0) == 0
-    past.wish(10, HERE)
-    past.wish(40, None)
+    past.change(10, HERE)
+    past.change(40, None)
     assert past.lives.ran(past.view(90), 0) == 30
-    past.wish(100, THERE)
+    past.change(100, THERE)
     assert past.lives.ran(past.view(130), 0) == 60
     past.fail()
     past.lives.see(past.view(160))
@@ -111,8 +111,8 @@ def test_a_life_is_what_was_run():
     assert past.lives.ran(past.view(200), 0) == 90
 
 
-def test_what_somebody_else_started_begins_to_live_now():
-    """Seen to run at 50: as if it had started then."""
+def test_the_history_of_a_job_started_elsewhere_begins_now():
+    """First seen running at 50: treated as started then."""
     past = Past()
     past.place = HERE
     past.lives.see(past.view(50))
@@ -124,61 +124,61 @@ def test_what_somebody_else_started_begins_to_live_now():
 def test_waiting_does_not_open_the_gate():
     """Stopped at 20 for a thousand seconds: two changes, the next included, are a tenth of 200 s of running."""
     past = Past()
-    past.wish(10, HERE)
-    past.wish(20, None)
-    past.wish(1020, THERE)
+    past.change(10, HERE)
+    past.change(20, None)
+    past.change(1020, THERE)
     assert not past.lives.affords(past.view(1209), 0)
     assert past.lives.affords(past.view(1210), 0)
 
 
-def test_every_change_closes_it_for_as_long_again():
-    """Changed at 110: two changes are a tenth of its life at 210."""
+def test_every_change_closes_the_gate_for_as_long_again():
+    """Changed at 110: two changes are a tenth of the run time at 210."""
     past = Past()
-    past.wish(10, HERE)
-    past.wish(110, THERE)
+    past.change(10, HERE)
+    past.change(110, THERE)
     assert not past.lives.affords(past.view(209), 0)
     assert past.lives.affords(past.view(210), 0)
 
 
 def test_the_last_change_must_be_two_restarts_ago():
-    """A long life affords a change, but not right after another one."""
+    """A job with a long run time may be changed, but not right after another change."""
     past = Past()
-    past.wish(10, HERE)
-    past.wish(1000, THERE)
+    past.change(10, HERE)
+    past.change(1000, THERE)
     assert not past.lives.affords(past.view(1019), 0)
     assert past.lives.affords(past.view(1020), 0)
 
 
-def test_free_changes_are_always_affordable():
+def test_free_changes_always_pass_the_gate():
     past = Past(restart=0.0)
-    past.wish(10, HERE)
+    past.change(10, HERE)
     assert past.lives.affords(past.view(10), 0)
     assert past.lives.pays(past.view(10), 0, 1.01)
 
 
 @given(st.floats(1.0, 100.0), st.floats(0.0, 1e4), st.floats(0.0, 100.0))
-def test_growth_pays_if_the_job_runs_as_long_again(factor, since, restart):
-    """Running on for t brings t; changing, factor x (t - restart)."""
+def test_growth_pays_off_if_the_job_runs_as_long_again(factor, since, restart):
+    """Continuing for t yields t; changing yields factor x (t - restart)."""
     past = Past(restart=restart)
-    past.wish(0.0, HERE)
+    past.change(0.0, HERE)
     assert past.lives.pays(past.view(since), 0, factor) == (factor * (since - restart) >= since)
 
 
 @given(st.floats(0.0, 0.99), st.lists(st.floats(1.0, 1e4), min_size=1, max_size=6), st.floats(0.1, 100.0))
 def test_restarts_never_take_more_than_the_gate_leaves(gate, gaps, restart):
-    """Changing whenever the gate is open: in the end restarts are at most a share of 1 - gate of the job's life."""
+    """Changing whenever the gate is open: restarts are at most a share of 1 - gate of the run time."""
     past, time, changes = Past(gate, restart), 0.0, 0
-    past.wish(0.0, HERE)
+    past.change(0.0, HERE)
     for gap in gaps:
         time += gap
         if past.lives.affords(past.view(time), 0):
-            past.wish(time, THERE if past.place == HERE else HERE)
+            past.change(time, THERE if past.place == HERE else HERE)
             changes += 1
             assert changes * restart <= (1 - gate) * time * (1 + 1e-9)
     assert past.lives.changes(0) == changes
 
 
-def test_same_looks_at_gpus_and_plan():
+def test_same_compares_gpus_and_plan():
     plan = ExecutionPlan(data=4)
     assert same(HERE, Placement({0: 4}, cpus={0: 8.0}))
     assert not same(HERE, THERE)

@@ -1,4 +1,4 @@
-"""The scheduler: options, declarations, and runs in worlds where nodes fail and types do not suffice."""
+"""The scheduler: options, declarations, and runs with failing nodes and scarce GPU types."""
 
 import math
 from functools import partial
@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from baselines import Optimus, SamplingMatching
 from baselines.sampling_matching.search import Sampling
 from envs.scheduling import Scheduler
-from envs.simulation import Scenario, Simulator, run_episode
+from envs.simulation import Scenario, Setup, Simulator, run_episode
 from envs.simulation.scenario import Failures
 from envs.types import ClusterSpec, JobSpec, MurmurationError, NodeSpec
 from envs.workloads import Workload
 from tests.conformance.worlds import CLUSTERS, Curved
-from tests.golden.playground import TwoSpeeds, fast_and_slow, jobs, play, times
+from tests.golden.playground import TwoThroughputs, fast_and_slow, jobs, play, times
 
 
 @pytest.mark.parametrize(
@@ -56,37 +56,37 @@ def many_jobs(seed, count=30):
 
 @settings(max_examples=8)
 @given(seed=st.integers(0, 1000))
-def test_nodes_may_fail(seed):
-    """Every job ends although nodes go down every minute or so for ten seconds."""
+def test_all_jobs_finish_on_failing_nodes(seed):
+    """Every job finishes although each node fails about every minute for ten seconds."""
     scenario = Scenario(restart_delay=1.0, failures=Failures(mtbf=60.0, repair_time=10.0))
-    simulator = Simulator(many_jobs(seed), CLUSTERS["mixed"], Curved(), scenario, seed)
+    simulator = Simulator(many_jobs(seed), Setup(CLUSTERS["mixed"], Curved(), scenario), seed)
     assert run_episode(SamplingMatching(Sampling(samples=5)), simulator).finished.all()
 
 
-def test_types_that_do_not_suffice_for_all_at_once():
+def test_jobs_take_turns_on_scarce_types():
     """Many jobs whose model does not run on half of the GPUs: they take turns, and the others use the rest."""
     cluster = ClusterSpec((NodeSpec("new", 2), NodeSpec("small", 6)))
     specs = [JobSpec(i, 0.0, 2, 20.0, "large" if i % 2 else "any") for i in range(10)]
-    result = run_episode(SamplingMatching(), Simulator(Workload.of(specs), cluster, Curved(), Scenario()))
+    result = run_episode(SamplingMatching(), Simulator(Workload.of(specs), Setup(cluster, Curved())))
     assert result.finished.all()
     assert (result.records["start_time"] == 0).sum() == 4  # two GPUs each, on eight
 
 
-def test_gangs_over_types_beat_a_type_at_a_time():
+def test_gangs_over_several_types_beat_gangs_of_one_type():
     """One elastic job on as many fast and slow GPUs: Optimus leaves the slow ones idle."""
     workload, cluster = jobs((0, 4, 40), elastic=(1, 8)), fast_and_slow()
-    matched = play(SamplingMatching(), workload, cluster, performance=TwoSpeeds())
-    single = play(Optimus(), workload, cluster, performance=TwoSpeeds())
+    matched = play(SamplingMatching(), workload, cluster, performance=TwoThroughputs())
+    single = play(Optimus(), workload, cluster, performance=TwoThroughputs())
     assert times(matched) == [(0, round(160 / 12, 6))]
     assert times(single) == [(0, 160 / 8)]
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_mean_completion_is_near_that_of_optimus(seed):
-    """On a mixed cluster with restarts of two seconds, crowded: no worse than a tenth, whatever chance draws."""
+    """On a crowded mixed cluster with restarts of two seconds: at most a tenth worse, for every seed."""
     workload, cluster, scenario = many_jobs(seed, 40), CLUSTERS["mixed"], Scenario(restart_delay=2.0)
     means = []
     for scheduler in (SamplingMatching(), Optimus()):
-        records = run_episode(scheduler, Simulator(workload, cluster, Curved(), scenario, seed)).records
+        records = run_episode(scheduler, Simulator(workload, Setup(cluster, Curved(), scenario), seed)).records
         means.append(np.mean(records["finish_time"] - records["submit_time"]))
     assert means[0] <= 1.1 * means[1]

@@ -1,4 +1,4 @@
-"""The compiled form of sharing by marginal gain, against the readable one."""
+"""The compiled form of sharing by marginal gain, compared with the reference implementation."""
 
 import numpy as np
 from hypothesis import given
@@ -10,24 +10,24 @@ from tests.unit.baselines.slow import admissible_slowly, padded
 
 
 def drawn_demands(seed: int) -> dict[int, Demand]:
-    """Up to 12 jobs with gaps on up to three types, some running; round costs, so that gains tie."""
+    """Draw up to 12 jobs with gaps on up to three types, some running; whole costs, so that gains tie."""
     rng = np.random.default_rng(seed)
-    kinds = int(rng.integers(1, 4))
+    num_types = int(rng.integers(1, 4))
     demands = {}
     for job in range(int(rng.integers(1, 13))):
         most = int(rng.integers(1, 9))
-        cost = rng.integers(1, 30, (kinds, most + 1)).astype(float)
-        if rng.random() < 0.6:  # falls with GPUs, as a speed table makes it
+        cost = rng.integers(1, 30, (num_types, most + 1)).astype(float)
+        if rng.random() < 0.6:  # falls with GPUs, as costs from a throughput table do
             cost = np.sort(cost, axis=1)[:, ::-1].copy()
         cost[rng.random(cost.shape) < 0.2] = np.inf
         cost[:, 0] = np.inf
-        held = Grant(int(rng.integers(kinds)), int(rng.integers(1, most + 1))) if rng.random() < 0.4 else None
+        held = Grant(int(rng.integers(num_types)), int(rng.integers(1, most + 1))) if rng.random() < 0.4 else None
         demands[job] = Demand(cost, float(rng.choice([0.5, 1.0, 2.0])), held)
     return demands
 
 
 def compiled(demands: dict[int, Demand], capacity) -> dict[int, Grant]:
-    """`share_out_arrays` with the arguments that Optimus gives it."""
+    """Run `share_out_arrays` with the arguments that Optimus gives it."""
     jobs = list(demands)
     cost = np.array([padded(demand.cost, 8) for demand in demands.values()])
     present = np.array([demand.present.gpu_type if demand.present else -1 for demand in demands.values()])
@@ -37,24 +37,26 @@ def compiled(demands: dict[int, Demand], capacity) -> dict[int, Grant]:
     need = np.array([min([size for size in least[job] if size], default=0) for job in order])
     chosen = order[admissible(need, int(capacity.sum()))]
     first = np.argsort(present[chosen] < 0, kind="stable")
-    kinds, sizes = share_out_arrays(cost, weight, present, least, chosen[first], capacity)
-    return {job: Grant(int(kinds[job]), int(sizes[job])) for job in jobs if sizes[job]}
+    gpu_types, sizes = share_out_arrays(cost, weight, present, least, chosen[first], capacity)
+    return {job: Grant(int(gpu_types[job]), int(sizes[job])) for job in jobs if sizes[job]}
 
 
 @given(seed=st.integers(0, 100_000), room=st.integers(0, 14))
-def test_the_same_grants_as_the_readable_form(seed, room):
+def test_grants_equal_the_reference(seed, room):
     demands = drawn_demands(seed)
-    kinds = len(demands[0].cost)
-    capacity = np.random.default_rng(seed).multinomial(room * kinds, np.full(kinds, 1 / kinds)).astype(np.int64)
+    num_types = len(demands[0].cost)
+    capacity = (
+        np.random.default_rng(seed).multinomial(room * num_types, np.full(num_types, 1 / num_types)).astype(np.int64)
+    )
     assert compiled(demands, capacity) == share_out(demands, capacity)
 
 
-def test_nobody_asks():
+def test_without_jobs_there_are_no_grants():
     empty = np.zeros((0, 2), np.int64)
-    kinds, sizes = share_out_arrays(
+    gpu_types, sizes = share_out_arrays(
         np.zeros((0, 2, 3)), np.zeros(0), np.zeros(0, np.int64), empty, np.zeros(0, np.int64), np.array([4, 4])
     )
-    assert len(kinds) == len(sizes) == 0
+    assert len(gpu_types) == len(sizes) == 0
 
 
 @given(need=st.lists(st.integers(0, 6), max_size=20), room=st.integers(0, 25))
@@ -63,5 +65,5 @@ def test_admission_is_one_by_one(need, room):
     assert admissible(sizes, room).tolist() == admissible_slowly(sizes, room)
 
 
-def test_who_asks_too_much_is_passed():
+def test_a_job_that_requests_too_much_is_skipped():
     assert admissible(np.array([2, 0, 4, 1, 1, 1]), 4).tolist() == [True, False, False, True, True, False]

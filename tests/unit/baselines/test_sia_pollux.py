@@ -1,4 +1,4 @@
-"""What Sia and Pollux choose, beside their published objectives written down once more, job by job."""
+"""Choices of Sia and Pollux, compared with a second implementation of their published objectives, job by job."""
 
 import math
 
@@ -8,52 +8,52 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines import Pollux, Sia
-from baselines.parts.grants import capacity_by_type, held_grants, runs_on_one_type
+from baselines.parts.grants import capacity_by_type, held_grants
 from baselines.parts.marginal_gain import Grant
 from baselines.parts.sizing import restart_factor
 from envs.scheduling import ClusterView
 from envs.types import ClusterSpec, JobSpec, NodeSpec
 from envs.workloads import Workload
 from tests.conformance.worlds import Curved
-from tests.unit.baselines.rounds import round_at
+from tests.unit.baselines.rounds import round_at, runs_on_one_type
 
 CLUSTER = ClusterSpec((NodeSpec("new", 4), NodeSpec("new", 4), NodeSpec("old", 4)))
 Choice = dict[int, Grant]
 
 
 def busy(seed: int) -> ClusterView:
-    """A round at t = 40 with up to five elastic jobs, some running since t = 0, restarts of 10 s."""
+    """Return a round at t = 40 with up to five elastic jobs, some running since t = 0, with restarts of 10 s."""
     rng = np.random.default_rng(seed)
     rows = []
     for i in range(int(rng.integers(2, 6))):
         gpus = int(rng.integers(1, 5))
         rows.append(JobSpec(i, 0.0, gpus, 1e6, "any", min_gpus=1, max_gpus=int(rng.integers(gpus, 9))))
     first = round_at(0, Workload.of(rows), CLUSTER, performance=Curved())
-    wish = first.allocation()
+    allocation = first.allocation()
     for job in range(len(rows)):
         if rng.random() < 0.5:
-            wish.pack(job, gpu_types=[int(rng.integers(2))])
-    running = {job: place.gpus for job in range(len(rows)) if (place := wish.placement(job))}
+            allocation.pack(job, gpu_types=[int(rng.integers(2))])
+    running = {job: place.gpus for job in range(len(rows)) if (place := allocation.placement(job))}
     return round_at(40, Workload.of(rows), CLUSTER, place=[(0, running)], performance=Curved(), restart_delay=10.0)
 
 
 def alternatives(view: ClusterView, seed: int, sizes: list[int]) -> list[Choice]:
-    """Random choices of type and size for random jobs, within what there is."""
+    """Draw random choices of type and size for random jobs, within the capacity."""
     rng = np.random.default_rng(seed)
     found: list[Choice] = []
     for _ in range(200):
         left, choice = capacity_by_type(view), {}
         for job in rng.permutation(len(view.num_gpus)).tolist():
-            kind, size = int(rng.integers(2)), int(rng.choice(sizes))
-            if view.min_gpus[job] <= size <= min(view.max_gpus[job], left[kind]) and rng.random() < 0.9:
-                choice[job] = Grant(kind, size)
-                left[kind] -= size
+            gpu_type, size = int(rng.integers(2)), int(rng.choice(sizes))
+            if view.min_gpus[job] <= size <= min(view.max_gpus[job], left[gpu_type]) and rng.random() < 0.9:
+                choice[job] = Grant(gpu_type, size)
+                left[gpu_type] -= size
         found.append(choice)
     return found
 
 
 def factor(view: ClusterView, job: int, grant: Grant) -> float:
-    """The restart factor of a job that has not been changed yet, S = 10 s and age 40 s: 40 / 50."""
+    """Return the restart factor of a job that was never changed, with S = 10 s and age 40 s: 40 / 50."""
     now = held_grants(view).get(job)
     once = restart_factor(np.array([40.0]), np.array([0]), np.array([10.0]))
     return 1.0 if now in (None, grant) else float(once[0])
@@ -69,12 +69,14 @@ def sia_objective(view: ClusterView, choice: Choice) -> float:
             total += 1.1
             continue
         # The least goodput of all configurations: one GPU of the slower type.
-        total += (factor(view, job, new) * view.speed(job)[new.gpu_type, new.num_gpus] / view.speed(job)[1, 1]) ** -0.5
+        total += (
+            factor(view, job, new) * view.throughputs(job)[new.gpu_type, new.num_gpus] / view.throughputs(job)[1, 1]
+        ) ** -0.5
     return float(total)
 
 
 def pollux_objective(view: ClusterView, choice: Choice) -> float:
-    """Sum of 1 / (speedup + 0.001) over the fair share of 12 GPUs, speeds the mean over both types."""
+    """Sum of 1 / (speedup + 0.001) over the fair share of 12 GPUs; throughput is the mean over both types."""
     count = len(view.num_gpus)
     total = 0.0
     for job in range(count):
@@ -82,8 +84,8 @@ def pollux_objective(view: ClusterView, choice: Choice) -> float:
         if new is None:
             total += 1e3
             continue
-        mean = view.speed(job).mean(axis=0)
-        mean[5:] = view.speed(job)[0, 5:]  # only the first type has more than four GPUs
+        mean = view.throughputs(job).mean(axis=0)
+        mean[5:] = view.throughputs(job)[0, 5:]  # only the first type has more than four GPUs
         mean = np.maximum.accumulate(mean)
         fair = min(math.ceil(12 / count), int(view.max_gpus[job]))
         total += 1 / (factor(view, job, new) * mean[new.num_gpus] / mean[fair] + 1e-3)

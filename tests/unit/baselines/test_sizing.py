@@ -1,4 +1,4 @@
-"""Who takes part, what changes cost, and from grants to nodes."""
+"""Participants, restart factors, and placing grants on nodes."""
 
 import numpy as np
 import pytest
@@ -12,17 +12,24 @@ from baselines.parts.grants import (
     free_by_type,
     held_grants,
     place_grants,
-    runs_on_one_type,
 )
 from baselines.parts.marginal_gain import Grant
 from baselines.parts.offers import Offered
-from baselines.parts.pace import Pace
-from baselines.parts.sizing import History, configurations, fill, participants, restart_factor, room_for, speeds
-from baselines.pollux import blind, fair_speeds
+from baselines.parts.round_timer import RoundTimer
+from baselines.parts.sizing import (
+    History,
+    configurations,
+    participants,
+    restart_factor,
+    room_for,
+    start_queued,
+    throughputs,
+)
+from baselines.pollux import blind, fair_throughputs
 from envs.types import FloatArray, IntArray, JobSpec, MurmurationError
 from envs.workloads import Workload
-from tests.golden.playground import TwoSpeeds, fast_and_slow, jobs, two_nodes
-from tests.unit.baselines.rounds import CROWDED, busy_round, round_at
+from tests.golden.playground import TwoThroughputs, fast_and_slow, jobs, two_nodes
+from tests.unit.baselines.rounds import CROWDED, busy_round, round_at, runs_on_one_type
 
 
 @pytest.mark.parametrize(
@@ -47,14 +54,14 @@ def one(age: float, changes: int, restart: float) -> tuple[FloatArray, IntArray,
 
 
 @given(age=st.floats(0, 1e6), changes=st.integers(0, 100), restart=st.floats(0, 1e3))
-def test_restart_factor_is_a_part(age, changes, restart):
+def test_restart_factor_is_between_0_and_1(age, changes, restart):
     factor = restart_factor(*one(age, changes, restart))
     assert 0.0 <= factor <= 1.0
     assert restart_factor(*one(age, changes + 1, restart)) <= factor
 
 
 def test_history_counts_what_changes():
-    """Job 0 goes on as it is, job 1 is moved, 2 is stopped, 3 starts."""
+    """Job 0 continues unchanged, job 1 is moved, 2 is stopped, 3 starts."""
     rows = jobs((0, 2, 100), (0, 2, 100), (0, 2, 100), (0, 2, 100))
     view = round_at(1, rows, two_nodes(), place=[(0, {0: {0: 2}, 1: {0: 2}, 2: {1: 2}})])
     history = History()
@@ -64,19 +71,19 @@ def test_history_counts_what_changes():
         first.place(job, {node: 2})
     history.remember(before, first)
     assert history.changes(np.arange(4)).tolist() == [0, 0, 0, 0]
-    wish = view.allocation(keep_running=True)
-    wish.keep(0)
-    wish.stop(2)
-    wish.place(1, {1: 2})
-    wish.place(3, {1: 2})
-    history.remember(view, wish)
+    allocation = view.allocation(keep_running=True)
+    allocation.keep(0)
+    allocation.stop(2)
+    allocation.place(1, {1: 2})
+    allocation.place(3, {1: 2})
+    history.remember(view, allocation)
     assert history.changes(np.arange(4)).tolist() == [0, 1, 0, 0]
     assert history.most_gpus(np.arange(5)).tolist() == [2, 2, 2, 2, 0]
 
 
-def test_pace():
-    pace = Pace("X", 10.0)
-    assert [pace.begin(time) for time in (0.0, 9.0, 10.0, 19.9999999, 20.1, 30.0)] == [
+def test_rounds_of_a_schedulers_own_length():
+    timer = RoundTimer("X", 10.0)
+    assert [timer.begin(time) for time in (0.0, 9.0, 10.0, 19.9999999, 20.1, 30.0)] == [
         True,
         False,
         True,
@@ -84,19 +91,17 @@ def test_pace():
         False,
         True,
     ]
-    pace.forget()
-    assert pace.begin(0.0)
-    assert Pace("X", 0.0).begin(0.0)
+    timer.forget()
+    assert timer.begin(0.0)
+    assert RoundTimer("X", 0.0).begin(0.0)
     with pytest.raises(MurmurationError, match="X: round_length is -1 s"):
-        Pace("X", -1)
+        RoundTimer("X", -1)
 
 
 @given(seed=st.integers(0, 10_000))
 @settings(max_examples=40)
 def test_grants_that_fit_are_placed_and_stay_where_they_are(seed):
-    """Random grants within each type's GPUs: all are placed, on their type, and whoever keeps its grant and finds its
-    type not placed anew keeps its nodes.
-    """
+    """Random grants within each type's GPUs: all are placed, on their type, and jobs without a grant do not run."""
     view = busy_round(seed)
     rng = np.random.default_rng(seed)
     present = np.sort(np.concatenate([view.queued, view.running]))
@@ -106,49 +111,51 @@ def test_grants_that_fit_are_placed_and_stay_where_they_are(seed):
     held = held_grants(view)
     grants: dict[int, Grant] = {}
     for job in rng.permutation(present[typed]).tolist():
-        kinds = np.flatnonzero(speeds(view, job).max(axis=1) > 0)
-        kind = held[job].gpu_type if job in held and rng.random() < 0.5 else int(rng.choice(kinds))
+        gpu_types = np.flatnonzero(throughputs(view, job).max(axis=1) > 0)
+        gpu_type = held[job].gpu_type if job in held and rng.random() < 0.5 else int(rng.choice(gpu_types))
         size = int(view.num_gpus[job])
-        if speeds(view, job)[kind, size] > 0 and size <= left[kind]:
-            grants[job] = Grant(kind, size)
-            left[kind] -= size
-    wish = view.allocation(keep_running=True)
-    place_grants(view, wish, grants, spanning.tolist())
+        if throughputs(view, job)[gpu_type, size] > 0 and size <= left[gpu_type]:
+            grants[job] = Grant(gpu_type, size)
+            left[gpu_type] -= size
+    allocation = view.allocation(keep_running=True)
+    place_grants(view, allocation, grants, spanning.tolist())
     for job, grant in grants.items():
-        place = wish.placement(job)
+        place = allocation.placement(job)
         assert place is not None
         assert place.num_gpus == grant.num_gpus
         assert {int(view.cluster.node_types[node]) for node in place.gpus} == {grant.gpu_type}
-    assert wish.jobs() - set(spanning.tolist()) == set(grants)
-    assert set(spanning.tolist()) & set(view.running.tolist()) <= wish.jobs()
+    assert allocation.jobs() - set(spanning.tolist()) == set(grants)
+    assert set(spanning.tolist()) & set(view.running.tolist()) <= allocation.jobs()
 
 
-def test_a_gang_in_one_piece_moves_those_in_its_way():
-    """Two nodes of 4, a job of 2 on each; a gang of 4 is granted too: one of the two moves, the gang is whole."""
+def test_a_gang_in_one_piece_moves_jobs_in_its_way():
+    """Two nodes of 4, a job of 2 on each; a gang of 4 has a grant too: one of the two moves, and the gang is in one
+    piece.
+    """
     rows = jobs((0, 2, 100), (0, 2, 100), (0, 4, 100))
     view = round_at(1, rows, two_nodes(), place=[(0, {0: {0: 2}, 1: {1: 2}})])
-    wish = view.allocation(keep_running=True)
-    place_grants(view, wish, {0: Grant(0, 2), 1: Grant(0, 2), 2: Grant(0, 4)})
-    places = [wish.placement(job) for job in range(3)]
+    allocation = view.allocation(keep_running=True)
+    place_grants(view, allocation, {0: Grant(0, 2), 1: Grant(0, 2), 2: Grant(0, 4)})
+    places = [allocation.placement(job) for job in range(3)]
     assert [dict(place.gpus) for place in places if place] == [{1: 2}, {1: 2}, {0: 4}]
 
 
 def test_a_gang_is_scattered_where_nothing_else_helps():
     """Three jobs of 3, 3 and 2 GPUs on two nodes of 4: the last finds one GPU on each."""
     view = round_at(0, jobs((0, 3, 9), (0, 3, 9), (0, 2, 9)), two_nodes())
-    wish = view.allocation(keep_running=True)
-    place_grants(view, wish, {0: Grant(0, 3), 1: Grant(0, 3), 2: Grant(0, 2)})
-    place = wish.placement(2)
+    allocation = view.allocation(keep_running=True)
+    place_grants(view, allocation, {0: Grant(0, 3), 1: Grant(0, 3), 2: Grant(0, 2)})
+    place = allocation.placement(2)
     assert place is not None
     assert dict(place.gpus) == {0: 1, 1: 1}
 
 
 def test_types_are_counted():
-    view = round_at(0, jobs((0, 2, 9)), fast_and_slow(), performance=TwoSpeeds())
-    wish = view.allocation(keep_running=True)
-    wish.place(0, {1: 2})
+    view = round_at(0, jobs((0, 2, 9)), fast_and_slow(), performance=TwoThroughputs())
+    allocation = view.allocation(keep_running=True)
+    allocation.place(0, {1: 2})
     assert capacity_by_type(view).tolist() == [4, 4]
-    assert free_by_type(wish).tolist() == [4, 2]
+    assert free_by_type(allocation).tolist() == [4, 2]
 
 
 def test_as_many_waiting_jobs_take_part_as_there_are_gpus():
@@ -158,21 +165,21 @@ def test_as_many_waiting_jobs_take_part_as_there_are_gpus():
     assert participants(view, np.arange(12)).tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8]
 
 
-def test_speeds_stay_within_the_range_and_leave_the_view_alone():
+def test_throughputs_are_0_outside_the_range_and_the_view_is_unchanged():
     workload = Workload.of([JobSpec(0, 0.0, 3, 10.0, "any", min_gpus=2, max_gpus=4)])
     view = round_at(0, workload, two_nodes())
-    assert speeds(view, 0)[0].tolist() == [0, 0, 2, 3, 4, 0, 0, 0, 0]
-    assert view.speed(0)[0, 8] == 8
+    assert throughputs(view, 0)[0].tolist() == [0, 0, 2, 3, 4, 0, 0, 0, 0]
+    assert view.throughputs(0)[0, 8] == 8
 
 
 @pytest.mark.parametrize(("taken", "sizes"), [({0: 4}, [4, 4, 0]), ({0: 3, 1: 1}, [3, 4, 0])])
-def test_idle_gpus_start_whoever_waits_as_requested_or_at_the_least_size(taken, sizes):
+def test_waiting_jobs_start_as_requested_or_at_the_least_size(taken, sizes):
     """3 to 8 GPUs, 4 requested; job 1 has taken 4, so that a whole node is left, or only 3 GPUs of one."""
     view = round_at(0, jobs((0, 4, 10), (0, 4, 10), (0, 4, 10), elastic=(3, 8)), two_nodes())
-    wish = view.allocation(keep_running=True)
-    wish.place(1, taken)
-    fill(view, wish)
-    assert [place.num_gpus if (place := wish.placement(job)) else 0 for job in range(3)] == sizes
+    allocation = view.allocation(keep_running=True)
+    allocation.place(1, taken)
+    start_queued(view, allocation)
+    assert [place.num_gpus if (place := allocation.placement(job)) else 0 for job in range(3)] == sizes
 
 
 def test_configurations_by_hand():
@@ -189,7 +196,7 @@ def test_configurations_by_hand():
 
 
 def test_configurations_of_a_gang_larger_than_the_cluster():
-    """12 GPUs are asked for, 6 to 12 will do, 8 there are: 8 is two whole nodes."""
+    """A job requests 12 GPUs, with a range of 6 to 12, of 8: it may have 8, which are two whole nodes."""
     workload = Workload.of([JobSpec(0, 0.0, 12, 10.0, "any", min_gpus=6, max_gpus=12)])
     assert configurations(round_at(0, workload, two_nodes()), 0) == [Grant(0, 8)]
     seven = Workload.of([JobSpec(0, 0.0, 12, 10.0, "any", min_gpus=6, max_gpus=12), JobSpec(1, 0.0, 7, 1.0, "any")])
@@ -198,26 +205,26 @@ def test_configurations_of_a_gang_larger_than_the_cluster():
 
 @given(seed=st.integers(0, 500))
 @settings(max_examples=20)
-def test_configurations_run_and_there_is_one_for_every_job_of_one_type(seed):
+def test_every_job_of_one_type_has_configurations_that_run(seed):
     view = busy_round(seed, CROWDED)
     present = np.sort(np.concatenate([view.queued, view.running]))
     for job, typed in zip(present.tolist(), runs_on_one_type(view, present).tolist(), strict=True):
         own = configurations(view, job)
         assert bool(own) is typed
-        assert all(speeds(view, job)[grant.gpu_type, grant.num_gpus] > 0 for grant in own)
+        assert all(throughputs(view, job)[grant.gpu_type, grant.num_gpus] > 0 for grant in own)
 
 
-def test_blind_speeds_do_not_fall_where_types_drop_out():
+def test_mean_throughputs_do_not_fall_where_types_drop_out():
     table = np.array([[0.0, 2.0, 4.0, 8.0], [0.0, 1.0, 2.0, 0.0], [0.0, 9.0, 0.0, 0.0]])
     assert blind(table).tolist() == [0.0, 4.0, 4.0, 8.0]
     assert blind(np.zeros((2, 3))).tolist() == [0.0, 0.0, 0.0]
 
 
-def test_fair_speed_is_that_of_the_largest_size_within_the_share():
+def test_fair_throughput_is_that_of_the_largest_size_within_the_share():
     """The first job may have 2 or 4 GPUs, of two types, the second 3."""
     job, size = np.array([0, 0, 0, 0, 1]), np.array([2, 4, 2, 4, 3])
     offered = Offered(job, np.array([0, 0, 1, 1, 0]), size, np.array([2.0, 4.0, 2.0, 4.0, 9.0]))
-    found = [fair_speeds(offered, 2, fair).tolist() for fair in (1, 2, 3, 4, 9)]
+    found = [fair_throughputs(offered, 2, fair).tolist() for fair in (1, 2, 3, 4, 9)]
     assert found == [[2.0, 9.0], [2.0, 9.0], [2.0, 9.0], [4.0, 9.0], [4.0, 9.0]]
 
 
@@ -242,12 +249,12 @@ def test_bad_options(build, words):
     assert all(word in str(error.value) for word in words)
 
 
-def test_a_gang_larger_than_the_cluster_counts_as_one_that_runs():
+def test_a_gang_larger_than_the_cluster_gets_a_size_that_runs():
     """8 GPUs of one type: 12 are 8, or what the range allows; 3 stay 3. Of two types with 4 each, 12 are 4."""
     rows = [(12, 2, 16), (12, 6, 12), (3, 1, 8)]
     specs = [JobSpec(i, 0.0, gpus, 9.0, "any", min_gpus=low, max_gpus=high) for i, (gpus, low, high) in enumerate(rows)]
     view = round_at(0, Workload.of(specs), two_nodes())
     assert gang_sizes(view, np.arange(3)).tolist() == [8, 8, 3]
     assert gang_sizes(view, np.zeros(0, np.int64)).tolist() == []
-    mixed = round_at(0, Workload.of(specs), fast_and_slow(), performance=TwoSpeeds())
+    mixed = round_at(0, Workload.of(specs), fast_and_slow(), performance=TwoThroughputs())
     assert gang_sizes(mixed, np.array([2, 0, 1])).tolist() == [3, 4, 8]  # 6 run on no one type: all, on both

@@ -1,4 +1,4 @@
-"""What Starling may be told, and what it looks at."""
+"""Options of Starling, and the jobs that it considers."""
 
 import math
 from dataclasses import asdict, replace
@@ -28,12 +28,12 @@ from tests.unit.baselines.rounds import busy_round, round_at
         ({"hysteresis": -1.5}, "hysteresis is -1.5; it must be finite and at least -1"),
     ],
 )
-def test_numbers_that_cannot_be(change, said):
+def test_invalid_parameters_are_refused(change, said):
     with pytest.raises(MurmurationError, match=f"Starling: {said}"):
         replace(KNOWN, **change)
 
 
-def test_it_cannot_look_back():
+def test_a_negative_look_ahead_is_refused():
     with pytest.raises(MurmurationError, match="look_ahead is -1; it must not be negative"):
         Starling(look_ahead=-1)
 
@@ -54,7 +54,7 @@ def test_every_way_has_its_order_and_sizes():
     assert starling._knees.sizes.shape == (2, 2, 1)
 
 
-def test_a_large_cluster_is_played_out_less_far(monkeypatch):
+def test_a_large_cluster_gets_a_shorter_forecast(monkeypatch):
     """Two jobs on two nodes: four cells, so that an effort of 20 allows 5 completions of the 12, and one of 3 none."""
     view = round_at(0, jobs((0, 8, 10), (0, 8, 1)), two_nodes())
     depths = []
@@ -72,7 +72,7 @@ def test_a_large_cluster_is_played_out_less_far(monkeypatch):
     assert depths == [12, 5, 0]
 
 
-def test_it_declares_what_it_assumes():
+def test_declarations():
     starling = Starling()
     assert isinstance(starling, Scheduler)
     assert (starling.information, starling.preemptive, starling.elastic) == ("none", True, True)
@@ -96,17 +96,17 @@ def test_crowded_rounds_are_filled(seed, look_ahead):
     view = busy_round(seed, restart_delay=30.0)
     starling = Starling(look_ahead=look_ahead)
     starling.reset(view.cluster, np.random.default_rng(0))
-    wish = starling.schedule(view)
-    assert (wish.free_gpus >= 0).all()
-    runs = wish.jobs()
+    allocation = starling.schedule(view)
+    assert (allocation.free_gpus >= 0).all()
+    runs = allocation.jobs()
     for job in view.queued.tolist():
         if job not in runs and view.num_gpus[job] == 1:
-            kinds = np.flatnonzero(view.speed(job)[:, 1] > 0)
-            assert not wish.free_gpus[np.isin(view.cluster.node_types, kinds)].any()
+            gpu_types = np.flatnonzero(view.throughputs(job)[:, 1] > 0)
+            assert not allocation.free_gpus[np.isin(view.cluster.node_types, gpu_types)].any()
 
 
-def test_the_numbers_follow_what_is_known():
-    """A knee at 1 of 4 GPUs for known, at 4 for hidden work: two equal jobs share a node, or take turns."""
+def test_the_parameters_depend_on_the_information():
+    """With known work the knee is at 1 of 4 GPUs, with hidden work at 4: two equal jobs share a node, or take turns."""
     curve = Curved()  # the second GPU brings 0.74 of the first, the fourth 0.62
     pair = Workload.of([JobSpec(i, 0.0, 1, 100.0, "any", min_gpus=1, max_gpus=4) for i in range(2)])
     node = ClusterSpec((NodeSpec("new", 4),))
@@ -114,8 +114,8 @@ def test_the_numbers_follow_what_is_known():
     sizes = []
     for information in (Information("exact"), Information("none")):
         starling.reset(node, np.random.default_rng(0))
-        wish = starling.schedule(round_at(0, pair, node, performance=curve, information=information))
-        sizes.append(sorted(place.num_gpus for job in wish.jobs() if (place := wish.placement(job))))
+        allocation = starling.schedule(round_at(0, pair, node, performance=curve, information=information))
+        sizes.append(sorted(place.num_gpus for job in allocation.jobs() if (place := allocation.placement(job))))
     assert sizes == [[1, 3], [4]] or sizes == [[2, 2], [4]]
 
 

@@ -1,4 +1,4 @@
-"""What is looked up once per job."""
+"""Fixed properties of submitted jobs, looked up once per job."""
 
 from dataclasses import replace
 
@@ -6,47 +6,50 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.parts.scalability import AnalysedJobs, Analyser, batch_range, fewest_nodes
+from baselines.parts.scalability import AnalysedJobs, Analyser, fewest_nodes
 from baselines.parts.submitted import SubmittedJobs
-from envs.performance import TableModel, model_profile
+from envs.performance import TableModel, batch_range, model_profile
 from envs.scheduling import ClusterView
-from envs.simulation import Simulator
-from envs.types import ClusterSpec, JobSpec, NodeSpec
+from envs.simulation import Setup, Simulator
+from envs.types import ClusterSpec, Configuration, JobSpec, NodeSpec
 from envs.workloads import Workload
 from tests.conformance.worlds import HETEROGENEOUS, Curved
 
 
 def rounds():
-    """Rounds at which 2, 2 and then 4 jobs are known, of two models and three ranges; nothing ever runs."""
+    """Yield rounds at which 2, 2 and then 4 jobs are known, of two models and three ranges; no job ever runs."""
     specs = [
         JobSpec(0, 0.0, 2, 9.0, "any"),
         JobSpec(1, 0.0, 4, 9.0, "large", min_gpus=3, max_gpus=7),
         JobSpec(2, 5.0, 4, 9.0, "any", min_gpus=1, max_gpus=5),
         JobSpec(3, 5.0, 1, 9.0, "large"),
     ]
-    simulator = Simulator(Workload.of(specs), HETEROGENEOUS, Curved())
+    simulator = Simulator(Workload.of(specs), Setup(HETEROGENEOUS, Curved()))
     for view in simulator.rounds():
         yield view
         simulator.apply(view.allocation())
 
 
-def test_arrays_are_what_the_view_says_of_each_job():
+def test_arrays_equal_the_view_for_each_job():
     submitted = SubmittedJobs()
     known = set()
     for view in rounds():
         submitted.look_up(view)
         known.add(len(submitted.table))
         jobs = np.arange(len(view.num_gpus))
-        speed = submitted.speed(view, jobs)
+        throughput = submitted.throughput(view, jobs)
         for job in jobs.tolist():
             least, most = int(view.min_gpus[job]), int(view.max_gpus[job])
-            assert (speed[job, :, least : most + 1] == view.speed(job)[:, least : most + 1]).all()
-            assert not speed[job, :, :least].any()
-            assert not speed[job, :, most + 1 :].any()
-            for kind in range(len(HETEROGENEOUS.gpu_types)):
-                sizes = np.flatnonzero(speed[job, kind])
-                assert submitted.least[job, kind] == (sizes[0] if sizes.size else 0)
-                assert submitted.speed_at_least[job, kind] == speed[job, kind, submitted.least[job, kind]]
+            assert (throughput[job, :, least : most + 1] == view.throughputs(job)[:, least : most + 1]).all()
+            assert not throughput[job, :, :least].any()
+            assert not throughput[job, :, most + 1 :].any()
+            for gpu_type in range(len(HETEROGENEOUS.gpu_types)):
+                sizes = np.flatnonzero(throughput[job, gpu_type])
+                assert submitted.least[job, gpu_type] == (sizes[0] if sizes.size else 0)
+                assert (
+                    submitted.throughput_at_least[job, gpu_type]
+                    == throughput[job, gpu_type, submitted.least[job, gpu_type]]
+                )
     assert known == {2, 4}
 
 
@@ -55,7 +58,7 @@ def test_jobs_of_one_model_share_a_table():
     for view in rounds():
         submitted.look_up(view)
     assert submitted.table.tolist() == [0, 1, 0, 1]
-    assert len(submitted.speeds) == 2
+    assert len(submitted.throughputs) == 2
 
 
 V100_AND_K80 = ClusterSpec((NodeSpec("V100", 4), NodeSpec("V100", 4), NodeSpec("K80", 8), NodeSpec("V100", 8)))
@@ -63,7 +66,7 @@ GAVEL = ("resnet18", "resnet50", "transformer", "lm", "recommendation")
 
 
 def drawn_jobs(seed: int) -> list[JobSpec]:
-    """Jobs of Gavel's models, some elastic, half of them with a batch range of their own."""
+    """Draw jobs of Gavel's models, some elastic, half of them with their own batch range."""
     rng = np.random.default_rng(seed)
     specs = []
     for i in range(6):
@@ -76,12 +79,12 @@ def drawn_jobs(seed: int) -> list[JobSpec]:
 
 
 def round_of(specs: list[JobSpec], cluster: ClusterSpec = V100_AND_K80) -> ClusterView:
-    """The first round of these jobs, by the speed tables of the zoo."""
-    return next(Simulator(Workload.of(specs), cluster, TableModel()).rounds())
+    """Return the first round of these jobs, by the throughput tables of the zoo."""
+    return next(Simulator(Workload.of(specs), Setup(cluster, TableModel())).rounds())
 
 
 def at_best(view: ClusterView, measured_only: bool = True) -> SubmittedJobs:
-    """Looked up with best batch sizes."""
+    """Look up the jobs with best batch sizes."""
     submitted = SubmittedJobs(AnalysedJobs(Analyser("best", measured_only), view.cluster))
     submitted.look_up(view)
     return submitted
@@ -89,26 +92,29 @@ def at_best(view: ClusterView, measured_only: bool = True) -> SubmittedJobs:
 
 @given(seed=st.integers(0, 10_000), measured_only=st.booleans())
 def test_the_best_batch_is_the_faster_of_the_usual_and_the_analysers(seed, measured_only):
-    """Size by size: what is named gives the speed in the table, is in the job's range and beats the usual batch, where
-    that is in the range; what is not named is the world's.
+    """For each size, a named batch gives the throughput in the table, is in the job's range and beats the usual batch
+    if that is in the range. Where none is named, the world's throughput is used.
     """
     view = round_of(drawn_jobs(seed))
     submitted, nodes = at_best(view, measured_only), fewest_nodes(view.cluster)
     for job in range(len(view.num_gpus)):
-        spec, usual = view.job(job), view.speed(job)
-        low, high = batch_range(spec) or (0, 0)
-        speeds = submitted.speed(view, np.array([job]))[0]
-        for kind, size in np.argwhere(speeds > 0).tolist():
+        spec, usual = view.job(job), view.throughputs(job)
+        low, high = batch_range(spec.model, spec.min_batch, spec.max_batch) or (0, 0)
+        throughputs = submitted.throughput(view, np.array([job]))[0]
+        for type_index, size in np.argwhere(throughputs > 0).tolist():
             world = model_profile(spec.model).usual_batch(size)
-            batch = submitted.batch(job, kind, size)
+            batch = submitted.batch(job, type_index, size)
             if batch is None:
-                assert speeds[kind, size] == usual[kind, size]
+                assert throughputs[type_index, size] == usual[type_index, size]
                 assert low <= world <= high or not submitted.batches[submitted.table[job]].any()
             else:
                 assert low <= batch <= high
-                asked = view.throughput(job, kind, size, int(nodes[kind, size]), batch_size=batch)
-                assert speeds[kind, size] == asked
-                assert speeds[kind, size] > usual[kind, size] or not low <= world <= high
+                gpu_type = view.cluster.gpu_types[type_index]
+                asked = view.throughput(
+                    job, Configuration(gpu_type, size, int(nodes[type_index, size]), batch_size=batch)
+                )
+                assert throughputs[type_index, size] == asked
+                assert throughputs[type_index, size] > usual[type_index, size] or not low <= world <= high
                 assert batch != world or not low <= world <= high
 
 
@@ -124,22 +130,22 @@ def test_a_range_of_the_usual_batch_alone_changes_nothing(seed):
     submitted, plain = at_best(view), SubmittedJobs()
     plain.look_up(view)
     everybody = np.arange(len(specs))
-    assert (submitted.speed(view, everybody) == plain.speed(view, everybody)).all()
-    for job, kind in np.ndindex(len(specs), len(view.cluster.gpu_types)):
-        assert submitted.batch(job, kind, specs[job].num_gpus) is None
+    assert (submitted.throughput(view, everybody) == plain.throughput(view, everybody)).all()
+    for job, gpu_type in np.ndindex(len(specs), len(view.cluster.gpu_types)):
+        assert submitted.batch(job, gpu_type, specs[job].num_gpus) is None
 
 
 def test_models_without_a_range_are_left_to_the_world():
-    """Their exact speed on three nodes is not the tables', which know counts of 1, 2 and 4; theirs is taken."""
+    """Their exact throughput on three nodes is not in the tables (1, 2 and 4 nodes); the tables are used."""
     specs = [JobSpec(0, 0.0, 12, 9.0, "any", min_gpus=1, max_gpus=12)]
-    view = next(Simulator(Workload.of(specs), HETEROGENEOUS, Curved()).rounds())
+    view = next(Simulator(Workload.of(specs), Setup(HETEROGENEOUS, Curved())).rounds())
     submitted = at_best(view)
-    assert (submitted.speeds[submitted.table[0]] == view.speed(0)).all()
+    assert (submitted.throughputs[submitted.table[0]] == view.throughputs(0)).all()
     assert not submitted.batches.any()
 
 
-def test_types_by_what_is_reached_at_best():
+def test_types_are_ranked_by_throughput_at_best_batch():
     """On V100s a job of 4 GPUs is faster than on K80s, whatever the batch."""
     view = round_of([JobSpec(0, 0.0, 4, 9.0, "resnet18")])
     submitted = at_best(view)
-    assert submitted.fastest_first(0, 4) == [view.cluster.gpu_types.index(kind) for kind in ("V100", "K80")]
+    assert submitted.fastest_first(0, 4) == [view.cluster.gpu_types.index(gpu_type) for gpu_type in ("V100", "K80")]

@@ -1,4 +1,4 @@
-"""The parts of Synergy: sensitivities, the accounts of servers, mechanisms; and what must hold of every plan."""
+"""The parts of Synergy: sensitivities, resources of nodes, mechanisms; and properties of every run."""
 
 import numpy as np
 import pytest
@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from baselines import Synergy
 from baselines.synergy import mechanisms as synergy_mechanisms
-from baselines.synergy.hosts import PART, Amount, Hosts, Sensitivities, Sensitivity, grid
-from baselines.synergy.mechanisms import Opt, Plan, Tune
+from baselines.synergy.cpu_memory import PART, Amount, JobSensitivities, JobSensitivity, NodeResources, grid
+from baselines.synergy.mechanisms import Opt, RoundPlan, Tune
 from baselines.synergy.scheduler import select
-from envs.simulation import Rounds, RunResult, Scenario, Simulator, run_episode
-from envs.types import ClusterSpec, JobSpec, MurmurationError, NodeSpec, Placement
+from envs.simulation import Rounds, RunResult, Scenario, Setup, Simulator, run_episode
+from envs.types import ClusterSpec, Configuration, JobSpec, MurmurationError, NodeSpec, Placement
 from envs.workloads import Workload
 from tests.golden.playground import jobs, two_nodes
 from tests.golden.test_synergy import NODE, Hungry
@@ -21,84 +21,84 @@ MECHANISMS = ("proportional", "greedy", "tune", "opt")
 SMALL = NodeSpec("plain", 2, cpu_cores=4.0, memory=100.0)
 
 
-def test_demand_and_what_is_worth_having():
-    """Speed grows with cores up to 2, needs 20 GB, is 1 on the share of 1 core and 20 GB."""
-    speed = np.array([[0.5, 1.0, 1.0], [0.5, 2.0, 2.0], [0.5, 2.0, 2.0]])
-    sensitivity = Sensitivity(np.array([1.0, 2.0, 3.0]), np.array([10.0, 20.0, 40.0]), speed, Amount(1.0, 20.0))
+def test_demand_and_worthwhile_amounts_by_hand():
+    """Throughput grows with cores up to 2, needs 20 GB, and is 1 on the share of 1 core and 20 GB."""
+    throughput = np.array([[0.5, 1.0, 1.0], [0.5, 2.0, 2.0], [0.5, 2.0, 2.0]])
+    sensitivity = JobSensitivity(np.array([1.0, 2.0, 3.0]), np.array([10.0, 20.0, 40.0]), throughput, Amount(1.0, 20.0))
     assert sensitivity.demand == Amount(2.0, 20.0)
-    assert sensitivity.fair_speed == 1.0
+    assert sensitivity.fair_throughput == 1.0
     assert sensitivity.worthwhile == [(Amount(1.0, 20.0), 1.0), (Amount(2.0, 20.0), 2.0)]
 
 
 @given(
-    speeds=st.lists(st.lists(st.floats(0.1, 4.0), min_size=3, max_size=3), min_size=3, max_size=3),
+    throughputs=st.lists(st.lists(st.floats(0.1, 4.0), min_size=3, max_size=3), min_size=3, max_size=3),
     row=st.integers(0, 2),
     column=st.integers(0, 2),
 )
-def test_worthwhile_amounts_are_those_that_nothing_beats(speeds, row, column):
-    """Against the definition: not below the share's speed, and no other amount has as much for less of both."""
-    speed = np.maximum.accumulate(np.maximum.accumulate(np.array(speeds), axis=0), axis=1)
+def test_worthwhile_amounts_are_the_undominated_ones(throughputs, row, column):
+    """Against the definition: at least the share's throughput, and no smaller amount reaches as much."""
+    throughput = np.maximum.accumulate(np.maximum.accumulate(np.array(throughputs), axis=0), axis=1)
     cpus, memory = np.array([1.0, 2.0, 4.0]), np.array([8.0, 16.0, 32.0])
-    sensitivity = Sensitivity(cpus, memory, speed, Amount(cpus[row], memory[column]))
+    sensitivity = JobSensitivity(cpus, memory, throughput, Amount(cpus[row], memory[column]))
     found = sensitivity.worthwhile
     assert found
     for amount, reached in found:
-        assert reached >= sensitivity.fair_speed * (1 - 1e-9)
-        less = speed[np.ix_(cpus <= amount.cpus, memory <= amount.memory)].ravel()
+        assert reached >= sensitivity.fair_throughput * (1 - 1e-9)
+        less = throughput[np.ix_(cpus <= amount.cpus, memory <= amount.memory)].ravel()
         assert (less <= reached).all()
         assert (less >= reached * (1 - 1e-9)).sum() == 1
-    assert max(reached for _, reached in found) == pytest.approx(speed.max())
+    assert max(reached for _, reached in found) == pytest.approx(throughput.max())
     assert sensitivity.demand in [amount for amount, _ in found]
 
 
-def test_the_grid_has_the_share_and_all_that_there_is():
+def test_the_grid_contains_the_share_and_the_maximum():
     assert grid((1.0, 2.0, 3.0), 2.5, 2.9).tolist() == [1.0, 2.0, 2.5, 2.9]
     assert grid((1.0, 2.0), 9.0, 1.5).tolist() == [1.0, 1.5]
 
 
-def test_hosts_keep_account():
+def test_held_and_free_amounts_by_hand():
     """12 cores, 4 GPUs: each keeps a 64th, a job of 2 GPUs takes 2 x 5 cores."""
-    hosts = Hosts(ClusterSpec((NODE,)))
-    assert hosts.share({0: 2}) == Amount(3.0, 62.5)
-    hosts.take(0, {0: 2}, Amount(5.0, 60.0))
-    assert hosts.free_cpus[0] == pytest.approx(12 - 10 - 2 * PART)
-    assert hosts.lacking({0: 1}, Amount(2.0, 1.0)) == []
-    assert hosts.lacking({0: 1}, Amount(2.5, 1.0)) == [0]
-    assert hosts.lacking({0: 1}, Amount(1.0, 200.0)) == [0]
-    assert hosts.above_share(0) == [0]
-    hosts.cut(0)
-    assert hosts.held(0) == Amount(3.0, 60.0)
-    assert hosts.above_share(0) == []
-    hosts.release(0)
-    assert hosts.free_cpus[0] == pytest.approx(12 - 4 * PART)
-    assert hosts.held(0) is None
+    resources = NodeResources(ClusterSpec((NODE,)))
+    assert resources.share({0: 2}) == Amount(3.0, 62.5)
+    resources.take(0, {0: 2}, Amount(5.0, 60.0))
+    assert resources.free_cpus[0] == pytest.approx(12 - 10 - 2 * PART)
+    assert resources.lacking({0: 1}, Amount(2.0, 1.0)) == []
+    assert resources.lacking({0: 1}, Amount(2.5, 1.0)) == [0]
+    assert resources.lacking({0: 1}, Amount(1.0, 200.0)) == [0]
+    assert resources.above_share(0) == [0]
+    resources.cut(0)
+    assert resources.held(0) == Amount(3.0, 60.0)
+    assert resources.above_share(0) == []
+    resources.release(0)
+    assert resources.free_cpus[0] == pytest.approx(12 - 4 * PART)
+    assert resources.held(0) is None
 
 
-def test_amounts_are_clipped_to_what_there_is():
-    hosts = Hosts(ClusterSpec((NODE,)))
-    hosts.take(0, {0: 1}, Amount(6.0, 10.0))
-    hosts.take(1, {0: 1}, Amount(6.0, 10.0))
-    second = hosts.held(1)
+def test_amounts_are_clipped_to_what_is_free():
+    resources = NodeResources(ClusterSpec((NODE,)))
+    resources.take(0, {0: 1}, Amount(6.0, 10.0))
+    resources.take(1, {0: 1}, Amount(6.0, 10.0))
+    second = resources.held(1)
     assert second is not None
     assert second.cpus == 6 - 2 * PART
 
 
-def test_the_richest_on_the_fewest_nodes_make_room_first():
-    hosts = Hosts(ClusterSpec((NODE, NODE)))
-    hosts.take(0, {0: 1, 1: 1}, Amount(4.0, 10.0))
-    hosts.take(1, {0: 1}, Amount(3.5, 10.0))
-    hosts.take(2, {0: 1}, Amount(4.0, 10.0))
-    assert hosts.above_share(0) == [2, 1, 0]
-    assert hosts.above_share(1) == [0]
+def test_jobs_on_the_fewest_nodes_with_most_cores_are_cut_first():
+    resources = NodeResources(ClusterSpec((NODE, NODE)))
+    resources.take(0, {0: 1, 1: 1}, Amount(4.0, 10.0))
+    resources.take(1, {0: 1}, Amount(3.5, 10.0))
+    resources.take(2, {0: 1}, Amount(4.0, 10.0))
+    assert resources.above_share(0) == [2, 1, 0]
+    assert resources.above_share(1) == [0]
 
 
-def test_a_job_over_nodes_has_the_share_of_the_poorest():
-    hosts = Hosts(ClusterSpec((NODE, SMALL)))
-    assert hosts.share({0: 4, 1: 2}) == Amount(2.0, 50.0)
+def test_a_job_over_several_nodes_has_their_smallest_share():
+    resources = NodeResources(ClusterSpec((NODE, SMALL)))
+    assert resources.share({0: 4, 1: 2}) == Amount(2.0, 50.0)
 
 
 def test_sensitivities_are_looked_up_once(monkeypatch):
-    """Two jobs of one model on nodes alike: the performance model is asked for the first alone."""
+    """Two jobs of one model on equal nodes: the performance model is called for the first job only."""
     workload = Workload.of([JobSpec(i, 0.0, 1, 10.0, "hungry") for i in range(2)])
     view = round_at(0, workload, ClusterSpec((NODE, NODE)), performance=Hungry())
     asked = []
@@ -109,17 +109,17 @@ def test_sensitivities_are_looked_up_once(monkeypatch):
         return throughput(*arguments, **amounts)
 
     monkeypatch.setattr(view, "throughput", counted)
-    known, hosts = Sensitivities(), Hosts(view.cluster)
-    first = known.of(view, hosts, 0, {0: 1})
+    known, resources = JobSensitivities(), NodeResources(view.cluster)
+    first = known.of(view, resources, 0, {0: 1})
     count = len(asked)
-    assert known.of(view, hosts, 1, {1: 1}) is first
+    assert known.of(view, resources, 1, {1: 1}) is first
     assert len(asked) == count
     assert first.demand == Amount(6.0, 20.83)
 
 
-def test_selection_keeps_who_runs_and_gangs_whole():
+def test_selection_keeps_running_jobs_and_whole_gangs():
     """Two nodes of 4; job 1 (2 GPUs) runs on the first, 3 (2) on the second. By priority 0 (4 GPUs), 1, 2 (2), 3: job
-    0 needs a whole node, for which the last, 3, makes room, and then finds none; between rounds 3 and 1 go on, and 2
+    0 needs a whole node, so job 3, the last, is stopped and then does not fit; between rounds 1 and 3 continue, and 2
     starts.
     """
     rows = jobs((0, 4, 50), (0, 2, 50), (0, 2, 50), (0, 2, 50))
@@ -136,7 +136,7 @@ def amounts_of(place: Placement) -> dict[int, tuple[float, float]]:
 
 
 def shared_round(mechanism, seed) -> RunResult:
-    """A run of up to 14 jobs on servers of two shapes, under shared cores and memory; no restart costs."""
+    """Run up to 14 jobs on nodes of two shapes with shared cores and memory; restarts cost at most 1 s."""
     rng = np.random.default_rng(seed)
     rows = [
         JobSpec(
@@ -152,13 +152,13 @@ def shared_round(mechanism, seed) -> RunResult:
     interval = None if seed % 3 == 0 else 5.0
     scenario = Scenario(restart_delay=float(seed % 2), rounds=Rounds(interval=interval), cpu_memory="shared")
     scheduler = Synergy(mechanism, ("fifo", "srtf", "las", "srsf")[seed % 4], round_length=5.0)
-    return run_episode(scheduler, Simulator(Workload.of(rows), cluster, Hungry(), scenario, seed))
+    return run_episode(scheduler, Simulator(Workload.of(rows), Setup(cluster, Hungry(), scenario), seed))
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @given(seed=st.integers(0, 10_000))
 @settings(max_examples=25)
-def test_servers_are_never_overdrawn_and_all_jobs_end(mechanism, seed):
+def test_node_resources_are_never_exceeded_and_all_jobs_finish(mechanism, seed):
     """Recomputed from the log: cores and memory held on each node at every instant."""
     result = shared_round(mechanism, seed)
     assert result.finished.all()
@@ -179,9 +179,9 @@ def test_servers_are_never_overdrawn_and_all_jobs_end(mechanism, seed):
 @pytest.mark.parametrize("mechanism", ["proportional", "tune", "opt"])
 @given(seed=st.integers(0, 10_000))
 @settings(max_examples=25)
-def test_nobody_falls_below_the_proportional_share(mechanism, seed):
-    """After the first wish, which names nothing: every placement is as fast as on its proportional share, but for
-    64ths.
+def test_no_job_falls_below_the_proportional_share(mechanism, seed):
+    """After the first allocation, which names no amounts: every placement is as fast as on its proportional share, up
+    to 64ths.
     """
     result = shared_round(mechanism, seed)
     log, model = result.log, Hungry()
@@ -195,8 +195,10 @@ def test_nobody_falls_below_the_proportional_share(mechanism, seed):
         have = min(amounts_of(place)[node][0] / count for node, count in place.gpus.items())
         share = min(node.cpu_cores / node.num_gpus for node in nodes)
         name = result.workload.spec(int(event["job"])).model
-        fair = model.throughput(name, "plain", place.num_gpus, cpus_per_gpu=share)
-        assert model.throughput(name, "plain", place.num_gpus, cpus_per_gpu=have + 4 * PART) >= fair * (1 - 1e-9)
+        fair = model.throughput(name, Configuration("plain", place.num_gpus, cpus_per_gpu=share))
+        assert model.throughput(name, Configuration("plain", place.num_gpus, cpus_per_gpu=have + 4 * PART)) >= fair * (
+            1 - 1e-9
+        )
 
 
 @pytest.fixture
@@ -205,17 +207,17 @@ def plan():
     rows = [("hungry", 2), ("hungry", 1), ("frugal", 1)]
     workload = Workload.of([JobSpec(i, 0.0, gpus, 10.0, model) for i, (model, gpus) in enumerate(rows)])
     view = round_at(0, workload, ClusterSpec((NODE,)), performance=Hungry())
-    return Plan(view, view.allocation(), Hosts(view.cluster), Sensitivities())
+    return RoundPlan(view, view.allocation(), NodeResources(view.cluster), JobSensitivities())
 
 
-def test_without_an_answer_in_time_opt_gives_proportional_shares(plan, monkeypatch):
+def test_opt_without_a_solution_in_time_gives_proportional_shares(plan, monkeypatch):
     stopped = type("Stopped", (), {"status": 1, "x": None, "mip_gap": None})
     monkeypatch.setattr(synergy_mechanisms, "milp", lambda *args, **kwargs: stopped)
     opt = Opt(0.5)
     for job, size in ((0, 2), (1, 1), (2, 1)):
         opt.start(plan, job, {0: size})
     opt.finish(plan, [0, 1, 2])
-    assert [plan.hosts.held(job).cpus for job in range(3)] == pytest.approx([3.0] * 3)
+    assert [plan.resources.held(job).cpus for job in range(3)] == pytest.approx([3.0] * 3)
     assert opt.counters == {
         "programs": 1,
         "stopped_programs": 1,
@@ -224,7 +226,7 @@ def test_without_an_answer_in_time_opt_gives_proportional_shares(plan, monkeypat
     }
 
 
-def test_opt_tells_its_gap_when_it_is_stopped(plan, monkeypatch):
+def test_opt_reports_its_gap_when_stopped(plan, monkeypatch):
     limits = []
 
     def solver(cost, *, integrality, bounds, constraints, options):
@@ -239,7 +241,7 @@ def test_opt_tells_its_gap_when_it_is_stopped(plan, monkeypatch):
 
 
 def test_opt_is_worth_at_least_as_much_as_tune(plan):
-    """In the sum of speeds over those on the share."""
+    """In the sum of throughputs relative to the share."""
 
     def worth(mechanism):
         for job, size in ((0, 2), (1, 1), (2, 1)):
@@ -247,19 +249,17 @@ def test_opt_is_worth_at_least_as_much_as_tune(plan):
         mechanism.finish(plan, [0, 1, 2])
         total = 0.0
         for job in range(3):
-            gpus = plan.wish.placement(job).gpus
-            share = plan.sensitivities.of(plan.view, plan.hosts, job, gpus).fair_speed
+            gpus = plan.allocation.placement(job).gpus
+            share = plan.sensitivities.of(plan.view, plan.resources, job, gpus).fair_throughput
             total += (
                 Hungry().throughput(
                     plan.view.job(job).model,
-                    "plain",
-                    sum(gpus.values()),
-                    cpus_per_gpu=plan.hosts.held(job).cpus,
+                    Configuration("plain", sum(gpus.values()), cpus_per_gpu=plan.resources.held(job).cpus),
                 )
                 / share
             )
-            plan.hosts.release(job)
-            plan.wish.stop(job)
+            plan.resources.release(job)
+            plan.allocation.stop(job)
         return total
 
     assert worth(Opt(1.0)) >= worth(Tune()) - 1e-2
@@ -281,6 +281,6 @@ def test_bad_options(options, words):
     assert all(word in str(error.value) for word in ("Synergy", *words))
 
 
-def test_what_it_needs_to_know():
+def test_information_depends_on_the_policy():
     assert Synergy(policy="fifo").information == Synergy(policy="las").information == "none"
     assert Synergy(policy="srtf").information == Synergy(policy="srsf").information == "estimate"

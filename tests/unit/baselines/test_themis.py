@@ -10,7 +10,7 @@ from baselines import themis as themis_module
 from baselines.parts.choosing import Solver
 from baselines.parts.options import Options
 from baselines.parts.prices import best_prices, useful
-from baselines.themis import Bids, Contention, usual_times
+from baselines.themis import Bids, JobContention, usual_times
 from envs.metrics.jobs import average_contention
 from envs.types import ClusterSpec, MurmurationError, NodeSpec
 from tests.conformance.worlds import Curved
@@ -20,10 +20,10 @@ from tests.unit.baselines.rounds import busy_round, round_at
 
 def test_fair_times_follow_the_mean_number_of_jobs():
     """A and B (8 of 8 GPUs, 100 s alone) from 0, C (2 GPUs) from 10, at 20: A has been among (10 x 2 + 10 x 3) / 20 =
-    2.5 jobs, so its share is 3.2 GPUs; C among 3, whose shares are 8 / 3 GPUs, more than it asks for.
+    2.5 jobs, so its share is 3.2 GPUs. C has been among 3, so its share is 8 / 3 GPUs, more than it requests.
     """
     rows = jobs((0, 8, 100), (0, 8, 100), (10, 2, 50))
-    contention = Contention()
+    contention = JobContention()
     for time in (0, 10, 20):
         view = round_at(time, rows, two_nodes())
         present = np.arange(2 if time == 0 else 3)
@@ -31,10 +31,10 @@ def test_fair_times_follow_the_mean_number_of_jobs():
     assert contention.fair_times(view, np.arange(3)).tolist() == pytest.approx([250.0, 250.0, 50.0])
 
 
-def test_the_time_alone_is_that_of_the_first_sight():
-    """At 10, A has 10 s behind it; what it deserves still counts its whole 100 s."""
+def test_the_time_alone_is_that_at_arrival():
+    """At 10, A has run for 10 s; its fair time still counts its whole 100 s."""
     rows = jobs((0, 8, 100))
-    contention = Contention()
+    contention = JobContention()
     for time in (0, 10):
         view = round_at(time, rows, two_nodes(), place=[(0, {0: {0: 4, 1: 4}})])
         contention.advance(view, np.arange(1), usual_times(view, np.arange(1)))
@@ -44,8 +44,8 @@ def test_the_time_alone_is_that_of_the_first_sight():
 
 @given(seed=st.integers(0, 300))
 @settings(max_examples=15)
-def test_contention_is_that_of_the_metric(seed):
-    """Kept along the run, for the job that ends last, and recomputed from the records."""
+def test_contention_equals_the_metric(seed):
+    """The mean tracked during the run, for the job that ends last, equals that recomputed from the records."""
     rng = np.random.default_rng(seed)
     rows = [(float(rng.integers(0, 30)), int(rng.integers(1, 9)), float(rng.integers(1, 40))) for _ in range(8)]
     rows.sort()
@@ -64,14 +64,14 @@ def test_usual_times_where_the_request_does_not_run():
     present = np.sort(np.concatenate([view.queued, view.running]))
     seconds = usual_times(view, present)
     for place, job in enumerate(present.tolist()):
-        runs = view.speed(job)[:, view.num_gpus[job]].max()
+        runs = view.throughputs(job)[:, view.num_gpus[job]].max()
         assert np.isinf(seconds[place]) == (runs == 0)
         if runs:
             assert seconds[place] == pytest.approx(view.remaining_time(np.array([job]))[0])
 
 
 def payments(gains, sizes, capacity, lease=10.0):
-    """Leases of an auction of one bundle each."""
+    """Return the leases of an auction with one bundle per bidder."""
     count = len(gains)
     options = Options(
         np.arange(count), np.zeros(count, np.int64), np.array(sizes), -np.log(np.array(gains)), np.zeros(count)
@@ -83,16 +83,18 @@ def payments(gains, sizes, capacity, lease=10.0):
 
 
 def test_payments_by_hand():
-    """One place, improvements 2, 1.25 and 1.1: the first wins and pays with 1 / 1.25, as the second would have won."""
+    """One place, improvements 2, 1.25 and 1.1: the first wins and pays with 1 / 1.25, as the second would win without
+    it.
+    """
     assert payments([2.0, 1.25, 1.1], [4, 4, 4], 4) == {10: pytest.approx(8.0)}
 
 
-def test_nobody_pays_where_there_is_enough():
+def test_no_winner_pays_if_there_is_room_for_all():
     assert payments([2.0, 1.25, 1.1], [4, 4, 4], 12) == {10: 10.0, 11: 10.0, 12: 10.0}
 
 
-def test_a_bundle_that_is_not_there_keeps_nobody_out():
-    """The second wants 8 of 4 GPUs: it could not have won."""
+def test_a_bundle_larger_than_the_pool_displaces_no_bidder():
+    """The second requests 8 of 4 GPUs: it could not win."""
     assert payments([2.0, 5.0], [4, 8], 4) == {10: 10.0}
 
 
@@ -117,7 +119,7 @@ def test_in_large_auctions_winners_pay_the_price_of_their_gpus(monkeypatch):
 )
 @settings(max_examples=30)
 def test_prices_are_no_lower_than_payments_and_no_higher_than_gains(rows, room):
-    """But for what the choice misses of the bound: others can make of a winner's GPUs what they cost, at most."""
+    """Up to the gap between choice and bound: others gain at most the price of a winner's GPUs."""
     gains, sizes = np.array([gain for gain, _ in rows]), np.array([size for _, size in rows])
     exact = payments(gains, sizes, room)
     with pytest.MonkeyPatch.context() as patch:
@@ -131,7 +133,7 @@ def test_prices_are_no_lower_than_payments_and_no_higher_than_gains(rows, room):
     for job, length in priced.items():
         gain = gains[job - 10]
         assert 10.0 / gain * (1 - 1e-6) <= length <= 10.0
-        # Who won although its price is above its gain pays its gain.
+        # A winner whose price is above its gain pays its gain.
         assert length <= exact[job] * np.exp(missing) * (1 + 1e-6)
 
 
@@ -145,7 +147,7 @@ def test_payments_are_fractions_of_a_lease(rows, room):
 
 @given(seed=st.integers(0, 200), fairness=st.sampled_from([0.0, 0.5, 0.9]))
 @settings(max_examples=20)
-def test_all_of_a_crowd_come_to_an_end(seed, fairness):
+def test_all_jobs_of_a_crowd_finish(seed, fairness):
     rng = np.random.default_rng(seed)
     rows = [(float(rng.integers(0, 50)), int(rng.integers(1, 9)), float(rng.integers(5, 50))) for _ in range(12)]
     cluster = ClusterSpec((NodeSpec("new", 4), NodeSpec("old", 8), NodeSpec("small", 2)))

@@ -1,4 +1,4 @@
-"""The kernels that plan by node, against their slow twins on random clusters, and by hand."""
+"""The kernels that plan by node, against their reference implementations on random clusters, and by hand."""
 
 from dataclasses import replace
 
@@ -6,8 +6,16 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.starling.room import has_room, largest_room, shape_of, take
-from baselines.starling.two_plans import after_delay, best_growth, choose, fill, grow, plan, plan_twice
+from baselines.starling.room import has_room, largest_room, shape_of, take_room
+from baselines.starling.two_plans import (
+    after_delay,
+    best_growth,
+    choose_by_part,
+    fill_plan,
+    grow_plan,
+    plan,
+    plan_twice,
+)
 from tests.unit.baselines import slow_plans as slow
 from tests.unit.baselines.slow_plans import Rules, arrays, drawn, grid_of, is_sound, nodes_of
 
@@ -15,60 +23,60 @@ seeds = st.integers(0, 1_000_000)
 
 
 @given(seed=seeds, size=st.integers(1, 16))
-def test_room_is_what_can_be_taken(seed, size):
-    """`has_room` is true exactly where the twin finds nodes, and `take` takes those."""
+def test_has_room_agrees_with_take_room(seed, size):
+    """`has_room` is true exactly if the reference implementation finds nodes, and `take_room` takes these nodes."""
     _, jobs, _, _ = drawn(seed)
     free = slow.free_under(jobs.at, jobs.capacity)
     held = jobs.at[0]
     row = grid_of([held], len(free))[0]
-    for kind in range(jobs.wanted.shape[1]):
-        shape = shape_of(np.array(free), nodes_of(jobs), kind, row)
-        found = slow.find(free, jobs.capacity, jobs.types, kind, size, held)
+    for gpu_type in range(jobs.wanted.shape[1]):
+        shape = shape_of(np.array(free), nodes_of(jobs), gpu_type, row)
+        found = slow.find(free, jobs.capacity, jobs.types, gpu_type, size, held)
         assert has_room(size, *shape) == (found is not None)
-        smaller = [n for n in range(size, 0, -1) if slow.find(free, jobs.capacity, jobs.types, kind, n, held)]
+        smaller = [n for n in range(size, 0, -1) if slow.find(free, jobs.capacity, jobs.types, gpu_type, n, held)]
         assert largest_room(size, *shape) == (smaller[0] if smaller else 0)
         if found is not None:
             left, filled = np.array(free), row.copy()
-            take(left, nodes_of(jobs), kind, size, filled)
+            take_room(left, nodes_of(jobs), gpu_type, size, filled)
             assert filled.tolist() == grid_of([{**held, **found}], len(free))[0].tolist()
             assert (np.array(free) - left).tolist() == (filled - row).tolist()
 
 
 @given(seed=seeds, keep=st.booleans())
-def test_fill_is_its_twin(seed, keep):
+def test_fill_plan_equals_the_reference(seed, keep):
     order, jobs, rules, _ = drawn(seed)
     its, nodes = arrays(jobs), nodes_of(jobs)
     grid, free = np.zeros_like(its.present), nodes.capacity.copy()
-    fill(keep, np.array(order), its, free, nodes, rules.numbers, grid)
+    fill_plan(keep, np.array(order), its, free, nodes, rules.numbers, grid)
     expected = slow.fill(keep, order, jobs, rules)
     assert grid.tolist() == grid_of(expected, len(free)).tolist()
     assert free.tolist() == slow.free_under(expected, jobs.capacity)
 
 
 @given(seed=seeds)
-def test_growth_is_its_twin(seed):
+def test_grow_plan_equals_the_reference(seed):
     _, jobs, rules, _ = drawn(seed)
     its, nodes = arrays(jobs), nodes_of(jobs)
     grid = its.present.copy()
     free = nodes.capacity - grid.sum(axis=0)
-    grow(its, free, nodes, rules.horizon, grid)
+    grow_plan(its, free, nodes, rules.horizon, grid)
     expected = slow.grow(jobs.at, jobs, rules)
     assert grid.tolist() == grid_of(expected, len(free)).tolist()
     assert free.tolist() == slow.free_under(expected, jobs.capacity)
 
 
 @given(seed=seeds)
-def test_the_choice_is_its_twin(seed):
+def test_choose_by_part_equals_the_reference(seed):
     order, jobs, rules, _ = drawn(seed)
     num_nodes = len(jobs.capacity)
     kept, anew = slow.plan(True, order, jobs, rules), slow.plan(False, order, jobs, rules)
     grid = grid_of(anew, num_nodes)
-    choose(arrays(jobs), nodes_of(jobs), rules.numbers, grid_of(kept, num_nodes), grid)
+    choose_by_part(arrays(jobs), nodes_of(jobs), rules.numbers, grid_of(kept, num_nodes), grid)
     assert grid.tolist() == grid_of(slow.choose(kept, anew, jobs, rules), num_nodes).tolist()
 
 
 @given(seed=seeds)
-def test_plans_are_their_twins_and_sound(seed):
+def test_plans_equal_the_reference_and_are_valid(seed):
     order, jobs, rules, _ = drawn(seed)
     its = arrays(jobs), nodes_of(jobs), rules.numbers
     for keep in (True, False):
@@ -81,10 +89,10 @@ def test_plans_are_their_twins_and_sound(seed):
 
 
 def world(curve, at, *, delay=0.0, work=1000.0, wanted=4, capacity=(4, 4)):
-    """Jobs of one curve on nodes of one type."""
+    """Create jobs of one curve on nodes of one type."""
     num = len(at)
     return slow.Jobs(
-        speeds=np.array([[[0.0, *curve]]] * num),
+        throughputs=np.array([[[0.0, *curve]]] * num),
         work=[work] * num,
         delay=[delay] * num,
         weight=[1.0] * num,
@@ -99,7 +107,7 @@ LINEAR = (1, 2, 3, 4, 5, 6, 7, 8)
 
 
 def planned(jobs, **rules):
-    """What `plan_twice` makes of jobs in their order, by job."""
+    """Return the result of `plan_twice` for jobs in their order, by job."""
     order = np.arange(len(jobs.work))
     return plan_twice(order, arrays(jobs), nodes_of(jobs), Rules(**rules).numbers).tolist()
 
@@ -109,13 +117,13 @@ def test_a_job_takes_the_node_that_fits_best():
     assert planned(world((1, 2, 3, 4), [{}], capacity=(4, 8))) == [[4, 0]]
 
 
-def test_what_does_not_fit_shrinks_and_the_last_waits():
-    """Three jobs want 3 of 4 and 2 GPUs: the first gets 3, the second 2 on the other node, the third the last one."""
+def test_a_job_that_does_not_fit_shrinks():
+    """Three jobs request 3 of 4 and 2 GPUs: the first gets 3, the second 2 on the other node, the third the last."""
     assert planned(world((1, 2, 3), [{}, {}, {}], wanted=3, capacity=(4, 2))) == [[3, 0], [0, 2], [1, 0]]
 
 
-def test_leftovers_go_beyond_the_knee():
-    """Both want 2 of a node of 6; a further GPU is worth as much to either, and the lower one takes what is left."""
+def test_leftover_gpus_go_beyond_the_knee():
+    """Both request 2 of a node of 6. A further GPU is worth the same to both, so the lower job takes the GPUs left."""
     assert planned(world(LINEAR, [{}, {}], wanted=2, capacity=(6,))) == [[4], [2]]
 
 
@@ -124,38 +132,38 @@ def test_a_lone_job_spans_nodes():
 
 
 def test_growing_must_pay_for_its_restart():
-    """4 to 8 GPUs over two nodes doubles 4 samples/s, for 100 s of standstill: a loss over 150 s, a gain over 1e4 s.
+    """4 to 8 GPUs over two nodes doubles 4 samples/s, for a pause of 100 s: a loss over 150 s, a gain over 1e4 s.
 
-    With 1,000 samples left the job would end after 100 + 125 s, so the mean speed is 8 * 125 / 225 = 4.4: a gain.
+    With 1,000 samples left the job would end after 100 + 125 s, so the mean throughput is 8 * 125 / 225 = 4.4: a gain.
     """
     jobs = world(LINEAR, [{0: 4}], delay=100.0)
     assert planned(jobs, horizon=150.0) == [[4, 0]]
     assert planned(jobs, horizon=1e4) == [[4, 4]]
 
 
-def test_delay_is_spread_over_what_is_left():
+def test_a_pause_is_averaged_over_the_remaining_time():
     assert after_delay(8.0, 1000.0, 100.0, 1e4) == 8 * (1 - 100 / 225)
     assert after_delay(8.0, 1000.0, 0.0, 1e4) == 8.0
-    assert after_delay(8.0, 1.0, 100.0, 50.0) == 8 * 0.02  # the horizon is shorter than the standstill
+    assert after_delay(8.0, 1.0, 100.0, 50.0) == 8 * 0.02  # the horizon is shorter than the pause
 
 
-def test_a_shorter_job_displaces_if_that_is_worth_it():
-    """One node of 4. The first job in order waits, the second runs on all; weights decide whether it makes room."""
+def test_a_shorter_job_displaces_another_if_that_is_worth_it():
+    """One node of 4. The first job in order waits, the second runs on all; weights decide whether it is displaced."""
     for weight, plan_ in (((1.0, 1.0), [[0], [4]]), ((5.0, 1.0), [[4], [0]])):
         jobs = world((0, 0, 0, 4), [{}, {0: 4}], capacity=(4,), delay=10.0)
         jobs = replace(jobs, weight=weight)
         assert planned(jobs) == plan_
 
 
-def test_parts_of_the_cluster_are_judged_apart():
-    """On node 0 displacing pays, on node 1 it does not. Last in order, who is displaced from node 0 goes nowhere."""
+def test_parts_of_the_cluster_are_compared_separately():
+    """On node 0 displacing pays, on node 1 it does not. The job displaced from node 0 is last in order and waits."""
     jobs = world((0, 0, 0, 4), [{}, {1: 4}, {0: 4}], delay=10.0)
     jobs = replace(jobs, weight=(5.0, 4.9, 1.0))
     assert planned(jobs) == [[4, 0], [0, 4], [0, 0]]
 
 
-def test_a_grown_job_gives_back_what_others_need():
-    """It wants 2 and has grown to 4: anew, it shrinks on its node, and a second job gets the other two."""
+def test_a_grown_job_gives_back_gpus_that_others_need():
+    """The job requests 2 and has grown to 4. Planned anew, it shrinks, and a second job gets the other two."""
     jobs = replace(world((1, 2, 2.1, 2.2), [{0: 4}, {}], wanted=2, capacity=(4,)), delay=(1.0, 0.0))
     assert planned(jobs, horizon=1e4) == [[2], [2]]
 

@@ -1,15 +1,15 @@
-"""Clusters from groups: what is built, and what cannot be."""
+"""Clusters built from groups of nodes, and groups that are refused."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.cluster import NodeGroup, build
+from envs.cluster import NodeGroup, build_cluster
 from envs.types import ClusterError, NodeSpec
 
 
 def test_groups_become_nodes_in_order():
-    cluster = build(
+    cluster = build_cluster(
         "mixed",
         [
             NodeGroup("V100", num_nodes=2, num_gpus=8, cpu_cores=24, memory=500),
@@ -24,41 +24,41 @@ def test_groups_become_nodes_in_order():
     assert cluster.nodes[2].inter_node_bandwidth == 1.0
 
 
-def test_what_a_group_leaves_open_is_the_default_of_a_node():
-    assert build("plain", [NodeGroup("T4", 1, 4)]).nodes == (NodeSpec("T4", 4),)
+def test_missing_fields_of_a_group_have_the_defaults_of_a_node():
+    assert build_cluster("plain", [NodeGroup("T4", 1, 4)]).nodes == (NodeSpec("T4", 4),)
 
 
-def test_racks_are_numbered_on_from_group_to_group():
-    cluster = build("racks", [NodeGroup("V100", 5, 8, nodes_per_rack=2), NodeGroup("K80", 2, 8)])
+def test_rack_numbers_continue_from_group_to_group():
+    cluster = build_cluster("racks", [NodeGroup("V100", 5, 8, nodes_per_rack=2), NodeGroup("K80", 2, 8)])
     assert [node.rack for node in cluster.nodes] == [0, 0, 1, 1, 2, 3, 3]
 
 
 @given(nodes=st.integers(1, 40), per_rack=st.integers(1, 12))
-def test_no_rack_holds_more_nodes_than_it_may(nodes, per_rack):
+def test_no_rack_has_more_nodes_than_nodes_per_rack(nodes, per_rack):
     racks = [node.rack for node in NodeGroup("V100", nodes, 1, nodes_per_rack=per_rack).nodes()]
     assert len(racks) == nodes
     assert max(racks.count(rack) for rack in set(racks)) <= per_rack
     assert sorted(set(racks)) == list(range(-(-nodes // per_rack)))
 
 
-def test_a_mistyped_field_is_named_with_its_near_miss():
+def test_the_error_for_a_mistyped_field_suggests_the_nearest():
     with pytest.raises(ClusterError, match=r"cluster x: group 1: there is no field 'num_gpu'; did you mean num_gpus\?"):
-        build("x", [NodeGroup("V100", 1, 1), {"gpu_type": "V100", "num_nodes": 1, "num_gpu": 8}])
+        build_cluster("x", [NodeGroup("V100", 1, 1), {"gpu_type": "V100", "num_nodes": 1, "num_gpu": 8}])
 
 
-def test_an_unheard_of_field_lists_the_fields_there_are():
+def test_the_error_for_an_unknown_field_lists_the_fields():
     with pytest.raises(ClusterError, match=r"no field 'zzz'; known: cpu_cores, gpu_type"):
-        build("x", [{"gpu_type": "V100", "num_nodes": 1, "num_gpus": 8, "zzz": 1}])
+        build_cluster("x", [{"gpu_type": "V100", "num_nodes": 1, "num_gpus": 8, "zzz": 1}])
 
 
 def test_a_missing_field_is_named():
     with pytest.raises(ClusterError, match="cluster x: group 0: num_nodes is missing"):
-        build("x", [{"gpu_type": "V100", "num_gpus": 8}])
+        build_cluster("x", [{"gpu_type": "V100", "num_gpus": 8}])
 
 
 def test_a_cluster_without_groups_is_refused():
     with pytest.raises(ClusterError, match="cluster empty: has no node groups"):
-        build("empty", [])
+        build_cluster("empty", [])
 
 
 @pytest.mark.parametrize("field", ["num_nodes", "num_gpus", "nodes_per_rack"])
@@ -66,7 +66,7 @@ def test_a_cluster_without_groups_is_refused():
 def test_counts_are_whole_and_positive(field, value):
     group = {"gpu_type": "V100", "num_nodes": 1, "num_gpus": 8, field: value}
     with pytest.raises(ClusterError, match=f"{field} is {value!r}; it must be a whole number") as error:
-        build("x", [group])
+        build_cluster("x", [group])
     assert "\n" not in str(error.value)
 
 
@@ -74,9 +74,9 @@ def test_counts_are_whole_and_positive(field, value):
 @pytest.mark.parametrize("value", [0, -2.0, float("nan"), float("inf")])
 def test_resources_are_positive_and_finite(field, value):
     with pytest.raises(ClusterError, match=f"node of V100: {field} is"):
-        build("x", [{"gpu_type": "V100", "num_nodes": 1, "num_gpus": 8, field: value}])
+        build_cluster("x", [{"gpu_type": "V100", "num_nodes": 1, "num_gpus": 8, field: value}])
 
 
 def test_a_node_needs_a_gpu_type():
     with pytest.raises(ClusterError, match="gpu_type is empty"):
-        build("x", [NodeGroup("", 1, 1)])
+        build_cluster("x", [NodeGroup("", 1, 1)])

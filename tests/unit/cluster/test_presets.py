@@ -1,4 +1,4 @@
-"""Every cluster under conf/cluster is built from its YAML and is what its name says."""
+"""Every cluster under conf/cluster can be built from its YAML and matches its name."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from envs.cluster import GPUS
+from envs.performance.gpus import gpu_types
 from envs.types import ClusterError, ClusterSpec
 
 PRESETS = sorted((Path(__file__).parents[3] / "conf" / "cluster").glob("*.yaml"))
@@ -20,11 +20,11 @@ def preset(name: str, *changes: str) -> ClusterSpec:
 
 
 @pytest.mark.parametrize("name", [path.stem for path in PRESETS])
-def test_each_preset_builds_and_bears_the_name_of_its_file(name):
+def test_each_preset_builds_and_has_the_name_of_its_file(name):
     cluster = preset(name)
     assert cluster.name == name
-    assert set(cluster.gpu_types) <= set(GPUS)
-    # Node resources are NumPy-free plain numbers, as NodeSpec promises, even when they come from YAML.
+    assert set(cluster.gpu_types) <= set(gpu_types())
+    # Node resources are plain Python numbers, as NodeSpec promises, even if they come from YAML.
     assert all(type(node.cpu_cores) is float and type(node.num_gpus) is int for node in cluster.nodes)
 
 
@@ -45,7 +45,7 @@ def test_three_types_64_is_64_gpus_of_three_types_over_eight_nodes():
 
 def test_philly_like_is_a_fifth_of_philly():
     cluster = preset("philly_like")
-    # philly-traces: 231 servers of 8 GPUs and 321 of 2.
+    # philly-traces: 231 nodes of 8 GPUs and 321 of 2.
     assert sorted(set(cluster.node_gpus.tolist())) == [2, 8]
     eights, twos = (int((cluster.node_gpus == size).sum()) for size in (8, 2))
     assert (eights, twos) == (round(231 / 5), round(321 / 5))
@@ -58,7 +58,7 @@ def test_a800_64_is_rubicks_cluster():
     assert (cluster.nodes[0].cpu_cores, cluster.nodes[0].memory) == (96.0, 1600.0)
 
 
-def test_a_mistyped_key_in_yaml_is_an_error_that_names_the_near_miss():
+def test_the_error_for_a_mistyped_key_in_yaml_suggests_the_nearest():
     path = next(path for path in PRESETS if path.stem == "small_16")
     config = OmegaConf.load(path)
     config.groups[0].cpu_core = 4

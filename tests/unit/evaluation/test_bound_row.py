@@ -8,14 +8,14 @@ import pytest
 from rich.console import Console
 
 from baselines import Fifo, Srtf, Starling
-from envs.evaluation import Comparison, compare
+from envs.evaluation import Comparison, compare_schedulers
 from envs.evaluation.comparison import ANY_BATCH, BOUND, names_batches
 from envs.evaluation.page import markdown_page
 from envs.evaluation.table import print_table
 from envs.metrics.bounds import Relaxation
 from envs.performance import IdealModel, default_model
 from envs.scheduling import Scheduler
-from envs.simulation import Scenario
+from envs.simulation import Scenario, Setup
 from envs.types import ClusterSpec, JobSpec, NodeSpec, Placement
 from envs.workloads import Workload
 from tests.golden.playground import jobs, two_nodes
@@ -28,19 +28,20 @@ ROWS = [(3.0 * i, 1 + i % 4, 20.0 + 7 * (i % 5)) for i in range(12)]
 def comparison():
     workloads = [jobs(*ROWS), jobs(*ROWS[:7])]
     players: dict[str, Scheduler] = {"fifo": Fifo(), "srtf": Srtf(), "starling": Starling()}
-    return compare(players, workloads, two_nodes(), IdealModel(), Scenario(restart_delay=0.0), resamples=50)
+    setup = Setup(two_nodes(), IdealModel(), Scenario(restart_delay=0.0))
+    return compare_schedulers(players, workloads, setup, resamples=50)
 
 
-def test_nobody_is_below_it(comparison):
+def test_no_scheduler_is_below_the_bound(comparison):
     for row in comparison.rows:
         assert row["mean_jct"] >= comparison.bounds[0]["mean_jct"]
         assert row["makespan"] >= comparison.bounds[0]["makespan"]
         assert row["mean_jct_ratio"] >= comparison.bounds[0]["mean_jct_ratio"]
 
 
-def test_it_is_the_mean_over_workloads_on_the_compared_jobs(comparison):
+def test_the_bound_is_the_mean_over_workloads_on_the_compared_jobs(comparison):
     each = [
-        Relaxation.of(run.workload, two_nodes(), IdealModel()).of_jobs(np.sort(run.records["job"]))
+        Relaxation.of(run.workload, Setup(two_nodes(), IdealModel())).of_jobs(np.sort(run.records["job"]))
         for run in comparison.runs["fifo"]
     ]
     assert comparison.bounds[0]["mean_jct"] == pytest.approx(np.mean([one.mean_jct() for one in each]))
@@ -50,17 +51,19 @@ def test_it_is_the_mean_over_workloads_on_the_compared_jobs(comparison):
     assert comparison.bounds[0]["mean_jct_ratio"] == pytest.approx(np.exp(np.mean(logs)))
 
 
-def test_unfinished_jobs_are_left_out_of_it():
-    """FIFO cut at 30 s: the bound is over the jobs that ended, in the presence of those alone."""
-    cut = compare({"fifo": Fifo()}, [jobs(*ROWS)], two_nodes(), IdealModel(), Scenario(horizon=30.0), resamples=50)
+def test_unfinished_jobs_are_left_out_of_the_bound():
+    """FIFO is cut at 30 s: the bound is over the finished jobs, as if there were no others."""
+    cut = compare_schedulers(
+        {"fifo": Fifo()}, [jobs(*ROWS)], Setup(two_nodes(), IdealModel(), Scenario(horizon=30.0)), resamples=50
+    )
     finished = cut.compared[0]
     assert 0 < len(finished) < len(ROWS)
-    whole = Relaxation.of(cut.runs["fifo"][0].workload, two_nodes(), IdealModel())
+    whole = Relaxation.of(cut.runs["fifo"][0].workload, Setup(two_nodes(), IdealModel()))
     assert cut.bounds[0]["mean_jct"] == whole.of_jobs(finished).mean_jct()
     assert cut.bounds[0]["mean_jct"] <= cut.rows[0]["mean_jct"]
 
 
-def test_it_is_shown_and_kept(comparison):
+def test_the_bound_is_printed_and_saved(comparison):
     page = io.StringIO()
     print_table(comparison, Console(file=page, width=200))
     lines = [line for line in page.getvalue().splitlines() if line.strip().startswith(BOUND)]
@@ -72,44 +75,44 @@ def test_it_is_shown_and_kept(comparison):
     assert frame["mean_jct"].iloc[-1] == comparison.bounds[0]["mean_jct"]
 
 
-def test_without_relaxations_there_is_none(comparison):
+def test_without_relaxations_there_is_no_bound(comparison):
     bare = Comparison(comparison.runs)
     assert bare.bounds == []
     assert BOUND not in bare.table()["scheduler"].tolist()
     assert "lower bound" not in bare.caption
 
 
-def test_one_relaxation_a_workload(comparison):
+def test_every_workload_needs_a_relaxation(comparison):
     with pytest.raises(ValueError, match="lower bound: 1 relaxations of 2 workloads"):
         Comparison(comparison.runs, relaxations={BOUND: comparison.relaxations[BOUND][:1]})
 
 
 class HalfBatches:
-    """FIFO of one GPU each, who names half of the usual batch."""
+    """FIFO with one GPU per job and half of the usual batch size."""
 
     def reset(self, cluster, rng):
-        """Nothing to forget."""
+        """Has no state to reset."""
 
     def schedule(self, view):
-        """Whoever waits."""
-        wish = view.allocation(keep_running=True)
-        for job in view.queued.tolist()[: int(wish.free_gpus[0])]:
-            wish.place(job, Placement({0: 1}, batch_size=32))
-        return wish
+        """Start waiting jobs."""
+        allocation = view.allocation(keep_running=True)
+        for job in view.queued.tolist()[: int(allocation.free_gpus[0])]:
+            allocation.place(job, Placement({0: 1}, batch_size=32))
+        return allocation
 
 
 def with_batches(*choosing):
-    """FIFO and those who name batch sizes, on two workloads of the zoo."""
+    """Compare FIFO with schedulers that choose batch sizes, on two workloads of the zoo."""
     players: dict[str, Scheduler] = {"fifo": Fifo(), **{name: HalfBatches() for name in choosing}}
     made = [
         Workload.of([JobSpec(i, 5.0 * i, 1, 1e4 + 3e3 * i, "resnet18") for i in range(number)], f"w{number}")
         for number in (9, 5)
     ]
-    return compare(players, made, GPUS, default_model(), Scenario(restart_delay=0.0), resamples=50)
+    return compare_schedulers(players, made, Setup(GPUS, default_model(), Scenario(restart_delay=0.0)), resamples=50)
 
 
-def test_who_chooses_batch_sizes_has_a_bound_of_its_own():
-    """The second row is below the first: the range of ResNet-18 goes to 4096 samples, the usual batch is 64."""
+def test_schedulers_that_choose_batch_sizes_have_a_separate_bound():
+    """The second row is below the first: the range of ResNet-18 goes to 4096 samples, its usual batch size is 64."""
     comparison = with_batches("halves")
     assert names_batches(comparison.runs) == ["halves"]
     assert [row["scheduler"] for row in comparison.bounds] == [BOUND, ANY_BATCH]
@@ -118,14 +121,14 @@ def test_who_chooses_batch_sizes_has_a_bound_of_its_own():
         assert second[metric] < first[metric] <= comparison.rows[0][metric]
         assert second[metric] <= comparison.rows[1][metric]
     each = [
-        Relaxation.of(run.workload, GPUS, default_model(), any_batch=True).of_jobs(np.sort(run.records["job"]))
+        Relaxation.of(run.workload, Setup(GPUS, default_model()), any_batch=True).of_jobs(np.sort(run.records["job"]))
         for run in comparison.runs["fifo"]
     ]
     assert second["mean_jct"] == pytest.approx(np.mean([one.mean_jct() for one in each]))
     assert second["makespan"] == pytest.approx(np.mean([one.makespan() for one in each]))
 
 
-def test_the_second_bound_is_shown_and_kept():
+def test_the_second_bound_is_printed_and_saved():
     comparison = with_batches("halves")
     assert "halves chooses batch sizes; only the second bound holds for it. " in comparison.caption
     page = io.StringIO()
@@ -138,12 +141,12 @@ def test_the_second_bound_is_shown_and_kept():
     assert json.loads(comparison.to_json())["bounds"] == comparison.bounds
 
 
-def test_several_who_choose_are_named():
+def test_several_schedulers_that_choose_batch_sizes_are_named():
     caption = with_batches("halves", "others").caption
     assert "halves, others choose batch sizes; only the second bound holds for them. " in caption
 
 
-def test_nobody_chooses_no_second_bound(comparison):
+def test_without_chosen_batch_sizes_there_is_no_second_bound(comparison):
     assert names_batches(comparison.runs) == []
     assert list(comparison.relaxations) == [BOUND]
     assert "batch sizes;" not in comparison.caption

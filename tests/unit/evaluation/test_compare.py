@@ -1,4 +1,4 @@
-"""Schedulers against each other in the engine: paired, repeatable, and honest about who could not run."""
+"""Comparisons in the engine are paired and repeatable, and state which schedulers could not run."""
 
 import dataclasses
 import json
@@ -8,13 +8,13 @@ import sys
 import numpy as np
 import pytest
 
-from envs.evaluation import compare
+from envs.evaluation import compare_schedulers
 from envs.evaluation.compare import Watched, workload_seed
 from envs.metrics import jobs_in_system, segments
 from envs.metrics.cluster import integral
 from envs.metrics.timeline import gpu_seconds
 from envs.performance import IdealModel
-from envs.simulation import EventKind, Scenario
+from envs.simulation import EventKind, Scenario, Setup
 from envs.types import AllocationError, ClusterError, ClusterSpec, JobSpec, MurmurationError, NodeSpec
 from envs.workloads import Workload
 
@@ -22,7 +22,7 @@ CLUSTER = ClusterSpec((NodeSpec("V100", 4), NodeSpec("V100", 4)))
 
 
 class InOrder:
-    """Starts whoever fits, in the order of a key; never takes anything away."""
+    """Starts jobs that fit, in the order of a key; never preempts."""
 
     def __init__(self, key=lambda view, job, rng: job):
         self.key = key
@@ -34,26 +34,26 @@ class InOrder:
 
     def schedule(self, view):
         self.counters["decisions"] += 1
-        wish = view.allocation(keep_running=True)
+        allocation = view.allocation(keep_running=True)
         for job in sorted(view.queued.tolist(), key=lambda job: self.key(view, job, self.rng)):
-            wish.pack(job)
-        return wish
+            allocation.pack(job)
+        return allocation
 
 
 class Declaring(InOrder):
-    """Says what it must know."""
+    """Declares the information that it needs."""
 
     information = "estimate"
 
 
 class Preempting(InOrder):
-    """Plans everything anew, the last come first."""
+    """Places all jobs again at every round, the last submitted first."""
 
     def schedule(self, view):
-        wish = view.allocation()
+        allocation = view.allocation()
         for job in sorted([*view.queued.tolist(), *view.running.tolist()], reverse=True):
-            wish.pack(job)
-        return wish
+            allocation.pack(job)
+        return allocation
 
 
 class Refusing(InOrder):
@@ -64,12 +64,12 @@ class Refusing(InOrder):
 
 
 class Greedy(InOrder):
-    """Asks for what is not there."""
+    """Requests GPUs that do not exist."""
 
     def schedule(self, view):
-        wish = view.allocation()
-        wish.place(0, {0: 99})
-        return wish
+        allocation = view.allocation()
+        allocation.place(0, {0: 99})
+        return allocation
 
 
 def workloads(number=2, jobs=25, seed=0):
@@ -84,14 +84,16 @@ def workloads(number=2, jobs=25, seed=0):
 
 
 def versus(schedulers, number=2, **options):
-    return compare(schedulers, workloads(number), CLUSTER, IdealModel(), Scenario(restart_delay=2.0), 7, **options)
+    return compare_schedulers(
+        schedulers, workloads(number), Setup(CLUSTER, IdealModel(), Scenario(restart_delay=2.0)), 7, **options
+    )
 
 
-def by_chance(view, job, rng):
+def at_random(view, job, rng):
     return rng.random()
 
 
-def test_every_scheduler_plays_every_workload():
+def test_every_scheduler_runs_every_workload():
     comparison = versus({"first": InOrder(), "last": Preempting()})
     assert {name: [run.workload.name for run in runs] for name, runs in comparison.runs.items()} == {
         "first": ["w0", "w1"],
@@ -101,8 +103,8 @@ def test_every_scheduler_plays_every_workload():
     assert comparison.rows[0]["num_compared"] == 50
 
 
-def test_a_scheduler_against_itself_is_a_draw():
-    comparison = versus({"one": InOrder(by_chance), "other": InOrder(by_chance)})
+def test_a_scheduler_compared_with_itself_has_ratio_one():
+    comparison = versus({"one": InOrder(at_random), "other": InOrder(at_random)})
     assert comparison.runs["one"][0].log == comparison.runs["other"][0].log
     ratio = comparison.ratio("mean_jct", "other")
     assert (ratio.value, ratio.low, ratio.high) == (1, 1, 1)
@@ -110,26 +112,26 @@ def test_a_scheduler_against_itself_is_a_draw():
 
 def test_workloads_have_seeds_of_their_own():
     same = workloads(1)[0]
-    comparison = compare({"random": InOrder(by_chance)}, [same, same], CLUSTER, IdealModel(), seed=1)
+    comparison = compare_schedulers({"random": InOrder(at_random)}, [same, same], Setup(CLUSTER, IdealModel()), seed=1)
     one, other = comparison.runs["random"]
     assert one.log != other.log
     assert len({workload_seed(seed, index) for seed in range(20) for index in range(20)}) == 400
 
 
-def test_company_changes_nothing():
+def test_other_schedulers_do_not_change_a_result():
     alone = versus({"last": Preempting()}).runs["last"]
-    together = versus({"random": InOrder(by_chance), "last": Preempting()}).runs["last"]
+    together = versus({"random": InOrder(at_random), "last": Preempting()}).runs["last"]
     assert [run.log == other.log for run, other in zip(alone, together, strict=True)] == [True, True]
 
 
-def test_the_same_comparison_gives_the_same_json_but_for_the_clock():
-    first, again = (json.loads(versus({"r": InOrder(by_chance), "l": Preempting()}).to_json()) for _ in range(2))
+def test_the_same_comparison_gives_the_same_json_except_wall_clock():
+    first, again = (json.loads(versus({"r": InOrder(at_random), "l": Preempting()}).to_json()) for _ in range(2))
     assert first.pop("wall_clock").keys() == again.pop("wall_clock").keys()
     assert first == again
 
 
 @pytest.mark.parametrize("scheduler", [InOrder(), Preempting()])
-def test_attained_service_is_what_the_log_says(scheduler):
+def test_attained_service_equals_that_of_the_log(scheduler):
     for run in versus({"s": scheduler}).runs["s"]:
         held = segments(run.log, run.end_time)
         by_job = [gpu_seconds(held[held["job"] == job], 0, run.end_time) for job in run.records["job"]]
@@ -137,16 +139,16 @@ def test_attained_service_is_what_the_log_says(scheduler):
 
 
 @pytest.mark.parametrize("scheduler", [InOrder(), Preempting()])
-def test_counts_are_what_the_log_says(scheduler):
+def test_counts_equal_those_of_the_log(scheduler):
     """Preemptions are STOP events; restarts are the STARTs and RESIZEs after the first."""
     for run in versus({"s": scheduler}).runs["s"]:
-        kinds = {kind: run.log.events["kind"] == kind for kind in EventKind}
+        of_event = {event: run.log.events["kind"] == event for event in EventKind}
         for row in run.records:
             mine = run.log.events["job"] == row["job"]
-            assert row["num_preemptions"] == (kinds[EventKind.STOP] & mine).sum()
+            assert row["num_preemptions"] == (of_event[EventKind.STOP] & mine).sum()
             assert (
                 row["num_restarts"]
-                == (kinds[EventKind.START] & mine).sum() + (kinds[EventKind.RESIZE] & mine).sum() - 1
+                == (of_event[EventKind.START] & mine).sum() + (of_event[EventKind.RESIZE] & mine).sum() - 1
             )
 
 
@@ -159,37 +161,37 @@ def test_littles_law_in_the_engine():
 def test_a_horizon_leaves_jobs_unfinished_and_counted():
     schedulers = {"first": InOrder(), "last": Preempting()}
     scenario = Scenario(horizon=150.0)
-    comparison = compare(schedulers, workloads(1, 40), CLUSTER, IdealModel(), scenario, 0)
+    comparison = compare_schedulers(schedulers, workloads(1, 40), Setup(CLUSTER, IdealModel(), scenario), 0)
     first, last = comparison.rows
     assert first["num_unfinished"] > 0
     assert first["num_compared"] < first["num_measured"] - first["num_unfinished"] + 1
     assert first["num_compared"] == last["num_compared"]
 
 
-def test_who_refuses_is_left_out_with_the_reason():
+def test_a_scheduler_that_refuses_is_left_out_with_the_reason():
     comparison = versus({"blind": Refusing(), "first": InOrder()}, optional=["blind", "first"])
     reason = "not applicable: needs remaining work; set scenario.information.work=exact"
     assert comparison.inapplicable == {"blind": reason}
     assert list(comparison.runs) == ["first"]
 
 
-def test_a_fault_is_not_called_a_refusal():
+def test_a_failure_is_not_reported_as_a_refusal():
     comparison = versus({"greedy": Greedy(), "first": InOrder()}, optional=["greedy"])
     assert comparison.inapplicable["greedy"].startswith("failed: scheduler greedy at t = ")
     assert "job 0: asks for 99 GPUs on node 0" in comparison.inapplicable["greedy"]
 
 
-def test_who_is_named_must_run():
+def test_a_scheduler_that_is_not_optional_must_run():
     with pytest.raises(MurmurationError, match="needs remaining work"):
         versus({"blind": Refusing(), "first": InOrder()})
     with pytest.raises(AllocationError, match="^scheduler greedy at t = .* s: job 0: asks for 99 GPUs"):
         versus({"greedy": Greedy()})
 
 
-def test_a_workload_that_does_not_fit_is_nobodys_refusal():
+def test_a_workload_that_does_not_fit_is_not_a_refusal():
     huge = Workload.of([JobSpec(0, 0.0, 64, 1.0, "any")])
     with pytest.raises(ClusterError, match="64 GPUs"):
-        compare({"first": InOrder()}, [huge], CLUSTER, IdealModel(), optional=["first"])
+        compare_schedulers({"first": InOrder()}, [huge], Setup(CLUSTER, IdealModel()), optional=["first"])
 
 
 @pytest.mark.parametrize(
@@ -201,24 +203,24 @@ def test_a_workload_that_does_not_fit_is_nobodys_refusal():
         ({"blind": Refusing(), "a": InOrder()}, {"optional": ["blind"], "reference": "blind"}, "blind cannot run here"),
     ],
 )
-def test_senseless_comparisons_are_refused_in_one_line(schedulers, options, said):
+def test_impossible_comparisons_are_refused_in_one_line(schedulers, options, said):
     with pytest.raises(MurmurationError, match=said) as raised:
         versus(schedulers, **options)
     assert "\n" not in str(raised.value)
 
 
-def test_there_must_be_a_workload():
+def test_a_comparison_needs_a_workload():
     with pytest.raises(MurmurationError, match="no workload"):
         versus({"first": InOrder()}, number=0)
 
 
-def test_fifo_is_the_reference_where_it_is_compared():
+def test_fifo_is_the_reference_if_it_is_compared():
     assert versus({"last": Preempting(), "fifo": InOrder()}).reference == "fifo"
     assert versus({"last": Preempting(), "first": InOrder()}).reference == "last"
     assert versus({"last": Preempting(), "fifo": InOrder()}, reference="last").reference == "last"
 
 
-def test_progress_is_told_and_changes_nothing():
+def test_progress_is_reported_and_changes_no_result():
     told = []
     watched = versus({"a": InOrder(), "b": Preempting()}, progress=lambda *news: told.append(news))
     assert watched.runs["b"][1].log == versus({"b": Preempting()}).runs["b"][1].log
@@ -227,7 +229,7 @@ def test_progress_is_told_and_changes_nothing():
     assert all(0 <= share <= 1 for _, _, share in told)
 
 
-def test_a_watched_scheduler_is_itself():
+def test_a_watched_scheduler_keeps_its_attributes():
     scheduler = Declaring()
     watched = Watched(scheduler, "s", 0, 10, lambda *news: None)
     assert watched.information == "estimate"
@@ -241,7 +243,7 @@ def test_counters_of_the_scheduler_reach_the_result():
     assert run.counters == {"decisions": run.num_rounds}
 
 
-def test_settings_say_what_is_needed_to_repeat_it():
+def test_settings_suffice_to_repeat_a_comparison():
     settings = versus({"first": InOrder()}).settings
     assert settings["cluster"] == {"name": "cluster", "nodes": 2, "gpus": {"V100": 8}}
     assert settings["scenario"]["restart_delay"] == 2
@@ -253,7 +255,7 @@ def test_settings_say_what_is_needed_to_repeat_it():
 
 def test_only_the_window_is_measured():
     inner = dataclasses.replace(workloads(1)[0], window=(50.0, 100.0))
-    row = compare({"first": InOrder()}, [inner], CLUSTER, IdealModel()).rows[0]
+    row = compare_schedulers({"first": InOrder()}, [inner], Setup(CLUSTER, IdealModel())).rows[0]
     assert row["num_measured"] == inner.measured.sum() < 25
 
 

@@ -1,4 +1,4 @@
-"""Tables of numbers out of runs that were made up by hand."""
+"""Tables of numbers from fabricated runs."""
 
 import json
 
@@ -12,7 +12,7 @@ from tests.unit.metrics.fabricated import Told, fabricated, three_jobs
 
 
 def shifted(reference, delay, unfinished=(), scheduler="slow"):
-    """The same three jobs on the same workload, all on an ample cluster, each done `delay` later than it must."""
+    """The same three jobs on a large cluster, where each finishes `delay` later than necessary."""
     told = [
         Told(0, 4, 10, [(0, {0: 4})], None if 0 in unfinished else 10 + delay),
         Told(1, 2, 5, [(1, {1: 2})], None if 1 in unfinished else 6 + delay),
@@ -28,13 +28,13 @@ def first():
 
 @pytest.fixture
 def comparison(first):
-    """`three_jobs` against a scheduler that never finished job 2, and one that could not run."""
+    """Compare `three_jobs` with a scheduler that never finished job 2, and one that could not run."""
     slow = shifted(first, 5, unfinished=(2,))
     reasons = {"blind": "not applicable: sees nothing"}
     return Comparison({"told": [first], "slow": [slow]}, reasons, settings={"seed": 3})
 
 
-def test_schedulers_are_compared_on_what_all_of_them_finished(comparison):
+def test_schedulers_are_compared_on_jobs_that_all_of_them_finished(comparison):
     assert [jobs.tolist() for jobs in comparison.compared] == [[0, 1]]
     told, slow = comparison.rows[:2]
     assert told["mean_jct"] == pytest.approx((10 + 7) / 2)
@@ -42,13 +42,13 @@ def test_schedulers_are_compared_on_what_all_of_them_finished(comparison):
     assert (told["num_compared"], slow["num_compared"]) == (2, 2)
 
 
-def test_the_unfinished_are_counted_beside_the_means(comparison):
+def test_unfinished_jobs_are_counted_separately(comparison):
     told, slow = comparison.rows[:2]
     assert (told["num_unfinished"], slow["num_unfinished"]) == (0, 1)
     assert slow["mean_jct_censored"] == pytest.approx((15 + 10 + 98) / 3)
 
 
-def test_ratios_are_to_the_reference(comparison, first):
+def test_ratios_are_relative_to_the_reference(comparison, first):
     assert comparison.reference == "told"
     assert comparison.rows[0]["mean_jct_ratio"] == pytest.approx(1)
     assert comparison.rows[1]["mean_jct_ratio"] == pytest.approx(25 / 17)
@@ -56,7 +56,7 @@ def test_ratios_are_to_the_reference(comparison, first):
     assert other.rows[0]["mean_jct_ratio"] == pytest.approx(17 / 25)
 
 
-def test_what_could_not_run_has_a_row_with_the_reason(comparison):
+def test_a_scheduler_that_could_not_run_has_a_row_with_the_reason(comparison):
     assert comparison.rows[2] == {"scheduler": "blind", "inapplicable": "not applicable: sees nothing"}
     table = comparison.table()
     assert table["scheduler"].tolist() == ["told", "slow", "blind"]
@@ -73,7 +73,7 @@ def test_json_is_the_table_at_full_precision(comparison):
     assert content["wall_clock"]["decision_seconds"] == {"told": 0.0, "slow": 0.0}
 
 
-def test_json_has_null_for_what_does_not_exist(first):
+def test_json_has_null_for_missing_values(first):
     nothing = Comparison({"told": [first], "idle": [shifted(first, 0, unfinished=(0, 1, 2))]})
     content = json.loads(nothing.to_json())
     assert content["schedulers"][0]["mean_jct"] is None
@@ -85,15 +85,15 @@ def test_the_same_seed_gives_the_same_json(comparison):
     assert again.to_json() == comparison.to_json()
 
 
-def test_the_caption_says_how_to_read_the_figures(comparison, first):
+def test_the_caption_explains_the_figures(comparison, first):
     assert "over the 2 of 3 measured jobs that every scheduler finished, in 1 workload." in comparison.caption
     assert "95% intervals: moving-block bootstrap over jobs, paired" in comparison.caption
-    assert "Ratios are to told" in comparison.caption
+    assert "Ratios are relative to told" in comparison.caption
     many = Comparison({"told": [first] * 5}, level=0.9)
     assert "in 5 workloads. 90% intervals: t over workloads" in many.caption
 
 
-def test_intervals_hold_their_means(comparison):
+def test_intervals_contain_their_means(comparison):
     for row in comparison.rows[:2]:
         assert row["mean_jct_low"] <= row["mean_jct"] <= row["mean_jct_high"]
         assert row["mean_slowdown_low"] <= row["mean_slowdown"] <= row["mean_slowdown_high"]
@@ -120,7 +120,7 @@ def test_a_figure_that_one_workload_lacks_is_averaged_over_the_others(first):
     assert np.isnan(overall([empty])["mean_jct"])
 
 
-def test_there_must_be_runs():
+def test_a_comparison_needs_runs():
     with pytest.raises(ValueError, match="no scheduler ran"):
         Comparison({})
 
@@ -131,11 +131,11 @@ def test_the_reference_must_be_among_them(first):
 
 
 @pytest.mark.parametrize("others", [[], "another workload"])
-def test_all_must_have_run_the_same_workloads(first, others):
+def test_all_schedulers_must_have_run_the_same_workloads(first, others):
     with pytest.raises(ValueError, match="same workloads"):
         Comparison({"told": [first], "other": [three_jobs()] if others else []})
 
 
-def test_plain_values_are_what_json_has():
+def test_plain_values_have_the_types_of_json():
     value = {"a": np.float64(1.5), 2: (np.int64(3), float("inf"), np.nan, None, "x", np.bool_(True))}
     assert plain(value) == {"a": 1.5, "2": [3, None, None, None, "x", True]}

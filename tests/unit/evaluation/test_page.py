@@ -3,22 +3,24 @@
 import pytest
 
 from envs.evaluation import Comparison
-from envs.evaluation.compare import compare
+from envs.evaluation.compare import compare_schedulers
 from envs.evaluation.page import by_mean_jct, markdown_page
 from envs.performance import IdealModel
+from envs.simulation import Setup
 from tests.unit.evaluation.test_compare import CLUSTER, InOrder, Preempting, Refusing, workloads
 from tests.unit.metrics.fabricated import Told, fabricated
 
 
 @pytest.fixture(scope="module")
 def comparison():
-    """Two schedulers, named so that the better one comes last, and one that cannot run."""
+    """Two schedulers, the better one last, and one that cannot run."""
     schedulers = {"zealous": Preempting(), "calm": InOrder(), "blind": Refusing()}
-    return compare(schedulers, workloads(2), CLUSTER, IdealModel(), reference="calm", optional=["blind"])
+    setup = Setup(CLUSTER, IdealModel())
+    return compare_schedulers(schedulers, workloads(2), setup, reference="calm", optional=["blind"])
 
 
 def table_of(page: str) -> list[list[str]]:
-    """Its rows as cells."""
+    """The cells of a page's table, by row."""
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line[:1] == "|"]
 
 
@@ -29,7 +31,7 @@ def test_every_row_has_a_cell_for_every_column(comparison):
     assert {len(row) for row in rows} == {len(head)}
 
 
-def test_rows_rise_by_mean_jct_and_end_with_the_bound(comparison):
+def test_rows_are_sorted_by_mean_jct_and_end_with_the_bound(comparison):
     rows = table_of(markdown_page(comparison))[2:]
     means = [comparison.estimate("mean_jct", row[0]).value for row in rows[:-1]]
     assert means == sorted(means)
@@ -37,7 +39,7 @@ def test_rows_rise_by_mean_jct_and_end_with_the_bound(comparison):
     assert rows[-1][0] == "lower bound"
 
 
-def test_it_says_who_is_left_out_and_how_to_read_it(comparison):
+def test_the_page_states_left_out_schedulers_and_the_caption(comparison):
     page = markdown_page(comparison)
     assert "- blind is left out: not applicable: needs remaining work" in page
     assert page.endswith(f"\n\n{comparison.caption}\n")

@@ -1,4 +1,4 @@
-"""What people see: the table on any screen, the files, the pictures."""
+"""Printed tables on any screen, result files, and pictures."""
 
 import io
 import json
@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from envs.evaluation import Comparison, Estimate
-from envs.evaluation.gantt import MAX_SEGMENTS, SIZES, TimeAxis, boxes, gantt, label_of, shades
+from envs.evaluation.gantt import MAX_SEGMENTS, SIZE_CLASSES, TimeAxis, boxes, gantt, label_of, shades
 from envs.evaluation.lanes import lanes, node_lanes
 from envs.evaluation.plots import COLOURS, STYLES, jct_cdf
-from envs.evaluation.report import print_workloads, run_comparison, spread, write_report
+from envs.evaluation.report import format_range, print_workloads, run_comparison, write_report
 from envs.evaluation.table import all_columns, duration, number, print_table, share, that_fit, with_interval
 from envs.metrics import SEGMENT, segments
 from envs.performance import IdealModel
+from envs.simulation import Setup
 from envs.types import ClusterSpec, NodeSpec
 from tests.unit.evaluation.test_compare import CLUSTER, InOrder, Preempting, Refusing, workloads
 from tests.unit.metrics.fabricated import Told, fabricated, three_jobs
@@ -29,7 +30,7 @@ def comparison():
     """Two schedulers on two small workloads; a third cannot run."""
     schedulers = {"fifo": InOrder(), "last": Preempting(), "blind": Refusing()}
     screen = Console(file=io.StringIO(), width=100)
-    return run_comparison(schedulers, workloads(2), CLUSTER, IdealModel(), optional=["blind"], console=screen)
+    return run_comparison(schedulers, workloads(2), Setup(CLUSTER, IdealModel()), optional=["blind"], console=screen)
 
 
 def printed(comparison, width):
@@ -39,7 +40,7 @@ def printed(comparison, width):
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 200])
-def test_the_table_fits_and_cuts_nothing(comparison, width):
+def test_the_table_fits_and_truncates_nothing(comparison, width):
     text = printed(comparison, width)
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text
@@ -53,14 +54,14 @@ def test_a_wide_screen_has_every_column(comparison):
     assert {"p50", "p99", "wait", "slowdown", "rho", "makespan", "GPUs", "frag.", "preempted", "restarts"} <= set(heads)
 
 
-def test_columns_stay_in_order_whatever_fits(comparison):
+def test_columns_keep_their_order_at_every_width(comparison):
     everything = [column.head for column in all_columns(comparison)]
     for width in range(60, 200, 7):
         heads = [column.head for column in that_fit(all_columns(comparison), width)]
         assert heads == [head for head in everything if head in heads]
 
 
-def test_the_table_says_what_the_numbers_say(comparison):
+def test_the_table_has_the_figures_of_the_comparison(comparison):
     column = {column.head.partition(" (")[0]: column.cells for column in all_columns(comparison)}
     row = comparison.rows[0]
     assert column["scheduler"] == ["fifo", "last", "lower bound"]
@@ -96,33 +97,33 @@ def test_numbers_have_three_digits(value, text):
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(59, "59.0 s"), (600, "10.0 min"), (9000, "2.50 h"), (864000, "10.0 d")])
-def test_durations_have_the_unit_that_suits_them(seconds, text):
+def test_durations_have_a_suitable_unit(seconds, text):
     assert duration(seconds) == text
 
 
-def test_intervals_stand_beside_their_figure():
+def test_intervals_follow_their_figure():
     assert with_interval(Estimate(60, 30, 90), 60) == "1.00 [0.500, 1.50]"
     assert with_interval(Estimate(60, float("nan"), float("nan")), 60) == "1.00"
     assert share(0.256) == "26%"
     assert share(float("nan")) == "-"
 
 
-def test_a_run_says_first_what_is_asked_of_the_cluster():
+def test_the_offered_load_is_printed_first():
     page = io.StringIO()
     made = [*workloads(1, jobs=12), *workloads(1, jobs=40, seed=1)]
-    print_workloads(made, CLUSTER, IdealModel(), Console(file=page, width=100))
+    print_workloads(made, Setup(CLUSTER, IdealModel()), Console(file=page, width=100))
     text = page.getvalue()
     loads = sorted(workload.offered_load(CLUSTER, IdealModel())["V100"] for workload in made)
     assert "w0: 2 x 12 to 40 jobs on cluster (8 V100)" in text
     assert f"offered load: V100 {loads[0]:.2f} to {loads[1]:.2f}" in text
 
 
-def test_a_spread_of_one_is_one_figure():
-    assert spread([0.9, 0.9], "{:.2f}") == "0.90"
-    assert spread([1.0, 0.5], "{:.1f}") == "0.5 to 1.0"
+def test_a_range_of_one_value_is_one_figure():
+    assert format_range([0.9, 0.9], "{:.2f}") == "0.90"
+    assert format_range([1.0, 0.5], "{:.1f}") == "0.5 to 1.0"
 
 
-def test_the_report_is_files(comparison, tmp_path):
+def test_the_report_writes_files(comparison, tmp_path):
     written = write_report(comparison, tmp_path / "new")
     names = {path.name for path in written}
     assert names == {"results.json", "results.csv", "results.md", "jct_cdf.png", "gantt_fifo.png", "gantt_last.png"}
@@ -158,7 +159,7 @@ def test_every_scheduler_has_a_curve_of_its_own(comparison):
 
 @st.composite
 def stays(draw):
-    """Stays on two nodes that never ask for more than there is: begun by whoever fits, ended at random."""
+    """Stays on two nodes that never exceed their GPUs: they begin where they fit and end at random."""
     sizes = draw(st.tuples(st.integers(1, 8), st.integers(1, 8)))
     rows: list[tuple[int, int, int, float, float]] = []
     running: list[tuple[int, int, int, float, float]] = []
@@ -188,7 +189,7 @@ def test_no_two_stays_share_a_gpu(made):
     assert gpus.tolist() == held["gpus"].tolist()
 
 
-def test_more_gpus_than_a_node_has_are_seen():
+def test_more_gpus_than_a_node_has_are_an_error():
     held = np.array([(0, 0, 3, 0.0, 5.0), (1, 0, 2, 1.0, 2.0)], SEGMENT)
     with pytest.raises(ValueError, match="node 0: job 1 holds 2 GPUs where 1 are free"):
         lanes(held, ClusterSpec((NodeSpec("V100", 4),)))
@@ -200,14 +201,14 @@ def test_a_resized_job_keeps_its_lanes():
     assert rows.tolist() == [(0, 0, 1), (1, 1, 2), (2, 0, 3)]
 
 
-def test_lanes_of_nodes_are_shares_of_them():
+def test_lanes_of_nodes_are_shares_of_nodes():
     held = np.array([(0, 1, 2, 0.0, 2.0)], SEGMENT)
     bottom, height, segment = node_lanes(held, ClusterSpec((NodeSpec("V100", 4), NodeSpec("V100", 8))))
     assert (bottom.tolist(), height.tolist(), segment.tolist()) == ([1.0], [0.25], [0])
 
 
 @pytest.mark.parametrize("by_gpu", [True, False])
-def test_the_area_of_the_boxes_is_what_was_held(by_gpu):
+def test_the_area_of_the_boxes_equals_the_held_gpu_seconds(by_gpu):
     result = three_jobs()
     held = segments(result.log, result.end_time)
     _, height, segment = boxes(held, result.cluster, by_gpu)
@@ -215,18 +216,18 @@ def test_the_area_of_the_boxes_is_what_was_held(by_gpu):
     assert (height * length).sum() * (1 if by_gpu else 4) == pytest.approx(76)
 
 
-def test_a_gantt_chart_shows_every_stay_and_who_waits():
+def test_a_gantt_chart_shows_every_stay_and_the_waiting_jobs():
     figure = gantt(three_jobs())
-    above, below, twin = figure.axes
+    above, below, waiting_axes = figure.axes
     assert above.get_title(loc="left") == "told on fabricated: 3 jobs"
     assert len(above.collections[0].get_paths()) == 5
     assert sorted(text.get_text() for text in above.texts) == ["0", "1", "1", "2", "2"]
     assert [label.get_text() for label in above.get_yticklabels()] == ["V100 node 0", "V100 node 1"]
     assert below.get_xlabel() == "time (seconds)"
-    assert np.max(np.asarray(twin.get_lines()[0].get_ydata())) == 2
+    assert np.max(np.asarray(waiting_axes.get_lines()[0].get_ydata())) == 2
 
 
-def test_a_gantt_chart_counts_the_unfinished():
+def test_a_gantt_chart_counts_unfinished_jobs():
     figure = gantt(fabricated([Told(0, 1, 5), Told(0, 2, 9, [(0, {0: 2})])], end=9))
     assert "2 jobs, 2 unfinished" in figure.axes[0].get_title(loc="left")
 
@@ -237,26 +238,26 @@ def test_a_large_cluster_has_one_lane_per_node():
     assert figure.axes[0].get_ylim() == (2, 0)
 
 
-def test_of_a_long_run_the_beginning_is_drawn():
+def test_only_the_beginning_of_a_long_run_is_drawn():
     jobs = [Told(i, 1, 1, [(i, {0: 1})], i + 1) for i in range(MAX_SEGMENTS + 50)]
     figure = gantt(fabricated(jobs))
     assert f"first {MAX_SEGMENTS} stays of {MAX_SEGMENTS + 50}" in figure.axes[0].get_title(loc="left")
     assert figure.axes[0].get_xlim()[1] == pytest.approx(MAX_SEGMENTS / 60)
 
 
-def test_a_run_in_which_nothing_ran_can_be_drawn():
+def test_a_run_without_started_jobs_can_be_drawn():
     assert len(gantt(fabricated([Told(0, 1, 5)], end=9)).axes) == 3
 
 
 @pytest.mark.parametrize(
     ("end", "name"), [(0, "seconds"), (100, "seconds"), (1000, "minutes"), (20000, "hours"), (1e6, "days")]
 )
-def test_time_has_the_unit_that_suits_it(end, name):
+def test_the_time_axis_has_a_suitable_unit(end, name):
     assert TimeAxis.over(0.0, float(end)).name == name
 
 
-def test_colours_tell_sizes_apart():
+def test_colours_distinguish_sizes():
     colours, classes = shades(np.array([1, 3, 8, 500]), np.zeros(4, dtype=np.int64))
-    assert classes.tolist() == [0, 1, 3, len(SIZES) - 1]
+    assert classes.tolist() == [0, 1, 3, len(SIZE_CLASSES) - 1]
     assert len({tuple(colour) for colour in colours}) == 4
-    assert [label_of(size) for size in SIZES] == ["1", "2-3", "4-7", "8-15", "16-31", "32-63", "64+"]
+    assert [label_of(size) for size in SIZE_CLASSES] == ["1", "2-3", "4-7", "8-15", "16-31", "32-63", "64+"]

@@ -1,4 +1,4 @@
-"""Intervals: worked by hand, against SciPy, and by how often they hold what they should."""
+"""Intervals: worked by hand, compared with SciPy, and tested for coverage."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def rng(seed=0):
 
 
 def autoregressive(n, phi, generator):
-    """AR(1) of mean 0: neighbours alike, as jobs that share a queue."""
+    """An AR(1) series of mean 0: consecutive values are similar, like those of jobs that share a queue."""
     noise = generator.normal(size=n + 100)
     series = np.zeros(n + 100)
     for i in range(1, n + 100):
@@ -75,8 +75,8 @@ def test_there_are_always_blocks_to_choose_from(values):
     assert 1 <= block_length(np.array(values)) <= max(1, np.ceil(len(values) / 3))
 
 
-def test_a_resample_is_made_of_neighbours():
-    """Of the series 0..8 in blocks of 3 on a circle every block's mean is its middle, or a wrapped one's."""
+def test_a_resample_consists_of_consecutive_values():
+    """In the series 0..8 as a circle, the mean of every block of 3 is its middle value, or that of a wrapped block."""
     values = np.repeat([0.0, 30.0, 60.0], 30)[None, :]
     means = block_bootstrap_means(values, rng(), 500)
     assert means.shape == (500, 1)
@@ -85,8 +85,8 @@ def test_a_resample_is_made_of_neighbours():
     assert means.max() <= 60
 
 
-def test_resampled_means_are_what_summing_blocks_gives():
-    """The cumulative sums against plain slices of the doubled series, with the same draws."""
+def test_resampled_means_equal_sums_over_blocks():
+    """Compare the cumulative sums with plain slices of the doubled series, for the same draws."""
     values = np.vstack([autoregressive(61, 0.7, rng(1)), rng(2).exponential(size=61)])
     means = block_bootstrap_means(values, rng(5), 20)
     length = max(block_length(series) for series in values)
@@ -98,8 +98,8 @@ def test_resampled_means_are_what_summing_blocks_gives():
         assert found == pytest.approx(expected)
 
 
-def test_intervals_of_correlated_jobs_hold_the_truth():
-    """95 % intervals of an AR(1) mean: blocks cover it about as often as they say, single draws far less often."""
+def test_intervals_of_correlated_jobs_contain_the_true_mean():
+    """95 % intervals of an AR(1) mean: blocks cover it with about that frequency, single draws far less often."""
     hits = {"blocks": 0, "singles": 0}
     for seed in range(120):
         series = autoregressive(400, 0.7, rng(seed))
@@ -113,8 +113,8 @@ def test_intervals_of_correlated_jobs_hold_the_truth():
 
 
 @pytest.mark.parametrize("level", [0.8, 0.95])
-def test_intervals_are_as_wide_as_their_level_says(level):
-    """Of independent normal values: the normal quantile times 1 / sqrt(n) to either side, on average."""
+def test_intervals_have_the_width_of_their_level(level):
+    """For independent normal values: the normal quantile times 1 / sqrt(n) to either side, on average."""
     widths = []
     for seed in range(20):
         found = MeanEstimator([rng(seed).normal(size=(1, 900))], rng(seed), level, resamples=1000).mean(0)
@@ -124,8 +124,8 @@ def test_intervals_are_as_wide_as_their_level_says(level):
 
 
 @pytest.mark.parametrize("num_workloads", [1, 3, 8])
-def test_pairing_takes_out_what_schedulers_share(num_workloads):
-    """One scheduler takes exactly half as long for every job: the ratio is certain, however means are spread."""
+def test_pairing_removes_the_variance_that_schedulers_share(num_workloads):
+    """One scheduler takes exactly half as long for every job, so the ratio is certain although the means vary."""
     workloads = [rng(seed).exponential(100 * (seed + 1), size=(1, 50)) for seed in range(num_workloads)]
     estimator = MeanEstimator([np.vstack([w, w / 2]) for w in workloads], rng())
     ratio = estimator.ratio(1, 0)
@@ -133,7 +133,7 @@ def test_pairing_takes_out_what_schedulers_share(num_workloads):
     assert estimator.mean(0).low < estimator.mean(0).value < estimator.mean(0).high
 
 
-def test_every_workload_counts_the_same():
+def test_every_workload_has_the_same_weight():
     """Means 2 and 10, from 1 and 3 jobs; ratios 1/2 and 2."""
     estimator = MeanEstimator([np.array([[2.0], [1.0]]), np.array([[9.0, 10, 11], [18, 20, 22]])], rng())
     assert estimator.mean(0).value == 6
@@ -147,7 +147,7 @@ def test_t_over_workloads_worked_by_hand():
     assert (found.value, found.high) == pytest.approx((3, 3 + 2.7764451 * np.sqrt(0.5)))
 
 
-def test_nothing_compared_gives_nothing():
+def test_without_compared_jobs_there_are_no_figures():
     estimator = MeanEstimator([np.zeros((2, 0))], rng())
     assert np.isnan([estimator.mean(0).value, estimator.ratio(1, 0).low]).all()
 
@@ -170,6 +170,6 @@ def test_the_same_seed_gives_the_same_interval():
 
 
 @pytest.mark.parametrize(("level", "resamples", "said"), [(0, 9, "level"), (1, 9, "level"), (0.9, 0, "resamples")])
-def test_senseless_settings_are_refused(level, resamples, said):
+def test_impossible_settings_are_refused(level, resamples, said):
     with pytest.raises(ValueError, match=said):
         MeanEstimator([np.ones((1, 3))], rng(), level, resamples)

@@ -13,7 +13,7 @@ from envs.evaluation.comparison import ANY_BATCH, BOUND
 from envs.evaluation.sweep import Sweep, at_load, sweep
 from envs.evaluation.sweep_plot import jct_by_load
 from envs.performance import IdealModel
-from envs.simulation import Information, Scenario
+from envs.simulation import Information, Scenario, Setup
 from envs.types import MurmurationError
 from tests.golden.playground import jobs, two_nodes
 
@@ -24,14 +24,16 @@ FREE = Scenario(restart_delay=0.0)
 def swept(loads=(1.5, 0.5), schedulers=None, workloads=None, **more):
     """FIFO and SRTF on twelve jobs."""
     chosen = schedulers or {"fifo": Fifo(), "srtf": Srtf()}
-    return sweep(chosen, workloads or [jobs(*ROWS)], loads, two_nodes(), IdealModel(), more.pop("rules", FREE), **more)
+    return sweep(
+        chosen, workloads or [jobs(*ROWS)], loads, Setup(two_nodes(), IdealModel(), more.pop("rules", FREE)), **more
+    )
 
 
 @given(load=st.floats(0.05, 20))
 @settings(max_examples=20)
 def test_time_is_stretched_to_the_load(load):
     before = jobs(*ROWS)
-    after = at_load(before, load, two_nodes(), IdealModel())
+    after = at_load(before, load, Setup(two_nodes(), IdealModel()))
     assert after.offered_load(two_nodes(), IdealModel())["all"] == pytest.approx(load)
     stretch = after.jobs["submit_time"][-1] / before.jobs["submit_time"][-1]
     assert after.jobs["submit_time"] == pytest.approx(before.jobs["submit_time"] * stretch)
@@ -39,24 +41,24 @@ def test_time_is_stretched_to_the_load(load):
     assert before.jobs["submit_time"][1] == 10
 
 
-def test_the_window_stretches_along():
+def test_the_window_is_stretched_too():
 
     before = replace(jobs(*ROWS), window=(25.0, 75.0))
     for load in (0.3, 3.0):
-        after = at_load(before, load, two_nodes(), IdealModel())
+        after = at_load(before, load, Setup(two_nodes(), IdealModel()))
         assert (after.measured == before.measured).all()
         assert after.name == f"jobs@{load:g}"
 
 
 @pytest.mark.parametrize("load", [0.0, -1.0, np.inf, np.nan])
-def test_loads_that_cannot_be(load):
+def test_impossible_loads_are_refused(load):
     with pytest.raises(MurmurationError, match="loads must be positive"):
-        at_load(jobs(*ROWS), load, two_nodes(), IdealModel())
+        at_load(jobs(*ROWS), load, Setup(two_nodes(), IdealModel()))
 
 
-def test_jobs_that_come_at_once_have_no_load_to_change():
+def test_jobs_submitted_at_once_cannot_be_stretched():
     with pytest.raises(MurmurationError, match="offers an infinite load"):
-        at_load(jobs((0, 1, 5), (0, 1, 5)), 0.5, two_nodes(), IdealModel())
+        at_load(jobs((0, 1, 5), (0, 1, 5)), 0.5, Setup(two_nodes(), IdealModel()))
 
 
 def test_every_scheduler_waits_longer_at_a_higher_load():
@@ -72,7 +74,7 @@ def test_every_scheduler_waits_longer_at_a_higher_load():
     assert table.loc["fifo", 0.5] == pytest.approx(found.comparisons[0.5].rows[0]["mean_jct"])
 
 
-def test_the_table_is_long():
+def test_the_table_has_a_row_per_load_and_scheduler():
     table = swept().table()
     assert len(table) == 2 * 3
     assert table[table["scheduler"] == BOUND]["mean_jct_low"].isna().all()
@@ -80,18 +82,18 @@ def test_the_table_is_long():
 
 
 @pytest.mark.parametrize("loads", [(), (0.5, 0.5)])
-def test_loads_are_given_each_once(loads):
+def test_each_load_may_be_given_only_once(loads):
     with pytest.raises(MurmurationError, match="give at least one, each once"):
         swept(loads)
 
 
-def test_who_cannot_run_is_left_out():
+def test_a_scheduler_that_cannot_run_is_left_out():
     found = swept(rules=Scenario(information=Information("none")), optional=("srtf",))
     assert found.schedulers == ["fifo"]
     assert set(found.table()["scheduler"]) == {"fifo", BOUND}
 
 
-def test_the_picture_has_a_line_each():
+def test_the_picture_has_a_line_for_each_scheduler():
     figure = jct_by_load(swept((0.5, 1.0, 1.5)))
     axes, legend = figure.axes[0], figure.legends[0]
     lines = {line.get_label(): line for line in axes.get_lines()}
@@ -104,7 +106,7 @@ def test_the_picture_has_a_line_each():
 
 
 class MadeUp(Sweep):
-    """Of which only the table is there: 31 schedulers, the i-th with a mean JCT of i + 1 minutes, and both bounds."""
+    """A sweep with only a table: 31 schedulers, the i-th with a mean JCT of i + 1 minutes, and both bounds."""
 
     @property
     def schedulers(self):
@@ -117,8 +119,8 @@ class MadeUp(Sweep):
         return table.assign(mean_jct_low=table["mean_jct"] * 0.9, mean_jct_high=table["mean_jct"] * 1.1)
 
 
-def test_many_schedulers_are_told_apart():
-    """No bands, a look for each, the legend in order of the highest load and beside the curves, plain figures."""
+def test_many_schedulers_are_distinguishable():
+    """No bands, distinct lines, a legend beside the curves in the order of the highest load, and plain numbers."""
     figure = jct_by_load(MadeUp({}))
     axes, legend = figure.axes[0], figure.legends[0]
     *lines, any_batch = axes.get_lines()
@@ -137,5 +139,5 @@ def test_many_schedulers_are_told_apart():
     assert not any("$" in label for label in labels)
 
 
-def test_bounds_stand_last():
+def test_bounds_come_last():
     assert MadeUp({}).by_load().index.tolist()[-2:] == [BOUND, ANY_BATCH]

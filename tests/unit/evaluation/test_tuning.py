@@ -1,4 +1,4 @@
-"""The search for a scheduler's numbers."""
+"""The search for a scheduler's parameters."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from baselines import Fifo, Srtf
 from envs.evaluation.tuning import Ground, Parameter, Yardstick, search, training_ground
 from envs.performance import IdealModel, default_model
-from envs.simulation import Scenario
+from envs.simulation import Scenario, Setup
 from envs.types import ClusterSpec, MurmurationError, NodeSpec, TraceError
 from envs.workloads import SyntheticSource
 from tests.golden.playground import jobs
@@ -21,29 +21,29 @@ FREE = Scenario(restart_delay=0.0)
 
 @dataclass
 class Lazy:
-    """Runs the first job in order of the distance of its length to `near`; others wait. Counts what it is asked."""
+    """Runs only the job whose length is nearest to `near`; counts its calls."""
 
     near: float = 100.0
 
     def reset(self, cluster, rng):
-        """Nothing to forget."""
+        """Has no state to reset."""
 
     def schedule(self, view):
-        """One at a time."""
-        wish = view.allocation(keep_running=True)
+        """Run one job at a time."""
+        allocation = view.allocation(keep_running=True)
         waiting = view.queued
         if waiting.size and not view.running.size:
-            wish.pack(int(waiting[np.abs(view.remaining_time(waiting) - self.near).argmin()]))
-        return wish
+            allocation.pack(int(waiting[np.abs(view.remaining_time(waiting) - self.near).argmin()]))
+        return allocation
 
 
 def ground(*rows):
     """One GPU and one workload."""
-    return Ground(ONE_GPU, IdealModel(), FREE, [jobs(*rows)])
+    return Ground(Setup(ONE_GPU, IdealModel(), FREE), [jobs(*rows)])
 
 
 def make(values):
-    """A lazy scheduler with these numbers."""
+    """A lazy scheduler with these parameters."""
     return Lazy(**values)
 
 
@@ -51,7 +51,7 @@ THREE = ((0.0, 1, 1.0), (0.0, 1, 10.0), (0.0, 1, 40.0))
 
 
 def test_the_score_is_the_mean_log_ratio():
-    """FIFO of 40, 10, 1 s: 40, 50, 51. Shortest first: 1, 11, 51. On the second ground both are alike."""
+    """FIFO of 40, 10, 1 s: 40, 50, 51. Shortest first: 1, 11, 51. On the second ground both are equal."""
     both = [ground(*reversed(THREE)), ground((0.0, 1, 5.0))]
     yardstick = Yardstick(both, Fifo())
     assert yardstick.score(Srtf()) == pytest.approx(np.log(63 / 141) / 2)
@@ -60,30 +60,30 @@ def test_the_score_is_the_mean_log_ratio():
 
 def test_jobs_that_are_cut_off_count_until_the_end():
     """Until 20: the job of 1 s ends at 1, that of 10 at 11, that of 40 has waited or run for 20."""
-    cut = Ground(ONE_GPU, IdealModel(), Scenario(restart_delay=0.0, horizon=20.0), [jobs(*THREE)])
+    cut = Ground(Setup(ONE_GPU, IdealModel(), Scenario(restart_delay=0.0, horizon=20.0)), [jobs(*THREE)])
     assert cut.outcomes(Srtf())[0].mean_jct == pytest.approx((1 + 11 + 20) / 3)
     assert np.isfinite(Yardstick([cut], Fifo()).score(Srtf()))
 
 
 @dataclass
 class Choosy(Lazy):
-    """Never starts what is longer than `most`."""
+    """Never starts a job longer than `most`."""
 
     most: float = 1000.0
 
     def schedule(self, view):
-        """One at a time, as long as there is one short enough."""
-        wish = view.allocation(keep_running=True)
+        """Run one job at a time, if there is one that is short enough."""
+        allocation = view.allocation(keep_running=True)
         waiting = view.queued[view.remaining_time(view.queued) <= self.most]
         if waiting.size and not view.running.size:
-            wish.pack(int(waiting[0]))
-        return wish
+            allocation.pack(int(waiting[0]))
+        return allocation
 
 
 ONE_LONG = ((0.0, 1, 1.0), (0.0, 1, 10.0), (0.0, 1, 1e6))
 
 
-def test_who_starves_has_an_infinite_score_though_its_mean_is_lower():
+def test_starving_gives_an_infinite_score_although_the_mean_is_lower():
     field = ground(*ONE_LONG)
     starved, done = field.outcomes(Choosy(most=20.0))[0], field.outcomes(Choosy(most=1e7))[0]
     assert starved.mean_jct < done.mean_jct
@@ -93,7 +93,7 @@ def test_who_starves_has_an_infinite_score_though_its_mean_is_lower():
     assert [part.tolist() for part in yardstick.by_ground(Choosy(most=45.0))] == [[np.inf], [pytest.approx(0.0)]]
 
 
-def test_a_search_is_not_lured_by_starving():
+def test_a_search_avoids_starving():
     """Only the milder half of the limits lets the long job run; all others have lower means."""
     found = search(
         lambda values: Choosy(**values), {"most": Parameter(20.0, 2e6)}, Yardstick([ground(*ONE_LONG)], Fifo()),
@@ -104,13 +104,13 @@ def test_a_search_is_not_lured_by_starving():
     assert found.score == pytest.approx(0.0)
 
 
-def test_a_reference_that_starves_measures_nothing():
-    with pytest.raises(MurmurationError, match="the reference leaves jobs undone here; choose another"):
+def test_a_reference_that_starves_is_refused():
+    with pytest.raises(MurmurationError, match="the reference starves jobs here; choose another"):
         Yardstick([ground(*ONE_LONG)], Choosy(most=20.0))
 
 
-def test_a_search_finds_what_is_better_than_the_defaults():
-    """Nearest to 100 s first is longest first; nearest to something below 5.5 is shortest first."""
+def test_a_search_finds_better_parameters_than_the_defaults():
+    """Nearest to 100 s means longest first; nearest to a value below 5.5 means shortest first."""
     told = []
     found = search(
         make, {"near": Parameter(0.0, 100.0)}, Yardstick([ground(*THREE)], Fifo()), generations=8, population=4,
@@ -124,7 +124,7 @@ def test_a_search_finds_what_is_better_than_the_defaults():
     assert 0 < told[-1][0] <= found.evaluations
 
 
-def test_defaults_stay_where_nothing_is_better():
+def test_the_defaults_are_kept_if_nothing_is_better():
     best = search(
         lambda values: Lazy(values.get("near", 0.0)), {"near": Parameter(60.0, 100.0)},
         Yardstick([ground(*THREE)], Fifo()), generations=1, population=4,
@@ -133,7 +133,7 @@ def test_defaults_stay_where_nothing_is_better():
     assert best.score == best.default_score
 
 
-def test_a_seed_gives_one_search():
+def test_a_seed_determines_the_search():
     def once(seed):
         return search(
             make, {"near": Parameter(1.0, 100.0, log=True)}, Yardstick([ground(*THREE)], Fifo()),
@@ -145,7 +145,7 @@ def test_a_seed_gives_one_search():
 
 
 @given(low=st.floats(0.001, 10), factor=st.floats(1.5, 100), position=st.floats(0, 1), log=st.booleans())
-def test_values_lie_in_the_range(low, factor, position, log):
+def test_values_are_within_the_range(low, factor, position, log):
     parameter = Parameter(low, low * factor, log)
     assert low * (1 - 1e-9) <= parameter.value(position) <= low * factor * (1 + 1e-9)
     assert parameter.value(0.0) == pytest.approx(low)
@@ -165,21 +165,21 @@ def test_scales():
         ((0.0, 1.0, True), "low is 0.0; on a logarithmic scale it must be positive"),
     ],
 )
-def test_ranges_that_cannot_be(range_, said):
+def test_impossible_ranges_are_refused(range_, said):
     with pytest.raises(MurmurationError, match=said):
         Parameter(*range_)
 
 
-def test_nothing_to_search_for():
+def test_a_search_without_parameters_is_refused():
     with pytest.raises(MurmurationError, match="no parameter to search for"):
         search(make, {}, Yardstick([ground(*THREE)], Fifo()))
 
 
-def test_grounds_have_fresh_workloads_of_their_split():
+def test_grounds_have_new_workloads_of_their_split():
     cluster, performance = ClusterSpec((NodeSpec("V100", 8), NodeSpec("V100", 8))), default_model()
     source = SyntheticSource(cluster, performance, num_jobs=5)
     one, same, other, held_out = (
-        training_ground(source, cluster, performance, FREE, 2, seed, split)
+        training_ground(source, Setup(cluster, performance, FREE), 2, seed, split)
         for seed, split in ((0, "train"), (0, "train"), (1, "train"), (0, "validation"))
     )
     drawn = [[workload.jobs["work"].tolist() for workload in made.workloads] for made in (one, same, other, held_out)]
@@ -188,18 +188,18 @@ def test_grounds_have_fresh_workloads_of_their_split():
     assert drawn[0] != drawn[2]
     assert drawn[0] != drawn[3]
     with pytest.raises(TraceError, match="there is no split 'trian'; it has"):
-        training_ground(source, cluster, performance, FREE, 1, 0, "trian")
+        training_ground(source, Setup(cluster, performance, FREE), 1, 0, "trian")
 
 
 class OneEpisode(SyntheticSource):
-    """Gives the same jobs at every draw, as a split does that is no longer than an episode."""
+    """Returns the same jobs at every draw, like a split that is no longer than an episode."""
 
     def episode(self, rng, split="train"):
-        """Whatever is drawn."""
+        """Ignore the draw."""
         return super().episode(np.random.default_rng(0), split)
 
 
 def test_the_same_workload_is_not_counted_twice():
     cluster, performance = ClusterSpec((NodeSpec("V100", 8), NodeSpec("V100", 8))), default_model()
-    made = training_ground(OneEpisode(cluster, performance, num_jobs=5), cluster, performance, FREE, 6, 0)
+    made = training_ground(OneEpisode(cluster, performance, num_jobs=5), Setup(cluster, performance, FREE), 6, 0)
     assert len(made.workloads) == 1

@@ -1,4 +1,4 @@
-"""Small negotiations told choice by choice, and players that leave it to chance."""
+"""Small negotiations choice by choice, and players that choose at random."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from envs.gpu_cluster import DecisionRules, GpuClusterBatch, GpuClusterEnv, Reward
 from envs.performance import IdealModel, PerformanceModel
-from envs.simulation import Scenario
+from envs.simulation import Scenario, Setup
 from envs.types import ClusterSpec, IntArray, JobId, JobSpec, NodeId
 from envs.workloads import Workload
 from envs.workloads.source import check_split
@@ -48,11 +48,9 @@ def table_top(
 ) -> GpuClusterBatch:
     """One logged episode at its first decision."""
     batch = GpuClusterBatch(
-        cluster,
-        performance or IdealModel(),
+        Setup(cluster, performance or IdealModel(), scenario),
         workload.models,
         len(workload),
-        scenario=scenario,
         rules=rules,
         reward=reward,
         logging=True,
@@ -74,10 +72,10 @@ Choice = tuple[str, JobId, int]  # ("claim" or "set", job, GPUs)
 
 
 def joint(batch: GpuClusterBatch, choices: Mapping[NodeId, Choice]) -> IntArray:
-    """Joint action int64[1, num_servers] by the names of jobs; servers left out pass."""
-    actions = np.zeros((1, batch.spec.num_servers), np.int64)
-    for node, (kind, job, gpus) in choices.items():
-        if kind == "claim":
+    """Joint action int64[1, num_nodes] by the names of jobs; nodes left out pass."""
+    actions = np.zeros((1, batch.spec.num_nodes), np.int64)
+    for node, (action, job, gpus) in choices.items():
+        if action == "claim":
             choice = batch.negotiation.arrays.heads[0].tolist().index(job)
         else:
             choice = batch.spec.num_candidates + slots(batch, node).index(job)
@@ -94,7 +92,7 @@ def act(batch: GpuClusterBatch, choices: Mapping[NodeId, Choice] | None = None) 
 
 
 def slots(batch: GpuClusterBatch, node: NodeId) -> list[JobId]:
-    """Jobs in the plan on a server, as its slots show them."""
+    """Jobs in the plan on a node, as its slots show them."""
     jobs: list[JobId] = []
     share = int(batch.state.nodes[0, node].first_share)
     while share >= 0:
@@ -103,18 +101,18 @@ def slots(batch: GpuClusterBatch, node: NodeId) -> list[JobId]:
     return jobs
 
 
-def amounts(batch: GpuClusterBatch, node: NodeId, kind: str, job: JobId) -> list[int]:
-    """GPUs that the mask lets a server set or claim for a job; empty if the job is not shown."""
+def amounts(batch: GpuClusterBatch, node: NodeId, action: str, job: JobId) -> list[int]:
+    """GPUs that the mask lets a node set or claim for a job; empty if the job is not shown."""
     spec, mask = batch.spec, batch.observation["mask"][0, node]
-    shown = batch.negotiation.arrays.heads[0].tolist() if kind == "claim" else slots(batch, node)
+    shown = batch.negotiation.arrays.heads[0].tolist() if action == "claim" else slots(batch, node)
     if job not in shown:
         return []
-    choice = shown.index(job) + (0 if kind == "claim" else spec.num_candidates)
+    choice = shown.index(job) + (0 if action == "claim" else spec.num_candidates)
     return [gpus for gpus in range(spec.node_gpus + 1) if mask[spec.action(choice, gpus)]]
 
 
 def plan(batch: GpuClusterBatch) -> dict[JobId, dict[NodeId, int]]:
-    """GPUs by job and node, in the plan as it stands."""
+    """GPUs by job and node, in the present plan."""
     jobs = {job: held(batch.state, job) for job in range(batch.state.jobs.shape[1])}
     return {job: gpus for job, gpus in jobs.items() if gpus}
 
@@ -133,16 +131,16 @@ def chance(mask: npt.NDArray[Any], rng: np.random.Generator, passing: float = 0.
 def play_env(
     env: GpuClusterEnv, seed: int, workload: Workload | None = None, most_steps: int = 5000
 ) -> tuple[list[dict[str, dict[str, npt.NDArray[np.generic]]]], list[float], list[dict[str, Any]]]:
-    """One whole episode of chance: observations, rewards and infos of every step, the first observation included."""
+    """Play one episode at random: observations, rewards and infos of every step, the first observation included."""
     rng = np.random.default_rng(seed)
     observations, infos = env.reset(seed=seed, options={"workload": workload} if workload else None)
-    seen, paid, told = [observations], [], [infos["server_0"]]
+    seen, paid, told = [observations], [], [infos["node_0"]]
     while env.agents:
         actions = {agent: int(chance(seen[-1][agent]["action_mask"], rng)) for agent in env.agents}
         observations, rewards, _, _, infos = env.step(actions)
         seen.append(observations)
-        paid.append(rewards["server_0"])
-        told.append(infos["server_0"])
+        paid.append(rewards["node_0"])
+        told.append(infos["node_0"])
         assert len(paid) < most_steps, "the episode does not end"
     return seen, paid, told
 

@@ -8,7 +8,7 @@ from gymnasium.vector import AutoresetMode
 
 from envs.gpu_cluster import DecisionRules, GpuClusterBatch, TeamReward
 from envs.gpu_cluster.vector import GpuClusterVectorEnv
-from envs.simulation import Information, Scenario
+from envs.simulation import Information, Scenario, Setup
 from envs.types import MurmurationError
 from envs.workloads import Workload
 from tests.conformance.worlds import HETEROGENEOUS, HOMOGENEOUS, Curved
@@ -22,7 +22,7 @@ SOURCE = Fixed(*(bursts(seed, num_jobs=8, models=MODELS) for seed in range(5)))
 def batch_of(size: int) -> GpuClusterBatch:
     """Room for episodes of up to 12 jobs on three GPU types."""
     rules = DecisionRules(num_candidates=4, max_decisions=5)
-    return GpuClusterBatch(HETEROGENEOUS, Curved(), MODELS, 12, size, SCENARIO, rules)
+    return GpuClusterBatch(Setup(HETEROGENEOUS, Curved(), SCENARIO), MODELS, 12, size, rules)
 
 
 def test_a_batch_is_its_single_episodes_step_for_step():
@@ -53,7 +53,7 @@ def test_a_batch_is_its_single_episodes_step_for_step():
 
 
 def test_an_ended_episode_stays_ended():
-    """Others go on beside it: no time, no reward, no event."""
+    """Other episodes continue: no time, no reward, no event."""
     batch = batch_of(2)
     batch.load(0, jobs_like((0, 1, 5)), np.random.default_rng(0))
     batch.load(1, bursts(1, models=MODELS), np.random.default_rng(0))
@@ -68,7 +68,7 @@ def test_an_ended_episode_stays_ended():
         assert (rewards[0], seconds[0], ended[0], batch.time[0]) == (0.0, 0.0, True, end)
 
 
-def test_a_place_of_the_batch_can_be_begun_anew():
+def test_an_episode_of_the_batch_can_be_restarted():
     """Nothing of the former episode is left."""
     used, fresh = batch_of(1), batch_of(1)
     rng = np.random.default_rng(0)
@@ -100,18 +100,16 @@ def test_views_belong_to_their_episode():
 
 def test_logs_are_for_one_episode_only():
     with pytest.raises(MurmurationError, match="batch_size is 2 with logging"):
-        GpuClusterBatch(HOMOGENEOUS, Curved(), MODELS, 4, 2, logging=True)
+        GpuClusterBatch(Setup(HOMOGENEOUS, Curved()), MODELS, 4, 2, logging=True)
 
 
 def vector(num_envs: int = 4, group_size: int = 1, seed: int = 0) -> GpuClusterVectorEnv:
     """Episodes of eight jobs on three GPU types."""
     rules = DecisionRules(num_candidates=4)
     return GpuClusterVectorEnv(
-        HETEROGENEOUS,
+        Setup(HETEROGENEOUS, Curved(), Scenario(restart_delay=0.5, horizon=1e5, information=Information("estimate"))),
         SOURCE,
-        Curved(),
         num_envs,
-        Scenario(restart_delay=0.5, horizon=1e5, information=Information("estimate")),
         rules,
         TeamReward(scale=10.0),
         group_size,
@@ -153,7 +151,7 @@ def test_spaces_hold_what_is_given():
         assert not row[3].any()  # nothing is truncated: the horizon is an end with its price paid
 
 
-def test_an_ended_episode_begins_anew_at_the_step_after():
+def test_an_ended_episode_restarts_at_the_next_step():
     """NEXT_STEP: the end is told with the last observation; the step after pays nothing and shows a fresh start."""
     env = vector()
     rows = roll(env, 250)
@@ -186,7 +184,7 @@ def test_each_episode_pays_minus_its_total_jct():
         assert rewards[0] == 0.0
 
 
-def test_observations_are_kept_by_whoever_got_them():
+def test_returned_observations_are_not_overwritten():
     env = vector()
     observation, _ = env.reset()
     before = {name: array.copy() for name, array in observation.items()}
@@ -229,8 +227,8 @@ def test_groups_must_fill_the_batch():
         vector(group_size=3)
 
 
-def test_actions_that_no_mask_allows_are_refused_by_server():
-    """The refused ones change nothing; an episode that begins anew takes no action, whatever it is."""
+def test_actions_that_no_mask_allows_are_refused_by_node():
+    """The refused ones change nothing; an episode that restarts ignores its action."""
     env = vector(2)
     observation, _ = env.reset()
     good = np.argmax(observation["mask"], axis=2)
@@ -238,7 +236,7 @@ def test_actions_that_no_mask_allows_are_refused_by_server():
     for wrong in (masked, -1, env.batch.spec.num_actions, 10**6):
         bad = good.copy()
         bad[1, 2] = wrong
-        with pytest.raises(MurmurationError, match=f"action {wrong} of server 2 in episode 1 is masked out"):
+        with pytest.raises(MurmurationError, match=f"action {wrong} of node 2 in episode 1 is masked out"):
             env.step(bad)
     assert all(np.array_equal(observation[name], array) for name, array in env.batch.observation.items())
     env.step(good)

@@ -8,7 +8,7 @@ from envs.simulation import Scenario
 from envs.types import ClusterSpec, JobSpec, NodeSpec
 from envs.workloads import Workload
 from tests.conformance.worlds import Curved
-from tests.golden.playground import TwoSpeeds, fast_and_slow
+from tests.golden.playground import TwoThroughputs, fast_and_slow
 from tests.unit.gpu_cluster.players import PATIENT, act, amounts, jobs_like, plan, slots, table_top
 from tests.unit.simulation.plays import cluster_of
 
@@ -26,13 +26,13 @@ def test_the_largest_claim_wins():
 
 
 def test_equal_claims_go_to_the_faster_gpus():
-    batch = table_top(fast_and_slow(), jobs_like((0, 2, 40, 1, 4)), performance=TwoSpeeds())
+    batch = table_top(fast_and_slow(), jobs_like((0, 2, 40, 1, 4)), performance=TwoThroughputs())
     act(batch, {0: ("claim", 0, 2), 1: ("claim", 0, 2)})
     assert plan(batch) == {0: {1: 2}}
 
 
 def test_a_larger_claim_beats_faster_gpus():
-    batch = table_top(fast_and_slow(), jobs_like((0, 2, 40, 1, 4)), performance=TwoSpeeds())
+    batch = table_top(fast_and_slow(), jobs_like((0, 2, 40, 1, 4)), performance=TwoThroughputs())
     act(batch, {0: ("claim", 0, 3), 1: ("claim", 0, 2)})
     assert plan(batch) == {0: {0: 3}}
 
@@ -64,7 +64,7 @@ def test_claims_on_different_jobs_do_not_conflict():
 GANG = jobs_like((0, 8, 80))
 
 
-def test_a_gang_over_two_servers_comes_together_in_one_decision():
+def test_a_gang_over_two_nodes_comes_together_in_one_decision():
     batch = table_top(cluster_of(4, 4), GANG)
     act(batch, {0: ("claim", 0, 4), 1: ("claim", 0, 4)})
     assert plan(batch) == {0: {0: 4, 1: 4}}
@@ -106,7 +106,7 @@ def test_a_gang_takes_no_more_than_its_range():
 
 
 def test_parts_are_for_gangs_only():
-    """A job that one server could hold is claimed whole; a larger one in parts, if enough is free for the rest."""
+    """A job that one node could hold is claimed whole; a larger one in parts, if enough is free for the rest."""
     batch = table_top(cluster_of(4, 4), jobs_like((0, 3, 30), (0, 6, 60)))
     assert amounts(batch, 0, "claim", 0) == [3]
     assert amounts(batch, 0, "claim", 1) == [1, 2, 3, 4]
@@ -127,7 +127,7 @@ def test_where_only_smaller_nodes_can_run_a_job_it_is_a_gang():
 
 
 def running(rules: DecisionRules | None = None, elastic: bool = True) -> GpuClusterBatch:
-    """At 1: job 0 (2 requested, 1 to 4) runs with 2 on server 0, job 1 (the same) has just come."""
+    """At 1: job 0 (2 requested, 1 to 4) runs with 2 on node 0, job 1 (the same) has just come."""
     row = (2, 400, 1, 4) if elastic else (2, 400)
     batch = table_top(cluster_of(4, 4), jobs_like((0, *row), (1, *row)), rules, Scenario(restart_delay=0.0))
     act(batch, {0: ("claim", 0, 2)})
@@ -136,7 +136,7 @@ def running(rules: DecisionRules | None = None, elastic: bool = True) -> GpuClus
     return batch
 
 
-def test_a_server_sets_the_gpus_of_its_jobs():
+def test_a_node_sets_the_gpus_of_its_jobs():
     batch = running()
     assert amounts(batch, 0, "set", 0) == [0, 1, 3, 4]
     act(batch, {0: ("set", 0, 4)})
@@ -147,8 +147,8 @@ def test_a_server_sets_the_gpus_of_its_jobs():
     act(batch, {1: ("claim", 0, 2)})
     act(batch, {0: ("claim", 1, 2)})
     act(batch)
-    kinds = batch.state.log(0).events["kind"].tolist()
-    assert kinds[3:5] == [6, 7]  # job 1 starts, job 0 moves: one resize
+    event_kinds = batch.state.log(0).events["kind"].tolist()
+    assert event_kinds[3:5] == [6, 7]  # job 1 starts, job 0 moves: one resize
 
 
 def test_back_where_it_was_is_no_change():
@@ -168,7 +168,7 @@ def test_evicted_jobs_are_preempted():
     assert batch.state.jobs[0, 0].service == 2.0  # two GPUs for one second
 
 
-def test_without_preemption_nobody_is_evicted_not_even_after_a_resize():
+def test_without_preemption_no_job_is_evicted_not_even_after_a_resize():
     batch = running(DecisionRules(preemptive=False))
     assert amounts(batch, 0, "set", 0) == [1, 3, 4]
     act(batch, {0: ("set", 0, 1)})
@@ -206,7 +206,7 @@ def test_without_elasticity_a_gang_is_complete_at_its_requested_gpus_only():
 
 
 def test_changes_that_together_break_the_range_are_refused_in_part():
-    """Job 0 (5 to 8) has 4 + 4. Both servers go down to 2: the first may (6), the second may not (4)."""
+    """Job 0 (5 to 8) has 4 + 4. Both nodes go down to 2: the first may (6), the second may not (4)."""
     batch = table_top(cluster_of(4, 4), jobs_like((0, 8, 800, 5, 8), (1, 1, 1)))
     act(batch, {0: ("claim", 0, 4), 1: ("claim", 0, 4)})
     act(batch)
@@ -241,14 +241,14 @@ def test_a_part_taken_away_and_not_replaced_stops_the_job():
 class SmallNeedsRoom(Curved):
     """As `Curved`, but "large" runs on "old" GPUs only from six on: less does not fit their memory."""
 
-    def throughput(self, model, gpu_type, num_gpus, num_nodes=1, **rest):
-        fits = model != "large" or gpu_type != "old" or num_gpus >= 6
-        return super().throughput(model, gpu_type, num_gpus, num_nodes, **rest) if fits else 0.0
+    def throughput(self, model, configuration):
+        fits = model != "large" or configuration.gpu_type != "old" or configuration.num_gpus >= 6
+        return super().throughput(model, configuration) if fits else 0.0
 
 
-@pytest.mark.parametrize("server", [0, 1])
-def test_a_resize_may_not_push_a_mixed_gang_off_the_types_that_it_runs_on(server):
-    """4 new + 4 old, 2 to 8 in range: with 5 in all the old ones could not go on, whoever gives up three."""
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_resize_may_not_push_a_mixed_gang_off_the_types_that_it_runs_on(node):
+    """4 new + 4 old, 2 to 8 in range: with 5 in all the old ones could not run, whichever node gives up three."""
     cluster = ClusterSpec((NodeSpec("new", 4), NodeSpec("old", 4)))
     jobs = [JobSpec(0, 0, 8, 800, "large", min_gpus=6, max_gpus=8), JobSpec(1, 1, 1, 1, "any")]
     batch = table_top(cluster, Workload.of(jobs), performance=SmallNeedsRoom())
@@ -256,7 +256,7 @@ def test_a_resize_may_not_push_a_mixed_gang_off_the_types_that_it_runs_on(server
     act(batch)
     batch.state.jobs[0, 0].min_gpus = 2  # the range alone would allow it
     observe_episode(batch.negotiation.arrays, 0)
-    assert amounts(batch, server, "set", 0) == [0, 2, 3]
+    assert amounts(batch, node, "set", 0) == [0, 2, 3]
 
 
 def test_an_idle_cluster_may_not_pass():
@@ -266,13 +266,13 @@ def test_an_idle_cluster_may_not_pass():
     assert batch.observation["mask"][0, :, 0].tolist() == [1, 1]
 
 
-def test_a_server_that_cannot_claim_may_pass_an_idle_cluster():
+def test_a_node_that_cannot_claim_may_pass_an_idle_cluster():
     batch = table_top(cluster_of(4, 2), jobs_like((0, 4, 40)))
     assert batch.observation["mask"][0, :, 0].tolist() == [0, 1]
 
 
 def test_a_round_ends_after_the_most_decisions():
-    """Claimed and taken back for ever: the third decision ends the round, as it stands then."""
+    """Claimed and taken back for ever: the third decision ends the round with its plan at that time."""
     batch = table_top(cluster_of(4, 4), jobs_like((0, 2, 40)), DecisionRules(max_decisions=3))
     act(batch, {0: ("claim", 0, 2)})
     act(batch, {0: ("set", 0, 0)})

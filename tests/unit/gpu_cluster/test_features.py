@@ -1,4 +1,4 @@
-"""What servers see of a state small enough to be written down, and how actions are numbered."""
+"""Features of a small state, worked by hand, and the numbering of actions."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envs.gpu_cluster import DecisionRules, EnvSpec, GpuClusterBatch
+from envs.gpu_cluster.columns import (
+    JOB_REMAINING_TIME,
+    JOB_REQUESTED_GPUS,
+    JOB_RESTART_DELAY,
+    JOB_STARTING,
+    JOB_THROUGHPUT,
+    JOB_TIME_LEFT,
+    NODE_TYPE,
+)
 from envs.gpu_cluster.observe import log_minutes
 from envs.performance import CostByTable, IdealModel
 from envs.simulation import Information, Scenario
@@ -13,7 +22,7 @@ from envs.simulation.kernels import DONE
 from envs.types import ClusterSpec, JobSpec, MurmurationError, NodeSpec
 from envs.workloads import Workload
 from tests.conformance.worlds import HETEROGENEOUS, Curved
-from tests.golden.playground import TwoSpeeds, fast_and_slow
+from tests.golden.playground import TwoThroughputs, fast_and_slow
 from tests.unit.gpu_cluster.players import act, jobs_like, table_top
 from tests.unit.simulation.plays import cluster_of
 
@@ -54,10 +63,10 @@ def test_a_running_job():
     assert not slots[1].any()
 
 
-def test_servers():
-    """Free, GPUs, jobs, place, rank among servers of the same type with as many free GPUs (both have two), type."""
+def test_nodes():
+    """Free, GPUs, jobs, place, rank among nodes of the same type with as many free GPUs (both have two), type."""
     expected = [[2 / 4, 4 / 4, 1 / 4, 0, 0, 1], [2 / 4, 2 / 4, 0, 1 / 2, 1 / 2, 1]]
-    np.testing.assert_allclose(shown(at_one_minute(), "servers"), expected, rtol=1e-6)
+    np.testing.assert_allclose(shown(at_one_minute(), "nodes"), expected, rtol=1e-6)
 
 
 def test_what_all_share():
@@ -83,7 +92,7 @@ def test_what_a_job_has_received_does_not_change_by_planning():
     batch = at_one_minute()
     act(batch, {0: ("set", 0, 0)})
     row = shown(batch, "queue")[1]  # both have a minute to go; ties go by id, yet job 0 needs two GPUs
-    row = row if row[4] == 0.5 else shown(batch, "queue")[0]
+    row = row if row[JOB_REQUESTED_GPUS] == 0.5 else shown(batch, "queue")[0]
     expected = [1, MINUTE, MINUTE, TWO_MINUTES, 2 / 4, 2 / 4, 2 / 4, 0, 1, 0, 1, 0, HALF_MINUTE, 1, 1, 1, 1, 1]
     np.testing.assert_allclose(row, expected, rtol=1e-6)
 
@@ -104,14 +113,14 @@ def test_without_information_no_feature_depends_on_the_work():
         act(batch)
         views.append({name: array.copy() for name, array in batch.observation.items()})
     assert all(np.array_equal(views[0][name], views[1][name]) for name in views[0])
-    assert views[0]["queue"][0, 0, 1] == views[0]["slots"][0, 0, 0, 11] == 0
+    assert views[0]["queue"][0, 0, JOB_REMAINING_TIME] == views[0]["slots"][0, 0, 0, JOB_TIME_LEFT] == 0
 
 
 def test_estimates_are_shown_as_misjudged():
     batch = at_one_minute(Information("estimate", 1.0))
     factor = float(batch.state.jobs[0, 1].estimate)
     assert factor != 1.0
-    assert shown(batch, "queue")[0, 1] == pytest.approx(np.log1p(factor) / 10, rel=1e-6)
+    assert shown(batch, "queue")[0, JOB_REMAINING_TIME] == pytest.approx(np.log1p(factor) / 10, rel=1e-6)
 
 
 def test_a_restarting_job_shows_as_such():
@@ -123,7 +132,7 @@ def test_a_restarting_job_shows_as_such():
     act(batch, {0: ("set", 0, 1)})
     act(batch)
     assert batch.time.tolist() == [20.0]
-    assert shown(batch, "slots")[0, 0, 9] == 1.0
+    assert shown(batch, "slots")[0, 0, JOB_STARTING] == 1.0
 
 
 def test_each_job_shows_what_a_restart_would_cost_it():
@@ -133,13 +142,13 @@ def test_each_job_shows_what_a_restart_would_cost_it():
     models = ("resnet50", "bert", "resnet18")
     batch = table_top(cluster_of(4), Workload.of(specs), None, scenario, IdealModel(models))
     act(batch, {0: ("claim", 0, 1)})
-    np.testing.assert_allclose(shown(batch, "slots")[0, 0, 12], HALF_MINUTE, rtol=1e-6)
-    np.testing.assert_allclose(shown(batch, "queue")[:3, 12], [MINUTE, HALF_MINUTE, 0], rtol=1e-6)
+    np.testing.assert_allclose(shown(batch, "slots")[0, 0, JOB_RESTART_DELAY], HALF_MINUTE, rtol=1e-6)
+    np.testing.assert_allclose(shown(batch, "queue")[:3, JOB_RESTART_DELAY], [MINUTE, HALF_MINUTE, 0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("delays", [(0.0, 30.0), (600.0, 0.0)])
 def test_the_horizon_lets_all_jobs_be_done_one_after_the_other(delays):
-    """Three jobs of a minute on one GPU, each with a first start; whoever passes at nothing is done by then."""
+    """Three jobs of a minute on one GPU, each with a first start; a policy that never waits is done by then."""
     scenario = Scenario(start_delay=delays[0], restart_delay=delays[1])
     batch = table_top(cluster_of(1), jobs_like((0, 1, 60), (0, 1, 60), (0, 1, 60)), None, scenario)
     for job in range(3):
@@ -150,11 +159,11 @@ def test_the_horizon_lets_all_jobs_be_done_one_after_the_other(delays):
     assert batch.state.jobs["status"][0].tolist() == [DONE] * 3
 
 
-def test_speeds_by_type_are_relative_to_the_fastest():
-    """Slow GPUs are half as fast; linear scaling; the fast server comes second."""
-    batch = table_top(fast_and_slow(), jobs_like((0, 2, 240)), performance=TwoSpeeds())
-    np.testing.assert_allclose(shown(batch, "queue")[0, 13:], [0.5, 1, 1, 1, 1, 1], rtol=1e-6)
-    np.testing.assert_allclose(shown(batch, "servers")[:, 5:], np.eye(2))
+def test_throughputs_by_type_are_relative_to_the_fastest():
+    """Slow GPUs are half as fast; linear scaling; the fast node comes second."""
+    batch = table_top(fast_and_slow(), jobs_like((0, 2, 240)), performance=TwoThroughputs())
+    np.testing.assert_allclose(shown(batch, "queue")[0, JOB_THROUGHPUT:], [0.5, 1, 1, 1, 1, 1], rtol=1e-6)
+    np.testing.assert_allclose(shown(batch, "nodes")[:, NODE_TYPE:], np.eye(2))
 
 
 def test_scaling_shows_efficiency_at_one_two_four_and_eight_gpus():
@@ -162,7 +171,7 @@ def test_scaling_shows_efficiency_at_one_two_four_and_eight_gpus():
     cluster = ClusterSpec((NodeSpec("new", 4), NodeSpec("old", 4), NodeSpec("new", 4)))
     batch = table_top(cluster, jobs_like((0, 2, 240)), performance=Curved())
     expected = [1, 0.5, 1, 2**-0.2, 4**-0.2, 0.9 * 8**-0.2]
-    np.testing.assert_allclose(shown(batch, "queue")[0, 13:], expected, rtol=1e-6)
+    np.testing.assert_allclose(shown(batch, "queue")[0, JOB_THROUGHPUT:], expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -174,13 +183,13 @@ def test_times_are_compressed(seconds, value):
 
 def test_sizes_follow_from_cluster_and_rules():
     spec = EnvSpec.of(HETEROGENEOUS, DecisionRules(num_candidates=7))
-    assert (spec.num_servers, spec.num_gpu_types, spec.node_gpus, spec.num_slots) == (5, 3, 4, 4)
+    assert (spec.num_nodes, spec.num_gpu_types, spec.node_gpus, spec.num_slots) == (5, 3, 4, 4)
     assert spec.num_choices == 11
     assert spec.num_actions == 1 + 11 * 5
     batch = table_top(HETEROGENEOUS, jobs_like((0, 2, 10)), DecisionRules(num_candidates=7), performance=Curved())
     shapes = {name: array.shape[1:] for name, array in batch.observation.items()}
     assert shapes == {
-        "servers": (5, spec.server_features),
+        "nodes": (5, spec.node_features),
         "slots": (5, 4, spec.slot_features),
         "queue": (7, spec.job_features),
         "cluster": (spec.cluster_features,),

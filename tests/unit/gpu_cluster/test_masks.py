@@ -1,4 +1,4 @@
-"""Masks promise what decisions keep: random negotiations on drawn workloads."""
+"""Every action that a mask allows takes effect: random negotiations on drawn workloads."""
 
 import numpy as np
 import pytest
@@ -42,14 +42,14 @@ def drawn(data: st.DataObject, given_rules: DecisionRules, scenario: Scenario) -
 @settings(max_examples=60)
 @given(data=st.data(), given_rules=rules, scenario=scenarios, seed=st.integers(0, 999), passing=st.floats(0, 1))
 def test_any_legal_play_keeps_the_plan_sound(data, given_rules, scenario, seed, passing):
-    """No node beyond its GPUs, nobody beyond its range when a round ends, no record lost, a choice at every stop."""
+    """No node beyond its GPUs, no job outside its range when a round ends, no record lost, a choice at every stop."""
     batch = drawn(data, given_rules, scenario)
     rng = np.random.default_rng(seed)
     for _ in range(MOST_STEPS):
         if batch.ended[0]:
             break
         mask = batch.observation["mask"]
-        assert (mask.sum(axis=-1) >= 1).all(), "a server without any action"
+        assert (mask.sum(axis=-1) >= 1).all(), "a node without any action"
         assert mask[0, :, 1:].any(), "asked although nobody has a choice"
         rewards, seconds, _ = batch.step(chance(mask, rng, passing))
         assert rewards[0] <= 0
@@ -58,7 +58,7 @@ def test_any_legal_play_keeps_the_plan_sound(data, given_rules, scenario, seed, 
 
 
 def check_plan(batch: GpuClusterBatch, between_rounds: bool) -> None:
-    """The plan as it stands, along its lists."""
+    """Check the present plan along its linked lists."""
     state = batch.state
     here = plan(batch)
     for node, record in enumerate(state.nodes[0]):
@@ -74,14 +74,14 @@ def check_plan(batch: GpuClusterBatch, between_rounds: bool) -> None:
         for job, gpus in here.items():
             record = state.jobs[0, job]
             assert record.status == RUNNING
-            assert record.rate > 0
+            assert record.throughput > 0
             assert record.min_gpus <= sum(gpus.values()) <= record.max_gpus
             assert batch.rules.elastic or sum(gpus.values()) == record.num_gpus
 
 
 @settings(max_examples=60)
 @given(data=st.data(), given_rules=rules, scenario=scenarios, seed=st.integers(0, 999))
-def test_a_choice_of_one_server_alone_is_never_refused(data, given_rules, scenario, seed):
+def test_a_choice_of_one_node_alone_is_never_refused(data, given_rules, scenario, seed):
     """While the others pass, whatever the mask allows takes effect exactly."""
     batch = drawn(data, given_rules, scenario)
     rng = np.random.default_rng(seed)
@@ -89,30 +89,30 @@ def test_a_choice_of_one_server_alone_is_never_refused(data, given_rules, scenar
         if batch.ended[0]:
             break
         mask = batch.observation["mask"][0]
-        server = int(rng.choice(np.flatnonzero(mask[:, 1:].any(axis=1))))
+        node = int(rng.choice(np.flatnonzero(mask[:, 1:].any(axis=1))))
         actions = np.zeros((1, len(mask)), np.int64)
-        actions[0, server] = 1 + rng.choice(np.flatnonzero(mask[server, 1:]))
+        actions[0, node] = 1 + rng.choice(np.flatnonzero(mask[node, 1:]))
         choice, gpus, _ = batch.spec.decode(actions[0])
-        job = named(batch, server, int(choice[server]))
+        job = named(batch, node, int(choice[node]))
         before = batch.counters()["conflicts"]
         batch.negotiation.set_actions(actions)
         decide_episode(batch.negotiation.arrays, 0)
-        assert plan(batch).get(job, {}).get(server, 0) == gpus[server]
+        assert plan(batch).get(job, {}).get(node, 0) == gpus[node]
         assert batch.counters()["conflicts"] == before
         batch.step(np.zeros_like(actions))  # everybody passes: the round ends
 
 
-def named(batch: GpuClusterBatch, server: int, choice: int) -> int:
+def named(batch: GpuClusterBatch, node: int, choice: int) -> int:
     """The job behind a choice."""
     if choice < batch.spec.num_candidates:
         return int(batch.negotiation.arrays.heads[0, choice])
-    return list(tenants_of(batch.state, server))[choice - batch.spec.num_candidates]
+    return list(tenants_of(batch.state, node))[choice - batch.spec.num_candidates]
 
 
 @settings(max_examples=40)
 @given(data=st.data(), given_rules=rules, scenario=scenarios, seed=st.integers(0, 999))
 def test_the_log_keeps_the_rules(data, given_rules, scenario, seed):
-    """Without preemption nobody stops; without elasticity nobody runs on other than the requested GPUs."""
+    """Without preemption no job stops; without elasticity every job runs on the requested GPUs."""
     batch = drawn(data, given_rules, scenario)
     rng = np.random.default_rng(seed)
     for _ in range(MOST_STEPS):
@@ -130,19 +130,19 @@ def test_the_log_keeps_the_rules(data, given_rules, scenario, seed):
 
 
 @pytest.mark.parametrize("cluster", sorted(CLUSTERS))
-def test_every_job_of_every_workload_can_be_begun_by_somebody(cluster):
-    """Alone on an empty cluster, each size of each model has a claim; together the servers can complete it."""
+def test_every_job_of_every_workload_can_be_started_by_some_node(cluster):
+    """Alone on an empty cluster, each size of each model has a claim; together the nodes can complete it."""
     for model in ("any", "large"):
         most = 12 if cluster == "homogeneous" else 12 if model == "large" else 14
         for gpus in range(1, most + 1):
             workload = Workload.of([JobSpec(0, 0, gpus, 10, model)])
             batch = table_top(CLUSTERS[cluster], workload, None, Scenario(horizon=1e6), Curved())
-            for server in range(batch.spec.num_servers):
-                legal = np.flatnonzero(batch.observation["mask"][0, server, 1:]) + 1
+            for node in range(batch.spec.num_nodes):
+                legal = np.flatnonzero(batch.observation["mask"][0, node, 1:]) + 1
                 legal = legal[legal < 1 + batch.spec.num_candidates * (batch.spec.node_gpus + 1)]
-                actions = np.zeros((1, batch.spec.num_servers), np.int64)
+                actions = np.zeros((1, batch.spec.num_nodes), np.int64)
                 if legal.size and not batch.ended[0]:
-                    actions[0, server] = legal[-1]
+                    actions[0, node] = legal[-1]
                     batch.step(actions)
             assert sum(plan(batch).get(0, {}).values()) == gpus, f"{model} on {gpus} GPUs"
 

@@ -9,7 +9,7 @@ from pettingzoo.test import parallel_api_test, parallel_seed_test, render_test
 from pettingzoo.utils.conversions import parallel_to_aec
 
 from envs.gpu_cluster import DecisionRules, EnvSpec, GpuClusterEnv, parallel_env
-from envs.simulation import EventKind, Information, Scenario
+from envs.simulation import EventKind, Information, Scenario, Setup
 from envs.types import MurmurationError
 from tests.conformance.worlds import HETEROGENEOUS, HOMOGENEOUS, Curved
 from tests.unit.gpu_cluster.players import Fixed, bursts, equal_observations, jobs_like, play_env
@@ -20,12 +20,12 @@ MIXED_SOURCE = Fixed(*(bursts(seed, models=("any", "large")) for seed in range(4
 
 def small(render_mode: str | None = None, seed: int | None = None) -> GpuClusterEnv:
     """Three nodes of four GPUs."""
-    return parallel_env(HOMOGENEOUS, SOURCE, Curved(), render_mode=render_mode, seed=seed)
+    return parallel_env(Setup(HOMOGENEOUS, Curved()), SOURCE, seed=seed, render_mode=render_mode)
 
 
 def mixed(scenario: Scenario | None = None, rules: DecisionRules | None = None) -> GpuClusterEnv:
     """Three GPU types, nodes of unequal size."""
-    return GpuClusterEnv(HETEROGENEOUS, MIXED_SOURCE, Curved(), scenario, rules)
+    return GpuClusterEnv(Setup(HETEROGENEOUS, Curved(), scenario or Scenario()), MIXED_SOURCE, rules)
 
 
 @pytest.mark.parametrize("build", [small, mixed])
@@ -46,13 +46,17 @@ class Forgiving(GpuClusterEnv):
         )
 
 
+def test_the_usual_name_is_the_environment():
+    assert parallel_env is GpuClusterEnv
+
+
 def test_pettingzoo_finds_it_deterministic():
-    parallel_seed_test(lambda: Forgiving(HOMOGENEOUS, SOURCE, Curved()), num_cycles=50)
+    parallel_seed_test(lambda: Forgiving(Setup(HOMOGENEOUS, Curved()), SOURCE), num_cycles=50)
 
 
 def test_it_renders_in_all_modes(capsys):
     render_test(lambda render_mode: parallel_to_aec(small(render_mode)))
-    assert "server_2" in capsys.readouterr().out
+    assert "node_2" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("scenario", [Scenario(), Scenario(information=Information("estimate"))])
@@ -76,8 +80,8 @@ def test_observations_lie_in_their_spaces():
     for observations in seen:
         for agent, observation in observations.items():
             assert env.observation_space(agent).contains(observation)
-    assert env.observation_space("server_0") is env.observation_space("server_0")
-    assert isinstance(env.action_space("server_1"), spaces.Discrete)
+    assert env.observation_space("node_0") is env.observation_space("node_0")
+    assert isinstance(env.action_space("node_1"), spaces.Discrete)
 
 
 def test_observations_are_copies():
@@ -92,7 +96,7 @@ def test_observations_are_copies():
 def test_all_are_alive_until_the_end():
     env = small()
     env.reset(seed=1)
-    assert env.agents == env.possible_agents == ["server_0", "server_1", "server_2"]
+    assert env.agents == env.possible_agents == ["node_0", "node_1", "node_2"]
     play_env(env, 1)
     assert env.agents == []
 
@@ -110,35 +114,35 @@ def test_a_masked_action_is_refused_by_agent():
     env = small()
     observations, _ = env.reset(seed=0)
     actions = {agent: int(np.argmax(obs["action_mask"])) for agent, obs in observations.items()}
-    for wrong in (int(np.argmin(observations["server_1"]["action_mask"])), -1, env.batch.spec.num_actions):
-        with pytest.raises(MurmurationError, match=f"action {wrong} of server_1 is masked out.*; choose one where"):
-            env.step({**actions, "server_1": wrong})
+    for wrong in (int(np.argmin(observations["node_1"]["action_mask"])), -1, env.batch.spec.num_actions):
+        with pytest.raises(MurmurationError, match=f"action {wrong} of node_1 is masked out.*; choose one where"):
+            env.step({**actions, "node_1": wrong})
     env.step(actions)  # the refused ones have changed nothing
 
 
-def test_passing_is_refused_where_somebody_has_to_begin():
+def test_passing_is_refused_where_a_node_must_start_a_job():
     """Nothing runs and jobs wait: the message says why 0 is masked out."""
     env = small()
     env.reset(seed=0)
-    with pytest.raises(MurmurationError, match=r"action 0 of server_\d is masked out \(while nothing runs"):
+    with pytest.raises(MurmurationError, match=r"action 0 of node_\d is masked out \(while nothing runs"):
         env.step(dict.fromkeys(env.possible_agents, 0))
 
 
 @pytest.mark.parametrize("mode", [None, "human", "ansi", "rgb_array"])
 def test_nothing_is_shown_before_an_episode(mode):
-    env = GpuClusterEnv(HOMOGENEOUS, SOURCE, Curved(), render_mode=mode)
+    env = GpuClusterEnv(Setup(HOMOGENEOUS, Curved()), SOURCE, render_mode=mode)
     with pytest.raises(MurmurationError, match=r"no episode has begun, .*; call reset\(\) first"):
         env.render()
 
 
-def test_every_server_acts():
+def test_every_node_acts():
     env = small()
     env.reset(seed=0)
-    with pytest.raises(MurmurationError, match="no action for server_0, server_2; every server acts"):
-        env.step({"server_1": 0})
+    with pytest.raises(MurmurationError, match="no action for node_0, node_2; every node acts"):
+        env.step({"node_1": 0})
 
 
-def test_without_a_seed_the_stream_of_episodes_goes_on():
+def test_without_a_seed_the_stream_of_episodes_continues():
     """reset(seed) begins a stream; reset() draws the next from it, the same at every repetition."""
     env = small()
 
@@ -157,7 +161,7 @@ def test_without_a_seed_the_stream_of_episodes_goes_on():
 
 
 def test_a_given_workload_is_played_however_long():
-    env = parallel_env(HOMOGENEOUS, SOURCE, Curved(), Scenario(horizon=1e6))
+    env = parallel_env(Setup(HOMOGENEOUS, Curved(), Scenario(horizon=1e6)), SOURCE)
     longer = bursts(99, num_jobs=40)
     play_env(env, 0, longer)
     assert env.batch.workloads[0] is longer
@@ -166,7 +170,7 @@ def test_a_given_workload_is_played_however_long():
 
 
 def test_larger_jobs_and_other_models_than_the_source_named():
-    env = GpuClusterEnv(HETEROGENEOUS, SOURCE, Curved(), Scenario(horizon=1e6))
+    env = GpuClusterEnv(Setup(HETEROGENEOUS, Curved(), Scenario(horizon=1e6)), SOURCE)
     play_env(env, 0, bursts(5, num_jobs=6, most_gpus=12, models=("large",)))
     assert (env.log.events["kind"] == EventKind.FINISH).sum() == 6
 
@@ -193,14 +197,16 @@ def test_state_is_the_joint_observation():
     env.reset(seed=0)
     spec = EnvSpec.of(HOMOGENEOUS, DecisionRules())
     state = env.state()
-    servers = spec.num_servers * (spec.server_features + spec.num_slots * spec.slot_features)
-    assert state.shape == (servers + spec.num_candidates * spec.job_features + spec.cluster_features,)
+    nodes = spec.num_nodes * (spec.node_features + spec.num_slots * spec.slot_features)
+    assert state.shape == (nodes + spec.num_candidates * spec.job_features + spec.cluster_features,)
     assert state.dtype == np.float32
     assert np.isfinite(state).all()
 
 
 def test_pictures_show_who_has_which_gpu():
-    env = parallel_env(HETEROGENEOUS, Fixed(jobs_like((0, 2, 10), (0, 2, 10))), Curved(), render_mode="rgb_array")
+    env = parallel_env(
+        Setup(HETEROGENEOUS, Curved()), Fixed(jobs_like((0, 2, 10), (0, 2, 10))), render_mode="rgb_array"
+    )
     env.reset(seed=0)
     empty = env.render()
     assert isinstance(empty, np.ndarray)
@@ -213,7 +219,7 @@ def test_pictures_show_who_has_which_gpu():
 
 
 def test_the_text_counts_what_runs_and_waits():
-    env = parallel_env(HOMOGENEOUS, Fixed(jobs_like((0, 4, 10), (0, 4, 10))), Curved(), render_mode="ansi")
+    env = parallel_env(Setup(HOMOGENEOUS, Curved()), Fixed(jobs_like((0, 4, 10), (0, 4, 10))), render_mode="ansi")
     env.reset(seed=0)
     text = env.render()
     assert isinstance(text, str)
@@ -227,8 +233,8 @@ def test_an_unknown_render_mode_is_refused():
         small("film")
 
 
-def test_it_stands_on_its_defaults():
-    """`parallel_env()` alone is an environment: eight nodes of eight GPUs, synthetic jobs, measured speeds."""
+def test_the_defaults_make_an_environment():
+    """`parallel_env()` alone is an environment: eight nodes of eight GPUs, synthetic jobs, measured throughputs."""
     env = parallel_env()
     observations, _ = env.reset(seed=0)
     assert len(env.agents) == 8

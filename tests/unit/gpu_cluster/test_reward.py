@@ -1,4 +1,4 @@
-"""What is paid adds up to what it stands for."""
+"""Rewards add up to the objective that they represent."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs.gpu_cluster import Elapsed, GpuClusterEnv, TeamReward
-from envs.simulation import EventKind, Rounds, Scenario
+from envs.simulation import EventKind, Rounds, Scenario, Setup
 from envs.types import FloatArray, MurmurationError
 from tests.conformance.worlds import HETEROGENEOUS, HOMOGENEOUS, Curved
 from tests.unit.gpu_cluster.players import FREE_OF_CHARGE, Fixed, act, bursts, jobs_like, play_env, table_top
@@ -29,7 +29,7 @@ def test_the_return_is_minus_total_jct(seed, costs):
     restart, interval = costs
     workload = bursts(seed, models=("any", "large"))
     scenario = Scenario(restart_delay=restart, horizon=LONG, rounds=Rounds(interval=interval))
-    env = GpuClusterEnv(HETEROGENEOUS, Fixed(workload), Curved(), scenario)
+    env = GpuClusterEnv(Setup(HETEROGENEOUS, Curved(), scenario), Fixed(workload))
     _, paid, told = play_env(env, seed)
     assert len(jcts(env)) == len(workload)
     assert sum(paid) == pytest.approx(-jcts(env).sum(), rel=1e-9)
@@ -43,7 +43,7 @@ def test_makespan_and_mixtures(seed):
     scenario = Scenario(restart_delay=1.0, horizon=LONG)
     returns = []
     for reward in (TeamReward(0.0, 1.0), TeamReward(1.0, 0.0), TeamReward(0.5, 3.0, scale=10.0)):
-        env = GpuClusterEnv(HOMOGENEOUS, Fixed(workload), Curved(), scenario, reward=reward)
+        env = GpuClusterEnv(Setup(HOMOGENEOUS, Curved(), scenario), Fixed(workload), reward=reward)
         returns.append(sum(play_env(env, seed)[1]))
     span = env.log.events["time"][-1] - workload.jobs["submit_time"][0]
     assert returns[0] == pytest.approx(-span, rel=1e-9)
@@ -75,7 +75,7 @@ def test_every_step_pays_for_its_own_seconds():
     assert batch.ended.all()
 
 
-def test_time_stands_still_within_a_round():
+def test_no_time_passes_within_a_round():
     batch = table_top(cluster_of(4, 4), jobs_like((3, 2, 40), (3, 2, 40)))
     assert batch.time.tolist() == [3.0]
     act(batch, {0: ("claim", 0, 2)})
@@ -86,7 +86,7 @@ def test_time_stands_still_within_a_round():
 
 
 def test_jobs_left_at_the_horizon_are_charged_up_to_it():
-    """Nobody ever takes B: A 0-10, B 0-100."""
+    """No node ever takes B: A 0-10, B 0-100."""
     scenario = Scenario(restart_delay=0.0, horizon=100.0)
     batch = table_top(cluster_of(4, 4), jobs_like((0, 4, 40), (0, 4, 40)), scenario=scenario)
     total = act(batch, {0: ("claim", 0, 4)})

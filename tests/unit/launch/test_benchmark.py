@@ -1,4 +1,4 @@
-"""What the benchmark measures with: its worlds, its clocks, its report, and that it sees work that was skipped."""
+"""The benchmark: its worlds, its clocks, its report, its parts, and that skipped work is detected."""
 
 import json
 import time
@@ -13,33 +13,35 @@ from hypothesis import strategies as st
 
 import benchmark
 from baselines import Fifo, Srtf
-from benchmarks import beside, decisions, engine, faces, parts, thinking, twin
-from benchmarks.episodes import FifoEpisode
-from benchmarks.figures import CountError, FaultError
-from benchmarks.limit import OutOfTimeError, time_limit
-from benchmarks.parts import noted
-from benchmarks.plot import plot_scaling, series
-from benchmarks.report import Report
-from benchmarks.rounds import rounds_per_second
-from benchmarks.scenarios import FULL, PLAIN, in_rounds
-from benchmarks.snapshots import batch_of, loaded_state, put
-from benchmarks.starting import start
-from benchmarks.stepping import chance, trajectory
-from benchmarks.suite import SIZES, Suite, suite_of
-from benchmarks.tables import figure, show, summary, write_page
-from benchmarks.timing import cpu_seconds
-from benchmarks.worlds import Size
+from benchmarks import decisions, engine, environment
+from benchmarks.decisions import rounds_per_second
+from benchmarks.plot import plot_scaling, select_series
+from benchmarks.report import (
+    CountError,
+    FaultError,
+    Report,
+    format_figure,
+    print_report,
+    summarise_report,
+    write_page,
+)
+from benchmarks.snapshots import draw_actions, draw_trajectory, loaded_state, make_batch, restore
+from benchmarks.starting import time_start
+from benchmarks.suite import BENCHMARKS, SIZES, Suite, build_suite, record_failures, select_parts
+from benchmarks.timing import OutOfTimeError, cpu_seconds, time_limit
+from benchmarks.worlds import FULL, PLAIN, FifoEpisode, Size, decide_in_rounds
 from envs.gpu_cluster.reference import ReferenceEnvironment
 from envs.simulation import run_episode
 from envs.types import TraceError
-from launch.names import CONF, ChoiceError
+from launch.choices import CONF
+from launch.errors import ChoiceError
 
 TINY = Size(8, 40)
-LITTLE = Suite(num_sizes=1, repeats=1, steps=5, twin_seconds=0.05, cold=0.1, candidates=(), decisions=1)
+LITTLE = Suite(num_sizes=1, repeats=1, steps=5, reference_seconds=0.05, cold=0.1, candidates=(), decisions=1)
 
 
 def figures(report: Report, unit: str) -> dict[str, float]:
-    """Values of one unit by what was measured."""
+    """Values of one unit by the name of the figure."""
     return {row.what: row.value for row in report.rows if row.unit == unit}
 
 
@@ -47,7 +49,7 @@ def figures(report: Report, unit: str) -> dict[str, float]:
 
 
 def test_a_size_is_one_world():
-    """The same jobs at every call, in order, some of each kind."""
+    """Every call gives the same rigid jobs; another seed gives others."""
     first, again = TINY.workload(), TINY.workload()
     for name in ("submit_time", "work", "num_gpus", "model"):
         assert (first.jobs[name] == again.jobs[name]).all()
@@ -64,8 +66,8 @@ def test_elastic_jobs_range_from_half_to_twice():
 
 
 @pytest.mark.parametrize("size", SIZES[:3], ids=str)
-def test_the_loaded_instant_is_loaded(size):
-    """Jobs wait, and most GPUs are held."""
+def test_at_the_loaded_instant_jobs_wait(size):
+    """Jobs wait, and most GPUs are allocated."""
     now = loaded_state(replace(size, elastic=True)).episode[0, 0]
     assert now.next_job == 3 * size.jobs // 4
     assert now.num_active - now.num_running > size.jobs // 10
@@ -85,7 +87,7 @@ def test_an_episode_can_be_played_again():
     assert np.array_equal(ends[0][0], plain.records["finish_time"])
 
 
-def test_an_episode_goes_on_from_the_loaded_instant_as_if_it_had_not_stopped():
+def test_an_episode_continues_from_the_loaded_instant_without_a_difference():
     whole, parted = FifoEpisode(TINY, FULL), FifoEpisode(TINY, FULL)
     whole.play()
     parted.load(20)
@@ -95,10 +97,10 @@ def test_an_episode_goes_on_from_the_loaded_instant_as_if_it_had_not_stopped():
     assert parted.num_events < whole.num_events == 2 * TINY.jobs
 
 
-def test_rounds_alone_decide():
-    assert in_rounds(FULL, 300.0).rounds.interval == 300.0
-    assert not in_rounds(FULL, 300.0).rounds.on_events
-    assert in_rounds(FULL, 300.0).failures == FULL.failures
+def test_decisions_can_be_limited_to_rounds():
+    assert decide_in_rounds(FULL, 300.0).rounds.interval == 300.0
+    assert not decide_in_rounds(FULL, 300.0).rounds.on_events
+    assert decide_in_rounds(FULL, 300.0).failures == FULL.failures
 
 
 # Clocks
@@ -119,7 +121,7 @@ def test_the_best_of_the_repeats_counts_and_preparation_does_not():
 
 
 def for_ever() -> None:
-    """Never comes back."""
+    """Never return."""
     while True:
         pass
 
@@ -132,9 +134,9 @@ def test_a_limit_stops_what_takes_longer_and_nothing_else():
     time.sleep(0.1)  # the limit is gone
 
 
-def test_a_start_is_timed_and_heard():
-    spent, told = start("print(sys.argv[0], end='!')", {})
-    assert told == "-c!"
+def test_a_start_is_timed_and_its_output_kept():
+    spent, printed = time_start("print(sys.argv[0], end='!')", {})
+    assert printed == "-c!"
     assert 0.0 < spent < 30.0
 
 
@@ -149,7 +151,7 @@ def test_targets_are_met_or_missed():
     assert [row.target for row in report.rows] == [">= 3", ">= 3", "<= 5", "<= 5", ""]
 
 
-def test_what_is_kept_can_be_read(tmp_path, capsys):
+def test_report_and_page_hold_the_figures(tmp_path, capsys):
     report = Report(notes=["something is left out"])
     report.add("engine", SIZES[1], "FIFO, full model", 1234.5, "ns/event", most=200)
     report.add("engine", SIZES[0], "FIFO, full model", 0.123456, "ns/event")
@@ -158,7 +160,7 @@ def test_what_is_kept_can_be_read(tmp_path, capsys):
     write_page(report, tmp_path)
     plot_scaling(report, tmp_path)
     capsys.readouterr()
-    show(report)
+    print_report(report)
     content = json.loads((tmp_path / "benchmark.json").read_text())
     assert content["about"] == {"suite": "quick"}
     assert content["rows"][0] == {
@@ -178,19 +180,19 @@ def test_what_is_kept_can_be_read(tmp_path, capsys):
     assert page[-2:] == ["something is left out", "targets missed: 1 of 1; counts that agree: 1 of 1"]
     shown = capsys.readouterr().out
     assert "0.123" in shown
-    assert summary(report) in shown
+    assert summarise_report(report) in shown
     assert (tmp_path / "scaling.png").stat().st_size > 1000
-    assert series(report, "engine", "FIFO", "ns") == {64: 1234.5, 8: 0.123456}
+    assert select_series(report, "engine", "FIFO", "ns") == {64: 1234.5, 8: 0.123456}
 
 
-def test_nothing_measured_is_no_picture(tmp_path):
+def test_without_figures_there_is_no_plot(tmp_path):
     plot_scaling(Report(), tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 @given(st.floats(1e-9, 1e12))
 def test_a_figure_keeps_three_digits(value):
-    assert float(figure(value).replace(",", "")) == pytest.approx(value, rel=0.005)
+    assert float(format_figure(value).replace(",", "")) == pytest.approx(value, rel=0.005)
 
 
 def test_counts_that_differ_are_an_error():
@@ -206,10 +208,10 @@ def test_counts_that_differ_are_an_error():
 
 
 def test_both_engines_do_the_same_work(monkeypatch):
-    """A small part of a loaded world: counts agree, and are those of the part."""
-    monkeypatch.setattr(beside, "WHOLE", 0)
+    """On a small part of a loaded world, the counts agree and are those of the part."""
+    monkeypatch.setattr(engine, "WHOLE", 0)
     report, episode = Report(), FifoEpisode(SIZES[0], FULL)
-    beside.beside_reference(report, replace(LITTLE, part=10), episode, SIZES[0])
+    engine.measure_reference_engine(report, replace(LITTLE, part=10), episode, SIZES[0])
     report.check()
     counts = {what.split(" of ")[0]: one for what, one, _ in report.counts}
     assert counts["jobs submitted"] == 131  # three quarters of 160, ten more, and the one on which the part ends
@@ -217,27 +219,27 @@ def test_both_engines_do_the_same_work(monkeypatch):
     assert figures(report, "x")["faster than the reference"] > 0
 
 
-def test_work_that_is_skipped_is_seen(monkeypatch):
-    """A scheduler that leaves jobs waiting is faster, and found out."""
-    monkeypatch.setattr(beside, "Fifo", Srtf)
+def test_skipped_work_is_detected(monkeypatch):
+    """The counts reveal a scheduler that is faster because it leaves jobs waiting."""
+    monkeypatch.setattr(engine, "Fifo", Srtf)
     report, episode = Report(), FifoEpisode(SIZES[0], PLAIN)
-    beside.beside_reference(report, LITTLE, episode, SIZES[0])
+    engine.measure_reference_engine(report, LITTLE, episode, SIZES[0])
     with pytest.raises(CountError, match="what differs between jobs of 8/160 beside the reference: .*finish"):
         report.check()
 
 
-def test_an_engine_that_loses_events_is_seen(monkeypatch):
-    monkeypatch.setattr(engine, "beside_reference", lambda *_: None)
+def test_lost_events_are_detected(monkeypatch):
+    monkeypatch.setattr(engine, "measure_reference_engine", lambda *_: None)
     monkeypatch.setattr(FifoEpisode, "num_events", property(lambda _: 300))
     report = Report()
-    engine.measure(report, LITTLE)
+    engine.measure_engine(report, LITTLE)
     with pytest.raises(CountError, match="events of 8/160, full model: 300 against 320"):
         report.check()
 
 
-def test_decisions_are_those_of_the_twin():
+def test_the_environment_is_compared_with_the_reference():
     report = Report()
-    decisions.measure(report, LITTLE)
+    environment.measure_environment(report, LITTLE)
     report.check()
     assert {what.split(" after ")[0] for what, _, _ in report.counts} == {
         *("what differs between observations", "counters", "instant", "rounds"),
@@ -256,58 +258,58 @@ class Blind(ReferenceEnvironment):
         return able
 
 
-def test_a_twin_that_sees_something_else_is_told(monkeypatch):
+def test_different_observations_are_detected(monkeypatch):
     report, size = Report(), replace(SIZES[0], elastic=True)
-    batch, start_ = batch_of(size, 1), loaded_state(size)
-    actions = trajectory(batch, start_, 3)
-    monkeypatch.setattr(twin, "ReferenceEnvironment", Blind)
-    twin.beside_twin(report, LITTLE, size, batch, start_, actions)
+    batch, start = make_batch(size, 1), loaded_state(size)
+    actions = draw_trajectory(batch, start, 3)
+    monkeypatch.setattr(environment, "ReferenceEnvironment", Blind)
+    environment.measure_reference_environment(report, LITTLE, size, batch, start, actions)
     with pytest.raises(CountError, match=r"what differs between observations after 3 decisions.*'queue'"):
         report.check()
 
 
-def test_both_faces_do_the_same():
+def test_arrays_and_dicts_do_the_same():
     report = Report()
-    faces.measure(report, LITTLE)
+    environment.measure_pettingzoo(report, LITTLE)
     report.check()
     assert len(report.counts) == 2
     found = figures(report, "us")
     assert found["step of the PettingZoo environment"] > found["step of a batch of one"]
 
 
-def test_chance_keeps_to_the_mask():
-    """Legal, and two servers act on average; where nothing is forbidden something is done."""
+def test_random_actions_are_legal():
+    """Two agents act on average; an agent that may not do nothing acts."""
     rng = np.random.default_rng(0)
     mask = (rng.random((50, 20, 30)) < 0.3).astype(np.int8)
     mask[..., 0], mask[..., 1] = 1, 1
     mask[:, 7, 0] = 0
-    actions = chance(mask, rng)
+    actions = draw_actions(mask, rng)
     assert np.take_along_axis(mask, actions[..., None], 2).all()
     assert (actions[:, 7] > 0).all()
     assert 1.5 < np.delete(actions > 0, 7, axis=1).sum(axis=1).mean() < 2.5
 
 
-def test_a_loaded_instant_is_put_into_every_place():
+def test_a_loaded_instant_is_restored_in_every_environment():
     size = replace(TINY, elastic=True)
-    batch, start_ = batch_of(size, 3), loaded_state(size)
-    for joint in trajectory(batch, start_, 4):
+    batch, start = make_batch(size, 3), loaded_state(size)
+    for joint in draw_trajectory(batch, start, 4):
         assert batch.legal(joint[0]).size == 8
     assert batch.counters(1)["decisions"] == 4
-    put(batch, start_)
+    restore(batch, start)
     assert batch.counters(1)["decisions"] == 0
     assert all((array[0] == array[2]).all() for array in batch.observation.values())
 
 
 class Slow:
-    """Thinks too long from the second size on."""
+    """Takes too long from the second size on."""
 
     preemptive = elastic = False
 
     def reset(self, cluster: Any, rng: Any) -> None:
-        self.servers = cluster.num_nodes
+        self.num_nodes = cluster.num_nodes
 
     def schedule(self, view: Any) -> Any:
-        while self.servers > 8:
+        while self.num_nodes > 8:
             pass
         return view.allocation(keep_running=True)
 
@@ -315,11 +317,11 @@ class Slow:
 def test_decision_times_have_a_limit():
     suite = replace(LITTLE, num_sizes=2, decision_limit=0.1, schedulers={"slow": Slow(), "fifo": Fifo()})
     report = Report()
-    thinking.measure(report, suite)
+    decisions.measure_decisions(report, suite)
     assert {(row.size, row.what.partition(",")[0]) for row in report.rows} == {
         *(("8/160", "slow"), ("8/160", "fifo"), ("64/1,000", "fifo")),
     }
-    assert report.notes == ["thinking: slow is left out from 64/1,000 on: more than 0.1 s"]
+    assert report.notes == ["decisions: slow is left out from 64/1,000 on: more than 0.1 s"]
 
 
 class Broken:
@@ -328,32 +330,32 @@ class Broken:
     preemptive = elastic = False
 
     def reset(self, cluster: Any, rng: Any) -> None:
-        """Nothing to forget."""
+        """Do nothing."""
 
     def schedule(self, view: Any) -> Any:
         raise IndexError("no such job")
 
 
-def test_a_broken_scheduler_costs_its_own_figures_alone(tmp_path):
+def test_a_broken_scheduler_loses_only_its_own_figures(tmp_path):
     report = Report()
-    with noted(report, "thinking"):
-        thinking.measure(report, replace(LITTLE, schedulers={"broken": Broken(), "fifo": Fifo()}))
+    with record_failures(report, "decisions"):
+        decisions.measure_decisions(report, replace(LITTLE, schedulers={"broken": Broken(), "fifo": Fifo()}))
     assert {row.what.partition(",")[0] for row in report.rows} == {"fifo"}
     report.write(tmp_path, {})
     kept = json.loads((tmp_path / "benchmark.json").read_text())["faults"]
-    assert "IndexError: no such job" in kept["thinking: broken from 8/160 on"]
-    with pytest.raises(FaultError, match="thinking: broken from 8/160 on"):
+    assert "IndexError: no such job" in kept["decisions: broken from 8/160 on"]
+    with pytest.raises(FaultError, match="decisions: broken from 8/160 on"):
         report.check()
 
 
-def test_a_broken_part_costs_that_part_alone():
+def test_a_broken_part_is_recorded():
     report = Report()
-    with noted(report, "engine"):
+    with record_failures(report, "engine"):
         raise ZeroDivisionError
     assert "ZeroDivisionError" in report.faults["engine"]
 
 
-def test_rounds_have_a_pace():
+def test_rounds_are_timed():
     assert rounds_per_second(Fifo(), SIZES[0], 5) > 10
 
 
@@ -366,23 +368,27 @@ def config(*overrides: str) -> Any:
 
 
 def test_suites_are_built():
-    quick, full = suite_of(config()), suite_of(config("suite=full", "data=somewhere"))
+    quick, full = build_suite(config()), build_suite(config("suite=full", "data=somewhere"))
     assert quick.num_sizes < full.num_sizes == len(SIZES)
     assert (full.data, full) == ("somewhere", replace(Suite(), data="somewhere"))
     assert quick.sizes == SIZES[: quick.num_sizes]
 
 
-def test_what_does_not_exist_is_told():
+def test_unknown_suites_and_parts_are_errors():
     with pytest.raises(ChoiceError, match="suite=ful: no such suite, did you mean full.; there are: quick, full"):
-        suite_of(config("suite=ful"))
+        build_suite(config("suite=ful"))
     with pytest.raises(ChoiceError, match="parts=engin: no such part, did you mean engine"):
-        parts.chosen(["engin"])
+        select_parts(["engin"])
 
 
 def test_parts_are_chosen_by_name():
-    assert parts.chosen(["faces", "engine"]) == {"faces": faces.measure, "engine": engine.measure}
-    assert parts.chosen("thinking") == {"thinking": thinking.measure}
-    assert len(parts.PARTS) == 8
+    assert select_parts(["pettingzoo", "engine"]) == {
+        "pettingzoo": environment.measure_pettingzoo,
+        "engine": engine.measure_engine,
+    }
+    assert select_parts("decisions") == {"decisions": decisions.measure_decisions}
+    assert list(select_parts("all")) == list(BENCHMARKS)
+    assert len(BENCHMARKS) == 8
 
 
 @pytest.fixture
@@ -402,30 +408,34 @@ def here(monkeypatch, tmp_path):
     return main
 
 
-QUICK = ("parts=[faces,thinking]", "scheduler=[fifo,srtf]", "suites.quick.num_sizes=1")
+QUICK = ("parts=[pettingzoo,decisions]", "scheduler=[fifo,srtf]", "suites.quick.num_sizes=1")
 
 
-def test_the_script_leaves_its_figures(here, tmp_path, capsys):
+def test_the_script_writes_its_figures(here, tmp_path, capsys):
     assert here(*QUICK) == 0
     *_, last = capsys.readouterr().out.strip().splitlines()
     content = json.loads((tmp_path / last.removeprefix("run: ") / "benchmark.json").read_text())
     assert content["about"]["suite"] == "quick"
-    assert {row["part"] for row in content["rows"]} == {"faces", "thinking"}
-    assert {row["what"].partition(",")[0] for row in content["rows"] if row["part"] == "thinking"} == {"fifo", "srtf"}
+    assert {row["part"] for row in content["rows"]} == {"pettingzoo", "decisions"}
+    assert {row["what"].partition(",")[0] for row in content["rows"] if row["part"] == "decisions"} == {"fifo", "srtf"}
 
 
 def without_data(report: Report, suite: Suite) -> None:
-    """A part that cannot go on."""
+    """A part that cannot run."""
     raise TraceError("no such file")
 
 
-def test_times_never_fail_and_counts_do(here, monkeypatch, capsys):
-    monkeypatch.setattr(faces, "measure", lambda report, _: report.add("faces", "8/160", "slow", 9.0, "us", most=1))
-    assert here("parts=faces", "scheduler=[]") == 0
+def test_missed_times_are_no_error_and_different_counts_are(here, monkeypatch, capsys):
+    monkeypatch.setattr(
+        environment,
+        "measure_pettingzoo",
+        lambda report, _: report.add("pettingzoo", "8/160", "slow", 9.0, "us", most=1),
+    )
+    assert here("parts=pettingzoo", "scheduler=[]") == 0
     assert "targets missed: 1 of 1" in capsys.readouterr().out
-    monkeypatch.setattr(faces, "measure", without_data)
-    assert here("parts=faces", "scheduler=[]") == 0
-    assert "faces: stopped: no such file" in capsys.readouterr().out
-    monkeypatch.setattr(faces, "measure", lambda report, _: report.same("steps", 1, 2))
-    assert here("parts=faces", "scheduler=[]") == 2
+    monkeypatch.setattr(environment, "measure_pettingzoo", without_data)
+    assert here("parts=pettingzoo", "scheduler=[]") == 0
+    assert "pettingzoo: stopped: no such file" in capsys.readouterr().out
+    monkeypatch.setattr(environment, "measure_pettingzoo", lambda report, _: report.same("steps", 1, 2))
+    assert here("parts=pettingzoo", "scheduler=[]") == 2
     assert "error: counts differ, so the times compare nothing: steps: 1 against 2" in capsys.readouterr().err

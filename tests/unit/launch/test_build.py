@@ -1,4 +1,4 @@
-"""Objects out of configs: what is passed on as it is, and what is refused in one line before anything is built."""
+"""Objects built from configs: given objects are passed on unchanged, and mistakes are refused in one line."""
 
 from dataclasses import dataclass, field
 
@@ -6,12 +6,10 @@ import pytest
 from omegaconf import OmegaConf
 
 from envs.types import ClusterError, ClusterSpec, MurmurationError, NodeSpec
-from launch.build import build
-from launch.catalogue import GROUPS, described, one_line
-from launch.explain import explained
-from launch.imports import imported
-from launch.names import CONF, ChoiceError
-from launch.world import build_schedulers, build_world
+from launch.building import build_object, import_target
+from launch.choices import CONF, LISTED_GROUPS, describe_config, describe_groups
+from launch.errors import ChoiceError, explain_error
+from launch.inputs import build_inputs, build_schedulers
 
 HERE = "tests.unit.launch.test_build"
 
@@ -48,8 +46,8 @@ def node(**content):
     return OmegaConf.create({"thing": content}).thing
 
 
-def test_what_is_given_is_passed_on_as_it_is():
-    outer = build(
+def test_given_objects_are_passed_on_unchanged():
+    outer = build_object(
         node(_target_=f"{HERE}.Outer", name="a", inner={"_target_": f"{HERE}.Inner", "depth": 3}), cluster=CLUSTER
     )
     assert outer.cluster is CLUSTER
@@ -70,51 +68,55 @@ def test_what_is_given_is_passed_on_as_it_is():
         ({"name": "a", "inner": {"_target_": f"{HERE}.Iner"}}, r"thing\.inner\._target_: cannot import"),
     ],
 )
-def test_slips_are_told_in_one_line(content, said):
+def test_mistakes_are_one_line(content, said):
     with pytest.raises(ChoiceError, match=said) as raised:
-        build(node(_target_=f"{HERE}.Outer", **content), cluster=CLUSTER)
+        build_object(node(_target_=f"{HERE}.Outer", **content), cluster=CLUSTER)
     assert "\n" not in str(raised.value)
 
 
 def test_a_function_that_takes_everything_gets_everything():
-    assert build(node(_target_=f"{HERE}.anything", a=1), b=2) == {"a": 1, "b": 2}
+    assert build_object(node(_target_=f"{HERE}.anything", a=1), b=2) == {"a": 1, "b": 2}
 
 
-def test_what_the_world_refuses_is_told_as_it_says():
+def test_an_error_of_the_called_function_keeps_its_message():
     with pytest.raises(ClusterError) as raised:
-        build(node(_target_=f"{HERE}.fails"), cluster=CLUSTER)
-    assert explained(raised.value) == "cluster tiny: too small; take a larger one"
+        build_object(node(_target_=f"{HERE}.fails"), cluster=CLUSTER)
+    assert explain_error(raised.value) == "cluster tiny: too small; take a larger one"
 
 
-def test_a_node_without_a_target_says_what_to_choose():
+def test_a_node_without_a_target_is_refused():
     with pytest.raises(ChoiceError, match="thing: has no _target_"):
-        build(node(a=1))
+        build_object(node(a=1))
 
 
 @pytest.mark.parametrize(
     ("target", "said"),
     [("no_such_module.X", "No module named"), (f"{HERE}.X", "cannot import"), (f"{HERE}.CLUSTER.nodes", "is a tuple")],
 )
-def test_what_cannot_be_imported_is_named(target, said):
+def test_a_target_that_cannot_be_imported_is_named(target, said):
     with pytest.raises(ChoiceError, match=said) as raised:
-        imported("own", target)
+        import_target("own", target)
     assert target in str(raised.value)
 
 
-def test_a_name_that_is_module_and_function_is_the_function():
-    """As `envs.cluster.build`, a function that its package exports from the module of the same name."""
-    assert callable(imported("cluster", "envs.cluster.build"))
+def test_a_name_that_is_module_and_function_is_the_function(tmp_path, monkeypatch):
+    """A package may export a function from the module of the same name."""
+    (tmp_path / "own_clusters").mkdir()
+    (tmp_path / "own_clusters" / "racks.py").write_text("def racks(): pass\n")
+    (tmp_path / "own_clusters" / "__init__.py").write_text("from own_clusters.racks import racks\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert callable(import_target("cluster", "own_clusters.racks"))
 
 
-def test_a_bug_is_no_slip_of_the_user():
-    assert explained(KeyError("x")) is None
-    assert explained(TypeError("bad operand")) is None
+def test_a_bug_is_no_mistake_of_the_user():
+    assert explain_error(KeyError("x")) is None
+    assert explain_error(TypeError("bad operand")) is None
 
 
-def test_a_cause_that_is_the_users_is_found():
+def test_a_mistake_of_the_user_is_found_among_the_causes():
     error = RuntimeError("while building")
     error.__cause__ = MurmurationError("trace: row 3 is bad")
-    assert explained(error) == "trace: row 3 is bad"
+    assert explain_error(error) == "trace: row 3 is bad"
 
 
 @pytest.fixture
@@ -128,24 +130,24 @@ def config():
     return compose
 
 
-def test_the_default_world_can_be_built(config):
-    world = build_world(config())
-    assert world.cluster.num_gpus > 0
-    assert world.seed == 0
-    assert world.source.evaluation(None)
+def test_the_default_inputs_can_be_built(config):
+    inputs = build_inputs(config())
+    assert inputs.setup.cluster.num_gpus > 0
+    assert inputs.seed == 0
+    assert inputs.source.evaluation(None)
 
 
 @pytest.mark.parametrize("seed", ["-1", "abc", "1.5", "null"])
 def test_a_seed_is_a_whole_number(config, seed):
     with pytest.raises(ChoiceError, match="seed is .*; it must be a whole number, not negative"):
-        build_world(config(f"seed={seed}"))
+        build_inputs(config(f"seed={seed}"))
 
 
 def test_nested_settings_of_the_scenario_can_be_set(config):
-    assert build_world(config("++scenario.information.work=none")).scenario.information.work == "none"
-    assert build_world(config("++scenario.rounds.interval=60")).scenario.rounds.interval == 60
+    assert build_inputs(config("++scenario.information.work=none")).setup.scenario.information.work == "none"
+    assert build_inputs(config("++scenario.rounds.interval=60")).setup.scenario.rounds.interval == 60
     with pytest.raises(MurmurationError, match=r"scenario\.information\.work is 'nothing'"):
-        build_world(config("++scenario.information.work=nothing"))
+        build_inputs(config("++scenario.information.work=nothing"))
 
 
 class Shortest:
@@ -155,43 +157,43 @@ class Shortest:
         self.depth = depth
 
     def reset(self, cluster, rng):
-        """Nothing to forget."""
+        """Do nothing."""
 
     def schedule(self, view):
-        """Whatever runs goes on."""
+        """Keep every running job."""
         return view.allocation(keep_running=True)
 
 
-def test_schedulers_of_the_library_and_ones_own(config):
+def test_schedulers_of_the_library_and_of_the_user(config):
     own = (f"+own._target_={HERE}.Shortest", "+own.depth=4")
     built = build_schedulers(config("+scheduler@schedulers.fifo=fifo", *own))
     assert list(built) == ["fifo", "own"]
     assert vars(built["own"]) == {"depth": 4}
 
 
-def test_what_is_no_scheduler_is_refused(config):
+def test_an_object_that_is_no_scheduler_is_refused(config):
     with pytest.raises(ChoiceError, match="own: Inner has no reset and no schedule; a scheduler needs both"):
         build_schedulers(config(f"+own._target_={HERE}.Inner"))
 
 
 def test_the_catalogue_has_one_line_for_everything():
-    catalogue = described()
-    assert {group for group, _ in catalogue} <= set(GROUPS)
-    for group, lines in catalogue:
-        assert [name for name, _ in lines] == sorted(path.stem for path in (CONF / group).glob("*.yaml"))
-        assert all(line and "\n" not in line for _, line in lines), group
+    catalogue = describe_groups()
+    assert set(catalogue) <= set(LISTED_GROUPS)
+    for group, lines in catalogue.items():
+        assert list(lines) == sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+        assert all(line and "\n" not in line for line in lines.values()), group
 
 
 def test_an_unknown_group_names_the_nearest():
     with pytest.raises(ChoiceError, match="did you mean cluster?"):
-        described(["clster"])
+        describe_groups(["clster"])
 
 
 def test_one_line_is_the_first_sentence_or_the_docstring(tmp_path):
     path = tmp_path / "a.yaml"
     path.write_text("# @package _global_\n# Sixty-four GPUs\n# in 8 nodes. More.\nname: x\n")
-    assert one_line(path) == "Sixty-four GPUs in 8 nodes."
+    assert describe_config(path) == "Sixty-four GPUs in 8 nodes."
     path.write_text(f"_target_: {HERE}.Inner\n")
-    assert one_line(path) == "Something nested."
+    assert describe_config(path) == "Something nested."
     path.write_text("name: x\n")
-    assert one_line(path) == ""
+    assert describe_config(path) == ""

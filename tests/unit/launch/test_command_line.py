@@ -1,16 +1,20 @@
-"""What the user types, and what Hydra reads: schedulers by name, options that only a signature knows."""
+"""From the words of the user to the arguments of Hydra: schedulers by name, options that only a signature has."""
 
 import pytest
+from hydra.errors import OverrideParseException
 
-from launch.choices import selected, with_schedulers
-from launch.names import CONF, ChoiceError, choices, near
-from launch.options import parted, with_options
-from launch.types import fits, spelled
+from envs.types import did_you_mean
+from launch.arguments import choose_schedulers, force_options, hydra_arguments, select_schedulers, split_words
+from launch.building import describe_type, matches_type
+from launch.choices import CONF, list_choices
+from launch.errors import ChoiceError, explain_error
+
+BUILT = {"schedulers", "workload"}
 
 
 def chosen(*typed, default="all"):
     """Names of the schedulers that a command line chooses."""
-    return [word.rpartition("=")[2] for word in with_schedulers(typed, default) if word.startswith("+scheduler@")]
+    return [word.rpartition("=")[2] for word in choose_schedulers(typed, default) if word.startswith("+scheduler@")]
 
 
 def test_all_means_every_file_there_is():
@@ -18,7 +22,7 @@ def test_all_means_every_file_there_is():
     assert chosen() == chosen("scheduler=all")
 
 
-def test_the_fast_ones_are_there_and_few():
+def test_the_fast_schedulers_are_some_of_all():
     fast = chosen("scheduler=fast")
     assert {"fifo", "srtf", "optimus", "starling", "random"} <= set(fast) < set(chosen("scheduler=all"))
     assert "fifo" in chosen()
@@ -31,7 +35,7 @@ def test_the_fast_ones_are_there_and_few():
         ("scheduler=[fifo,srtf]", ["fifo", "srtf"]),
         ("scheduler=[ srtf , fifo ]", ["srtf", "fifo"]),
         ("scheduler=srtf,fifo,srtf", ["srtf", "fifo"]),
-        ("scheduler=[all]", choices("scheduler")),
+        ("scheduler=[all]", list_choices("scheduler")),
         ("scheduler=[]", []),
     ],
 )
@@ -44,30 +48,38 @@ def test_the_last_choice_counts():
     assert chosen(default="fifo") == ["fifo"]
 
 
-def test_only_all_lets_schedulers_refuse():
-    assert "++optional=true" in with_schedulers(["scheduler=all"], "fifo")
-    assert with_schedulers(["scheduler=fifo"], "all") == ["+scheduler@schedulers.fifo=fifo"]
+def test_schedulers_may_refuse_under_all_only():
+    assert "++optional=true" in choose_schedulers(["scheduler=all"], "fifo")
+    assert choose_schedulers(["scheduler=fifo"], "all") == ["+scheduler@schedulers.fifo=fifo"]
 
 
 def test_an_option_goes_to_the_only_scheduler():
-    words = with_schedulers(["scheduler=fifo", "scheduler.backfill=skip", "seed=3"], "all")
+    words = choose_schedulers(["scheduler=fifo", "scheduler.backfill=skip", "seed=3"], "all")
     assert words == ["+scheduler@schedulers.fifo=fifo", "schedulers.fifo.backfill=skip", "seed=3"]
 
 
 def test_an_option_for_several_says_how_to_name_one():
     with pytest.raises(ChoiceError, match=r"2 schedulers are chosen; say which, as in schedulers\.fifo\.backfill=skip"):
-        with_schedulers(["scheduler=[fifo,srtf]", "scheduler.backfill=skip"], "all")
+        choose_schedulers(["scheduler=[fifo,srtf]", "scheduler.backfill=skip"], "all")
 
 
-@pytest.mark.parametrize("value", ["fofo", "[fifo,fofo]", "[fifo"])
-def test_an_unknown_scheduler_names_the_nearest_and_all(value):
+@pytest.mark.parametrize("names", [["fofo"], ["fifo", "fofo"], ["[fifo"]])
+def test_an_unknown_scheduler_names_the_nearest_and_all(names):
     with pytest.raises(ChoiceError, match=r"no such scheduler, did you mean fifo\?; there are: all, .*fifo") as raised:
-        selected(value)
+        select_schedulers(names)
     assert "\n" not in str(raised.value)
 
 
-def test_options_of_what_is_built_need_not_be_in_the_yaml():
-    assert with_options(["workload.path=x", "schedulers.fifo.backfill=skip"]) == [
+def test_a_list_without_its_end_is_no_override():
+    with pytest.raises(OverrideParseException) as raised:
+        choose_schedulers(["scheduler=[fifo"], "all")
+    assert explain_error(raised.value) == (
+        "'scheduler=[fifo' is no override; write key=value, in quotes if the shell could read it otherwise"
+    )
+
+
+def test_options_of_built_objects_need_not_be_in_the_yaml():
+    assert force_options(["workload.path=x", "schedulers.fifo.backfill=skip"], BUILT) == [
         "++workload.path=x",
         "++schedulers.fifo.backfill=skip",
     ]
@@ -77,31 +89,40 @@ def test_options_of_what_is_built_need_not_be_in_the_yaml():
     "word", ["workload=philly", "seed=3", "hydra.run.dir=x", "+own._target_=a.B", "++seed=1", "~seed", "nobody.knows=1"]
 )
 def test_everything_else_stays_as_it_is(word):
-    assert with_options([word]) == [word]
+    assert force_options([word], BUILT) == [word]
+
+
+def test_a_script_forces_the_options_of_its_own_groups():
+    for config, forced in (("train", "++trainer.iterations=3"), ("compare", "trainer.iterations=3")):
+        arguments, _ = hydra_arguments(["trainer.iterations=3", "scheduler=[]"], config, "all")
+        assert arguments == [forced]
 
 
 @pytest.mark.parametrize(
-    ("line", "before", "overrides", "after"),
+    ("line", "flags", "overrides", "config_dir"),
     [
-        ("", [], [], []),
-        ("--help", ["--help"], [], []),
-        ("-m seed=0,1 split=test", ["-m"], ["seed=0,1", "split=test"], []),
-        ("seed=1 --cfg job", [], ["seed=1"], ["--cfg", "job"]),
-        ("--config-dir mine seed=1 rubbish -i", ["--config-dir", "mine"], ["seed=1", "rubbish"], ["-i"]),
+        ("", [], [], None),
+        ("--help", ["--help"], [], None),
+        ("-m seed=0,1 split=test", ["-m"], ["seed=0,1", "split=test"], None),
+        ("seed=1 --cfg job", ["--cfg", "job"], ["seed=1"], None),
+        ("seed=1 -m load=2 ~split", ["-m"], ["seed=1", "load=2", "~split"], None),
+        ("--config-dir mine seed=1 rubbish -i", ["--config-dir", "mine", "-i"], ["seed=1", "rubbish"], "mine"),
+        ("seed=1 -cd=mine", ["-cd=mine"], ["seed=1"], "mine"),
     ],
 )
-def test_overrides_stay_together(line, before, overrides, after):
-    assert parted(line.split()) == (before, overrides, after)
+def test_flags_and_overrides_may_be_mixed(line, flags, overrides, config_dir):
+    assert split_words(line.split()) == (flags, overrides, config_dir)
 
 
-def test_the_users_own_scheduler_takes_options_too():
-    assert with_options(["+own._target_=a.B", "own.depth=3"]) == ["+own._target_=a.B", "++own.depth=3"]
-    assert with_options(["own.depth=3"]) == ["own.depth=3"]
+def test_a_scheduler_of_the_users_own_takes_options_too():
+    typed = ["+own._target_=a.B", "own.depth=3"]
+    assert force_options(typed, BUILT) == ["+own._target_=a.B", "++own.depth=3"]
+    assert force_options(["own.depth=3"], BUILT) == ["own.depth=3"]
 
 
-def test_the_nearest_name_is_offered_only_if_it_is_near():
-    assert near("philli", ["philly", "muri"]) == ", did you mean philly?"
-    assert near("xyz", ["philly", "muri"]) == ""
+def test_a_similar_name_is_offered_and_no_other():
+    assert did_you_mean("philli", ["philly", "muri"], lead=", ") == ", did you mean philly?"
+    assert did_you_mean("xyz", ["philly", "muri"]) == ""
 
 
 @pytest.mark.parametrize(
@@ -120,14 +141,14 @@ def test_the_nearest_name_is_offered_only_if_it_is_near():
         (3, "int", True),
     ],
 )
-def test_values_are_held_against_plain_types(value, hint, suits):
-    assert fits(value, hint) is suits
+def test_values_are_checked_against_plain_types(value, hint, suits):
+    assert matches_type(value, hint) is suits
 
 
-def test_types_are_spelled_in_words():
+def test_types_are_described_in_plain_english():
     from typing import Literal
 
-    assert spelled(float | None) == "a number or null"
-    assert spelled(Literal["none", "easy"]) == "none or easy"
-    assert fits("easy", Literal["none", "easy"])
-    assert not fits("hard", Literal["none", "easy"])
+    assert describe_type(float | None) == "a number or null"
+    assert describe_type(Literal["none", "easy"]) == "none or easy"
+    assert matches_type("easy", Literal["none", "easy"])
+    assert not matches_type("hard", Literal["none", "easy"])

@@ -2,50 +2,51 @@
 
 import pytest
 
-from launch import experiments
-from launch.choices import with_schedulers
-from launch.experiments import brings_schedulers
+from launch.arguments import hydra_arguments
+from launch.choices import list_choices
 
 
 @pytest.fixture
-def conf(tmp_path, monkeypatch):
+def mine(tmp_path):
     """A folder with an experiment that names schedulers and one that does not."""
     folder = tmp_path / "experiment"
     folder.mkdir()
     (folder / "whole.yaml").write_text("# @package _global_\nschedulers:\n  fifo:\n    _target_: baselines.fifo.Fifo\n")
-    (folder / "part.yaml").write_text("# @package _global_\n# schedulers: none\ntrainer:\n  iterations: 1\n")
-    monkeypatch.setattr(experiments, "CONF", tmp_path)
+    (folder / "part.yaml").write_text("# @package _global_\n# schedulers: none\nscenario:\n  restart_delay: 1.0\n")
+    (folder / "above.yaml").write_text("# @package _global_\ndefaults:\n  - whole\n")
+    return ["--config-dir", str(tmp_path)]
+
+
+def chosen(*words, default="all"):
+    """Names of the library's schedulers that `compare` adds for a command line."""
+    arguments, _ = hydra_arguments(words, "compare", default)
+    return [word.rpartition("=")[2] for word in arguments if word.startswith("+scheduler@")]
 
 
 @pytest.mark.parametrize(
-    ("argument", "brings"),
+    ("words", "names"),
     [
-        ("experiment=whole", True),
-        ("+experiment=whole", True),
-        ("experiment=part", False),
-        ("experiment=absent", False),
-        ("workload=whole", False),
-        ("seed=1", False),
+        (["experiment=whole"], []),
+        (["experiment=above"], []),  # by its defaults list
+        (["-m", "experiment=whole,part"], []),  # the first one counts
+        (["experiment=part"], ["fifo"]),
+        (["seed=1"], ["fifo"]),
     ],
 )
-def test_which_experiments_bring_schedulers(argument, brings, conf):
-    assert brings_schedulers(argument) is brings
+def test_the_default_joins_no_experiment_that_names_schedulers(words, names, mine):
+    assert chosen(*mine, *words, default="fifo") == names
 
 
-def test_none_is_added_to_those_of_an_experiment(conf):
-    assert with_schedulers(["experiment=whole", "seed=1"], "all") == ["experiment=whole", "seed=1"]
+def test_typed_schedulers_join_those_of_the_experiment(mine):
+    arguments, _ = hydra_arguments([*mine, "experiment=whole", "scheduler=srtf"], "compare", "all")
+    assert arguments == ["+scheduler@schedulers.srtf=srtf", "experiment=whole", *mine]
 
 
-def test_what_is_typed_joins_them(conf):
-    typed = with_schedulers(["experiment=whole", "scheduler=srtf"], "all")
-    assert typed == ["+scheduler@schedulers.srtf=srtf", "experiment=whole"]
+@pytest.mark.parametrize("name", ["xval_muri", "xval_tiresias", "xval_tiresias_counted", "xval_gavel"])
+def test_cross_validations_name_their_schedulers(name):
+    assert chosen(f"experiment={name}") == []
 
 
-def test_other_experiments_leave_the_default(conf):
-    typed = with_schedulers(["experiment=part"], "fifo")
-    assert typed == ["+scheduler@schedulers.fifo=fifo", "experiment=part"]
-
-
-@pytest.mark.parametrize("name", ["xval_muri", "xval_tiresias", "xval_gavel"])
-def test_cross_validations_name_theirs(name):
-    assert brings_schedulers(f"experiment={name}")
+def test_the_demo_names_none():
+    arguments, _ = hydra_arguments(["experiment=demo"], "train", "all")
+    assert [word.rpartition("=")[2] for word in arguments if word.startswith("+sch")] == list_choices("scheduler")

@@ -1,4 +1,4 @@
-"""Folders of runs: one of its own for each, none overwritten, and a refusal of the system in one line."""
+"""Folders of runs: every run has its own, none is overwritten, and a refusal of the system is one line."""
 
 import json
 import os
@@ -6,9 +6,8 @@ from datetime import datetime
 
 import pytest
 
-from launch.folders import own_folder, refusal, writable
-from launch.names import ChoiceError
-from launch.outputs import configs_in
+from launch.commands import config_subfolder, explain_refusal, make_run_folder, refusals_before_start
+from launch.errors import ChoiceError
 from tests.unit.launch.test_scripts import SMALL, here, run
 
 __all__ = ["here"]  # a fixture
@@ -18,7 +17,7 @@ NOW = datetime(2026, 3, 4, 5, 6, 7)
 def test_runs_of_one_second_get_folders_that_sort_by_time(tmp_path):
     runs = tmp_path / "runs" / "compare"
     later = datetime(2026, 3, 4, 5, 6, 8)
-    made = [own_folder(runs, now) for now in (NOW, NOW, NOW, later)]
+    made = [make_run_folder(runs, now) for now in (NOW, NOW, NOW, later)]
     assert [folder.name for folder in made] == [
         "2026-03-04_05-06-07",
         "2026-03-04_05-06-07_2",
@@ -29,14 +28,14 @@ def test_runs_of_one_second_get_folders_that_sort_by_time(tmp_path):
 
 
 def test_two_processes_of_one_second_keep_both_results(here, tmp_path, monkeypatch):
-    """Nothing but the clock tells them apart: it stands still."""
+    """The clock stands still, so that both want the same name."""
 
     class Clock(datetime):
         @classmethod
         def now(cls, tz=None):
             return NOW
 
-    monkeypatch.setattr("launch.outputs.datetime", Clock)
+    monkeypatch.setattr("launch.commands.datetime", Clock)
     for scheduler in ("fifo", "srtf"):
         done = here(*SMALL, f"scheduler={scheduler}")
         assert done.code == 0, done.err
@@ -46,13 +45,13 @@ def test_two_processes_of_one_second_keep_both_results(here, tmp_path, monkeypat
     assert all((path.parent / ".hydra" / "config.yaml").exists() for path in found)
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(ChoiceError, match=r"cannot be made or written \(Not a directory\); choose a folder"):
-        own_folder(tmp_path / "file", NOW)
+        make_run_folder(tmp_path / "file", NOW)
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     with pytest.raises(ChoiceError, match="dangling: cannot be made or written"):
-        own_folder(tmp_path / "dangling", NOW)
+        make_run_folder(tmp_path / "dangling", NOW)
 
 
 @pytest.mark.parametrize("folder", ["file/below", "file"])
@@ -70,7 +69,7 @@ def test_runs_that_is_a_file_is_one_line(here, tmp_path):
     assert done.err.startswith("error: runs/compare/")
 
 
-def test_what_an_earlier_run_left_is_not_overwritten(here, tmp_path, monkeypatch):
+def test_files_of_an_earlier_run_are_not_overwritten(here, tmp_path, monkeypatch):
     monkeypatch.setenv("PLACE", "mine")
     where = "hydra.run.dir=${oc.env:PLACE}/seed${seed}"
     assert here(*SMALL, "scheduler=fifo", where).code == 0
@@ -83,19 +82,19 @@ def test_what_an_earlier_run_left_is_not_overwritten(here, tmp_path, monkeypatch
     assert here(*SMALL, "scheduler=fifo", where, "seed=1").code == 0
 
 
-def test_a_run_that_left_nothing_and_a_users_own_files_are_no_run(tmp_path):
-    assert configs_in(tmp_path) == ".hydra"
+def test_an_empty_run_and_files_of_the_user_are_no_earlier_run(tmp_path):
+    assert config_subfolder(tmp_path) == ".hydra"
     (tmp_path / "notes.txt").touch()
-    assert configs_in(tmp_path) == ".hydra"
+    assert config_subfolder(tmp_path) == ".hydra"
     (tmp_path / "notes.txt").unlink()
     (tmp_path / ".hydra").mkdir()
-    assert configs_in(tmp_path) == ".hydra"
+    assert config_subfolder(tmp_path) == ".hydra"
     (tmp_path / "results.json").touch()
     with pytest.raises(ChoiceError, match=r"holds an earlier run \(results\.json\); .* resume=<folder>"):
-        configs_in(tmp_path)
+        config_subfolder(tmp_path)
 
 
-def test_a_sweep_of_options_has_one_folder_with_one_for_each(tmp_path):
+def test_a_multirun_has_one_folder_with_a_subfolder_for_each_run(tmp_path):
     done = run(tmp_path, "compare", "-m", *SMALL, "scheduler=fifo", "seed=0,1")
     assert done.returncode == 0, done.stderr
     (sweep,) = (tmp_path / "runs" / "compare").iterdir()
@@ -103,8 +102,8 @@ def test_a_sweep_of_options_has_one_folder_with_one_for_each(tmp_path):
 
 
 def test_once_the_task_has_begun_an_error_of_the_system_is_a_fault():
-    with pytest.raises(OSError, match="full"), writable([1]):
+    with pytest.raises(OSError, match="full"), refusals_before_start([1]):
         raise OSError(28, "full")
-    with pytest.raises(ChoiceError, match="the run's folder: cannot be made or written"), writable([]):
+    with pytest.raises(ChoiceError, match="the run's folder: cannot be made or written"), refusals_before_start([]):
         raise OSError(28, os.strerror(28))
-    assert "\n" not in str(refusal(OSError(28, "full", "x")))
+    assert "\n" not in str(explain_refusal(OSError(28, "full", "x")))

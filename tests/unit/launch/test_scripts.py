@@ -1,4 +1,4 @@
-"""The scripts as they are run: what they print, what they leave, how they fail."""
+"""The scripts as a user runs them: what they print, which files they write, how they fail."""
 
 import json
 import os
@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import compare
-from launch.names import ChoiceError
+from launch import runs
+from launch.errors import ChoiceError
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "scripts"
 SMALL = ["cluster=small_16", "workload=synthetic", "workload.num_jobs=12", "workload.num_evaluation=2"]
@@ -20,10 +21,10 @@ class ShortestQueue:
         pass
 
     def schedule(self, view):
-        wish = view.allocation(keep_running=True)
+        allocation = view.allocation(keep_running=True)
         for job in sorted(view.queued, key=lambda job: view.num_gpus[job]):
-            wish.pack(int(job))
-        return wish
+            allocation.pack(int(job))
+        return allocation
 """
 
 
@@ -49,7 +50,7 @@ def here(monkeypatch, tmp_path, capsys):
     def main(*arguments):
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(sys, "argv", ["compare.py", *arguments])
-        monkeypatch.setenv("HYDRA_FULL_ERROR", "0")  # so that what the script sets is taken back
+        monkeypatch.setenv("HYDRA_FULL_ERROR", "0")  # so that monkeypatch undoes what the script sets
         code: object = 0
         try:
             compare.main()
@@ -61,7 +62,7 @@ def here(monkeypatch, tmp_path, capsys):
     return main
 
 
-def test_compare_leaves_results_and_says_where(tmp_path):
+def test_compare_writes_results_and_prints_their_folder(tmp_path):
     (tmp_path / "my_scheduler.py").write_text(OWN)
     done = run(tmp_path, "compare", *SMALL, "scheduler=[fifo,srtf]", "+own._target_=my_scheduler.ShortestQueue")
     assert done.returncode == 0, done.stderr
@@ -77,8 +78,8 @@ def test_compare_leaves_results_and_says_where(tmp_path):
     assert all(name in done.stdout for name in ("fifo", "srtf", "own"))
 
 
-def test_what_all_cannot_run_is_told_and_what_is_named_stops(here, monkeypatch):
-    monkeypatch.setattr(compare, "write_report", lambda comparison, folder: None)  # pictures of nine schedulers
+def test_a_scheduler_that_cannot_run_is_skipped_under_all_and_an_error_by_name(here, monkeypatch):
+    monkeypatch.setattr(runs, "write_report", lambda comparison, folder: None)  # pictures of nine schedulers
     hidden = "scenario.information.work=none"
     everyone = here(*SMALL, "scheduler=all", hidden)
     assert everyone.code == 0, everyone.err
@@ -98,7 +99,7 @@ def test_what_all_cannot_run_is_told_and_what_is_named_stops(here, monkeypatch):
         (["scheduler=fifo", "scenario.restart_delay=-1"], "restart_delay is -1"),
     ],
 )
-def test_mistakes_are_told_in_one_line(here, arguments, said):
+def test_mistakes_are_one_line(here, arguments, said):
     done = here(*arguments)
     assert done.code == 2
     assert done.err.startswith("error: ")
@@ -106,17 +107,17 @@ def test_mistakes_are_told_in_one_line(here, arguments, said):
     assert len(done.err.strip().splitlines()) == 1
 
 
-def test_the_trace_can_be_asked_for(here, monkeypatch):
+def test_a_variable_shows_the_trace(here, monkeypatch):
     monkeypatch.setenv("MURMURATION_DEBUG", "1")
     with pytest.raises(ChoiceError, match="fofo"):
         here("scheduler=fofo")
 
 
-def test_a_fault_of_ours_keeps_its_trace(here, monkeypatch):
+def test_a_fault_of_the_code_keeps_its_trace(here, monkeypatch):
     def broken(*arguments, **options):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(compare, "run_comparison", broken)
+    monkeypatch.setattr(runs, "run_comparison", broken)
     with pytest.raises(ZeroDivisionError):
         here("scheduler=fifo")
 
@@ -125,12 +126,12 @@ def test_an_interrupt_is_one_line(here, monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(compare, "run_comparison", interrupted)
+    monkeypatch.setattr(runs, "run_comparison", interrupted)
     done = here("scheduler=fifo")
     assert (done.code, done.err) == (130, "interrupted\n")
 
 
-def test_list_shows_what_there_is(tmp_path):
+def test_list_shows_the_choices(tmp_path):
     done = run(tmp_path, "list", "scheduler", "cluster", COLUMNS="200")
     assert done.returncode == 0, done.stderr
     assert "fifo_backfill" in done.stdout

@@ -1,11 +1,11 @@
-"""Configs held against signatures, nested ones included, before anything is built."""
+"""Configs, nested ones included, are checked against signatures before anything is built."""
 
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from launch.build import build
-from launch.names import CONF, ChoiceError, choices
-from launch.signature import check_missing, check_options
+from launch.building import build_object, check_missing, check_options
+from launch.choices import CONF, list_choices
+from launch.errors import ChoiceError
 
 HERE = "tests.unit.launch.test_signature"
 GROUPS = ("cluster", "performance", "scenario", "scheduler", "workload")
@@ -29,8 +29,8 @@ def config(text: str) -> DictConfig:
     return made
 
 
-@pytest.mark.parametrize(("group", "name"), [(group, name) for group in GROUPS for name in choices(group)])
-def test_every_shipped_config_says_only_what_its_signature_takes(group, name):
+@pytest.mark.parametrize(("group", "name"), [(group, name) for group in GROUPS for name in list_choices(group)])
+def test_every_config_of_the_library_has_only_options_of_its_signature(group, name):
     node = OmegaConf.create({group: OmegaConf.load(CONF / group / f"{name}.yaml")})[group]
     check_options(node, {})
 
@@ -51,18 +51,18 @@ def test_lists_of_plain_values_and_nested_targets_pass():
         ("t: {_target_: HERE.GROUPS}", r"t\._target_: .*GROUPS is a tuple; name a class or function in it"),
     ],
 )  # fmt: skip
-def test_what_no_signature_takes_is_refused(text, said):
+def test_an_option_that_no_signature_takes_is_refused(text, said):
     with pytest.raises(ChoiceError, match=said) as raised:
         check_options(config(text).t, {})
     assert "\n" not in str(raised.value)
 
 
-def test_what_the_script_gives_must_be_taken_too():
+def test_objects_given_by_the_script_must_be_taken_too():
     with pytest.raises(ChoiceError, match=r"t\.cluster: .*Tree takes no cluster"):
         check_options(config("t: {_target_: HERE.Tree}").t, {"cluster": object()})
 
 
-def test_what_is_missing_is_said_before_the_call():
+def test_a_missing_argument_is_reported_before_the_call():
     from functools import partial
 
     check_missing("t", partial(required, a=1), {"b": 2.0})
@@ -71,6 +71,6 @@ def test_what_is_missing_is_said_before_the_call():
 
 
 def test_functions_are_built_as_classes_are():
-    assert build(config("t: {_target_: HERE.required, a: 1}").t, b=2.5) == (1, 2.5)
-    tree = build(config("t: {_target_: HERE.Tree, left: {_target_: HERE.Tree, label: x}, right: 2}").t)
+    assert build_object(config("t: {_target_: HERE.required, a: 1}").t, b=2.5) == (1, 2.5)
+    tree = build_object(config("t: {_target_: HERE.Tree, left: {_target_: HERE.Tree, label: x}, right: 2}").t)
     assert (tree.left.label, tree.right, tree.label) == ("x", 2, "tree")

@@ -1,4 +1,4 @@
-"""The search for numbers and the load sweep, as they are run: what they print, what they leave, how they fail."""
+"""`tune.py` and `sweep.py` as a user runs them: what they print, which files they write, how they fail."""
 
 import json
 import sys
@@ -16,12 +16,12 @@ TUNE = [f"worlds=[[{QUOTED}],[{QUOTED},'workload.load=1.2']]", "workloads=1", "g
 
 @pytest.fixture
 def run(monkeypatch, tmp_path, capsys):
-    """A script within this process: how it ended, what it wrote, and where."""
+    """A script within this process: its exit code, its output, and its folder."""
 
     def main(script, *arguments):
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(sys, "argv", [f"{script.__name__}.py", *arguments])
-        monkeypatch.setenv("HYDRA_FULL_ERROR", "0")  # so that what the script sets is taken back
+        monkeypatch.setenv("HYDRA_FULL_ERROR", "0")  # so that monkeypatch undoes what the script sets
         code: object = 0
         try:
             script.main()
@@ -34,7 +34,7 @@ def run(monkeypatch, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("tuning", ["starling", "starling_unknown"])
-def test_tuning_keeps_what_it_found(run, tuning):
+def test_tuning_writes_its_result(run, tuning):
     code, out, err, folder = run(tune, f"tuning={tuning}", *TUNE)
     assert code == 0, err
     kept = json.loads((folder / "tuned.json").read_text())
@@ -49,7 +49,7 @@ def test_tuning_keeps_what_it_found(run, tuning):
 
 
 def test_any_scheduler_can_be_tuned(run):
-    """Whatever takes `changes`: here a class of the user's own."""
+    """Any function that takes `changes`: here one of the user's own."""
     target = "tests.unit.launch.test_tune_and_sweep.patient"
     code, _, err, folder = run(
         tune,
@@ -76,7 +76,7 @@ def patient(changes):
     [
         (["tuning=starlin"], "tuning=starlin: no such tuning, did you mean starling?"),
         (["tuning.parameters.knee.low=2"], "parameter: low is 2, high is 0.5; low must be less"),
-        (["tuning.parameters.knee.lo=2"], "lo: no such key, did you mean low?"),
+        (["tuning.parameters.knee.lo=2"], "tuning.parameters.knee.lo: no such key, did you mean low?"),
         ([*TUNE, "tuning.reference=optimos"], "no such scheduler, did you mean optimus?"),
         (["worlds=[['workload.lod=1.2']]"], "takes no lod, did you mean load?"),
         (
@@ -85,7 +85,7 @@ def patient(changes):
         ),
     ],
 )
-def test_mistakes_in_tuning_are_told_in_one_line(run, arguments, said):
+def test_mistakes_in_tuning_are_one_line(run, arguments, said):
     code, _, err, _ = run(tune, *arguments)
     assert code == 2, err
     assert err.startswith("error: ")
@@ -93,7 +93,7 @@ def test_mistakes_in_tuning_are_told_in_one_line(run, arguments, said):
     assert len(err.strip().splitlines()) == 1
 
 
-def test_a_sweep_leaves_table_and_picture(run):
+def test_a_sweep_writes_table_and_plot(run):
     code, out, err, folder = run(
         sweep, *SMALL, "workload.num_evaluation=2", "scheduler=[srtf,starling]", "loads=[1.0,0.5]"
     )
@@ -114,7 +114,7 @@ def test_a_sweep_leaves_table_and_picture(run):
         (["scheduler=startling"], "no such scheduler, did you mean starling?"),
     ],
 )
-def test_mistakes_in_sweeps_are_told_in_one_line(run, arguments, said):
+def test_mistakes_in_sweeps_are_one_line(run, arguments, said):
     code, _, err, _ = run(sweep, *SMALL, "scheduler=fifo", *arguments)
     assert code == 2, err
     assert err.startswith("error: ")

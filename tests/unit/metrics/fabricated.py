@@ -1,4 +1,4 @@
-"""Runs made up by hand, so that metrics are tested without the engine."""
+"""Fabricated runs, so that metrics can be tested without the engine."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from envs.workloads import Workload
 
 @dataclass(frozen=True)
 class Told:
-    """What happened to one job: acts are (time, GPUs by node), None where it was stopped."""
+    """The history of one job: acts are (time, GPUs by node), with None where the job was stopped."""
 
     submit: float
     num_gpus: int
@@ -29,7 +29,7 @@ def fabricated(
     scheduler: str = "told",
     workload: Workload | None = None,
 ) -> RunResult:
-    """A run in which exactly this happened; it ends at `end`, or with the last finish."""
+    """Fabricate a run with this history that ends at `end`, or with the last finish."""
     end = max(job.finish or 0.0 for job in jobs) if end is None else end
     specs = [JobSpec(i, job.submit, job.num_gpus, job.ideal * job.num_gpus, "any") for i, job in enumerate(jobs)]
     workload = workload or replace(Workload.of(specs, "fabricated"), window=window)
@@ -48,14 +48,14 @@ def fabricated(
 
 
 def told_log(jobs: Sequence[Told]) -> EventLog:
-    """The event log of what is told, in the order of (time, kind, job)."""
+    """The event log of the jobs' histories, in the order of (time, event kind, job)."""
     events: list[tuple[float, int, int, Mapping[int, int]]] = []
     for i, job in enumerate(jobs):
         events.append((job.submit, EventKind.ARRIVE, i, {}))
         runs = False
         for time, gpus in job.acts:
-            kind = EventKind.STOP if gpus is None else EventKind.RESIZE if runs else EventKind.START
-            events.append((time, kind, i, gpus or {}))
+            change = EventKind.STOP if gpus is None else EventKind.RESIZE if runs else EventKind.START
+            events.append((time, change, i, gpus or {}))
             runs = gpus is not None
         if job.finish is not None:
             events.append((job.finish, EventKind.FINISH, i, {}))
@@ -70,8 +70,8 @@ def told_log(jobs: Sequence[Told]) -> EventLog:
 
 
 def three_jobs(**options) -> RunResult:
-    """Two nodes of 4 GPUs. A (4 GPUs) has node 0 from 0 to 10. B (2 GPUs) comes at 1, has half of node 1 from 1 to 3
-    and from 4 to 8. C (8 GPUs) comes at 2 and has everything from 10 to 13.
+    """Two nodes of 4 GPUs. A (4 GPUs) has node 0 from 0 to 10. B (2 GPUs) arrives at 1 and has half of node 1 from 1 to
+    3 and from 4 to 8. C (8 GPUs) arrives at 2 and has all GPUs from 10 to 13.
     """
     jobs = (
         Told(0.0, 4, 10.0, [(0.0, {0: 4})], 10.0),

@@ -37,12 +37,12 @@ def test_a_resize_ends_one_segment_and_begins_the_next():
     assert segments(result.log, 6.0).tolist() == [(0, 0, 2, 1.0, 4.0), (0, 0, 2, 4.0, 6.0), (0, 1, 1, 4.0, 6.0)]
 
 
-def test_what_is_held_at_the_end_is_cut_there():
+def test_segments_are_cut_at_the_end_of_the_run():
     result = fabricated([Told(0, 2, 9, [(1, {0: 2})])], end=5)
     assert segments(result.log, 5.0).tolist() == [(0, 0, 2, 1.0, 5.0)]
 
 
-def test_a_stay_of_no_time_is_none():
+def test_a_stay_of_zero_length_is_dropped():
     result = fabricated([Told(0, 2, 9, [(1, {0: 2}), (1, {0: 3})], 6)])
     assert segments(result.log, 6.0).tolist() == [(0, 0, 3, 1.0, 6.0)]
 
@@ -77,11 +77,11 @@ def test_an_empty_span_has_no_figures():
 
 
 def test_fragmentation_worked_by_hand():
-    """Node 1 has 2 of 4 GPUs free from 1 to 3 and 4 to 8, of no use to 2 of 3 jobs; and all free for 4 s. 8 of 28."""
+    """Node 1 has 2 of 4 GPUs free from 1 to 3 and 4 to 8, too few for 2 of 3 jobs, and all free for 4 s: 8 of 28."""
     assert fragmentation(three_jobs()) == pytest.approx(8 / 28)
 
 
-def test_a_wholly_free_cluster_is_not_fragmented():
+def test_a_free_cluster_is_not_fragmented():
     assert fragmentation(fabricated([Told(0, 64, 5)], end=10)) == 0
 
 
@@ -116,7 +116,7 @@ def test_gpus_held_by_node():
     assert list(zip(times.tolist(), held.tolist(), strict=True)) == [(1, 2), (3, 0), (4, 2), (8, 0), (10, 4), (13, 0)]
 
 
-def test_step_function_adds_jumps_of_the_same_instant():
+def test_step_function_adds_jumps_at_the_same_time():
     times, values = step_function(np.array([2.0, 1.0, 2.0]), np.array([3, 1, -1]))
     assert times.tolist() == [1, 2]
     assert values.tolist() == [1, 3]
@@ -147,7 +147,7 @@ def busy_runs(draw):
 
 
 def second_by_second(result):
-    """int64[nodes, 30]: GPUs held during each second, by replaying the log event by event."""
+    """int64[nodes, 30]: GPUs held during each second, from a replay of the log event by event."""
     held = np.zeros((result.cluster.num_nodes, 31), dtype=np.int64)
     current = {}
     for second in range(30):
@@ -162,7 +162,7 @@ def second_by_second(result):
 
 @settings(deadline=None, max_examples=60)
 @given(busy_runs())
-def test_utilisation_is_what_counting_gives(result):
+def test_utilisation_equals_a_count_by_second(result):
     start, end = (int(t) for t in measured_span(result))
     if end > start:
         held = second_by_second(result)[:, start:end]
@@ -171,7 +171,7 @@ def test_utilisation_is_what_counting_gives(result):
 
 @settings(deadline=None, max_examples=60)
 @given(busy_runs())
-def test_fragmentation_is_what_counting_gives(result):
+def test_fragmentation_equals_a_count_by_second(result):
     start, end = (int(t) for t in measured_span(result))
     idle = 4 - second_by_second(result)[:, start:end]
     requests = result.records["num_gpus"]
@@ -192,7 +192,7 @@ def test_node_step_functions_add_up_to_the_segments(result):
 @settings(deadline=None, max_examples=60)
 @given(busy_runs())
 def test_littles_law(result):
-    """Over the whole run: jobs in the system, integrated, are the times that jobs spend in it."""
+    """Over the whole run, the integral of jobs in the system equals the total time that jobs spend in it."""
     leave = np.where(np.isnan(result.records["finish_time"]), 30.0, result.records["finish_time"])
     spent = (leave - result.records["submit_time"]).sum()
     assert integral(*jobs_in_system(result), 0.0, 30.0) == pytest.approx(spent)

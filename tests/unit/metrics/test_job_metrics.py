@@ -74,12 +74,12 @@ def test_fairness_worked_by_hand():
     assert finish_time_fairness(three_jobs()) == pytest.approx([10 / 12.5, 7 / 5, 11 / (75 / 11)])
 
 
-def test_a_job_alone_at_its_ideal_speed_is_exactly_fair():
+def test_a_job_alone_at_its_ideal_throughput_is_exactly_fair():
     assert finish_time_fairness(fabricated([Told(3, 4, 7, [(3, {0: 4})], 10)])) == pytest.approx([1])
 
 
 def test_time_sharing_in_turns_is_exactly_fair():
-    """Two whole-cluster jobs that would each take 10 s alone, both done at 20."""
+    """Two jobs that use the whole cluster and take 10 s alone; both end at 20."""
     acts = [(0, {0: 4, 1: 4}), (10, None)]
     jobs = (Told(0, 8, 10, acts, 20), Told(0, 8, 10, [(10, {0: 4, 1: 4})], 20))
     assert finish_time_fairness(fabricated(jobs)) == pytest.approx([1, 1])
@@ -91,8 +91,8 @@ def test_an_unfinished_job_has_no_fairness_but_counts_as_contention(unfinished):
     assert average_contention(unfinished)[2] == pytest.approx(3)
 
 
-def test_contention_of_a_job_that_came_at_the_end():
-    """It has met nobody but itself; no division by its zero time."""
+def test_contention_of_a_job_submitted_at_the_end():
+    """It counts as alone; there is no division by its zero time."""
     assert average_contention(fabricated([Told(0, 1, 1), Told(9, 1, 1)], end=9)).tolist() == [1, 1]
 
 
@@ -118,7 +118,7 @@ def test_jain_lies_between_one_over_n_and_one_and_has_no_unit(values, factor):
 
 @st.composite
 def histories(draw):
-    """Jobs of 1 GPU on a node each, so that anything may overlap."""
+    """Jobs of 1 GPU on separate nodes, so that any of them may overlap."""
     jobs = []
     for node in range(draw(st.integers(1, 6))):
         submit, wait, work = (draw(st.integers(0, 20)), draw(st.integers(0, 5)), draw(st.integers(1, 20)))
@@ -128,7 +128,7 @@ def histories(draw):
 
 @settings(deadline=None, max_examples=50)
 @given(histories())
-def test_contention_is_what_counting_second_by_second_gives(result):
+def test_contention_equals_a_count_by_second(result):
     records = result.records
     present = np.array([[r["submit_time"] <= t < r["finish_time"] for t in range(50)] for r in records])
     counted = [present.sum(axis=0)[row].mean() for row in present]
@@ -137,7 +137,7 @@ def test_contention_is_what_counting_second_by_second_gives(result):
 
 @settings(deadline=None, max_examples=50)
 @given(histories())
-def test_moving_the_clock_changes_no_metric_of_jobs(result):
+def test_shifting_all_times_changes_no_metric_of_jobs(result):
     records = result.records
     moved = records.copy()
     for column in ("submit_time", "start_time", "finish_time"):

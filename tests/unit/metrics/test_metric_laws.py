@@ -1,4 +1,4 @@
-"""What must hold of every run whatsoever: played by the engine on random workloads, and told by hand."""
+"""Laws that hold for every run, tested on random workloads in the engine and on fabricated runs."""
 
 import dataclasses
 
@@ -20,7 +20,7 @@ from envs.metrics import (
 from envs.metrics.cluster import integral
 from envs.metrics.timeline import gpu_seconds
 from envs.performance import IdealModel
-from envs.simulation import Scenario, Simulator, run_episode
+from envs.simulation import Scenario, Setup, Simulator, run_episode
 from envs.types import ClusterSpec, JobSpec, NodeSpec
 from envs.workloads import Workload
 from tests.unit.metrics.fabricated import Told, fabricated
@@ -31,24 +31,24 @@ WITHOUT_UNIT = ("mean_slowdown", "mean_fairness", "worst_fairness", "jain_index"
 
 
 class Shuffling:
-    """Keeps or drops whatever runs, by chance, and starts what fits: as much coming and going as there can be."""
+    """Stops running jobs at random and starts queued jobs that fit, for many starts and stops."""
 
     def reset(self, cluster, rng):
         self.rng = rng
 
     def schedule(self, view):
-        wish = view.allocation(keep_running=True)
+        allocation = view.allocation(keep_running=True)
         for job in view.running.tolist():
             if self.rng.random() < 0.3:
-                wish.stop(job)
+                allocation.stop(job)
         for job in self.rng.permutation(view.queued).tolist():
-            wish.pack(job)
-        return wish
+            allocation.pack(job)
+        return allocation
 
 
 @st.composite
 def played(draw):
-    """A random workload of rigid jobs, played to its end or to a horizon."""
+    """A random workload of rigid jobs, run to its end or to a horizon."""
     jobs = []
     for _ in range(draw(st.integers(1, 12))):
         gpus = draw(st.sampled_from([1, 2, 3, 4, 6]))
@@ -57,13 +57,13 @@ def played(draw):
     scenario = Scenario(restart_delay=draw(st.sampled_from([0.0, 3.0])), horizon=horizon)
     start = draw(st.sampled_from([0.0, 20.0]))
     workload = dataclasses.replace(Workload.of(jobs), window=(start, draw(st.sampled_from([40.0, np.inf]))))
-    simulator = Simulator(workload, CLUSTER, IdealModel(), scenario, draw(st.integers(0, 99)))
+    simulator = Simulator(workload, Setup(CLUSTER, IdealModel(), scenario), draw(st.integers(0, 99)))
     return run_episode(Shuffling(), simulator, "shuffling")
 
 
 @settings(deadline=None, max_examples=60)
 @given(played())
-def test_shares_lie_between_nothing_and_everything(result):
+def test_shares_are_between_zero_and_one(result):
     summary = summarise(result)
     for name in ("utilisation", "fragmentation", "jain_index"):
         value = getattr(summary, name)
@@ -92,8 +92,8 @@ def test_a_rigid_job_is_never_quicker_than_alone(result):
 
 @settings(deadline=None, max_examples=60)
 @given(played())
-def test_gpus_held_pay_for_the_work(result):
-    """IdealModel: a sample is a GPU-second, so that a finished job held at least its work, and restarts on top."""
+def test_held_gpu_seconds_cover_the_work(result):
+    """In IdealModel a sample is a GPU-second, so a finished job held GPU-seconds for its work and its restarts."""
     held = segments(result.log, result.end_time)
     for row in result.records[result.finished]:
         service = gpu_seconds(held[held["job"] == row["job"]], 0.0, result.end_time)
@@ -104,7 +104,7 @@ def test_gpus_held_pay_for_the_work(result):
 
 @settings(deadline=None, max_examples=60)
 @given(played())
-def test_nobody_holds_what_there_is_not(result):
+def test_jobs_never_hold_more_gpus_than_exist(result):
     for node, gpus in enumerate(CLUSTER.node_gpus):
         _, held = gpus_held(result, node)
         assert held.max(initial=0) <= gpus
@@ -113,8 +113,8 @@ def test_nobody_holds_what_there_is_not(result):
 
 @settings(deadline=None, max_examples=60)
 @given(played())
-def test_whoever_is_in_the_system_waits_or_runs(result):
-    """Jobs waiting and jobs running, integrated, are jobs in the system; the running ones from their segments."""
+def test_every_job_in_the_system_waits_or_runs(result):
+    """Waiting and running jobs, integrated, add up to jobs in the system; running jobs come from segments."""
     held = segments(result.log, result.end_time)
     stays = np.unique(held[["job", "start", "end"]])
     running = float((stays["end"] - stays["start"]).sum())
@@ -125,7 +125,7 @@ def test_whoever_is_in_the_system_waits_or_runs(result):
 @settings(deadline=None, max_examples=60)
 @given(played())
 def test_a_window_splits_utilisation(result):
-    """The held GPU-seconds of two neighbouring spans add up to those of both."""
+    """The held GPU-seconds of two adjacent spans add up to those of both."""
     start, end = measured_span(result)
     middle = (start + end) / 2
     held = segments(result.log, result.end_time)
@@ -135,7 +135,7 @@ def test_a_window_splits_utilisation(result):
 
 @settings(deadline=None, max_examples=60)
 @given(played())
-def test_contention_is_one_at_least_and_everybody_at_most(result):
+def test_contention_is_at_least_one_and_at_most_all_jobs(result):
     contention = average_contention(result)
     assert (contention >= 1).all()
     assert (contention <= len(result.records) + 1e-9).all()
@@ -144,7 +144,7 @@ def test_contention_is_one_at_least_and_everybody_at_most(result):
 @settings(deadline=None, max_examples=60)
 @given(played())
 def test_equal_sharing_is_never_quicker_than_alone(result):
-    """So that rho is at most the slowdown."""
+    """Therefore rho is at most the slowdown."""
     rho = finish_time_fairness(result)[result.finished]
     rows = result.records[result.finished]
     slowdown = (rows["finish_time"] - rows["submit_time"]) / rows["ideal_duration"]
@@ -153,7 +153,7 @@ def test_equal_sharing_is_never_quicker_than_alone(result):
 
 @st.composite
 def told(draw):
-    """A few jobs on nodes of their own, and the same a constant factor slower."""
+    """A few jobs on separate nodes, and the same jobs slower by a constant factor."""
     jobs = []
     for node in range(draw(st.integers(1, 4))):
         submit, wait, run = draw(st.integers(0, 9)), draw(st.integers(0, 5)), draw(st.integers(1, 9))
@@ -166,7 +166,7 @@ def told(draw):
 
 
 def slower(job, factor):
-    """The same job by a clock that runs `factor` times slower."""
+    """The same job with all times multiplied by `factor`."""
     acts = [(time * factor, gpus) for time, gpus in job.acts]
     finish = None if job.finish is None else job.finish * factor
     return Told(job.submit * factor, job.num_gpus, job.ideal * factor, acts, finish)
@@ -174,8 +174,8 @@ def slower(job, factor):
 
 @settings(deadline=None, max_examples=60)
 @given(told())
-def test_times_scale_and_ratios_stay(made):
-    """Told in minutes instead of seconds, times are sixty times as many and everything without a unit is the same."""
+def test_times_scale_and_ratios_do_not_change(made):
+    """If all times are multiplied by a factor, metrics in seconds are too, and metrics without a unit do not change."""
     jobs, factor = made
     plain = summarise(fabricated(jobs, node_gpus=[4] * 4, end=30))
     scaled = summarise(fabricated([slower(job, factor) for job in jobs], node_gpus=[4] * 4, end=30 * factor))
@@ -189,8 +189,8 @@ def test_times_scale_and_ratios_stay(made):
 
 @settings(deadline=None, max_examples=60)
 @given(told())
-def test_a_job_that_finishes_earlier_makes_nothing_worse(made):
-    """Of the same history with one finish moved to the front, mean JCT and jobs in the system are no larger."""
+def test_an_earlier_finish_makes_no_metric_worse(made):
+    """If one finish moves to an earlier time, mean JCT and jobs in the system do not grow."""
     jobs, _ = made
     finished = [i for i, job in enumerate(jobs) if job.finish is not None and job.finish > job.acts[0][0] + 1]
     if not finished:

@@ -1,4 +1,4 @@
-"""One run in one row: which jobs count, and what stands beside the means."""
+"""The summary of a run: the jobs that count, and the counts next to the means."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ from tests.unit.metrics.fabricated import Told, fabricated, three_jobs, told_log
 
 @pytest.fixture
 def cut_off():
-    """Of four jobs one came before the window, one is still running and one never started when the run ends at 30."""
+    """Four jobs: one before the window, one still running and one never started when the run ends at 30."""
     jobs = (
         Told(0, 1, 4, [(0, {0: 1})], 4),
         Told(10, 2, 5, [(12, {0: 2}), (14, None), (15, {0: 2})], 20),
@@ -41,7 +41,7 @@ def test_all_figures_of_three_jobs():
     assert (summary.preemptions, summary.restarts) == (1, 1)
 
 
-def test_unfinished_jobs_are_counted_beside_the_means(cut_off):
+def test_unfinished_jobs_are_counted_separately_from_means(cut_off):
     summary = summarise(cut_off)
     assert (summary.num_measured, summary.num_unfinished, summary.num_compared) == (3, 2, 1)
     assert summary.mean_jct == 10
@@ -56,7 +56,7 @@ def test_jobs_outside_of_the_window_do_not_count(cut_off):
     assert finished_jobs(cut_off).tolist() == [1]
 
 
-def test_means_go_over_the_jobs_compared():
+def test_means_are_over_the_compared_jobs():
     summary = summarise(three_jobs(), np.array([0, 2]))
     assert (summary.num_measured, summary.num_compared) == (3, 2)
     assert summary.mean_jct == 10.5
@@ -81,7 +81,7 @@ def test_a_window_without_jobs_has_no_figures():
     assert np.isnan([summary.mean_jct, summary.makespan]).all()
 
 
-def test_a_run_that_ended_before_anybody_came_has_no_figures():
+def test_a_run_that_ended_before_the_first_submission_has_no_figures():
     whole = three_jobs()
     empty = dataclasses.replace(whole, records=whole.records[:0], log=told_log([]), end_time=0.0)
     summary = summarise(empty)
@@ -95,10 +95,10 @@ def test_percentiles_are_interpolated_linearly():
     assert np.isnan(percentile(np.array([]), 50))
 
 
-def test_the_mean_of_nothing_does_not_exist():
+def test_the_mean_of_no_values_is_nan():
     assert np.isnan(mean(np.array([])))
 
 
-def test_every_figure_says_how_workloads_add_up():
+def test_every_figure_states_how_workloads_are_merged():
     ways = {column.metadata.get("over_workloads", "mean") for column in dataclasses.fields(Summary)}
     assert ways == {"sum", "max", "mean"}

@@ -1,4 +1,4 @@
-"""The notebooks run from top to bottom, with results and without."""
+"""The notebooks run from top to bottom, with and without results."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ ROW = {
 }
 
 
-def play(notebook: Path) -> dict[str, Any]:
+def execute(notebook: Path) -> dict[str, Any]:
     """Execute a notebook's code cells in one namespace, as Jupyter would, and return it."""
     names: dict[str, Any] = {}
     for cell in json.loads(notebook.read_text())["cells"]:
@@ -38,18 +38,18 @@ def clone(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_without_runs_says_so(notebook, clone, capsys):
-    play(notebook)
+    execute(notebook)
     assert "0 comparisons" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_reads_what_a_comparison_left(notebook, clone, capsys):
+def test_a_notebook_reads_the_results_of_a_comparison(notebook, clone, capsys):
     folder = clone / "runs" / "compare" / "one"
     folder.mkdir(parents=True)
     schedulers = [{"scheduler": "fifo", **ROW}, {"scheduler": "srtf", "inapplicable": "no estimates"}]
     content = {"schedulers": schedulers, "settings": {"workloads": [{"name": "toy"}]}}
     (folder / "results.json").write_text(json.dumps(content))
-    results = play(notebook)["results"]
+    results = execute(notebook)["results"]
     assert results[["scheduler", "mean_jct", "workload"]].to_numpy().tolist() == [["fifo", 2.0, "toy"]]
 
 
@@ -61,7 +61,7 @@ def test_a_notebook_leaves_no_figure_open(notebook, clone):
         folder.mkdir(parents=True)
         (folder / "results.json").write_text(json.dumps(content))
     open_before = plt.get_fignums()
-    assert len(play(notebook)["results"]) == 3
+    assert len(execute(notebook)["results"]) == 3
     assert plt.get_fignums() == open_before
 
 

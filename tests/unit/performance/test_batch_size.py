@@ -1,4 +1,4 @@
-"""Batch size: within the range, for throughput or for goodput."""
+"""Batch sizes stay within their range, and the best one has the highest throughput or goodput."""
 
 import pytest
 from hypothesis import assume, given
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from envs.performance import IdealModel, StatisticalEfficiency, best_batch, default_model
 from envs.performance.batch_size import batch_sizes
 from envs.performance.zoo import model_profile, zoo
-from envs.types import PerformanceError
+from envs.types import Configuration, PerformanceError
 
 MODEL = default_model()
 models = st.sampled_from(sorted(zoo()))
@@ -42,18 +42,18 @@ def test_efficiency_by_hand():
 
 
 @given(models, st.sampled_from(["V100", "A800"]), st.integers(1, 16))
-def test_the_best_is_at_least_as_fast_as_any_size(name, kind, gpus):
-    choice = best_batch(MODEL, name, kind, gpus)
+def test_the_best_is_at_least_as_fast_as_any_size(name, gpu_type, gpus):
+    choice = best_batch(MODEL, name, gpu_type, gpus)
     for size in batch_sizes(name, gpus):
-        assert MODEL.throughput(name, kind, gpus, batch_size=size) <= choice.throughput * (1 + 1e-9)
+        assert MODEL.throughput(name, Configuration(gpu_type, gpus, batch_size=size)) <= choice.throughput * (1 + 1e-9)
     if choice.throughput:
         assert choice.goodput == choice.throughput
-        again = MODEL.throughput(name, kind, gpus, batch_size=choice.batch_size)
+        again = MODEL.throughput(name, Configuration(gpu_type, gpus, batch_size=choice.batch_size))
         assert again == pytest.approx(choice.throughput)
 
 
 @given(st.integers(1, 16), st.floats(1, 1e5))
-def test_goodput_never_asks_for_a_larger_batch_than_throughput(gpus, noise):
+def test_goodput_never_needs_a_larger_batch_than_throughput(gpus, noise):
     fastest = best_batch(MODEL, "resnet50", "V100", gpus)
     useful = best_batch(MODEL, "resnet50", "V100", gpus, efficiency=StatisticalEfficiency(noise, 64))
     assert useful.batch_size <= fastest.batch_size
@@ -61,18 +61,18 @@ def test_goodput_never_asks_for_a_larger_batch_than_throughput(gpus, noise):
 
 
 def test_much_noise_makes_goodput_agree_with_throughput():
-    """phi far above all batch sizes: efficiency is 1 everywhere."""
+    """phi is far above all batch sizes, so the efficiency is 1 for all of them."""
     wide = best_batch(MODEL, "resnet50", "V100", 8, efficiency=StatisticalEfficiency(1e12, 64))
     assert wide.batch_size == best_batch(MODEL, "resnet50", "V100", 8).batch_size
 
 
 def test_no_noise_makes_the_smallest_batch_best_unless_steps_get_faster_in_proportion():
-    """phi = 0: goodput is steps per second; larger batches never take shorter steps."""
+    """phi = 0: goodput is in proportion to steps per second, and larger batches never take shorter steps."""
     choice = best_batch(MODEL, "bert", "A100", 1, efficiency=StatisticalEfficiency(0, 32))
     assert choice.batch_size == 32
 
 
-def test_equals_are_settled_by_the_smallest():
+def test_the_smallest_of_equal_batch_sizes_is_chosen():
     class Flat(IdealModel):
         models = ("bert",)
 
@@ -88,12 +88,12 @@ def test_a_narrower_range_is_never_better(name, gpus):
     assert narrow.throughput <= best_batch(MODEL, name, "V100", gpus).throughput * (1 + 1e-9)
 
 
-def test_what_does_not_fit_has_no_speed():
+def test_models_that_do_not_fit_have_throughput_zero():
     assert best_batch(MODEL, "llama7b", "K80", 8).throughput == 0
     assert best_batch(MODEL, "yolov3", "V100", 600).throughput == 0
 
 
-def test_ranges_beyond_the_model_are_refused():
+def test_ranges_beyond_the_models_are_refused():
     with pytest.raises(PerformanceError, match="batch_size 31 is out of range; use 32 to 512"):
         batch_sizes("bert", 1, 31)
     with pytest.raises(PerformanceError, match="batch_size 513 is out of range"):

@@ -1,4 +1,4 @@
-"""Contention: factors in [0, 1], the measured pairs as measured, and the modes in their order."""
+"""Contention factors are in [0, 1], measured pairs are as measured, and the modes are ordered."""
 
 from typing import Any
 
@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from envs.performance import Contention
 from envs.performance.contention import (
     MODES,
-    average_traffic,
     colocation,
     max_min_shares,
     stage_factors,
@@ -51,7 +50,7 @@ def test_the_link_carries_no_more_than_it_can(traffic, capacity):
 
 
 @given(traffics, st.floats(0, 20), st.floats(0.1, 10))
-def test_a_new_neighbour_never_helps(traffic, newcomer, capacity):
+def test_a_new_job_never_accelerates_co_located_jobs(traffic, newcomer, capacity):
     for mode in (MEASURED, WORST):
         before = mode.network_factors(traffic, capacity)
         after = mode.network_factors([*traffic, newcomer], capacity)[:-1]
@@ -59,12 +58,12 @@ def test_a_new_neighbour_never_helps(traffic, newcomer, capacity):
 
 
 def test_max_min_by_hand():
-    """10 GB/s for wishes 2, 8, 10: 2 is met, the rest share 8 evenly."""
+    """10 GB/s for requests of 2, 8 and 10: the first is met, the other two share 8 evenly."""
     assert max_min_shares(np.array([2.0, 8.0, 10.0]), 10.0).tolist() == [2, 4, 4]
 
 
 def test_worst_case_by_hand():
-    """Two jobs, each sending half of the time: each half doubles, so 1.5 steps' time for a step."""
+    """Two jobs each send half of the time; this half doubles, so a step takes 1.5 times as long."""
     assert WORST.network_factors([5.0, 5.0], 10.0) == pytest.approx([1 / 1.5, 1 / 1.5])
     assert WORST.network_factors([5.0, 0.0], 10.0).tolist() == [1, 1]
 
@@ -75,17 +74,9 @@ def test_impossible_traffic_is_refused(traffic, capacity):
         MEASURED.network_factors(traffic, capacity)
 
 
-def test_traffic_by_hand():
-    """ResNet-50, 25.6 M parameters: 2 x 1/2 x 102.4 MB over two nodes, at 4 steps a second; none on one node."""
-    assert average_traffic("resnet50", 256.0, 64, 2) == pytest.approx(0.1024 * 4)
-    assert average_traffic("resnet50", 256.0, 64, 1) == 0
-    with pytest.raises(PerformanceError, match="batch_size is 0"):
-        average_traffic("resnet50", 256.0, 0, 2)
-
-
 @given(models, models, types)
-def test_factors_on_one_gpu_are_ordered_by_mode(first, second, kind):
-    off, measured, worst = (mode.shared_gpu_factors([first, second], kind) for mode in (OFF, MEASURED, WORST))
+def test_factors_on_one_gpu_are_ordered_by_mode(first, second, gpu_type):
+    off, measured, worst = (mode.shared_gpu_factors([first, second], gpu_type) for mode in (OFF, MEASURED, WORST))
     assert (off == 1).all()
     assert ((measured >= 0) & (measured <= 1)).all()
     assert (worst <= 0.5).all()
@@ -93,39 +84,42 @@ def test_factors_on_one_gpu_are_ordered_by_mode(first, second, kind):
 
 
 @given(models, types)
-def test_alone_on_a_gpu_nothing_is_lost(name, kind):
+def test_a_job_alone_on_a_gpu_has_factor_one(name, gpu_type):
     for mode in (OFF, MEASURED, WORST):
-        assert mode.shared_gpu_factors([name], kind).tolist() == [1]
+        assert mode.shared_gpu_factors([name], gpu_type).tolist() == [1]
 
 
 @given(models, models, types)
-def test_the_order_of_neighbours_does_not_matter(first, second, kind):
-    one, other = MEASURED.shared_gpu_factors([first, second], kind), MEASURED.shared_gpu_factors([second, first], kind)
+def test_the_order_of_co_located_jobs_does_not_matter(first, second, gpu_type):
+    one, other = (
+        MEASURED.shared_gpu_factors([first, second], gpu_type),
+        MEASURED.shared_gpu_factors([second, first], gpu_type),
+    )
     assert one == pytest.approx(other[::-1])
 
 
 @given(st.lists(models, min_size=1, max_size=4), models, types)
-def test_a_third_on_a_gpu_never_helps(names, newcomer, kind):
+def test_another_job_on_a_gpu_never_accelerates_the_others(names, newcomer, gpu_type):
     assume(len(names) >= 2)
-    worst = WORST.shared_gpu_factors(names, kind)
-    assert (WORST.shared_gpu_factors([*names, newcomer], kind)[:-1] <= worst + 1e-12).all()
+    worst = WORST.shared_gpu_factors(names, gpu_type)
+    assert (WORST.shared_gpu_factors([*names, newcomer], gpu_type)[:-1] <= worst + 1e-12).all()
     assert (stage_factors([*names, newcomer])[:-1] <= stage_factors(names) + 1e-12).all()
 
 
 def test_measured_pairs_by_hand():
-    """Gavel on V100: ResNet-50 keeps 69 % beside the language model, which keeps 38 %."""
+    """Gavel on V100: together with the language model ResNet-50 keeps 69 %, and the language model 38 %."""
     assert MEASURED.shared_gpu_factors(["resnet50", "lm"], "V100") == pytest.approx([0.688, 0.383])
     assert MEASURED.shared_gpu_factors(["ResNet-50", "LM"], "V100") == pytest.approx([0.688, 0.383])
 
 
-def test_two_that_do_not_fit_do_not_run():
+def test_two_jobs_that_do_not_fit_do_not_run():
     assert MEASURED.shared_gpu_factors(["resnet50", "cyclegan"], "K80").tolist() == [0, 0]  # measured so
     assert WORST.shared_gpu_factors(["resnet50", "cyclegan"], "K80").tolist() == [0, 0]
     assert MEASURED.shared_gpu_factors(["llama7b", "bert"], "A100").tolist() == [0, 0]  # 108 GB of states
 
 
-def test_every_pair_is_there_once_and_as_measured(real_data):
-    """All pairs of the seven models at their usual batch sizes on three types, against the public table."""
+def test_the_table_holds_every_pair_once_as_measured(real_data):
+    """Compares all pairs of the seven models, at their usual batch sizes on three types, with the public table."""
     usual = {
         "ResNet-18 (batch size 64)": "resnet18",
         "ResNet-50 (batch size 64)": "resnet50",
@@ -137,19 +131,19 @@ def test_every_pair_is_there_once_and_as_measured(real_data):
     }
     pairs = pd.read_csv(real_data("profiles/gavel/simulation_throughputs_colocated.csv.gz"))
     alone = pd.read_csv(real_data("profiles/gavel/simulation_throughputs_isolated.csv"))
-    speed = alone.set_index(["worker_type", "job_type", "scale_factor"])["steps_per_s"]
+    throughput = alone.set_index(["worker_type", "job_type", "scale_factor"])["steps_per_s"]
     pairs = pairs[pairs["worker_type"].isin(["k80", "p100", "v100"]) & (pairs["scale_factor_1"] == 1)]
     pairs = pairs[pairs["job_type_1"].isin(usual) & pairs["job_type_2"].isin(usual)]
     for row in pairs.to_dict("records"):
         key = (usual[row["job_type_1"]], usual[row["job_type_2"]], row["worker_type"].upper())
         assert colocation()[key] == pytest.approx(
-            row["steps_per_s_1"] / speed[row["worker_type"], row["job_type_1"], 1], abs=6e-4
+            row["steps_per_s_1"] / throughput[row["worker_type"], row["job_type_1"], 1], abs=6e-4
         )
     assert len(colocation()) == 7 * 7 * 3
 
 
 def test_stages_by_hand():
-    """Two equal jobs that keep the GPU busy all of the time halve; jobs on different resources do not notice."""
+    """Two equal jobs that keep the GPU busy run at half throughput; jobs on different resources lose nothing."""
     busy = stage_profile("bert")
     assert busy.gpu == pytest.approx(160 / 178)
     both = stage_factors(["bert", "bert"])
@@ -161,7 +155,7 @@ def test_stages_by_hand():
 def test_stage_shares_are_shares(name):
     for gpus in (1, 8):
         profile = stage_profile(name, gpus)
-        assert all(0 <= share <= 1 for share in (profile.host, profile.gpu, profile.network))
+        assert all(0 <= share <= 1 for share in (profile.cpu, profile.gpu, profile.network))
 
 
 def test_stages_are_muris(real_data):
@@ -172,27 +166,27 @@ def test_stages_are_muris(real_data):
         profile = stage_profile(zoo_name(row["model_name"]))
         assert profile.measured
         assert profile.gpu == pytest.approx(min(row["resource_time_1"] / row["iteration_time"], 1))
-        assert profile.host == pytest.approx(min(row["resource_time_0"] / row["iteration_time"], 1))
+        assert profile.cpu == pytest.approx(min(row["resource_time_0"] / row["iteration_time"], 1))
 
 
 @given(st.lists(models, min_size=1, max_size=8))
-def test_proportional_shares_of_a_host_do_not_interfere(names):
+def test_proportional_cpu_shares_do_not_interfere(names):
     share = np.full(len(names), 1 / len(names))
-    assert MEASURED.host_factors(names, share) == pytest.approx(np.ones(len(names)))
-    assert (WORST.host_factors(names, share) <= 1).all()
-    assert (OFF.host_factors(names, share) == 1).all()
+    assert MEASURED.cpu_stage_factors(names, share) == pytest.approx(np.ones(len(names)))
+    assert (WORST.cpu_stage_factors(names, share) <= 1).all()
+    assert (OFF.cpu_stage_factors(names, share) == 1).all()
 
 
-def test_an_unpartitioned_host_by_hand():
-    """Two jobs of host share h wait for each other: the stage takes 2 h as long, (1 - h) + h x 2 h in all."""
-    host = stage_profile("a2c").host
-    assert WORST.host_factors(["a2c", "a2c"], [0.5, 0.5]) == pytest.approx(1 / (1 + host * (2 * host - 1)))
+def test_an_unpartitioned_node_by_hand():
+    """Two jobs of CPU share c: the stage takes 2 c times as long, and a step takes (1 - c) + c x 2 c."""
+    cpu = stage_profile("a2c").cpu
+    assert WORST.cpu_stage_factors(["a2c", "a2c"], [0.5, 0.5]) == pytest.approx(1 / (1 + cpu * (2 * cpu - 1)))
 
 
 @pytest.mark.parametrize("share", [[0.5], [0.5, 1.5], [0.5, -0.1], [0.5, np.nan]])
-def test_impossible_shares_of_a_host_are_refused(share):
+def test_impossible_cpu_shares_are_refused(share):
     with pytest.raises(PerformanceError, match="give each of 2 jobs a share from 0 to 1"):
-        MEASURED.host_factors(["a2c", "bert"], share)
+        MEASURED.cpu_stage_factors(["a2c", "bert"], share)
 
 
 def test_unknown_names_are_refused():

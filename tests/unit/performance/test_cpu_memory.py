@@ -1,4 +1,4 @@
-"""Synergy's sensitivity: every grid point, monotone between them, and the demands that follow."""
+"""Synergy's sensitivity: every grid point is reproduced, interpolation is monotone, and demands are Synergy's."""
 
 import pandas as pd
 import pytest
@@ -9,7 +9,7 @@ from envs.performance.cpu_memory import (
     INSENSITIVE,
     PROPORTIONAL_CPUS,
     PROPORTIONAL_MEMORY,
-    proportional,
+    proportional_share,
     sensitivity_of,
     stand_in,
 )
@@ -30,7 +30,7 @@ def matrices(real_data):
 
 
 def test_every_available_grid_point_is_reproduced(matrices):
-    """All profile sets, models and GPU counts of jobs: the one-GPU matrices and those for 2, 4 and 12 GPUs."""
+    """Covers all profile sets, models and GPU counts: the one-GPU matrices and those for 2, 4 and 12 GPUs."""
     assert len(matrices) > 2000
     for row in matrices.to_dict("records"):
         found = sensitivity_of(zoo_name(row["model"]), row["num_gpus"]).relative(
@@ -40,9 +40,9 @@ def test_every_available_grid_point_is_reproduced(matrices):
 
 
 def test_demands_are_synergys(real_data):
-    """The demand vectors of Synergy's one-GPU files: fewest cores and least memory that saturate the model.
+    """Synergy's one-GPU files state the fewest cores and the least memory that saturate a model.
 
-    Language models' 20 GB stands beside a grid whose first column is 20.83.
+    For language models they state 20 GB, but the grid's first column is 20.83.
     """
     table = pd.read_csv(real_data("profiles/synergy/synergy_model_info.csv"))
     base = table[(table["profile_set"] == "models") & (table["num_gpus"] == 1)]
@@ -61,7 +61,7 @@ def test_interpolation_is_monotone(name, gpus, c, more_c, m, more_m):
 
 
 @given(models, counts, cpus, memory)
-def test_factors_are_shares_of_the_saturated_speed(name, gpus, c, m):
+def test_factors_are_shares_of_the_saturated_throughput(name, gpus, c, m):
     table = sensitivity_of(name, gpus)
     assert 0 <= table.factor(c, m) <= 1
     assert table.factor() == 1
@@ -76,7 +76,7 @@ def test_saturation_is_the_least_that_saturates(name, gpus):
     assert table.factor(cores, gigabytes * 0.99) < 1
 
 
-def test_between_grid_points_speed_is_bilinear():
+def test_throughput_is_bilinear_between_grid_points():
     """ResNet-18 at 62.5 GB: 1.75 at 6 cores, 2.4 at 9, so 2.075 halfway; below one core in proportion."""
     table = sensitivity_of("resnet18")
     assert table.relative(7.5, 62.5) == pytest.approx((1.75 + 2.4) / 2)
@@ -84,25 +84,25 @@ def test_between_grid_points_speed_is_bilinear():
     assert table.relative(9, (20.83 + 62.5) / 2) == pytest.approx((0.1 + 2.4) / 2)
 
 
-def test_beyond_the_grid_nothing_is_gained_and_nothing_runs_on_nothing():
+def test_throughput_is_constant_beyond_the_grid_and_zero_at_zero():
     table = sensitivity_of("alexnet")
     assert table.relative(1000, 1000) == table.relative(24, 250) == pytest.approx(2.94)
     assert table.relative(0, 250) == table.relative(24, 0) == 0
 
 
 @given(models)
-def test_the_proportional_share_reads_one(name):
+def test_the_proportional_share_has_relative_throughput_one(name):
     assert sensitivity_of(name).relative(PROPORTIONAL_CPUS, PROPORTIONAL_MEMORY) == pytest.approx(1)
 
 
 @given(models, cpus, memory)
-def test_more_gpus_on_a_server_never_lose_a_larger_share(name, c, m):
-    """A server's cores are split among a job's GPUs, so its top speed per GPU is lower and saturates earlier."""
+def test_more_gpus_on_a_node_never_lose_a_larger_share(name, c, m):
+    """The job's GPUs share the node's cores, so its highest throughput per GPU is lower and saturates earlier."""
     shares = [sensitivity_of(name, gpus).factor(c, m) for gpus in (1, 2, 4)]
     assert shares == sorted(shares)
 
 
-def test_what_is_measured_and_what_stands_in():
+def test_measured_models_and_stand_ins():
     assert all(sensitivity_of(name).measured for name in (*SENSITIVE, *INSENSITIVE))
     assert stand_in("vgg16") == "resnet50"
     assert not sensitivity_of("vgg16").measured
@@ -112,13 +112,13 @@ def test_what_is_measured_and_what_stands_in():
 
 
 def test_a_nodes_proportional_share():
-    """Synergy's servers: 24 cores and 500 GB for 8 GPUs."""
-    assert proportional(24, 500, 8) == (PROPORTIONAL_CPUS, PROPORTIONAL_MEMORY)
-    with pytest.raises(PerformanceError, match="a node of 0 GPUs"):
-        proportional(24, 500, 0)
+    """Synergy's nodes have 24 cores and 500 GB for 8 GPUs."""
+    assert proportional_share(24, 500, 8) == (PROPORTIONAL_CPUS, PROPORTIONAL_MEMORY)
+    with pytest.raises(PerformanceError, match="the node has 0 GPUs"):
+        proportional_share(24, 500, 0)
 
 
 @pytest.mark.parametrize(("c", "m"), [(-1, 10), (1, -10), (float("nan"), 10), (1, float("nan"))])
-def test_amounts_that_are_none_are_refused(c, m):
+def test_invalid_amounts_are_refused(c, m):
     with pytest.raises(PerformanceError, match="model resnet50: .* both must be numbers of at least 0"):
         sensitivity_of("resnet50").relative(c, m)

@@ -1,4 +1,4 @@
-"""Fitting: figures that are known are found again, and a fit says what it does not know."""
+"""Fitting recovers known figures, and its report lists figures that the points do not determine."""
 
 from dataclasses import replace
 
@@ -7,21 +7,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envs.performance.fitting import (
-    LOWER,
+from envs.performance.rubick.data import model_shapes
+from envs.performance.rubick.fitting import (
+    LOWER_BOUNDS,
     SPREAD,
-    UPPER,
+    UPPER_BOUNDS,
     Profile,
     blend,
     empty_profile,
     figure_names,
-    fit,
-    pack,
+    fit_figures,
+    pack_figures,
     prior_figures,
-    unpack,
+    unpack_figures,
 )
-from envs.performance.rubick import Figures, Forward, Links, PerfParams, iteration_time, points
-from envs.performance.rubick_data import model_shapes
+from envs.performance.rubick.iteration import Figures, Forward, Links, PerfParams, iteration_time, points
 from envs.types import ExecutionPlan, PerformanceError
 
 SHAPE = model_shapes()["gpt2"]
@@ -33,7 +33,7 @@ TRUE = Figures(
 
 
 def grid():
-    """Plans of every kind on one to four nodes: (plan, shares, batch, threads)."""
+    """Plans of every class on one to four nodes: (plan, shares, batch, threads)."""
     rows = [(ExecutionPlan(data=d, zero_stage=z), shares, 16, 4.0) for z in (0, 2) for d, shares in PLACED]
     rows += [(ExecutionPlan(data=d, zero_stage=2, offload=True), s, 16, c) for d, s in PLACED for c in (2.0, 8.0)]
     rows += [(ExecutionPlan(2, 2, 2), (8,), 16, 4.0), (ExecutionPlan(1, 4, 4), (4, 4, 4, 4), 16, 4.0)]
@@ -52,8 +52,8 @@ def measured(figures=TRUE, rows=None, noise=None):
     )
 
 
-def test_known_figures_predict_again_what_they_made():
-    report = fit(SHAPE, measured())
+def test_fit_recovers_the_figures_of_generated_times():
+    report = fit_figures(SHAPE, measured())
     assert report.rmsle < 0.01
     assert report.largest_error < 0.02
     assert report.figures.forward.per_sample == pytest.approx(60.0, rel=0.05)
@@ -65,24 +65,24 @@ def test_known_figures_predict_again_what_they_made():
 def test_fit_predicts_points_that_it_did_not_see():
     rows = grid()
     seen = np.arange(len(rows)) % 2 == 0
-    report = fit(SHAPE, measured().take(seen))
+    report = fit_figures(SHAPE, measured().take(seen))
     unseen = rows[~seen]
     ratio = iteration_time(SHAPE, report.figures, unseen).total / iteration_time(SHAPE, TRUE, unseen).total
     assert np.median(np.abs(ratio - 1)) < 0.03
 
 
-def test_one_spoilt_measurement_does_not_bend_the_rest():
+def test_fit_is_robust_to_one_wrong_measurement():
     noise = np.ones(len(grid()))
     noise[3] = 6.0
-    report = fit(SHAPE, measured(noise=noise))
+    report = fit_figures(SHAPE, measured(noise=noise))
     ratio = iteration_time(SHAPE, report.figures, grid()).total / iteration_time(SHAPE, TRUE, grid()).total
     assert np.median(np.abs(ratio - 1)) < 0.03
 
 
-def test_what_no_point_touches_is_said_and_stays_the_prior():
-    """Data-parallel points on one node say nothing of offload, of the network, or of tensor parallelism."""
+def test_report_lists_figures_that_keep_the_prior():
+    """Data-parallel points on one node do not depend on offload, the network or tensor parallelism."""
     rows = points([(ExecutionPlan(data=d), (d,), 16, 4.0) for d in (1, 2, 4, 8)])
-    report = fit(SHAPE, measured(rows=rows))
+    report = fit_figures(SHAPE, measured(rows=rows))
     assert set(report.from_prior) == {"k_opt_off", "k_off", "k_swap", "model_parallel", "inter", "pcie"}
     prior = prior_figures(SHAPE)
     assert report.figures.links.pcie == pytest.approx(prior.links.pcie, rel=1e-6)
@@ -90,21 +90,21 @@ def test_what_no_point_touches_is_said_and_stays_the_prior():
     assert "from the prior: k_opt_off" in report.summary()
 
 
-def test_a_figure_pushed_to_its_bound_is_said():
+def test_report_lists_figures_at_a_bound():
     no_step = replace(TRUE, params=replace(TRUE.params, k_bwd=9.0))
-    report = fit(SHAPE, measured(no_step))
+    report = fit_figures(SHAPE, measured(no_step))
     assert "k_bwd" in report.at_bound
     assert "at a bound" in report.summary()
 
 
-def test_report_counts_what_was_measured():
+def test_report_counts_points_and_measurements():
     rows = points([(ExecutionPlan(data=2), (2,), 16, 4.0), (ExecutionPlan(), (1,), 16, 4.0)])
-    report = fit(SHAPE, Profile.of(rows, [1000.0, 1900.0], forward=[450.0, 0.0]))
+    report = fit_figures(SHAPE, Profile.of(rows, [1000.0, 1900.0], forward=[450.0, 0.0]))
     assert (report.num_points, report.num_measured) == (2, 3)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -1.0, 0.0])
-def test_times_that_are_none(value):
+def test_invalid_times_are_refused(value):
     rows = points([(ExecutionPlan(), (1,), 16, 4.0), (ExecutionPlan(data=2), (2,), 16, 4.0)])
     with pytest.raises(PerformanceError, match="profile: point 1, total is") as error:
         Profile.of(rows, [10.0, value])
@@ -114,14 +114,14 @@ def test_times_that_are_none(value):
             Profile.of(rows, [10.0, 10.0], optimizer=[value, 1.0])
 
 
-def test_profiles_refuse_other_mistakes():
+def test_profiles_refuse_wrong_lengths():
     rows = points([(ExecutionPlan(), (1,), 16, 4.0)])
     with pytest.raises(PerformanceError, match="total has 2 values for 1 points"):
         Profile.of(rows, [1.0, 2.0])
     with pytest.raises(PerformanceError, match="forward has 0 values for 1 points"):
         Profile.of(rows, [1.0], forward=[])
     with pytest.raises(PerformanceError, match="no profiled points to fit on"):
-        fit(SHAPE, empty_profile())
+        fit_figures(SHAPE, empty_profile())
 
 
 def test_profiles_join_and_select():
@@ -136,18 +136,18 @@ def test_profiles_join_and_select():
 
 @given(st.lists(st.floats(0.1, 10), min_size=13, max_size=13))
 def test_packing_is_reversible(values):
-    np.testing.assert_allclose(pack(unpack(np.array(values))), values)
+    np.testing.assert_allclose(pack_figures(unpack_figures(np.array(values))), values)
 
 
 def test_names_spreads_and_bounds_are_those_of_the_figures():
-    assert len(figure_names()) == len(SPREAD) == len(LOWER) == len(UPPER) == len(pack(TRUE))
+    assert len(figure_names()) == len(SPREAD) == len(LOWER_BOUNDS) == len(UPPER_BOUNDS) == len(pack_figures(TRUE))
     assert figure_names()[:7] == ("k_bwd", "k_sync", "k_opt", "k_opt_off", "k_const", "k_off", "k_swap")
-    assert pack(TRUE)[list(figure_names()).index("inter")] == 11.0
-    assert all(low < high for low, high in zip(LOWER, UPPER, strict=True))
+    assert pack_figures(TRUE)[list(figure_names()).index("inter")] == 11.0
+    assert all(low < high for low, high in zip(LOWER_BOUNDS, UPPER_BOUNDS, strict=True))
 
 
 def test_prior_follows_the_work_of_the_model():
-    """Two operations for each parameter and token: LLaMA-7B's forward takes 8.65 times that of GPT-2 XL."""
+    """Two operations for each parameter and token: LLaMA-7B's forward pass takes 8.65 times that of GPT-2 XL."""
     llama = model_shapes()["llama7b"]
     ratio = prior_figures(llama).forward.per_sample / prior_figures(SHAPE).forward.per_sample
     assert ratio == pytest.approx(llama.parameters * 2048 / (SHAPE.parameters * 1024))
@@ -163,12 +163,12 @@ def test_blending_takes_geometric_means_but_the_models_own_work():
 
 @settings(max_examples=8)
 @given(st.floats(20, 120), st.floats(1.2, 3.0), st.floats(5, 25))
-def test_the_main_figures_are_found_whatever_they_are(per_sample, k_bwd, inter):
+def test_fit_recovers_arbitrary_main_figures(per_sample, k_bwd, inter):
     figures = Figures(
         replace(TRUE.params, k_bwd=k_bwd),
         replace(TRUE.forward, per_sample=per_sample),
         replace(TRUE.links, inter=inter),
     )
-    report = fit(SHAPE, measured(figures))
+    report = fit_figures(SHAPE, measured(figures))
     assert report.rmsle < 0.02
     assert report.figures.forward.per_sample == pytest.approx(per_sample, rel=0.1)

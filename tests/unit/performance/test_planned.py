@@ -1,14 +1,14 @@
-"""Speeds under a given plan: Rubick's model on A800, scaled elsewhere, plain replicas for the rest of the zoo."""
+"""Throughputs under a given plan: Rubick's on A800, scaled on other types, plain replicas for other models."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from envs.performance import RubickModel, default_model
-from envs.performance.planned import planned
-from envs.performance.scaling import speed_ratio
+from envs.performance.planned import needs_plan_model
+from envs.performance.scaling import throughput_ratio
 from envs.performance.zoo import zoo
-from envs.types import ExecutionPlan, PerformanceError
+from envs.types import Configuration, ExecutionPlan, PerformanceError
 
 MODEL = default_model()
 SHARDED = sorted(name for name, profile in zoo().items() if profile.plans == "sharded")
@@ -16,40 +16,42 @@ PLAIN = sorted(set(zoo()) - set(SHARDED))
 TP8_DP2 = ExecutionPlan(data=2, tensor=8)
 
 
-def test_every_sharded_model_is_one_that_rubick_knows():
+def test_rubicks_model_knows_every_sharded_model():
     assert set(SHARDED) <= set(RubickModel().models)
 
 
-def test_on_a800_the_speed_is_rubicks():
-    ours = MODEL.throughput("llama7b", "A800", 16, 2, plan=TP8_DP2)
-    assert ours == pytest.approx(RubickModel().throughput("llama7b", "A800", 16, 2, plan=TP8_DP2))
+def test_throughput_on_a800_is_that_of_rubicks_model():
+    ours = MODEL.throughput("llama7b", Configuration("A800", 16, 2, plan=TP8_DP2))
+    assert ours == pytest.approx(RubickModel().throughput("llama7b", Configuration("A800", 16, 2, plan=TP8_DP2)))
     assert ours == pytest.approx(8 / 1.1308, rel=0.25)  # measured; the model's error for LLaMA is of that order
 
 
-def test_on_another_type_with_as_much_memory_it_is_scaled():
-    on_a800 = MODEL.throughput("llama7b", "A800", 16, 2, plan=TP8_DP2)
-    on_h100 = MODEL.throughput("llama7b", "H100", 16, 2, plan=TP8_DP2)
-    assert on_h100 == pytest.approx(on_a800 * speed_ratio("llama7b", "H100", "A800"))
+def test_throughput_on_another_type_with_as_much_memory_is_scaled():
+    on_a800 = MODEL.throughput("llama7b", Configuration("A800", 16, 2, plan=TP8_DP2))
+    on_h100 = MODEL.throughput("llama7b", Configuration("H100", 16, 2, plan=TP8_DP2))
+    assert on_h100 == pytest.approx(on_a800 * throughput_ratio("llama7b", "H100", "A800"))
     assert on_h100 > on_a800
 
 
-def test_what_does_not_fit_has_no_speed():
+def test_models_that_do_not_fit_have_throughput_zero():
     replicas = ExecutionPlan(data=8)
-    assert MODEL.throughput("llama7b", "A800", 8, plan=replicas) == 0  # 108 GB of states on each GPU
-    assert MODEL.throughput("t5", "V100", 8, plan=replicas) == 0  # 20 GB on 16
-    assert MODEL.throughput("t5", "A800", 8, plan=replicas) > 0
+    assert MODEL.throughput("llama7b", Configuration("A800", 8, plan=replicas)) == 0  # 108 GB of states on each GPU
+    assert MODEL.throughput("t5", Configuration("V100", 8, plan=replicas)) == 0  # 20 GB on 16
+    assert MODEL.throughput("t5", Configuration("A800", 8, plan=replicas)) > 0
 
 
-@pytest.mark.parametrize("kind", ["K80", "P100"])
-def test_without_tensor_cores_no_sharded_model_runs_under_a_plan(kind):
-    assert MODEL.throughput("vit", kind, 2, plan=ExecutionPlan(data=2, zero_stage=2)) == 0
+@pytest.mark.parametrize("gpu_type", ["K80", "P100"])
+def test_without_tensor_cores_no_sharded_model_runs_under_a_plan(gpu_type):
+    assert MODEL.throughput("vit", Configuration(gpu_type, 2, plan=ExecutionPlan(data=2, zero_stage=2))) == 0
 
 
 @given(st.sampled_from(PLAIN), st.integers(1, 64))
-def test_plain_replicas_of_plain_models_are_the_table(name, gpus):
+def test_plain_replicas_have_the_tables_throughput(name, gpus):
     plan = ExecutionPlan(data=gpus)
-    assert not planned(name, plan, gpus)
-    assert MODEL.throughput(name, "V100", gpus, plan=plan) == MODEL.throughput(name, "V100", gpus)
+    assert not needs_plan_model(name, plan, gpus)
+    assert MODEL.throughput(name, Configuration("V100", gpus, plan=plan)) == MODEL.throughput(
+        name, Configuration("V100", gpus)
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,15 +59,15 @@ def test_plain_replicas_of_plain_models_are_the_table(name, gpus):
 )
 def test_plans_without_figures_are_refused(plan):
     with pytest.raises(PerformanceError, match="model resnet50: no figures for ExecutionPlan.*: use data=4"):
-        MODEL.throughput("resnet50", "V100", 4, plan=plan)
+        MODEL.throughput("resnet50", Configuration("V100", 4, plan=plan))
 
 
 @pytest.mark.parametrize("name", ["resnet50", "llama7b"])
 def test_a_plan_for_other_gpus_is_refused(name):
-    with pytest.raises(PerformanceError, match=f"model {name}: plan needs 16 GPUs .*, 8 are given; match them"):
-        MODEL.throughput(name, "A800", 8, plan=TP8_DP2)
+    with pytest.raises(PerformanceError, match=f"model {name}: plan needs 16 GPUs .*, 8 are given; make them equal"):
+        MODEL.throughput(name, Configuration("A800", 8, plan=TP8_DP2))
 
 
 def test_a_plan_that_cannot_be_laid_out_is_refused():
     with pytest.raises(PerformanceError):
-        MODEL.throughput("vit", "A800", 7, plan=ExecutionPlan(pipeline=7))
+        MODEL.throughput("vit", Configuration("A800", 7, plan=ExecutionPlan(pipeline=7)))

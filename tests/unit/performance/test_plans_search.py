@@ -1,4 +1,4 @@
-"""The plan search: against brute force, and more of a resource never makes the best plan slower."""
+"""The plan search agrees with brute force, and more of a resource never makes the best plan slower."""
 
 from dataclasses import replace
 
@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envs.performance.memory import DeviceMemory, excess
-from envs.performance.plans import BestPlan, PlanSearch, candidate_plans, divisors, feasible_plans, speed_table
-from envs.performance.rubick import check_layout
-from envs.performance.rubick_data import model_shapes
-from envs.performance.rubick_model import fitted_figures
+from envs.performance.rubick.data import model_shapes
+from envs.performance.rubick.iteration import check_layout
+from envs.performance.rubick.memory import DeviceMemory, excess
+from envs.performance.rubick.model import fitted_figures
+from envs.performance.rubick.plans import BestPlan, PlanSearch, candidate_plans, divisors, feasible_plans
 from envs.types import ExecutionPlan, PerformanceError
 
 MODELS = sorted(fitted_figures())
@@ -33,8 +33,8 @@ def test_candidates_can_all_be_laid_out_and_are_different(model, gpus):
             check_layout(shape, plan, gpus, 1 if plan.tensor > gpus // 2 else min(2, gpus))
 
 
-def test_candidates_hold_every_plan_of_a_small_case():
-    """Two GPUs, batch 2, two layers and heads: d=2 in six kinds, tensor or pipeline 2 with 1 or 2 micro-batches."""
+def test_candidates_include_every_plan_of_a_small_case():
+    """Two GPUs, batch 2, two layers and heads: six plans with d=2; tensor or pipeline 2 with 1 or 2 micro-batches."""
     shape = replace(model_shapes()["gpt2"], layers=2, heads=2)
     plans = set(candidate_plans(shape, 2, 2))
     both = (False, True)
@@ -54,15 +54,15 @@ def test_candidates_hold_every_plan_of_a_small_case():
 
 @pytest.mark.parametrize(("model", "gpus", "nodes"), [("gpt2", 4, 1), ("t5", 8, 2), ("llama7b", 16, 2), ("bert", 6, 3)])
 def test_best_is_the_fastest_of_all_that_fit(model, gpus, nodes):
-    """Brute force over every candidate, one at a time, each checked and timed by itself."""
+    """Brute force checks and times every candidate by itself."""
     one = search(model)
-    speeds = [
+    throughputs = [
         one.batch / one.time_of(plan, gpus, nodes)
         for plan in candidate_plans(one.shape, gpus, one.batch)
         if plan.tensor <= gpus // nodes and not any(excess(one.shape, plan, one.batch))
     ]
     best = one.exactly(gpus, nodes)
-    assert best.throughput == pytest.approx(max(speeds, default=0.0))
+    assert best.throughput == pytest.approx(max(throughputs, default=0.0))
     if best.plan:
         assert one.batch / one.time_of(best.plan, gpus, nodes) == pytest.approx(best.throughput)
 
@@ -80,16 +80,16 @@ SEARCHES = {model: search(model) for model in MODELS}
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_packed_jobs_never_lose_by_another_gpu(model):
+def test_packed_jobs_are_never_slower_with_another_gpu(model):
     """1 to 64 GPUs, each on the fewest nodes of eight."""
-    speeds = [SEARCHES[model].within(gpus, -(-gpus // 8)).throughput for gpus in range(1, 65)]
-    assert (np.diff(speeds) >= 0).all()
-    assert speeds[-1] > 0
+    throughputs = [SEARCHES[model].within(gpus, -(-gpus // 8)).throughput for gpus in range(1, 65)]
+    assert (np.diff(throughputs) >= 0).all()
+    assert throughputs[-1] > 0
 
 
 @settings(max_examples=20)
 @given(st.sampled_from(MODELS), st.sampled_from([1, 2, 4, 8, 16]), st.floats(0.25, 10), st.floats(1.0, 4.0))
-def test_more_host_threads_are_never_slower(model, gpus, cpus, factor):
+def test_more_cpu_threads_are_never_slower(model, gpus, cpus, factor):
     nodes = -(-gpus // 8)
     few, many = search(model, cpus=cpus), search(model, cpus=cpus * factor)
     assert many.exactly(gpus, nodes).throughput >= few.exactly(gpus, nodes).throughput * (1 - 1e-12)
@@ -97,12 +97,12 @@ def test_more_host_threads_are_never_slower(model, gpus, cpus, factor):
 
 @settings(max_examples=20)
 @given(st.sampled_from(MODELS), st.sampled_from([1, 2, 4, 8]), st.floats(0, 200), st.floats(0, 400))
-def test_more_host_memory_is_never_slower(model, gpus, memory, more):
+def test_more_cpu_memory_is_never_slower(model, gpus, memory, more):
     little, much = search(model, memory_per_gpu=memory), search(model, memory_per_gpu=memory + more)
     assert much.within(gpus).throughput >= little.within(gpus).throughput
 
 
-def test_what_is_found_fits():
+def test_best_plans_fit_the_memory():
     for model in MODELS:
         for gpus in (1, 8, 16, 64):
             best = SEARCHES[model].within(gpus, -(-gpus // 8))
@@ -111,14 +111,14 @@ def test_what_is_found_fits():
             assert excess(SEARCHES[model].shape, best.plan) == (0.0, 0.0)
 
 
-def test_without_memory_nothing_runs():
+def test_no_plan_runs_without_memory():
     one = search("llama7b", device=DeviceMemory(gpu=4.0), memory_per_gpu=0.0)
     assert one.within(8) == BestPlan(0.0)
     assert feasible_plans(one.shape, 8, 8, device=one.device) == []
 
 
-def test_host_memory_decides_on_offload():
-    """LLaMA-7B on one GPU runs with offload only, which needs 16 bytes a parameter on the host: 108 GB."""
+def test_cpu_memory_decides_on_offload():
+    """LLaMA-7B on one GPU runs only with offload, which needs 16 bytes of CPU memory per parameter: 108 GB."""
     assert search("llama7b", memory_per_gpu=100.0).within(1).throughput == 0.0
     best = search("llama7b", memory_per_gpu=120.0).within(1)
     assert best.plan is not None
@@ -126,31 +126,31 @@ def test_host_memory_decides_on_offload():
 
 
 def test_idle_gpus_are_left_idle():
-    """Sixteen samples do not divide among 7 replicas: the best of 7 GPUs uses fewer, or a pipeline."""
+    """Sixteen samples do not divide among 7 replicas, so the best plan on 7 GPUs uses fewer."""
     best = SEARCHES["gpt2"].within(7)
     assert best.throughput == max(SEARCHES["gpt2"].exactly(gpus).throughput for gpus in range(1, 8))
     assert best.num_gpus < 7
 
 
-def test_more_on_a_node_than_it_has_do_not_run():
+def test_more_gpus_than_a_node_has_do_not_run():
     assert SEARCHES["bert"].exactly(9, 1) == BestPlan(0.0)
     assert SEARCHES["bert"].within(9, 1) == SEARCHES["bert"].within(8, 1)
 
 
-def test_table_is_the_search_tabulated():
-    table = speed_table(SEARCHES["t5"], 10, 3)
-    assert table.shape == (11, 4)
-    assert table[8, 1] == SEARCHES["t5"].within(8, 1).throughput
-    assert table[1, 2] == 0.0
-    assert (table[0] == 0).all()
+def test_a_search_does_not_depend_on_earlier_calls():
+    """`within` fills a table step by step: results are equal in ascending and in descending order of calls."""
+    asked = [(gpus, nodes) for nodes in range(1, 4) for gpus in range(nodes, 11)]
+    up, down = search(), search()
+    ascending = [up.within(*one) for one in asked]
+    assert [down.within(*one) for one in reversed(asked)][::-1] == ascending
 
 
-def test_search_refuses_nonsense():
-    with pytest.raises(PerformanceError, match="0.0 host threads per GPU; it must be positive"):
+def test_search_refuses_invalid_resources():
+    with pytest.raises(PerformanceError, match="0.0 CPU threads per GPU; it must be positive"):
         search(cpus=0.0)
-    with pytest.raises(PerformanceError, match="nan GB of host memory"):
+    with pytest.raises(PerformanceError, match="nan GB of CPU memory"):
         search(memory_per_gpu=float("nan"))
-    with pytest.raises(PerformanceError, match="give each node a GPU"):
+    with pytest.raises(PerformanceError, match="a GPU on each node"):
         search().within(1, 2)
 
 

@@ -1,4 +1,4 @@
-"""What a change costs: by size and bandwidth, and by the published tables."""
+"""Reconfiguration costs by size and bandwidth, and by the published tables."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ models = st.sampled_from(sorted(zoo()))
 
 
 def test_by_size_by_hand():
-    """LLaMA-7B: 6.738 G parameters x 12 bytes written and read at 2 GB/s, and 20 s to start: 20 + 80.9 s."""
+    """LLaMA-7B: 6.738 G parameters x 12 bytes, written and read at 2 GB/s, and a restart of 20 s: 20 + 80.9 s."""
     cost = CostBySize(storage_gb_s=2.0, restart=20.0)
     assert cost.seconds("llama7b") == pytest.approx(20 + 6.738 * 12)
     assert cost.seconds("llama7b", first=True) == 20
@@ -39,12 +39,12 @@ def test_sias_table():
 
 
 @given(models)
-def test_rubick_charges_all_alike_and_the_first_start_too(name):
+def test_rubick_charges_every_model_and_the_first_start_equally(name):
     assert rubick_cost().seconds(name) == rubick_cost().seconds(name, first=True) == 260
 
 
 @given(models, st.booleans())
-def test_no_cost_is_none(name, first):
+def test_no_cost_is_zero(name, first):
     assert no_cost().seconds(name, first=first) == 0
 
 
@@ -68,7 +68,7 @@ def test_impossible_costs_are_refused(make, message):
         make()
 
 
-def test_an_unknown_model_has_no_cost_but_an_error():
+def test_an_unknown_model_is_an_error():
     for cost in (sia_cost(), CostBySize()):
         with pytest.raises(PerformanceError, match="did you mean 'bert'"):
             cost.seconds("brt")

@@ -1,4 +1,4 @@
-"""The artifact's form of the model: formulas by hand, exact gradients, and the paper's table."""
+"""The artifact's form of the model: formulas computed by hand, exact gradients, and the paper's table."""
 
 import math
 
@@ -7,17 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.performance.rubick import MEGA, PerfParams
-from envs.performance.rubick_artifact import (
+from envs.performance.rubick.data import ProfiledPoint, load_table
+from envs.performance.rubick.iteration import MEGA, PerfParams
+from envs.performance.rubick.validation.artifact import (
     ArtifactLinks,
-    ProfiledPoint,
     _slopes,
     data_parallel_time,
     fit_artifact,
     model_parallel_time,
 )
-from envs.performance.rubick_data import load_table
-from envs.performance.rubick_table2 import artifact_errors, artifact_model, artifact_table
+from envs.performance.rubick.validation.table2 import artifact_errors, artifact_model, artifact_table
 from envs.types import ExecutionPlan, PerformanceError
 
 PARAMS = PerfParams(2.0, 1.0, 0.1, 4.0, 5.0, 7.0, 11.0)
@@ -30,13 +29,13 @@ def test_data_parallelism_by_hand():
     assert [compute, optimizer, total] == pytest.approx([52, 21, 20 + 52 + 21 + 5])
 
 
-def test_zero_shares_the_step():
+def test_zero_shards_the_optimizer_step():
     _, optimizer, _ = data_parallel_time(PARAMS, LINKS, 100.0, 20.0, ExecutionPlan(data=4, zero_stage=2))
     assert optimizer == pytest.approx(10 / 4 + 11)
 
 
 def test_offload_by_hand():
-    """Traffic 4 x 100 / 2 / 8 = 25 each way; host step 4 x 100 / (2 x 4) = 50; sums with constants 7 and 11."""
+    """Traffic 4 x 100 / 2 / 8 = 25 each way; CPU step 4 x 100 / (2 x 4) = 50; sums with constants 7 and 11."""
     plan = ExecutionPlan(data=2, offload=True)
     compute, optimizer, _ = data_parallel_time(PARAMS, LINKS, 100.0, 20.0, plan, cpus=4.0)
     assert compute == pytest.approx(40 + 8 + 7 + 25)
@@ -79,8 +78,8 @@ def test_model_parallelism_by_hand():
     st.sampled_from([1, 2, 8]),
     st.sampled_from([(0, False), (2, False), (2, True)]),
 )
-def test_gradients_are_those_of_the_formulas(values: tuple[float, ...], data: int, kind: tuple[int, bool]) -> None:
-    plan = ExecutionPlan(data=data, zero_stage=kind[0], offload=kind[1])
+def test_gradients_are_those_of_the_formulas(values: tuple[float, ...], data: int, variant: tuple[int, bool]) -> None:
+    plan = ExecutionPlan(data=data, zero_stage=variant[0], offload=variant[1])
     point = ProfiledPoint(plan, 4.0, 30.0, 1.0, 1.0, 1.0)
     exact = _slopes(PerfParams(*values), LINKS, 100.0, point)
 
@@ -94,7 +93,7 @@ def test_gradients_are_those_of_the_formulas(values: tuple[float, ...], data: in
 
 
 @pytest.mark.parametrize("p_norms", [False, True])
-def test_fit_finds_what_made_the_points(p_norms):
+def test_fit_recovers_the_parameters_of_generated_points(p_norms):
     true = PerfParams(2.0, 1.5, 0.05, 3.0, 10.0, 2.0, 3.0)
     points = []
     for data in (1, 2, 4, 8):
@@ -107,7 +106,7 @@ def test_fit_finds_what_made_the_points(p_norms):
     assert found.k_bwd == pytest.approx(2.0, rel=0.05)
 
 
-def test_the_table_names_every_class_once():
+def test_the_table_has_every_class_once():
     classes = load_table("rubick_artifact")["classes"]
     names = [(entry["model"], entry["class"]) for entry in classes]
     assert len(set(names)) == len(names) == 25  # the paper's table without the two dashes and LLaMA-30B's offload
@@ -116,20 +115,20 @@ def test_the_table_names_every_class_once():
     assert all(len(point) == 5 and point[4] > point[3] for entry in classes for point in entry["points"])
 
 
-def test_given_constants_of_llama_need_no_data(tmp_path):
+def test_llama_needs_no_fit_points(tmp_path):
     model = artifact_model(tmp_path, "llama7b")
     assert model.params.k_sync == 10.0
     predicted = model.time(("182", 2, 8, 300.0), micro=1, recompute=1.0, p_norms=False)
     assert abs(predicted / 1130 - 1) < 0.0945 + 1e-4
 
 
-def test_fit_points_that_are_missing_are_named(tmp_path):
+def test_the_error_names_missing_fit_points(tmp_path):
     with pytest.raises(PerformanceError, match=r"vit.config\.csv: no such file"):
         artifact_errors(tmp_path)
 
 
 def test_paper_table_is_reproduced(real_data):
-    """Every class to the printed digits: all within 0.02 points, and no average more than 0.01 above."""
+    """All classes are within 0.02 points of the paper's, and no average is more than 0.01 above."""
     table = artifact_table(artifact_errors(real_data("profiles/rubick_fit_points").parent))
     assert len(table) == 25
     assert (table["average"] <= table["published_average"] + 0.01).all()
@@ -138,8 +137,8 @@ def test_paper_table_is_reproduced(real_data):
     assert not math.isnan(table["average"].sum())
 
 
-def test_the_form_with_p_norms_is_worse_on_small_models(real_data):
-    """Which is a reason that the artifact has sums; the general model mends it by what comes back from the host."""
+def test_p_norms_are_less_accurate_than_sums(real_data):
+    """This is a reason for the artifact's sums; the general model changes the traffic from CPU memory instead."""
     root = real_data("profiles/rubick_fit_points").parent
     sums, norms = (artifact_errors(root, p_norms=flag)["error"].abs().median() for flag in (False, True))
     assert norms > 1.3 * sums

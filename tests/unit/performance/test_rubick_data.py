@@ -1,17 +1,17 @@
-"""Rubick's files: what is read from them, what is filled by a rule, and what each kind of broken file says."""
+"""Rubick's files: their values, the gaps filled by rules, and the errors of broken files."""
 
 import math
 
 import pytest
 
-from envs.performance.rubick_data import (
+from envs.performance.rubick.data import (
     FOLDERS,
     fewest_micro_batches,
     find_profiles,
-    mega_params_of,
     model_shapes,
-    plan_of,
+    parse_plan,
     read_fit_points,
+    read_mega_params,
     read_placements,
 )
 from envs.types import ExecutionPlan, PerformanceError
@@ -36,7 +36,7 @@ def test_rows_become_measurements(folder):
     rewrite(folder, HEADER + "ga,44,0.066,0,0,0\ngc,8,0.054,0,0,0\n")
     first, second, *rest = read_placements(folder)
     assert (first.model, first.plan, first.shares, first.batch) == ("vit", ExecutionPlan(data=8), (4, 4), 64)
-    assert (first.iteration, first.cpus, first.kind) == (0.066, 4.0, "ga")
+    assert (first.iteration, first.cpus, first.plan_class) == (0.066, 4.0, "ga")
     assert second.plan == ExecutionPlan(data=8, checkpointing=True)
     assert len(rest) == len(FOLDERS) - 1
 
@@ -45,40 +45,40 @@ def test_plans_of_three_digits_are_pipeline_tensor_data(folder):
     rewrite(folder, HEADER + "248,88888888,0.673,0,0,0\n", "llama7")
     run = next(run for run in read_placements(folder) if run.folder == "llama7")
     assert run.plan == ExecutionPlan(data=8, tensor=4, pipeline=2)
-    assert (run.kind, len(run.shares)) == ("3d", 8)
+    assert (run.plan_class, len(run.shares)) == ("3d", 8)
 
 
-def test_host_threads_come_from_the_file_where_it_has_them(folder):
+def test_cpu_threads_are_read_if_the_file_has_them(folder):
     rewrite(folder, "exec_plan,placement,cpu_threads,iter_time\nzero-offload+gc,4,2,30\n", "llama7b_bsz16")
     run = next(run for run in read_placements(folder) if run.folder == "llama7b_bsz16")
-    assert (run.cpus, run.batch, run.kind) == (2.0, 16, "zero-offload")
+    assert (run.cpus, run.batch, run.plan_class) == (2.0, 16, "zero-offload")
     assert run.plan.checkpointing
 
 
 def test_offload_of_the_larger_models_had_checkpointing():
     vit, gpt2 = model_shapes()["vit"], model_shapes()["gpt2"]
-    assert not plan_of(vit, "zero-offload", (8,), 64).checkpointing
-    assert plan_of(gpt2, "zero-offload", (8,), 16).checkpointing
+    assert not parse_plan(vit, "zero-offload", (8,), 64).checkpointing
+    assert parse_plan(gpt2, "zero-offload", (8,), 16).checkpointing
 
 
-def test_as_few_micro_batches_as_fit():
-    """GPT-2 XL keeps 9 GB a sample: sixteen at once need 148 GB, four 37 GB."""
+def test_plans_have_as_few_micro_batches_as_fit():
+    """GPT-2 XL keeps 9 GB per sample: sixteen at once need 148 GB, four 37 GB."""
     gpt2 = model_shapes()["gpt2"]
-    assert plan_of(gpt2, "ga", (1,), 16).accumulation == 4
-    assert plan_of(gpt2, "ga", (8,), 16).accumulation == 1
+    assert parse_plan(gpt2, "ga", (1,), 16).accumulation == 4
+    assert parse_plan(gpt2, "ga", (8,), 16).accumulation == 1
     llama = model_shapes()["llama7b"]
     assert fewest_micro_batches(llama, ExecutionPlan(), 8) == ExecutionPlan()  # nothing helps
 
 
 def test_single_sample_micro_batches():
     llama = model_shapes()["llama7b"]
-    assert plan_of(llama, "441", (4, 4, 4, 4), 16, single=True).accumulation == 16
-    assert plan_of(llama, "441", (4, 4, 4, 4), 8).accumulation == 1
+    assert parse_plan(llama, "441", (4, 4, 4, 4), 16, single=True).accumulation == 16
+    assert parse_plan(llama, "441", (4, 4, 4, 4), 8).accumulation == 1
 
 
 def test_unknown_plan_is_named():
     with pytest.raises(PerformanceError, match="execution plan 'fsdp' is unknown; known: ga, gc"):
-        plan_of(model_shapes()["vit"], "fsdp", (1,), 64)
+        parse_plan(model_shapes()["vit"], "fsdp", (1,), 64)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_unknown_plan_is_named():
         (HEADER, "the file is empty"),
     ],
 )
-def test_broken_files_say_where(folder, text, message):
+def test_errors_name_the_broken_file_and_row(folder, text, message):
     rewrite(folder, text)
     with pytest.raises(PerformanceError, match=message) as error:
         read_placements(folder)
@@ -102,7 +102,7 @@ def test_broken_files_say_where(folder, text, message):
     assert "\n" not in str(error.value)
 
 
-def test_a_missing_file_says_where_to_get_it(folder):
+def test_the_error_of_a_missing_file_says_what_to_set(folder):
     (folder / "bert" / "placements.csv").unlink()
     with pytest.raises(PerformanceError, match=r"no such file; point `data` or \$MURMURATION_DATA"):
         read_placements(folder)
@@ -122,7 +122,7 @@ def test_fit_points(tmp_path):
     assert offload.plan == ExecutionPlan(data=4, zero_stage=2, offload=True)
     assert (offload.cpus, offload.compute, offload.optimizer) == (4.0, 44.0, 33.0)
     assert zero.plan == ExecutionPlan(data=2, zero_stage=2)
-    assert mega_params_of(tmp_path, "vit") == 82.5
+    assert read_mega_params(tmp_path, "vit") == 82.5
 
 
 def test_broken_fit_points(tmp_path):
@@ -132,21 +132,21 @@ def test_broken_fit_points(tmp_path):
     with pytest.raises(PerformanceError, match=r"data\.csv: row 2, Tcc is 'nan'"):
         read_fit_points(tmp_path, "vit")
     (tmp_path / "vit/data.csv").write_text(TIMES + "5,1,18,49,1100\n5,1,18,49,1100\n")
-    with pytest.raises(PerformanceError, match=r"has 2 rows where config\.csv has 1"):
+    with pytest.raises(PerformanceError, match=r"has 2 rows, but config\.csv has 1"):
         read_fit_points(tmp_path, "vit")
 
 
 def test_the_folder_of_profiles(tmp_path):
     (tmp_path / "profiles" / "rubick").mkdir(parents=True)
     assert find_profiles(tmp_path) == tmp_path / "profiles"
-    with pytest.raises(PerformanceError, match=r"no data folder is named; set data=<folder> or \$MURMURATION_DATA"):
+    with pytest.raises(PerformanceError, match=r"no data folder is set; set data=<folder> or \$MURMURATION_DATA"):
         find_profiles("")
     with pytest.raises(PerformanceError, match="has no folder profiles/rubick"):
         find_profiles(tmp_path / "elsewhere")
 
 
 def test_shapes_have_the_parameters_that_their_layers_make():
-    """Twelve h^2 a layer (T5's decoder has 16) and an embedding come within a tenth of the published count."""
+    """Twelve h^2 per layer (T5's decoder has 16) and an embedding are within a tenth of the published count."""
     for name, shape in model_shapes().items():
         if name == "t5_3b":  # its feed-forward layers are 16 times as wide, not 4 times
             continue

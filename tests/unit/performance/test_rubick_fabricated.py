@@ -1,4 +1,4 @@
-"""The protocols on fabricated measurements whose truth is known: what is there must be found, with no data at hand."""
+"""The protocols recover the known figures behind fabricated measurements; no data are needed."""
 
 import csv
 import json
@@ -7,17 +7,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from envs.performance.rubick import Figures, Forward, Links, PerfParams, iteration_time, points
-from envs.performance.rubick_data import FOLDERS, RECOMPUTED, SINGLE_SAMPLE, fewest_micro_batches, model_shapes, plan_of
-from envs.performance.rubick_report import prediction_error
-from envs.performance.rubick_validation import (
+from envs.performance.rubick.data import (
+    FOLDERS,
+    RECOMPUTED,
+    SINGLE_SAMPLE,
+    fewest_micro_batches,
+    model_shapes,
+    parse_plan,
+)
+from envs.performance.rubick.iteration import Figures, Forward, Links, PerfParams, iteration_time, points
+from envs.performance.rubick.validation.protocols import (
     MODEL_PARALLEL,
     PROTOCOLS,
     fit_profiles,
-    measurements,
     prediction_errors,
-    profile_of,
+    read_measured_runs,
+    select_profile,
 )
+from envs.performance.rubick.validation.report import prediction_error
 from envs.types import ExecutionPlan, PerformanceError
 
 TRUTH = Figures(
@@ -38,7 +45,7 @@ MORE = {
 
 
 def truth_of(shape):
-    """Forward time by the model's work, so that figures carry over to a relative as the validation carries them."""
+    """Figures with forward time by the model's work, so that they transfer to a related model as in the validation."""
     work = 2e3 * shape.parameters * shape.sequence / 60e12
     return Figures(TRUTH.params, replace(TRUTH.forward, per_sample=work), TRUTH.links)
 
@@ -60,13 +67,13 @@ def write(path, header, rows):
 
 @pytest.fixture(scope="module")
 def data_folder(tmp_path_factory):
-    """A data folder in the layout of the real one, every number of it made by the general model."""
+    """A data folder in the layout of the real one, with all times computed by the general model."""
     data = tmp_path_factory.mktemp("data")
     for folder, (model, batch) in FOLDERS.items():
         shape, rows = model_shapes()[model], []
         for name, placed in rows_of(folder, model):
             shares = tuple(int(digit) for digit in placed)
-            plan = plan_of(shape, name, shares, batch, single=folder in SINGLE_SAMPLE)
+            plan = parse_plan(shape, name, shares, batch, single=folder in SINGLE_SAMPLE)
             time = iteration_time(shape, truth_of(shape), points([(plan, shares, batch, 4.0)])).total[0]
             rows.append((name, placed, time / 1e3))
         write(data / "profiles/rubick" / folder / "placements.csv", ("exec_plan", "placement", "iter_time"), rows)
@@ -76,15 +83,15 @@ def data_folder(tmp_path_factory):
 
 
 def write_fit_points(folder, shape):
-    kinds = ["0", "1"] if shape.name != "llama7b" else ["1"]
+    zero_types = ["0", "1"] if shape.name != "llama7b" else ["1"]
     settings, times = [], []
-    for kind in kinds:
+    for zero_type in zero_types:
         for gpus in (2, 4, 8):
-            plan = ExecutionPlan(gpus, zero_stage=0 if kind == "0" else 2, offload=kind == "1")
+            plan = ExecutionPlan(gpus, zero_stage=0 if zero_type == "0" else 2, offload=zero_type == "1")
             plan = replace(plan, checkpointing=plan.offload and shape.name in RECOMPUTED)
             row = points([(fewest_micro_batches(shape, plan, shape.batch), (gpus,), shape.batch, 4.0)])
             parts = iteration_time(shape, truth_of(shape), row)
-            settings.append((gpus, 4, kind, shape.mega_params))
+            settings.append((gpus, 4, zero_type, shape.mega_params))
             times.append([float(v[0]) for v in (parts.forward, parts.compute, parts.optimizer, parts.total)])
     write(folder / "config.csv", ("gpus", "num_cpu_threads", "zero_type", "parameter_size"), settings)
     write(folder / "data.csv", ("forward_time", "Tcc", "Topt", "iter_time"), times)
@@ -98,13 +105,13 @@ def root(data_folder):
 @pytest.mark.parametrize(
     ("protocol", "median"), [("profile", 0.02), ("small_to_large", 0.03), ("leave_one_plan_out", 0.05)]
 )
-def test_the_truth_is_found(root, protocol, median):
+def test_predictions_recover_the_true_times(root, protocol, median):
     errors = prediction_errors(root, protocol)
     assert errors["error"].abs().median() < median
     assert errors["error"].abs().quantile(0.9) < 6 * median
 
 
-def test_relatives_are_predicted_with_carried_over_figures(root):
+def test_related_models_are_predicted_with_transferred_figures(root):
     errors = prediction_errors(root, "profile")
     other = errors[errors["folder"].isin(["t5_3B", "llama7b_bsz16"])]
     assert len(other) == 2
@@ -112,13 +119,13 @@ def test_relatives_are_predicted_with_carried_over_figures(root):
 
 
 def test_every_point_is_predicted_once_in_profile(root):
-    errors, data = prediction_errors(root, "profile"), measurements(root)
+    errors, data = prediction_errors(root, "profile"), read_measured_runs(root)
     assert len(errors) == len(data.runs)
     assert not errors.duplicated(["folder", "exec_plan", "placement"]).any()
 
 
-def test_fits_report_what_they_had(root):
-    reports = fit_profiles(measurements(root))
+def test_fit_reports_count_their_points(root):
+    reports = fit_profiles(read_measured_runs(root))
     assert reports["bert"].num_points == 6 + 3
     assert reports["llama30b"].num_points == 4
     assert "model_parallel" in reports["bert"].from_prior
@@ -127,16 +134,16 @@ def test_fits_report_what_they_had(root):
 
 
 def test_fitted_marks_are_the_points_of_the_fit(root):
-    errors, data = prediction_errors(root, "profile"), measurements(root)
+    errors, data = prediction_errors(root, "profile"), read_measured_runs(root)
     bert = errors[errors["folder"] == "bert"]
     marked = set(map(tuple, bert.loc[bert["fitted"], ["exec_plan", "placement"]].to_numpy()))
     singles = {(plan, placed) for plan in ("ga", "zero-offload") for placed in ("2", "4", "8")}
     assert marked == singles | {(plan, "2222") for plan in ("ga", "zero-dp", "zero-offload")}
-    assert len(profile_of(data, "bert")) == len(marked)
+    assert len(select_profile(data, "bert")) == len(marked)
 
 
-def test_a_spoilt_measurement_is_predicted_but_not_fitted_on(root, tmp_path):
-    """RoBERTa's single-GPU run is a known oddity: making it absurd changes no prediction of small_to_large."""
+def test_a_wrong_measurement_is_predicted_but_not_fitted(root, tmp_path):
+    """RoBERTa's single-GPU run is a known oddity: an absurd value there changes no prediction of small_to_large."""
     clean = prediction_errors(root, "small_to_large")
     copy = tmp_path / "profiles"
     for path in root.rglob("*.csv"):
@@ -164,11 +171,11 @@ def test_a_nan_in_the_measurements_is_an_error_of_one_line(root, tmp_path):
     assert "\n" not in str(error.value)
 
 
-def test_the_report_stands_on_any_data_of_this_layout(data_folder, tmp_path):
+def test_the_report_works_on_fabricated_data(data_folder, tmp_path):
     result = prediction_error(str(data_folder), tmp_path / "run")
     titles = [title for title, _ in result.tables]
     assert titles[0].startswith("Artifact's protocol")
-    assert titles[-1] == "Profile protocol: the 10 worst"
+    assert titles[-1] == "Profile protocol: the 10 largest errors"
     assert [len(frame) for _, frame in result.tables][-1] == 10
     kept = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert [row["protocol"] for row in kept["predictive"]] == [

@@ -1,4 +1,4 @@
-"""`RubickModel` as a performance model: what it answers, and what it refuses in one line."""
+"""`RubickModel` as a performance model: its throughputs, and its one-line errors."""
 
 import pickle
 import time
@@ -7,28 +7,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envs.performance.memory import excess
 from envs.performance.model import PerformanceModel
-from envs.performance.rubick_data import model_shapes
-from envs.performance.rubick_model import ALIASES, RubickModel, fitted_figures
-from envs.types import ExecutionPlan, PerformanceError
+from envs.performance.rubick.data import model_shapes
+from envs.performance.rubick.memory import excess
+from envs.performance.rubick.model import RUBICK_NAMES, RubickModel, fitted_figures
+from envs.types import Configuration, ExecutionPlan, PerformanceError
 
 MODEL = RubickModel()
 NAMES = tuple(fitted_figures())
 
 
-def speed(model="bert", gpus=8, nodes=1, **settings):
-    return MODEL.throughput(model, "A800", gpus, nodes, **settings)
+def throughput(model="bert", gpus=8, nodes=1, **settings):
+    return MODEL.throughput(model, Configuration("A800", gpus, nodes, **settings))
 
 
-def test_it_is_a_performance_model():
+def test_rubick_model_is_a_performance_model():
     model: PerformanceModel = MODEL
     assert set(model.models) >= {"vit", "roberta", "bert", "t5", "gpt2", "llama7b", "llama30b"}
 
 
 @pytest.mark.parametrize("model", NAMES)
 def test_every_model_runs_and_gains_from_eight_gpus(model):
-    assert speed(model, 8) > 2 * speed(model, 1) > 0
+    assert throughput(model, 8) > 2 * throughput(model, 1) > 0
 
 
 @pytest.mark.parametrize(
@@ -44,56 +44,56 @@ def test_every_model_runs_and_gains_from_eight_gpus(model):
     ],
 )
 def test_measured_iterations_within_fifteen_per_cent(model, gpus, nodes, plan, seconds):
-    """A few of the measured points, from the artifact's tables."""
+    """Covers a few of the measured points, from the artifact's tables."""
     batch = model_shapes()[model].batch
-    assert batch / speed(model, gpus, nodes, plan=plan) == pytest.approx(seconds, rel=0.15)
+    assert batch / throughput(model, gpus, nodes, plan=plan) == pytest.approx(seconds, rel=0.15)
 
 
 def test_the_best_plan_is_at_least_as_fast_as_any_given():
     for plan in (ExecutionPlan(data=8), ExecutionPlan(data=8, zero_stage=2), ExecutionPlan(data=8, offload=True)):
-        assert speed("roberta", 8, plan=plan) <= speed("roberta", 8) * (1 + 1e-12)
+        assert throughput("roberta", 8, plan=plan) <= throughput("roberta", 8) * (1 + 1e-12)
     best = MODEL.best_plan("roberta", 8)
     assert best.plan is not None
-    assert speed("roberta", 8, plan=best.plan) == pytest.approx(best.throughput)
+    assert throughput("roberta", 8, plan=best.plan) == pytest.approx(best.throughput)
 
 
-def test_what_does_not_fit_has_speed_zero():
-    assert speed("llama7b", 1, plan=ExecutionPlan()) == 0.0  # GPU memory
-    assert speed("llama7b", 1, memory_per_gpu=50.0) == 0.0  # host memory for offload
-    assert speed("bert", 16, 1, plan=ExecutionPlan(data=16)) == 0.0  # a node has eight GPUs
-    assert RubickModel(gpu_memory=1.0).throughput("gpt2", "A800", 8) == 0.0
+def test_plans_that_do_not_fit_have_throughput_zero():
+    assert throughput("llama7b", 1, plan=ExecutionPlan()) == 0.0  # GPU memory
+    assert throughput("llama7b", 1, memory_per_gpu=50.0) == 0.0  # CPU memory for offload
+    assert throughput("bert", 16, 1, plan=ExecutionPlan(data=16)) == 0.0  # a node has eight GPUs
+    assert RubickModel(gpu_memory=1.0).throughput("gpt2", Configuration("A800", 8)) == 0.0
 
 
 @settings(max_examples=40)
 @given(st.sampled_from(NAMES), st.sampled_from([1, 2, 4, 8]), st.booleans(), st.sampled_from([0, 2]), st.booleans())
-def test_speed_is_zero_exactly_where_memory_is_exceeded(model, gpus, again, zero, offload):
+def test_throughput_is_zero_exactly_where_memory_is_exceeded(model, gpus, again, zero, offload):
     shape = model_shapes()[model]
     plan = ExecutionPlan(data=gpus, zero_stage=zero, offload=offload, checkpointing=again)
     if shape.batch % gpus:
         with pytest.raises(PerformanceError, match="does not divide into"):
-            speed(model, gpus, plan=plan)
+            throughput(model, gpus, plan=plan)
         return
-    assert (speed(model, gpus, plan=plan) == 0.0) == any(excess(shape, plan))
+    assert (throughput(model, gpus, plan=plan) == 0.0) == any(excess(shape, plan))
 
 
 @settings(max_examples=25)
 @given(st.sampled_from(NAMES), st.integers(1, 64), st.sampled_from([None, 0.5, 2.0, 8.0]))
 def test_another_gpu_is_never_slower(model, gpus, cpus):
     nodes = -(-gpus // 8)
-    before = speed(model, gpus, nodes, cpus_per_gpu=cpus)
-    assert speed(model, gpus + 1, -(-(gpus + 1) // 8), cpus_per_gpu=cpus) >= before
-    assert speed(model, gpus + 1, nodes, cpus_per_gpu=cpus) >= before
+    before = throughput(model, gpus, nodes, cpus_per_gpu=cpus)
+    assert throughput(model, gpus + 1, -(-(gpus + 1) // 8), cpus_per_gpu=cpus) >= before
+    assert throughput(model, gpus + 1, nodes, cpus_per_gpu=cpus) >= before
 
 
-def test_none_is_the_best_of_a_resource():
-    assert speed("llama7b", 1) >= speed("llama7b", 1, cpus_per_gpu=2.0) > 0
-    assert speed("llama7b", 1) == speed("llama7b", 1, cpus_per_gpu=500.0)
-    assert speed("llama7b", 1) >= speed("llama7b", 1, memory_per_gpu=300.0)
+def test_none_means_as_much_of_a_resource_as_useful():
+    assert throughput("llama7b", 1) >= throughput("llama7b", 1, cpus_per_gpu=2.0) > 0
+    assert throughput("llama7b", 1) == throughput("llama7b", 1, cpus_per_gpu=500.0)
+    assert throughput("llama7b", 1) >= throughput("llama7b", 1, memory_per_gpu=300.0)
 
 
-def test_batch_size_is_the_usual_one_if_none():
-    assert speed("bert", 4) == speed("bert", 4, batch_size=32)
-    assert speed("bert", 4, batch_size=128) > speed("bert", 4, batch_size=8)
+def test_a_batch_size_of_none_is_the_usual_one():
+    assert throughput("bert", 4) == throughput("bert", 4, batch_size=32)
+    assert throughput("bert", 4, batch_size=128) > throughput("bert", 4, batch_size=8)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_batch_size_is_the_usual_one_if_none():
         ({"batch_size": 1000}, "batch size 1000 is out of range"),
         ({"gpus": 0}, "0 GPUs on 1 nodes"),
         ({"gpus": 2, "nodes": 3}, "2 GPUs on 3 nodes"),
-        ({"cpus_per_gpu": 0.0}, "0.0 host threads per GPU"),
+        ({"cpus_per_gpu": 0.0}, "0.0 CPU threads per GPU"),
         ({"plan": ExecutionPlan(data=4)}, "data x tensor x pipeline is 4, the GPUs are 8"),
         ({"plan": ExecutionPlan(tensor=8)}, "no tensor- or pipeline-parallel run of this model"),
         (
@@ -116,42 +116,42 @@ def test_batch_size_is_the_usual_one_if_none():
         ({"model": "gpt2", "plan": ExecutionPlan(data=3), "gpus": 3}, "batch 16 does not divide into 3 replicas"),
     ],
 )
-def test_mistakes_are_told_in_one_line(arguments, message):
+def test_mistakes_raise_one_line_errors(arguments, message):
     with pytest.raises(PerformanceError, match=message) as error:
-        speed(**arguments)
+        throughput(**arguments)
     assert "\n" not in str(error.value)
 
 
 def test_other_gpu_types_have_no_figures():
     with pytest.raises(PerformanceError, match="GPU type 'V100' has no figures in Rubick's tables"):
-        MODEL.throughput("bert", "V100", 1)
+        MODEL.throughput("bert", Configuration("V100", 1))
 
 
 def test_zoo_names_mean_the_same_models():
-    for alias, name in ALIASES.items():
-        assert speed(alias, 4) == speed(name, 4)
+    for alias, name in RUBICK_NAMES.items():
+        assert throughput(alias, 4) == throughput(name, 4)
 
 
 def test_the_same_question_has_the_same_answer_in_a_copy():
-    """Worker processes get a copy."""
-    speed("t5", 12, 2)
+    """Worker processes use a copy."""
+    throughput("t5", 12, 2)
     copy = pickle.loads(pickle.dumps(MODEL))
     assert copy == MODEL
-    assert copy.throughput("t5", "A800", 12, 2) == speed("t5", 12, 2)
+    assert copy.throughput("t5", Configuration("A800", 12, 2)) == throughput("t5", 12, 2)
 
 
 def test_memory_of_searches_is_bounded():
     model = RubickModel(cached_searches=3)
     for cpus in range(1, 8):
-        model.throughput("bert", "A800", 1, cpus_per_gpu=float(cpus))
+        model.throughput("bert", Configuration("A800", 1, cpus_per_gpu=float(cpus)))
     assert len(model._searches) == 3
 
 
-def test_a_whole_table_is_quick():
-    """64 GPU counts on 1 to 8 nodes for all models: what a simulator asks once. Takes 0.25 s."""
+def test_a_complete_table_is_quick():
+    """64 GPU counts on 1 to 8 nodes for all models, which a simulator needs once, take 0.25 s."""
     model = RubickModel()
     begin = time.perf_counter()
     for name in NAMES:
         for gpus in range(1, 65):
-            model.throughput(name, "A800", gpus, -(-gpus // 8))
+            model.throughput(name, Configuration("A800", gpus, -(-gpus // 8)))
     assert time.perf_counter() - begin < 2.5

@@ -1,4 +1,4 @@
-"""The reproduction as a user runs it: what it writes, what it hands back, and the registry of the script."""
+"""The reproduction of Rubick's table as a user runs it: its files, its result, and the script's errors."""
 
 import json
 import subprocess
@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from envs.performance.fitting import FitReport, prior_figures
-from envs.performance.rubick_data import model_shapes
-from envs.performance.rubick_report import figures_table, prediction_error, summary
+from envs.performance.rubick.data import model_shapes
+from envs.performance.rubick.fitting import FitReport, prior_figures
+from envs.performance.rubick.validation.report import figures_table, prediction_error, summarise_protocols
 from envs.types import PerformanceError
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -23,8 +23,8 @@ def run(tmp_path, *arguments):
 
 
 @pytest.mark.slow
-def test_a_whole_run(real_data, tmp_path):
-    """The command of the README: it prints the tables, keeps the files, and ends with its folder."""
+def test_a_complete_run(real_data, tmp_path):
+    """The README's command prints the tables, writes the files, and prints its folder last."""
     data = real_data("profiles/rubick/vit/placements.csv").parents[3]
     result = run(tmp_path, "paper=rubick", "table=prediction_error", f"data={data}")
     assert result.returncode == 0, result.stderr
@@ -51,15 +51,15 @@ def test_a_whole_run(real_data, tmp_path):
     )
 
 
-def test_without_data_nothing_is_written(tmp_path):
+def test_no_files_are_written_without_data(tmp_path):
     with pytest.raises(PerformanceError, match="has no folder profiles/rubick"):
         prediction_error(str(tmp_path), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_summary_tells_points_that_were_not_fitted_apart():
+def test_summary_lists_points_outside_the_fit_separately():
     frame = pd.DataFrame({"error": [0.1, -0.3, 0.5], "fitted": [True, False, False]})
-    table = summary({"profile": frame, "small_to_large": frame[:1]})
+    table = summarise_protocols({"profile": frame, "small_to_large": frame[:1]})
     assert table["protocol"].tolist() == ["profile", "profile, points not fitted on", "small_to_large"]
     assert table["points"].tolist() == [3, 2, 1]
     assert table["median"].tolist() == pytest.approx([0.3, 0.4, 0.1])
@@ -81,7 +81,7 @@ def test_figures_are_rounded_to_five_digits():
         (["data=/nowhere"], "data=/nowhere: has no folder profiles/rubick; set data=<folder> or $MURMURATION_DATA"),
     ],
 )
-def test_the_script_tells_mistakes_in_one_line(tmp_path, arguments, message):
+def test_the_script_reports_mistakes_in_one_line(tmp_path, arguments, message):
     result = run(tmp_path, *arguments)
     assert result.returncode == 2
     assert message in result.stderr

@@ -1,4 +1,4 @@
-"""The general model: worked by hand, against a slow twin, and by its properties."""
+"""The general model, tested by hand, against a reference implementation, and by its properties."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.performance.rubick import (
+from envs.performance.rubick.iteration import (
     MEGA,
     POINT,
     Figures,
@@ -21,7 +21,6 @@ from envs.performance.rubick import (
     even_shares,
     iteration_time,
     overlap,
-    pipeline_bubble,
     points,
 )
 from envs.types import ExecutionPlan, PerformanceError
@@ -64,12 +63,12 @@ def test_between_nodes_two_gpus_share_a_card():
     assert total(ExecutionPlan(data=8), (2, 6)) > total(ExecutionPlan(data=8), (4, 4))
 
 
-def test_full_overlap_hides_the_shorter():
+def test_full_overlap_hides_the_shorter_activity():
     apart = replace(FIGURES, params=replace(FIGURES.params, k_sync=200.0))
     assert timed(ExecutionPlan(data=4), (4,), figures=apart).compute[0] == pytest.approx(52, rel=1e-6)
 
 
-def test_zero_moves_half_of_the_traffic_behind_a_shared_step():
+def test_zero_moves_half_of_the_traffic_after_a_sharded_step():
     """Reduce-scatter 6 with the backward pass; step 10 / 4 and all-gather 6 after it."""
     parts = timed(ExecutionPlan(data=4, zero_stage=2), (4,))
     assert parts.compute[0] == pytest.approx(52 + 6)
@@ -78,17 +77,17 @@ def test_zero_moves_half_of_the_traffic_behind_a_shared_step():
 
 @pytest.mark.parametrize("zero_stage", [0, 2])
 def test_offload_by_hand(zero_stage):
-    """Gradients 4 x 100 / 2 / 8 = 25 out; host step 4 x 100 / (2 x 4) = 50 and weights 2 x 100 / 8 = 25 back."""
+    """Gradients 4 x 100 / 2 / 8 = 25 out; CPU step 4 x 100 / (2 x 4) = 50 and weights 2 x 100 / 8 = 25 back."""
     parts = timed(ExecutionPlan(data=2, offload=True, zero_stage=zero_stage), (2,))
     assert parts.compute[0] == pytest.approx(2 * 50 + 0.5 * 8 * 100 * 0.5 / 50 + 25)
     assert parts.optimizer[0] == pytest.approx(50 + 25)
 
 
-def test_checkpointing_runs_the_forward_pass_again():
+def test_checkpointing_repeats_the_forward_pass():
     assert total(ExecutionPlan(checkpointing=True), (1,)) - total(ExecutionPlan(), (1,)) == pytest.approx(98)
 
 
-def test_accumulation_pays_the_fixed_part_and_the_traffic_again():
+def test_accumulation_repeats_the_fixed_part_and_the_traffic():
     """Four micro-batches of 8: forward 4 x 26, backward 3 x 52 and the last one with four synchronisations of 8."""
     assert timed(ExecutionPlan(accumulation=4), (1,)).total[0] == pytest.approx(104 + 208 + 10 + 5)
     parts = timed(ExecutionPlan(data=2, accumulation=2), (2,))
@@ -96,30 +95,34 @@ def test_accumulation_pays_the_fixed_part_and_the_traffic_again():
 
 
 def test_pipeline_without_micro_batches_is_no_faster_than_one_stage():
-    """With one micro-batch stages work one after the other: forward and backward take as long as on one GPU."""
+    """With one micro-batch the stages work one after the other: forward and backward take as long as on one GPU."""
     one, four = timed(ExecutionPlan(tensor=2), (2,)), timed(ExecutionPlan(tensor=2, pipeline=4), (2, 2, 2, 2))
     assert four.forward[0] == pytest.approx(one.forward[0])
     assert four.compute[0] == pytest.approx(one.compute[0])
     assert four.optimizer[0] == pytest.approx(one.optimizer[0] / 4)
 
 
-def test_pipeline_bubble_is_what_the_time_shows():
-    """Compute of a filled pipeline is that of its stages without idling, over one minus the bubble."""
+def test_forward_time_includes_the_pipeline_bubble():
+    """The forward time of a filled pipeline is that without idling, divided by one minus the bubble.
+
+    The bubble is the share of time that a stage idles: (p - 1) / (a + p - 1) with p stages and a micro-batches.
+    """
     lean = replace(FIGURES, forward=Forward(0.0, 3.0, 1.0))
     for stages, micro in ((2, 4), (4, 8), (3, 2)):
         parts = timed(ExecutionPlan(pipeline=stages, accumulation=micro), (1,) * stages, figures=lean)
         ideal = 32 * 3.0 / stages
-        assert parts.forward[0] == pytest.approx(ideal / (1 - pipeline_bubble(stages, micro)))
+        bubble = (stages - 1) / (micro + stages - 1)
+        assert parts.forward[0] == pytest.approx(ideal / (1 - bubble))
 
 
-def test_tensor_groups_that_straddle_nodes_pay_the_network():
+def test_tensor_groups_that_straddle_nodes_use_the_network():
     inside = timed(ExecutionPlan(data=3, tensor=4, pipeline=1), (4, 4, 4), batch=24).tensor[0]
     across = timed(ExecutionPlan(data=3, tensor=4, pipeline=1), (6, 6), batch=24).tensor[0]
     assert across == pytest.approx(inside * 50 / 10)
 
 
 def test_megatron_numbering_keeps_replicas_of_a_stage_together():
-    """d x t = 8 on nodes of 8: gradients stay inside; one stage over two: they cross, two rings, four cards."""
+    """With d x t = 8 gradients stay within a node of 8; one stage over two nodes has two rings on four cards."""
     inside = timed(ExecutionPlan(data=4, tensor=2, pipeline=2), (8, 8), batch=32)
     across = timed(ExecutionPlan(data=8, tensor=2), (8, 8), batch=32)
     forward_in, forward_out = 1.5 * (2 + 3 * 8 / 2), 1.5 * (2 + 3 * 4 / 2)
@@ -127,8 +130,8 @@ def test_megatron_numbering_keeps_replicas_of_a_stage_together():
     assert across.compute[0] == pytest.approx(2 * forward_out + 8 * 50 * 7 / 8 / min(10 * 4 / 2, 50))
 
 
-def slow_twin(plan, shares, batch, cpus):
-    """The same model again, one point at a time, by the words of the docstrings."""
+def reference_time(plan, shares, batch, cpus):
+    """Reference implementation of the model from the docstrings, for one point at a time."""
     k, f, links = FIGURES.params, FIGURES.forward, FIGURES.links
     d, t, p, a = plan.data, plan.tensor, plan.pipeline, plan.accumulation
     size, n = SHAPE.parameters / MEGA / (t * p), batch / (d * a)
@@ -179,9 +182,9 @@ PLANS = st.builds(
 
 
 @given(PLANS, st.integers(1, 8), st.floats(0.5, 16))
-def test_arrays_agree_with_the_slow_twin(plan, nodes, cpus):
+def test_arrays_agree_with_the_reference_implementation(plan, nodes, cpus):
     shares = even_shares(plan.num_gpus, min(nodes, plan.num_gpus))
-    assert total(plan, shares, cpus=cpus) == pytest.approx(slow_twin(plan, shares, 32, cpus), rel=1e-9)
+    assert total(plan, shares, cpus=cpus) == pytest.approx(reference_time(plan, shares, 32, cpus), rel=1e-9)
 
 
 @given(PLANS, st.integers(1, 8))
@@ -206,19 +209,19 @@ def test_overlap_does_not_overflow():
 
 
 @given(st.sampled_from([1, 2, 4, 8]), st.floats(0.5, 8), st.floats(1.1, 4))
-def test_more_host_threads_never_slow_offload_down(data, cpus, factor):
+def test_more_cpu_threads_never_slow_offload_down(data, cpus, factor):
     plan = ExecutionPlan(data=data, offload=True, zero_stage=2)
     assert total(plan, (data,), cpus=cpus * factor) <= total(plan, (data,), cpus=cpus)
 
 
-def test_many_points_are_each_their_own():
+def test_points_of_an_array_do_not_affect_each_other():
     rows = [(ExecutionPlan(data=d, checkpointing=gc), (d,), 32, 4.0) for d in (1, 2, 4, 8) for gc in (False, True)]
     together = iteration_time(SHAPE, FIGURES, points(rows)).total
     alone = [iteration_time(SHAPE, FIGURES, points([row])).total[0] for row in rows]
     np.testing.assert_allclose(together, alone)
 
 
-def test_a_node_with_a_card_for_each_gpu_is_faster_between_nodes():
+def test_more_network_cards_are_faster_between_nodes():
     rows = points([(ExecutionPlan(data=8), (2, 2, 2, 2), 32, 4.0)])
     assert iteration_time(SHAPE, FIGURES, rows, Hardware(8, 8)).total < iteration_time(SHAPE, FIGURES, rows).total
 
@@ -231,12 +234,12 @@ def test_a_node_with_a_card_for_each_gpu_is_faster_between_nodes():
         (ExecutionPlan(tensor=4), 4, 2, "tensor degree 4 exceeds the 2 GPUs"),
         (ExecutionPlan(data=3), 3, 1, "batch 32 does not divide into 3 replicas x 1 micro-batches"),
         (ExecutionPlan(data=4, accumulation=16), 4, 1, "batch 32 does not divide into 4 replicas x 16 micro-batches"),
-        (ExecutionPlan(tensor=2, zero_stage=2), 2, 1, "ZeRO and offload go with data parallelism only"),
+        (ExecutionPlan(tensor=2, zero_stage=2), 2, 1, "ZeRO and offload need plain data parallelism"),
         (ExecutionPlan(data=2, zero_stage=3), 2, 1, "ZeRO stage 3"),
         (ExecutionPlan(data=2), 2, 3, "2 GPUs on 3 nodes"),
     ],
 )
-def test_layouts_that_cannot_be(plan, gpus, nodes, message):
+def test_impossible_layouts_are_refused(plan, gpus, nodes, message):
     with pytest.raises(PerformanceError, match=message) as error:
         check_layout(SHAPE, plan, gpus, nodes)
     assert "\n" not in str(error.value)
@@ -247,10 +250,10 @@ def test_a_model_without_measured_tensor_parallelism_has_none():
         check_layout(replace(SHAPE, model_parallel=False), ExecutionPlan(tensor=2), 2)
 
 
-def test_rows_refuse_what_they_cannot_hold():
+def test_points_refuse_invalid_rows():
     with pytest.raises(PerformanceError, match=r"plan d4 needs 4 GPUs, its placement \(2, 1\) has 3"):
         points([(ExecutionPlan(data=4), (2, 1), 32, 4.0)])
-    with pytest.raises(PerformanceError, match="host threads 0.0 must be positive"):
+    with pytest.raises(PerformanceError, match="CPU threads 0.0 must be positive"):
         points([(ExecutionPlan(), (1,), 32, 0.0)])
     assert points([]).dtype == POINT
 
@@ -263,7 +266,7 @@ def test_names_of_plans():
 @given(st.integers(1, 64), st.integers(1, 64))
 def test_even_shares_are_even(gpus, nodes):
     if nodes > gpus:
-        with pytest.raises(PerformanceError, match="give each node a GPU"):
+        with pytest.raises(PerformanceError, match="a GPU on each node"):
             even_shares(gpus, nodes)
         return
     shares = even_shares(gpus, nodes)

@@ -1,22 +1,22 @@
-"""Both protocols against the public measurements, and that what is held out is held out."""
+"""The predictive protocol on the public measurements: its errors, and that held-out points are not fitted."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from envs.performance import rubick_validation as validation
-from envs.performance.fitting import Profile, pack
-from envs.performance.rubick_model import fitted_figures
-from envs.performance.rubick_validation import (
+from envs.performance.rubick.fitting import Profile, pack_figures
+from envs.performance.rubick.model import fitted_figures
+from envs.performance.rubick.validation import protocols as validation
+from envs.performance.rubick.validation.protocols import (
     PROTOCOLS,
     explain,
     fit_profiles,
-    measurements,
     oddity,
     prediction_errors,
-    profile_of,
-    worst,
+    read_measured_runs,
+    select_profile,
+    worst_points,
 )
 from envs.types import PerformanceError
 
@@ -28,7 +28,7 @@ def root(request):
 
 @pytest.fixture(scope="module")
 def data(root):
-    return measurements(root)
+    return read_measured_runs(root)
 
 
 @pytest.fixture(scope="module")
@@ -57,15 +57,15 @@ def test_median_error_of_held_out_points_is_within_ten_per_cent(errors, protocol
     assert not errors[protocol]["fitted"].any()
 
 
-def test_models_without_spoilt_runs_are_predicted_well(errors):
-    """Median by model in the profile protocol; ViT over nodes is the known exception."""
+def test_models_without_wrong_runs_are_predicted_well(errors):
+    """Checks the median by model in the profile protocol; ViT over nodes is the known exception."""
     by_model = errors["profile"].assign(size=errors["profile"]["error"].abs()).groupby("folder")["size"].median()
     assert by_model[["bert", "gpt2", "llama7", "llama30"]].max() < 0.06
     assert by_model[["roberta", "t5"]].max() < 0.12
-    assert by_model["llama7b_bsz16"] < 0.10  # another batch size, filled pipelines: nothing of it was fitted
+    assert by_model["llama7b_bsz16"] < 0.10  # another batch size with filled pipelines; no point of it was fitted
 
 
-def test_handfuls_are_small(data, reports):
+def test_fits_use_few_points(data, reports):
     assert {model: report.num_points for model, report in reports.items()} == {
         "vit": 10,
         "roberta": 9,
@@ -87,36 +87,36 @@ def test_fitted_points_are_marked(errors):
 
 
 def test_held_out_points_are_not_fitted_on(root, errors, monkeypatch):
-    """Measured times of what is held out are made ten times longer: no prediction may change."""
+    """Makes the measured times of held-out points ten times longer; no prediction may change."""
     clean = errors["small_to_large"]
-    original = validation.measurements
+    original = validation.read_measured_runs
 
-    def spoilt(folder):
+    def corrupted(folder):
         found = original(folder)
-        large = np.array([sum(run.shares) > validation.SMALL.get(run.model, 4) for run in found.runs])
+        large = np.array([sum(run.shares) > validation.SMALL_PLACEMENT.get(run.model, 4) for run in found.runs])
         profile = found.profile
         times = np.where(large, 10 * profile.total, profile.total)
         blank = np.zeros(len(times))
         return replace(found, profile=Profile(profile.rows, times, blank, blank, blank))
 
-    monkeypatch.setattr(validation, "measurements", spoilt)
+    monkeypatch.setattr(validation, "read_measured_runs", corrupted)
     np.testing.assert_allclose(prediction_errors(root, "small_to_large")["predicted_s"], clean["predicted_s"])
 
 
 @pytest.mark.slow
 def test_a_left_out_plan_is_not_fitted_on(root, errors, monkeypatch):
     clean = errors["leave_one_plan_out"]
-    original = validation.measurements
+    original = validation.read_measured_runs
 
-    def spoilt(folder):
+    def corrupted(folder):
         found = original(folder)
-        # Of LLaMA-30B alone, so that no other model's prior moves; its plan 444 ten times slower.
+        # Only LLaMA-30B's plan 444 becomes ten times slower, so that no other model's prior changes.
         mine = np.array([run.folder == "llama30" and run.exec_plan == "444" for run in found.runs])
         blank = np.zeros(len(mine))
         times = np.where(mine, 10 * found.profile.total, found.profile.total)
         return replace(found, profile=Profile(found.profile.rows, times, blank, blank, blank))
 
-    monkeypatch.setattr(validation, "measurements", spoilt)
+    monkeypatch.setattr(validation, "read_measured_runs", corrupted)
     after = prediction_errors(root, "leave_one_plan_out")
     same = (clean["folder"] == "llama30") & (clean["exec_plan"] == "444")
     np.testing.assert_allclose(after.loc[same, "predicted_s"], clean.loc[same, "predicted_s"])
@@ -124,7 +124,7 @@ def test_a_left_out_plan_is_not_fitted_on(root, errors, monkeypatch):
     assert not np.allclose(after.loc[others, "predicted_s"], clean.loc[others, "predicted_s"])
 
 
-def test_small_and_large_part_the_points(errors):
+def test_small_to_large_predicts_only_large_placements(errors):
     large = errors["small_to_large"]
     assert (large.loc[large["model"] == "bert", "num_gpus"] > 4).all()
     assert (large.loc[large["model"] == "llama7b", "num_gpus"] > 16).all()
@@ -136,14 +136,14 @@ def test_every_plan_is_left_out_once(errors, data):
     assert len(counts) == sum(run.folder not in ("t5_3B", "llama7b_bsz16") for run in data.runs)
 
 
-def test_package_table_holds_these_fits(reports):
-    """tables/rubick_figures.yaml is what the command writes: within rounding and a solver's last digits."""
+def test_the_package_table_equals_the_fits(reports):
+    """tables/rubick_figures.yaml is what the command writes, except for rounding and the solver's last digits."""
     for model, report in reports.items():
-        np.testing.assert_allclose(pack(fitted_figures()[model]), pack(report.figures), rtol=2e-3)
+        np.testing.assert_allclose(pack_figures(fitted_figures()[model]), pack_figures(report.figures), rtol=2e-3)
 
 
-def test_oddities_are_what_the_data_show(data):
-    """What is called spoilt differs from its neighbours by more than any model should explain."""
+def test_oddities_are_visible_in_the_data(data):
+    """Wrong runs differ from runs on similar placements by more than any model should explain."""
     time = {(run.folder, run.exec_plan, run.placement): run.iteration for run in data.runs}
     for plan in ("ga", "gc", "zero-dp"):
         assert time["vit", plan, "35"] > 5 * time["vit", plan, "44"]
@@ -155,15 +155,15 @@ def test_oddities_are_what_the_data_show(data):
     assert len(odd) == 3 + len(ratios) < 60
 
 
-def test_the_ten_worst_have_a_known_cause(errors):
-    found = worst(errors["profile"])
+def test_the_ten_largest_errors_have_a_known_cause(errors):
+    found = worst_points(errors["profile"])
     assert len(found) == 10
     assert (found["error"].abs().diff().dropna() <= 0).all()
     assert not found["cause"].str.startswith("no known cause").any()
 
 
-def test_larger_batches_speed_filled_pipelines_up(data):
-    """Why batch-16 runs are read as filled pipelines: twice the samples in less time."""
+def test_filled_pipelines_are_faster_with_larger_batches(data):
+    """Batch-16 runs are read as filled pipelines because they take less time for twice the samples."""
     time = {(run.folder, run.exec_plan, run.placement): run.iteration for run in data.runs}
     for plan, placement in (("441", "4444"), ("481", "8888")):
         assert time["llama7b_bsz16", plan, placement] < time["llama7", plan, placement]
@@ -179,7 +179,7 @@ def test_profile_needs_its_points(data):
     keep = np.array([run.placement != "2222" for run in data.runs])
     less = replace(data, runs=without, profile=data.profile.take(keep))
     with pytest.raises(PerformanceError, match="model bert: the profile needs 3 points"):
-        profile_of(less, "bert")
+        select_profile(less, "bert")
 
 
 def test_unknown_protocol(root):

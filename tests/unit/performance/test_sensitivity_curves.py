@@ -1,24 +1,24 @@
-"""Sensitivity curves: envelopes worked by hand, and those of the models."""
+"""Sensitivity curves: envelopes computed by hand, and those of the models."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.performance.plans import BestPlan
-from envs.performance.rubick_model import RubickModel, fitted_figures
-from envs.performance.sensitivity import MEMORY_LEVELS, envelope
+from envs.performance.rubick.model import RubickModel, fitted_figures
+from envs.performance.rubick.plans import BestPlan
+from envs.performance.rubick.sensitivity import MEMORY_LEVELS, envelope
 from envs.types import ExecutionPlan, PerformanceError
 
 MODEL = RubickModel()
 
 
-def best(*speeds):
-    return [BestPlan(speed, ExecutionPlan(data=i + 1), i + 1, 1) for i, speed in enumerate(speeds)]
+def best(*throughputs):
+    return [BestPlan(throughput, ExecutionPlan(data=i + 1), i + 1, 1) for i, throughput in enumerate(throughputs)]
 
 
 def test_envelope_by_hand():
-    """10, 8, 20, 20.1: two GPUs keep the plan of one; the last 0.5 % are not worth a GPU."""
+    """10, 8, 20, 20.1: two GPUs keep the plan of one; the last 0.5 % do not justify a GPU."""
     curve = envelope("gpus", np.array([1.0, 2.0, 3.0, 4.0]), best(10.0, 8.0, 20.0, 20.1))
     assert curve.throughput.tolist() == [10.0, 10.0, 20.0, 20.1]
     assert curve.needed.tolist() == [0, 0, 2, 2]
@@ -40,16 +40,16 @@ def test_slopes_both_ways():
 
 
 def test_amounts_must_ascend():
-    with pytest.raises(PerformanceError, match="amounts must ascend"):
+    with pytest.raises(PerformanceError, match="they must ascend"):
         envelope("gpus", np.array([1.0, 1.0]), best(1.0, 2.0))
 
 
 @given(st.lists(st.floats(0, 1e3), min_size=1, max_size=20))
-def test_envelopes_never_fall_and_need_no_more_than_they_have(speeds):
-    curve = envelope("gpus", np.arange(1.0, len(speeds) + 1), best(*speeds))
+def test_envelopes_never_fall_and_need_at_most_the_amount(throughputs):
+    curve = envelope("gpus", np.arange(1.0, len(throughputs) + 1), best(*throughputs))
     assert (np.diff(curve.throughput) >= 0).all()
-    assert (curve.throughput >= np.array(speeds)).all()
-    assert (curve.needed <= np.arange(len(speeds))).all()
+    assert (curve.throughput >= np.array(throughputs)).all()
+    assert (curve.needed <= np.arange(len(throughputs))).all()
     assert (curve.throughput[curve.needed] * 1.01 >= curve.throughput).all()
 
 
@@ -67,8 +67,8 @@ def test_gpu_curve_is_computed_once():
     assert table.gpus is table.gpus
 
 
-def test_host_threads_matter_where_only_offload_runs():
-    """LLaMA-7B on one GPU; BERT on one GPU runs without offload and does not care."""
+def test_cpu_threads_matter_if_only_offload_runs():
+    """LLaMA-7B needs offload on one GPU; BERT on one GPU does not, so CPU threads do not matter."""
     llama = MODEL.sensitivity("llama7b").cpus(1)
     assert llama.throughput[-1] > 1.5 * llama.throughput[0]
     bert = MODEL.sensitivity("bert").cpus(1)
@@ -76,15 +76,15 @@ def test_host_threads_matter_where_only_offload_runs():
     assert bert.needed.tolist() == [0] * len(bert.needed)
 
 
-def test_host_memory_matters_where_only_offload_runs():
-    """16 bytes for each of 6.7e9 parameters, and one gigabyte besides: 109 GB."""
+def test_cpu_memory_matters_if_only_offload_runs():
+    """16 bytes for each of 6.7e9 parameters, plus one gigabyte: 109 GB."""
     curve = MODEL.sensitivity("llama7b").memory(1)
     runs = curve.throughput > 0
     assert [level for level, there in zip(MEMORY_LEVELS, runs, strict=True) if there] == [128.0, 200.0]
 
 
-def test_stairs_remember_what_is_needed():
-    """Beyond eight GPUs T5 gains nothing at its batch size."""
+def test_needed_amounts_skip_useless_gpus():
+    """T5 gains nothing beyond eight GPUs at its batch size."""
     curve = MODEL.sensitivity("t5").gpus
     assert curve.needed[63] == 7
     assert curve.plans[63] == curve.plans[7]

@@ -1,4 +1,4 @@
-"""The default model: every zoo model on every GPU type, measured where measured, monotone, fast, never wrong."""
+"""The default model: every zoo model on every GPU type, as measured, monotone, quick, with clear errors."""
 
 import math
 import time
@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from envs.performance import TableModel, default_model
 from envs.performance.gpus import gpu_types
-from envs.performance.measurements import measured_types, measurements
-from envs.performance.memory_fit import fits
-from envs.performance.table_model import raw_speeds
+from envs.performance.measurements import measured_points, measured_types
+from envs.performance.memory_fit import fits_memory
+from envs.performance.table_model import raw_throughputs
 from envs.performance.zoo import model_profile, zoo
-from envs.types import ExecutionPlan, PerformanceError
+from envs.types import Configuration, ExecutionPlan, PerformanceError
 
 MODEL = default_model()
 TOO_LARGE = {("gpt2_xl", "K80"), ("gpt2_xl", "P100"), ("t5", "K80"), ("t5", "P100")} | {
-    (name, kind) for name in ("llama7b", "llama30b") for kind in ("K80", "P100")
+    (name, gpu_type) for name in ("llama7b", "llama30b") for gpu_type in ("K80", "P100")
 }
 
 models = st.sampled_from(sorted(zoo()))
@@ -28,91 +28,97 @@ nodes = st.integers(1, 32)
 
 
 @pytest.mark.parametrize("name", sorted(zoo()))
-@pytest.mark.parametrize("kind", sorted(gpu_types()))
-def test_every_model_has_a_speed_on_every_type_that_holds_it(name, kind):
-    table = MODEL.table(name, kind, 256)
-    if (name, kind) in TOO_LARGE:
-        assert MODEL.provenance(name, kind) == "infeasible"
+@pytest.mark.parametrize("gpu_type", sorted(gpu_types()))
+def test_every_model_has_a_throughput_on_every_type_where_it_fits(name, gpu_type):
+    table = MODEL.table(name, gpu_type, 256)
+    if (name, gpu_type) in TOO_LARGE:
+        assert MODEL.provenance(name, gpu_type) == "infeasible"
         assert (table == 0).all()
     else:
-        assert MODEL.provenance(name, kind) in ("measured", "scaled")
+        assert MODEL.provenance(name, gpu_type) in ("measured", "scaled")
         assert table[-1] > 0
         assert np.isfinite(table).all()
 
 
 @given(models, types, gpus, nodes)
-def test_one_gpu_more_is_never_slower(name, kind, n, on):
+def test_one_gpu_more_is_never_slower(name, gpu_type, n, on):
     assume(on <= n)
-    assert MODEL.throughput(name, kind, n + 1, on) >= MODEL.throughput(name, kind, n, on) * (1 - 1e-12)
+    assert MODEL.throughput(name, Configuration(gpu_type, n + 1, on)) >= MODEL.throughput(
+        name, Configuration(gpu_type, n, on)
+    ) * (1 - 1e-12)
 
 
 @given(models, types, gpus, nodes)
-def test_one_node_more_is_never_faster(name, kind, n, on):
+def test_one_node_more_is_never_faster(name, gpu_type, n, on):
     assume(on + 1 <= n)
-    assert MODEL.throughput(name, kind, n, on + 1) <= MODEL.throughput(name, kind, n, on) * (1 + 1e-12)
+    assert MODEL.throughput(name, Configuration(gpu_type, n, on + 1)) <= MODEL.throughput(
+        name, Configuration(gpu_type, n, on)
+    ) * (1 + 1e-12)
 
 
 @given(models, types, st.integers(1, 8))
-def test_the_best_never_falls_as_a_job_grows_over_whole_nodes(name, kind, per_node):
-    table = TableModel(gpus_per_node=per_node).table(name, kind, 80)
+def test_throughput_on_the_fewest_nodes_never_falls_with_more_gpus(name, gpu_type, per_node):
+    table = TableModel(gpus_per_node=per_node).table(name, gpu_type, 80)
     assert (np.diff(table) >= -1e-9 * table.max()).all()
 
 
 @given(models, types, gpus, st.floats(0, 24), st.floats(0, 24), st.floats(0, 300), st.floats(0, 300))
-def test_more_cores_and_memory_are_never_slower(name, kind, n, cpus, more_cpus, memory, more_memory):
-    def speed(c, m):
-        return MODEL.throughput(name, kind, n, cpus_per_gpu=c, memory_per_gpu=m)
+def test_more_cores_and_memory_are_never_slower(name, gpu_type, n, cpus, more_cpus, memory, more_memory):
+    def throughput(c, m):
+        return MODEL.throughput(name, Configuration(gpu_type, n, cpus_per_gpu=c, memory_per_gpu=m))
 
-    assert speed(cpus, memory) <= speed(cpus + more_cpus, memory + more_memory) * (1 + 1e-9)
-    assert speed(cpus, memory) <= MODEL.throughput(name, kind, n) * (1 + 1e-9)
+    assert throughput(cpus, memory) <= throughput(cpus + more_cpus, memory + more_memory) * (1 + 1e-9)
+    assert throughput(cpus, memory) <= MODEL.throughput(name, Configuration(gpu_type, n)) * (1 + 1e-9)
 
 
 @given(models, types, gpus, nodes, st.one_of(st.none(), st.integers(-2, 70000)))
-def test_a_speed_or_zero_or_an_error_in_one_line_never_anything_else(name, kind, n, on, batch):
+def test_results_are_a_finite_throughput_or_a_one_line_error(name, gpu_type, n, on, batch):
     profile = model_profile(name)
     if on > n or not (batch is None or profile.min_batch <= batch <= profile.max_batch):
         with pytest.raises(PerformanceError, match=r"^[^\n]+$"):
-            MODEL.throughput(name, kind, n, on, batch_size=batch)
+            MODEL.throughput(name, Configuration(gpu_type, n, on, batch_size=batch))
         return
-    speed = MODEL.throughput(name, kind, n, on, batch_size=batch)
-    assert math.isfinite(speed)
-    assert (speed > 0) == any(fits(profile, kind, m) for m in range(1, n + 1))
+    throughput = MODEL.throughput(name, Configuration(gpu_type, n, on, batch_size=batch))
+    assert math.isfinite(throughput)
+    assert (throughput > 0) == any(fits_memory(profile, gpu_type, m) for m in range(1, n + 1))
 
 
 @given(models, types, gpus)
-def test_units_survive_a_round_trip(name, kind, n):
-    """Samples/s is batch over seconds of a step: raw speeds and the surface tell the same, on one node."""
+def test_units_survive_a_round_trip(name, gpu_type, n):
+    """Samples/s is batch over seconds of a step: raw throughputs and the surface agree, on one node."""
     profile = model_profile(name)
     batch = profile.usual_batch(n)
-    raw = raw_speeds(profile, kind, n, np.array([1]), batch)[n, 0]
+    raw = raw_throughputs(profile, gpu_type, n, np.array([1]), batch)[n, 0]
     assume(raw > 0)
-    again = raw_speeds(profile, kind, n, np.array([1]))[n, 0]
+    again = raw_throughputs(profile, gpu_type, n, np.array([1]))[n, 0]
     assert raw == pytest.approx(again)
     seconds = batch / raw
     assert batch / seconds == pytest.approx(raw)
-    assert MODEL.throughput(name, kind, n, 1, batch_size=batch) >= raw * (1 - 1e-12)
+    assert MODEL.throughput(name, Configuration(gpu_type, n, 1, batch_size=batch)) >= raw * (1 - 1e-12)
 
 
-def test_measured_points_are_answered_as_measured_where_nothing_smaller_is_faster():
-    """The raw speed is the measured one; envelopes raise it to a subset's, or lower it to a consolidated one's."""
-    for (name, kind), points in measurements().items():
+def test_raw_throughputs_of_measured_points_are_the_measured_ones():
+    """Envelopes may raise a raw throughput to a subset's, or lower it to a consolidated placement's."""
+    for (name, gpu_type), points in measured_points().items():
         profile = model_profile(name)
         for point in points:
-            raw = raw_speeds(profile, kind, point.num_gpus, np.array([point.num_nodes]), point.batch_size)[-1, 0]
+            raw = raw_throughputs(profile, gpu_type, point.num_gpus, np.array([point.num_nodes]), point.batch_size)[
+                -1, 0
+            ]
             assert raw == pytest.approx(point.samples_per_s, rel=0.02), point
 
 
-def test_one_gpu_speeds_are_exactly_the_measured_ones():
-    assert MODEL.throughput("resnet50", "V100", 1) == pytest.approx(281.3, rel=1e-3)
-    assert MODEL.throughput("resnet50", "K80", 1) == pytest.approx(39.62, rel=1e-3)
-    assert MODEL.throughput("llama7b", "A800", 1) == pytest.approx(8 / 57.87, rel=1e-3)
-    assert MODEL.throughput("vit", "A800", 8) == pytest.approx(64 / 0.04922, rel=1e-3)
+def test_one_gpu_throughputs_are_the_measured_ones():
+    assert MODEL.throughput("resnet50", Configuration("V100", 1)) == pytest.approx(281.3, rel=1e-3)
+    assert MODEL.throughput("resnet50", Configuration("K80", 1)) == pytest.approx(39.62, rel=1e-3)
+    assert MODEL.throughput("llama7b", Configuration("A800", 1)) == pytest.approx(8 / 57.87, rel=1e-3)
+    assert MODEL.throughput("vit", Configuration("A800", 8)) == pytest.approx(64 / 0.04922, rel=1e-3)
 
 
 def test_spreading_costs_what_gavel_measured():
     """Transformer on 8 V100: 3178 samples/s on one node, 1089 spread over 8 nodes."""
-    assert MODEL.throughput("transformer", "V100", 8, 1) == pytest.approx(3178, rel=0.01)
-    assert MODEL.throughput("transformer", "V100", 8, 8) == pytest.approx(1089, rel=0.02)
+    assert MODEL.throughput("transformer", Configuration("V100", 8, 1)) == pytest.approx(3178, rel=0.01)
+    assert MODEL.throughput("transformer", Configuration("V100", 8, 8)) == pytest.approx(1089, rel=0.02)
 
 
 def test_a_job_is_at_most_as_wide_as_its_batch():
@@ -120,7 +126,7 @@ def test_a_job_is_at_most_as_wide_as_its_batch():
     assert table[16] == table[128]
 
 
-def test_provenance_tells_where_a_speed_comes_from():
+def test_provenance_by_measured_scaled_and_infeasible():
     assert MODEL.provenance("resnet50", "V100") == "measured"
     assert MODEL.provenance("ResNet-50", "V100") == "measured"
     assert MODEL.provenance("resnet50", "V100", 4) == "measured"
@@ -133,31 +139,33 @@ def test_provenance_tells_where_a_speed_comes_from():
 
 
 @given(models, types, gpus)
-def test_what_is_infeasible_has_speed_zero_and_only_that(name, kind, n):
-    speed = MODEL.throughput(name, kind, n)
-    assert (speed == 0) == (not any(fits(model_profile(name), kind, m) for m in range(1, n + 1)))
+def test_throughput_is_zero_exactly_where_the_model_is_infeasible(name, gpu_type, n):
+    throughput = MODEL.throughput(name, Configuration(gpu_type, n))
+    assert (throughput == 0) == (not any(fits_memory(model_profile(name), gpu_type, m) for m in range(1, n + 1)))
 
 
-def test_what_was_measured_fits():
-    for (name, kind), points in measurements().items():
+def test_measured_points_fit_the_memory():
+    for (name, gpu_type), points in measured_points().items():
         for point in points:
-            assert fits(model_profile(name), kind, point.num_gpus), point
+            assert fits_memory(model_profile(name), gpu_type, point.num_gpus), point
 
 
 @given(models, types, st.integers(1, 512))
-def test_memory_that_suffices_suffices_on_more_gpus(name, kind, n):
+def test_memory_that_suffices_suffices_on_more_gpus(name, gpu_type, n):
     profile = model_profile(name)
-    assert fits(profile, kind, n + 1) or not fits(profile, kind, n)
+    assert fits_memory(profile, gpu_type, n + 1) or not fits_memory(profile, gpu_type, n)
 
 
 def test_newer_types_are_faster_for_models_that_the_gpu_bounds():
     for name in ("bert", "inception3", "vgg16"):
-        speeds = [MODEL.throughput(name, kind, 1) for kind in ("K80", "V100", "A100", "H100")]
-        assert speeds == sorted(speeds)
+        throughputs = [
+            MODEL.throughput(name, Configuration(gpu_type, 1)) for gpu_type in ("K80", "V100", "A100", "H100")
+        ]
+        assert throughputs == sorted(throughputs)
 
 
-def test_models_that_the_host_bounds_hardly_gain():
-    assert MODEL.throughput("a2c", "H100", 1) < 1.05 * MODEL.throughput("a2c", "V100", 1)
+def test_cpu_bound_models_gain_little_from_a_faster_gpu():
+    assert MODEL.throughput("a2c", Configuration("H100", 1)) < 1.05 * MODEL.throughput("a2c", Configuration("V100", 1))
 
 
 @pytest.mark.parametrize(
@@ -170,15 +178,16 @@ def test_models_that_the_host_bounds_hardly_gain():
         (("resnet50", "V100", 4, 0), "4 GPUs on 0 nodes"),
     ],
 )
-def test_mistakes_are_told(arguments, message):
+def test_mistakes_raise_clear_errors(arguments, message):
+    model, *resources = arguments
     with pytest.raises(PerformanceError, match=message):
-        MODEL.throughput(*arguments)
+        MODEL.throughput(model, Configuration(*resources))
 
 
 @pytest.mark.parametrize("resource", [{"cpus_per_gpu": math.nan}, {"memory_per_gpu": -1.0}])
 def test_resources_that_are_no_amounts_are_refused(resource):
     with pytest.raises(PerformanceError, match="both must be numbers of at least 0"):
-        MODEL.throughput("resnet50", "V100", 1, **resource)
+        MODEL.throughput("resnet50", Configuration("V100", 1, **resource))
 
 
 def test_nodes_without_gpus_are_refused():
@@ -186,35 +195,39 @@ def test_nodes_without_gpus_are_refused():
         TableModel(gpus_per_node=0)
 
 
-def test_plain_replicas_are_the_table_itself():
+def test_a_plan_of_plain_replicas_has_the_tables_throughput():
     plan = ExecutionPlan(data=4)
-    assert MODEL.throughput("resnet50", "V100", 4, plan=plan) == MODEL.throughput("resnet50", "V100", 4)
+    assert MODEL.throughput("resnet50", Configuration("V100", 4, plan=plan)) == MODEL.throughput(
+        "resnet50", Configuration("V100", 4)
+    )
 
 
-def test_the_answer_depends_on_nothing_but_the_question():
-    """Tables grow with what is asked; the answers do not change with them."""
+def test_results_do_not_depend_on_earlier_calls():
+    """Later calls extend the tables; the results do not change."""
     fresh = TableModel()
-    before = fresh.throughput("lm", "P100", 8, 2)
-    fresh.throughput("lm", "P100", 500, 40)
-    assert fresh.throughput("lm", "P100", 8, 2) == before
+    before = fresh.throughput("lm", Configuration("P100", 8, 2))
+    fresh.throughput("lm", Configuration("P100", 500, 40))
+    assert fresh.throughput("lm", Configuration("P100", 8, 2)) == before
     assert TableModel() == TableModel()
 
 
 def test_aliases_are_understood():
-    assert MODEL.throughput("ResNet-18", "V100", 2) == MODEL.throughput("resnet18", "V100", 2)
+    assert MODEL.throughput("ResNet-18", Configuration("V100", 2)) == MODEL.throughput(
+        "resnet18", Configuration("V100", 2)
+    )
     assert set(MODEL.models) == set(zoo())
 
 
 def test_a_dense_table_is_quick():
-    """20 models, 3 types, 64 counts, 4 node levels: under 0.2 s on an idle core, here with room for a busy one."""
+    """20 models, 3 types, 64 counts, 4 node levels take under 0.2 s on an idle core; the limit allows a busy one."""
     measured_types("resnet50")
     names = MODEL.models[:20]
     began = time.perf_counter()
     fresh = TableModel()
     for name in names:
-        for kind in ("K80", "P100", "V100"):
+        for gpu_type in ("K80", "P100", "V100"):
             for n in range(1, 65):
                 for on in (1, 2, 4, 8):
                     if on <= n:
-                        fresh.throughput(name, kind, n, on)
+                        fresh.throughput(name, Configuration(gpu_type, n, on))
     assert time.perf_counter() - began < 1.0

@@ -1,11 +1,11 @@
-"""The package's own small tables against the public data they were taken from."""
+"""The package's own small tables agree with the public data that they were taken from."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from envs.performance.measurements import measurements
-from envs.performance.profiles import read_elasticflow, read_gavel
+from envs.performance.measurements import measured_points
+from envs.performance.validation.profiles import read_elasticflow, read_gavel
 from envs.performance.zoo import zoo_name
 
 T4_NAMES = {"bert": "bert_squad"}
@@ -21,7 +21,7 @@ RUBICK_FOLDERS = {
 
 
 def points(*sources):
-    found = [point for group in measurements().values() for point in group if point.source in sources]
+    found = [point for group in measured_points().values() for point in group if point.source in sources]
     assert found
     return found
 
@@ -33,25 +33,25 @@ def lookup(table, rename=None):
 
 
 def test_gavel(real_data):
-    speeds = lookup(read_gavel(real_data("profiles/gavel/simulation_throughputs_isolated.csv")))
+    throughputs = lookup(read_gavel(real_data("profiles/gavel/simulation_throughputs_isolated.csv")))
     for point in points("gavel"):
-        expected = speeds[point.model, point.gpu_type, point.num_gpus, point.num_nodes, point.batch_size]
+        expected = throughputs[point.model, point.gpu_type, point.num_gpus, point.num_nodes, point.batch_size]
         assert point.samples_per_s == pytest.approx(expected, rel=1e-3), point
 
 
-@pytest.mark.parametrize(("source", "kind"), [("elasticflow", "A100"), ("pollux", "T4")])
-def test_elasticflow_and_pollux(real_data, source, kind):
+@pytest.mark.parametrize(("source", "gpu_type"), [("elasticflow", "A100"), ("pollux", "T4")])
+def test_elasticflow_and_pollux(real_data, source, gpu_type):
     table = read_elasticflow(real_data("profiles/elasticflow/elasticflow_throughputs_long.csv"))
-    table = table[(table["gpu_type"] == kind) & (table["model"] != "resnet50_cifar10")]
-    speeds = lookup(table, T4_NAMES if kind == "T4" else None)
+    table = table[(table["gpu_type"] == gpu_type) & (table["model"] != "resnet50_cifar10")]
+    throughputs = lookup(table, T4_NAMES if gpu_type == "T4" else None)
     for point in points(source):
-        assert point.gpu_type == kind
-        expected = speeds[point.model, kind, point.num_gpus, point.num_nodes, point.batch_size]
+        assert point.gpu_type == gpu_type
+        expected = throughputs[point.model, gpu_type, point.num_gpus, point.num_nodes, point.batch_size]
         assert point.samples_per_s == pytest.approx(expected, rel=1e-3), point
 
 
 def test_rubick_is_the_best_plan_of_each_placement_size(real_data):
-    """One GPU of RoBERTa apart: its plain and ZeRO rows repeat those of two GPUs, so offload stands there."""
+    """For one GPU of RoBERTa the table has offload, because its plain and ZeRO rows repeat those of two GPUs."""
     for name, folder in RUBICK_FOLDERS.items():
         path = real_data(f"profiles/rubick/{folder}/placements.csv")
         table = pd.read_csv(path, dtype={"placement": str, "exec_plan": str})

@@ -1,4 +1,4 @@
-"""The validation script, run as a user runs it, and the choices under conf/ that build this package's parts."""
+"""The validation script as a user runs it, and the choices under conf/ that build this package's objects."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ import yaml
 from hydra.utils import instantiate
 
 from envs.performance import Contention, CostBySize, CostByTable, TableModel
-from envs.performance.validation import PREDICTION_COLUMNS
+from envs.performance.validation.predictions import PREDICTION_COLUMNS
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 CONF = REPOSITORY / "conf"
@@ -24,7 +24,7 @@ def run(folder, *arguments, data=""):
 
 
 @pytest.mark.slow
-def test_errors_are_printed_and_predictions_and_pictures_kept(real_data, tmp_path):
+def test_the_script_prints_errors_and_writes_predictions_and_pictures(real_data, tmp_path):
     done = run(tmp_path / "run", data=str(real_data("profiles").parent))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith("run: ")
@@ -35,14 +35,14 @@ def test_errors_are_printed_and_predictions_and_pictures_kept(real_data, tmp_pat
     assert len(pictures) == len(kept[["protocol", "quantity"]].drop_duplicates())
 
 
-def test_no_data_is_one_line(tmp_path):
+def test_missing_data_is_a_one_line_error(tmp_path):
     done = run(tmp_path)
     assert done.returncode == 2
-    assert done.stderr == "error: profiles: no folder given; set data=<folder with profiles/>, or $MURMURATION_DATA\n"
+    assert done.stderr == "error: profiles: no folder is set; set data=<folder with profiles/> or $MURMURATION_DATA\n"
 
 
 @pytest.mark.slow
-def test_a_wrong_folder_is_one_line(tmp_path):
+def test_a_wrong_folder_is_a_one_line_error(tmp_path):
     done = run(tmp_path, f"data={tmp_path}")
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
@@ -64,10 +64,10 @@ def test_contention_choices_build(mode):
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "seconds"),
+    ("name", "cost_class", "seconds"),
     [("by_size", CostBySize, 20.2), ("sia", CostByTable, 30), ("rubick", CostByTable, 260), ("none", CostByTable, 0)],
 )
-def test_reconfiguration_choices_build(name, kind, seconds):
+def test_reconfiguration_choices_build(name, cost_class, seconds):
     cost = built("reconfiguration", name)
-    assert isinstance(cost, kind)
+    assert isinstance(cost, cost_class)
     assert cost.seconds("resnet18") == pytest.approx(seconds, abs=0.05)

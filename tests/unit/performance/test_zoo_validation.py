@@ -1,19 +1,19 @@
-"""Predicted against measured: the targets on public data, and that held-out points are held out."""
+"""Prediction errors on public data are within their targets, and held-out points are not seen."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from envs.performance.prediction_plot import plot_protocols
-from envs.performance.profiles import COLUMNS, read_elasticflow, read_gavel
-from envs.performance.validation import (
+from envs.performance.validation.plot import plot_protocols
+from envs.performance.validation.predictions import (
     PREDICTION_COLUMNS,
     elasticflow_errors,
     gavel_errors,
     scaling_errors,
-    summary,
-    validate,
+    summarise_errors,
+    validate_performance,
 )
+from envs.performance.validation.profiles import PROFILE_COLUMNS, read_elasticflow, read_gavel
 from envs.types import PerformanceError
 
 GAVEL = "profiles/gavel/simulation_throughputs_isolated.csv"
@@ -35,23 +35,23 @@ def median(frame, **which):
 def test_gavel_half_predicts_half_within_a_tenth(gavel):
     assert median(gavel, quantity="samples/s") <= 0.10
     assert median(gavel, quantity="spread penalty") <= 0.10
-    for kind in ("K80", "P100", "V100"):
-        assert median(gavel, quantity="samples/s", gpu_type=kind) <= 0.11
+    for gpu_type in ("K80", "P100", "V100"):
+        assert median(gavel, quantity="samples/s", gpu_type=gpu_type) <= 0.11
 
 
-def test_gavel_does_not_depend_on_the_luck_of_one_split(real_data):
+def test_gavel_errors_do_not_depend_on_the_seed_of_the_split(real_data):
     medians = [median(gavel_errors(real_data(GAVEL), seed=seed), quantity="samples/s") for seed in (1, 2)]
     assert max(medians) <= 0.10
 
 
 def test_gavel_predicts_every_point_once(gavel, real_data):
-    """The two halves are predicted from each other, so all points of the scaling families appear, and once each."""
+    """The two halves are predicted from each other, so each point of the scaling models appears once."""
     table = read_gavel(real_data(GAVEL))
     scaling = table[table["model"].isin(["LM", "ResNet-18", "ResNet-50", "Transformer"])]
-    speeds = gavel[gavel["quantity"] == "samples/s"]
+    throughputs = gavel[gavel["quantity"] == "samples/s"]
     key = ["model", "gpu_type", "num_gpus", "num_nodes", "batch_size"]
-    assert len(speeds) == len(scaling) == len(speeds.drop_duplicates(key))
-    merged = speeds.merge(scaling, on=key)
+    assert len(throughputs) == len(scaling) == len(throughputs.drop_duplicates(key))
+    merged = throughputs.merge(scaling, on=key)
     assert np.allclose(merged["measured"], merged["samples_per_s"])
 
 
@@ -65,8 +65,8 @@ def test_elasticflow_scales_from_one_node_to_64_gpus(real_data):
     assert len(none) - len(one) == 6  # one point of each model is seen
 
 
-def test_predictions_change_with_what_is_seen_only(real_data, tmp_path):
-    """Multiply one unseen speed by ten: its prediction stays, its error does not."""
+def test_predictions_do_not_depend_on_unseen_points(real_data, tmp_path):
+    """Multiplies one unseen throughput by ten: its prediction does not change, its error does."""
     table = pd.read_csv(real_data(ELASTICFLOW))
     unseen = (table["gpu"] == "A100") & (table["model"] == "bert") & (table["num_gpus"] == 64)
     table.loc[unseen, "iters_per_s"] *= 10
@@ -80,15 +80,15 @@ def test_predictions_change_with_what_is_seen_only(real_data, tmp_path):
 @pytest.mark.slow
 def test_all_protocols_together(real_data):
     root = real_data("profiles").parent
-    frame = validate(root)
+    frame = validate_performance(root)
     assert list(frame.columns) == list(PREDICTION_COLUMNS)
     assert frame["protocol"].nunique() == 7
     assert np.isfinite(frame["error"]).all()
-    table = summary(frame)
+    table = summarise_errors(frame)
     assert table["points"].sum() == len(frame)
 
 
-def test_scaling_errors_are_told_in_the_same_columns():
+def test_scaling_errors_have_the_same_columns():
     frame = scaling_errors()
     assert list(frame.columns) == list(PREDICTION_COLUMNS)
     assert np.allclose(frame["error"], frame["predicted"] / frame["measured"] - 1)
@@ -96,7 +96,7 @@ def test_scaling_errors_are_told_in_the_same_columns():
 
 def test_a_summary_by_hand():
     frame = pd.DataFrame({"protocol": "p", "quantity": "q", "error": [0.1, -0.2, 0.3]})
-    row = summary(frame).iloc[0]
+    row = summarise_errors(frame).iloc[0]
     assert (row["points"], row["median %"], row["mean %"], row["max %"]) == (3, 20, 20, 30)
 
 
@@ -116,11 +116,11 @@ def write(tmp_path, text):
 
 
 def test_gavel_rows_are_read_as_samples(tmp_path):
-    """2 steps/s of 16 samples on 4 GPUs are 32 samples/s at a global batch of 64; spread means a node for each GPU."""
+    """2 steps/s of 16 samples on 4 GPUs are 32 samples/s at a global batch of 64; spread rows have a node per GPU."""
     rows = "v100,ResNet-18 (batch size 16),4,2.0\nv100_unconsolidated,ResNet-18 (batch size 16),4,1.0\n"
     repeats = "v100_unconsolidated,A3C,1,7.0\nk80,A3C,1,3.0\nk80,A3C,2,0.0\n"
     table = read_gavel(write(tmp_path, GAVEL_HEADER + rows + repeats))
-    assert list(table.columns) == list(COLUMNS)
+    assert list(table.columns) == list(PROFILE_COLUMNS)
     assert table.to_numpy().tolist() == [
         ["ResNet-18", "V100", 4, 1, 64, 32.0],
         ["ResNet-18", "V100", 4, 4, 64, 16.0],
@@ -134,11 +134,11 @@ def test_elasticflow_rows_are_read_as_samples(tmp_path):
     assert table.to_numpy().tolist() == [["bert", "A100", 16, 2, 64, 128.0], ["bert", "T4", 8, 2, 64, 128.0]]
 
 
-@pytest.mark.parametrize("speed", ["-1", "inf"])
-def test_impossible_speeds_in_a_profile_are_refused(tmp_path, speed):
-    path = write(tmp_path, GAVEL_HEADER + f"v100,A3C,1,{speed}\n")
+@pytest.mark.parametrize("throughput", ["-1", "inf"])
+def test_impossible_throughputs_in_a_profile_are_refused(tmp_path, throughput):
+    path = write(tmp_path, GAVEL_HEADER + f"v100,A3C,1,{throughput}\n")
     with pytest.raises(
-        PerformanceError, match="A3C on 1 V100: speed is .*; it must be positive and finite, drop the row"
+        PerformanceError, match="A3C on 1 V100: throughput is .*; it must be positive and finite, correct or remove"
     ):
         read_gavel(path)
 
@@ -155,6 +155,6 @@ def test_an_absent_file_is_refused(tmp_path):
 
 def test_no_folder_is_refused():
     with pytest.raises(
-        PerformanceError, match=r"no folder given; set data=<folder with profiles/>, or \$MURMURATION_DATA"
+        PerformanceError, match=r"no folder is set; set data=<folder with profiles/> or \$MURMURATION_DATA"
     ):
-        validate("")
+        validate_performance("")

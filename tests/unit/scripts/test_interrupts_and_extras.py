@@ -1,4 +1,4 @@
-"""Training told from its start, interrupted and gone on with; and what an installation without torch or ray is told."""
+"""Training that is interrupted and resumed, and the error of an installation without torch or ray."""
 
 import json
 import os
@@ -10,10 +10,8 @@ import time
 
 import pytest
 
-from launch.explain import explained
-from launch.extras import missing
-from launch.following import resumable
-from launch.names import ChoiceError
+from launch.errors import ChoiceError, explain_error, explain_missing_extra
+from launch.runs import resumable
 from tests.unit.scripts.test_training_scripts import SCRIPTS, TINY, one_line, run
 
 INSTALL = "pip install -c constraints.txt -e '.[learn]'"
@@ -21,7 +19,7 @@ INSTALL = "pip install -c constraints.txt -e '.[learn]'"
 
 @pytest.fixture
 def without(tmp_path):
-    """A folder for PYTHONPATH in which a module is what it is where it is not installed."""
+    """A folder for PYTHONPATH in which importing a module fails as if it were not installed."""
 
     def hide(module):
         (tmp_path / "hidden").mkdir()
@@ -47,22 +45,22 @@ def test_an_extra_that_is_not_installed_is_one_line(tmp_path, without, script, m
     assert said == f"error: {module} is not installed; training and trained policies need it: {INSTALL}"
 
 
-def test_only_the_extras_modules_are_explained_so():
-    assert missing(ModuleNotFoundError("No module named 'ray.rllib'", name="ray.rllib"))
-    assert missing(ModuleNotFoundError("No module named 'numpyy'", name="numpyy")) is None
-    assert missing(ImportError("no")) is None
+def test_only_modules_of_the_extra_are_explained():
+    assert explain_missing_extra(ModuleNotFoundError("No module named 'ray.rllib'", name="ray.rllib"))
+    assert explain_missing_extra(ModuleNotFoundError("No module named 'numpyy'", name="numpyy")) is None
+    assert explain_missing_extra(ImportError("no")) is None
     wrapped = ChoiceError("agent._target_: cannot import agents.networks.policy")
     wrapped.__cause__ = ModuleNotFoundError("No module named 'torch'", name="torch")
-    assert INSTALL in str(explained(wrapped))
+    assert INSTALL in str(explain_error(wrapped))
 
 
-def test_a_run_says_where_it_is_before_it_begins_and_how_to_go_on(tmp_path, monkeypatch, capsys):
+def test_a_run_prints_its_folder_first_and_how_to_resume_when_interrupted(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["scripts/train.py", "seed=1"])
     folder = tmp_path / "my runs" / "one"
     folder.mkdir(parents=True)
     with resumable(folder):
-        assert capsys.readouterr().out == "trains in my runs/one\ntensorboard --logdir 'my runs/one/tensorboard'\n"
+        assert capsys.readouterr().out == "training in my runs/one\ntensorboard --logdir 'my runs/one/tensorboard'\n"
     with (
         pytest.raises(KeyboardInterrupt, match="nothing is kept yet; begin anew in its folder with python"),
         resumable(folder),
@@ -75,7 +73,7 @@ def test_a_run_says_where_it_is_before_it_begins_and_how_to_go_on(tmp_path, monk
 
 
 @pytest.mark.slow
-def test_what_ctrl_c_prints_goes_on_with_the_run(tmp_path):
+def test_the_command_that_ctrl_c_prints_resumes_the_run(tmp_path):
     """A training run that would take hours, interrupted after its first checkpoint."""
     typed = [word for word in TINY if not word.startswith("trainer.iterations")]
     command = [sys.executable, str(SCRIPTS / "train.py"), *typed, "trainer.iterations=100000"]
@@ -90,7 +88,7 @@ def test_what_ctrl_c_prints_goes_on_with_the_run(tmp_path):
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     (folder,) = (tmp_path / "runs" / "train").iterdir()
-    assert out.startswith(f"trains in {folder.relative_to(tmp_path)}\ntensorboard --logdir runs/train/")
+    assert out.startswith(f"training in {folder.relative_to(tmp_path)}\ntensorboard --logdir runs/train/")
     assert process.returncode == 130
     assert len(err.strip().splitlines()) == 1, err
     said, _, resume = err.strip().partition(" with ")

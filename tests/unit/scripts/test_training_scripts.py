@@ -1,4 +1,4 @@
-"""`train.py` and `evaluate.py` as they are run: what they print, what they leave, how a mistake is told."""
+"""`train.py` and `evaluate.py` as a user runs them: output, files, and mistakes in one line."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def trained(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_training_leaves_checkpoints_curves_and_a_table(trained):
+def test_training_writes_checkpoints_curves_and_a_table(trained):
     _, done, folder = trained
     assert (folder / "checkpoints" / "best" / "weights.safetensors").exists()
     assert list((folder / "tensorboard").rglob("events.out.*"))
@@ -65,7 +65,7 @@ def test_the_terminal_shows_nothing_of_rllibs_log(trained):
 
 
 @pytest.mark.slow
-def test_a_policy_is_evaluated_in_the_world_that_it_was_trained_in(trained):
+def test_a_policy_is_evaluated_in_the_setup_of_its_training(trained):
     here, _, folder = trained
     evaluated = run(here, "evaluate", f"checkpoint={folder.relative_to(here)}", "scheduler=[fifo,srtf]")
     assert evaluated.returncode == 0, evaluated.stderr
@@ -78,7 +78,7 @@ def test_a_policy_is_evaluated_in_the_world_that_it_was_trained_in(trained):
 
 
 @pytest.mark.slow
-def test_what_is_typed_overrides_the_world_recalled(trained):
+def test_typed_options_override_the_recalled_setup(trained):
     here, _, folder = trained
     checkpoint = f"checkpoint={folder.relative_to(here) / 'checkpoints' / 'last'}"
     evaluated = run(here, "evaluate", checkpoint, "scheduler=fifo", "workload.load=1.5", "split=validation")
@@ -88,7 +88,7 @@ def test_what_is_typed_overrides_the_world_recalled(trained):
 
 
 @pytest.mark.slow
-def test_a_resumed_run_goes_on_in_its_own_folder(trained):
+def test_a_resumed_run_continues_in_its_own_folder(trained):
     here, _, folder = trained
     done = run(here, "train", f"resume={folder.relative_to(here)}", "trainer.iterations=2", "evaluate=false")
     assert done.returncode == 0, done.stderr
@@ -98,7 +98,7 @@ def test_a_resumed_run_goes_on_in_its_own_folder(trained):
 
 
 def one_line(code, error):
-    """The only line on standard error of a mistake."""
+    """The only line that a mistake prints on standard error."""
     assert code == 2, error
     assert len(error.strip().splitlines()) == 1, error
     return error.strip()
@@ -124,7 +124,7 @@ MISTAKES = [
     ),
     ("evaluate", ["scheduler=fifo"], "checkpoint=: no such folder"),
     ("evaluate", ["checkpoint=nowhere"], "checkpoint=nowhere: no such folder; give the one that training printed"),
-    ("evaluate", ["checkpoint=."], "holds no policy.json; give the folder of a training run or of a checkpoint"),
+    ("evaluate", ["checkpoint=."], "contains no policy.json; give the folder of a training run or of a checkpoint"),
 ]
 
 
@@ -167,27 +167,27 @@ def outcomes(tmp_path_factory):
 
 
 @pytest.mark.parametrize("number", range(len(MISTAKES)), ids=[" ".join(words) for _, words, _ in MISTAKES])
-def test_mistakes_are_told_in_one_line(number, outcomes):
+def test_mistakes_are_one_line(number, outcomes):
     error = one_line(*outcomes[number])
     assert error.startswith("error: ")
     assert MISTAKES[number][2] in error
 
 
 @pytest.mark.slow
-def test_so_are_they_in_a_process_of_their_own(tmp_path):
+def test_a_mistake_is_one_line_in_a_process_of_its_own(tmp_path):
     done = run(tmp_path, "train", "trainer.ppo.lrr=1")
     assert "did you mean lr?" in one_line(done.returncode, done.stderr)
 
 
 @pytest.mark.slow
-def test_a_policy_refuses_a_cluster_of_another_kind(trained):
+def test_a_policy_refuses_a_cluster_with_other_gpu_types(trained):
     here, _, folder = trained
     done = run(here, "evaluate", f"checkpoint={folder.relative_to(here)}", "cluster=three_types_64", "scheduler=fifo")
     assert "evaluate on a cluster with the same GPU types" in one_line(done.returncode, done.stderr)
 
 
 def test_help_needs_neither_torch_nor_ray(tmp_path):
-    """The whole of `train.py --help`, then a look at what was imported."""
+    """Run `train.py --help` completely, then look at the imported modules."""
     code = """
 import runpy, sys
 script = sys.argv[1]

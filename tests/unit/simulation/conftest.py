@@ -1,4 +1,4 @@
-"""Both engines, side by side."""
+"""A fixture for both engines."""
 
 import pytest
 
@@ -9,6 +9,6 @@ from tests.unit.simulation.plays import Build
 
 @pytest.fixture(params=[Simulator, ReferenceSimulator], ids=["compiled", "reference"])
 def engine(request: pytest.FixtureRequest) -> Build:
-    """What builds an engine. A test that asks for it runs on both, so what it says holds for both."""
+    """The class of an engine; a test that uses it runs on both engines."""
     build: Build = request.param
     return build

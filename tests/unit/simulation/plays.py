@@ -1,4 +1,4 @@
-"""Runs told act by act on either engine, and runs left to chance."""
+"""Scripted runs and random runs on either engine."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from envs.performance import PerformanceModel
 from envs.scheduling import ClusterView
-from envs.simulation import EventKind, Rounds, RunResult, Scenario, Simulator, State, run_episode
+from envs.simulation import EventKind, Rounds, RunResult, Scenario, Setup, Simulator, State, run_episode
 from envs.simulation.reference import ReferenceSimulator
 from envs.types import Allocation, ClusterSpec, IntArray, JobId, JobSpec, NodeId, NodeSpec, Placement, Seconds
 from envs.workloads import Workload
@@ -14,42 +14,42 @@ from tests.conformance.worlds import HETEROGENEOUS, Curved
 from tests.unit.simulation.bench import Bench
 
 Engine = Simulator | ReferenceSimulator
-Build = type[Simulator] | type[ReferenceSimulator]  # what the fixture `engine` gives
-Act = Mapping[JobId, Placement | Mapping[NodeId, int] | None]  # by node if GPUs are all; None stops the job
+Build = type[Simulator] | type[ReferenceSimulator]  # value of the fixture `engine`
+Act = Mapping[JobId, Placement | Mapping[NodeId, int] | None]  # GPUs by node, or a placement; None stops the job
 Acts = Mapping[Seconds, Act]
 
 
 class Script:
-    """Does what is written for the time of a round, and otherwise lets everything go on."""
+    """A scheduler that applies the act given for the time of a round, and otherwise changes nothing."""
 
     def __init__(self, acts: Acts) -> None:
         self.acts = acts
-        self.rounds: list[Seconds] = []  # times at which it was asked
+        self.rounds: list[Seconds] = []  # times of its rounds
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
-        """Begin to note rounds."""
+        """Clear the times of rounds."""
         self.rounds = []
 
     def schedule(self, view: ClusterView) -> Allocation:
-        """The act of this round: stops first, so that others can have the GPUs."""
+        """Apply the act of this round: stops first, so that other jobs can take the GPUs."""
         self.rounds.append(view.time)
-        wish = view.allocation(keep_running=True)
+        allocation = view.allocation(keep_running=True)
         act = self.acts.get(view.time, {})
         for job in act:
-            wish.stop(job)
+            allocation.stop(job)
         for job, placement in act.items():
             if placement:
-                wish.place(job, placement)
-        return wish
+                allocation.place(job, placement)
+        return allocation
 
 
 class Play:
-    """One run by script.
+    """One scripted run.
 
     Attributes:
-        engine: at the end of the run.
-        asked: when the script was asked.
-        result: what the run left behind, with its log and its records.
+        engine: the engine after the run.
+        asked: the times of all rounds.
+        result: the result of the run, with its log and records.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Play:
         seed: int = 0,
     ) -> None:
         script = Script(acts)
-        self.engine: Engine = build(workload, cluster, performance or Bench(), scenario, seed)
+        self.engine: Engine = build(workload, Setup(cluster, performance or Bench(), scenario or Scenario()), seed)
         self.result = run_episode(script, self.engine, "script")
         self.asked = script.rounds
         self.log, self.records = self.result.log, self.result.records
@@ -76,79 +76,79 @@ class Play:
 
     @property
     def finish(self) -> list[Seconds]:
-        """When each job came to its end; NaN if it did not."""
+        """Completion time of each job; NaN if it did not finish."""
         finish: list[Seconds] = self.records["finish_time"].tolist()
         return finish
 
     def placement(self, kind: str, job: JobId) -> Placement:
-        """The placement that the last event of a kind gave a job."""
+        """Placement of a job after its last event of a kind."""
         rows = [row for row, (_, name, who) in enumerate(self.told) if (name, who) == (kind, job)]
         return self.log.placement(rows[-1])
 
 
 def at_five(build: Build) -> Engine:
-    """Nodes of 4 plain, 4 plain and 2 slow GPUs. Job 0 (4 GPUs) runs on node 0, 1 (2 to 4) waits, 2 comes at 9."""
+    """Nodes of 4 plain, 4 plain and 2 slow GPUs. Job 0 (4 GPUs) runs on node 0, 1 (2 to 4) waits, 2 arrives at 9."""
     specs = [
         JobSpec(0, 0, 4, 40, "vgg16"),
         JobSpec(1, 5, 2, 40, "bert", min_gpus=2, max_gpus=4),
         JobSpec(2, 9, 1, 1, "vgg16"),
     ]
     cluster = ClusterSpec((NodeSpec("plain", 4), NodeSpec("plain", 4), NodeSpec("slow", 2)))
-    engine: Engine = build(Workload.of(specs), cluster, Bench(), Scenario(restart_delay=0.0))
+    engine: Engine = build(Workload.of(specs), Setup(cluster, Bench(), Scenario(restart_delay=0.0)))
     rounds = engine.rounds()
-    wish = next(rounds).allocation()
-    wish.place(0, {0: 4})
-    engine.apply(wish)
+    allocation = next(rounds).allocation()
+    allocation.place(0, {0: 4})
+    engine.apply(allocation)
     assert next(rounds).time == 5
     return engine
 
 
 def words(build: Build, compiled: str, reference: str) -> str:
-    """What an engine says: both name the same fault, each in its own words."""
+    """Select the message of an engine: both report the same fault, in different words."""
     return compiled if build is Simulator else reference
 
 
 class Chance:
-    """Stops, starts, resizes and scatters at random, on any mix of nodes on which the job runs."""
+    """A scheduler that stops, starts and resizes jobs at random, on any mix of nodes on which they run."""
 
     def __init__(self, disturb: float = 0.3) -> None:
-        self.disturb = disturb  # probability that a running job is touched in a round
+        self.disturb = disturb  # probability that a running job is stopped in a round
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Draw from `rng` from now on."""
         self.rng = rng
 
     def schedule(self, view: ClusterView) -> Allocation:
-        """Something legal."""
-        wish = view.allocation(keep_running=True)
+        """Return a random allocation that fits."""
+        allocation = view.allocation(keep_running=True)
         for job in view.running.tolist():
             if self.rng.random() < self.disturb:
-                wish.stop(job)
+                allocation.stop(job)
         for job in self.rng.permutation(np.concatenate([view.queued, view.running])).tolist():
-            if wish.placement(job) is None and self.rng.random() < 0.8:
-                self._scatter(view, wish, job)
-        return wish
+            if allocation.placement(job) is None and self.rng.random() < 0.8:
+                self._scatter(view, allocation, job)
+        return allocation
 
-    def _scatter(self, view: ClusterView, wish: Allocation, job: JobId) -> None:
-        able = np.flatnonzero(view.speed(job).max(axis=1) > 0)
-        nodes = np.flatnonzero((wish.free_gpus > 0) & np.isin(wish.cluster.node_types, able))
-        room = int(wish.free_gpus[nodes].sum())
+    def _scatter(self, view: ClusterView, allocation: Allocation, job: JobId) -> None:
+        able = np.flatnonzero(view.throughputs(job).max(axis=1) > 0)
+        nodes = np.flatnonzero((allocation.free_gpus > 0) & np.isin(allocation.cluster.node_types, able))
+        room = int(allocation.free_gpus[nodes].sum())
         least, most = int(view.min_gpus[job]), min(int(view.max_gpus[job]), room)
         if least > most:
             return
         left = int(self.rng.integers(least, most + 1))
         placed: dict[int, int] = {}
         for node in self.rng.permutation(nodes).tolist():
-            placed[node] = min(left, int(wish.free_gpus[node]))
+            placed[node] = min(left, int(allocation.free_gpus[node]))
             left -= placed[node]
             if left == 0:
                 break
-        wish.place(job, placed)
+        allocation.place(job, placed)
 
 
-def cluster_of(*node_gpus: int, kind: str = "plain", cores: float = 32.0, memory: float = 256.0) -> ClusterSpec:
-    """Nodes of one type with so many GPUs."""
-    return ClusterSpec(tuple(NodeSpec(kind, gpus, cores, memory) for gpus in node_gpus), "small")
+def cluster_of(*node_gpus: int, gpu_type: str = "plain", cores: float = 32.0, memory: float = 256.0) -> ClusterSpec:
+    """One node of one GPU type for each number of GPUs."""
+    return ClusterSpec(tuple(NodeSpec(gpu_type, gpus, cores, memory) for gpus in node_gpus), "small")
 
 
 def jobs_of(*rows: tuple[Seconds, int, float], model: str = "any", elastic: tuple[int, int] | None = None) -> Workload:
@@ -158,10 +158,10 @@ def jobs_of(*rows: tuple[Seconds, int, float], model: str = "any", elastic: tupl
 
 
 def burst_run(build: Build, rounds: Rounds | None = None, seed: int = 1) -> RunResult:
-    """Forty jobs, five at a time, pushed around at random on unequal nodes."""
+    """Run forty jobs, five per second, under a random scheduler on unequal nodes."""
     workload = jobs_of(*((float(i // 5), 1 + i % 3, 20.0 + i) for i in range(40)), elastic=(1, 6))
     scenario = Scenario(restart_delay=0.5, rounds=rounds or Rounds())
-    return run_episode(Chance(), build(workload, HETEROGENEOUS, Curved(), scenario, seed))
+    return run_episode(Chance(), build(workload, Setup(HETEROGENEOUS, Curved(), scenario), seed))
 
 
 def pool_size(state: State) -> int:
@@ -169,7 +169,7 @@ def pool_size(state: State) -> int:
     count, share = 0, int(state.episode[0, 0].free_share)
     while share >= 0:
         count += 1
-        assert count <= state.shares.shape[1], "the list of unused shares runs in a circle"
+        assert count <= state.shares.shape[1], "the list of unused shares has a cycle"
         share = int(state.shares[0, share].next_of_job)
     return count
 

@@ -1,23 +1,22 @@
-"""All that an engine knows, to compare before and after what must change nothing."""
+"""Snapshots of an engine's complete state, to compare before and after an action that must change nothing."""
 
 from dataclasses import fields
 
 from envs.simulation import Simulator
-from envs.simulation.reference import ReferenceSimulator
-from envs.simulation.reference_objects import Job, Node
+from envs.simulation.reference import Job, Node, ReferenceSimulator
 from envs.simulation.state import JOB
 from tests.unit.simulation.plays import Engine, pool_size
 
 
 def snapshot(engine: Engine) -> list[object]:
-    """All that time, jobs, nodes and log are."""
+    """Copy the state of time, jobs, nodes and log."""
     parts = of_compiled(engine) if isinstance(engine, Simulator) else of_reference(engine)
     view = engine.view
     return [*((job, view.placement(job)) for job in view.running.tolist()), *parts]
 
 
 def of_compiled(simulator: Simulator) -> list[object]:
-    """Arrays to the bit; share records may lie elsewhere in their pool."""
+    """Copy all arrays; the positions of share records in their pool do not count."""
     state = simulator.state
     jobs, nodes, episode = state.jobs[0].copy(), state.nodes[0].copy(), state.episode[0].copy()
     nodes["first_share"] = nodes["planned"] = episode["free_share"] = 0
@@ -29,18 +28,18 @@ def of_compiled(simulator: Simulator) -> list[object]:
 
 
 def of_reference(engine: ReferenceSimulator) -> list[object]:
-    """Every field of every job and node, shares in their order; as text, since NaN is not equal to itself."""
+    """Copy every field of every job and node as text, since NaN is not equal to itself."""
     clock = (engine.time, engine.num_submitted, engine.num_rounds, engine.next_tick, engine.stalls, engine.ended)
     system = [job.id for job in engine.active], [node.id for node in engine.dirty]
-    diary = engine.diary
-    written = list(diary.events), list(diary.shares), list(diary.plans)
+    log_writer = engine.log_writer
+    written = list(log_writer.events), list(log_writer.shares), list(log_writer.plans)
     return [clock, system, written, *(_fields(job) for job in engine.jobs), *(_fields(node) for node in engine.nodes)]
 
 
 def _fields(record: Job | Node) -> str:
     plain = [getattr(record, field.name) for field in fields(record) if field.name != "shares"]
     shares = [
-        (share.job.id, share.node.id, share.gpus, share.cpus, share.memory, share.network, share.host)
+        (share.job.id, share.node.id, share.gpus, share.cpus, share.memory, share.network, share.cpu_stage)
         for share in record.shares
     ]
     return repr((plain, shares))

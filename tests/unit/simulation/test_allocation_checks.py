@@ -1,9 +1,9 @@
-"""What both engines refuse: by name, and without a trace."""
+"""Both engines refuse invalid allocations, name the error and change nothing."""
 
 import pytest
 
 from envs.performance import IdealModel
-from envs.simulation import Scenario
+from envs.simulation import Setup
 from envs.types import (
     AllocationError,
     ClusterError,
@@ -20,8 +20,8 @@ from tests.unit.simulation.plays import at_five, cluster_of, jobs_of, words
 from tests.unit.simulation.snapshots import snapshot
 
 ABSENT = "is not in the system at t = 5 s; place queued or running jobs"
-COMPILED_HAS_NO_END = "of which this scenario has no end; leave it None or set scenario.cpu_memory=shared"
-REFERENCE_HAS_NO_END = "of which the scenario has no end; leave it None"
+COMPILED_UNLIMITED = "which this scenario does not limit; leave it None or set scenario.cpu_memory=shared"
+REFERENCE_UNLIMITED = "which the scenario does not limit; leave it None"
 
 
 @pytest.mark.parametrize(
@@ -63,56 +63,56 @@ REFERENCE_HAS_NO_END = "of which the scenario has no end; leave it None"
         (
             1,
             Placement({1: 2}, cpus={1: 2.0}),
-            f"job 1: its placement sets cpus, {COMPILED_HAS_NO_END}",
-            f"job 1: names cpus, {REFERENCE_HAS_NO_END}",
+            f"job 1: its placement sets cpus, {COMPILED_UNLIMITED}",
+            f"job 1: names cpus, {REFERENCE_UNLIMITED}",
         ),
         (
             1,
             Placement({1: 2}, memory={1: 1.0}),
-            f"job 1: its placement sets memory, {COMPILED_HAS_NO_END}",
-            f"job 1: names memory, {REFERENCE_HAS_NO_END}",
+            f"job 1: its placement sets memory, {COMPILED_UNLIMITED}",
+            f"job 1: names memory, {REFERENCE_UNLIMITED}",
         ),
     ],
 )
-def test_a_wish_that_does_not_fit_is_refused_and_changes_nothing(engine, job, placement, compiled, reference):
-    """`changes` is open to everybody; the engines believe nobody. The wish can be corrected and then fits."""
+def test_an_allocation_that_does_not_fit_is_refused_and_changes_nothing(engine, job, placement, compiled, reference):
+    """`changes` can be edited directly, so the engines check it. The corrected allocation fits."""
     simulator = at_five(engine)
     view, before = simulator.view, snapshot(simulator)
-    wish = view.allocation(keep_running=True)
-    wish.changes[job] = placement
+    allocation = view.allocation(keep_running=True)
+    allocation.changes[job] = placement
     with pytest.raises(AllocationError) as error:
-        simulator.apply(wish)
+        simulator.apply(allocation)
     assert str(error.value) == words(engine, compiled, reference)
     assert snapshot(simulator) == before
     assert len(simulator.result("").log) == 3
     assert view.queued.tolist() == [1]
     assert view.free_gpus.tolist() == [0, 4, 2]
-    wish.changes = {1: Placement({1: 2})}
-    simulator.apply(wish)
+    allocation.changes = {1: Placement({1: 2})}
+    simulator.apply(allocation)
     assert view.running.tolist() == [0, 1]
     assert snapshot(simulator) != before
 
 
-def test_a_refused_wish_gives_nothing_away_of_what_it_stops(engine):
-    """Job 0 is to make room for a job 1 that is too large: it goes on."""
+def test_a_refused_allocation_stops_no_job(engine):
+    """Job 0 is stopped for job 1, which is given too many GPUs: job 0 continues."""
     simulator = at_five(engine)
     before = snapshot(simulator)
-    wish = simulator.view.allocation(keep_running=True)
-    wish.stop(0)
-    wish.place(1, {1: 4, 0: 1})
+    allocation = simulator.view.allocation(keep_running=True)
+    allocation.stop(0)
+    allocation.place(1, {1: 4, 0: 1})
     with pytest.raises(AllocationError) as error:
-        simulator.apply(wish)
+        simulator.apply(allocation)
     assert str(error.value) == "job 1: is given 5 GPUs; its range is 2 to 4"
     assert snapshot(simulator) == before
 
 
-def test_a_wish_made_for_another_round_is_checked_against_this_one(engine):
-    """Built when node 1 was free, applied when job 1 has it: refused by node and count."""
+def test_an_allocation_from_another_round_is_checked_against_the_current_one(engine):
+    """Job 1 holds node 1, which is full: the error names the node and the count."""
     simulator = at_five(engine)
-    wish = simulator.view.allocation(keep_running=True)
-    wish.place(1, {1: 4})
-    simulator.apply(wish)
-    assert simulator.advance()  # job 2 is here
+    allocation = simulator.view.allocation(keep_running=True)
+    allocation.place(1, {1: 4})
+    simulator.apply(allocation)
+    assert simulator.advance()  # job 2 has arrived
     stale = simulator.view.allocation()
     stale.place(2, {1: 1})
     stale.keep_running = True
@@ -125,7 +125,7 @@ def test_a_wish_made_for_another_round_is_checked_against_this_one(engine):
     assert snapshot(simulator) == before
 
 
-def test_a_run_with_a_corrected_wish_ends_well(engine):
+def test_a_run_with_a_corrected_allocation_finishes(engine):
     simulator = at_five(engine)
     wrong = simulator.view.allocation(keep_running=True)
     wrong.place(1, {1: 1})
@@ -135,10 +135,10 @@ def test_a_run_with_a_corrected_wish_ends_well(engine):
     right.place(1, {1: 4})
     simulator.apply(right)
     while simulator.advance():
-        wish = simulator.view.allocation(keep_running=True)
+        allocation = simulator.view.allocation(keep_running=True)
         for job in simulator.view.queued.tolist():
-            wish.pack(job)
-        simulator.apply(wish)
+            allocation.pack(job)
+        simulator.apply(allocation)
     assert simulator.result("corrected").finished.all()
 
 
@@ -147,21 +147,21 @@ def test_a_finished_job_cannot_be_placed(engine):
     simulator.apply(simulator.view.allocation(keep_running=True))
     while simulator.view.time < 10:
         simulator.advance()
-    wish = simulator.view.allocation(keep_running=True)
-    wish.place(0, {0: 4})
+    allocation = simulator.view.allocation(keep_running=True)
+    allocation.place(0, {0: 4})
     with pytest.raises(AllocationError, match="job 0 is not in the system at t = 10 s"):
-        simulator.apply(wish)
+        simulator.apply(allocation)
 
 
-def test_a_model_that_does_not_run_on_a_node_is_refused_by_name(engine):
-    """ "large" does not run on "small" GPUs, not even as a part of a gang."""
-    simulator = engine(Workload.of([JobSpec(0, 0, 4, 10, "large")]), HETEROGENEOUS, Curved())
+def test_a_model_that_does_not_run_on_a_node_is_refused_with_its_name(engine):
+    """ "large" does not run on "small" GPUs, not even as part of a gang."""
+    simulator = engine(Workload.of([JobSpec(0, 0, 4, 10, "large")]), Setup(HETEROGENEOUS, Curved()))
     view = next(simulator.rounds())
     before = snapshot(simulator)
-    wish = view.allocation()
-    wish.place(0, {2: 2, 3: 2})
+    allocation = view.allocation()
+    allocation.place(0, {2: 2, 3: 2})
     with pytest.raises(AllocationError) as error:
-        simulator.apply(wish)
+        simulator.apply(allocation)
     assert str(error.value) == words(
         engine,
         "job 0: large does not run on 4 GPUs with node 3 (small) among them; place it elsewhere",
@@ -170,40 +170,40 @@ def test_a_model_that_does_not_run_on_a_node_is_refused_by_name(engine):
     assert snapshot(simulator) == before
 
 
-def test_stopping_who_waits_changes_nothing(engine):
+def test_stopping_a_waiting_job_changes_nothing(engine):
     simulator = at_five(engine)
-    wish = simulator.view.allocation(keep_running=True)
-    wish.stop(1)
-    simulator.apply(wish)
+    allocation = simulator.view.allocation(keep_running=True)
+    allocation.stop(1)
+    simulator.apply(allocation)
     assert simulator.result("").records["num_preemptions"].tolist() == [0, 0]
     assert simulator.view.queued.tolist() == [1]
 
 
-def test_a_workload_that_the_cluster_cannot_hold_is_refused_before_time_begins(engine):
+def test_a_workload_that_does_not_fit_the_cluster_is_refused_at_construction(engine):
     with pytest.raises(ClusterError, match=r"job 1 needs 9 GPUs, cluster small has 8; .*max_gpus=8"):
-        engine(jobs_of((0, 4, 1), (0, 9, 1)), cluster_of(4, 4), IdealModel())
+        engine(jobs_of((0, 4, 1), (0, 9, 1)), Setup(cluster_of(4, 4), IdealModel()))
 
 
-def test_a_model_that_runs_nowhere_here_is_refused(engine):
+def test_a_model_that_runs_on_no_gpu_type_is_refused(engine):
     small = ClusterSpec((NodeSpec("small", 4),), "tiny")
     with pytest.raises(ClusterError, match=r"job 0 \(large\) runs on none of small with 2 to 2 GPUs"):
-        engine(Workload.of([JobSpec(0, 0, 2, 10, "large")]), small, Curved())
+        engine(Workload.of([JobSpec(0, 0, 2, 10, "large")]), Setup(small, Curved()))
 
 
 def test_an_unknown_model_is_refused(engine):
     with pytest.raises(PerformanceError, match="'alexnet' is unknown"):
-        engine(Workload.of([JobSpec(0, 0, 2, 10, "alexnet")]), cluster_of(4), IdealModel())
+        engine(Workload.of([JobSpec(0, 0, 2, 10, "alexnet")]), Setup(cluster_of(4), IdealModel()))
 
 
-def test_an_elastic_job_may_ask_for_more_than_there_is(engine):
-    """4 to 32 GPUs, 16 requested, on 8: it runs, its ideal is counted on all 8, and nobody trips over its size."""
+def test_an_elastic_job_may_request_more_gpus_than_the_cluster_has(engine):
+    """4 to 32 GPUs, 16 requested, on 8: it runs, and its ideal duration is that on all 8."""
     workload = Workload.of([JobSpec(0, 0, 16, 80, "any", min_gpus=4, max_gpus=32)])
-    simulator = engine(workload, cluster_of(4, 4), IdealModel(), Scenario())
+    simulator = engine(workload, Setup(cluster_of(4, 4), IdealModel()))
     for view in simulator.rounds():
         assert view.remaining_time(view.queued).tolist() == [10.0]
-        wish = view.allocation()
-        wish.place(0, {0: 4, 1: 4})
-        simulator.apply(wish)
+        allocation = view.allocation()
+        allocation.place(0, {0: 4, 1: 4})
+        simulator.apply(allocation)
     assert simulator.result("wide").records["ideal_duration"].tolist() == [10.0]
     assert simulator.result("wide").finished.all()
 
@@ -213,20 +213,20 @@ def test_an_elastic_job_may_ask_for_more_than_there_is(engine):
     [(64, 256, 63, "64 to 256"), (64, 256, 257, "64 to 256"), (64, 0, 63, "64 to any"), (0, 256, 512, "1 to 256")],
 )
 def test_a_batch_size_out_of_the_jobs_own_range_is_refused(engine, least, most, size, range_of):
-    """The ends themselves are taken."""
+    """The bounds themselves are valid."""
     job = JobSpec(0, 0, 2, 10, "bert", min_batch=least, max_batch=most)
-    simulator = engine(Workload.of([job]), cluster_of(4), IdealModel(("bert",)))
+    simulator = engine(Workload.of([job]), Setup(cluster_of(4), IdealModel(("bert",))))
     view = next(simulator.rounds())
-    wish, before = view.allocation(), snapshot(simulator)
-    wish.place(0, Placement({0: 2}, batch_size=size))
+    allocation, before = view.allocation(), snapshot(simulator)
+    allocation.place(0, Placement({0: 2}, batch_size=size))
     with pytest.raises(AllocationError) as error:
-        simulator.apply(wish)
+        simulator.apply(allocation)
     says = words(engine, "its placement sets batch size", "names batch size")
     assert str(error.value) == f"job 0: {says} {size}; its range is {range_of}"
     assert snapshot(simulator) == before
     for end in (end for end in (least, most) if end):
-        wish.place(0, Placement({0: 2}, batch_size=end))
-    simulator.apply(wish)
+        allocation.place(0, Placement({0: 2}, batch_size=end))
+    simulator.apply(allocation)
     assert view.running.tolist() == [0]
 
 
@@ -242,13 +242,13 @@ def test_a_batch_size_out_of_the_jobs_own_range_is_refused(engine, least, most, 
         (7, Placement({1: 2}, batch_size=3), "job 7 is not in the system at t = 5 s; place queued or running jobs"),
     ],
 )
-def test_wishes_written_by_hand_are_checked(engine, job, placement, says):
-    """`Allocation.place` refuses most of them already; `changes` is open to everybody."""
+def test_changes_written_directly_are_checked(engine, job, placement, says):
+    """`Allocation.place` refuses most of them already, but `changes` can be edited directly."""
     simulator = at_five(engine)
     before = snapshot(simulator)
-    wish = simulator.view.allocation(keep_running=True)
-    wish.changes[job] = placement
+    allocation = simulator.view.allocation(keep_running=True)
+    allocation.changes[job] = placement
     with pytest.raises(AllocationError) as error:
-        simulator.apply(wish)
+        simulator.apply(allocation)
     assert str(error.value) == says
     assert snapshot(simulator) == before

@@ -1,4 +1,4 @@
-"""Compiled and interpreted kernels tell one story, and what is compiled is never out of date."""
+"""Compiled and interpreted kernels agree, and compiled code is never out of date."""
 
 import os
 import subprocess
@@ -11,13 +11,13 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[3]
 RUN = """
 import hashlib
-from envs.simulation import Information, Rounds, Scenario, Simulator, run_episode
+from envs.simulation import Information, Rounds, Scenario, Setup, Simulator, run_episode
 from tests.conformance.worlds import HETEROGENEOUS, Curved
 from tests.unit.simulation.plays import Chance, jobs_of
 
 workload = jobs_of(*((float(i // 4), 1 + i % 3, 15.0 + i) for i in range(16)), elastic=(1, 6))
 scenario = Scenario(0.25, 0.5, rounds=Rounds(interval=3.0), information=Information("estimate"))
-result = run_episode(Chance(), Simulator(workload, HETEROGENEOUS, Curved(), scenario, seed=5))
+result = run_episode(Chance(), Simulator(workload, Setup(HETEROGENEOUS, Curved(), scenario), seed=5))
 assert (result.log.events["kind"] == 5).any() and (result.log.events["kind"] == 7).any()
 tables = (result.log.events, result.log.shares, result.records)
 print(len(result.log), hashlib.sha256(b"".join(table.tobytes() for table in tables)).hexdigest())
@@ -25,7 +25,7 @@ print(len(result.log), hashlib.sha256(b"".join(table.tobytes() for table in tabl
 
 
 def python(code: str, folder: Path = REPOSITORY, **environment: str) -> str:
-    """What a fresh interpreter prints."""
+    """Run code in a fresh interpreter; return its output."""
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=folder,
@@ -38,13 +38,13 @@ def python(code: str, folder: Path = REPOSITORY, **environment: str) -> str:
     return done.stdout
 
 
-def test_interpreted_kernels_leave_the_same_log():
+def test_interpreted_kernels_produce_the_same_log():
     assert python(RUN) == python(RUN, NUMBA_DISABLE_JIT="1")
 
 
 @pytest.mark.parametrize("interpreted", ["0", "1"])
-def test_a_kernel_notices_that_a_file_it_calls_into_has_changed(tmp_path, interpreted):
-    """Numba by itself would go on with the old callee, compiled into the caller's cache."""
+def test_a_kernel_is_recompiled_after_a_change_to_a_file_that_it_calls(tmp_path, interpreted):
+    """Numba alone would use the old callee from the caller's cache."""
     (tmp_path / "upper.py").write_text(
         textwrap.dedent("""
         from envs.simulation.jit import jit
@@ -65,7 +65,7 @@ def test_a_kernel_notices_that_a_file_it_calls_into_has_changed(tmp_path, interp
     assert seen == ["14", "42"]
 
 
-def test_a_cache_of_an_older_version_is_no_obstacle(tmp_path):
+def test_a_cache_of_an_older_version_is_ignored(tmp_path):
     """The index of a kernel on the same line names a class that the new version does not have."""
     printed = []
     for name in ("Before", "Afterwards"):
@@ -88,8 +88,8 @@ def test_a_cache_of_an_older_version_is_no_obstacle(tmp_path):
     assert printed == ["12", "20"]
 
 
-def test_a_kernel_notices_that_a_constant_elsewhere_has_changed(tmp_path):
-    """Of a file without kernels: compiled code has the number built in."""
+def test_a_kernel_is_recompiled_after_a_change_to_an_imported_constant(tmp_path):
+    """The constant is in a file without kernels; compiled code contains its value."""
     (tmp_path / "kernels.py").write_text(
         "from envs.simulation.jit import kernel\nfrom numbers_here import FACTOR\n\n"
         "@kernel\ndef scaled(a):\n    return FACTOR * a\n"
@@ -101,8 +101,8 @@ def test_a_kernel_notices_that_a_constant_elsewhere_has_changed(tmp_path):
     assert printed == ["6", "10"]
 
 
-def test_what_else_was_imported_leaves_a_kernel_up_to_date(tmp_path):
-    """`upper` calls into `lower`; `other` has nothing to do with them, in whatever order it comes."""
+def test_unrelated_imports_do_not_invalidate_a_kernel(tmp_path):
+    """`upper` calls `lower`; `other` is unrelated, whatever the order of imports."""
     kernel = "from envs.simulation.jit import kernel\n{}\n@kernel\ndef {}(a):\n    return {}\n"
     (tmp_path / "lower.py").write_text(kernel.format("", "one_more", "a + 1"))
     (tmp_path / "upper.py").write_text(kernel.format("from lower import one_more\n", "two_more", "one_more(a) + 1"))

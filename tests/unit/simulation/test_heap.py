@@ -1,4 +1,4 @@
-"""The heap of times against Python's own."""
+"""The heap of times against `heapq`."""
 
 import heapq
 
@@ -14,14 +14,14 @@ times = st.sampled_from([0.0, 1.0, 1.0 + 1e-12, 2.0, 5.5, np.inf])
 operations = st.lists(st.tuples(st.sampled_from(["push", "pop", "update", "remove"]), st.integers(0, 11), times))
 
 
-class Twin:
-    """The same operations on `heapq`, entries (time, member), rebuilt whenever something in the middle changes."""
+class ReferenceHeap:
+    """The same operations on `heapq` with entries (time, member), rebuilt after every change in the middle."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[float, int]] = []
 
     def without(self, member: int) -> None:
-        """Take a member out wherever it is."""
+        """Remove a member at any position."""
         self.entries = [entry for entry in self.entries if entry[1] != member]
         heapq.heapify(self.entries)
 
@@ -31,47 +31,47 @@ class Twin:
 
 
 def empty_heap(capacity: int) -> tuple[np.ndarray, IntArray]:
-    """Entries that stand for nothing, and every member outside."""
+    """Entries with arbitrary values, and no member in the heap."""
     return np.full(capacity, np.array((np.nan, -7), ENTRY), ENTRY), np.full(capacity, -1, np.int64)
 
 
 @given(operations)
 def test_the_same_as_heapq_after_every_operation(steps):
     heap, places = empty_heap(CAPACITY)
-    twin = Twin()
+    reference = ReferenceHeap()
     for name, member, time in steps:
-        present = {entry[1] for entry in twin.entries}
+        present = {entry[1] for entry in reference.entries}
         size = len(present)
         if name == "push" and member not in present:
             heap_push(heap, places, size, time, member)
-            twin.push(member, time)
+            reference.push(member, time)
         elif name == "pop" and size:
             heap_remove(heap, places, size, heap[0].member)
-            heapq.heappop(twin.entries)
+            heapq.heappop(reference.entries)
         elif name == "update" and member in present:
             heap_update(heap, places, size, time, member)
-            twin.without(member)
-            twin.push(member, time)
+            reference.without(member)
+            reference.push(member, time)
         elif name == "remove" and member in present:
             heap_remove(heap, places, size, member)
-            twin.without(member)
-        check(heap, places, twin)
+            reference.without(member)
+        check(heap, places, reference)
 
 
-def check(heap: np.ndarray, places: IntArray, twin: Twin) -> None:
-    """Same entries, the same first one, heap order throughout, and every member knows its place."""
-    size = len(twin.entries)
-    assert sorted(heap[:size].tolist()) == sorted(twin.entries)
+def check(heap: np.ndarray, places: IntArray, reference: ReferenceHeap) -> None:
+    """Check entries, the first one, heap order, and the index of every member."""
+    size = len(reference.entries)
+    assert sorted(heap[:size].tolist()) == sorted(reference.entries)
     for place, member in enumerate(heap["member"][:size].tolist()):
         assert places[member] == place
         assert place == 0 or not comes_first(heap[place].time, member, heap[(place - 1) // 2])
     if size:
-        assert heap[0].member == twin.entries[0][1]
+        assert heap[0].member == reference.entries[0][1]
     absent = np.setdiff1d(np.arange(CAPACITY), heap["member"][:size])
     assert (places[absent] == -1).all()
 
 
-def test_ties_go_to_the_lower_item():
+def test_ties_go_to_the_lower_member():
     heap, places = empty_heap(4)
     for size, member in enumerate((3, 1, 2, 0)):
         heap_push(heap, places, size, 5.0, member)

@@ -1,14 +1,14 @@
-"""Whatever is decided, at whatever time: lists, counts, work and service stay true. Random workloads, random acts."""
+"""Invariants of lists, counts, work and service under random workloads and random decisions."""
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envs.simulation import EventKind, RunResult, Scenario, Simulator, State
+from envs.simulation import EventKind, RunResult, Scenario, Setup, Simulator, State
 from envs.simulation.kernels import DONE, PENDING, QUEUED, RUNNING
 from envs.simulation.ordered_set import next_member
 from envs.simulation.view import members
-from tests.conformance.audit import check_run, speed, stays
+from tests.conformance.audit import check_run, stays, throughput_of
 from tests.conformance.worlds import CLUSTERS, Curved, scenarios, workloads
 from tests.unit.simulation.plays import Chance, held, pool_size, running_jobs, tenants_of
 
@@ -19,7 +19,9 @@ horizons = st.sampled_from([np.inf, 40.0])
 def drawn(data: st.DataObject, scenario: Scenario) -> tuple[Simulator, Chance]:
     """A simulator at t = 0 and a random scheduler."""
     cluster = CLUSTERS[data.draw(every_cluster)]
-    simulator = Simulator(data.draw(workloads(cluster)), cluster, Curved(), scenario, data.draw(st.integers(0, 99)))
+    simulator = Simulator(
+        data.draw(workloads(cluster)), Setup(cluster, Curved(), scenario), data.draw(st.integers(0, 99))
+    )
     chance = Chance(disturb=data.draw(st.sampled_from([0.0, 0.2, 0.6])))
     chance.reset(simulator.cluster, simulator.rng)
     return simulator, chance
@@ -28,7 +30,7 @@ def drawn(data: st.DataObject, scenario: Scenario) -> tuple[Simulator, Chance]:
 @settings(max_examples=60)
 @given(data=st.data(), scenario=scenarios)
 def test_lists_and_counts_agree_after_every_round(data, scenario):
-    """Jobs' lists mirror nodes' lists, free counts are what is left, no share record is ever lost."""
+    """Jobs' lists mirror nodes' lists, free counts are consistent, and no share record is lost."""
     simulator, chance = drawn(data, scenario)
     for view in simulator.rounds():
         check_state(simulator.state)
@@ -38,7 +40,7 @@ def test_lists_and_counts_agree_after_every_round(data, scenario):
 
 
 def check_state(state: State) -> None:
-    """One episode's arrays against each other, recomputed along their lists."""
+    """Check one episode's arrays for consistency by following their lists."""
     episode, jobs, nodes = state.episode[0, 0], state.jobs[0], state.nodes[0]
     by_job = {job: held(state, job) for job in range(len(jobs)) if jobs[job].status == RUNNING}
     by_node = {node: tenants_of(state, node) for node in range(len(nodes))}
@@ -64,8 +66,8 @@ def check_state(state: State) -> None:
         assert found[: (jobs["status"] == status).sum()].tolist() == np.flatnonzero(jobs["status"] == status).tolist()
     for node, record in enumerate(nodes):
         for free in range(state.room.shape[2]):
-            kind_and_room = (record.gpu_type, free)
-            has = next_member(state.room[0][kind_and_room], len(nodes), node) == node
+            type_and_free = (record.gpu_type, free)
+            has = next_member(state.room[0][type_and_free], len(nodes), node) == node
             assert has == (free == record.free)
     assert (jobs["status"][episode.next_job :] == PENDING).all()
     assert episode.num_touched == 0
@@ -73,8 +75,8 @@ def check_state(state: State) -> None:
 
 @settings(max_examples=60)
 @given(data=st.data(), scenario=scenarios, horizon=horizons)
-def test_the_log_tells_work_service_and_capacity(data, scenario, horizon):
-    """Audited from the log alone: capacity at every instant, work as the integral of speed, service, order."""
+def test_the_log_agrees_with_work_service_and_capacity(data, scenario, horizon):
+    """Audit the log alone: capacity at every instant, work as the integral of throughput, service, order."""
     scenario = Scenario(scenario.start_delay, scenario.restart_delay, horizon=horizon, rounds=scenario.rounds)
     simulator, chance = drawn(data, scenario)
     for view in simulator.rounds():
@@ -86,7 +88,7 @@ def test_the_log_tells_work_service_and_capacity(data, scenario, horizon):
 
 
 def check_records(result: RunResult, state: State) -> None:
-    """Each job's record, recomputed from its events."""
+    """Recompute each job's record from its events."""
     events = result.log.events
     for row, record in zip(result.records, result, strict=True):
         mine = events[events["job"] == row["job"]]
@@ -101,22 +103,22 @@ def check_records(result: RunResult, state: State) -> None:
 
 
 def check_accumulators(result: RunResult, state: State) -> None:
-    """What the kernels add up as they go is what the log says (law 6)."""
+    """Check the sums of the kernels against the log (law 6)."""
     episode = state.episode[0, 0]
     finish = np.where(result.finished, result.records["finish_time"], result.end_time)
     np.testing.assert_allclose(
         episode.job_seconds, (finish - result.records["submit_time"]).sum(), rtol=1e-9, atol=1e-6
     )
     np.testing.assert_allclose(episode.busy_seconds, result.records["attained_service"].sum(), rtol=1e-9, atol=1e-6)
-    kinds = result.log.events["kind"]
-    assert episode.num_events == np.isin(kinds, (EventKind.FINISH, EventKind.ARRIVE)).sum()
-    assert episode.log_events == len(kinds)
+    event_kinds = result.log.events["kind"]
+    assert episode.num_events == np.isin(event_kinds, (EventKind.FINISH, EventKind.ARRIVE)).sum()
+    assert episode.log_events == len(event_kinds)
 
 
 @settings(max_examples=30)
 @given(data=st.data(), scenario=scenarios)
-def test_progress_is_seen_as_it_is_made(data, scenario):
-    """At every round the view's work and service are those that the log gives up to then."""
+def test_views_show_the_current_progress(data, scenario):
+    """In every round the view's work and service agree with the log up to that time."""
     simulator, chance = drawn(data, scenario)
     for view in simulator.rounds():
         jobs = np.concatenate([view.running, view.queued])
@@ -130,14 +132,14 @@ def test_progress_is_seen_as_it_is_made(data, scenario):
 
 
 def work_done(result: RunResult, scenario: Scenario, job: int) -> float:
-    """Samples of one job from its events up to now: each placement's speed times its time less the delay."""
+    """Samples of one job by its events so far: each placement's throughput times its time less the delay."""
     done, placements = 0.0, 0
     for begin, end, gpus in stays(result, job):
         if gpus:
             delay = scenario.restart_delay if placements else scenario.start_delay
             placements += 1
-            rate = speed(Curved(), result.cluster, result.workload.spec(job).model, gpus)
-            done += max(end - begin - delay, 0.0) * rate
+            throughput = throughput_of(Curved(), result.cluster, result.workload.spec(job).model, gpus)
+            done += max(end - begin - delay, 0.0) * throughput
     return done
 
 
@@ -148,7 +150,7 @@ def test_one_seed_gives_one_run(data, scenario, seed):
     workload = data.draw(workloads(cluster))
     logs = []
     for _ in range(2):
-        simulator, chance = Simulator(workload, cluster, Curved(), scenario, seed), Chance()
+        simulator, chance = Simulator(workload, Setup(cluster, Curved(), scenario), seed), Chance()
         chance.reset(cluster, simulator.rng)
         for view in simulator.rounds():
             simulator.apply(chance.schedule(view))

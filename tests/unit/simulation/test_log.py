@@ -1,4 +1,4 @@
-"""The event log of both engines: equal where runs are equal, and readable."""
+"""The event log of both engines: equality and access."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from envs.types import ConservationError, JobRecord
 from tests.unit.simulation.plays import Play, burst_run, cluster_of, jobs_of
 
 
-def test_runs_are_equal_to_the_bit_or_they_are_not(engine):
+def test_logs_are_equal_exactly_if_runs_are(engine):
     first, again, other = burst_run(engine), burst_run(engine), burst_run(engine, seed=2)
     assert first.log == again.log
     assert first.records.tobytes() == again.records.tobytes()
@@ -39,7 +39,7 @@ def test_events_without_a_placement_have_no_shares(engine):
     assert log.placement(0).gpus == {}
 
 
-def test_results_read_as_job_records(engine):
+def test_iterating_a_result_yields_job_records(engine):
     result = Play(
         engine,
         {0.0: {0: {0: 4}}, 5.0: {0: None}},
@@ -54,7 +54,7 @@ def test_results_read_as_job_records(engine):
     assert result.num_unfinished == 2
 
 
-def test_lost_jobs_are_noticed(engine):
+def test_lost_jobs_are_detected(engine):
     result = burst_run(engine)
     result.check_conservation(40)
     with pytest.raises(ConservationError, match="41 jobs submitted, 40 finished and 0 unfinished"):

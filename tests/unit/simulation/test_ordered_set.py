@@ -1,4 +1,4 @@
-"""Ordered sets against Python's own."""
+"""Ordered sets against Python's `set`."""
 
 import numpy as np
 from hypothesis import given
@@ -21,26 +21,26 @@ sizes = st.sampled_from([1, 2, 31, 32, 33, 64, 1000, 1024, 1025, 33_000])
 
 @given(size=sizes, draws=st.lists(st.floats(0, 1, exclude_max=True), max_size=60), first=st.floats(0, 1))
 def test_the_same_as_a_python_set_after_every_operation(size, draws, first):
-    """Members toggle in and out; `first` may lie behind the last possible member."""
-    words, twin = np.zeros(num_words(size), np.int64), set()
+    """Insert and remove members; `first` may be larger than the last possible member."""
+    words, reference = np.zeros(num_words(size), np.int64), set()
     start = round(first * size)
     for draw in draws:
         member = int(draw * size)
-        if member in twin:
-            twin.discard(member)
+        if member in reference:
+            reference.discard(member)
             remove(words, size, member)
         else:
-            twin.add(member)
+            reference.add(member)
             insert(words, size, member)
-        assert is_empty(words) == (not twin)
-        assert next_member(words, size, start) == min((m for m in twin if m >= start), default=-1)
-    found = np.full(len(twin) + 3, -1, np.int64)
-    assert list_members(words, size, found) == len(twin)
-    assert found[: len(twin)].tolist() == sorted(twin)
+        assert is_empty(words) == (not reference)
+        assert next_member(words, size, start) == min((m for m in reference if m >= start), default=-1)
+    found = np.full(len(reference) + 3, -1, np.int64)
+    assert list_members(words, size, found) == len(reference)
+    assert found[: len(reference)].tolist() == sorted(reference)
 
 
 @given(size=sizes, capacity=st.integers(0, 5))
-def test_a_list_takes_the_first_members_that_it_has_room_for(size, capacity):
+def test_a_list_gets_the_first_members_that_fit(size, capacity):
     words = np.zeros(num_words(size), np.int64)
     members = sorted({0, size // 3, size // 2, size - 1})
     for member in members:
@@ -64,7 +64,7 @@ def test_a_set_of_many_levels_is_small():
 def test_nodes_by_type_and_free_gpus():
     room = np.zeros((2, 5, num_words(3)), np.int64)
     fill_by_node(room, np.array([1, 0, 1]), np.array([4, 2, 4]))
-    by_place = {(kind, free): _members(room[kind, free]) for kind in range(2) for free in range(5)}
+    by_place = {(gpu_type, free): _members(room[gpu_type, free]) for gpu_type in range(2) for free in range(5)}
     assert {place: members for place, members in by_place.items() if members} == {(1, 4): [0, 2], (0, 2): [1]}
 
 

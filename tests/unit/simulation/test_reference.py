@@ -1,25 +1,26 @@
-"""The reference engine plays as the compiled one does."""
+"""The reference engine agrees with the compiled one."""
 
 from typing import cast
 
 from baselines import Fifo
 from envs.performance import IdealModel
-from envs.simulation import Scenario, Simulator, run_episode
+from envs.simulation import Scenario, Setup, Simulator, run_episode
 from envs.simulation.reference import ReferenceSimulator
 from envs.types import JobSpec
 from envs.workloads import Workload
 from tests.unit.simulation.plays import cluster_of
 
 
-def test_it_plays_as_the_compiled_engine_does():
-    """One loop serves both, and so do schedulers."""
+def test_it_agrees_with_the_compiled_engine():
+    """Both run in the same loop with the same schedulers."""
     rows = [(float(i), 1 + i % 4, 5.0 + i) for i in range(12)]
     jobs = Workload.of([JobSpec(i, *row, "any") for i, row in enumerate(rows)])
     runs = [
         run_episode(
             Fifo(),
             cast(
-                Simulator, make(jobs, cluster_of(4, 4), IdealModel(), Scenario(start_delay=2.0, restart_delay=3.0), 3)
+                Simulator,
+                make(jobs, Setup(cluster_of(4, 4), IdealModel(), Scenario(start_delay=2.0, restart_delay=3.0)), 3),
             ),
             compiled=False,
         )
@@ -29,7 +30,7 @@ def test_it_plays_as_the_compiled_engine_does():
     assert runs[0].records.tobytes() == runs[1].records.tobytes()
     assert runs[0].scheduler == runs[1].scheduler == "Fifo"
     rngs = [
-        make(jobs, cluster_of(4, 4), IdealModel(), Scenario(start_delay=2.0, restart_delay=3.0), 3).rng
+        make(jobs, Setup(cluster_of(4, 4), IdealModel(), Scenario(start_delay=2.0, restart_delay=3.0)), 3).rng
         for make in (Simulator, ReferenceSimulator)
     ]
     assert rngs[0].random() == rngs[1].random()

@@ -1,4 +1,4 @@
-"""The reference engine begun in the middle of a compiled episode goes on as that episode does."""
+"""A reference engine that starts from the state of a compiled episode continues like that episode."""
 
 from copy import deepcopy
 
@@ -7,10 +7,8 @@ import pytest
 
 from envs.performance import IdealModel
 from envs.scheduling import Scheduler
-from envs.simulation import EventLog, Scenario, Simulator
-from envs.simulation.reference import ReferenceSimulator
-from envs.simulation.reference_objects import Life
-from envs.simulation.reference_state import reference_at
+from envs.simulation import EventLog, Setup, Simulator
+from envs.simulation.reference import JobStatus, ReferenceSimulator, reference_at
 from envs.types import AllocationError, ClusterSpec, JobSpec, MurmurationError, NodeSpec, Placement
 from envs.workloads import Workload
 from tests.conformance.random_worlds import RandomWorld, random_world
@@ -20,7 +18,7 @@ CHUNK = 8
 
 
 def play(engine: Simulator | ReferenceSimulator, scheduler: Scheduler, rounds: int) -> bool:
-    """So many rounds of an engine, refused wishes replaced by "go on"; False at the end of the episode."""
+    """Run some rounds; a refused allocation becomes "no change". Return False at the end of the episode."""
     for _ in range(rounds):
         if not engine.advance():
             return False
@@ -32,13 +30,12 @@ def play(engine: Simulator | ReferenceSimulator, scheduler: Scheduler, rounds: i
 
 
 def copied(world: RandomWorld, simulator: Simulator) -> ReferenceSimulator:
-    """The reference where the compiled engine stands."""
-    given = world.workload, world.cluster, world.performance, world.scenario
-    return reference_at(simulator.state, 0, *given, simulator.plans)
+    """A reference engine in the state of the compiled one."""
+    return reference_at(simulator.state, 0, world.workload, world.setup, simulator.plans)
 
 
 def told(log: EventLog, first: int = 0) -> list[tuple[float, int, int, object]]:
-    """Events from one on, with what they placed; not plans' numbers, which depend on what came before."""
+    """Events from row `first` on, with placements; without indices of plans, which depend on earlier events."""
     rows: list[tuple[float, int, int, object]] = []
     for row in range(first, len(log)):
         event = log.events[row]
@@ -48,14 +45,14 @@ def told(log: EventLog, first: int = 0) -> list[tuple[float, int, int, object]]:
 
 
 @pytest.mark.parametrize("chunk", range(5))
-def test_both_go_on_alike(chunk):
-    """After a few rounds of whims, with plans, amounts, contention and failures: every event to the end."""
+def test_both_continue_alike(chunk):
+    """Compare every event to the end, after a few random rounds with plans, amounts, contention and failures."""
     compared = 0
     for seed in range(CHUNK * chunk, CHUNK * (chunk + 1)):
         world = random_world(seed)
-        simulator = Simulator(world.workload, world.cluster, world.performance, world.scenario, seed)
+        simulator = Simulator(world.workload, world.setup, seed)
         scheduler = world.scheduler()
-        scheduler.reset(world.cluster, simulator.rng)
+        scheduler.reset(world.setup.cluster, simulator.rng)
         if not play(simulator, scheduler, seed % 11):
             continue
         reference, other = copied(world, simulator), deepcopy(scheduler)
@@ -78,33 +75,33 @@ def small() -> tuple[Workload, ClusterSpec]:
     return Workload.of(jobs), ClusterSpec((NodeSpec("V100", 4), NodeSpec("V100", 4)))
 
 
-def test_worked_by_hand():
+def test_an_episode_calculated_by_hand():
     """Job 0 runs from 0 on and has 160 of 200 samples left at 10; job 1 starts there, and both end at 50 and 60."""
     workload, cluster = small()
     workload.jobs["submit_time"][1] = 10.0
-    simulator = Simulator(workload, cluster, IdealModel(), Scenario())
+    simulator = Simulator(workload, Setup(cluster, IdealModel()))
     assert simulator.advance()
-    wish = simulator.view.allocation()
-    wish.place(0, {0: 4})
-    simulator.apply(wish)
+    allocation = simulator.view.allocation()
+    allocation.place(0, {0: 4})
+    simulator.apply(allocation)
     assert simulator.advance()
-    reference = reference_at(simulator.state, 0, workload, cluster, IdealModel(), Scenario())
+    reference = reference_at(simulator.state, 0, workload, Setup(cluster, IdealModel()))
     first, second = reference.jobs
-    assert (reference.time, first.life, second.life) == (10.0, Life.RUNNING, Life.QUEUED)
+    assert (reference.time, first.status, second.status) == (10.0, JobStatus.RUNNING, JobStatus.QUEUED)
     assert first.remaining_at(10.0) == 160.0
     assert [(share.node.id, share.gpus) for share in first.shares] == [(0, 4)]
-    wish = reference.view.allocation(keep_running=True)
-    wish.place(1, Placement({1: 4}))
-    reference.apply(wish)
+    allocation = reference.view.allocation(keep_running=True)
+    allocation.place(1, Placement({1: 4}))
+    reference.apply(allocation)
     assert [reference.advance(), reference.time, reference.advance()] == [True, 50.0, False]
     assert [job.finish for job in reference.jobs] == [50.0, 60.0]
     assert first.start == 0.0
 
 
-def test_a_round_under_way_is_not_copied():
+def test_a_state_within_a_round_is_refused():
     workload, cluster = small()
-    simulator = Simulator(workload, cluster, IdealModel(), Scenario())
+    simulator = Simulator(workload, Setup(cluster, IdealModel()))
     assert simulator.advance()
     simulator.state.episode["num_touched"] = 2
     with pytest.raises(MurmurationError, match="episode 0: 2 jobs are changed already; copy it between rounds"):
-        reference_at(simulator.state, 0, workload, cluster, IdealModel(), Scenario())
+        reference_at(simulator.state, 0, workload, Setup(cluster, IdealModel()))

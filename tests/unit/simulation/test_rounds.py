@@ -1,4 +1,4 @@
-"""When decisions are due, on both engines: at events, at intervals, both; when nothing moves; where it ends."""
+"""Times of rounds on both engines: at events, at intervals, at both; stalls; the end of the episode."""
 
 import numpy as np
 import pytest
@@ -12,13 +12,13 @@ BOTH = Rounds(on_events=True, interval=10.0)
 
 
 def run(engine: Build, acts: Acts, workload: Workload, rounds: Rounds, horizon: float = float("inf")) -> Play:
-    """One run on two nodes of 4 GPUs, without costs."""
+    """One run on two nodes of 4 GPUs, without delays."""
     scenario = Scenario(restart_delay=0.0, rounds=rounds, horizon=horizon)
     return Play(engine, acts, workload, cluster_of(4, 4), scenario)
 
 
 def test_fixed_interval_rounds_wait_for_the_tick(engine):
-    """Jobs come at 3 and 12; they start at 10 and 20. At 25 B ends unnoticed; the round at 30 sees only A."""
+    """Jobs arrive at 3 and 12 and start at 10 and 20. B ends at 25 without a round; the round at 30 shows only A."""
     play = run(engine, {10.0: {0: {0: 4}}, 20.0: {1: {1: 4}}}, jobs_of((3, 4, 100), (12, 4, 20)), TICKS)
     assert play.asked == [10.0, 20.0, 30.0]
     assert play.records["start_time"].tolist() == [10.0, 20.0]
@@ -31,19 +31,19 @@ def test_a_tick_and_an_event_at_one_instant_are_one_round(engine):
     assert play.told[2:5] == [(10, "FINISH", 0), (10, "ARRIVE", 1), (10, "START", 1)]
 
 
-def test_both_kinds_of_round(engine):
+def test_rounds_on_events_and_at_intervals(engine):
     play = run(engine, {3.0: {0: {0: 4}}, 12.0: {1: {1: 4}}}, jobs_of((3, 4, 60), (12, 4, 20)), BOTH)
-    assert play.asked == [3.0, 10.0, 12.0, 17.0]  # A ends at 18, with nobody left to decide on
+    assert play.asked == [3.0, 10.0, 12.0, 17.0]  # A ends at 18, with no jobs left
 
 
 def test_ticks_stay_multiples_of_the_interval_after_an_idle_time(engine):
-    """Nobody is in the system between 14 and 47: no rounds there, the next tick is at 50."""
+    """No job is in the system between 14 and 47, so there is no round; the next tick is at 50."""
     play = run(engine, {10.0: {0: {0: 4}}, 50.0: {1: {0: 4}}}, jobs_of((3, 4, 16), (47, 4, 16)), TICKS)
     assert play.asked == [10.0, 50.0]
 
 
-def test_ticks_beside_events_stay_multiples_too(engine):
-    """A: 3 to 7. Nobody is in the system until 47; ticks go on at 50."""
+def test_ticks_stay_multiples_with_rounds_on_events_too(engine):
+    """A runs from 3 to 7. No job is in the system until 47; the next tick is at 50."""
     play = run(engine, {3.0: {0: {0: 4}}, 50.0: {1: {0: 4}}}, jobs_of((3, 4, 16), (47, 4, 16)), BOTH)
     assert play.asked == [3.0, 47.0, 50.0]
 
@@ -57,7 +57,7 @@ def test_ticks_beside_events_stay_multiples_too(engine):
     ],
 )
 def test_a_stalled_system_asks_again_and_then_gives_up(engine, rounds, asked):
-    """Nothing runs and nothing will come: every 7 s, or at every tick, again; so many times in a row."""
+    """No job runs or will arrive: another round every 7 s, or at every tick, up to `max_stalls` times in a row."""
     play = run(engine, {}, jobs_of((5, 4, 40)), rounds)
     assert play.asked == asked
     assert play.result.end_time == asked[-1]
@@ -66,13 +66,13 @@ def test_a_stalled_system_asks_again_and_then_gives_up(engine, rounds, asked):
     assert not play.engine.advance()
 
 
-def test_a_late_answer_ends_the_stall(engine):
+def test_a_late_start_ends_the_stall(engine):
     play = run(engine, {12.0: {0: {0: 4}}}, jobs_of((5, 4, 40)), Rounds(stall_interval=7.0, max_stalls=1))
     assert play.finish == [22.0]
 
 
-def test_stalls_count_in_a_row_only(engine):
-    """Two stalls before A and two before B (both within the two allowed), since A's run lies between."""
+def test_only_stalls_in_a_row_count(engine):
+    """Two stalls before A and two before B; both are within the limit of two, since A runs in between."""
     rounds = Rounds(stall_interval=7.0, max_stalls=2)
     play = run(engine, {14.0: {0: {0: 4}}, 38.0: {1: {0: 4}}}, jobs_of((0, 4, 40), (0, 4, 40)), rounds)
     assert play.asked == [0.0, 7.0, 14.0, 24.0, 31.0, 38.0]
@@ -80,7 +80,7 @@ def test_stalls_count_in_a_row_only(engine):
 
 
 def test_a_start_ends_a_row_of_stalls(engine):
-    """Two stalls before A, two after it was stopped at the tick of 40: both within the two allowed."""
+    """Two stalls before A and two after it is stopped at 40; both are within the limit of two."""
     acts: Acts = {20.0: {0: {0: 4}}, 40.0: {0: None}, 60.0: {0: {0: 4}}}
     play = run(engine, acts, jobs_of((0, 4, 400)), Rounds(on_events=False, interval=10.0, max_stalls=2))
     assert play.asked[:7] == [0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0]
@@ -94,8 +94,8 @@ def test_waiting_for_an_arrival_is_no_stall(engine):
     assert play.result.finished.all()
 
 
-def test_the_horizon_cuts_off_what_runs_and_what_waits(engine):
-    """A runs from 0, B waits from 2, C would come after the end: it is not in the records."""
+def test_the_horizon_cuts_off_running_and_waiting_jobs(engine):
+    """A runs from 0, B waits from 2; C would arrive after the end, so it is not in the records."""
     workload = jobs_of((0, 4, 400), (2, 4, 4), (60, 4, 4))
     play = run(engine, {0.0: {0: {0: 4}}}, workload, Rounds(), horizon=50.0)
     assert play.result.end_time == 50.0
@@ -104,11 +104,11 @@ def test_the_horizon_cuts_off_what_runs_and_what_waits(engine):
     assert play.records["attained_service"].tolist() == [200.0, 0.0]
 
 
-def test_what_happens_at_the_horizon_still_happens(engine):
+def test_events_at_the_horizon_still_happen(engine):
     assert run(engine, {0.0: {0: {0: 4}}}, jobs_of((0, 4, 200)), Rounds(), horizon=50.0).finish == [50.0]
 
 
-def test_giving_up_is_charged_up_to_the_horizon(engine):
+def test_after_too_many_stalls_time_counts_up_to_the_horizon(engine):
     """Leaving jobs undone must not be cheaper than doing them late."""
     assert run(engine, {}, jobs_of((5, 4, 40)), Rounds(max_stalls=2), horizon=500.0).result.end_time == 500.0
 
@@ -126,7 +126,7 @@ def test_giving_up_is_charged_up_to_the_horizon(engine):
         (lambda: Scenario(worker_shares="fair"), ("worker_shares", "fair", "proportional")),  # type: ignore[arg-type]
     ],
 )
-def test_impossible_rules_are_refused_in_one_line(build, names):
+def test_invalid_rules_are_refused_in_one_line(build, names):
     with pytest.raises(ValueError, match=".") as error:
         build()
     assert "\n" not in str(error.value)

@@ -1,21 +1,21 @@
-"""Cores, memory and neighbours, worked by hand."""
+"""Cores, memory and contention, calculated by hand."""
 
 from dataclasses import replace
 
 import pytest
 
 from envs.performance import Contention
-from envs.simulation import Rounds, Scenario
-from envs.types import AllocationError, ClusterSpec, ExecutionPlan, JobSpec, NodeSpec, Placement
+from envs.simulation import Rounds, Scenario, Setup
+from envs.types import AllocationError, ClusterSpec, Configuration, ExecutionPlan, JobSpec, NodeSpec, Placement
 from envs.workloads import Workload
-from tests.unit.simulation.bench import FULL_SPEED, VGG_GB, Bench, alone
+from tests.unit.simulation.bench import FULL_THROUGHPUT, VGG_GB, Bench, alone
 from tests.unit.simulation.plays import Acts, Play, cluster_of, words
 from tests.unit.simulation.snapshots import snapshot
 
 SHARED = Scenario(restart_delay=3.0, cpu_memory="shared")
 MEASURED = Scenario(restart_delay=0.0, contention=Contention("measured"))
 WORST = Scenario(restart_delay=0.0, contention=Contention("worst_case"))
-LEAST_MEMORY = 20 + 54 / 64  # GB: 20.83, the first point of the grid at which all is well, in whole 64ths
+LEAST_MEMORY = 20 + 54 / 64  # GB: 20.83, the first grid point without slowdown, in whole 64ths
 
 
 def cores(play: Play, job: int) -> list[float]:
@@ -26,14 +26,14 @@ def cores(play: Play, job: int) -> list[float]:
     return list(placement.cpus.values())
 
 
-def test_a_hungry_job_gets_its_proportional_share_of_an_idle_node(engine):
-    """8 GPUs, 32 cores: 4 each. vgg16 would use 12 for 2 GPUs; 24 are for 6 bare ones: 8, two thirds of its speed."""
+def test_a_demanding_job_gets_its_proportional_share_of_an_idle_node(engine):
+    """8 GPUs, 32 cores: 4 each. vgg16 would use 12 for 2 GPUs; 24 are for 6 bare ones: 8, 2/3 of its throughput."""
     play = Play(engine, {0.0: {0: {0: 2}}}, Workload.of([alone("vgg16", 2, 40)]), cluster_of(8), SHARED)
     assert cores(play, 0) == [8.0]
     assert play.finish == [pytest.approx(40 / (2 * 4 / 6), rel=1e-12)]
 
 
-def test_what_modest_jobs_leave_goes_to_hungry_ones(engine):
+def test_a_demanding_job_gets_the_cores_that_a_modest_one_leaves(engine):
     """resnet50 takes 4 of 32 cores for 4 GPUs. vgg16 on 2 of the other 4: 28 - 2 * 4 = 20 are spare, 12 are enough."""
     jobs = Workload.of([alone("resnet50", 4, 40), alone("vgg16", 2, 40)])
     play = Play(engine, {0.0: {0: {0: 4}, 1: {0: 2}}}, jobs, cluster_of(8), SHARED)
@@ -41,8 +41,8 @@ def test_what_modest_jobs_leave_goes_to_hungry_ones(engine):
     assert play.finish == [pytest.approx(10), pytest.approx(20)]
 
 
-def test_jobs_are_served_by_ascending_id(engine):
-    """As above with ids exchanged: 0 (vgg16) must leave 4 cores for each of 6 bare GPUs, though 1 will want fewer."""
+def test_jobs_get_resources_by_ascending_id(engine):
+    """As above with ids exchanged: 0 (vgg16) must leave 4 cores for each of 6 bare GPUs, though 1 will need fewer."""
     jobs = Workload.of([alone("vgg16", 2, 40), alone("resnet50", 4, 40)])
     play = Play(engine, {0.0: {1: {0: 4}, 0: {0: 2}}}, jobs, cluster_of(8), SHARED)
     assert (cores(play, 0), cores(play, 1)) == ([8.0], [4.0])
@@ -64,16 +64,16 @@ def test_amounts_are_whole_64ths(engine):
     assert memory == {0: LEAST_MEMORY}
 
 
-def test_cores_count_for_each_gpu_and_the_scarcest_node_decides(engine):
-    """vgg16 on 2 + 1 GPUs: 8 cores (4 a GPU) on node 0, but 2 on node 1, which has 2 a GPU: a third of the speed."""
+def test_cores_count_per_gpu_and_the_scarcest_node_decides(engine):
+    """vgg16 on 2 + 1 GPUs: 8 cores (4 a GPU) on node 0, but 2 (2 a GPU) on node 1: a third of the throughput."""
     cluster = ClusterSpec((NodeSpec("plain", 8, 32.0), NodeSpec("plain", 4, 8.0)))
     play = Play(engine, {0.0: {0: {1: 1, 0: 2}}}, Workload.of([alone("vgg16", 3, 9)]), cluster, SHARED)
     assert cores(play, 0) == [8.0, 2.0]
     assert play.finish == [pytest.approx(9 / (3 * 0.5 * 2 / 6), rel=1e-12)]
 
 
-def test_what_is_named_is_taken_first_and_the_rest_divided(engine):
-    """1 names 24 of 32 cores for 2 GPUs; 0 finds 8 for 6 bare GPUs, of which it has 2: 8 * 2 / 6 = 2.67 cores."""
+def test_named_amounts_are_taken_first_and_the_rest_is_divided(engine):
+    """1 names 24 of 32 cores for 2 GPUs; 8 are left for 6 bare GPUs, 2 of them of job 0: 8 * 2 / 6 = 2.67 cores."""
     jobs = Workload.of([alone("vgg16", 2, 40), alone("vgg16", 2, 40)])
     play = Play(engine, {0.0: {0: {0: 2}, 1: Placement({0: 2}, cpus={0: 24.0})}}, jobs, cluster_of(8), SHARED)
     assert cores(play, 1) == [24.0]
@@ -81,23 +81,23 @@ def test_what_is_named_is_taken_first_and_the_rest_divided(engine):
     assert play.finish[1] == pytest.approx(20)
 
 
-def test_named_cores_are_answered_exactly_and_unnamed_memory_by_the_table(engine):
-    """3 cores a GPU halve vgg16; the memory that the rule adds is enough, and so are 2 GB a GPU, by the model itself.
+def test_named_cores_count_exactly_and_unnamed_memory_by_the_table(engine):
+    """3 cores a GPU halve vgg16; the memory that the rule assigns is enough, and so are 2 GB a GPU, by the exact model.
 
-    The table knows nothing between 0 and 20.83 GB: with 10 GB of 2 * 20.83 left for it, it has 5 / 20.83 of the speed.
+    The table interpolates from 0 to 20.83 GB: with 10 of 2 * 20.83 GB, the job has 5 / 20.83 of the throughput.
     """
-    wish = Placement({0: 2}, cpus={0: 6.0})
-    play = Play(engine, {0.0: {0: wish}}, Workload.of([alone("vgg16", 2, 40)]), cluster_of(8), SHARED)
+    placement = Placement({0: 2}, cpus={0: 6.0})
+    play = Play(engine, {0.0: {0: placement}}, Workload.of([alone("vgg16", 2, 40)]), cluster_of(8), SHARED)
     assert play.finish == [pytest.approx(40)]
     scarce = ClusterSpec((NodeSpec("plain", 2, 32.0, 10.0),))
-    play = Play(engine, {0.0: {0: wish}}, Workload.of([alone("vgg16", 2, 40)]), scarce, SHARED)
+    play = Play(engine, {0.0: {0: placement}}, Workload.of([alone("vgg16", 2, 40)]), scarce, SHARED)
     assert play.finish == [pytest.approx(40 / (5 / 20.83))]
-    both = replace(wish, memory={0: 4.0})
+    both = replace(placement, memory={0: 4.0})
     assert Play(engine, {0.0: {0: both}}, Workload.of([alone("vgg16", 2, 40)]), cluster_of(8), SHARED).finish == [40.0]
 
 
-def test_more_cores_come_without_a_restart(engine):
-    """1 GPU at half speed until 2 (1 of 11 samples), then at full speed at once: no restart, a RESIZE in the log."""
+def test_more_cores_need_no_restart(engine):
+    """1 GPU at half throughput until 2 (1 of 11 samples), then at full throughput: no restart, a RESIZE in the log."""
     names = [Placement({0: 1}, cpus={0: amount}, memory={0: 4.0}) for amount in (3.0, 6.0)]
     acts: Acts = {0.0: {0: names[0]}, 2.0: {0: names[1]}}
     jobs = Workload.of([alone("vgg16", 1, 11), JobSpec(1, 2.0, 1, 1.0, "vgg16")])
@@ -107,7 +107,7 @@ def test_more_cores_come_without_a_restart(engine):
 
 
 def test_more_cores_while_a_job_starts_do_not_delay_it_further(engine):
-    """It starts until 5; cores change at 2: it goes on starting until 5, then runs at full speed."""
+    """The start ends at 5 although cores change at 2; then the job runs at full throughput."""
     names = [Placement({0: 1}, cpus={0: amount}, memory={0: 4.0}) for amount in (3.0, 6.0)]
     jobs = Workload.of([alone("vgg16", 1, 10), JobSpec(1, 2.0, 1, 1.0, "vgg16")])
     play = Play(engine, {0.0: {0: names[0]}, 2.0: {0: names[1]}}, jobs, cluster_of(8), replace(SHARED, start_delay=5.0))
@@ -115,19 +115,19 @@ def test_more_cores_while_a_job_starts_do_not_delay_it_further(engine):
 
 
 def test_unnamed_amounts_stay_until_the_job_changes(engine):
-    """0 has 8 cores while 1 comes and goes; a wish for its GPUs alone, or for just what it has, changes nothing."""
+    """0 keeps 8 cores while 1 comes and goes; placing it on its GPUs again, or naming its 8 cores, changes nothing."""
     jobs = Workload.of([alone("vgg16", 2, 400), JobSpec(1, 1.0, 4, 4.0, "resnet50"), JobSpec(2, 9.0, 1, 4.0, "bert")])
     acts: Acts = {0.0: {0: {0: 2}}, 1.0: {1: {0: 4}, 0: {0: 2}}, 9.0: {0: Placement({0: 2}, cpus={0: 8.01})}}
     play = Play(engine, acts, jobs, cluster_of(8), SHARED)
     assert [kind for _, kind, job in play.told if job == 0] == ["ARRIVE", "START", "FINISH"]
 
 
-def test_a_view_shows_amounts_and_keeping_them_is_free(engine):
-    simulator = engine(Workload.of([alone("vgg16", 2, 40)]), cluster_of(8), Bench(), SHARED)
+def test_a_view_shows_amounts_and_keeping_them_costs_nothing(engine):
+    simulator = engine(Workload.of([alone("vgg16", 2, 40)]), Setup(cluster_of(8), Bench(), SHARED))
     for view in simulator.rounds():
-        wish = view.allocation()
-        wish.place(0, {0: 2})
-        simulator.apply(wish)
+        allocation = view.allocation()
+        allocation.place(0, {0: 2})
+        simulator.apply(allocation)
         assert view.placement(0) == Placement({0: 2}, {0: 8.0}, {0: 41 + 43 / 64})
         again = view.allocation()
         again.keep(0)
@@ -136,29 +136,29 @@ def test_a_view_shows_amounts_and_keeping_them_is_free(engine):
 
 
 @pytest.mark.parametrize(
-    ("wish", "compiled", "reference"),
+    ("placement", "compiled", "reference"),
     [
-        (Placement({0: 2}, cpus={0: 33.0}), "job 1: node 0 has 32 cores, fewer than", "node 0: cpus"),
-        (Placement({0: 2}, memory={0: 200.0}), "job 1: node 0 has 256 GB of memory, fewer than", "node 0: memory"),
-        (Placement({0: 2}, cpus={0: 28.0}), "job 1: node 0 has 32 cores, fewer than", "node 0: cpus"),
+        (Placement({0: 2}, cpus={0: 33.0}), "job 1: node 0 has 32 cores, fewer than", "node 0: the named cpus"),
+        (Placement({0: 2}, memory={0: 200.0}), "job 1: node 0 has 256 GB of memory, fewer", "node 0: the named memory"),
+        (Placement({0: 2}, cpus={0: 28.0}), "job 1: node 0 has 32 cores, fewer than", "node 0: the named cpus"),
         (Placement({0: 2}, cpus={1: 2.0}), "job 1: its placement sets cpus to {1: 2.0}", "names cpus on other nodes"),
         (Placement({0: 2}, cpus={0: 1 / 64}), "[0] at least 1/64 for each GPU", "each GPU needs at least 1/64"),
         (Placement({0: 2}, memory={0: 3.0}), "resnet50 does not fit on 2 GPUs", "resnet50 does not run"),
-        (Placement({0: 2}, cpus={0: 24.0}), "node 0 has 32 cores, fewer", "0 are left for 4 GPUs"),
-        (Placement({0: 2}, cpus={0: 24 - 3 / 64}), "node 0 has 32 cores, fewer", "0.046875 are left for 4 GPUs"),
+        (Placement({0: 2}, cpus={0: 24.0}), "node 0 has 32 cores, fewer", "cpus leave 0 for 4 GPUs"),
+        (Placement({0: 2}, cpus={0: 24 - 3 / 64}), "node 0 has 32 cores, fewer", "cpus leave 0.046875 for 4 GPUs"),
     ],
 )
-def test_names_that_do_not_fit_are_refused(engine, wish, compiled, reference):
+def test_named_amounts_that_do_not_fit_are_refused(engine, placement, compiled, reference):
     """Job 0 keeps 8 of 32 cores and 100 of 256 GB; job 2 and the three free GPUs need a 64th each."""
     jobs = Workload.of([alone("vgg16", 2, 40), JobSpec(1, 1.0, 2, 4.0, "resnet50"), JobSpec(2, 1.0, 1, 4.0, "bert")])
-    simulator = engine(jobs, cluster_of(8, 8), Bench(), SHARED)
+    simulator = engine(jobs, Setup(cluster_of(8, 8), Bench(), SHARED))
     for view in simulator.rounds():
         plan = view.allocation(keep_running=True)
         if view.time == 0:
             plan.place(0, Placement({0: 2}, cpus={0: 8.0}, memory={0: 100.0}))
             simulator.apply(plan)
             continue
-        plan.place(1, wish)
+        plan.place(1, placement)
         plan.place(2, {0: 1})
         before = snapshot(simulator)
         with pytest.raises(AllocationError) as error:
@@ -172,14 +172,15 @@ def test_names_that_do_not_fit_are_refused(engine, wish, compiled, reference):
         raise AssertionError("the round at 1 is missing")
 
 
-def test_a_job_without_enough_memory_stands_still(engine):
-    """2 GPUs of a node of 40 GB: 20 each, of 30 that it needs; the run is given up, the job unfinished."""
+def test_a_job_without_enough_memory_makes_no_progress(engine):
+    """2 GPUs of a node of 40 GB: 20 GB each, but the job needs 30. The run ends with the job unfinished."""
 
     class Strict(Bench):
-        def throughput(self, model, gpu_type, num_gpus, num_nodes=1, **asked):
+        def throughput(self, model, configuration):
             """0 below 30 GB a GPU."""
-            memory = asked.get("memory_per_gpu")
-            return 0.0 if memory is not None and memory < 30 else super().throughput(model, gpu_type, num_gpus)
+            memory = configuration.memory_per_gpu
+            alone = Configuration(configuration.gpu_type, configuration.num_gpus)
+            return 0.0 if memory is not None and memory < 30 else super().throughput(model, alone)
 
     jobs = Workload.of([alone("resnet50", 2, 40)])
     scenario = replace(SHARED, rounds=Rounds(stall_interval=7.0, max_stalls=4))
@@ -189,7 +190,7 @@ def test_a_job_without_enough_memory_stands_still(engine):
     again: Acts = {0.0: {0: {0: 2}}, 7.0: {0: None}, 14.0: {0: {0: 2}}, 21.0: {0: None}}
     play = Play(engine, again, jobs, cluster_of(2, memory=40.0), scenario, Strict())
     assert play.told[-1] == (21, "STOP", 0)
-    assert play.asked == [0.0, 7.0, 14.0, 21.0, 28.0]  # starting it again is no progress
+    assert play.asked == [0.0, 7.0, 14.0, 21.0, 28.0]  # another start is no progress
 
 
 def two_by_two(link: float) -> ClusterSpec:
@@ -197,64 +198,64 @@ def two_by_two(link: float) -> ClusterSpec:
     return ClusterSpec(tuple(NodeSpec("plain", 4, inter_node_bandwidth=link) for _ in range(2)))
 
 
-def test_two_rings_share_a_link_and_the_one_that_stays_gets_it_all(engine):
-    """Alone each sends 2 * gradients * 1 step/s * (2 - 1) / 2, all that the link carries. Together: half speed.
+def test_two_jobs_share_a_link_and_the_remaining_one_gets_all_of_it(engine):
+    """Alone each sends 2 * gradients * 1 step/s * (2 - 1) / 2, the capacity of the link. Together: half throughput.
 
-    A ends at 2, and B goes on at 256.
+    A ends at 2, and B continues at 256.
     """
     jobs = Workload.of([alone("vgg16", 2, 256), alone("vgg16", 2, 512)])
-    play = Play(engine, {0.0: {0: {0: 1, 1: 1}, 1: {0: 1, 1: 1}}}, jobs, two_by_two(VGG_GB), MEASURED, FULL_SPEED)
+    play = Play(engine, {0.0: {0: {0: 1, 1: 1}, 1: {0: 1, 1: 1}}}, jobs, two_by_two(VGG_GB), MEASURED, FULL_THROUGHPUT)
     assert play.finish == [2.0, 3.0]
 
 
-def test_who_wants_little_gets_it(engine):
-    """B (batch 512: half the steps at 8 times the speed) wants four links' worth, A one link's: half each, B at 1/2."""
+def test_a_job_with_little_traffic_gets_all_that_it_needs(engine):
+    """The link has capacity 4. A's traffic is 1. B's is 4: batch 512, half the steps at 8 times the throughput."""
     jobs = Workload.of([alone("vgg16", 2, 256), alone("vgg16", 2, 4096)])
-    wish = Placement({0: 1, 1: 1}, batch_size=512)
-    play = Play(engine, {0.0: {0: {0: 1, 1: 1}, 1: wish}}, jobs, two_by_two(4 * VGG_GB), MEASURED, FULL_SPEED)
-    # A takes 1 of 4, B 3 of its 4: A at full speed until 1; B at 2048 * 3 / 4 until then, at 2048 after.
+    placement = Placement({0: 1, 1: 1}, batch_size=512)
+    play = Play(engine, {0.0: {0: {0: 1, 1: 1}, 1: placement}}, jobs, two_by_two(4 * VGG_GB), MEASURED, FULL_THROUGHPUT)
+    # A gets 1, B 3 of its 4: A has full throughput until 1; B has 2048 * 3 / 4 until then, 2048 after.
     assert play.finish == [1.0, 1 + (4096 - 1536) / 2048]
 
 
-def test_in_the_worst_case_all_talk_at_once(engine):
-    """Three jobs that each fill half of the link: 1 / (1 + 0.5 * 2) of the speed."""
+def test_in_the_worst_case_all_transfers_collide(engine):
+    """Three jobs that each fill half of the link: 1 / (1 + 0.5 * 2) of the throughput."""
     jobs = Workload.of([alone("vgg16", 2, 256) for _ in range(3)])
     acts: Acts = {0.0: {job: {0: 1, 1: 1} for job in range(3)}}
-    stages = Play(engine, acts, jobs, two_by_two(1e9), WORST, FULL_SPEED).finish
-    assert stages == [pytest.approx(3.0)] * 3  # vgg16's steps are all host: three queue up behind each other
-    both = Play(engine, acts, jobs, two_by_two(2 * VGG_GB), WORST, FULL_SPEED).finish
+    stages = Play(engine, acts, jobs, two_by_two(1e9), WORST, FULL_THROUGHPUT).finish
+    assert stages == [pytest.approx(3.0)] * 3  # vgg16's steps use the CPUs all the time: three take turns
+    both = Play(engine, acts, jobs, two_by_two(2 * VGG_GB), WORST, FULL_THROUGHPUT).finish
     assert both == [6.0, 6.0, 6.0]
 
 
-def test_host_stages_interfere_in_the_worst_case_only(engine):
-    """vgg16 works the host all of its step: two on a node take turns; measured, they keep to their shares."""
+def test_cpu_stages_interfere_in_the_worst_case_only(engine):
+    """vgg16 uses the CPUs during the whole step: two on a node take turns; as measured, they do not interfere."""
     jobs = Workload.of([alone("vgg16", 2, 40), alone("vgg16", 2, 60), alone("vgg16", 2, 40)])
     acts: Acts = {0.0: {0: {0: 2}, 1: {0: 2}, 2: {1: 2}}}
     assert Play(engine, acts, jobs, cluster_of(4, 4), MEASURED).finish == [20.0, 30.0, 20.0]
     assert Play(engine, acts, jobs, cluster_of(4, 4), WORST).finish == [40.0, 40 + 20 / 2, 20.0]
 
 
-def test_jobs_on_one_node_send_nothing(engine):
+def test_jobs_on_one_node_have_no_traffic(engine):
     jobs = Workload.of([alone("vgg16", 2, 512), alone("vgg16", 2, 512)])
-    play = Play(engine, {0.0: {0: {0: 2}, 1: {0: 2}}}, jobs, two_by_two(1e-6), MEASURED, FULL_SPEED)
+    play = Play(engine, {0.0: {0: {0: 2}, 1: {0: 2}}}, jobs, two_by_two(1e-6), MEASURED, FULL_THROUGHPUT)
     assert play.finish == [256.0, 256.0]
 
 
-def test_the_slowest_node_holds_the_job_back(engine):
+def test_the_slowest_node_limits_the_job(engine):
     """Node 0's link carries the ring of job 0 at a quarter, node 1's at half: a quarter."""
     links = ClusterSpec(tuple(NodeSpec("plain", 4, inter_node_bandwidth=VGG_GB * part) for part in (1.0, 2.0)))
     jobs = Workload.of([alone("vgg16", 2, 512), alone("vgg16", 2, 512)])
-    play = Play(engine, {0.0: {0: {0: 1, 1: 1}, 1: {0: 1, 1: 1}}}, jobs, links, MEASURED, FULL_SPEED)
+    play = Play(engine, {0.0: {0: {0: 1, 1: 1}, 1: {0: 1, 1: 1}}}, jobs, links, MEASURED, FULL_THROUGHPUT)
     assert play.finish == [4.0, 4.0]
 
 
-def test_a_new_plan_changes_the_traffic_of_the_neighbour(engine):
-    """At 1 B doubles its speed by a plan and wants two links, cut to one: half each as before, so A goes on at 128.
+def test_a_new_plan_changes_the_traffic_on_the_shared_link(engine):
+    """At 1 B doubles its throughput by a plan and its traffic to two links. Each still gets half, so A stays at 128.
 
     B: 128 until 1, then 256 a second: done at 3. A: 384 until then, the rest at 256.
     """
     jobs = Workload.of([alone("vgg16", 2, 512), alone("vgg16", 2, 640), JobSpec(2, 1.0, 1, 1.0, "vgg16")])
     plan = ExecutionPlan(tensor=2)
     acts: Acts = {0.0: {0: {0: 1, 1: 1}, 1: {0: 1, 1: 1}}, 1.0: {1: Placement({0: 1, 1: 1}, plan=plan), 2: {0: 1}}}
-    play = Play(engine, acts, jobs, two_by_two(VGG_GB), MEASURED, FULL_SPEED)
+    play = Play(engine, acts, jobs, two_by_two(VGG_GB), MEASURED, FULL_THROUGHPUT)
     assert play.finish[:2] == [3.5, 3.0]

@@ -1,10 +1,10 @@
-"""What only the compiled engine has: a log that grows while it is written, and sums that it keeps as it goes."""
+"""Features of the compiled engine alone: a growing log and running sums."""
 
 import numpy as np
 import pytest
 
 from envs.performance import IdealModel
-from envs.simulation import Rounds, Scenario, SimulationView, Simulator, State, run_episode
+from envs.simulation import Rounds, Scenario, Setup, SimulationView, Simulator, State, run_episode
 from envs.simulation import state as state_module
 from envs.simulation.entries import next_round
 from envs.simulation.kernels import LOG_FULL
@@ -13,23 +13,23 @@ from tests.unit.simulation.plays import Play, burst_run, cluster_of, jobs_of
 
 
 def grow_by_one(rows: np.ndarray) -> np.ndarray:
-    """In place of doubling: the log is full at every single event."""
+    """Grow by one row instead of doubling, so that the log is full at every event."""
     grown = np.zeros((rows.shape[0], rows.shape[1] + 1), rows.dtype)
     grown[:, :-1] = rows
     return grown
 
 
 @pytest.mark.parametrize("rounds", [Rounds(), Rounds(on_events=False, interval=2.0), Rounds(interval=0.5)])
-def test_a_log_that_is_always_full_tells_the_same(monkeypatch, rounds):
-    """Several events fall on one instant, so time is interrupted within instants too."""
+def test_a_log_that_is_always_full_holds_the_same_events(monkeypatch, rounds):
+    """Several events share an instant, so the log is also full within an instant."""
     expected = burst_run(Simulator, rounds)
     monkeypatch.setattr(state_module, "_doubled", grow_by_one)
     assert burst_run(Simulator, rounds).log == expected.log
 
 
 def test_time_stops_within_an_instant_when_the_log_is_full():
-    """Three jobs come at 0 and there is room for two events: the third comes after the log has grown, at 0 still."""
-    simulator = Simulator(jobs_of((0, 1, 5), (0, 1, 5), (0, 1, 5)), cluster_of(4), IdealModel())
+    """Three jobs arrive at 0 and the log has room for two: the third arrives after the log has grown, still at 0."""
+    simulator = Simulator(jobs_of((0, 1, 5), (0, 1, 5), (0, 1, 5)), Setup(cluster_of(4), IdealModel()))
     state = simulator.state
     state.events = state.events[:, :2].copy()
     assert next_round(simulator.world) == LOG_FULL
@@ -40,7 +40,7 @@ def test_time_stops_within_an_instant_when_the_log_is_full():
     assert simulator.state.episode[0, 0].num_rounds == 1
 
 
-def test_growth_keeps_what_was_written():
+def test_growth_keeps_the_events():
     state = State.allocate(cluster_of(4), 3)
     state.grow_log()
     assert state.events.shape == (1, 1024)
@@ -51,8 +51,8 @@ def test_growth_keeps_what_was_written():
     assert not state.events["job"][0, 1024:].any()
 
 
-def test_what_giving_up_costs_is_added_up():
-    """A job from 5 that nobody starts, charged up to the horizon of 500 (law 6)."""
+def test_a_job_that_never_starts_counts_up_to_the_horizon():
+    """A job that arrives at 5 and never starts counts until the horizon of 500 (law 6)."""
     play = Play(
         Simulator, {}, jobs_of((5, 4, 40)), cluster_of(4, 4), Scenario(horizon=500.0, rounds=Rounds(max_stalls=2))
     )
@@ -60,16 +60,16 @@ def test_what_giving_up_costs_is_added_up():
     assert play.engine.state.episode[0, 0].job_seconds == 495.0
 
 
-def test_rounds_come_with_a_view_of_the_state():
+def test_rounds_yield_a_view_of_the_state():
     """Trained policies and compiled schedulers plan on a copy of the engine's own arrays."""
-    simulator = Simulator(jobs_of((0, 1, 5)), cluster_of(4), IdealModel())
+    simulator = Simulator(jobs_of((0, 1, 5)), Setup(cluster_of(4), IdealModel()))
     view = next(simulator.rounds())
     assert isinstance(view, SimulationView)
     assert view.state is simulator.state
 
 
 class Wrong:
-    """A scheduler that goes wrong at its second round."""
+    """A scheduler that fails in its second round."""
 
     information, preemptive, elastic = "none", False, False
 
@@ -77,18 +77,18 @@ class Wrong:
         self.answer = answer
 
     def reset(self, cluster, rng):
-        """Nothing to forget."""
+        """Do nothing."""
 
     def schedule(self, view):
-        """Nothing at first, and then what it was told to answer."""
+        """Change nothing in the first round, then return the given answer."""
         return view.allocation(keep_running=True) if view.time == 0 else self.answer(view)
 
 
 def overcommitted(view):
-    """A job on more than there is, past `place`."""
-    wish = view.allocation()
-    wish.changes[0] = Placement({0: 9})
-    return wish
+    """An allocation with too many GPUs, written without `place`."""
+    allocation = view.allocation()
+    allocation.changes[0] = Placement({0: 9})
+    return allocation
 
 
 @pytest.mark.parametrize(
@@ -100,15 +100,15 @@ def overcommitted(view):
         (overcommitted, "job 0: asks for 9 GPUs on node 0, where 4 are free"),
     ],
 )
-def test_a_scheduler_that_goes_wrong_is_named_with_the_instant(engine, answer, says):
-    simulator = engine(jobs_of((0, 4, 10), (5, 4, 10)), cluster_of(4), IdealModel())
+def test_an_invalid_allocation_is_reported_with_scheduler_and_time(engine, answer, says):
+    simulator = engine(jobs_of((0, 4, 10), (5, 4, 10)), Setup(cluster_of(4), IdealModel()))
     says = says if "free" not in says else "job 0: |node 0: |is given 9 GPUs"
     with pytest.raises(AllocationError, match=f"scheduler mine at t = 5 s: .*({says})"):
         run_episode(Wrong(answer), simulator, "mine")
 
 
-def test_what_goes_wrong_within_a_scheduler_keeps_its_kind_and_says_whose_it_is():
-    simulator = Simulator(jobs_of((0, 4, 10), (5, 4, 10)), cluster_of(4), IdealModel())
+def test_an_exception_in_a_scheduler_keeps_its_type_and_names_the_scheduler():
+    simulator = Simulator(jobs_of((0, 4, 10), (5, 4, 10)), Setup(cluster_of(4), IdealModel()))
     with pytest.raises(ZeroDivisionError) as error:
         run_episode(Wrong(lambda view: 1 // 0), simulator, "mine")
     assert error.value.__notes__ == ["in scheduler mine at t = 5 s"]

@@ -1,12 +1,12 @@
-"""What a scheduler sees on either engine, and what it does not."""
+"""The view of a scheduler on either engine: what it shows and what it hides."""
 
 import numpy as np
 import pytest
 
 from envs.performance import IdealModel
 from envs.scheduling import ClusterView
-from envs.simulation import Information, Scenario
-from envs.types import ClusterSpec, JobSpec, MurmurationError, NodeSpec, Placement
+from envs.simulation import Information, Scenario, Setup
+from envs.types import ClusterSpec, Configuration, JobSpec, MurmurationError, NodeSpec, Placement
 from envs.workloads import Workload
 from tests.conformance.worlds import HETEROGENEOUS, Curved
 from tests.unit.simulation.bench import Bench
@@ -16,21 +16,21 @@ WORKLOAD = jobs_of((0, 4, 40), (2, 2, 60), (5, 1, 10), (90, 1, 10))
 
 
 def rounds_of(build: Build, information: Information | None = None, seed: int = 0) -> tuple[Engine, ClusterView]:
-    """At 5: job 0 runs on node 0 since 0, job 1 on node 1 since 2, job 2 waits, job 3 is still to come."""
+    """At 5: job 0 runs on node 0 since 0, job 1 on node 1 since 2, job 2 waits, job 3 is not submitted yet."""
     scenario = Scenario(start_delay=1.0, restart_delay=2.0, information=information or Information())
-    engine: Engine = build(WORKLOAD, cluster_of(4, 4), IdealModel(), scenario, seed)
+    engine: Engine = build(WORKLOAD, Setup(cluster_of(4, 4), IdealModel(), scenario), seed)
     placed = {0.0: {0: {0: 4}}, 2.0: {1: {1: 2}}}
     for view in engine.rounds():
         if view.time == 5:
             return engine, view
-        wish = view.allocation(keep_running=True)
+        allocation = view.allocation(keep_running=True)
         for job, gpus in placed[view.time].items():
-            wish.place(job, gpus)
-        engine.apply(wish)
+            allocation.place(job, gpus)
+        engine.apply(allocation)
     raise AssertionError("no round at 5")
 
 
-def test_the_round_as_it_stands(engine):
+def test_a_view_shows_the_current_round(engine):
     _, view = rounds_of(engine)
     assert view.time == 5.0
     assert view.queued.tolist() == [2]
@@ -43,22 +43,22 @@ def test_the_round_as_it_stands(engine):
 
 
 def test_all_shares_at_once(engine):
-    """By job, then by node; nobody who waits."""
+    """By job, then by node; no waiting jobs."""
     simulator, view = rounds_of(engine)
     assert view.shares.tolist() == [[0, 0, 4], [1, 1, 2]]
     simulator.apply(view.allocation())
     assert view.shares.shape == (0, 3)
-    wish = view.allocation()
-    wish.place(1, {0: 2})
-    wish.place(0, {1: 3, 0: 1})
-    simulator.apply(wish)
+    allocation = view.allocation()
+    allocation.place(1, {0: 2})
+    allocation.place(0, {1: 3, 0: 1})
+    simulator.apply(allocation)
     assert view.shares.tolist() == [[0, 0, 1], [0, 1, 3], [1, 0, 2]]
 
 
 def test_it_fulfils_the_protocol(engine):
     view: ClusterView = rounds_of(engine)[1]
     asked = [name for name in vars(ClusterView) if not name.startswith("_")]
-    assert {"time", "queued", "speed", "allocation"} <= set(asked)
+    assert {"time", "queued", "throughputs", "allocation"} <= set(asked)
     assert [name for name in asked if not hasattr(view, name)] == []
 
 
@@ -72,24 +72,26 @@ def test_service_and_work_account_for_delays(engine):
 
 
 def test_the_future_is_hidden(engine):
-    """Job 3 comes at 90: no array reaches it, and asking for it by name is a mistake."""
+    """Job 3 arrives at 90: no array includes it, and a question about it is an error."""
     _, view = rounds_of(engine)
     for column in (view.num_gpus, view.min_gpus, view.max_gpus, view.submit_time):
         assert len(column) == 3
     for ask in (
         lambda: view.job(3),
-        lambda: view.speed(3),
+        lambda: view.throughputs(3),
         lambda: view.remaining_work(np.array([0, 3])),
         lambda: view.remaining_time(np.array([3])),
         lambda: view.attained_service(np.array([3])),
         lambda: view.job(-1),
         lambda: view.allocation().pack(3),
     ):
-        with pytest.raises(MurmurationError, match=r"job (3|-1) is not submitted at t = 5 s; a view knows jobs 0 to 2"):
+        with pytest.raises(
+            MurmurationError, match=r"job (3|-1) is not submitted at t = 5 s; the view shows jobs 0 to 2"
+        ):
             ask()
 
 
-def test_where_nobody_runs_there_is_no_placement(engine):
+def test_jobs_that_do_not_run_have_no_placement(engine):
     _, view = rounds_of(engine)
     for job in (2, 3, 99, -1):
         with pytest.raises(KeyError):
@@ -111,8 +113,8 @@ def test_no_information(engine):
     assert view.attained_service(jobs).tolist() == [20.0, 6.0, 0.0]
 
 
-def test_estimates_misjudge_each_job_by_one_factor(engine):
-    """The factor is drawn once: what is left shrinks in proportion, and the true work stays hidden."""
+def test_estimates_scale_the_work_of_each_job_by_one_factor(engine):
+    """The factor is drawn once: the estimate falls in proportion, and the true work stays hidden."""
     simulator, view = rounds_of(engine, Information("estimate", error=0.5), seed=3)
     jobs = np.array([0, 1, 2])
     factor = view.remaining_work(jobs) / [24.0, 56.0, 10.0]
@@ -126,7 +128,7 @@ def test_estimates_misjudge_each_job_by_one_factor(engine):
     np.testing.assert_allclose(view.remaining_work(np.array([1])), factor[1] * 44.0)
 
 
-def test_estimates_come_from_the_seed_and_are_equal_for_all_schedulers(engine):
+def test_estimates_depend_only_on_the_seed(engine):
     jobs = np.array([0, 1, 2])
     same = [rounds_of(engine, Information("estimate"), seed)[1].remaining_work(jobs).tolist() for seed in (1, 1, 2)]
     assert same[0] == same[1] != same[2]
@@ -136,7 +138,7 @@ def test_estimates_have_the_stated_error(engine):
     """Logarithms of the factors: mean 0, standard deviation `error`; 4000 draws."""
     scenario = Scenario(information=Information("estimate", error=0.3))
     workload = jobs_of(*((0.0, 1, 10.0) for _ in range(4000)))
-    simulator = engine(workload, cluster_of(4), IdealModel(), scenario)
+    simulator = engine(workload, Setup(cluster_of(4), IdealModel(), scenario))
     view = next(simulator.rounds())
     noise = np.log(view.remaining_work(np.arange(4000)) / 10.0)
     assert abs(noise.mean()) < 0.3 * 4 / np.sqrt(4000)
@@ -150,30 +152,30 @@ def test_estimates_have_the_stated_error(engine):
         (lambda: Information("estimate", -0.1), ("information.error", "-0.1")),
     ],
 )
-def test_impossible_information_is_refused(build, names):
+def test_invalid_information_is_refused(build, names):
     with pytest.raises(MurmurationError) as error:
         build()
     assert all(name in str(error.value) for name in names)
 
 
-def test_speed_is_consolidated_and_by_type(engine):
+def test_throughputs_are_consolidated_and_by_type(engine):
     workload = Workload.of([JobSpec(0, 0, 2, 10, "large", min_gpus=1, max_gpus=6)])
-    view = next(engine(workload, HETEROGENEOUS, Curved()).rounds())
-    speed = view.speed(0)
-    assert speed.shape == (3, 9)
-    assert speed[1, 4] == Curved().throughput("large", "new", 4)
-    assert speed[1, 6] == Curved().throughput("large", "new", 6, 2)
-    assert speed[2].tolist() == [0.0] * 9
+    view = next(engine(workload, Setup(HETEROGENEOUS, Curved())).rounds())
+    throughput = view.throughputs(0)
+    assert throughput.shape == (3, 9)
+    assert throughput[1, 4] == Curved().throughput("large", Configuration("new", 4))
+    assert throughput[1, 6] == Curved().throughput("large", Configuration("new", 6, 2))
+    assert throughput[2].tolist() == [0.0] * 9
 
 
 def test_packing_prefers_the_fastest_type_on_which_a_job_runs(engine):
     workload = Workload.of([JobSpec(i, 0, 2, 10, "large") for i in range(6)])
-    view = next(engine(workload, HETEROGENEOUS, Curved()).rounds())
-    wish = view.allocation()
+    view = next(engine(workload, Setup(HETEROGENEOUS, Curved())).rounds())
+    allocation = view.allocation()
     places = []
     for job in range(6):
-        assert wish.pack(job)
-        placement = wish.placement(job)
+        assert allocation.pack(job)
+        placement = allocation.placement(job)
         assert placement is not None
         places.append(dict(placement.gpus))
     # best fit: the small nodes of "new", then of "old"; never node 3, which is "small"
@@ -184,7 +186,7 @@ def test_columns_of_the_view_cannot_be_written(engine):
     _, view = rounds_of(engine)
     with pytest.raises(ValueError, match="read-only"):
         view.num_gpus[0] = 8
-    for shared in (view.tenant, view.guaranteed):  # by all schedulers that play the workload
+    for shared in (view.tenant, view.guaranteed):  # all runs of the workload share these
         with pytest.raises(ValueError, match="read-only"):
             shared[0] = 1
     view.free_gpus[0] = 8  # a copy
@@ -193,7 +195,7 @@ def test_columns_of_the_view_cannot_be_written(engine):
     assert view.queued.tolist() == [2]
 
 
-def test_an_allocation_begins_empty_or_with_what_runs(engine):
+def test_an_allocation_starts_empty_or_with_the_running_jobs(engine):
     _, view = rounds_of(engine)
     empty, keeping = view.allocation(), view.allocation(keep_running=True)
     assert empty.free_gpus.tolist() == [4, 4]
@@ -205,7 +207,7 @@ def test_an_allocation_begins_empty_or_with_what_runs(engine):
 
 
 def test_a_round_with_an_elastic_job_and_a_slow_node(engine):
-    """Job 0 (4 GPUs) has run for 5 s, job 1 (2 to 4 GPUs) waits and runs on no slow GPU, job 2 is still to come."""
+    """Job 0 (4 GPUs) has run for 5 s, job 1 (2 to 4 GPUs) waits and runs on no slow GPU, job 2 is not submitted yet."""
     view = at_five(engine).view
     assert (view.running.tolist(), view.queued.tolist()) == ([0], [1])
     assert view.num_gpus.tolist() == [4, 2]
@@ -216,9 +218,9 @@ def test_a_round_with_an_elastic_job_and_a_slow_node(engine):
     assert view.remaining_work(np.array([1, 0])).tolist() == [40.0, 20.0]
     assert view.remaining_time(np.array([0])).tolist() == [5.0]
     assert view.placement(0) == Placement({0: 4})
-    assert view.speed(1)[:, 2].tolist() == [2.0, 0.0]
-    assert view.throughput(1, 0, 4, 2, batch_size=128) == 4.0
-    for ask in (view.job, view.speed):
+    assert view.throughputs(1)[:, 2].tolist() == [2.0, 0.0]
+    assert view.throughput(1, Configuration(view.cluster.gpu_types[0], 4, 2, batch_size=128)) == 4.0
+    for ask in (view.job, view.throughputs):
         with pytest.raises(MurmurationError, match="job 2 is not submitted at t = 5 s"):
             ask(2)
     with pytest.raises(KeyError, match="job 1 is not running"):
@@ -227,7 +229,7 @@ def test_a_round_with_an_elastic_job_and_a_slow_node(engine):
 
 def test_tenants_and_quotas(engine):
     specs = [JobSpec(i, 0, 1, 1, "bert", tenant=name, guaranteed=i == 1) for i, name in enumerate(("a", "b"))]
-    simulator = engine(Workload.of(specs), cluster_of(4, 4), Bench(), Scenario(quotas={"b": 3}))
+    simulator = engine(Workload.of(specs), Setup(cluster_of(4, 4), Bench(), Scenario(quotas={"b": 3})))
     assert simulator.advance()
     assert simulator.view.tenant.tolist() == [0, 1]
     assert simulator.view.guaranteed.tolist() == [False, True]
@@ -236,19 +238,19 @@ def test_tenants_and_quotas(engine):
 
 def test_allocations_prefer_the_fastest_type(engine):
     mixed = ClusterSpec((NodeSpec("slow", 4), NodeSpec("fast", 4)))
-    simulator = engine(jobs_of((0, 4, 12), model="bert"), mixed, Bench())
+    simulator = engine(jobs_of((0, 4, 12), model="bert"), Setup(mixed, Bench()))
     assert simulator.advance()
-    wish = simulator.view.allocation()
-    assert wish.pack(0)
-    assert not wish.pack(0, gpu_types=[])
-    assert wish.placement(0) == Placement({1: 4})
+    allocation = simulator.view.allocation()
+    assert allocation.pack(0)
+    assert not allocation.pack(0, gpu_types=[])
+    assert allocation.placement(0) == Placement({1: 4})
 
 
 @pytest.mark.parametrize("known", ["exact", "estimate", "none"])
-def test_what_schedulers_know_of_work(engine, known):
+def test_schedulers_see_exact_estimated_or_no_work(engine, known):
     """An estimate is the work times a factor drawn from the first child of the seed."""
     scenario = Scenario(information=Information(known))
-    simulator = engine(jobs_of((0, 1, 50)), cluster_of(4, 4), Bench(), scenario, seed=4)
+    simulator = engine(jobs_of((0, 1, 50)), Setup(cluster_of(4, 4), Bench(), scenario), seed=4)
     assert simulator.advance()
     noise = np.random.default_rng(np.random.SeedSequence(4).spawn(3)[0]).standard_normal(1)[0]
     shown = {"exact": 50.0, "estimate": 50.0 * np.exp(0.3 * noise), "none": np.nan}[known]

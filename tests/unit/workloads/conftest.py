@@ -1,11 +1,11 @@
-"""Small worlds for the tests of workloads: a cluster, a model without surprises, and files written on the spot."""
+"""Fixtures for the tests of workloads: a small cluster, a linear performance model, and files."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from envs.cluster import build
+from envs.cluster import build_cluster
 from envs.performance import IdealModel
 from envs.types import ClusterSpec
 
@@ -15,18 +15,18 @@ Write = Callable[[str, str], Path]
 @pytest.fixture
 def cluster() -> ClusterSpec:
     """Two nodes of 8 V100."""
-    return build("two_nodes", [{"gpu_type": "V100", "num_nodes": 2, "num_gpus": 8}])
+    return build_cluster("two_nodes", [{"gpu_type": "V100", "num_nodes": 2, "num_gpus": 8}])
 
 
 @pytest.fixture
 def ideal() -> IdealModel:
-    """One sample a second and GPU, for models a and b."""
+    """One sample per second and GPU, for models a and b."""
     return IdealModel(models=("a", "b"))
 
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Write a file of some text; the answer is its path."""
+    """Write a text file and return its path."""
 
     def made(name: str, text: str) -> Path:
         path = tmp_path / name

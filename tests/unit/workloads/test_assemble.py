@@ -1,4 +1,4 @@
-"""From columns to jobs: work, assigned models, assigned elasticity."""
+"""Turning columns into jobs: work, assigned models, assigned elasticity."""
 
 import numpy as np
 import pandas as pd
@@ -6,25 +6,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.cluster import build
+from envs.cluster import build_cluster
 from envs.performance import IdealModel
 from envs.types import ExecutionPlan, TraceError
 from envs.workloads import JobMix
 from envs.workloads.assemble import Assembly, elastic_range
 
-CLUSTER = build("two_nodes", [{"gpu_type": "V100", "num_nodes": 2, "num_gpus": 8}])
+CLUSTER = build_cluster("two_nodes", [{"gpu_type": "V100", "num_nodes": 2, "num_gpus": 8}])
 
 
 class Shaped:
-    """K80 at half speed; b is twice as fast; a second node costs a tenth; c runs on four GPUs or more."""
+    """K80 is half as fast; b is twice as fast; a second node costs a tenth; c runs on at least four GPUs."""
 
     models = ("a", "b", "c")
 
-    def throughput(self, model, gpu_type, num_gpus, num_nodes=1, **_):
-        if model == "c" and num_gpus < 4:
+    def throughput(self, model, configuration):
+        if model == "c" and configuration.num_gpus < 4:
             return 0.0
-        pace = (0.5 if gpu_type == "K80" else 1.0) * (2.0 if model == "b" else 1.0)
-        return pace * num_gpus * (0.9 if num_nodes > 1 else 1.0)
+        throughput = (0.5 if configuration.gpu_type == "K80" else 1.0) * (2.0 if model == "b" else 1.0)
+        return throughput * configuration.num_gpus * (0.9 if configuration.num_nodes > 1 else 1.0)
 
 
 def frame(**columns):
@@ -37,14 +37,14 @@ def assembly(**options):
     return Assembly(**{"performance": Shaped(), "cluster": CLUSTER, "gpu_type": "V100", "gpus_per_node": 8, **options})
 
 
-def test_work_is_duration_times_speed_on_the_traces_own_gpus():
+def test_work_is_duration_times_throughput_on_the_traces_own_gpus():
     jobs = frame(num_gpus=[1, 16, 4], model=["a", "a", "b"])
     assert assembly().workload(jobs, "w").jobs["work"].tolist() == [10.0, 144.0, 80.0]
     assert assembly(gpu_type="K80").workload(jobs, "w").jobs["work"].tolist() == [5.0, 72.0, 40.0]
     assert assembly(gpus_per_node=2).workload(jobs, "w").jobs["work"].tolist() == [10.0, 144.0, 72.0]
 
 
-def test_a_gpu_type_by_row_goes_before_the_traces():
+def test_the_gpu_type_of_a_row_overrides_that_of_the_trace():
     jobs = frame(num_gpus=[2, 2], model=["a", "a"], gpu_type=["K80", "V100"])
     assert assembly().workload(jobs, "w").jobs["work"].tolist() == [10.0, 20.0]
 
@@ -53,7 +53,7 @@ def test_stated_work_is_kept():
     assert assembly().workload(frame(num_gpus=[2], model=["a"], work=[77.0]), "w").jobs["work"].tolist() == [77.0]
 
 
-def test_the_traces_columns_arrive():
+def test_the_traces_columns_are_kept():
     plan = ExecutionPlan(data=2)
     jobs = frame(
         num_gpus=[2, 1],
@@ -71,11 +71,11 @@ def test_the_traces_columns_arrive():
     assert made.notes == (
         "read",
         "models are the trace's own",
-        "jobs are rigid: they run on the GPUs that they ask for",
+        "jobs are rigid: they run on exactly the number of GPUs that they request",
     )
 
 
-def test_models_are_assigned_by_seed_and_said_so():
+def test_models_are_assigned_by_seed_with_a_note():
     jobs = frame(num_gpus=[1] * 200)
     made = assembly(mix=JobMix(("a", "b"), (1, 3)), seed=5).workload(jobs, "w")
     again = assembly(mix=JobMix(("a", "b"), (1, 3)), seed=5).workload(jobs, "w")
@@ -94,12 +94,12 @@ def test_an_assigned_model_runs_on_the_jobs_gpus():
     assert 1 in by_size[8]
 
 
-def test_an_unknown_model_is_named_with_its_row():
-    with pytest.raises(TraceError, match="row 3: model 'zzz' has no speed figures; known: a, b, c"):
+def test_the_error_names_an_unknown_model_and_its_row():
+    with pytest.raises(TraceError, match="row 3: model 'zzz' has no throughput figures; known: a, b, c"):
         assembly().workload(frame(num_gpus=[1, 1], model=["a", "zzz"]), "w")
 
 
-def test_a_model_that_does_not_run_on_the_traces_gpus_is_named():
+def test_the_error_names_a_model_that_does_not_run_on_the_traces_gpus():
     with pytest.raises(TraceError, match="row 2: model c does not run on 2 GPUs of type V100"):
         assembly().workload(frame(num_gpus=[2], model=["c"]), "w")
 
@@ -119,7 +119,7 @@ def test_elastic_ranges_by_hand():
 
 
 @given(sizes=st.lists(st.integers(1, 40), min_size=1, max_size=20), factor=st.floats(1.0, 8.0))
-def test_the_request_lies_within_the_range_and_the_range_within_the_cluster(sizes, factor):
+def test_the_request_is_within_the_range_and_the_range_within_the_cluster(sizes, factor):
     gpus = np.array(sizes)
     least, most = elastic_range(gpus, factor, CLUSTER)
     assert ((least >= 1) & (least <= gpus) & (gpus <= most)).all()
@@ -128,6 +128,6 @@ def test_the_request_lies_within_the_range_and_the_range_within_the_cluster(size
     assert (least >= gpus / factor).all()
 
 
-def test_with_ideal_speeds_work_is_gpu_seconds():
+def test_with_the_ideal_model_work_is_gpu_seconds():
     made = assembly(performance=IdealModel(models=("a",)), mix=JobMix(("a",))).workload(frame(num_gpus=[3, 5]), "w")
     assert made.jobs["work"].tolist() == [30.0, 50.0]

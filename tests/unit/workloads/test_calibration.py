@@ -1,4 +1,4 @@
-"""Job streams by name; how close those named after traces come to them."""
+"""Named job streams, and how close those of traces are to their traces."""
 
 import numpy as np
 import pytest
@@ -6,12 +6,12 @@ import pytest
 from envs.types import TraceError
 from envs.workloads import STREAMS, Arrivals, JobStream, LogNormal
 from envs.workloads.calibration import stream
-from envs.workloads.readers import MicrosoftItp, Philly, TraceReader
+from envs.workloads.readers import ItpTrace, PhillyTrace, TraceReader
 
 SECOND = LogNormal(100.0, 1.0)
 
 
-def test_shares_sum_to_one_and_sources_are_said():
+def test_shares_sum_to_one_and_sources_are_stated():
     for name, found in STREAMS.items():
         assert stream(name) is found
         assert sum(found.sizes.values()) == pytest.approx(1.0, abs=2e-4)
@@ -20,7 +20,7 @@ def test_shares_sum_to_one_and_sources_are_said():
         stream("helios")
 
 
-def test_durations_hold_from_their_size_on():
+def test_durations_apply_from_their_size_upwards():
     four = LogNormal(900.0, 1.0)
     made = JobStream({1: 1.0, 2: 1.0, 8: 1.0}, {1: SECOND, 4: four}, Arrivals(), "test")
     assert [made.durations_of(size) for size in (1, 2, 4, 8)] == [SECOND, SECOND, four, four]
@@ -40,14 +40,14 @@ def test_every_size_needs_a_duration(durations):
 
 # (reader, days in which the trace is dense)
 TRACES: dict[str, tuple[TraceReader, tuple[float, float]]] = {
-    "philly": (Philly(), (20.0, 100.0)),
-    "itp": (MicrosoftItp(), (0.0, 60.0)),
+    "philly": (PhillyTrace(), (20.0, 100.0)),
+    "itp": (ItpTrace(), (0.0, 60.0)),
 }
 
 
 @pytest.fixture(scope="module", params=TRACES)
 def pair(request, real_data):
-    """(frame of the real trace, sizes and durations drawn from the stream named after it, the stream, dense days)."""
+    """(frame of the real trace, sizes and durations drawn from its stream, the stream, dense days)."""
     reader, dense = TRACES[request.param]
     frame, _ = reader.read(real_data(reader.location))
     made, rng, count = STREAMS[request.param], np.random.default_rng(0), 200_000
@@ -66,7 +66,7 @@ def test_sizes_match_the_trace(pair):
 
 
 def test_quantiles_of_durations_match_the_trace(pair):
-    """All jobs together; the tables are by size, so this is not what they were taken from."""
+    """Compare all jobs together, although the tables are by size."""
     frame, _, duration, *_ = pair
     levels = [0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99]
     np.testing.assert_allclose(np.quantile(duration, levels), frame["duration"].quantile(levels), rtol=0.15)
@@ -95,6 +95,6 @@ def test_the_daily_peak_matches_the_trace(pair):
     frame, *_, made, _ = pair
     by_hour = np.bincount((frame["submit_time"] // 3600 % 24).astype(int), minlength=24)
     daily = np.asarray(made.arrivals.daily)
-    # ITP's clock begins at an unknown hour: compare the size of the peak and of the trough, not when they come.
+    # ITP's clock begins at an unknown hour, so compare the sizes of peak and trough and not their times.
     assert daily.max() / daily.mean() == pytest.approx(by_hour.max() / by_hour.mean(), rel=0.05)
     assert daily.min() / daily.mean() == pytest.approx(by_hour.min() / by_hour.mean(), rel=0.05)

@@ -1,4 +1,4 @@
-"""Durations and arrivals: exact means, bounds, and the variability that was asked for."""
+"""Durations and arrivals: exact means, bounds, and the requested variability."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ DAILY = (*[0.5] * 12, *[1.5] * 12)
 
 
 @given(median=st.floats(10, 1e5), sigma=st.floats(0.3, 2.5), seed=st.integers(0, 2**32 - 1))
-def test_lognormal_stays_within_its_cut_and_states_its_mean(median, sigma, seed):
+def test_lognormal_stays_within_its_bounds_and_states_its_mean(median, sigma, seed):
     durations = LogNormal(median, sigma, low=median / 20, high=median * 50)
     drawn = durations.sample(np.random.default_rng(seed), 500)
     assert drawn.shape == (500,)
@@ -22,13 +22,13 @@ def test_lognormal_stays_within_its_cut_and_states_its_mean(median, sigma, seed)
     assert drawn.max() <= durations.high
     density = lognorm(sigma, scale=median)
     mass = density.cdf(durations.high) - density.cdf(durations.low)
-    # In logarithms the integrand is smooth, whatever the cut.
+    # The integrand is smooth in logarithms, for any bounds.
     low, high = np.log(durations.low), np.log(durations.high)
     integral = quad(lambda x: np.exp(2 * x) * density.pdf(np.exp(x)), low, high, limit=200)[0] / mass
     assert durations.mean == pytest.approx(integral, rel=1e-5)
 
 
-def test_lognormal_draws_have_the_mean_and_median_that_they_should():
+def test_lognormal_draws_have_the_right_mean_and_median():
     durations = LogNormal(1800.0, 1.3, low=120.0, high=86400.0)
     drawn = durations.sample(np.random.default_rng(1), 200_000)
     assert drawn.mean() == pytest.approx(durations.mean, rel=0.02)
@@ -53,7 +53,7 @@ def test_impossible_lognormals_are_refused(options):
 
 
 def test_quantiles_by_hand():
-    """Half the jobs are log-uniform on [1, e], the other half all last e seconds."""
+    """Half of the jobs are log-uniform on [1, e], the other half take exactly e seconds."""
     durations = Quantiles((0.0, 0.5, 1.0), (1.0, np.e, np.e))
     assert durations.mean == pytest.approx(0.5 * (np.e - 1) + 0.5 * np.e)
     drawn = durations.sample(np.random.default_rng(0), 100_000)
@@ -63,7 +63,7 @@ def test_quantiles_by_hand():
 
 
 @given(st.lists(st.floats(1, 1e6), min_size=2, max_size=8), st.integers(0, 2**32 - 1))
-def test_quantiles_are_met(values, seed):
+def test_draws_have_the_given_quantiles(values, seed):
     values = sorted(values)
     durations = Quantiles(np.linspace(0, 1, len(values)).tolist(), values)
     assert values[0] * (1 - 1e-9) <= durations.mean <= values[-1] * (1 + 1e-9)
@@ -111,24 +111,24 @@ def test_submissions_ascend_from_zero(cv, burst, daily, size, seed):
 
 
 @pytest.mark.parametrize(("cv", "burst"), [(1.0, 0.0), (2.5, 0.0), (2.36, 0.057), (3.93, 0.162)])
-def test_gaps_have_the_mean_and_the_variability_asked_for(cv, burst):
+def test_gaps_have_the_requested_mean_and_variability(cv, burst):
     gaps = np.diff(Arrivals(cv, burst).sample(np.random.default_rng(3), 400_000, 30.0))
     assert gaps.mean() == pytest.approx(30.0, rel=0.03)
     assert gaps.std() / gaps.mean() == pytest.approx(cv, rel=0.03)
     assert (gaps == 0).mean() == pytest.approx(burst, abs=0.003)
 
 
-def test_a_poisson_process_is_one():
+def test_without_bursts_and_with_cv_one_arrivals_are_a_poisson_process():
     gaps = np.diff(Arrivals().sample(np.random.default_rng(4), 100_000, 1.0))
     # Memoryless: the share of gaps that outlast t is exp(-t).
     for t in (0.5, 1.0, 2.0, 4.0):
         assert (gaps > t).mean() == pytest.approx(np.exp(-t), abs=0.006)
 
 
-def test_a_day_has_the_rates_of_its_hours():
+def test_a_day_has_the_arrivals_of_its_hours():
     times = Arrivals(daily=DAILY).sample(np.random.default_rng(5), 200_000, 60.0)
     assert times[-1] / len(times) == pytest.approx(60.0, rel=0.02)
-    # The phase is drawn; whatever it is, twelve successive hours have three times the jobs of the other twelve.
+    # For any drawn phase, twelve successive hours have three times the jobs of the other twelve.
     by_hour = np.bincount((times // 3600 % 24).astype(int), minlength=24)
     halves = max(np.roll(by_hour, -shift)[:12].sum() for shift in range(24))
     assert halves / by_hour.sum() == pytest.approx(0.75, abs=0.02)

@@ -1,57 +1,58 @@
-"""Where trace files are looked for, and what is said when they are not there."""
+"""The search for trace files, and the errors when they are missing."""
 
 import pytest
 
 from envs.types import TraceError
-from envs.workloads.readers import DATA_VARIABLE, MicrosoftItp, Muri, Philly, PhillyRaw, locate
+from envs.workloads.readers import ItpTrace, MuriTrace, PhillyRawTrace, PhillyTrace, locate
+from envs.workloads.readers.reader import DATA_VARIABLE
 
 
-def test_a_path_that_is_given_wins(write, monkeypatch):
+def test_a_given_path_takes_precedence(write, monkeypatch):
     monkeypatch.setenv(DATA_VARIABLE, "/nowhere")
     path = write("mine.csv", "x")
-    assert locate(Philly(), str(path)) == path
+    assert locate(PhillyTrace(), str(path)) == path
 
 
-def test_without_a_path_the_data_folder_is_asked(write, monkeypatch, tmp_path):
+def test_without_a_path_the_data_folder_is_searched(write, monkeypatch, tmp_path):
     path = write("traces/muri/trace1.csv.gz", "x")
     monkeypatch.setenv(DATA_VARIABLE, str(tmp_path))
-    assert locate(Muri("trace1")) == path
+    assert locate(MuriTrace("trace1")) == path
 
 
-def test_with_neither_the_message_says_where_to_get_it_and_how_to_name_it(monkeypatch):
+def test_with_neither_the_error_says_where_to_get_the_file_and_what_to_set(monkeypatch):
     monkeypatch.delenv(DATA_VARIABLE, raising=False)
     with pytest.raises(TraceError) as error:
-        locate(Philly())
+        locate(PhillyTrace())
     message = str(error.value)
     assert message.startswith("philly trace: no file given; get it from github.com/msr-fiddle/philly-traces")
     assert "workload.path=<file>" in message
-    assert "$MURMURATION_DATA to a folder that holds traces/philly/philly_jobs.csv.gz" in message
+    assert "$MURMURATION_DATA to a folder that contains traces/philly/philly_jobs.csv.gz" in message
     assert "\n" not in message
 
 
 @pytest.mark.parametrize("path", ["absent.csv", None])
-def test_a_file_that_is_not_there_is_named(monkeypatch, tmp_path, path):
+def test_the_error_names_a_missing_file(monkeypatch, tmp_path, path):
     monkeypatch.setenv(DATA_VARIABLE, str(tmp_path))
     with pytest.raises(TraceError, match=r"does not exist; get it from .* workload.path=<file>") as error:
-        locate(Philly(), path)
+        locate(PhillyTrace(), path)
     assert (path or str(tmp_path / "traces/philly/philly_jobs.csv.gz")) in str(error.value)
 
 
 def test_the_home_folder_may_be_abbreviated(write, monkeypatch, tmp_path):
     path = write("mine.csv", "x")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert locate(Philly(), "~/mine.csv") == path
+    assert locate(PhillyTrace(), "~/mine.csv") == path
 
 
 @pytest.mark.parametrize(
     ("reader", "said"),
     [
-        (Philly(), r"trace-data\.tar\.gz: play the cluster_job_log in it with workload=philly_raw, or make"),
-        (PhillyRaw(), r"philly-traces: unpack cluster_job_log out of its trace-data\.tar\.gz, then set"),
-        (MicrosoftItp(), r"microsoft/elasticflow-traces: unpack its data/raw-traces\.tar\.gz and give the folder"),
+        (PhillyTrace(), r"trace-data\.tar\.gz: use the cluster_job_log in it with workload=philly_raw, or convert"),
+        (PhillyRawTrace(), r"philly-traces: unpack cluster_job_log out of its trace-data\.tar\.gz, then set"),
+        (ItpTrace(), r"microsoft/elasticflow-traces: unpack its data/raw-traces\.tar\.gz and give the folder"),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
-def test_what_the_archive_holds_in_another_form_is_told(reader, said):
+def test_the_error_explains_how_to_get_the_file_from_its_archive(reader, said):
     with pytest.raises(TraceError, match=said):
         locate(reader, "absent")

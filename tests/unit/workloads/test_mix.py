@@ -1,15 +1,15 @@
-"""Job mixes: what may be in one, and how models are drawn."""
+"""Job mixes: which ones are accepted, and how models are drawn."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.cluster import build
+from envs.cluster import build_cluster
 from envs.performance import IdealModel, default_model
 from envs.types import TraceError
 from envs.workloads import DEFAULT_MIX, JobMix
-from envs.workloads.mix import Speeds, draw_models, known_as, mix_for
+from envs.workloads.mix import ModelThroughputs, draw_models, known_as, mix_for
 
 
 def test_weights_are_equal_if_none_are_given():
@@ -40,22 +40,22 @@ def test_the_default_mix_needs_figures_for_all_its_models():
 
 def test_a_mix_with_an_unknown_model_is_an_error(ideal):
     assert mix_for(ideal, JobMix(("b",))) == JobMix(("b",))
-    with pytest.raises(TraceError, match="job mix: model 'c' has no speed figures; known: a, b"):
+    with pytest.raises(TraceError, match="job mix: model 'c' has no throughput figures; known: a, b"):
         mix_for(ideal, JobMix(("a", "c")))
 
 
-def test_names_of_traces_are_understood_by_their_source():
+def test_the_source_decides_what_a_traces_model_names_mean():
     zoo = default_model()
     assert known_as("llama7", "rubick", zoo) == "llama7b"
     assert known_as("shufflenet_v2_x1_0", "muri", zoo) == "shufflenet"
     assert known_as("vgg16", "muri", zoo) == "vgg16"
-    # Rubick's BERT has 336 M parameters, the zoo's plain one 110 M.
+    # Rubick's BERT has 336 M parameters, the zoo's plain BERT 110 M.
     assert known_as("bert", "rubick", zoo) == "bert_large"
     assert known_as("bert", "muri", zoo) == "bert"
     assert known_as("eliza", "muri", zoo) is None
 
 
-def test_a_model_that_knows_the_plain_name_only_is_asked_by_it():
+def test_a_performance_model_that_knows_only_the_plain_name_gets_the_plain_name():
     assert known_as("bert", "rubick", IdealModel(models=("bert",))) == "bert"
     assert known_as("mine", "", IdealModel(models=("mine",))) == "mine"
 
@@ -76,7 +76,7 @@ def test_only_models_that_run_are_drawn(sizes, seed):
     assert all(runs(mix.models[model], size) for model, size in zip(drawn, sizes, strict=True))
 
 
-def test_a_size_on_which_nothing_runs_is_an_error():
+def test_a_size_on_which_no_model_runs_is_an_error():
     with pytest.raises(TraceError, match=r"none of a runs on 8 GPUs here; .*workload\.max_gpus=7"):
         draw_models(np.random.default_rng(0), np.array([1, 8]), JobMix(("a",)), lambda model, n: n < 8)
 
@@ -91,24 +91,24 @@ def test_one_seed_gives_one_draw():
 class Counting(IdealModel):
     asked = 0
 
-    def throughput(self, *args, **kwargs):
+    def throughput(self, model, configuration):
         type(self).asked += 1
-        return super().throughput(*args, **kwargs)
+        return super().throughput(model, configuration)
 
 
-def test_speeds_are_asked_once_and_spread_over_the_fewest_nodes():
-    speeds = Speeds(Counting(models=("a",)))
+def test_throughputs_are_computed_once_on_the_fewest_nodes():
+    throughputs = ModelThroughputs(Counting(models=("a",)))
     before = Counting.asked
-    assert [speeds.rate("a", "V100", 8, 4) for _ in range(3)] == [8.0] * 3
+    assert [throughputs.of("a", "V100", 8, 4) for _ in range(3)] == [8.0] * 3
     assert Counting.asked == before + 1
 
 
-def test_capacity_is_that_of_all_types_together(ideal):
-    cluster = build(
+def test_capacity_adds_up_all_gpu_types(ideal):
+    cluster = build_cluster(
         "mixed",
         [{"gpu_type": "V100", "num_nodes": 1, "num_gpus": 4}, {"gpu_type": "K80", "num_nodes": 3, "num_gpus": 2}],
     )
-    speeds = Speeds(ideal)
-    assert speeds.capacity("a", 2, cluster) == 10.0
-    assert speeds.runs("a", 6, cluster)
-    assert not speeds.runs("a", 7, cluster)
+    throughputs = ModelThroughputs(ideal)
+    assert throughputs.capacity("a", 2, cluster) == 10.0
+    assert throughputs.runs("a", 6, cluster)
+    assert not throughputs.runs("a", 7, cluster)

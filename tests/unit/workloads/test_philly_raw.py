@@ -5,11 +5,11 @@ import json
 import pytest
 
 from envs.types import TraceError
-from envs.workloads.readers import PhillyRaw
+from envs.workloads.readers import PhillyRawTrace
 
 
-def attempt(start, end, *gpus_by_server):
-    detail = [{"ip": f"m{i}", "gpus": [f"gpu{g}" for g in range(n)]} for i, n in enumerate(gpus_by_server)]
+def attempt(start, end, *gpus_by_node):
+    detail = [{"ip": f"m{i}", "gpus": [f"gpu{g}" for g in range(n)]} for i, n in enumerate(gpus_by_node)]
     return {"start_time": start, "end_time": end, "detail": detail}
 
 
@@ -20,10 +20,10 @@ def job(name="a", submitted="2017-10-07 01:00:00", attempts=None, vc="red"):
 
 
 def read(write, *jobs, **options):
-    return PhillyRaw().read(write("cluster_job_log", json.dumps(list(jobs))), **options)
+    return PhillyRawTrace().read(write("cluster_job_log", json.dumps(list(jobs))), **options)
 
 
-def test_attempts_add_up_and_the_last_one_says_the_size(write):
+def test_attempts_add_up_and_the_last_one_gives_the_size(write):
     retried = job(
         attempts=[
             attempt("2017-10-07 01:01:00", "2017-10-07 01:02:00", 8),
@@ -51,7 +51,7 @@ def test_cpu_jobs_and_instant_ones_are_skipped(write):
     cpu = job("cpu", attempts=[attempt("2017-10-07 01:01:00", "2017-10-07 01:02:00")])
     instant = job("instant", attempts=[attempt("2017-10-07 01:01:00", "2017-10-07 01:01:00", 1)])
     _, report = read(write, job(), cpu, instant)
-    assert report.skipped == {"no GPUs asked for": 1, "zero duration": 1}
+    assert report.skipped == {"no GPUs requested": 1, "zero duration": 1}
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_cpu_jobs_and_instant_ones_are_skipped(write):
         (job(attempts=[attempt("2017-10-07 01:02:00", "2017-10-07 01:01:00", 1)]), "-60.0"),
     ],
 )
-def test_malformed_entries_are_named_by_their_place(write, entry, said):
+def test_malformed_entries_are_named_by_their_number(write, entry, said):
     _, report = read(write, job(), entry)
     assert report.kept == 1
     assert sum(report.bad.values()) == 1
@@ -79,10 +79,10 @@ def test_malformed_entries_are_named_by_their_place(write, entry, said):
 @pytest.mark.parametrize("text", ["", "{", "not json"])
 def test_a_file_that_is_not_json(write, text):
     with pytest.raises(TraceError, match="is not the JSON of a cluster_job_log"):
-        PhillyRaw().read(write("cluster_job_log", text))
+        PhillyRawTrace().read(write("cluster_job_log", text))
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", "3"])
 def test_json_without_jobs(write, text):
-    with pytest.raises(TraceError, match="holds no jobs"):
-        PhillyRaw().read(write("cluster_job_log", text))
+    with pytest.raises(TraceError, match="has no jobs"):
+        PhillyRawTrace().read(write("cluster_job_log", text))

@@ -1,4 +1,4 @@
-"""Every workload under conf/workload builds without its file, and offers the load that its comment states."""
+"""Every workload under conf/workload can be built without its file and offers the load that its comment states."""
 
 from pathlib import Path
 
@@ -75,8 +75,8 @@ def test_offered_load_is_what_the_comment_states(name, real_data):
     source.path = str(real_data(source.reader.location))
     for split, stated in zip(("all", "train", "validation", "test"), LOADS[name], strict=True):
         load = source.evaluation(split)[0].offered_load(source.cluster, ZOO)["all"]
-        # The other presets have the run times of the cluster's own GPU type: their loads follow from the trace alone.
-        # Rubick states steps, whose time follows from the zoo's speeds.
+        # The other presets have run times on the cluster's own GPU type, so their loads follow from the trace alone.
+        # Rubick states steps, whose time follows from the zoo's throughputs.
         assert load == pytest.approx(stated, abs=0.006 if name != "rubick" else 0.05)
     assert len(source.workload) == JOBS[name]
     assert 0.7 <= source.workload.offered_load(source.cluster, ZOO)["all"] <= 1.0

@@ -1,9 +1,9 @@
-"""Readers of one comma-separated file each: Philly, ITP, Muri, Helios, on files written here."""
+"""Readers of comma-separated files (Philly, ITP, Muri, Helios), tested on files written here."""
 
 import pytest
 
 from envs.types import TraceError
-from envs.workloads.readers import Helios, MicrosoftItp, Muri, Philly
+from envs.workloads.readers import HeliosTrace, ItpTrace, MuriTrace, PhillyTrace
 
 PHILLY = "timestamp,duration,num_gpus,gpu_time,cluster\n"
 ITP = "cluster,submission_time,duration,num_gpu\n"
@@ -18,7 +18,7 @@ def test_philly_by_hand(write):
         "2017-10-09 07:00:05,60.0,2,120.0,red\n"  # an exact duplicate
         "2017-10-09 07:00:05,61.0,2,122.0,red\n"  # a burst: same second, another job
     )
-    frame, report = Philly().read(write("p.csv", text))
+    frame, report = PhillyTrace().read(write("p.csv", text))
     # t = 0 is the midnight before the first job, in the trace's own local time.
     assert frame["submit_time"].tolist() == [3600.0, 86400 + 25205.0, 86400 + 25205.0]
     assert frame["duration"].tolist() == [10.0, 60.0, 61.0]
@@ -31,14 +31,14 @@ def test_philly_by_hand(write):
 
 def test_philly_virtual_clusters_share_one_calendar(write):
     path = write("p.csv", PHILLY + "2017-10-08 00:00:00,5,1,5,a\n2017-10-10 00:00:10,5,1,5,b\n")
-    frame, report = Philly(virtual_clusters=["b"]).read(path)
+    frame, report = PhillyTrace(virtual_clusters=["b"]).read(path)
     assert frame["submit_time"].tolist() == [2 * 86400 + 10.0]
     assert report.skipped == {"other virtual clusters": 1}
 
 
-def test_the_repeated_hour_of_the_clock_change_is_taken_as_it_stands(write):
+def test_the_repeated_hour_of_the_clock_change_is_unchanged(write):
     rows = "2017-11-05 01:30:00,5,1,5,a\n2017-11-05 02:30:00,5,1,5,a\n"
-    frame, _ = Philly().read(write("p.csv", PHILLY + rows))
+    frame, _ = PhillyTrace().read(write("p.csv", PHILLY + rows))
     assert frame["submit_time"].diff().iloc[1] == 3600.0
 
 
@@ -59,44 +59,44 @@ def test_the_repeated_hour_of_the_clock_change_is_taken_as_it_stands(write):
 )
 def test_a_malformed_row_is_counted_with_row_and_field_or_raised(write, row, field):
     path = write("p.csv", PHILLY + "2017-10-08 00:00:00,5,1,5,a\n" + row + "\n")
-    frame, report = Philly().read(path)
+    frame, report = PhillyTrace().read(path)
     assert len(frame) == report.kept == 1
     assert sum(report.bad.values()) == 1
     assert (report.examples[0].row, report.examples[0].field) == (3, field)
     assert f"first at row 3: {field} is" in report.summary()
     with pytest.raises(TraceError, match=rf"p\.csv: row 3: {field} is"):
-        Philly().read(path, strict=True)
+        PhillyTrace().read(path, strict=True)
 
 
 def test_jobs_without_gpus_or_time_are_skipped_not_bad(write):
     text = PHILLY + "2017-10-08 00:00:00,5,0,0,a\n2017-10-08 00:00:00,0,1,0,a\n2017-10-08 00:00:00,5,1,5,a\n"
-    frame, report = Philly().read(write("p.csv", text), strict=True)
+    frame, report = PhillyTrace().read(write("p.csv", text), strict=True)
     assert len(frame) == 1
-    assert report.skipped == {"no GPUs asked for": 1, "zero duration": 1}
+    assert report.skipped == {"no GPUs requested": 1, "zero duration": 1}
 
 
 def test_itp_keeps_bursts_of_equal_rows(write):
     text = ITP + "c2,1000,700,8\nc1,900,600,1\nc2,1000,700,8\n"
-    frame, report = MicrosoftItp().read(write("i.csv", text))
+    frame, report = ItpTrace().read(write("i.csv", text))
     assert frame["submit_time"].tolist() == [0.0, 100.0, 100.0]
     assert frame["num_gpus"].tolist() == [1, 8, 8]
     assert report.kept == 3
-    only, report = MicrosoftItp(clusters=["c2"]).read(write("i.csv", text))
+    only, report = ItpTrace(clusters=["c2"]).read(write("i.csv", text))
     assert only["submit_time"].tolist() == [100.0, 100.0]
     assert report.skipped == {"other clusters": 1}
 
 
 def itp_folder(write, rows):
-    """The ten files as they are published, two of them: rows by cluster."""
+    """Write two of the ten published files: rows by cluster."""
     for cluster, text in rows.items():
         folder = write(f"raw/{cluster}.csv", "job_id,submission_time,duration,num_gpu\n" + text).parent
     return folder
 
 
-def test_itp_reads_the_published_files_as_it_reads_them_in_one(write):
+def test_itp_reads_the_published_files_like_one_joined_file(write):
     folder = itp_folder(write, {"cluster01": "x,900,600,1\ny,1200,650,2\n", "cluster02": "z,1000,700,8\n"})
     one = write("one.csv", ITP + "cluster01,900,600,1\ncluster01,1200,650,2\ncluster02,1000,700,8\n")
-    for reader in (MicrosoftItp(), MicrosoftItp(clusters=["cluster02"])):
+    for reader in (ItpTrace(), ItpTrace(clusters=["cluster02"])):
         (ours, said), (theirs, expected) = reader.read(folder), reader.read(one)
         columns = ["submit_time", "duration", "num_gpus", "tenant"]
         assert ours[columns].to_numpy().tolist() == theirs[columns].to_numpy().tolist()
@@ -105,22 +105,22 @@ def test_itp_reads_the_published_files_as_it_reads_them_in_one(write):
 
 def test_a_malformed_row_of_a_folder_names_its_file(write):
     folder = itp_folder(write, {"cluster01": "x,900,600,1\nx\n", "cluster02": "y,soon,700,8\nz,1000,700,8\n"})
-    _, report = MicrosoftItp().read(folder)
+    _, report = ItpTrace().read(folder)
     assert (report.rows, report.kept, sum(report.bad.values())) == (4, 2, 2)
     assert [(bad.file, bad.row) for bad in report.examples] == [("cluster01.csv", 3), ("cluster02.csv", 2)]
     assert "first at cluster01.csv row 3: job_id is 'x'" in report.summary()
     with pytest.raises(TraceError, match=r"cluster02\.csv row 2: submission_time is 'soon'"):
-        MicrosoftItp().read(itp_folder(write, {"cluster01": "x,900,600,1\n"}), strict=True)
+        ItpTrace().read(itp_folder(write, {"cluster01": "x,900,600,1\n"}), strict=True)
 
 
-def test_a_folder_without_the_published_files_says_what_belongs_there(tmp_path):
+def test_the_error_for_a_folder_without_the_published_files_says_what_to_put_there(tmp_path):
     with pytest.raises(TraceError, match=r"has no cluster\*\.csv; unpack data/raw-traces\.tar\.gz"):
-        MicrosoftItp().read(tmp_path)
+        ItpTrace().read(tmp_path)
 
 
-def test_muri_times_are_milliseconds_and_models_its_own(write):
+def test_muri_times_are_milliseconds_and_its_models_are_read(write):
     text = MURI + "0,4,0,10,bert,4,5000,0\n1,1,1500,10,vgg16,16,250,1500\n"
-    frame, report = Muri().read(write("m.csv", text))
+    frame, report = MuriTrace().read(write("m.csv", text))
     assert frame["submit_time"].tolist() == [0.0, 1.5]
     assert frame["duration"].tolist() == [5.0, 0.25]
     assert frame["model"].tolist() == ["bert", "vgg16"]
@@ -130,38 +130,40 @@ def test_muri_times_are_milliseconds_and_models_its_own(write):
 
 def test_a_muri_job_without_a_model_is_bad(write):
     path = write("m.csv", MURI + "0,4,0,10,bert,4,5000,0\n1,4,0,10,,4,5000,0\n")
-    assert Muri().read(path)[1].bad == {"model_name must name a model": 1}
+    assert MuriTrace().read(path)[1].bad == {"model_name must name a model": 1}
 
 
-def test_a_muri_job_that_is_repeated_is_left_out_and_said(write):
+def test_a_repeated_muri_job_is_left_out_and_counted(write):
     row = "1,1,1500,10,vgg16,16,250,1500\n"
     path = write("m.csv", MURI + "0,4,0,10,bert,4,5000,0\n" + row * 3)
-    frame, report = Muri().read(path, strict=True)
+    frame, report = MuriTrace().read(path, strict=True)
     assert frame["name"].tolist() == ["0", "1"]
     assert report.skipped == {"exact duplicates of an earlier row": 2}
 
 
-def test_two_muri_jobs_of_one_id_are_not_both_believed(write):
+def test_a_second_muri_job_with_the_same_id_is_malformed(write):
     path = write("m.csv", MURI + "0,4,0,10,bert,4,5000,0\n0,1,1500,10,vgg16,16,250,1500\n")
-    frame, report = Muri().read(path)
+    frame, report = MuriTrace().read(path)
     assert frame["model"].tolist() == ["bert"]
-    assert report.bad == {"job_id must not be that of an earlier row": 1}
-    with pytest.raises(TraceError, match=r"m\.csv: row 3: job_id is '0'; it must not be that of an earlier row"):
-        Muri().read(path, strict=True)
+    assert report.bad == {"job_id must differ from that of every earlier row": 1}
+    with pytest.raises(
+        TraceError, match=r"m\.csv: row 3: job_id is '0'; it must differ from that of every earlier row"
+    ):
+        MuriTrace().read(path, strict=True)
 
 
-def test_a_malformed_row_takes_no_id(write):
+def test_the_id_of_a_malformed_row_stays_free(write):
     path = write("m.csv", MURI + "0,4,0,10,bert,4,soon,0\n0,1,1500,10,vgg16,16,250,1500\n")
-    frame, report = Muri().read(path)
+    frame, report = MuriTrace().read(path)
     assert frame["model"].tolist() == ["vgg16"]
     assert report.bad == {"duration must be a finite number": 1}
 
 
 def test_muri_names_its_files():
-    assert Muri("cluster_trace").location == "traces/muri/cluster_trace.csv.gz"
+    assert MuriTrace("cluster_trace").location == "traces/muri/cluster_trace.csv.gz"
 
 
-def test_helios_by_its_schema(write):
+def test_helios_by_its_published_schema(write):
     text = (
         HELIOS + "1,u1,vcA,1,1,1,COMPLETED,2020-06-09 18:41:01,2020-06-09 18:41:01,2020-06-10 04:55:09,36848,0\n"
         "2,u2,vcB,16,16,2,FAILED,2020-06-09 18:41:27,2020-06-09 18:42:27,2020-06-09 18:45:36,189,60\n"
@@ -169,31 +171,31 @@ def test_helios_by_its_schema(write):
         "4,u3,vcB,8,8,1,CANCELLED,2020-06-09 18:50:00,None,2020-06-09 18:51:00,0,60\n"
         "5,u3,vcB,8,8,1,COMPLETED,None,None,None,60,0\n"
     )
-    frame, report = Helios().read(write("h.csv", text))
+    frame, report = HeliosTrace().read(write("h.csv", text))
     assert frame["submit_time"].tolist() == [67261.0, 67287.0]
     assert frame["duration"].tolist() == [36848.0, 189.0]
     assert frame["num_gpus"].tolist() == [1, 16]
     assert frame["tenant"].tolist() == ["vcA", "vcB"]
-    assert report.skipped == {"no GPUs asked for": 1, "zero duration": 1}
+    assert report.skipped == {"no GPUs requested": 1, "zero duration": 1}
     assert report.bad == {"submit_time must be a time like 2017-10-09 07:01:55": 1}
 
 
 def test_helios_may_be_read_for_one_virtual_cluster(write):
     rows = "".join(f"{i},u,vc{i},1,1,1,COMPLETED,2020-06-0{i} 00:00:00,x,x,60,0\n" for i in (1, 2))
-    frame, _ = Helios(virtual_clusters=["vc2"]).read(write("h.csv", HELIOS + rows))
+    frame, _ = HeliosTrace(virtual_clusters=["vc2"]).read(write("h.csv", HELIOS + rows))
     assert frame["submit_time"].tolist() == [86400.0]
 
 
 @pytest.mark.parametrize(
     ("reader", "header", "column"),
     [
-        (Philly(), PHILLY, "duration"),
-        (MicrosoftItp(), ITP, "num_gpu"),
-        (Muri(), MURI, "model_name"),
-        (Helios(), HELIOS, "vc"),
+        (PhillyTrace(), PHILLY, "duration"),
+        (ItpTrace(), ITP, "num_gpu"),
+        (MuriTrace(), MURI, "model_name"),
+        (HeliosTrace(), HELIOS, "vc"),
     ],
 )
-def test_a_missing_column_is_named(write, reader, header, column):
+def test_the_error_names_a_missing_column(write, reader, header, column):
     path = write("t.csv", header.replace(column, "zzz") + "1,2,3,4,5,6,7,8,9,10,11,12\n")
     with pytest.raises(TraceError, match=rf"t\.csv: has no column '{column}'; it has .*a {reader.name} trace needs"):
         reader.read(path)

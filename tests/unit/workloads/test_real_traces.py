@@ -1,14 +1,14 @@
-"""The public traces themselves: every row is accounted for, and known facts come out."""
+"""The public traces themselves: every row is accounted for, and known figures are reproduced."""
 
 import pytest
 
 from envs.performance import default_model
 from envs.workloads.mix import known_as
-from envs.workloads.readers import MicrosoftItp, Muri, Philly, Rubick
+from envs.workloads.readers import ItpTrace, MuriTrace, PhillyTrace, RubickTrace
 
 
 def test_philly_keeps_all_but_its_63_duplicates(real_data):
-    frame, report = Philly().read(real_data("traces/philly/philly_jobs.csv.gz"), strict=True)
+    frame, report = PhillyTrace().read(real_data("traces/philly/philly_jobs.csv.gz"), strict=True)
     assert (report.rows, report.kept) == (73_313, 73_250)
     assert report.skipped == {"exact duplicates of an earlier row": 63}
     assert any("not in order" in note for note in report.notes)
@@ -19,7 +19,7 @@ def test_philly_keeps_all_but_its_63_duplicates(real_data):
 
 
 def test_itp_keeps_every_row(real_data):
-    frame, report = MicrosoftItp().read(real_data("traces/microsoft_itp/itp_jobs.csv.gz"), strict=True)
+    frame, report = ItpTrace().read(real_data("traces/microsoft_itp/itp_jobs.csv.gz"), strict=True)
     assert (report.rows, report.kept, report.skipped) == (53_293, 53_293, {})
     assert frame["tenant"].nunique() == 8
     assert frame["duration"].min() >= 600
@@ -30,7 +30,7 @@ def test_itp_keeps_every_row(real_data):
     ("trace", "rows"), [("trace1", 1494), ("trace2", 5755), ("trace3", 992), ("cluster_trace", 400)]
 )
 def test_muri_is_in_seconds_and_its_models_are_known(real_data, trace, rows):
-    reader = Muri(trace)
+    reader = MuriTrace(trace)
     frame, report = reader.read(real_data(reader.location), strict=True)
     assert (report.rows, report.kept) == (rows, rows)
     assert frame["submit_time"].iloc[0] == 0.0
@@ -41,7 +41,7 @@ def test_muri_is_in_seconds_and_its_models_are_known(real_data, trace, rows):
 
 @pytest.mark.parametrize("variant", ["base", "bp", "mt"])
 def test_rubick_has_406_jobs_each_with_a_plan_of_its_size(real_data, variant):
-    reader = Rubick(variant)
+    reader = RubickTrace(variant)
     frame, report = reader.read(real_data(reader.location), strict=True)
     assert (report.rows, report.kept) == (406, 406)
     assert [plan.num_gpus for plan in frame["plan"]] == frame["num_gpus"].tolist()

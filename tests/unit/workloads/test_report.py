@@ -1,4 +1,4 @@
-"""The report of a reader: one line, and sums that come out."""
+"""The report of a reader: one line, and counts that add up."""
 
 from envs.workloads.readers import BadRow, ReadReport
 
@@ -13,7 +13,7 @@ REPORT = ReadReport(
 )
 
 
-def test_the_summary_is_one_line_that_says_where_every_row_went():
+def test_the_summary_is_one_line_that_accounts_for_every_row():
     assert REPORT.summary() == (
         "toy: 1,200 rows read, 1,190 kept; skipped 6 (zero duration); bad 4 (duration must be a finite number), "
         "first at row 17: duration is 'soon'; it must be a finite number"
@@ -32,5 +32,5 @@ def test_dropping_moves_rows_from_kept_to_skipped():
     assert REPORT.kept == 1190
 
 
-def test_dropping_nothing_says_nothing():
+def test_dropping_nothing_changes_nothing():
     assert REPORT.dropping("more than 8 GPUs", 0) is REPORT

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envs.types import ExecutionPlan, TraceError
-from envs.workloads.readers import Rubick
+from envs.workloads.readers import RubickTrace
 from envs.workloads.readers.rubick import GLOBAL_BATCH, user_plan
 
 HEADER = "name,submission_time,duration,application,num_gpus,num_cpus,bandwidth,exec_plan,steps,is_sla\n"
@@ -13,7 +13,7 @@ HEADER = "name,submission_time,duration,application,num_gpus,num_cpus,bandwidth,
 
 def test_a_trace_by_hand(write):
     text = HEADER + "vit-0,0,3163.09,vit,2,16,0,zero-dp,37239,1\nllama30-1,1639,142.2,llama30,48,384,1.25,344,64,0\n"
-    frame, report = Rubick().read(write("r.csv", text), strict=True)
+    frame, report = RubickTrace().read(write("r.csv", text), strict=True)
     assert frame["work"].tolist() == [37239 * 64.0, 64 * 4.0]
     assert frame["duration"].tolist() == [3163.09, 142.2]
     assert frame["guaranteed"].tolist() == [True, False]
@@ -22,7 +22,7 @@ def test_a_trace_by_hand(write):
         ExecutionPlan(data=2, zero_stage=2),
         ExecutionPlan(data=4, tensor=4, pipeline=3, accumulation=1),
     ]
-    assert "look swapped" in report.notes[0]
+    assert "seem to be swapped" in report.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_digits_are_pipeline_tensor_data(pipeline, tensor, data, batch):
 
 
 @given(text=st.sampled_from(["ga", "gc", "zero-dp", "zero-offload"]), num_gpus=st.integers(1, 64))
-def test_a_plan_occupies_the_gpus_that_were_asked_for(text, num_gpus):
+def test_a_plan_occupies_the_requested_gpus(text, num_gpus):
     plan = user_plan(text, num_gpus, 16)
     assert plan is not None
     assert plan.num_gpus == num_gpus
@@ -78,20 +78,20 @@ def test_a_plan_occupies_the_gpus_that_were_asked_for(text, num_gpus):
 )
 def test_malformed_rows(write, row, field):
     path = write("r.csv", HEADER + "ok,0,5,vit,1,8,0,ga,5,0\n" + row + "\n")
-    _, report = Rubick().read(path)
+    _, report = RubickTrace().read(path)
     assert report.kept == 1
     assert (report.examples[0].row, report.examples[0].field) == (3, field)
     with pytest.raises(TraceError, match=f"row 3: {field} is"):
-        Rubick().read(path, strict=True)
+        RubickTrace().read(path, strict=True)
 
 
 def test_a_job_of_no_steps_is_skipped(write):
     path = write("r.csv", HEADER + "ok,0,5,vit,1,8,0,ga,5,0\nj,0,5,vit,1,8,0,ga,0,0\n")
-    assert Rubick().read(path)[1].skipped == {"no steps to run": 1}
+    assert RubickTrace().read(path)[1].skipped == {"no steps to run": 1}
 
 
 def test_variants_are_files():
-    assert {Rubick(variant).location for variant in ("base", "mt")} == {
+    assert {RubickTrace(variant).location for variant in ("base", "mt")} == {
         "traces/rubick/workload-base.csv",
         "traces/rubick/workload-mt.csv",
     }

@@ -5,7 +5,7 @@ import pytest
 from envs.performance import IdealModel
 from envs.types import TraceError
 from envs.workloads import TraceSource
-from envs.workloads.readers import Gavel, Muri, Tiresias
+from envs.workloads.readers import GavelTrace, MuriTrace, TiresiasTrace
 from envs.workloads.readers.gavel import batch_size
 
 GAVEL = "{model}\tpython3 x\tdir\t-n\t1\t{steps}\t{gpus}\t{weight}\t{slo}\t{time}\n"
@@ -20,7 +20,7 @@ def row(model="LM (batch size 20)", steps="100", gpus="2", weight="1", slo="-1.0
 
 def test_gavel_by_hand(write):
     path = write("g.trace", row() + row(model="A3C", steps="7", gpus="1", time="12.5"))
-    frame, report = Gavel().read(path)
+    frame, report = GavelTrace().read(path)
     assert frame["submit_time"].tolist() == [0.0, 12.5]
     assert frame["work"].tolist() == [100 * 20 * 2, 7]
     assert frame["num_gpus"].tolist() == [2, 1]
@@ -30,9 +30,9 @@ def test_gavel_by_hand(write):
     assert not any("SLO" in note for note in report.notes)
 
 
-def test_gavel_says_what_it_does_not_use(write):
+def test_the_notes_of_gavel_state_what_is_ignored(write):
     path = write("g.trace", row() + row(weight="2") + row(slo="1.2"))
-    _, report = Gavel().read(path)
+    _, report = GavelTrace().read(path)
     assert "2 jobs have a priority weight or an SLO" in " ".join(report.notes)
 
 
@@ -52,29 +52,29 @@ def test_gavel_says_what_it_does_not_use(write):
 )
 def test_gavel_counts_malformed_rows_or_raises(write, line, field):
     path = write("g.trace", row() + line)
-    frame, report = Gavel().read(path)
+    frame, report = GavelTrace().read(path)
     assert len(frame) == 1
     assert [bad.field for bad in report.examples] == [field]
     with pytest.raises(TraceError, match=rf"row 2.*{field}"):
-        Gavel().read(path, strict=True)
+        GavelTrace().read(path, strict=True)
 
 
-def test_gavel_passes_jobs_without_steps(write):
-    _, report = Gavel().read(write("g.trace", row() + row(steps="0")))
+def test_gavel_skips_jobs_without_steps(write):
+    _, report = GavelTrace().read(write("g.trace", row() + row(steps="0")))
     assert report.skipped == {"no steps to run": 1}
 
 
 @pytest.mark.parametrize("text", ["", "\n\n"])
 def test_an_empty_gavel_trace(write, text):
     with pytest.raises(TraceError, match="is empty; a gavel trace has one row of 10 tab-separated fields"):
-        Gavel().read(write("g.trace", text))
+        GavelTrace().read(write("g.trace", text))
 
 
-def test_a_gavel_trace_that_is_no_text(tmp_path):
+def test_a_gavel_trace_that_is_not_text(tmp_path):
     path = tmp_path / "g.trace"
     path.write_bytes(b"\xff\xfe\x00\x01")
     with pytest.raises(TraceError, match="cannot be read as text"):
-        Gavel().read(path)
+        GavelTrace().read(path)
 
 
 def test_batch_sizes():
@@ -82,69 +82,69 @@ def test_batch_sizes():
 
 
 def test_gavel_as_a_workload(write, cluster):
-    """Work comes from the trace; a model that has no figures is an error that names the row."""
+    """Work comes from the trace; the error for a model without figures names the row."""
     path = write("g.trace", row(model="a", steps="50", gpus="4"))
-    source = TraceSource(cluster, IdealModel(("a",)), Gavel(), path=str(path), elastic=1.0, evaluate_on="all")
+    source = TraceSource(cluster, IdealModel(("a",)), GavelTrace(), path=str(path), elastic=1.0, evaluate_on="all")
     (workload,) = source.evaluation()
     assert workload.jobs["work"].tolist() == [200.0]
-    stranger = TraceSource(cluster, IdealModel(("b",)), Gavel(), path=str(path))
-    with pytest.raises(TraceError, match="row 1: model 'a' has no speed figures"):
+    stranger = TraceSource(cluster, IdealModel(("b",)), GavelTrace(), path=str(path))
+    with pytest.raises(TraceError, match="row 1: model 'a' has no throughput figures"):
         _ = stranger.workload
 
 
 def test_tiresias_by_hand(write):
     path = write("t.csv", TIRESIAS + "7,4,30,100,vgg16,50,1\n3,1,10,100,vgg16,20,1\n9,0,40,1,vgg16,5,1\n")
-    frame, report = Tiresias().read(path)
+    frame, report = TiresiasTrace().read(path)
     assert frame["submit_time"].tolist() == [0.0, 20.0]
     assert frame["duration"].tolist() == [20.0, 50.0]
     assert frame["num_gpus"].tolist() == [1, 4]
     assert frame["name"].tolist() == ["3", "7"]
     assert "model" not in frame
-    assert report.skipped == {"no GPUs asked for": 1}
+    assert report.skipped == {"no GPUs requested": 1}
 
 
 def test_tiresias_malformed_rows(write):
     path = write("t.csv", TIRESIAS + "1,4,30,100,vgg16,50,1\n2,4,soon,100,vgg16,50,1\n")
-    assert len(Tiresias().read(path)[0]) == 1
+    assert len(TiresiasTrace().read(path)[0]) == 1
     with pytest.raises(TraceError, match="row 3.*submit_time"):
-        Tiresias().read(path, strict=True)
+        TiresiasTrace().read(path, strict=True)
 
 
 MURI_ROWS = MURI + "1,2,1000,200,dqn,128,9000,0,500\n2,8,5000,10,vgg19,16,8000,0,100\n"
 
 
-def test_muri_service_time_is_what_its_simulator_charges(write):
-    """200 x 500 ms x 1.015 = 101.5 s, 10 x 100 ms x 1.015 = 1.015 s; the column `duration` says 9 and 8 s."""
+def test_muri_service_time_has_the_factor_of_its_simulator(write):
+    """200 x 500 ms x 1.015 = 101.5 s, 10 x 100 ms x 1.015 = 1.015 s; the column `duration` has 9 and 8 s."""
     path = write("m.csv", MURI_ROWS)
-    frame, report = Muri(service="iterations").read(path)
+    frame, report = MuriTrace(service="iterations").read(path)
     assert frame["duration"].tolist() == pytest.approx([101.5, 1.015], rel=1e-12)
     assert "1.015" in " ".join(report.notes)
-    assert Muri().read(path)[0]["duration"].tolist() == [9.0, 8.0]
+    assert MuriTrace().read(path)[0]["duration"].tolist() == [9.0, 8.0]
 
 
 def test_muri_without_the_assigned_models(write):
     path = write("m.csv", MURI_ROWS)
-    frame, report = Muri(assigned_models=False).read(path)
+    frame, report = MuriTrace(assigned_models=False).read(path)
     assert "model" not in frame
     assert not any("assigned" in note for note in report.notes)
-    assert Muri().read(path)[0]["model"].tolist() == ["dqn", "vgg19"]
+    assert MuriTrace().read(path)[0]["model"].tolist() == ["dqn", "vgg19"]
 
 
 def test_muri_needs_the_columns_of_its_service_time(write):
     path = write("m.csv", MURI.replace(",iteration_time", "") + "1,2,1000,200,dqn,128,9000,0\n")
-    assert len(Muri().read(path)[0]) == 1
+    assert len(MuriTrace().read(path)[0]) == 1
     with pytest.raises(TraceError, match="no column 'iteration_time'"):
-        Muri(service="iterations").read(path)
+        MuriTrace(service="iterations").read(path)
 
 
 @pytest.mark.parametrize("cells", ["many,dqn,128,9000,0,500", "200,dqn,128,9000,0,-1", "1e11,dqn,128,9000,0,1e9"])
 def test_muri_malformed_service_times(write, cells):
     path = write("m.csv", MURI_ROWS + f"3,1,6000,{cells}\n")
-    frame, report = Muri(service="iterations").read(path)
+    frame, report = MuriTrace(service="iterations").read(path)
     assert len(frame) == 2
     assert [bad.row for bad in report.examples] == [4]
 
 
 def test_muri_knows_two_service_times():
     with pytest.raises(TraceError, match="service is 'time'; it must be duration or iterations"):
-        Muri(service="time")  # type: ignore[arg-type]
+        MuriTrace(service="time")  # type: ignore[arg-type]

@@ -1,17 +1,26 @@
-"""What every workload source promises, asked of all of them."""
+"""The contract of workload sources, tested on all of them."""
 
 import numpy as np
 import pytest
 
-from envs.cluster import build
+from envs.cluster import build_cluster
 from envs.performance import IdealModel
 from envs.types import TraceError
 from envs.workloads import SyntheticSource, TraceSource, WorkloadSource
-from envs.workloads.readers import Helios, MicrosoftItp, Muri, Philly, PhillyRaw, Rubick, Swf, TraceReader
-from envs.workloads.readers.pai import Pai
+from envs.workloads.readers import (
+    HeliosTrace,
+    ItpTrace,
+    MuriTrace,
+    PhillyRawTrace,
+    PhillyTrace,
+    RubickTrace,
+    SwfTrace,
+    TraceReader,
+)
+from envs.workloads.readers.pai import PaiTrace
 from envs.workloads.source import check_split
 
-CLUSTER = build("eight_nodes", [{"gpu_type": "V100", "num_nodes": 8, "num_gpus": 8}])
+CLUSTER = build_cluster("eight_nodes", [{"gpu_type": "V100", "num_nodes": 8, "num_gpus": 8}])
 IDEAL = IdealModel(models=("a", "b", "c"))
 
 
@@ -20,11 +29,11 @@ def source(request, tmp_path_factory) -> WorkloadSource:
     if request.param == "synthetic":
         return SyntheticSource(CLUSTER, IDEAL, num_jobs=30, num_evaluation=2)
     rng = np.random.default_rng(0)
-    lasting = 600 + rng.permutation(200)  # no two alike, so that a job is known by its run time
+    lasting = 600 + rng.permutation(200)  # distinct, so that the run time identifies a job
     rows = [f"c,{at},{lasts},{2 ** rng.integers(4)}" for at, lasts in zip(np.arange(200) * 4500, lasting, strict=True)]
     path = tmp_path_factory.mktemp("source") / "itp.csv"
     path.write_text("cluster,submission_time,duration,num_gpu\n" + "\n".join(rows) + "\n")
-    return TraceSource(CLUSTER, IDEAL, MicrosoftItp(), path=str(path), num_jobs=30)
+    return TraceSource(CLUSTER, IDEAL, ItpTrace(), path=str(path), num_jobs=30)
 
 
 def test_episodes_are_of_training_size_and_begin_at_zero(source):
@@ -72,7 +81,7 @@ def test_unknown_splits_are_refused(source):
             ask("dev")
 
 
-def test_a_near_miss_is_named_and_a_far_one_is_not():
+def test_the_error_suggests_a_similar_name_only():
     with pytest.raises(TraceError, match=r"it has train, test; did you mean train\?"):
         check_split("w", "trian", ["train", "test"])
     with pytest.raises(TraceError) as error:
@@ -81,13 +90,13 @@ def test_a_near_miss_is_named_and_a_far_one_is_not():
 
 
 READERS: tuple[TraceReader, ...] = (
-    *(Philly(), MicrosoftItp(), Muri(), Rubick()),
-    *(Swf(), PhillyRaw(), Helios(), Pai()),
+    *(PhillyTrace(), ItpTrace(), MuriTrace(), RubickTrace()),
+    *(SwfTrace(), PhillyRawTrace(), HeliosTrace(), PaiTrace()),
 )
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
-def test_every_reader_says_where_its_trace_is_from_and_of_what_gpus(reader):
+def test_every_reader_states_the_source_and_the_gpus_of_its_trace(reader):
     assert reader.location.startswith("traces/")
     assert "." in reader.source
     assert reader.gpu_type in ("P100", "V100", "A800", "T4")

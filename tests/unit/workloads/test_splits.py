@@ -1,4 +1,4 @@
-"""Cuts in time."""
+"""Splits and windows in time."""
 
 from itertools import pairwise
 
@@ -20,7 +20,7 @@ def test_shares_by_hand():
     assert cut_by_shares("w", submit, THIRDS) == {"train": (0, 4, 0.0), "validation": (4, 6, 4.0), "test": (6, 8, 6.0)}
 
 
-def test_a_burst_is_not_cut_in_two():
+def test_a_burst_is_not_divided():
     submit = np.array([0.0, 1.0, 5.0, 5.0, 5.0, 5.0, 8.0, 9.0])
     cuts = cut_by_shares("w", submit, THIRDS)
     assert cuts == {"train": (0, 2, 0.0), "validation": (2, 6, 5.0), "test": (6, 8, 8.0)}
@@ -92,7 +92,7 @@ def test_windows_by_hand():
 
 
 @given(count=st.integers(1, 5), warmup=st.floats(0, 1), measure=st.floats(0.1, 1), after=st.floats(0, 1))
-def test_windows_lie_within_their_split(count, warmup, measure, after):
+def test_windows_are_within_their_split(count, warmup, measure, after):
     workload = hourly(6.0)
     first, last = 24, 24 * 5
     for window in Windows(count, warmup, measure, after).cut(workload, first, last, "w"):
@@ -104,13 +104,13 @@ def test_windows_lie_within_their_split(count, warmup, measure, after):
 
 def test_a_split_shorter_than_a_window_is_refused():
     workload = hourly(1.0)
-    with pytest.raises(TraceError, match=r"spans 1\.00 days, a window 2\.00; shorten windows\.measure"):
+    with pytest.raises(TraceError, match=r"spans 1\.00 days, but a window takes 2\.00; shorten windows\.measure"):
         Windows(count=1).cut(workload, 0, len(workload), "w")
 
 
-def test_a_window_that_measures_nothing_is_refused():
+def test_a_window_without_measured_jobs_is_refused():
     workload = Workload.of([JobSpec(i, at * DAY, 1, 1.0, "a") for i, at in enumerate((0.0, 9.0))], "gap")
-    with pytest.raises(TraceError, match="no job is submitted in what it measures"):
+    with pytest.raises(TraceError, match="no job is submitted in its measured span"):
         Windows(count=2).cut(workload, 0, 2, "w")
 
 

@@ -1,4 +1,4 @@
-"""Synthetic workloads: load, splits, speed, and what they are made of."""
+"""Synthetic workloads: load, splits, time to draw them, and their jobs."""
 
 import time
 
@@ -7,26 +7,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.cluster import build
+from envs.cluster import build_cluster
 from envs.performance import default_model
-from envs.types import ClusterError, TraceError
+from envs.types import ClusterError, Configuration, TraceError
 from envs.workloads import Arrivals, JobMix, JobStream, LogNormal, SyntheticSource
 
-EIGHT = build("eight_nodes", [{"gpu_type": "V100", "num_nodes": 8, "num_gpus": 8}])
-MIXED = build(
+EIGHT = build_cluster("eight_nodes", [{"gpu_type": "V100", "num_nodes": 8, "num_gpus": 8}])
+MIXED = build_cluster(
     "mixed",
-    [{"gpu_type": kind, "num_nodes": nodes, "num_gpus": 8} for kind, nodes in (("V100", 3), ("P100", 3), ("K80", 2))],
+    [
+        {"gpu_type": gpu_type, "num_nodes": nodes, "num_gpus": 8}
+        for gpu_type, nodes in (("V100", 3), ("P100", 3), ("K80", 2))
+    ],
 )
 ZOO = default_model()
 
 
 class Picky:
-    """Model "wide" runs on four GPUs or more; the others everywhere."""
+    """Model "wide" runs on at least four GPUs, the others on any number."""
 
     models = ("narrow", "wide")
 
-    def throughput(self, model, gpu_type, num_gpus, num_nodes=1, **_):
-        return 0.0 if model == "wide" and num_gpus < 4 else float(num_gpus)
+    def throughput(self, model, configuration):
+        return 0.0 if model == "wide" and configuration.num_gpus < 4 else float(configuration.num_gpus)
 
 
 @pytest.mark.parametrize("cluster", [EIGHT, MIXED])
@@ -38,7 +41,7 @@ def test_exact_load_is_the_load_that_the_workload_offers(cluster, load):
 
 
 @pytest.mark.parametrize("cluster", [EIGHT, MIXED])
-def test_without_it_the_load_is_right_in_the_mean(cluster):
+def test_without_exact_load_the_mean_load_is_right(cluster):
     """Offered load of one long draw; the demo's run times have a moderate tail."""
     source = SyntheticSource(cluster, ZOO, load=0.8, exact_load=False, num_jobs=60_000, num_evaluation=1)
     workload = source.evaluation()[0]
@@ -46,7 +49,7 @@ def test_without_it_the_load_is_right_in_the_mean(cluster):
     assert np.diff(workload.jobs["submit_time"]).mean() == pytest.approx(source.mean_gap, rel=0.05)
 
 
-def test_a_workload_is_what_the_stream_says():
+def test_a_workload_has_the_sizes_and_durations_of_its_stream():
     source = SyntheticSource(EIGHT, ZOO, num_jobs=20_000, num_evaluation=1)
     jobs = source.evaluation()[0].jobs
     sizes, counts = np.unique(jobs["num_gpus"], return_counts=True)
@@ -56,10 +59,12 @@ def test_a_workload_is_what_the_stream_says():
     assert np.bincount(jobs["model"]) / len(jobs) == pytest.approx(np.full(5, 0.2), abs=0.011)
     durations = source.stream.durations_of(1)
     assert jobs["duration"].mean() == pytest.approx(durations.mean, rel=0.05)
-    # Work is what the requested GPUs of the cluster's first type do in that time.
+    # Work is the samples that the requested GPUs of the cluster's first type process in that time.
     for row in jobs[:50]:
-        rate = ZOO.throughput(source.models[row["model"]], "V100", int(row["num_gpus"]), -(-int(row["num_gpus"]) // 8))
-        assert row["work"] == pytest.approx(row["duration"] * rate)
+        throughput = ZOO.throughput(
+            source.models[row["model"]], Configuration("V100", int(row["num_gpus"]), -(-int(row["num_gpus"]) // 8))
+        )
+        assert row["work"] == pytest.approx(row["duration"] * throughput)
 
 
 def test_elastic_ranges_and_notes():
@@ -67,12 +72,12 @@ def test_elastic_ranges_and_notes():
     jobs = workload.jobs
     assert (jobs["min_gpus"] == np.ceil(jobs["num_gpus"] / 2)).all()
     assert (jobs["max_gpus"] == jobs["num_gpus"] * 2).all()
-    assert workload.notes[1] == "elastic ranges are assigned: n/2 to 2n GPUs, at most all of one type"
+    assert workload.notes[1] == "elastic ranges are assigned: n/2 to 2n GPUs, at most all GPUs of one type"
     rigid = SyntheticSource(EIGHT, ZOO, elastic=1.0).evaluation()[0].jobs
     assert (rigid["min_gpus"] == rigid["max_gpus"]).all()
 
 
-def test_one_seed_one_result_and_evaluation_is_fixed():
+def test_a_seed_determines_the_result_and_evaluation_is_fixed():
     first, again = SyntheticSource(EIGHT, ZOO, seed=3), SyntheticSource(EIGHT, ZOO, seed=3)
     assert first.evaluation() is first.evaluation()
     for a, b in zip(first.evaluation("train"), again.evaluation("train"), strict=True):
@@ -124,14 +129,14 @@ def test_a_size_without_a_model_is_an_error():
 
 
 def test_larger_jobs_are_left_out_on_request_and_refused_otherwise():
-    small = build("small", [{"gpu_type": "V100", "num_nodes": 2, "num_gpus": 4}])
+    small = build_cluster("small", [{"gpu_type": "V100", "num_nodes": 2, "num_gpus": 4}])
     with pytest.raises(ClusterError, match=r"jobs of 16 GPUs; cluster small has 8 of one type; .*workload\.max_gpus=8"):
         SyntheticSource(small, ZOO).evaluation()
     workload = SyntheticSource(small, ZOO, max_gpus=8).evaluation()[0]
     assert workload.jobs["num_gpus"].max() == 8
-    assert "jobs of more than 8 GPUs left out" in workload.notes[0]
+    assert "jobs of more than 8 GPUs are left out" in workload.notes[0]
     big = JobStream({4: 1.0}, {1: LogNormal(100.0, 1.0)}, Arrivals(), "test")
-    with pytest.raises(TraceError, match="max_gpus=2 leaves no job of the stream; its least is 4"):
+    with pytest.raises(TraceError, match="max_gpus=2 leaves no job of the stream; its smallest jobs request 4 GPUs"):
         SyntheticSource(small, ZOO, stream=big, max_gpus=2).evaluation()
 
 
@@ -158,13 +163,13 @@ def test_tenants_and_guaranteed_jobs():
         ("seed", -1, "at least 0"),
     ],
 )
-def test_impossible_arguments_are_named_with_what_is_possible(what, value, allowed):
+def test_the_error_for_an_impossible_argument_states_what_is_allowed(what, value, allowed):
     with pytest.raises(TraceError, match=f"workload.{what} is {value}; it must be {allowed}$"):
         SyntheticSource(EIGHT, ZOO, **{what: value})
 
 
-def test_unknown_names_are_named():
-    with pytest.raises(TraceError, match="workload.stream is 'phily'; there are demo, philly, itp"):
+def test_the_error_names_an_unknown_stream_model_or_option():
+    with pytest.raises(TraceError, match="workload.stream is 'phily'; choose one of demo, philly, itp"):
         SyntheticSource(EIGHT, ZOO, stream="phily")
     with pytest.raises(
         TraceError, match=r"there is no split 'tests'; it has train, validation, test; did you mean test\?"
@@ -175,7 +180,7 @@ def test_unknown_names_are_named():
 
 
 @given(seed=st.integers(0, 2**32 - 1), stream=st.sampled_from(["demo", "philly", "itp"]), count=st.integers(2, 150))
-def test_every_draw_is_a_sound_workload(seed, stream, count):
+def test_every_draw_is_a_valid_workload(seed, stream, count):
     source = SyntheticSource(EIGHT, ZOO, stream=stream, num_jobs=count, seed=seed)
     workload = source.episode(np.random.default_rng(seed))
     jobs = workload.jobs

@@ -1,4 +1,4 @@
-"""The common ground of readers: malformed rows of every kind, and files that are no traces at all."""
+"""The table of readers: malformed rows of every sort, and files that are not traces."""
 
 import gzip
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_numbers_parse_with_blanks_and_exponents():
         ("1.5", {"whole": True}, "must be a whole number"),
     ],
 )
-def test_each_kind_of_bad_number_is_counted_or_raised(value, options, reason):
+def test_each_sort_of_bad_number_is_counted_or_raised(value, options, reason):
     lenient = table("1", value, "2")
     lenient.numbers("x", **options)
     assert lenient.sound.tolist() == [True, False, True]
@@ -49,7 +49,7 @@ def test_each_kind_of_bad_number_is_counted_or_raised(value, options, reason):
     assert "\n" not in message
 
 
-def test_a_row_has_one_verdict_the_first():
+def test_only_the_first_verdict_on_a_row_counts():
     rows = table("-1.5", "0")
     rows.numbers("x", whole=True)
     rows.skip(np.array([True, True]), "not wanted")
@@ -73,7 +73,7 @@ def test_only_the_first_examples_are_kept_and_long_values_cut():
     assert max(len(example.value) for example in rows.examples) == 40
 
 
-def test_finish_sorts_stably_and_rebases():
+def test_finish_sorts_stably_and_shifts_to_zero():
     rows = table("a", "b", "c")
     frame, report = rows.finish(
         {"submit_time": np.array([30.0, 10.0, 10.0]), "duration": np.ones(3), "num_gpus": np.array([1.0, 2.0, 3.0])}
@@ -92,14 +92,14 @@ def test_finish_with_an_origin_keeps_the_time_of_day():
     assert report.notes == ()
 
 
-def test_a_trace_without_a_usable_row_says_why():
+def test_the_error_for_a_trace_without_a_usable_row_gives_the_reason():
     rows = table("never")
     rows.numbers("x")
     with pytest.raises(TraceError, match="none of its 1 rows is a usable toy job: row 2: x is 'never'"):
         rows.finish({"submit_time": np.zeros(1), "duration": np.ones(1), "num_gpus": np.ones(1)})
 
 
-def test_a_trace_of_skipped_rows_only_says_so():
+def test_the_error_for_a_trace_of_skipped_rows_gives_the_reasons():
     rows = table("1", "2")
     rows.skip(np.array([True, True]), "zero duration")
     with pytest.raises(TraceError, match="none of its 2 rows is a usable toy job: 2 zero duration"):
@@ -128,7 +128,7 @@ def test_rows_are_conserved(rows):
     assert (frame["num_gpus"] >= 1).all()
 
 
-def test_csv_rows_are_numbered_as_an_editor_does(write):
+def test_csv_rows_have_the_line_numbers_of_an_editor(write):
     path = write("toy.csv", "a,b\n1,2\n\n3,4\n")
     read = read_csv("toy", path, ("a", "b"))
     assert read.rows.tolist() == [2, 4]
@@ -145,17 +145,17 @@ def test_rows_of_the_wrong_width_are_bad(write):
     path = write("toy.csv", "a,b\n1,2\n3\n4,5,6\n")
     read = read_csv("toy", path, ("a", "b"))
     assert read.sound.tolist() == [True, False, False]
-    assert read.bad == {"a must stand in a row of 2 fields": 2}
-    with pytest.raises(TraceError, match="row 3: a is '3'; it must stand in a row of 2 fields"):
+    assert read.bad == {"a must be in a row of 2 fields": 2}
+    with pytest.raises(TraceError, match="row 3: a is '3'; it must be in a row of 2 fields"):
         read_csv("toy", path, ("a", "b"), strict=True)
 
 
-def test_a_file_without_header_takes_the_published_one(write):
+def test_a_file_without_header_gets_the_published_one(write):
     assert read_csv("toy", write("x.csv", "1,2\n"), ("a",), header=("a", "b")).text("a").tolist() == ["1"]
     assert read_csv("toy", write("y.csv", "a,b\n1,2\n"), ("a",), header=("a", "b")).text("a").tolist() == ["1"]
 
 
-def test_gzip_is_read_by_its_name(tmp_path):
+def test_gzip_is_recognised_by_its_name(tmp_path):
     path = tmp_path / "toy.csv.gz"
     with gzip.open(path, "wt") as file:
         file.write("a\n1\n")
@@ -167,11 +167,11 @@ def test_gzip_is_read_by_its_name(tmp_path):
     [
         ("", "is empty; a toy trace begins with the columns a, b"),
         ("\n\n", "is empty"),
-        ("a,b\n", "holds a header and no rows"),
+        ("a,b\n", "has a header but no rows"),
         ("a,c\n1,2\n", "has no column 'b'; it has a, c; a toy trace needs a, b"),
     ],
 )
-def test_files_that_are_no_trace(write, text, message):
+def test_files_that_are_not_traces(write, text, message):
     with pytest.raises(TraceError) as error:
         read_csv("toy", write("toy.csv", text), ("a", "b"))
     assert message in str(error.value)
@@ -187,7 +187,7 @@ def test_files_that_are_no_trace(write, text, message):
     ],
     ids=["no_gzip", "cut_short", "binary"],
 )
-def test_damaged_files_are_one_line_too(tmp_path, name, content):
+def test_the_error_for_a_damaged_file_is_one_line(tmp_path, name, content):
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(TraceError, match="cannot be read as text rows") as error:

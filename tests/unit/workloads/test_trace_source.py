@@ -1,17 +1,17 @@
-"""Workloads from a trace file: lazily read, split by time, cut into episodes and windows."""
+"""Workloads from a trace file: read on first use, split by time, cut into episodes and windows."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.cluster import build
+from envs.cluster import build_cluster
 from envs.performance import IdealModel
 from envs.types import ClusterError, TraceError
 from envs.workloads import TraceSource, Windows
-from envs.workloads.readers import MicrosoftItp, Muri
+from envs.workloads.readers import ItpTrace, MuriTrace
 
-CLUSTER = build("two_nodes", [{"gpu_type": "V100", "num_nodes": 2, "num_gpus": 8}])
+CLUSTER = build_cluster("two_nodes", [{"gpu_type": "V100", "num_nodes": 2, "num_gpus": 8}])
 IDEAL = IdealModel(models=("a", "b"))
 HOUR, DAY = 3600, 86400
 
@@ -26,7 +26,7 @@ def path(tmp_path_factory):
 
 
 def source(path, **options) -> TraceSource:
-    return TraceSource(CLUSTER, IDEAL, MicrosoftItp(), **{"path": path, "max_gpus": 16, "num_jobs": 20, **options})
+    return TraceSource(CLUSTER, IDEAL, ItpTrace(), **{"path": path, "max_gpus": 16, "num_jobs": 20, **options})
 
 
 def test_a_constructor_reads_no_file():
@@ -38,13 +38,13 @@ def test_a_constructor_reads_no_file():
 
 def test_the_file_is_read_once(path, monkeypatch):
     reads = []
-    read = MicrosoftItp.read
+    read = ItpTrace.read
 
     def counted(*args, **options):
         reads.append(1)
         return read(*args, **options)
 
-    monkeypatch.setattr(MicrosoftItp, "read", counted)
+    monkeypatch.setattr(ItpTrace, "read", counted)
     made = source(path)
     made.evaluation(), made.episode(np.random.default_rng(0)), made.models, made.report
     assert reads == [1]
@@ -69,14 +69,14 @@ def test_a_slice_of_days_begins_at_zero_and_is_counted(path):
     submit = made.workload.jobs["submit_time"]
     assert submit.tolist() == [2.0 * HOUR * i for i in range(24)]
     assert made.report.skipped["outside days 1 to 3"] == 76
-    with pytest.raises(TraceError, match=r"no job was submitted in days \[50, 60\]; the trace has days 0 to 8\.2"):
+    with pytest.raises(TraceError, match=r"no job was submitted in days \[50, 60\]; the trace spans days 0 to 8\.2"):
         source(path, days=[50, 60]).evaluation()
 
 
-def test_max_gpus_that_leaves_nothing_is_refused(tmp_path):
+def test_max_gpus_that_leaves_no_job_is_refused(tmp_path):
     file = tmp_path / "itp.csv"
     file.write_text("cluster,submission_time,duration,num_gpu\nc,0,600,8\n")
-    with pytest.raises(TraceError, match="max_gpus=4 leaves no job; its least asks for 8"):
+    with pytest.raises(TraceError, match="max_gpus=4 leaves no job; its smallest job requests 8 GPUs"):
         source(str(file), max_gpus=4).evaluation()
 
 
@@ -90,11 +90,11 @@ def test_splits_are_disjoint_in_time_and_cover_everything(path):
     assert all(part.jobs["submit_time"][0] == 0 for part in parts)
 
 
-def test_splits_may_be_days(path):
+def test_splits_can_be_given_in_days(path):
     made = source(path, split_days={"test": [0, 1], "train": [1, 4]})
     assert made.splits == ("test", "train", "all")
     assert len(made.evaluation("train")[0]) == 36
-    assert len(made.evaluation()[0]) == 11  # twelve in a day, less the one of 32 GPUs
+    assert len(made.evaluation()[0]) == 11  # twelve in a day, without the one of 32 GPUs
 
 
 def test_evaluation_is_the_test_split_unless_the_source_chooses_the_whole(path):
@@ -136,12 +136,12 @@ def test_episodes_differ_and_repeat_by_seed(path):
     assert (first != other).any()
 
 
-def test_a_short_split_gives_all_it_has(path):
+def test_an_episode_of_a_short_split_is_the_whole_split(path):
     made = source(path, num_jobs=1000)
     assert len(made.episode(np.random.default_rng(0), "test")) == 20
 
 
-def test_a_job_has_one_model_in_whatever_workload_it_is_seen(path):
+def test_a_job_has_the_same_model_in_every_workload(path):
     made = source(path)
     by_duration = {row["duration"]: row["model"] for row in made.workload.jobs}
     for seed in range(5):
@@ -174,18 +174,18 @@ def test_strict_makes_the_first_bad_row_an_error(tmp_path):
         ({"evaluate_on": "tset"}, r"no split 'tset'; it has train, validation, test, all; did you mean test\?"),
     ],
 )
-def test_impossible_arguments_are_named_before_any_file_is_read(options, message):
+def test_impossible_arguments_are_refused_before_any_file_is_read(options, message):
     with pytest.raises(TraceError, match=message):
         source("/nowhere", **options)
 
 
-def test_another_cluster_than_the_slice_was_chosen_for_is_said(path):
+def test_a_note_says_if_the_cluster_is_not_the_recommended_one(path):
     notes = source(path, recommended_cluster="philly_like").workload.notes
     assert "the slice was chosen for cluster philly_like, not two_nodes" in notes
     assert not any("was chosen for" in note for note in source(path, recommended_cluster="two_nodes").workload.notes)
 
 
-def test_an_unknown_split_is_named(path):
+def test_the_error_names_an_unknown_split(path):
     with pytest.raises(TraceError, match=r"no split 'trian'; .*did you mean train\?"):
         source(path).episode(np.random.default_rng(0), "trian")
 
@@ -193,18 +193,20 @@ def test_an_unknown_split_is_named(path):
 def test_a_trace_that_names_its_models_keeps_them(tmp_path):
     file = tmp_path / "m.csv"
     file.write_text("job_id,num_gpu,submit_time,model_name,duration\n0,1,0,b,5000\n1,2,1000,a,5000\n")
-    made = TraceSource(CLUSTER, IDEAL, Muri(), path=str(file), elastic=1.0, evaluate_on="all")
+    made = TraceSource(CLUSTER, IDEAL, MuriTrace(), path=str(file), elastic=1.0, evaluate_on="all")
     assert [job.model for job in made.evaluation()[0]] == ["b", "a"]
     assert made.models == ("a", "b")
     with pytest.raises(TraceError, match="split 'validation' has no job among 2|split 'test' has no job among 2"):
         made.evaluation("test")
 
 
-def test_a_model_without_figures_is_named_with_its_file_and_row(tmp_path):
+def test_the_error_for_a_model_without_figures_names_file_and_row(tmp_path):
     path = tmp_path / "m.csv"
     rows = ["0,1,0,a,5000", "1,1,1000,a,5000", "2,32,2000,a,5000", "3,1,3000,llama9,5000"]
     path.write_text("job_id,num_gpu,submit_time,model_name,duration\n" + "\n".join(rows) + "\n")
-    made = TraceSource(CLUSTER, IDEAL, Muri(), path=str(path), days=(0, 1), max_gpus=16)
-    with pytest.raises(TraceError, match=r"m\.csv: row 5: model 'llama9' has no speed figures; known: a, b") as error:
+    made = TraceSource(CLUSTER, IDEAL, MuriTrace(), path=str(path), days=(0, 1), max_gpus=16)
+    with pytest.raises(
+        TraceError, match=r"m\.csv: row 5: model 'llama9' has no throughput figures; known: a, b"
+    ) as error:
         made.evaluation("all")
     assert str(error.value).startswith(str(path))

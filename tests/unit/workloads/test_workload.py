@@ -1,4 +1,4 @@
-"""The table of jobs: order, slices, plans, and what it refuses."""
+"""The table of jobs: order, slices, plans, and errors."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_plans_are_kept_by_row():
     assert workload.slice(1, 2).spec(0).plan == plan
 
 
-def test_a_slice_is_rebased_to_its_first_job_or_to_a_stated_start():
+def test_a_slice_is_shifted_to_its_first_job_or_to_a_given_start():
     workload = Workload.of(jobs(0.0, 10.0, 30.0, 60.0))
     assert workload.slice(1, 3).jobs["submit_time"].tolist() == [0.0, 20.0]
     part = workload.slice(1, 3, start=5.0, name="part", window=(1.0, 2.0))
@@ -41,9 +41,9 @@ def test_a_slice_is_rebased_to_its_first_job_or_to_a_stated_start():
     assert workload.jobs["submit_time"].tolist() == [0.0, 10.0, 30.0, 60.0]
 
 
-def test_a_slice_of_nothing_or_from_the_future_is_refused():
+def test_a_slice_without_jobs_or_with_a_later_start_is_refused():
     workload = Workload.of(jobs(0.0, 10.0))
-    with pytest.raises(TraceError, match="holds no jobs"):
+    with pytest.raises(TraceError, match="has no jobs"):
         workload.slice(1, 1)
     with pytest.raises(TraceError, match="not negative"):
         workload.slice(0, 2, start=5.0)
@@ -62,7 +62,7 @@ def test_a_slice_keeps_gaps_and_jobs(submits, data):
     assert part.jobs["work"].tolist() == workload.jobs["work"][first:last].tolist()
 
 
-def test_names_and_plans_are_one_a_job_or_none():
+def test_names_and_plans_are_one_per_job_or_none():
     table = Workload.of(jobs(0.0, 1.0)).jobs
     with pytest.raises(TraceError, match="has 1 names for 2 jobs"):
         Workload("x", table, ("a",), names=("one",))

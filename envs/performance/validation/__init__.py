@@ -1,0 +1,1 @@
+"""Comparison of predictions with measurements, and the result type of a reproduction of a published table."""

@@ -1,0 +1,96 @@
+"""Checks of the reference engine on requested allocations."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from envs.simulation.exact import PARTS, whole_parts
+from envs.simulation.reference.objects import Job, JobStatus, Node
+from envs.simulation.reference.rules import ReferenceRules
+from envs.types import AllocationError, JobId, NodeId, PerformanceError, Placement, Seconds
+
+Requested = Mapping[JobId, Placement | None]
+
+
+def check_requested(
+    requested: Requested, jobs: Sequence[Job], nodes: Sequence[Node], rules: ReferenceRules, time: Seconds
+) -> None:
+    """Assert that a requested allocation can take effect.
+
+    Args:
+        requested: the new placement of each job in it, None to stop it; other jobs continue.
+        jobs: all jobs.
+        nodes: all nodes.
+        rules: the rules for throughputs.
+        time: the present time.
+
+    Raises:
+        AllocationError: it cannot; names job, node and resource.
+    """
+    for job, placement in requested.items():
+        if not 0 <= job < len(jobs) or jobs[job].status not in (JobStatus.QUEUED, JobStatus.RUNNING):
+            raise AllocationError(f"job {job} is not in the system at t = {time:g} s; place queued or running jobs")
+        if placement is not None:
+            _check_job(jobs[job], placement, len(nodes), rules)
+    for node in nodes:
+        _check_gpus(node, requested)
+        if rules.shared:
+            for resource in ("cpus", "memory"):
+                _check_amounts(node, resource, requested, jobs)
+
+
+def _check_job(job: Job, placement: Placement, num_nodes: int, rules: ReferenceRules) -> None:
+    """Check one placement: GPUs within the job's range, amounts on its nodes, and a throughput above 0."""
+    for node, gpus in placement.gpus.items():
+        if not 0 <= node < num_nodes or gpus < 1:
+            raise AllocationError(f"job {job.id}: asks for {gpus} GPUs on node {node}; nodes are 0 to {num_nodes - 1}")
+    if not job.spec.min_gpus <= placement.num_gpus <= job.spec.max_gpus:
+        raise AllocationError(
+            f"job {job.id}: is given {placement.num_gpus} GPUs; its range is {job.spec.min_gpus} to {job.spec.max_gpus}"
+        )
+    size, low, high = placement.batch_size, job.spec.min_batch, job.spec.max_batch
+    if size is not None and not low <= size <= (high or size):
+        raise AllocationError(f"job {job.id}: names batch size {size}; its range is {low or 1} to {high or 'any'}")
+    for resource, amounts in (("cpus", placement.cpus), ("memory", placement.memory)):
+        if amounts is not None:
+            if not rules.shared:
+                raise AllocationError(
+                    f"job {job.id}: names {resource}, which the scenario does not limit; leave it None"
+                )
+            if set(amounts) != set(placement.gpus):
+                raise AllocationError(f"job {job.id}: names {resource} on other nodes than GPUs; name the same nodes")
+            if any(whole_parts(amounts[node]) < gpus / PARTS for node, gpus in placement.gpus.items()):
+                raise AllocationError(f"job {job.id}: names {resource} {dict(amounts)}; each GPU needs at least 1/64")
+    try:
+        throughput = rules.ample_throughput(job.model, replace(placement, gpus=dict(sorted(placement.gpus.items()))))
+    except PerformanceError as error:
+        raise AllocationError(f"job {job.id}: {error}") from error
+    if not throughput > 0:
+        raise AllocationError(
+            f"job {job.id}: {job.spec.model} does not run on {dict(placement.gpus)}; place it elsewhere"
+        )
+
+
+def _check_gpus(node: Node, requested: Requested) -> None:
+    """Check that the GPUs of a node suffice for the requested placements and the jobs that do not change."""
+    kept = sum(share.gpus for share in node.shares if share.job.id not in requested)
+    asked = sum(placement.gpus.get(node.id, 0) for placement in requested.values() if placement is not None)
+    if kept + asked > node.capacity:
+        raise AllocationError(f"node {node.id}: {asked} GPUs are asked for, {node.capacity - kept} are free")
+
+
+def _check_amounts(node: Node, resource: str, requested: Requested, jobs: Sequence[Job]) -> None:
+    """Check that the cores (or memory) of a node suffice for named and kept amounts, and 1/64 for each other GPU."""
+    left: float = getattr(node, resource)
+    bare = node.capacity  # GPUs whose amount is neither named nor kept
+    for share in node.shares:
+        if share.job.id not in requested or share.job.satisfies(requested[share.job.id]):
+            left -= getattr(share, resource)
+            bare -= share.gpus
+    for job, placement in requested.items():
+        if placement is not None and node.id in placement.gpus and not jobs[job].satisfies(placement):
+            amounts: Mapping[NodeId, float] | None = getattr(placement, resource)
+            if amounts is not None:
+                left -= whole_parts(amounts[node.id])
+                bare -= placement.gpus[node.id]
+    if left < bare / PARTS:
+        raise AllocationError(f"node {node.id}: the named {resource} leave {left:g} for {bare} GPUs")

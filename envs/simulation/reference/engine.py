@@ -1,0 +1,367 @@
+"""The reference engine: `docs/world.md` in plain Python, slow and obvious.
+
+Tests compare the compiled engine with it, event by event and to the bit. It is also the most readable form of the
+rules. The code is deliberately simple: the next instant is a minimum over all running jobs and all nodes, and shares
+are objects in lists. `reference.rules` has throughput, cores, memory and contention; `reference.check` the checks.
+"""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from envs.scheduling import ClusterView
+from envs.simulation.log import EventKind, EventLog
+from envs.simulation.reference.check import check_requested
+from envs.simulation.reference.log import EventLogWriter
+from envs.simulation.reference.objects import Job, JobStatus, Node
+from envs.simulation.reference.rules import ReferenceRules
+from envs.simulation.reference.view import ReferenceView
+from envs.simulation.result import RECORD, RunResult
+from envs.simulation.scenario import OUTAGES, Scenario
+from envs.simulation.setup import Setup
+from envs.simulation.simulator import check_runnable
+from envs.types import Allocation, Seconds
+from envs.workloads import Workload
+
+
+class ReferenceSimulator:
+    """Simulation of one workload on one cluster, with the same arguments as `Simulator`.
+
+    ```
+    for view in simulator.rounds():
+        simulator.apply(scheduler.schedule(view))
+    ```
+
+    Args:
+        workload: the jobs.
+        setup: the cluster, the performance model and the scenario.
+        seed: for noisy estimates, the scheduler and node failures.
+
+    Raises:
+        ClusterError: a job can never run on this cluster.
+        PerformanceError: a model or GPU type has no figures.
+    """
+
+    def __init__(self, workload: Workload, setup: Setup, seed: int = 0) -> None:
+        cluster = setup.cluster
+        self.workload, self.cluster, self.scenario = workload, cluster, setup.scenario
+        noise, self._scheduler_seed, outages = np.random.SeedSequence(seed).spawn(3)
+        self.rules = ReferenceRules(workload, setup)
+        check_runnable(workload, cluster, self.rules.table)
+        self.jobs = _jobs(workload, self.scenario, np.random.default_rng(noise))
+        self.nodes = [Node.of(i, cluster.nodes[i]) for i in range(cluster.num_nodes)]
+        failures = self.scenario.failures
+        self.checkpoint_interval = failures.checkpoint_interval if failures else math.inf
+        self.outages: list[list[list[Seconds]]] = []  # by node and outage: seconds up, seconds down
+        if failures:
+            self.outages = failures.draw(cluster.num_nodes, np.random.default_rng(outages)).tolist()
+            for node, draws in zip(self.nodes, self.outages, strict=True):
+                node.next_change = draws[0][0]
+        self.time: Seconds = 0.0
+        self.num_submitted = 0
+        self.num_rounds = 0
+        self.next_tick: Seconds = 0.0 if self.scenario.rounds.interval else math.inf
+        self.stalls = 0  # rounds in a row in which time could not advance by itself
+        self.ended = False
+        self.active: list[Job] = []  # submitted and not done, ascending
+        self.dirty: set[Node] = set()  # nodes whose jobs need new throughputs
+        self.log_writer = EventLogWriter()
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """A fresh generator for the scheduler, the same for every scheduler on the same seed."""
+        return np.random.default_rng(self._scheduler_seed)
+
+    @property
+    def view(self) -> ClusterView:
+        """A view of the cluster at the present time."""
+        return ReferenceView(self)
+
+    @property
+    def log(self) -> EventLog:
+        """The events so far."""
+        return self.log_writer.log()
+
+    def rounds(self) -> Iterator[ClusterView]:
+        """Yield the view at each round, until the episode ends."""
+        view = self.view
+        while self.advance():
+            yield view
+
+    def running(self) -> list[Job]:
+        """Jobs that hold GPUs, ascending."""
+        return [job for job in self.active if job.status is JobStatus.RUNNING]
+
+    # Instants
+
+    def advance(self) -> bool:
+        """Advance time until a decision is due; return False at the end of the episode."""
+        while not self.ended:
+            instant, tick = self._next_instant()
+            if instant == math.inf or instant > self.scenario.horizon:
+                self._end()
+                break
+            self.time = max(self.time, instant)
+            happened = self._completions() + self._node_changes() + self._arrivals()
+            if tick <= self.time and self.scenario.rounds.interval:
+                self.next_tick = tick + self.scenario.rounds.interval
+            if self.active and (tick <= self.time or (happened and self.scenario.rounds.on_events)):
+                self.num_rounds += 1
+                return True
+        return False
+
+    def _next_instant(self) -> tuple[Seconds, Seconds]:
+        """The earliest next event or tick, and the next tick (a round without an event); infinite at the end."""
+        pending = self.num_submitted < len(self.jobs)
+        arrival = self.jobs[self.num_submitted].spec.submit_time if pending else math.inf
+        finish = min((job.finish for job in self.running()), default=math.inf)
+        change = min(node.next_change for node in self.nodes)
+        tick = self._tick(arrival)
+        if self._nothing_moves():
+            if not self.active or self.stalls > self.scenario.rounds.max_stalls:
+                return math.inf, math.inf
+            if all(node.up for node in self.nodes):
+                if self.scenario.rounds.interval is None:
+                    tick = self.time + self.scenario.rounds.stall_interval
+                if tick < change:
+                    self.stalls += 1
+                    if self.stalls > self.scenario.rounds.max_stalls or tick >= self.scenario.horizon:
+                        return math.inf, math.inf
+        return min(finish, change, arrival, tick), tick
+
+    def _nothing_moves(self) -> bool:
+        """Return whether no job will end and none will arrive."""
+        return self.num_submitted == len(self.jobs) and all(job.finish == math.inf for job in self.running())
+
+    def _tick(self, arrival: Seconds) -> Seconds:
+        """Time of the next round of the fixed interval; in an empty system, of the first one after an arrival."""
+        interval = self.scenario.rounds.interval
+        if interval and not self.active and arrival < math.inf:
+            self.next_tick = max(self.next_tick, math.ceil(arrival / interval) * interval)
+        return self.next_tick
+
+    def _end(self) -> None:
+        """End the episode; with jobs left, time advances to a finite horizon."""
+        if self.active and self.scenario.horizon < math.inf:
+            self.time = max(self.time, self.scenario.horizon)
+        self.ended = True
+
+    def _completions(self) -> int:
+        """Complete all jobs whose predicted end has come; return the number."""
+        count = 0
+        while due := [job for job in self.running() if job.finish <= self.time]:
+            job = min(due, key=lambda one: (one.finish, one.id))
+            job.service = job.service_at(self.time)
+            job.status = JobStatus.DONE
+            job.remaining = job.throughput = 0.0
+            self.active.remove(job)
+            self._give_back(job)
+            self.log_writer.job(self.time, EventKind.FINISH, job)
+            self._update_throughputs()
+            self._no_stall()
+            count += 1
+        return count
+
+    def _node_changes(self) -> int:
+        """Take down and bring up all nodes that are due; return the number of changes."""
+        count = 0
+        while due := [node for node in self.nodes if node.next_change <= self.time]:
+            node = min(due, key=lambda one: (one.next_change, one.id))
+            self.stalls += self._nothing_moves()
+            if node.up:
+                self._go_down(node)
+            else:
+                self._come_back(node)
+            count += 1
+        return count
+
+    def _go_down(self, node: Node) -> None:
+        """Fail a node; its jobs return to the queue and to their last checkpoints."""
+        node.next_change += self.outages[node.id][node.outages % OUTAGES][1]
+        self.log_writer.node(self.time, EventKind.DOWN, node)
+        for job in [share.job for share in node.shares]:
+            job.bring_up_to_date(self.time, self.checkpoint_interval)
+            job.remaining = job.saved
+            job.num_interruptions += 1
+            self._give_back(job)
+            job.wait()
+            self.log_writer.job(self.time, EventKind.INTERRUPT, job)
+        node.up = False
+        self._update_throughputs()
+
+    def _come_back(self, node: Node) -> None:
+        """Put a repaired node back into service, without jobs."""
+        node.outages += 1
+        node.next_change += self.outages[node.id][node.outages % OUTAGES][0]
+        node.up = True
+        self.log_writer.node(self.time, EventKind.UP, node)
+
+    def _arrivals(self) -> int:
+        """Queue all jobs whose submission time has come; return the number."""
+        before = self.num_submitted
+        while self.num_submitted < len(self.jobs) and self.jobs[self.num_submitted].spec.submit_time <= self.time:
+            job = self.jobs[self.num_submitted]
+            job.status = JobStatus.QUEUED
+            self.active.append(job)
+            self.num_submitted += 1
+            self.log_writer.job(self.time, EventKind.ARRIVE, job)
+            self._no_stall()
+        return self.num_submitted - before
+
+    def _no_stall(self) -> None:
+        """Reset the count of stalls after an event; without rounds on events, the next tick is the first request."""
+        self.stalls = 0 if self.scenario.rounds.on_events else -1
+
+    # A round takes effect
+
+    def apply(self, allocation: Allocation) -> None:
+        """Apply an allocation at the present time.
+
+        Raises:
+            AllocationError: it does not fit; nothing has changed then.
+        """
+        requested = dict(allocation.changes)
+        if not allocation.keep_running:
+            for job in self.running():
+                requested.setdefault(job.id, None)
+        check_requested(requested, self.jobs, self.nodes, self.rules, self.time)
+        changes = [
+            (self.jobs[job], requested[job])
+            for job in sorted(requested)
+            if not self.jobs[job].satisfies(requested[job])
+        ]
+        stops = [job for job, placement in changes if placement is None]
+        starts = [
+            (job, placement) for job, placement in changes if placement is not None and job.status is JobStatus.QUEUED
+        ]
+        resizes = [
+            (job, placement) for job, placement in changes if placement is not None and job.status is JobStatus.RUNNING
+        ]
+        restarts = {job.id for job, placement in resizes if not job.works_as(placement)}
+        for job, _ in changes:
+            if job.status is JobStatus.RUNNING:
+                job.bring_up_to_date(self.time, self.checkpoint_interval)
+                self._give_back(job)
+        for placement in requested.values():
+            if placement is not None and placement.plan is not None:
+                self.log_writer.add_plan(placement.plan)
+        for job, placement in changes:
+            if placement is not None:
+                job.take(placement, self.nodes, hand_out=self.rules.shared)
+        self.rules.hand_out(job for job, placement in changes if placement is not None)
+        for job in stops:
+            job.num_preemptions += 1
+            job.wait()
+            self.log_writer.job(self.time, EventKind.STOP, job)
+        for job, _ in starts:
+            self._start(job)
+            self.log_writer.job(self.time, EventKind.START, job)
+        for job, _ in resizes:
+            self._resize(job, pays=job.id in restarts)
+            self.log_writer.job(self.time, EventKind.RESIZE, job)
+        self._update_throughputs()
+
+    def _start(self, job: Job) -> None:
+        """Start a waiting job on its new shares."""
+        first = math.isnan(job.start)
+        if first:
+            job.start = self.time
+        else:
+            job.num_restarts += 1
+        job.status = JobStatus.RUNNING
+        job.served = self.time
+        self._begin(job, job.start_delay if first else job.restart_delay)
+        if job.throughput > 0:
+            self.stalls = 0
+
+    def _resize(self, job: Job, *, pays: bool) -> None:
+        """Continue a running job on its new shares, at once or after a restart."""
+        if pays:
+            job.num_restarts += 1
+            self._begin(job, job.restart_delay)
+        else:
+            self.rules.set_throughput(job)
+            self._mark(job)
+
+    def _begin(self, job: Job, delay: Seconds) -> None:
+        """Let a job process samples after the delay, from a fresh checkpoint."""
+        job.synced = job.segment = self.time + delay
+        job.saved = job.remaining
+        self.rules.set_throughput(job)
+        self._mark(job)
+
+    # Co-located jobs
+
+    def _give_back(self, job: Job) -> None:
+        """Take all shares from a job."""
+        self._mark(job)
+        job.give_back()
+
+    def _mark(self, job: Job) -> None:
+        """Mark the nodes of a job that comes or goes, if it affects the other jobs there."""
+        mode = self.rules.contention
+        if mode == "worst_case" or (mode == "measured" and job.traffic > 0):
+            self.dirty.update(share.node for share in job.shares)
+
+    def _update_throughputs(self) -> None:
+        """Recompute the throughput of all jobs on marked nodes."""
+        for node in self.dirty:
+            self.rules.share_node(node)
+        for job in self.running():
+            if any(share.node in self.dirty for share in job.shares):
+                throughput = job.throughput_under_contention()
+                if throughput != job.throughput:
+                    job.bring_up_to_date(self.time, self.checkpoint_interval)
+                    job.run_at(throughput)
+        self.dirty.clear()
+
+    def result(
+        self, scheduler: str, decision_seconds: float = 0.0, counters: dict[str, int] | None = None
+    ) -> RunResult:
+        """The result of the run so far.
+
+        Raises:
+            ConservationError: jobs were lost.
+        """
+        submitted = self.jobs[: self.num_submitted]
+        records = np.zeros(len(submitted), RECORD)
+        for record, job in zip(records, submitted, strict=True):
+            record["job"] = job.id
+            record["submit_time"] = job.spec.submit_time
+            record["start_time"] = job.start
+            record["finish_time"] = job.finish if job.status is JobStatus.DONE else math.nan
+            record["attained_service"] = job.service_at(self.time)
+            record["num_restarts"] = job.num_restarts
+            record["num_preemptions"] = job.num_preemptions
+            record["num_interruptions"] = job.num_interruptions
+            record["num_gpus"] = job.spec.num_gpus
+            throughput = self.rules.requested_throughput(job)
+            record["ideal_duration"] = job.spec.work / throughput if throughput > 0 else math.inf
+            record["measured"] = self.workload.measured[job.id]
+        result = RunResult(
+            scheduler,
+            self.workload,
+            self.cluster,
+            records,
+            self.log,
+            self.time,
+            self.num_rounds,
+            decision_seconds,
+            counters or {},
+        )
+        result.check_conservation(self.num_submitted)
+        return result
+
+
+def _jobs(workload: Workload, scenario: Scenario, rng: np.random.Generator) -> list[Job]:
+    """Make all jobs of a workload, not yet submitted."""
+    errors = [1.0] * len(workload)
+    if scenario.information.work == "estimate":
+        errors = np.exp(scenario.information.error * rng.standard_normal(len(workload))).tolist()
+    start, restart = (delays.tolist() for delays in scenario.delays(workload.models))
+    models = workload.jobs["model"].tolist()
+    return [
+        Job(spec, model, start[model], restart[model], error, spec.work)
+        for spec, model, error in zip(workload, models, errors, strict=True)
+    ]

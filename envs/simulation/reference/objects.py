@@ -1,0 +1,218 @@
+"""Objects of the reference engine: nodes, jobs, and shares of jobs on nodes."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from envs.simulation.exact import whole_parts
+from envs.types import (
+    ExecutionPlan,
+    Gigabytes,
+    GpuSeconds,
+    JobId,
+    JobSpec,
+    NodeId,
+    NodeSpec,
+    Placement,
+    Samples,
+    Seconds,
+)
+
+
+class JobStatus(StrEnum):
+    """Status of a job, from submission to completion."""
+
+    PENDING = "pending"  # not submitted yet
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """One node and the shares that jobs hold on it."""
+
+    id: NodeId
+    spec: NodeSpec
+    cpus: float  # whole 64ths, as all amounts
+    memory: Gigabytes
+    up: bool = True
+    next_change: Seconds = math.inf  # time at which it goes down or comes back
+    outages: int = 0  # so far
+    shares: "list[Share]" = field(default_factory=list)  # by ascending job
+
+    @classmethod
+    def of(cls, node: NodeId, spec: NodeSpec) -> "Node":
+        """An idle node."""
+        return cls(node, spec, whole_parts(spec.cpu_cores), whole_parts(spec.memory))
+
+    @property
+    def capacity(self) -> int:
+        """GPUs that are up."""
+        return self.spec.num_gpus if self.up else 0
+
+    @property
+    def free_gpus(self) -> int:
+        """GPUs that no job holds."""
+        return self.capacity - sum(share.gpus for share in self.shares)
+
+
+@dataclass(slots=True, eq=False)
+class Share:
+    """GPUs of one job on one node, with their cores and memory; 0 where the scenario does not divide them."""
+
+    job: "Job"
+    node: Node
+    gpus: int
+    cpus: float | None = 0.0  # None until assigned
+    memory: Gigabytes | None = 0.0
+    network: float = 1.0  # factor on throughput by contention for the node's link
+    cpu_stage: float = 1.0  # the same for its CPUs
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One job: its specification, placement and progress."""
+
+    spec: JobSpec
+    model: int  # index into the throughput table
+    start_delay: Seconds
+    restart_delay: Seconds
+    estimate: float  # factor on the remaining work that schedulers see; 1 if exact
+    remaining: Samples  # at `synced`
+    status: JobStatus = JobStatus.PENDING
+    shares: list[Share] = field(default_factory=list)  # by ascending node
+    plan: ExecutionPlan | None = None  # as the placement named it
+    batch_size: int | None = None
+    names_cpus: bool = False  # whether the placement named its cores
+    names_memory: bool = False
+    alone: float = 0.0  # samples/s without co-located jobs
+    traffic: float = 0.0  # GB/s over the link of each of its nodes, without co-located jobs
+    throughput: float = 0.0  # samples/s from `synced` on
+    synced: Seconds = 0.0  # in the future while the job starts
+    finish: Seconds = math.inf  # predicted; final once done
+    service: GpuSeconds = 0.0  # until `served`
+    served: Seconds = 0.0
+    segment: Seconds = 0.0  # time at which it last began to process samples after a start or change
+    saved: Samples = math.nan  # samples left at the last checkpoint
+    start: Seconds = math.nan  # first start
+    num_restarts: int = 0
+    num_preemptions: int = 0
+    num_interruptions: int = 0
+
+    @property
+    def id(self) -> JobId:
+        """Row of the job in the workload."""
+        return self.spec.id
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that the job holds."""
+        return sum(share.gpus for share in self.shares)
+
+    def remaining_at(self, time: Seconds) -> Samples:
+        """Samples that the job has left at `time`."""
+        if self.status is JobStatus.RUNNING and time > self.synced:
+            return max(self.remaining - self.throughput * (time - self.synced), 0.0)
+        return self.remaining
+
+    def service_at(self, time: Seconds) -> GpuSeconds:
+        """GPU-seconds that the job has held until `time`."""
+        return self.service + self.gpus * (time - self.served) if self.status is JobStatus.RUNNING else self.service
+
+    def bring_up_to_date(self, time: Seconds, checkpoint_interval: Seconds) -> None:
+        """Update the progress and service of a running job to `time`."""
+        if time > self.synced:
+            self._checkpoint(time, checkpoint_interval)
+        self.remaining = self.remaining_at(time)
+        self.service = self.service_at(time)
+        self.served = time
+        self.synced = max(self.synced, time)
+
+    def _checkpoint(self, time: Seconds, interval: Seconds) -> None:
+        """Store the samples left at the last checkpoint before `time`."""
+        if interval == math.inf:
+            return
+        last = time
+        if interval > 0:
+            last = self.segment + math.floor((time - self.segment) / interval) * interval
+        if last > self.synced:
+            self.saved = max(self.remaining - self.throughput * (last - self.synced), 0.0)
+
+    def throughput_under_contention(self) -> float:
+        """Samples/s while co-located jobs use the same links and CPUs."""
+        network = min(share.network for share in self.shares)
+        cpu_stage = min(share.cpu_stage for share in self.shares)
+        return self.alone * network * cpu_stage
+
+    def run_at(self, throughput: float) -> None:
+        """Set the throughput from `synced` on; a job at 0, for lack of memory, never ends."""
+        self.throughput = throughput
+        self.finish = self.synced + self.remaining / throughput if throughput > 0 else math.inf
+
+    def wait(self) -> None:
+        """Return to the queue; the caller has given back the shares."""
+        self.status = JobStatus.QUEUED
+        self.throughput = 0.0
+        self.finish = math.inf
+
+    def give_back(self) -> None:
+        """Give up the shares on all nodes."""
+        for share in self.shares:
+            share.node.shares.remove(share)
+        self.shares = []
+
+    def take(self, placement: Placement, nodes: Sequence[Node], *, hand_out: bool) -> None:
+        """Take the shares of a placement; cores and memory that it does not name stay None.
+
+        Args:
+            placement: GPUs by node, and other named settings.
+            nodes: all nodes.
+            hand_out: whether the scenario divides cores and memory.
+        """
+        self.plan, self.batch_size = placement.plan, placement.batch_size
+        self.names_cpus, self.names_memory = (
+            hand_out and placement.cpus is not None,
+            hand_out and placement.memory is not None,
+        )
+        for node in sorted(placement.gpus):
+            share = Share(self, nodes[node], placement.gpus[node])
+            if hand_out:
+                share.cpus = whole_parts(placement.cpus[node]) if placement.cpus is not None else None
+                share.memory = whole_parts(placement.memory[node]) if placement.memory is not None else None
+            self.shares.append(share)
+            share.node.shares.append(share)
+            share.node.shares.sort(key=lambda one: one.job.id)
+
+    def works_as(self, placement: Placement) -> bool:
+        """Return whether the job has the GPUs, plan and batch size of a placement."""
+        gpus = {share.node.id: share.gpus for share in self.shares}
+        return gpus == dict(placement.gpus) and (self.plan, self.batch_size) == (placement.plan, placement.batch_size)
+
+    def satisfies(self, placement: Placement | None) -> bool:
+        """Return whether the job already has all of a placement, including named cores and memory."""
+        if placement is None or self.status is not JobStatus.RUNNING:
+            return placement is None and self.status is not JobStatus.RUNNING
+        return self.works_as(placement) and all(
+            (placement.cpus is None or share.cpus == whole_parts(placement.cpus[share.node.id]))
+            and (placement.memory is None or share.memory == whole_parts(placement.memory[share.node.id]))
+            for share in self.shares
+        )
+
+    def named(self) -> Placement:
+        """Current placement, with cores and memory only if it named them; nodes ascending."""
+        return self._placement(self.names_cpus, self.names_memory)
+
+    def placement(self, *, with_amounts: bool) -> Placement:
+        """Current placement, with or without its cores and memory."""
+        return self._placement(with_amounts, with_amounts)
+
+    def _placement(self, cpus: bool, memory: bool) -> Placement:
+        return Placement(
+            {share.node.id: share.gpus for share in self.shares},
+            cpus={share.node.id: share.cpus or 0.0 for share in self.shares} if cpus else None,
+            memory={share.node.id: share.memory or 0.0 for share in self.shares} if memory else None,
+            plan=self.plan,
+            batch_size=self.batch_size,
+        )

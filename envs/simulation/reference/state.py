@@ -1,0 +1,91 @@
+"""Start the reference engine from the present state of a compiled episode.
+
+The compiled engine fills a cluster of thousands of nodes in a moment; the reference engine needs hours. So tests and
+benchmarks compare both from a loaded state on.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from envs.simulation.reference.engine import ReferenceSimulator
+from envs.simulation.reference.objects import Job, JobStatus, Share
+from envs.simulation.setup import Setup
+from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY
+from envs.simulation.state import State
+from envs.types import ExecutionPlan, MurmurationError
+from envs.workloads import Workload
+
+STATUSES = (JobStatus.PENDING, JobStatus.QUEUED, JobStatus.RUNNING, JobStatus.DONE)  # by Status
+COPIED = ("alone", "traffic", "throughput", "synced", "finish", "service", "served", "segment", "saved", "start")
+COUNTED = ("num_restarts", "num_preemptions", "num_interruptions")
+_Row = Mapping[str, Any]
+
+
+def reference_at(
+    state: State,
+    b: int,
+    workload: Workload,
+    setup: Setup,
+    plans: Sequence[ExecutionPlan] = (),
+) -> ReferenceSimulator:
+    """Make a reference engine with the state of episode `b`, including its draws of estimates and outages.
+
+    Its log starts empty. Horizon and delays are those of the episode.
+
+    Args:
+        state: between `advance` and the first change of a round, or before its first `advance`.
+        b: the episode.
+        workload, setup: those of the episode.
+        plans: the plans that jobs index into.
+
+    Raises:
+        MurmurationError: the current round has already changed jobs.
+    """
+    episode = state.episode[b, 0]
+    if episode.num_touched:
+        raise MurmurationError(f"episode {b}: {episode.num_touched} jobs are changed already; copy it between rounds")
+    scenario = replace(setup.scenario, horizon=float(episode.horizon))
+    engine = ReferenceSimulator(workload, replace(setup, scenario=scenario))
+    engine.time = float(episode.time)
+    engine.num_submitted, engine.num_rounds = int(episode.next_job), int(episode.num_rounds)
+    engine.next_tick, engine.stalls, engine.ended = float(episode.next_round), int(episode.stalls), bool(episode.ended)
+    engine.outages = state.outages[b].tolist()
+    for node, record in zip(engine.nodes, _rows(state.nodes[b]), strict=True):
+        node.up, node.outages, node.next_change = not record["down"], record["outages"], record["finish"]
+    shares = _rows(state.shares[b])
+    for job, row in zip(engine.jobs, _rows(state.jobs[b][: len(workload)]), strict=True):
+        _set_job(job, row, plans)
+        if job.status is JobStatus.RUNNING:
+            _set_shares(engine, job, row["first_share"], shares)
+    engine.active = [job for job in engine.jobs if job.status in (JobStatus.QUEUED, JobStatus.RUNNING)]
+    return engine
+
+
+def _rows(records: Any) -> list[dict[str, Any]]:
+    """Convert records to dicts of plain Python values."""
+    return [dict(zip(records.dtype.names, row, strict=True)) for row in records.tolist()]
+
+
+def _set_job(job: Job, row: _Row, plans: Sequence[ExecutionPlan]) -> None:
+    """Set all fields of a job except its shares."""
+    job.status = STATUSES[row["status"]]
+    job.estimate, job.start_delay, job.restart_delay = row["estimate"], row["start_delay"], row["restart_delay"]
+    for name in ("remaining", *COPIED, *COUNTED):
+        setattr(job, name, row[name])
+    job.plan = plans[row["plan"]] if row["plan"] >= 0 else None
+    job.batch_size = row["batch_size"] or None
+    job.names_cpus, job.names_memory = bool(row["named"] & NAMED_CPUS), bool(row["named"] & NAMED_MEMORY)
+
+
+def _set_shares(engine: ReferenceSimulator, job: Job, first: int, rows: Sequence[_Row]) -> None:
+    """Set the shares of a running job. Callers pass jobs by ascending id, so the nodes' lists end up in order."""
+    at = first
+    while at >= 0:
+        row = rows[at]
+        share = Share(job, engine.nodes[row["node"]], row["gpus"], network=row["network"], cpu_stage=row["cpu_stage"])
+        if engine.rules.shared:
+            share.cpus, share.memory = row["cpus"], row["memory"]
+        job.shares.append(share)
+        share.node.shares.append(share)
+        at = row["next_of_job"]

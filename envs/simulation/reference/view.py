@@ -1,0 +1,224 @@
+"""The cluster as a scheduler sees it, on the reference engine."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from envs.simulation.reference.objects import Job, JobStatus, Node
+from envs.simulation.reference.rules import ReferenceRules
+from envs.simulation.scenario import Scenario
+from envs.types import (
+    Allocation,
+    BoolArray,
+    ClusterSpec,
+    Configuration,
+    FloatArray,
+    IntArray,
+    JobId,
+    JobSpec,
+    MurmurationError,
+    Placement,
+    Seconds,
+)
+from envs.workloads import Workload
+
+
+class ReferenceState(Protocol):
+    """The parts of a reference engine that a view reads."""
+
+    workload: Workload
+    cluster: ClusterSpec
+    scenario: Scenario
+    rules: ReferenceRules
+    jobs: list[Job]
+    nodes: list[Node]
+    active: list[Job]
+    time: Seconds
+    num_submitted: int
+
+
+class Placements(Mapping[JobId, Placement]):
+    """Current placements."""
+
+    def __init__(self, engine: ReferenceState) -> None:
+        self._engine = engine
+
+    def __getitem__(self, job: JobId) -> Placement:
+        if not 0 <= job < self._engine.num_submitted or self._engine.jobs[job].status is not JobStatus.RUNNING:
+            raise KeyError(f"job {job} is not running")
+        return self._engine.jobs[job].placement(with_amounts=self._engine.rules.shared)
+
+    def __iter__(self) -> Iterator[JobId]:
+        return (job.id for job in self._engine.active if job.status is JobStatus.RUNNING)
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+class ReferenceView:
+    """`envs.scheduling.ClusterView` over a reference engine. Valid until the round ends; read only."""
+
+    def __init__(self, engine: ReferenceState) -> None:
+        self._engine = engine
+        self.cluster = engine.cluster
+        self._placements = Placements(engine)
+        columns = engine.workload.jobs
+        self._num_gpus, self._min_gpus, self._max_gpus, self._submit, self._tenant, self._guaranteed = (
+            _read_only(columns[name])
+            for name in ("num_gpus", "min_gpus", "max_gpus", "submit_time", "tenant", "guaranteed")
+        )
+        self._start_delay = _read_only(np.array([job.start_delay for job in engine.jobs]))
+        self._restart_delay = _read_only(np.array([job.restart_delay for job in engine.jobs]))
+
+    @property
+    def time(self) -> Seconds:
+        """Time of this round, in seconds."""
+        return self._engine.time
+
+    @property
+    def queued(self) -> IntArray:
+        """int64[num_queued]: jobs that wait, in order of submission."""
+        return self._active(JobStatus.QUEUED)
+
+    @property
+    def running(self) -> IntArray:
+        """int64[num_running]: jobs that hold GPUs, in order of submission."""
+        return self._active(JobStatus.RUNNING)
+
+    def _active(self, status: JobStatus) -> IntArray:
+        return np.array([job.id for job in self._engine.active if job.status is status], dtype=np.int64)
+
+    @property
+    def free_gpus(self) -> IntArray:
+        """int64[num_nodes]: GPUs that no job holds; 0 while a node is down."""
+        return np.array([node.free_gpus for node in self._engine.nodes], dtype=np.int64)
+
+    @property
+    def capacity(self) -> IntArray:
+        """int64[num_nodes]: GPUs of each node that is up; 0 while it is down."""
+        return np.array([node.capacity for node in self._engine.nodes], dtype=np.int64)
+
+    @property
+    def num_gpus(self) -> IntArray:
+        """int64[num_submitted]: GPUs requested."""
+        return self._num_gpus[: self._engine.num_submitted]
+
+    @property
+    def min_gpus(self) -> IntArray:
+        """int64[num_submitted]: lower end of the elastic range."""
+        return self._min_gpus[: self._engine.num_submitted]
+
+    @property
+    def max_gpus(self) -> IntArray:
+        """int64[num_submitted]: upper end of the elastic range."""
+        return self._max_gpus[: self._engine.num_submitted]
+
+    @property
+    def submit_time(self) -> FloatArray:
+        """float64[num_submitted]: submission time of each job, in seconds."""
+        return self._submit[: self._engine.num_submitted]
+
+    @property
+    def start_delay(self) -> FloatArray:
+        """float64[num_submitted]: seconds without progress after the first start."""
+        return self._start_delay[: self._engine.num_submitted]
+
+    @property
+    def restart_delay(self) -> FloatArray:
+        """float64[num_submitted]: seconds without progress after a resize, a migration or a preemption."""
+        return self._restart_delay[: self._engine.num_submitted]
+
+    @property
+    def tenant(self) -> IntArray:
+        """int64[num_submitted]: index into the workload's tenants."""
+        return self._tenant[: self._engine.num_submitted]
+
+    @property
+    def guaranteed(self) -> BoolArray:
+        """bool[num_submitted]: whether a job has a service level, as against best effort."""
+        return self._guaranteed[: self._engine.num_submitted]
+
+    @property
+    def quotas(self) -> IntArray:
+        """int64[num_tenants]: GPUs guaranteed to each tenant; all of the cluster's where the scenario sets none."""
+        quotas, tenants = self._engine.scenario.quotas, self._engine.workload.tenants
+        return np.array([quotas.get(tenant, self.cluster.num_gpus) for tenant in tenants], dtype=np.int64)
+
+    def _known(self, job: JobId) -> Job:
+        if not 0 <= job < self._engine.num_submitted:
+            raise MurmurationError(
+                f"job {job} is not submitted at t = {self.time:g} s; "
+                f"the view shows jobs 0 to {self._engine.num_submitted - 1}"
+            )
+        return self._engine.jobs[job]
+
+    def job(self, job: JobId) -> JobSpec:
+        """The job as submitted; `work` is NaN unless the scenario lets schedulers know it exactly."""
+        known = self._known(job)
+        exact = self._engine.scenario.information.work != "none" and known.estimate == 1.0
+        return known.spec if exact else replace(known.spec, work=float("nan"))
+
+    def placement(self, job: JobId) -> Placement:
+        """Placement of a running job."""
+        return self._placements[job]
+
+    @property
+    def shares(self) -> IntArray:
+        """int64[num_shares, 3]: all placements at once, as rows (job, node, GPUs) by ascending job and node."""
+        rows = [(job, *share) for job in sorted(self._placements) for share in sorted(self.placement(job).gpus.items())]
+        return np.array(rows, dtype=np.int64).reshape(-1, 3)
+
+    def attained_service(self, jobs: IntArray) -> FloatArray:
+        """float64[len(jobs)]: GPU-seconds received."""
+        return self._each(jobs, lambda job: job.service_at(self.time))
+
+    def remaining_work(self, jobs: IntArray) -> FloatArray:
+        """float64[len(jobs)]: samples left: exact, estimated, or NaN, by the scenario's `information`."""
+        if self._engine.scenario.information.work == "none":
+            return self._each(jobs, lambda job: float("nan"))
+        return self._each(jobs, lambda job: job.remaining_at(self.time) * job.estimate)
+
+    def remaining_time(self, jobs: IntArray) -> FloatArray:
+        """float64[len(jobs)]: seconds for the remaining work on the requested GPUs, consolidated, on the best type."""
+        with np.errstate(divide="ignore"):
+            return self.remaining_work(jobs) / self._each(jobs, self._engine.rules.requested_throughput)
+
+    def _each(self, jobs: IntArray, value: Callable[[Job], float]) -> FloatArray:
+        return np.array([value(self._known(int(job))) for job in jobs], dtype=np.float64)
+
+    def throughputs(self, job: JobId) -> FloatArray:
+        """float64[num_gpu_types, largest max_gpus + 1]: samples/s on the fewest nodes."""
+        throughput: FloatArray = self._engine.rules.table.consolidated()[self._known(job).model]
+        return throughput
+
+    def throughput(self, job: JobId, configuration: Configuration) -> float:
+        """Samples/s from the performance model; see `PerformanceModel.throughput`."""
+        return self._engine.rules.exact.ask(self._known(job).spec.model, configuration)
+
+    def allocation(self, *, keep_running: bool = False) -> Allocation:
+        """An allocation to fill: empty, or with all current placements."""
+        return Allocation(
+            self.cluster,
+            self._placements,
+            self.free_gpus,
+            prefer=self._fastest_types,
+            num_gpus=lambda job: self._known(job).spec.num_gpus,
+            keep_running=keep_running,
+            capacity=self.capacity,
+        )
+
+    def _fastest_types(self, job: JobId) -> Sequence[int]:
+        """GPU types on which a job runs, fastest per GPU first."""
+        best = self._engine.rules.table.throughputs[self._known(job).model, :, 1:].max(axis=(1, 2)).tolist()
+        return sorted(
+            (gpu_type for gpu_type in range(len(best)) if best[gpu_type] > 0), key=lambda gpu_type: -best[gpu_type]
+        )
+
+
+def _read_only(column: np.ndarray) -> np.ndarray:
+    """Make a read-only copy of a column."""
+    copy = column.copy()
+    copy.flags.writeable = False
+    return copy

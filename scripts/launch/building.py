@@ -1,0 +1,114 @@
+"""Objects out of config nodes: options are checked against signatures before anything is built."""
+
+import inspect
+import logging
+import types
+import typing
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Literal, Union
+
+from hydra.utils import get_object, instantiate
+from omegaconf import DictConfig
+
+from envs.types import did_you_mean
+from launch.errors import ChoiceError
+
+TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text", type(None): "null"}
+
+logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # it logs what it raises, which would be a second line
+
+
+def build_object(node: DictConfig, **given: object) -> Any:
+    """Call the node's `_target_` with its options and with the given objects, which are passed on unchanged.
+
+    Hydra's `instantiate` alone would turn dataclasses among the given objects into configs.
+
+    Raises:
+        ChoiceError: here or in a nested node, a class cannot be imported, its signature does not have an option or
+            lacks one, or a value has another type.
+    """
+    key = str(node._get_full_key(None))
+    if "_target_" not in node:
+        raise ChoiceError(f"{key}: has no _target_; choose a file of conf/{key} or name a class to build")
+    check_options(node, given)
+    made = instantiate(node, _convert_="all", _partial_=True)
+    assert isinstance(made, partial)
+    check_missing(key, made, given)
+    return made(**given)
+
+
+def check_options(node: DictConfig, given: Mapping[str, object]) -> None:
+    """Check that every `_target_` of the node and of its children exists and takes the options beside it.
+
+    Raises:
+        ChoiceError: names the option, its value, what is allowed and the most similar name.
+    """
+    for child in node.values():
+        if isinstance(child, DictConfig):
+            check_options(child, {})
+    if "_target_" not in node:
+        return
+    key, target = str(node._get_full_key(None)), str(node["_target_"])
+    built = import_target(key, target)
+    taken = inspect.signature(built).parameters
+    hints = typing.get_type_hints(inspect.getattr_static(built, "__init__") if isinstance(built, type) else built)
+    for name in [str(name) for name in (*node, *given) if not str(name).startswith("_")]:
+        if name not in taken and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values()):
+            allowed, hint = ", ".join(taken) or "nothing", did_you_mean(name, taken, lead=", ")
+            raise ChoiceError(f"{key}.{name}: {target} takes no {name}{hint}; it takes: {allowed}")
+        if name in node and name in hints and not matches_type(node[name], hints[name]):
+            raise ChoiceError(f"{key}.{name} is {node[name]!r}; it must be {describe_type(hints[name])}")
+
+
+def check_missing(key: str, made: "partial[Any]", given: Mapping[str, object]) -> None:
+    """Check that a signature gets all arguments that it requires, from its options and from the given objects.
+
+    Raises:
+        ChoiceError: names the argument.
+    """
+    try:
+        inspect.signature(made.func).bind(*made.args, **made.keywords, **given)
+    except TypeError as refusal:
+        raise ChoiceError(f"{key}: {refusal}; set it as {key}.<name>=<value>") from refusal
+
+
+def import_target(key: str, target: str) -> Callable[..., Any]:
+    """The class or function that the `_target_` at a config's key names.
+
+    Raises:
+        ChoiceError: it cannot be imported, or is neither class nor function.
+    """
+    try:
+        found: Any = get_object(target)
+    except Exception as error:  # a module may raise anything while it is imported
+        cause = error.__cause__ or error
+        reason = " ".join(f"{type(cause).__name__}: {cause}".split())
+        raise ChoiceError(f"{key}._target_: cannot import {target} ({reason}); mind spelling and PYTHONPATH") from error
+    if not callable(found):
+        raise ChoiceError(f"{key}._target_: {target} is a {type(found).__name__}; name a class or function in it")
+    return typing.cast(Callable[..., Any], found)
+
+
+def matches_type(value: object, hint: Any) -> bool:
+    """Whether a value of a config matches a type hint; hints other than plain types match every value."""
+    origin = typing.get_origin(hint)
+    if origin in (Union, types.UnionType):
+        return any(matches_type(value, part) for part in typing.get_args(hint))
+    if origin is Literal:
+        return value in typing.get_args(hint)
+    if hint not in TYPE_NAMES:
+        return True
+    if isinstance(value, bool):
+        return hint is bool
+    return isinstance(value, (int, float) if hint is float else hint)
+
+
+def describe_type(hint: Any) -> str:
+    """A type hint in plain English."""
+    origin = typing.get_origin(hint)
+    if origin in (Union, types.UnionType):
+        return " or ".join(describe_type(part) for part in typing.get_args(hint))
+    if origin is Literal:
+        return " or ".join(str(part) for part in typing.get_args(hint))
+    return TYPE_NAMES.get(hint, str(hint))

@@ -1,0 +1,130 @@
+"""The frame of every script: configured by Hydra, a folder for the run, and a user's mistake in one line."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence, Sized
+from contextlib import contextmanager
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from launch.arguments import check_keys, hydra_arguments
+from launch.choices import CONF
+from launch.errors import ChoiceError, one_line_errors
+
+CONFIG_FOLDER = ".hydra"  # the subfolder in which Hydra keeps a run's config
+# Scripts print and write files themselves: Hydra's logging would leave empty files and close the handlers of others.
+SILENT = ("hydra/job_logging=none", "hydra/hydra_logging=none")
+
+Task = Callable[[DictConfig, Path], Path | None]
+
+
+def command(config_name: str, *, schedulers: str | None = None) -> Callable[[Task], Callable[[], None]]:
+    """Make `task(cfg, folder)` a script's main function, configured by `conf/<config_name>.yaml`.
+
+    Args:
+        config_name: the primary config. Runs are kept in `runs/<config_name>/<date_time>`.
+        schedulers: the default of `scheduler=`. With it the script takes one scheduler, a list, `all` or `fast`, and
+            finds them by name under `cfg.schedulers`. With None `scheduler=` is an ordinary key of the config.
+    """
+
+    def decorate(task: Task) -> Callable[[], None]:
+        keys: list[str] = []
+        started: list[DictConfig] = []
+
+        def run(cfg: DictConfig) -> None:
+            with one_line_errors():
+                started.append(cfg)
+                check_keys(cfg, keys, own=schedulers is not None)
+                folder = Path(HydraConfig.get().runtime.output_dir)
+                kept = task(cfg, folder) or folder  # a task that continues an earlier run returns that run's folder
+                print(f"run: {os.path.relpath(kept)}")
+
+        def main() -> None:
+            os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra shall raise errors: `one_line_errors` prints them
+            with one_line_errors():
+                typed, keys[:] = hydra_arguments(sys.argv[1:], config_name, schedulers)
+                sys.argv[1:] = [f"hydra.job.name={config_name}", *folder_options(config_name), *SILENT, *typed]
+                started.clear()
+                with refusals_before_start(started):
+                    hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(run)()
+
+        return main
+
+    return decorate
+
+
+def folder_options(config_name: str) -> Sequence[str]:
+    """Hydra's options for a run's folder: `runs/<config_name>/<date_time>` unless the user names another.
+
+    Both resolvers are evaluated late: one when the folder is made, one before anything is written into it.
+    """
+    own = cache(lambda: str(make_run_folder(Path("runs") / config_name, datetime.now())))  # one per process
+
+    def unused(*, _root_: DictConfig) -> str:
+        return config_subfolder(Path(_root_.hydra.runtime.output_dir))
+
+    OmegaConf.register_new_resolver("own_folder", own, replace=True)
+    OmegaConf.register_new_resolver("unused", unused, replace=True)
+    places = [f"hydra.{mode}.dir=${{own_folder:}}" for mode in ("run", "sweep")]
+    return [*places, "hydra.output_subdir=${unused:}"]
+
+
+def make_run_folder(runs: Path, now: datetime) -> Path:
+    """Make a folder named after the time; of several runs within one second, the later ones get a number.
+
+    Raises:
+        ChoiceError: the operating system refuses.
+    """
+    stamp = f"{now:%Y-%m-%d_%H-%M-%S}"
+    folder, number = runs / stamp, 1
+    while True:
+        try:
+            folder.mkdir(parents=True)  # fails if it exists: two processes never get the same one
+        except OSError as error:
+            if not folder.exists():
+                raise explain_refusal(error) from error
+            number += 1
+            folder = runs / f"{stamp}_{number}"
+        else:
+            return folder
+
+
+def config_subfolder(folder: Path) -> str:
+    """The name of the subfolder for a run's config.
+
+    Raises:
+        ChoiceError: the folder holds files of an earlier run.
+    """
+    names = {path.name for path in folder.iterdir()}
+    if CONFIG_FOLDER in names and len(names) > 1:
+        raise ChoiceError(
+            f"hydra.run.dir={folder}: holds an earlier run ({', '.join(sorted(names - {CONFIG_FOLDER})[:3])}); choose "
+            "another folder or remove this one; a training run goes on with resume=<folder> and no hydra.run.dir"
+        )
+    return CONFIG_FOLDER
+
+
+@contextmanager
+def refusals_before_start(started: Sized) -> Iterator[None]:
+    """Explain an error of the operating system before the task has started: until then only its folder is written.
+
+    Raises:
+        ChoiceError: names the folder.
+    """
+    try:
+        yield
+    except OSError as error:
+        if started or error.errno is None:  # some of Hydra's own errors are OSErrors without a number
+            raise
+        raise explain_refusal(error) from error
+
+
+def explain_refusal(error: OSError) -> ChoiceError:
+    """The error for a run's folder that the operating system does not let us make or write."""
+    where, why = error.filename or "the run's folder", error.strerror or type(error).__name__
+    return ChoiceError(f"{where}: cannot be made or written ({why}); choose a folder with hydra.run.dir=<folder>")

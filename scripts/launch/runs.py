@@ -1,0 +1,120 @@
+"""What runs have in common: results as tables, the configs of earlier runs, and how an interrupted run is resumed."""
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+import pandas as pd
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+from rich.table import Table
+
+from envs.evaluation.report import run_comparison, write_report
+from envs.evaluation.table import wide_console
+from envs.scheduling import Scheduler
+from launch.arguments import key_of, parse_overrides
+from launch.errors import ChoiceError
+from launch.inputs import build_inputs, build_schedulers
+
+SETUP_KEYS = {"cluster", "performance", "scenario", "workload"}  # a checkpoint contains its environment's settings
+SAVED = Path(".hydra") / "config.yaml"
+
+
+def compare_and_report(
+    cfg: DictConfig, folder: Path, split: str | None, policies: Mapping[str, Scheduler] | None = None
+) -> None:
+    """Compare the schedulers of a config on the workloads of a split; print the table and write the report.
+
+    Args:
+        cfg: the config of a script that takes schedulers.
+        folder: where the report is written.
+        split: of the workload source; None is its default for evaluation.
+        policies: trained policies by name; they come first.
+    """
+    inputs = build_inputs(cfg)
+    comparison = run_comparison(
+        {**(policies or {}), **build_schedulers(cfg)},
+        inputs.source.evaluation(split),
+        inputs.setup,
+        inputs.seed,
+        reference=cfg.get("reference", ""),
+        optional=cfg.schedulers if cfg.optional else (),
+    )
+    write_report(comparison, folder)
+
+
+def print_frame(title: str, frame: pd.DataFrame, digits: int = 2) -> None:
+    """Print a data frame as a table, with numbers aligned to the right."""
+    table = Table(title=title, title_justify="left")
+    for column in frame.columns:
+        numeric = frame[column].dtype.kind in "if"
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in frame.itertuples(index=False):
+        table.add_row(*(f"{cell:.{digits}f}" if isinstance(cell, float) else str(cell) for cell in row))
+    wide_console().print(table)
+
+
+def recall_setup(cfg: DictConfig) -> DictConfig:
+    """The config with the setup of the run that wrote `cfg.checkpoint`; unchanged if that run's config was not kept.
+
+    Raises:
+        ChoiceError: no checkpoint is named, or its folder does not exist.
+    """
+    folder = _existing_folder(cfg, "checkpoint").resolve()
+    run = next((place for place in (folder, *folder.parents[:2]) if (place / SAVED).exists()), None)
+    return _recall(cfg, run, SETUP_KEYS) if run else cfg
+
+
+def recall_run(cfg: DictConfig, folder: Path) -> tuple[DictConfig, Path]:
+    """The config and the folder to train with: those of the run that `cfg.resume` names, if it names one.
+
+    Raises:
+        ChoiceError: the folder does not exist, or holds no training run.
+    """
+    if not cfg.resume:
+        return cfg, folder
+    run = _existing_folder(cfg, "resume")
+    if not (run / SAVED).exists():
+        raise ChoiceError(f"resume={run}: holds no training run; give the folder that training printed as `run:`")
+    return _recall(cfg, run, {str(key) for key in OmegaConf.load(run / SAVED)} - {"resume"}), run
+
+
+def _recall(cfg: DictConfig, run: Path, keys: set[str]) -> DictConfig:
+    """A config with these top-level keys of an earlier run, except for options that were typed for the current one."""
+    earlier, result = cast(DictConfig, OmegaConf.load(run / SAVED)), cfg.copy()
+    overrides = parse_overrides(HydraConfig.get().overrides.task)
+    # Schedulers of the current command line do not join those of the earlier run.
+    typed = [key_of(each) for each in overrides if not each.is_delete() and each.key_or_group != "scheduler"]
+    for key in sorted(keys.difference(typed)):
+        OmegaConf.update(result, key, earlier[key], merge=False, force_add=True)
+    for option in typed:
+        top, dot, _ = option.partition(".")
+        if top in keys and dot:  # whether the recalled object takes the option is checked when it is built
+            OmegaConf.update(result, option, OmegaConf.select(cfg, option), merge=False, force_add=True)
+    return result
+
+
+def _existing_folder(cfg: DictConfig, key: str) -> Path:
+    """The folder that a key of the config names."""
+    path = None if OmegaConf.is_missing(cfg, key) else Path(cfg[key])
+    if path is None or not path.is_dir():
+        raise ChoiceError(f"{key}={path or ''}: no such folder; give the one that training printed as `run:`")
+    return path
+
+
+@contextmanager
+def resumable(folder: Path) -> Iterator[None]:
+    """Print where a training run keeps its files and how to see its curves; an interrupt says how to resume it."""
+    run = os.path.relpath(folder)
+    print(f"training in {run}", flush=True)
+    print(f"tensorboard --logdir {shlex.quote(os.path.join(run, 'tensorboard'))}", flush=True)
+    try:
+        yield
+    except KeyboardInterrupt:
+        resume = shlex.join(["python", sys.argv[0], f"resume={run}"])
+        reached = "go on" if (folder / "state.json").exists() else "nothing is kept yet; begin anew in its folder"
+        raise KeyboardInterrupt(f"{reached} with {resume}") from None

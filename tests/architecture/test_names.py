@@ -1,0 +1,281 @@
+"""Names: public names are unique, and no identifier contains a retired word."""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePosixPath
+
+import pytest
+
+PRODUCT = ("envs/", "baselines/", "agents/", "scripts/")
+
+# Public names that several modules may define, and why.
+SHARED_NAMES = {
+    "main": "the entry point of every script",
+}
+
+# The retired word and the term that replaced it.
+RETIRED = {
+    **dict.fromkeys(("wish", "wishes"), "allocation or requested"),
+    **dict.fromkeys(("server", "servers"), "node"),
+    **dict.fromkeys(("speed", "speeds", "pace", "rate", "rates"), "throughput"),
+    **dict.fromkeys(("kind", "kinds"), "gpu_type, or the name of what is classified"),
+    **dict.fromkeys(("abandoned",), "starved"),
+    **dict.fromkeys(("twin", "twins"), "reference implementation"),
+    **dict.fromkeys(("luck",), "seed or noise"),
+    **dict.fromkeys(("talk", "talks", "talker", "talkers"), "has traffic"),
+    **dict.fromkeys(("host", "hosts"), "CPU and memory"),
+    **dict.fromkeys(("neighbour", "neighbours"), "co-located jobs"),
+}
+
+# Identifiers that may contain a retired word wherever they are, and why.
+ALLOWED_IDENTIFIERS = {
+    "EventKind": "an event has a kind: arrival, start, resize, stop, finish, failure",
+    "_EVENT_KINDS": "the kinds of an event",
+    "event_kinds": "the kinds of an event",
+    "conflict_rate": "the share of claims that conflict, the field's term; not a throughput",
+    "learning_rate": "of an optimizer, the field's term",
+    "learning_rates": "of an optimizer, the field's term",
+}
+
+# (path, identifier) pairs that are allowed in one file, and why.
+ALLOWED_IN_FILE = {
+    ("envs/simulation/clock.py", "kind"): "the kind of an event",
+    ("envs/simulation/kernels.py", "kind"): "the kind of an event",
+    ("envs/simulation/log.py", "kind"): "the kind of an event",
+    ("envs/simulation/reference/log.py", "kind"): "the kind of an event",
+    ("agents/checkpoint.py", "num_servers"): "a field of checkpoints of format 2, which are still read",
+    ("agents/checkpoint.py", "candidates_per_server"): "a field of checkpoints of format 2, which are still read",
+    ("tests/conformance/audit.py", "kind"): "the kind of an event",
+    ("tests/unit/agents/test_checkpoint.py", "num_servers"): "a field of checkpoints of format 2",
+    ("tests/unit/agents/test_checkpoint.py", "candidates_per_server"): "a field of checkpoints of format 2",
+    ("tests/unit/metrics/fabricated.py", "kind"): "the kind of an event",
+    ("tests/unit/simulation/plays.py", "kind"): "the kind of an event",
+    ("tests/unit/simulation/test_engine.py", "kind"): "the kind of an event",
+    ("tests/unit/simulation/test_failures.py", "kind"): "the kind of an event",
+    ("tests/unit/simulation/test_rules.py", "kind"): "the kind of an event",
+}
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def exported(trees: Mapping[str, ast.Module]) -> set[str]:
+    """All names in an `__all__`."""
+    found: set[str] = set()
+    for tree in trees.values():
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and "__all__" in assigned(node) and isinstance(node.value, ast.List):
+                found |= {
+                    item.value
+                    for item in node.value.elts
+                    if isinstance(item, ast.Constant) and isinstance(item.value, str)
+                }
+    return found
+
+
+def assigned(node: ast.stmt) -> list[str]:
+    """Names that a statement of a module's body assigns."""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def public_names(tree: ast.Module, constants: set[str]) -> set[str]:
+    """Public top-level classes, functions and type aliases of a module, and its constants that an `__all__` exports.
+
+    A type alias is an assigned name in CapWords.
+    """
+    names = {node.name for node in tree.body if isinstance(node, Definition)}
+    for name in (name for node in tree.body for name in assigned(node)):
+        if name in constants or re.fullmatch(r"[A-Z]+[a-z]\w*", name):
+            names.add(name)
+    return {name for name in names if not name.startswith("_")}
+
+
+def shared_names(trees: Mapping[str, ast.Module]) -> dict[str, list[str]]:
+    """Public names that several modules define: name -> paths."""
+    constants = exported(trees)
+    definitions: dict[str, list[str]] = defaultdict(list)
+    for path, tree in trees.items():
+        for name in public_names(tree, constants):
+            definitions[name].append(path)
+    return {name: sorted(paths) for name, paths in sorted(definitions.items()) if len(paths) > 1}
+
+
+def words(identifier: str) -> list[str]:
+    """The words of an identifier in lower case: parts between `_`, and within them parts that begin with a capital."""
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", identifier)]
+
+
+def retired(identifier: str) -> list[str]:
+    """The retired words in an identifier."""
+    return [word for word in words(identifier) if word in RETIRED]
+
+
+def identifiers(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """(line, identifier) of everything that a file names: definitions, arguments, variables, attributes, string keys.
+
+    Uses are not included. Our own names are found where they are defined, and names of libraries are not ours.
+    """
+    for node in ast.walk(tree):
+        line = getattr(node, "lineno", 1)
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield line, name
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield line, name
+            case ast.alias(asname=str(name)) | ast.ExceptHandler(name=str(name)):
+                yield line, name
+            case ast.Dict(keys=keys):
+                yield from ((line, key) for key in strings(keys))
+            case ast.Subscript(slice=key, ctx=ast.Store()):
+                yield from ((line, name) for name in strings([key]))
+            case ast.Call(func=ast.Attribute(attr="dtype"), args=[ast.List(elts=fields)]):
+                yield from (
+                    (line, name) for field in fields if isinstance(field, ast.Tuple) for name in strings(field.elts[:1])
+                )
+
+
+def strings(nodes: Iterable[ast.expr | None]) -> Iterator[str]:
+    """String constants that are identifiers."""
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+            yield node.value
+
+
+def named(path: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """(line, identifier) of what a file names, and of its own name and folders at line 0."""
+    yield from ((0, part) for part in PurePosixPath(path).with_suffix("").parts)
+    yield from identifiers(tree)
+
+
+def allowed(path: str, identifier: str) -> bool:
+    """Whether the identifier is on an allow-list."""
+    return identifier in ALLOWED_IDENTIFIERS or (path, identifier) in ALLOWED_IN_FILE
+
+
+def retired_words(trees: Mapping[str, ast.Module]) -> list[str]:
+    """Identifiers with a retired word that are not on an allow-list: once per file, with the first line."""
+    found: dict[tuple[str, str], int] = {}
+    for path, tree in trees.items():
+        for line, identifier in named(path, tree):
+            if retired(identifier) and not allowed(path, identifier):
+                found.setdefault((path, identifier), line)
+    return [f"{path}:{line} {identifier}" for (path, identifier), line in found.items()]
+
+
+@pytest.fixture(scope="module")
+def product(trees):
+    """The files of the product, without its tests."""
+    return {path: tree for path, tree in trees.items() if path.startswith(PRODUCT)}
+
+
+def test_no_two_public_things_share_a_name(product):
+    shared = shared_names(product)
+    assert {name: paths for name, paths in shared.items() if name not in SHARED_NAMES} == {}
+
+
+def test_no_identifier_contains_a_retired_word(trees):
+    assert retired_words(trees) == []
+
+
+def test_every_allowed_shared_name_is_needed(product):
+    assert set(SHARED_NAMES) - set(shared_names(product)) == set()
+
+
+def test_every_allowed_identifier_is_needed(trees):
+    others = {path: tree for path, tree in trees.items() if path != "tests/architecture/test_names.py"}
+    pairs = {(path, identifier) for path, tree in others.items() for _, identifier in named(path, tree)}
+    assert set(ALLOWED_IN_FILE) - pairs == set()
+    assert set(ALLOWED_IDENTIFIERS) - {identifier for _, identifier in pairs} == set()
+
+
+def test_every_allow_list_entry_has_a_reason_and_a_retired_word():
+    reasons = [*SHARED_NAMES.values(), *ALLOWED_IDENTIFIERS.values(), *ALLOWED_IN_FILE.values()]
+    assert all(len(reason.split()) >= 3 for reason in reasons)
+    names = [*ALLOWED_IDENTIFIERS, *(identifier for _, identifier in ALLOWED_IN_FILE)]
+    assert [name for name in names if not retired(name)] == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shared"),
+    [
+        ("class World: pass", "class World: pass", ["World"]),
+        ("def grow(): pass", "async def grow(): pass", ["grow"]),
+        ("class Rubick: pass", "def Rubick(): pass", ["Rubick"]),
+        ("Records = list[int]", "class Records: pass", ["Records"]),
+        ("__all__ = ['DAY']\nDAY = 1", "DAY: int = 1", ["DAY"]),
+        ("DAY = 1", "DAY = 1", []),
+        ("def _grow(): pass", "def _grow(): pass", []),
+        ("class A:\n    def schedule(self): pass", "class B:\n    def schedule(self): pass", []),
+        ("from b import World", "class World: pass", []),
+        ("def f():\n    def play(): pass", "def play(): pass", []),
+    ],
+)
+def test_a_shared_name_is_seen(first, second, shared):
+    trees = {"a.py": ast.parse(first), "b.py": ast.parse(second)}
+    assert shared_names(trees) == {name: ["a.py", "b.py"] for name in shared}
+
+
+@pytest.mark.parametrize(
+    ("identifier", "found"),
+    [
+        ("wish", ["wish"]),
+        ("num_abandoned", ["abandoned"]),
+        ("TwoSpeeds", ["speeds"]),
+        ("rate_among_neighbours", ["rate", "neighbours"]),
+        ("HOST_MEMORY", ["host"]),
+        ("GPUKind", ["kind"]),
+        ("server0", ["server"]),
+        ("speedup", []),
+        ("generate", []),
+        ("throughput", []),
+        ("space", []),
+    ],
+)
+def test_a_retired_word_is_found_in_an_identifier(identifier, found):
+    assert retired(identifier) == found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def wish(): pass",
+        "class Wish: pass",
+        "def f(wish): pass",
+        "def f(*, wish=1): pass",
+        "lambda wish: 1",
+        "wish = 1",
+        "wish: int = 1",
+        "for wish in x: pass",
+        "[1 for wish in x]",
+        "self.wish = 1",
+        "import allocation as wish",
+        "try: pass\nexcept E as wish: pass",
+        "with x as wish: pass",
+        "(wish := 1)",
+        "{'wish': 1}",
+        "row['wish'] = 1",
+        "np.dtype([('wish', np.int64)])",
+    ],
+)
+def test_a_retired_word_is_seen_wherever_a_name_is_given(source):
+    assert [found.rpartition(" ")[2].lower() for found in retired_words({"a.py": ast.parse(source)})] == ["wish"]
+
+
+@pytest.mark.parametrize("source", ["x.sort(kind='stable')", "print(parameter.kind)", "'wish'", "x['wish']"])
+def test_the_use_of_a_name_is_not_reported(source):
+    assert retired_words({"a.py": ast.parse(source)}) == []
+
+
+def test_a_retired_word_in_the_name_of_a_file_or_folder_is_seen():
+    assert retired_words({"envs/hosts/speed.py": ast.parse("")}) == [
+        "envs/hosts/speed.py:0 hosts",
+        "envs/hosts/speed.py:0 speed",
+    ]
+
+
+def test_an_allowed_identifier_is_not_reported(monkeypatch):
+    monkeypatch.setitem(ALLOWED_IN_FILE, ("a.py", "host"), "a name of Ray's")
+    trees = {path: ast.parse("host = EventKind = 1") for path in ("a.py", "b.py")}
+    assert retired_words(trees) == ["b.py:1 host"]

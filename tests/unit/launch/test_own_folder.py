@@ -1,0 +1,125 @@
+"""A folder outside the clone: YAML files of the user by `--config-dir`, Python modules in the working directory."""
+
+import json
+
+import pytest
+
+from launch.choices import describe_groups, search_in
+from launch.errors import ChoiceError
+from tests.unit.launch.test_scripts import run
+from tests.unit.scripts.test_training_scripts import TINY
+
+MODULE = """
+from envs.performance import IdealModel
+
+
+class Shortest:
+    def __init__(self, depth: int = 1):
+        self.depth = depth
+
+    def reset(self, cluster, rng):
+        assert self.depth == 2
+
+    def schedule(self, view):
+        allocation = view.allocation(keep_running=True)
+        for job in sorted(view.queued, key=lambda job: view.num_gpus[job]):
+            allocation.pack(int(job))
+        return allocation
+
+
+class Slow(IdealModel):
+    \"\"\"A model of the user's own.\"\"\"
+"""
+NETWORK = """
+from agents.networks import AttentionPolicy
+
+
+class Mine(AttentionPolicy):
+    \"\"\"A network of the user's own.\"\"\"
+"""
+CONFIGS = {
+    "scheduler/shortest": "# Smallest job first.\n_target_: my_parts.Shortest\n",
+    "workload/dozen": "_target_: envs.workloads.SyntheticSource\nname: dozen\nnum_jobs: 12\nnum_evaluation: 1\n",
+    "cluster/pair": "_target_: envs.cluster.build_cluster\n"
+    "name: pair\ngroups: [{gpu_type: V100, num_nodes: 2, num_gpus: 8}]\n",
+    "performance/slow": "_target_: my_parts.Slow\n",
+    "scenario/costly": "_target_: envs.simulation.Scenario\nrestart_delay: 90.0\n",
+    "agent/mine": "_target_: agents.networks.Blueprint\ntarget: my_network.Mine\n",
+    "experiment/whole": "# @package _global_\nschedulers:\n  own:\n    _target_: my_parts.Shortest\n    depth: 2\n",
+}
+CHOSEN = ["workload=dozen", "cluster=pair", "performance=slow", "scenario=costly", "schedulers.shortest.depth=2"]
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A working directory with modules, and configs in its subfolder `mine`."""
+    (tmp_path / "my_parts.py").write_text(MODULE)
+    (tmp_path / "my_network.py").write_text(NETWORK)
+    for name, text in CONFIGS.items():
+        path = tmp_path / "mine" / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def results(folder, done):
+    """Rows of a script's results by scheduler."""
+    assert done.returncode == 0, done.stderr
+    *_, last = done.stdout.strip().splitlines()
+    rows = json.loads((folder / last.removeprefix("run: ") / "results.json").read_text())["schedulers"]
+    return {row["scheduler"]: row for row in rows}
+
+
+def test_compare_takes_parts_of_the_users_own(project):
+    done = run(project, "compare", *CHOSEN, "--config-dir", "mine", "scheduler=[fifo,shortest]")
+    assert list(results(project, done)) == ["fifo", "shortest"]
+    assert "12 jobs on pair (16 V100)" in done.stdout
+
+
+def test_an_experiment_of_the_users_own_names_its_schedulers(project):
+    small = ["workload=dozen", "cluster=pair"]
+    done = run(project, "compare", "-cd", "mine", "experiment=whole", *small)
+    assert list(results(project, done)) == ["own"]
+
+
+@pytest.mark.slow
+def test_training_takes_parts_of_the_users_own(project):
+    shapes = ("cluster=", "workload=", "scheduler=")
+    tiny = [word for word in TINY if not word.startswith(shapes)]
+    own = ["agent=mine", "scheduler=[fifo,shortest]", "evaluate=true"]
+    done = run(project, "train", "--config-dir", "mine", *CHOSEN, *own, *tiny)
+    assert list(results(project, done)) == ["policy", "fifo", "shortest"]
+    *_, last = done.stdout.strip().splitlines()
+    again = run(project, "evaluate", f"checkpoint={last.removeprefix('run: ')}", "scheduler=fifo")
+    assert list(results(project, again)) == ["policy", "fifo"]
+
+
+def test_list_shows_parts_of_the_users_own(project):
+    done = run(project, "list", "--config-dir", "mine", "scheduler", "performance", COLUMNS="200")
+    assert done.returncode == 0, done.stderr
+    assert "Smallest job first." in done.stdout
+    assert "A model of the user's own." in done.stdout
+    assert "fifo_backfill" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["scheduler=shrtest"], "no such scheduler, did you mean shortest?"),
+        (["scheduler=fifo", "cluster=pear"], "no such cluster, did you mean pair?"),
+        (["scheduler=shortest", "scheduler.dept=2"], "takes no dept, did you mean depth?"),
+    ],
+)
+def test_mistakes_are_one_line(project, arguments, said):
+    done = run(project, "compare", "--config-dir", "mine", *arguments)
+    assert (done.returncode, len(done.stderr.strip().splitlines())) == (2, 1)
+    assert said in done.stderr
+
+
+def test_a_folder_must_exist_and_hide_nothing(project):
+    with pytest.raises(ChoiceError, match="--config-dir nowhere: no such folder"):
+        search_in("nowhere")
+    assert describe_groups(["scheduler"], str(project / "mine"))["scheduler"]["shortest"] == "Smallest job first."
+    (project / "mine" / "scheduler" / "fifo.yaml").write_text("_target_: my_parts.Shortest\n")
+    with pytest.raises(ChoiceError, match=r"fifo\.yaml: would be ignored, since conf/scheduler/fifo\.yaml comes first"):
+        search_in(str(project / "mine"))

@@ -1,0 +1,112 @@
+"""Kernels for throughput against the slow functions of the performance model."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from envs.performance import Contention, default_model, sensitivity_of
+from envs.performance.contention import Mode
+from envs.simulation import Scenario, Setup, State, ThroughputTable
+from envs.simulation.job_throughput import cell_of, cpu_memory_factor, fair_amount, share_node
+from envs.simulation.shares import new_share
+from envs.simulation.throughput import CPU_GRID, MEMORY_GRID
+from envs.simulation.world import World, world_of
+from envs.types import ClusterSpec, NodeSpec
+
+MODELS = ("alexnet", "resnet50", "m5", "bert", "vgg16")
+LINK = 1.25
+PERFORMANCE = default_model()
+
+
+def world(mode: Mode = "off", num_jobs: int = 1) -> World:
+    """One node of 8 GPUs, with all models in the table and room for `num_jobs` jobs."""
+    cluster = ClusterSpec((NodeSpec("V100", 8, cpu_cores=24.0, memory=500.0, inter_node_bandwidth=LINK),))
+    scenario = Scenario(cpu_memory="shared", contention=Contention(mode))
+    table = ThroughputTable.build(Setup(cluster, PERFORMANCE, scenario), MODELS, 8)
+    state = State.allocate(cluster, num_jobs, scenario=scenario)
+    state._clear(0, scenario)
+    state.jobs["first_share"] = -1
+    return world_of(state, table)
+
+
+WORLD = world()
+
+
+@settings(max_examples=200)
+@given(
+    model=st.integers(0, len(MODELS) - 1),
+    gpus=st.integers(1, 8),
+    cpus=st.floats(0.02, 30.0),
+    memory=st.floats(0.02, 300.0),
+)
+def test_cpu_memory_factors_agree_with_the_sensitivity_matrices(model, gpus, cpus, memory):
+    job = WORLD.jobs[0]
+    job.model, job.named, job.first_share = model, 0, 0
+    share = WORLD.shares[0]
+    share.gpus, share.cpus, share.memory, share.next_of_job = gpus, cpus * gpus, memory * gpus, -1
+    expected = sensitivity_of(MODELS[model], gpus).factor(cpus, memory)
+    assert cpu_memory_factor(WORLD, job) == pytest.approx(expected, rel=1e-9)
+
+
+@given(gpus=st.integers(1, 8), flags=st.integers(0, 3))
+def test_named_amounts_do_not_count_twice(gpus, flags):
+    """The exact throughput includes a named amount already, so the factor treats it as ample."""
+    job = WORLD.jobs[0]
+    job.model, job.named, job.first_share = MODELS.index("alexnet"), flags, 0
+    share = WORLD.shares[0]
+    share.gpus, share.cpus, share.memory, share.next_of_job = gpus, 1.0 * gpus, 62.5 * gpus, -1
+    cpus, memory = (None if flags & 1 else 1.0), (None if flags & 2 else 62.5)
+    assert cpu_memory_factor(WORLD, job) == pytest.approx(
+        sensitivity_of("alexnet", gpus).factor(cpus, memory), rel=1e-9
+    )
+
+
+@given(amount=st.floats(0, 40))
+def test_cells_of_a_grid(amount):
+    for grid in (CPU_GRID, MEMORY_GRID):
+        expected = min(int(np.searchsorted(grid, amount, side="right")) - 1, len(grid) - 2)
+        assert cell_of(grid, amount) == expected
+
+
+@given(
+    cores=st.integers(8, 640).map(lambda parts: parts / 8),
+    wants=st.lists(st.tuples(st.integers(1, 4), st.floats(0.1, 20.0)), min_size=1, max_size=8),
+)
+def test_the_fair_rule_leaves_every_bare_gpu_its_proportional_share(cores, wants):
+    """Jobs come to a node of 8 GPUs while it has room; each gets at least the minimum of demand and share."""
+    free, bare, proportional = cores, 8, cores / 8
+    for gpus, saturating in wants:
+        if gpus > bare:
+            continue
+        taken = fair_amount(cores, free, 8, bare, gpus, saturating)
+        assert (taken * 64).is_integer()
+        assert taken <= free
+        assert taken >= min(saturating, proportional) * gpus - 1 / 64
+        assert taken <= saturating * gpus + 1 / 64
+        free, bare = free - taken, bare - gpus
+        assert free >= bare * proportional - 8 / 64
+
+
+@settings(max_examples=150)
+@given(
+    mode=st.sampled_from(["measured", "worst_case"]),
+    rows=st.lists(
+        st.tuples(st.integers(0, len(MODELS) - 1), st.sampled_from([0.0, 0.1, 0.4, 0.5, 1.25, 3.0])),
+        min_size=1,
+        max_size=8,
+    ),
+)
+def test_contention_factors_agree_with_the_contention_model(mode, rows):
+    here = world(mode, len(rows))
+    for j, (model, traffic) in enumerate(rows):
+        here.jobs[j].model, here.jobs[j].traffic = model, traffic
+        new_share(here, j, 0, 1, np.nan, np.nan)
+    share_node(here, 0)
+    contention = Contention(mode)
+    network = contention.network_factors([traffic for _, traffic in rows], LINK)
+    cpu_stage = contention.cpu_stage_factors([MODELS[model] for model, _ in rows], np.full(len(rows), 1 / 8))
+    for j in range(len(rows)):
+        share = here.shares[here.jobs[j].first_share]
+        assert share.network == pytest.approx(network[j], rel=1e-12)
+        assert share.cpu_stage == pytest.approx(cpu_stage[j], rel=1e-12)

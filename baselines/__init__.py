@@ -11,6 +11,7 @@ it runs, rather than wait. Only `SamplingMatching` spreads one job over two GPU 
 | `Srtf` | shortest remaining time (or GPU-time) first | Muri, SIGCOMM'22, section 6 |
 | `Las` | least attained service first | Tiresias, NSDI'19, section 3.2 |
 | `Tiresias` | discretised two-dimensional least attained service | Tiresias, NSDI'19, section 3.2 |
+| `MuriLas` | the same with the queues of Muri's simulator | Muri, SIGCOMM'22, artifact |
 | `Random` | any job, anywhere | the lower bound of every comparison |
 | `Afs` | a GPU to the shorter of two jobs, unless the longer gains far more | AFS, NSDI'21, section 4 |
 | `HeSrpt` | shares by rank of remaining time, for one power law of speedup | heSRPT, PEVA 2020 |
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from baselines.gavel import Gavel
     from baselines.hesrpt import HeSrpt
     from baselines.las import Las
+    from baselines.muri_las import MuriLas
     from baselines.optimus import Optimus
     from baselines.pollux import Pollux
     from baselines.random_scheduler import Random
@@ -56,6 +58,7 @@ _HOMES = {
     "Gavel": "baselines.gavel",
     "HeSrpt": "baselines.hesrpt",
     "Las": "baselines.las",
+    "MuriLas": "baselines.muri_las",
     "Optimus": "baselines.optimus",
     "Pollux": "baselines.pollux",
     "Random": "baselines.random_scheduler",
@@ -77,6 +80,7 @@ __all__ = [
     "Gavel",
     "HeSrpt",
     "Las",
+    "MuriLas",
     "Optimus",
     "Pollux",
     "Random",

@@ -237,6 +237,7 @@ def stall(world: World) -> int:
         return end_episode(world)
     pass_time(world, until)
     episode.num_rounds += 1
+    episode.next_decision = np.inf
     return ROUND
 
 
@@ -259,17 +260,21 @@ def advance(world: World) -> int:
                     return stall(world)
             happening = min(happening, change)
             tick = next_tick(episode, arrival) if episode.interval < np.inf else np.inf
-            time = min(happening, tick)
+            time = min(happening, tick, episode.next_decision)
             if time > episode.horizon:
                 return end_episode(world)
             pass_time(world, time)
             if tick <= time:
                 episode.round_due = 1
                 episode.next_round = tick + episode.interval
+            if episode.next_decision <= time:
+                episode.round_due = 1
+                episode.next_decision = np.inf
         if events_now(world) == LOG_FULL:
             return LOG_FULL
         if episode.round_due and episode.num_active > 0:
             episode.round_due = 0
             episode.num_rounds += 1
+            episode.next_decision = np.inf
             return ROUND
         episode.round_due = 0

@@ -119,6 +119,7 @@ class Simulator:
         Raises:
             AllocationError: it does not fit; names job, node and resource. Nothing has changed then.
         """
+        allocation.check_next_decision(float(self.state.episode[0, 0].time))
         changes = dict(allocation.changes)
         if not allocation.keep_running:
             for job in self._view.running.tolist():
@@ -130,6 +131,7 @@ class Simulator:
             del self.plans[known_plans:]
             raise
         self.settle()
+        self.state.episode[0, 0].next_decision = allocation.next_decision
 
     def settle(self) -> None:
         """End the round: apply the planned changes."""

@@ -52,6 +52,7 @@ EPISODE = _records(
     ("job_seconds", f8),  # integral of the number of jobs in the system; at the end, the sum of all JCTs
     ("busy_seconds", f8),  # integral of the number of GPUs held
     ("next_round", f8),  # next round of the fixed interval; infinite without one
+    ("next_decision", f8),  # instant at which the scheduler asked for a round; infinite if it did not
     ("next_job", i8),  # first job that is not submitted yet
     ("num_active", i8),  # submitted and not done
     ("num_running", i8),  # also the size of the heap
@@ -285,6 +286,7 @@ class State:
         episode["horizon"] = scenario.horizon
         episode["interval"] = scenario.rounds.interval or np.inf
         episode["next_round"] = 0.0 if scenario.rounds.interval else np.inf
+        episode["next_decision"] = np.inf
         episode["stall_interval"] = scenario.rounds.stall_interval
         episode["max_stalls"] = scenario.rounds.max_stalls
         episode["on_events"] = scenario.rounds.on_events

@@ -1,5 +1,6 @@
 """Allocations: the placements that a scheduler requests for jobs."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -8,7 +9,7 @@ import numpy as np
 from envs.types.cluster import ClusterSpec
 from envs.types.errors import AllocationError
 from envs.types.plan import ExecutionPlan
-from envs.types.units import Gigabytes, IntArray, JobId, NodeId
+from envs.types.units import Gigabytes, IntArray, JobId, NodeId, Seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,9 @@ class Allocation:
     A job that the allocation leaves out does not run. `view.allocation()` begins with an empty cluster.
     `view.allocation(keep_running=True)` begins with the current placements, so that the scheduler states only the
     changes; its cost then depends on the number of changes and not of running jobs.
+
+    A scheduler that wants to decide again at a certain instant, for example when a job reaches the limit of its queue,
+    assigns that instant to `next_decision`. It must lie in the future and holds until the next round.
 
     Args:
         cluster: the nodes.
@@ -61,6 +65,7 @@ class Allocation:
         whole = cluster.node_gpus if capacity is None else capacity
         self.free_gpus = free_gpus.copy() if keep_running else whole.copy()
         self.changes: dict[JobId, Placement | None] = {}  # the requested placement by job; None stops the job
+        self.next_decision: Seconds = math.inf  # a round takes place at this instant, if none does before it
         self._running = running
         self._prefer = prefer
         self._num_gpus = num_gpus
@@ -160,6 +165,18 @@ class Allocation:
             return False
         self.place(job, found)
         return True
+
+    def check_next_decision(self, time: Seconds) -> None:
+        """Check that `next_decision` lies in the future.
+
+        Raises:
+            AllocationError: it does not.
+        """
+        if not self.next_decision > time:
+            raise AllocationError(
+                f"the allocation asks for its next decision at t = {self.next_decision:g} s, which is not after "
+                f"t = {time:g} s; name a later instant, or leave next_decision infinite"
+            )
 
     def shares(self) -> Iterable[tuple[JobId, NodeId, int]]:
         """Yield the changes as (job, node, GPUs) rows."""

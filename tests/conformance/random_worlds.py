@@ -84,12 +84,14 @@ class Whims:
         names: probability that a placement names more than its GPUs.
         disturb: probability that a running job changes in a round.
         from_scratch: probability that an allocation is complete instead of a change.
+        early: probability that an allocation names the instant of the next decision.
     """
 
     shared: bool = False
     names: float = 0.5
     disturb: float = 0.25
     from_scratch: float = 0.2
+    early: float = 0.2
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Draw from `rng` from now on."""
@@ -105,6 +107,8 @@ class Whims:
                 gpus = self._scatter(view, allocation, job)
                 if gpus:
                     allocation.place(job, self._named(view, job, gpus))
+        if self.rng.random() < self.early:
+            allocation.next_decision = view.time + float(self.rng.exponential(20.0)) + 0.1
         return allocation
 
     def _reconsider(self, view: ClusterView, allocation: Allocation, job: JobId) -> None:

@@ -49,17 +49,21 @@ def test_an_experiment_builds_without_its_file(experiment):
 
 @pytest.mark.parametrize(
     ("name", "mean", "p99"),
-    [("srtf", 190377.377380, 4501678.817), ("srtf_gpu_time", 183965.977985, 3666482.586)],
+    [
+        ("srtf", 190377.377380, 4501678.817),
+        ("srtf_gpu_time", 183965.977985, 3666482.586),
+        ("muri_las", 340306.277096, 4957927.362),
+    ],
 )
 def test_muri(name, mean, p99, real_data):
-    """Exact: both policies, mean, makespan and percentile."""
+    """Exact: all policies, mean, makespan and percentile."""
     cfg = composed("xval_muri", f"++workload.path={real_data('traces/muri/trace3.csv.gz')}")
     ours = figures(played(cfg, name))
-    assert ours == pytest.approx((mean, 8173902.669030, p99), rel=1e-9)
+    assert [f"{ours[0]:.6f}", f"{ours[1]:.6f}", f"{ours[2]:.3f}"] == [f"{mean:.6f}", "8173902.669030", f"{p99:.3f}"]
 
 
-def test_muri_two_dimensional_las_differs(real_data):
-    """Muri does not state its queue rules. Ours, with rounds at arrivals and completions only, is 13 to 20 % slower."""
+def test_muri_differs_from_the_queues_of_tiresias(real_data):
+    """With the queues of the Tiresias paper, and rounds at events only, the mean JCT is 13 to 20 % longer."""
     cfg = composed("xval_muri", f"++workload.path={real_data('traces/muri/trace3.csv.gz')}")
     mean, makespan, _ = figures(played(cfg, "tiresias"))
     assert 1.13 < mean / 340306.277096 < 1.20

@@ -62,6 +62,7 @@ class ReferenceSimulator:
         self.num_submitted = 0
         self.num_rounds = 0
         self.next_tick: Seconds = 0.0 if self.scenario.rounds.interval else math.inf
+        self.next_decision: Seconds = math.inf  # instant at which the scheduler asked for a round
         self.stalls = 0  # rounds in a row in which time could not advance by itself
         self.ended = False
         self.active: list[Job] = []  # submitted and not done, ascending
@@ -106,13 +107,17 @@ class ReferenceSimulator:
             happened = self._completions() + self._node_changes() + self._arrivals()
             if tick <= self.time and self.scenario.rounds.interval:
                 self.next_tick = tick + self.scenario.rounds.interval
-            if self.active and (tick <= self.time or (happened and self.scenario.rounds.on_events)):
+            asked = self.next_decision <= self.time
+            if asked:
+                self.next_decision = math.inf
+            if self.active and (tick <= self.time or asked or (happened and self.scenario.rounds.on_events)):
                 self.num_rounds += 1
+                self.next_decision = math.inf
                 return True
         return False
 
     def _next_instant(self) -> tuple[Seconds, Seconds]:
-        """The earliest next event or tick, and the next tick (a round without an event); infinite at the end."""
+        """Return the earliest next event or round, and the next tick; infinite at the end."""
         pending = self.num_submitted < len(self.jobs)
         arrival = self.jobs[self.num_submitted].spec.submit_time if pending else math.inf
         finish = min((job.finish for job in self.running()), default=math.inf)
@@ -128,7 +133,8 @@ class ReferenceSimulator:
                     self.stalls += 1
                     if self.stalls > self.scenario.rounds.max_stalls or tick >= self.scenario.horizon:
                         return math.inf, math.inf
-        return min(finish, change, arrival, tick), tick
+                    return tick, tick
+        return min(finish, change, arrival, tick, self.next_decision), tick
 
     def _nothing_moves(self) -> bool:
         """Return whether no job will end and none will arrive."""
@@ -221,11 +227,13 @@ class ReferenceSimulator:
         Raises:
             AllocationError: it does not fit; nothing has changed then.
         """
+        allocation.check_next_decision(self.time)
         requested = dict(allocation.changes)
         if not allocation.keep_running:
             for job in self.running():
                 requested.setdefault(job.id, None)
         check_requested(requested, self.jobs, self.nodes, self.rules, self.time)
+        self.next_decision = allocation.next_decision
         changes = [
             (self.jobs[job], requested[job])
             for job in sorted(requested)

@@ -50,6 +50,7 @@ def reference_at(
     engine.time = float(episode.time)
     engine.num_submitted, engine.num_rounds = int(episode.next_job), int(episode.num_rounds)
     engine.next_tick, engine.stalls, engine.ended = float(episode.next_round), int(episode.stalls), bool(episode.ended)
+    engine.next_decision = float(episode.next_decision)
     engine.outages = state.outages[b].tolist()
     for node, record in zip(engine.nodes, _rows(state.nodes[b]), strict=True):
         node.up, node.outages, node.next_change = not record["down"], record["outages"], record["finish"]

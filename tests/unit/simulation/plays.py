@@ -22,8 +22,9 @@ Acts = Mapping[Seconds, Act]
 class Script:
     """A scheduler that applies the act given for the time of a round, and otherwise changes nothing."""
 
-    def __init__(self, acts: Acts) -> None:
+    def __init__(self, acts: Acts, decisions: Mapping[Seconds, Seconds] | None = None) -> None:
         self.acts = acts
+        self.decisions = decisions or {}  # the instant of the next decision that a round names
         self.rounds: list[Seconds] = []  # times of its rounds
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
@@ -34,6 +35,7 @@ class Script:
         """Apply the act of this round: stops first, so that other jobs can take the GPUs."""
         self.rounds.append(view.time)
         allocation = view.allocation(keep_running=True)
+        allocation.next_decision = self.decisions.get(view.time, np.inf)
         act = self.acts.get(view.time, {})
         for job in act:
             allocation.stop(job)
@@ -62,8 +64,9 @@ class Play:
         performance: PerformanceModel | None = None,
         *,
         seed: int = 0,
+        decisions: Mapping[Seconds, Seconds] | None = None,
     ) -> None:
-        script = Script(acts)
+        script = Script(acts, decisions)
         self.engine: Engine = build(workload, Setup(cluster, performance or Bench(), scenario or Scenario()), seed)
         self.result = run_episode(script, self.engine, "script")
         self.asked = script.rounds

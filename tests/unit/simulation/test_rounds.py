@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from envs.simulation import Rounds, Scenario
+from envs.types import AllocationError
 from envs.workloads import Workload
 from tests.unit.simulation.plays import Acts, Build, Play, cluster_of, jobs_of
 
@@ -131,3 +132,34 @@ def test_invalid_rules_are_refused_in_one_line(build, names):
         build()
     assert "\n" not in str(error.value)
     assert all(name in str(error.value) for name in names)
+
+
+def decide(engine: Build, decisions: dict[float, float], rounds: Rounds | None = None) -> Play:
+    """Job 0 runs from 0 to 10 on node 0; job 1 comes at 30 and never starts. Each round may name the next decision."""
+    scenario = Scenario(restart_delay=0.0, rounds=rounds or Rounds(max_stalls=0))
+    workload = jobs_of((0, 4, 40), (30, 4, 40))
+    return Play(engine, {0.0: {0: {0: 4}}}, workload, cluster_of(4, 4), scenario, decisions=decisions)
+
+
+def test_a_scheduler_names_its_next_decision(engine):
+    assert decide(engine, {}).asked == [0.0, 30.0]
+    assert decide(engine, {0.0: 4.0}).asked == [0.0, 4.0, 30.0]
+    assert decide(engine, {0.0: 4.0, 4.0: 5.5, 5.5: 7.0}).asked == [0.0, 4.0, 5.5, 7.0, 30.0]
+
+
+def test_any_round_cancels_the_next_decision(engine):
+    """The tick at 4 comes before the decision named for 7. No job is in the system at 12, so no decision is due."""
+    assert decide(engine, {0.0: 7.0}, Rounds(interval=4.0, max_stalls=0)).asked[:4] == [0.0, 4.0, 8.0, 30.0]
+    assert decide(engine, {0.0: 12.0}).asked == [0.0, 30.0]
+
+
+def test_a_named_decision_does_not_prolong_a_stall(engine):
+    """At 30 job 1 waits, nothing runs and nothing will arrive: the stall ends the run after 60 s."""
+    play = decide(engine, {30.0: 31.0}, Rounds(max_stalls=1))
+    assert play.asked == [0.0, 30.0, 90.0]
+
+
+@pytest.mark.parametrize("instant", [0.0, -1.0, float("nan")])
+def test_the_next_decision_lies_in_the_future(engine, instant):
+    with pytest.raises(AllocationError, match="next decision"):
+        decide(engine, {0.0: instant})

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from baselines.parts.choosing import NODE_LIMIT
 from baselines.parts.offers import Offer, Offered
 from baselines.parts.options import Options
 from baselines.parts.programmed import ProgrammedRound, ProgrammedRounds
@@ -38,10 +39,10 @@ class Pollux:
         power: p of the mean, negative; more negative is fairer.
         growth: a job may have at most this multiple of the most GPUs that it has had; 2 in the paper.
         round_length: seconds of a round.
-        time_limit: wall-clock seconds for each program.
+        node_limit: nodes of the search tree for each program; a stopped program gives the best choice found.
 
     Attributes:
-        counters: of the solver; see `choosing.Solver`. A run is repeatable if no program was stopped.
+        counters: of the solver; see `choosing.Solver`.
     """
 
     information = "none"
@@ -53,14 +54,14 @@ class Pollux:
         power: float = -1.0,
         growth: float = math.inf,
         round_length: Seconds = 60.0,
-        time_limit: Seconds = 2.0,
+        node_limit: int = NODE_LIMIT,
     ) -> None:
         if not (power < 0 and math.isfinite(power)):
             raise MurmurationError(f"Pollux: power is {power}; it must be negative and finite")
         if not growth >= 1:
             raise MurmurationError(f"Pollux: growth is {growth}; it must be at least 1 (.inf: no limit)")
         self.power, self.growth = power, growth
-        self._rounds = ProgrammedRounds("Pollux", round_length, time_limit, _offer, self._options)
+        self._rounds = ProgrammedRounds("Pollux", round_length, node_limit, _offer, self._options)
 
     @property
     def counters(self) -> dict[str, int]:

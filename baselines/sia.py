@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from baselines.parts.choosing import NODE_LIMIT
 from baselines.parts.offers import Offer
 from baselines.parts.options import Options
 from baselines.parts.programmed import ProgrammedRound, ProgrammedRounds
@@ -33,10 +34,10 @@ class Sia:
         idle_penalty: lambda_n, for a job without GPUs; a configuration at the least goodput costs 1.
         change_penalty: lambda_a, for each configuration taken or given up.
         round_length: seconds of a round.
-        time_limit: wall-clock seconds for each program.
+        node_limit: nodes of the search tree for each program; a stopped program gives the best choice found.
 
     Attributes:
-        counters: of the solver; see `choosing.Solver`. A run is repeatable if no program was stopped.
+        counters: of the solver; see `choosing.Solver`.
     """
 
     information = "none"
@@ -49,7 +50,7 @@ class Sia:
         idle_penalty: float = 1.1,
         change_penalty: float = 0.01,
         round_length: Seconds = 60.0,
-        time_limit: Seconds = 2.0,
+        node_limit: int = NODE_LIMIT,
     ) -> None:
         if not (power < 0 and math.isfinite(power)):
             raise MurmurationError(f"Sia: power is {power}; it must be negative and finite")
@@ -57,7 +58,7 @@ class Sia:
             if not (value >= 0 and math.isfinite(value)):
                 raise MurmurationError(f"Sia: {name} is {value}; it must be finite and not negative")
         self.power, self.idle_penalty, self.change_penalty = power, idle_penalty, change_penalty
-        self._rounds = ProgrammedRounds("Sia", round_length, time_limit, _offer, self._options)
+        self._rounds = ProgrammedRounds("Sia", round_length, node_limit, _offer, self._options)
 
     @property
     def counters(self) -> dict[str, int]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from baselines.parts.choosing import SizeChoice, Solver
+from baselines.parts.choosing import NODE_LIMIT, SizeChoice, Solver
 from baselines.parts.estimates import remaining_time, require_remaining_work
 from baselines.parts.grants import free_by_type, held_grants
 from baselines.parts.marginal_gain import Grant
@@ -64,26 +64,23 @@ class Themis:
     Args:
         fairness: f; with a larger value fewer and worse treated jobs bid.
         lease: seconds.
-        time_limit: wall-clock seconds for each integer program.
+        node_limit: nodes of the search tree for each program; a stopped program gives the best choice found.
 
     Attributes:
-        counters: of the solver, see `choosing.Solver`; and the winners that paid by price. A run is repeatable if no
-            program was stopped.
+        counters: of the solver, see `choosing.Solver`; and the winners that paid by price.
     """
 
     information = "estimate"
     preemptive = True
     elastic = True
 
-    def __init__(self, fairness: float = 0.8, lease: Seconds = 1200.0, time_limit: Seconds = 2.0) -> None:
+    def __init__(self, fairness: float = 0.8, lease: Seconds = 1200.0, node_limit: int = NODE_LIMIT) -> None:
         if not 0 <= fairness < 1:
             raise MurmurationError(f"Themis: fairness is {fairness}; it must be at least 0 and below 1")
         if not (lease > 0 and math.isfinite(lease)):
             raise MurmurationError(f"Themis: lease is {lease} s; it must be positive and finite")
-        if not time_limit > 0:
-            raise MurmurationError(f"Themis: time_limit is {time_limit} s; it must be positive")
         self.fairness, self.lease = fairness, lease
-        self._solver = Solver(time_limit)
+        self._solver = Solver("Themis", node_limit)
         self._contention = JobContention()
         self._offers = Offers(_offer)
         self._leases: FloatArray = np.zeros(0)  # when they end, by job

@@ -18,6 +18,7 @@ from baselines.gavel.shares import (
 from baselines.parts.arrays import gang_sizes
 from baselines.parts.estimates import require_remaining_work
 from baselines.parts.grants import capacity_by_type, place_grants
+from baselines.parts.highs import ITERATION_LIMIT
 from baselines.parts.priority import jobs_present
 from baselines.parts.round_timer import ROUNDING, RoundTimer
 from envs.scheduling import ClusterView
@@ -70,7 +71,7 @@ class Gavel:
             baselines without knowledge of heterogeneity.
         round_length: seconds of a round; choices are kept for its duration.
         reset_interval: least seconds between two computations of shares.
-        time_limit: wall-clock seconds for each linear program; a program over the limit is replaced by equal shares.
+        iteration_limit: simplex iterations of each linear program; over the limit, equal shares replace its solution.
 
     Attributes:
         counters: linear programs started, and how many of them were not solved in time.
@@ -85,16 +86,16 @@ class Gavel:
         aware: bool = True,
         round_length: Seconds = 360.0,
         reset_interval: Seconds = 1920.0,
-        time_limit: Seconds = 10.0,
+        iteration_limit: int = ITERATION_LIMIT,
     ) -> None:
         if objective not in OBJECTIVES:
             raise MurmurationError(f"Gavel: objective is {objective!r}; it must be one of {', '.join(OBJECTIVES)}")
         if not (reset_interval >= 0 and math.isfinite(reset_interval)):
             raise MurmurationError(f"Gavel: reset_interval is {reset_interval} s; it must be finite and not negative")
-        if not time_limit > 0:
-            raise MurmurationError(f"Gavel: time_limit is {time_limit} s; it must be positive")
+        if not iteration_limit > 0:
+            raise MurmurationError(f"Gavel: iteration_limit is {iteration_limit}; it must be positive")
         self.objective, self.aware = objective, aware
-        self.reset_interval, self.time_limit = reset_interval, time_limit
+        self.reset_interval, self.iteration_limit = reset_interval, iteration_limit
         self._round_clock = RoundTimer("Gavel", round_length)
         self.information = "estimate" if objective in ("makespan", "finish_time") else "none"
         self._forget()
@@ -154,8 +155,10 @@ class Gavel:
     def _optimise(self, view: ClusterView, jobs: IntArray, sizes: IntArray, throughput: FloatArray) -> TimeShares:
         capacity = capacity_by_type(view)
         if self.aware:
-            return self._shares(view, jobs, Sharing(throughput, sizes, capacity, self.time_limit))
-        merged = Sharing(throughput.max(axis=1, keepdims=True), sizes, capacity.sum(keepdims=True), self.time_limit)
+            return self._shares(view, jobs, Sharing(throughput, sizes, capacity, self.iteration_limit))
+        merged = Sharing(
+            throughput.max(axis=1, keepdims=True), sizes, capacity.sum(keepdims=True), self.iteration_limit
+        )
         found = self._shares(view, jobs, merged)
         usable = np.where(throughput > 0, capacity, 0.0)
         split = usable / usable.sum(axis=1, keepdims=True)

@@ -1,18 +1,18 @@
 """Gavel's optimisation problems: the share of its time that each job spends on each GPU type.
 
 Shares are float64[num_jobs, num_gpu_types]; rows sum to at most 1, and the average demand for a type is at most its
-number of GPUs (Narayanan et al., OSDI'20, section 4.1). All problems are linear programs, solved by HiGHS within a time
-limit. An unsolved program falls back to equal shares and is counted as a failure.
+number of GPUs (Narayanan et al., OSDI'20, section 4.1). All problems are linear programs, solved by HiGHS within a
+limit of iterations. An unsolved program falls back to equal shares and is counted as a failure.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array, hstack, vstack
 
-from envs.types import FloatArray, IntArray, Seconds
+from baselines.parts.highs import ITERATION_LIMIT, solve_linear
+from envs.types import FloatArray, IntArray
 
 _CLOSE = 1e-3  # relative width at which the bisection of the finish-time ratio ends
 MOST_STEPS = 30  # of the bisection
@@ -26,13 +26,13 @@ class Sharing:
         throughput: float64[num_jobs, num_gpu_types], samples/s on the requested GPUs; 0 where a job does not run.
         gpus: int64[num_jobs], GPUs of each job.
         capacity: int64[num_gpu_types], GPUs of each type.
-        time_limit: seconds of wall-clock time for each linear program.
+        iteration_limit: simplex iterations of each linear program.
     """
 
     throughput: FloatArray
     gpus: IntArray
     capacity: IntArray
-    time_limit: Seconds = 10.0
+    iteration_limit: int = ITERATION_LIMIT
 
     @property
     def num_jobs(self) -> int:
@@ -169,7 +169,8 @@ def _level(sharing: Sharing, gain: FloatArray, gpus: IntArray, count: IntArray) 
     rows = vstack([hstack([limits, coo_array((len(bounds), 1))]), hstack([-_gains(gain), level])])
     cost = np.zeros(gain.size + 1)
     cost[-1] = -1.0
-    found = _optimum(cost, rows, np.concatenate([bounds, np.zeros(len(gain))]), sharing.time_limit)
+    most = np.concatenate([bounds, np.zeros(len(gain))])
+    found = solve_linear(cost, rows.tocsr(), most, iteration_limit=sharing.iteration_limit)
     return None if found is None else float(found[-1])
 
 
@@ -181,7 +182,8 @@ def _solve(
     if level is not None:
         rows = vstack([rows, -_gains(gain)])
         bounds = np.concatenate([bounds, np.full(len(gain), -level)])
-    found = _optimum(-(gain * count[:, None]).ravel(), rows, bounds, sharing.time_limit)
+    cost = -(gain * count[:, None]).ravel()
+    found = solve_linear(cost, rows.tocsr(), bounds, iteration_limit=sharing.iteration_limit)
     if found is None:
         return None
     shares: FloatArray = np.where(gain > 0, found.reshape(gain.shape).clip(0.0, 1.0), 0.0)
@@ -202,13 +204,3 @@ def _gains(gain: FloatArray) -> coo_array:
     """Rows that add up the gains of each class."""
     cells = np.arange(gain.size)
     return coo_array((gain.ravel(), (cells // gain.shape[1], cells)), shape=(len(gain), gain.size))
-
-
-def _optimum(cost: FloatArray, rows: coo_array, bounds: FloatArray, time_limit: Seconds) -> FloatArray | None:
-    """Minimise cost @ x with rows @ x <= bounds and x >= 0; None if not solved in time."""
-    constraint = LinearConstraint(rows.tocsr(), -np.inf, bounds)
-    found = milp(cost, constraints=constraint, bounds=Bounds(0.0, np.inf), options={"time_limit": time_limit})
-    if found.status != 0:
-        return None
-    optimum: FloatArray = found.x
-    return optimum

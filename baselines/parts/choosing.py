@@ -12,9 +12,10 @@ from scipy.optimize import Bounds
 from baselines.parts.highs import milp
 from baselines.parts.options import Options, greedy
 from baselines.parts.prices import reduced
-from envs.types import IntArray, Seconds
+from envs.types import IntArray, MurmurationError
 
 MANY_OPTIONS = 1000  # a program with more options is reduced before it is solved
+NODE_LIMIT = 200  # default limit on the nodes of a search; nearly all programs of the field's sizes need one node
 MOST_OPEN = 2000  # a reduced program with more options is not solved: minutes of search hardly improve the choice
 
 
@@ -34,7 +35,9 @@ class SizeChoice:
 
 
 class Solver:
-    """Solves integer programs within a time limit, and counts how they ended.
+    """Solves integer programs within a limit of work, and counts how they ended.
+
+    The limit counts nodes of the search tree, not seconds, so a busy machine gives the same choices as an idle one.
 
     A program with many options is first reduced by prices (`baselines.parts.prices`), which also finds a choice.
     Options that cannot be part of a better choice are left out, and a job with one remaining option gets it. The
@@ -43,17 +46,23 @@ class Solver:
     job's size fits.
 
     Args:
-        time_limit: wall-clock seconds for each program; when they are over, the best choice found is taken, or the
-            greedy choice if that is better.
+        scheduler: its name, for error messages.
+        node_limit: nodes of the search tree for each program; after them, the best choice found is taken, or the greedy
+            choice if that is better.
         gap: relative gap at which a choice counts as optimal.
 
     Attributes:
         counters: programs solved, reduced programs, programs that hit the limit, programs answered by the greedy
             choice, and the largest gap in parts per million.
+
+    Raises:
+        MurmurationError: the limit is not positive.
     """
 
-    def __init__(self, time_limit: Seconds, gap: float = 1e-6) -> None:
-        self.time_limit, self.gap = time_limit, gap
+    def __init__(self, scheduler: str, node_limit: int = NODE_LIMIT, gap: float = 1e-6) -> None:
+        if not node_limit > 0:
+            raise MurmurationError(f"{scheduler}: node_limit is {node_limit}; it must be positive")
+        self.node_limit, self.gap = node_limit, gap
         self.counters: dict[str, int] = {}
         self.forget()
 
@@ -78,7 +87,7 @@ class Solver:
         return found
 
     def _small(self, options: Options, capacity: IntArray) -> SizeChoice:
-        exact = _program(options, capacity, self.time_limit, self.gap)
+        exact = _program(options, capacity, self.node_limit, self.gap)
         if exact is not None and exact.solved:
             return exact
         rough = greedy(options, capacity)
@@ -99,7 +108,7 @@ class Solver:
         rest = options.only(small.open)
         # The gap is asked for of the whole, of which the rest is a part.
         part = max(options.saved(small.chosen[np.unique(rest.job)]), 1e-300)
-        found = _program(rest, capacity - options.taken(small.settled, len(capacity)), self.time_limit, self.gap)
+        found = _program(rest, capacity - options.taken(small.settled, len(capacity)), self.node_limit, self.gap)
         if found is None:
             self.counters["greedy_choices"] += 1
             return SizeChoice(small.chosen, False, gap)
@@ -111,14 +120,14 @@ class Solver:
         return SizeChoice(chosen, found.solved, min(found.gap * part / max(saved, 1e-300), gap))
 
 
-def _program(options: Options, capacity: IntArray, time_limit: Seconds, gap: float) -> SizeChoice | None:
-    """Solve the integer program; None if no choice is found in time."""
+def _program(options: Options, capacity: IntArray, node_limit: int, gap: float) -> SizeChoice | None:
+    """Solve the integer program; None if no choice is found within the limit."""
     found = milp(
         -options.saving / max(float(np.abs(options.saving).max()), 1e-12),
         integrality=np.ones(len(options.job), np.int64),
         bounds=Bounds(0.0, 1.0),
         constraints=options.constraints(capacity),
-        options={"time_limit": time_limit, "mip_rel_gap": gap},
+        options={"node_limit": node_limit, "mip_rel_gap": gap},
     )
     if found.x is None:
         return None

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint
+from scipy.optimize import Bounds, LinearConstraint, linprog
 from scipy.optimize import milp as scipy_milp
 
 from envs.types import FloatArray, IntArray
@@ -40,7 +40,7 @@ def milp(
         bounds: bounds of the columns.
         constraints: linear constraints.
         integrality: int64[num_columns], 1 for an integer column; None if no column is integer.
-        options: options of SciPy's function, such as time_limit and mip_rel_gap.
+        options: options of SciPy's function, such as node_limit and mip_rel_gap.
 
     Returns:
         SciPy's result; `x` is None if no solution was found.
@@ -49,6 +49,27 @@ def milp(
     solve: Any = scipy_milp  # its type stubs require their own TypedDict
     with quiet():
         return solve(cost, integrality=whole, bounds=bounds, constraints=constraints, options=options)
+
+
+ITERATION_LIMIT = 100_000  # simplex iterations of a linear program; those of 1,000 jobs on four types take about 1,000
+
+
+def solve_linear(
+    cost: FloatArray, rows: Any, limits: FloatArray, *, iteration_limit: int = ITERATION_LIMIT
+) -> FloatArray | None:
+    """Minimise cost @ x with rows @ x <= limits and x >= 0.
+
+    Args:
+        cost: float64[num_columns].
+        rows: [num_rows, num_columns], dense or sparse.
+        limits: float64[num_rows].
+        iteration_limit: simplex iterations; a limit of work instead of time makes the answer the same on any machine.
+
+    Returns:
+        float64[num_columns]; None if the program was not solved within the limit.
+    """
+    found = linprog(cost, A_ub=rows, b_ub=limits, bounds=(0.0, None), options={"maxiter": iteration_limit})
+    return found.x if found.status == 0 else None
 
 
 @contextmanager

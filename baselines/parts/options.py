@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import LinearConstraint
-from scipy.sparse import coo_array
+from scipy.sparse import coo_array, csr_array, vstack
 
 from envs.types import FloatArray, IntArray
 
@@ -47,11 +47,17 @@ class Options:
         return np.bincount(self.gpu_type[picked], self.num_gpus[picked], num_gpu_types).astype(np.int64)
 
     def constraints(self, capacity: IntArray) -> list[LinearConstraint]:
-        """Return the constraints over a column per option: one option per job, `capacity` GPUs per type."""
+        """Return `limits` in the form that the solver of integer programs takes."""
+        rows, limits = self.limits(capacity)
+        return [LinearConstraint(rows, -np.inf, limits)]
+
+    def limits(self, capacity: IntArray) -> tuple[csr_array, FloatArray]:
+        """Return A and b of A x <= b over a column per option: one option per job, `capacity` GPUs per type."""
         columns = np.arange(len(self.job))
         once = coo_array((np.ones(len(columns)), (self.job, columns)), shape=(len(self.idle), len(columns)))
         room = coo_array((self.num_gpus, (self.gpu_type, columns)), shape=(len(capacity), len(columns)))
-        return [LinearConstraint(once.tocsr(), -np.inf, 1.0), LinearConstraint(room.tocsr(), -np.inf, capacity)]
+        limits = np.concatenate([np.ones(len(self.idle)), capacity.astype(np.float64)])
+        return vstack([once, room]).tocsr(), limits
 
     def only(self, kept: IntArray) -> "Options":
         """Return the options of these indices, of the same jobs."""

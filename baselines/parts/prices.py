@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 
+from baselines.parts.highs import solve_linear
 from baselines.parts.options import Options
 from envs.simulation.jit import jit
 from envs.types import FloatArray, IntArray
@@ -19,7 +20,6 @@ MOST_CUTS = 200  # evaluations of the bound, which takes about ten for each type
 _CLOSE = 1e-7  # the search for prices ends at this relative distance from the least bound
 _SAME = 1e-11  # relative difference of savings that counts as zero
 LIKE = 1e-6  # difference of losses, relative to the largest saving, below which options count as equally good
-_LONGEST = 5.0  # wall-clock seconds for a linear program
 PASSES = 3  # passes over the options that improve a choice
 
 
@@ -190,14 +190,9 @@ def _shared_out(options: Options, capacity: IntArray, loss: FloatArray) -> IntAr
         return chosen
     some = options.only(near)
     room = capacity - options.taken(chosen[~several], len(capacity))
-    found = milp(
-        -some.saving / options.saving.max(),
-        bounds=Bounds(0.0, np.inf),
-        constraints=some.constraints(np.maximum(room, 0)),
-        options={"time_limit": _LONGEST},
-    )
-    if found.x is not None:
-        by_part = near[np.argsort(found.x, kind="stable")]
+    part = solve_linear(-some.saving / options.saving.max(), *some.limits(np.maximum(room, 0)))
+    if part is not None:
+        by_part = near[np.argsort(part, kind="stable")]
         chosen[options.job[by_part]] = by_part  # the largest part is written last
     return chosen
 

@@ -15,7 +15,7 @@ from baselines.parts.priority import jobs_present
 from baselines.parts.round_timer import RoundTimer
 from baselines.parts.sizing import History, participants, restart_factor, room_for, start_queued
 from envs.scheduling import ClusterView
-from envs.types import Allocation, BoolArray, FloatArray, IntArray, JobId, MurmurationError, Seconds
+from envs.types import Allocation, BoolArray, FloatArray, IntArray, JobId, Seconds
 
 
 @dataclass(frozen=True)
@@ -60,17 +60,15 @@ class ProgrammedRounds:
     Args:
         scheduler: its name, for error messages.
         round_length: seconds of a round.
-        time_limit: wall-clock seconds for each program.
+        node_limit: nodes of the search tree for each program.
         offer_of: computes the offer of a job.
         options_of: computes the options of a round, with their costs.
     """
 
     def __init__(
-        self, scheduler: str, round_length: Seconds, time_limit: Seconds, offer_of: OfferOf, options_of: OptionsOf
+        self, scheduler: str, round_length: Seconds, node_limit: int, offer_of: OfferOf, options_of: OptionsOf
     ) -> None:
-        if not time_limit > 0:
-            raise MurmurationError(f"{scheduler}: time_limit is {time_limit} s; it must be positive")
-        self.solver = Solver(time_limit)
+        self.solver = Solver(scheduler, node_limit)
         self._timer = RoundTimer(scheduler, round_length)
         self._offer_of, self._options_of = offer_of, options_of
         self.forget()

@@ -46,7 +46,7 @@ def fits(options: Options, chosen: tuple[int, ...], capacity: np.ndarray) -> boo
 @given(problem=problems())
 def test_the_program_finds_the_cheapest_of_all_choices(problem):
     options, capacity = problem
-    found = Solver(5.0).choose(options, capacity)
+    found = Solver("test").choose(options, capacity)
     mine = [[-1, *np.flatnonzero(options.job == job).tolist()] for job in range(len(options.idle))]
     best = min(cost_slowly(options, chosen) for chosen in product(*mine) if fits(options, chosen, capacity))
     chosen = tuple(found.chosen.tolist())
@@ -76,7 +76,7 @@ def stopped_with(answer):
 
 def test_the_greedy_choice_replaces_a_missing_answer(monkeypatch):
     monkeypatch.setattr(choosing, "_program", stopped_with(None))
-    solver = Solver(1.0)
+    solver = Solver("test")
     found = solver.choose(two_jobs(), np.array([1]))
     assert (found.chosen.tolist(), found.solved) == ([-1, 1], False)
     told = {"programs": 1, "reduced_programs": 0, "stopped_programs": 1, "greedy_choices": 1, "worst_gap_ppm": 0}
@@ -86,7 +86,7 @@ def test_the_greedy_choice_replaces_a_missing_answer(monkeypatch):
 @pytest.mark.parametrize(("stopped_at", "kept", "greedy_choices"), [([0, -1], [-1, 1], 1), ([-1, 1], [-1, 1], 0)])
 def test_the_better_of_a_stopped_and_a_greedy_choice_is_taken(stopped_at, kept, greedy_choices, monkeypatch):
     monkeypatch.setattr(choosing, "_program", stopped_with(SizeChoice(np.array(stopped_at), False, 0.25)))
-    solver = Solver(1.0)
+    solver = Solver("test")
     assert solver.choose(two_jobs(), np.array([1])).chosen.tolist() == kept
     assert solver.counters["greedy_choices"] == greedy_choices
     assert solver.counters["worst_gap_ppm"] == 250_000
@@ -94,7 +94,7 @@ def test_the_better_of_a_stopped_and_a_greedy_choice_is_taken(stopped_at, kept, 
     assert set(solver.counters.values()) == {0}
 
 
-def test_the_time_limit_reaches_the_solver_and_a_stopped_program_keeps_its_best(monkeypatch):
+def test_the_limit_of_nodes_reaches_the_solver_and_a_stopped_program_keeps_its_best(monkeypatch):
     asked = {}
 
     def solver(cost, *, integrality, bounds, constraints, options):
@@ -102,15 +102,15 @@ def test_the_time_limit_reaches_the_solver_and_a_stopped_program_keeps_its_best(
         return type("Stopped", (), {"status": 1, "x": np.array([0.0, 1.0]), "mip_gap": 0.5})
 
     monkeypatch.setattr(choosing, "milp", solver)
-    ours = Solver(0.125, gap=0.01)
+    ours = Solver("test", 125, gap=0.01)
     assert ours.choose(two_jobs(), np.array([1])).chosen.tolist() == [-1, 1]
-    assert asked == {"time_limit": 0.125, "mip_rel_gap": 0.01}
+    assert asked == {"node_limit": 125, "mip_rel_gap": 0.01}
     assert (ours.counters["stopped_programs"], ours.counters["greedy_choices"]) == (1, 0)
 
 
 def test_without_options_no_program_is_solved():
     none = np.zeros(0, np.int64)
     empty = Options(none, none, none, np.zeros(0), np.array([1.0, 1.0]))
-    solver = Solver(1.0)
+    solver = Solver("test")
     assert solver.choose(empty, np.array([4])).chosen.tolist() == [-1, -1]
     assert solver.counters["programs"] == 0

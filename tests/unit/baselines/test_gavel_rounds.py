@@ -149,7 +149,7 @@ class Plain(TwoThroughputs):
         ({"objective": "fair"}, ("objective", "'fair'", "max_min, makespan")),
         ({"round_length": -1.0}, ("round_length", "-1.0", "not negative")),
         ({"reset_interval": float("inf")}, ("reset_interval", "inf", "finite")),
-        ({"time_limit": 0.0}, ("time_limit", "0.0", "positive")),
+        ({"iteration_limit": 0}, ("iteration_limit", "0", "positive")),
     ],
 )
 def test_bad_options(options, words):

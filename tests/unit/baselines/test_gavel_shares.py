@@ -1,5 +1,7 @@
 """Gavel's linear programs against reference implementations, closed forms and their constraints."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,6 +17,7 @@ from baselines.gavel.shares import (
     minimise_makespan,
     worst_ratio,
 )
+from baselines.parts.highs import solve_linear
 from envs.types import FloatArray
 
 
@@ -151,27 +154,35 @@ def test_equal_shares_by_hand():
 def test_unsolved_programs_fall_back_to_equal_shares_and_are_counted(fails, monkeypatch):
     """The first or the second program of max-min is stopped by its time limit."""
     asked = []
-    solve = gavel_shares._optimum
+    solve = solve_linear
 
-    def stopped(*arguments):
+    def stopped(*arguments, **settings):
         asked.append(arguments)
-        return None if len(asked) == fails else solve(*arguments)
+        return None if len(asked) == fails else solve(*arguments, **settings)
 
-    monkeypatch.setattr(gavel_shares, "_optimum", stopped)
+    monkeypatch.setattr(gavel_shares, "solve_linear", stopped)
     sharing = Sharing(np.array([[4.0, 1.0], [2.0, 1.0]]), np.array([1, 1]), np.array([1, 1]))
     found = maximise_least_throughput(sharing)
     assert (found.shares == sharing.isolated).all()
     assert (found.programs, found.failures) == (fails, 1)
 
 
-def test_the_time_limit_reaches_the_solver(monkeypatch):
+def test_the_limit_of_iterations_reaches_the_solver(monkeypatch):
     limits = []
 
-    def solver(cost, *, constraints, bounds, options):
-        limits.append(options["time_limit"])
-        return type("Stopped", (), {"status": 1, "x": None})
+    def solver(cost, rows, most, *, iteration_limit):
+        limits.append(iteration_limit)
 
-    monkeypatch.setattr(gavel_shares, "milp", solver)
-    sharing = Sharing(np.ones((2, 1)), np.array([1, 1]), np.array([1]), time_limit=0.25)
+    monkeypatch.setattr(gavel_shares, "solve_linear", solver)
+    sharing = Sharing(np.ones((2, 1)), np.array([1, 1]), np.array([1]), iteration_limit=25)
     assert maximise_total_throughput(sharing).failures == 1
-    assert limits == [0.25]
+    assert limits == [25]
+
+
+def test_a_program_over_the_limit_is_not_solved():
+    """The program needs several simplex iterations; presolve alone does not solve it."""
+    rng = np.random.default_rng(0)
+    throughput = rng.uniform(1.0, 9.0, (40, 3))
+    sharing = Sharing(throughput, rng.integers(1, 5, 40), np.array([20, 20, 20]), iteration_limit=1)
+    assert maximise_least_throughput(sharing).failures == 1
+    assert maximise_least_throughput(replace(sharing, iteration_limit=10_000)).failures == 0

@@ -109,9 +109,9 @@ def test_a_choice_near_the_prices_is_nearly_the_best(seed, alike):
 def test_large_and_small_programs_choose_equally_well(seed, monkeypatch):
     capacity = np.array([40, 31, 23])
     options = crowd(seed, 60, capacity, alike=seed % 2 == 0)
-    whole = Solver(5.0).choose(options, capacity)
+    whole = Solver("test").choose(options, capacity)
     monkeypatch.setattr(choosing, "MANY_OPTIONS", 0)
-    solver = Solver(5.0)
+    solver = Solver("test")
     part = solver.choose(options, capacity)
     assert solver.counters["reduced_programs"] == 1
     assert whole.solved
@@ -122,7 +122,7 @@ def test_large_and_small_programs_choose_equally_well(seed, monkeypatch):
 
 def test_with_all_nodes_down_no_job_has_gpus(monkeypatch):
     monkeypatch.setattr(choosing, "MANY_OPTIONS", 0)
-    choice = Solver(1.0).choose(crowd(0, 5, np.array([4, 4]), alike=False), np.array([0, 0]))
+    choice = Solver("test").choose(crowd(0, 5, np.array([4, 4]), alike=False), np.array([0, 0]))
     assert (choice.solved, choice.chosen.tolist()) == (True, [-1] * 5)
 
 
@@ -132,7 +132,7 @@ def large(monkeypatch, answer: object) -> tuple[Options, Solver, SizeChoice]:
     monkeypatch.setattr(choosing, "MANY_OPTIONS", 0)
     monkeypatch.setattr(choosing, "_program", answer)
     found = next(seed for seed in range(50) if reduced(crowd(seed, 60, capacity, alike=False), capacity).missing > 1e-3)
-    options, solver = crowd(found, 60, capacity, alike=False), Solver(1.0)
+    options, solver = crowd(found, 60, capacity, alike=False), Solver("test")
     return options, solver, solver.choose(options, capacity)
 
 

@@ -234,11 +234,11 @@ def test_fair_throughput_is_that_of_the_largest_size_within_the_share():
         (lambda: Sia(power=0.0), ("Sia", "power", "0.0", "negative")),
         (lambda: Sia(idle_penalty=-1.0), ("Sia", "idle_penalty", "-1.0", "not negative")),
         (lambda: Sia(change_penalty=float("nan")), ("Sia", "change_penalty", "nan")),
-        (lambda: Sia(time_limit=0.0), ("Sia", "time_limit", "0.0", "positive")),
+        (lambda: Sia(node_limit=0), ("Sia", "node_limit", "0", "positive")),
         (lambda: Sia(round_length=-1.0), ("Sia", "round_length", "-1.0")),
         (lambda: Pollux(power=1.0), ("Pollux", "power", "1.0", "negative")),
         (lambda: Pollux(growth=0.5), ("Pollux", "growth", "0.5", "at least 1")),
-        (lambda: Pollux(time_limit=-1.0), ("Pollux", "time_limit", "-1.0", "positive")),
+        (lambda: Pollux(node_limit=-1), ("Pollux", "node_limit", "-1", "positive")),
         (lambda: Pollux(round_length=float("inf")), ("Pollux", "round_length", "inf")),
     ],
 )

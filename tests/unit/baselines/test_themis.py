@@ -79,7 +79,7 @@ def payments(gains, sizes, capacity, lease=10.0):
     bids = Bids(np.arange(count) + 10, options)
     pool = np.array([capacity])
     themis = Themis(lease=lease)
-    return themis._payments(bids, Solver(1.0).choose(options, pool), pool)
+    return themis._payments(bids, Solver("test").choose(options, pool), pool)
 
 
 def test_payments_by_hand():
@@ -163,7 +163,7 @@ def test_all_jobs_of_a_crowd_finish(seed, fairness):
         ({"fairness": -0.1}, ("fairness", "-0.1")),
         ({"lease": 0.0}, ("lease", "0.0", "positive")),
         ({"lease": float("inf")}, ("lease", "inf", "finite")),
-        ({"time_limit": 0.0}, ("time_limit", "0.0", "positive")),
+        ({"node_limit": 0}, ("node_limit", "0", "positive")),
     ],
 )
 def test_bad_options(options, words):

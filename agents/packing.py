@@ -26,7 +26,7 @@ class Packed(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Flags:
+class PackedFlags:
     """An array of zeros and ones, of any type, stored as bits."""
 
     bits: Bits
@@ -34,7 +34,7 @@ class Flags:
     dtype: np.dtype[Any]
 
     @classmethod
-    def of(cls, array: npt.NDArray[Any]) -> "Flags":
+    def of(cls, array: npt.NDArray[Any]) -> "PackedFlags":
         """Pack an array of zeros and ones."""
         return cls(np.packbits(array.ravel() != 0), array.shape, array.dtype)
 
@@ -50,17 +50,17 @@ class Flags:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class PackedRows:
     """An array whose rows (along the last axis) are often all zero: slots and queue rows without a job."""
 
-    present: Flags  # bool[...]: which rows are stored
+    present: PackedFlags  # bool[...]: which rows are stored
     rows: npt.NDArray[Any]
 
     @classmethod
-    def of(cls, array: npt.NDArray[Any]) -> "Rows":
+    def of(cls, array: npt.NDArray[Any]) -> "PackedRows":
         """Pack any array of at least two axes."""
         present = np.asarray(array.any(-1))
-        return cls(Flags.of(present), array[present])
+        return cls(PackedFlags.of(present), array[present])
 
     @property
     def nbytes(self) -> int:
@@ -99,6 +99,8 @@ class PackedStep:
 def pack_step(step: StepArrays) -> PackedStep:
     """Pack a copy of a step: the observation's arrays by name, its `mask` included, and `labels` int64[B, nodes]."""
     arrays: dict[str, Packed] = {
-        name: Flags.of(array) if name == "mask" else Rows.of(array) for name, array in step.items() if name != "labels"
+        name: PackedFlags.of(array) if name == "mask" else PackedRows.of(array)
+        for name, array in step.items()
+        if name != "labels"
     }
     return PackedStep(arrays, step["labels"].astype(np.int32))

@@ -8,7 +8,7 @@ from torch import nn
 
 from agents.gpu_types import TypeOrder, check_types
 from agents.networks import PolicyNetwork
-from envs.gpu_cluster import DecisionRules, Deliberation, EnvSpec, Observation
+from envs.gpu_cluster import DecisionRules, EnvSpec, NegotiatedRound, Observation
 from envs.scheduling import ClusterView
 from envs.simulation import SimulationView, State
 from envs.types import Allocation, CheckpointError, ClusterSpec, IntArray
@@ -66,7 +66,7 @@ class PolicyScheduler:
             network.eval()
         self.network, self.spec, self.rules, self.gpu_types, self.sampled = network, spec, rules, gpu_types, sampled
         self.counters: dict[str, int] = {}
-        self._deliberation: Deliberation | None = None
+        self._negotiated: NegotiatedRound | None = None
         self._order: TypeOrder | None = None
         self._rng: np.random.Generator | None = None
 
@@ -86,25 +86,25 @@ class PolicyScheduler:
             )
         self._order = None if cluster.gpu_types == self.gpu_types else TypeOrder(cluster, self.gpu_types)
         self._rng = rng if self.sampled else None
-        self._deliberation = None
+        self._negotiated = None
         self.counters = {}
 
     def schedule(self, view: ClusterView) -> Allocation:
         """Negotiate one round and return its allocation."""
         assert isinstance(view, SimulationView), "a policy observes the engine's state through a SimulationView"
-        if self._deliberation is None:
+        if self._negotiated is None:
             scratch = State.allocate(view.cluster, view.state.jobs.shape[1], scenario=view.scenario)
-            self._deliberation = Deliberation(scratch, EnvSpec.of(view.cluster, self.rules), self.rules, view.table)
-        deliberation = self._deliberation
-        deliberation.begin(view.state)
-        while deliberation.observe():
-            observation = deliberation.observation
+            self._negotiated = NegotiatedRound(scratch, EnvSpec.of(view.cluster, self.rules), self.rules, view.table)
+        negotiated = self._negotiated
+        negotiated.begin(view.state)
+        while negotiated.observe():
+            observation = negotiated.observation
             if self._order is not None:
                 observation = self._order.apply(observation)
-            if deliberation.decide(choose_actions(self.network, observation, self._rng)[0]):
+            if negotiated.decide(choose_actions(self.network, observation, self._rng)[0]):
                 break
-        allocation = deliberation.fill(view.allocation(keep_running=True))
-        self.counters = deliberation.counters()
+        allocation = negotiated.fill(view.allocation(keep_running=True))
+        self.counters = negotiated.counters()
         return allocation
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from baselines.parts.one_heap import Heap, OneHeap
+from baselines.parts.gpu_pool import GpuPool, PooledRounds
 from envs.scheduling import ClusterView
 from envs.simulation.jit import jit
 from envs.types import Allocation, ClusterSpec, FloatArray, IntArray
@@ -32,11 +32,11 @@ class Afs:
     elastic = True
 
     def __init__(self) -> None:
-        self._heap = OneHeap("Afs")
+        self._rounds = PooledRounds("Afs")
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Forget the jobs of the last episode."""
-        self._heap.forget()
+        self._rounds.forget()
 
     def schedule(self, view: ClusterView) -> Allocation:
         """Choose sizes by the pairwise rule, then nodes.
@@ -44,12 +44,12 @@ class Afs:
         Raises:
             MurmurationError: the scenario hides remaining work.
         """
-        return self._heap.schedule(view, _length, lambda heap: afs_sizes(heap.work, heap.throughputs, heap.num_gpus))
+        return self._rounds.schedule(view, _length, lambda pool: afs_sizes(pool.work, pool.throughputs, pool.num_gpus))
 
 
-def _length(heap: Heap) -> FloatArray:
+def _length(pool: GpuPool) -> FloatArray:
     """float64[num_jobs]: seconds left on the least size."""
-    length: FloatArray = heap.work / heap.throughputs[np.arange(len(heap.work)), heap.least]
+    length: FloatArray = pool.work / pool.throughputs[np.arange(len(pool.work)), pool.least]
     return length
 
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from baselines.parts.one_heap import Heap, OneHeap
+from baselines.parts.gpu_pool import GpuPool, PooledRounds
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, FloatArray, IntArray, MurmurationError
 
@@ -38,11 +38,11 @@ class HeSrpt:
         if exponent is not None and not (0 <= exponent < 1):
             raise MurmurationError(f"HeSrpt: exponent is {exponent}; it must be at least 0 and below 1, or null")
         self.exponent = exponent
-        self._heap = OneHeap("HeSrpt")
+        self._rounds = PooledRounds("HeSrpt")
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Forget the jobs of the last episode."""
-        self._heap.forget()
+        self._rounds.forget()
 
     def schedule(self, view: ClusterView) -> Allocation:
         """Choose shares by rank, in whole GPUs.
@@ -50,11 +50,11 @@ class HeSrpt:
         Raises:
             MurmurationError: the scenario hides remaining work.
         """
-        return self._heap.schedule(view, lambda heap: heap.work / heap.throughputs.max(axis=1), self._sizes)
+        return self._rounds.schedule(view, lambda pool: pool.work / pool.throughputs.max(axis=1), self._sizes)
 
-    def _sizes(self, heap: Heap) -> IntArray:
+    def _sizes(self, pool: GpuPool) -> IntArray:
         """int64[num_jobs]: the shares in whole GPUs, shortest job first."""
-        return whole_shares(shares(len(heap.work), self._exponent(heap.throughputs)), heap.throughputs, heap.num_gpus)
+        return whole_shares(shares(len(pool.work), self._exponent(pool.throughputs)), pool.throughputs, pool.num_gpus)
 
     def _exponent(self, throughputs: FloatArray) -> float:
         """Return the given exponent, or estimate it from these curves; `STEEPEST` if no job is elastic."""

@@ -18,7 +18,7 @@ from envs.types import Allocation, ClusterSpec, FloatArray, IntArray, Murmuratio
 
 @dataclass(frozen=True)
 class Demands:
-    """How fast the jobs present would end on GPUs, as arrays: `marginal_gain.Demand` for all jobs at once.
+    """Seconds to the end of each present job by number of GPUs: `marginal_gain.Demand` for all jobs at once, as arrays.
 
     Attributes:
         jobs: int64[num_jobs], ascending.

@@ -1,14 +1,14 @@
 """Pollux: the power mean of all jobs' speedups over their fair shares."""
 
 import math
+from typing import Literal
 
 import numpy as np
 
 from baselines.parts.choosing import NODE_LIMIT
-from baselines.parts.offers import Offer, Offered
+from baselines.parts.offers import Offer, OfferTable
 from baselines.parts.options import Options
 from baselines.parts.programmed import ProgrammedRound, ProgrammedRounds
-from baselines.parts.sizing import throughputs
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, FloatArray, JobId, MurmurationError, Seconds
 
@@ -26,8 +26,10 @@ class Pollux:
     Differences from the paper:
     - Its genetic algorithm searches GPUs on nodes. Here an integer program with a time limit optimises the same
       objective over sizes; nodes follow by packing.
-    - It co-tunes batch size and learning rate. In this world a batch size within a job's range does not change its
-      accuracy, so goodput is throughput.
+    - It learns the noise scale, and with it the goodput of a batch size, during the run. Here goodputs are known, with
+      a noise scale that is constant over the training (`envs.performance.statistical_efficiency`), and the batch size
+      is the best of the offered range's doublings and ends and the usual one. Where the world offers no choice, goodput
+      is throughput. Learning rates are no part of this world.
     - It learns throughputs during the run, and therefore at most doubles a job's GPUs at a time. Here throughputs are
       known, and `growth` limits nothing unless set.
     - It ignores GPU types: a size counts at the mean of the throughputs on the types where the job runs with it.
@@ -40,6 +42,7 @@ class Pollux:
         growth: a job may have at most this multiple of the most GPUs that it has had; 2 in the paper.
         round_length: seconds of a round.
         node_limit: nodes of the search tree for each program; a stopped program gives the best choice found.
+        batch: "best" chooses the batch size of highest goodput, "usual" leaves it to the world.
 
     Attributes:
         counters: of the solver; see `choosing.Solver`.
@@ -55,13 +58,14 @@ class Pollux:
         growth: float = math.inf,
         round_length: Seconds = 60.0,
         node_limit: int = NODE_LIMIT,
+        batch: Literal["usual", "best"] = "best",
     ) -> None:
         if not (power < 0 and math.isfinite(power)):
             raise MurmurationError(f"Pollux: power is {power}; it must be negative and finite")
         if not growth >= 1:
             raise MurmurationError(f"Pollux: growth is {growth}; it must be at least 1 (.inf: no limit)")
         self.power, self.growth = power, growth
-        self._rounds = ProgrammedRounds("Pollux", round_length, node_limit, _offer, self._options)
+        self._rounds = ProgrammedRounds("Pollux", round_length, node_limit, self._offer, self._options, batch)
 
     @property
     def counters(self) -> dict[str, int]:
@@ -70,11 +74,17 @@ class Pollux:
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Forget the jobs of the last episode."""
-        self._rounds.forget()
+        self._rounds.forget(cluster)
 
     def schedule(self, view: ClusterView) -> Allocation:
         """Apply the round's sizes; between rounds keep running jobs."""
         return self._rounds.schedule(view)
+
+    def _offer(self, view: ClusterView, job: JobId) -> Offer:
+        """Offer all sizes on all types on which a job runs, worth its mean goodput over the types."""
+        goodput = self._rounds.goodputs(view, job)
+        gpu_type, size = np.nonzero(goodput)
+        return Offer(gpu_type, size, average_over_types(goodput)[size])
 
     def _options(self, now: ProgrammedRound) -> Options:
         """List every size of every type, at the term that its speedup adds to the mean."""
@@ -100,14 +110,7 @@ class Pollux:
         return most
 
 
-def _offer(view: ClusterView, job: JobId) -> Offer:
-    """Offer all sizes on all types on which a job runs, worth its mean throughput over the types."""
-    throughput = throughputs(view, job)
-    gpu_type, size = np.nonzero(throughput)
-    return Offer(gpu_type, size, blind(throughput)[size])
-
-
-def blind(table: FloatArray) -> FloatArray:
+def average_over_types(table: FloatArray) -> FloatArray:
     """float64[sizes]: the mean throughput over the types on which a job runs with so many GPUs; 0 where on none.
 
     The mean could fall with the size where types drop out; it is made monotone.
@@ -118,7 +121,7 @@ def blind(table: FloatArray) -> FloatArray:
     return grown
 
 
-def fair_throughputs(offered: Offered, num_jobs: int, fair: int) -> FloatArray:
+def fair_throughputs(offered: OfferTable, num_jobs: int, fair: int) -> FloatArray:
     """float64[num_jobs]: the throughput on the largest offered size within a fair share, else on the least size.
 
     Args:

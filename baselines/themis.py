@@ -9,9 +9,9 @@ from baselines.parts.choosing import NODE_LIMIT, SizeChoice, Solver
 from baselines.parts.estimates import remaining_time, require_remaining_work
 from baselines.parts.grants import free_by_type, held_grants
 from baselines.parts.marginal_gain import Grant
-from baselines.parts.offers import Offer, Offers
+from baselines.parts.offers import Offer, OfferCache
 from baselines.parts.options import Options
-from baselines.parts.prices import best_prices, useful
+from baselines.parts.prices import best_prices, useful_options
 from baselines.parts.priority import jobs_present
 from baselines.parts.round_timer import ROUNDING
 from baselines.parts.sizing import configurations, start_in_order, throughputs
@@ -82,7 +82,7 @@ class Themis:
         self.fairness, self.lease = fairness, lease
         self._solver = Solver("Themis", node_limit)
         self._contention = JobContention()
-        self._offers = Offers(_offer)
+        self._offers = OfferCache(_offer)
         self._leases: FloatArray = np.zeros(0)  # when they end, by job
         self._priced = 0
         self._rng = np.random.default_rng(0)
@@ -96,7 +96,7 @@ class Themis:
         """Forget the jobs of the last episode; draw the order of leftovers from `rng`."""
         self._solver.forget()
         self._contention = JobContention()
-        self._offers = Offers(_offer)
+        self._offers = OfferCache(_offer)
         self._leases = np.zeros(0)
         self._priced = 0
         self._rng = rng
@@ -167,7 +167,7 @@ class Themis:
         leases = {int(job): self.lease for job in bids.jobs[choice.chosen >= 0]}
         prices = None
         if len(in_the_way) > MOST_AUCTIONS:
-            prices = best_prices(bids.options.only(useful(bids.options, pool)), pool).prices
+            prices = best_prices(bids.options.only(useful_options(bids.options, pool)), pool).prices
             self._priced += len(in_the_way)
         for place in in_the_way.tolist():
             pick = choice.chosen[place]

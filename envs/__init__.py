@@ -1,4 +1,4 @@
-"""The world: cluster, workloads, performance, simulation, metrics, and its PettingZoo face. Never torch, ray, hydra."""
+"""Clusters, workloads, throughputs, the simulator, metrics and the PettingZoo environment; no torch, ray or hydra."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

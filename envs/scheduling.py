@@ -100,6 +100,11 @@ class ClusterView(Protocol):
         """int64[num_tenants]: GPUs guaranteed to each tenant; by default all GPUs of the cluster."""
         ...
 
+    @property
+    def shares_cpu_memory(self) -> bool:
+        """Whether jobs share the cores and memory of nodes, so that a placement may name its amounts."""
+        ...
+
     def job(self, job: JobId) -> JobSpec:
         """Return the job as submitted; `work` is NaN if the scenario hides it."""
         ...
@@ -136,6 +141,28 @@ class ClusterView(Protocol):
 
         Raises:
             PerformanceError: the plan does not fit the number of GPUs, or the batch size is outside the model's range.
+        """
+        ...
+
+    def efficiency(self, job: JobId, configuration: Configuration) -> float:
+        """Progress that a sample makes at the configuration's batch size, relative to the usual one on as many GPUs.
+
+        1 for a batch size of None; see `envs.performance.BatchSizes.efficiency`.
+        """
+        ...
+
+    def goodput(self, job: JobId, configuration: Configuration) -> float:
+        """Useful samples/s: `throughput` x `efficiency`. A job's remaining work falls at this throughput.
+
+        Raises:
+            PerformanceError: as for `throughput`, or the batch size is neither in `batch_range` nor the usual one.
+        """
+        ...
+
+    def batch_range(self, job: JobId, gpu_type: str, num_gpus: int) -> tuple[int, int] | None:
+        """Return the least and the largest batch size that a placement may name; None if only the usual one.
+
+        The usual batch size is always offered, unless the job's own range excludes it.
         """
         ...
 

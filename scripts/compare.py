@@ -1,7 +1,7 @@
 """Compare schedulers on the same workloads: table, results.json, results.csv and plots.
 
-python scripts/compare.py scheduler=all
-python scripts/compare.py workload=philly cluster=homogeneous_64 scheduler=[fifo,srtf]
+python scripts/compare.py task=full-64 scheduler=all
+python scripts/compare.py task=none workload=philly cluster=homogeneous_64 scheduler=[fifo,srtf]
 python scripts/compare.py scheduler=all +own._target_=my_module.MyScheduler
 """
 

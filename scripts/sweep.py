@@ -16,18 +16,22 @@ from envs.evaluation.sweep import sweep
 from envs.evaluation.sweep_plot import jct_by_load
 from envs.evaluation.table import unit_for
 from launch.runs import print_frame
+from launch.tasks import count_episodes
 
 
 @command("sweep", schedulers="all")
 def main(cfg: DictConfig, folder: Path) -> None:
     """Run the same jobs at every load; print the table, write CSV and plot."""
     inputs = build_inputs(cfg)
+    workloads = inputs.source.evaluation(cfg.split)
+    loads = [cfg.loads] if isinstance(cfg.loads, int | float) else list(cfg.loads)
     found = sweep(
         build_schedulers(cfg),
-        inputs.source.evaluation(cfg.split),
-        list(cfg.loads),
+        workloads[: count_episodes(cfg, len(workloads))],
+        loads,
         inputs.setup,
         inputs.seed,
+        definition=cfg.load_definition,
         reference=cfg.reference,
         optional=cfg.schedulers if cfg.optional else (),
         listener=lambda load: print(f"load {load:g} ..."),
@@ -36,7 +40,7 @@ def main(cfg: DictConfig, folder: Path) -> None:
     unit, unit_name = unit_for(float(table.median().median()))
     shown = (table / unit).reset_index()
     shown.columns = ["scheduler", *(f"{load:g}" for load in table.columns)]
-    print_frame(f"Mean JCT ({unit_name}) by offered load", shown)
+    print_frame(f"Mean JCT ({unit_name}) by offered load ({cfg.load_definition} sizes)", shown)
     found.table().to_csv(folder / "sweep.csv", index=False)
     jct_by_load(found).savefig(folder / "sweep.png", dpi=DOTS_PER_INCH)
 

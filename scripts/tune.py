@@ -14,7 +14,7 @@ from launch import command
 
 # isort: split
 from envs.evaluation.tuning import search
-from launch.tuning import build_maker, build_parameters, build_yardstick
+from launch.tuning import build_factory, build_parameters, build_score
 
 
 def print_improvement(evaluations: int, score: float, values: Mapping[str, float]) -> None:
@@ -25,17 +25,17 @@ def print_improvement(evaluations: int, score: float, values: Mapping[str, float
 @command("tune")
 def main(cfg: DictConfig, folder: Path) -> None:
     """Search, validate, write tuned.json."""
-    make = build_maker(cfg)
+    make = build_factory(cfg)
     found = search(
         make,
         build_parameters(cfg),
-        build_yardstick(cfg, "train"),
+        build_score(cfg, "train"),
         generations=cfg.generations,
         population=cfg.population,
         seed=cfg.seed,
         listener=print_improvement,
     )
-    validation = build_yardstick(cfg, "validation")
+    validation = build_score(cfg, "validation")
     before, after = validation.score(make({})), validation.score(make(found.values))
     print(f"log ratio to {cfg.tuning.reference}, training: {found.default_score:+.4f} before, {found.score:+.4f} after")
     print(f"log ratio to {cfg.tuning.reference}, validation: {before:+.4f} before, {after:+.4f} after")

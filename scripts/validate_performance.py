@@ -11,8 +11,10 @@ from omegaconf import DictConfig
 from launch import command
 
 # isort: split
+from envs.performance.validation.contention import fitted_contention, read_deepshare
 from envs.performance.validation.plot import plot_protocols
 from envs.performance.validation.predictions import summarise_errors, validate_performance
+from envs.performance.validation.report import describe_model
 from launch.runs import print_frame
 
 
@@ -24,8 +26,14 @@ def main(cfg: DictConfig, folder: Path) -> None:
     by_model, by_type = ("protocol", "quantity", "model"), ("protocol", "quantity", "gpu_type")
     print_frame("Errors by model", summarise_errors(predictions, by_model), digits=1)
     print_frame("Errors by GPU type", summarise_errors(predictions, by_type), digits=1)
+    fits = fitted_contention(*read_deepshare(Path(cfg.data) / "profiles" / "deepshare"))
+    print_frame("Contention: best fit to all pairs, share of time on the link by model", fits, digits=2)
     predictions.to_csv(folder / "predictions.csv", index=False)
     plot_protocols(predictions, folder)
+    report = describe_model(Path(cfg.data) / "profiles", seed=cfg.seed)
+    for title, frame in report.tables:
+        print_frame(title, frame, digits=1)
+    print(*report.notes, sep="\n")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from ray.rllib.env.single_agent_episode import SingleAgentEpisode
 from ray.rllib.utils.metrics import SAMPLE_TIMER
 
 from agents.rllib.columns import AGAINST_GROUP
-from agents.rllib.groups import Course, explained_variance, group_advantages
+from agents.rllib.groups import ReturnCurve, explained_variance, group_advantages
 from agents.rllib.runner import BatchedEnvRunner, Fragment
 from envs.gpu_cluster.columns import PASS
 from envs.types import FloatArray
@@ -33,7 +33,7 @@ class GroupRunner(BatchedEnvRunner):
         random_actions: bool = False,
         force_reset: bool = False,
     ) -> list[SingleAgentEpisode]:
-        """Whole episodes of at least `num_timesteps` steps in all, else of this runner's share of a training batch."""
+        """Sample whole episodes: at least `num_timesteps` steps, by default this runner's share of a training batch."""
         if num_episodes is not None or random_actions:
             raise ValueError("GroupRunner samples whole groups; evaluate by agents.scheduler instead of num_episodes")
         least = num_timesteps or self.num_envs * self.config.get_rollout_fragment_length(self.worker_index)
@@ -83,14 +83,15 @@ class GroupRunner(BatchedEnvRunner):
         """Return the episodes of all environments, with their advantages against their groups."""
         ends = sorted(fragment.ends, key=lambda end: end[1])
         time_constant = self.config.learner_config_dict["time_constant"]
-        courses = [
-            Course.of(fragment.rewards[: t + 1, b], fragment.elapsed[: t + 1, b], time_constant) for t, b, _ in ends
+        curves = [
+            ReturnCurve.of(fragment.rewards[: t + 1, b], fragment.elapsed[: t + 1, b], time_constant)
+            for t, b, _ in ends
         ]
         size = self._vector_env.group_size
         found: list[FloatArray] = []
-        for first in range(0, len(courses), size):
-            found += group_advantages(courses[first : first + size])
-        self.metrics.log_value("group_explained_variance", explained_variance(courses, found), window=1)
+        for first in range(0, len(curves), size):
+            found += group_advantages(curves[first : first + size])
+        self.metrics.log_value("group_explained_variance", explained_variance(curves, found), window=1)
         episodes: list[Any] = []
         for (t, b, last), advantage in zip(ends, found, strict=True):
             episodes.append(self._episode(fragment, b, 0, t + 1, last, {AGAINST_GROUP: advantage}))

@@ -19,7 +19,7 @@ from envs.types import FloatArray, Seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class ReturnCurve:
     """The discounted return-to-go of one whole episode over its simulated time.
 
     Attributes:
@@ -35,7 +35,7 @@ class Course:
     time_constant: Seconds
 
     @classmethod
-    def of(cls, rewards: FloatArray, elapsed: FloatArray, time_constant: Seconds) -> "Course":
+    def of(cls, rewards: FloatArray, elapsed: FloatArray, time_constant: Seconds) -> "ReturnCurve":
         """Compute it from the rewards and the simulated seconds of the steps, float64[T]."""
         times = np.concatenate([[0.0], np.cumsum(elapsed)])
         takes_time = elapsed > 0
@@ -56,24 +56,24 @@ class Course:
         return found
 
 
-def group_advantages(courses: Sequence[Course]) -> list[FloatArray]:
+def group_advantages(curves: Sequence[ReturnCurve]) -> list[FloatArray]:
     """Subtract from each member's returns-to-go the mean of the other members' at the same simulated time.
 
     Args:
-        courses: at least two episodes of one workload, with the same beginning.
+        curves: at least two episodes of one workload, with the same beginning.
 
     Returns:
         float64[T] for each episode, at its own steps.
     """
     found = []
-    for i, course in enumerate(courses):
-        now = course.times[:-1]
-        others = [other.at(now) for j, other in enumerate(courses) if j != i]
-        found.append(course.returns[:-1] - np.mean(others, axis=0))
+    for i, curve in enumerate(curves):
+        now = curve.times[:-1]
+        others = [other.at(now) for j, other in enumerate(curves) if j != i]
+        found.append(curve.returns[:-1] - np.mean(others, axis=0))
     return found
 
 
-def explained_variance(courses: Sequence[Course], advantages: Sequence[FloatArray]) -> float:
+def explained_variance(curves: Sequence[ReturnCurve], advantages: Sequence[FloatArray]) -> float:
     """Return the share of the variance of returns-to-go that the groups' means explain; 0 if there is no variance."""
-    variance = float(np.concatenate([course.returns[:-1] for course in courses]).var())
+    variance = float(np.concatenate([curve.returns[:-1] for curve in curves]).var())
     return 1.0 - float(np.concatenate(advantages).var()) / variance if variance > 0 else 0.0

@@ -70,7 +70,7 @@ def _second_best(
         size = sum(gpus.values())
         batch = int(analysed.batches[analysed.table[job], grant.gpu_type, size])
         gpu_type = view.cluster.gpu_types[grant.gpu_type]
-        faster = view.throughput(job, Configuration(gpu_type, size, len(gpus), batch_size=batch or None))
+        faster = view.goodput(job, Configuration(gpu_type, size, len(gpus), batch_size=batch or None))
         if faster > throughput * (1 + 1e-9):
             best, throughput = gpus, faster
     return best

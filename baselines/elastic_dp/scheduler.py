@@ -8,7 +8,7 @@ import numpy as np
 
 from baselines.elastic_dp.optimizer import best_shares
 from baselines.elastic_dp.placing import held_by, place_over_types, place_shares
-from baselines.elastic_dp.types import Room
+from baselines.elastic_dp.types import TypeCapacity
 from baselines.parts.marginal_gain import Grant
 from baselines.parts.scalability import BATCH_RULES, AnalysedJobs, Analyser, BatchRule
 from envs.scheduling import ClusterView
@@ -35,6 +35,10 @@ class ElasticDp:
     - A gang larger than any one type runs on several, at its least possible size, when no other job runs before it.
     - A job that a failed node stopped waits and is never dropped.
 
+    In the paper every sample counts alike at every batch size of the range, as in scenarios with
+    `statistical_efficiency="every_sample"`. In others, the scaling factors are ratios of goodput, and a fixed batch
+    size gives way to the usual one where it is not offered.
+
     Schedulers that leave batch sizes to the world run at usual ones. In a comparison with them a part of this
     scheduler's gain is due to batch sizes; with batch "usual" it is due to the GPUs alone.
 
@@ -42,7 +46,7 @@ class ElasticDp:
         batch: "best" chooses a batch size for each number of GPUs; "least", "usual" and "most" fix it for the whole
             life of a job, see `baselines.parts.scalability.Analyser`.
         overload: what happens to a job for which there is no room. With "queue" it waits, and so do all jobs behind it.
-            "drop" rejects it for ever, so it stays unfinished (`counters["dropped"]`).
+            "drop" rejects it for good, so it stays unfinished (`counters["dropped"]`).
         interval: least seconds from one decision to the next; in between no allocation changes. The interval gets
             longer if rounds (`scenario.rounds.interval`) are less frequent. 0 decides at every round.
         measured_only: whether a GPU takes at most as many samples as were measured on one.
@@ -109,10 +113,10 @@ class ElasticDp:
 
     def _admitted(
         self, view: ClusterView, allocation: Allocation, running: Sequence[JobId], held: Mapping[JobId, Grant]
-    ) -> Room:
+    ) -> TypeCapacity:
         """Admit running jobs to the room by GPU type; stop those for which the GPUs no longer suffice."""
         cluster = view.cluster
-        room = Room(self._analysed, by_type(cluster, view.capacity))
+        room = TypeCapacity(self._analysed, by_type(cluster, view.capacity))
         for job in running:
             if job not in held:  # over several types: it continues unchanged
                 room.take(by_type(cluster, _on_nodes(cluster, view.placement(job).gpus)))
@@ -121,7 +125,9 @@ class ElasticDp:
                 allocation.stop(job)
         return room
 
-    def _admit_waiting(self, view: ClusterView, allocation: Allocation, room: Room, waiting: Sequence[JobId]) -> None:
+    def _admit_waiting(
+        self, view: ClusterView, allocation: Allocation, room: TypeCapacity, waiting: Sequence[JobId]
+    ) -> None:
         """Admit jobs in order of submission while there is room; the others wait or are dropped."""
         for job in waiting:
             if room.admit(job):
@@ -136,7 +142,7 @@ class ElasticDp:
                 self._dropped.add(job)
                 self.counters["dropped"] += 1
 
-    def _shares(self, room: Room) -> dict[JobId, Grant]:
+    def _shares(self, room: TypeCapacity) -> dict[JobId, Grant]:
         """Share out each type's GPUs among the jobs on it."""
         grants: dict[JobId, Grant] = {}
         proved = True

@@ -9,8 +9,8 @@ from baselines.parts.scalability import AnalysedJobs
 from envs.types import FloatArray, IntArray, JobId
 
 
-class Room:
-    """Room for the least sizes of jobs, by GPU type.
+class TypeCapacity:
+    """GPUs of each type that are left for the least sizes of jobs.
 
     The worth of a type to a job is the scaling factor that it would have there if all jobs on that type had the same
     number of GPUs. This approximates the program's shares, which depend on the other jobs.
@@ -20,7 +20,7 @@ class Room:
         capacity: int64[num_gpu_types], GPUs to share out.
 
     Attributes:
-        kinds: the GPU type of each job admitted so far, in order of admission.
+        gpu_types: the GPU type of each job admitted so far, in order of admission.
     """
 
     def __init__(self, analysed: AnalysedJobs, capacity: IntArray) -> None:

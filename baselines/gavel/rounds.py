@@ -12,7 +12,7 @@ from envs.types import Allocation, BoolArray, FloatArray, GpuSeconds, IntArray, 
 NEVER_RAN = 1e9  # priority per unit of share of a job that has received no time
 
 
-class Received:
+class TimeReceived:
     """Shares, and the time that each job has received on each GPU type since they were computed (OSDI'20, section 5).
 
     Args:
@@ -80,7 +80,7 @@ def choose_grants(
     sizes: IntArray,
     runs: BoolArray,
     gpu_types: Sequence[int],
-    received: Received,
+    received: TimeReceived,
     *,
     keep: bool,
 ) -> dict[JobId, Grant]:

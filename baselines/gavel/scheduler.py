@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from baselines.gavel.rounds import Received, choose_grants, order_types_by_throughput
+from baselines.gavel.rounds import TimeReceived, choose_grants, order_types_by_throughput
 from baselines.gavel.shares import (
     Sharing,
     TimeShares,
@@ -28,7 +28,7 @@ OBJECTIVES = ("max_min", "makespan", "finish_time", "total_throughput", "isolate
 
 
 @dataclass
-class Deserved:
+class FairProgress:
     """Progress of a job under equal shares, for finish-time fairness.
 
     Attributes:
@@ -102,10 +102,10 @@ class Gavel:
 
     def _forget(self) -> None:
         self._round_clock.forget()
-        self._received = Received(self._round_clock.round_length / 2)
+        self._received = TimeReceived(self._round_clock.round_length / 2)
         self._renewed: Seconds = -math.inf
         self._shared: frozenset[JobId] = frozenset()  # jobs that the shares are for
-        self._deserved: dict[JobId, Deserved] = {}
+        self._deserved: dict[JobId, FairProgress] = {}
         self.counters = {"linear_programs": 0, "unsolved_programs": 0}
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
@@ -183,6 +183,6 @@ class Gavel:
         for place, (job, left, now) in enumerate(zip(jobs.tolist(), work.tolist(), throughput.tolist(), strict=True)):
             past = self._deserved.get(job)
             seconds = past.seconds + max(past.work - left, 0.0) / past.throughput if past else 0.0
-            self._deserved[job] = Deserved(seconds, left, now)
+            self._deserved[job] = FairProgress(seconds, left, now)
             whole[place] = seconds + left / now
         return whole

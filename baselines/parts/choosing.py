@@ -11,7 +11,7 @@ from scipy.optimize import Bounds
 
 from baselines.parts.highs import milp
 from baselines.parts.options import Options, greedy
-from baselines.parts.prices import reduced
+from baselines.parts.prices import reduce_program
 from envs.types import IntArray, MurmurationError
 
 MANY_OPTIONS = 1000  # a program with more options is reduced before it is solved
@@ -98,7 +98,7 @@ class Solver:
 
     def _large(self, options: Options, capacity: IntArray) -> SizeChoice:
         self.counters["reduced_programs"] += 1
-        small = reduced(options, capacity)
+        small = reduce_program(options, capacity)
         saved = options.saved(small.chosen)
         gap = small.missing / max(saved, 1e-300)
         if gap <= self.gap:

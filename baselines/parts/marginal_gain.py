@@ -41,11 +41,6 @@ class Demand:
         return least
 
     @property
-    def sizable(self) -> bool:
-        """Whether it runs on GPUs of one type at all."""
-        return bool(np.isfinite(self.cost).any())
-
-    @property
     def least_gpu_time(self) -> GpuSeconds:
         """GPU-seconds to its end on its least size, on the type where that is cheapest; infinite if it runs nowhere."""
         gpu_types = np.arange(len(self.cost))

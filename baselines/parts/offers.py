@@ -1,4 +1,4 @@
-"""Offers to jobs, computed once for each group of equal jobs and kept as arrays for the whole episode."""
+"""OfferCache to jobs, computed once for each group of equal jobs and kept as arrays for the whole episode."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from baselines.parts.submitted import SubmittedJobs
 from envs.scheduling import ClusterView
 from envs.types import FloatArray, IntArray, JobId
 
@@ -26,7 +27,7 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Offered:
+class OfferTable:
     """The offers of several jobs, one job after the other.
 
     Attributes:
@@ -42,21 +43,22 @@ class Offered:
     worth: FloatArray
 
 
-OfferOf: TypeAlias = Callable[[ClusterView, JobId], Offer]  # may use only a job's throughputs, range and request
+OfferOf: TypeAlias = Callable[[ClusterView, JobId], Offer]  # may use only a job's tables, range and request
 
 
-class Offers:
-    """Offers of all jobs submitted so far; belongs to one episode.
+class OfferCache:
+    """OfferCache of all jobs submitted so far; belongs to one episode.
 
-    Jobs equal in throughputs, range and request form a group, and the offer is computed for the first of them only.
+    Jobs equal in tables, range and request form a group, and the offer is computed for the first of them only.
 
     Args:
         offer_of: computes the offer of a job; empty if it runs on no one type.
+        submitted: the tables that offers use, looked up before the offers; None if they use those of the view.
     """
 
-    def __init__(self, offer_of: OfferOf) -> None:
-        self._offer_of = offer_of
-        self._group_of: dict[tuple[bytes, bytes], int] = {}
+    def __init__(self, offer_of: OfferOf, submitted: SubmittedJobs | None = None) -> None:
+        self._offer_of, self._submitted = offer_of, submitted
+        self._group_of: dict[tuple[bytes | int, bytes], int] = {}
         self._group: IntArray = np.zeros(0, np.int64)  # group of each job
         self._first: IntArray = np.zeros(0, np.int64)  # place of each group's offer in the next arrays
         self._count: IntArray = np.zeros(0, np.int64)
@@ -71,7 +73,8 @@ class Offers:
         added: list[Offer] = []
         groups: list[int] = []
         for job, row in enumerate(sizes, known):
-            key = (view.throughputs(job).tobytes(), row.tobytes())
+            table = None if self._submitted is None else int(self._submitted.table[job])
+            key = (view.throughputs(job).tobytes() if table is None else table, row.tobytes())
             if key not in self._group_of:
                 self._group_of[key] = len(self._group_of)
                 added.append(self._offer_of(view, job))
@@ -89,9 +92,9 @@ class Offers:
         """int64[len(jobs)]: the number of offers to each of `jobs`; 0 if it runs on no one type."""
         return self._count[self._group[jobs]]
 
-    def of(self, jobs: IntArray) -> Offered:
+    def of(self, jobs: IntArray) -> OfferTable:
         """Return all offers to `jobs`."""
         count = self.count(jobs)
         job = np.repeat(np.arange(len(jobs)), count)
         place = np.arange(len(job)) + np.repeat(self._first[self._group[jobs]] - (np.cumsum(count) - count), count)
-        return Offered(job, self._all.gpu_type[place], self._all.num_gpus[place], self._all.worth[place])
+        return OfferTable(job, self._all.gpu_type[place], self._all.num_gpus[place], self._all.worth[place])

@@ -16,7 +16,7 @@ class NodeArrays(NamedTuple):
     """The nodes.
 
     Attributes:
-        kinds: int64[num_nodes], GPU type of each.
+        gpu_types: int64[num_nodes], GPU type of each.
         total: int64[num_nodes], GPUs of each, also while it is down.
         largest: int64[num_gpu_types], GPUs of the largest node of each type.
         free: int64[num_nodes], GPUs that no job holds; 0 while a node is down.

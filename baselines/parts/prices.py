@@ -41,7 +41,7 @@ class PriceMarket:
 
 
 @dataclass(frozen=True)
-class Reduced:
+class ReducedProgram:
     """A reduced program.
 
     Attributes:
@@ -57,16 +57,16 @@ class Reduced:
     open: IntArray
 
 
-def reduced(options: Options, capacity: IntArray) -> Reduced:
+def reduce_program(options: Options, capacity: IntArray) -> ReducedProgram:
     """Leave out options that cannot be part of a better choice than the one found by prices.
 
     A choice with an option saves at most the bound minus the option's loss. If that is below the saving of a known
     choice, the option is in no better choice (reduced-cost fixing).
     """
-    kept = useful(options, capacity)
+    kept = useful_options(options, capacity)
     some = options.only(kept)
     market = best_prices(some, capacity)
-    chosen = rounded(some, capacity, market)
+    chosen = round_choice(some, capacity, market)
     missing = max(market.bound - some.saved(chosen), 0.0)
     limit = missing + _SAME * abs(market.bound)
     near = market.loss <= limit
@@ -75,10 +75,10 @@ def reduced(options: Options, capacity: IntArray) -> Reduced:
     final = np.flatnonzero(near & alone[some.job])
     settled[some.job[final]] = kept[final]
     chosen[chosen >= 0] = kept[chosen[chosen >= 0]]
-    return Reduced(chosen, missing, settled, kept[near & ~alone[some.job]])
+    return ReducedProgram(chosen, missing, settled, kept[near & ~alone[some.job]])
 
 
-def useful(options: Options, capacity: IntArray) -> IntArray:
+def useful_options(options: Options, capacity: IntArray) -> IntArray:
     """int64[n]: indices of options that save something and fit alone."""
     return np.flatnonzero((options.saving > 0) & (options.num_gpus <= capacity[options.gpu_type]))
 
@@ -145,7 +145,7 @@ def bound_at(
     return total, taken
 
 
-def rounded(options: Options, capacity: IntArray, market: PriceMarket) -> IntArray:
+def round_choice(options: Options, capacity: IntArray, market: PriceMarket) -> IntArray:
     """int64[num_jobs]: a choice that fits and is close to the best options at these prices.
 
     Each job begins with its best option. Where several options are equally good, a linear program selects among them
@@ -167,7 +167,7 @@ def rounded(options: Options, capacity: IntArray, market: PriceMarket) -> IntArr
     large = np.lexsort((every.job, -saving, loss))
     chosen = _shared_out(every, capacity, np.concatenate([market.loss, market.best]))
     left = capacity - every.taken(chosen, len(capacity))
-    relieve(small, every.job, every.gpu_type, every.num_gpus, left, chosen)
+    remove_overcommitment(small, every.job, every.gpu_type, every.num_gpus, left, chosen)
     for _ in range(PASSES):
         improve_choice(large, every.job, every.gpu_type, every.num_gpus, saving, left, chosen)
     return np.where(chosen < len(options.job), chosen, -1)
@@ -198,7 +198,7 @@ def _shared_out(options: Options, capacity: IntArray, loss: FloatArray) -> IntAr
 
 
 @jit
-def relieve(
+def remove_overcommitment(
     order: IntArray, job: IntArray, gpu_type: IntArray, num_gpus: IntArray, left: IntArray, chosen: IntArray
 ) -> None:
     """Change options, in an order, until no type is over-committed; changes `left` and `chosen`.

@@ -2,20 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from baselines.parts.choosing import Solver
 from baselines.parts.grants import held_grants, place_grants
 from baselines.parts.marginal_gain import Grant
-from baselines.parts.offers import Offered, OfferOf, Offers
+from baselines.parts.offers import OfferCache, OfferOf, OfferTable
 from baselines.parts.options import Options
 from baselines.parts.priority import jobs_present
 from baselines.parts.round_timer import RoundTimer
+from baselines.parts.scalability import AnalysedJobs, Analyser
 from baselines.parts.sizing import History, participants, restart_factor, room_for, start_queued
+from baselines.parts.submitted import SubmittedJobs
 from envs.scheduling import ClusterView
-from envs.types import Allocation, BoolArray, FloatArray, IntArray, JobId, Seconds
+from envs.types import Allocation, BoolArray, ClusterSpec, FloatArray, IntArray, JobId, MurmurationError, Seconds
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class ProgrammedRound:
     """
 
     jobs: IntArray
-    offered: Offered
+    offered: OfferTable
     runs: BoolArray
     changes: BoolArray
     factor: FloatArray
@@ -57,40 +59,63 @@ class ProgrammedRounds:
     Then, and on GPUs that the program leaves idle, waiting jobs start as requested, or at their least size. A gang
     larger than every type starts on nodes of several types when they are free and is not interrupted.
 
+    With batch sizes "best", a job on one GPU type runs at the batch size of highest goodput that is offered for its
+    GPUs, see `baselines.parts.scalability`; gangs over several types run at the usual one.
+
     Args:
         scheduler: its name, for error messages.
         round_length: seconds of a round.
         node_limit: nodes of the search tree for each program.
         offer_of: computes the offer of a job.
         options_of: computes the options of a round, with their costs.
+        batch: "usual" leaves batch sizes to the world, "best" chooses them.
     """
 
     def __init__(
-        self, scheduler: str, round_length: Seconds, node_limit: int, offer_of: OfferOf, options_of: OptionsOf
+        self,
+        scheduler: str,
+        round_length: Seconds,
+        node_limit: int,
+        offer_of: OfferOf,
+        options_of: OptionsOf,
+        batch: Literal["usual", "best"] = "usual",
     ) -> None:
+        if batch not in ("usual", "best"):
+            raise MurmurationError(f"{scheduler}: batch is {batch!r}; it must be usual or best")
         self.solver = Solver(scheduler, node_limit)
+        self.batch = batch
         self._timer = RoundTimer(scheduler, round_length)
         self._offer_of, self._options_of = offer_of, options_of
         self.forget()
 
-    def forget(self) -> None:
-        """Begin an episode."""
+    def forget(self, cluster: ClusterSpec | None = None) -> None:
+        """Begin an episode on a cluster."""
         self._timer.forget()
         self.solver.forget()
         self._history = History()
-        self._offers = Offers(self._offer_of)
+        analysed = AnalysedJobs(Analyser("best"), cluster) if self.batch == "best" and cluster is not None else None
+        self._submitted = SubmittedJobs(analysed)
+        self._offers = OfferCache(self._offer_of, self._submitted)
 
     def schedule(self, view: ClusterView) -> Allocation:
         """Place the round's grants, if a round is due; then start jobs that fit beside them."""
         allocation = view.allocation(keep_running=True)
+        self._submitted.look_up(view)
         if self._timer.begin(view.time):
             place_grants(view, allocation, *self.grants(view))
         start_queued(view, allocation)
+        self._submitted.name_batches(allocation)
         self._history.remember(view, allocation)
         return allocation
 
+    def goodputs(self, view: ClusterView, job: JobId) -> FloatArray:
+        """float64[num_gpu_types, sizes]: useful samples/s at the batch sizes that the rounds choose; 0 out of range."""
+        table: FloatArray = self._submitted.throughput(view, np.array([job]))[0]
+        return table
+
     def grants(self, view: ClusterView) -> tuple[dict[JobId, Grant], list[JobId]]:
         """Return the grants of a round, and the jobs that run on no one type, which keep the GPUs that they hold."""
+        self._submitted.look_up(view)
         self._offers.look_up(view)
         present = jobs_present(view)
         typed = self._offers.count(present) > 0

@@ -6,6 +6,9 @@ step in total, X_j(b, k) is its throughput. Its scaling factor compares that wit
     T_j(b, k) = X_j(b, k) / X_j(b_ref, 1)     with b_ref the best batch on one GPU
     b*_j(k)   = argmax over b of T_j(b, k)
 
+In the paper every sample counts alike (`Scenario.statistical_efficiency` is "every_sample"). In other scenarios X is
+the goodput, throughput x statistical efficiency (Pollux, OSDI'21), and b is within what the world offers on k GPUs.
+
 The paper estimates X from the time that one GPU takes for b / k samples and the time of an all-reduce among k GPUs.
 Here the performance model of the world gives X, from the same two times. The formulas are a reconstruction from the
 patent's claims (US 11,586,475), since only the abstract and the first page of the paper were available.
@@ -23,7 +26,8 @@ from envs.performance.zoo import batch_range, model_profile
 from envs.scheduling import ClusterView
 from envs.types import ClusterSpec, Configuration, FloatArray, IntArray, JobSpec, PerformanceError
 
-Throughput: TypeAlias = Callable[[int, int, int, int | None], float]  # samples/s: GPU type, GPUs, nodes, batch size
+Throughput: TypeAlias = Callable[[int, int, int, int | None], float]  # useful samples/s: type, GPUs, nodes, batch size
+OfferedRange: TypeAlias = Callable[[int, int], tuple[int, int] | None]  # batch sizes offered: GPU type, GPUs
 BatchRule: TypeAlias = Literal["best", "least", "usual", "most"]
 BATCH_RULES = ("best", "least", "usual", "most")
 _Array = TypeVar("_Array", FloatArray, IntArray)
@@ -34,7 +38,7 @@ class Scalability:
     """The throughput, scaling factor and batch size of one job on GPUs of each type.
 
     Attributes:
-        speed: float64[num_gpu_types, most GPUs + 1], samples/s; 0 where the job cannot run.
+        throughput: float64[num_gpu_types, most GPUs + 1], samples/s; 0 where the job cannot run.
         factor: float64[num_gpu_types, most GPUs + 1], the scaling factor T; -inf where the job cannot run. One GPU of
             the fastest type at its best batch is 1, so factors compare across types.
         batch: int64[num_gpu_types, most GPUs + 1], the batch size; 0 leaves the choice to the world.
@@ -63,35 +67,50 @@ class Analyser:
     rule: BatchRule = "best"
     measured_only: bool = True
 
-    def analyse(self, job: JobSpec, cluster: ClusterSpec, nodes: IntArray, throughput: Throughput) -> Scalability:
+    def analyse(
+        self,
+        job: JobSpec,
+        cluster: ClusterSpec,
+        nodes: IntArray,
+        throughput: Throughput,
+        offered: OfferedRange | None = None,
+    ) -> Scalability:
         """Compute a job's scaling factors and batch sizes on the GPUs of its range.
 
         A job that runs with no batch size under these rules runs at the world's usual batch size; so does a job whose
-        model has no batch range.
+        model has no batch range, and one whose fixed batch size is not offered on a number of GPUs.
 
         Args:
             job: the job.
             cluster: the nodes.
             nodes: int64[num_gpu_types, most GPUs + 1], see `fewest_nodes`.
-            throughput: the performance model; 0 where the job does not run.
+            throughput: the goodput; 0 where the job does not run.
+            offered: the batch sizes that the world offers besides the usual one, None where it offers none; without it,
+                those of the job's range.
         """
         limits = [self._limit(job.model, gpu_type) for gpu_type in cluster.gpu_types]
         span = batch_range(job.model, job.min_batch, job.max_batch)
         if self.rule == "usual" and _usual(job.model, job.num_gpus) is None:
             span = None
         fixed = None if span is None or self.rule == "best" else self._fixed(job, span, limits, nodes)
-        one = [
-            _best(throughput, gpu_type, 1, 1, _candidates(span, 1, limits[gpu_type])) for gpu_type in range(len(limits))
-        ]
+
+        def candidates(gpu_type: int, size: int, fixed: int | None = None) -> Sequence[int | None]:
+            within = span if offered is None else offered(gpu_type, size)
+            if within == span:
+                return _candidates(span, size, limits[gpu_type], fixed)
+            usual = _usual(job.model, size)
+            keeps = usual is None or job.min_batch <= usual <= (job.max_batch or usual)
+            return _offered_candidates(within, size, limits[gpu_type], fixed, keeps_usual=keeps)
+
+        one = [_best(throughput, gpu_type, 1, 1, candidates(gpu_type, 1)) for gpu_type in range(len(limits))]
         reference = max(reached for reached, _ in one)
         reached, batch = np.zeros(nodes.shape), np.zeros(nodes.shape, np.int64)
         sizes = range(job.min_gpus, min(job.max_gpus, nodes.shape[1] - 1) + 1)
         for gpu_type, size in (
             (gpu_type, size) for gpu_type in range(len(limits)) for size in sizes if nodes[gpu_type, size] > 0
         ):
-            choice = _candidates(span, size, limits[gpu_type], fixed)
             reached[gpu_type, size], batch[gpu_type, size] = _best(
-                throughput, gpu_type, size, int(nodes[gpu_type, size]), choice
+                throughput, gpu_type, size, int(nodes[gpu_type, size]), candidates(gpu_type, size, fixed)
             )
         if not reached.any():
             for gpu_type, size in (
@@ -121,7 +140,7 @@ class AnalysedJobs:
     """Scalabilities of the jobs submitted so far, computed once per group of equal jobs; belongs to one episode.
 
     Attributes:
-        speeds: float64[num_distinct, num_gpu_types, sizes], the distinct `Scalability.throughput`.
+        throughputs: float64[num_distinct, num_gpu_types, sizes], the distinct `Scalability.throughput`.
         factors: float64[num_distinct, num_gpu_types, sizes], the distinct `Scalability.factor`.
         batches: int64[num_distinct, num_gpu_types, sizes], their batch sizes.
         table: int64[num_submitted], index of each job in these arrays.
@@ -151,9 +170,12 @@ class AnalysedJobs:
 
             def throughput(type_index: int, gpus: int, nodes: int, batch: int | None) -> float:
                 gpu_type = view.cluster.gpu_types[type_index]
-                return view.throughput(job.id, Configuration(gpu_type, gpus, nodes, batch_size=batch))
+                return view.goodput(job.id, Configuration(gpu_type, gpus, nodes, batch_size=batch))
 
-            found = self.analyser.analyse(job, view.cluster, self._nodes[:, : most + 1], throughput)
+            def offered(type_index: int, gpus: int) -> tuple[int, int] | None:
+                return view.batch_range(job.id, view.cluster.gpu_types[type_index], gpus)
+
+            found = self.analyser.analyse(job, view.cluster, self._nodes[:, : most + 1], throughput, offered)
             self._index[key] = len(self._index)
             self.throughputs = _stacked(self.throughputs, found.throughput, 0.0)
             self.factors = _stacked(self.factors, found.factor, -np.inf)
@@ -225,10 +247,24 @@ def _candidates(
     return tuple(sorted(batch for batch in {*doubled, high, high - high % num_gpus} if low <= batch <= high))
 
 
+def _offered_candidates(
+    within: tuple[int, int] | None, num_gpus: int, limit: float, fixed: int | None, *, keeps_usual: bool
+) -> Sequence[int | None]:
+    """List the batch sizes to try where the world offers less than the job's range: the usual one (None) and others.
+
+    The usual one is left out where the job's own range excludes it and another is offered.
+    """
+    if within is None:
+        return (None,)
+    if fixed is not None:
+        return (fixed,) if within[0] <= fixed <= within[1] else (None,)
+    return (*((None,) if keeps_usual else ()), *_candidates(within, num_gpus, limit))
+
+
 def _best(
     throughput: Throughput, gpu_type: int, num_gpus: int, nodes: int, candidates: Sequence[int | None]
 ) -> tuple[float, int]:
-    """Find the highest throughput over batch sizes, and the smallest that reaches it; (0, 0) if none runs."""
+    """Find the highest throughput over batch sizes, and the first that reaches it; (0, 0) if none runs."""
     best = (0.0, 0)
     for batch in candidates:
         try:

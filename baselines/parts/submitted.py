@@ -1,10 +1,12 @@
 """Fixed properties of submitted jobs, looked up once per job and kept as arrays for the whole episode."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from baselines.parts.scalability import AnalysedJobs, usual_batches
 from envs.scheduling import ClusterView
-from envs.types import FloatArray, IntArray, JobId
+from envs.types import Allocation, FloatArray, IntArray, JobId
 
 _NEGLIGIBLE = 1e-9  # relative gains of another batch size up to this are rounding
 
@@ -13,12 +15,12 @@ class SubmittedJobs:
     """Throughputs and least sizes of the jobs submitted so far, by job; belongs to one episode.
 
     Args:
-        analysed: the jobs of the same episode at their best batch sizes. The tables then hold the throughput at the
+        analysed: the jobs of the same episode at their best batch sizes. The tables then hold the goodput at the
             best batch size where it is faster than the usual one, or where the job's range excludes the usual one.
             None: all tables are at usual batch sizes.
 
     Attributes:
-        speeds: float64[num_distinct, num_gpu_types, sizes], the distinct tables of `ClusterView.throughputs`.
+        throughputs: float64[num_distinct, num_gpu_types, sizes], the distinct tables of `ClusterView.throughputs`.
         batches: int64[num_distinct, num_gpu_types, sizes], the batch sizes to name for these throughputs; 0 for none.
         table: int64[num_submitted], index of each job in these arrays.
         least: int64[num_submitted, num_gpu_types], fewest GPUs of a type in a job's range on which it runs; 0 if none.
@@ -65,6 +67,16 @@ class SubmittedJobs:
         """Return the batch size to name for the throughput in the tables; None leaves it to the world."""
         return int(self.batches[self.table[job], gpu_type, num_gpus]) or None
 
+    def name_batches(self, allocation: Allocation) -> None:
+        """Name the batch sizes of the tables in all new placements on one GPU type that name none; changed in place."""
+        gpu_types = allocation.cluster.node_types
+        for job, placement in dict(allocation.changes).items():
+            if placement is None or placement.batch_size is not None or placement.plan is not None:
+                continue
+            on = {int(gpu_types[node]) for node in placement.gpus}
+            if len(on) == 1 and (batch := self.batch(job, on.pop(), placement.num_gpus)):
+                allocation.place(job, replace(placement, batch_size=batch))
+
     def fastest_first(self, job: JobId, num_gpus: int) -> list[int]:
         """List the GPU types on which a job runs with so many GPUs, by falling throughput in the tables."""
         throughputs = self.throughputs[self.table[job], :, num_gpus]
@@ -85,7 +97,7 @@ class SubmittedJobs:
         """Compute a job's table and the batch sizes to name.
 
         A batch size is named where it beats the usual one, or where the job's range excludes the usual one. A job that
-        runs with no batch size of its range runs at the usual one.
+        runs with no batch size of its range runs at the usual one, and so does one to which the world offers no other.
         """
         throughputs, batches = usual.copy(), np.zeros(usual.shape, np.int64)
         if self.analysed is None:
@@ -95,6 +107,6 @@ class SubmittedJobs:
         if named.any():
             world = usual_batches(view.job(job), width - 1)
             faster = (named > 0) & (named != world) & (best > usual[:, :width] * (1 + _NEGLIGIBLE))
-            chosen = faster | (world == 0)
+            chosen = faster | (world == 0) & ((named > 0) | (best == 0))
             throughputs[:, :width][chosen], batches[:, :width][chosen] = best[chosen], named[chosen]
         return throughputs, batches

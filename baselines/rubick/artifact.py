@@ -7,8 +7,8 @@ import numpy as np
 
 from baselines.parts.placing import Gpus
 from baselines.rubick.curves import Planner, SensitivityCurves, Trust, meets
-from baselines.rubick.draft import Draft, Held
-from baselines.rubick.lives import Lives
+from baselines.rubick.draft import DraftAllocation, Held
+from baselines.rubick.histories import JobHistories
 from baselines.rubick.round import build_allocation, place_spanning, read_held
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, IntArray, JobId, MurmurationError, NodeId
@@ -73,25 +73,25 @@ class RubickArtifact:
         self.planner, self.slack = planner, slack
         self.trust: Trust = trust
         self._curves: SensitivityCurves
-        self._lives: Lives
+        self._histories: JobHistories
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Forget the jobs of the last episode."""
         self._curves = SensitivityCurves(cluster, self.planner, slack=self.slack, trust=self.trust)
-        self._lives = Lives(gate=0.0)
+        self._histories = JobHistories(gate=0.0)
 
     def schedule(self, view: ClusterView) -> Allocation:
         """Place each job, assign left-over GPUs, move jobs to larger placements; see the class."""
-        self._lives.see(view)
+        self._histories.see(view)
         running = read_held(view, self._curves)
-        draft = Draft.of(view, self._curves, running, ())
+        draft = DraftAllocation.of(view, self._curves, running, ())
         jobs = np.sort(np.concatenate([view.queued, view.running])).tolist()
         slopes = {job: self._slope(draft, job) for job in jobs}
         order = sorted(jobs, key=lambda job: (not view.guaranteed[job], slopes[job], job))
         many = int(view.guaranteed[jobs].sum()) > MANY_GUARANTEED if jobs else False
         cleared: set[NodeId] = set()
         for job, now in running.items():
-            often = self._lives.changes(job) >= MOST_RESTARTS
+            often = self._histories.changes(job) >= MOST_RESTARTS
             if self._patterns(view, job) and now.num_gpus >= LARGE_LLAMA_JOB and (many or not often):
                 draft.take(job)
                 cleared.update(now.gpus)
@@ -109,7 +109,7 @@ class RubickArtifact:
         place_spanning(draft, (job for job in order if job not in draft.held and not draft.gpu_types(job)))
         self._large_unknown(draft, order)
         allocation = build_allocation(draft, running)
-        self._lives.remember(view, allocation)
+        self._histories.remember(view, allocation)
         return allocation
 
     def _patterns(self, view: ClusterView, job: JobId) -> list[tuple[int, ...]]:
@@ -118,7 +118,7 @@ class RubickArtifact:
         least, most = spec.min_gpus, spec.max_gpus
         return [one for one in PATTERNS.get(spec.model, ()) if least <= sum(one) <= most]
 
-    def _slope(self, draft: Draft, job: JobId, more: int = 1) -> float:
+    def _slope(self, draft: DraftAllocation, job: JobId, more: int = 1) -> float:
         """|T(g + more) - T(g)| per GPU, as a share of the throughput on a whole node; at most one node."""
         view = draft.view
         if view.time - view.submit_time[job] > OLD:
@@ -137,7 +137,7 @@ class RubickArtifact:
         original = curve.at(node).throughput or curve.minimum.throughput
         return abs(before - after) / original / more
 
-    def _fill_node(self, draft: Draft, job: JobId, cleared: Collection[NodeId] = ()) -> None:
+    def _fill_node(self, draft: DraftAllocation, job: JobId, cleared: Collection[NodeId] = ()) -> None:
         """Step 2 for a job that fits on one node: take its free GPUs, as many as make the job faster.
 
         Among nodes with equally many free GPUs, those that LLaMA jobs gave up come last.
@@ -156,7 +156,7 @@ class RubickArtifact:
                 draft.give(job, Held({node: point.num_gpus}, gpu_type, point))
                 return
 
-    def _left_overs(self, draft: Draft) -> None:
+    def _left_overs(self, draft: DraftAllocation) -> None:
         """Step 3: give the free GPUs of each node to its job with the steepest slope."""
         for node in np.flatnonzero(draft.free > 0).tolist():
             here = [job for job in draft.on(node) if len(draft.held[job].gpus) == 1]
@@ -165,7 +165,9 @@ class RubickArtifact:
             for job in sorted(here, key=lambda job: (-self._slope(draft, job, free), job)):
                 self._fill_node(draft, job)
 
-    def _place_pattern(self, draft: Draft, running: Mapping[JobId, Held], job: JobId, *, at_least: int) -> None:
+    def _place_pattern(
+        self, draft: DraftAllocation, running: Mapping[JobId, Held], job: JobId, *, at_least: int
+    ) -> None:
         """Steps 2 and 4 for a LLaMA job: take the first placement that fits, or the largest with `at_least` GPUs."""
         patterns = self._patterns(draft.view, job)
         if at_least:
@@ -182,7 +184,7 @@ class RubickArtifact:
         if before is not None:
             draft.give(job, before)
 
-    def _room(self, draft: Draft, gpu_type: int, pattern: Sequence[int], now: Held | None) -> Gpus:
+    def _room(self, draft: DraftAllocation, gpu_type: int, pattern: Sequence[int], now: Held | None) -> Gpus:
         """Nodes for a placement: the present ones if it is the same, else those with the fewest GPUs that suffice."""
         alike = now is not None and sorted(now.gpus.values()) == sorted(pattern)
         if now is not None and alike and all(draft.free[node] >= count for node, count in now.gpus.items()):
@@ -199,7 +201,7 @@ class RubickArtifact:
         """Return `now` if GPUs and plan are the same, else `held`."""
         return now if now is not None and dict(now.gpus) == dict(held.gpus) and now.point == held.point else held
 
-    def _large_unknown(self, draft: Draft, order: Sequence[JobId]) -> None:
+    def _large_unknown(self, draft: DraftAllocation, order: Sequence[JobId]) -> None:
         """Place jobs of several nodes without a list on their minimum size, if it fits."""
         for job in order:
             if draft.idle == 0:

@@ -161,7 +161,7 @@ class SensitivityCurves:
         return self._points[key]
 
     def exactly(self, view: ClusterView, job: JobId, gpu_type: int, num_gpus: int, num_nodes: int) -> CurvePoint:
-        """As `point`, but on all these GPUs: where the best plan would leave some idle, the world chooses the plan."""
+        """Return the `point` that uses all these GPUs; where the best plan would leave some idle, the world chooses."""
         best = self.point(view, job, gpu_type, num_gpus, num_nodes)
         if (best.num_gpus, best.num_nodes) == (num_gpus, num_nodes) or best.plan is None or not self.plans:
             return best

@@ -65,7 +65,7 @@ class Claim(NamedTuple):
 
 
 @dataclass
-class Draft:
+class DraftAllocation:
     """Free GPUs and the jobs' GPUs, changed step by step. Takes effect only when the round ends.
 
     Attributes:
@@ -103,7 +103,7 @@ class Draft:
     @classmethod
     def of(
         cls, view: ClusterView, curves: SensitivityCurves, held: Mapping[JobId, Held], movable: Iterable[JobId]
-    ) -> "Draft":
+    ) -> "DraftAllocation":
         """The draft at the beginning of a round, with the running jobs."""
         return cls(view, curves, dict(held), set(movable), set(), view.free_gpus)
 
@@ -134,7 +134,7 @@ class Draft:
         return sorted(self._here[node], key=self._since.__getitem__)
 
     def in_order(self) -> dict[JobId, Held]:
-        """What each job holds, the oldest holder first."""
+        """Holdings of the jobs, the oldest holder first."""
         return {job: self.held[job] for job in sorted(self.held, key=self._since.__getitem__)}
 
     def _change(self, job: JobId, held: Held | None) -> None:
@@ -279,7 +279,7 @@ class Draft:
         return None
 
     def _less(self, job: JobId, node: NodeId) -> tuple[Gpus, CurvePoint]:
-        """What a job keeps if it shrinks by one step on a node; nothing if it cannot run on less."""
+        """The holding of a job after it shrinks by one step on a node; empty if it cannot run on less."""
         held = self.held[job]
         curve = self.curve(job, held.gpu_type)
         if len(held.gpus) == 1:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from baselines.parts.placing import best_fit
 from baselines.rubick.curves import MIN_GAIN, NOWHERE, SensitivityCurves
-from baselines.rubick.draft import Claim, Draft, Held
+from baselines.rubick.draft import Claim, DraftAllocation, Held
 from envs.scheduling import ClusterView
 from envs.types import Allocation, IntArray, JobId, Placement
 
@@ -31,7 +31,7 @@ def read_held(view: ClusterView, curves: SensitivityCurves) -> dict[JobId, Held]
     return found
 
 
-def within_quota(draft: Draft, jobs: Iterable[JobId]) -> set[JobId]:
+def within_quota(draft: DraftAllocation, jobs: Iterable[JobId]) -> set[JobId]:
     """Select the guaranteed jobs, in the given order, whose minima fit their tenants' quotas together."""
     left: IntArray = draft.view.quotas.copy()
     guaranteed, tenant = draft.view.guaranteed, draft.view.tenant
@@ -47,7 +47,7 @@ def within_quota(draft: Draft, jobs: Iterable[JobId]) -> set[JobId]:
     return kept
 
 
-def place_minimum(draft: Draft, claim: Claim) -> bool:
+def place_minimum(draft: DraftAllocation, claim: Claim) -> bool:
     """Place a waiting job on its minimum size, on free GPUs or on GPUs that others give; return whether it fits.
 
     GPU types are tried from the fastest on. If a job with the same curves was refused and nothing has changed since,
@@ -70,7 +70,7 @@ def place_minimum(draft: Draft, claim: Claim) -> bool:
     return False
 
 
-def place_spanning(draft: Draft, jobs: Iterable[JobId]) -> None:
+def place_spanning(draft: DraftAllocation, jobs: Iterable[JobId]) -> None:
     """Start jobs that fit no single GPU type on several types, as requested; they are never resized."""
     for job in jobs:
         gpus = best_fit(draft.view, draft.free, job, int(draft.view.num_gpus[job]), ())
@@ -79,7 +79,7 @@ def place_spanning(draft: Draft, jobs: Iterable[JobId]) -> None:
             draft.give(job, Held(gpus, gpu_type, NOWHERE))
 
 
-def grow_jobs(draft: Draft, running: Mapping[JobId, Held], pays: Pays) -> None:
+def grow_jobs(draft: DraftAllocation, running: Mapping[JobId, Held], pays: Pays) -> None:
     """Give free GPUs to the job that gains most per GPU, until no job gains.
 
     Args:
@@ -94,7 +94,7 @@ def grow_jobs(draft: Draft, running: Mapping[JobId, Held], pays: Pays) -> None:
         draft.give(best.job, best.held)
 
 
-def growths(draft: Draft, running: Mapping[JobId, Held], pays: Pays) -> Iterator[Growth]:
+def growths(draft: DraftAllocation, running: Mapping[JobId, Held], pays: Pays) -> Iterator[Growth]:
     """Yield every growth that is possible now and pays off, on the job's own node if it fits there."""
     for job, held in draft.held.items():
         free = draft.free.copy()
@@ -120,7 +120,7 @@ def growths(draft: Draft, running: Mapping[JobId, Held], pays: Pays) -> Iterator
                     yield Growth(slope, held.num_gpus, job, found)
 
 
-def on_own_node(draft: Draft, job: JobId, gpu_type: int, size: int) -> Held | None:
+def on_own_node(draft: DraftAllocation, job: JobId, gpu_type: int, size: int) -> Held | None:
     """More GPUs on the job's own node; None if it is on several nodes, or if they do not fit."""
     held = draft.held[job]
     if len(held.gpus) != 1 or gpu_type != held.gpu_type:
@@ -131,7 +131,7 @@ def on_own_node(draft: Draft, job: JobId, gpu_type: int, size: int) -> Held | No
     return Held({node: size}, gpu_type, draft.curves.exactly(draft.view, job, gpu_type, size, 1))
 
 
-def build_allocation(draft: Draft, running: Mapping[JobId, Held]) -> Allocation:
+def build_allocation(draft: DraftAllocation, running: Mapping[JobId, Held]) -> Allocation:
     """Build the allocation from the draft; jobs that hold the same as before are left unchanged."""
     allocation = draft.view.allocation(keep_running=True)
     for job, held in running.items():

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from baselines.rubick.curves import Planner, SensitivityCurves, Trust
-from baselines.rubick.draft import Claim, Draft
-from baselines.rubick.lives import Lives
+from baselines.rubick.draft import Claim, DraftAllocation
+from baselines.rubick.histories import JobHistories
 from baselines.rubick.round import build_allocation, grow_jobs, place_minimum, place_spanning, read_held, within_quota
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, JobId, MurmurationError, Seconds
@@ -83,22 +83,22 @@ class Rubick:
         self.planner, self.plans, self.resources = planner, plans, resources
         self.slack, self.gate, self.patience = slack, gate, patience
         self.trust: Trust = trust
-        self._lives: Lives
+        self._histories: JobHistories
         self._curves: SensitivityCurves
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Forget the jobs of the last episode."""
-        self._lives = Lives(self.gate)
+        self._histories = JobHistories(self.gate)
         self._curves = SensitivityCurves(
             cluster, self.planner, plans=self.plans, resources=self.resources, slack=self.slack, trust=self.trust
         )
 
     def schedule(self, view: ClusterView) -> Allocation:
         """Place guaranteed jobs, then others by slope, then grow jobs; see the class."""
-        self._lives.see(view)
+        self._histories.see(view)
         running = read_held(view, self._curves)
-        movable = [job for job in running if self._lives.affords(view, job)]
-        draft = Draft.of(view, self._curves, running, movable)
+        movable = [job for job in running if self._histories.passes_gate(view, job)]
+        draft = DraftAllocation.of(view, self._curves, running, movable)
         draft.kept = within_quota(draft, running)
         waiting = view.queued.tolist()
         others = self._guarantee(draft, [job for job in waiting if view.guaranteed[job]])
@@ -107,12 +107,12 @@ class Rubick:
             if job not in draft.held:
                 place_minimum(draft, Claim(job, 0.0))
         place_spanning(draft, (job for job in left if not draft.gpu_types(job)))
-        grow_jobs(draft, running, lambda job, factor: self._lives.pays(view, job, factor))
+        grow_jobs(draft, running, lambda job, factor: self._histories.pays_off(view, job, factor))
         allocation = build_allocation(draft, running)
-        self._lives.remember(view, allocation)
+        self._histories.remember(view, allocation)
         return allocation
 
-    def _guarantee(self, draft: Draft, jobs: Sequence[JobId]) -> list[JobId]:
+    def _guarantee(self, draft: DraftAllocation, jobs: Sequence[JobId]) -> list[JobId]:
         """Give guaranteed jobs their minimum within their tenants' quotas; return the jobs left without."""
         without = []
         for job in self._by_waiting(draft.view, jobs):
@@ -127,7 +127,7 @@ class Rubick:
             without.append(job)
         return without
 
-    def _serve(self, draft: Draft, jobs: Sequence[JobId]) -> list[JobId]:
+    def _serve(self, draft: DraftAllocation, jobs: Sequence[JobId]) -> list[JobId]:
         """Start jobs on their minimum, starved jobs first, then by slope; return the jobs that do not fit."""
         view = draft.view
         starving = self._by_waiting(view, [job for job in jobs if self._starves(view, job)])
@@ -146,7 +146,7 @@ class Rubick:
 
     def _by_waiting(self, view: ClusterView, jobs: Sequence[JobId]) -> list[JobId]:
         """Sort jobs by waiting time, the longest first."""
-        return sorted(jobs, key=lambda job: (self._lives.waits_since(view, job), job))
+        return sorted(jobs, key=lambda job: (self._histories.waits_since(view, job), job))
 
     def _starves(self, view: ClusterView, job: JobId) -> bool:
-        return view.time - self._lives.waits_since(view, job) >= self.patience
+        return view.time - self._histories.waits_since(view, job) >= self.patience

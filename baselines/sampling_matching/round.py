@@ -142,7 +142,7 @@ def round_of(
     return MatchingRound(inside, made, jobs[order])
 
 
-def those_that_fit(this: MatchingRound) -> MatchingRound:
+def drop_unplaceable(this: MatchingRound) -> MatchingRound:
     """The round without jobs for which earlier jobs leave no GPUs of a type on which they run."""
     assert this.problem is not None
     chosen: list[int] = []

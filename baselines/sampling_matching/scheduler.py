@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from baselines.sampling_matching.placing import place_others, place_plan
-from baselines.sampling_matching.round import GangThroughputs, MatchingRound, round_of, those_that_fit
+from baselines.sampling_matching.round import GangThroughputs, MatchingRound, drop_unplaceable, round_of
 from baselines.sampling_matching.search import MatchingPlan, Sampling, best_plan
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, MurmurationError, Seconds
@@ -80,6 +80,6 @@ class SamplingMatching:
             return this, None
         plan = best_plan(this.problem, self._rng, self.sampling)
         if math.isinf(plan.worth):
-            this = those_that_fit(this)
+            this = drop_unplaceable(this)
             plan = best_plan(this.problem, self._rng, self.sampling) if this.problem else plan
         return this, plan if math.isfinite(plan.worth) else None

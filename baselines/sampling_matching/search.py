@@ -190,7 +190,7 @@ def every_category_plan(problem: Problem, sampling: Sampling) -> MatchingPlan:
     return match(problem, Categories(problem.least, problem.most, problem.assigned).all(), sampling)
 
 
-def polished(problem: Problem, plan: MatchingPlan) -> MatchingPlan:
+def improve_by_exchanges(problem: Problem, plan: MatchingPlan) -> MatchingPlan:
     """Improve a plan by exchanges between jobs; a plan that cannot run is returned unchanged."""
     if not np.isfinite(plan.worth):
         return plan
@@ -206,7 +206,7 @@ def greedy_plan(problem: Problem, *, polish: bool = True) -> MatchingPlan:
         return MatchingPlan(counts, float("inf"))
     grow_by_marginal_gain(problem, counts)
     plan = MatchingPlan(counts, total(problem, counts))
-    return polished(problem, plan) if polish else plan
+    return improve_by_exchanges(problem, plan) if polish else plan
 
 
 def present_plan(problem: Problem) -> MatchingPlan:
@@ -226,7 +226,7 @@ def present_plan(problem: Problem) -> MatchingPlan:
     if not np.isfinite(total(problem, counts)):
         return MatchingPlan(counts, float("inf"))
     grow_by_marginal_gain(problem, counts)
-    return polished(problem, MatchingPlan(counts, total(problem, counts)))
+    return improve_by_exchanges(problem, MatchingPlan(counts, total(problem, counts)))
 
 
 def best_plan(problem: Problem, rng: np.random.Generator, sampling: Sampling) -> MatchingPlan:
@@ -238,10 +238,10 @@ def best_plan(problem: Problem, rng: np.random.Generator, sampling: Sampling) ->
     were within one per cent of the optimum wherever it could be certified.
     """
     plans = [present_plan(problem)] if problem.present.any() else []
-    plans += [greedy_plan(problem), polished(problem, sampled_plan(problem, rng, sampling))]
+    plans += [greedy_plan(problem), improve_by_exchanges(problem, sampled_plan(problem, rng, sampling))]
     best = min(plans, key=lambda plan: plan.worth)
     if sampling.window is not None and np.isfinite(best.worth):
         around = match(problem, categories_around(problem, rng, sampling, best.counts), sampling)
-        plans.append(polished(problem, around))
+        plans.append(improve_by_exchanges(problem, around))
     best = min(plans, key=lambda plan: plan.worth)
     return MatchingPlan(best.counts, best.worth, sum(plan.categories for plan in plans))

@@ -5,7 +5,7 @@ Arguments are those of `baselines.starling.two_plans`.
 
 import numpy as np
 
-from baselines.starling.round import Jobs, Nodes, Outlook, StarlingRules, Ways
+from baselines.starling.round import JobForecast, Jobs, Nodes, StarlingRules, Variants
 from baselines.starling.two_plans import equal, fill_plan, gpu_type_of, plan, plan_twice
 from envs.simulation.jit import jit
 from envs.types import BoolArray, FloatArray, IntArray, Seconds
@@ -51,7 +51,7 @@ def advance_jobs(seconds: Seconds, grid: IntArray, jobs: Jobs, stalled: FloatArr
 
 
 @jit
-def backlog(order: IntArray, work: FloatArray, outlook: Outlook, num_gpus: int) -> tuple[Seconds, int]:
+def backlog(order: IntArray, work: FloatArray, outlook: JobForecast, num_gpus: int) -> tuple[Seconds, int]:
     """Estimate the sum of completion times if jobs run one after the other, ignoring nodes.
 
     Each job takes its knee's share of the cluster, and at least its time alone.
@@ -74,7 +74,7 @@ def forecast(
     grid: IntArray,
     order: IntArray,
     jobs: Jobs,
-    outlook: Outlook,
+    outlook: JobForecast,
     first_stall: FloatArray,
     nodes: Nodes,
     rules: StarlingRules,
@@ -128,22 +128,22 @@ def find_distinct_plans(plans: IntArray) -> BoolArray:
 
 
 @jit
-def in_way(jobs: Jobs, ways: Ways, way: int) -> Jobs:
-    """Return the jobs with the requested sizes of one of the ways."""
-    return Jobs(jobs.throughputs, jobs.work, jobs.delay, jobs.weight, ways.wanted[way], jobs.present)
+def with_variant(jobs: Jobs, variants: Variants, variant: int) -> Jobs:
+    """Return the jobs with the requested sizes of one of the variants."""
+    return Jobs(jobs.throughputs, jobs.work, jobs.delay, jobs.weight, variants.wanted[variant], jobs.present)
 
 
 @jit
-def candidates(ways: Ways, jobs: Jobs, nodes: Nodes, rules: StarlingRules) -> IntArray:
-    """Build the plans to compare: int64[num_ways + 3, num_jobs, num_nodes].
+def candidates(variants: Variants, jobs: Jobs, nodes: Nodes, rules: StarlingRules) -> IntArray:
+    """Build the plans to compare: int64[num_variants + 3, num_jobs, num_nodes].
 
-    The first `num_ways` are both plans merged (`plan_twice`) for each way. The last three use the first way: keep
-    running jobs with growth, plan anew, and keep running jobs without growth.
+    The first `num_variants` are both plans merged (`plan_twice`) for each variant. The last three use the first
+    variant: keep running jobs with growth, plan anew, and keep running jobs without growth.
     """
-    count, order, first = len(ways.orders), ways.orders[0], in_way(jobs, ways, 0)
+    count, order, first = len(variants.orders), variants.orders[0], with_variant(jobs, variants, 0)
     plans = np.zeros((count + 3, *jobs.present.shape), np.int64)
-    for way in range(count):
-        plans[way] = plan_twice(ways.orders[way], in_way(jobs, ways, way), nodes, rules)
+    for variant in range(count):
+        plans[variant] = plan_twice(variants.orders[variant], with_variant(jobs, variants, variant), nodes, rules)
     for number, keep in enumerate((True, False)):
         plans[count + number] = plan(keep, order, first, nodes, rules)
     fill_plan(True, order, first, nodes.capacity.copy(), nodes, rules, plans[count + 2])
@@ -151,31 +151,33 @@ def candidates(ways: Ways, jobs: Jobs, nodes: Nodes, rules: StarlingRules) -> In
 
 
 @jit
-def plan_ahead(ways: Ways, jobs: Jobs, outlook: Outlook, nodes: Nodes, rules: StarlingRules, depth: int) -> IntArray:
+def plan_ahead(
+    variants: Variants, jobs: Jobs, outlook: JobForecast, nodes: Nodes, rules: StarlingRules, depth: int
+) -> IntArray:
     """Choose the plan of `candidates` with the least sum of completion times of the jobs present; the first of equals.
 
-    The forecast of each candidate uses the way that built it.
+    The forecast of each candidate uses the variant that built it.
 
     Args:
-        ways: the ways to plan.
-        jobs: the jobs; `wanted` is ignored, since each way supplies its own.
+        variants: the variants to plan.
+        jobs: the jobs; `wanted` is ignored, since each variant supplies its own.
         outlook: what is known about the jobs for later.
         nodes: the nodes.
         rules: the parameters.
-        depth: completions to look ahead; 0 takes the first way's merged plan at once.
+        depth: completions to look ahead; 0 takes the first variant's merged plan at once.
     """
     if depth == 0:
-        return plan_twice(ways.orders[0], in_way(jobs, ways, 0), nodes, rules)
-    plans, best, soonest = candidates(ways, jobs, nodes, rules), 0, np.inf
+        return plan_twice(variants.orders[0], with_variant(jobs, variants, 0), nodes, rules)
+    plans, best, soonest = candidates(variants, jobs, nodes, rules), 0, np.inf
     different = find_distinct_plans(plans)
     for option in range(len(plans)):
         if different[option] and different.sum() > 1:
-            way, stall = option if option < len(ways.orders) else 0, np.zeros(len(jobs.work))
-            for job in ways.orders[way]:
+            variant, stall = option if option < len(variants.orders) else 0, np.zeros(len(jobs.work))
+            for job in variants.orders[variant]:
                 if not equal(plans[option, job], jobs.present[job]):
                     stall[job] = jobs.delay[job]
-            its = in_way(jobs, ways, way)
-            ends = forecast(plans[option].copy(), ways.orders[way], its, outlook, stall, nodes, rules, depth)
+            its = with_variant(jobs, variants, variant)
+            ends = forecast(plans[option].copy(), variants.orders[variant], its, outlook, stall, nodes, rules, depth)
             if ends < soonest:
                 best, soonest = option, ends
     chosen: IntArray = plans[best]

@@ -48,7 +48,8 @@ class Knees:
     Attributes:
         submitted: the other fixed properties of these jobs.
         sizes: int64[num_thresholds, num_submitted, num_gpu_types], GPUs at the knee; 0 where a job does not run.
-        speed: float64[num_submitted], samples/s at the knee of the type that is fastest there; 0 if it runs on none.
+        throughput: float64[num_submitted], samples/s at the knee of the type that is fastest there; 0 if it runs on
+            none.
         gpus: int64[num_submitted], GPUs at that knee.
         least: int64[num_submitted], fewest GPUs of any type on which a job runs; 0 if it runs on no one type.
         requested_throughput: float64[num_submitted], samples/s on the requested GPUs of the fastest type, or at the

@@ -1,4 +1,4 @@
-"""Arguments of the kernels of Starling: one round's jobs, the nodes, and the parameters of the tuning."""
+"""Arguments of the kernels of Starling: one round's jobs, the nodes, and the parameters."""
 
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ class Jobs(NamedTuple):
     """The jobs that are planned for, at one instant.
 
     Attributes:
-        speeds: float64[num_jobs, num_gpu_types, sizes], samples/s on the fewest nodes; 0 where a job does not run.
+        throughputs: float64[num_jobs, num_gpu_types, sizes], samples/s on the fewest nodes; 0 where a job does not run.
         work: float64[num_jobs], samples left.
         delay: float64[num_jobs], seconds without progress that a change costs a job.
         weight: float64[num_jobs], worth of one sample/s of a job.
@@ -37,8 +37,8 @@ class Jobs(NamedTuple):
     present: IntArray
 
 
-class Outlook(NamedTuple):
-    """What is known about the same jobs for later instants.
+class JobForecast(NamedTuple):
+    """Data of the same jobs for the forecast of later instants.
 
     Attributes:
         restart: float64[num_jobs], seconds that a change costs a job that has begun.
@@ -53,12 +53,12 @@ class Outlook(NamedTuple):
     knee_gpus: IntArray
 
 
-class Ways(NamedTuple):
-    """Ways to plan for the same jobs.
+class Variants(NamedTuple):
+    """Orders and sizes of the same jobs, one of each per variant of the plan.
 
     Attributes:
-        orders: int64[num_ways, num_jobs], jobs by falling priority.
-        wanted: int64[num_ways, num_jobs, num_gpu_types], as in `Jobs`.
+        orders: int64[num_variants, num_jobs], jobs by falling priority.
+        wanted: int64[num_variants, num_jobs, num_gpu_types], as in `Jobs`.
     """
 
     orders: IntArray
@@ -66,7 +66,7 @@ class Ways(NamedTuple):
 
 
 class StarlingRules(NamedTuple):
-    """Parameters of a tuning, as in `baselines.starling.scheduler.Tuning`."""
+    """The parameters of `baselines.starling.scheduler.StarlingParameters` that the kernels use."""
 
     horizon: Seconds
     stickiness: float

@@ -13,7 +13,7 @@ from baselines.parts.scalability import AnalysedJobs, Analyser
 from baselines.parts.submitted import SubmittedJobs
 from baselines.starling.forecast import plan_ahead, weights
 from baselines.starling.knee import Knees
-from baselines.starling.round import Jobs, Nodes, Outlook, StarlingRules, Ways
+from baselines.starling.round import JobForecast, Jobs, Nodes, StarlingRules, Variants
 from envs.scheduling import ClusterView
 from envs.types import (
     Allocation,
@@ -32,7 +32,7 @@ EFFORT = 3_000_000  # upper bound on jobs times nodes times completions in the f
 
 
 @dataclass(frozen=True, slots=True)
-class Tuning:
+class StarlingParameters:
     """The parameters of `Starling`. None of them depends on the size of the cluster.
 
     Attributes:
@@ -75,26 +75,26 @@ class Tuning:
         return StarlingRules(*(float(getattr(self, name)) for name in StarlingRules._fields))
 
 
-# The best of 80 candidates that `scripts/tune.py tuning=starling_traces` compared, with the look-ahead of several ways,
-# on 16 training workloads: synthetic ones at loads of 0.75 to 1.0, and days of Philly, ITP and Muri. It is 0.2 % better
-# there than the starting point (knee 0.35, gang 0.7, hysteresis 0, the rest as in UNKNOWN), and 0.1 % better on 16
-# validation workloads. The ways, chosen by hand on training workloads, matter more: 1 to 2 % there, and 0.6 to 0.8 % on
-# validation workloads.
-KNOWN = Tuning(
+# The best of 80 candidates that `scripts/tune.py tuning=starling_traces` compared, with the look-ahead of several
+# variants, on 16 training workloads: synthetic ones at loads of 0.75 to 1.0, and days of Philly, ITP and Muri. It is
+# 0.2 % better there than the starting point (knee 0.35, gang 0.7, hysteresis 0, the rest as in UNKNOWN), and 0.1 %
+# better on 16 validation workloads. The variants, chosen by hand on training workloads, matter more: 1 to 2 % there,
+# and 0.6 to 0.8 % on validation workloads.
+KNOWN = StarlingParameters(
     knee=0.457, gang=0.9, urgency=0.376, floor=18.7, horizon=6230.0, stickiness=0.275, tolerance=0.078, hysteresis=0.071
 )
 # Round numbers: the result of a search on an earlier engine with hidden work did not hold on validation workloads.
-UNKNOWN = Tuning(
+UNKNOWN = StarlingParameters(
     knee=0.25, gang=0.5, urgency=0.6, floor=60.0, horizon=600.0, stickiness=0.2, tolerance=0.15, hysteresis=0.02
 )
 
 
-class Way(NamedTuple):
+class Variant(NamedTuple):
     """Another order and other sizes to try.
 
     Attributes:
-        gang: as in `Tuning`.
-        knee: as in `Tuning`.
+        gang: as in `StarlingParameters`.
+        knee: as in `StarlingParameters`.
     """
 
     gang: float
@@ -102,7 +102,7 @@ class Way(NamedTuple):
 
 
 # Few GPUs for each job, small jobs first, for long queues; the shortest first at any size; many GPUs for each job.
-OTHER_WAYS = (Way(gang=1.0, knee=0.6), Way(gang=0.0, knee=0.35), Way(gang=1.0, knee=0.15))
+OTHER_VARIANTS = (Variant(gang=1.0, knee=0.6), Variant(gang=0.0, knee=0.35), Variant(gang=1.0, knee=0.15))
 
 
 class Starling:
@@ -114,11 +114,11 @@ class Starling:
        fit at its knee shrinks, and GPUs left over go where a GPU is worth most.
     3. Split the nodes into parts that no job connects under either plan. In each part take the plan that is worth more:
        the sum of throughputs, with restarts counted over a horizon, weighted by the inverse of remaining time.
-    4. Build the same merged plan in some other ways, with other orders and other sizes.
-    5. Forecast all merged plans, both plans of the first way alone, and keeping without growth, up to the next
-       completions of the jobs present, each in its own way, assuming that no further job arrives. Apply the plan with
-       the least sum of completion times. If jobs times nodes is very large, the forecast covers fewer completions, in
-       the limit none.
+    4. Build further merged plans from other variants, which order and size the jobs differently.
+    5. Forecast all merged plans, both plans of the first variant alone, and keeping without growth, up to the next
+       completions of the jobs present, each under its own variant, assuming that no further job arrives. Apply the plan
+       with the least sum of completion times. If jobs times nodes is very large, the forecast covers fewer
+       completions, in the limit none.
 
     Not from a paper. Its parts are: shortest remaining first (Schrage 1968), sizing by efficiency at the knee
     (Eager, Zahorjan, Lazowska, IEEE TC 1989), marginal gains (Optimus, EuroSys'18), hysteresis, and rollouts of several
@@ -129,21 +129,20 @@ class Starling:
     The parameters, `KNOWN` and `UNKNOWN`, were chosen on training workloads. A result of `scripts/tune.py`, with
     `tuning=starling_traces` or `tuning=starling_unknown`, is adopted only if it is better on validation workloads too.
 
-    With batch sizes "best" a job runs at the fastest batch size of its range for its GPUs, found by the analyser of
-    elastic scaling (MASCOTS'20), and all steps above use these throughputs. As in that paper, samples count equally at
-    every batch size of the range: a larger batch needs no more of them. The batch size is left to the world where no
-    batch size of the range is faster than the usual one, and for gangs over several GPU types.
+    With batch sizes "best" a job runs at the offered batch size of highest goodput for its GPUs, found by the analyser
+    of elastic scaling (MASCOTS'20), and all steps above use these goodputs. The batch size is left to the world where
+    none that is offered is better than the usual one, and for gangs over several GPU types.
 
     Args:
         known: parameters if remaining work is known or estimated.
         unknown: parameters if it is hidden.
         look_ahead: completions in the forecast; 0 takes the first merged plan at once, in a tenth of the time.
-        ways: other ways; if empty, only the plans of the first way are compared.
+        variants: other variants; if empty, only the plans of the first variant are compared.
         batch: "usual" leaves batch sizes to the world, "best" chooses them.
         measured_only: whether a chosen batch size puts at most as many samples on a GPU as were measured on one.
 
     Raises:
-        MurmurationError: `look_ahead` is negative, a way has an invalid number, or `batch` is unknown.
+        MurmurationError: `look_ahead` is negative, a variant has an invalid number, or `batch` is unknown.
     """
 
     information = "none"
@@ -152,10 +151,10 @@ class Starling:
 
     def __init__(
         self,
-        known: Tuning = KNOWN,
-        unknown: Tuning = UNKNOWN,
+        known: StarlingParameters = KNOWN,
+        unknown: StarlingParameters = UNKNOWN,
         look_ahead: int = 12,
-        ways: Sequence[Way] = OTHER_WAYS,
+        variants: Sequence[Variant] = OTHER_VARIANTS,
         batch: Literal["usual", "best"] = "usual",
         measured_only: bool = True,
     ) -> None:
@@ -167,10 +166,10 @@ class Starling:
         self.unknown = unknown
         self.batch = batch
         self.measured_only = measured_only
-        for way in ways:
-            replace(known, gang=way.gang, knee=way.knee)  # checks them
+        for variant in variants:
+            replace(known, gang=variant.gang, knee=variant.knee)  # checks them
         self.look_ahead = look_ahead
-        self.ways = tuple(ways)
+        self.variants = tuple(variants)
         self._tuning = known
         self._analysed: AnalysedJobs | None = None
         self._knees = self._new_knees()
@@ -211,8 +210,8 @@ class Starling:
         return np.lexsort((jobs, left))
 
     def _new_knees(self) -> Knees:
-        """Create the knees of the first way and of the others, without jobs."""
-        return Knees([self._tuning.knee, *(way.knee for way in self.ways)], self._analysed)
+        """Create the knees of the first variant and of the others, without jobs."""
+        return Knees([self._tuning.knee, *(variant.knee for variant in self.variants)], self._analysed)
 
     def _guessed(self, view: ClusterView, jobs: IntArray) -> FloatArray:
         """Guess the samples left from how long jobs have run."""
@@ -245,14 +244,14 @@ class Starling:
                     capacity[node] -= gpus  # a gang over several types is left alone
         begun = view.attained_service(order) > 0
         restart = np.asarray(view.restart_delay[order], dtype=np.float64)
-        outlook = Outlook(restart, begun, knees.throughput[order], knees.gpus[order])
-        orders = [np.arange(len(order)), *(self._order(order, work, way.gang) for way in self.ways)]
-        ways = Ways(np.array(orders), np.ascontiguousarray(knees.sizes[:, order]))
+        outlook = JobForecast(restart, begun, knees.throughput[order], knees.gpus[order])
+        orders = [np.arange(len(order)), *(self._order(order, work, variant.gang) for variant in self.variants)]
+        variants = Variants(np.array(orders), np.ascontiguousarray(knees.sizes[:, order]))
         weight = weights(work, outlook.knee_throughput, tuning.rules)
         throughputs = np.ascontiguousarray(knees.submitted.throughput(view, order))
         grid = plan_ahead(
-            ways,
-            Jobs(throughputs, work, np.where(begun, restart, 0.0), weight, ways.wanted[0], present),
+            variants,
+            Jobs(throughputs, work, np.where(begun, restart, 0.0), weight, variants.wanted[0], present),
             outlook,
             Nodes(capacity, view.cluster.node_types),
             tuning.rules,
@@ -295,17 +294,17 @@ def _place(allocation: Allocation, job: JobId, gpus: Mapping[NodeId, int], submi
     allocation.place(job, Placement(gpus, batch_size=submitted.batch(job, gpu_type, sum(gpus.values()))))
 
 
-def varied(part: Literal["known", "unknown"], changes: Mapping[str, float]) -> Starling:
-    """Create Starling with some parameters of one tuning changed, for `scripts/tune.py`.
+def change_parameters(part: Literal["known", "unknown"], changes: Mapping[str, float]) -> Starling:
+    """Create Starling with some parameters changed, for `scripts/tune.py`.
 
     Args:
-        part: the tuning to change.
-        changes: new values by name, as in `Tuning`.
+        part: which parameters to change: those for known or for unknown remaining work.
+        changes: new values by name, as in `StarlingParameters`.
 
     Raises:
-        MurmurationError: `Tuning` has no parameter of a name, or a value is out of range.
+        MurmurationError: `StarlingParameters` has no parameter of a name, or a value is out of range.
     """
-    names = [field.name for field in fields(Tuning)]
+    names = [field.name for field in fields(StarlingParameters)]
     for name in changes:
         if name not in names:
             raise MurmurationError(f"Starling: there is no {name!r} to tune; there are {', '.join(names)}")

@@ -68,7 +68,7 @@ def fill_plan(
         if gpu_type_of(grid[job], nodes.types) >= 0:
             continue
         found = fastest_room(jobs.throughputs[job], jobs.wanted[job], free, nodes, grid[job])
-        if still_good(jobs.throughputs[job], jobs.wanted[job], jobs.present[job], free, nodes, found, rules):
+        if stays_competitive(jobs.throughputs[job], jobs.wanted[job], jobs.present[job], free, nodes, found, rules):
             for node in range(len(free)):
                 grid[job, node] = jobs.present[job, node]
                 free[node] -= jobs.present[job, node]
@@ -98,7 +98,7 @@ def fastest_room(throughputs: FloatArray, wanted: IntArray, free: IntArray, node
 
 
 @jit
-def still_good(
+def stays_competitive(
     throughputs: FloatArray,
     wanted: IntArray,
     present: IntArray,

@@ -124,12 +124,6 @@ class NodeResources:
         self._held[job] = gpus, amount
         self._add(gpus, amount, -1)
 
-    def reserve(self, place: Placement) -> None:
-        """Reserve what a running job holds that is not part of the plan."""
-        for node, count in place.gpus.items():
-            self.free_cpus[node] -= place.cpus[node] - PART * count if place.cpus else 0.0
-            self.free_memory[node] -= place.memory[node] - PART * count if place.memory else 0.0
-
     def release(self, job: JobId) -> None:
         """Take back what a job holds, if anything."""
         if job in self._held:
@@ -154,7 +148,7 @@ class NodeResources:
         self.take(job, gpus, amount.within(self.share(gpus)))
 
     def placement(self, job: JobId) -> Placement:
-        """What a job holds, as a placement for the allocation."""
+        """Return the resources of a job as a placement for the allocation."""
         gpus, amount = self._held[job]
         return Placement(
             dict(gpus),

@@ -189,7 +189,8 @@ class Opt:
 
     def _options(self, plan: RoundPlan, job: JobId, gpus: Mapping[NodeId, int]) -> list[tuple[Amount, float]]:
         sensitivity = plan.sensitivities.of(plan.view, plan.resources, job, gpus)
-        return [(amount, throughput / sensitivity.fair_throughput) for amount, throughput in sensitivity.worthwhile]
+        fair = sensitivity.fair_throughput or float(sensitivity.throughput.max())  # a job may not run on its share
+        return [(amount, throughput / fair) for amount, throughput in sensitivity.worthwhile]
 
     def _solve(
         self,

@@ -10,10 +10,20 @@ from baselines.parts.estimates import remaining_time
 from baselines.parts.placing import Gpus, best_fit, could_fit, start_waiting, types_by_throughput
 from baselines.parts.priority import jobs_present, place_in_order
 from baselines.parts.round_timer import RoundTimer
-from baselines.synergy.cpu_memory import JobSensitivities, NodeResources
+from baselines.synergy.cpu_memory import PART, JobSensitivities, NodeResources
 from baselines.synergy.mechanisms import Greedy, Mechanism, Opt, Proportional, RoundPlan, Tune
 from envs.scheduling import ClusterView
-from envs.types import Allocation, ClusterSpec, FloatArray, IntArray, JobId, MurmurationError, Seconds
+from envs.types import (
+    Allocation,
+    ClusterSpec,
+    Configuration,
+    FloatArray,
+    IntArray,
+    JobId,
+    MurmurationError,
+    Placement,
+    Seconds,
+)
 
 MECHANISMS = ("proportional", "greedy", "tune", "opt")
 POLICIES = ("fifo", "srtf", "srsf", "las")
@@ -45,8 +55,10 @@ class Synergy:
     - Throughputs come from the performance model, where Synergy profiles.
     - Nodes of several GPU types are filled by type.
     - Between rounds running jobs continue, and others start on idle GPUs.
-    - If the scenario's nodes do not divide cores and memory, all mechanisms are the same. A view shows this only once a
-      job runs, so the first allocation of an episode leaves amounts to the world's rule.
+    - If jobs do not share the cores and memory of nodes in the scenario, all mechanisms are the same.
+    - Every mechanism names the amounts of every job, so that the world divides nothing by its own rule. An exception is
+      a job that would not run on its amounts, for example on its share: the world gives it what the others leave. On
+      GPU types other than V100, the cores that a job needs follow its throughput (`TableModel.cpu_scale`).
     - A gang larger than every type starts on nodes of several types when they are free. A gang that requests more GPUs
       than there are counts as a gang of the most GPUs on which it runs.
 
@@ -82,7 +94,6 @@ class Synergy:
         self._round_clock = RoundTimer("Synergy", round_length)
         self._sensitivities = JobSensitivities()
         self._opt = Opt(time_limit)
-        self._shared: bool | None = None  # whether nodes divide their cores and memory; None until a job runs
 
     @property
     def counters(self) -> dict[str, int]:
@@ -94,7 +105,6 @@ class Synergy:
         self._round_clock.forget()
         self._sensitivities = JobSensitivities()
         self._opt = Opt(self.time_limit)
-        self._shared = None
 
     def schedule(self, view: ClusterView) -> Allocation:
         """Choose the jobs of the round, each with its cores and memory.
@@ -102,23 +112,21 @@ class Synergy:
         Raises:
             MurmurationError: the policy needs remaining work, and the scenario hides it.
         """
-        if self._shared is None and view.running.size:
-            self._shared = view.placement(int(view.running[0])).cpus is not None
         present = jobs_present(view)
         order = present[np.lexsort((present, self._key(view, present)))].tolist()
         chosen = select(view, order, keep=not self._round_clock.begin(view.time))
         plan = RoundPlan(view, view.allocation(keep_running=True), NodeResources(view.cluster), self._sensitivities)
         self._carry_out(plan, chosen, order)
-        if self._shared:
+        if view.shares_cpu_memory:
             for job in order:
-                if plan.allocation.placement(job):
+                if plan.allocation.placement(job) and runs_with(view, job, plan.resources.placement(job)):
                     plan.allocation.place(job, plan.resources.placement(job))
         return plan.allocation
 
     def _carry_out(self, plan: RoundPlan, chosen: dict[JobId, Gpus], order: Sequence[JobId]) -> None:
         """Place the chosen jobs, those that stay on their GPUs first, then the other jobs that fit beside them."""
         held = {job: dict(plan.view.placement(job).gpus) for job in plan.view.running.tolist()}
-        mechanism = self._mechanism()
+        mechanism = self._mechanism(plan.view)
         for job in held:
             if chosen.get(job) != held[job]:
                 plan.allocation.stop(job)
@@ -132,9 +140,9 @@ class Synergy:
             mechanism.start(plan, job, gpus)
         mechanism.finish(plan, order)
 
-    def _mechanism(self) -> Mechanism:
+    def _mechanism(self, view: ClusterView) -> Mechanism:
         """The mechanism; `Proportional` if cores and memory are not shared."""
-        if not self._shared:
+        if not view.shares_cpu_memory:
             return Proportional()
         others: dict[str, Mechanism] = {"proportional": Proportional(), "greedy": Greedy(), "tune": Tune()}
         return others.get(self.mechanism, self._opt)
@@ -147,6 +155,20 @@ class Synergy:
             return view.attained_service(jobs)
         left = remaining_time(view, jobs, f"Synergy with policy={self.policy}")
         return left * view.num_gpus[jobs] if self.policy == "srsf" else left
+
+
+def runs_with(view: ClusterView, job: JobId, placement: Placement) -> bool:
+    """Whether a job makes progress with the cores and memory that a placement names, as the simulator rounds them."""
+    cpus, memory = (
+        min(PART * int(amounts[node] / PART) / gpus for node, gpus in placement.gpus.items())
+        for amounts in (placement.cpus or {}, placement.memory or {})
+    )
+    count, nodes = placement.num_gpus, len(placement.gpus)
+    gpu_types = dict.fromkeys(view.cluster.nodes[node].gpu_type for node in placement.gpus)
+    return all(
+        view.throughput(job, Configuration(gpu_type, count, nodes, cpus_per_gpu=cpus, memory_per_gpu=memory)) > 0
+        for gpu_type in gpu_types
+    )
 
 
 def _still_fitting(plan: RoundPlan, order: Sequence[JobId]) -> Iterator[tuple[JobId, Gpus]]:

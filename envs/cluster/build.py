@@ -1,10 +1,13 @@
 """Build clusters from groups of equal nodes, as conf/cluster/*.yaml describe them, and check them."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from envs.types import ClusterError, ClusterSpec, Gigabytes, NodeSpec, did_you_mean
+
+BITS_OF_BYTE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +42,24 @@ class NodeGroup:
         )
 
 
-def build_cluster(name: str, groups: Sequence[NodeGroup | Mapping[str, Any]]) -> ClusterSpec:
+def build_cluster(
+    name: str, groups: Sequence[NodeGroup | Mapping[str, Any]], network_gbps: float | None = None
+) -> ClusterSpec:
     """Build a cluster from groups of equal nodes, in the given order.
 
     Args:
         name: name shown in results.
         groups: each a `NodeGroup` or a mapping with its fields. Rack numbers continue from group to group.
+        network_gbps: bandwidth of every node's link to other nodes in gigabits per second, in place of the groups'
+            `inter_node_bandwidth`, which is in gigabytes per second; the name says so. None keeps theirs.
 
     Raises:
-        ClusterError: there is no group, a field is unknown or missing, or a node has an impossible value.
+        ClusterError: there is no group, a field is unknown or missing, or a value is impossible.
     """
+    if network_gbps is not None and not (network_gbps > 0 and math.isfinite(network_gbps)):
+        raise ClusterError(
+            f"cluster {name}: network_gbps is {network_gbps!r}; it must be positive and finite, in gigabits per second"
+        )
     if not groups:
         raise ClusterError(
             f"cluster {name}: has no node groups; give at least one with gpu_type, num_nodes and num_gpus"
@@ -57,7 +68,10 @@ def build_cluster(name: str, groups: Sequence[NodeGroup | Mapping[str, Any]]) ->
     for index, group in enumerate(groups):
         made = group if isinstance(group, NodeGroup) else _group(f"cluster {name}: group {index}", group)
         nodes += made.nodes(first_rack=nodes[-1].rack + 1 if nodes else 0)
-    return ClusterSpec(tuple(nodes), name)
+    if network_gbps is None:
+        return ClusterSpec(tuple(nodes), name)
+    linked = tuple(replace(node, inter_node_bandwidth=network_gbps / BITS_OF_BYTE) for node in nodes)
+    return ClusterSpec(linked, f"{name}, {network_gbps:g} Gb/s")
 
 
 def _group(where: str, given: Mapping[str, Any]) -> NodeGroup:

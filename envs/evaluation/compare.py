@@ -8,7 +8,7 @@ import numpy as np
 
 from envs.evaluation.comparison import ANY_BATCH, BOUND, Comparison, names_batches, plain
 from envs.metrics.bounds import Relaxation
-from envs.performance import throughput_sources
+from envs.performance import efficiency_notes, throughput_sources
 from envs.scheduling import ClusterView, Scheduler
 from envs.simulation import RunResult, Setup, Simulator, run_episode
 from envs.types import Allocation, AllocationError, ClusterSpec, MurmurationError
@@ -26,6 +26,9 @@ def compare_schedulers(
     *,
     reference: str = "",
     optional: Collection[str] = (),
+    num_workloads: Mapping[str, int] | None = None,
+    left_out: Mapping[str, str] | None = None,
+    about: Mapping[str, Any] | None = None,
     progress: ProgressCallback | None = None,
     level: float = 0.95,
     resamples: int = 2000,
@@ -40,6 +43,9 @@ def compare_schedulers(
         reference: the scheduler that ratios are relative to; if empty, `fifo` if it is compared, else the first one.
         optional: names of schedulers that may refuse the scenario by a `MurmurationError`. They are then left out with
             the reason; errors of other schedulers are raised.
+        num_workloads: number of workloads that a scheduler runs, the first ones; all if it is not named.
+        left_out: further schedulers, which are not run, with the reason.
+        about: further settings that results show, as plain values, such as the task.
         progress: is called with the progress of the comparison.
         level: confidence level of the intervals.
         resamples: number of bootstrap resamples.
@@ -50,29 +56,40 @@ def compare_schedulers(
     """
     check_comparable(schedulers, workloads, reference)
     runs: dict[str, list[RunResult]] = {}
-    inapplicable: dict[str, str] = {}
+    inapplicable: dict[str, str] = dict(left_out or {})
 
     def simulator(index: int) -> Simulator:
         return Simulator(workloads[index], setup, workload_seed(seed, index))
 
     for name, scheduler in schedulers.items():
-        played = play_all(name, scheduler, simulator, len(workloads), progress, refusable=name in optional)
+        count = min((num_workloads or {}).get(name, len(workloads)), len(workloads))
+        played = play_all(name, scheduler, simulator, count, progress, refusable=name in optional)
         if isinstance(played, str):
             inapplicable[name] = played
         else:
             runs[name] = played
+    chosen = choose_reference(runs, inapplicable, reference)
+    settings = {**describe_settings(workloads, setup, seed), **(about or {})}
+    relaxations = {
+        name: [Relaxation.of(workload, setup, any_batch=name == ANY_BATCH) for workload in workloads]
+        for name in ((BOUND, ANY_BATCH) if names_batches(runs) else (BOUND,))
+    }
+    return Comparison(runs, inapplicable, chosen, settings, seed, level, resamples, relaxations)
+
+
+def choose_reference(runs: Collection[str], inapplicable: Mapping[str, str], reference: str) -> str:
+    """Return the reference: the given one, else fifo if it ran, else an empty text for the first one that ran.
+
+    Raises:
+        MurmurationError: no scheduler ran, or the reference did not.
+    """
     chosen = reference or ("fifo" if "fifo" in runs else "")
     if not runs or (chosen and chosen not in runs):
         reasons = "; ".join(f"{name}: {why}" for name, why in inapplicable.items())
         raise MurmurationError(
             f"comparison: {chosen or 'every scheduler'} cannot run here ({reasons}); choose another scheduler"
         )
-    settings = describe_settings(workloads, setup, seed)
-    relaxations = {
-        name: [Relaxation.of(workload, setup, any_batch=name == ANY_BATCH) for workload in workloads]
-        for name in ((BOUND, ANY_BATCH) if names_batches(runs) else (BOUND,))
-    }
-    return Comparison(runs, inapplicable, chosen, settings, seed, level, resamples, relaxations)
+    return chosen
 
 
 def play_all(
@@ -88,7 +105,9 @@ def play_all(
     results: list[RunResult] = []
     for index in range(num_workloads):
         world = simulator(index)  # outside `try`: a workload that does not fit is not the scheduler's refusal
-        watched = scheduler if progress is None else Watched(scheduler, name, index, len(world.workload), progress)
+        watched = (
+            scheduler if progress is None else ReportingScheduler(scheduler, name, index, len(world.workload), progress)
+        )
         try:
             results.append(run_episode(watched, world, name))
         except AllocationError as fault:
@@ -124,13 +143,13 @@ def workload_seed(seed: int, index: int) -> int:
 def describe_settings(workloads: Sequence[Workload], setup: Setup, seed: int) -> dict[str, Any]:
     """Return the settings that are needed to repeat a comparison, as plain values."""
     cluster, performance = setup.cluster, setup.performance
+    models = sorted({model for workload in workloads for model in workload.models})
     settings: dict[str, Any] = plain(
         {
             "cluster": {"name": cluster.name, "nodes": cluster.num_nodes, "gpus": cluster.gpus_by_type},
             "performance": type(performance).__name__,
-            "throughputs": throughput_sources(
-                performance, sorted({model for workload in workloads for model in workload.models}), cluster.gpu_types
-            ),
+            "throughputs": throughput_sources(performance, models, cluster.gpu_types),
+            "notes": efficiency_notes(models, setup.scenario.statistical_efficiency),
             "scenario": dataclasses.asdict(setup.scenario),
             "seed": seed,
             "workloads": [
@@ -140,6 +159,7 @@ def describe_settings(workloads: Sequence[Workload], setup: Setup, seed: int) ->
                     "measured": int(workload.measured.sum()),
                     "window": list(workload.window),
                     "offered_load": workload.offered_load(cluster, performance),
+                    "efficient_load": workload.efficient_load(cluster, performance),
                     "notes": list(workload.notes),
                 }
                 for workload in workloads
@@ -149,7 +169,7 @@ def describe_settings(workloads: Sequence[Workload], setup: Setup, seed: int) ->
     return settings
 
 
-class Watched:
+class ReportingScheduler:
     """A wrapper that reports a scheduler's progress through one workload."""
 
     def __init__(

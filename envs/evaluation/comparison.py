@@ -5,13 +5,13 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from envs.evaluation.statistics import Estimate, MeanEstimator, method_for
+from envs.evaluation.statistics import MIN_WORKLOADS, Estimate, MeanEstimator, method_for
 from envs.metrics import Summary, finished_jobs, job_completion_times, queueing_delays, slowdowns, summarise
 from envs.metrics.bounds import Relaxation
 from envs.simulation import RunResult
@@ -27,7 +27,8 @@ class Comparison:
     """The results of every scheduler on the same workloads, over the jobs that all schedulers finished.
 
     Args:
-        runs: by scheduler, one result per workload, in the same order of workloads for all.
+        runs: by scheduler, one result per workload, in the same order of workloads for all. A scheduler may have run
+            only the first workloads, at least `MIN_WORKLOADS` of them; ratios are over the workloads that both ran.
         inapplicable: by scheduler that could not run here, the reason.
         reference: the scheduler that ratios are relative to; the first one if empty.
         settings: further settings that are needed to repeat the comparison, as plain values.
@@ -38,7 +39,8 @@ class Comparison:
             empty, there is no lower bound.
 
     Raises:
-        ValueError: there is no run, runs have different workloads, or the reference is not among the schedulers.
+        ValueError: there is no run, runs have different workloads, a scheduler ran too few of them, or the reference is
+            not among the schedulers.
     """
 
     runs: Mapping[str, Sequence[RunResult]]
@@ -57,9 +59,12 @@ class Comparison:
             object.__setattr__(self, "reference", next(iter(self.runs)))
         if self.reference not in self.runs:
             raise ValueError(f"comparison: reference {self.reference} is not among {', '.join(self.runs)}")
-        played = {tuple(id(run.workload) for run in results) for results in self.runs.values()}
-        if len(played) != 1 or not next(iter(played)):
+        played = [[id(run.workload) for run in results] for results in self.runs.values()]
+        longest = max(played, key=len)
+        if not all(played) or any(ids != longest[: len(ids)] for ids in played):
             raise ValueError("comparison: every scheduler must have run the same workloads, at least one")
+        if min(map(len, played)) < min(len(longest), MIN_WORKLOADS):
+            raise ValueError(f"comparison: a scheduler that runs fewer workloads must run at least {MIN_WORKLOADS}")
         for name, relaxations in self.relaxations.items():
             if len(relaxations) != self.num_workloads:
                 raise ValueError(
@@ -73,25 +78,38 @@ class Comparison:
 
     @property
     def num_workloads(self) -> int:
-        """Number of workloads that each scheduler ran."""
-        return len(self.runs[self.reference])
+        """Number of workloads that were run, by at least one scheduler."""
+        return max(map(len, self.runs.values()))
+
+    @property
+    def partial(self) -> bool:
+        """Whether some scheduler ran only the first workloads."""
+        return min(map(len, self.runs.values())) < self.num_workloads
+
+    @property
+    def order(self) -> list[str]:
+        """The schedulers by ascending mean JCT, or by its ratio if they ran different numbers of workloads.
+
+        Schedulers without a figure come last.
+        """
+        figure = self.ratio if self.partial else self.estimate
+        values = {name: figure("mean_jct", name).value for name in self.runs}
+        return sorted(self.runs, key=lambda name: math.inf if math.isnan(values[name]) else values[name])
 
     @cached_property
     def compared(self) -> list[IntArray]:
-        """For each workload int64[n]: ids of the measured jobs that every scheduler finished."""
+        """For each workload int64[n]: ids of the measured jobs that every scheduler that ran it finished."""
         common: list[IntArray] = []
         for workload in range(self.num_workloads):
-            jobs = finished_jobs(self.runs[self.reference][workload])
-            for results in self.runs.values():
-                jobs = np.intersect1d(jobs, finished_jobs(results[workload]))
-            common.append(jobs)
+            finished = [finished_jobs(results[workload]) for results in self.runs.values() if workload < len(results)]
+            common.append(reduce(np.intersect1d, finished))
         return common
 
     @cached_property
     def summaries(self) -> dict[str, list[Summary]]:
         """All metrics, by scheduler and then by workload."""
         return {
-            name: [summarise(run, jobs) for run, jobs in zip(results, self.compared, strict=True)]
+            name: [summarise(run, jobs) for run, jobs in zip(results, self.compared, strict=False)]
             for name, results in self.runs.items()
         }
 
@@ -107,14 +125,17 @@ class Comparison:
     def caption(self) -> str:
         """An explanation of the table's means and intervals, in a few sentences."""
         compared = sum(map(len, self.compared))
-        measured = sum(summary.num_measured for summary in self.summaries[self.reference])
+        longest = max(self.summaries.values(), key=len)
+        measured = sum(summary.num_measured for summary in longest)
         workloads = f"{self.num_workloads} workload{'s' if self.num_workloads > 1 else ''}"
+        method = method_for(self.num_workloads)
         return (
-            f"Means and percentiles over the {compared} of {measured} measured jobs that every scheduler finished, "
-            f"in {workloads}. {self.level:.0%} intervals: {method_for(self.num_workloads)}, paired. "
-            f"Ratios are relative to {self.reference}. {self._how_to_read_bounds()}"
+            f"{self._task()}Means and percentiles over the {compared} of {measured} measured jobs that every scheduler "
+            f"finished, in {workloads}. {self._about_the_window()}{self.level:.0%} intervals: {method}, paired. "
+            f"Ratios are relative to {self.reference}. {self._how_to_read_counts()}{self._how_to_read_bounds()}"
             "Bounded is the bounded slowdown (10 s, at least 1). Rho is finish-time fairness: JCT / time on an equal "
-            "share of the cluster."
+            "share of the cluster. Queue is the share of rounds that leave a job waiting; by cores, by memory and by "
+            f"network are the shares of running job-time that these limit.{self._notes()}"
         )
 
     def estimate(self, metric: str, scheduler: str) -> Estimate:
@@ -186,28 +207,92 @@ class Comparison:
                 f"{metric}_ratio_high": ratio.high,
             }
         row["rounds"] = sum(run.num_rounds for run in self.runs[name])
+        row["num_workloads"] = len(self.runs[name])
+        row["bound_ratio"] = self.bound_ratio(name)
         return row
 
+    def bound_ratio(self, scheduler: str) -> float:
+        """Geometric mean over its workloads of a scheduler's mean JCT relative to its lower bound; NaN without one.
+
+        It is the bound at any batch size for schedulers that choose batch sizes, and the other one for the rest.
+        """
+        bound = ANY_BATCH if ANY_BATCH in self.relaxations and scheduler in names_batches(self.runs) else BOUND
+        if bound not in self._bound_jct:
+            return math.nan
+        pairs = zip(self.summaries[scheduler], self._bound_jct[bound], strict=False)
+        logs = [math.log(summary.mean_jct / below) for summary, below in pairs if not math.isnan(below)]
+        return math.exp(float(np.mean(logs))) if logs else math.nan
+
+    @cached_property
+    def _bound_jct(self) -> dict[str, list[float]]:
+        """For each bound and workload the least mean JCT of the compared jobs; NaN without such jobs."""
+        return {
+            name: [
+                relaxation.of_jobs(jobs).mean_jct() if len(jobs) else math.nan
+                for relaxation, jobs in zip(relaxations, self.compared, strict=True)
+            ]
+            for name, relaxations in self.relaxations.items()
+        }
+
     def _bound(self, name: str, relaxations: Sequence[Relaxation]) -> dict[str, Any]:
-        jct, ratios, makespan = [], [], []
-        reference = zip(self.runs[self.reference], self.summaries[self.reference], strict=True)
-        for relaxation, jobs, (run, summary) in zip(relaxations, self.compared, reference, strict=True):
+        jct = self._bound_jct[name]
+        longest = max(self.runs.values(), key=len)
+        reference = zip(jct, self.summaries[self.reference], strict=False)
+        ratios = [np.log(below / summary.mean_jct) for below, summary in reference if not math.isnan(below)]
+        makespan = []
+        for relaxation, jobs, run in zip(relaxations, self.compared, longest, strict=True):
             if len(jobs):
-                jct.append(relaxation.of_jobs(jobs).mean_jct())
-                ratios.append(np.log(jct[-1] / summary.mean_jct))
                 measured = np.sort(run.records["job"][run.records["measured"]])
                 makespan.append(relaxation.of_jobs(measured).makespan())
         return {
             "scheduler": name,
-            "mean_jct": float(np.mean(jct)),
-            "mean_jct_ratio": float(np.exp(np.mean(ratios))),
+            "num_workloads": self.num_workloads,
+            "mean_jct": float(np.nanmean(jct)),
+            "mean_jct_ratio": float(np.exp(np.mean(ratios))) if ratios else math.nan,
             "makespan": float(np.mean(makespan)),
         }
+
+    def _about_the_window(self) -> str:
+        """Say which jobs are measured, and for which of them the cluster emptied; empty if all jobs are measured."""
+        runs = self.runs[self.reference]
+        if all(run.workload.measured.all() for run in runs) or not any(run.records["measured"].any() for run in runs):
+            return ""
+        late, stay, beyond = [], 0.0, 0.0
+        for run in runs:
+            measured, last = run.records[run.records["measured"]], run.workload.jobs["submit_time"][-1]
+            finish = np.where(np.isnan(measured["finish_time"]), run.end_time, measured["finish_time"])
+            late += (finish > last).tolist()
+            stay += float((finish - measured["submit_time"]).sum())
+            beyond += float(np.maximum(finish - last, 0.0).sum())
+        return (
+            "Measured jobs are those submitted in each workload's window; figures of the cluster are over that window. "
+            f"Under {self.reference}, {np.mean(late):.1%} of measured jobs end after the last submission, and "
+            f"{beyond / stay if stay else 0.0:.1%} of the measured jobs' time is after it, while the cluster empties. "
+        )
+
+    def _task(self) -> str:
+        task = self.settings.get("task")
+        return f"Task {task['label']}, to minimise {task['objective']}. " if task else ""
+
+    def _how_to_read_counts(self) -> str:
+        if not self.partial:
+            return ""
+        return (
+            "n is the number of workloads that a scheduler ran: slow ones run only the first. Its mean is over its own "
+            "workloads, its ratio over those that the reference ran too; rows are ordered by the ratio. "
+        )
+
+    def _notes(self) -> str:
+        """Return the assumptions that every result must carry, as sentences."""
+        return "".join(f" Note: {note}." for note in self.settings.get("notes", ()))
 
     def _how_to_read_bounds(self) -> str:
         if not self.bounds:
             return ""
-        below = "No scheduler can be below the lower bound at the simulator's batch sizes. "
+        best = self.order[0]
+        above = self.bound_ratio(best)
+        nearest = "" if math.isnan(above) else f"The best row, {best}, is {above - 1:.0%} above its lower bound. "
+        below = f"No scheduler can be below the lower bound at the simulator's batch sizes. {nearest}"
         choosing = names_batches(self.runs)
         if ANY_BATCH not in self.relaxations or not choosing:
             return below
@@ -215,11 +300,16 @@ class Comparison:
         return f"{below}{', '.join(choosing)} {verb} batch sizes; only the second bound holds for {whom}. "
 
     def _values(self, metric: str) -> list[FloatArray]:
-        matrices = []
-        for workload, jobs in enumerate(self.compared):
-            records = [results[workload].records for results in self.runs.values()]
-            matrices.append(np.stack([ESTIMATED[metric](rows[np.isin(rows["job"], jobs)]) for rows in records]))
-        return matrices
+        def of_run(results: Sequence[RunResult], workload: int, jobs: IntArray) -> FloatArray:
+            if workload >= len(results):
+                return np.full(len(jobs), np.nan)
+            records = results[workload].records
+            return ESTIMATED[metric](records[np.isin(records["job"], jobs)])
+
+        return [
+            np.stack([of_run(results, workload, jobs) for results in self.runs.values()])
+            for workload, jobs in enumerate(self.compared)
+        ]
 
 
 def names_batches(runs: Mapping[str, Sequence[RunResult]]) -> list[str]:

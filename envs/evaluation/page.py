@@ -5,6 +5,8 @@ import math
 from envs.evaluation.comparison import Comparison
 from envs.evaluation.table import all_columns
 
+NOT_IN_TASKS = ("p50", "slowdown", "bounded", "rho", "makespan", "frag.", "preempted", "restarts")  # columns
+
 
 def markdown_page(comparison: Comparison) -> str:
     """Return the whole table by ascending mean JCT, lower bounds last; schedulers that did not run; and the caption."""
@@ -16,10 +18,35 @@ def markdown_page(comparison: Comparison) -> str:
     return "\n".join([*table, "", *left_out, *([""] if left_out else []), comparison.caption]) + "\n"
 
 
+def task_table(comparison: Comparison) -> str:
+    """Return a short table for `docs/tasks.md`, in the same order as `markdown_page`, and what was played below it.
+
+    Raises:
+        ValueError: the comparison is not of a task.
+    """
+    if "task" not in comparison.settings:
+        raise ValueError("comparison: has no task; choose one with task=<name>")
+    columns = [column for column in all_columns(comparison) if column.head.split(" (")[0] not in NOT_IN_TASKS]
+    rows = [[column.cells[row] for column in columns] for row in [*by_mean_jct(comparison), *bound_rows(comparison)]]
+    lines = [[column.head for column in columns], ["---"] + ["---:"] * (len(columns) - 1), *rows]
+    table = [f"| {' | '.join(line)} |" for line in lines]
+    best = comparison.order[0]
+    said = [
+        f"{comparison.settings['task']['label']}: {comparison.num_workloads} episodes, "
+        f"{sum(map(len, comparison.compared)):,} jobs that every scheduler finished."
+    ]
+    if not math.isnan(comparison.bound_ratio(best)):
+        said.append(f"The best row, {best}, is {comparison.bound_ratio(best) - 1:.0%} above its lower bound.")
+    reasons: dict[str, list[str]] = {}
+    for name, reason in comparison.inapplicable.items():
+        reasons.setdefault(reason, []).append(name)
+    said += [f"Left out: {', '.join(names)} ({reason})." for reason, names in reasons.items()]
+    return "\n".join([*table, "", " ".join(said)]) + "\n"
+
+
 def by_mean_jct(comparison: Comparison) -> list[int]:
-    """Return the positions of the schedulers by ascending mean JCT; those without a mean come last."""
-    means = [comparison.estimate("mean_jct", name).value for name in comparison.schedulers]
-    return sorted(range(len(means)), key=lambda place: math.inf if math.isnan(means[place]) else means[place])
+    """Return the positions of the schedulers in the order of `Comparison.order`."""
+    return [comparison.schedulers.index(name) for name in comparison.order]
 
 
 def bound_rows(comparison: Comparison) -> list[int]:

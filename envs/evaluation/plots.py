@@ -18,7 +18,7 @@ def jct_cdf(comparison: Comparison) -> Figure:
     figure = Figure(figsize=(7.5, 4.6), layout="constrained")
     axes = figure.subplots()
     for i, (name, results) in enumerate(comparison.runs.items()):
-        pairs = zip(results, comparison.compared, strict=True)
+        pairs = zip(results, comparison.compared, strict=False)
         jct = np.concatenate(
             [job_completion_times(run.records[np.isin(run.records["job"], jobs)]) for run, jobs in pairs]
         )

@@ -2,7 +2,9 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -10,10 +12,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from envs.evaluation.compare import check_comparable, compare_schedulers
 from envs.evaluation.comparison import Comparison
 from envs.evaluation.gantt import gantt
-from envs.evaluation.page import markdown_page
+from envs.evaluation.page import markdown_page, task_table
 from envs.evaluation.plots import jct_cdf
-from envs.evaluation.table import print_table, wide_console
-from envs.performance import throughput_sources
+from envs.evaluation.table import duration, print_table, wide_console
+from envs.performance import efficiency_notes, throughput_sources
 from envs.scheduling import Scheduler
 from envs.simulation import Setup
 from envs.workloads import Workload
@@ -29,6 +31,9 @@ def run_comparison(
     *,
     reference: str = "",
     optional: Collection[str] = (),
+    num_workloads: Mapping[str, int] | None = None,
+    left_out: Mapping[str, str] | None = None,
+    about: Mapping[str, Any] | None = None,
     console: Console | None = None,
 ) -> Comparison:
     """Run `compare_schedulers` and print the workloads, a progress bar, and the table.
@@ -37,6 +42,8 @@ def run_comparison(
     """
     check_comparable(schedulers, workloads, reference)
     console = console or wide_console()
+    if about and "task" in about:
+        console.print(f"task {about['task']['label']}", highlight=False)
     print_workloads(workloads, setup, console)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
@@ -48,7 +55,16 @@ def run_comparison(
             bar.update(task, completed=done, description=f"{name} on {workloads[workload].name}")
 
         comparison = compare_schedulers(
-            schedulers, workloads, setup, seed, reference=reference, optional=optional, progress=progress
+            schedulers,
+            workloads,
+            setup,
+            seed,
+            reference=reference,
+            optional=optional,
+            num_workloads=num_workloads,
+            left_out=left_out,
+            about=about,
+            progress=progress,
         )
     print_table(comparison, console)
     return comparison
@@ -64,13 +80,33 @@ def print_workloads(workloads: Sequence[Workload], setup: Setup, console: Consol
     console.print(f"{shown}: {len(workloads)} x {jobs} jobs on {cluster.name} ({gpus})", highlight=False)
     loads = [workload.offered_load(cluster, performance) for workload in workloads]
     by_type = [f"{name} {format_range([load[name] for load in loads], '{:.2f}')}" for name in loads[0]]
-    console.print(f"offered load: {', '.join(by_type)}", highlight=False)
+    efficient = format_range([workload.efficient_load(cluster, performance) for workload in workloads], "{:.2f}")
+    console.print(f"offered load: {', '.join(by_type)}; at efficient sizes {efficient}", highlight=False)
+    if window := describe_windows(workloads):
+        console.print(window, highlight=False)
     models = list(dict.fromkeys(model for workload in workloads for model in workload.models))
     for source, pairs in throughput_sources(performance, models, cluster.gpu_types).items():
         if source != "measured":
             console.print(f"throughputs {source}: {', '.join(pairs)}", style="dim", highlight=False)
-    for note in dict.fromkeys(note for workload in workloads for note in workload.notes):
+    notes = dict.fromkeys(note for workload in workloads for note in workload.notes)
+    for note in [*notes, *efficiency_notes(models, setup.scenario.statistical_efficiency)]:
         console.print(f"note: {note}", style="dim", highlight=False)
+
+
+def describe_windows(workloads: Sequence[Workload]) -> str:
+    """Say how many jobs are measured, and for how long others arrive before and after; empty if all are measured."""
+    if all(workload.measured.all() for workload in workloads):
+        return ""
+    spans = []
+    for workload in workloads:
+        submit = workload.jobs["submit_time"]
+        edges = np.searchsorted(submit, workload.window, side="left")
+        first, last = submit[min(edges[0], len(submit) - 1)], submit[max(edges[1] - 1, 0)]
+        spans.append((int(edges[1] - edges[0]), len(submit), first - submit[0], last - first, submit[-1] - last))
+    measured, jobs, before, within, after = zip(*spans, strict=True)
+    warm_up, span, tail = (" to ".join(dict.fromkeys(map(duration, (min(x), max(x))))) for x in (before, within, after))
+    counts = f"{format_range(measured, '{:,.0f}')} of {format_range(jobs, '{:,.0f}')}"
+    return f"measured: {counts} jobs, submitted over {span}, after a warm-up of {warm_up}; arrivals go on for {tail}"
 
 
 def format_range(values: Sequence[float], form: str) -> str:
@@ -82,6 +118,8 @@ def format_range(values: Sequence[float], form: str) -> str:
 def write_report(comparison: Comparison, folder: Path) -> list[Path]:
     """Write results.json, .csv and .md, jct_cdf.png and gantt_<scheduler>.png (of the first workload) into a folder.
 
+    The comparison of a task also has table.md, for `docs/tasks.md`.
+
     Returns:
         The files written.
     """
@@ -89,9 +127,12 @@ def write_report(comparison: Comparison, folder: Path) -> list[Path]:
     (folder / "results.json").write_text(comparison.to_json())
     comparison.table().to_csv(folder / "results.csv", index=False)
     (folder / "results.md").write_text(markdown_page(comparison), encoding="utf-8")
+    forms = ["results.json", "results.csv", "results.md"]
+    if "task" in comparison.settings:
+        (folder / "table.md").write_text(task_table(comparison), encoding="utf-8")
+        forms.append("table.md")
     pictures: dict[str, Figure] = {"jct_cdf": jct_cdf(comparison)}
     pictures |= {f"gantt_{name}": gantt(results[0]) for name, results in comparison.runs.items()}
     for name, figure in pictures.items():
         figure.savefig(folder / f"{name}.png", dpi=DOTS_PER_INCH)
-    results = [folder / f"results.{form}" for form in ("json", "csv", "md")]
-    return [*results, *(folder / f"{name}.png" for name in pictures)]
+    return [*(folder / form for form in forms), *(folder / f"{name}.png" for name in pictures)]

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 import scipy.stats
 
-from envs.types import FloatArray
+from envs.types import BoolArray, FloatArray
 
 MIN_WORKLOADS = 5  # fewer means estimate their own variance too poorly for Student's t
 IntervalMethod = Literal["t over workloads", "moving-block bootstrap over jobs"]
@@ -33,13 +33,17 @@ class MeanEstimator:
     ratio to a reference is the geometric mean over workloads of the ratios of means. Workloads without a compared job
     are left out.
 
+    A scheduler that ran fewer workloads has NaN in the others. Its mean is over its own workloads, and a ratio is over
+    the workloads that both schedulers ran.
+
     With at least `MIN_WORKLOADS` workloads the intervals are Student's t over workloads (of the logarithm, for ratios).
     With fewer they are percentiles of a circular moving-block bootstrap (Kunsch, 1989; Politis and Romano, 1992) over
     the jobs of each workload in order of submission, because jobs that share a queue are not independent draws. Such an
     interval shows how much the figure depends on these jobs, not the result on other traces.
 
     Args:
-        values: for each workload float64[num_schedulers, num_jobs], jobs in order of submission.
+        values: for each workload float64[num_schedulers, num_jobs], jobs in order of submission; a row of NaN if the
+            scheduler did not run the workload, which is allowed with at least `MIN_WORKLOADS` workloads.
         rng: random generator of the bootstrap.
         level: confidence level.
         resamples: number of bootstrap resamples.
@@ -66,7 +70,7 @@ class MeanEstimator:
         """Estimate the mean of the scheduler in this row of the matrices."""
         if not len(self._means):
             return Estimate(np.nan, np.nan, np.nan)
-        means = self._means[:, scheduler]
+        means = self._means[self._ran(scheduler), scheduler]
         if self._replicates is None:
             return t_interval(means, self.level)
         return self._percentiles(float(means.mean()), self._replicates[:, :, scheduler].mean(axis=1))
@@ -76,12 +80,18 @@ class MeanEstimator:
         if not len(self._means):
             return Estimate(np.nan, np.nan, np.nan)
         with np.errstate(divide="ignore", invalid="ignore"):  # the ratio to a mean delay of 0 is NaN
-            logs = np.log(self._means[:, scheduler]) - np.log(self._means[:, reference])
+            both = self._means[self._ran(scheduler) & self._ran(reference)]
+            logs = np.log(both[:, scheduler]) - np.log(both[:, reference])
             if self._replicates is None:
                 found = t_interval(logs, self.level)
                 return Estimate(*(float(np.exp(x)) for x in (found.value, found.low, found.high)))
             ratios = np.log(self._replicates[:, :, scheduler]) - np.log(self._replicates[:, :, reference])
             return self._percentiles(float(np.exp(logs.mean())), np.exp(ratios.mean(axis=1)))
+
+    def _ran(self, scheduler: int) -> BoolArray:
+        """bool[num_workloads]: the workloads that a scheduler ran."""
+        ran: BoolArray = ~np.isnan(self._means[:, scheduler])
+        return ran
 
     def _percentiles(self, value: float, replicates: FloatArray) -> Estimate:
         tail = (1 - self.level) / 2

@@ -11,13 +11,13 @@ from envs.evaluation.comparison import ANY_BATCH, BOUND, Comparison
 from envs.scheduling import Scheduler
 from envs.simulation import Setup
 from envs.types import MurmurationError
-from envs.workloads import Workload
+from envs.workloads import LoadDefinition, Workload
 
 
-def at_load(workload: Workload, load: float, setup: Setup) -> Workload:
+def at_load(workload: Workload, load: float, setup: Setup, definition: LoadDefinition = "requested") -> Workload:
     """Stretch the time between submissions so that the workload offers `load`; jobs and their order do not change.
 
-    The load is `Workload.offered_load` under "all". The measurement window is stretched too. So are the days and nights
+    The load is `Workload.load` by the definition. The measurement window is stretched too. So are the days and nights
     of a trace: at a tenth of the load a day lasts ten days.
 
     Raises:
@@ -26,7 +26,7 @@ def at_load(workload: Workload, load: float, setup: Setup) -> Workload:
     """
     if not (load > 0 and np.isfinite(load)):
         raise MurmurationError(f"sweep: a load is {load}; loads must be positive, for example 0.7")
-    now = workload.offered_load(setup.cluster, setup.performance)["all"]
+    now = workload.load(setup.cluster, setup.performance, definition)
     if not np.isfinite(now):
         raise MurmurationError(
             f"workload {workload.name}: offers an infinite load, so time cannot be stretched to load {load}; choose "
@@ -80,6 +80,7 @@ def sweep(
     setup: Setup,
     seed: int = 0,
     *,
+    definition: LoadDefinition = "requested",
     reference: str = "",
     optional: Collection[str] = (),
     listener: Callable[[float], None] | None = None,
@@ -92,6 +93,7 @@ def sweep(
         loads: offered loads, in any order, each once.
         setup: the cluster, the performance model and the scenario.
         seed: seed of everything random, the same at every load.
+        definition: the definition of load; see `Workload.load`.
         reference: see `compare_schedulers`.
         optional: see `compare_schedulers`.
         listener: is called with every load before its comparison.
@@ -99,11 +101,11 @@ def sweep(
     Raises:
         MurmurationError: there is no load, or a load is impossible; and all errors of `compare_schedulers`.
     """
-    if not loads or len(set(loads)) != len(loads):
-        raise MurmurationError(f"sweep: loads are {list(loads)}; give at least one, each once")
+    if not loads or len(set(loads)) != len(loads) or not all(isinstance(load, int | float) for load in loads):
+        raise MurmurationError(f"sweep: loads are {list(loads)}; give at least one number, each once")
     comparisons = {}
     for load in sorted(loads):
-        stretched = [at_load(workload, load, setup) for workload in workloads]
+        stretched = [at_load(workload, load, setup, definition) for workload in workloads]
         if listener:
             listener(load)
         comparisons[load] = compare_schedulers(

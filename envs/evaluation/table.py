@@ -29,7 +29,7 @@ def print_table(comparison: Comparison, console: Console | None = None) -> None:
 
 def comparison_table(comparison: Comparison, width: int) -> Table:
     """Return a `rich` table of at most `width` characters, with a row per scheduler and per lower bound."""
-    best = min(comparison.schedulers, key=lambda scheduler: comparison.estimate("mean_jct", scheduler).value)
+    best = comparison.order[0]
     table = Table(box=None, header_style="bold", padding=(0, 1))
     columns = that_fit(all_columns(comparison), width)
     for column in columns:
@@ -90,10 +90,12 @@ def all_columns(comparison: Comparison) -> list[Column]:
     return [
         Column("scheduler", 0, list(names) + [str(bound["scheduler"]) for bound in bounds]),
         Column(f"mean JCT ({word})", 0, [with_interval(each, unit) for each in jct] + below("mean_jct", in_unit)),
+        column("n", 0 if comparison.partial else 12, "num_workloads", count),
         column("unfinished", 0, "num_unfinished", count),
         Column(
             f"vs {comparison.reference}", 0, [with_interval(each) for each in ratio] + below("mean_jct_ratio", number)
         ),
+        column("vs bound", 2, "bound_ratio"),
         column("p50", 3, "p50_jct", in_unit),
         column("p99", 1, "p99_jct", in_unit),
         column("wait", 2, "mean_queueing_delay", in_unit),
@@ -105,6 +107,10 @@ def all_columns(comparison: Comparison) -> list[Column]:
         column("frag.", 9, "fragmentation", share),
         column("preempted", 10, "preemptions", count),
         column("restarts", 11, "restarts", count),
+        column("queue", 12, "queue_share", share),
+        column("by cores", 13, "limited_by_cpus", share),
+        column("by memory", 14, "limited_by_memory", share),
+        column("by network", 15, "limited_by_network", share),
     ]
 
 

@@ -16,8 +16,10 @@ from envs.simulation import Setup, Simulator, run_episode
 from envs.types import FloatArray, MurmurationError
 from envs.workloads import Workload, WorkloadSource
 
-Make = Callable[[Mapping[str, float]], Scheduler]  # builds a scheduler with these parameters; {} means the defaults
-ImprovementCallback = Callable[[int, float, Mapping[str, float]], None]  # evaluations, best score, its parameters
+# Builds a scheduler with these parameters; {} means the defaults.
+SchedulerFactory = Callable[[Mapping[str, float]], Scheduler]
+# Receives the number of evaluations so far, the best score and its parameters.
+ImprovementCallback = Callable[[int, float, Mapping[str, float]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Ground:
+class ProblemSet:
     """A cluster with its rules, and the workloads to run on it."""
 
     setup: Setup
@@ -70,34 +72,34 @@ class Ground:
         return Outcome.of(run_episode(scheduler, simulator), self.setup.scenario)
 
 
-class Yardstick:
-    """Scores of schedulers on some grounds: the mean logarithm of the ratio of mean JCT to a reference's.
+class RelativeScore:
+    """Scores of schedulers on problem sets: the mean logarithm of the ratio of mean JCT to a reference's.
 
     -0.05 is 5 % better than the reference. Every workload has the same weight, however long its jobs are. If jobs are
     starved (see `Outcome`), the score is infinite, whatever other jobs gain.
 
     Args:
-        grounds: the grounds to run on.
+        problem_sets: clusters and workloads to run on.
         reference: the scheduler to compare with, which runs once.
 
     Raises:
         MurmurationError: the reference starves jobs, so that ratios to it do not exist.
     """
 
-    def __init__(self, grounds: Sequence[Ground], reference: Scheduler) -> None:
-        self.grounds = grounds
-        self._reference = [_log_mean_jcts(ground.outcomes(reference)) for ground in grounds]
+    def __init__(self, problem_sets: Sequence[ProblemSet], reference: Scheduler) -> None:
+        self.problem_sets = problem_sets
+        self._reference = [_log_mean_jcts(problem_set.outcomes(reference)) for problem_set in problem_sets]
         if not all(np.isfinite(logs).all() for logs in self._reference):
             raise MurmurationError("tuning: the reference starves jobs here; choose another one, such as fifo")
 
     def score(self, scheduler: Scheduler) -> float:
         """Return the mean over all workloads; less is better."""
-        return float(np.concatenate(self.by_ground(scheduler)).mean())
+        return float(np.concatenate(self.by_problem_set(scheduler)).mean())
 
-    def by_ground(self, scheduler: Scheduler) -> list[FloatArray]:
-        """Return for each ground float64[num_workloads]: log ratios of mean JCT, infinite where jobs are starved."""
-        pairs = zip(self.grounds, self._reference, strict=True)
-        return [_log_mean_jcts(ground.outcomes(scheduler)) - reference for ground, reference in pairs]
+    def by_problem_set(self, scheduler: Scheduler) -> list[FloatArray]:
+        """Return float64[num_workloads] for each problem set: log ratios of mean JCT, infinite where jobs starve."""
+        pairs = zip(self.problem_sets, self._reference, strict=True)
+        return [_log_mean_jcts(problem_set.outcomes(scheduler)) - reference for problem_set, reference in pairs]
 
 
 def _log_mean_jcts(outcomes: Sequence[Outcome]) -> FloatArray:
@@ -105,8 +107,8 @@ def _log_mean_jcts(outcomes: Sequence[Outcome]) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class Tuned:
-    """The result of a search; scores are those of `Yardstick`."""
+class TuningResult:
+    """The result of a search; its scores are those of `RelativeScore`."""
 
     values: Mapping[str, float]
     score: float  # on the training workloads
@@ -115,15 +117,15 @@ class Tuned:
 
 
 def search(
-    make: Make,
+    make: SchedulerFactory,
     parameters: Mapping[str, Parameter],
-    yardstick: Yardstick,
+    objective: RelativeScore,
     *,
     generations: int = 20,
     population: int = 3,
     seed: int = 0,
     listener: ImprovementCallback | None = None,
-) -> Tuned:
+) -> TuningResult:
     """Search for the parameters with the least score by differential evolution (Storn and Price 1997; SciPy's).
 
     The score is a step function of the parameters with many local minima, so the search uses neither gradients nor a
@@ -133,7 +135,7 @@ def search(
     Args:
         make: builds the scheduler.
         parameters: ranges to search, by name.
-        yardstick: scores on training workloads.
+        objective: scores on training workloads.
         generations: maximum number of generations.
         population: candidates per generation, in multiples of the number of parameters.
         seed: seed of the search.
@@ -144,14 +146,14 @@ def search(
     """
     if not parameters:
         raise MurmurationError("tuning: no parameter to search for; give at least one with its range")
-    default = yardstick.score(make({}))
+    default = objective.score(make({}))
     best = [default]
     found: list[dict[str, float]] = [{}]
     played = [0]
 
     def score(positions: FloatArray) -> float:
         values = {name: space.value(x) for (name, space), x in zip(parameters.items(), positions, strict=True)}
-        value = yardstick.score(make(values))
+        value = objective.score(make(values))
         played[0] += 1
         if value < best[0]:
             best[0], found[0] = value, values
@@ -168,21 +170,21 @@ def search(
         polish=False,
         rng=np.random.default_rng(seed),
     )
-    return Tuned(found[0], best[0], default, played[0])
+    return TuningResult(found[0], best[0], default, played[0])
 
 
-def training_ground(
+def draw_problem_set(
     source: WorkloadSource,
     setup: Setup,
     num_workloads: int,
     seed: int,
     split: str = "train",
-) -> Ground:
-    """Build a ground with new workloads of a split of the source; fewer than requested if the split has no more.
+) -> ProblemSet:
+    """Build a problem set with new workloads of a split of the source; fewer than requested if the split has no more.
 
     Raises:
         TraceError: the split does not exist.
     """
     rng = np.random.default_rng(seed)
     workloads = distinct((source.episode(rng, split) for _ in itertools.count()), num_workloads)
-    return Ground(setup, workloads, seed)
+    return ProblemSet(setup, workloads, seed)

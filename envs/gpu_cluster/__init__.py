@@ -2,19 +2,19 @@
 
 from envs.gpu_cluster.batch import GpuClusterBatch
 from envs.gpu_cluster.environment import GpuClusterEnv, parallel_env
-from envs.gpu_cluster.negotiation import Deliberation, Observation
+from envs.gpu_cluster.negotiation import NegotiatedRound, Observation
 from envs.gpu_cluster.reward import Elapsed, Reward, TeamReward
 from envs.gpu_cluster.settings import EnvSettings
 from envs.gpu_cluster.spec import DecisionRules, EnvSpec
 
 __all__ = [
     "DecisionRules",
-    "Deliberation",
     "Elapsed",
     "EnvSettings",
     "EnvSpec",
     "GpuClusterBatch",
     "GpuClusterEnv",
+    "NegotiatedRound",
     "Observation",
     "Reward",
     "TeamReward",

@@ -104,7 +104,7 @@ def mask_claims(a: EnvArrays) -> int:
     """Allow the claims that nodes may make; return how many there are.
 
     While the whole cluster is idle, a node that can claim a waiting job may not pass. Otherwise a policy could leave
-    the jobs waiting for ever.
+    the jobs waiting forever.
     """
     world = a.world
     idle = world.episode[0].num_free == world.episode[0].num_up

@@ -57,7 +57,7 @@ class Negotiation:
             self.arrays.rules[b, 0][name] = 0
 
 
-class Deliberation(Negotiation):
+class NegotiatedRound(Negotiation):
     """One round negotiated on a copy of the state, with which a policy implements `Scheduler.schedule`.
 
     Call `begin`, then `observe` and `decide` until the round is over, then `fill`.

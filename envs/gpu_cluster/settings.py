@@ -8,7 +8,7 @@ from envs.gpu_cluster.spec import DecisionRules
 
 @dataclass(frozen=True, slots=True)
 class EnvSettings:
-    """How nodes decide, and their reward."""
+    """The rules of the nodes' decisions, and the reward."""
 
     rules: DecisionRules = field(default_factory=DecisionRules)
     reward: Reward = field(default_factory=TeamReward)

@@ -15,13 +15,12 @@ FIFO, LEAST_SERVICE = QUEUE_ORDERS.index("fifo"), QUEUE_ORDERS.index("least_serv
 
 @dataclass(frozen=True, slots=True)
 class DecisionRules:
-    """How nodes decide within one scheduling round."""
+    """Rules of the nodes' decisions within one scheduling round."""
 
     num_candidates: int = 16  # waiting jobs that every node sees, at least
     candidates_per_node: float = 0.0  # the same, per node of the cluster: with 0.25, 1,000 nodes see 250 jobs
-    queue_order: Literal["shortest", "fifo", "least_service"] = (
-        "shortest"  # which waiting jobs; where work is unknown, the least service replaces the shortest
-    )
+    # Which waiting jobs the nodes see; if work is unknown, "shortest" means the least service.
+    queue_order: Literal["shortest", "fifo", "least_service"] = "shortest"
     max_decisions: int = 16  # joint decisions after which a round ends in any case
     preemptive: bool = True  # whether running jobs may be evicted
     elastic: bool = True  # whether numbers of GPUs other than the requested one may be chosen

@@ -15,11 +15,13 @@ from envs.metrics.jobs import (
     queueing_delays,
     slowdowns,
 )
+from envs.metrics.limits import LimitShares, limit_shares, queue_share
 from envs.metrics.summary import Summary, finished_jobs, makespan, percentile, summarise
 from envs.metrics.timeline import SEGMENT, gpus_held, jobs_in_system, jobs_waiting, measured_span, segments
 
 __all__ = [
     "SEGMENT",
+    "LimitShares",
     "Summary",
     "average_contention",
     "bounded_slowdowns",
@@ -33,10 +35,12 @@ __all__ = [
     "job_completion_times",
     "jobs_in_system",
     "jobs_waiting",
+    "limit_shares",
     "makespan",
     "mean_jobs_in_system",
     "measured_span",
     "percentile",
+    "queue_share",
     "queueing_delays",
     "segments",
     "slowdowns",

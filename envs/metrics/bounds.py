@@ -3,7 +3,8 @@
 Every bound ignores constraints of the simulation: nodes and their fragmentation, restarts, contention, failures,
 shortage of cores, and the unknown future. It keeps each job's own throughput and the total number of GPUs. The bounds
 hold at the plan and batch size that the simulator chooses. Schedulers that choose batch sizes have a separate bound, at
-the fastest batch size of each job's range (`Relaxation.of` with `any_batch`).
+the batch size of highest goodput (throughput x statistical efficiency) of those offered to each job (`Relaxation.of`
+with `any_batch`).
 """
 
 import heapq
@@ -16,11 +17,11 @@ from functools import cached_property, partial
 import numpy as np
 import scipy.optimize
 
-from envs.performance import batch_range
 from envs.simulation import Setup
-from envs.types import ClusterError, Configuration, FloatArray, IntArray, PerformanceError, Seconds
+from envs.types import BoolArray, ClusterError, Configuration, FloatArray, IntArray, PerformanceError, Seconds
 from envs.workloads import Workload
 
+NOTHING_OFFERED = (1, 0)  # an empty range of batch sizes
 BATCH_SLACK = 0.02  # allowed overestimate of the throughput at the fastest batch size; saves evaluations
 
 
@@ -50,8 +51,9 @@ class Relaxation:
 
         Args:
             workload: the jobs.
-            setup: the cluster and the performance model; no bound depends on the scenario.
-            any_batch: whether schedulers may choose any batch size of a job's range, besides the simulator's; see
+            setup: the cluster and the performance model; of the scenario, only `statistical_efficiency` has an effect,
+                and only with `any_batch`.
+            any_batch: whether schedulers may choose any batch size that is offered, besides the simulator's; see
                 `fastest_batch`.
 
         Raises:
@@ -66,8 +68,7 @@ class Relaxation:
         for model, low, high in np.unique(distinct[:, :3], axis=0).tolist():
             rows = np.flatnonzero((distinct[:, :3] == (model, low, high)).all(axis=1))
             name = workload.models[model]
-            span = batch_range(name, low, high) if any_batch else None
-            throughputs = _throughputs(name, distinct[rows, 3:], span, setup)
+            throughputs = _throughputs(name, distinct[rows, 3:], (low, high) if any_batch else None, setup)
             for row in rows.tolist():
                 least, most = distinct[row, 3:].tolist()
                 sizes = np.arange(least, min(most, cluster.num_gpus) + 1)
@@ -208,35 +209,83 @@ def preemptive(submit_time: FloatArray, seconds: FloatArray, *, static: bool) ->
     return ends, mean
 
 
-def fastest_batch(throughputs_at: Callable[[int], FloatArray], low: int, high: int) -> FloatArray:
-    """Return at least the throughputs at the fastest batch size of a range, and at most `BATCH_SLACK` more.
+@dataclass(frozen=True)
+class BatchSearch:
+    """The batch sizes among which `fastest_batch` searches.
+
+    Attributes:
+        low: the least batch size.
+        high: the largest batch size.
+        noise_scale: phi of the statistical efficiency, which falls as 1 / (phi + batch); infinite if all samples count
+            alike.
+        windows: int64[n, 2], least and largest batch size of each situation, outside of which its throughput is 0; None
+            if all of them may use the whole range.
+    """
+
+    low: int
+    high: int
+    noise_scale: float = math.inf
+    windows: IntArray | None = None
+
+    def ladder(self) -> list[int]:
+        """Return the batch sizes to begin with: doublings, and the ends of all windows.
+
+        Doublings find the performance model's own range where that is narrower.
+        """
+        low, high = self.low, self.high
+        rungs = {low, high, *(low << i for i in range((high // low).bit_length()))}
+        if self.windows is not None:
+            rungs |= set(self.windows.ravel().tolist())
+        return sorted(rung for rung in rungs if low <= rung <= high)
+
+    def progress_ratio(self, below: int, above: int) -> float:
+        """Return the progress of a step at the larger batch size over that of one at the smaller, which is at least 1.
+
+        A step makes progress in proportion to batch x efficiency.
+        """
+        if math.isinf(self.noise_scale):
+            return above / below
+        return above * (self.noise_scale + below) / (below * (self.noise_scale + above))
+
+    def reaches(self, below: int, above: int) -> BoolArray | bool:
+        """Return, for each situation, whether a batch size strictly between two rungs is in its window."""
+        if self.windows is None:
+            return True
+        inside: BoolArray = (self.windows[:, 0] < above) & (self.windows[:, 1] > below)
+        return inside
+
+
+def fastest_batch(throughputs_at: Callable[[int], FloatArray], search: BatchSearch) -> FloatArray:
+    """Return at least the goodputs at the best batch size of a range, and at most `BATCH_SLACK` more.
 
     Throughput is nearly, but not exactly, monotone in the batch size: GPUs wait where samples do not divide evenly, and
     measured peaks stand out. The search assumes that a step of a batch size between b and c, b < c, takes at least as
-    long as the faster of the steps at b and c; tests check this for every batch size. No size between is then faster
-    than max(throughput(b) (c - 1) / b, throughput(c)), so sizes between are evaluated only where that exceeds the best
-    value found. Where a job runs at c but not at b, nothing is known of the sizes between, and the smallest size that
-    runs is searched for.
+    long as the faster of the steps at b and c; tests check this for every batch size. A step's progress, batch x
+    efficiency, grows with the batch size. With r the progress at c - 1 over that at b, (c - 1) / b if all samples count
+    alike, no size between then has a higher goodput than max(goodput(b) r, goodput(c)), so sizes between are evaluated
+    only where that exceeds the best value found. Where a job runs at c but not at b, nothing is known of the sizes
+    between, and the smallest size that runs is searched for.
 
     Args:
-        throughputs_at: maps a batch size to float64[n], samples/s in n situations; 0 where the job does not run.
-        low: the least batch size.
-        high: the largest batch size.
+        throughputs_at: maps a batch size to float64[n], useful samples/s in n situations; 0 where the job does not run.
+        search: the batch sizes, and how efficiency falls with them.
 
     Returns:
-        float64[n], samples/s.
+        float64[n], useful samples/s.
     """
-    # Begin with doublings: they find the performance model's own range within a wider range.
-    ladder = [*(low << i for i in range((high // low).bit_length()) if low << i < high), high]
+    ladder = search.ladder()
     found = {batch: throughputs_at(batch) for batch in ladder}
     best = np.asarray(np.max(list(found.values()), axis=0))
     pending, settled = list(itertools.pairwise(ladder)), best.copy()
     while pending:
         below, above = pending.pop()
-        between = np.maximum(found[below] * ((above - 1) / below), found[above])
+        if above - below <= 1:
+            continue
+        between = np.maximum(found[below] * search.progress_ratio(below, above - 1), found[above])
         between[(found[below] == 0) & (found[above] > 0)] = np.inf  # the smallest size that runs is not known yet
-        if above - below <= 1 or (between <= best * (1 + BATCH_SLACK)).all():
-            settled = np.maximum(settled, between) if above - below > 1 else settled
+        between = np.where(search.reaches(below, above), between, 0.0)
+        if (between <= best * (1 + BATCH_SLACK)).all():
+            settled = np.maximum(settled, between)
             continue
         middle = min(max(math.isqrt(below * above), below + 1), above - 1)
         found[middle] = throughputs_at(middle)
@@ -245,15 +294,16 @@ def fastest_batch(throughputs_at: Callable[[int], FloatArray], low: int, high: i
     return np.asarray(np.maximum(settled, best))
 
 
-def _throughputs(name: str, ranges: IntArray, span: tuple[int, int] | None, setup: Setup) -> FloatArray:
-    """float64[num_gpu_types, sizes]: samples/s of a model by GPU type and number of GPUs.
+def _throughputs(name: str, ranges: IntArray, own: tuple[int, int] | None, setup: Setup) -> FloatArray:
+    """float64[num_gpu_types, sizes]: useful samples/s of a model by GPU type and number of GPUs.
 
     A size uses the fewest nodes of any type that have this many GPUs.
 
     Args:
         name: the model.
         ranges: int64[num_ranges, 2], fewest and most GPUs of its jobs.
-        span: batch sizes that schedulers may choose; None leaves the batch size to the simulator.
+        own: the jobs' own range of batch sizes, 0 for no limit, where schedulers may choose; None leaves the batch size
+            to the simulator.
         setup: the cluster and the performance model.
     """
     cluster = setup.cluster
@@ -262,24 +312,35 @@ def _throughputs(name: str, ranges: IntArray, span: tuple[int, int] | None, setu
     nodes = (np.searchsorted(np.cumsum(np.sort(cluster.node_gpus)[::-1]), sizes) + 1).tolist()
     table = np.zeros((len(cluster.gpu_types), last + 1))
 
+    batches = setup.scenario.offered_batches(setup.performance)
+
     def by_size(gpu_type: str, batch: int | None = None) -> FloatArray:
         return np.array(
             [
-                setup.performance.throughput(name, Configuration(gpu_type, *on, batch_size=batch))
-                for on in zip(sizes, nodes, strict=True)
+                setup.performance.throughput(name, Configuration(gpu_type, gpus, on, batch_size=batch))
+                * batches.efficiency(name, gpus, batch)
+                for gpus, on in zip(sizes, nodes, strict=True)
             ]
         )
 
-    def by_size_or_zero(gpu_type: str, batch: int) -> FloatArray:
+    def by_size_or_zero(gpu_type: str, windows: IntArray, batch: int) -> FloatArray:
         try:
-            return by_size(gpu_type, batch)
+            goodputs = by_size(gpu_type, batch)
         except PerformanceError:  # the performance model's own range is narrower
             return np.zeros(len(sizes))
+        return np.where((windows[:, 0] <= batch) & (batch <= windows[:, 1]), goodputs, 0.0)
 
     for row, gpu_type in enumerate(cluster.gpu_types):
         table[row, first:] = by_size(gpu_type)
-        if span and sizes:
-            table[row, first:] = np.maximum(
-                table[row, first:], fastest_batch(partial(by_size_or_zero, gpu_type), *span)
-            )
+        if own is None:
+            continue
+        offered = [batches.offered(name, gpu_type, gpus, *own) or NOTHING_OFFERED for gpus in sizes]
+        windows = np.array(offered, np.int64).reshape(-1, 2)
+        some = windows[:, 0] <= windows[:, 1]
+        if some.any():
+            noise = batches.noise_scale(name)
+            low, high = int(windows[some, 0].min()), int(windows[some, 1].max())
+            search = BatchSearch(low, high, math.inf if noise is None else noise, windows)
+            goodputs = fastest_batch(partial(by_size_or_zero, gpu_type, windows), search)
+            table[row, first:] = np.maximum(table[row, first:], goodputs)
     return table

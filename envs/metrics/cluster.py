@@ -68,7 +68,7 @@ def integral(times: FloatArray, values: FloatArray | IntArray, start: Seconds, e
     """Integrate a step function over an interval.
 
     Args:
-        times: float64[m], ascending; `values[i]` holds from `times[i]` to `times[i + 1]`, the last one for ever.
+        times: float64[m], ascending; `values[i]` holds from `times[i]` to `times[i + 1]`, the last one without end.
         values: [m]; before `times[0]` the function is 0.
         start: start of the interval, in seconds.
         end: end of the interval, in seconds.

@@ -6,6 +6,7 @@ import numpy as np
 
 from envs.metrics import cluster as cluster_metrics
 from envs.metrics import jobs as job_metrics
+from envs.metrics.limits import limit_shares, queue_share
 from envs.simulation.result import RunResult
 from envs.types import FloatArray, IntArray, Seconds
 
@@ -43,6 +44,12 @@ class Summary:
     gpu_hours: float = field(metadata=SUM)
     preemptions: int = field(metadata=SUM)
     restarts: int = field(metadata=SUM)
+    # Shares of running job-time by what limits the job; see `envs.metrics.limits`.
+    limited_by_gpus: float
+    limited_by_cpus: float
+    limited_by_memory: float
+    limited_by_network: float
+    queue_share: float  # of rounds after which a job waited
 
 
 def percentile(values: FloatArray, q: float) -> float:
@@ -93,6 +100,7 @@ def summarise(result: RunResult, compared: IntArray | None = None) -> Summary:
     rows = records[chosen]
     jct = job_metrics.job_completion_times(rows)
     delay = job_metrics.queueing_delays(rows)
+    limits = limit_shares(result)
     rho = job_metrics.finish_time_fairness(result)[chosen]
     return Summary(
         num_measured=len(measured),
@@ -116,4 +124,9 @@ def summarise(result: RunResult, compared: IntArray | None = None) -> Summary:
         gpu_hours=cluster_metrics.gpu_hours(result),
         preemptions=int(measured["num_preemptions"].sum()),
         restarts=int(measured["num_restarts"].sum()),
+        limited_by_gpus=limits.gpus,
+        limited_by_cpus=limits.cpus,
+        limited_by_memory=limits.memory,
+        limited_by_network=limits.network,
+        queue_share=queue_share(result),
     )

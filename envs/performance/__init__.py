@@ -9,40 +9,54 @@ them. Other tables hold Synergy's sensitivity to CPU and memory, Gavel's pairs o
 iteration times of Rubick's plans.
 
 Modelled: between and beyond the measured points, a step time that is linear in six parameters, fitted for each model
-and GPU type (`step_time`). On Gavel, half of the points predict the other half with a median error of 8 %. On
-ElasticFlow's A100, the points on one node predict those on up to 64 GPUs with a median error of 5 %. Execution plans
-follow Rubick's model, on A800 (`rubick.model`). More resources never lower the throughput (`envelope`).
+and GPU type (`step_time`). On Gavel, half of the points predict the other half with a median error of 6 %. On
+ElasticFlow's A100, the points on one node predict those on up to 64 GPUs with a median error of 5 %. On Pollux's T4
+with slow links, six points predict the others with a median error of 17 %. Where models of weak scaling were measured
+to gain throughput per GPU with more GPUs, the measured steps are pooled (`concave`). Execution plans follow Rubick's
+model, on A800 (`rubick.model`). More resources never lower the throughput (`envelope`).
 `scripts/validate_performance.py` prints the errors.
 
 Guessed: GPU types on which a model was not measured, above all every model on H100. Their throughput is scaled from
-another type by datasheet figures (`scaling`). The median error of this rule on the measured types is 22 %, the largest
-a factor of four. Also guessed: memory by a rule of thumb (`memory_fit`); parameters marked "estimated" in
-`tables/models.csv`; the CPU and memory sensitivity of models that Synergy did not measure (`cpu_memory.stand_in`);
-restart times (`reconfiguration`).
+another type by datasheet figures (`scaling`). On the measured types, the median error of this rule is 22 % and the
+largest a factor of four; for most models no error can be measured (`envs.performance.validation.known`). Also guessed:
+memory by a rule of thumb (`memory_fit`); parameters marked "estimated" in `tables/models.csv`; the CPU and memory
+sensitivity of models that Synergy did not measure (`cpu_memory.stand_in`); restart times (`reconfiguration`).
 """
 
-from envs.performance.batch_size import BatchChoice, StatisticalEfficiency, best_batch
+from envs.performance.batch_size import BatchChoice, best_batch
 from envs.performance.contention import Contention
 from envs.performance.cpu_memory import Sensitivity, sensitivity_of
-from envs.performance.model import IdealModel, PerformanceModel, throughput_sources
+from envs.performance.model import IdealModel, PerformanceModel, cpu_scale, throughput_sources
 from envs.performance.reconfiguration import (
     CostBySize,
     CostByTable,
     ReconfigurationCost,
     no_cost,
     rubick_cost,
-    sia_cost,
+    sia_beliefs,
+    sia_simulated,
 )
 from envs.performance.rubick.model import RubickModel
+from envs.performance.statistical_efficiency import (
+    EFFICIENCY_SETTINGS,
+    BatchSizes,
+    EfficiencySetting,
+    StatisticalEfficiency,
+    efficiency_notes,
+    noise_scales,
+)
 from envs.performance.table_model import TableModel, default_model
 from envs.performance.zoo import ALIASES, ModelProfile, batch_range, model_profile, zoo, zoo_name
 
 __all__ = [
     "ALIASES",
+    "EFFICIENCY_SETTINGS",
     "BatchChoice",
+    "BatchSizes",
     "Contention",
     "CostBySize",
     "CostByTable",
+    "EfficiencySetting",
     "IdealModel",
     "ModelProfile",
     "PerformanceModel",
@@ -53,12 +67,16 @@ __all__ = [
     "TableModel",
     "batch_range",
     "best_batch",
+    "cpu_scale",
     "default_model",
+    "efficiency_notes",
     "model_profile",
     "no_cost",
+    "noise_scales",
     "rubick_cost",
     "sensitivity_of",
-    "sia_cost",
+    "sia_beliefs",
+    "sia_simulated",
     "throughput_sources",
     "zoo",
     "zoo_name",

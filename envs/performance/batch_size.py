@@ -1,14 +1,14 @@
-"""Batch size within its range.
+"""The batch size of highest throughput or goodput within a range.
 
-By default a batch size within the range changes only the throughput. The number of samples to process stays the same
-(`JobSpec.work`), as in elastic scheduling with batch ranges (MASCOTS'20, doi 10.1109/MASCOTS50786.2020.9285954). As an
-option, larger batches make less progress per sample: goodput = throughput x efficiency, with the statistical
-efficiency of Pollux (Qiao et al., OSDI'21, section 3).
+Without an efficiency every sample counts alike, as in elastic scheduling with batch ranges (MASCOTS'20, doi
+10.1109/MASCOTS50786.2020.9285954). With one, larger batches make less progress per sample: goodput = throughput x
+efficiency, see `envs.performance.statistical_efficiency`.
 """
 
 from dataclasses import dataclass
 
 from envs.performance.model import PerformanceModel
+from envs.performance.statistical_efficiency import StatisticalEfficiency
 from envs.performance.zoo import model_profile
 from envs.types import Configuration, PerformanceError
 
@@ -20,29 +20,6 @@ class BatchChoice:
     batch_size: int
     throughput: float  # samples/s
     goodput: float  # throughput times statistical efficiency; equals the throughput without an efficiency
-
-
-@dataclass(frozen=True, slots=True)
-class StatisticalEfficiency:
-    """Progress per sample relative to that at a reference batch size (Pollux, equation 4).
-
-    efficiency(M) = (phi + M0) / (phi + M), where phi is the gradient noise scale and M0 the reference batch size.
-    At M = M0 it is 1. For M far below phi a larger batch loses almost no efficiency; for M far above phi the efficiency
-    falls in proportion to 1 / M.
-    """
-
-    noise_scale: float  # phi, in samples: variance of the gradient over its squared norm; 0: progress is by steps
-    reference_batch: int  # M0
-
-    def __post_init__(self) -> None:
-        if not self.noise_scale >= 0:
-            raise PerformanceError(f"noise_scale is {self.noise_scale}; it must be a number of at least 0")
-        if self.reference_batch < 1:
-            raise PerformanceError(f"reference_batch is {self.reference_batch}; it must be at least 1")
-
-    def at(self, batch_size: float) -> float:
-        """Efficiency at a global batch size, at most 1 for batches of the reference size or more."""
-        return (self.noise_scale + self.reference_batch) / (self.noise_scale + batch_size)
 
 
 def batch_sizes(model: str, num_gpus: int, min_batch: int = 0, max_batch: int = 0) -> tuple[int, ...]:

@@ -1,19 +1,23 @@
 """Slowdown of co-located jobs: jobs that share a node's network and CPUs, and jobs that share a GPU.
 
-Every function returns factors in [0, 1] on the throughput that a job has alone. There are three modes:
+Every function returns factors in [0, 1] on the throughput that a job has alone. There are four modes:
 
 - `off`: co-located jobs do not slow each other down.
 - `measured`: by measurements. Two jobs on one GPU run at Gavel's co-location throughputs (OSDI'20; `tables/
   colocation.csv`, 84 pairs on K80, P100 and V100; a 0 means that the pair does not fit the memory). Jobs on one node
-  share its network link max-min fairly once their average traffic exceeds it. The CPU stages of a step (reading and
-  preparing data) do not interfere as long as each job keeps to its proportional share. Muri's profiles (SIGCOMM'22;
-  `tables/stages.csv`) show this: one 8-GPU job feeds eight times as many GPUs from one node's CPUs, and its CPU stage
-  is at most 10 % longer.
+  share its network link by the law of `collision_factors`, and none gets more than its max-min fair share. The CPU
+  stages of a step (reading and preparing data) do not interfere as long as each job keeps to its proportional share.
+  Muri's profiles (SIGCOMM'22; `tables/stages.csv`) show this: one 8-GPU job feeds eight times as many GPUs from one
+  node's CPUs, and its CPU stage is at most 10 % longer.
 - `worst_case`: nothing overlaps. Co-located jobs take turns on the GPU, and run no faster than in their worst measured
   pair; jobs on one node all communicate at the same time; CPU stages queue behind each other.
+- `max_min`: as measured, but jobs share a link by max-min fairness alone: nothing is lost until their average traffic
+  together exceeds the link. It predicts the measured pairs worse; it is here for comparison.
 
-Measured: the co-location pairs and the stage times. Modelled: fair shares of the link, and queues of stages. Guessed:
-the fallbacks for models without a measured pair or stage profile, see `_pair` and `stage_profile`.
+Measured: the co-location pairs, the stage times, and the law for two jobs on a link (DeepShare, ICPADS'23; its errors
+on held-out pairs are in `envs.performance.validation.contention`). Modelled: the law for three or more jobs on a link,
+and queues of stages. Guessed: the fallbacks for models without a measured pair or stage profile, see `_pair` and
+`stage_profile`.
 """
 
 import csv
@@ -31,8 +35,8 @@ from envs.performance.gpus import find_gpu_type
 from envs.performance.zoo import model_profile, zoo_name
 from envs.types import FloatArray, PerformanceError
 
-Mode = Literal["off", "measured", "worst_case"]
-MODES: tuple[Mode, ...] = ("off", "measured", "worst_case")
+Mode = Literal["off", "measured", "worst_case", "max_min"]
+MODES: tuple[Mode, ...] = ("off", "measured", "worst_case", "max_min")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +62,9 @@ class Contention:
     def network_factors(self, traffic: npt.ArrayLike, capacity: float) -> FloatArray:
         """Return throughputs of the jobs that share one node's link, relative to alone: float64[num_jobs].
 
-        Measured: each job requests its average traffic and gets a max-min fair share of the link. Its throughput falls
-        to the ratio of share to request. Worst case: each job's transfers coincide with those of all other jobs, and
-        share the link equally.
+        Measured: the smaller of `collision_factors` and of max-min fairness, by which each job requests its average
+        traffic and runs at the ratio of granted to requested. Max-min alone: the latter. Worst case: each job's
+        transfers coincide with those of all other jobs, and share the link equally.
 
         Args:
             traffic: float64[num_jobs], GB/s that each job sends across the link on average when it runs alone; more
@@ -80,11 +84,12 @@ class Contention:
         busy = wanted > 0
         if self.mode == "off" or not busy.any():
             return np.ones_like(wanted)
-        if self.mode == "measured":
-            granted = max_min_shares(wanted, capacity)
-            return np.where(busy, granted / np.where(busy, wanted, 1.0), 1.0)
-        share_of_step = wanted / capacity
-        return np.asarray(1.0 / (1.0 + share_of_step * (int(busy.sum()) - 1)))
+        share_of_time = wanted / capacity
+        if self.mode == "worst_case":
+            return np.asarray(1.0 / (1.0 + share_of_time * (int(busy.sum()) - 1)))
+        granted = max_min_shares(wanted, capacity)
+        fair = np.where(busy, granted / np.where(busy, wanted, 1.0), 1.0)
+        return fair if self.mode == "max_min" else np.minimum(collision_factors(share_of_time), fair)
 
     def cpu_stage_factors(self, models: Sequence[str], node_share: npt.ArrayLike) -> FloatArray:
         """Return throughputs of the jobs that share one node's cores and storage, relative to alone: float64[num_jobs].
@@ -109,7 +114,7 @@ class Contention:
         if self.mode == "off" or not len(models):
             return np.ones(len(models))
         cpu = np.array([stage_profile(model).cpu for model in models])
-        weight = share if self.mode == "measured" else np.ones(len(models))
+        weight = np.ones(len(models)) if self.mode == "worst_case" else share
         stretch = max(1.0, float((cpu * weight).sum()))
         return np.asarray(1.0 / (1.0 + np.minimum(cpu, 1.0) * (stretch - 1.0)))
 
@@ -134,6 +139,24 @@ class Contention:
             return np.asarray(np.minimum(turns, [_worst_measured(name) for name in names]))
         pair = _pair(names[0], names[1], known_type) if len(names) == 2 else None
         return stage_factors(names) if pair is None else np.array(pair)
+
+
+def collision_factors(share_of_time: FloatArray) -> FloatArray:
+    """Return throughputs of jobs that use one link at independent times, relative to alone: float64[num_jobs].
+
+    A job that runs alone uses the link during the share c of its time. The other jobs' transfers coincide with its own
+    by chance, so that its transfers take `1 + sum of the others' c` times as long:
+
+        factor of job i = 1 / (1 + c_i * sum of c_j over the other jobs j)
+
+    The law was chosen on measured pairs of jobs (DeepShare, ICPADS'23), see `envs.performance.validation.contention`.
+    More than two jobs were not measured. The form is ours.
+
+    Args:
+        share_of_time: float64[num_jobs], c of each job, from 0 to 1.
+    """
+    others = share_of_time.sum() - share_of_time
+    return np.asarray(1.0 / (1.0 + share_of_time * others))
 
 
 def max_min_shares(wanted: FloatArray, capacity: float) -> FloatArray:

@@ -7,8 +7,9 @@ language models depend on neither (`INSENSITIVE`).
 
 Measured: the grid points, and the deviations of the 2- and 4-GPU matrices (`_deviation`). The column of 20.83 GB is 0.1
 for all sensitive models, which stands for thrashing and is not a measurement. Modelled: bilinear interpolation between
-grid points, constant beyond the last point, and proportional to the resource below the first. Guessed: the matrix of a
-model that was not measured (`stand_in`).
+grid points, constant beyond the last point, and proportional to the resource below the first; on another GPU type, the
+axis of cores is stretched by the ratio of throughputs (`TableModel.cpu_scale`), the axis of memory is not. Guessed: the
+matrix of a model that was not measured (`stand_in`).
 """
 
 import csv
@@ -22,6 +23,7 @@ import numpy as np
 from envs.performance.zoo import model_profile, zoo_name
 from envs.types import FloatArray, Gigabytes, PerformanceError
 
+SENSITIVITY_GPU = "V100"  # the type on which the matrices were measured
 PROPORTIONAL_CPUS = 3.0  # cores per GPU at which the matrices are 1.0
 PROPORTIONAL_MEMORY = 62.5  # GB per GPU
 INSENSITIVE = frozenset({"gnmt", "transformer", "lm", "bert", "vae"})

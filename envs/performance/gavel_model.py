@@ -70,6 +70,9 @@ class GavelModel:
         curve = self._throughputs.get((model, measured_as), {})
         return max((throughput for gpus, throughput in curve.items() if gpus <= num_gpus), default=0.0)
 
+    def measured_batches(self, model: str, gpu_type: str) -> None:
+        """Return None: Gavel measured each of its job types at one batch size."""
+
     @property
     def _throughputs(self) -> GavelThroughputs:
         if "throughputs" not in self._read:

@@ -8,6 +8,7 @@ from importlib.resources import files
 
 import numpy as np
 
+from envs.performance.concave import is_concave, pool_violators
 from envs.performance.fitted import fitted_parameters
 from envs.performance.gpus import find_gpu_type
 from envs.performance.step_time import Priors, StepPoints, StepTime, fit_step_time, surface_through
@@ -24,13 +25,16 @@ class Testbed:
     gpus_per_node: int
     inter_node_gb_s: float  # link between nodes; used only if no measured point crosses nodes
     citation: str
+    network_cards: int = 1  # per node; several only where the measured points show them
 
 
 TESTBEDS: dict[str, Testbed] = {
     "gavel": Testbed(8, 1.25, "Narayanan et al., OSDI'20, simulation_throughputs.json; spread read as one GPU a node"),
     "elasticflow": Testbed(8, 100.0, "Gu et al., ASPLOS'23, A100 profiles; nodes inferred as the fewest of 8 GPUs"),
     "pollux": Testbed(4, 6.25, "Qiao et al., OSDI'21, T4 profiles as published with ElasticFlow; nodes of 4 GPUs"),
-    "rubick": Testbed(8, 100.0, "Zhang et al., MLSys'25, artifact profiles; the best plan of each GPU and node count"),
+    "rubick": Testbed(
+        8, 100.0, "Zhang et al., MLSys'25, artifact profiles; the best plan of each GPU and node count", 4
+    ),
     "muri": Testbed(8, 12.5, "Zhao et al., SIGCOMM'22, iteration times by number of GPUs in its traces"),
     "synergy": Testbed(8, 1.25, "Mohan et al., OSDI'22, iteration times at saturating CPU and memory"),
 }
@@ -107,6 +111,15 @@ def points_to_steps(points: tuple[MeasuredPoint, ...]) -> StepPoints:
     )
 
 
+def fitted_steps(model: str, gpu_type: str) -> StepPoints:
+    """Return the steps that a surface is fitted to: as measured, or pooled (`envs.performance.concave`)."""
+    points = measured_points()[model, gpu_type]
+    steps = points_to_steps(points)
+    if not is_concave(model_profile(model)):
+        return steps
+    return pool_violators(steps, TESTBEDS[points[0].source].gpus_per_node)
+
+
 def priors(profile: ModelProfile, gpu_type: str, testbed: Testbed) -> Priors:
     """Return the all-reduce times expected from the gradients: twice the bytes over the bandwidth (ring all-reduce)."""
     volume = 2.0 * profile.gradient_gb
@@ -122,9 +135,9 @@ def measured_surface(model: str, gpu_type: str) -> StepTime:
     if (model, gpu_type) not in fitted_parameters():
         return fit_measured_surface(model, gpu_type)
     points = measured_points()[model, gpu_type]
-    return surface_through(
-        points_to_steps(points), fitted_parameters()[model, gpu_type], TESTBEDS[points[0].source].gpus_per_node
-    )
+    testbed = TESTBEDS[points[0].source]
+    bare = StepTime(fitted_parameters()[model, gpu_type], testbed.gpus_per_node, network_cards=testbed.network_cards)
+    return surface_through(fitted_steps(model, gpu_type), bare)
 
 
 def fit_measured_surface(model: str, gpu_type: str) -> StepTime:
@@ -132,5 +145,8 @@ def fit_measured_surface(model: str, gpu_type: str) -> StepTime:
     points = measured_points()[model, gpu_type]
     testbed = TESTBEDS[points[0].source]
     return fit_step_time(
-        points_to_steps(points), priors(model_profile(model), gpu_type, testbed), testbed.gpus_per_node
+        fitted_steps(model, gpu_type),
+        priors(model_profile(model), gpu_type, testbed),
+        testbed.gpus_per_node,
+        network_cards=testbed.network_cards,
     )

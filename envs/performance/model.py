@@ -52,6 +52,15 @@ def throughput_sources(
     return found
 
 
+def cpu_scale(performance: PerformanceModel, model: str, gpu_type: str) -> float:
+    """Return how many cores a GPU of a type needs for one core in the performance model's figures on cores.
+
+    It is the result of the performance model's `cpu_scale(model, gpu_type)`, and 1 if it has no such method.
+    """
+    scale = getattr(performance, "cpu_scale", None)
+    return float(scale(model, gpu_type)) if scale else 1.0
+
+
 @dataclass(frozen=True)
 class IdealModel:
     """Every GPU of every type processes one sample per second, in any placement.

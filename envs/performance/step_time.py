@@ -1,15 +1,18 @@
 """Time of one data-parallel step: a model that is linear in its parameters, corrected by the measurements.
 
-    t(n, N, b) = alpha + beta b                              computation of b samples on one GPU
-               + kappa_1 (n-1)/n + kappa_2 log2 n            all-reduce among n GPUs: volume, and steps or stragglers
-               + kappa_3 (N-1)/N + kappa_4 log2 N            the same between N nodes
+    t(n, N, b) = alpha + beta b                                computation of b samples on one GPU
+               + kappa_1 (n-1)/n + kappa_2 log2 n              all-reduce among n GPUs: volume, and steps or stragglers
+               + (kappa_3 (n-1)/n + kappa_4 log2(N/2)) / c     the same over the links between nodes, if N > 1
 
-with all six parameters at least zero, in seconds. (n-1)/n is the share of the gradients' bytes that crosses each link
-in a ring all-reduce. log2 n is the depth of a tree; it also grows as slowly as the largest of n similar random delays.
-There is no overlap term: computation that hides communication makes kappa smaller. The form is ours. Its median error
-is 5 % when ElasticFlow's A100 throughputs on 16 to 64 GPUs are predicted from those on up to 8. With growth linear in n
-instead of log2 n the error was 32 %, with Pollux's form (OSDI'21: p-norm overlap, linear growth) 33 %. Because the form
-is linear in its parameters, one non-negative least squares fits it in well under a millisecond.
+for n GPUs on N nodes, with all six parameters at least zero, in seconds. (n-1)/n is the share of the gradients' bytes
+that crosses each link in a ring all-reduce: as soon as a job has two nodes, the slow link between them carries that
+share. log2 is the depth of a tree; it also grows as slowly as the largest of n similar random delays. c is the number
+of network cards in use on the node with the fewest GPUs (`cards_in_use`); it is 1 unless the machine has several cards
+per node. There is no overlap term: computation that hides communication makes kappa smaller. The form is ours, and
+linear in its parameters, so that one non-negative least squares fits it in well under a millisecond.
+`envs.performance.validation.forms` compares it with other forms on the same fitted points; docs/performance.md has
+the errors. With (N-1)/N and log2 N between nodes, steps over slow links were predicted much too long beyond the node
+counts of the fit.
 
 The surface passes through every measured point: the residual, the logarithm of measured over fitted time, is
 interpolated around the points by inverse distance weighting, and fades to nothing a factor of `FADE` away.
@@ -17,7 +20,8 @@ interpolated around the points by inverse distance weighting, and fades to nothi
 With 1 instead, errors are half a per cent higher.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
@@ -25,6 +29,8 @@ import numpy as np
 from envs.types import FloatArray, IntArray, PerformanceError
 
 NumberArray: TypeAlias = FloatArray | IntArray
+Form: TypeAlias = Callable[[FloatArray, FloatArray, FloatArray, FloatArray], FloatArray]
+"""GPUs, nodes, samples per GPU, cards in use (equal shapes) -> float64[..., 6]: the factors of the six parameters."""
 
 FADE = 16.0  # factor in GPUs, batch or spread at which a residual has the same weight as no correction
 _PRIOR_WEIGHT = 1e-3  # of a deviation from the prior by one step's time, against an error of one step's time
@@ -68,6 +74,31 @@ class Priors:
     inter_seconds: float = 0.0  # kappa_3
 
 
+def features(num_gpus: FloatArray, num_nodes: FloatArray, local_batch: FloatArray, cards: FloatArray) -> FloatArray:
+    """Return float64[..., 6]: the factors of the six parameters; arguments of equal shapes."""
+    across = (num_nodes > 1) / cards
+    return np.stack(
+        (
+            np.ones_like(num_gpus),
+            local_batch,
+            (num_gpus - 1) / num_gpus,
+            np.log2(num_gpus),
+            across * (num_gpus - 1) / num_gpus,
+            across * np.log2(np.maximum(num_nodes, 2) / 2),
+        ),
+        axis=-1,
+    )
+
+
+def cards_in_use(num_gpus: FloatArray, num_nodes: FloatArray, gpus_per_node: int, network_cards: int) -> FloatArray:
+    """Return the network cards of the GPUs on the node with the fewest: an even spread, cards shared by equal groups.
+
+    A ring between nodes runs at the bandwidth of the node that has the fewest cards in it.
+    """
+    cards = np.ceil(np.floor(num_gpus / num_nodes) * network_cards / gpus_per_node)
+    return np.asarray(np.clip(cards, 1, network_cards))
+
+
 @dataclass(frozen=True, slots=True)
 class StepTime:
     """A fitted surface of step times."""
@@ -76,11 +107,14 @@ class StepTime:
     gpus_per_node: int
     points: StepPoints | None = None  # measured points of the residuals
     residuals: FloatArray | None = None  # float64[num_points]: log(measured / fitted)
+    network_cards: int = 1  # per node, in the measurement
+    form: Form = features
 
     def fitted_seconds(self, num_gpus: NumberArray, num_nodes: NumberArray, local_batch: NumberArray) -> FloatArray:
         """Return seconds per step by the six parameters alone; arguments broadcast."""
-        design = features(num_gpus, num_nodes, local_batch)
-        return np.asarray(design @ self.parameters)
+        n, nodes, b = _broadcast(num_gpus, num_nodes, local_batch)
+        cards = cards_in_use(n, nodes, self.gpus_per_node, self.network_cards)
+        return np.asarray(self.form(n, nodes, b, cards) @ self.parameters)
 
     def seconds(self, num_gpus: NumberArray, num_nodes: NumberArray, local_batch: NumberArray) -> FloatArray:
         """Return seconds per step, corrected by the measured points; arguments broadcast."""
@@ -96,27 +130,22 @@ class StepTime:
         factor = (1.0 - gpu_share) + gpu_share / ratio
         parameters = self.parameters.copy()
         parameters[:2] *= factor
-        return StepTime(parameters, self.gpus_per_node, self.points, self.residuals)
-
-
-def features(num_gpus: NumberArray, num_nodes: NumberArray, local_batch: NumberArray) -> FloatArray:
-    """Return float64[..., 6]: the factors of the six parameters; arguments broadcast."""
-    n, nodes, b = np.broadcast_arrays(
-        np.asarray(num_gpus, np.float64), np.asarray(num_nodes, np.float64), np.asarray(local_batch, np.float64)
-    )
-    columns = (np.ones_like(n), b, (n - 1) / n, np.log2(n), (nodes - 1) / nodes, np.log2(nodes))
-    return np.stack(columns, axis=-1)
+        return replace(self, parameters=parameters)
 
 
 def coordinates(
     num_gpus: NumberArray, num_nodes: NumberArray, local_batch: NumberArray, gpus_per_node: int
 ) -> FloatArray:
     """Return float64[..., 3]: log2 of GPUs, of samples per GPU (times `BATCH_WEIGHT`), and of nodes over the fewest."""
-    n, nodes, b = np.broadcast_arrays(
-        np.asarray(num_gpus, np.float64), np.asarray(num_nodes, np.float64), np.asarray(local_batch, np.float64)
-    )
+    n, nodes, b = _broadcast(num_gpus, num_nodes, local_batch)
     fewest = np.minimum(np.ceil(n / gpus_per_node), nodes)
     return np.stack((np.log2(n), BATCH_WEIGHT * np.log2(b), np.log2(nodes / fewest)), axis=-1)
+
+
+def _broadcast(num_gpus: NumberArray, num_nodes: NumberArray, local_batch: NumberArray) -> tuple[FloatArray, ...]:
+    return np.broadcast_arrays(
+        np.asarray(num_gpus, np.float64), np.asarray(num_nodes, np.float64), np.asarray(local_batch, np.float64)
+    )
 
 
 def _weigh_residuals(here: FloatArray, there: FloatArray, residuals: FloatArray) -> FloatArray:
@@ -126,14 +155,24 @@ def _weigh_residuals(here: FloatArray, there: FloatArray, residuals: FloatArray)
     return np.asarray((weight @ residuals) / (weight.sum(axis=-1) + nothing))
 
 
-def fit_step_time(points: StepPoints, priors: Priors, gpus_per_node: int = 8, *, carry: bool = True) -> StepTime:
+def fit_step_time(
+    points: StepPoints,
+    priors: Priors,
+    gpus_per_node: int = 8,
+    *,
+    network_cards: int = 1,
+    carry: bool = True,
+    form: Form = features,
+) -> StepTime:
     """Fit the surface of least relative error to measured steps.
 
     Args:
         points: measured steps, at least one.
         priors: for parameters that the points do not determine.
         gpus_per_node: of the machines in the measurement.
+        network_cards: per node of these machines.
         carry: whether the surface keeps residuals, or only the six parameters.
+        form: the factors of the parameters; another form than `features` serves comparisons.
 
     Raises:
         PerformanceError: no points.
@@ -142,7 +181,8 @@ def fit_step_time(points: StepPoints, priors: Priors, gpus_per_node: int = 8, *,
 
     if len(points) == 0:
         raise PerformanceError("profile: has no measured point; give at least one")
-    design = features(points.num_gpus, points.num_nodes, points.local_batch) / points.seconds[:, None]
+    cards = cards_in_use(points.num_gpus, points.num_nodes, gpus_per_node, network_cards)
+    design = form(points.num_gpus, points.num_nodes, points.local_batch, cards) / points.seconds[:, None]
     shortest = float(points.seconds.min())
     smallest = float(points.local_batch.min())
     guesses = np.array(
@@ -159,19 +199,16 @@ def fit_step_time(points: StepPoints, priors: Priors, gpus_per_node: int = 8, *,
     prior_rows = np.diag(_PRIOR_WEIGHT / np.array((shortest, shortest / smallest, *[shortest] * 4)))
     stacked = np.vstack((design, prior_rows))
     parameters, _ = nnls(stacked, np.concatenate((np.ones(len(points)), prior_rows @ guesses)))
-    if not carry:
-        return StepTime(np.asarray(parameters, np.float64), gpus_per_node)
-    return surface_through(points, np.asarray(parameters, np.float64), gpus_per_node)
+    bare = StepTime(np.asarray(parameters, np.float64), gpus_per_node, network_cards=network_cards, form=form)
+    return surface_through(points, bare) if carry else bare
 
 
-def surface_through(points: StepPoints, parameters: FloatArray, gpus_per_node: int) -> StepTime:
-    """Return the surface of fitted parameters, corrected by residuals so that it passes through measured steps.
+def surface_through(points: StepPoints, bare: StepTime) -> StepTime:
+    """Return a fitted surface, corrected by residuals so that it passes through measured steps.
 
     Args:
         points: measured steps.
-        parameters: float64[6], seconds, fitted to the points.
-        gpus_per_node: of the machines in the measurement.
+        bare: the surface of the parameters alone.
     """
-    bare = StepTime(parameters, gpus_per_node)
     residuals = np.log(points.seconds / bare.fitted_seconds(points.num_gpus, points.num_nodes, points.local_batch))
-    return StepTime(parameters, gpus_per_node, points, residuals)
+    return replace(bare, points=points, residuals=residuals)

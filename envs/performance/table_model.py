@@ -5,9 +5,11 @@ from functools import cache
 
 import numpy as np
 
-from envs.performance.cpu_memory import sensitivity_of
+from envs.performance.concave import is_concave, slowest_so_far
+from envs.performance.cpu_memory import SENSITIVITY_GPU, sensitivity_of
 from envs.performance.envelope import monotone_envelope, node_grid
 from envs.performance.gpus import find_gpu_type
+from envs.performance.measured_batches import local_batches
 from envs.performance.measurements import measured_points
 from envs.performance.memory_fit import fits_memory
 from envs.performance.planned import needs_plan_model, planned_throughput
@@ -29,14 +31,15 @@ class TableModel:
     type with the nearest performance index (`envs.performance.scaling`). `provenance` returns which.
 
     More resources never lower the throughput (`envs.performance.envelope`): where a measured throughput falls with more
-    GPUs, the result is that of the best subset. Beyond the measured counts the fitted surface is extrapolated, under
-    the same envelope.
+    GPUs, the result is that of the best subset. For models of weak scaling, the throughput per GPU does not rise with
+    more GPUs at equal samples per GPU (`envs.performance.concave`). Beyond the measured counts the fitted surface is
+    extrapolated, under the same envelope.
 
     Throughputs are at the usual batch size unless another is given. The usual batch size is per GPU for models of weak
     scaling, and global for models of strong scaling. Replicas without a sample wait, so a job uses at most as many GPUs
     as its batch has samples. Limited cores and memory lower the throughput by `envs.performance.cpu_memory`; measured
-    throughputs count as saturated. A plan of None means the best plan that the source measured; a given plan is handled
-    by `envs.performance.planned`.
+    throughputs count as saturated. The cores that a GPU needs are proportional to its throughput (`cpu_scale`). A plan
+    of None means the best plan that the source measured; a given plan is handled by `envs.performance.planned`.
 
     Args:
         gpus_per_node: GPUs of the nodes that jobs are packed on.
@@ -46,6 +49,7 @@ class TableModel:
     _tables: dict[tuple[str, str, int | None], FloatArray] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+    _scales: dict[tuple[str, str], float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.gpus_per_node < 1:
@@ -73,7 +77,29 @@ class TableModel:
         cpus, memory = configuration.cpus_per_gpu, configuration.memory_per_gpu
         if cpus is None and memory is None:
             return throughput
+        if cpus is not None:
+            cpus /= self.cpu_scale(model, configuration.gpu_type)
         return throughput * sensitivity_of(model, -(-num_gpus // num_nodes)).factor(cpus, memory)
+
+    def cpu_scale(self, model: str, gpu_type: str) -> float:
+        """Return the cores that a GPU of a type needs for each core that a GPU needs where sensitivity was measured.
+
+        Preparing a sample takes the same CPU time for every GPU type, so the cores that keep a GPU busy are
+        proportional to its samples per second: the result is throughput on `gpu_type` / throughput on
+        `SENSITIVITY_GPU` (V100), on the fewest GPUs on which the model runs on both; 1 if there are none.
+        """
+        key = (model, gpu_type)
+        if key not in self._scales:
+            self._scales[key] = 1.0
+            for gpus in (1, 2, 4, 8, 16, 32, 64):
+                here, there = (
+                    self.throughput(model, Configuration(name, gpus, -(-gpus // self.gpus_per_node)))
+                    for name in (gpu_type, SENSITIVITY_GPU)
+                )
+                if here > 0 and there > 0:
+                    self._scales[key] = here / there
+                    break
+        return self._scales[key]
 
     def table(self, model: str, gpu_type: str, max_gpus: int, *, batch_size: int | None = None) -> FloatArray:
         """Return float64[max_gpus + 1]: samples/s by GPUs on the fewest nodes; ascending from 0 at index 0."""
@@ -109,6 +135,14 @@ class TableModel:
         if num_gpus is None or num_gpus in counts:
             return "measured"
         return "interpolated" if min(counts) < num_gpus < max(counts) else "extrapolated"
+
+    def measured_batches(self, model: str, gpu_type: str) -> tuple[float, float] | None:
+        """Return the least and most samples per GPU at which throughput was measured; None: at one batch size only.
+
+        Raises:
+            PerformanceError: the model or GPU type is unknown.
+        """
+        return local_batches(model_profile(model).name, find_gpu_type(gpu_type).name)
 
     def _extend(self, key: tuple[str, str, int | None], num_gpus: int, num_nodes: int) -> FloatArray:
         model, gpu_type, batch_size = key
@@ -146,14 +180,18 @@ def raw_throughputs(
         batch_size: global; None for the usual one of each GPU count.
     """
     counts = np.arange(1, max_gpus + 1)
-    batch = np.array([batch_size or profile.usual_batch(int(count)) for count in counts], np.float64)[:, None]
-    n, on = np.broadcast_arrays(counts[:, None], nodes)
-    possible = np.array([fits_memory(profile, gpu_type, int(count)) for count in counts])[:, None]
-    local = batch / n
+    batch = np.array([batch_size or profile.usual_batch(int(count)) for count in counts], np.float64)
+    possible = np.array([fits_memory(profile, gpu_type, int(count)) for count in counts])
+    local = batch / counts
     if profile.plans == "dp":
-        possible = possible & (batch >= counts[:, None])
+        possible = possible & (batch >= counts)
         local = np.ceil(local)  # a step takes as long as the worker with the most samples
-    seconds = surface(profile, gpu_type).seconds(n, np.minimum(on, n), local)
+    if is_concave(profile):
+        seconds = slowest_so_far(surface(profile, gpu_type), local, max_gpus, nodes)
+    else:
+        n = counts[:, None]
+        seconds = surface(profile, gpu_type).seconds(n, np.minimum(nodes, n), local[:, None])
+    batch, possible = batch[:, None], possible[:, None]
     return np.concatenate((np.zeros((1, len(nodes))), np.where(possible, batch / seconds, 0.0)))
 
 

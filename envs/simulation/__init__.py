@@ -1,23 +1,26 @@
 """The simulator: state arrays, kernels, engine, event log, and the checks on every allocation."""
 
 from envs.simulation.log import EVENT, SHARE, EventKind, EventLog
-from envs.simulation.result import RECORD, RunResult
+from envs.simulation.result import RECORD, LimitedTime, RunResult
 from envs.simulation.scenario import Failures, Information, Rounds, Scenario
 from envs.simulation.setup import Setup
 from envs.simulation.simulator import CompiledScheduler, Simulator, run_episode
 from envs.simulation.state import State
 from envs.simulation.throughput import ThroughputTable
+from envs.simulation.version import WORLD_VERSION
 from envs.simulation.view import SimulationView
 
 __all__ = [
     "EVENT",
     "RECORD",
     "SHARE",
+    "WORLD_VERSION",
     "CompiledScheduler",
     "EventKind",
     "EventLog",
     "Failures",
     "Information",
+    "LimitedTime",
     "Rounds",
     "RunResult",
     "Scenario",

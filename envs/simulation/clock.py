@@ -4,8 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from envs.simulation.division import divide_uneven_nodes, renounce
 from envs.simulation.heap import heap_remove, heap_update
 from envs.simulation.jit import leaf, part
+from envs.simulation.job_throughput import NO_LIMIT, set_limit
 from envs.simulation.kernels import (
     ARRIVE,
     DONE,
@@ -25,14 +27,16 @@ from envs.simulation.kernels import (
     update_throughputs,
 )
 from envs.simulation.ordered_set import insert, remove
-from envs.simulation.shares import empty_job, free_list, name_nothing, set_free, unlink_job
+from envs.simulation.shares import OFF, clear_named_settings, empty_job, free_list, set_free, unlink_job
 from envs.simulation.world import World
 
 
 @leaf
 def release_job(world: World, j: int) -> None:
     """Take all shares from a job for good."""
-    unlink_job(world, j, True)
+    if world.episode[0].shares_cpu_memory:
+        renounce(world, world.jobs[j].first_share)
+    unlink_job(world, j)
     free_list(world, world.jobs[j].first_share)
     empty_job(world, j)
 
@@ -47,6 +51,7 @@ def finish_job(world: World) -> int:
     world.episode[0].num_running -= 1
     remove(world.running, len(world.jobs), j)
     release_job(world, j)
+    set_limit(world, job, NO_LIMIT)
     job.remaining = 0.0
     job.throughput = 0.0
     job.status = DONE
@@ -62,7 +67,7 @@ def interrupt_job(world: World, j: int) -> None:
     job.remaining = job.saved
     job.num_interruptions += 1
     release_job(world, j)
-    name_nothing(job)
+    clear_named_settings(job)
     stop_job(world, j)
 
 
@@ -95,7 +100,6 @@ def take_node_down(world: World, n: int) -> None:
     world.episode[0].num_down += 1
     world.episode[0].num_up -= node.num_gpus
     world.episode[0].num_free -= node.num_gpus
-    update_throughputs(world)
 
 
 @leaf
@@ -134,7 +138,40 @@ def pass_time(world: World, until: float) -> None:
     if span > 0:
         episode.job_seconds += episode.num_active * span
         episode.busy_seconds += (episode.num_up - episode.num_free) * span
+        if episode.shares_cpu_memory or episode.contention != OFF:
+            measure_limits(episode, until)
         episode.time = until
+
+
+@leaf
+def measure_limits(episode: Any, until: float) -> None:
+    """Integrate the numbers of running jobs, by what limits them, over the part of a span that is in the window."""
+    span = min(until, episode.window_end) - max(episode.time, episode.window_start)
+    if span > 0:
+        episode.running_seconds += episode.num_running * span
+        episode.cpus_seconds += episode.limited_by_cpus * span
+        episode.memory_seconds += episode.limited_by_memory * span
+        episode.network_seconds += episode.limited_by_network * span
+
+
+@leaf
+def follow_up(world: World) -> None:
+    """End an instant after which no decision takes effect: divide cores and memory anew, and rate the jobs."""
+    if world.episode[0].num_uneven + world.episode[0].num_dirty > 0:
+        divide_uneven_nodes(world)
+        update_throughputs(world)
+
+
+@leaf
+def count_round(world: World) -> None:
+    """Count a round that has ended, and whether it left jobs in the queue."""
+    episode = world.episode[0]
+    episode.in_round = 0
+    if episode.window_start <= episode.time < episode.window_end:
+        episode.window_rounds += 1
+        if episode.num_active > episode.num_running:
+            episode.queue_rounds += 1
+    follow_up(world)  # nothing is left to do unless the scheduler gave no allocation
 
 
 @leaf
@@ -175,7 +212,6 @@ def events_now(world: World) -> int:
         j = finish_job(world)
         log_event(world, FINISH, j)
         note_event(episode)
-        update_throughputs(world)
     while node_change(world) <= time:
         if not log_has_room(world, 1 + world.nodes[world.outage_heap[0].member].num_jobs, 1):
             return LOG_FULL
@@ -238,6 +274,7 @@ def stall(world: World) -> int:
     pass_time(world, until)
     episode.num_rounds += 1
     episode.next_decision = np.inf
+    episode.in_round = 1
     return ROUND
 
 
@@ -245,9 +282,11 @@ def stall(world: World) -> int:
 def advance(world: World) -> int:
     """Advance time until a decision is due, the episode ends, or the log is full.
 
-    The order within one instant is: completions free GPUs, nodes change, jobs arrive, the scheduler decides (law 5).
+    The order within one instant is: completions free GPUs, nodes change, jobs arrive, the scheduler decides.
     """
     episode = world.episode[0]
+    if episode.in_round:
+        count_round(world)
     while True:
         if episode.round_due == 0:
             arrival = next_arrival(world)
@@ -276,5 +315,7 @@ def advance(world: World) -> int:
             episode.round_due = 0
             episode.num_rounds += 1
             episode.next_decision = np.inf
+            episode.in_round = 1
             return ROUND
         episode.round_due = 0
+        follow_up(world)

@@ -26,6 +26,7 @@ class ExactThroughputs:
     def __init__(self, setup: Setup) -> None:
         self.performance, self.cluster = setup.performance, setup.cluster
         self.equal = setup.scenario.worker_shares == "equal"
+        self.batches = setup.scenario.offered_batches(setup.performance)
         self._known: dict[tuple[str, Configuration], float] = {}
 
     def throughput(self, model: str, placement: Placement) -> float:
@@ -62,6 +63,28 @@ class ExactThroughputs:
             total += gpus * throughput
         return total / count
 
+    def useful_throughput(self, model: str, placement: Placement) -> float:
+        """Useful samples/s of a placement: throughput x statistical efficiency of the batch size that it names.
+
+        Raises:
+            PerformanceError: as for `throughput`, or the batch size is not offered.
+        """
+        gpu_types = list(dict.fromkeys(self.cluster.nodes[node].gpu_type for node in placement.gpus))
+        self.batches.check(model, gpu_types, placement.num_gpus, placement.batch_size)
+        return self.throughput(model, placement) * self.batches.efficiency(
+            model, placement.num_gpus, placement.batch_size
+        )
+
+    def goodput(self, model: str, configuration: Configuration) -> float:
+        """Useful samples/s on GPUs of one type: `ask`, times the statistical efficiency of the batch size.
+
+        Raises:
+            PerformanceError: as for `ask`, or the batch size is not offered.
+        """
+        num_gpus, batch_size = configuration.num_gpus, configuration.batch_size
+        self.batches.check(model, (configuration.gpu_type,), num_gpus, batch_size)
+        return self.ask(model, configuration) * self.batches.efficiency(model, num_gpus, batch_size)
+
     def ask(self, model: str, configuration: Configuration) -> float:
         """Samples/s on GPUs of one type; see `PerformanceModel.throughput`."""
         key = (model, configuration)
@@ -71,13 +94,16 @@ class ExactThroughputs:
         return known
 
     def sample_traffic(self, model: str, placement: Placement) -> float:
-        """GB that one sample sends around the ring of a data-parallel job: 2 gradients / batch.
+        """GB that a data-parallel job sends around its ring for one useful sample: 2 gradients / batch / efficiency.
+
+        The traffic of a job, its useful throughput times this, is that of the samples which it processes.
 
         Raises:
             PerformanceError: the zoo does not know the model.
         """
         profile = model_profile(model)
-        return 2.0 * profile.gradient_gb / (placement.batch_size or profile.usual_batch(placement.num_gpus))
+        per_sample = 2.0 * profile.gradient_gb / (placement.batch_size or profile.usual_batch(placement.num_gpus))
+        return per_sample / self.batches.efficiency(model, placement.num_gpus, placement.batch_size)
 
 
 def _per_gpu(amounts: Mapping[NodeId, float] | None, gpus: Mapping[NodeId, int]) -> float | None:

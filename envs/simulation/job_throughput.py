@@ -1,14 +1,26 @@
 """Throughput of a job on its placement: alone, from the table; and under contention with co-located jobs."""
 
-import math
-
 import numpy as np
 
-from envs.simulation.exact import PARTS
 from envs.simulation.jit import Records, leaf, part
-from envs.simulation.shares import MEASURED, NAMED_CPUS, NAMED_MEMORY, OFF, WORST_CASE, take_cpus, take_memory
+from envs.simulation.shares import MEASURED, NAMED_CPUS, NAMED_MEMORY, OFF, WORST_CASE
+from envs.simulation.throughput import EXACT_NODES
 from envs.simulation.world import World
 from envs.types import FloatArray
+
+NO_LIMIT, CPU_LIMIT, MEMORY_LIMIT, NETWORK_LIMIT = 0, 1, 2, 3  # of a running job, besides its GPUs
+UNLIMITED = 0.99  # a factor on throughput of at least this limits no job
+
+
+@leaf
+def level_of(num_nodes: int, last: int) -> int:
+    """`envs.simulation.throughput.node_level`, compiled; at most the last level of a table."""
+    if num_nodes <= EXACT_NODES:
+        return min(max(num_nodes - 1, 0), last)
+    level = EXACT_NODES
+    while (1 << (level - EXACT_NODES + 4)) < num_nodes and level < last:
+        level += 1
+    return level
 
 
 @leaf
@@ -26,9 +38,7 @@ def placement_throughput(world: World, job: Records, first_share: int) -> float:
         gpus += shares[share].gpus
         count += 1
         share = shares[share].next_of_job
-    level = 0
-    while (1 << level) < count and level < throughputs.shape[3] - 1:
-        level += 1
+    level = level_of(count, throughputs.shape[3] - 1)
     slowest = np.inf
     fastest = 0.0
     total = 0.0
@@ -54,108 +64,130 @@ def cell_of(grid: FloatArray, amount: float) -> int:
 
 
 @leaf
-def cpu_memory_factor(world: World, job: Records) -> float:
-    """Fraction of its throughput that a job keeps with its cores and memory; amounts that it names do not count."""
+def least_per_gpu(world: World, job: Records) -> tuple[float, float, int]:
+    """Least cores and GB of a job for each GPU, over its shares, and its most GPUs on one node; cores as at scale 1."""
     cpus = np.inf
     memory = np.inf
     width = 0
     share = job.first_share
     while share >= 0:
         record = world.shares[share]
-        if job.named & NAMED_CPUS == 0:
-            cpus = min(cpus, record.cpus / record.gpus)
-        if job.named & NAMED_MEMORY == 0:
-            memory = min(memory, record.memory / record.gpus)
+        cpus = min(cpus, record.cpus / record.gpus / world.cpu_scale[job.model, world.nodes[record.node].gpu_type])
+        memory = min(memory, record.memory / record.gpus)
         width = max(width, record.gpus)
         share = record.next_of_job
-    width = min(width, world.cpu_memory_factor.shape[1] - 1)
+    return cpus, memory, width
+
+
+@leaf
+def cpu_memory_factor(world: World, job: Records, cpus: float, memory: float, width: int) -> float:
+    """Fraction of its throughput that a job keeps with these cores and GB for each GPU; inf is ample.
+
+    On several GPU types, the one with the smallest fraction decides.
+    """
+    width = min(width, world.cpu_memory_factor.shape[2] - 1)
     cpus = min(cpus, world.cpu_grid[len(world.cpu_grid) - 1])
     memory = min(memory, world.memory_grid[len(world.memory_grid) - 1])
     i = cell_of(world.cpu_grid, cpus)
     k = cell_of(world.memory_grid, memory)
     t = (cpus - world.cpu_grid[i]) / (world.cpu_grid[i + 1] - world.cpu_grid[i])
     u = (memory - world.memory_grid[k]) / (world.memory_grid[k + 1] - world.memory_grid[k])
-    model = job.model
-    above = world.cpu_memory_factor[model, width, i, k] * (1 - u) + world.cpu_memory_factor[model, width, i, k + 1] * u
-    below = (
-        world.cpu_memory_factor[model, width, i + 1, k] * (1 - u)
-        + world.cpu_memory_factor[model, width, i + 1, k + 1] * u
-    )
-    return float(above * (1 - t) + below * t)
-
-
-@leaf
-def fair_amount(total: float, free: float, num_gpus: int, bare: int, gpus: int, saturating: float) -> float:
-    """Cores or memory of a share: up to saturation, while every other bare GPU keeps its proportional amount.
-
-    `total` and `free` are amounts of the node; `bare` counts its GPUs without any yet, including the share's `gpus`.
-    """
-    proportional = total / num_gpus
-    spare = max(free - (bare - gpus) * proportional, free * gpus / bare)
-    return min(math.ceil(saturating * gpus * PARTS), math.floor(spare * PARTS)) / PARTS
-
-
-@leaf
-def take_named(world: World, j: int) -> None:
-    """Give a job's shares the cores and memory that its placement names."""
-    share = world.jobs[j].first_share
+    least = np.inf
+    before = -1
+    share = job.first_share
     while share >= 0:
-        record = world.shares[share]
-        if not np.isnan(record.cpus):
-            take_cpus(world, share, record.cpus)
-        if not np.isnan(record.memory):
-            take_memory(world, share, record.memory)
-        share = record.next_of_job
-
-
-@leaf
-def take_fair(world: World, j: int) -> None:
-    """Give a job's shares cores and memory by `fair_amount` where its placement names none."""
-    model = world.jobs[j].model
-    share = world.jobs[j].first_share
-    while share >= 0:
-        record = world.shares[share]
-        node = world.nodes[record.node]
-        width = min(record.gpus, world.saturating.shape[1] - 1)
-        if np.isnan(record.cpus):
-            enough = world.saturating[model, width, 0]
-            bare = node.bare_of_cpus
-            take_cpus(world, share, fair_amount(node.cpus, node.free_cpus, node.num_gpus, bare, record.gpus, enough))
-        if np.isnan(record.memory):
-            enough = world.saturating[model, width, 1]
-            bare = node.bare_of_memory
-            take_memory(
-                world, share, fair_amount(node.memory, node.free_memory, node.num_gpus, bare, record.gpus, enough)
-            )
-        share = record.next_of_job
+        gpu_type = world.nodes[world.shares[share].node].gpu_type
+        if gpu_type != before:
+            grid = world.cpu_memory_factor[job.model, gpu_type, width]
+            above = grid[i, k] * (1 - u) + grid[i, k + 1] * u
+            below = grid[i + 1, k] * (1 - u) + grid[i + 1, k + 1] * u
+            least = min(least, above * (1 - t) + below * t)
+        before = gpu_type
+        share = world.shares[share].next_of_job
+    return float(least)
 
 
 @leaf
 def set_throughput_alone(world: World, j: int) -> None:
-    """Set a job's throughput without co-located jobs, and the traffic at that throughput."""
+    """Set a changed job's throughput without co-located jobs, and the traffic at that throughput."""
     job = world.jobs[j]
-    alone = job.exact if job.exact > 0 else placement_throughput(world, job, job.first_share)
-    if world.episode[0].shares_cpu_memory and job.named != NAMED_CPUS + NAMED_MEMORY:
-        alone = alone * cpu_memory_factor(world, job)
-    job.alone = alone
-    job.throughput = alone
+    job.ample = job.exact if job.exact > 0 else placement_throughput(world, job, job.first_share)
+    feed(world, j)
+    job.throughput = job.alone
+
+
+@leaf
+def feed(world: World, j: int) -> None:
+    """Set a job's throughput without co-located jobs by its present cores and memory, and its traffic.
+
+    A named amount is part of the exact throughput already; `fed_by_cpus` and `fed_by_memory` count it nevertheless.
+    """
+    job = world.jobs[j]
+    job.alone = job.ample
+    job.fed_by_cpus = 1.0
+    job.fed_by_memory = 1.0
+    if world.episode[0].shares_cpu_memory:
+        cpus, memory, width = least_per_gpu(world, job)
+        for step in range(3):  # what is not named; cores alone; memory alone
+            counts_cpus = step == 1 or (step == 0 and job.named & NAMED_CPUS == 0)
+            counts_memory = step == 2 or (step == 0 and job.named & NAMED_MEMORY == 0)
+            factor = cpu_memory_factor(
+                world, job, cpus if counts_cpus else np.inf, memory if counts_memory else np.inf, width
+            )
+            if step == 0 and job.named != NAMED_CPUS + NAMED_MEMORY:
+                job.alone = job.ample * factor
+            if step == 0 and job.named == 0 and factor >= UNLIMITED:
+                break
+            if step == 1:
+                job.fed_by_cpus = factor
+            if step == 2:
+                job.fed_by_memory = factor
     if world.episode[0].contention != OFF and job.num_shares > 1:
         per_sample = job.sample_traffic if job.sample_traffic > 0 else world.traffic[job.model, job.gpus]
-        job.traffic = per_sample * alone * (job.num_shares - 1) / job.num_shares
+        job.traffic = per_sample * job.alone * (job.num_shares - 1) / job.num_shares
     else:
         job.traffic = 0.0
 
 
 @leaf
 def share_link(world: World, node: Records) -> None:
-    """Divide a node's link among the jobs with traffic: max-min fairly; in the worst case all transfers collide."""
+    """Compute how much jobs with traffic slow each other on a node's link; see `Contention.network_factors`."""
+    mode = world.episode[0].contention
+    total = 0.0
     num_with_traffic = 0
     share = node.first_share
     while share >= 0:
-        if world.jobs[world.shares[share].job].traffic > 0:
+        traffic = world.jobs[world.shares[share].job].traffic
+        if traffic > 0:
+            total += min(traffic, node.link) / node.link
             num_with_traffic += 1
-            world.shares[share].network = -1.0  # not served yet
         share = world.shares[share].next_of_node
+    share = node.first_share
+    while share >= 0:
+        record = world.shares[share]
+        traffic = world.jobs[record.job].traffic
+        if traffic > 0:
+            load = min(traffic, node.link) / node.link
+            if mode == WORST_CASE:
+                record.network = 1.0 / (1.0 + load * (num_with_traffic - 1))
+            elif mode == MEASURED:
+                record.network = 1.0 / (1.0 + load * (total - load))
+            else:
+                record.network = 1.0
+        share = record.next_of_node
+    if total > 1.0 and mode != WORST_CASE:
+        limit_to_fair_share(world, node, num_with_traffic)
+
+
+@leaf
+def limit_to_fair_share(world: World, node: Records, num_with_traffic: int) -> None:
+    """Limit the factors of the jobs with traffic on a node to those of max-min fairness."""
+    share = node.first_share
+    while share >= 0:
+        record = world.shares[share]
+        if world.jobs[record.job].traffic > 0:
+            record.network = -record.network  # the sign marks jobs that are not served yet
+        share = record.next_of_node
     left = node.link
     waiting = num_with_traffic
     while waiting > 0:
@@ -172,10 +204,7 @@ def share_link(world: World, node: Records) -> None:
         granted = min(wanted, left / waiting)
         left -= granted
         waiting -= 1
-        if world.episode[0].contention == MEASURED:
-            world.shares[chosen].network = granted / wanted
-        else:
-            world.shares[chosen].network = 1.0 / (1.0 + wanted / node.link * (num_with_traffic - 1))
+        world.shares[chosen].network = min(-world.shares[chosen].network, granted / wanted)
 
 
 @leaf
@@ -203,7 +232,7 @@ def share_cpu_stage(world: World, node: Records) -> None:
 
 @leaf
 def throughput_under_contention(world: World, job: Records) -> float:
-    """Samples/s of a job under the smallest contention factors of its shares."""
+    """Samples/s of a job under the smallest contention factors of its shares; also notes what limits the job."""
     network = 1.0
     cpu_stage = 1.0
     share = job.first_share
@@ -211,7 +240,38 @@ def throughput_under_contention(world: World, job: Records) -> float:
         network = min(network, world.shares[share].network)
         cpu_stage = min(cpu_stage, world.shares[share].cpu_stage)
         share = world.shares[share].next_of_job
+    least = UNLIMITED
+    limit = NO_LIMIT
+    if job.fed_by_cpus * cpu_stage < least:
+        least = job.fed_by_cpus * cpu_stage
+        limit = CPU_LIMIT
+    if job.fed_by_memory < least:
+        least = job.fed_by_memory
+        limit = MEMORY_LIMIT
+    if network < least:
+        limit = NETWORK_LIMIT
+    set_limit(world, job, limit)
     return float(job.alone * network * cpu_stage)
+
+
+@leaf
+def set_limit(world: World, job: Records, limit: int) -> None:
+    """Set what limits a running job, and count the jobs by it; NO_LIMIT for a job that stops."""
+    if job.limit != limit:
+        count_limited(world.episode[0], job.limit, -1)
+        count_limited(world.episode[0], limit, 1)
+        job.limit = limit
+
+
+@leaf
+def count_limited(episode: Records, limit: int, change: int) -> None:
+    """Add to the number of running jobs that cores, memory or the network limit."""
+    if limit == CPU_LIMIT:
+        episode.limited_by_cpus += change
+    elif limit == MEMORY_LIMIT:
+        episode.limited_by_memory += change
+    elif limit == NETWORK_LIMIT:
+        episode.limited_by_network += change
 
 
 @part

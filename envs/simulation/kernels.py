@@ -10,17 +10,20 @@ from typing import Any
 
 import numpy as np
 
+from envs.simulation.division import claim, divide_uneven_nodes, renounce
 from envs.simulation.heap import heap_push, heap_remove, heap_update
 from envs.simulation.jit import Records, leaf, part
 from envs.simulation.job_throughput import (
+    NO_LIMIT,
+    UNLIMITED,
+    feed,
+    set_limit,
     set_throughput_alone,
     share_node,
-    take_fair,
-    take_named,
     throughput_under_contention,
 )
 from envs.simulation.ordered_set import insert, remove
-from envs.simulation.shares import free_list, mark_dirty, name_as_before, take_cpus, take_memory
+from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY, free_list, mark_dirty, restore_named_settings
 from envs.simulation.world import World
 from envs.types import IntArray
 
@@ -127,18 +130,16 @@ def same_places(world: World, job: Records) -> bool:
 
 @leaf
 def same_names(world: World, job: Records) -> bool:
-    """Return whether a job on its old GPUs already has all else that its new placement names."""
-    if job.plan != job.before_plan or job.batch_size != job.before_batch_size:
+    """Return whether a job on its old GPUs names the same plan, batch size, cores and memory as before."""
+    if job.plan != job.before_plan or job.batch_size != job.before_batch_size or job.named != job.before_named:
         return False
-    if world.episode[0].shares_cpu_memory == 0:
-        return True
     now = job.first_share
     then = job.before_share
-    while now >= 0:
+    while now >= 0 and job.named:
         for_now, before = world.shares[now], world.shares[then]
-        if not (np.isnan(for_now.cpus) or for_now.cpus == before.cpus):
+        if job.named & NAMED_CPUS and for_now.cpus != before.cpus:
             return False
-        if not (np.isnan(for_now.memory) or for_now.memory == before.memory):
+        if job.named & NAMED_MEMORY and for_now.memory != before.memory:
             return False
         now = for_now.next_of_job
         then = before.next_of_job
@@ -149,17 +150,18 @@ def same_names(world: World, job: Records) -> bool:
 def keep_as_it_was(world: World, j: int) -> None:
     """Restore the cores, memory, named settings and contention factors of an unchanged job."""
     job = world.jobs[j]
-    name_as_before(job)
+    restore_named_settings(job)
     now = job.first_share
     then = job.before_share
     while now >= 0:
-        before = world.shares[then]
-        world.shares[now].network = before.network
-        world.shares[now].cpu_stage = before.cpu_stage
-        if world.episode[0].shares_cpu_memory:
-            take_cpus(world, now, before.cpus)
-            take_memory(world, now, before.memory)
-        now = world.shares[now].next_of_job
+        record, before = world.shares[now], world.shares[then]
+        record.network = before.network
+        record.cpu_stage = before.cpu_stage
+        record.cpus = before.cpus
+        record.memory = before.memory
+        record.most_cpus = before.most_cpus
+        record.most_memory = before.most_memory
+        now = record.next_of_job
         then = before.next_of_job
 
 
@@ -167,6 +169,7 @@ def keep_as_it_was(world: World, j: int) -> None:
 def stop_job(world: World, j: int) -> None:
     """Put a running job back into the queue."""
     job = world.jobs[j]
+    set_limit(world, job, NO_LIMIT)
     heap_remove(world.heap, world.heap_places, world.episode[0].num_running, j)
     world.episode[0].num_running -= 1
     remove(world.running, len(world.jobs), j)
@@ -180,9 +183,10 @@ def stop_job(world: World, j: int) -> None:
 
 @leaf
 def mark_colocated(world: World, j: int) -> None:
-    """Mark the nodes of a job: the set of jobs on them has changed."""
+    """Mark the nodes of a job that has its new throughput: the set of jobs on them has changed."""
     share = world.jobs[j].first_share
     while share >= 0:
+        world.shares[share].refed = 0
         mark_dirty(world, world.shares[share].node, world.jobs[j].traffic > 0)
         share = world.shares[share].next_of_job
 
@@ -220,6 +224,8 @@ def change_job(world: World, j: int, kind: int) -> None:
         if not first:
             job.num_restarts += 1
     set_throughput_alone(world, j)
+    if min(job.fed_by_cpus, job.fed_by_memory) < UNLIMITED or job.limit != NO_LIMIT:
+        throughput_under_contention(world, job)  # notes what limits it; its other factors are 1 until jobs are rated
     mark_colocated(world, j)
     predict_finish(job)
     if kind == RESIZE:
@@ -238,27 +244,60 @@ def change_job(world: World, j: int, kind: int) -> None:
 
 
 @leaf
+def update_throughput(world: World, j: int) -> None:
+    """Give a running job the throughput of its present cores, memory and contention factors."""
+    job = world.jobs[j]
+    throughput = throughput_under_contention(world, job)
+    if throughput != job.throughput:
+        bring_up_to_date(world, job, world.episode[0].time)
+        job.throughput = throughput
+        predict_finish(job)
+        heap_update(world.heap, world.heap_places, world.episode[0].num_running, job.finish, j)
+
+
+@leaf
+def feed_jobs(world: World) -> None:
+    """Compute the throughputs alone of jobs whose cores or memory have changed, and mark nodes with new traffic."""
+    for i in range(world.episode[0].num_uneven):
+        share = world.nodes[world.uneven[i]].first_share
+        while share >= 0:
+            j = world.shares[share].job
+            if world.shares[share].refed:
+                job = world.jobs[j]
+                traffic = job.traffic
+                feed(world, j)
+                if job.traffic != traffic:
+                    colocated = job.first_share
+                    while colocated >= 0:
+                        mark_dirty(world, world.shares[colocated].node, True)
+                        colocated = world.shares[colocated].next_of_job
+            share = world.shares[share].next_of_node
+
+
+@part
 def update_throughputs(world: World) -> None:
-    """Recompute the throughput of all jobs on marked nodes."""
-    count = world.episode[0].num_dirty
-    time = world.episode[0].time
-    for i in range(count):
+    """Recompute the throughput of all jobs with other cores or memory, and of all jobs on nodes with other traffic."""
+    feed_jobs(world)
+    for i in range(world.episode[0].num_dirty):
         share_node(world, world.dirty[i])
-    for i in range(count):
+    for i in range(world.episode[0].num_dirty):
         node = world.nodes[world.dirty[i]]
         node.dirty = 0
         share = node.first_share
         while share >= 0:
-            j = world.shares[share].job
-            job = world.jobs[j]
-            throughput = throughput_under_contention(world, job)
-            if throughput != job.throughput:
-                bring_up_to_date(world, job, time)
-                job.throughput = throughput
-                predict_finish(job)
-                heap_update(world.heap, world.heap_places, world.episode[0].num_running, job.finish, j)
+            update_throughput(world, world.shares[share].job)
             share = world.shares[share].next_of_node
     world.episode[0].num_dirty = 0
+    for i in range(world.episode[0].num_uneven):
+        node = world.nodes[world.uneven[i]]
+        node.uneven = 0
+        share = node.first_share
+        while share >= 0:
+            if world.shares[share].refed:
+                world.shares[share].refed = 0
+                update_throughput(world, world.shares[share].job)
+            share = world.shares[share].next_of_node
+    world.episode[0].num_uneven = 0
 
 
 @leaf
@@ -289,14 +328,14 @@ def event_of_change(job: Records) -> int:
 
 @leaf
 def divide_cpu_memory(world: World) -> None:
-    """Give changed jobs cores and memory: first the named amounts, then the others by `fair_amount`."""
-    count = world.episode[0].num_touched
-    for i in range(count):
-        if world.jobs[world.touched[i]].touched == CHANGED:
-            take_named(world, world.touched[i])
-    for i in range(count):
-        if world.jobs[world.touched[i]].touched == CHANGED:
-            take_fair(world, world.touched[i])
+    """Divide the cores and memory of all nodes whose jobs have changed, in this round or before it at this instant."""
+    for i in range(world.episode[0].num_touched):
+        j = world.touched[i]
+        if world.jobs[j].touched == CHANGED:
+            renounce(world, world.jobs[j].before_share)
+            claim(world, j)
+    if world.episode[0].num_uneven > 0:
+        divide_uneven_nodes(world)
 
 
 @leaf
@@ -317,8 +356,6 @@ def settle(world: World) -> int:
     """
     episode = world.episode[0]
     count = episode.num_touched
-    if count == 0:
-        return 0
     if episode.logging and not log_has_room(world, count, shares_to_log(world)):
         return -1
     sort_ascending(world.touched, count)
@@ -346,5 +383,6 @@ def settle(world: World) -> int:
         job.before_share = -1
         job.touched = 0
     episode.num_touched = 0
-    update_throughputs(world)
+    if episode.num_uneven + episode.num_dirty > 0:
+        update_throughputs(world)
     return changed

@@ -43,7 +43,8 @@ class EventLog:
 
     The row number of an event is its sequence number. START and RESIZE have the placement after them; DOWN and UP have
     one share with the node and its GPUs; other events have none. Cores and memory are 0 where the scenario does not
-    divide them.
+    divide them. Where a placement names none, they are what the world gave the job at that instant; the world divides
+    them anew, without an event, whenever the jobs of a node change.
     """
 
     events: npt.NDArray[np.void]

@@ -5,8 +5,8 @@ import numpy as np
 from envs.simulation.exact import PARTS
 from envs.simulation.jit import Records, kernel, leaf
 from envs.simulation.job_throughput import placement_throughput
-from envs.simulation.kernels import QUEUED, RUNNING, same_names, same_places
-from envs.simulation.shares import clear_job, new_share, restore_job
+from envs.simulation.kernels import QUEUED, RUNNING
+from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY, clear_job, new_share, restore_job
 from envs.simulation.world import World
 from envs.types import IntArray
 
@@ -52,21 +52,17 @@ def undo_plan(world: World) -> None:
 
 @leaf
 def least_amount(world: World, share: int, memory: bool) -> float:
-    """Fewest cores (or memory) that a share needs: what it keeps, what its placement names, or a 64th per GPU."""
+    """Fewest cores (or memory) that a share needs: what its placement names, or a 64th per GPU."""
     record = world.shares[share]
-    job = world.jobs[record.job]
-    here = share
-    if job.touched and same_places(world, job) and same_names(world, job):
-        here = job.before_share
-        while world.shares[here].node != record.node:
-            here = world.shares[here].next_of_job
-    amount = world.shares[here].memory if memory else world.shares[here].cpus
-    return record.gpus / PARTS if np.isnan(amount) else float(amount)
+    named = world.jobs[record.job].named
+    if memory:
+        return float(record.memory if named & NAMED_MEMORY else record.gpus / PARTS)
+    return float(record.cpus if named & NAMED_CPUS else record.gpus / PARTS)
 
 
 @leaf
 def node_feeds(world: World, n: int, memory: bool) -> bool:
-    """Return whether a node has cores (or memory) for all planned shares, and 1/64 for each free GPU."""
+    """Return whether a node has cores (or memory) for all named amounts, and 1/64 for each other GPU, free or held."""
     left = world.nodes[n].memory if memory else world.nodes[n].cpus
     left -= world.nodes[n].free / PARTS
     share = world.nodes[n].first_share

@@ -30,6 +30,25 @@ RECORD = np.dtype(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class LimitedTime:
+    """What limited running jobs, as job-seconds within the workload's window, and the rounds that left a queue.
+
+    A job runs while it holds GPUs, also while it starts. Its *cores factor* is the fraction of its throughput that its
+    cores would leave it with ample memory (times the worst-case factor of its CPU stages); its *memory factor* is that
+    of its memory with ample cores; its *network factor* is that of contention for links. All three are those of
+    `docs/world.md`. The smallest factor limits the job, in a tie the first in this order. If none takes more than 1 %
+    of the throughput, the job is limited by its GPUs.
+    """
+
+    running: float  # job-seconds of all running jobs; NaN, and nothing measured, where jobs share GPUs alone
+    cpus: float  # of these, limited by cores
+    memory: float
+    network: float
+    num_rounds: int  # rounds within the window
+    num_queue_rounds: int  # of these, the ones after which a job waited
+
+
 @dataclass(frozen=True)
 class RunResult:
     """Records and event log of one workload under one scheduler.
@@ -46,6 +65,7 @@ class RunResult:
     num_rounds: int
     decision_seconds: float  # wall-clock time of the scheduler over all rounds
     counters: dict[str, int] = field(default_factory=dict)  # the scheduler's own counts: decisions, conflicts
+    limited: LimitedTime | None = None  # None if the run did not measure it
 
     @property
     def finished(self) -> npt.NDArray[np.bool_]:

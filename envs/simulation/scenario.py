@@ -7,7 +7,14 @@ from typing import Literal
 
 import numpy as np
 
-from envs.performance import Contention, ReconfigurationCost
+from envs.performance import (
+    EFFICIENCY_SETTINGS,
+    BatchSizes,
+    Contention,
+    EfficiencySetting,
+    PerformanceModel,
+    ReconfigurationCost,
+)
 from envs.types import FloatArray, MurmurationError, Seconds
 
 
@@ -33,7 +40,7 @@ class Rounds:
 
 @dataclass(frozen=True, slots=True)
 class Information:
-    """Knowledge that schedulers have of a job's remaining work (law 4)."""
+    """Knowledge that schedulers have of a job's remaining work."""
 
     work: Literal["exact", "estimate", "none"] = "exact"
     error: float = 0.3  # of estimates: standard deviation of the logarithm, drawn once for each job
@@ -85,6 +92,8 @@ class Scenario:
     failures: Failures | None = None  # None: nodes never fail
     quotas: Mapping[str, int] = field(default_factory=dict)  # GPUs guaranteed to each tenant; shown, not enforced
     worker_shares: Literal["proportional", "equal"] = "proportional"  # how unequal GPUs divide a mini-batch
+    statistical_efficiency: EfficiencySetting = "measured"  # progress per sample at the batch sizes that jobs choose
+    batch_sizes: Literal["chosen", "usual"] = "chosen"  # whether schedulers may choose them where they are offered
     horizon: Seconds = math.inf  # simulation ends here; jobs still in the system are unfinished
     rounds: Rounds = field(default_factory=Rounds)
     information: Information = field(default_factory=Information)
@@ -98,6 +107,13 @@ class Scenario:
             raise MurmurationError(
                 f"scenario.worker_shares is {self.worker_shares!r}; it must be proportional or equal"
             )
+        if self.batch_sizes not in ("chosen", "usual"):
+            raise MurmurationError(f"scenario.batch_sizes is {self.batch_sizes!r}; it must be chosen or usual")
+        if self.statistical_efficiency not in EFFICIENCY_SETTINGS:
+            raise MurmurationError(
+                f"scenario.statistical_efficiency is {self.statistical_efficiency!r}; "
+                f"it must be one of {', '.join(EFFICIENCY_SETTINGS)}"
+            )
         if not self.horizon > 0:
             raise MurmurationError(f"scenario.horizon is {self.horizon} s; it must be positive")
         if self.cpu_memory not in ("unlimited", "shared"):
@@ -105,6 +121,10 @@ class Scenario:
         for tenant, quota in self.quotas.items():
             if quota < 0:
                 raise MurmurationError(f"scenario.quotas: tenant {tenant} has {quota} GPUs; it must be 0 or more")
+
+    def offered_batches(self, performance: PerformanceModel) -> BatchSizes:
+        """Return the batch sizes that jobs may choose under a performance model."""
+        return BatchSizes(performance, self.statistical_efficiency, fixed=self.batch_sizes == "usual")
 
     def delays(self, models: Sequence[str]) -> tuple[FloatArray, FloatArray]:
         """Seconds to the first sample after a first start, and after later ones: float64[num_models] each."""

@@ -77,38 +77,6 @@ def unlink_from_node(world: World, share: int) -> None:
 
 
 @leaf
-def give_back_cpu_memory(world: World, share: int) -> None:
-    """Return the cores and memory of a share to its node."""
-    if world.episode[0].shares_cpu_memory:
-        record = world.shares[share]
-        node = world.nodes[record.node]
-        node.free_cpus += record.cpus
-        node.free_memory += record.memory
-        node.bare_of_cpus += record.gpus
-        node.bare_of_memory += record.gpus
-
-
-@leaf
-def take_cpus(world: World, share: int, cpus: float) -> None:
-    """Assign cores to a share."""
-    record = world.shares[share]
-    node = world.nodes[record.node]
-    record.cpus = cpus
-    node.free_cpus -= cpus
-    node.bare_of_cpus -= record.gpus
-
-
-@leaf
-def take_memory(world: World, share: int, memory: float) -> None:
-    """Assign memory to a share."""
-    record = world.shares[share]
-    node = world.nodes[record.node]
-    record.memory = memory
-    node.free_memory -= memory
-    node.bare_of_memory -= record.gpus
-
-
-@leaf
 def new_share(world: World, j: int, n: int, gpus: int, cpus: float, memory: float) -> None:
     """Give a job GPUs on a node where it has none; its list stays in order of nodes.
 
@@ -126,6 +94,7 @@ def new_share(world: World, j: int, n: int, gpus: int, cpus: float, memory: floa
     record.memory = memory
     record.network = 1.0
     record.cpu_stage = 1.0
+    record.refed = 0
     before = -1
     after = job.first_share
     while after >= 0 and shares[after].node < n:
@@ -154,13 +123,11 @@ def free_list(world: World, first_share: int) -> None:
 
 
 @leaf
-def unlink_job(world: World, j: int, holds_cpu_memory: bool) -> None:
+def unlink_job(world: World, j: int) -> None:
     """Remove all shares of a job from their nodes; the records themselves do not change."""
     share = world.jobs[j].first_share
     while share >= 0:
         unlink_from_node(world, share)
-        if holds_cpu_memory:
-            give_back_cpu_memory(world, share)
         share = world.shares[share].next_of_job
     world.episode[0].num_free += world.jobs[j].gpus
 
@@ -179,7 +146,7 @@ def clear_job(world: World, j: int) -> None:
     """Take all GPUs from a job in this round's plan; the first call in a round stores what it held."""
     job = world.jobs[j]
     first = job.touched == 0
-    unlink_job(world, j, first)
+    unlink_job(world, j)
     if first:
         job.touched = 1
         world.touched[world.episode[0].num_touched] = j
@@ -194,12 +161,12 @@ def clear_job(world: World, j: int) -> None:
         job.before_sample_traffic = job.sample_traffic
     else:
         free_list(world, job.first_share)
-    name_nothing(job)
+    clear_named_settings(job)
     empty_job(world, j)
 
 
 @leaf
-def name_nothing(job: Records) -> None:
+def clear_named_settings(job: Records) -> None:
     """Clear all named settings of a job, so that only its GPUs are given."""
     job.plan = -1
     job.batch_size = 0
@@ -209,7 +176,7 @@ def name_nothing(job: Records) -> None:
 
 
 @leaf
-def name_as_before(job: Records) -> None:
+def restore_named_settings(job: Records) -> None:
     """Restore the named settings that a job had when the round began."""
     job.plan = job.before_plan
     job.batch_size = job.before_batch_size
@@ -222,21 +189,18 @@ def name_as_before(job: Records) -> None:
 def restore_job(world: World, j: int) -> None:
     """Undo this round's plan for a touched job: it holds its old placement again."""
     job = world.jobs[j]
-    unlink_job(world, j, False)
+    unlink_job(world, j)
     free_list(world, job.first_share)
     job.first_share = job.before_share
     job.num_shares = job.before_shares
     job.gpus = job.before_gpus
-    name_as_before(job)
+    restore_named_settings(job)
     job.before_share = -1
     job.touched = 0
     world.episode[0].num_free -= job.gpus
     share = job.first_share
     while share >= 0:
         link_to_node(world, share)
-        if world.episode[0].shares_cpu_memory:
-            take_cpus(world, share, world.shares[share].cpus)
-            take_memory(world, share, world.shares[share].memory)
         share = world.shares[share].next_of_job
 
 

@@ -13,7 +13,7 @@ from envs.simulation.entries import end_round, next_round
 from envs.simulation.exact import PARTS, ExactThroughputs, whole_parts
 from envs.simulation.jit import Records
 from envs.simulation.requested import REQUESTED, plan_requested
-from envs.simulation.result import RECORD, RunResult
+from envs.simulation.result import RECORD, LimitedTime, RunResult
 from envs.simulation.setup import Setup
 from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY
 from envs.simulation.state import State
@@ -168,7 +168,7 @@ class Simulator:
         named = self._check_names(job, placement)
         model = self.table.models[self.state.jobs[0, job]["model"]]
         try:
-            exact = self.exact.throughput(model, placement)
+            exact = self.exact.useful_throughput(model, placement)
             has_traffic = placement.batch_size is not None and self.scenario.contention.mode != "off"
             traffic = self.exact.sample_traffic(model, placement) if has_traffic else 0.0
         except PerformanceError as error:
@@ -302,9 +302,24 @@ class Simulator:
             int(episode.num_rounds),
             decision_seconds,
             counters or {},
+            limited_time(episode),
         )
         result.check_conservation(count)
         return result
+
+
+def limited_time(episode: Records) -> LimitedTime:
+    """What limited the running jobs of an episode so far (dtype `EPISODE`)."""
+    present = bool(episode.in_round and episode.window_start <= episode.time < episode.window_end)
+    waiting = bool(episode.num_active > episode.num_running)
+    return LimitedTime(
+        running=float(episode.running_seconds) if episode.shares_cpu_memory or episode.contention else float("nan"),
+        cpus=float(episode.cpus_seconds),
+        memory=float(episode.memory_seconds),
+        network=float(episode.network_seconds),
+        num_rounds=int(episode.window_rounds) + present,
+        num_queue_rounds=int(episode.queue_rounds) + (present and waiting),
+    )
 
 
 def _names_anything(placement: Placement) -> bool:

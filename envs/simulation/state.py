@@ -62,14 +62,28 @@ EPISODE = _records(
     ("num_down", i8),  # nodes that are down
     ("free_share", i8),  # head of the list of unused share records
     ("num_touched", i8),  # jobs whose placement the current round has changed so far
-    ("num_dirty", i8),  # nodes whose jobs need new throughputs
+    ("num_uneven", i8),  # nodes whose cores and memory must be divided anew
+    ("num_dirty", i8),  # nodes whose jobs need new contention factors
     ("round_due", i8),
+    ("in_round", i8),  # whether a decision was asked for, and time has not advanced since
     ("stalls", i8),  # rounds in a row in which time could not advance by itself
     ("num_rounds", i8),
     ("num_events", i8),  # FINISH and ARRIVE so far, counted with or without a log
     ("log_events", i8),
     ("log_shares", i8),
     ("ended", i8),
+    # What limits running jobs, within the workload's window; only where jobs share more than GPUs.
+    ("limited_by_cpus", i8),  # running jobs limited by cores now
+    ("limited_by_memory", i8),
+    ("limited_by_network", i8),
+    ("running_seconds", f8),  # integrals over time of the number of running jobs, and of these three
+    ("cpus_seconds", f8),
+    ("memory_seconds", f8),
+    ("network_seconds", f8),
+    ("window_rounds", i8),  # rounds in the window
+    ("queue_rounds", i8),  # of these, those after which jobs waited
+    ("window_start", f8),
+    ("window_end", f8),
     # From the scenario.
     ("horizon", f8),
     ("interval", f8),
@@ -101,6 +115,7 @@ JOB = _records(
     ("alone", f8),  # samples/s without co-located jobs
     ("saved", f8),  # samples left at the last checkpoint
     ("segment", f8),  # time at which it last began to process samples after a start or change
+    ("limit", i8),  # NO_LIMIT, CPU_LIMIT, MEMORY_LIMIT or NETWORK_LIMIT of envs.simulation.job_throughput
     # More fields for starts.
     ("model", i8),
     ("num_gpus", i8),
@@ -109,6 +124,10 @@ JOB = _records(
     ("start_delay", f8),
     ("restart_delay", f8),
     ("num_restarts", i8),
+    # Where cores and memory are shared.
+    ("ample", f8),  # `alone` with ample cores and memory where the placement names none
+    ("fed_by_cpus", f8),  # fraction of its throughput that its cores alone would leave it
+    ("fed_by_memory", f8),
     # Named by the placement besides GPUs: -1, 0 and 0 if not named.
     ("plan", i8),
     ("batch_size", i8),
@@ -141,12 +160,12 @@ NODE = _records(
     ("dirty", i8),
     ("planned", i8),  # 1 + the last round whose plan changed its jobs
     ("down", i8),
-    ("bare_of_cpus", i8),  # GPUs without assigned cores
-    ("bare_of_memory", i8),  # GPUs without assigned memory
+    ("uneven", i8),  # whether its cores and memory must be divided anew
+    ("short", i8),  # whether its shares could use more cores or memory than it has, when last divided
+    ("claimed_cpus", i8),  # 64ths that its shares name, or at which they saturate
+    ("claimed_memory", i8),
     ("cpus", f8),
     ("memory", f8),
-    ("free_cpus", f8),
-    ("free_memory", f8),
     ("link", f8),  # GB/s to other nodes
     ("finish", f8),  # time at which it goes down or comes back
     ("outages", i8),  # so far
@@ -159,6 +178,9 @@ SHARE_RECORD = _records(
     ("next_of_node", i8),
     ("cpus", f8),  # NaN until assigned
     ("memory", f8),
+    ("most_cpus", i8),  # 64ths up to which the world gives it cores; 0 if its placement names them
+    ("most_memory", i8),
+    ("refed", i8),  # whether its cores or memory have changed, and not the throughput of its job yet
     ("network", f8),  # factor on throughput by contention for the node's link
     ("cpu_stage", f8),  # the same for its CPUs
 )
@@ -180,6 +202,7 @@ class State:
     running: IntArray  # int64[B, words]: ordered set of the jobs that run
     room: IntArray  # int64[B, num_gpu_types, most GPUs of a node + 1, words]: ordered sets of nodes by free GPUs
     touched: IntArray  # int64[B, num_jobs]
+    uneven: IntArray  # int64[B, num_nodes]
     dirty: IntArray  # int64[B, num_nodes]
     outages: FloatArray  # float64[B, num_nodes, OUTAGES, 2]; empty without failures
     events: npt.NDArray[np.void]  # EVENT [B, capacity], empty without a log
@@ -212,6 +235,7 @@ class State:
             running=np.zeros((batch_size, job_words), np.int64),
             room=np.zeros((batch_size, *sizes, node_words), np.int64),
             touched=np.zeros((batch_size, num_jobs), np.int64),
+            uneven=np.zeros((batch_size, cluster.num_nodes), np.int64),
             dirty=np.zeros((batch_size, cluster.num_nodes), np.int64),
             outages=np.zeros((batch_size, failing, OUTAGES, 2)),
             events=np.zeros((batch_size, 0), EVENT),
@@ -263,15 +287,24 @@ class State:
         jobs["restart_delay"][:count] = restart_delay[workload.jobs["model"]]
         jobs["first_share"] = jobs["before_share"] = jobs["plan"] = -1
         self._clear(b, scenario)
+        self.episode["window_start"][b], self.episode["window_end"][b] = workload.window
         if scenario.failures is not None:
             self._schedule_outages(b, scenario.failures.draw(self.nodes.shape[1], outages or rng))
 
     def _clear(self, b: int, scenario: Scenario) -> None:
         nodes, shares = self.nodes[b], self.shares[b]
-        for field in ("free", "bare_of_cpus", "bare_of_memory"):
-            nodes[field] = nodes["num_gpus"]
-        nodes["free_cpus"], nodes["free_memory"] = nodes["cpus"], nodes["memory"]
-        for field in ("num_jobs", "dirty", "planned", "down", "outages"):
+        nodes["free"] = nodes["num_gpus"]
+        for field in (
+            "num_jobs",
+            "uneven",
+            "short",
+            "claimed_cpus",
+            "claimed_memory",
+            "dirty",
+            "planned",
+            "down",
+            "outages",
+        ):
             nodes[field] = 0
         nodes["first_share"] = -1
         nodes["finish"] = np.inf

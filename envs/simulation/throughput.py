@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from envs.performance import PerformanceModel, model_profile
+from envs.performance import PerformanceModel, cpu_scale, model_profile
 from envs.performance.contention import stage_profile
 from envs.simulation.scenario import Scenario
 from envs.simulation.setup import Setup
@@ -15,12 +15,20 @@ from envs.types import Configuration, FloatArray, IntArray
 CPU_GRID = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 9.0, 12.0, 24.0])  # cores per GPU: Synergy's grid, OSDI'22
 MEMORY_GRID = np.array([0.0, 20.83, 62.5, 125.0, 187.5, 250.0])  # GB per GPU
 MOST_NODE_GPUS = 8  # more GPUs of one job on a node count as 8
-NUM_LEVELS = 8  # node counts 1, 2, 3-4, 5-8, ... share a level: ceil(log2(nodes)), the last one open
+EXACT_NODES = 8  # node counts up to here have a level each; above, 9-16, 17-32, ... share one
+NUM_LEVELS = 12  # the last one, of 65 nodes and more, is open
 
 
 def node_level(num_nodes: int) -> int:
-    """The level of a node count: ceil(log2(num_nodes)), at most the last."""
-    return min((num_nodes - 1).bit_length(), NUM_LEVELS - 1)
+    """The level of a node count: one less than it up to `EXACT_NODES`, then one per power of two, at most the last."""
+    if num_nodes <= EXACT_NODES:
+        return num_nodes - 1
+    return min((num_nodes - 1).bit_length() + EXACT_NODES - 4, NUM_LEVELS - 1)
+
+
+def level_nodes(level: int) -> int:
+    """The most nodes of a level, for which the throughput table holds its throughputs."""
+    return level + 1 if level < EXACT_NODES else 1 << (level - EXACT_NODES + 4)
 
 
 @dataclass(frozen=True)
@@ -30,45 +38,55 @@ class CpuMemoryTable:
     The values come from the performance model for GPUs of one node. For jobs on several nodes, the node with most GPUs
     decides; this is exact for `TableModel` and an approximation for models of whole plans. Placements that name their
     cores and memory get exact values (`ExactThroughputs`).
+
+    A job on a faster GPU type needs more cores for each GPU. The grid of cores therefore counts cores of a GPU type
+    with scale 1; a GPU of another type needs `scale` times as many (`envs.performance.cpu_scale`). Memory is not
+    scaled.
     """
 
-    cpus: FloatArray  # float64[c], cores per GPU, ascending from 0
+    cpus: FloatArray  # float64[c], cores per GPU at scale 1, ascending from 0
     memory: FloatArray  # float64[m], GB per GPU, ascending from 0
-    factor: FloatArray  # float64[num_models, 9, c, m]: fraction of the saturated throughput, by GPUs on the node
-    saturating: FloatArray  # float64[num_models, 9, 2]: cores and GB per GPU at which throughput saturates
+    factor: FloatArray  # float64[num_models, num_gpu_types, 9, c, m]: fraction of the saturated throughput, by GPUs of
+    # the job on the node
+    saturating: FloatArray  # float64[num_models, num_gpu_types, 9, 2]: cores (of this type) and GB per GPU at which
+    # throughput saturates
+    scale: FloatArray  # float64[num_models, num_gpu_types]: cores that stand for one core of the grid
 
     @classmethod
-    def neutral(cls, num_models: int) -> "CpuMemoryTable":
+    def neutral(cls, num_models: int, num_types: int) -> "CpuMemoryTable":
         """A table in which cores and memory have no effect."""
-        grid = np.array([0.0, 1.0])
-        return cls(
-            grid, grid, np.ones((num_models, MOST_NODE_GPUS + 1, 2, 2)), np.zeros((num_models, MOST_NODE_GPUS + 1, 2))
-        )
+        grid, shape = np.array([0.0, 1.0]), (num_models, num_types, MOST_NODE_GPUS + 1)
+        return cls(grid, grid, np.ones((*shape, 2, 2)), np.zeros((*shape, 2)), np.ones(shape[:2]))
 
     @classmethod
     def build(cls, setup: Setup, models: Sequence[str]) -> "CpuMemoryTable":
-        """Query the performance model at every grid point; a size that runs on no type copies the next lower one."""
-        factor = np.zeros((len(models), MOST_NODE_GPUS + 1, len(CPU_GRID), len(MEMORY_GRID)))
-        saturating = np.zeros((len(models), MOST_NODE_GPUS + 1, 2))
-        for i, model in enumerate(models):
-            factor[i, 0, 1:, 1:] = 1.0
+        """Query the performance model at every grid point; a size that does not run copies the next lower one."""
+        gpu_types, performance = setup.cluster.gpu_types, setup.performance
+        shape = (len(models), len(gpu_types), MOST_NODE_GPUS + 1)
+        factor = np.zeros((*shape, len(CPU_GRID), len(MEMORY_GRID)))
+        saturating, scale = np.zeros((*shape, 2)), np.ones(shape[:2])
+        for i, t in np.ndindex(shape[:2]):
+            model, gpu_type, grid = models[i], gpu_types[t], factor[i, t]
+            scale[i, t] = cpu_scale(performance, model, gpu_type)
+            grid[0, 1:, 1:] = 1.0
             for gpus in range(1, MOST_NODE_GPUS + 1):
-                factor[i, gpus] = factor[i, gpus - 1]
-                for gpu_type in setup.cluster.gpu_types:
-                    if setup.performance.throughput(model, Configuration(gpu_type, gpus)) > 0:
-                        factor[i, gpus] = _cpu_memory_factor(setup.performance, model, gpu_type, gpus)
-                        break
-                enough = factor[i, gpus] >= factor[i, gpus, -1, -1] * (1 - 1e-12)
+                grid[gpus] = grid[gpus - 1]
+                if performance.throughput(model, Configuration(gpu_type, gpus)) > 0:
+                    grid[gpus] = _cpu_memory_factor(performance, model, gpu_type, gpus, CPU_GRID * scale[i, t])
+                enough = grid[gpus] >= grid[gpus, -1, -1] * (1 - 1e-12)
                 row = int(np.flatnonzero(enough.any(axis=1))[0])
-                saturating[i, gpus] = CPU_GRID[row], MEMORY_GRID[int(np.flatnonzero(enough[row])[0])]
-        return cls(CPU_GRID, MEMORY_GRID, factor, saturating)
+                column = int(np.flatnonzero(enough[row])[0])
+                saturating[i, t, gpus] = CPU_GRID[row] * scale[i, t], MEMORY_GRID[column]
+        return cls(CPU_GRID, MEMORY_GRID, factor, saturating, scale)
 
 
-def _cpu_memory_factor(performance: PerformanceModel, model: str, gpu_type: str, gpus: int) -> FloatArray:
-    """float64[c, m]: throughput on GPUs of one node relative to ample cores and memory."""
-    factor = np.zeros((len(CPU_GRID), len(MEMORY_GRID)))
+def _cpu_memory_factor(
+    performance: PerformanceModel, model: str, gpu_type: str, gpus: int, cores: FloatArray
+) -> FloatArray:
+    """float64[c, m]: throughput on GPUs of one node relative to ample cores and memory, by cores for each GPU."""
+    factor = np.zeros((len(cores), len(MEMORY_GRID)))
     ample = performance.throughput(model, Configuration(gpu_type, gpus))
-    for row, cpus in enumerate(CPU_GRID.tolist()):
+    for row, cpus in enumerate(cores.tolist()):
         for column, memory in enumerate(MEMORY_GRID.tolist()):
             if cpus > 0 and memory > 0:
                 fed = Configuration(gpu_type, gpus, cpus_per_gpu=cpus, memory_per_gpu=memory)
@@ -84,7 +102,7 @@ class ThroughputTable:
     Attributes:
         models: names, in the order of the first axis.
         throughputs: float64[num_models, num_gpu_types, max_gpus + 1, NUM_LEVELS], samples/s on GPUs of one type over
-            `2 ** level` nodes; 0 where the model does not run.
+            `level_nodes(level)` nodes, or one node per GPU if those are fewer; 0 where the model does not run.
         levels: int64[num_gpu_types, max_gpus + 1], level of the fewest nodes of a type that hold so many GPUs;
             -1 where the cluster has too few.
         traffic: float64[num_models, max_gpus + 1], GB that a sample sends around the ring of so many GPUs; 0 without
@@ -98,7 +116,7 @@ class ThroughputTable:
     levels: IntArray
     traffic: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     cpu_stage_fraction: FloatArray = field(default_factory=lambda: np.zeros(0))
-    cpu_memory: CpuMemoryTable = field(default_factory=lambda: CpuMemoryTable.neutral(0))
+    cpu_memory: CpuMemoryTable = field(default_factory=lambda: CpuMemoryTable.neutral(0, 0))
 
     @classmethod
     def build(
@@ -128,10 +146,10 @@ class ThroughputTable:
             for gpus in range(1, min(max_gpus, int(held[-1])) + 1):
                 levels[gpu_type, gpus] = node_level(int(np.searchsorted(held, gpus)) + 1)
         configurations = [
-            ((gpu_type, gpus, level), Configuration(name, gpus, min(2**level, gpus)))
+            ((gpu_type, gpus, level), Configuration(name, gpus, min(level_nodes(level), gpus)))
             for gpu_type, name in enumerate(cluster.gpu_types)
             for gpus in range(1, max_gpus + 1)
-            for level in range(min(NUM_LEVELS, (gpus - 1).bit_length() + 1))
+            for level in range(node_level(gpus) + 1)
         ]
         for i, model in enumerate(models):
             for place, configuration in configurations:
@@ -141,7 +159,8 @@ class ThroughputTable:
         if smaller is not None and smaller.models == tuple(models):
             cpu_memory = smaller.cpu_memory
         else:
-            cpu_memory = CpuMemoryTable.build(setup, models) if shared else CpuMemoryTable.neutral(len(models))
+            neutral = CpuMemoryTable.neutral(len(models), num_types)
+            cpu_memory = CpuMemoryTable.build(setup, models) if shared else neutral
         return cls(tuple(models), throughputs, levels, *_contention_columns(models, max_gpus, scenario), cpu_memory)
 
     def reference(self) -> FloatArray:

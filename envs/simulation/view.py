@@ -10,6 +10,7 @@ from envs.simulation.exact import ExactThroughputs
 from envs.simulation.kernels import RUNNING
 from envs.simulation.ordered_set import list_members
 from envs.simulation.setup import Setup
+from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY
 from envs.simulation.state import State
 from envs.simulation.throughput import ThroughputTable
 from envs.types import (
@@ -37,7 +38,7 @@ class RunningPlacements(Mapping[JobId, Placement]):
         jobs, shares = state.jobs[0], state.shares[0]
         self._state, self._plans, self._jobs = state, plans, jobs
         self._status, self._first_share, self._named_plan = jobs["status"], jobs["first_share"], jobs["plan"]
-        self._batch_size, self._shares_cpu_memory = jobs["batch_size"], state.episode[0]["shares_cpu_memory"]
+        self._batch_size, self._named = jobs["batch_size"], jobs["named"]
         self._node, self._gpus, self._next = shares["node"], shares["gpus"], shares["next_of_job"]
         self._cpus, self._memory = shares["cpus"], shares["memory"]
 
@@ -51,12 +52,13 @@ class RunningPlacements(Mapping[JobId, Placement]):
         if not self._runs(job):
             raise KeyError(f"job {job} is not running")
         gpus = self._by_node(job, self._gpus)
-        if self._named_plan[job] < 0 and not self._batch_size[job] and not self._shares_cpu_memory[0]:
+        named = int(self._named[job])
+        if self._named_plan[job] < 0 and not self._batch_size[job] and not named:
             return Placement(gpus)
         return Placement(
             gpus,
-            cpus=self._by_node(job, self._cpus) if self._shares_cpu_memory[0] else None,
-            memory=self._by_node(job, self._memory) if self._shares_cpu_memory[0] else None,
+            cpus=self._by_node(job, self._cpus) if named & NAMED_CPUS else None,
+            memory=self._by_node(job, self._memory) if named & NAMED_MEMORY else None,
             plan=self._plans[self._named_plan[job]] if self._named_plan[job] >= 0 else None,
             batch_size=int(self._batch_size[job]) or None,
         )
@@ -207,6 +209,11 @@ class SimulationView:
         quotas = self.scenario.quotas
         return np.array([quotas.get(tenant, self.cluster.num_gpus) for tenant in self._workload.tenants])
 
+    @property
+    def shares_cpu_memory(self) -> bool:
+        """Whether jobs share the cores and memory of nodes, so that a placement may name its amounts."""
+        return self.scenario.cpu_memory == "shared"
+
     def _known(self, jobs: IntArray) -> IntArray:
         """Check that jobs are submitted; a scheduler must not ask about future jobs."""
         jobs = np.asarray(jobs, dtype=np.int64)
@@ -285,6 +292,21 @@ class SimulationView:
         """Samples/s from the performance model; see `PerformanceModel.throughput`."""
         model = int(self._model[self._known_one(job)])
         return self._exact.ask(self.table.models[model], configuration)
+
+    def efficiency(self, job: JobId, configuration: Configuration) -> float:
+        """Progress per sample relative to the usual batch size; see `envs.performance.BatchSizes.efficiency`."""
+        model = self.table.models[int(self._model[self._known_one(job)])]
+        return self._exact.batches.efficiency(model, configuration.num_gpus, configuration.batch_size)
+
+    def goodput(self, job: JobId, configuration: Configuration) -> float:
+        """Useful samples/s: throughput x efficiency."""
+        return self._exact.goodput(self.table.models[int(self._model[self._known_one(job)])], configuration)
+
+    def batch_range(self, job: JobId, gpu_type: str, num_gpus: int) -> tuple[int, int] | None:
+        """Both ends of the batch sizes that a placement may name; see `envs.performance.BatchSizes.offered`."""
+        model = self.table.models[int(self._model[self._known_one(job)])]
+        low, high = (int(self._workload.jobs[name][job]) for name in ("min_batch", "max_batch"))
+        return self._exact.batches.offered(model, gpu_type, num_gpus, low, high)
 
     def allocation(self, *, keep_running: bool = False) -> Allocation:
         """An allocation to fill: empty, or with all current placements."""

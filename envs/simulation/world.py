@@ -29,6 +29,7 @@ class World(NamedTuple):
     running: IntArray  # [words]
     room: IntArray  # [num_gpu_types, most GPUs of a node + 1, words]
     touched: IntArray  # [num_jobs]
+    uneven: IntArray  # [num_nodes]
     dirty: IntArray  # [num_nodes]
     outages: FloatArray  # [num_nodes or 0, OUTAGES, 2]
     events: npt.NDArray[np.void]  # EVENT
@@ -40,8 +41,9 @@ class World(NamedTuple):
     cpu_stage_fraction: FloatArray  # [num_models]
     cpu_grid: FloatArray  # [c]
     memory_grid: FloatArray  # [m]
-    cpu_memory_factor: FloatArray  # [num_models, 9, c, m]
-    saturating: FloatArray  # [num_models, 9, 2]
+    cpu_memory_factor: FloatArray  # [num_models, num_gpu_types, 9, c, m]
+    saturating: FloatArray  # [num_models, num_gpu_types, 9, 2]
+    cpu_scale: FloatArray  # [num_models, num_gpu_types]
 
 
 STATE_FIELDS = tuple(State.__dataclass_fields__)
@@ -60,6 +62,7 @@ def batch_world(state: State, table: ThroughputTable) -> World:
         memory_grid=table.cpu_memory.memory,
         cpu_memory_factor=table.cpu_memory.factor,
         saturating=table.cpu_memory.saturating,
+        cpu_scale=table.cpu_memory.scale,
     )
 
 
@@ -84,6 +87,7 @@ def episode_of(batch: World, b: int) -> World:
         batch.running[b],
         batch.room[b],
         batch.touched[b],
+        batch.uneven[b],
         batch.dirty[b],
         batch.outages[b],
         batch.events[b],
@@ -97,4 +101,5 @@ def episode_of(batch: World, b: int) -> World:
         batch.memory_grid,
         batch.cpu_memory_factor,
         batch.saturating,
+        batch.cpu_scale,
     )

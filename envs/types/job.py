@@ -14,7 +14,7 @@ class JobSpec:
     id: JobId
     submit_time: Seconds
     num_gpus: int  # GPUs requested
-    work: Samples  # samples to process; any batch size in the job's range reaches the same accuracy
+    work: Samples  # useful samples to process: samples at the usual batch size (docs/world.md)
     model: str  # a name that the performance model knows
     min_gpus: int = 0  # elastic range, both ends included; 0 means num_gpus (a rigid job)
     max_gpus: int = 0

@@ -1,9 +1,11 @@
 """Workloads: the jobs of an episode, one reader per public trace, synthetic generators, splits by time."""
 
 from envs.workloads.calibration import STREAMS, JobStream
-from envs.workloads.distributions import Arrivals, LogNormal, Quantiles
+from envs.workloads.demand import LoadDefinition
+from envs.workloads.distributions import ArrivalProcess, Arrivals, LogNormal, MarkovModulated, Quantiles
 from envs.workloads.fits import check_workload_fits
 from envs.workloads.mix import DEFAULT_MIX, JobMix
+from envs.workloads.mixes import MIXES
 from envs.workloads.source import WorkloadSource
 from envs.workloads.splits import Windows
 from envs.workloads.synthetic import SyntheticSource
@@ -13,11 +15,15 @@ from envs.workloads.workload import JOB_COLUMNS, Workload
 __all__ = [
     "DEFAULT_MIX",
     "JOB_COLUMNS",
+    "MIXES",
     "STREAMS",
+    "ArrivalProcess",
     "Arrivals",
     "JobMix",
     "JobStream",
+    "LoadDefinition",
     "LogNormal",
+    "MarkovModulated",
     "Quantiles",
     "SyntheticSource",
     "TraceSource",

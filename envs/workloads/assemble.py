@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from envs.performance import PerformanceModel
-from envs.types import BoolArray, ClusterSpec, FloatArray, IntArray, TraceError
+from envs.types import BoolArray, ClusterSpec, FloatArray, IntArray, PerformanceError, TraceError
 from envs.workloads.mix import JobMix, ModelThroughputs, draw_models, known_as, mix_for
 from envs.workloads.readers.report import FILE_ATTRIBUTE
 from envs.workloads.workload import JOB_COLUMNS, Workload
@@ -56,6 +56,13 @@ class Assembly:
         table["model"], models, said = self._models(frame)
         table["work"] = frame["work"].to_numpy() if "work" in frame else self._work(frame, table["model"], models)
         table["min_gpus"], table["max_gpus"] = elastic_range(table["num_gpus"], self.elastic, self.cluster)
+        own = [column for column in ("min_gpus", "max_gpus") if column in frame]
+        for column in own:
+            table[column] = frame[column].to_numpy()
+        if "max_gpus" in own:
+            ceiling = np.maximum(table["num_gpus"], max(self.cluster.gpus_by_type.values()))
+            table["max_gpus"] = np.minimum(table["max_gpus"], ceiling)
+        ranges = f"the trace's own column{'s' * (len(own) > 1)} {' and '.join(own)}; else " if own else ""
         tenants: tuple[str, ...] = ("",)
         if "tenant" in frame:
             codes, found = frame["tenant"].factorize(sort=True)
@@ -68,7 +75,7 @@ class Assembly:
             models,
             tenants,
             tuple(frame["name"]) if "name" in frame else (),
-            notes=(*notes, said, range_note(self.elastic)),
+            notes=(*notes, said, ranges + range_note(self.elastic)),
             plans=tuple(frame["plan"]) if "plan" in frame else (),
         )
 
@@ -109,12 +116,15 @@ class Assembly:
 
         keys = pd.MultiIndex.from_arrays([codes, frame["num_gpus"].to_numpy(), types])
         index, distinct = pd.factorize(keys)
-        by_class = np.array(
-            [
-                self.throughputs.of(models[code], gpu_type, int(gpus), self.gpus_per_node)
-                for code, gpus, gpu_type in distinct
-            ]
-        )
+        by_class = np.zeros(len(distinct))
+        for at, (code, gpus, gpu_type) in enumerate(distinct):
+            try:
+                by_class[at] = self.throughputs.of(models[code], gpu_type, int(gpus), self.gpus_per_node)
+            except PerformanceError as error:
+                row = frame["row"].iloc[int(np.argmax(index == at))]
+                raise TraceError(
+                    f"{file_prefix(frame)}row {row}: {error} (a reader's option names or maps it)"
+                ) from error
         throughput: FloatArray = by_class[index]
         stuck: BoolArray = throughput <= 0
         if stuck.any():

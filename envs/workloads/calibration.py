@@ -1,11 +1,11 @@
-"""Named job streams: the demo's, and two that reproduce the moments of public traces from small measured tables."""
+"""Named job streams: the demo's, a bursty one, and two with the moments of public traces from small measured tables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from envs.types import Seconds, TraceError
-from envs.workloads.distributions import Arrivals, Durations, LogNormal, Quantiles
+from envs.workloads.distributions import ArrivalProcess, Arrivals, Durations, LogNormal, MarkovModulated, Quantiles
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class JobStream:
 
     sizes: Mapping[int, float]  # GPUs requested -> share of jobs
     durations: Mapping[int, Durations]  # at least this many GPUs -> run times on the requested GPUs
-    arrivals: Arrivals
+    arrivals: ArrivalProcess
     source: str
 
     def __post_init__(self) -> None:
@@ -45,6 +45,14 @@ DEMO = JobStream(
     durations={1: LogNormal(median=1800.0, sigma=1.3, low=120.0, high=86400.0)},
     arrivals=Arrivals(cv=1.5),
     source="made for the demo: gangs on up to two nodes, hours of work, somewhat bursty; small enough to watch",
+)
+
+# Gaps have a coefficient of variation of 2.24, close to Philly's 2.36, and short gaps follow each other.
+BURSTY = JobStream(
+    sizes=DEMO.sizes,
+    durations=DEMO.durations,
+    arrivals=MarkovModulated(busy_share=0.2, intensity=4.0, busy_jobs=40.0),
+    source="made for the suite: sizes and run times of the demo; four fifths of the jobs arrive in a fifth of the time",
 )
 
 # Deviation of PHILLY and ITP from their traces (tests/unit/workloads/test_calibration.py): quantiles of run times from
@@ -97,7 +105,7 @@ ITP = JobStream(
     source="measured on elasticflow-traces (Microsoft ITP; Gu et al., ASPLOS'23), March to May 2021",
 )
 
-STREAMS: Mapping[str, JobStream] = MappingProxyType({"demo": DEMO, "philly": PHILLY, "itp": ITP})
+STREAMS: Mapping[str, JobStream] = MappingProxyType({"demo": DEMO, "philly": PHILLY, "itp": ITP, "bursty": BURSTY})
 
 
 def stream(name: str) -> JobStream:

@@ -112,6 +112,14 @@ class Quantiles:
         return np.exp(np.interp(rng.random(size), levels, logs))
 
 
+class ArrivalProcess(Protocol):
+    """A random sequence of submission times."""
+
+    def sample(self, rng: np.random.Generator, size: int, mean_gap: Seconds) -> FloatArray:
+        """float64[size]: ascending submission times that begin at t = 0, with gaps of `mean_gap` seconds on average."""
+        ...
+
+
 @dataclass(frozen=True)
 class Arrivals:
     """Submission times: gaps of a given variability, bursts within one second, and a daily cycle.
@@ -174,3 +182,70 @@ class Arrivals:
         operational = times + np.interp(time_of_day, clock, done)
         bent = operational // DAY * DAY + np.interp(operational % DAY, done, clock)
         return np.maximum.accumulate(bent - bent[0])
+
+
+@dataclass(frozen=True)
+class MarkovModulated:
+    """Submission times in busy and quiet periods: a Markov-modulated Poisson process with two states.
+
+    Periods have exponential lengths, and within a period jobs arrive as a Poisson process. `busy_share` of the time is
+    busy; jobs then arrive `intensity` times as often as on average. In quiet periods they arrive
+    (1 - busy_share * intensity) / (1 - busy_share) times as often, so that the mean gap is the given one. Unlike
+    independent gaps of the same variability (`Arrivals`), short gaps follow each other, so that queues build up.
+    See Fischer and Meier-Hellstern, Performance Evaluation 18 (1993), for the process and the moments of its gaps.
+
+    Args:
+        busy_share: share of the time in busy periods.
+        intensity: arrivals per second in busy periods, relative to the mean.
+        busy_jobs: mean number of jobs of a busy period, which sets its mean length.
+
+    Raises:
+        TraceError: a value is out of range, or quiet periods would have a negative number of jobs.
+    """
+
+    busy_share: float = 0.2
+    intensity: float = 4.0
+    busy_jobs: float = 40.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.busy_share < 1 or not 1 < self.intensity <= 1 / self.busy_share:
+            raise TraceError(
+                f"arrivals: busy_share is {self.busy_share} and intensity {self.intensity}; busy_share must be between "
+                "0 and 1, and intensity above 1 and at most 1 / busy_share"
+            )
+        if not 0 < self.busy_jobs < math.inf:
+            raise TraceError(f"arrivals: busy_jobs is {self.busy_jobs}; it must be positive and finite")
+
+    @property
+    def cv(self) -> float:
+        """Standard deviation / mean of the gaps (Fischer and Meier-Hellstern 1993)."""
+        high, low = self.intensity, self._quiet
+        ending = self.intensity / self.busy_jobs  # busy periods that end, per mean gap of busy time
+        starting = ending * self.busy_share / (1 - self.busy_share)
+        both = starting + ending
+        excess = 2 * starting * ending * (high - low) ** 2
+        return math.sqrt(1 + excess / (both**2 * (high * low + high * starting + low * ending)))
+
+    @property
+    def _quiet(self) -> float:
+        return (1 - self.busy_share * self.intensity) / (1 - self.busy_share)
+
+    def sample(self, rng: np.random.Generator, size: int, mean_gap: Seconds) -> FloatArray:
+        """float64[size]: ascending submission times that begin at t = 0, with gaps of `mean_gap` seconds on average.
+
+        The state at t = 0 is busy for `busy_share` of the draws.
+        """
+        arrivals = np.cumsum(rng.standard_exponential(size))  # in operational time: one arrival per unit on average
+        busy_first = bool(rng.random() < self.busy_share)
+        busy_length = self.busy_jobs / self.intensity
+        means = np.array([busy_length, busy_length * (1 - self.busy_share) / self.busy_share])
+        intensities = np.array([self.intensity, self._quiet])
+        states = np.array([0, 1] if busy_first else [1, 0])
+        clock, done = [np.zeros(1)], [np.zeros(1)]
+        while done[-1][-1] < arrivals[-1]:  # periods in blocks, until they hold all arrivals
+            which = np.tile(states, 16)
+            lengths = rng.standard_exponential(len(which)) * means[which]
+            clock.append(clock[-1][-1] + np.cumsum(lengths))
+            done.append(done[-1][-1] + np.cumsum(lengths * intensities[which]))
+        times = np.interp(arrivals, np.concatenate(done), np.concatenate(clock))
+        return np.maximum.accumulate((times - times[0]) * mean_gap)

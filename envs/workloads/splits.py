@@ -70,6 +70,27 @@ def cut_by_days(
     return cuts
 
 
+def window_of_jobs(submit: FloatArray, warm_up: int, measured: int | None) -> tuple[Seconds, Seconds]:
+    """Return the window of submissions after the first `warm_up` jobs that holds `measured` jobs.
+
+    Jobs submitted at the same instant stay together, so the window can hold more or fewer jobs by a burst, but always
+    holds one.
+
+    Args:
+        submit: float64[num_jobs], ascending.
+        warm_up: jobs before the window.
+        measured: jobs in the window; None: all further jobs.
+
+    Returns:
+        Start (included) and end (excluded), in seconds; (0, inf) if all jobs are in it.
+    """
+    start = float(submit[warm_up]) if warm_up else 0.0
+    last = len(submit) if measured is None else warm_up + measured
+    if last < len(submit) and submit[last] <= start:  # one burst fills the window
+        last = int(np.searchsorted(submit, start, side="right"))
+    return start, float(submit[last]) if last < len(submit) else np.inf
+
+
 @dataclass(frozen=True)
 class Windows:
     """Evenly spaced windows of a split: a warm-up, a measured span, and a span of further load, all in days."""

@@ -9,9 +9,17 @@ from envs.types import ClusterError, ClusterSpec, FloatArray, IntArray, TraceErr
 from envs.workloads.assemble import elastic_range, range_note
 from envs.workloads.calibration import JobStream
 from envs.workloads.calibration import stream as stream_named
+from envs.workloads.demand import (
+    LoadDefinition,
+    check_load_definition,
+    efficient_throughputs,
+    least_cluster_seconds,
+)
 from envs.workloads.fits import largest_job
 from envs.workloads.mix import JobMix, ModelThroughputs, mix_for, node_sizes
+from envs.workloads.mixes import mix_named
 from envs.workloads.source import check_split
+from envs.workloads.splits import window_of_jobs
 from envs.workloads.workload import JOB_COLUMNS, Workload
 
 SPLITS = ("train", "validation", "test")
@@ -22,23 +30,31 @@ class SyntheticSource:
 
     A job's duration is drawn for its requested GPUs of the reference type, which is the cluster's first GPU type. Work
     is this duration times the model's throughput there. The arrival rate makes the ratio of demand to capacity equal
-    to `load`, as `Workload.offered_load` computes it under "all".
+    to `load`, as `Workload.load` computes it by `load_definition`.
+
+    Without a warm-up and a tail, jobs arrive at an empty cluster, and the last ones run while it empties. With
+    `warm_up` and `measured`, the first jobs fill the cluster, the measured ones follow, and the others keep it under
+    load while the measured ones finish. Choose `num_jobs` so that few measured jobs end after the last submission;
+    the caption of a comparison gives their share. Training draws have the same window, and rewards count all jobs.
 
     Args:
         cluster: the cluster on which the load is offered.
         performance: the performance model, which gives throughputs.
-        num_jobs: jobs of every workload.
+        num_jobs: jobs of every workload, with those before and after the measured ones.
         load: offered load.
+        load_definition: "requested", by requested GPUs, or "efficient", by the most efficient size of each job.
         exact_load: stretch the submission times of each workload so that it offers exactly `load`. If false, only the
             mean over many workloads is `load`, and most short draws of a heavy-tailed stream offer far less.
         stream: a name in `envs.workloads.calibration.STREAMS`, or a `JobStream`.
-        mix: models and weights; see `mix_for` for the default.
+        mix: a name in `envs.workloads.mixes.MIXES`, or models and weights; see `mix_for` for the default.
         elastic: factor of the elastic range; 1 is rigid.
         max_gpus: leave out the stream's larger jobs; None keeps all.
         num_tenants: number of tenants, who are equally active.
         guaranteed: share of jobs that are guaranteed.
         seed: seed of the splits.
         num_evaluation: number of fixed workloads of each split.
+        warm_up: jobs that are submitted before the measured ones.
+        measured: number of measured jobs; None: all after the warm-up. Jobs of one instant stay together.
         name: name shown in results.
     """
 
@@ -49,15 +65,18 @@ class SyntheticSource:
         *,
         num_jobs: int = 100,
         load: float = 0.9,
+        load_definition: LoadDefinition = "requested",
         exact_load: bool = True,
         stream: str | JobStream = "demo",
-        mix: JobMix | None = None,
+        mix: str | JobMix | None = None,
         elastic: float = 2.0,
         max_gpus: int | None = None,
         num_tenants: int = 1,
         guaranteed: float = 0.0,
         seed: int = 0,
         num_evaluation: int = 5,
+        warm_up: int = 0,
+        measured: int | None = None,
         name: str = "synthetic",
     ) -> None:
         for what, value, good, allowed in (
@@ -69,16 +88,25 @@ class SyntheticSource:
             ("guaranteed", guaranteed, 0 <= guaranteed <= 1, "a share from 0 to 1"),
             ("num_evaluation", num_evaluation, num_evaluation >= 1, "at least 1"),
             ("seed", seed, seed >= 0, "at least 0"),
+            ("warm_up", warm_up, 0 <= warm_up < num_jobs, "at least 0 and less than num_jobs"),
+            (
+                "measured",
+                measured,
+                measured is None or 1 <= measured <= num_jobs - warm_up,
+                "null, or from 1 to num_jobs - warm_up",
+            ),
         ):
             if not good:
                 raise TraceError(f"workload.{what} is {value}; it must be {allowed}")
+        check_load_definition("workload.load_definition", load_definition)
         self.name = name
         self.cluster, self.performance = cluster, performance
         self.num_jobs, self.load, self.exact_load = num_jobs, float(load), exact_load
         self.stream = stream if isinstance(stream, JobStream) else stream_named(stream)
-        self.mix = mix_for(performance, mix)
+        self.mix = mix_for(performance, mix_named(mix) if isinstance(mix, str) else mix)
         self.elastic, self.max_gpus, self.seed, self.num_evaluation = float(elastic), max_gpus, seed, num_evaluation
         self.num_tenants, self.guaranteed = num_tenants, float(guaranteed)
+        self.load_definition, self.warm_up, self.measured = load_definition, warm_up, measured
         self._evaluation: dict[str, tuple[Workload, ...]] = {}
 
     @property
@@ -89,7 +117,10 @@ class SyntheticSource:
     @property
     def mean_gap(self) -> float:
         """Expected seconds between submissions at the requested load."""
-        return float(self._classes.demand @ self._classes.shares) / self.load
+        classes = self._classes
+        if self.load_definition == "efficient":
+            return classes.least_seconds(classes.mean_work * classes.shares) / self.load
+        return float(classes.demand @ classes.shares) / self.load
 
     def episode(self, rng: np.random.Generator, split: str = "train") -> Workload:
         """Draw a new workload; see `WorkloadSource.episode`."""
@@ -128,7 +159,7 @@ class SyntheticSource:
         table["num_gpus"], table["model"], table["duration"] = gpus, classes.model[job_class], duration
         table["work"] = duration * classes.throughput[job_class]
         if self.exact_load and submit[-1] > 0:
-            submit *= float(table["work"] @ (1 / classes.capacity[job_class])) / (self.load * submit[-1])
+            submit *= self._cluster_seconds(table["work"], job_class) / (self.load * submit[-1])
         table["submit_time"] = submit
         table["min_gpus"], table["max_gpus"] = classes.min_gpus[job_class], classes.max_gpus[job_class]
         if self.num_tenants > 1:
@@ -136,12 +167,29 @@ class SyntheticSource:
         if self.guaranteed:
             table["guaranteed"] = rng.random(size) < self.guaranteed
         tenants = tuple(f"tenant-{i}" for i in range(self.num_tenants)) if self.num_tenants > 1 else ("",)
-        return Workload(name, table, self.models, tenants, notes=self._notes)
+        window = window_of_jobs(submit, self.warm_up, self.measured)
+        return Workload(name, table, self.models, tenants, window=window, notes=self._notes)
+
+    def _cluster_seconds(self, work: FloatArray, job_class: IntArray) -> float:
+        """Return the seconds that the whole cluster needs for these jobs, by the source's definition of load."""
+        classes = self._classes
+        if self.load_definition == "efficient":
+            by_class = np.bincount(job_class, weights=work, minlength=len(classes.shares))
+            return classes.least_seconds(by_class.astype(np.float64))
+        return float(work @ (1 / classes.capacity[job_class]))
 
     @cached_property
     def _notes(self) -> tuple[str, ...]:
         left_out = f"; jobs of more than {self.max_gpus} GPUs are left out" if self.max_gpus else ""
-        return (f"synthetic jobs: {self.stream.source}{left_out}", range_note(self.elastic))
+        said = [f"synthetic jobs: {self.stream.source}{left_out}", range_note(self.elastic)]
+        if self.warm_up or self.measured is not None:
+            left = self.num_jobs - self.warm_up
+            measured = left if self.measured is None else self.measured
+            said.append(
+                f"measured are about {measured} of {self.num_jobs} jobs: {self.warm_up} are submitted before them, "
+                f"{left - measured} after them"
+            )
+        return tuple(said)
 
 
 class _JobClasses:
@@ -151,7 +199,7 @@ class _JobClasses:
         cluster, mix, throughputs = source.cluster, source.mix, ModelThroughputs(source.performance)
         reference = cluster.gpu_types[0]
         per_node = node_sizes(cluster)[reference]
-        rows: list[tuple[int, int, float, float, float, float]] = []
+        rows: list[tuple[float, ...]] = []
         for size, share in _sizes(source).items():
             runs = [
                 throughputs.of(model, reference, size, per_node) > 0 and throughputs.runs(model, size, cluster)
@@ -179,6 +227,7 @@ class _JobClasses:
                             throughput,
                             capacity,
                             mean * throughput / capacity,
+                            mean * throughput,
                         )
                     )
         columns = [np.array(column) for column in zip(*rows, strict=True)]
@@ -188,11 +237,26 @@ class _JobClasses:
         self.throughput: FloatArray = columns[3]  # samples/s on the requested GPUs of the reference type
         self.capacity: FloatArray = columns[4]  # samples/s if the whole cluster runs such jobs
         self.demand: FloatArray = columns[5]  # expected seconds that the whole cluster needs for such a job
+        self.mean_work: FloatArray = columns[6]  # expected samples of such a job
         self.edges: FloatArray = np.cumsum(self.shares)[:-1]
         starts = sorted(source.stream.durations)
         self.durations = [source.stream.durations[start] for start in starts]
         self.duration_of: IntArray = np.searchsorted(starts, self.num_gpus, side="right") - 1
         self.min_gpus, self.max_gpus = elastic_range(self.num_gpus, source.elastic, cluster)
+        self._source = source
+
+    def least_seconds(self, work: FloatArray) -> float:
+        """Return the least seconds in which the whole cluster does float64[num_classes] samples of each class."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            gpu_seconds = np.where(self._per_gpu > 0, work[:, None] / self._per_gpu, np.inf)
+        return least_cluster_seconds(gpu_seconds, np.array(list(self._source.cluster.gpus_by_type.values())))
+
+    @cached_property
+    def _per_gpu(self) -> FloatArray:
+        """float64[num_classes, num_gpu_types]: samples/s per GPU at the most efficient size."""
+        ranges = np.stack([self.model, self.min_gpus, self.max_gpus], axis=1)
+        source = self._source
+        return efficient_throughputs(source.models, ranges, source.cluster, source.performance)
 
 
 def _sizes(source: SyntheticSource) -> dict[int, float]:

@@ -178,7 +178,7 @@ class TraceSource:
             report.path, frame["num_gpus"].to_numpy(), self.cluster, lambda job: f"row {frame['row'].iloc[job]}"
         )
         notes = [report.summary(), *report.notes]
-        if self.recommended_cluster not in ("", self.cluster.name):
+        if not self.cluster.name.startswith(self.recommended_cluster):  # the name may be followed by the bandwidth
             notes.append(f"the slice was chosen for cluster {self.recommended_cluster}, not {self.cluster.name}")
         workload = self._assembly.workload(frame, self.name, notes)
         check_workload_fits(workload, self.cluster, self.performance)

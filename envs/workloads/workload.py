@@ -8,6 +8,12 @@ import numpy.typing as npt
 
 from envs.performance import PerformanceModel
 from envs.types import ClusterSpec, Configuration, ExecutionPlan, JobId, JobSpec, Seconds, TraceError
+from envs.workloads.demand import (
+    LoadDefinition,
+    check_load_definition,
+    efficient_throughputs,
+    least_cluster_seconds,
+)
 
 JOB_COLUMNS = np.dtype(
     [
@@ -184,3 +190,33 @@ class Workload:
             by_type = (work * gpus / throughput).sum(axis=1) / (span * cluster.num_gpus)
             overall = (work / (counts @ (throughput / gpus))).sum() / span
         return {**dict(zip(cluster.gpu_types, by_type.tolist(), strict=True)), "all": float(overall)}
+
+    def efficient_load(self, cluster: ClusterSpec, performance: PerformanceModel) -> float:
+        """GPU-seconds that the jobs need at their most efficient sizes per available GPU-second.
+
+        Each job runs at the size in its range, and jobs on the GPU types, at which the whole cluster does all work in
+        the least time (`least_cluster_seconds`). No scheduler that leaves batch sizes to the simulator keeps up with a
+        load above 1 for long. For rigid jobs on one GPU type this is `offered_load`. The time base is the span of
+        submissions; the load is infinite if all jobs are submitted at once, or if a job does not run.
+        """
+        submit = self.jobs["submit_time"]
+        span = float(submit[-1] - submit[0])
+        if span <= 0:
+            return float("inf")
+        ranges = np.stack([self.jobs[name] for name in ("model", "min_gpus", "max_gpus")], axis=1)
+        classes, job_class = np.unique(ranges, axis=0, return_inverse=True)
+        work = np.bincount(job_class.ravel(), weights=self.jobs["work"])
+        with np.errstate(divide="ignore"):
+            gpu_seconds = work[:, None] / efficient_throughputs(self.models, classes, cluster, performance)
+        return least_cluster_seconds(gpu_seconds, np.array(list(cluster.gpus_by_type.values()))) / span
+
+    def load(self, cluster: ClusterSpec, performance: PerformanceModel, definition: LoadDefinition) -> float:
+        """Return the load of the whole cluster by a definition: `offered_load` under "all", or `efficient_load`.
+
+        Raises:
+            TraceError: there is no such definition.
+        """
+        check_load_definition("load_definition", definition)
+        if definition == "efficient":
+            return self.efficient_load(cluster, performance)
+        return self.offered_load(cluster, performance)["all"]

@@ -108,7 +108,7 @@ def report_frames(report: Report) -> Iterator[tuple[str, pd.DataFrame]]:
 
 
 def summarise_report(report: Report) -> str:
-    """How many targets are missed and how many counts agree."""
+    """Count missed targets and agreeing counts, as one sentence."""
     targets = [row.met for row in report.rows if row.met is not None]
     agree = sum(one == other for _, one, other in report.counts)
     return (

@@ -51,7 +51,7 @@ def bytes_per_environment(batch: GpuClusterBatch) -> float:
 
 
 def draw_actions(mask: npt.NDArray[Any], rng: np.random.Generator) -> IntArray:
-    """Random legal actions int64[B, num_servers]; most agents do nothing where that is legal."""
+    """Random legal actions int64[B, num_nodes]; most agents do nothing where that is legal."""
     draw = partial(rng.random, dtype=np.float32)
     scores = np.where(mask > 0, draw(mask.shape) + np.float32(0.1), 0)
     scores[..., 0] *= 100 * (draw(mask.shape[:-1]) > MEAN_ACTING / mask.shape[-2])

@@ -1,4 +1,4 @@
-"""How much is measured, which parts there are, and what happens when one of them fails."""
+"""The suite: sizes and repeats, the parts by name, and the handling of a part that fails."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

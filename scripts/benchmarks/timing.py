@@ -56,7 +56,7 @@ def describe_machine() -> dict[str, str]:
 
 
 def _processor() -> str:
-    """Its name, as far as the operating system knows it, and the number of cores."""
+    """The processor's name, if the operating system knows it, and the number of cores."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

@@ -1,4 +1,4 @@
-"""What all scripts share: the command line, objects built from a config, errors in one line.
+"""Parts that all scripts share: the command line, objects built from a config, errors in one line.
 
 Hydra is used in this folder only: everything that the scripts call takes plain arguments.
 """

@@ -24,6 +24,11 @@ FAST_SCHEDULERS = (
     *("fifo", "fifo_backfill", "fifo_easy", "las", "optimus", "random", "srtf", "srtf_gpu_time", "starling"),
     "tiresias",
 )
+# They take more than 5 ms of CPU time for a decision on task=full-64, and play only the first episodes of a task. The
+# list is fixed so that results do not depend on the machine.
+SLOW_SCHEDULERS = ("pollux", "sampling_matching", "sia", "synergy_opt")
+# They choose batch sizes: scheduler=all leaves them out of tasks in which every job keeps its usual one.
+BATCH_SCHEDULERS = ("elastic_dp", "starling_batch")
 
 
 def hydra_arguments(words: Sequence[str], config_name: str, schedulers: str | None) -> tuple[list[str], list[str]]:
@@ -83,15 +88,38 @@ def split_words(words: Sequence[str]) -> tuple[list[str], list[str], str | None]
 
 
 def compose_base(config_name: str, overrides: Sequence[str], search: Sequence[str] = ()) -> dict[str, Any]:
-    """The script's config without the user's options, but with the experiment that the user chose."""
-    chosen = [override for override in parse_overrides(overrides) if override.key_or_group == "experiment"]
+    """The script's config without the user's options, but with the experiment and the task that the user chose.
+
+    Raises:
+        ChoiceError: no such experiment or task. Hydra would ignore it, since these groups are optional.
+    """
+    chosen = [override for override in parse_overrides(overrides) if override.key_or_group in ("experiment", "task")]
+    check_optional_choices(chosen, search)
     # Of several experiments of a multirun, the first one stands for all.
     lines = [
-        f"experiment={next(override.sweep_string_iterator())}" if override.is_sweep_override() else line_of(override)
+        f"{override.key_or_group}={next(override.sweep_string_iterator())}"
+        if override.is_sweep_override()
+        else line_of(override)
         for override in chosen
     ]
     container = OmegaConf.to_container(compose(config_name, [*search, *lines]), resolve=False)
     return cast(dict[str, Any], container)
+
+
+def check_optional_choices(chosen: Sequence[Override], search: Sequence[str]) -> None:
+    """Check that every experiment and task that overrides name exists.
+
+    Raises:
+        ChoiceError: names the choice and the most similar one.
+    """
+    for override in chosen:
+        group = override.key_or_group
+        known = list_choices(group, search)
+        names = override.sweep_string_iterator() if override.is_sweep_override() else [override.value()]
+        for name in names:
+            if isinstance(name, str) and name not in known:
+                hint, there = did_you_mean(name, known, lead=", "), ", ".join(known)
+                raise ChoiceError(f"{group}={name}: no such {group}{hint}; there are: {there}")
 
 
 def parse_overrides(lines: Iterable[str]) -> list[Override]:

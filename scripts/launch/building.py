@@ -2,6 +2,7 @@
 
 import inspect
 import logging
+import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -82,12 +83,21 @@ def import_target(key: str, target: str) -> Callable[..., Any]:
     try:
         found: Any = get_object(target)
     except Exception as error:  # a module may raise anything while it is imported
-        cause = error.__cause__ or error
-        reason = " ".join(f"{type(cause).__name__}: {cause}".split())
-        raise ChoiceError(f"{key}._target_: cannot import {target} ({reason}); mind spelling and PYTHONPATH") from error
+        raise ChoiceError(f"{key}._target_: cannot import {target}{explain_import(target, error)}") from error
     if not callable(found):
         raise ChoiceError(f"{key}._target_: {target} is a {type(found).__name__}; name a class or function in it")
     return typing.cast(Callable[..., Any], found)
+
+
+def explain_import(target: str, error: Exception) -> str:
+    """Explain a failed import: the module lacks the name, or Python cannot find or run the module."""
+    module, _, name = target.rpartition(".")
+    if module in sys.modules:
+        names = [str(each) for each in getattr(sys.modules[module], "__all__", vars(sys.modules[module]))]
+        return f": {module} has no {name}{did_you_mean(name, names, lead=', ')}"
+    cause = error.__cause__ or error
+    reason = " ".join(f"{type(cause).__name__}: {cause}".split())
+    return f" ({reason}); check the spelling and PYTHONPATH"
 
 
 def matches_type(value: object, hint: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What can be chosen: the YAML files that Hydra finds for each group, and a description of each."""
+"""The choices of each config group: the YAML files that Hydra finds for it, and a description of each."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,10 @@ from envs.types import did_you_mean
 from launch.errors import ChoiceError
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
-LISTED_GROUPS = ("scheduler", "workload", "cluster", "scenario", "performance", "agent", "env", "trainer", "experiment")
+LISTED_GROUPS = (
+    *("task", "scheduler", "workload", "cluster", "network", "scenario", "performance", "agent", "env", "trainer"),
+    "experiment",
+)
 
 
 @contextmanager

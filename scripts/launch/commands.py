@@ -20,10 +20,10 @@ CONFIG_FOLDER = ".hydra"  # the subfolder in which Hydra keeps a run's config
 # Scripts print and write files themselves: Hydra's logging would leave empty files and close the handlers of others.
 SILENT = ("hydra/job_logging=none", "hydra/hydra_logging=none")
 
-Task = Callable[[DictConfig, Path], Path | None]
+ScriptBody = Callable[[DictConfig, Path], Path | None]
 
 
-def command(config_name: str, *, schedulers: str | None = None) -> Callable[[Task], Callable[[], None]]:
+def command(config_name: str, *, schedulers: str | None = None) -> Callable[[ScriptBody], Callable[[], None]]:
     """Make `task(cfg, folder)` a script's main function, configured by `conf/<config_name>.yaml`.
 
     Args:
@@ -32,7 +32,7 @@ def command(config_name: str, *, schedulers: str | None = None) -> Callable[[Tas
             finds them by name under `cfg.schedulers`. With None `scheduler=` is an ordinary key of the config.
     """
 
-    def decorate(task: Task) -> Callable[[], None]:
+    def decorate(task: ScriptBody) -> Callable[[], None]:
         keys: list[str] = []
         started: list[DictConfig] = []
 
@@ -45,6 +45,9 @@ def command(config_name: str, *, schedulers: str | None = None) -> Callable[[Tas
                 print(f"run: {os.path.relpath(kept)}")
 
         def main() -> None:
+            if {"--help", "-h"} & set(sys.argv[1:]):
+                print(help_text(str(task.__globals__["__doc__"]), config_name))
+                return
             os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra shall raise errors: `one_line_errors` prints them
             with one_line_errors():
                 typed, keys[:] = hydra_arguments(sys.argv[1:], config_name, schedulers)
@@ -56,6 +59,22 @@ def command(config_name: str, *, schedulers: str | None = None) -> Callable[[Tas
         return main
 
     return decorate
+
+
+def help_text(docstring: str, config_name: str) -> str:
+    """Return the text of `--help`: the script's docstring, its config with comments, and further flags."""
+    path = CONF / f"{config_name}.yaml"
+    return f"""{docstring.strip()}
+
+Options are key=value. These are the keys, with their defaults and, under `defaults`, the groups (conf/{path.name}):
+
+{path.read_text(encoding="utf-8").strip()}
+
+scripts/list.py       lists the choices of every group, such as cluster=small_16
+--config-dir <folder> adds your own YAML files
+--cfg job             prints the whole configuration and runs nothing
+--multirun            runs every combination of values, as in seed=0,1,2
+--hydra-help          explains further flags of Hydra"""
 
 
 def folder_options(config_name: str) -> Sequence[str]:

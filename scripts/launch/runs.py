@@ -1,4 +1,4 @@
-"""What runs have in common: results as tables, the configs of earlier runs, and how an interrupted run is resumed."""
+"""Parts common to all runs: results as tables, the configs of earlier runs, and how an interrupted run is resumed."""
 
 import os
 import shlex
@@ -19,8 +19,11 @@ from envs.scheduling import Scheduler
 from launch.arguments import key_of, parse_overrides
 from launch.errors import ChoiceError
 from launch.inputs import build_inputs, build_schedulers
+from launch.tasks import count_episodes, describe_task, leave_out, limit_slow
 
-SETUP_KEYS = {"cluster", "performance", "scenario", "workload"}  # a checkpoint contains its environment's settings
+PACKAGED_GROUPS = {"network": "cluster.network_gbps"}  # groups whose files set an option of another group
+# A checkpoint contains its environment's settings.
+SETUP_KEYS = {"cluster", "performance", "scenario", "workload", "task"}
 SAVED = Path(".hydra") / "config.yaml"
 
 
@@ -36,13 +39,21 @@ def compare_and_report(
         policies: trained policies by name; they come first.
     """
     inputs = build_inputs(cfg)
+    left_out = leave_out(cfg)
+    built = {name: scheduler for name, scheduler in build_schedulers(cfg).items() if name not in left_out}
+    schedulers = {**(policies or {}), **built}
+    workloads = inputs.source.evaluation(split)
+    workloads = workloads[: count_episodes(cfg, len(workloads))]
     comparison = run_comparison(
-        {**(policies or {}), **build_schedulers(cfg)},
-        inputs.source.evaluation(split),
+        schedulers,
+        workloads,
         inputs.setup,
         inputs.seed,
         reference=cfg.get("reference", ""),
         optional=cfg.schedulers if cfg.optional else (),
+        num_workloads=limit_slow(cfg, list(schedulers)),
+        left_out=left_out,
+        about=describe_task(cfg, inputs, split, len(workloads)),
     )
     write_report(comparison, folder)
 
@@ -59,14 +70,17 @@ def print_frame(title: str, frame: pd.DataFrame, digits: int = 2) -> None:
 
 
 def recall_setup(cfg: DictConfig) -> DictConfig:
-    """The config with the setup of the run that wrote `cfg.checkpoint`; unchanged if that run's config was not kept.
+    """The config with the setup of the run that wrote `cfg.checkpoint`.
+
+    It is unchanged if that run's config was not kept, or if `task=` was typed, which chooses another setup.
 
     Raises:
         ChoiceError: no checkpoint is named, or its folder does not exist.
     """
     folder = _existing_folder(cfg, "checkpoint").resolve()
     run = next((place for place in (folder, *folder.parents[:2]) if (place / SAVED).exists()), None)
-    return _recall(cfg, run, SETUP_KEYS) if run else cfg
+    typed = [key_of(each) for each in parse_overrides(HydraConfig.get().overrides.task)]
+    return _recall(cfg, run, SETUP_KEYS) if run and "task" not in typed else cfg
 
 
 def recall_run(cfg: DictConfig, folder: Path) -> tuple[DictConfig, Path]:
@@ -88,9 +102,10 @@ def _recall(cfg: DictConfig, run: Path, keys: set[str]) -> DictConfig:
     earlier, result = cast(DictConfig, OmegaConf.load(run / SAVED)), cfg.copy()
     overrides = parse_overrides(HydraConfig.get().overrides.task)
     # Schedulers of the current command line do not join those of the earlier run.
-    typed = [key_of(each) for each in overrides if not each.is_delete() and each.key_or_group != "scheduler"]
+    keys_of = [key_of(each) for each in overrides if not each.is_delete() and each.key_or_group != "scheduler"]
+    typed = [PACKAGED_GROUPS.get(key, key) for key in keys_of]
     for key in sorted(keys.difference(typed)):
-        OmegaConf.update(result, key, earlier[key], merge=False, force_add=True)
+        OmegaConf.update(result, key, earlier.get(key), merge=False, force_add=True)
     for option in typed:
         top, dot, _ = option.partition(".")
         if top in keys and dot:  # whether the recalled object takes the option is checked when it is built

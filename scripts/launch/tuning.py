@@ -5,15 +5,15 @@ from functools import partial
 
 from omegaconf import DictConfig
 
-from envs.evaluation.tuning import Ground, Make, Parameter, Yardstick, training_ground
+from envs.evaluation.tuning import Parameter, ProblemSet, RelativeScore, SchedulerFactory, draw_problem_set
 from envs.scheduling import Scheduler
 from launch.arguments import compose_options
 from launch.building import build_object
 from launch.inputs import build_inputs, build_schedulers
 
 
-def build_grounds(cfg: DictConfig, split: str) -> list[Ground]:
-    """Build one ground for each entry of `cfg.worlds`: options of `scripts/compare.py`, and `cfg.tuning.options`.
+def build_problem_sets(cfg: DictConfig, split: str) -> list[ProblemSet]:
+    """Build one problem set for each entry of `cfg.worlds`: options of `scripts/compare.py`, and `cfg.tuning.options`.
 
     Raises:
         ChoiceError: an option that does not exist or has another type.
@@ -21,18 +21,18 @@ def build_grounds(cfg: DictConfig, split: str) -> list[Ground]:
     made = []
     for number, options in enumerate(cfg.worlds):
         inputs = build_inputs(compose_options("compare", [*options, *cfg.tuning.options]))
-        made.append(training_ground(inputs.source, inputs.setup, cfg.workloads, cfg.seed + number, split))
+        made.append(draw_problem_set(inputs.source, inputs.setup, cfg.workloads, cfg.seed + number, split))
     return made
 
 
-def build_yardstick(cfg: DictConfig, split: str) -> Yardstick:
+def build_score(cfg: DictConfig, split: str) -> RelativeScore:
     """Build the score of a scheduler on a split, relative to `cfg.tuning.reference`, a scheduler of the library."""
     reference = compose_options("compare", [], schedulers=cfg.tuning.reference)
-    return Yardstick(build_grounds(cfg, split), build_schedulers(reference)[cfg.tuning.reference])
+    return RelativeScore(build_problem_sets(cfg, split), build_schedulers(reference)[cfg.tuning.reference])
 
 
-def build_maker(cfg: DictConfig) -> Make:
-    """The function that builds the scheduler with changed parameters: `cfg.tuning.scheduler`, given `changes`."""
+def build_factory(cfg: DictConfig) -> SchedulerFactory:
+    """Return the function that builds `cfg.tuning.scheduler` with changed parameters."""
     return partial(_make_scheduler, cfg.tuning.scheduler)
 
 

@@ -32,6 +32,17 @@ def test_a_choice_builds(group, name):
     assert "Config" not in type(made).__name__  # a component, not a piece of configuration
 
 
+@pytest.mark.parametrize("name", list_choices("network"))
+def test_a_network_sets_the_bandwidth_between_all_nodes(name):
+    """10 Gb/s are 1.25 GB/s."""
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        cfg = compose(config_name="compare", overrides=["cluster=three_types_64", f"network={name}"])
+    cluster = build_object(cfg.cluster)
+    gbps = float(name.removesuffix("g"))
+    assert {node.inter_node_bandwidth for node in cluster.nodes} == {gbps / 8}
+    assert cluster.name == f"three_types_64, {gbps:g} Gb/s"
+
+
 @pytest.mark.parametrize("name", list_choices("workload"))
 def test_a_workload_builds_without_its_file(name):
     cluster = build_object(composed("cluster", "homogeneous_64").cluster)
@@ -60,6 +71,16 @@ def test_a_tuning_builds_its_scheduler_at_both_ends_of_every_range(name):
     assert tuning.reference in list_choices("scheduler")
 
 
+@pytest.mark.parametrize("name", list_choices("task"))
+def test_a_task_builds(name):
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        cfg = compose(config_name="compare", overrides=[f"task={name}"])
+    if name == "none":
+        assert cfg.task is None
+    else:
+        assert build_object(cfg.task).name == name
+
+
 def test_no_group_is_left_out():
     groups = {path.name for path in CONF.iterdir() if path.is_dir()}
-    assert groups == {*BUILT_BARE, "workload", "experiment", "tuning"}
+    assert groups == {*BUILT_BARE, "network", "task", "workload", "experiment", "tuning"}

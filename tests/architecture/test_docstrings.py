@@ -1,6 +1,7 @@
-"""Every public name of the packages has a docstring."""
+"""Every public name of the packages has a docstring, and docstrings describe only names that exist."""
 
 import ast
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -27,6 +28,59 @@ def documented_elsewhere(definition: Definition) -> bool:
     """Overloads and setters are documented at the function and the getter."""
     names = {ast.unparse(decorator).rpartition(".")[2] for decorator in definition.decorator_list}
     return bool(names & {"overload", "setter", "deleter"})
+
+
+def described(docstring: str) -> list[str]:
+    """Names of the entries in the sections `Args` and `Attributes` of a docstring."""
+    sections = re.findall(r"^(?:Args|Attributes):\n((?: {4}.*\n?|\n)+)", docstring, re.MULTILINE)
+    return [name for section in sections for name in re.findall(r"^ {4}(\w+):", section, re.MULTILINE)]
+
+
+def arguments(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """Names of a function's arguments."""
+    parts = function.args
+    named = [*parts.posonlyargs, *parts.args, *parts.kwonlyargs, parts.vararg, parts.kwarg]
+    return {argument.arg for argument in named if argument}
+
+
+def members(node: ast.ClassDef) -> set[str]:
+    """Fields and methods of a class, attributes that its methods set, and arguments of its constructor."""
+    names = {child.name for child in node.body if isinstance(child, Definition)}
+    for child in ast.walk(node):
+        match child:
+            case ast.AnnAssign(target=ast.Name(id=name)) | ast.Attribute(attr=name, ctx=ast.Store()):
+                names.add(name)
+            case ast.FunctionDef(name="__init__" | "__new__"):
+                names |= arguments(child)
+    return names
+
+
+def stale(tree: ast.Module) -> Iterator[str]:
+    """Entries of docstrings that name no argument of the function, or nothing in the class."""
+    for node in ast.walk(tree):
+        if isinstance(node, Definition):
+            known = members(node) if isinstance(node, ast.ClassDef) else arguments(node)
+            for name in described(ast.get_docstring(node) or ""):
+                if name not in known:
+                    yield f"{node.lineno} {node.name}: {name}"
+
+
+def test_docstrings_describe_names_that_exist(trees):
+    assert [f"{path}:{found}" for path, tree in trees.items() for found in stale(tree)] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ('def f(a):\n    """Do.\n\n    Args:\n        a: it.\n        b: not there.\n    """', ["1 f: b"]),
+        ('def f(*, a):\n    """Do.\n\n    Args:\n        a: it.\n            Note: not an entry.\n    """', []),
+        ('class C:\n    """It.\n\n    Attributes:\n        a: it.\n        b: old.\n    """\n    a: int', ["1 C: b"]),
+        ('class C:\n    """It.\n\n    Args:\n        a: it.\n    """\n    def __init__(self, a): pass', []),
+        ('class C:\n    """It.\n\n    Attributes:\n        a: it.\n    """\n    def f(self): self.a = 1', []),
+    ],
+)
+def test_a_stale_entry_is_seen(source, found):
+    assert list(stale(ast.parse(source))) == found
 
 
 def test_public_names_are_documented(trees):

@@ -1,14 +1,37 @@
-"""The files in the recipes of CONTRIBUTING are complete, and each YAML names what it builds."""
+"""The recipes of CONTRIBUTING are complete, and their code does what they say."""
 
 import ast
+import importlib
+import os
 import re
-from pathlib import PurePosixPath
+import shutil
+import subprocess
+import sys
+from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 import yaml
+from omegaconf import DictConfig
+
+import agents.networks
+import baselines
+import envs.performance
+import envs.workloads.readers
+from agents.networks import check_network, missing_protocols
+from envs.gpu_cluster import EnvSpec
+from envs.performance import default_model
+from envs.scheduling import Scheduler
+from envs.types import Configuration, PerformanceError
+from launch.building import build_object
 
 FILE = re.compile(r"`(?P<path>[\w/]+\.(?:py|yaml))`:\n\n```(?:python|yaml)\n(?P<text>.*?)```", re.DOTALL)
+CHANGE = re.compile(r"`(?P<path>[\w/]+\.py)`:\n(?P<blocks>(?:\n {3}```(?:diff|python)\n.*?\n {3}```\n)+)", re.DOTALL)
+BLOCK = re.compile(r" {3}```(?P<language>diff|python)\n(?P<text>.*?\n) {3}```", re.DOTALL)
 LIMIT = 40  # lines of one file; a recipe is short
+PACKAGES = (agents.networks, baselines, envs.performance, envs.workloads.readers)
 
 
 @pytest.fixture(scope="module")
@@ -16,6 +39,44 @@ def recipes(repository):
     """Text by path, such as "conf/scheduler/largest_first.yaml"."""
     page = (repository / "CONTRIBUTING.md").read_text(encoding="utf-8")
     return {match["path"]: match["text"] for match in FILE.finditer(page)}
+
+
+@pytest.fixture
+def build(recipes, repository, tmp_path, monkeypatch):
+    """Save the recipes' files in a folder and build what a YAML of theirs describes."""
+    for path, text in recipes.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text, encoding="utf-8")
+    for package in PACKAGES:
+        monkeypatch.setattr(
+            package, "__path__", [*package.__path__, str(tmp_path / package.__name__.replace(".", "/"))]
+        )
+    monkeypatch.chdir(tmp_path)
+    before = set(sys.modules)
+
+    def make(path, **given):
+        return build_object(DictConfig(yaml.safe_load(recipes[path])), **given)
+
+    importlib.invalidate_caches()
+    yield make
+    for name in set(sys.modules) - before:
+        if f"{name.replace('.', '/')}.py" in recipes:
+            del sys.modules[name]
+
+
+def dedented(text):
+    """A block of a numbered step without the indentation of the step."""
+    return "".join(line[3:] or "\n" for line in text.splitlines(keepends=True))
+
+
+def changed(text, block):
+    """A file's text after a block of a recipe, which removes and adds lines or, without marks, is appended."""
+    if block["language"] == "python":
+        return f"{text}\n\n{dedented(block['text'])}"
+    lines = dedented(block["text"]).splitlines(keepends=True)
+    old, new = ("".join(line[1:] for line in lines if line[0] in marks) for marks in (" -", " +"))
+    assert text.count(old) == 1, f"CONTRIBUTING changes lines that are not there, or are there twice:\n{old}"
+    return text.replace(old, new)
 
 
 def targets(content):
@@ -39,7 +100,9 @@ def test_recipes_are_short_and_belong_to_folders_that_exist(recipes, repository)
 
 
 def test_recipes_do_not_overwrite_a_file_of_the_clone(recipes, repository):
-    assert {path for path in recipes if (repository / path).exists()} == set()
+    """A file with the text of the recipe was saved by somebody who followed it."""
+    there = {path: repository / path for path in recipes if (repository / path).exists()}
+    assert {path for path, file in there.items() if file.read_text(encoding="utf-8") != recipes[path]} == set()
 
 
 def test_code_is_documented_and_parses(recipes):
@@ -67,3 +130,79 @@ def test_what_a_yaml_builds_is_in_the_recipe_or_in_the_clone(recipes, repository
 def test_a_recipe_opens_with_what_list_shows(recipes):
     """`scripts/list.py` describes a choice by the first comment of its YAML."""
     assert {path for path, text in recipes.items() if path.endswith(".yaml") and not text.startswith("# ")} == set()
+
+
+def test_the_scheduler_has_the_schedule_of_its_test(recipes, build):
+    assert isinstance(build("conf/scheduler/largest_first.yaml"), Scheduler)
+    names: dict[str, Any] = {}
+    exec(recipes["tests/golden/test_largest_first.py"], names)
+    tests = [value for name, value in names.items() if name.startswith("test_")]
+    assert len(tests) == 1
+    tests[0]()
+
+
+def test_the_network_implements_all_protocols(build):
+    spec = EnvSpec(num_nodes=3, num_gpu_types=2, node_gpus=4, num_candidates=5, num_slots=4)
+    network = build("conf/agent/pooled.yaml").build(spec)
+    check_network(network, spec)
+    assert not missing_protocols(network, imitates=True, learns_values=True)
+    assert isinstance(network, torch.nn.Module)
+
+
+def test_the_trace_reader_counts_the_malformed_row(build, repository):
+    page = (repository / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"printf '(submitted,.*?)' > jobs.csv", page)
+    file = Path("jobs.csv")
+    file.write_text(text.replace("\\n", "\n"), encoding="utf-8")
+    cluster = SimpleNamespace(num_gpus=64)
+    reader = build("conf/workload/minutes.yaml", cluster=cluster, performance=default_model()).reader
+    jobs, report = reader.read(file)
+    assert jobs["submit_time"].tolist() == [0, 60, 120]
+    assert jobs["duration"].tolist() == [6000, 3600, 600]
+    assert "4 rows read, 3 kept; bad 1 (minutes must be a finite number), first at row 5" in report.summary()
+
+
+def test_the_cluster_has_its_gpus(build):
+    cluster = build("conf/cluster/mixed_24.yaml")
+    assert (cluster.num_nodes, cluster.gpus_by_type) == (4, {"V100": 16, "P100": 8})
+
+
+def test_the_performance_model_follows_its_law(build):
+    """With a serial tenth, two GPUs need 0.1 + 0.9 / 2 of the time."""
+    model = build("conf/performance/amdahl.yaml")
+    assert model.throughput("any", Configuration("V100", 1)) == 1.0
+    assert model.throughput("any", Configuration("V100", 2)) == pytest.approx(1 / 0.55)
+    with pytest.raises(PerformanceError, match="model 'other' is unknown here; known: any"):
+        model.throughput("other", Configuration("V100", 1))
+
+
+def test_the_reconfiguration_cost_is_flat(build):
+    cost = build("conf/reconfiguration/flat.yaml")
+    assert (cost.seconds("resnet50", first=True), cost.seconds("resnet50")) == (0.0, 300.0)
+
+
+def test_the_rule_of_the_world_holds_on_both_engines(repository, tmp_path):
+    """Make the changes in a copy and run the recipe's test there, without compiling."""
+    page = (repository / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rule = page[page.index("### A rule of the world") : page.index("### A folder outside the clone")]
+    for folder in ("envs", "tests", "baselines"):
+        shutil.copytree(repository / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    steps = list(CHANGE.finditer(rule))
+    assert len(steps) == 7
+    for step in steps:
+        file = tmp_path / step["path"]
+        text = file.read_text(encoding="utf-8")
+        for block in BLOCK.finditer(step["blocks"]):
+            text = changed(text, block)
+        file.write_text(text, encoding="utf-8")
+    wanted = f"{tmp_path}/tests/unit/simulation/test_rules.py"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", wanted, "-k", "spans_nodes_starts_later"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{repository}/scripts", "NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert "2 passed" in done.stdout, done.stdout + done.stderr

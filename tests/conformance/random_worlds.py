@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from envs.performance import Contention, CostBySize
+from envs.performance import EFFICIENCY_SETTINGS, Contention, CostBySize, model_profile
+from envs.performance.contention import Mode
 from envs.scheduling import ClusterView, Scheduler
 from envs.simulation import Information, Rounds, Scenario, Setup
 from envs.simulation.scenario import Failures
@@ -34,6 +35,9 @@ NODES = {
     "small": ((1, 3), (2.0, 9.0), (20.0, 64.0)),
 }  # GPUs, cores and memory of nodes, some not in whole 64ths
 
+LINKS = (0.02, 0.2, 1.25, 3.125, 12.5)  # GB/s between nodes: two slow ones, then 10, 25 and 100 Gbit/s
+CONTENTION: tuple[Mode, ...] = ("off", "measured", "measured", "worst_case", "max_min")
+
 
 @dataclass(frozen=True)
 class Workshop:
@@ -45,6 +49,12 @@ class Workshop:
 
     curve: float = 0.8
     models: tuple[str, ...] = MODELS
+
+    def measured_batches(self, model: str, gpu_type: str) -> tuple[float, float] | None:
+        """Samples per GPU: a narrow range on plain GPUs, and one batch size for vgg16 on small ones."""
+        if gpu_type == "small" and model == "vgg16":
+            return None
+        return (24.5, 160.25) if gpu_type == "plain" else (1.0, 2048.0)
 
     def throughput(self, model: str, configuration: Configuration) -> float:
         """Samples per second."""
@@ -62,7 +72,7 @@ class Workshop:
             PER_GPU[configuration.gpu_type] * (1 + MODELS.index(model)) / 2 * configuration.num_gpus**self.curve
         )
         if configuration.num_nodes > 1:
-            throughput *= 0.75
+            throughput *= 0.75 - min(configuration.num_nodes - 2, 16) / 32  # every node count has its own
         if configuration.batch_size is not None:
             throughput *= 2 * configuration.batch_size / (configuration.batch_size + 128)
         if configuration.plan is not None:
@@ -152,7 +162,7 @@ class Whims:
         if self.rng.random() < self.names / 2:
             plan = ExecutionPlan(data=count // 2, tensor=2) if count % 2 == 0 else ExecutionPlan(data=count)
         if self.rng.random() < self.names / 2:
-            batch_size = int(self.rng.choice([32, 128, 512]))
+            batch_size = self._batch_size(view, job, gpus)
         amounts: dict[str, dict[NodeId, float]] = {}
         for resource in ("cpus", "memory") if self.shared else ():
             if self.rng.random() < self.names / 2:
@@ -161,6 +171,17 @@ class Whims:
                     node: each * here * _proportional(view.cluster.nodes[node], resource) for node, here in gpus.items()
                 }
         return Placement(gpus, amounts.get("cpus"), amounts.get("memory"), plan, batch_size)
+
+    def _batch_size(self, view: ClusterView, job: JobId, gpus: Any) -> int:
+        """A batch size: mostly one that is offered on one of the types, sometimes the usual or any other one."""
+        count, model = sum(gpus.values()), view.job(job).model
+        node = view.cluster.nodes[int(self.rng.choice(sorted(gpus)))]
+        offered, draw = view.batch_range(job, node.gpu_type, count), self.rng.random()
+        if offered is not None and draw < 0.7:
+            return int(self.rng.integers(offered[0], offered[1] + 1))
+        if draw < 0.9:
+            return model_profile(model).usual_batch(count)
+        return int(self.rng.choice([32, 128, 512]))
 
 
 def _proportional(node: NodeSpec, resource: str) -> float:
@@ -210,7 +231,7 @@ def random_cluster(rng: np.random.Generator) -> ClusterSpec:
 
 def _node(rng: np.random.Generator, gpu_type: str) -> NodeSpec:
     gpus, cores, memory = (_one_of(rng, choices) for choices in NODES[gpu_type])
-    return NodeSpec(gpu_type, int(gpus), cores, memory, inter_node_bandwidth=_one_of(rng, [0.02, 0.2, 1.25]))
+    return NodeSpec(gpu_type, int(gpus), cores, memory, inter_node_bandwidth=_one_of(rng, LINKS))
 
 
 def random_workload(rng: np.random.Generator, cluster: ClusterSpec) -> Workload:
@@ -236,9 +257,19 @@ def random_workload(rng: np.random.Generator, cluster: ClusterSpec) -> Workload:
                 max_gpus=int(rng.integers(gpus, largest + 1)) if elastic else 0,
                 tenant=("a", "b", "")[int(rng.integers(3))],
                 guaranteed=bool(rng.random() < 0.5),
+                min_batch=(batches := _batch_range(rng))[0],
+                max_batch=batches[1],
             )
         )
     return Workload.of(specs, "random")
+
+
+def _batch_range(rng: np.random.Generator) -> tuple[int, int]:
+    """A range of batch sizes of the job's own, or (0, 0)."""
+    if rng.random() < 0.7:
+        return 0, 0
+    low = int(rng.integers(16, 300))
+    return low, int(rng.integers(low, 2049))
 
 
 def plain_scenario(rng: np.random.Generator) -> Scenario:
@@ -275,9 +306,11 @@ def random_scenario(rng: np.random.Generator) -> Scenario:
         horizon=min(plain.horizon, 1500.0) if failing else plain.horizon,  # a job without checkpoints may never end
         reconfiguration=CostBySize(restart=3.0) if rng.random() < 0.3 else None,
         cpu_memory="shared" if rng.random() < 0.6 else "unlimited",
-        contention=Contention(("off", "measured", "worst_case")[int(rng.integers(3))]),
+        contention=Contention(CONTENTION[int(rng.integers(len(CONTENTION)))]),
         failures=failures if failing else None,
         quotas={"a": 4} if rng.random() < 0.5 else {},
+        statistical_efficiency=EFFICIENCY_SETTINGS[int(rng.integers(len(EFFICIENCY_SETTINGS)))],
+        batch_sizes="usual" if rng.random() < 0.15 else "chosen",
     )
 
 

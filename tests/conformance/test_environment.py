@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from envs.gpu_cluster import DecisionRules, Deliberation, EnvSpec, GpuClusterBatch, GpuClusterEnv, Observation
+from envs.gpu_cluster import DecisionRules, EnvSpec, GpuClusterBatch, GpuClusterEnv, NegotiatedRound, Observation
 from envs.gpu_cluster.demonstrate import RequestedGpus, demonstrate, requested_gpus
 from envs.metrics import job_completion_times
 from envs.scheduling import ClusterView, Scheduler
@@ -60,22 +60,22 @@ class PolicyAsScheduler:
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Draw from the same seed as the agents do."""
         self._rng = np.random.default_rng(self.seed)
-        self._deliberation: Deliberation | None = None
+        self._negotiated: NegotiatedRound | None = None
 
     def schedule(self, view: ClusterView) -> Allocation:
         """One round."""
         assert isinstance(view, SimulationView)
-        if self._deliberation is None:
+        if self._negotiated is None:
             scratch = State.allocate(view.cluster, view.state.jobs.shape[1])
             spec = EnvSpec.of(view.cluster, self.rules)
-            self._deliberation = Deliberation(scratch, spec, self.rules, view.table)
-        deliberation = self._deliberation
-        deliberation.begin(view.state)
-        while deliberation.observe():
-            if deliberation.decide(self.policy(deliberation.observation, self._rng)[0]):
+            self._negotiated = NegotiatedRound(scratch, spec, self.rules, view.table)
+        negotiated = self._negotiated
+        negotiated.begin(view.state)
+        while negotiated.observe():
+            if negotiated.decide(self.policy(negotiated.observation, self._rng)[0]):
                 break
-        allocation = deliberation.fill(view.allocation(keep_running=True))
-        self.counters = deliberation.counters()
+        allocation = negotiated.fill(view.allocation(keep_running=True))
+        self.counters = negotiated.counters()
         return allocation
 
 

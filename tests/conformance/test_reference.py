@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from baselines import Fifo, Las, Optimus, Random, Srtf, Tiresias
-from envs.performance import default_model
+from envs.performance import EFFICIENCY_SETTINGS, BatchSizes, default_model
+from envs.performance.contention import MODES
 from envs.scheduling import ClusterView, Scheduler
 from envs.simulation import EventLog, Information, RunResult, Simulator
 from envs.simulation.reference import ReferenceSimulator
-from envs.types import Allocation, AllocationError, ClusterSpec
-from tests.conformance.random_worlds import RandomWorld, random_world
+from envs.types import Allocation, AllocationError, ClusterSpec, Configuration, JobId, PerformanceError
+from tests.conformance.random_worlds import LINKS, RandomWorld, random_world
 
 CHUNK = 25  # worlds a test
 PUBLISHED: dict[str, Callable[[], Scheduler]] = {
@@ -72,6 +73,28 @@ def compare_views(world: RandomWorld, one: ClusterView, other: ClusterView) -> N
         np.testing.assert_array_equal(getattr(one, name)(jobs), getattr(other, name)(jobs), f"{world.name}: {name}")
     for job in one.running.tolist():
         same(world, f"placement of {job}", one.placement(job), other.placement(job))
+        _compare_batch_sizes(world, one, other, job)
+
+
+def _compare_batch_sizes(world: RandomWorld, one: ClusterView, other: ClusterView, job: JobId) -> None:
+    """Assert that two views show the same batch sizes, efficiency and goodput of a running job."""
+    placement = one.placement(job)
+    gpu_type = one.cluster.nodes[min(placement.gpus)].gpu_type
+    offered = same(
+        world, "batch range", *(view.batch_range(job, gpu_type, placement.num_gpus) for view in (one, other))
+    )
+    for size in {None, placement.batch_size, *(offered or ())}:
+        configuration = Configuration(gpu_type, placement.num_gpus, len(placement.gpus), batch_size=size)
+        for name in ("efficiency", "goodput", "throughput"):
+            same(world, name, *(asked(view, name, job, configuration) for view in (one, other)))
+
+
+def asked(view: ClusterView, name: str, job: JobId, configuration: Configuration) -> float | str:
+    """Ask a view for one of its figures of a configuration; "refused" if it raises a PerformanceError."""
+    try:
+        return float(getattr(view, name)(job, configuration))
+    except PerformanceError:
+        return "refused"
 
 
 def told(log: EventLog, row: int) -> str:
@@ -90,6 +113,9 @@ def compare_results(world: RandomWorld, one: RunResult, other: RunResult) -> Non
     assert one.log == other.log, f"{world.name}: logs differ beyond their events"
     for name in one.records.dtype.names or ():
         np.testing.assert_array_equal(one.records[name], other.records[name], f"{world.name}: {name}")
+    for result in (one, other):
+        assert result.limited is not None
+    same(world, "what limits jobs", repr(one.limited), repr(other.limited))  # as text, since NaN differs from itself
     same(world, "end", (one.end_time, one.num_rounds), (other.end_time, other.num_rounds))
 
 
@@ -141,18 +167,35 @@ def test_a_difference_is_detected():
         compare_results(world, one, changed)
 
 
+def num_priced(world: RandomWorld, log: EventLog) -> int:
+    """Number of starts and changes at batch sizes whose efficiency is not 1."""
+    batches = BatchSizes(world.setup.performance, world.setup.scenario.statistical_efficiency)
+    rows = np.flatnonzero(log.events["batch_size"] > 0).tolist()
+    jobs = [world.workload.spec(int(log.events["job"][row])) for row in rows]
+    placements = [log.placement(row) for row in rows]
+    return sum(
+        batches.efficiency(job.model, placement.num_gpus, placement.batch_size) != 1.0
+        for job, placement in zip(jobs, placements, strict=True)
+    )
+
+
 def test_the_worlds_cover_all_rules():
     """Many worlds have each rule, and every kind of event happens often."""
     worlds = [random_world(seed) for seed in range(10 * CHUNK)]
     scenarios = [world.setup.scenario for world in worlds]
-    assert {scenario.contention.mode for scenario in scenarios} == {"off", "measured", "worst_case"}
+    assert {scenario.contention.mode for scenario in scenarios} == set(MODES)
+    links = {node.inter_node_bandwidth for world in worlds for node in world.setup.cluster.nodes}
+    assert links == set(LINKS)
     assert sum(scenario.failures is not None for scenario in scenarios) > 100
     assert sum(scenario.cpu_memory == "shared" for scenario in scenarios) > 100
     assert {len(world.setup.cluster.gpu_types) for world in worlds} == {1, 2, 3}
-    event_kinds, named = np.zeros(8, dtype=np.int64), 0
+    assert {scenario.statistical_efficiency for scenario in scenarios} == set(EFFICIENCY_SETTINGS)
+    event_kinds, named, priced = np.zeros(8, dtype=np.int64), 0, 0
     for world in worlds[:30]:
         log = play_both(world)[1].log
+        priced += num_priced(world, log)
         event_kinds += np.bincount(log.events["kind"], minlength=8)
         named += int((log.events["plan"] >= 0).sum())
     assert (event_kinds > 100).all(), event_kinds
     assert named > 100
+    assert priced > 50

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from envs.performance import IdealModel, PerformanceModel
+from envs.performance import EfficiencySetting, IdealModel, PerformanceModel
 from envs.scheduling import Scheduler
 from envs.simulation import EventKind, Rounds, RunResult, Scenario, Setup, Simulator, run_episode
 from envs.types import ClusterSpec, Configuration, JobSpec, NodeSpec, Placement, Seconds
@@ -54,10 +54,13 @@ def play(
     restart_delay: Seconds = 0.0,
     rounds: Rounds | None = None,
     performance: PerformanceModel | None = None,
+    statistical_efficiency: EfficiencySetting = "measured",
     seed: int = 0,
 ) -> RunResult:
     """Play one run; by default restarts are free and decisions are taken at events."""
-    scenario = Scenario(restart_delay=restart_delay, rounds=rounds or Rounds())
+    scenario = Scenario(
+        restart_delay=restart_delay, rounds=rounds or Rounds(), statistical_efficiency=statistical_efficiency
+    )
     return run_episode(scheduler, Simulator(workload, Setup(cluster, performance or IdealModel(), scenario), seed))
 
 

@@ -48,7 +48,14 @@ def elastic(*rows: tuple[Seconds, float], model: str = "resnet18", batch: tuple[
 def played(scheduler: ElasticDp, specs: list[JobSpec], restart_delay: Seconds = 0.0) -> RunResult:
     """One run on two nodes of four GPUs."""
     workload = Workload.of(specs)
-    return play(scheduler, workload, two_nodes(), performance=Reducing(), restart_delay=restart_delay)
+    return play(
+        scheduler,
+        workload,
+        two_nodes(),
+        performance=Reducing(),
+        restart_delay=restart_delay,
+        statistical_efficiency="every_sample",
+    )
 
 
 def grants(result: RunResult, job: int) -> list[tuple[Seconds, int]]:
@@ -140,7 +147,14 @@ def test_nothing_changes_between_decisions():
     """B comes at 3; the next decision is due at 10. A keeps eight GPUs until then, although it could share them."""
     workload = Workload.of(elastic((0, 2560), (3, 640)))
     scheduler = ElasticDp(interval=10)
-    result = play(scheduler, workload, two_nodes(), performance=Reducing(), rounds=EVERY_SECOND)
+    result = play(
+        scheduler,
+        workload,
+        two_nodes(),
+        performance=Reducing(),
+        rounds=EVERY_SECOND,
+        statistical_efficiency="every_sample",
+    )
     assert grants(result, 0)[:2] == [(0, 8), (10, 4)]
     assert grants(result, 1)[0] == (10, 4)
 
@@ -149,7 +163,14 @@ def test_decisions_are_taken_when_something_has_changed():
     """Rounds at every second: one decision at the arrival of each, one at A's end; none in between."""
     scheduler = ElasticDp()
     workload = Workload.of(elastic((0, 640), (5, 640)))
-    play(scheduler, workload, two_nodes(), performance=Reducing(), rounds=EVERY_SECOND)
+    play(
+        scheduler,
+        workload,
+        two_nodes(),
+        performance=Reducing(),
+        rounds=EVERY_SECOND,
+        statistical_efficiency="every_sample",
+    )
     assert scheduler.counters["decisions"] == 3
 
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from baselines.starling.scheduler import Starling, Tuning, Way
+from baselines.starling.scheduler import Starling, StarlingParameters, Variant
 from envs.performance import IdealModel
 from envs.simulation import Information, Scenario, Setup, Simulator, run_episode
 from envs.types import ClusterSpec, NodeSpec
 from tests.golden.playground import TwoThroughputs, fast_and_slow, jobs, places, play, restarts, times, two_nodes
 
-PLAIN = Tuning(
+PLAIN = StarlingParameters(
     knee=0.3, gang=1.0, urgency=1.0, floor=1.0, horizon=1e6, stickiness=0.0, tolerance=0.0, hysteresis=0.0,
     prior=10.0, residual=1.0,
 )  # fmt: skip
@@ -53,7 +53,9 @@ def test_growth_waits_for_the_restart_to_pay():
     small = play(plain(), jobs((0, 4, 4), (0, 4, 8), elastic=(1, 4)), two_nodes(), restart_delay=10)
     assert (times(small), restarts(small)) == ([(0, 4), (0, 8)], [0, 0])
     rows = jobs((0, 4, 4), (0, 4, 40), elastic=(4, 8))
-    large = play(Starling(Tuning(1.0, 1.0, 1.0, 1.0, 1e6, 0.0, 0.0, 0.0)), rows, two_nodes(), restart_delay=10)
+    large = play(
+        Starling(StarlingParameters(1.0, 1.0, 1.0, 1.0, 1e6, 0.0, 0.0, 0.0)), rows, two_nodes(), restart_delay=10
+    )
     assert times(large)[0] == (0, 2)  # linear scaling: all sizes are equally efficient, so the largest is used
     assert times(large)[1] == (2, 2 + 20)
 
@@ -65,7 +67,7 @@ def test_rigid_jobs_go_by_gpu_time():
     """
     pair = jobs((0, 8, 3), (0, 2, 10))
     assert times(play(plain(0), pair, two_nodes())) == [(10, 13), (0, 10)]
-    by_time = Tuning(0.3, 0.0, 1.0, 1.0, 1e6, 0.0, 0.0, 0.0)
+    by_time = StarlingParameters(0.3, 0.0, 1.0, 1.0, 1e6, 0.0, 0.0, 0.0)
     assert times(play(Starling(by_time, look_ahead=0), pair, two_nodes())) == [(0, 3), (3, 13)]
 
 
@@ -105,10 +107,10 @@ def test_the_end_of_the_queue_starts_where_there_is_room():
 def test_another_order_is_applied_if_it_ends_sooner():
     """A: 8 GPUs for 3 s, B: 2 for 10 s. By GPU-time B would be first: 0-10 and 10-13, in sum 23.
 
-    By time A is first: 0-3, then B 3-13, in sum 16. With one way it does not find that; with two ways it does.
+    By time A is first: 0-3, then B 3-13, in sum 16. With one variant it does not find that; with two variants it does.
     """
     pair = jobs((0, 8, 3), (0, 2, 10))
-    alone = play(Starling(PLAIN, PLAIN, ways=()), pair, two_nodes())
+    alone = play(Starling(PLAIN, PLAIN, variants=()), pair, two_nodes())
     assert times(alone) == [(10, 13), (0, 10)]
-    both = play(Starling(PLAIN, PLAIN, ways=[Way(gang=0.0, knee=0.3)]), pair, two_nodes())
+    both = play(Starling(PLAIN, PLAIN, variants=[Variant(gang=0.0, knee=0.3)]), pair, two_nodes())
     assert times(both) == [(0, 3), (3, 13)]

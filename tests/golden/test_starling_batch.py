@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from baselines.starling.scheduler import Starling, Tuning
+from baselines.starling.scheduler import Starling, StarlingParameters
 from envs.performance import model_profile
 from envs.simulation import EventKind, Information, RunResult, Scenario, Setup, Simulator, run_episode
 from envs.simulation.reference import ReferenceSimulator
@@ -12,7 +12,7 @@ from envs.types import ClusterSpec, Configuration, JobSpec, NodeSpec, Seconds
 from envs.workloads import Workload
 from tests.golden.playground import fast_and_slow, jobs, places, restarts, times, two_nodes
 
-PLAIN = Tuning(
+PLAIN = StarlingParameters(
     knee=0.3, gang=1.0, urgency=1.0, floor=1.0, horizon=1e6, stickiness=0.0, tolerance=0.0, hysteresis=0.0,
     prior=10.0, residual=1.0,
 )  # fmt: skip
@@ -56,7 +56,11 @@ def played(request: pytest.FixtureRequest) -> Play:
         information: Information | None = None,
     ) -> RunResult:
         scheduler = Starling(PLAIN, PLAIN, look_ahead, batch=batch)  # type: ignore[arg-type]
-        scenario = Scenario(restart_delay=restart_delay, information=information or Information())
+        scenario = Scenario(
+            restart_delay=restart_delay,
+            information=information or Information(),
+            statistical_efficiency="every_sample",
+        )
         world = workload if isinstance(workload, Workload) else Workload.of(workload)
         return run_episode(scheduler, request.param(world, Setup(cluster or two_nodes(), Stepping(), scenario)))
 

@@ -6,7 +6,7 @@ from baselines import Synergy
 from envs.simulation import Rounds, RunResult, Scenario, Setup, Simulator, run_episode
 from envs.types import ClusterSpec, Configuration, JobSpec, NodeSpec
 from envs.workloads import Workload
-from tests.golden.playground import places, times
+from tests.golden.playground import times
 
 EVERY_TEN = Rounds(on_events=False, interval=10.0)
 NODE = NodeSpec("plain", 4, cpu_cores=12.0, memory=250.0)
@@ -45,7 +45,7 @@ def cores(result, job, time):
 @pytest.mark.parametrize(("mechanism", "hungry"), [("proportional", 6), ("tune", 10), ("opt", 10)])
 def test_a_job_that_needs_few_cores_gives_the_rest_away(mechanism, hungry):
     """Two jobs of 2 GPUs on one node of 12 cores: 6 each in proportion. Frugal needs 2, so hungry can have 10 of the
-    12 that would saturate it. Amounts are first named at 10, when the scheduler has seen that cores are divided.
+    12 that would saturate it.
     """
     result = play(mechanism, (0, 2, 400, "frugal"), (0, 2, 400, "hungry"))
     assert cores(result, 0, 10) == (6 if mechanism == "proportional" else 2)
@@ -53,15 +53,15 @@ def test_a_job_that_needs_few_cores_gives_the_rest_away(mechanism, hungry):
 
 
 def test_greedy_starts_no_job_below_its_demand():
-    """The same under Greedy: hungry needs nearly 12 cores, which are not free beside the 2 of frugal. It is stopped at
-    10 and waits beside two idle GPUs until the next round after frugal, at 1 sample/s and GPU, has ended at about 200.
+    """The same under Greedy: hungry needs nearly 12 cores, which are not free beside the 2 of frugal. It waits beside
+    two idle GPUs until frugal, at 1 sample/s and GPU, ends at 200. Then it has all cores but a 64th for each idle GPU:
+    400 samples at nearly 4 samples/s.
     """
     result = play("greedy", (0, 2, 400, "frugal"), (0, 2, 400, "hungry"))
-    assert times(result)[0][1] == pytest.approx(200, abs=0.1)
-    first, again = places(result, 1)
-    assert first[0] == 0
-    assert again[0] in (200, 210)  # the 64ths that are not named decide whether frugal ends just before the round
-    assert [record.num_preemptions for record in result] == [0, 1]
+    assert times(result)[0] == (0, 200)
+    assert times(result)[1][0] == 200
+    assert times(result)[1][1] == pytest.approx(200 + 400 / (2 * (6 - 1 / 64) / 3))
+    assert [record.num_preemptions for record in result] == [0, 0]
 
 
 def test_tune_gives_the_demand_where_it_fits():
@@ -82,13 +82,13 @@ def test_tune_leaves_no_gpu_idle_for_lack_of_cores():
 def test_greedy_leaves_gpus_idle():
     """Three hungry jobs of 1 GPU want 6 cores each of 12: two run, the third waits beside two idle GPUs.
 
-    The first allocation names no amounts: all three start, with about 4 cores each. At 10 the first two have 6, the
-    third is stopped; the two do 2 samples/s each after that.
+    At 2 samples/s the first ends at 50, and the third starts; the second has some 64ths less and ends just after it.
     """
     result = play("greedy", *[(0, 1, 100, "hungry")] * 3)
-    assert [cores(result, job, 10) for job in (0, 1)] == [6, 6]
-    assert [record.num_preemptions for record in result] == [0, 0, 1]
-    assert times(result)[2][1] > max(times(result)[0][1], times(result)[1][1])
+    assert [cores(result, job, 10) for job in (0, 1, 2)] == [6, 6, None]
+    assert [record.num_preemptions for record in result] == [0, 0, 0]
+    assert [start for start, _ in times(result)] == [0, 0, 50]
+    assert [end for _, end in times(result)] == pytest.approx([50, 50, 100], abs=1)
 
 
 def test_opt_finds_the_best_division():

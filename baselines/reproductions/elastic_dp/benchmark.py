@@ -11,7 +11,7 @@ from baselines.elastic_dp.optimizer import best_shares
 from baselines.elastic_dp.scheduler import ElasticDp
 from baselines.parts.scalability import Analyser, fewest_nodes
 from envs.performance import PerformanceModel, TableModel, zoo
-from envs.simulation import Setup, Simulator
+from envs.simulation import Scenario, Setup, Simulator
 from envs.types import ClusterSpec, Configuration, FloatArray, JobSpec, NodeSpec, Seconds
 from envs.workloads import Workload
 
@@ -104,8 +104,10 @@ def decision_time(seed: int, num_jobs: int, num_gpus: int) -> Seconds:
     jobs = [JobSpec(i, float(i >= num_jobs // 2), 1, 1e12, models[drawn[i]], 1, MOST_GPUS) for i in range(num_jobs)]
     cluster = ClusterSpec(tuple(NodeSpec("V100", 8) for _ in range(num_gpus // 8)))
 
+    setup = Setup(cluster, TableModel(), Scenario(statistical_efficiency="every_sample"))
+
     def once() -> Seconds:
-        simulator, scheduler = Simulator(Workload.of(jobs), Setup(cluster, TableModel())), ElasticDp()
+        simulator, scheduler = Simulator(Workload.of(jobs), setup), ElasticDp()
         scheduler.reset(cluster, simulator.rng)
         for view in simulator.rounds():
             began = time.perf_counter()

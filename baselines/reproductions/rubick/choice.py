@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from baselines.fifo import Fifo
-from baselines.reproductions.rubick.drawn import drawn
 from baselines.reproductions.rubick.experiment import WithUserPlans, build_a800_cluster, run_under_artifact_rules
+from baselines.reproductions.rubick.workloads import draw_rubick_workload
 from baselines.rubick.scheduler import Rubick
 from envs.performance.rubick.measured import MeasuredModel
 from envs.performance.validation.reproduction import Reproduction
@@ -64,7 +64,9 @@ def choice(
 def workloads(measured: MeasuredModel, cluster: ClusterSpec, split: int, count: int) -> list[Workload]:
     """Draw the workloads of a split."""
     return [
-        drawn(measured, cluster, (split, index), load=LOADS[index // 2 % 2], guaranteed=GUARANTEED[index % 2])
+        draw_rubick_workload(
+            measured, cluster, (split, index), load=LOADS[index // 2 % 2], guaranteed=GUARANTEED[index % 2]
+        )
         for index in range(count)
     ]
 

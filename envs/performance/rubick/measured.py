@@ -118,6 +118,9 @@ class MeasuredModel:
         """Return "measured", as all throughputs here are."""
         return "measured"
 
+    def measured_batches(self, model: str, gpu_type: str) -> None:
+        """Return None: Rubick measured every model at one batch size."""
+
     @cached_property
     def _by_model(self) -> Mapping[str, list[MeasuredRun]]:
         by_model: dict[str, list[MeasuredRun]] = {}

@@ -86,6 +86,9 @@ class RubickModel:
         """Return the fastest plan that fits on at most these GPUs."""
         return self.search(model, GPU_TYPE, batch_size, cpus_per_gpu, memory_per_gpu).within(num_gpus, num_nodes)
 
+    def measured_batches(self, model: str, gpu_type: str) -> None:
+        """Return None: the artifact has every model at one batch size."""
+
     def sensitivity(self, model: str, batch_size: int | None = None, max_gpus: int = 64) -> SensitivityTable:
         """Return a model's curves over GPUs, CPU threads and CPU memory."""
         return SensitivityTable(

@@ -6,10 +6,16 @@ Each protocol returns a frame with the columns of `PREDICTION_COLUMNS`:
   other. The penalty of spreading a job over nodes (spread throughput over consolidated throughput) is predicted too if
   its spread point is unseen, and listed separately if its consolidated point is unseen as well.
 - `elasticflow_errors`: points on one node predict those on several nodes (fit small, predict large).
+- `t4_errors` (`envs.performance.validation.t4`): six points per model predict the others, on slow links.
 - `scaling_errors`: each GPU type is predicted from the other types.
 - `rubick_errors`: the protocols of `envs.performance.rubick.validation`, without the points of the fits.
+- `contention_errors`: the protocols of `envs.performance.validation.contention`. The quantity is the law by which the
+  factor on the throughput of a job beside another one is predicted.
+- `efficiency_rows`: progress per sample at each batch size from the other batch sizes, of six applications.
 """
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,34 +23,33 @@ import pandas as pd
 
 from envs.performance.rubick.validation.protocols import PROTOCOLS, prediction_errors
 from envs.performance.scaling import leave_one_type_out
-from envs.performance.step_time import Priors, StepTime, fit_step_time
-from envs.performance.validation.profiles import read_elasticflow, read_gavel, rows_to_steps
+from envs.performance.step_time import Priors, StepTime
+from envs.performance.validation.contention import (
+    LAWS,
+    predict_from_traffic,
+    predict_half_from_half,
+    predict_held_out_models,
+    read_deepshare,
+)
+from envs.performance.validation.efficiency import efficiency_errors
+from envs.performance.validation.forms import Fit, fit_ours
+from envs.performance.validation.profiles import PREDICTION_COLUMNS, read_elasticflow, read_gavel, rows_to_steps
+from envs.performance.validation.t4 import FITTED_NODES, t4_errors
 from envs.types import PerformanceError
 
-PREDICTION_COLUMNS = (
-    "protocol",
-    "quantity",
-    "model",
-    "gpu_type",
-    "num_gpus",
-    "num_nodes",
-    "batch_size",
-    "measured",
-    "predicted",
-    "error",
-)
 SEEN_GPUS = 8  # ElasticFlow's points up to this number of GPUs are seen
 DISTRIBUTED = 2  # a Gavel model measured on at least this number of GPUs has scaling to predict
 NOT_SCALING = ("ncf", "yolov3", "resnet50_cifar10")
 """Models left out of ElasticFlow's strong scaling: slower on 8 GPUs than on 4, or not run on more than 8."""
 
 
-def gavel_errors(path: Path | str, *, seed: int = 0) -> pd.DataFrame:
+def gavel_errors(path: Path | str, *, seed: int = 0, fit: Fit = fit_ours) -> pd.DataFrame:
     """Predict each half of Gavel's points from the other half.
 
     Args:
         path: Gavel's isolated throughputs.
         seed: of the split.
+        fit: the form of the surface.
     """
     table = read_gavel(path)
     rng = np.random.default_rng(seed)
@@ -55,7 +60,7 @@ def gavel_errors(path: Path | str, *, seed: int = 0) -> pd.DataFrame:
         order = rng.permutation(len(rows))
         halves = (rows.iloc[order[::2]], rows.iloc[order[1::2]])
         for seen, unseen in (halves, halves[::-1]):
-            throughputs = _predict(rows, fit_step_time(rows_to_steps(seen), Priors())).assign(
+            throughputs = _predict(rows, fit(rows_to_steps(seen), Priors(), 8, 1)).assign(
                 unseen=rows.index.isin(unseen.index)
             )
             penalties = _penalties(throughputs)
@@ -68,7 +73,9 @@ def gavel_errors(path: Path | str, *, seed: int = 0) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True)
 
 
-def elasticflow_errors(path: Path | str, *, multi_node_points: int = 0, gpu_type: str = "A100") -> pd.DataFrame:
+def elasticflow_errors(
+    path: Path | str, *, multi_node_points: int = 0, gpu_type: str = "A100", fit: Fit = fit_ours
+) -> pd.DataFrame:
     """Predict throughputs on more than 8 GPUs from those on up to 8.
 
     Args:
@@ -76,6 +83,7 @@ def elasticflow_errors(path: Path | str, *, multi_node_points: int = 0, gpu_type
         multi_node_points: number of each model's points on more than 8 GPUs that are seen too: those with the fewest
             GPUs, and of these the largest batch.
         gpu_type: A100 or T4.
+        fit: the form of the surface.
     """
     table = read_elasticflow(path)
     found = []
@@ -84,7 +92,7 @@ def elasticflow_errors(path: Path | str, *, multi_node_points: int = 0, gpu_type
         if model in NOT_SCALING or large.empty:
             continue
         seen = pd.concat((rows[rows["num_gpus"] <= SEEN_GPUS], large.iloc[:multi_node_points]))
-        throughputs = _predict(large.iloc[multi_node_points:], fit_step_time(rows_to_steps(seen), Priors()))
+        throughputs = _predict(large.iloc[multi_node_points:], fit(rows_to_steps(seen), Priors(), 8, 1))
         protocol = f"elasticflow, up to 8 GPUs and {multi_node_points} multi-node"
         found.append(_rows(protocol, "samples/s", str(model), gpu_type, throughputs))
     return pd.concat(found, ignore_index=True)
@@ -118,12 +126,43 @@ def rubick_errors(root: Path | str) -> pd.DataFrame:
     return pd.concat(found, ignore_index=True)
 
 
+def contention_errors(folder: Path | str, *, seed: int = 0) -> pd.DataFrame:
+    """Predict how much pairs of jobs slow each other on network links, by each law.
+
+    Args:
+        folder: DeepShare's two tables.
+        seed: of the random halves.
+    """
+    pairs, alone = read_deepshare(folder)
+    protocols: dict[str, Callable[[str], pd.DataFrame]] = {
+        "half from half": partial(predict_half_from_half, pairs, seed=seed),
+        "pairs of models held out": partial(predict_held_out_models, pairs),
+        "computed traffic, half from half": partial(predict_from_traffic, pairs, alone, seed=seed),
+    }
+    found = []
+    for protocol, predict in protocols.items():
+        for law in LAWS:
+            for model, rows in predict(law).assign(batch_size=0).groupby("model", sort=False):
+                found.append(_rows(f"deepshare, {protocol}", law, str(model), "not stated", rows))
+    return pd.concat(found, ignore_index=True)
+
+
+def efficiency_rows(path: Path | str) -> pd.DataFrame:
+    """Return `efficiency_errors` in the columns of all protocols; it depends on no GPU.
+
+    Args:
+        path: progress of the training runs of Pollux's artifact.
+    """
+    rows = efficiency_errors(path).assign(gpu_type="any", num_gpus=0, num_nodes=0)
+    return rows[list(PREDICTION_COLUMNS)]
+
+
 def validate_performance(root: Path | str, *, seed: int = 0) -> pd.DataFrame:
     """Run all protocols on public profiles.
 
     Args:
         root: folder that holds `profiles`; must not be empty.
-        seed: seed of the random halves of Gavel's points.
+        seed: seed of the random halves of Gavel's points and DeepShare's pairs, and of the fitted points on T4.
 
     Raises:
         PerformanceError: no folder is given, or a file is missing or malformed.
@@ -137,8 +176,11 @@ def validate_performance(root: Path | str, *, seed: int = 0) -> pd.DataFrame:
             gavel_errors(profiles / "gavel" / "simulation_throughputs_isolated.csv", seed=seed),
             elasticflow_errors(scaling_table),
             elasticflow_errors(scaling_table, multi_node_points=1),
+            *(t4_errors(profiles / "pollux_t4", variant=variant, seed=seed) for variant in FITTED_NODES),
             scaling_errors(),
             rubick_errors(profiles),
+            contention_errors(profiles / "deepshare", seed=seed),
+            efficiency_rows(profiles / "pollux_noise" / "validation.csv"),
         ),
         ignore_index=True,
     )

@@ -14,6 +14,20 @@ from envs.types import PerformanceError
 
 PROFILE_COLUMNS = ("model", "gpu_type", "num_gpus", "num_nodes", "batch_size", "samples_per_s")
 
+PREDICTION_COLUMNS = (
+    "protocol",
+    "quantity",
+    "model",
+    "gpu_type",
+    "num_gpus",
+    "num_nodes",
+    "batch_size",
+    "measured",
+    "predicted",
+    "error",
+)
+"""Columns of a protocol's predictions; `error` is (predicted - measured) / measured."""
+
 ELASTICFLOW_NODES = {"A100": 8, "T4": 4}
 """GPUs per node of the machines in ElasticFlow's table; inferred, as the file has no node count. Jobs are packed."""
 
@@ -26,7 +40,7 @@ def read_gavel(path: Path | str) -> pd.DataFrame:
     `_unconsolidated` rows are read as one GPU per node. For job types without a batch size (A3C, CycleGAN), a step
     counts as one sample.
     """
-    table = _read(path, ("worker_type", "job_type", "scale_factor", "steps_per_s"))
+    table = read_columns(path, ("worker_type", "job_type", "scale_factor", "steps_per_s"))
     batch = table["job_type"].str.extract(r"batch size (\d+)", expand=False).astype(float).fillna(1.0)
     spread = table["worker_type"].str.endswith("_unconsolidated")
     gpus = table["scale_factor"].astype(int)
@@ -45,7 +59,7 @@ def read_gavel(path: Path | str) -> pd.DataFrame:
 
 def read_elasticflow(path: Path | str) -> pd.DataFrame:
     """Read ElasticFlow's strong scaling (`elasticflow_throughputs_long.csv`): A100 and T4, 1 to 64 GPUs, packed."""
-    table = _read(path, ("gpu", "model", "global_batch_size", "num_gpus", "iters_per_s"))
+    table = read_columns(path, ("gpu", "model", "global_batch_size", "num_gpus", "iters_per_s"))
     per_node = table["gpu"].map(ELASTICFLOW_NODES)
     found = pd.DataFrame(
         {
@@ -68,10 +82,15 @@ def rows_to_steps(rows: pd.DataFrame) -> StepPoints:
     return StepPoints(gpus, rows["num_nodes"].to_numpy(np.float64), batch / gpus, seconds)
 
 
-def _read(path: Path | str, columns: tuple[str, ...]) -> pd.DataFrame:
+def read_columns(path: Path | str, columns: tuple[str, ...], *, text: tuple[str, ...] = ()) -> pd.DataFrame:
+    """Read a public table, and check that it has the columns; `text` are those whose digits are no number.
+
+    Raises:
+        PerformanceError: the file is missing, or lacks a column.
+    """
     if not Path(path).exists():
         raise PerformanceError(f"profile {path}: no such file; give the public table, or the folder that holds it")
-    table = pd.read_csv(path)
+    table = pd.read_csv(path, dtype=dict.fromkeys(text, str))
     absent = [column for column in columns if column not in table]
     if absent:
         raise PerformanceError(

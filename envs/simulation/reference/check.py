@@ -35,7 +35,7 @@ def check_requested(
         _check_gpus(node, requested)
         if rules.shared:
             for resource in ("cpus", "memory"):
-                _check_amounts(node, resource, requested, jobs)
+                _check_amounts(node, resource, requested)
 
 
 def _check_job(job: Job, placement: Placement, num_nodes: int, rules: ReferenceRules) -> None:
@@ -78,19 +78,18 @@ def _check_gpus(node: Node, requested: Requested) -> None:
         raise AllocationError(f"node {node.id}: {asked} GPUs are asked for, {node.capacity - kept} are free")
 
 
-def _check_amounts(node: Node, resource: str, requested: Requested, jobs: Sequence[Job]) -> None:
-    """Check that the cores (or memory) of a node suffice for named and kept amounts, and 1/64 for each other GPU."""
+def _check_amounts(node: Node, resource: str, requested: Requested) -> None:
+    """Check that the cores (or memory) of a node suffice for the named amounts and 1/64 for each other GPU."""
     left: float = getattr(node, resource)
-    bare = node.capacity  # GPUs whose amount is neither named nor kept
+    bare = node.capacity  # GPUs whose amount is not named
     for share in node.shares:
-        if share.job.id not in requested or share.job.satisfies(requested[share.job.id]):
+        if share.job.id not in requested and getattr(share.job, f"names_{resource}"):
             left -= getattr(share, resource)
             bare -= share.gpus
-    for job, placement in requested.items():
-        if placement is not None and node.id in placement.gpus and not jobs[job].satisfies(placement):
-            amounts: Mapping[NodeId, float] | None = getattr(placement, resource)
-            if amounts is not None:
-                left -= whole_parts(amounts[node.id])
-                bare -= placement.gpus[node.id]
+    for placement in requested.values():
+        amounts: Mapping[NodeId, float] | None = getattr(placement, resource, None)
+        if placement is not None and amounts is not None and node.id in placement.gpus:
+            left -= whole_parts(amounts[node.id])
+            bare -= placement.gpus[node.id]
     if left < bare / PARTS:
         raise AllocationError(f"node {node.id}: the named {resource} leave {left:g} for {bare} GPUs")

@@ -17,7 +17,7 @@ from envs.simulation.reference.log import EventLogWriter
 from envs.simulation.reference.objects import Job, JobStatus, Node
 from envs.simulation.reference.rules import ReferenceRules
 from envs.simulation.reference.view import ReferenceView
-from envs.simulation.result import RECORD, RunResult
+from envs.simulation.result import RECORD, LimitedTime, RunResult
 from envs.simulation.scenario import OUTAGES, Scenario
 from envs.simulation.setup import Setup
 from envs.simulation.simulator import check_runnable
@@ -66,7 +66,12 @@ class ReferenceSimulator:
         self.stalls = 0  # rounds in a row in which time could not advance by itself
         self.ended = False
         self.active: list[Job] = []  # submitted and not done, ascending
-        self.dirty: set[Node] = set()  # nodes whose jobs need new throughputs
+        self.uneven: set[Node] = set()  # nodes whose cores and memory must be divided anew
+        self.refed: set[Job] = set()  # jobs whose cores or memory have changed, and not their throughput yet
+        self.dirty: set[Node] = set()  # nodes whose jobs need new contention factors
+        self.in_round = False  # whether a decision was asked for, and time has not advanced since
+        self.seconds = dict.fromkeys(("running", "cpus", "memory", "network"), 0.0)  # of running jobs, by limit
+        self.window_rounds, self.queue_rounds = 0, 0
         self.log_writer = EventLogWriter()
 
     @property
@@ -98,12 +103,14 @@ class ReferenceSimulator:
 
     def advance(self) -> bool:
         """Advance time until a decision is due; return False at the end of the episode."""
+        if self.in_round:
+            self._close_round()
         while not self.ended:
             instant, tick = self._next_instant()
             if instant == math.inf or instant > self.scenario.horizon:
                 self._end()
                 break
-            self.time = max(self.time, instant)
+            self._pass_time(max(self.time, instant))
             happened = self._completions() + self._node_changes() + self._arrivals()
             if tick <= self.time and self.scenario.rounds.interval:
                 self.next_tick = tick + self.scenario.rounds.interval
@@ -113,8 +120,30 @@ class ReferenceSimulator:
             if self.active and (tick <= self.time or asked or (happened and self.scenario.rounds.on_events)):
                 self.num_rounds += 1
                 self.next_decision = math.inf
+                self.in_round = True
                 return True
+            self._follow_up()
         return False
+
+    def _close_round(self) -> None:
+        """Count a round that has ended, and whether it left jobs in the queue."""
+        self.in_round = False
+        start, end = self.workload.window
+        if start <= self.time < end:
+            self.window_rounds += 1
+            self.queue_rounds += len(self.active) > len(self.running())
+        self._follow_up()  # nothing is left to do unless the scheduler gave no allocation
+
+    def _pass_time(self, until: Seconds) -> None:
+        """Advance time, and integrate the numbers of running jobs by what limits them over the workload's window."""
+        start, end = self.workload.window
+        span = min(until, end) - max(self.time, start)
+        if span > 0 and (self.rules.shared or self.rules.contention != "off"):
+            limits = [job.limit() for job in self.running()]
+            self.seconds["running"] += len(limits) * span
+            for limit in ("cpus", "memory", "network"):
+                self.seconds[limit] += limits.count(limit) * span
+        self.time = until
 
     def _next_instant(self) -> tuple[Seconds, Seconds]:
         """Return the earliest next event or round, and the next tick; infinite at the end."""
@@ -150,7 +179,7 @@ class ReferenceSimulator:
     def _end(self) -> None:
         """End the episode; with jobs left, time advances to a finite horizon."""
         if self.active and self.scenario.horizon < math.inf:
-            self.time = max(self.time, self.scenario.horizon)
+            self._pass_time(max(self.time, self.scenario.horizon))
         self.ended = True
 
     def _completions(self) -> int:
@@ -164,7 +193,6 @@ class ReferenceSimulator:
             self.active.remove(job)
             self._give_back(job)
             self.log_writer.job(self.time, EventKind.FINISH, job)
-            self._update_throughputs()
             self._no_stall()
             count += 1
         return count
@@ -194,7 +222,6 @@ class ReferenceSimulator:
             job.wait()
             self.log_writer.job(self.time, EventKind.INTERRUPT, job)
         node.up = False
-        self._update_throughputs()
 
     def _come_back(self, node: Node) -> None:
         """Put a repaired node back into service, without jobs."""
@@ -256,8 +283,9 @@ class ReferenceSimulator:
                 self.log_writer.add_plan(placement.plan)
         for job, placement in changes:
             if placement is not None:
-                job.take(placement, self.nodes, hand_out=self.rules.shared)
-        self.rules.hand_out(job for job, placement in changes if placement is not None)
+                job.take(placement, self.nodes)
+                self.uneven.update(share.node for share in job.shares)
+        self._divide()
         for job in stops:
             job.num_preemptions += 1
             job.wait()
@@ -304,25 +332,58 @@ class ReferenceSimulator:
     def _give_back(self, job: Job) -> None:
         """Take all shares from a job."""
         self._mark(job)
+        self.uneven.update(share.node for share in job.shares)
         job.give_back()
 
     def _mark(self, job: Job) -> None:
         """Mark the nodes of a job that comes or goes, if it affects the other jobs there."""
         mode = self.rules.contention
-        if mode == "worst_case" or (mode == "measured" and job.traffic > 0):
+        if mode == "worst_case" or (mode in ("measured", "max_min") and job.traffic > 0):
             self.dirty.update(share.node for share in job.shares)
 
+    def _follow_up(self) -> None:
+        """End an instant after which no decision takes effect."""
+        self._divide()
+        self._update_throughputs()
+
+    def _divide(self) -> None:
+        """Divide the cores and memory of all nodes whose jobs have changed."""
+        for node in self.uneven if self.rules.shared else ():
+            self.refed |= self.rules.divide(node)
+        self.uneven.clear()
+
     def _update_throughputs(self) -> None:
-        """Recompute the throughput of all jobs on marked nodes."""
+        """Recompute the throughput of jobs with other cores or memory, and of all jobs on nodes with other traffic."""
+        for job in self.refed:
+            traffic = job.traffic
+            self.rules.feed(job)
+            if job.traffic != traffic:
+                self.dirty.update(share.node for share in job.shares)
         for node in self.dirty:
             self.rules.share_node(node)
         for job in self.running():
-            if any(share.node in self.dirty for share in job.shares):
+            if job in self.refed or any(share.node in self.dirty for share in job.shares):
                 throughput = job.throughput_under_contention()
                 if throughput != job.throughput:
                     job.bring_up_to_date(self.time, self.checkpoint_interval)
                     job.run_at(throughput)
         self.dirty.clear()
+        self.refed.clear()
+
+    def _limited_time(self) -> LimitedTime:
+        """What limited the running jobs so far."""
+        start, end = self.workload.window
+        present = self.in_round and start <= self.time < end
+        waiting = len(self.active) > len(self.running())
+        shares_more = self.rules.shared or self.rules.contention != "off"
+        return LimitedTime(
+            running=self.seconds["running"] if shares_more else math.nan,
+            cpus=self.seconds["cpus"],
+            memory=self.seconds["memory"],
+            network=self.seconds["network"],
+            num_rounds=self.window_rounds + present,
+            num_queue_rounds=self.queue_rounds + (present and waiting),
+        )
 
     def result(
         self, scheduler: str, decision_seconds: float = 0.0, counters: dict[str, int] | None = None
@@ -357,6 +418,7 @@ class ReferenceSimulator:
             self.num_rounds,
             decision_seconds,
             counters or {},
+            self._limited_time(),
         )
         result.check_conservation(self.num_submitted)
         return result

@@ -28,7 +28,7 @@ class EventLogWriter:
             self.events.append((time, kind, job.id, first, 0, -1, 0))
             return
         for share in job.shares:
-            self.shares.append((share.node.id, share.gpus, share.cpus or 0.0, share.memory or 0.0))
+            self.shares.append((share.node.id, share.gpus, share.cpus, share.memory))
         plan = -1 if job.plan is None else self.plans.index(job.plan)
         self.events.append((time, kind, job.id, first, len(job.shares), plan, job.batch_size or 0))
 

@@ -19,6 +19,8 @@ from envs.types import (
     Seconds,
 )
 
+UNLIMITED = 0.99  # a factor on throughput of at least this limits no job
+
 
 class JobStatus(StrEnum):
     """Status of a job, from submission to completion."""
@@ -65,8 +67,8 @@ class Share:
     job: "Job"
     node: Node
     gpus: int
-    cpus: float | None = 0.0  # None until assigned
-    memory: Gigabytes | None = 0.0
+    cpus: float = 0.0
+    memory: Gigabytes = 0.0
     network: float = 1.0  # factor on throughput by contention for the node's link
     cpu_stage: float = 1.0  # the same for its CPUs
 
@@ -88,6 +90,9 @@ class Job:
     names_cpus: bool = False  # whether the placement named its cores
     names_memory: bool = False
     alone: float = 0.0  # samples/s without co-located jobs
+    ample: float = 0.0  # the same with ample cores and memory where the placement names none
+    cpu_factor: float = 1.0  # fraction of its throughput that its cores alone would leave it
+    memory_factor: float = 1.0
     traffic: float = 0.0  # GB/s over the link of each of its nodes, without co-located jobs
     throughput: float = 0.0  # samples/s from `synced` on
     synced: Seconds = 0.0  # in the future while the job starts
@@ -146,6 +151,14 @@ class Job:
         cpu_stage = min(share.cpu_stage for share in self.shares)
         return self.alone * network * cpu_stage
 
+    def limit(self) -> str:
+        """What limits the running job: "cpus", "memory", "network", or "" for its GPUs."""
+        cpus = self.cpu_factor * min(share.cpu_stage for share in self.shares)
+        network = min(share.network for share in self.shares)
+        factors = ((cpus, "cpus"), (self.memory_factor, "memory"), (network, "network"))
+        least, limit = min(factors, key=lambda factor: factor[0])  # the first in a tie
+        return limit if least < UNLIMITED else ""
+
     def run_at(self, throughput: float) -> None:
         """Set the throughput from `synced` on; a job at 0, for lack of memory, never ends."""
         self.throughput = throughput
@@ -163,24 +176,19 @@ class Job:
             share.node.shares.remove(share)
         self.shares = []
 
-    def take(self, placement: Placement, nodes: Sequence[Node], *, hand_out: bool) -> None:
-        """Take the shares of a placement; cores and memory that it does not name stay None.
+    def take(self, placement: Placement, nodes: Sequence[Node]) -> None:
+        """Take the shares of a placement; cores and memory that it does not name stay 0 until they are divided.
 
         Args:
             placement: GPUs by node, and other named settings.
             nodes: all nodes.
-            hand_out: whether the scenario divides cores and memory.
         """
         self.plan, self.batch_size = placement.plan, placement.batch_size
-        self.names_cpus, self.names_memory = (
-            hand_out and placement.cpus is not None,
-            hand_out and placement.memory is not None,
-        )
+        self.names_cpus, self.names_memory = placement.cpus is not None, placement.memory is not None
         for node in sorted(placement.gpus):
             share = Share(self, nodes[node], placement.gpus[node])
-            if hand_out:
-                share.cpus = whole_parts(placement.cpus[node]) if placement.cpus is not None else None
-                share.memory = whole_parts(placement.memory[node]) if placement.memory is not None else None
+            share.cpus = whole_parts(placement.cpus[node]) if placement.cpus is not None else 0.0
+            share.memory = whole_parts(placement.memory[node]) if placement.memory is not None else 0.0
             self.shares.append(share)
             share.node.shares.append(share)
             share.node.shares.sort(key=lambda one: one.job.id)
@@ -191,28 +199,24 @@ class Job:
         return gpus == dict(placement.gpus) and (self.plan, self.batch_size) == (placement.plan, placement.batch_size)
 
     def satisfies(self, placement: Placement | None) -> bool:
-        """Return whether the job already has all of a placement, including named cores and memory."""
+        """Return whether the job already has a placement: its GPUs, and exactly what it names."""
         if placement is None or self.status is not JobStatus.RUNNING:
             return placement is None and self.status is not JobStatus.RUNNING
-        return self.works_as(placement) and all(
+        named = (placement.cpus is not None, placement.memory is not None)
+        if not self.works_as(placement) or named != (self.names_cpus, self.names_memory):
+            return False
+        return all(
             (placement.cpus is None or share.cpus == whole_parts(placement.cpus[share.node.id]))
             and (placement.memory is None or share.memory == whole_parts(placement.memory[share.node.id]))
             for share in self.shares
         )
 
-    def named(self) -> Placement:
+    def placement(self) -> Placement:
         """Current placement, with cores and memory only if it named them; nodes ascending."""
-        return self._placement(self.names_cpus, self.names_memory)
-
-    def placement(self, *, with_amounts: bool) -> Placement:
-        """Current placement, with or without its cores and memory."""
-        return self._placement(with_amounts, with_amounts)
-
-    def _placement(self, cpus: bool, memory: bool) -> Placement:
         return Placement(
             {share.node.id: share.gpus for share in self.shares},
-            cpus={share.node.id: share.cpus or 0.0 for share in self.shares} if cpus else None,
-            memory={share.node.id: share.memory or 0.0 for share in self.shares} if memory else None,
+            cpus={share.node.id: share.cpus for share in self.shares} if self.names_cpus else None,
+            memory={share.node.id: share.memory for share in self.shares} if self.names_memory else None,
             plan=self.plan,
             batch_size=self.batch_size,
         )

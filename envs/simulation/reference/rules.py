@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Iterable
+from fractions import Fraction
 
+from envs.performance import ALIASES, model_profile, zoo
 from envs.simulation.exact import PARTS, ExactThroughputs
-from envs.simulation.reference.objects import Job, Node, Share
+from envs.simulation.reference.objects import UNLIMITED, Job, Node, Share
 from envs.simulation.setup import Setup
 from envs.simulation.throughput import MOST_NODE_GPUS, ThroughputTable, node_level
-from envs.types import FloatArray, Gigabytes, Placement
+from envs.types import FloatArray, Gigabytes, PerformanceError, Placement
 from envs.workloads import Workload
 
 
@@ -31,30 +33,58 @@ class ReferenceRules:
         most = int(workload.jobs["max_gpus"].max())
         self.table = ThroughputTable.build(setup, workload.models, most)
         self.exact = ExactThroughputs(setup)
+        self.node_names = [node.gpu_type for node in setup.cluster.nodes]
+        self.every_sample = scenario.statistical_efficiency == "every_sample"
+        self.batches = scenario.offered_batches(setup.performance)
 
-    def hand_out(self, jobs: Iterable[Job]) -> None:
-        """Assign the cores and memory that the placements of these jobs do not name, in order of the jobs."""
-        for job in jobs if self.shared else ():
-            for share in job.shares:
-                enough = self.table.cpu_memory.saturating[job.model, min(share.gpus, MOST_NODE_GPUS)].tolist()
-                if share.cpus is None:
-                    held = [(other.gpus, other.cpus) for other in share.node.shares if other.cpus is not None]
-                    share.cpus = _fair_amount(share, share.node.cpus, held, enough[0])
-                if share.memory is None:
-                    held = [(other.gpus, other.memory) for other in share.node.shares if other.memory is not None]
-                    share.memory = _fair_amount(share, share.node.memory, held, enough[1])
+    def divide(self, node: Node) -> set[Job]:
+        """Divide a node's cores and memory among the shares that name none; return the jobs whose amounts change."""
+        changed: set[Job] = set()
+        for place, resource in enumerate(("cpus", "memory")):
+            left = int(getattr(node, resource) * PARTS)
+            waiting: list[tuple[Fraction, int, int, Share]] = []
+            for share in node.shares:
+                if getattr(share.job, f"names_{resource}"):
+                    left -= int(getattr(share, resource) * PARTS)
+                else:
+                    most = self._saturating_parts(share, place)
+                    waiting.append((Fraction(most, share.gpus), share.job.id, most, share))
+            gpus = sum(share.gpus for *_, share in waiting)
+            for _, _, most, share in sorted(waiting, key=lambda entry: entry[:2]):
+                parts = min(most, left * share.gpus // gpus)
+                if getattr(share, resource) != parts / PARTS:
+                    setattr(share, resource, parts / PARTS)
+                    changed.add(share.job)
+                left -= parts
+                gpus -= share.gpus
+        return changed
+
+    def _saturating_parts(self, share: Share, place: int) -> int:
+        """64ths of cores (place 0) or memory (1) that saturate a share, at least one for each GPU."""
+        gpu_type, width = self.node_types[share.node.id], min(share.gpus, MOST_NODE_GPUS)
+        saturating = float(self.table.cpu_memory.saturating[share.job.model, gpu_type, width, place])
+        return max(math.ceil(saturating * share.gpus * PARTS), share.gpus)
 
     def set_throughput(self, job: Job) -> None:
-        """Set a job's throughput and traffic without co-located jobs."""
-        named = job.named()
-        job.alone = self.ample_throughput(job.model, named)
-        if self.shared and not (job.names_cpus and job.names_memory):
-            job.alone = job.alone * self.cpu_memory_factor(job)
+        """Set a changed job's throughput and traffic without co-located jobs."""
+        job.ample = self.ample_throughput(job.model, job.placement())
+        self.feed(job)
+        job.run_at(job.alone)
+
+    def feed(self, job: Job) -> None:
+        """Set a job's throughput without co-located jobs by its present cores and memory, and its traffic."""
+        job.alone, job.cpu_factor, job.memory_factor = job.ample, 1.0, 1.0
+        if self.shared:
+            unnamed = not job.names_cpus, not job.names_memory
+            if any(unnamed):
+                job.alone = job.ample * self.cpu_memory_factor(job, *unnamed)
+            if not all(unnamed) or self.cpu_memory_factor(job, True, True) < UNLIMITED:
+                job.cpu_factor = self.cpu_memory_factor(job, True, False)
+                job.memory_factor = self.cpu_memory_factor(job, False, True)
         job.traffic = 0.0
         nodes = len(job.shares)
         if self.contention != "off" and nodes > 1:
-            job.traffic = self.sample_traffic(job.model, named) * job.alone * (nodes - 1) / nodes
-        job.run_at(job.alone)
+            job.traffic = self.sample_traffic(job.model, job.placement()) * job.alone * (nodes - 1) / nodes
 
     def ample_throughput(self, model: int, placement: Placement) -> float:
         """Samples/s without co-located jobs; cores and memory that are not named are ample; 0 if it does not run.
@@ -64,7 +94,12 @@ class ReferenceRules:
             placement: nodes ascending.
         """
         if any(named is not None for named in (placement.plan, placement.batch_size, placement.cpus, placement.memory)):
-            return self.exact.throughput(self.table.models[model], placement)
+            name = self.table.models[model]
+            self.check_batch(
+                name, [self.node_names[node] for node in placement.gpus], placement.num_gpus, placement.batch_size
+            )
+            factor = self.efficiency(name, placement.num_gpus, placement.batch_size)
+            return self.exact.throughput(name, placement) * factor
         num_gpus, level = placement.num_gpus, node_level(len(placement.gpus))
         throughputs = [
             (gpus, float(self.table.throughputs[model, self.node_types[node], num_gpus, level]))
@@ -81,26 +116,64 @@ class ReferenceRules:
             total += gpus * throughput
         return total / num_gpus
 
-    def cpu_memory_factor(self, job: Job) -> float:
-        """Fraction of its throughput that a job keeps with its cores and memory; named amounts do not count."""
+    def efficiency(self, model: str, num_gpus: int, batch_size: int | None) -> float:
+        """Progress per sample at a named batch size m: (phi + usual) / (phi + m), with the noise scale phi."""
+        phi = None if batch_size is None or self.every_sample else self.batches.noise_scale(model)
+        if phi is None or batch_size is None:
+            return 1.0
+        return (phi + model_profile(model).usual_batch(num_gpus)) / (phi + batch_size)
+
+    def check_batch(self, model: str, gpu_types: Iterable[str], num_gpus: int, batch_size: int | None) -> None:
+        """Assert that a named batch size is offered on all of these GPU types.
+
+        Raises:
+            PerformanceError: it is neither the usual one nor in the range that is offered.
+        """
+        if batch_size is None or (self.every_sample and not self.batches.fixed):
+            return
+        if self._in_zoo(model) and batch_size == model_profile(model).usual_batch(num_gpus):
+            return
+        for gpu_type in gpu_types:
+            low, high = self.batches.offered(model, gpu_type, num_gpus) or (1, 0)
+            if not low <= batch_size <= high:
+                raise PerformanceError(f"{model}: batch size {batch_size} is not offered on {num_gpus} {gpu_type}")
+
+    @staticmethod
+    def _in_zoo(model: str) -> bool:
+        return model in zoo() or model in ALIASES
+
+    def cpu_memory_factor(self, job: Job, count_cpus: bool, count_memory: bool) -> float:
+        """Fraction of its throughput that a job keeps with its cores, its memory or both; what is not counted is ample.
+
+        The least cores and memory for each GPU decide, and of several GPU types the one with the smallest fraction.
+        """
         cpu_memory = self.table.cpu_memory
+        types = [self.node_types[share.node.id] for share in job.shares]
         cpus, memory = math.inf, math.inf
-        if not job.names_cpus:
-            cpus = min((share.cpus or 0.0) / share.gpus for share in job.shares)
-        if not job.names_memory:
-            memory = min((share.memory or 0.0) / share.gpus for share in job.shares)
+        if count_cpus:
+            cpus = min(
+                share.cpus / share.gpus / float(cpu_memory.scale[job.model, gpu_type])
+                for share, gpu_type in zip(job.shares, types, strict=True)
+            )
+        if count_memory:
+            memory = min(share.memory / share.gpus for share in job.shares)
         width = min(max(share.gpus for share in job.shares), MOST_NODE_GPUS)
         i, t = _cell(cpu_memory.cpus, cpus)
         k, u = _cell(cpu_memory.memory, memory)
-        (a, b), (c, d) = cpu_memory.factor[job.model, width, i : i + 2, k : k + 2].tolist()
-        fewer: float = a * (1 - u) + b * u
-        more: float = c * (1 - u) + d * u
-        return fewer * (1 - t) + more * t
+        factors: list[float] = []
+        for gpu_type in types:
+            (a, b), (c, d) = cpu_memory.factor[job.model, gpu_type, width, i : i + 2, k : k + 2].tolist()
+            fewer: float = a * (1 - u) + b * u
+            more: float = c * (1 - u) + d * u
+            factors.append(fewer * (1 - t) + more * t)
+        return min(factors)
 
     def sample_traffic(self, model: int, placement: Placement) -> Gigabytes:
-        """GB that one sample of a job sends around its all-reduce ring."""
+        """GB that a job sends around its all-reduce ring for one useful sample."""
         if placement.batch_size is not None:
-            return self.exact.sample_traffic(self.table.models[model], placement)
+            profile = model_profile(self.table.models[model])
+            per_sample = 2.0 * profile.gradient_gb / placement.batch_size
+            return per_sample / self.efficiency(self.table.models[model], placement.num_gpus, placement.batch_size)
         return float(self.table.traffic[model, placement.num_gpus])
 
     def requested_throughput(self, job: Job) -> float:
@@ -117,15 +190,20 @@ class ReferenceRules:
     def _share_link(self, node: Node) -> None:
         link = node.spec.inter_node_bandwidth
         with_traffic = [(min(share.job.traffic, link), share) for share in node.shares if share.job.traffic > 0]
-        if self.contention == "worst_case":
-            for wanted, share in with_traffic:
-                share.network = 1.0 / (1.0 + wanted / link * (len(with_traffic) - 1))
+        total = 0.0
+        for wanted, _ in with_traffic:
+            total += wanted / link
+        for wanted, share in with_traffic:
+            load = wanted / link
+            others = {"worst_case": len(with_traffic) - 1, "measured": total - load, "max_min": 0.0}[self.contention]
+            share.network = 1.0 / (1.0 + load * others)
+        if total <= 1.0 or self.contention == "worst_case":
             return
         left = link
         waiting = len(with_traffic)
         for wanted, share in sorted(with_traffic, key=lambda entry: (entry[0], entry[1].job.id)):
             granted = min(wanted, left / waiting)
-            share.network = granted / wanted
+            share.network = min(share.network, granted / wanted)
             left -= granted
             waiting -= 1
 
@@ -137,23 +215,6 @@ class ReferenceRules:
         for share in node.shares:
             stage = min(float(self.table.cpu_stage_fraction[share.job.model]), 1.0)
             share.cpu_stage = 1.0 / (1.0 + stage * (stretch - 1.0))
-
-
-def _fair_amount(share: Share, total: float, held: list[tuple[int, float]], saturating: float) -> float:
-    """Amount up to saturation, while every other GPU without any keeps its proportional amount.
-
-    Args:
-        share: the share without an amount.
-        total: amount of the node.
-        held: (GPUs, amount) of the node's shares with an amount.
-        saturating: amount per GPU at which throughput saturates.
-    """
-    num_gpus, gpus = share.node.spec.num_gpus, share.gpus
-    free = total - sum(amount for _, amount in held)
-    bare = num_gpus - sum(count for count, _ in held)
-    proportional = total / num_gpus
-    spare = max(free - (bare - gpus) * proportional, free * gpus / bare)
-    return min(math.ceil(saturating * gpus * PARTS), math.floor(spare * PARTS)) / PARTS
 
 
 def _cell(grid: FloatArray, amount: float) -> tuple[int, float]:

@@ -17,7 +17,19 @@ from envs.types import ExecutionPlan, MurmurationError
 from envs.workloads import Workload
 
 STATUSES = (JobStatus.PENDING, JobStatus.QUEUED, JobStatus.RUNNING, JobStatus.DONE)  # by Status
-COPIED = ("alone", "traffic", "throughput", "synced", "finish", "service", "served", "segment", "saved", "start")
+COPIED = (
+    "alone",
+    "ample",
+    "traffic",
+    "throughput",
+    "synced",
+    "finish",
+    "service",
+    "served",
+    "segment",
+    "saved",
+    "start",
+)
 COUNTED = ("num_restarts", "num_preemptions", "num_interruptions")
 _Row = Mapping[str, Any]
 
@@ -52,8 +64,15 @@ def reference_at(
     engine.next_tick, engine.stalls, engine.ended = float(episode.next_round), int(episode.stalls), bool(episode.ended)
     engine.next_decision = float(episode.next_decision)
     engine.outages = state.outages[b].tolist()
+    engine.in_round = bool(episode.in_round)
+    engine.window_rounds, engine.queue_rounds = int(episode.window_rounds), int(episode.queue_rounds)
+    engine.seconds = {what: float(episode[f"{what}_seconds"]) for what in engine.seconds}
     for node, record in zip(engine.nodes, _rows(state.nodes[b]), strict=True):
         node.up, node.outages, node.next_change = not record["down"], record["outages"], record["finish"]
+        if record["uneven"]:
+            engine.uneven.add(node)
+        if record["dirty"]:
+            engine.dirty.add(node)
     shares = _rows(state.shares[b])
     for job, row in zip(engine.jobs, _rows(state.jobs[b][: len(workload)]), strict=True):
         _set_job(job, row, plans)
@@ -74,6 +93,7 @@ def _set_job(job: Job, row: _Row, plans: Sequence[ExecutionPlan]) -> None:
     job.estimate, job.start_delay, job.restart_delay = row["estimate"], row["start_delay"], row["restart_delay"]
     for name in ("remaining", *COPIED, *COUNTED):
         setattr(job, name, row[name])
+    job.cpu_factor, job.memory_factor = row["fed_by_cpus"], row["fed_by_memory"]
     job.plan = plans[row["plan"]] if row["plan"] >= 0 else None
     job.batch_size = row["batch_size"] or None
     job.names_cpus, job.names_memory = bool(row["named"] & NAMED_CPUS), bool(row["named"] & NAMED_MEMORY)

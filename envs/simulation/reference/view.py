@@ -48,7 +48,7 @@ class Placements(Mapping[JobId, Placement]):
     def __getitem__(self, job: JobId) -> Placement:
         if not 0 <= job < self._engine.num_submitted or self._engine.jobs[job].status is not JobStatus.RUNNING:
             raise KeyError(f"job {job} is not running")
-        return self._engine.jobs[job].placement(with_amounts=self._engine.rules.shared)
+        return self._engine.jobs[job].placement()
 
     def __iter__(self) -> Iterator[JobId]:
         return (job.id for job in self._engine.active if job.status is JobStatus.RUNNING)
@@ -146,6 +146,11 @@ class ReferenceView:
         quotas, tenants = self._engine.scenario.quotas, self._engine.workload.tenants
         return np.array([quotas.get(tenant, self.cluster.num_gpus) for tenant in tenants], dtype=np.int64)
 
+    @property
+    def shares_cpu_memory(self) -> bool:
+        """Whether jobs share the cores and memory of nodes, so that a placement may name its amounts."""
+        return self._engine.rules.shared
+
     def _known(self, job: JobId) -> Job:
         if not 0 <= job < self._engine.num_submitted:
             raise MurmurationError(
@@ -196,6 +201,24 @@ class ReferenceView:
     def throughput(self, job: JobId, configuration: Configuration) -> float:
         """Samples/s from the performance model; see `PerformanceModel.throughput`."""
         return self._engine.rules.exact.ask(self._known(job).spec.model, configuration)
+
+    def efficiency(self, job: JobId, configuration: Configuration) -> float:
+        """Progress per sample relative to the usual batch size."""
+        model = self._known(job).spec.model
+        return self._engine.rules.efficiency(model, configuration.num_gpus, configuration.batch_size)
+
+    def goodput(self, job: JobId, configuration: Configuration) -> float:
+        """Useful samples/s: throughput x efficiency."""
+        model = self._known(job).spec.model
+        self._engine.rules.check_batch(
+            model, [configuration.gpu_type], configuration.num_gpus, configuration.batch_size
+        )
+        return self.throughput(job, configuration) * self.efficiency(job, configuration)
+
+    def batch_range(self, job: JobId, gpu_type: str, num_gpus: int) -> tuple[int, int] | None:
+        """Both ends of the batch sizes that a placement may name; None if only the usual one is offered."""
+        spec = self._known(job).spec
+        return self._engine.rules.batches.offered(spec.model, gpu_type, num_gpus, spec.min_batch, spec.max_batch)
 
     def allocation(self, *, keep_running: bool = False) -> Allocation:
         """An allocation to fill: empty, or with all current placements."""

@@ -7,6 +7,7 @@ from envs.workloads.readers.reader import TraceReader, locate
 from envs.workloads.readers.report import BadRow, ReadReport
 
 if TYPE_CHECKING:
+    from envs.workloads.readers.csv_trace import CsvTrace
     from envs.workloads.readers.gavel import GavelTrace
     from envs.workloads.readers.helios import HeliosTrace
     from envs.workloads.readers.itp import ItpTrace
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from envs.workloads.readers.tiresias import TiresiasTrace
 
 _MODULES = {
+    "CsvTrace": "csv_trace",
     "GavelTrace": "gavel",
     "HeliosTrace": "helios",
     "ItpTrace": "itp",
@@ -41,6 +43,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "BadRow",
+    "CsvTrace",
     "GavelTrace",
     "HeliosTrace",
     "ItpTrace",

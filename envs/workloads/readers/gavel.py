@@ -17,6 +17,9 @@ _COLUMNS = (
     *("job_type", "command", "working_directory", "steps_argument", "needs_data", "total_steps"),
     *("scale_factor", "priority_weight", "slo", "arrival_time"),
 )
+_SHORT_COLUMNS = (
+    *("job_type", "command", "steps_argument", "needs_data", "total_steps", "arrival_time", "scale_factor"),
+)
 _BATCH = re.compile(r"\(batch size (\d+)\)$")
 
 
@@ -27,6 +30,9 @@ class GavelTrace:
     A job type is a model and a batch size per GPU, such as "ResNet-18 (batch size 32)"; it becomes the job's model.
     Work is in samples: steps times batch size times GPUs. If the type states no batch size, a step is one sample of
     each GPU. Priority weights other than 1 and SLOs are not modelled; the notes state the number of such rows.
+
+    The traces of its testbed have ten fields. Those that it derived from Philly (traces/msr) have seven, without
+    working directory, priority weight and SLO, and with the arrival before the number of GPUs. The first row decides.
     """
 
     gpu_type: str = "V100"
@@ -52,13 +58,14 @@ class GavelTrace:
             "model": model,
         }
         notes = ["work is steps times batch size times GPUs; the trace has no durations"]
-        special = (table.numbers("priority_weight", low=-np.inf, high=np.inf) != 1.0) | (
-            table.numbers("slo", low=-np.inf, high=np.inf) >= 0
-        )
-        if (special & table.sound).any():
-            notes.append(
-                f"{int((special & table.sound).sum())} jobs have a priority weight or an SLO, which is ignored"
+        if "slo" in table.columns:
+            special = (table.numbers("priority_weight", low=-np.inf, high=np.inf) != 1.0) | (
+                table.numbers("slo", low=-np.inf, high=np.inf) >= 0
             )
+            if (special & table.sound).any():
+                notes.append(
+                    f"{int((special & table.sound).sum())} jobs have a priority weight or an SLO, which is ignored"
+                )
         return table.finish(columns, notes=notes)
 
 
@@ -69,18 +76,19 @@ def batch_size(job_type: str) -> int:
 
 
 def read_rows(path: Path, *, strict: bool = False) -> TraceTable:
-    """Read a trace file as a table with the columns `_COLUMNS`.
+    """Read a trace file as a table with the columns `_COLUMNS`, or `_SHORT_COLUMNS` if its first row has seven fields.
 
     Raises:
-        TraceError: the file is empty or not text; or `strict` is set and a row does not have ten fields.
+        TraceError: the file is empty or not text; or `strict` is set and a row does not have as many fields.
     """
     body = list(_split(path))
     if not body:
         raise TraceError(f"{path}: is empty; a gavel trace has one row of {len(_COLUMNS)} tab-separated fields per job")
-    columns = {name: [cells[at] if at < len(cells) else "" for _, cells in body] for at, name in enumerate(_COLUMNS)}
+    names = _SHORT_COLUMNS if len(body[0][1]) == len(_SHORT_COLUMNS) else _COLUMNS
+    columns = {name: [cells[at] if at < len(cells) else "" for _, cells in body] for at, name in enumerate(names)}
     table = TraceTable("gavel", path, columns, [row for row, _ in body], strict=strict)
-    wrong = np.array([len(cells) != len(_COLUMNS) for _, cells in body])
-    table.reject(wrong, "job_type", f"must be in a row of {len(_COLUMNS)} tab-separated fields")
+    wrong = np.array([len(cells) != len(names) for _, cells in body])
+    table.reject(wrong, "job_type", f"must be in a row of {len(names)} tab-separated fields")
     return table
 
 

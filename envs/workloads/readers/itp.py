@@ -20,8 +20,10 @@ _CLUSTER = "cluster"
 class ItpTrace:
     """The jobs of production clusters, March to May 2021 (ElasticFlow, ASPLOS'23; elasticflow-traces, MIT).
 
-    The publication has ten files, cluster01.csv to cluster10.csv; the path may be their folder. It may also be one file
-    with a column `cluster`: itp_jobs.csv.gz joins eight of the ten files, without cluster03 and cluster08.
+    The publication has ten files, cluster01.csv to cluster10.csv. The path may be their folder, one of them, whose name
+    is then the cluster's, or one file with a column `cluster`: itp_jobs.csv.gz joins eight of the ten files, without
+    cluster03 and cluster08. t = 0 is the first submission of all clusters that are read, also of those that `clusters`
+    leaves out; so it is later if one published file is read alone.
 
     The publishers kept only jobs of at least 600 s. The jobs of a burst are submitted within one second; equal rows are
     jobs of one burst and are kept. Clusters become tenants. The trace names neither models nor GPU types: models are
@@ -38,16 +40,12 @@ class ItpTrace:
     location: ClassVar[str] = "traces/microsoft_itp/itp_jobs.csv.gz"
     source: ClassVar[str] = (
         "github.com/microsoft/elasticflow-traces: unpack its data/raw-traces.tar.gz and give the folder of its "
-        "cluster*.csv, or one file that joins them with a column cluster"
+        "cluster*.csv, one of them, or one file that joins them with a column cluster"
     )
 
     def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
         """Return the jobs and the report; `path` is a file or the folder of the ten. See `TraceReader.read`."""
-        table = (
-            self._folder(path, strict)
-            if path.is_dir()
-            else read_csv(self.name, path, (_CLUSTER, *_COLUMNS), strict=strict)
-        )
+        table = self._folder(path, strict) if path.is_dir() else self._file(path, strict)
         submit = table.numbers("submission_time")
         duration = table.numbers("duration")
         num_gpus = table.numbers("num_gpu", high=MAX_GPUS, whole=True)
@@ -60,12 +58,24 @@ class ItpTrace:
         columns = {"submit_time": submit, "duration": duration, "num_gpus": num_gpus, "tenant": tenant}
         return table.finish(columns, notes=(note,), origin=float(first))
 
+    def _file(self, path: Path, strict: bool) -> TraceTable:
+        """Read one file; without a column `cluster` it is one cluster's, named by the file."""
+        table = read_csv(self.name, path, _COLUMNS, strict=strict)
+        if _CLUSTER not in table.columns:
+            table.columns[_CLUSTER] = np.full(len(table), _cluster_of(path), dtype=object)
+        return table
+
     def _folder(self, folder: Path, strict: bool) -> TraceTable:
-        files = sorted(folder.glob("cluster*.csv"))
+        files = sorted([*folder.glob("cluster*.csv"), *folder.glob("cluster*.csv.gz")])
         if not files:
             raise TraceError(
                 f"{folder}: has no cluster*.csv; unpack data/raw-traces.tar.gz of elasticflow-traces there"
             )
         return TraceTable.joined(
-            folder, {file.stem: read_csv(self.name, file, _COLUMNS, strict=strict) for file in files}, _CLUSTER
+            folder, {_cluster_of(file): read_csv(self.name, file, _COLUMNS, strict=strict) for file in files}, _CLUSTER
         )
+
+
+def _cluster_of(path: Path) -> str:
+    """Return the cluster that a file is named after, such as cluster02."""
+    return path.name.split(".")[0]

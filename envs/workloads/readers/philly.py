@@ -20,15 +20,17 @@ CLOCK_NOTE = (
 
 @dataclass(frozen=True)
 class PhillyTrace:
-    """The jobs of 13 virtual clusters, September to December 2017 (Jeon et al., ATC'19; philly-traces, CC-BY-4.0).
+    """The jobs of virtual clusters, September to December 2017 (Jeon et al., ATC'19; philly-traces, CC-BY-4.0).
 
-    The archive does not contain this file. It is a processed subset, 73,313 rows of 117,325 jobs, with the time of
-    submission (`timestamp`), run time in seconds (`duration`), GPUs (`num_gpus`), the product of both (`gpu_time`, not
-    read) and virtual cluster (`cluster`). `PhillyRawTrace` reads the archive's own `cluster_job_log`.
+    The archive does not contain this file. It is a processed subset of the archive's 117,325 jobs, published as
+    simulator/traces/philly.csv on the branch osdi21-artifact of adaptdl (Pollux, OSDI'21): 82,247 rows of 15 virtual
+    clusters. Figures here are on its 73,313 rows of 13 virtual clusters, without b436b2 and ee9e8c. A row has the time
+    of submission (`timestamp`), run time in seconds (`duration`), GPUs (`num_gpus`), the product of both (`gpu_time`,
+    not read) and virtual cluster (`cluster`). `PhillyRawTrace` reads the archive's own `cluster_job_log`.
 
-    The processed file is not in order of time and repeats 63 rows, which are left out. t = 0 is the midnight before
-    the first job. Virtual clusters become tenants. The file names neither models nor GPU types: models are assigned
-    afterwards, and P100 as the GPU type is an assumption.
+    The processed file is not in order of time and repeats 63 of these rows, which are left out. t = 0 is the midnight
+    before the first job. Virtual clusters become tenants. The file names neither models nor GPU types: models are
+    assigned afterwards, and P100 as the GPU type is an assumption.
 
     Args:
         virtual_clusters: the virtual clusters to keep; all if empty.
@@ -40,9 +42,8 @@ class PhillyTrace:
     name: ClassVar[str] = "philly"
     location: ClassVar[str] = "traces/philly/philly_jobs.csv.gz"
     source: ClassVar[str] = (
-        "github.com/msr-fiddle/philly-traces, which publishes it as trace-data.tar.gz: use the cluster_job_log in it "
-        "with workload=philly_raw, or convert it to a CSV with one row per job and columns "
-        "timestamp,duration,num_gpus,cluster"
+        "github.com/petuum/adaptdl, branch osdi21-artifact, simulator/traces/philly.csv; the archive of "
+        "github.com/msr-fiddle/philly-traces has cluster_job_log instead, for workload=philly_raw"
     )
 
     def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:

@@ -16,6 +16,7 @@ from envs.workloads.readers.report import ReadReport
 from envs.workloads.readers.table import MAX_GPUS, TraceTable, open_text
 
 LAYOUT = "%Y-%m-%d %H:%M:%S"
+EARLIEST_YEAR = 1970  # some systems write 0001-01-01 for "none"
 NO_ATTEMPT, NO_TIMES = "no recorded attempt", "an attempt without recorded start or end"
 
 
@@ -87,9 +88,10 @@ def _facts(entry: Any) -> tuple[str, str, str, str, str, str]:
         spans = [(attempt["start_time"], attempt["end_time"]) for attempt in attempts]
         if any(time in (None, "None", "") for span in spans for time in span):
             return submitted, "", "", tenant, job, NO_TIMES
-        duration = sum(
-            (datetime.strptime(end, LAYOUT) - datetime.strptime(start, LAYOUT)).total_seconds() for start, end in spans
-        )
+        dates = [(datetime.strptime(start, LAYOUT), datetime.strptime(end, LAYOUT)) for start, end in spans]
+        if any(date.year < EARLIEST_YEAR for span in dates for date in span):
+            return submitted, "", "", tenant, job, f"an attempt before {EARLIEST_YEAR}"
+        duration = sum((end - start).total_seconds() for start, end in dates)
         gpus = sum(len(node["gpus"]) for node in attempts[-1]["detail"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         return submitted, "", "", tenant, job, f"{type(error).__name__}: {error}"

@@ -18,6 +18,8 @@ from envs.workloads.readers.report import FILE_ATTRIBUTE, BadRow, ReadReport
 MAX_SECONDS = 10 * 365 * 86400.0  # no trace or job lasts ten years; a longer time means a wrong unit
 MAX_GPUS = 65536  # more than any cluster in the traces
 EXAMPLES_PER_REASON = 3
+DEFAULT_LAYOUT = "%Y-%m-%d %H:%M:%S"
+LATEST_DATE = pd.Timestamp("2100-01-01")
 
 TextArray = npt.NDArray[np.object_]
 
@@ -91,13 +93,21 @@ class TraceTable:
             self.reject(values != np.floor(values), field, "must be a whole number")
         return values
 
-    def times(self, field: str, layout: str = "%Y-%m-%d %H:%M:%S") -> FloatArray:
-        """float64[num_rows]: a column of calendar times as seconds since 1970, without a time zone; 0 in bad rows."""
-        stamps = pd.to_datetime(pd.Series(self.columns[field]), format=layout, errors="coerce")
+    def times(self, field: str, layout: str = DEFAULT_LAYOUT) -> FloatArray:
+        """float64[num_rows]: a column of calendar times as seconds since 1970; 0 in bad rows.
+
+        Times with a zone count in UTC, others in the file's own, unstated zone. Times before 1970 or after 2099, such
+        as the 0001-01-01 that some systems write for "none", are bad.
+        """
+        stamps = pd.to_datetime(pd.Series(self.columns[field]), format=layout, errors="coerce", utc=True)
+        stamps = stamps.dt.tz_localize(None)
         good = stamps.notna().to_numpy()
-        self.reject(~good, field, "must be a time like 2017-10-09 07:01:55")
+        form = "like 2017-10-09 07:01:55" if layout == DEFAULT_LAYOUT else f"of the form {layout}"
+        self.reject(~good, field, f"must be a time {form}")
+        plausible = good & (stamps >= pd.Timestamp(0)).to_numpy() & (stamps < LATEST_DATE).to_numpy()
+        self.reject(good & ~plausible, field, "must be a time from 1970 to 2099")
+        stamps = stamps.where(plausible, pd.Timestamp(0))
         seconds: FloatArray = np.array((stamps - pd.Timestamp(0)) / pd.Timedelta(seconds=1), dtype=np.float64)
-        seconds[~good] = 0.0
         return seconds
 
     def reject(self, where: BoolArray, field: str, reason: str) -> None:
@@ -189,7 +199,13 @@ class TraceTable:
 
 
 def read_csv(
-    trace: str, path: Path, required: Sequence[str], *, header: Sequence[str] | None = None, strict: bool = False
+    trace: str,
+    path: Path,
+    required: Sequence[str],
+    *,
+    header: Sequence[str] | None = None,
+    delimiter: str = ",",
+    strict: bool = False,
 ) -> TraceTable:
     """Read a comma-separated file, gzipped or not, as a table.
 
@@ -198,12 +214,13 @@ def read_csv(
         path: the file.
         required: columns that the file must have.
         header: the columns of a file without a header line; a first line that repeats them is skipped.
+        delimiter: the character between fields.
         strict: whether a bad row is an error.
 
     Raises:
         TraceError: the file is empty, is not text, or lacks a column.
     """
-    lines = rows_of(path)
+    lines = rows_of(path, delimiter)
     first = next(lines, None)
     if first is None:
         raise TraceError(f"{path}: is empty; a {trace} trace begins with the columns {', '.join(required)}")
@@ -231,7 +248,7 @@ def read_csv(
     return table
 
 
-def rows_of(path: Path) -> Iterator[tuple[int, list[str]]]:
+def rows_of(path: Path, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
     """Yield the rows of a comma-separated file with their line numbers, from 1; blank lines are skipped.
 
     Raises:
@@ -239,7 +256,7 @@ def rows_of(path: Path) -> Iterator[tuple[int, list[str]]]:
     """
     try:
         with open_text(path) as file:
-            reader = csv.reader(file)
+            reader = csv.reader(file, delimiter=delimiter)
             for cells in reader:
                 if any(cell.strip() for cell in cells):
                     yield reader.line_num, cells

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.rllib.discount import returns_to_go
-from agents.rllib.groups import Course, explained_variance, group_advantages
+from agents.rllib.groups import ReturnCurve, explained_variance, group_advantages
 
 
 @st.composite
@@ -41,7 +41,7 @@ def slow_return(rewards, elapsed, now, time_constant):
 @settings(max_examples=50, deadline=None)
 @given(episodes(), st.sampled_from([300.0, 10_000.0, math.inf]))
 def test_the_mean_of_the_others_at_the_same_simulated_time(members, time_constant):
-    found = group_advantages([Course.of(member[0], member[1], time_constant) for member in members])
+    found = group_advantages([ReturnCurve.of(member[0], member[1], time_constant) for member in members])
     for i, (rewards, elapsed) in enumerate(members):
         own = returns_to_go(rewards, elapsed, time_constant)
         now = 0.0
@@ -54,50 +54,50 @@ def test_the_mean_of_the_others_at_the_same_simulated_time(members, time_constan
 @given(episodes(), st.sampled_from([300.0, math.inf]))
 def test_at_its_own_first_step_of_each_time_a_course_is_its_returns(members, time_constant):
     for rewards, elapsed in members:
-        course = Course.of(rewards, elapsed, time_constant)
+        curve = ReturnCurve.of(rewards, elapsed, time_constant)
         first = np.concatenate([[True], elapsed > 0])  # of the steps at one time, the end included
-        np.testing.assert_allclose(course.at(course.times[first]), course.returns[first], atol=1e-9)
+        np.testing.assert_allclose(curve.at(curve.times[first]), curve.returns[first], atol=1e-9)
 
 
 def test_after_its_end_an_episode_brings_nothing():
-    course = Course.of(np.array([-5.0]), np.array([10.0]), 100.0)
-    assert course.at(np.array([10.0, 11.0, 1e9])).tolist() == [0.0, 0.0, 0.0]
+    curve = ReturnCurve.of(np.array([-5.0]), np.array([10.0]), 100.0)
+    assert curve.at(np.array([10.0, 11.0, 1e9])).tolist() == [0.0, 0.0, 0.0]
 
 
 def test_two_members_by_hand():
     """No discount. A: -4 over 4 s, then -2 over 2 s. B: -6 over 3 s. B's return-to-go is -6 at 0 and 0 at 4."""
-    first = Course.of(np.array([-4.0, -2.0]), np.array([4.0, 2.0]), math.inf)
-    second = Course.of(np.array([-6.0]), np.array([3.0]), math.inf)
+    first = ReturnCurve.of(np.array([-4.0, -2.0]), np.array([4.0, 2.0]), math.inf)
+    second = ReturnCurve.of(np.array([-6.0]), np.array([3.0]), math.inf)
     found = group_advantages([first, second])
     assert [advantage.tolist() for advantage in found] == [[0.0, -2.0], [0.0]]
 
 
 def test_equal_members_have_no_advantages():
-    course = Course.of(np.array([-1.0, 0.0, -3.0]), np.array([5.0, 0.0, 8.0]), 20.0)
-    assert all(np.allclose(advantage, 0.0) for advantage in group_advantages([course] * 3))
+    curve = ReturnCurve.of(np.array([-1.0, 0.0, -3.0]), np.array([5.0, 0.0, 8.0]), 20.0)
+    assert all(np.allclose(advantage, 0.0) for advantage in group_advantages([curve] * 3))
 
 
 def test_where_all_decide_at_the_same_times_they_are_deviations_from_the_mean():
     """Leaving oneself out of K only scales the deviation by K / (K - 1)."""
     rng = np.random.default_rng(0)
     elapsed = np.array([3.0, 7.0, 2.0])
-    courses = [Course.of(rng.normal(size=3), elapsed, 50.0) for _ in range(5)]
-    returns = np.array([course.returns[:-1] for course in courses])
-    np.testing.assert_allclose(group_advantages(courses), (returns - returns.mean(0)) * 5 / 4)
+    curves = [ReturnCurve.of(rng.normal(size=3), elapsed, 50.0) for _ in range(5)]
+    returns = np.array([curve.returns[:-1] for curve in curves])
+    np.testing.assert_allclose(group_advantages(curves), (returns - returns.mean(0)) * 5 / 4)
 
 
 @given(episodes(least=3))
 def test_no_episode_is_in_its_own_baseline(members):
     """Later rewards move an advantage by exactly what they move the return: the baseline stays unbiased."""
-    courses = [Course.of(member[0], member[1], 500.0) for member in members]
+    curves = [ReturnCurve.of(member[0], member[1], 500.0) for member in members]
     rewards, elapsed = members[0]
-    changed = Course.of(rewards + 10.0, elapsed, 500.0)
-    before, after = group_advantages(courses)[0], group_advantages([changed, *courses[1:]])[0]
-    np.testing.assert_allclose(after - before, changed.returns[:-1] - courses[0].returns[:-1], atol=1e-9)
+    changed = ReturnCurve.of(rewards + 10.0, elapsed, 500.0)
+    before, after = group_advantages(curves)[0], group_advantages([changed, *curves[1:]])[0]
+    np.testing.assert_allclose(after - before, changed.returns[:-1] - curves[0].returns[:-1], atol=1e-9)
 
 
 def test_explained_variance_by_hand():
-    courses = [Course.of(np.array([reward]), np.array([1.0]), math.inf) for reward in (1.0, 3.0)]
-    assert explained_variance(courses, [np.zeros(1), np.zeros(1)]) == 1.0
-    assert explained_variance(courses, group_advantages(courses)) == pytest.approx(1 - 4.0 / 1.0)  # -2 and 2
-    assert explained_variance(courses[:1], [np.zeros(1)]) == 0.0
+    curves = [ReturnCurve.of(np.array([reward]), np.array([1.0]), math.inf) for reward in (1.0, 3.0)]
+    assert explained_variance(curves, [np.zeros(1), np.zeros(1)]) == 1.0
+    assert explained_variance(curves, group_advantages(curves)) == pytest.approx(1 - 4.0 / 1.0)  # -2 and 2
+    assert explained_variance(curves[:1], [np.zeros(1)]) == 0.0

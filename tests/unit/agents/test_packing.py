@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from agents.packing import Flags, Rows, pack_step
+from agents.packing import PackedFlags, PackedRows, pack_step
 from baselines.srtf import Srtf
 from tests.unit.agents.test_imitation import gathered
 from tests.unit.agents.worlds import small_world
@@ -21,7 +21,7 @@ def same(one, other):
 @given(arrays.arrays(np.int8, SHAPES, elements=st.integers(0, 1)))
 @settings(max_examples=50, deadline=None)
 def test_flags_come_back(array):
-    packed = Flags.of(array)
+    packed = PackedFlags.of(array)
     assert same(packed.unpacked(), array)
     assert packed.nbytes == -(-array.size // 8)
 
@@ -31,7 +31,7 @@ def test_flags_come_back(array):
 def test_rows_come_back_and_empty_ones_take_a_bit(array, data):
     empty = data.draw(arrays.arrays(bool, array.shape[:-1]))
     array[empty] = 0.0
-    packed = Rows.of(array)
+    packed = PackedRows.of(array)
     assert same(packed.unpacked(), array)
     full = int(array.any(-1).sum())
     assert packed.nbytes == full * array.shape[-1] * 4 + -(-empty.size // 8)
@@ -39,7 +39,7 @@ def test_rows_come_back_and_empty_ones_take_a_bit(array, data):
 
 def test_a_packed_array_is_a_copy():
     array = np.ones((2, 3), np.float32)
-    packed = Rows.of(array)
+    packed = PackedRows.of(array)
     array[:] = 7.0
     assert (packed.unpacked() == 1.0).all()
     packed.unpacked()[:] = 9.0

@@ -47,7 +47,7 @@ def test_the_same_seed_gives_the_same_run_and_another_scheduler_object_too(sampl
 @pytest.mark.parametrize("sampled", [True, False])
 @pytest.mark.parametrize("seed", range(3))
 def test_both_faces_leave_the_same_log(sampled, seed):
-    """The PettingZoo environment and the scheduler's own deliberation, with equal generators."""
+    """The PettingZoo environment and the scheduler's own round, with equal generators."""
     world = small_world(num_jobs=10)
     net = network(world.spec, seed=seed)
     workload = world.source.episode(np.random.default_rng(seed))

@@ -216,9 +216,9 @@ class Ahead:
     depth: int
 
     @property
-    def outlook(self) -> round.Outlook:
+    def outlook(self) -> round.JobForecast:
         """Return the values in the form that the kernels take."""
-        return round.Outlook(
+        return round.JobForecast(
             np.array(self.restart), np.array(self.begun), np.array(self.knee_throughput), np.array(self.knee_gpus)
         )
 
@@ -275,16 +275,16 @@ def plan_ahead(
     """Reference implementation of `forecast.plan_ahead`; also returns the forecasts of all candidates, if any.
 
     Args:
-        orders: the jobs by falling priority, for each way.
-        jobs: the jobs; `wanted` is ignored, since each way supplies its own.
+        orders: the jobs by falling priority, for each variant.
+        jobs: the jobs; `wanted` is ignored, since each variant supplies its own.
         rules: parameters.
         ahead: further arguments.
-        wanted: int64[num_jobs, num_gpu_types] for each way.
+        wanted: int64[num_jobs, num_gpu_types] for each variant.
     """
     jobs = replace(jobs, weight=ahead.weights(jobs.work, rules))
-    ways = [(order, replace(jobs, wanted=sizes)) for order, sizes in zip(orders, wanted, strict=True)]
-    first, its = ways[0]
-    options = [(plan_twice(order, one, rules), order, one) for order, one in ways]
+    variants = [(order, replace(jobs, wanted=sizes)) for order, sizes in zip(orders, wanted, strict=True)]
+    first, its = variants[0]
+    options = [(plan_twice(order, one, rules), order, one) for order, one in variants]
     pure = [plan(True, first, its, rules), plan(False, first, its, rules), fill(True, first, its, rules)]
     options += [(places, first, its) for places in pure]
     if ahead.depth == 0:

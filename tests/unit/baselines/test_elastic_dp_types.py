@@ -8,14 +8,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.elastic_dp.types import Room
+from baselines.elastic_dp.types import TypeCapacity
 from baselines.parts.marginal_gain import Grant
 from baselines.parts.scalability import AnalysedJobs
 from envs.types import IntArray
 
 
 def analysed(*factors: Sequence[Sequence[float]]) -> AnalysedJobs:
-    """Fake the analyser's result for `Room`: factors by GPU type for each job; 0 where it cannot run."""
+    """Fake the analyser's result for `TypeCapacity`: factors by GPU type for each job; 0 where it cannot run."""
     table = np.array(factors, dtype=np.float64)
     found: Any = SimpleNamespace(factors=np.where(table > 0, table, -np.inf), table=np.arange(len(table)))
     return cast(AnalysedJobs, found)
@@ -31,13 +31,13 @@ def test_the_type_on_which_an_equal_share_is_worth_most():
     """4 + 4 GPUs. The first job takes the fast ones. To the second, two fast ones are worth as much as four slow ones,
     and the first type is taken. To the third, two fast ones are worth 4, two slow ones 2.
     """
-    room = Room(analysed(LINEAR, LINEAR, LINEAR), np.array([4, 4]))
+    room = TypeCapacity(analysed(LINEAR, LINEAR, LINEAR), np.array([4, 4]))
     assert [room.admit(job) for job in range(3)] == [True] * 3
     assert room.gpu_types == {0: 1, 1: 0, 2: 1}
 
 
 def test_running_jobs_keep_their_type():
-    room = Room(analysed(LINEAR, LINEAR), np.array([4, 4]))
+    room = TypeCapacity(analysed(LINEAR, LINEAR), np.array([4, 4]))
     assert room.admit(0, 0)
     assert room.admit(1)
     assert room.gpu_types == {0: 0, 1: 1}
@@ -45,19 +45,19 @@ def test_running_jobs_keep_their_type():
 
 def test_a_lost_type_is_replaced():
     """A job whose present type has no room takes another type."""
-    room = Room(analysed(RIGID), np.array([0, 4]))
+    room = TypeCapacity(analysed(RIGID), np.array([0, 4]))
     assert room.admit(0, 0)
     assert room.gpu_types == {0: 1}
 
 
 def test_least_sizes_fill_the_room():
-    room = Room(analysed(RIGID, RIGID, RIGID, SLOW_ONLY), np.array([4, 4]))
+    room = TypeCapacity(analysed(RIGID, RIGID, RIGID, SLOW_ONLY), np.array([4, 4]))
     assert [room.admit(job) for job in range(4)] == [True, True, False, False]
     assert room.gpu_types == {0: 1, 1: 0}
 
 
 def test_reserved_gpus_are_not_shared_out():
-    room = Room(analysed(RIGID, LINEAR), np.array([4, 4]))
+    room = TypeCapacity(analysed(RIGID, LINEAR), np.array([4, 4]))
     room.take(np.array([0, 2]))
     assert room.capacity == [4, 2]
     assert room.admit(0)
@@ -65,7 +65,7 @@ def test_reserved_gpus_are_not_shared_out():
 
 
 def test_jobs_that_run_on_no_one_type_are_not_admitted():
-    room = Room(analysed(NOWHERE, LINEAR), np.array([4, 4]))
+    room = TypeCapacity(analysed(NOWHERE, LINEAR), np.array([4, 4]))
     assert [room.of_one_type(job) for job in (0, 1)] == [False, True]
     assert not room.admit(0)
 
@@ -73,7 +73,7 @@ def test_jobs_that_run_on_no_one_type_are_not_admitted():
 def test_a_running_job_moves_if_that_is_worth_enough():
     """Alone on the slow type, the fast one is worth twice as much: enough for a factor of 1.5, not for one of 2."""
     for move_gain, gpu_type in ((1.5, 1), (2.0, 0)):
-        room = Room(analysed(LINEAR), np.array([4, 4]))
+        room = TypeCapacity(analysed(LINEAR), np.array([4, 4]))
         room.admit(0, 0)
         room.rebalance({0: Grant(0, 4)}, move_gain)
         assert room.gpu_types == {0: gpu_type}
@@ -81,14 +81,14 @@ def test_a_running_job_moves_if_that_is_worth_enough():
 
 def test_a_new_job_moves_to_any_better_type():
     """A new job loses nothing by a move: it takes the faster type at any factor for running jobs."""
-    room = Room(analysed(LINEAR), np.array([4, 4]))
+    room = TypeCapacity(analysed(LINEAR), np.array([4, 4]))
     room.admit(0, 0)
     room.rebalance({}, 1e9)
     assert room.gpu_types == {0: 1}
 
 
 def test_no_job_moves_where_there_is_no_room():
-    room = Room(analysed(RIGID, RIGID), np.array([4, 4]))
+    room = TypeCapacity(analysed(RIGID, RIGID), np.array([4, 4]))
     room.admit(0, 0)
     room.admit(1)
     room.rebalance({}, 1.0)
@@ -103,7 +103,7 @@ def test_least_sizes_always_fit(seed):
     table = rng.integers(0, 9, (jobs, num_types, 6)).astype(float) * (rng.random((jobs, num_types, 6)) < 0.6)
     table[:, :, 0] = 0
     capacity = rng.integers(0, 9, num_types)
-    room = Room(analysed(*table.tolist()), capacity)
+    room = TypeCapacity(analysed(*table.tolist()), capacity)
     least = np.where((table > 0).any(axis=2), (table > 0).argmax(axis=2), 99)
     held: dict[int, Grant] = {}
     for job in range(jobs):
@@ -121,7 +121,7 @@ def test_least_sizes_always_fit(seed):
     assert (taken(room, least, num_types) <= capacity).all()
 
 
-def taken(room: Room, least: IntArray, num_types: int) -> IntArray:
+def taken(room: TypeCapacity, least: IntArray, num_types: int) -> IntArray:
     """int64[num_gpu_types]: GPUs that the least sizes of the jobs on each type take."""
     return np.array(
         [

@@ -17,15 +17,15 @@ seeds = st.integers(0, 1_000_000)
 def looked(
     orders: list[list[int]], jobs: Jobs, rules: Rules, ahead: Ahead, wanted: list[IntArray] | None = None
 ) -> IntArray:
-    """Run `plan_ahead` on a drawn world, in one way or in several."""
+    """Run `plan_ahead` on a drawn world, in one variant or in several."""
     its, outlook = arrays(jobs), ahead.outlook
-    ways = round.Ways(np.array(orders), np.array(wanted or [its.wanted]))
+    variants = round.Variants(np.array(orders), np.array(wanted or [its.wanted]))
     its = its._replace(weight=weights(its.work, outlook.knee_throughput, rules.numbers))
-    return plan_ahead(ways, its, outlook, nodes_of(jobs), rules.numbers, ahead.depth)
+    return plan_ahead(variants, its, outlook, nodes_of(jobs), rules.numbers, ahead.depth)
 
 
 def drawn_ways(seed: int) -> tuple[list[list[int]], Jobs, Rules, Ahead, list[IntArray]]:
-    """Draw a world, and one to three ways to plan it: orders, and sizes that are at most those drawn."""
+    """Draw a world, and one to three variants to plan it: orders, and sizes that are at most those drawn."""
     order, jobs, rules, ahead = drawn(seed)
     rng = np.random.default_rng(seed)
     orders, wanted = [order], [jobs.wanted]
@@ -115,8 +115,8 @@ def test_a_change_that_pays_later_is_found():
     assert looked([order], jobs, Rules(urgency=0.0, hysteresis=-0.5), ahead).tolist() == [[4], [0]]
 
 
-def test_another_way_is_taken_if_it_ends_sooner():
-    """Both wait. Long first ends at 100 and 110, short first at 10 and 110; the first way alone does not find this."""
+def test_another_variant_is_taken_if_it_ends_sooner():
+    """Both wait. Long first ends at 100 and 110, short first at 10 and 110; the first variant alone misses it."""
     order, jobs, rules, ahead = two_rigid([{}, {}])
     back = order[::-1]
     assert looked([back], jobs, rules, ahead).tolist() == [[0], [4]]
@@ -124,7 +124,7 @@ def test_another_way_is_taken_if_it_ends_sooner():
 
 
 def test_only_the_first_of_equal_plans_is_followed():
-    """The second way has the same plan as the first; its different continuation does not make it a candidate."""
+    """The second variant has the same plan as the first; its different continuation does not make it a candidate."""
     order, jobs, rules, ahead = two_rigid([{0: 4}, {}])
     both = looked([order, order[::-1]], jobs, rules, ahead, [jobs.wanted] * 2)
     assert both.tolist() == looked([order], jobs, rules, ahead).tolist() == [[4], [0]]
@@ -145,7 +145,7 @@ def test_time_advances():
 
 def test_the_backlog_is_worked_off_in_order():
     """Alone 10, 20 and 0 s on 4 of 8 GPUs: the first ends at 10 (not at 10 / 2), the second at max(20, 5 + 10)."""
-    outlook = round.Outlook(np.zeros(3), np.zeros(3, np.bool_), np.full(3, 4.0), np.full(3, 4))
+    outlook = round.JobForecast(np.zeros(3), np.zeros(3, np.bool_), np.full(3, 4.0), np.full(3, 4))
     ends = backlog(np.array([0, 1, 2]), np.array([40.0, 80.0, 0.0]), outlook, 8)
     assert ends == (30.0, 2)
 

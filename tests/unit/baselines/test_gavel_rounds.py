@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines import Gavel
-from baselines.gavel.rounds import NEVER_RAN, Received, choose_grants, order_types_by_throughput
+from baselines.gavel.rounds import NEVER_RAN, TimeReceived, choose_grants, order_types_by_throughput
 from baselines.parts.grants import held_grants, place_grants
 from envs.scheduling import ClusterView
 from envs.simulation import Rounds, Scenario, Setup, Simulator
@@ -21,7 +21,7 @@ def test_priority_is_share_over_the_fraction_received():
     pair = jobs((0, 4, 100), (0, 4, 100))
     running = {0: {1: 4}, 1: {0: 4}}
     before = round_at(0, pair, fast_and_slow(), performance=TwoThroughputs())
-    received = Received(5.0)
+    received = TimeReceived(5.0)
     received.advance(before)
     received.renew(0.0, np.array([0, 1]), np.array([[0.25, 0.5], [0.75, 0.0]]))
     allocation = before.allocation()
@@ -38,7 +38,7 @@ def test_priority_is_share_over_the_fraction_received():
 def test_time_not_received_is_owed_under_the_next_shares():
     """A was due 4 and 8 s of 20 and had 10 on the second type; a new job is owed nothing."""
     pair = jobs((0, 4, 100), (0, 4, 100))
-    received = Received(5.0)
+    received = TimeReceived(5.0)
     first = round_at(0, pair, fast_and_slow(), performance=TwoThroughputs())
     received.advance(first)
     received.renew(0.0, np.array([0]), np.array([[0.2, 0.4]]))
@@ -52,7 +52,7 @@ def test_time_not_received_is_owed_under_the_next_shares():
 
 
 def test_priority_is_zero_without_a_share_and_large_without_received_time():
-    received = Received(0.0)
+    received = TimeReceived(0.0)
     received.renew(0.0, np.array([3]), np.array([[0.5]]))
     priority, _, _ = received.ranks(np.array([3, 4]), 1)
     assert priority.tolist() == [[0.5 * NEVER_RAN], [0.0]]
@@ -77,7 +77,7 @@ def test_a_round_fits_and_leaves_out_no_job_that_could_run(seed, keep):
     spread = {job for job in view.running.tolist() if len(set(view.placement(job).gpus)) > 1}
     typed = throughput.max(axis=1) > 0
     allocation = view.allocation(keep_running=True)
-    received = Received(1.0)
+    received = TimeReceived(1.0)
     received.advance(view)
     rng = np.random.default_rng(seed)
     received.renew(view.time, present[typed], rng.random(throughput[typed].shape))

@@ -77,9 +77,7 @@ def test_least_sizes_and_gpu_time():
     some = Demand(np.array([[np.inf, np.inf, 6.0], [np.inf, 7.0, 4.0], [np.inf] * 3]), 1.0)
     assert some.least.tolist() == [2, 1, 0]
     assert some.least_gpu_time == 7.0
-    assert some.sizable
     none = Demand(np.full((2, 3), np.inf), 1.0)
-    assert not none.sizable
     assert none.least_gpu_time == np.inf
 
 

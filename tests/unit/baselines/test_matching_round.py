@@ -9,9 +9,9 @@ from baselines.sampling_matching.problem import compute_completion_seconds
 from baselines.sampling_matching.round import (
     GangThroughputs,
     compute_gang_throughput,
+    drop_unplaceable,
     round_of,
     rounded_nodes,
-    those_that_fit,
 )
 from envs.simulation import Information
 from envs.types import ClusterSpec, JobSpec, MurmurationError, NodeSpec
@@ -125,7 +125,7 @@ def test_jobs_without_gpus_of_their_types_are_left_out():
     view = round_at(0, Workload.of([*specs, JobSpec(3, 0.0, 2, 50.0, "any")]), cluster, performance=Curved())
     this = seen(view)
     assert this.jobs.tolist() == [0, 1, 2, 3]
-    assert those_that_fit(this).jobs.tolist() == [1, 3]
+    assert drop_unplaceable(this).jobs.tolist() == [1, 3]
 
 
 def test_hidden_work_is_an_error_of_one_line():

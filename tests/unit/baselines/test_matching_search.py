@@ -16,9 +16,9 @@ from baselines.sampling_matching.search import (
     equal_share_plan,
     every_category_plan,
     greedy_plan,
+    improve_by_exchanges,
     job_order,
     match,
-    polished,
     present_plan,
     sampled_plan,
 )
@@ -96,7 +96,7 @@ def test_no_plan_beats_the_optimum_and_the_best_is_no_worse_than_its_parts(seed)
         whole = [plan for plan in able if made.may_idle or plan.counts.sum() == made.assigned]
         if whole:  # else some workers fit no job, so not all can be assigned
             assert min(plan.worth for plan in whole) >= every_split(made).worth - 1e-6
-        parts = [plans["greedy"], polished(made, plans["sampled"])]
+        parts = [plans["greedy"], improve_by_exchanges(made, plans["sampled"])]
         parts += [plans["present"]] if made.present.any() else []
         assert plans["best"].worth <= min(plan.worth for plan in parts)
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baselines.parts.offers import Offer, Offers
+from baselines.parts.offers import Offer, OfferCache
 from baselines.parts.sizing import configurations, throughputs
 from envs.scheduling import ClusterView
 from envs.types import JobId, JobSpec
@@ -34,7 +34,7 @@ def test_offers_of_many_jobs_equal_those_of_each(seed):
     present = np.sort(np.concatenate([view.queued, view.running]))
     some = np.sort(np.random.default_rng(seed).choice(present, len(present) // 2 + 1, replace=False))
     for offer_of in (sizes_of, configurations_of):
-        offers = Offers(offer_of)
+        offers = OfferCache(offer_of)
         offers.look_up(view)
         found = offers.of(some)
         expected = [
@@ -60,7 +60,7 @@ def test_equal_jobs_are_looked_up_once_and_new_jobs_are_added():
         asked.append(job)
         return sizes_of(view, job)
 
-    offers = Offers(noting)
+    offers = OfferCache(noting)
     early, late = (round_at(time, Workload.of(specs), two_nodes()) for time in (0, 5))
     offers.look_up(early)
     assert asked == [0, 1]
@@ -72,6 +72,6 @@ def test_equal_jobs_are_looked_up_once_and_new_jobs_are_added():
 
 
 def test_without_jobs_there_are_no_offers():
-    offers = Offers(sizes_of)
+    offers = OfferCache(sizes_of)
     offers.look_up(round_at(0, Workload.of([JobSpec(0, 0.0, 2, 9.0, "any")]), two_nodes()))
     assert offers.of(np.zeros(0, np.int64)).job.tolist() == []

@@ -11,7 +11,16 @@ from scipy.optimize import linprog
 from baselines.parts import choosing, prices
 from baselines.parts.choosing import SizeChoice, Solver
 from baselines.parts.options import Options, greedy
-from baselines.parts.prices import PriceMarket, best_prices, bound_at, improve_choice, reduced, relieve, rounded, useful
+from baselines.parts.prices import (
+    PriceMarket,
+    best_prices,
+    bound_at,
+    improve_choice,
+    reduce_program,
+    remove_overcommitment,
+    round_choice,
+    useful_options,
+)
 from envs.types import FloatArray, IntArray
 from tests.unit.baselines.test_choosing import fits, problems
 
@@ -46,7 +55,7 @@ def most_saved(options: Options, capacity: IntArray) -> float:
 @given(problem=problems())
 def test_no_choice_saves_more_than_the_bound(problem):
     options, capacity = problem
-    some = options.only(useful(options, capacity))
+    some = options.only(useful_options(options, capacity))
     if not len(some.job):
         return
     market = best_prices(some, capacity)
@@ -60,9 +69,9 @@ def test_no_choice_saves_more_than_the_bound(problem):
 def test_the_reduction_keeps_the_optimum(problem):
     """The settled options with the best open ones, or the known choice, are optimal."""
     options, capacity = problem
-    if not useful(options, capacity).size:
+    if not useful_options(options, capacity).size:
         return
-    small = reduced(options, capacity)
+    small = reduce_program(options, capacity)
     best = most_saved(options, capacity)
     assert fits(options, tuple(small.chosen.tolist()), capacity)
     assert best <= options.saved(small.chosen) + small.missing + 1e-9
@@ -99,7 +108,7 @@ def test_a_choice_near_the_prices_is_nearly_the_best(seed, alike):
     capacity = np.array([40, 31, 23])
     options = crowd(seed, 80, capacity, alike=alike)
     market = best_prices(options, capacity)
-    chosen = rounded(options, capacity, market)
+    chosen = round_choice(options, capacity, market)
     assert fits(options, tuple(chosen.tolist()), capacity)
     assert market.bound - options.saved(chosen) <= 2 * options.saving.max()
     assert options.saved(chosen) >= options.saved(greedy(options, capacity)) - options.saving.max()
@@ -131,14 +140,16 @@ def large(monkeypatch, answer: object) -> tuple[Options, Solver, SizeChoice]:
     capacity = np.array([40, 31, 23])
     monkeypatch.setattr(choosing, "MANY_OPTIONS", 0)
     monkeypatch.setattr(choosing, "_program", answer)
-    found = next(seed for seed in range(50) if reduced(crowd(seed, 60, capacity, alike=False), capacity).missing > 1e-3)
+    found = next(
+        seed for seed in range(50) if reduce_program(crowd(seed, 60, capacity, alike=False), capacity).missing > 1e-3
+    )
     options, solver = crowd(found, 60, capacity, alike=False), Solver("test")
     return options, solver, solver.choose(options, capacity)
 
 
 def test_a_large_program_without_an_answer_keeps_the_known_choice(monkeypatch):
     options, solver, choice = large(monkeypatch, lambda *arguments: None)
-    known = reduced(options, np.array([40, 31, 23]))
+    known = reduce_program(options, np.array([40, 31, 23]))
     assert not choice.solved
     assert choice.chosen.tolist() == known.chosen.tolist()
     assert choice.gap == pytest.approx(known.missing / options.saved(known.chosen))
@@ -164,7 +175,7 @@ def test_without_prices_the_bound_is_loose_but_valid(monkeypatch):
     best = np.zeros(10)
     np.maximum.at(best, options.job, options.saving)
     assert market.bound == pytest.approx(best.sum())
-    assert fits(options, tuple(rounded(options, np.array([4]), market).tolist()), np.array([4]))
+    assert fits(options, tuple(round_choice(options, np.array([4]), market).tolist()), np.array([4]))
 
 
 @given(problem=problems(), seed=st.integers(0, 1000))
@@ -177,7 +188,7 @@ def test_the_bound_equals_the_reference(problem, seed):
 
 
 def change_slowly(options: Options, order: IntArray, left: list[int], chosen: list[int], *, more: bool) -> None:
-    """Reference implementation of `improve_choice` if `more`, else of `relieve`."""
+    """Reference implementation of `improve_choice` if `more`, else of `remove_overcommitment`."""
     for option in order.tolist():
         job = int(options.job[option])
         has, gpu_type = chosen[job], int(options.gpu_type[option])
@@ -219,7 +230,7 @@ def test_changes_equal_the_reference(more, problem, seed):
     if more:
         improve_choice(order, every.job, every.gpu_type, every.num_gpus, every.saving, left, chosen)
     else:
-        relieve(order, every.job, every.gpu_type, every.num_gpus, left, chosen)
+        remove_overcommitment(order, every.job, every.gpu_type, every.num_gpus, left, chosen)
     assert (left.tolist(), chosen.tolist()) == (slow_left, slow_chosen)
 
 
@@ -227,7 +238,7 @@ def test_useful_options_by_hand():
     options = Options(
         np.arange(4), np.zeros(4, np.int64), np.array([1, 9, 1, 8]), np.array([0.0, 0, 2, 0.5]), np.ones(4)
     )
-    assert useful(options, np.array([8])).tolist() == [0, 3]
+    assert useful_options(options, np.array([8])).tolist() == [0, 3]
 
 
 def test_prices_by_hand():
@@ -237,4 +248,4 @@ def test_prices_by_hand():
     assert isinstance(market, PriceMarket)
     assert market.bound == pytest.approx(2.0)
     assert 1.0 - 1e-6 <= market.prices[0] <= 2.0 + 1e-6
-    assert rounded(options, np.array([1]), market).tolist() == [0, -1]
+    assert round_choice(options, np.array([1]), market).tolist() == [0, -1]

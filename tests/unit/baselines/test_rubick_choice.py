@@ -11,8 +11,8 @@ import yaml
 from baselines import Fifo, Rubick
 from baselines.reproductions.rubick import choice as rubick_choice
 from baselines.reproductions.rubick.choice import TRAINING, VALIDATION, choice, explain_choice, scores, times, workloads
-from baselines.reproductions.rubick.drawn import drawn, packed
 from baselines.reproductions.rubick.experiment import WithUserPlans, build_a800_cluster, run_under_artifact_rules
+from baselines.reproductions.rubick.workloads import draw_rubick_workload, packed
 from envs.performance.rubick.data import MeasuredRun
 from envs.performance.rubick.measured import MeasuredModel
 from envs.types import Configuration, ExecutionPlan, MurmurationError
@@ -44,7 +44,7 @@ def test_only_useful_sizes_are_requested():
 
 def test_drawn_workloads_match_their_arguments():
     """All jobs as measured, the given load, about half guaranteed; equal workloads for equal seeds only."""
-    workload = drawn(MEASURED, build_a800_cluster(), (0, 3), num_jobs=300, load=0.8, guaranteed=0.5)
+    workload = draw_rubick_workload(MEASURED, build_a800_cluster(), (0, 3), num_jobs=300, load=0.8, guaranteed=0.5)
     asked = {(one.model, one.num_gpus, one.plan) for one in workload}
     assert asked <= {
         *(("gpt2_xl", 1, ExecutionPlan()), ("gpt2_xl", 2, ExecutionPlan(data=2)), ("gpt2_xl", 2, ZERO)),
@@ -60,7 +60,8 @@ def test_drawn_workloads_match_their_arguments():
     assert demand == pytest.approx(0.8 * 64 * workload.jobs["submit_time"][-1])
     assert 100 < workload.jobs["guaranteed"].sum() < 200
     again, other = (
-        drawn(MEASURED, build_a800_cluster(), (0, seed), num_jobs=300, load=0.8, guaranteed=0.5) for seed in (3, 4)
+        draw_rubick_workload(MEASURED, build_a800_cluster(), (0, seed), num_jobs=300, load=0.8, guaranteed=0.5)
+        for seed in (3, 4)
     )
     assert again.jobs.tobytes() == workload.jobs.tobytes()
     assert not np.array_equal(other.jobs["work"], workload.jobs["work"])
@@ -68,16 +69,16 @@ def test_drawn_workloads_match_their_arguments():
 
 def test_half_of_the_users_name_the_fastest_plan():
     """On two GPUs three in four do: that half, and half of the users who choose any plan."""
-    workload = drawn(MEASURED, build_a800_cluster(), (0, 5), num_jobs=2000)
+    workload = draw_rubick_workload(MEASURED, build_a800_cluster(), (0, 5), num_jobs=2000)
     plans = [one.plan for one in workload if one.num_gpus == 2]
     assert plans.count(ZERO) / len(plans) == pytest.approx(0.25, abs=0.05)
 
 
 def test_impossible_draws_are_errors():
     with pytest.raises(MurmurationError, match="load is 0; it must be positive"):
-        drawn(MEASURED, build_a800_cluster(), (0, 0), load=0)
+        draw_rubick_workload(MEASURED, build_a800_cluster(), (0, 0), load=0)
     with pytest.raises(MurmurationError, match="no plan was measured on as few nodes as it needs"):
-        drawn(MeasuredModel([run("gpt2", (1, 1), 7.0)]), build_a800_cluster(), (0, 0))
+        draw_rubick_workload(MeasuredModel([run("gpt2", (1, 1), 7.0)]), build_a800_cluster(), (0, 0))
 
 
 def test_the_splits_differ_and_contain_every_variant():
@@ -90,7 +91,7 @@ def test_the_splits_differ_and_contain_every_variant():
 
 
 def test_scores_are_logarithms_of_ratios():
-    workload = drawn(MEASURED, build_a800_cluster(), (0, 1), num_jobs=20)
+    workload = draw_rubick_workload(MEASURED, build_a800_cluster(), (0, 1), num_jobs=20)
     jcts = [
         times(make, [workload], MEASURED)[0] for make in (lambda: Rubick(MEASURED), lambda: WithUserPlans(Fifo("skip")))
     ]
@@ -107,7 +108,7 @@ def test_the_best_pairs_of_training_are_validated(tmp_path, monkeypatch):
     monkeypatch.setattr(
         rubick_choice,
         "workloads",
-        lambda measured, cluster, split, count: [drawn(measured, cluster, (split, 0), num_jobs=12)],
+        lambda measured, cluster, split, count: [draw_rubick_workload(measured, cluster, (split, 0), num_jobs=12)],
     )
     found = choice("", tmp_path / "run", 1, gates=(0.5, 0.9), patiences=(60.0, 1800.0))
     table = pd.read_csv(tmp_path / "run" / "choice.csv")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from baselines.rubick.curves import NOWHERE, SensitivityCurves
-from baselines.rubick.draft import Claim, Draft, Held, assign_shares
+from baselines.rubick.draft import Claim, DraftAllocation, Held, assign_shares
 from baselines.rubick.round import (
     build_allocation,
     grow_jobs,
@@ -28,7 +28,7 @@ def draft_of(jobs, places, cluster, *, movable=True, world=None, quotas=None):
     view = running(jobs, places, cluster, world=world, quotas=quotas)
     curves = SensitivityCurves(cluster, None)
     held = read_held(view, curves)
-    return Draft.of(view, curves, held, held if movable else ()), held
+    return DraftAllocation.of(view, curves, held, held if movable else ()), held
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_a_large_job_fits_on_unequal_nodes():
     """Eight GPUs on nodes of 4, 2 and 2: all three nodes are used, although two nodes of four would be fewer."""
     view, _ = first_view([job(0, "whole", 8, 8)], nodes(4, 2, 2))
     curves = SensitivityCurves(view.cluster, None)
-    draft = Draft.of(view, curves, {}, ())
+    draft = DraftAllocation.of(view, curves, {}, ())
     found = draft.find(0, 0, 8, draft.free)
     assert found is not None
     assert found.gpus == {0: 4, 1: 2, 2: 2}
@@ -219,13 +219,13 @@ def test_a_refused_claim_is_refused_until_the_draft_changes(monkeypatch):
     jobs = [job(0, "gang", 4, 100), *[job(0, "gang", 4, 10)] * 2]
     draft, _ = draft_of(jobs, {0: {0: 4}}, nodes(4))
     looked: list[int] = []
-    find = Draft.find
+    find = DraftAllocation.find
 
     def seen(self, job, *more):
         looked.append(job)
         return find(self, job, *more)
 
-    monkeypatch.setattr(Draft, "find", seen)
+    monkeypatch.setattr(DraftAllocation, "find", seen)
     assert not place_minimum(draft, Claim(1, 0.25))
     assert not place_minimum(draft, Claim(2, 0.25))
     assert looked == [1]
@@ -263,7 +263,7 @@ def test_faster_types_are_tried_first():
             return super().throughput(model, configuration) * (2 if configuration.gpu_type == "swift" else 1)
 
     view, _ = first_view([job(0, "linear", 2, 10)], cluster, world=Types())
-    draft = Draft.of(view, SensitivityCurves(cluster, None), {}, ())
+    draft = DraftAllocation.of(view, SensitivityCurves(cluster, None), {}, ())
     assert draft.gpu_types(0) == [1, 0]
     assert place_minimum(draft, Claim(0, 1.0))
     assert draft.held[0].gpus == {1: 1}
@@ -273,7 +273,7 @@ def test_faster_types_are_tried_first():
 def test_gangs_over_several_types_start_as_requested():
     cluster = ClusterSpec((NodeSpec("plain", 4), NodeSpec("other", 4)))
     view, _ = first_view([job(0, "linear", 8, 10, least=8)], cluster)
-    draft = Draft.of(view, SensitivityCurves(cluster, None), {}, ())
+    draft = DraftAllocation.of(view, SensitivityCurves(cluster, None), {}, ())
     assert draft.gpu_types(0) == []
     place_spanning(draft, [0])
     assert draft.held[0].gpus == {0: 4, 1: 4}

@@ -216,7 +216,10 @@ def fake_view(specs: list[JobSpec], throughput: Callable[..., float], cluster: C
         num_gpus=np.array([spec.num_gpus for spec in specs]),
         job=lambda job: specs[job],
         cluster=cluster,
-        throughput=throughput,
+        goodput=throughput,
+        batch_range=lambda job, gpu_type, gpus: batch_range(
+            specs[job].model, specs[job].min_batch, specs[job].max_batch
+        ),
     )
 
 

@@ -14,7 +14,7 @@ from baselines.parts.grants import (
     place_grants,
 )
 from baselines.parts.marginal_gain import Grant
-from baselines.parts.offers import Offered
+from baselines.parts.offers import OfferTable
 from baselines.parts.round_timer import RoundTimer
 from baselines.parts.sizing import (
     History,
@@ -25,7 +25,7 @@ from baselines.parts.sizing import (
     start_queued,
     throughputs,
 )
-from baselines.pollux import blind, fair_throughputs
+from baselines.pollux import average_over_types, fair_throughputs
 from envs.types import FloatArray, IntArray, JobSpec, MurmurationError
 from envs.workloads import Workload
 from tests.golden.playground import TwoThroughputs, fast_and_slow, jobs, two_nodes
@@ -216,14 +216,14 @@ def test_every_job_of_one_type_has_configurations_that_run(seed):
 
 def test_mean_throughputs_do_not_fall_where_types_drop_out():
     table = np.array([[0.0, 2.0, 4.0, 8.0], [0.0, 1.0, 2.0, 0.0], [0.0, 9.0, 0.0, 0.0]])
-    assert blind(table).tolist() == [0.0, 4.0, 4.0, 8.0]
-    assert blind(np.zeros((2, 3))).tolist() == [0.0, 0.0, 0.0]
+    assert average_over_types(table).tolist() == [0.0, 4.0, 4.0, 8.0]
+    assert average_over_types(np.zeros((2, 3))).tolist() == [0.0, 0.0, 0.0]
 
 
 def test_fair_throughput_is_that_of_the_largest_size_within_the_share():
     """The first job may have 2 or 4 GPUs, of two types, the second 3."""
     job, size = np.array([0, 0, 0, 0, 1]), np.array([2, 4, 2, 4, 3])
-    offered = Offered(job, np.array([0, 0, 1, 1, 0]), size, np.array([2.0, 4.0, 2.0, 4.0, 9.0]))
+    offered = OfferTable(job, np.array([0, 0, 1, 1, 0]), size, np.array([2.0, 4.0, 2.0, 4.0, 9.0]))
     found = [fair_throughputs(offered, 2, fair).tolist() for fair in (1, 2, 3, 4, 9)]
     assert found == [[2.0, 9.0], [2.0, 9.0], [2.0, 9.0], [4.0, 9.0], [4.0, 9.0]]
 

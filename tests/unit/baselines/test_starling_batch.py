@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,14 @@ from hypothesis import strategies as st
 
 from baselines import Starling
 from baselines.parts.scalability import most_per_gpu
-from envs.performance import TableModel, batch_range, model_profile
+from envs.performance import (
+    EFFICIENCY_SETTINGS,
+    EfficiencySetting,
+    TableModel,
+    batch_range,
+    model_profile,
+    noise_scales,
+)
 from envs.simulation import EventKind, Information, RunResult, Scenario, Setup, Simulator, run_episode
 from envs.simulation.scenario import Failures
 from envs.types import ClusterSpec, Configuration, JobSpec, MurmurationError, NodeSpec, Placement, Seconds
@@ -45,7 +53,12 @@ def played(
 ) -> RunResult:
     """Play one run on eight V100, four K80 and two P100."""
     scheduler = Starling(batch=batch, **options)  # type: ignore[arg-type]
-    return run_episode(scheduler, Simulator(workload, Setup(TYPES, ZOO, scenario or Scenario(restart_delay=20.0))))
+    return run_episode(scheduler, Simulator(workload, Setup(TYPES, ZOO, scenario or rules())))
+
+
+def rules(setting: EfficiencySetting = "every_sample", **changes: Any) -> Scenario:
+    """Restarts of 20 s; every sample counts alike unless set."""
+    return Scenario(restart_delay=20.0, statistical_efficiency=setting, **changes)
 
 
 def stays(result: RunResult, job: int) -> Iterator[tuple[Seconds, Seconds, Placement]]:
@@ -56,21 +69,31 @@ def stays(result: RunResult, job: int) -> Iterator[tuple[Seconds, Seconds, Place
             yield *result.log.events["time"][[row, after]].tolist(), result.log.placement(int(row))
 
 
-def throughput_at(model: str, placement: Placement) -> float:
-    """Return samples/s of a placement: from the performance model if a batch size is named, else from the tables."""
+def throughput_at(model: str, placement: Placement, setting: EfficiencySetting = "every_sample") -> float:
+    """Return useful samples/s of a placement: by the performance model if it names a batch, else by the tables."""
     if placement.batch_size is None:
         return throughput_of(ZOO, TYPES, model, dict(placement.gpus))
     gpu_types = {TYPES.nodes[node].gpu_type for node in placement.gpus}
     assert len(gpu_types) == 1, "gangs over several types run at the usual batch size"
-    return ZOO.throughput(
+    throughput = ZOO.throughput(
         model, Configuration(gpu_types.pop(), placement.num_gpus, len(placement.gpus), batch_size=placement.batch_size)
     )
+    if setting == "every_sample":
+        return throughput
+    noise, profile = noise_scales().get(model), model_profile(model)
+    phi = profile.max_batch if noise is None else noise.noise_scale
+    return throughput * (phi + profile.usual_batch(placement.num_gpus)) / (phi + placement.batch_size)
 
 
-@given(seed=seeds, look_ahead=st.sampled_from([0, 5]), measured_only=st.booleans())
-def test_every_job_does_exactly_its_work(seed, look_ahead, measured_only):
-    """Capacity holds, all jobs end, and each did exactly its samples at the throughputs of the batch sizes named."""
-    result = played(drawn(seed), look_ahead=look_ahead, measured_only=measured_only)
+@given(
+    seed=seeds,
+    look_ahead=st.sampled_from([0, 5]),
+    measured_only=st.booleans(),
+    setting=st.sampled_from(EFFICIENCY_SETTINGS),
+)
+def test_every_job_does_exactly_its_work(seed, look_ahead, measured_only, setting):
+    """Capacity holds, all jobs end, and each did exactly its useful samples at the batch sizes named."""
+    result = played(drawn(seed), look_ahead=look_ahead, measured_only=measured_only, scenario=rules(setting))
     check_order(result)
     check_capacity(result)
     check_service(result)
@@ -78,17 +101,17 @@ def test_every_job_does_exactly_its_work(seed, look_ahead, measured_only):
     for record in result:
         done = 0.0
         for number, (begin, end, placement) in enumerate(stays(result, record.job.id)):
-            done += max(end - begin - 20.0 * (number > 0), 0.0) * throughput_at(record.job.model, placement)
+            done += max(end - begin - 20.0 * (number > 0), 0.0) * throughput_at(record.job.model, placement, setting)
         np.testing.assert_allclose(done, record.job.work, rtol=1e-9, atol=1e-6)
 
 
-@given(seed=seeds)
-def test_named_batch_sizes_are_valid_and_faster(seed):
+@given(seed=seeds, setting=st.sampled_from(EFFICIENCY_SETTINGS))
+def test_named_batch_sizes_are_valid_and_faster(seed, setting):
     """Batch sizes are in the job's range, at most those measured, and faster than the usual one unless the job excludes
     that; the batch size never changes alone.
     """
     workload = drawn(seed)
-    result = played(workload)
+    result = played(workload, scenario=rules(setting))
     for spec in workload:
         before: Placement | None = None
         for _, _, placement in stays(result, spec.id):
@@ -100,7 +123,7 @@ def test_named_batch_sizes_are_valid_and_faster(seed):
                 gpu_type = TYPES.nodes[min(placement.gpus)].gpu_type
                 assert batch <= most_per_gpu(spec.model, gpu_type) * placement.num_gpus
                 usual = model_profile(spec.model).usual_batch(placement.num_gpus)
-                faster = throughput_at(spec.model, placement) > throughput_at(
+                faster = throughput_at(spec.model, placement, setting) > throughput_at(
                     spec.model, replace(placement, batch_size=None)
                 )
                 assert faster or not low <= usual <= high
@@ -110,7 +133,7 @@ def test_named_batch_sizes_are_valid_and_faster(seed):
 def test_it_runs_with_hidden_and_estimated_work(seed, information):
     """Hidden and estimated work: all jobs end, and batch sizes are named."""
     workload = drawn(seed, own_ranges=False)
-    result = played(workload, scenario=Scenario(restart_delay=20.0, information=information))
+    result = played(workload, scenario=rules(information=information))
     check_order(result)
     check_capacity(result)
     assert result.finished.all()
@@ -120,7 +143,7 @@ def test_it_runs_with_hidden_and_estimated_work(seed, information):
 def test_jobs_restart_at_their_batch_after_a_node_failure(seed):
     """A job that a failed node stopped restarts at its batch size."""
     failures = Failures(mtbf=3000.0, repair_time=200.0)
-    result = played(drawn(seed, own_ranges=False), scenario=Scenario(restart_delay=20.0, failures=failures))
+    result = played(drawn(seed, own_ranges=False), scenario=rules(failures=failures))
     assert result.finished.all()
     assert (result.log.events["batch_size"] > 0).any()
 
@@ -142,9 +165,11 @@ def test_one_scheduler_plays_on_several_clusters():
     small = ClusterSpec((NodeSpec("K80", 8),))
     workload = Workload.of([JobSpec(i, 0.0, 2, 1e5, "resnet18", 1, 8) for i in range(3)])
     scheduler = Starling(batch="best")
-    runs = [run_episode(scheduler, Simulator(workload, Setup(cluster, ZOO))) for cluster in (TYPES, small, TYPES)]
+    runs = [
+        run_episode(scheduler, Simulator(workload, Setup(cluster, ZOO, rules()))) for cluster in (TYPES, small, TYPES)
+    ]
     assert runs[0].log == runs[2].log
-    assert runs[1].log == run_episode(Starling(batch="best"), Simulator(workload, Setup(small, ZOO))).log
+    assert runs[1].log == run_episode(Starling(batch="best"), Simulator(workload, Setup(small, ZOO, rules()))).log
 
 
 def test_an_unknown_batch_option_is_refused():

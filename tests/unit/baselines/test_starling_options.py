@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from baselines.starling import scheduler as module
-from baselines.starling.scheduler import KNOWN, UNKNOWN, Starling, Way, varied
+from baselines.starling.scheduler import KNOWN, UNKNOWN, Starling, Variant, change_parameters
 from envs.scheduling import Scheduler
 from envs.simulation import Information
 from envs.types import ClusterSpec, JobSpec, MurmurationError, NodeSpec
@@ -40,17 +40,17 @@ def test_a_negative_look_ahead_is_refused():
 
 def test_ways_are_checked():
     with pytest.raises(MurmurationError, match="Starling: knee is -0.5; it must be finite and at least 0"):
-        Starling(ways=[Way(1.0, 0.3), Way(1.0, -0.5)])
+        Starling(variants=[Variant(1.0, 0.3), Variant(1.0, -0.5)])
 
 
 def test_every_way_has_its_order_and_sizes():
     """Job 0 runs on 4 GPUs for 10 s, job 1 on 1 GPU for 20: by time 0 is first, by GPU-time 1."""
-    starling = Starling(replace(KNOWN, gang=0.0), ways=[Way(gang=1.0, knee=0.3)])
+    starling = Starling(replace(KNOWN, gang=0.0), variants=[Variant(gang=1.0, knee=0.3)])
     view = round_at(0, jobs((0, 4, 10), (0, 1, 20)), two_nodes())
     starling.reset(view.cluster, np.random.default_rng(0))
     order, work = starling._ranked(view, np.array([0, 1]))
     assert order.tolist() == [0, 1]
-    assert starling._order(order, work, starling.ways[0].gang).tolist() == [1, 0]
+    assert starling._order(order, work, starling.variants[0].gang).tolist() == [1, 0]
     assert starling._knees.sizes.shape == (2, 2, 1)
 
 
@@ -79,14 +79,14 @@ def test_declarations():
 
 
 def test_variations_change_one_part():
-    known = varied("known", {"knee": 0.44})
+    known = change_parameters("known", {"knee": 0.44})
     assert asdict(known.known) == {**asdict(KNOWN), "knee": 0.44}
     assert known.unknown == UNKNOWN
-    hidden = varied("unknown", {"prior": 77.0, "residual": 3.0})
+    hidden = change_parameters("unknown", {"prior": 77.0, "residual": 3.0})
     assert asdict(hidden.unknown) == {**asdict(UNKNOWN), "prior": 77.0, "residual": 3.0}
     assert hidden.known == KNOWN
     with pytest.raises(MurmurationError, match="there is no 'kne' to tune; there are knee, gang"):
-        varied("known", {"kne": 0.4})
+        change_parameters("known", {"kne": 0.4})
 
 
 @pytest.mark.parametrize("seed", range(6))

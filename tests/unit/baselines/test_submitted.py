@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from baselines.parts.scalability import AnalysedJobs, Analyser, fewest_nodes
 from baselines.parts.submitted import SubmittedJobs
-from envs.performance import TableModel, batch_range, model_profile
+from envs.performance import EFFICIENCY_SETTINGS, EfficiencySetting, TableModel, batch_range, model_profile
 from envs.scheduling import ClusterView
-from envs.simulation import Setup, Simulator
+from envs.simulation import Scenario, Setup, Simulator
 from envs.types import ClusterSpec, Configuration, JobSpec, NodeSpec
 from envs.workloads import Workload
 from tests.conformance.worlds import HETEROGENEOUS, Curved
@@ -78,9 +78,12 @@ def drawn_jobs(seed: int) -> list[JobSpec]:
     return specs
 
 
-def round_of(specs: list[JobSpec], cluster: ClusterSpec = V100_AND_K80) -> ClusterView:
+def round_of(
+    specs: list[JobSpec], cluster: ClusterSpec = V100_AND_K80, setting: EfficiencySetting = "every_sample"
+) -> ClusterView:
     """Return the first round of these jobs, by the throughput tables of the zoo."""
-    return next(Simulator(Workload.of(specs), Setup(cluster, TableModel())).rounds())
+    scenario = Scenario(statistical_efficiency=setting)
+    return next(Simulator(Workload.of(specs), Setup(cluster, TableModel(), scenario)).rounds())
 
 
 def at_best(view: ClusterView, measured_only: bool = True) -> SubmittedJobs:
@@ -90,12 +93,12 @@ def at_best(view: ClusterView, measured_only: bool = True) -> SubmittedJobs:
     return submitted
 
 
-@given(seed=st.integers(0, 10_000), measured_only=st.booleans())
-def test_the_best_batch_is_the_faster_of_the_usual_and_the_analysers(seed, measured_only):
+@given(seed=st.integers(0, 10_000), measured_only=st.booleans(), setting=st.sampled_from(EFFICIENCY_SETTINGS))
+def test_the_best_batch_is_the_faster_of_the_usual_and_the_analysers(seed, measured_only, setting):
     """For each size, a named batch gives the throughput in the table, is in the job's range and beats the usual batch
     if that is in the range. Where none is named, the world's throughput is used.
     """
-    view = round_of(drawn_jobs(seed))
+    view = round_of(drawn_jobs(seed), setting=setting)
     submitted, nodes = at_best(view, measured_only), fewest_nodes(view.cluster)
     for job in range(len(view.num_gpus)):
         spec, usual = view.job(job), view.throughputs(job)
@@ -106,13 +109,13 @@ def test_the_best_batch_is_the_faster_of_the_usual_and_the_analysers(seed, measu
             batch = submitted.batch(job, type_index, size)
             if batch is None:
                 assert throughputs[type_index, size] == usual[type_index, size]
-                assert low <= world <= high or not submitted.batches[submitted.table[job]].any()
+                offered = view.batch_range(job, view.cluster.gpu_types[type_index], size)
+                nothing_else = not submitted.batches[submitted.table[job]].any() or offered is None
+                assert low <= world <= high or nothing_else
             else:
                 assert low <= batch <= high
                 gpu_type = view.cluster.gpu_types[type_index]
-                asked = view.throughput(
-                    job, Configuration(gpu_type, size, int(nodes[type_index, size]), batch_size=batch)
-                )
+                asked = view.goodput(job, Configuration(gpu_type, size, int(nodes[type_index, size]), batch_size=batch))
                 assert throughputs[type_index, size] == asked
                 assert throughputs[type_index, size] > usual[type_index, size] or not low <= world <= high
                 assert batch != world or not low <= world <= high

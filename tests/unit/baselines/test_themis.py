@@ -9,7 +9,7 @@ from baselines import Themis
 from baselines import themis as themis_module
 from baselines.parts.choosing import Solver
 from baselines.parts.options import Options
-from baselines.parts.prices import best_prices, useful
+from baselines.parts.prices import best_prices, useful_options
 from baselines.themis import Bids, JobContention, usual_times
 from envs.metrics.jobs import average_contention
 from envs.types import ClusterSpec, MurmurationError, NodeSpec
@@ -127,7 +127,7 @@ def test_prices_are_no_lower_than_payments_and_no_higher_than_gains(rows, room):
         priced = payments(gains, sizes, room)
     count = len(rows)
     options = Options(np.arange(count), np.zeros(count, np.int64), sizes, -np.log(gains), np.zeros(count))
-    fitting = options.only(useful(options, np.array([room])))
+    fitting = options.only(useful_options(options, np.array([room])))
     won = sum(np.log(gains[job - 10]) for job in exact)
     missing = best_prices(fitting, np.array([room])).bound - won if len(fitting.job) else 0.0
     for job, length in priced.items():

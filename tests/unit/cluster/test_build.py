@@ -1,5 +1,7 @@
 """Clusters built from groups of nodes, and groups that are refused."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,3 +82,18 @@ def test_resources_are_positive_and_finite(field, value):
 def test_a_node_needs_a_gpu_type():
     with pytest.raises(ClusterError, match="gpu_type is empty"):
         build_cluster("x", [NodeGroup("", 1, 1)])
+
+
+def test_gigabits_between_nodes_replace_the_gigabytes_of_every_group():
+    """25 Gb/s are 3.125 GB/s; everything else stays."""
+    groups = [NodeGroup("V100", 1, 8, inter_node_bandwidth=12.5), NodeGroup("K80", 1, 4)]
+    plain, linked = build_cluster("pair", groups), build_cluster("pair", groups, network_gbps=25)
+    assert [node.inter_node_bandwidth for node in plain.nodes] == [12.5, 1.25]
+    assert linked.nodes == tuple(replace(node, inter_node_bandwidth=3.125) for node in plain.nodes)
+    assert (plain.name, linked.name) == ("pair", "pair, 25 Gb/s")
+
+
+@pytest.mark.parametrize("gbps", [0, -10, float("nan"), float("inf")])
+def test_impossible_bandwidths_are_refused(gbps):
+    with pytest.raises(ClusterError, match="cluster x: network_gbps is .*; it must be positive and finite"):
+        build_cluster("x", [NodeGroup("V100", 1, 8)], network_gbps=gbps)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from envs.evaluation import compare_schedulers
-from envs.evaluation.compare import Watched, workload_seed
+from envs.evaluation.compare import ReportingScheduler, workload_seed
 from envs.metrics import jobs_in_system, segments
 from envs.metrics.cluster import integral
 from envs.metrics.timeline import gpu_seconds
@@ -231,7 +231,7 @@ def test_progress_is_reported_and_changes_no_result():
 
 def test_a_watched_scheduler_keeps_its_attributes():
     scheduler = Declaring()
-    watched = Watched(scheduler, "s", 0, 10, lambda *news: None)
+    watched = ReportingScheduler(scheduler, "s", 0, 10, lambda *news: None)
     assert watched.information == "estimate"
     assert watched.counters is scheduler.counters
     with pytest.raises(AttributeError):

@@ -12,9 +12,10 @@ from baselines import Fifo, Srtf
 from envs.evaluation.comparison import ANY_BATCH, BOUND
 from envs.evaluation.sweep import Sweep, at_load, sweep
 from envs.evaluation.sweep_plot import jct_by_load
-from envs.performance import IdealModel
+from envs.performance import IdealModel, default_model
 from envs.simulation import Information, Scenario, Setup
-from envs.types import MurmurationError
+from envs.types import ClusterSpec, JobSpec, MurmurationError, NodeSpec, TraceError
+from envs.workloads import Workload
 from tests.golden.playground import jobs, two_nodes
 
 ROWS = [(10.0 * i, 1 + i % 4, 20.0 + 7 * (i % 5)) for i in range(12)]
@@ -39,6 +40,24 @@ def test_time_is_stretched_to_the_load(load):
     assert after.jobs["submit_time"] == pytest.approx(before.jobs["submit_time"] * stretch)
     assert (after.jobs["work"] == before.jobs["work"]).all()
     assert before.jobs["submit_time"][1] == 10
+
+
+@given(load=st.floats(0.05, 20))
+@settings(max_examples=10)
+def test_time_is_stretched_to_the_load_at_efficient_sizes(load):
+    """Jobs of four GPUs that can run on one: the requested load is higher than that at efficient sizes."""
+    zoo, cluster = default_model(), ClusterSpec((NodeSpec("V100", 8),))
+    rows = [JobSpec(i, 30.0 * i, 4, 40_000.0, "resnet50", 1, 8) for i in range(6)]
+    after = at_load(Workload.of(rows), load, Setup(cluster, zoo), "efficient")
+    assert after.efficient_load(cluster, zoo) == pytest.approx(load)
+    assert after.offered_load(cluster, zoo)["all"] > load * 1.01
+
+
+def test_a_sweep_uses_the_definition_of_load():
+    requested, efficient = (swept(loads=(0.5,), definition=name) for name in ("requested", "efficient"))
+    assert requested.by_load().to_numpy() == pytest.approx(efficient.by_load().to_numpy())  # rigid jobs, one type
+    with pytest.raises(TraceError, match="load_definition is 'best'"):
+        swept(loads=(0.5,), definition="best")
 
 
 def test_the_window_is_stretched_too():
@@ -83,7 +102,7 @@ def test_the_table_has_a_row_per_load_and_scheduler():
 
 @pytest.mark.parametrize("loads", [(), (0.5, 0.5)])
 def test_each_load_may_be_given_only_once(loads):
-    with pytest.raises(MurmurationError, match="give at least one, each once"):
+    with pytest.raises(MurmurationError, match="give at least one number, each once"):
         swept(loads)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baselines import Fifo, Srtf
-from envs.evaluation.tuning import Ground, Parameter, Yardstick, search, training_ground
+from envs.evaluation.tuning import Parameter, ProblemSet, RelativeScore, draw_problem_set, search
 from envs.performance import IdealModel, default_model
 from envs.simulation import Scenario, Setup
 from envs.types import ClusterSpec, MurmurationError, NodeSpec, TraceError
@@ -37,9 +37,9 @@ class Lazy:
         return allocation
 
 
-def ground(*rows):
+def problem_set(*rows):
     """One GPU and one workload."""
-    return Ground(Setup(ONE_GPU, IdealModel(), FREE), [jobs(*rows)])
+    return ProblemSet(Setup(ONE_GPU, IdealModel(), FREE), [jobs(*rows)])
 
 
 def make(values):
@@ -51,18 +51,18 @@ THREE = ((0.0, 1, 1.0), (0.0, 1, 10.0), (0.0, 1, 40.0))
 
 
 def test_the_score_is_the_mean_log_ratio():
-    """FIFO of 40, 10, 1 s: 40, 50, 51. Shortest first: 1, 11, 51. On the second ground both are equal."""
-    both = [ground(*reversed(THREE)), ground((0.0, 1, 5.0))]
-    yardstick = Yardstick(both, Fifo())
-    assert yardstick.score(Srtf()) == pytest.approx(np.log(63 / 141) / 2)
-    assert [part.tolist() for part in yardstick.by_ground(Fifo())] == [[0.0], [0.0]]
+    """FIFO of 40, 10, 1 s: 40, 50, 51. Shortest first: 1, 11, 51. On the second problem set both are equal."""
+    both = [problem_set(*reversed(THREE)), problem_set((0.0, 1, 5.0))]
+    objective = RelativeScore(both, Fifo())
+    assert objective.score(Srtf()) == pytest.approx(np.log(63 / 141) / 2)
+    assert [part.tolist() for part in objective.by_problem_set(Fifo())] == [[0.0], [0.0]]
 
 
 def test_jobs_that_are_cut_off_count_until_the_end():
     """Until 20: the job of 1 s ends at 1, that of 10 at 11, that of 40 has waited or run for 20."""
-    cut = Ground(Setup(ONE_GPU, IdealModel(), Scenario(restart_delay=0.0, horizon=20.0)), [jobs(*THREE)])
+    cut = ProblemSet(Setup(ONE_GPU, IdealModel(), Scenario(restart_delay=0.0, horizon=20.0)), [jobs(*THREE)])
     assert cut.outcomes(Srtf())[0].mean_jct == pytest.approx((1 + 11 + 20) / 3)
-    assert np.isfinite(Yardstick([cut], Fifo()).score(Srtf()))
+    assert np.isfinite(RelativeScore([cut], Fifo()).score(Srtf()))
 
 
 @dataclass
@@ -84,20 +84,20 @@ ONE_LONG = ((0.0, 1, 1.0), (0.0, 1, 10.0), (0.0, 1, 1e6))
 
 
 def test_starving_gives_an_infinite_score_although_the_mean_is_lower():
-    field = ground(*ONE_LONG)
+    field = problem_set(*ONE_LONG)
     starved, done = field.outcomes(Choosy(most=20.0))[0], field.outcomes(Choosy(most=1e7))[0]
     assert starved.mean_jct < done.mean_jct
-    yardstick = Yardstick([field, ground(*THREE)], Fifo())
-    assert yardstick.score(Choosy(most=1e7)) == pytest.approx(0.0)
-    assert yardstick.score(Choosy(most=20.0)) == np.inf
-    assert [part.tolist() for part in yardstick.by_ground(Choosy(most=45.0))] == [[np.inf], [pytest.approx(0.0)]]
+    objective = RelativeScore([field, problem_set(*THREE)], Fifo())
+    assert objective.score(Choosy(most=1e7)) == pytest.approx(0.0)
+    assert objective.score(Choosy(most=20.0)) == np.inf
+    assert [part.tolist() for part in objective.by_problem_set(Choosy(most=45.0))] == [[np.inf], [pytest.approx(0.0)]]
 
 
 def test_a_search_avoids_starving():
     """Only the milder half of the limits lets the long job run; all others have lower means."""
     found = search(
-        lambda values: Choosy(**values), {"most": Parameter(20.0, 2e6)}, Yardstick([ground(*ONE_LONG)], Fifo()),
-        generations=3, population=8,
+        lambda values: Choosy(**values), {"most": Parameter(20.0, 2e6)},
+        RelativeScore([problem_set(*ONE_LONG)], Fifo()), generations=3, population=8,
     )  # fmt: skip
     assert found.default_score == np.inf
     assert found.values["most"] >= 1e6
@@ -106,14 +106,15 @@ def test_a_search_avoids_starving():
 
 def test_a_reference_that_starves_is_refused():
     with pytest.raises(MurmurationError, match="the reference starves jobs here; choose another"):
-        Yardstick([ground(*ONE_LONG)], Choosy(most=20.0))
+        RelativeScore([problem_set(*ONE_LONG)], Choosy(most=20.0))
 
 
 def test_a_search_finds_better_parameters_than_the_defaults():
     """Nearest to 100 s means longest first; nearest to a value below 5.5 means shortest first."""
     told = []
     found = search(
-        make, {"near": Parameter(0.0, 100.0)}, Yardstick([ground(*THREE)], Fifo()), generations=8, population=4,
+        make, {"near": Parameter(0.0, 100.0)}, RelativeScore([problem_set(*THREE)], Fifo()),
+        generations=8, population=4,
         listener=lambda evaluations, score, values: told.append((evaluations, score, dict(values))),
     )  # fmt: skip
     assert found.values["near"] < 5.5
@@ -127,7 +128,7 @@ def test_a_search_finds_better_parameters_than_the_defaults():
 def test_the_defaults_are_kept_if_nothing_is_better():
     best = search(
         lambda values: Lazy(values.get("near", 0.0)), {"near": Parameter(60.0, 100.0)},
-        Yardstick([ground(*THREE)], Fifo()), generations=1, population=4,
+        RelativeScore([problem_set(*THREE)], Fifo()), generations=1, population=4,
     )  # fmt: skip
     assert best.values == {}
     assert best.score == best.default_score
@@ -136,7 +137,7 @@ def test_the_defaults_are_kept_if_nothing_is_better():
 def test_a_seed_determines_the_search():
     def once(seed):
         return search(
-            make, {"near": Parameter(1.0, 100.0, log=True)}, Yardstick([ground(*THREE)], Fifo()),
+            make, {"near": Parameter(1.0, 100.0, log=True)}, RelativeScore([problem_set(*THREE)], Fifo()),
             generations=2, population=4, seed=seed,
         )  # fmt: skip
 
@@ -172,14 +173,14 @@ def test_impossible_ranges_are_refused(range_, said):
 
 def test_a_search_without_parameters_is_refused():
     with pytest.raises(MurmurationError, match="no parameter to search for"):
-        search(make, {}, Yardstick([ground(*THREE)], Fifo()))
+        search(make, {}, RelativeScore([problem_set(*THREE)], Fifo()))
 
 
-def test_grounds_have_new_workloads_of_their_split():
+def test_problem_sets_have_new_workloads_of_their_split():
     cluster, performance = ClusterSpec((NodeSpec("V100", 8), NodeSpec("V100", 8))), default_model()
     source = SyntheticSource(cluster, performance, num_jobs=5)
     one, same, other, held_out = (
-        training_ground(source, Setup(cluster, performance, FREE), 2, seed, split)
+        draw_problem_set(source, Setup(cluster, performance, FREE), 2, seed, split)
         for seed, split in ((0, "train"), (0, "train"), (1, "train"), (0, "validation"))
     )
     drawn = [[workload.jobs["work"].tolist() for workload in made.workloads] for made in (one, same, other, held_out)]
@@ -188,7 +189,7 @@ def test_grounds_have_new_workloads_of_their_split():
     assert drawn[0] != drawn[2]
     assert drawn[0] != drawn[3]
     with pytest.raises(TraceError, match="there is no split 'trian'; it has"):
-        training_ground(source, Setup(cluster, performance, FREE), 1, 0, "trian")
+        draw_problem_set(source, Setup(cluster, performance, FREE), 1, 0, "trian")
 
 
 class OneEpisode(SyntheticSource):
@@ -201,5 +202,5 @@ class OneEpisode(SyntheticSource):
 
 def test_the_same_workload_is_not_counted_twice():
     cluster, performance = ClusterSpec((NodeSpec("V100", 8), NodeSpec("V100", 8))), default_model()
-    made = training_ground(OneEpisode(cluster, performance, num_jobs=5), Setup(cluster, performance, FREE), 6, 0)
+    made = draw_problem_set(OneEpisode(cluster, performance, num_jobs=5), Setup(cluster, performance, FREE), 6, 0)
     assert len(made.workloads) == 1

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 from omegaconf import OmegaConf
 
+from envs.performance import EFFICIENCY_SETTINGS
 from envs.types import ClusterError, ClusterSpec, MurmurationError, NodeSpec
 from launch.building import build_object, import_target
 from launch.choices import CONF, LISTED_GROUPS, describe_config, describe_groups
@@ -65,7 +66,11 @@ def test_given_objects_are_passed_on_unchanged():
         ({"name": 3}, r"thing\.name is 3; it must be text$"),
         ({}, r"thing: missing a required argument: 'name'; set it as thing\.<name>=<value>"),
         ({"name": "a", "inner": {"_target_": f"{HERE}.Inner", "dept": 3}}, r"thing\.inner\.dept: .*did you mean depth"),
-        ({"name": "a", "inner": {"_target_": f"{HERE}.Iner"}}, r"thing\.inner\._target_: cannot import"),
+        (
+            {"name": "a", "inner": {"_target_": f"{HERE}.Iner"}},
+            r"thing\.inner\._target_: cannot import .*test_build has no Iner, did you mean Inner\?$",
+        ),
+        ({"name": "a", "inner": {"_target_": "baselines.Fifoo"}}, r"baselines has no Fifoo, did you mean Fifo\?$"),
     ],
 )
 def test_mistakes_are_one_line(content, said):
@@ -145,6 +150,10 @@ def test_a_seed_is_a_whole_number(config, seed):
 
 def test_nested_settings_of_the_scenario_can_be_set(config):
     assert build_inputs(config("++scenario.information.work=none")).setup.scenario.information.work == "none"
+    assert build_inputs(config()).setup.scenario.statistical_efficiency == "measured"
+    for setting in EFFICIENCY_SETTINGS:
+        chosen = build_inputs(config(f"scenario.statistical_efficiency={setting}"))
+        assert chosen.setup.scenario.statistical_efficiency == setting
     assert build_inputs(config("++scenario.rounds.interval=60")).setup.scenario.rounds.interval == 60
     with pytest.raises(MurmurationError, match=r"scenario\.information\.work is 'nothing'"):
         build_inputs(config("++scenario.information.work=nothing"))

@@ -4,6 +4,7 @@ import pytest
 
 from launch.arguments import hydra_arguments
 from launch.choices import list_choices
+from launch.errors import ChoiceError
 
 
 @pytest.fixture
@@ -45,6 +46,15 @@ def test_typed_schedulers_join_those_of_the_experiment(mine):
 @pytest.mark.parametrize("name", ["xval_muri", "xval_tiresias", "xval_tiresias_counted", "xval_gavel"])
 def test_cross_validations_name_their_schedulers(name):
     assert chosen(f"experiment={name}") == []
+
+
+@pytest.mark.parametrize("words", [["experiment=hole"], ["-m", "experiment=whole,hole"]])
+def test_an_experiment_that_does_not_exist_is_refused(words, mine):
+    """Its group is optional, so Hydra alone would run without it."""
+    with pytest.raises(
+        ChoiceError, match=r"experiment=hole: no such experiment, did you mean whole\?; there are: .*part"
+    ):
+        chosen(*mine, *words)
 
 
 def test_the_demo_names_none():

@@ -47,7 +47,14 @@ CONFIGS = {
     "agent/mine": "_target_: agents.networks.Blueprint\ntarget: my_network.Mine\n",
     "experiment/whole": "# @package _global_\nschedulers:\n  own:\n    _target_: my_parts.Shortest\n    depth: 2\n",
 }
-CHOSEN = ["workload=dozen", "cluster=pair", "performance=slow", "scenario=costly", "schedulers.shortest.depth=2"]
+CHOSEN = [
+    "task=none",
+    "workload=dozen",
+    "cluster=pair",
+    "performance=slow",
+    "scenario=costly",
+    "schedulers.shortest.depth=2",
+]
 
 
 @pytest.fixture
@@ -77,7 +84,7 @@ def test_compare_takes_parts_of_the_users_own(project):
 
 
 def test_an_experiment_of_the_users_own_names_its_schedulers(project):
-    small = ["workload=dozen", "cluster=pair"]
+    small = ["task=none", "workload=dozen", "cluster=pair"]
     done = run(project, "compare", "-cd", "mine", "experiment=whole", *small)
     assert list(results(project, done)) == ["own"]
 

@@ -1,5 +1,6 @@
 """The scripts as a user runs them: what they print, which files they write, how they fail."""
 
+import importlib
 import json
 import os
 import subprocess
@@ -14,7 +15,7 @@ from launch import runs
 from launch.errors import ChoiceError
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "scripts"
-SMALL = ["cluster=small_16", "workload=synthetic", "workload.num_jobs=12", "workload.num_evaluation=2"]
+SMALL = ["task=none", "cluster=small_16", "workload.num_jobs=12", "workload.num_evaluation=2"]
 OWN = """
 class ShortestQueue:
     def reset(self, cluster, rng):
@@ -32,6 +33,22 @@ def run(folder, script, *arguments, **environment):
     """A script started in a folder, as a user would."""
     command = [sys.executable, str(SCRIPTS / f"{script}.py"), *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, env={**os.environ, **environment})
+
+
+@pytest.mark.parametrize(
+    "script", [path.stem for path in sorted(SCRIPTS.glob("*.py")) if path.stem not in ("list", "tasks")]
+)
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_explains_a_script_and_runs_nothing(script, flag, tmp_path, monkeypatch, capsys):
+    module = importlib.import_module(script)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [f"{script}.py", flag])
+    module.main()
+    text = capsys.readouterr().out
+    assert text.startswith(str(module.__doc__).partition("\n")[0])
+    assert (SCRIPTS.parent / "conf" / f"{script}.yaml").read_text(encoding="utf-8").strip() in text
+    assert "scripts/list.py" in text
+    assert list(tmp_path.iterdir()) == []
 
 
 @dataclass(frozen=True)

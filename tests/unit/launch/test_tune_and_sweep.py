@@ -9,7 +9,7 @@ import pytest
 import sweep
 import tune
 
-SMALL = ["workload.num_jobs=6", "cluster=small_16"]
+SMALL = ["task=none", "workload.num_jobs=6", "cluster=small_16"]
 QUOTED = ",".join(f"'{option}'" for option in SMALL)
 TUNE = [f"worlds=[[{QUOTED}],[{QUOTED},'workload.load=1.2']]", "workloads=1", "generations=1", "population=1"]
 
@@ -106,11 +106,18 @@ def test_a_sweep_writes_table_and_plot(run):
     assert out.index("load 0.5 ...") < out.index("load 1 ...")
 
 
+def test_a_sweep_takes_a_single_load(run):
+    code, out, err, _ = run(sweep, *SMALL, "workload.num_evaluation=2", "scheduler=fifo", "loads=0.5")
+    assert code == 0, err
+    assert "load 0.5 ..." in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["loads=[0]"], "sweep: a load is 0; loads must be positive"),
-        (["loads=[]"], "sweep: loads are []; give at least one, each once"),
+        (["loads=[half]"], "sweep: loads are ['half']; give at least one number, each once"),
+        (["loads=[]"], "sweep: loads are []; give at least one number, each once"),
         (["scheduler=startling"], "no such scheduler, did you mean starling?"),
     ],
 )

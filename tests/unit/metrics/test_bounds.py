@@ -1,23 +1,25 @@
 """Lower bounds: exact where nothing was relaxed, and never above the result of a scheduler."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from baselines import ElasticDp, Fifo, Optimus, Srtf, Starling
+from baselines import ElasticDp, Fifo, Optimus, Pollux, Sia, Srtf, Starling
 from envs.metrics import makespan
 from envs.metrics.bounds import (
     BATCH_SLACK,
+    BatchSearch,
     Relaxation,
     busy_date_bound,
     busy_periods,
     fastest_batch,
     preemptive,
 )
-from envs.performance import IdealModel, batch_range, default_model
+from envs.performance import EFFICIENCY_SETTINGS, IdealModel, batch_range, default_model
 from envs.simulation import Scenario, Setup, Simulator, run_episode
 from envs.types import ClusterError, ClusterSpec, Configuration, JobSpec, NodeSpec, PerformanceError
 from envs.workloads import Workload
@@ -25,6 +27,7 @@ from tests.conformance.worlds import CLUSTERS, Curved, workloads
 from tests.golden.playground import TwoThroughputs, fast_and_slow, jobs, play
 
 ONE_GPU = ClusterSpec((NodeSpec("plain", 1),))
+EVERY_SAMPLE = Scenario(statistical_efficiency="every_sample")
 times_of = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 9)), min_size=1, max_size=9)
 
 
@@ -181,13 +184,23 @@ def elastic_jobs(draw):
     return Workload.of(specs)
 
 
-@given(workload=elastic_jobs(), measured=st.booleans())
-@settings(max_examples=25)
-def test_no_scheduler_that_chooses_batch_sizes_beats_the_second_bound(workload, measured):
-    """ElasticDp takes the best batch size that it finds, up to the measured ones or to the end of the range."""
-    scheduler = ElasticDp(measured_only=measured)
-    result = run_episode(scheduler, Simulator(workload, Setup(ZOO_GPUS, ZOO, Scenario(restart_delay=0.0))))
-    bound = Relaxation.of(workload, Setup(ZOO_GPUS, ZOO), any_batch=True)
+CHOOSING = (
+    lambda: ElasticDp(measured_only=True),
+    lambda: ElasticDp(measured_only=False),
+    lambda: Starling(batch="best", measured_only=False),
+    Pollux,
+    Sia,
+)
+
+
+@given(workload=elastic_jobs(), choosing=st.sampled_from(CHOOSING), setting=st.sampled_from(EFFICIENCY_SETTINGS))
+@settings(max_examples=40)
+def test_no_scheduler_that_chooses_batch_sizes_beats_the_second_bound(workload, choosing, setting):
+    """They take the best batch size that they find, up to the measured ones or to the end of the range."""
+    scheduler = choosing()
+    setup = Setup(ZOO_GPUS, ZOO, Scenario(restart_delay=0.0, statistical_efficiency=setting))
+    result = run_episode(scheduler, Simulator(workload, setup))
+    bound = Relaxation.of(workload, setup, any_batch=True)
     jct = result.records["finish_time"] - result.records["submit_time"]
     assert jct.mean() >= bound.mean_jct() * (1 - 1e-9)
     assert makespan(result) >= bound.makespan() * (1 - 1e-9)
@@ -197,10 +210,9 @@ def test_a_scheduler_that_chooses_batch_sizes_can_be_below_the_first_bound():
     """A job alone on a V100, batches of up to 4096 instead of 64: below the bound at 64, not below the second."""
     workload = Workload.of([JobSpec(0, 0.0, 1, 1e6, "resnet18")])
     cluster = ClusterSpec((NodeSpec("V100", 1),))
-    result = run_episode(
-        ElasticDp(measured_only=False), Simulator(workload, Setup(cluster, ZOO, Scenario(restart_delay=0.0)))
-    )
-    first, second = (Relaxation.of(workload, Setup(cluster, ZOO), any_batch=any_batch) for any_batch in (False, True))
+    setup = Setup(cluster, ZOO, Scenario(restart_delay=0.0, statistical_efficiency="every_sample"))
+    result = run_episode(ElasticDp(measured_only=False), Simulator(workload, setup))
+    first, second = (Relaxation.of(workload, setup, any_batch=any_batch) for any_batch in (False, True))
     assert second.makespan() <= makespan(result) < first.makespan()
     assert second.makespan() >= makespan(result) * (1 - BATCH_SLACK - 0.01)
 
@@ -222,7 +234,7 @@ def test_the_fastest_batch_against_all_batch_sizes(model, gpu_type, high):
         )
 
     best = np.max([throughputs_at(batch) for batch in range(span[0], span[1] + 1)], axis=0)
-    found = fastest_batch(throughputs_at, *span)
+    found = fastest_batch(throughputs_at, BatchSearch(*span))
     assert (found >= best * (1 - 1e-12)).all()
     assert (found <= best * (1 + BATCH_SLACK) + 1e-9).all()
 
@@ -243,7 +255,29 @@ def test_the_fastest_batch_of_steps(low, width, fixed, gpus):
         return np.where(batch >= counts, batch / (fixed + np.ceil(batch / counts)), 0.0)
 
     best = np.max([throughputs_at(batch) for batch in range(low, low + width + 1)], axis=0)
-    found = fastest_batch(throughputs_at, low, low + width)
+    found = fastest_batch(throughputs_at, BatchSearch(low, low + width))
+    assert (found >= best * (1 - 1e-12)).all()
+    assert (found <= best * (1 + BATCH_SLACK) * (1 + 1e-12)).all()
+
+
+@given(
+    low=st.integers(1, 40),
+    width=st.integers(0, 400),
+    noise=st.floats(0, 2000),
+    fixed=st.floats(0, 50),
+    rows=st.lists(st.tuples(st.integers(1, 16), st.integers(0, 450), st.integers(0, 450)), min_size=1, max_size=4),
+)
+@settings(max_examples=100)
+def test_the_best_batch_by_goodput_within_windows(low, width, noise, fixed, rows):
+    """Steps as before, an efficiency that falls as 1 / (noise + batch), and a window for each number of GPUs."""
+    counts, windows = np.array([row[0] for row in rows]), np.array([row[1:] for row in rows])
+
+    def goodputs_at(batch):
+        runs = (batch >= counts) & (windows[:, 0] <= batch) & (batch <= windows[:, 1])
+        return np.where(runs, batch / (fixed + np.ceil(batch / counts)) / (noise + batch), 0.0)
+
+    best = np.max([goodputs_at(batch) for batch in range(low, low + width + 1)], axis=0)
+    found = fastest_batch(goodputs_at, BatchSearch(low, low + width, noise, windows))
     assert (found >= best * (1 - 1e-12)).all()
     assert (found <= best * (1 + BATCH_SLACK) * (1 + 1e-12)).all()
 
@@ -255,7 +289,7 @@ def test_few_batch_sizes_are_evaluated():
         asked.append(batch)
         return np.array([batch / (100.0 + batch)])
 
-    fastest_batch(throughputs_at, 1, 100_000)
+    fastest_batch(throughputs_at, BatchSearch(1, 100_000))
     assert len(asked) == len(set(asked)) < 300
 
 
@@ -277,16 +311,35 @@ class Picky(IdealModel):
 def test_never_slower_than_at_the_simulators_batch_size(own, seconds):
     """A refused batch size has no throughput, and the simulator's own one counts even outside the job's range."""
     job = JobSpec(0, 0.0, 1, 100.0, "resnet18", min_batch=own[0], max_batch=own[1])
-    bound = Relaxation.of(Workload.of([job]), Setup(ONE_GPU, Picky()), any_batch=True)
+    bound = Relaxation.of(Workload.of([job]), Setup(ONE_GPU, Picky(), EVERY_SAMPLE), any_batch=True)
     assert bound.makespan() <= seconds
     assert bound.makespan() >= seconds / (1 + BATCH_SLACK)
+
+
+@pytest.mark.parametrize(
+    ("model", "setting", "faster"),
+    [
+        ("resnet18", "measured", True),
+        ("transformer", "measured", False),  # its noise scale is not measured: it keeps its usual batch size
+        ("ncf", "measured", False),  # its throughput was measured at one batch size
+        ("transformer", "assumed", True),
+        ("ncf", "assumed", False),
+    ],
+)
+def test_the_second_bound_counts_only_batch_sizes_that_are_offered(model, setting, faster):
+    workload, cluster = Workload.of([JobSpec(0, 0.0, 1, 1e6, model)]), ClusterSpec((NodeSpec("V100", 1),))
+    setup = Setup(cluster, ZOO, Scenario(statistical_efficiency=setting))
+    first, second = (Relaxation.of(workload, setup, any_batch=any_batch).alone[0] for any_batch in (False, True))
+    assert bool(second < first) is faster
+    every = Relaxation.of(workload, replace(setup, scenario=EVERY_SAMPLE), any_batch=True).alone[0]
+    assert every <= second * (1 + BATCH_SLACK)
 
 
 def test_jobs_with_ranges_of_their_own():
     """Of two otherwise equal jobs the one with the wider range is faster, but only if batch sizes may be chosen."""
     specs = [JobSpec(i, 0.0, 1, 1e5, "resnet18", max_batch=most) for i, most in enumerate((64, 2048))]
     workload, cluster = Workload.of(specs), ClusterSpec((NodeSpec("V100", 1),))
-    narrow, wide = Relaxation.of(workload, Setup(cluster, ZOO), any_batch=True).alone
+    narrow, wide = Relaxation.of(workload, Setup(cluster, ZOO, EVERY_SAMPLE), any_batch=True).alone
     assert wide < narrow
     plain = Relaxation.of(workload, Setup(cluster, ZOO)).alone
     assert plain[0] == plain[1] >= narrow

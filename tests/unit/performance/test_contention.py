@@ -20,41 +20,86 @@ from envs.performance.gpus import gpu_types
 from envs.performance.zoo import zoo, zoo_name
 from envs.types import PerformanceError
 
-OFF, MEASURED, WORST = (Contention(mode) for mode in MODES)
+OFF, MEASURED, WORST, MAX_MIN = (Contention(mode) for mode in MODES)
 models = st.sampled_from(sorted(zoo()))
 types = st.sampled_from(sorted(gpu_types()))
 traffics = st.lists(st.floats(0, 20), min_size=1, max_size=6)
 
 
-def test_the_mode_is_one_of_three():
+def test_the_mode_is_one_of_four():
     wrong: Any = "on"
-    with pytest.raises(PerformanceError, match="contention mode is 'on'; choose one of off, measured, worst_case"):
+    with pytest.raises(PerformanceError, match="mode is 'on'; choose one of off, measured, worst_case, max_min"):
         Contention(wrong)
 
 
 @given(traffics, st.floats(0.1, 10))
 def test_network_factors_are_ordered_by_mode(traffic, capacity):
-    off, measured, worst = (mode.network_factors(traffic, capacity) for mode in (OFF, MEASURED, WORST))
+    off, fair, measured, worst = (mode.network_factors(traffic, capacity) for mode in (OFF, MAX_MIN, MEASURED, WORST))
     assert (off == 1).all()
+    assert (fair <= 1).all()
     assert (measured > 0).all()
-    assert (measured <= 1 + 1e-12).all()
+    assert (measured <= fair).all()
     assert (worst <= measured + 1e-9).all()
 
 
-@given(traffics, st.floats(0.1, 10))
-def test_the_link_carries_no_more_than_it_can(traffic, capacity):
-    served = MEASURED.network_factors(traffic, capacity) * np.minimum(traffic, capacity)
+@given(st.sampled_from([MEASURED, MAX_MIN]), traffics, st.floats(0.1, 10))
+def test_the_link_carries_no_more_than_it_can(mode, traffic, capacity):
+    served = mode.network_factors(traffic, capacity) * np.minimum(traffic, capacity)
     assert served.sum() <= capacity * (1 + 1e-9)
-    if np.minimum(traffic, capacity).sum() <= capacity:
-        assert MEASURED.network_factors(traffic, capacity) == pytest.approx(np.ones(len(traffic)))
+    if mode is MAX_MIN and np.minimum(traffic, capacity).sum() <= capacity:
+        assert mode.network_factors(traffic, capacity) == pytest.approx(np.ones(len(traffic)))
 
 
-@given(traffics, st.floats(0, 20), st.floats(0.1, 10))
-def test_a_new_job_never_accelerates_co_located_jobs(traffic, newcomer, capacity):
-    for mode in (MEASURED, WORST):
-        before = mode.network_factors(traffic, capacity)
-        after = mode.network_factors([*traffic, newcomer], capacity)[:-1]
-        assert (after <= before + 1e-9).all()
+@given(st.sampled_from([MEASURED, WORST, MAX_MIN]), traffics, st.floats(0, 20), st.floats(0.1, 10))
+def test_a_new_job_never_accelerates_co_located_jobs(mode, traffic, newcomer, capacity):
+    before = mode.network_factors(traffic, capacity)
+    after = mode.network_factors([*traffic, newcomer], capacity)[:-1]
+    assert (after <= before + 1e-9).all()
+
+
+@given(st.sampled_from([MEASURED, MAX_MIN]), traffics, st.integers(0, 5), st.floats(0, 20), st.floats(0.1, 10))
+def test_more_traffic_of_one_job_never_accelerates_the_others(mode, traffic, which, more, capacity):
+    job = which % len(traffic)
+    changed = [have + more * (i == job) for i, have in enumerate(traffic)]
+    before, after = (np.delete(mode.network_factors(wanted, capacity), job) for wanted in (traffic, changed))
+    assert (after <= before + 1e-9).all()
+
+
+@given(st.sampled_from([MEASURED, WORST, MAX_MIN]), traffics, st.randoms(use_true_random=False), st.floats(0.1, 10))
+def test_the_order_of_jobs_on_a_link_does_not_matter(mode, traffic, random, capacity):
+    order = random.sample(range(len(traffic)), len(traffic))
+    expected = mode.network_factors(traffic, capacity)[order]
+    assert mode.network_factors([traffic[i] for i in order], capacity) == pytest.approx(expected, rel=1e-12)
+
+
+@given(st.floats(0, 1e6), st.floats(0.1, 10), st.integers(0, 3))
+def test_a_job_alone_on_a_link_is_not_slowed(traffic, capacity, others):
+    """Jobs without traffic across the link do not count."""
+    for mode in (MEASURED, WORST, MAX_MIN):
+        assert (mode.network_factors([traffic, *[0.0] * others], capacity) == 1).all()
+
+
+def test_the_measured_law_by_hand():
+    """10 GB/s. Traffic of 5 and 2 is a half and a fifth of the time: 1 / (1 + 1/2 * 1/5) = 10/11 for both.
+
+    A third job with 2 more: the first meets the others 2/5 of the time, 1 / (1 + 1/2 * 2/5) = 5/6; the second and the
+    third meet 7/10, 1 / (1 + 1/5 * 7/10) = 50/57.
+    """
+    assert MEASURED.network_factors([5.0, 2.0], 10.0) == pytest.approx([10 / 11, 10 / 11])
+    assert MEASURED.network_factors([5.0, 2.0, 2.0], 10.0) == pytest.approx([5 / 6, 50 / 57, 50 / 57])
+
+
+def test_the_measured_law_stays_within_the_link_by_hand():
+    """Shares of 0.9, 0.9 and 0.01: by chance 1 / (1 + 0.9 * 0.91) = 0.5498 for the first two, together 0.9896.
+
+    Max-min fairness leaves them 0.99 / 2 = 0.495 each, 0.55 of what they request: chance is just below. With 0.1 in
+    place of 0.01, fairness limits them: 0.45 of 0.9 is 0.5, below 1 / (1 + 0.9) = 0.526; the small job has chance's
+    1 / (1 + 0.1 * 1.8).
+    """
+    first, second, third = MEASURED.network_factors([0.9, 0.9, 0.01], 1.0)
+    assert first == second == pytest.approx(1 / (1 + 0.9 * 0.91))
+    assert third == pytest.approx(1 / (1 + 0.01 * 1.8))
+    assert MEASURED.network_factors([0.9, 0.9, 0.1], 1.0) == pytest.approx([0.5, 0.5, 1 / 1.18])
 
 
 def test_max_min_by_hand():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from envs.performance.step_time import Priors, StepPoints, StepTime, coordinates, features, fit_step_time
+from envs.performance.step_time import Priors, StepPoints, StepTime, cards_in_use, coordinates, features, fit_step_time
 from envs.types import PerformanceError
 
 TRUE = np.array([0.010, 0.002, 0.030, 0.004, 0.050, 0.006])  # seconds
@@ -21,14 +21,47 @@ def grid(parameters=TRUE, noise=0.0, seed=0):
         if nodes <= n <= 8 * nodes
     ]
     n, nodes, b = np.array(rows, np.float64).T
-    seconds = features(n, nodes, b) @ parameters
+    seconds = features(n, nodes, b, np.ones_like(n)) @ parameters
     seconds = seconds * np.exp(np.random.default_rng(seed).normal(0, noise, len(seconds)))
     return StepPoints(n, nodes, b, seconds)
 
 
-def test_features_by_hand():
-    assert features(np.array(8), np.array(2), np.array(5)).tolist() == [1, 5, 7 / 8, 3, 1 / 2, 1]
-    assert features(np.array(1), np.array(1), np.array(5)).tolist() == [1, 5, 0, 0, 0, 0]
+@pytest.mark.parametrize(
+    ("gpus", "nodes", "cards", "factors"),
+    [
+        (1, 1, 1, [1, 5, 0, 0, 0, 0]),
+        (8, 1, 4, [1, 5, 7 / 8, 3, 0, 0]),  # nothing crosses a link between nodes
+        (8, 2, 1, [1, 5, 7 / 8, 3, 7 / 8, 0]),
+        (8, 4, 1, [1, 5, 7 / 8, 3, 7 / 8, 1]),
+        (8, 2, 2, [1, 5, 7 / 8, 3, 7 / 16, 0]),
+        (32, 16, 2, [1, 5, 31 / 32, 5, 31 / 64, 3 / 2]),
+    ],
+)
+def test_features_by_hand(gpus, nodes, cards, factors):
+    arrays = (np.array(float(value)) for value in (gpus, nodes, 5, cards))
+    assert features(*arrays).tolist() == factors
+
+
+@pytest.mark.parametrize(
+    ("gpus", "nodes", "cards"),
+    [(8, 1, 4), (8, 2, 2), (7, 2, 2), (8, 3, 1), (8, 8, 1), (16, 2, 4), (2, 1, 1), (64, 4, 4)],
+)
+def test_two_gpus_share_a_network_card(gpus, nodes, cards):
+    """The node with the fewest GPUs counts: 7 GPUs on 2 nodes are 4 and 3, which use two cards each."""
+    assert cards_in_use(np.array(float(gpus)), np.array(float(nodes)), 8, 4) == cards
+    assert cards_in_use(np.array(float(gpus)), np.array(float(nodes)), 8, 1) == 1
+
+
+def test_cards_between_nodes_change_the_fit():
+    """Points of a machine with cards are fitted exactly by the form with cards, and not without."""
+    points = grid()
+    cards = cards_in_use(points.num_gpus, points.num_nodes, 8, 4)
+    seconds = features(points.num_gpus, points.num_nodes, points.local_batch, cards) @ TRUE
+    measured = StepPoints(points.num_gpus, points.num_nodes, points.local_batch, seconds)
+    found = fit_step_time(measured, Priors(), 8, network_cards=4, carry=False)
+    assert found.parameters == pytest.approx(TRUE, rel=0.02)
+    assert fit_step_time(measured, Priors(), 8, carry=False).parameters != pytest.approx(TRUE, rel=0.02)
+    assert found.scale(2.0, 1.0).network_cards == 4
 
 
 def test_coordinates_count_spread_from_the_fewest_nodes():
@@ -45,7 +78,7 @@ def test_the_fit_recovers_the_parameters_of_generated_data():
 def test_the_fit_is_robust_to_noise():
     points = grid(noise=0.05)
     found = fit_step_time(points, Priors(), carry=False)
-    truth = features(points.num_gpus, points.num_nodes, points.local_batch) @ TRUE
+    truth = StepTime(TRUE, 8).fitted_seconds(points.num_gpus, points.num_nodes, points.local_batch)
     relative = found.fitted_seconds(points.num_gpus, points.num_nodes, points.local_batch) / truth - 1
     assert np.abs(relative).max() < 0.06
 

@@ -9,8 +9,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from envs.performance import TableModel, default_model
+from envs.performance.concave import is_concave
 from envs.performance.gpus import gpu_types
-from envs.performance.measurements import measured_points, measured_types
+from envs.performance.measurements import fitted_steps, measured_points, measured_types
 from envs.performance.memory_fit import fits_memory
 from envs.performance.table_model import raw_throughputs
 from envs.performance.zoo import model_profile, zoo
@@ -98,14 +99,21 @@ def test_units_survive_a_round_trip(name, gpu_type, n):
 
 
 def test_raw_throughputs_of_measured_points_are_the_measured_ones():
-    """Envelopes may raise a raw throughput to a subset's, or lower it to a consolidated placement's."""
+    """Envelopes may raise a raw throughput to a subset's, or lower it to a consolidated placement's.
+
+    Where a model is made concave, jumps are pooled, and between Pollux's points at one global batch a slower point of
+    fewer GPUs counts at the batch of more.
+    """
     for (name, gpu_type), points in measured_points().items():
         profile = model_profile(name)
-        for point in points:
+        steps = fitted_steps(name, gpu_type).seconds
+        close = (0.75 if points[0].source == "pollux" else 0.95) if is_concave(profile) else 0.98
+        for point, seconds in zip(points, steps, strict=True):
             raw = raw_throughputs(profile, gpu_type, point.num_gpus, np.array([point.num_nodes]), point.batch_size)[
                 -1, 0
             ]
-            assert raw == pytest.approx(point.samples_per_s, rel=0.02), point
+            assert close < raw * seconds / point.batch_size < 1.001, point
+            assert is_concave(profile) or seconds == point.seconds
 
 
 def test_one_gpu_throughputs_are_the_measured_ones():
@@ -116,8 +124,12 @@ def test_one_gpu_throughputs_are_the_measured_ones():
 
 
 def test_spreading_costs_what_gavel_measured():
-    """Transformer on 8 V100: 3178 samples/s on one node, 1089 spread over 8 nodes."""
-    assert MODEL.throughput("transformer", Configuration("V100", 8, 1)) == pytest.approx(3178, rel=0.01)
+    """Transformer on 8 P100: 1276 samples/s on one node, 971.4 on eight; on 8 V100 in 8 nodes, 1089.
+
+    Placements on 2 to 7 nodes, which were not measured, are estimated up to 5 % slower, and 8 nodes are never faster.
+    """
+    assert MODEL.throughput("transformer", Configuration("P100", 8, 1)) == pytest.approx(1276, rel=0.01)
+    assert MODEL.throughput("transformer", Configuration("P100", 8, 8)) == pytest.approx(971.4, rel=0.05)
     assert MODEL.throughput("transformer", Configuration("V100", 8, 8)) == pytest.approx(1089, rel=0.02)
 
 
@@ -231,3 +243,30 @@ def test_a_dense_table_is_quick():
                     if on <= n:
                         fresh.throughput(name, Configuration(gpu_type, n, on))
     assert time.perf_counter() - began < 1.0
+
+
+@given(models, types)
+def test_the_cores_that_a_gpu_needs_are_proportional_to_its_throughput(name, gpu_type):
+    """Half of the throughput with some cores on V100 is half of it on another type with cores in that proportion."""
+    scale = MODEL.cpu_scale(name, gpu_type)
+    here, there = (MODEL.throughput(name, Configuration(gpus, 64, 8)) for gpus in (gpu_type, "V100"))
+    assert MODEL.cpu_scale(name, "V100") == 1.0
+    if here == 0 or there == 0:
+        return
+    starved = [
+        MODEL.throughput(name, Configuration(gpus, 64, 8, cpus_per_gpu=cores)) / ample
+        for gpus, cores, ample in ((gpu_type, 1.5 * scale, here), ("V100", 1.5, there))
+    ]
+    assert starved[0] == pytest.approx(starved[1], rel=1e-9)
+
+
+def test_a_slow_gpu_needs_fewer_cores():
+    """resnet18 saturates with 9 cores on a V100."""
+    ratio = MODEL.throughput("resnet18", Configuration("K80", 1)) / MODEL.throughput(
+        "resnet18", Configuration("V100", 1)
+    )
+    assert MODEL.cpu_scale("resnet18", "K80") == ratio < 0.5
+    ample = MODEL.throughput("resnet18", Configuration("K80", 1))
+    fed = [MODEL.throughput("resnet18", Configuration("K80", 1, cpus_per_gpu=9 * ratio * part)) for part in (1.0, 0.5)]
+    assert fed[0] == pytest.approx(ample)
+    assert fed[1] < 0.7 * ample

@@ -1,6 +1,7 @@
 """The validation script as a user runs it, and the choices under conf/ that build this package's objects."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import yaml
 from hydra.utils import instantiate
 
 from envs.performance import Contention, CostBySize, CostByTable, TableModel
-from envs.performance.validation.predictions import PREDICTION_COLUMNS
+from envs.performance.validation.profiles import PREDICTION_COLUMNS
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 CONF = REPOSITORY / "conf"
@@ -28,7 +29,14 @@ def test_the_script_prints_errors_and_writes_predictions_and_pictures(real_data,
     done = run(tmp_path / "run", data=str(real_data("profiles").parent))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith("run: ")
-    assert "gavel, half from half" in done.stdout
+    for heading in (
+        "gavel, half from half",
+        "Forms of the step time",
+        "Uneven placements",
+        "Guessed pairs",
+        "H100 over",
+    ):
+        assert heading in done.stdout
     kept = pd.read_csv(tmp_path / "run" / "predictions.csv")
     assert list(kept.columns) == list(PREDICTION_COLUMNS)
     pictures = list((tmp_path / "run").glob("*.png"))
@@ -58,16 +66,50 @@ def test_performance_choices_build():
     assert built("performance", "four_gpu_nodes") == TableModel(gpus_per_node=4)
 
 
-@pytest.mark.parametrize("mode", ["off", "measured", "worst_case"])
+@pytest.mark.parametrize("mode", ["off", "measured", "worst_case", "max_min"])
 def test_contention_choices_build(mode):
     assert built("contention", mode) == Contention(mode)
 
 
 @pytest.mark.parametrize(
     ("name", "cost_class", "seconds"),
-    [("by_size", CostBySize, 20.2), ("sia", CostByTable, 30), ("rubick", CostByTable, 260), ("none", CostByTable, 0)],
+    [
+        ("by_size", CostBySize, 22.1),
+        ("sia_beliefs", CostByTable, 30),
+        ("sia_simulated", CostByTable, 50),
+        ("rubick", CostByTable, 260),
+        ("none", CostByTable, 0),
+    ],
 )
 def test_reconfiguration_choices_build(name, cost_class, seconds):
     cost = built("reconfiguration", name)
     assert isinstance(cost, cost_class)
     assert cost.seconds("resnet18") == pytest.approx(seconds, abs=0.05)
+
+
+def published_mtbfs():
+    """Seconds between failures of one node of 8 GPUs, worked out from the figures that each file cites."""
+    day = 86400.0
+    return {
+        "llama3": 16384 / 8 * 54 * day / 419,
+        "rsc1": 1000 * day / 6.50,
+        "rsc2": 1000 * day / 2.34,
+        "opt175b": 992 / 8 * 60 * day / 105,
+    }
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (CONF / "failures").glob("*.yaml")))
+def test_failures_have_the_published_figure_or_say_that_they_have_none(name):
+    failures, text = built("failures", name), (CONF / "failures" / f"{name}.yaml").read_text()
+    published = published_mtbfs()
+    assert (name in published) != ("Illustrative, not a published figure" in text)
+    if name in published:
+        assert failures.mtbf == pytest.approx(published[name], rel=1e-6)
+        days = re.search(r"one in ([0-9.]+) days", text.replace("\n# ", " "))
+        assert days is not None
+        assert float(days.group(1)) == pytest.approx(failures.mtbf / 86400, abs=0.05)
+
+
+def test_the_full_scenario_fails_as_rsc1():
+    full = yaml.safe_load((CONF / "scenario" / "full.yaml").read_text())
+    assert full["failures"]["mtbf"] == built("failures", "rsc1").mtbf

@@ -11,6 +11,7 @@ import pytest
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "scripts"
 TINY = [
+    "task=none",
     "cluster=small_16",
     "workload.num_jobs=12",
     "workload.num_evaluation=1",
@@ -81,9 +82,11 @@ def test_a_policy_is_evaluated_in_the_setup_of_its_training(trained):
 def test_typed_options_override_the_recalled_setup(trained):
     here, _, folder = trained
     checkpoint = f"checkpoint={folder.relative_to(here) / 'checkpoints' / 'last'}"
-    evaluated = run(here, "evaluate", checkpoint, "scheduler=fifo", "workload.load=1.5", "split=validation")
+    evaluated = run(
+        here, "evaluate", checkpoint, "scheduler=fifo", "workload.load=1.5", "split=validation", "network=25g"
+    )
     assert evaluated.returncode == 0, evaluated.stderr
-    assert "synthetic-validation-0: 1 x 12 jobs on small_16" in evaluated.stdout
+    assert "synthetic-validation-0: 1 x 12 jobs on small_16, 25 Gb/s" in evaluated.stdout
     assert "V100 1.50" in evaluated.stdout
 
 
@@ -202,4 +205,4 @@ finally:
         command = [sys.executable, "-c", code, str(SCRIPTS / f"{script}.py")]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
         assert "heavy: []" in done.stdout
-        assert "Configuration groups" in done.stdout
+        assert "scripts/list.py" in done.stdout

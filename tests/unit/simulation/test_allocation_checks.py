@@ -2,12 +2,13 @@
 
 import pytest
 
-from envs.performance import IdealModel
-from envs.simulation import Setup
+from envs.performance import IdealModel, model_profile
+from envs.simulation import Scenario, Setup
 from envs.types import (
     AllocationError,
     ClusterError,
     ClusterSpec,
+    Configuration,
     ExecutionPlan,
     JobSpec,
     NodeSpec,
@@ -215,7 +216,8 @@ def test_an_elastic_job_may_request_more_gpus_than_the_cluster_has(engine):
 def test_a_batch_size_out_of_the_jobs_own_range_is_refused(engine, least, most, size, range_of):
     """The bounds themselves are valid."""
     job = JobSpec(0, 0, 2, 10, "bert", min_batch=least, max_batch=most)
-    simulator = engine(Workload.of([job]), Setup(cluster_of(4), IdealModel(("bert",))))
+    every_sample = Scenario(statistical_efficiency="every_sample")
+    simulator = engine(Workload.of([job]), Setup(cluster_of(4), IdealModel(("bert",)), every_sample))
     view = next(simulator.rounds())
     allocation, before = view.allocation(), snapshot(simulator)
     allocation.place(0, Placement({0: 2}, batch_size=size))
@@ -226,6 +228,35 @@ def test_a_batch_size_out_of_the_jobs_own_range_is_refused(engine, least, most, 
     assert snapshot(simulator) == before
     for end in (end for end in (least, most) if end):
         allocation.place(0, Placement({0: 2}, batch_size=end))
+    simulator.apply(allocation)
+    assert view.running.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("model", "setting", "size", "offer"),
+    [
+        ("bert", "measured", 256, None),  # its noise scale is not measured
+        ("any", "assumed", 8, None),  # not in the zoo: its usual batch size is not known
+        ("resnet18", "measured", 127, (128, 4096)),  # on two GPUs the usual one is 128
+        ("resnet18", "assumed", 4097, (128, 4096)),
+        ("bert", "assumed", 513, (32, 512)),
+    ],
+)
+def test_a_batch_size_at_which_nothing_was_measured_is_refused(engine, model, setting, size, offer):
+    """The ends of the range and the usual batch size are valid."""
+    scenario = Scenario(statistical_efficiency=setting)
+    simulator = engine(Workload.of([JobSpec(0, 0, 2, 10, model)]), Setup(cluster_of(4), IdealModel((model,)), scenario))
+    view = next(simulator.rounds())
+    assert view.batch_range(0, "plain", 2) == offer
+    allocation, before = view.allocation(), snapshot(simulator)
+    allocation.place(0, Placement({0: 2}, batch_size=size))
+    with pytest.raises(AllocationError, match=f"batch size {size} is not offered"):
+        simulator.apply(allocation)
+    assert snapshot(simulator) == before
+    with pytest.raises(PerformanceError, match=f"batch size {size} is not offered"):
+        view.goodput(0, Configuration("plain", 2, batch_size=size))
+    for valid in (*(offer or ()), *(() if model == "any" else (model_profile(model).usual_batch(2),)), None):
+        allocation.place(0, Placement({0: 2}, batch_size=valid))
     simulator.apply(allocation)
     assert view.running.tolist() == [0]
 

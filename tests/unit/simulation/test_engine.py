@@ -12,7 +12,7 @@ from envs.workloads import Workload
 from tests.unit.simulation.bench import Bench
 from tests.unit.simulation.plays import Acts, Play, cluster_of, jobs_of
 
-FREE_OF_CHARGE = Scenario(restart_delay=0.0)
+FREE_OF_CHARGE = Scenario(restart_delay=0.0, statistical_efficiency="every_sample")
 COSTLY = Scenario(start_delay=2.0, restart_delay=3.0)
 TWO = cluster_of(4, 4)
 HALVES = ExecutionPlan(data=2, tensor=2)
@@ -205,7 +205,7 @@ def test_another_plan_or_batch_size_costs_a_restart_and_the_same_does_not(engine
     batch = Placement({0: 4}, batch_size=128)
     acts: Acts = {0.0: {0: {0: 4}}, 2.0: {0: batch}, 6.0: {0: batch}, 7.0: {0: replace(batch, plan=HALVES)}}
     jobs = jobs_of((0, 4, 56), (2, 1, 1), (6, 1, 1), (7, 1, 1))
-    play = Play(engine, acts, jobs, TWO, Scenario(restart_delay=3.0))
+    play = Play(engine, acts, jobs, TWO, Scenario(restart_delay=3.0, statistical_efficiency="every_sample"))
     assert [(time, kind) for time, kind, job in play.told if job == 0][2:-1] == [(2, "RESIZE"), (7, "RESIZE")]
     assert play.finish[0] == 10 + (56 - 8 - 16) / 16
     assert play.records["num_restarts"][0] == 2

@@ -103,7 +103,7 @@ def check_records(result: RunResult, state: State) -> None:
 
 
 def check_accumulators(result: RunResult, state: State) -> None:
-    """Check the sums of the kernels against the log (law 6)."""
+    """Check the sums of the kernels against the log."""
     episode = state.episode[0, 0]
     finish = np.where(result.finished, result.records["finish_time"], result.end_time)
     np.testing.assert_allclose(

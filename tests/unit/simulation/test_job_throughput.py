@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from envs.performance import Contention, default_model, sensitivity_of
 from envs.performance.contention import Mode
 from envs.simulation import Scenario, Setup, State, ThroughputTable
-from envs.simulation.job_throughput import cell_of, cpu_memory_factor, fair_amount, share_node
+from envs.simulation.job_throughput import UNLIMITED, cell_of, feed, share_node
 from envs.simulation.shares import new_share
 from envs.simulation.throughput import CPU_GRID, MEMORY_GRID
 from envs.simulation.world import World, world_of
@@ -33,33 +33,41 @@ def world(mode: Mode = "off", num_jobs: int = 1) -> World:
 WORLD = world()
 
 
+def fed(model: str, gpus: int, cpus: float, memory: float, named: int = 0) -> tuple[float, float, float]:
+    """Throughput of a job relative to ample cores and memory, and its fractions by cores alone and by memory alone."""
+    job = WORLD.jobs[0]
+    job.model, job.named, job.first_share, job.num_shares, job.ample = MODELS.index(model), named, 0, 1, 1.0
+    share = WORLD.shares[0]
+    share.gpus, share.cpus, share.memory, share.next_of_job = gpus, cpus * gpus, memory * gpus, -1
+    feed(WORLD, 0)
+    return job.alone, job.fed_by_cpus, job.fed_by_memory
+
+
 @settings(max_examples=200)
 @given(
-    model=st.integers(0, len(MODELS) - 1),
+    model=st.sampled_from(MODELS),
     gpus=st.integers(1, 8),
     cpus=st.floats(0.02, 30.0),
     memory=st.floats(0.02, 300.0),
 )
 def test_cpu_memory_factors_agree_with_the_sensitivity_matrices(model, gpus, cpus, memory):
-    job = WORLD.jobs[0]
-    job.model, job.named, job.first_share = model, 0, 0
-    share = WORLD.shares[0]
-    share.gpus, share.cpus, share.memory, share.next_of_job = gpus, cpus * gpus, memory * gpus, -1
-    expected = sensitivity_of(MODELS[model], gpus).factor(cpus, memory)
-    assert cpu_memory_factor(WORLD, job) == pytest.approx(expected, rel=1e-9)
+    sensitivity = sensitivity_of(model, gpus)
+    alone, by_cpus, by_memory = fed(model, gpus, cpus, memory)
+    assert alone == pytest.approx(sensitivity.factor(cpus, memory), rel=1e-9)
+    if alone < UNLIMITED:
+        assert by_cpus == pytest.approx(sensitivity.factor(cpus, None), rel=1e-9)
+        assert by_memory == pytest.approx(sensitivity.factor(None, memory), rel=1e-9)
 
 
 @given(gpus=st.integers(1, 8), flags=st.integers(0, 3))
 def test_named_amounts_do_not_count_twice(gpus, flags):
-    """The exact throughput includes a named amount already, so the factor treats it as ample."""
-    job = WORLD.jobs[0]
-    job.model, job.named, job.first_share = MODELS.index("alexnet"), flags, 0
-    share = WORLD.shares[0]
-    share.gpus, share.cpus, share.memory, share.next_of_job = gpus, 1.0 * gpus, 62.5 * gpus, -1
+    """The exact throughput includes a named amount already, so the factor treats it as ample; what limits counts it."""
     cpus, memory = (None if flags & 1 else 1.0), (None if flags & 2 else 62.5)
-    assert cpu_memory_factor(WORLD, job) == pytest.approx(
-        sensitivity_of("alexnet", gpus).factor(cpus, memory), rel=1e-9
-    )
+    sensitivity = sensitivity_of("alexnet", gpus)
+    alone, by_cpus, by_memory = fed("alexnet", gpus, 1.0, 62.5, flags)
+    assert alone == pytest.approx(sensitivity.factor(cpus, memory), rel=1e-9)
+    assert by_cpus == pytest.approx(sensitivity.factor(1.0, None), rel=1e-9)
+    assert by_memory == pytest.approx(sensitivity.factor(None, 62.5), rel=1e-9)
 
 
 @given(amount=st.floats(0, 40))
@@ -69,28 +77,9 @@ def test_cells_of_a_grid(amount):
         assert cell_of(grid, amount) == expected
 
 
-@given(
-    cores=st.integers(8, 640).map(lambda parts: parts / 8),
-    wants=st.lists(st.tuples(st.integers(1, 4), st.floats(0.1, 20.0)), min_size=1, max_size=8),
-)
-def test_the_fair_rule_leaves_every_bare_gpu_its_proportional_share(cores, wants):
-    """Jobs come to a node of 8 GPUs while it has room; each gets at least the minimum of demand and share."""
-    free, bare, proportional = cores, 8, cores / 8
-    for gpus, saturating in wants:
-        if gpus > bare:
-            continue
-        taken = fair_amount(cores, free, 8, bare, gpus, saturating)
-        assert (taken * 64).is_integer()
-        assert taken <= free
-        assert taken >= min(saturating, proportional) * gpus - 1 / 64
-        assert taken <= saturating * gpus + 1 / 64
-        free, bare = free - taken, bare - gpus
-        assert free >= bare * proportional - 8 / 64
-
-
 @settings(max_examples=150)
 @given(
-    mode=st.sampled_from(["measured", "worst_case"]),
+    mode=st.sampled_from(["measured", "worst_case", "max_min"]),
     rows=st.lists(
         st.tuples(st.integers(0, len(MODELS) - 1), st.sampled_from([0.0, 0.1, 0.4, 0.5, 1.25, 3.0])),
         min_size=1,

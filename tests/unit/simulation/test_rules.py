@@ -4,17 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from envs.performance import Contention
+from envs.performance import Contention, IdealModel
 from envs.simulation import Rounds, Scenario, Setup
 from envs.types import AllocationError, ClusterSpec, Configuration, ExecutionPlan, JobSpec, NodeSpec, Placement
 from envs.workloads import Workload
-from tests.unit.simulation.bench import FULL_THROUGHPUT, VGG_GB, Bench, alone
+from tests.unit.simulation.bench import FULL_THROUGHPUT, VGG_GB, Bench, alone, outages
 from tests.unit.simulation.plays import Acts, Play, cluster_of, words
 from tests.unit.simulation.snapshots import snapshot
 
 SHARED = Scenario(restart_delay=3.0, cpu_memory="shared")
 MEASURED = Scenario(restart_delay=0.0, contention=Contention("measured"))
 WORST = Scenario(restart_delay=0.0, contention=Contention("worst_case"))
+MAX_MIN = Scenario(restart_delay=0.0, contention=Contention("max_min"))
 LEAST_MEMORY = 20 + 54 / 64  # GB: 20.83, the first grid point without slowdown, in whole 64ths
 
 
@@ -26,30 +27,36 @@ def cores(play: Play, job: int) -> list[float]:
     return list(placement.cpus.values())
 
 
-def test_a_demanding_job_gets_its_proportional_share_of_an_idle_node(engine):
-    """8 GPUs, 32 cores: 4 each. vgg16 would use 12 for 2 GPUs; 24 are for 6 bare ones: 8, 2/3 of its throughput."""
+def test_a_demanding_job_gets_all_that_it_can_use_of_an_idle_node(engine):
+    """8 GPUs, 32 cores. vgg16 uses 12 for 2 GPUs; nothing is kept back for the six free GPUs."""
     play = Play(engine, {0.0: {0: {0: 2}}}, Workload.of([alone("vgg16", 2, 40)]), cluster_of(8), SHARED)
-    assert cores(play, 0) == [8.0]
-    assert play.finish == [pytest.approx(40 / (2 * 4 / 6), rel=1e-12)]
+    assert cores(play, 0) == [12.0]
+    assert play.finish == [pytest.approx(20, rel=1e-12)]
 
 
 def test_a_demanding_job_gets_the_cores_that_a_modest_one_leaves(engine):
-    """resnet50 takes 4 of 32 cores for 4 GPUs. vgg16 on 2 of the other 4: 28 - 2 * 4 = 20 are spare, 12 are enough."""
-    jobs = Workload.of([alone("resnet50", 4, 40), alone("vgg16", 2, 40)])
-    play = Play(engine, {0.0: {0: {0: 4}, 1: {0: 2}}}, jobs, cluster_of(8), SHARED)
-    assert (cores(play, 0), cores(play, 1)) == ([4.0], [12.0])
-    assert play.finish == [pytest.approx(10), pytest.approx(20)]
+    """resnet50 takes 4 of 32 cores for 4 GPUs. vgg16 could use 24 for the other 4, and 28 are left."""
+    jobs = Workload.of([alone("resnet50", 4, 40), alone("vgg16", 4, 40)])
+    play = Play(engine, {0.0: {0: {0: 4}, 1: {0: 4}}}, jobs, cluster_of(8), SHARED)
+    assert (cores(play, 0), cores(play, 1)) == ([4.0], [24.0])
+    assert play.finish == [pytest.approx(10), pytest.approx(10)]
 
 
-def test_jobs_get_resources_by_ascending_id(engine):
-    """As above with ids exchanged: 0 (vgg16) must leave 4 cores for each of 6 bare GPUs, though 1 will need fewer."""
-    jobs = Workload.of([alone("vgg16", 2, 40), alone("resnet50", 4, 40)])
-    play = Play(engine, {0.0: {1: {0: 4}, 0: {0: 2}}}, jobs, cluster_of(8), SHARED)
-    assert (cores(play, 0), cores(play, 1)) == ([8.0], [4.0])
+def test_the_order_of_jobs_makes_no_difference(engine):
+    """As above with ids exchanged, and with two demanding jobs: 32 - 2 cores for 2 + 4 GPUs are 10 and 20."""
+    jobs = Workload.of([alone("vgg16", 4, 40), alone("resnet50", 4, 40)])
+    play = Play(engine, {0.0: {1: {0: 4}, 0: {0: 4}}}, jobs, cluster_of(8), SHARED)
+    assert (cores(play, 0), cores(play, 1)) == ([24.0], [4.0])
+    jobs = Workload.of([alone("vgg16", 4, 40), alone("resnet50", 2, 40), alone("vgg16", 2, 40)])
+    play = Play(engine, {0.0: {0: {0: 4}, 1: {0: 2}, 2: {0: 2}}}, jobs, cluster_of(8), SHARED)
+    assert [cores(play, job) for job in range(3)] == [[20.0], [2.0], [10.0]]
 
 
 def test_amounts_are_whole_64ths(engine):
-    """10.33 cores are 10.328125; a third of them is 3.442708: 3 and 28 64ths. Of memory 20 and 54 64ths are enough."""
+    """10.33 cores are 661 64ths. Two jobs of 1 GPU, which could use 384 each: half, rounded down, then what is left.
+
+    Of memory 20 and 54 64ths are enough.
+    """
     play = Play(
         engine,
         {0.0: {0: {0: 1}, 1: {0: 1}}},
@@ -57,27 +64,25 @@ def test_amounts_are_whole_64ths(engine):
         cluster_of(3, cores=10.33),
         SHARED,
     )
-    assert cores(play, 0) == [3 + 28 / 64]
-    free = 10.328125 - (3 + 28 / 64)
-    assert cores(play, 1) == [int(max(free - 10.328125 / 3, free / 2) * 64) / 64]
+    assert (cores(play, 0), cores(play, 1)) == ([330 / 64], [331 / 64])
     memory = play.placement("START", 0).memory
     assert memory == {0: LEAST_MEMORY}
 
 
 def test_cores_count_per_gpu_and_the_scarcest_node_decides(engine):
-    """vgg16 on 2 + 1 GPUs: 8 cores (4 a GPU) on node 0, but 2 (2 a GPU) on node 1: a third of the throughput."""
-    cluster = ClusterSpec((NodeSpec("plain", 8, 32.0), NodeSpec("plain", 4, 8.0)))
+    """vgg16 on 2 + 1 GPUs: 12 cores on node 0, but 2 on node 1: a third of the throughput. It keeps its surplus."""
+    cluster = ClusterSpec((NodeSpec("plain", 8, 32.0), NodeSpec("plain", 4, 2.0)))
     play = Play(engine, {0.0: {0: {1: 1, 0: 2}}}, Workload.of([alone("vgg16", 3, 9)]), cluster, SHARED)
-    assert cores(play, 0) == [8.0, 2.0]
+    assert cores(play, 0) == [12.0, 2.0]
     assert play.finish == [pytest.approx(9 / (3 * 0.5 * 2 / 6), rel=1e-12)]
 
 
 def test_named_amounts_are_taken_first_and_the_rest_is_divided(engine):
-    """1 names 24 of 32 cores for 2 GPUs; 8 are left for 6 bare GPUs, 2 of them of job 0: 8 * 2 / 6 = 2.67 cores."""
+    """1 names 24 of 32 cores for 2 GPUs; 8 are left for job 0, which could use 12."""
     jobs = Workload.of([alone("vgg16", 2, 40), alone("vgg16", 2, 40)])
     play = Play(engine, {0.0: {0: {0: 2}, 1: Placement({0: 2}, cpus={0: 24.0})}}, jobs, cluster_of(8), SHARED)
     assert cores(play, 1) == [24.0]
-    assert cores(play, 0) == [int(8 * 2 / 6 * 64) / 64]
+    assert cores(play, 0) == [8.0]
     assert play.finish[1] == pytest.approx(20)
 
 
@@ -114,25 +119,55 @@ def test_more_cores_while_a_job_starts_do_not_delay_it_further(engine):
     assert play.finish[0] == 15.0
 
 
-def test_unnamed_amounts_stay_until_the_job_changes(engine):
-    """0 keeps 8 cores while 1 comes and goes; placing it on its GPUs again, or naming its 8 cores, changes nothing."""
-    jobs = Workload.of([alone("vgg16", 2, 400), JobSpec(1, 1.0, 4, 4.0, "resnet50"), JobSpec(2, 9.0, 1, 4.0, "bert")])
-    acts: Acts = {0.0: {0: {0: 2}}, 1.0: {1: {0: 4}, 0: {0: 2}}, 9.0: {0: Placement({0: 2}, cpus={0: 8.01})}}
-    play = Play(engine, acts, jobs, cluster_of(8), SHARED)
+def test_cores_are_divided_anew_when_jobs_come_and_go(engine):
+    """4 GPUs of 0 use 24 of 32 cores until 1 (4 of 40 samples). Beside 1, both have 16, so 8/3 samples/s, and 1 with
+    its 8 samples ends at 4; 0 has 12 then, and does the other 28 in 7 s. It never restarts, and no event tells of it.
+    """
+    jobs = Workload.of([alone("vgg16", 4, 40), JobSpec(1, 1.0, 4, 8.0, "vgg16")])
+    play = Play(engine, {0.0: {0: {0: 4}}, 1.0: {1: {0: 4}}}, jobs, cluster_of(8), SHARED)
+    assert (cores(play, 0), cores(play, 1)) == ([24.0], [16.0])
+    assert play.finish == [pytest.approx(11, rel=1e-12), pytest.approx(4, rel=1e-12)]
     assert [kind for _, kind, job in play.told if job == 0] == ["ARRIVE", "START", "FINISH"]
+    assert play.records["num_restarts"].tolist() == [0, 0]
 
 
-def test_a_view_shows_amounts_and_keeping_them_costs_nothing(engine):
+def test_a_failure_gives_the_cores_to_the_jobs_that_are_left(engine):
+    """Job 0 on node 0, job 1 on both nodes. Node 1 fails at 2: 0 has 24 cores instead of 16 for its 4 GPUs then.
+
+    2 s at 8/3 samples/s are 16/3; 24 - 16/3 at 4 samples/s are 14/3 s.
+    """
+    cluster = ClusterSpec((NodeSpec("plain", 8, 32.0), NodeSpec("plain", 4, 32.0)))
+    jobs = Workload.of([alone("vgg16", 4, 24), alone("vgg16", 8, 400)])
+    scenario = replace(SHARED, failures=outages((), (2.0, 1000.0)), horizon=50.0)
+    play = Play(engine, {0.0: {0: {0: 4}, 1: {0: 4, 1: 4}}}, jobs, cluster, scenario)
+    assert (cores(play, 0), cores(play, 1)) == ([16.0], [16.0, 24.0])
+    assert play.finish[0] == pytest.approx(2 + 14 / 3, rel=1e-12)
+
+
+def test_naming_amounts_and_leaving_them_to_the_world_are_changes_without_a_restart(engine):
+    """Placing 0 as it is changes nothing; to name the 12 cores that it has, and to name none again, is a change."""
+    jobs = Workload.of([alone("vgg16", 2, 40), *(JobSpec(i, float(i), 1, 1.0, "bert") for i in (1, 2, 3))])
+    named = Placement({0: 2}, cpus={0: 12.0})
+    acts: Acts = {0.0: {0: {0: 2}}, 1.0: {0: {0: 2}}, 2.0: {0: named}, 3.0: {0: {0: 2}}}
+    play = Play(engine, acts, jobs, cluster_of(8), SHARED)
+    told = [(time, kind) for time, kind, job in play.told if job == 0]
+    assert told == [(0, "ARRIVE"), (0, "START"), (2, "RESIZE"), (3, "RESIZE"), (20, "FINISH")]
+    assert play.records["num_restarts"][0] == 0
+
+
+def test_a_view_shows_only_named_amounts_and_keeping_them_costs_nothing(engine):
     simulator = engine(Workload.of([alone("vgg16", 2, 40)]), Setup(cluster_of(8), Bench(), SHARED))
     for view in simulator.rounds():
-        allocation = view.allocation()
-        allocation.place(0, {0: 2})
-        simulator.apply(allocation)
-        assert view.placement(0) == Placement({0: 2}, {0: 8.0}, {0: 41 + 43 / 64})
-        again = view.allocation()
-        again.keep(0)
-        simulator.apply(again)
-    assert len(simulator.result("").log) == 3
+        assert view.shares_cpu_memory
+        for placement in (Placement({0: 2}), Placement({0: 2}, memory={0: 5.0})):
+            allocation = view.allocation()
+            allocation.place(0, placement)
+            simulator.apply(allocation)
+            assert view.placement(0) == placement
+            again = view.allocation()
+            again.keep(0)
+            simulator.apply(again)
+    assert len(simulator.result("").log) == 4  # ARRIVE, START, RESIZE, FINISH
 
 
 @pytest.mark.parametrize(
@@ -208,13 +243,77 @@ def test_two_jobs_share_a_link_and_the_remaining_one_gets_all_of_it(engine):
     assert play.finish == [2.0, 3.0]
 
 
-def test_a_job_with_little_traffic_gets_all_that_it_needs(engine):
-    """The link has capacity 4. A's traffic is 1. B's is 4: batch 512, half the steps at 8 times the throughput."""
+@pytest.mark.parametrize(("scenario", "factors"), [(MEASURED, (0.8, 0.75)), (MAX_MIN, (1.0, 0.75))])
+def test_a_job_with_little_traffic_loses_little(engine, scenario, factors):
+    """The link has capacity 4. A's traffic is 1. B's is 4: batch 512, half the steps at 8 times the throughput.
+
+    By max-min fairness A gets 1 and B 3 of its 4. By chance B's transfers coincide with all of A's, and A's with a
+    quarter of B's: both would run at 1 / (1 + 1/4) = 0.8. The smaller factor counts: A has 0.8, B 0.75.
+    """
     jobs = Workload.of([alone("vgg16", 2, 256), alone("vgg16", 2, 4096)])
     placement = Placement({0: 1, 1: 1}, batch_size=512)
-    play = Play(engine, {0.0: {0: {0: 1, 1: 1}, 1: placement}}, jobs, two_by_two(4 * VGG_GB), MEASURED, FULL_THROUGHPUT)
-    # A gets 1, B 3 of its 4: A has full throughput until 1; B has 2048 * 3 / 4 until then, 2048 after.
-    assert play.finish == [1.0, 1 + (4096 - 1536) / 2048]
+    every_sample = replace(scenario, statistical_efficiency="every_sample")
+    acts: Acts = {0.0: {0: {0: 1, 1: 1}, 1: placement}}
+    play = Play(engine, acts, jobs, two_by_two(4 * VGG_GB), every_sample, FULL_THROUGHPUT)
+    # Alone A has 256 samples/s and B 2048. When A is done, B continues at its full throughput.
+    done = 1 / factors[0]
+    assert play.finish == [pytest.approx(done), pytest.approx(done + (4096 - 2048 * factors[1] * done) / 2048)]
+
+
+def test_three_jobs_on_a_link_that_is_not_full_slow_each_other(engine):
+    """Each of three fills a quarter of the link: it meets the others half of the time, 1 / (1 + 1/4 * 1/2) = 8/9.
+
+    The 768 samples that one processes alone in 3 s take 27/8 s.
+    """
+    jobs = Workload.of([alone("vgg16", 2, 768) for _ in range(3)])
+    acts: Acts = {0.0: {job: {0: 1, 1: 1} for job in range(3)}}
+    assert (
+        Play(engine, acts, jobs, two_by_two(4 * VGG_GB), MEASURED, FULL_THROUGHPUT).finish
+        == [pytest.approx(27 / 8)] * 3
+    )
+    assert Play(engine, acts, jobs, two_by_two(4 * VGG_GB), MAX_MIN, FULL_THROUGHPUT).finish == [3.0] * 3
+
+
+def test_three_jobs_never_get_more_than_the_link(engine):
+    """Each of three fills 2/3 of the link. By chance alone each would have 1 / (1 + 2/3 * 4/3) = 9/17.
+
+    Together that would be 18/17 of the link, so each is limited to a third of it: half of its throughput.
+    """
+    jobs = Workload.of([alone("vgg16", 2, 256) for _ in range(3)])
+    acts: Acts = {0.0: {job: {0: 1, 1: 1} for job in range(3)}}
+    play = Play(engine, acts, jobs, two_by_two(1.5 * VGG_GB), MEASURED, FULL_THROUGHPUT)
+    assert play.finish == [pytest.approx(2.0)] * 3
+
+
+def test_a_job_alone_on_a_slow_link_is_not_slowed(engine):
+    """Its traffic is a hundred times what the link carries."""
+    jobs = Workload.of([alone("vgg16", 2, 256)])
+    acts: Acts = {0.0: {0: {0: 1, 1: 1}}}
+    for scenario in (MEASURED, MAX_MIN, WORST):
+        assert Play(engine, acts, jobs, two_by_two(VGG_GB / 100), scenario, FULL_THROUGHPUT).finish == [1.0]
+
+
+def test_traffic_is_that_of_all_samples_and_progress_that_of_useful_ones(engine):
+    """The same with an assumed noise scale of 1024: at batch 512 instead of 256 a sample makes 5/6 of the progress.
+
+    B processes as many samples and has as much traffic as before. So it needs 5/6 of the work to end at the same time.
+    """
+    jobs = Workload.of([alone("vgg16", 2, 256), alone("vgg16", 2, 4096 * 5 / 6)])
+    acts: Acts = {0.0: {0: {0: 1, 1: 1}, 1: Placement({0: 1, 1: 1}, batch_size=512)}}
+    assumed = replace(MAX_MIN, statistical_efficiency="assumed")
+    play = Play(engine, acts, jobs, two_by_two(4 * VGG_GB), assumed, FULL_THROUGHPUT)
+    assert play.finish == [pytest.approx(1.0), pytest.approx(1 + (4096 - 1536) / 2048)]
+
+
+@pytest.mark.parametrize(("batch", "seconds"), [(None, 150.0), (128, 150.0), (4096, 150.0 * 10038 / 6070)])
+def test_useful_samples_count(engine, batch, seconds):
+    """ResNet-18 at 2 samples/s on two GPUs, whatever the batch. The usual one of 128 samples, named, changes nothing.
+
+    With the noise scale of 5942, a sample at 4096 makes (5942 + 128) / (5942 + 4096) of the progress.
+    """
+    jobs, ideal = Workload.of([alone("resnet18", 2, 300)]), IdealModel(("resnet18",))
+    play = Play(engine, {0.0: {0: Placement({0: 2}, batch_size=batch)}}, jobs, cluster_of(4), MEASURED, ideal)
+    assert play.finish == [seconds if batch != 4096 else pytest.approx(seconds)]
 
 
 def test_in_the_worst_case_all_transfers_collide(engine):
@@ -242,7 +341,7 @@ def test_jobs_on_one_node_have_no_traffic(engine):
 
 
 def test_the_slowest_node_limits_the_job(engine):
-    """Node 0's link carries the ring of job 0 at a quarter, node 1's at half: a quarter."""
+    """On node 0 each job fills the link, factor 1/2; on node 1 each fills half, 1 / (1 + 1/4) = 0.8: a half."""
     links = ClusterSpec(tuple(NodeSpec("plain", 4, inter_node_bandwidth=VGG_GB * part) for part in (1.0, 2.0)))
     jobs = Workload.of([alone("vgg16", 2, 512), alone("vgg16", 2, 512)])
     play = Play(engine, {0.0: {0: {0: 1, 1: 1}, 1: {0: 1, 1: 1}}}, jobs, links, MEASURED, FULL_THROUGHPUT)

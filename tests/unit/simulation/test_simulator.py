@@ -52,7 +52,7 @@ def test_growth_keeps_the_events():
 
 
 def test_a_job_that_never_starts_counts_up_to_the_horizon():
-    """A job that arrives at 5 and never starts counts until the horizon of 500 (law 6)."""
+    """A job that arrives at 5 and never starts counts until the horizon of 500."""
     play = Play(
         Simulator, {}, jobs_of((5, 4, 40)), cluster_of(4, 4), Scenario(horizon=500.0, rounds=Rounds(max_stalls=2))
     )

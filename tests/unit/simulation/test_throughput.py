@@ -7,20 +7,28 @@ from hypothesis import strategies as st
 
 from envs.performance import IdealModel, default_model
 from envs.simulation import Scenario, Setup, ThroughputTable
-from envs.simulation.job_throughput import placement_throughput
+from envs.simulation.exact import ExactThroughputs
+from envs.simulation.job_throughput import level_of, placement_throughput
 from envs.simulation.state import State
-from envs.simulation.throughput import NUM_LEVELS, node_level
+from envs.simulation.throughput import NUM_LEVELS, level_nodes, node_level
 from envs.simulation.world import world_of
-from envs.types import ClusterSpec, Configuration, NodeSpec
+from envs.types import ClusterSpec, Configuration, ExecutionPlan, NodeSpec, Placement
 from tests.conformance.worlds import HETEROGENEOUS, HOMOGENEOUS, Curved
 from tests.unit.simulation.plays import cluster_of
 
 
 @pytest.mark.parametrize(
-    ("nodes", "level"), [(1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (8, 3), (9, 4), (64, 6), (65, 7), (5000, 7)]
+    ("nodes", "level"),
+    [(1, 0), (2, 1), (3, 2), (4, 3), (5, 4), (7, 6), (8, 7), (9, 8), (16, 8), (17, 9), (64, 10), (65, 11), (5000, 11)],
 )
-def test_node_counts_share_levels(nodes, level):
+def test_node_counts_above_eight_share_levels(nodes, level):
     assert node_level(nodes) == level
+    assert level_of(nodes, NUM_LEVELS - 1) == level
+
+
+def test_levels_hold_the_throughputs_of_their_most_nodes():
+    assert [level_nodes(level) for level in range(NUM_LEVELS)] == [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64, 128]
+    assert [node_level(level_nodes(level)) for level in range(NUM_LEVELS)] == list(range(NUM_LEVELS))
 
 
 def test_every_entry_agrees_with_the_model():
@@ -30,11 +38,42 @@ def test_every_entry_agrees_with_the_model():
         for gpu_type, name in enumerate(HETEROGENEOUS.gpu_types):
             for gpus in range(1, 9):
                 for level in range(NUM_LEVELS):
-                    nodes = min(2**level, gpus)
+                    nodes = min(level_nodes(level), gpus)
                     reachable = level <= node_level(gpus)
                     expected = Curved().throughput(model, Configuration(name, gpus, nodes)) if reachable else 0.0
                     assert table.throughputs[m, gpu_type, gpus, level] == expected
     assert not table.throughputs[:, :, 0].any()
+
+
+@pytest.mark.parametrize("model", ["resnet50", "lm", "vgg16", "bert", "deepspeech2"])
+def test_a_placement_that_names_its_plan_is_priced_like_one_that_does_not(model):
+    """On 1 to 8 nodes of 8 GPUs, the exact throughput equals the table's; from 9 nodes on, the table rounds up."""
+    cluster = ClusterSpec((NodeSpec("V100", 8),) * 9)
+    setup = Setup(cluster, default_model(), Scenario())
+    table, exact = ThroughputTable.build(setup, (model,), 72), ExactThroughputs(setup)
+    for gpus in (1, 2, 3, 7, 8, 12, 21, 24, 40, 64):
+        for nodes in range(-(-gpus // 8), min(gpus, 8) + 1):
+            shares = {node: gpus // nodes + (node < gpus % nodes) for node in range(nodes)}
+            named = exact.throughput(model, Placement(shares, plan=ExecutionPlan(data=gpus)))
+            assert table.throughputs[0, 0, gpus, node_level(nodes)] == named
+    nine = dict.fromkeys(range(9), 8)
+    assert table.throughputs[0, 0, 72, node_level(9)] == setup.performance.throughput(
+        model, Configuration("V100", 72, 16)
+    )
+    assert table.throughputs[0, 0, 72, node_level(9)] <= exact.throughput(
+        model, Placement(nine, plan=ExecutionPlan(data=72))
+    )
+
+
+@pytest.mark.parametrize("gpus", [1, 2, 4, 8, 16, 32])
+def test_a_placement_that_names_its_usual_batch_is_priced_like_one_that_does_not(gpus):
+    """For a model of one batch size, whatever its number of GPUs."""
+    setup = Setup(ClusterSpec((NodeSpec("A100", 8),) * 8), default_model(), Scenario())
+    table, exact = ThroughputTable.build(setup, ("deepspeech2",), 32), ExactThroughputs(setup)
+    for nodes in range(-(-gpus // 8), min(gpus, 8) + 1):
+        shares = {node: gpus // nodes + (node < gpus % nodes) for node in range(nodes)}
+        named = exact.throughput("deepspeech2", Placement(shares, batch_size=64))
+        assert table.throughputs[0, 0, gpus, node_level(nodes)] == named
 
 
 def test_levels_are_those_of_the_fewest_nodes():
@@ -90,7 +129,7 @@ def test_the_throughput_of_a_placement_agrees_with_the_model(counts, proportiona
 def recomputed(placed: dict[int, int], model: str, proportional: bool) -> float:
     """Samples per second, directly from the model."""
     total = sum(placed.values())
-    nodes = min(2 ** node_level(len(placed)), total)
+    nodes = min(level_nodes(node_level(len(placed))), total)
     throughputs = {
         n: Curved().throughput(model, Configuration(HETEROGENEOUS.nodes[n].gpu_type, total, nodes)) for n in placed
     }
@@ -126,3 +165,16 @@ def test_a_larger_table_takes_over_what_a_smaller_one_knows_of_cores():
         other.cpu_memory.factor
         == ThroughputTable.build(Setup(cluster, default_model(), shared), ("vgg16",), 8).cpu_memory.factor
     ).all()
+
+
+def test_what_a_job_needs_depends_on_its_gpu_type():
+    """resnet18 saturates with 9 cores on a V100, with fewer on a K80 in proportion to throughput; memory is equal."""
+    cluster = ClusterSpec(tuple(NodeSpec(name, 8, cpu_cores=32.0, memory=500.0) for name in ("V100", "K80")))
+    setup = Setup(cluster, default_model(), Scenario(cpu_memory="shared"))
+    table = ThroughputTable.build(setup, ("resnet18",), 8).cpu_memory
+    ratio = default_model().cpu_scale("resnet18", "K80")
+    k80 = cluster.gpu_types.index("K80")
+    assert table.scale[0, k80] == ratio
+    assert table.saturating[0, 1 - k80, 1].tolist() == [9.0, 62.5]
+    assert table.saturating[0, k80, 1].tolist() == [9.0 * ratio, 62.5]
+    assert np.allclose(table.factor[0, 0], table.factor[0, 1])

@@ -8,7 +8,7 @@ from scipy.integrate import quad
 from scipy.stats import lognorm
 
 from envs.types import TraceError
-from envs.workloads import Arrivals, LogNormal, Quantiles
+from envs.workloads import Arrivals, LogNormal, MarkovModulated, Quantiles
 
 DAILY = (*[0.5] * 12, *[1.5] * 12)
 
@@ -156,3 +156,38 @@ def test_a_night_without_any_jobs_is_possible():
 def test_impossible_arrivals_are_refused(options):
     with pytest.raises(TraceError, match="arrivals"):
         Arrivals(**options)
+
+
+def test_a_markov_modulated_process_by_hand():
+    """Busy a fifth of the time at four times the mean: a quarter of the mean elsewhere, and cv^2 = 1 + 4 = 5."""
+    process = MarkovModulated(busy_share=0.2, intensity=4.0, busy_jobs=40.0)
+    assert process.cv == pytest.approx(5**0.5)
+
+
+@pytest.mark.parametrize(("share", "intensity", "jobs"), [(0.2, 4.0, 40.0), (0.5, 1.5, 10.0), (0.1, 10.0, 5.0)])
+def test_a_markov_modulated_process_has_its_mean_variability_and_memory(share, intensity, jobs):
+    process = MarkovModulated(share, intensity, jobs)
+    gaps = np.diff(process.sample(np.random.default_rng(3), 400_000, 10.0))
+    assert gaps.min() >= 0
+    assert gaps.mean() == pytest.approx(10.0, rel=0.03)
+    assert gaps.std() / gaps.mean() == pytest.approx(process.cv, rel=0.05)
+    assert process.cv > 1
+    # Independent gaps would have a correlation of 0 +- 0.002. Where quiet periods are empty, no gap says where it is.
+    if intensity * share < 1:
+        assert np.corrcoef(gaps[1:], gaps[:-1])[0, 1] > 0.01
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_markov_modulated_process_begins_at_zero_and_ascends(seed):
+    times = MarkovModulated().sample(np.random.default_rng(seed), 5, 1.0)
+    assert times[0] == 0
+    assert (np.diff(times) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"busy_share": 0.0}, {"busy_share": 1.0}, {"intensity": 1.0}, {"intensity": 5.1}, {"busy_jobs": 0.0}],
+)
+def test_impossible_markov_modulated_processes_are_refused(options):
+    with pytest.raises(TraceError, match="arrivals: busy_"):
+        MarkovModulated(**options)

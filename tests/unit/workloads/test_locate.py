@@ -24,7 +24,7 @@ def test_with_neither_the_error_says_where_to_get_the_file_and_what_to_set(monke
     with pytest.raises(TraceError) as error:
         locate(PhillyTrace())
     message = str(error.value)
-    assert message.startswith("philly trace: no file given; get it from github.com/msr-fiddle/philly-traces")
+    assert message.startswith("philly trace: no file given; get it from github.com/petuum/adaptdl, branch osdi21")
     assert "workload.path=<file>" in message
     assert "$MURMURATION_DATA to a folder that contains traces/philly/philly_jobs.csv.gz" in message
     assert "\n" not in message
@@ -47,7 +47,7 @@ def test_the_home_folder_may_be_abbreviated(write, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("reader", "said"),
     [
-        (PhillyTrace(), r"trace-data\.tar\.gz: use the cluster_job_log in it with workload=philly_raw, or convert"),
+        (PhillyTrace(), r"petuum/adaptdl, branch osdi21-artifact, simulator/traces/philly\.csv; .*workload=philly_raw"),
         (PhillyRawTrace(), r"philly-traces: unpack cluster_job_log out of its trace-data\.tar\.gz, then set"),
         (ItpTrace(), r"microsoft/elasticflow-traces: unpack its data/raw-traces\.tar\.gz and give the folder"),
     ],

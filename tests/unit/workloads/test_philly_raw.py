@@ -86,3 +86,17 @@ def test_a_file_that_is_not_json(write, text):
 def test_json_without_jobs(write, text):
     with pytest.raises(TraceError, match="has no jobs"):
         PhillyRawTrace().read(write("cluster_job_log", text))
+
+
+@pytest.mark.parametrize("end", ["0001-01-01 00:00:00", "2017-10-07 01:02:00"])
+def test_attempts_in_the_year_one_are_bad_rows(write, end):
+    """They would otherwise look like jobs without a run time, which are skipped."""
+    _, report = read(write, job(), job("odd", attempts=[attempt("0001-01-01 00:00:00", end, 8)]))
+    assert report.kept == 1
+    assert sum(report.bad.values()) == 1
+    assert report.examples[0].value == "an attempt before 1970"
+
+
+def test_a_submission_in_the_year_one_is_a_bad_row(write):
+    _, report = read(write, job(), job("odd", submitted="0001-01-01 00:00:00"))
+    assert report.bad == {"submitted_time must be a time from 1970 to 2099": 1}

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
@@ -26,7 +27,10 @@ JOBS = {"philly_whole": 25_867, "philly": 20_658, "itp": 1_375, "muri": 992, "ru
 
 
 def preset(name: str, cluster: str = "", **changes: object) -> SyntheticSource | TraceSource:
-    config = OmegaConf.merge(OmegaConf.load(CONF / "workload" / f"{name}.yaml"), changes)
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        composed = compose(config_name=f"workload/{name}").workload
+    OmegaConf.set_struct(composed, False)
+    config = OmegaConf.merge(composed, changes)
     assert isinstance(config, DictConfig)
     chosen = cluster or config.get("recommended_cluster", "homogeneous_64")
     made = instantiate(OmegaConf.load(CONF / "cluster" / f"{chosen}.yaml"))
@@ -40,16 +44,18 @@ def test_each_preset_builds_without_reading_a_file(name, monkeypatch):
     monkeypatch.setenv("MURMURATION_DATA", "/nowhere")
     source = preset(name)
     assert source.name == name
-    assert source.num_jobs >= 100
+    assert source.num_jobs >= 60
     if isinstance(source, TraceSource):
         assert source.cluster.name == source.recommended_cluster
         assert {"train", "validation", "test"} <= set(source.splits)
 
 
-def test_every_trace_has_a_preset():
+def test_every_trace_and_every_task_has_a_preset():
     assert {path.stem for path in PRESETS} == {
         *("synthetic", "synthetic_philly", "philly_whole", "philly", "itp", "muri", "rubick"),
-        *("swf", "philly_raw", "helios", "pai", "gavel", "tiresias"),
+        *("csv", "swf", "philly_raw", "helios", "pai", "gavel", "tiresias"),
+        *("calm", "bursty", "overload", "rigid", "plans", "adaptive", "bursty_16", "bursty_large"),
+        *("philly_64", "itp_64"),
     }
 
 

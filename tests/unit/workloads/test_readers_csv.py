@@ -1,5 +1,7 @@
 """Readers of comma-separated files (Philly, ITP, Muri, Helios), tested on files written here."""
 
+import gzip
+
 import pytest
 
 from envs.types import TraceError
@@ -101,6 +103,37 @@ def test_itp_reads_the_published_files_like_one_joined_file(write):
         columns = ["submit_time", "duration", "num_gpus", "tenant"]
         assert ours[columns].to_numpy().tolist() == theirs[columns].to_numpy().tolist()
         assert (said.rows, said.kept, said.skipped) == (expected.rows, expected.kept, expected.skipped)
+
+
+@pytest.mark.parametrize("name", ["cluster02.csv", "cluster02.csv.gz"])
+def test_itp_reads_one_published_file_as_the_cluster_of_its_name(write, name):
+    text = "job_id,submission_time,duration,num_gpu\nx,900,600,1\ny,1200,650,2\n"
+    path = write(name, text)
+    if name.endswith(".gz"):
+        path.write_bytes(gzip.compress(text.encode()))
+    for reader in (ItpTrace(), ItpTrace(clusters=["cluster02"])):
+        frame, report = reader.read(path, strict=True)
+        assert frame["submit_time"].tolist() == [0.0, 300.0]
+        assert frame["tenant"].tolist() == ["cluster02", "cluster02"]
+        assert (report.rows, report.kept) == (2, 2)
+    with pytest.raises(TraceError, match="2 other clusters"):
+        ItpTrace(clusters=["cluster01"]).read(path)
+
+
+def test_itp_reads_a_folder_of_compressed_files(tmp_path):
+    (tmp_path / "cluster01.csv.gz").write_bytes(gzip.compress(b"submission_time,duration,num_gpu\n5,600,1\n"))
+    frame, _ = ItpTrace().read(tmp_path)
+    assert frame["tenant"].tolist() == ["cluster01"]
+
+
+def test_dates_before_1970_are_bad_rows(write):
+    """0001-01-01 is what some systems write for "none"; it parses as a date."""
+    text = PHILLY + "2017-10-08 00:00:00,5,1,5,a\n0001-01-01 00:00:00,5,1,5,a\n"
+    frame, report = PhillyTrace().read(write("p.csv", text))
+    assert frame["submit_time"].tolist() == [0.0]
+    assert report.bad == {"timestamp must be a time from 1970 to 2099": 1}
+    with pytest.raises(TraceError, match=r"row 3: timestamp is '0001-01-01 00:00:00'; it must be a time from 1970"):
+        PhillyTrace().read(write("p.csv", text), strict=True)
 
 
 def test_a_malformed_row_of_a_folder_names_its_file(write):

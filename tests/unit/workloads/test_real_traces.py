@@ -1,5 +1,6 @@
 """The public traces themselves: every row is accounted for, and known figures are reproduced."""
 
+import pandas as pd
 import pytest
 
 from envs.performance import default_model
@@ -24,6 +25,19 @@ def test_itp_keeps_every_row(real_data):
     assert frame["tenant"].nunique() == 8
     assert frame["duration"].min() >= 600
     assert (frame["num_gpus"].min(), frame["num_gpus"].max()) == (1, 64)
+
+
+def test_itp_reads_one_clusters_file_like_the_joined_one(real_data, tmp_path):
+    """cluster02 of the joined file, written as the publication has it: without a column cluster."""
+    joined = real_data("traces/microsoft_itp/itp_jobs.csv.gz")
+    everything = pd.read_csv(joined)
+    alone = tmp_path / "cluster02.csv"
+    everything[everything["cluster"] == "cluster02"].drop(columns="cluster").to_csv(alone, index=False)
+    whole, _ = ItpTrace(clusters=["cluster02"]).read(joined, strict=True)
+    part, _ = ItpTrace().read(alone, strict=True)
+    assert part[["duration", "num_gpus", "tenant"]].equals(whole[["duration", "num_gpus", "tenant"]])
+    shift = whole["submit_time"] - part["submit_time"]
+    assert shift.nunique() == 1  # t = 0 is the first submission of all clusters that are read
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,37 @@ def test_a_gavel_trace_that_is_not_text(tmp_path):
         GavelTrace().read(path)
 
 
+SHORT = "{model}\tpython3 x\t-n\t1\t{steps}\t{time}\t{gpus}\n"
+
+
+def short(model="LM (batch size 20)", steps="100", gpus="2", time="0"):
+    """One line of a Gavel trace of seven fields, as those that it derived from Philly."""
+    return SHORT.format(model=model, steps=steps, gpus=gpus, time=time)
+
+
+def test_gavel_with_seven_columns_by_hand(write):
+    path = write("g.trace", short(time="12.5") + short(model="A3C", steps="7", gpus="1"))
+    frame, report = GavelTrace().read(path, strict=True)
+    assert frame["submit_time"].tolist() == [0.0, 12.5]
+    assert frame["work"].tolist() == [7, 100 * 20 * 2]
+    assert frame["num_gpus"].tolist() == [1, 2]
+    assert report.notes[0] == "work is steps times batch size times GPUs; the trace has no durations"
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"), [(short() + row(), 7), (row() + short(), 10)], ids=["seven first", "ten first"]
+)
+def test_the_first_row_of_gavel_decides_the_number_of_columns(write, text, fields):
+    frame, report = GavelTrace().read(write("g.trace", text))
+    assert len(frame) == 1
+    assert report.bad == {f"job_type must be in a row of {fields} tab-separated fields": 1}
+
+
+def test_gavel_with_seven_columns_checks_its_fields(write):
+    _, report = GavelTrace().read(write("g.trace", short() + short(gpus="0") + short(time="soon")))
+    assert sorted(bad.field for bad in report.examples) == ["arrival_time", "scale_factor"]
+
+
 def test_batch_sizes():
     assert [batch_size(name) for name in ("LM (batch size 20)", "A3C", "X (batch size 8) y")] == [20, 1, 1]
 

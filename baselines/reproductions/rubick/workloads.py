@@ -24,7 +24,7 @@ ARRIVALS = Arrivals(cv=1.5, burst=0.2)
 TUNED = 0.5  # share of users who choose the fastest plan measured on their GPUs; the others choose any
 
 
-def drawn(
+def draw_rubick_workload(
     measured: MeasuredModel,
     cluster: ClusterSpec,
     seed: Sequence[int],

@@ -6,7 +6,7 @@ from envs.types import Allocation, JobId, Placement, Seconds
 REPAID = 2.0  # restarts between two changes: after 2 restarts half of the time since a change was work
 
 
-class Lives:
+class JobHistories:
     """History of the jobs of one episode, and the reconfiguration gate computed from it.
 
     Args:
@@ -63,7 +63,7 @@ class Lives:
         now = view.time - self._started[job] if job in self._started else 0.0
         return self._ran.get(job, 0.0) + now
 
-    def affords(self, view: ClusterView, job: JobId) -> bool:
+    def passes_gate(self, view: ClusterView, job: JobId) -> bool:
         """Whether a running job passes the gate: (T - (N + 1) d) / T is at least the gate, with T from `ran`.
 
         If T included waiting, a job that is stopped repeatedly would become ever easier to change.
@@ -76,7 +76,7 @@ class Lives:
             return False
         return age - (self.changes(job) + 1) * restart >= self.gate * age
 
-    def pays(self, view: ClusterView, job: JobId, factor: float) -> bool:
+    def pays_off(self, view: ClusterView, job: JobId, factor: float) -> bool:
         """Whether a change that makes a running job faster by a factor pays off if it runs as long again.
 
         Half of the processes that have run for some time run for as long again (Harchol-Balter and Downey, "Exploiting

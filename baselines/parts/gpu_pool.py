@@ -15,12 +15,12 @@ from envs.types import Allocation, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
-class Heap:
+class GpuPool:
     """Jobs that can run on one GPU type, and the number of GPUs for them.
 
     Attributes:
         work: float64[num_jobs], samples left.
-        speeds: float64[num_jobs, sizes], samples/s on the fastest type; 0 where a job does not run.
+        throughputs: float64[num_jobs, sizes], samples/s on the fastest type; 0 where a job does not run.
         num_gpus: GPUs to share out: those that are up, without those of running gangs over several types.
     """
 
@@ -34,12 +34,12 @@ class Heap:
         least: IntArray = (self.throughputs > 0).argmax(axis=1)
         return least
 
-    def sorted(self, order: IntArray) -> "Heap":
+    def sorted(self, order: IntArray) -> "GpuPool":
         """Return the jobs in another order."""
-        return Heap(self.work[order], self.throughputs[order], self.num_gpus)
+        return GpuPool(self.work[order], self.throughputs[order], self.num_gpus)
 
 
-class OneHeap:
+class PooledRounds:
     """Rounds of a scheduler that shares out GPUs as if they were of one type: lengths, then sizes, then nodes.
 
     Jobs that already have their target size are not moved. A gang over several types starts if there is room after all
@@ -60,8 +60,8 @@ class OneHeap:
     def schedule(
         self,
         view: ClusterView,
-        length_of: Callable[[Heap], FloatArray],
-        sizes_of: Callable[[Heap], IntArray],
+        length_of: Callable[[GpuPool], FloatArray],
+        sizes_of: Callable[[GpuPool], IntArray],
     ) -> Allocation:
         """Choose sizes, then nodes; jobs without GPUs start at their least sizes on GPUs left over.
 
@@ -83,11 +83,11 @@ class OneHeap:
         able = np.flatnonzero(throughputs.max(axis=1) > 0)
         gangs = np.intersect1d(np.delete(jobs, able), view.running).tolist()
         room = int(view.capacity.sum()) - sum(view.placement(job).num_gpus for job in gangs)
-        heap = Heap(work[able], throughputs[able], room)
-        order = np.lexsort((jobs[able], length_of(heap)))
+        pool = GpuPool(work[able], throughputs[able], room)
+        order = np.lexsort((jobs[able], length_of(pool)))
         sizes, least = np.zeros(len(jobs), np.int64), np.zeros(len(jobs), np.int64)
-        sizes[able[order]] = sizes_of(heap.sorted(order))
-        least[able] = heap.least
+        sizes[able[order]] = sizes_of(pool.sorted(order))
+        least[able] = pool.least
         place_sizes(view, allocation, jobs, sizes, able[order].tolist())
         start_more(view, allocation, jobs, least, able[order].tolist())
         return allocation

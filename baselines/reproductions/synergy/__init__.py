@@ -1,0 +1,1 @@
+"""Synergy's comparison of mechanisms (OSDI'22) in this simulator."""

@@ -1,0 +1,196 @@
+"""Tasks: named, versioned benchmark problems whose hash tells whether two results belong to the same problem."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from envs.evaluation.statistics import MIN_WORKLOADS
+from envs.performance import PerformanceModel
+from envs.performance.batch_size import batch_sizes
+from envs.simulation import WORLD_VERSION, Setup, ThroughputTable
+from envs.types import ClusterSpec, Configuration, MurmurationError, PerformanceError
+from envs.workloads import Workload
+
+HASH_DIGITS = 12  # hexadecimal digits of a hash that are shown and kept
+ARRAY_FORM = "{:.6g}"  # rounding errors differ between machines and versions of NumPy; six digits hide them
+NUMBER_FORM = "{:.12g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """The quantity to minimise: jct * total JCT + makespan * makespan, both in seconds.
+
+    The weights are those of `envs.gpu_cluster.TeamReward`.
+
+    Raises:
+        MurmurationError: a weight is negative, or both are 0.
+    """
+
+    jct: float = 1.0
+    makespan: float = 0.0
+
+    def __post_init__(self) -> None:
+        if min(self.jct, self.makespan) < 0 or self.jct + self.makespan <= 0:
+            raise MurmurationError(
+                f"task.objective: jct is {self.jct} and makespan {self.makespan}; neither may be negative, nor both 0"
+            )
+
+    def __str__(self) -> str:
+        if not self.makespan:
+            return "mean JCT"
+        return f"{self.jct:g} x total JCT + {self.makespan:g} x makespan" if self.jct else "makespan"
+
+
+@dataclass(frozen=True)
+class Task:
+    """The name and the version of a benchmark problem; its setup and its workload are chosen by its configuration.
+
+    Args:
+        name: the name of the task, such as full-64.
+        version: raised whenever the hash changes.
+        objective: what is minimised.
+        hashes: version -> hash of the unmodified task, for this version and all earlier ones.
+        slow_episodes: the number of test episodes that slow schedulers play, the first ones; at least 5.
+
+    Raises:
+        MurmurationError: the version is below 1, or slow schedulers would play too few episodes.
+    """
+
+    name: str
+    version: int
+    objective: Objective = field(default_factory=Objective)
+    hashes: Mapping[int, str] = field(default_factory=dict)
+    slow_episodes: int = 20
+
+    def __post_init__(self) -> None:
+        if self.version < 1:
+            raise MurmurationError(f"task.version is {self.version}; it must be at least 1")
+        if self.slow_episodes < MIN_WORKLOADS:
+            raise MurmurationError(f"task.slow_episodes is {self.slow_episodes}; it must be at least {MIN_WORKLOADS}")
+
+    @property
+    def title(self) -> str:
+        """Name and version, such as full-64-v1."""
+        return f"{self.name}-v{self.version}"
+
+    def identify(self, found: str, note: str = "") -> dict[str, Any]:
+        """Return what results say of their task, as plain values.
+
+        Args:
+            found: the hash of the problem that was played.
+            note: how the episodes differ from all test episodes; empty if they do not.
+        """
+        modified = self.hashes.get(self.version) != found
+        label = ", ".join([f"{self.title}{' modified' if modified else ''} ({found})", *([note] if note else [])])
+        return {
+            "name": self.name,
+            "version": self.version,
+            "hash": found,
+            "modified": modified,
+            "complete": not note,
+            "objective": str(self.objective),
+            "label": label,
+        }
+
+
+def hash_problem(
+    configuration: Mapping[str, Any],
+    setup: Setup,
+    models: Sequence[str],
+    episodes: Sequence[Workload],
+    task: Task,
+) -> str:
+    """Return the hash of a problem: equal hashes mean that results can be compared.
+
+    It covers the resolved configuration, the cluster, the scenario, the tables of throughputs that the engine uses, the
+    throughputs at other batch sizes, the jobs of the test episodes, the task's objective and
+    `WORLD_VERSION`. Figures that are computed enter with six significant digits, so that the hash does not depend on
+    the machine or on NumPy's version.
+    Names and notes of workloads do not enter, nor does the location of a trace's file.
+
+    Args:
+        configuration: the resolved configuration as plain values.
+        setup: the setup.
+        models: models of the jobs.
+        episodes: the test episodes.
+        task: the task.
+
+    Returns:
+        `HASH_DIGITS` hexadecimal digits.
+    """
+    most = max(int(episode.jobs["max_gpus"].max()) for episode in episodes)
+    parts = {
+        "world": WORLD_VERSION,
+        "configuration": _without_paths(configuration),
+        "objective": task.objective,
+        "cluster": setup.cluster,
+        "scenario": setup.scenario,
+        "table": ThroughputTable.build(setup, models, most),
+        "batches": dict(_throughputs_of_batches(setup.performance, setup.cluster, models)),
+        "episodes": [[episode.jobs, episode.models, episode.tenants, episode.window] for episode in episodes],
+        "plans": [list(episode.plans) for episode in episodes],
+    }
+    text = json.dumps(to_hashable(parts), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:HASH_DIGITS]
+
+
+def to_hashable(value: Any) -> Any:
+    """Convert nested values to lists, texts, whole numbers and mappings with text keys, and round their numbers.
+
+    Raises:
+        TypeError: a value of another type, which has no stable form.
+    """
+    match value:
+        case None | bool() | str() | int():
+            return value
+        case float():
+            return NUMBER_FORM.format(value)
+        case np.ndarray():
+            return _array(value)
+        case np.generic():
+            return to_hashable(value.item())
+        case Mapping():
+            return {str(key): to_hashable(item) for key, item in value.items()}
+        case list() | tuple():
+            return [to_hashable(item) for item in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        kept = {each.name: to_hashable(getattr(value, each.name)) for each in dataclasses.fields(value) if each.compare}
+        return {"type": type(value).__name__, **kept}
+    raise TypeError(f"hash of a task: no stable form of {type(value).__name__}; make it a dataclass")
+
+
+def _array(array: npt.NDArray[Any]) -> Any:
+    if array.dtype.names:
+        return {name: _array(array[name]) for name in array.dtype.names}
+    flat = array.ravel().tolist()
+    if array.dtype.kind == "f":  # rounding leaves a zero's sign, which has no meaning
+        flat = [ARRAY_FORM.format(x + 0.0) for x in flat]
+    return [list(array.shape), " ".join(map(str, flat))]
+
+
+def _without_paths(node: Any) -> Any:
+    if isinstance(node, Mapping):
+        return {key: _without_paths(item) for key, item in node.items() if key != "path"}
+    return [_without_paths(item) for item in node] if isinstance(node, list | tuple) else node
+
+
+def _throughputs_of_batches(
+    performance: PerformanceModel, cluster: ClusterSpec, models: Sequence[str]
+) -> Iterator[tuple[str, Any]]:
+    """Throughputs on 1, 4 and 16 GPUs at the batch sizes that may be chosen; none for models without a profile."""
+    for model in models:
+        for gpus in (1, 4, 16):
+            try:
+                sizes = batch_sizes(model, gpus)
+            except PerformanceError:
+                continue
+            for gpu_type in cluster.gpu_types:
+                configurations = [Configuration(gpu_type, gpus, -(-gpus // 8), batch_size=size) for size in sizes]
+                found = np.array([performance.throughput(model, each) for each in configurations])
+                yield f"{model} on {gpus} {gpu_type}", found

@@ -1,0 +1,39 @@
+"""The tables beside the errors of predictions: forms of the step time, uneven placements, and what is known."""
+
+from pathlib import Path
+
+from envs.performance.validation.known import check_h100, describe_measured, describe_scaled
+from envs.performance.validation.reproduction import Reproduction
+from envs.performance.validation.side_by_side import compare_forms, tabulate_forms
+from envs.performance.validation.t4 import compare_two_with_three_nodes
+from envs.performance.validation.uneven import arrangement_scatter, summarise_uneven, uneven_ratios
+
+
+def describe_model(profiles: Path | str, *, seed: int = 0) -> Reproduction:
+    """Compute the tables that say how far the default model's throughputs can be trusted.
+
+    Args:
+        profiles: folder with the public profiles.
+        seed: of the drawn points.
+
+    Raises:
+        PerformanceError: a file is missing or malformed.
+    """
+    root = Path(profiles)
+    forms = compare_forms(root, seed=seed)
+    slow = forms[forms["gpu_type"] == "T4"].sort_values("num_nodes", kind="stable")
+    by_nodes = tabulate_forms(slow, ("protocol", "num_nodes")).sort_values("protocol", kind="stable")
+    tables = (
+        ("Forms of the step time, fitted to the same points", tabulate_forms(forms)),
+        ("The same on T4, by number of nodes", by_nodes),
+        ("Measured step times on two T4 nodes over those on three", compare_two_with_three_nodes(root / "pollux_t4")),
+        ("Step time of uneven over even placements, same GPUs and nodes", summarise_uneven(uneven_ratios(root))),
+        ("Measured pairs of model and GPU type", describe_measured()),
+        ("Guessed pairs: throughputs scaled from another GPU type", describe_scaled()),
+        ("H100 over A100: the rule, and language models", check_h100(root / "llm_foundry" / "mpt_throughput.csv")),
+    )
+    note = (
+        "Uneven placements are priced like even ones. T4 placements that differ only in the order of their nodes "
+        f"scatter by {arrangement_scatter(root):.1f} % at the median."
+    )
+    return Reproduction(tables, (note,))

@@ -1,0 +1,66 @@
+"""Named job mixes, by what limits their models: GPUs, cores, memory or the network.
+
+Each class has a rule on what its models need by `envs.performance`; `tests/unit/workloads/test_mixes.py` checks it. The
+proportional share is that of Synergy's nodes (OSDI'22): 3 cores and 62.5 GB for each GPU.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from envs.types import TraceError
+from envs.workloads.mix import DEFAULT_MIX, JobMix
+
+CLASSES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        # at least the proportional cores to saturate, at most the proportional memory (Synergy's matrices)
+        "cpu_hungry": ("resnet18", "resnet50", "mobilenet", "deepspeech2"),
+        # more than the proportional memory to saturate (Synergy's matrices)
+        "memory_hungry": ("alexnet", "shufflenet", "m5"),
+        # less than the proportional share of both; 8 V100 on two nodes send more than 10 Gb/s (Synergy's, Rubick's)
+        "network_heavy": ("gnmt", "bert", "bert_large", "roberta"),
+        # less than the proportional share of both, and at most 10 Gb/s (Synergy's, Gavel's)
+        "indifferent": ("transformer", "lm", "recommendation", "vae"),
+    }
+)
+"""Synergy's twelve measured models, with two of Gavel's and two of Rubick's."""
+
+DOMAINS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "image": ("alexnet", "shufflenet", "resnet18", "mobilenet", "resnet50"),
+        "language": ("gnmt", "transformer", "lm"),
+        "speech": ("m5", "deepspeech2"),
+    }
+)
+"""The models that Synergy's simulator draws, by domain."""
+
+
+def equal_within(groups: Mapping[str, tuple[str, ...]], weights: Mapping[str, float]) -> JobMix:
+    """Return a mix that divides the weight of each group equally among its models."""
+    shares = {model: weights[group] / len(models) for group, models in groups.items() for model in models}
+    return JobMix(tuple(shares), tuple(shares.values()))
+
+
+MIXES: Mapping[str, JobMix] = MappingProxyType(
+    {
+        "gavel": DEFAULT_MIX,
+        "synergy": equal_within(DOMAINS, {"image": 20.0, "language": 70.0, "speech": 10.0}),
+        "resources": equal_within(CLASSES, dict.fromkeys(CLASSES, 25.0)),
+    }
+)
+"""Job mixes by name:
+
+- "gavel": Gavel's five models in equal shares; the default.
+- "synergy": 20 % image, 70 % language and 10 % speech models, as in the validation run of Synergy's artifact.
+- "resources": the four `CLASSES` in equal shares.
+"""
+
+
+def mix_named(name: str) -> JobMix:
+    """Return a job mix by name.
+
+    Raises:
+        TraceError: no mix has that name.
+    """
+    if name not in MIXES:
+        raise TraceError(f"workload.mix is {name!r}; choose one of {', '.join(MIXES)}, or give a JobMix")
+    return MIXES[name]

@@ -1,0 +1,253 @@
+"""Any comma-separated file with one job per row; a mapping from fields to columns replaces code."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from envs.types import FloatArray, TraceError, did_you_mean
+from envs.types.units import DAY
+from envs.workloads.readers.report import ReadReport
+from envs.workloads.readers.table import MAX_GPUS, MAX_SECONDS, TraceTable, read_csv
+
+TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "min": 60.0, "h": 3600.0, "days": DAY}
+CPU_UNITS = {"cores": 1.0, "millicores": 1e-3}
+MEMORY_UNITS = {"GB": 1.0, "MB": 1e-3, "GiB": 2**30 / 1e9, "MiB": 2**20 / 1e9, "bytes": 1e-9}
+WORK_UNITS = ("samples", "steps")
+LATEST = 130 * 365.25 * DAY  # seconds from 1970 to 2100
+TRUE, FALSE = ("1", "true", "yes"), ("", "0", "false", "no")
+
+UNITS: dict[str, Sequence[str]] = {
+    **dict.fromkeys(("submit_time", "start_time", "end_time", "duration"), tuple(TIME_UNITS)),
+    "work": WORK_UNITS,
+    "cpu_cores": tuple(CPU_UNITS),
+    "memory": tuple(MEMORY_UNITS),
+}
+"""Fields that have a unit, and the units; the first one is the default. Times also take a calendar layout."""
+
+FIELDS = (
+    *("submit_time", "duration", "start_time", "end_time", "work", "num_gpus", "min_gpus", "max_gpus", "gpu_type"),
+    *("cpu_cores", "memory", "model", "batch_size", "tenant", "name", "guaranteed"),
+)
+
+
+@dataclass(frozen=True)
+class CsvTrace:
+    """A trace in the columns of its own file; `conf/workload/csv.yaml` describes every field.
+
+    Required are `submit_time`, `num_gpus`, and `duration`, `start_time` with `end_time`, or `work`. Work in steps needs
+    `batch_size`. Without `work`, it is the duration times the throughput on the row's GPU type. CPU cores and memory
+    are checked and reported, and not used otherwise: the world divides those of a node by what each job's model can
+    use. A row with a field that cannot be read, or is out of range, is bad: it is left out, counted, and named in the
+    report.
+
+    Args:
+        columns: field -> column of the file; null where the file has none.
+        units: field -> unit; see `UNITS`. A time can also be a calendar time: give its `strptime` layout, or "ISO8601".
+        models: the file's name of a model -> a name that the performance model knows; other names are kept.
+        gpu_types: the file's name of a GPU type -> ours; if it is not empty, other names are bad rows.
+        keep: column -> the values to keep; rows with other values are skipped.
+        drop: column -> values to leave out.
+        header: names of the columns of a file without a header line.
+        delimiter: the character between fields.
+        duplicates: keep rows that repeat an earlier row; if false they are skipped.
+        gpu_type: GPU type on which durations were measured, where the file has no column for it.
+        gpus_per_node: GPUs of a usual node of the trace's cluster.
+
+    Raises:
+        TraceError: the mapping is incomplete, or names a field or unit that does not exist.
+    """
+
+    columns: Mapping[str, str | None]
+    units: Mapping[str, str | None] = field(default_factory=dict)
+    models: Mapping[str, str] = field(default_factory=dict)
+    gpu_types: Mapping[str, str] = field(default_factory=dict)
+    keep: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    drop: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    header: Sequence[str] | None = None
+    delimiter: str = ","
+    duplicates: bool = True
+    gpu_type: str = "V100"
+    gpus_per_node: int = 8
+    name: ClassVar[str] = "csv"
+    location: ClassVar[str] = "traces/csv/jobs.csv"
+    source: ClassVar[str] = "your own cluster; workload.reader.columns maps its columns (docs/traces.md)"
+
+    def __post_init__(self) -> None:
+        for key, given, known in (("columns", self.columns, FIELDS), ("units", self.units, tuple(UNITS))):
+            for name in given:
+                if name not in known:
+                    hint = did_you_mean(name, known, lead=", ")
+                    raise TraceError(
+                        f"workload.reader.{key}.{name}: there is no such field{hint}; known: {', '.join(known)}"
+                    )
+        for name, unit in self.units.items():
+            if unit is not None and unit not in UNITS[name] and not (_is_time(name) and _is_layout(unit)):
+                layout = ", or a layout such as %Y-%m-%d %H:%M:%S" if _is_time(name) else ""
+                raise TraceError(
+                    f"workload.reader.units.{name} is {unit!r}; it must be {' or '.join(UNITS[name])}{layout}"
+                )
+        if len(self.delimiter) != 1:
+            raise TraceError(f"workload.reader.delimiter is {self.delimiter!r}; it must be one character")
+        for name in ("submit_time", "num_gpus"):
+            self._require(name, "every trace needs it")
+        if not (self._has("work") or self._has("duration")):
+            for name in ("start_time", "end_time"):
+                self._require(name, "give duration, work, or both start_time and end_time")
+        if self._has("work") and self._unit("work") == "steps":
+            self._require("batch_size", "work in steps is steps times the global batch size")
+
+    def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
+        """Return the jobs and the report; see `TraceReader.read`."""
+        mapped = [column for column in self.columns.values() if column is not None]
+        needed = list(dict.fromkeys([*mapped, *self.keep, *self.drop]))
+        table = read_csv(self.name, path, needed, header=self.header, delimiter=self.delimiter, strict=strict)
+        unread = [column for column in table.columns if column not in needed]
+        if not self.duplicates:
+            table.skip_duplicates()
+        jobs = self._jobs(table)
+        origin = self._origin(jobs["submit_time"][table.sound])
+        self._filter(table)
+        renamed = [f"{name} from {column}" for name, column in self.columns.items() if column not in (None, name)]
+        notes = [f"columns: {', '.join(renamed)}"] if renamed else []
+        if unread:
+            notes.append(f"columns that are not read: {', '.join(unread)}")
+        return table.finish(jobs, notes=[*notes, *self._resource_notes(jobs, table)], origin=origin)
+
+    def _jobs(self, table: TraceTable) -> dict[str, npt.NDArray[Any]]:
+        """Return the standard columns over all rows; rows that cannot be read are marked as bad."""
+        num_gpus = table.numbers(self._column("num_gpus"), high=MAX_GPUS, whole=True)
+        jobs: dict[str, npt.NDArray[Any]] = {
+            "submit_time": self._submit(table),
+            "duration": self._duration(table),
+            "num_gpus": num_gpus,
+        }
+        if self._has("work"):
+            jobs["work"] = self._work(table)
+            table.skip(num_gpus == 0, "no GPUs requested")
+            table.skip(jobs["work"] == 0, "no work")
+        else:
+            table.skip_idle(jobs["duration"], num_gpus)
+        for name in ("min_gpus", "max_gpus"):
+            if self._has(name):
+                column = self._column(name)
+                given = table.numbers(column, low=1, high=MAX_GPUS, whole=True)
+                jobs[name] = np.clip(given, 0, MAX_GPUS).astype(np.int64)  # bad rows may hold anything
+                wrong = jobs[name] > num_gpus if name == "min_gpus" else jobs[name] < num_gpus
+                table.reject(
+                    wrong, column, f"must be at {'most' if name == 'min_gpus' else 'least'} the row's num_gpus"
+                )
+        for name, scales in (("cpu_cores", CPU_UNITS), ("memory", MEMORY_UNITS)):
+            if self._has(name):
+                jobs[name] = table.numbers(self._column(name), high=np.inf) * scales[self._unit(name)]
+        for name, ours in (("model", self.models), ("gpu_type", self.gpu_types)):
+            if self._has(name):
+                jobs[name] = self._named(table, name, ours)
+        for name in ("tenant", "name"):
+            if self._has(name):
+                jobs[name] = table.text(self._column(name))
+        if self._has("guaranteed"):
+            column = self._column("guaranteed")
+            said = np.array([text.lower() for text in table.text(column)], dtype=object)
+            table.reject(~np.isin(said, [*TRUE, *FALSE]), column, f"must be one of {', '.join([*TRUE, *FALSE[1:]])}")
+            jobs["guaranteed"] = np.isin(said, TRUE)
+        return jobs
+
+    def _submit(self, table: TraceTable) -> FloatArray:
+        """float64[num_rows]: submission in seconds; times more than ten years from most others are bad."""
+        submit = self._time(table, "submit_time")
+        if table.sound.any():
+            middle = float(np.median(submit[table.sound]))
+            reason = "must be within ten years of most other times"
+            table.reject(np.abs(submit - middle) > MAX_SECONDS, self._column("submit_time"), reason)
+        return submit
+
+    def _duration(self, table: TraceTable) -> FloatArray:
+        if self._has("duration"):
+            scale = TIME_UNITS[self._unit("duration")]
+            return table.numbers(self._column("duration"), high=MAX_SECONDS / scale) * scale
+        if not self._has("start_time"):
+            return np.full(len(table), np.nan)
+        start, end = self._time(table, "start_time"), self._time(table, "end_time")
+        column = self._column("end_time")
+        table.reject(end < start, column, "must not be before the start")
+        table.reject(end - start > MAX_SECONDS, column, "must be within ten years of the start")
+        return end - start
+
+    def _work(self, table: TraceTable) -> FloatArray:
+        """float64[num_rows]: samples."""
+        work = table.numbers(self._column("work"), high=1e18)
+        if self._unit("work") == "samples":
+            return work
+        return work * table.numbers(self._column("batch_size"), low=1, high=1e9, whole=True)
+
+    def _time(self, table: TraceTable, name: str) -> FloatArray:
+        unit, column = self._unit(name), self._column(name)
+        if unit in TIME_UNITS:
+            return table.numbers(column, high=LATEST / TIME_UNITS[unit]) * TIME_UNITS[unit]
+        return table.times(column, unit)
+
+    def _named(self, table: TraceTable, name: str, ours: Mapping[str, str]) -> npt.NDArray[np.object_]:
+        """object[num_rows]: names of models or GPU types, translated."""
+        column = self._column(name)
+        said = table.text(column)
+        if ours and name == "gpu_type":
+            known = list(map(str, ours))
+            table.reject(~np.isin(said, known), column, f"must be one of {', '.join(known)} (reader.gpu_types)")
+        else:
+            table.reject(np.array([text == "" and "" not in ours for text in said]), column, f"must name a {name}")
+        translated = {str(theirs): mine for theirs, mine in ours.items()}
+        made = np.empty(len(said), dtype=object)
+        made[:] = [translated.get(text, text) for text in said]
+        return made
+
+    def _filter(self, table: TraceTable) -> None:
+        """Skip the rows that `keep` and `drop` leave out."""
+        for wanted, chosen in ((True, self.keep), (False, self.drop)):
+            for column, values in chosen.items():
+                inside = np.isin(table.text(column), [str(value) for value in values])
+                verb = "not one of" if wanted else "one of"
+                table.skip(inside != wanted, f"{column} is {verb} {', '.join(map(str, values))}")
+
+    def _origin(self, submit: FloatArray) -> float | None:
+        """Return the time that becomes t = 0: the first submission; with calendar times, the midnight before it."""
+        if not len(submit):
+            return None
+        first = float(submit.min())
+        return first if self._unit("submit_time") in TIME_UNITS else float(np.floor(first / DAY) * DAY)
+
+    def _resource_notes(self, jobs: Mapping[str, npt.NDArray[Any]], table: TraceTable) -> list[str]:
+        """State what the jobs request besides GPUs."""
+        notes = []
+        for name, unit in (("cpu_cores", "cores"), ("memory", "GB")):
+            if name in jobs and table.sound.any():
+                per_gpu = float(np.median(jobs[name][table.sound] / jobs["num_gpus"][table.sound]))
+                notes.append(f"{name}: median {per_gpu:.3g} {unit} per GPU; checked, not used by the world")
+        if self._has("batch_size") and not self._has("work"):
+            notes.append("batch sizes are not used: jobs run at their model's usual batch size")
+        return notes
+
+    def _has(self, name: str) -> bool:
+        return self.columns.get(name) is not None
+
+    def _column(self, name: str) -> str:
+        return str(self.columns[name])
+
+    def _unit(self, name: str) -> str:
+        return self.units.get(name) or UNITS[name][0]
+
+    def _require(self, name: str, why: str) -> None:
+        if not self._has(name):
+            raise TraceError(f"workload.reader.columns.{name} is not set; {why}: set it to the name of its column")
+
+
+def _is_time(name: str) -> bool:
+    return name in ("submit_time", "start_time", "end_time")
+
+
+def _is_layout(unit: str) -> bool:
+    return "%" in unit or unit == "ISO8601"

@@ -1,0 +1,40 @@
+"""Check the hashes of the tasks, and write tables into docs/tasks.md.
+
+python scripts/tasks.py                            # every task with its hash
+python scripts/tasks.py --write                    # put the hashes into conf/task
+python scripts/tasks.py --tables runs/compare/*    # put tables of whole, unmodified tasks into docs/tasks.md
+"""
+
+import argparse
+from pathlib import Path
+
+from launch import ROOT
+
+# isort: split
+from launch.errors import one_line_errors
+from launch.task_pages import TASKS, check_task, collect_tables, insert_table, write_hash
+
+
+def main() -> None:
+    """Print, check or write."""
+    parser = argparse.ArgumentParser(description="Check the hashes of tasks, and write tables into docs/tasks.md.")
+    parser.add_argument("tasks", nargs="*", metavar="task", help="names of tasks; default: all")
+    parser.add_argument("--write", action="store_true", help="write the hash of the current version into conf/task")
+    parser.add_argument("--tables", nargs="+", type=Path, metavar="run", help="run folders of scripts/compare.py")
+    with one_line_errors():
+        arguments = parser.parse_args()
+        if arguments.tables:
+            page = ROOT / "docs" / "tasks.md"
+            for name, table in collect_tables(arguments.tables).items():
+                page.write_text(insert_table(page.read_text(encoding="utf-8"), name, table), encoding="utf-8")
+                print(f"{name}: written into {page.relative_to(ROOT)}")
+            return
+        for name in arguments.tasks or TASKS:
+            check = check_task(name)
+            if arguments.write and check.found:
+                write_hash(check)
+            print(check.describe())
+
+
+if __name__ == "__main__":
+    main()

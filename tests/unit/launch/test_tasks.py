@@ -1,0 +1,172 @@
+"""The suite: hashes of the tasks, the episodes that are played, and the tables of `docs/tasks.md`."""
+
+import json
+
+import numpy as np
+import pytest
+from omegaconf import OmegaConf
+
+from launch import ROOT, build_inputs
+from launch.arguments import BATCH_SCHEDULERS, FAST_SCHEDULERS, SLOW_SCHEDULERS, compose_options
+from launch.choices import list_choices, open_configs
+from launch.errors import ChoiceError
+from launch.task_pages import MARKERS, TASKS, check_task, collect_tables, insert_table, write_hash
+from launch.tasks import build_task, count_episodes, describe_task, leave_out, limit_slow
+from tests.unit.launch.test_scripts import here
+
+__all__ = ["here"]  # a fixture
+FROM_TRACES = {"philly-64": "traces/philly/philly_jobs.csv.gz", "itp-64": "traces/microsoft_itp/itp_jobs.csv.gz"}
+SYNTHETIC = [name for name in TASKS if name not in FROM_TRACES]
+SHARED = [
+    *("task=shared-16", "workload.num_jobs=8", "workload.warm_up=0", "workload.measured=null"),
+    "workload.num_evaluation=6",
+]
+
+
+def composed(*options, schedulers="[]"):
+    with open_configs():
+        return compose_options("compare", options, schedulers)
+
+
+@pytest.mark.parametrize("name", SYNTHETIC)
+def test_a_task_has_the_hash_that_its_file_names(name):
+    check = check_task(name)
+    assert check.agrees, check.describe()
+
+
+@pytest.mark.real_data
+@pytest.mark.parametrize("name", FROM_TRACES)
+def test_a_task_from_a_trace_has_the_hash_that_its_file_names(name, real_data, monkeypatch):
+    file = real_data(FROM_TRACES[name])
+    monkeypatch.setenv("MURMURATION_DATA", str(file).removesuffix(FROM_TRACES[name]))
+    check = check_task(name)
+    assert check.agrees, check.describe()
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_says_its_name_and_keeps_its_earlier_hashes(name):
+    task = build_task(composed(f"task={name}"))
+    assert task is not None
+    assert task.name == name
+    assert sorted(task.hashes) == list(range(1, task.version + 1))
+
+
+@pytest.mark.parametrize("name", SYNTHETIC)
+def test_synthetic_splits_share_no_job_and_have_fixed_episodes(name):
+    cfg = composed(f"task={name}")
+    source = build_inputs(cfg).source
+    assert len(source.evaluation("test")) == (20 if name == "large-1024" else 100)
+    works = [set(source.evaluation(split)[0].jobs["work"].tolist()) for split in ("train", "validation", "test")]
+    fresh = source.episode(np.random.default_rng(0))
+    works.append(set(fresh.jobs["work"].tolist()))
+    assert sum(map(len, works)) == len(set.union(*works))
+
+
+def test_full_64_is_the_task_of_the_scripts():
+    with open_configs():
+        for script in ("compare", "sweep", "train", "evaluate"):
+            assert compose_options(script, [], "[]").task.name == "full-64"
+        assert compose_options("train", ["experiment=demo"], "[]").task.name == "shared-16"
+        assert compose_options("compare", ["experiment=xval_muri"], "[]").task is None
+
+
+def test_groups_that_are_typed_come_before_those_of_the_task():
+    cfg = composed("cluster=small_16", "task=types-64", "scenario=full")
+    assert (cfg.cluster.name, cfg.task.name, cfg.scenario.cpu_memory) == ("small_16", "types-64", "shared")
+
+
+def test_the_objective_of_the_task_is_the_reward_of_training():
+    with open_configs():
+        plain = compose_options("train", ["task=full-64", "task.objective.makespan=5.0"], "[]")
+        without = compose_options("train", ["task=none"], "[]")
+    assert (plain.env.reward.jct, plain.env.reward.makespan) == (1.0, 5.0)
+    assert (without.env.reward.jct, without.env.reward.makespan) == (1.0, 0.0)
+
+
+def test_named_schedulers_exist():
+    assert {*SLOW_SCHEDULERS, *BATCH_SCHEDULERS, *FAST_SCHEDULERS} <= set(list_choices("scheduler"))
+    assert not set(SLOW_SCHEDULERS) & set(FAST_SCHEDULERS)
+
+
+def test_slow_schedulers_play_fewer_episodes_of_a_task():
+    assert limit_slow(composed("task=full-64"), ["fifo", "pollux"]) == {"pollux": 20}
+    assert limit_slow(composed("task=none"), ["fifo", "pollux"]) == {}
+
+
+def test_schedulers_that_choose_batch_sizes_have_rows_where_they_may():
+    assert set(leave_out(composed("task=full-64", schedulers="all"))) == set(BATCH_SCHEDULERS)
+    assert leave_out(composed("task=batch-64", schedulers="all")) == {}
+    assert leave_out(composed("task=full-64", "scheduler=elastic_dp")) == {}
+
+
+@pytest.mark.parametrize(("wanted", "found"), [(None, 7), (3, 3), (9, 7)])
+def test_episodes_are_counted(wanted, found):
+    assert count_episodes(OmegaConf.create({"episodes": wanted}), 7) == found
+
+
+@pytest.mark.parametrize("wanted", [0, -1, "many", 2.5])
+def test_impossible_numbers_of_episodes_are_refused(wanted):
+    with pytest.raises(ChoiceError, match="episodes is"):
+        count_episodes(OmegaConf.create({"episodes": wanted}), 7)
+
+
+def test_what_differs_from_the_whole_test_split_is_said():
+    cfg = composed("task=shared-16")
+    inputs = build_inputs(cfg)
+    assert describe_task(cfg, inputs, "test", 100)["task"]["complete"]
+    told = describe_task(cfg, inputs, "train", 5)["task"]
+    assert told["label"].endswith("), split train, the first 5 of 100 episodes")
+    assert not told["modified"]
+    assert describe_task(composed("task=none"), inputs, None, 5) == {}
+
+
+def test_a_comparison_of_a_modified_task_says_so(here, tmp_path):
+    done = here(*SHARED, "scheduler=[fifo,pollux]", "task.slow_episodes=5")
+    assert done.code == 0, done.err
+    assert "task shared-16-v1 modified (" in done.out
+    (run,) = (tmp_path / "runs" / "compare").iterdir()
+    rows = json.loads((run / "results.json").read_text())["schedulers"]
+    assert {row["scheduler"]: row["num_workloads"] for row in rows} == {"fifo": 6, "pollux": 5}
+    assert "shared-16-v1 modified" in (run / "table.md").read_text()
+    with pytest.raises(ChoiceError, match="is no run of a whole, unmodified task: shared-16-v1 modified"):
+        collect_tables([run])
+
+
+def test_tables_are_put_between_their_markers(tmp_path):
+    start, end = (marker.format(name="full-64") for marker in MARKERS)
+    page = insert_table(f"before\n{start}old\n{end}\nafter\n", "full-64", "| new |\n")
+    assert page == f"before\n{start}\n| new |\n\n{end}\nafter\n"
+    assert insert_table(page, "full-64", "| new |\n") == page
+    with pytest.raises(ChoiceError, match="no markers for task other"):
+        insert_table(page, "other", "")
+    run = tmp_path / "run"
+    run.mkdir()
+    assert collect_tables([run]) == {}
+    task = {"name": "full-64", "modified": False, "complete": True, "label": "full-64-v1"}
+    (run / "results.json").write_text(json.dumps({"settings": {"task": task}}))
+    (run / "table.md").write_text("| a |")
+    assert collect_tables([run]) == {"full-64": "| a |"}
+
+
+def test_the_page_has_a_section_with_markers_and_a_command_for_every_task():
+    page = (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
+    for name in TASKS:
+        assert f"\n## {name}\n" in page
+        assert f"compare.py task={name} scheduler=" in page
+        insert_table(page, name, "")
+
+
+def test_a_hash_is_written_beside_earlier_ones(tmp_path):
+    check = check_task("shared-16")
+    path = tmp_path / "shared-16.yaml"
+    path.write_text('task:\n  version: 1\n  hashes: {1: ""}\n')
+    write_hash(check, tmp_path)
+    assert path.read_text() == f'task:\n  version: 1\n  hashes: {{1: "{check.found}"}}\n'
+
+
+def test_a_changed_problem_says_what_to_do():
+    check = check_task("shared-16")
+    object.__setattr__(check, "found", "0" * 12)
+    assert "raise `version` there, run scripts/tasks.py shared-16 --write" in check.describe()
+    with pytest.raises(ChoiceError, match="no such task, did you mean full-64"):
+        check_task("ful-64")

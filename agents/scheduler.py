@@ -10,7 +10,7 @@ from agents.gpu_types import TypeOrder, check_types
 from agents.networks import PolicyNetwork
 from envs.gpu_cluster import DecisionRules, EnvSpec, NegotiatedRound, Observation
 from envs.scheduling import ClusterView
-from envs.simulation import SimulationView, State
+from envs.simulation import SimulationView
 from envs.types import Allocation, CheckpointError, ClusterSpec, IntArray
 
 
@@ -91,12 +91,11 @@ class PolicyScheduler:
 
     def schedule(self, view: ClusterView) -> Allocation:
         """Negotiate one round and return its allocation."""
-        assert isinstance(view, SimulationView), "a policy observes the engine's state through a SimulationView"
+        assert isinstance(view, SimulationView), "a policy observes a snapshot of the compiled engine"
         if self._negotiated is None:
-            scratch = State.allocate(view.cluster, view.state.jobs.shape[1], scenario=view.scenario)
-            self._negotiated = NegotiatedRound(scratch, EnvSpec.of(view.cluster, self.rules), self.rules, view.table)
+            self._negotiated = NegotiatedRound(EnvSpec.of(view.cluster, self.rules), self.rules)
         negotiated = self._negotiated
-        negotiated.begin(view.state)
+        negotiated.begin(view)
         while negotiated.observe():
             observation = negotiated.observation
             if self._order is not None:

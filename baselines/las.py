@@ -1,5 +1,6 @@
 """Least attained service."""
 
+import math
 from typing import Literal
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 from baselines.parts.estimates import as_long_again
 from baselines.parts.priority import jobs_present, keep_and_displace, ranked
 from envs.scheduling import ClusterView
-from envs.types import Allocation, ClusterSpec, MurmurationError
+from envs.types import Allocation, BoolArray, ClusterSpec, IntArray, JobId, MurmurationError, Seconds
 
 
 class Las:
@@ -18,21 +19,30 @@ class Las:
     Decisions are taken at rounds only. If rounds fall at events alone, two equal jobs take turns only when other jobs
     arrive or end; `rounds.interval` adds rounds. Ties are broken by submission.
 
+    A job that was restarted is not displaced for some multiple of its restart delay. Otherwise, where a round is
+    shorter than a restart, jobs of about equal service displace each other while they restart, and none makes progress.
+
     Args:
         by: "gpu_time" orders by GPU-seconds received, "time" by seconds on the requested GPUs.
+        protection: the multiple; with 2 a restarted job works for at least as long as its restart took. With 0 the
+            order alone decides.
     """
 
     information = "none"
     preemptive = True
     elastic = False
 
-    def __init__(self, by: Literal["gpu_time", "time"] = "gpu_time") -> None:
+    def __init__(self, by: Literal["gpu_time", "time"] = "gpu_time", protection: float = 2.0) -> None:
         if by not in ("gpu_time", "time"):
             raise MurmurationError(f"Las: by is {by!r}; it must be gpu_time or time")
-        self.by = by
+        if not (protection >= 0 and math.isfinite(protection)):
+            raise MurmurationError(f"Las: protection is {protection}; it must be finite and not negative")
+        self.by, self.protection = by, protection
+        self._restarted: dict[JobId, Seconds] = {}
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
-        """Do nothing: the view counts attained service."""
+        """Forget the restarts of the last episode."""
+        self._restarted = {}  # the last restart of jobs that were restarted
 
     def schedule(self, view: ClusterView) -> Allocation:
         """Run as many jobs as fit, least service first; running jobs that are chosen again stay where they are."""
@@ -40,6 +50,23 @@ class Las:
         service = view.attained_service(jobs)
         if self.by == "time":
             service = service / view.num_gpus[jobs]
-        return keep_and_displace(
+        service[self._protected(view, jobs)] = -1.0  # before all others
+        allocation = keep_and_displace(
             view, ranked(jobs, service), lambda running, _throughputs: as_long_again(view, running)
         )
+        self._remember(view, allocation)
+        return allocation
+
+    def _protected(self, view: ClusterView, jobs: IntArray) -> BoolArray:
+        """bool[len(jobs)]: the running jobs that were restarted too short a time ago to be displaced."""
+        restarted = np.array([self._restarted.get(job, -math.inf) for job in jobs.tolist()])
+        until = restarted + self.protection * view.restart_delay[jobs]
+        protected: BoolArray = np.isin(jobs, view.running) & (view.time < until)
+        return protected
+
+    def _remember(self, view: ClusterView, allocation: Allocation) -> None:
+        """Record the restarts of an allocation."""
+        served = view.attained_service(np.arange(len(view.num_gpus))) > 0
+        for job, placement in allocation.changes.items():
+            if placement and served[job]:
+                self._restarted[job] = view.time

@@ -91,8 +91,9 @@ class Sia:
     def _options(self, now: ProgrammedRound) -> Options:
         """List the configurations at their cost: their worth to the power p, plus the penalty of a change."""
         worth, offered = now.worth, now.offered
-        cost = np.full(len(worth), _LARGEST_COST)
-        np.minimum(worth**self.power, _LARGEST_COST, out=cost, where=worth > 0)
+        cost = np.full(len(worth), np.inf)
+        np.power(worth, self.power, out=cost, where=worth > 0)  # a change is worth 0 if restarts took all the time
+        cost = np.minimum(cost, _LARGEST_COST)
         cost += 2 * self.change_penalty * now.changes
         idle = np.where(now.runs, self.idle_penalty + self.change_penalty, self.idle_penalty).astype(np.float64)
         return Options(offered.job, offered.gpu_type, offered.num_gpus, cost, idle)

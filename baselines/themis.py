@@ -7,7 +7,7 @@ import numpy as np
 
 from baselines.parts.choosing import NODE_LIMIT, SizeChoice, Solver
 from baselines.parts.estimates import remaining_time, require_remaining_work
-from baselines.parts.grants import free_by_type, held_grants
+from baselines.parts.grants import free_by_type, held_grants, pack_grant
 from baselines.parts.marginal_gain import Grant
 from baselines.parts.offers import Offer, OfferCache
 from baselines.parts.options import Options
@@ -264,4 +264,4 @@ def _hand_out(
             allocation.keep(job)
     for job, grant in sorted(won.items(), key=lambda item: (-item[1].num_gpus, item[0])):
         if allocation.placement(job) is None:
-            allocation.pack(job, grant.num_gpus, gpu_types=(grant.gpu_type,), scatter=True)
+            pack_grant(view, allocation, job, grant, scatter=True)

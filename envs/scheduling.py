@@ -15,7 +15,29 @@ from envs.types import (
     JobSpec,
     Placement,
     Seconds,
+    SharedResources,
 )
+
+
+class ClusterCopy(Protocol):
+    """A private copy of the cluster on which time can pass, see `ClusterView.snapshot`."""
+
+    @property
+    def view(self) -> "ClusterView":
+        """The copy as schedulers see it at its present time."""
+        ...
+
+    def apply(self, allocation: Allocation) -> None:
+        """Apply an allocation to the copy.
+
+        Raises:
+            AllocationError: it does not fit.
+        """
+        ...
+
+    def advance(self) -> bool:
+        """Let time pass until the next round; return False if nothing happens any more."""
+        ...
 
 
 class ClusterView(Protocol):
@@ -105,6 +127,16 @@ class ClusterView(Protocol):
         """Whether jobs share the cores and memory of nodes, so that a placement may name its amounts."""
         ...
 
+    @property
+    def shared_resources(self) -> SharedResources:
+        """The effects of shared cores, memory and links on jobs, by model."""
+        ...
+
+    @property
+    def model(self) -> IntArray:
+        """int64[num_submitted]: index of each job's model in `shared_resources`."""
+        ...
+
     def job(self, job: JobId) -> JobSpec:
         """Return the job as submitted; `work` is NaN if the scenario hides it."""
         ...
@@ -168,6 +200,21 @@ class ClusterView(Protocol):
 
     def allocation(self, *, keep_running: bool = False) -> Allocation:
         """Return a builder for the scheduler's answer: empty, or with the current placements."""
+        ...
+
+    def snapshot(self, remaining: FloatArray | None = None) -> ClusterCopy:
+        """Return a private copy of the cluster in this round, on which a planner can try allocations and let time pass.
+
+        No further jobs arrive on it and nodes neither fail nor come back. Jobs have the remaining work that the view
+        shows, and endless work if it shows none. Where nothing is hidden and nothing arrives, the copy continues as the
+        engine does.
+
+        Args:
+            remaining: float64[num_submitted], samples left that the copy assumes instead; NaN for what the view shows.
+
+        Raises:
+            MurmurationError: `remaining` is negative or has another shape.
+        """
         ...
 
 

@@ -6,10 +6,11 @@ python scripts/list.py scheduler cluster --config-dir my_configs
 
 import argparse
 
-from rich.console import Console
 from rich.table import Table
 
-from launch.choices import LISTED_GROUPS, describe_groups
+from envs.evaluation.table import wide_console
+from envs.performance.zoo import zoo
+from launch.choices import LISTED_GROUPS, describe_groups, option_of
 from launch.errors import one_line_errors
 
 
@@ -27,8 +28,10 @@ def main() -> None:
             table.add_column(head, no_wrap=head != "description")
         for group, choices in describe_groups(arguments.groups, arguments.config_dir).items():
             for i, (name, line) in enumerate(choices.items()):
-                table.add_row(f"{group}=" if i == 0 else "", name, line, end_section=i == len(choices) - 1)
-        Console().print(table)
+                table.add_row(option_of(group) if i == 0 else "", name, line, end_section=i == len(choices) - 1)
+        wide_console().print(table)
+        if not arguments.groups:
+            wide_console().print(f"\n models of performance=default: {', '.join(zoo())}", highlight=False)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from envs.evaluation.report import DOTS_PER_INCH
 from envs.evaluation.sweep import sweep
 from envs.evaluation.sweep_plot import jct_by_load
 from envs.evaluation.table import unit_for
-from launch.runs import print_frame
+from launch.runs import print_frame, refuse_failures
 from launch.tasks import count_episodes
 
 
@@ -25,8 +25,9 @@ def main(cfg: DictConfig, folder: Path) -> None:
     inputs = build_inputs(cfg)
     workloads = inputs.source.evaluation(cfg.split)
     loads = [cfg.loads] if isinstance(cfg.loads, int | float) else list(cfg.loads)
+    schedulers = build_schedulers(cfg)
     found = sweep(
-        build_schedulers(cfg),
+        schedulers,
         workloads[: count_episodes(cfg, len(workloads))],
         loads,
         inputs.setup,
@@ -43,6 +44,9 @@ def main(cfg: DictConfig, folder: Path) -> None:
     print_frame(f"Mean JCT ({unit_name}) by offered load ({cfg.load_definition} sizes)", shown)
     found.table().to_csv(folder / "sweep.csv", index=False)
     jct_by_load(found).savefig(folder / "sweep.png", dpi=DOTS_PER_INCH)
+    for name, failure in found.failures.items():
+        (folder / f"failed_{name}.txt").write_text(failure.trace(), encoding="utf-8")
+    refuse_failures(found.failures, len(schedulers), folder)
 
 
 if __name__ == "__main__":

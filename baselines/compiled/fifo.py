@@ -1,34 +1,30 @@
 """First in, first out as compiled code: whole episodes without a step back into Python."""
 
 from baselines.compiled.gang import Gangs, place_gang
-from envs.simulation.clock import advance
+from envs.simulation.clock import node_change, pass_to_decision
 from envs.simulation.jit import kernel, leaf
-from envs.simulation.kernels import LOG_FULL, ROUND, settle
+from envs.simulation.kernels import LOG_FULL, ROUND, take_effect
 from envs.simulation.ordered_set import next_member
 from envs.simulation.world import World
 
 
 @leaf
-def start_until_blocked(world: World, gangs: Gangs) -> None:
-    """Start waiting jobs in order of submission until one does not fit."""
-    j = next_member(world.queued, len(world.jobs), 0)
-    while j >= 0 and place_gang(world, gangs, j):
-        j = next_member(world.queued, len(world.jobs), j + 1)
+def start_from_queue(world: World, gangs: Gangs, first: int, skip: bool) -> int:
+    """Start waiting jobs from `first` on in order of submission until one does not fit; return that one, or -1.
 
-
-@leaf
-def start_fitting(world: World, gangs: Gangs) -> None:
-    """Start each waiting job that fits, in order of submission.
-
-    Free GPUs only become fewer meanwhile, so if one job of a group found no room, the others of the group find none.
+    With `skip`, start all that fit. Free GPUs only become fewer meanwhile, so if one job of a group found no room, the
+    others of the group find none.
     """
     now = world.episode[0].num_rounds
-    j = next_member(world.queued, len(world.jobs), 0)
+    j = first
     while j >= 0 and world.episode[0].num_free > 0:
-        group = gangs.group[world.jobs[j].model, world.jobs[j].num_gpus]
-        if gangs.hopeless[group] != now and not place_gang(world, gangs, j):
+        group = gangs.group[world.jobs[j].model, world.jobs[j].num_gpus] if skip else -1
+        if (group < 0 or gangs.hopeless[group] != now) and not place_gang(world, gangs, j):
+            if group < 0:
+                return j
             gangs.hopeless[group] = now
         j = next_member(world.queued, len(world.jobs), j + 1)
+    return j
 
 
 @kernel
@@ -40,13 +36,19 @@ def play_fifo(world: World, gangs: Gangs, skip: bool) -> int:
         gangs: the tables of `baselines.compiled.gang.gangs_of`.
         skip: whether jobs may pass those that do not fit.
     """
+    blocked = -1  # the first job of the queue, if it found no room; until more than arrivals happens, it finds none
+    completions = 0
+    change = 0.0  # of a node, the next one
     while True:
-        if settle(world) < 0:
+        if take_effect(world) < 0:
             return LOG_FULL
-        outcome = advance(world)
+        outcome = pass_to_decision(world)
         if outcome != ROUND:
             return outcome
-        if skip:
-            start_fitting(world, gangs)
-        else:
-            start_until_blocked(world, gangs)
+        first = next_member(world.queued, len(world.jobs), 0)
+        episode = world.episode[0]
+        finished = episode.num_events - episode.next_job
+        if first != blocked or finished != completions or node_change(world) != change:
+            blocked = start_from_queue(world, gangs, first, skip)
+            completions = finished
+            change = node_change(world)

@@ -9,9 +9,9 @@ import numpy as np
 
 from baselines.parts.placing_kernels import tightest_node
 from envs.simulation import Simulator
-from envs.simulation.jit import leaf, part
+from envs.simulation.jit import leaf
 from envs.simulation.ordered_set import next_member
-from envs.simulation.shares import clear_job, new_share
+from envs.simulation.shares import clear_job, clear_named_settings, new_share, store_placement
 from envs.simulation.world import World
 from envs.types import IntArray
 
@@ -42,6 +42,7 @@ def gangs_of(simulator: Simulator) -> Gangs | None:
     order = np.argsort(-throughput, axis=2, kind="stable")
     types = np.where(np.take_along_axis(throughput, order, axis=2) > 0, order, -1)
     jobs, cluster = simulator.state.jobs[0], simulator.cluster
+    jobs = jobs[jobs["submit"] < np.inf]  # the other rows of a snapshot hold no jobs
     if (jobs["num_gpus"] >= types.shape[1]).any() or (types[jobs["model"], jobs["num_gpus"], 0] < 0).any():
         return None
     gpu_types = range(len(cluster.gpu_types))
@@ -92,28 +93,45 @@ def place_on_whole(world: World, gangs: Gangs, j: int, gpu_type: int, gpus: int)
 
 
 @leaf
+def lacks_whole_nodes(world: World, gangs: Gangs, gpu_type: int, gpus: int) -> bool:
+    """Return whether `place_on_whole` finds no room because too few nodes are wholly free, without trying."""
+    left = gpus
+    for size in range(gangs.largest[gpu_type], 0, -1):
+        n = find_whole_node_in_world(world, gpu_type, size, 0) if gangs.sizes[gpu_type, size] > 0 else -1
+        while n >= 0 and left >= size:
+            left -= size
+            n = find_whole_node_in_world(world, gpu_type, size, n + 1)
+        if n >= 0:
+            break
+    return bool(left >= gangs.largest[gpu_type])  # for that much only a wholly free node has room, and all are counted
+
+
+@leaf
 def place_on(world: World, gangs: Gangs, j: int, gpu_type: int) -> bool:
-    """Give a job without GPUs its requested GPUs of one type; return whether there was room."""
-    gpus = world.jobs[j].num_gpus
-    if gpus > gangs.largest[gpu_type]:
-        if world.jobs[j].touched == 0:
-            clear_job(world, j)
-        found = place_on_whole(world, gangs, j, gpu_type, gpus)
-        if not found:
-            clear_job(world, j)
-        return found
-    n = tightest_node(world.room, len(world.nodes), gpu_type, gpus)
-    if n < 0:
+    """Give a waiting job its requested GPUs of one type; return whether there was room."""
+    job = world.jobs[j]
+    gpus = job.num_gpus
+    several = gpus > gangs.largest[gpu_type]
+    n = -1
+    if not several:
+        n = tightest_node(world.room, len(world.nodes), gpu_type, gpus)
+    if n < 0 and (not several or lacks_whole_nodes(world, gangs, gpu_type, gpus)):
         return False
-    if world.jobs[j].touched == 0:
+    if job.touched == 0:
+        store_placement(world, j)
+        clear_named_settings(job)
+    if not several:
+        new_share(world, j, n, gpus, np.nan, np.nan)
+        return True
+    found = place_on_whole(world, gangs, j, gpu_type, gpus)
+    if not found:
         clear_job(world, j)
-    new_share(world, j, n, gpus, np.nan, np.nan)
-    return True
+    return found
 
 
-@part
+@leaf
 def place_gang(world: World, gangs: Gangs, j: int) -> bool:
-    """Give a job without GPUs its requested GPUs on the first of its types with room; return whether there was room."""
+    """Give a waiting job its requested GPUs on the first of its types with room; return whether there was room."""
     if world.jobs[j].num_gpus > world.episode[0].num_free:
         return False
     types = gangs.types[world.jobs[j].model, world.jobs[j].num_gpus]

@@ -7,7 +7,7 @@ import numpy as np
 from baselines.parts.marginal_gain import Grant
 from baselines.parts.placing import pack
 from envs.scheduling import ClusterView
-from envs.types import Allocation, IntArray, JobId
+from envs.types import Allocation, Configuration, IntArray, JobId
 
 
 def capacity_by_type(view: ClusterView) -> IntArray:
@@ -29,6 +29,22 @@ def held_grants(view: ClusterView) -> dict[JobId, Grant]:
         place = view.placement(job)
         found[job] = Grant(int(view.cluster.node_types[min(place.gpus)]), place.num_gpus)
     return found
+
+
+def pack_grant(view: ClusterView, allocation: Allocation, job: JobId, grant: Grant, *, scatter: bool = False) -> bool:
+    """Place a job that has no GPUs on those of its grant, by `Allocation.pack`; return whether it runs there.
+
+    A job may run on few nodes and not on many. If it does not run on the nodes found, it stays without GPUs.
+    """
+    if not allocation.pack(job, grant.num_gpus, gpu_types=(grant.gpu_type,), scatter=scatter):
+        return False
+    found = allocation.placement(job)
+    assert found is not None
+    there = Configuration(view.cluster.gpu_types[grant.gpu_type], grant.num_gpus, len(found.gpus))
+    if len(found.gpus) > 1 and not view.throughput(job, there) > 0:
+        allocation.stop(job)
+        return False
+    return True
 
 
 def place_grants(
@@ -53,7 +69,7 @@ def place_grants(
     movers = [job for job in grants if grants[job] != held.get(job)]
     for job in sorted(movers, key=lambda job: (-grants[job].num_gpus, job)):
         grant = grants[job]
-        if allocation.placement(job) is None and not allocation.pack(job, grant.num_gpus, gpu_types=(grant.gpu_type,)):
+        if allocation.placement(job) is None and not pack_grant(view, allocation, job, grant):
             _place_anew(view, allocation, grants, held, grant.gpu_type)
     for job in spanning:
         if allocation.placement(job) is None:
@@ -73,4 +89,4 @@ def _place_anew(
         if place and all(allocation.free_gpus[node] >= gpus for node, gpus in place.gpus.items()):
             allocation.keep(job)
         else:
-            allocation.pack(job, grants[job].num_gpus, gpu_types=(gpu_type,), scatter=True)
+            pack_grant(view, allocation, job, grants[job], scatter=True)

@@ -91,6 +91,8 @@ def arranged(
         else:
             least = int(this.problem.least[at])
             places[at] = _nodes(view, job, counts[at].tolist(), least, free, np.maximum(free - kept, 0), displace)
+        if places[at] and not compute_gang_throughput(view, job, places[at]) > 0:
+            places[at] = {}  # the job does not run there
         _take(free, places[at], 1)
         if places[at]:
             moved = at in here and places[at] != here[at]

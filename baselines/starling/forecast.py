@@ -5,8 +5,11 @@ Arguments are those of `baselines.starling.two_plans`.
 
 import numpy as np
 
+from baselines.starling.occupants import kept_fractions
+from baselines.starling.room import equal, gpu_type_of
 from baselines.starling.round import JobForecast, Jobs, Nodes, StarlingRules, Variants
-from baselines.starling.two_plans import equal, fill_plan, gpu_type_of, plan, plan_twice
+from baselines.starling.shared_plans import fill_shared
+from baselines.starling.two_plans import fill_plan, plan, plan_twice
 from envs.simulation.jit import jit
 from envs.types import BoolArray, FloatArray, IntArray, Seconds
 
@@ -21,25 +24,33 @@ def weights(work: FloatArray, knee_throughput: FloatArray, rules: StarlingRules)
 
 
 @jit
-def next_end(grid: IntArray, jobs: Jobs, stalled: FloatArray, types: IntArray) -> Seconds:
-    """Return the seconds to the next completion; infinite if no job runs."""
+def next_end(grid: IntArray, jobs: Jobs, stalled: FloatArray, types: IntArray, fractions: FloatArray) -> Seconds:
+    """Return the seconds to the next completion; infinite if no job runs.
+
+    Args:
+        fractions: float64[num_jobs], what each job keeps of its throughput beside the others.
+    """
     soonest = np.inf
     for job in range(len(jobs.work)):
         gpu_type = gpu_type_of(grid[job], types)
         if gpu_type >= 0:
-            soonest = min(soonest, stalled[job] + jobs.work[job] / jobs.throughputs[job, gpu_type, grid[job].sum()])
+            throughput = jobs.throughputs[job, gpu_type, grid[job].sum()] * fractions[job]
+            soonest = min(soonest, stalled[job] + jobs.work[job] / throughput)
     return soonest
 
 
 @jit
-def advance_jobs(seconds: Seconds, grid: IntArray, jobs: Jobs, stalled: FloatArray, types: IntArray) -> int:
+def advance_jobs(
+    seconds: Seconds, grid: IntArray, jobs: Jobs, stalled: FloatArray, types: IntArray, fractions: FloatArray
+) -> int:
     """Advance time: change `jobs.work` and `stalled`, remove finished jobs from `grid`, return how many."""
     ended = 0
     for job in range(len(jobs.work)):
         gpu_type = gpu_type_of(grid[job], types)
         if gpu_type < 0:
             continue
-        done = max(seconds - stalled[job], 0.0) * jobs.throughputs[job, gpu_type, grid[job].sum()]
+        throughput = jobs.throughputs[job, gpu_type, grid[job].sum()] * fractions[job]
+        done = max(seconds - stalled[job], 0.0) * throughput
         stalled[job] = max(stalled[job] - seconds, 0.0)
         if done >= jobs.work[job] * (1.0 - _DONE):
             jobs.work[job] = 0.0
@@ -93,12 +104,13 @@ def forecast(
     later = Jobs(jobs.throughputs, work, jobs.delay, jobs.weight, jobs.wanted, grid)
     now, total, left = 0.0, 0.0, len(order)
     for _ in range(depth):
-        seconds = next_end(grid, later, stalled, nodes.types)
+        fractions = kept_fractions(grid, later, nodes)
+        seconds = next_end(grid, later, stalled, nodes.types, fractions)
         if seconds == np.inf:
             break
         for job in order:
             begun[job] = begun[job] or gpu_type_of(grid[job], nodes.types) >= 0
-        ended = advance_jobs(seconds, grid, later, stalled, nodes.types)
+        ended = advance_jobs(seconds, grid, later, stalled, nodes.types, fractions)
         now += seconds
         total += ended * now
         left -= ended
@@ -146,7 +158,10 @@ def candidates(variants: Variants, jobs: Jobs, nodes: Nodes, rules: StarlingRule
         plans[variant] = plan_twice(variants.orders[variant], with_variant(jobs, variants, variant), nodes, rules)
     for number, keep in enumerate((True, False)):
         plans[count + number] = plan(keep, order, first, nodes, rules)
-    fill_plan(True, order, first, nodes.capacity.copy(), nodes, rules, plans[count + 2])
+    if nodes.shared.counted:
+        fill_shared(True, order, first, nodes.capacity.copy(), nodes, rules, plans[count + 2])
+    else:
+        fill_plan(True, order, first, nodes.capacity.copy(), nodes, rules, plans[count + 2])
     return plans
 
 

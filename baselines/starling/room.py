@@ -9,6 +9,24 @@ from envs.types import IntArray
 
 
 @jit
+def equal(one: IntArray, other: IntArray) -> bool:
+    """Whether two rows hold the same GPUs."""
+    node = 0
+    while node < len(one) and one[node] == other[node]:
+        node += 1
+    return node == len(one)
+
+
+@jit
+def gpu_type_of(row: IntArray, types: IntArray) -> int:
+    """Return the GPU type of a job's first node; -1 if it holds nothing."""
+    for node in range(len(row)):
+        if row[node] > 0:
+            return int(types[node])
+    return -1
+
+
+@jit
 def shape_of(free: IntArray, nodes: Nodes, gpu_type: int, row: IntArray) -> tuple[int, int, int]:
     """Summarise the free GPUs of a type on nodes where the job holds nothing.
 

@@ -5,16 +5,52 @@ from typing import NamedTuple
 from envs.types import BoolArray, FloatArray, IntArray, Seconds
 
 
+class SharedNodes(NamedTuple):
+    """What jobs on one node share; the tables are those of `envs.types.SharedResources`.
+
+    Attributes:
+        counted: whether plans count it; if not, the rest is not read.
+        mode: contention, an index into `envs.performance.contention.MODES`.
+        model: int64[num_jobs], index of each job's model in the tables.
+        cpus: float64[num_nodes], cores of each node; infinite where they are not shared.
+        memory: float64[num_nodes], GB of each node; infinite where it is not shared.
+        link: float64[num_nodes], GB/s to other nodes.
+        cpu_grid: float64[c].
+        memory_grid: float64[m].
+        factor: float64[num_models, num_gpu_types, widths, c, m].
+        saturating: float64[num_models, num_gpu_types, widths, 2].
+        scale: float64[num_models, num_gpu_types].
+        traffic: float64[num_models, sizes].
+        cpu_stage: float64[num_models].
+    """
+
+    counted: bool
+    mode: int
+    model: IntArray
+    cpus: FloatArray
+    memory: FloatArray
+    link: FloatArray
+    cpu_grid: FloatArray
+    memory_grid: FloatArray
+    factor: FloatArray
+    saturating: FloatArray
+    scale: FloatArray
+    traffic: FloatArray
+    cpu_stage: FloatArray
+
+
 class Nodes(NamedTuple):
     """The nodes.
 
     Attributes:
         capacity: int64[num_nodes], GPUs of each node to share out.
         types: int64[num_nodes], GPU type of each.
+        shared: what the jobs on each share.
     """
 
     capacity: IntArray
     types: IntArray
+    shared: SharedNodes
 
 
 class Jobs(NamedTuple):
@@ -74,6 +110,10 @@ class StarlingRules(NamedTuple):
     hysteresis: float
     floor: Seconds
     urgency: float
+    shortage: float
+    slowdown: float
+    starving: float
+    crowding: float
 
 
 class Found(NamedTuple):

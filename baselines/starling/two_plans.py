@@ -9,39 +9,13 @@ Arguments recur:
 
 import numpy as np
 
-from baselines.starling.room import has_room, largest_room, shape_of, take_room
+from baselines.starling.occupants import kept_fractions
+from baselines.starling.room import gpu_type_of, has_room, largest_room, shape_of, take_room
 from baselines.starling.round import Found, Jobs, Nodes, StarlingRules
+from baselines.starling.shared_plans import fill_shared, grow_shared
+from baselines.starling.worth import NEGLIGIBLE_GAIN, after_delay, throughput_under
 from envs.simulation.jit import jit
 from envs.types import FloatArray, IntArray, Seconds
-
-NEGLIGIBLE_GAIN = 1e-12  # smaller gains, relative to a job's present throughput, are rounding
-LEAST_SHARE = 0.02  # lower bound on the share of its throughput that a job keeps after a change
-
-
-@jit
-def equal(one: IntArray, other: IntArray) -> bool:
-    """Whether two rows hold the same GPUs."""
-    node = 0
-    while node < len(one) and one[node] == other[node]:
-        node += 1
-    return node == len(one)
-
-
-@jit
-def gpu_type_of(row: IntArray, types: IntArray) -> int:
-    """Return the GPU type of a job's first node; -1 if it holds nothing."""
-    for node in range(len(row)):
-        if row[node] > 0:
-            return int(types[node])
-    return -1
-
-
-@jit
-def after_delay(throughput: float, work: float, delay: Seconds, horizon: Seconds) -> float:
-    """Return the mean throughput over the horizon, or up to the job's end if earlier, after a pause of `delay`."""
-    if throughput <= 0 or delay <= 0:
-        return throughput
-    return throughput * max(LEAST_SHARE, 1.0 - delay / min(horizon, work / throughput + delay))
 
 
 @jit
@@ -201,20 +175,6 @@ def root(parent: IntArray, node: int) -> int:
 
 
 @jit
-def throughput_under(job: int, jobs: Jobs, row: IntArray, types: IntArray, horizon: Seconds) -> float:
-    """Return a job's mean throughput under a plan, restart included; 0 if it gets no GPUs."""
-    gpu_type = gpu_type_of(row, types)
-    if gpu_type < 0:
-        return 0.0
-    throughput = jobs.throughputs[job, gpu_type, row.sum()]
-    return (
-        throughput
-        if equal(row, jobs.present[job])
-        else after_delay(throughput, jobs.work[job], jobs.delay[job], horizon)
-    )
-
-
-@jit
 def choose_by_part(jobs: Jobs, nodes: Nodes, rules: StarlingRules, kept: IntArray, grid: IntArray) -> None:
     """Write the better of two plans into `grid`, separately for each part of the cluster.
 
@@ -230,10 +190,11 @@ def choose_by_part(jobs: Jobs, nodes: Nodes, rules: StarlingRules, kept: IntArra
                     first[job] = node
                 parent[root(parent, node)] = root(parent, first[job])
     gain = np.zeros(num_nodes)
+    kept_before, fractions = kept_fractions(kept, jobs, nodes), kept_fractions(grid, jobs, nodes)
     for job in range(num_jobs):
         if first[job] >= 0:
-            new = throughput_under(job, jobs, grid[job], nodes.types, rules.horizon)
-            old = throughput_under(job, jobs, kept[job], nodes.types, rules.horizon)
+            new = throughput_under(job, jobs, grid[job], nodes.types, rules.horizon) * fractions[job]
+            old = throughput_under(job, jobs, kept[job], nodes.types, rules.horizon) * kept_before[job]
             gain[root(parent, first[job])] += jobs.weight[job] * (new - (1.0 + rules.hysteresis) * old)
     for job in range(num_jobs):
         if first[job] >= 0 and gain[root(parent, first[job])] <= 0:
@@ -248,8 +209,12 @@ def plan(keep: bool, order: IntArray, jobs: Jobs, nodes: Nodes, rules: StarlingR
         int64[num_jobs, num_nodes]: GPUs of each job by node; none for jobs not in `order`.
     """
     grid, free = np.zeros_like(jobs.present), nodes.capacity.copy()
-    fill_plan(keep, order, jobs, free, nodes, rules, grid)
-    grow_plan(jobs, free, nodes, rules.horizon, grid)
+    if nodes.shared.counted:
+        fill_shared(keep, order, jobs, free, nodes, rules, grid)
+        grow_shared(jobs, free, nodes, rules, grid)
+    else:
+        fill_plan(keep, order, jobs, free, nodes, rules, grid)
+        grow_plan(jobs, free, nodes, rules.horizon, grid)
     return grid
 
 

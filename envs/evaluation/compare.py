@@ -1,17 +1,17 @@
 """Run schedulers on the same workloads and the same cluster with the same random seeds."""
 
-import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from envs.evaluation.comparison import ANY_BATCH, BOUND, Comparison, names_batches, plain
+from envs.evaluation.failure import Failure
 from envs.metrics.bounds import Relaxation
 from envs.performance import efficiency_notes, throughput_sources
 from envs.scheduling import ClusterView, Scheduler
 from envs.simulation import RunResult, Setup, Simulator, run_episode
-from envs.types import Allocation, AllocationError, ClusterSpec, MurmurationError
+from envs.types import Allocation, AllocationError, ClusterSpec, ConservationError, MurmurationError
 from envs.workloads import Workload
 
 ProgressCallback = Callable[[str, int, float], None]  # scheduler, index of the workload, share of its jobs submitted
@@ -35,14 +35,17 @@ def compare_schedulers(
 ) -> Comparison:
     """Run every workload under every scheduler.
 
+    A scheduler that raises an error, or whose allocation is refused, has no figures; `Comparison.failures` says why,
+    and the comparison continues with the next scheduler.
+
     Args:
         schedulers: schedulers by the name shown in results.
         workloads: the workloads of every scheduler; workload i has the same random seed under each scheduler.
         setup: the cluster, the performance model and the scenario.
         seed: seed of everything random.
-        reference: the scheduler that ratios are relative to; if empty, `fifo` if it is compared, else the first one.
-        optional: names of schedulers that may refuse the scenario by a `MurmurationError`. They are then left out with
-            the reason; errors of other schedulers are raised.
+        reference: the scheduler that ratios are relative to; if it is empty or did not run, `fifo` if that ran, else
+            the first one that ran.
+        optional: schedulers that may refuse the scenario by a `MurmurationError`: left out with the reason, not failed.
         num_workloads: number of workloads that a scheduler runs, the first ones; all if it is not named.
         left_out: further schedulers, which are not run, with the reason.
         about: further settings that results show, as plain values, such as the task.
@@ -51,45 +54,50 @@ def compare_schedulers(
         resamples: number of bootstrap resamples.
 
     Raises:
-        MurmurationError: there is nothing to compare, the reference is unknown, a job cannot run on the cluster, or a
-            scheduler that is not optional refuses to run.
+        MurmurationError: there is nothing to compare, the reference is unknown, a job cannot run, or no scheduler ran.
+        Exception: the only scheduler failed; its own error.
     """
     check_comparable(schedulers, workloads, reference)
-    runs: dict[str, list[RunResult]] = {}
-    inapplicable: dict[str, str] = dict(left_out or {})
 
     def simulator(index: int) -> Simulator:
         return Simulator(workloads[index], setup, workload_seed(seed, index))
 
-    for name, scheduler in schedulers.items():
+    def play(name: str) -> list[RunResult] | Failure | str:
         count = min((num_workloads or {}).get(name, len(workloads)), len(workloads))
-        played = play_all(name, scheduler, simulator, count, progress, refusable=name in optional)
-        if isinstance(played, str):
-            inapplicable[name] = played
-        else:
-            runs[name] = played
-    chosen = choose_reference(runs, inapplicable, reference)
+        return play_all(name, schedulers[name], simulator, count, progress, refusable=name in optional)
+
+    played = {name: play(name) for name in schedulers}
+    runs = {name: found for name, found in played.items() if isinstance(found, list)}
+    failures = {name: found for name, found in played.items() if isinstance(found, Failure)}
+    inapplicable = {**(left_out or {}), **{name: found for name, found in played.items() if isinstance(found, str)}}
+    if not runs:
+        raise_nothing_ran(inapplicable, failures)
+    chosen = reference if reference in runs else "fifo" if "fifo" in runs else ""
     settings = {**describe_settings(workloads, setup, seed), **(about or {})}
-    relaxations = {
-        name: [Relaxation.of(workload, setup, any_batch=name == ANY_BATCH) for workload in workloads]
-        for name in ((BOUND, ANY_BATCH) if names_batches(runs) else (BOUND,))
+    if reference and reference not in runs:
+        settings["notes"] = [*settings["notes"], f"the requested reference, {reference}, did not run"]
+    relaxations = relax(workloads, setup, (BOUND, ANY_BATCH) if names_batches(runs) else (BOUND,))
+    return Comparison(runs, inapplicable, chosen, settings, seed, level, resamples, relaxations, failures)
+
+
+def relax(workloads: Sequence[Workload], setup: Setup, bounds: Sequence[str]) -> dict[str, list[Relaxation]]:
+    """Return the relaxations of all workloads, by the name of the bound."""
+    return {
+        name: [Relaxation.of(workload, setup, any_batch=name == ANY_BATCH) for workload in workloads] for name in bounds
     }
-    return Comparison(runs, inapplicable, chosen, settings, seed, level, resamples, relaxations)
 
 
-def choose_reference(runs: Collection[str], inapplicable: Mapping[str, str], reference: str) -> str:
-    """Return the reference: the given one, else fifo if it ran, else an empty text for the first one that ran.
+def raise_nothing_ran(inapplicable: Mapping[str, str], failures: Mapping[str, Failure]) -> NoReturn:
+    """Raise the error of a comparison without any run.
 
     Raises:
-        MurmurationError: no scheduler ran, or the reference did not.
+        MurmurationError: with the reason of every scheduler.
+        Exception: the only scheduler failed; its own error.
     """
-    chosen = reference or ("fifo" if "fifo" in runs else "")
-    if not runs or (chosen and chosen not in runs):
-        reasons = "; ".join(f"{name}: {why}" for name, why in inapplicable.items())
-        raise MurmurationError(
-            f"comparison: {chosen or 'every scheduler'} cannot run here ({reasons}); choose another scheduler"
-        )
-    return chosen
+    if len(failures) == 1 and not inapplicable:
+        raise next(iter(failures.values())).error
+    reasons = "; ".join(f"{name}: {why}" for name, why in {**inapplicable, **failures}.items())
+    raise MurmurationError(f"comparison: no scheduler can run here ({reasons}); choose another scheduler")
 
 
 def play_all(
@@ -100,8 +108,16 @@ def play_all(
     progress: ProgressCallback | None,
     *,
     refusable: bool,
-) -> list[RunResult] | str:
-    """Run every workload under one scheduler. If it may refuse to run and does, return the reason."""
+) -> list[RunResult] | Failure | str:
+    """Run every workload under one scheduler.
+
+    Returns:
+        The results; the failure that ended one of the runs; or the reason for which a scheduler that may refuse to run
+        does.
+
+    Raises:
+        ConservationError: the simulator lost jobs, so no figure can be trusted.
+    """
     results: list[RunResult] = []
     for index in range(num_workloads):
         world = simulator(index)  # outside `try`: a workload that does not fit is not the scheduler's refusal
@@ -110,14 +126,12 @@ def play_all(
         )
         try:
             results.append(run_episode(watched, world, name))
-        except AllocationError as fault:
-            if not refusable:
-                raise
-            return f"failed: {fault}"
-        except MurmurationError as refusal:
-            if not refusable:
-                raise
-            return f"not applicable: {refusal}"
+        except ConservationError:
+            raise
+        except Exception as error:
+            if refusable and isinstance(error, MurmurationError) and not isinstance(error, AllocationError):
+                return f"not applicable: {error}"
+            return Failure.of(error, name, index, world.workload.name, world.view.time)
     return results
 
 
@@ -150,7 +164,7 @@ def describe_settings(workloads: Sequence[Workload], setup: Setup, seed: int) ->
             "performance": type(performance).__name__,
             "throughputs": throughput_sources(performance, models, cluster.gpu_types),
             "notes": efficiency_notes(models, setup.scenario.statistical_efficiency),
-            "scenario": dataclasses.asdict(setup.scenario),
+            "scenario": setup.scenario,
             "seed": seed,
             "workloads": [
                 {

@@ -6,11 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from envs.evaluation.failure import Failure
 from envs.evaluation.statistics import MIN_WORKLOADS, Estimate, MeanEstimator, method_for
 from envs.metrics import Summary, finished_jobs, job_completion_times, queueing_delays, slowdowns, summarise
 from envs.metrics.bounds import Relaxation
@@ -19,6 +21,13 @@ from envs.types import FloatArray, IntArray
 
 BOUND = "lower bound"  # row of the lower bound at the simulator's batch sizes
 ANY_BATCH = "lower bound, any batch"  # row of the bound that also holds for schedulers that choose batch sizes
+LEGEND = (  # of the columns, as the end of every caption
+    "Wait: submission to first start. Queue: share of rounds that leave a job waiting.",
+    "By cores, by memory, by network: share of running job-time that these limit; GPUs limit the rest.",
+    "GPUs: share in use. Frag.: share of the free GPUs that a typical job could not use because of where they are.",
+    "Slowdown: JCT / run time alone on the requested GPUs. Bounded: the same with run times of at least 10 s.",
+    "Rho: finish-time fairness, JCT / time on an equal share of the cluster.",
+)
 ESTIMATED = {"mean_jct": job_completion_times, "mean_queueing_delay": queueing_delays, "mean_slowdown": slowdowns}
 
 
@@ -37,6 +46,7 @@ class Comparison:
         resamples: number of bootstrap resamples.
         relaxations: by the name of a lower bound, `BOUND` or `ANY_BATCH`, the relaxations of the workloads in order. If
             empty, there is no lower bound.
+        failures: by scheduler that failed, where and why; it has no figures.
 
     Raises:
         ValueError: there is no run, runs have different workloads, a scheduler ran too few of them, or the reference is
@@ -51,6 +61,7 @@ class Comparison:
     level: float = 0.95
     resamples: int = 2000
     relaxations: Mapping[str, Sequence[Relaxation]] = field(default_factory=dict)
+    failures: Mapping[str, Failure] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.runs:
@@ -123,20 +134,28 @@ class Comparison:
 
     @property
     def caption(self) -> str:
-        """An explanation of the table's means and intervals, in a few sentences."""
+        """An explanation of the table: what was compared, how to read it, and what it assumes; a line for each."""
+        return "\n".join(self.caption_lines)
+
+    @property
+    def caption_lines(self) -> list[str]:
+        """The lines of the caption, each of a few short sentences."""
         compared = sum(map(len, self.compared))
         longest = max(self.summaries.values(), key=len)
         measured = sum(summary.num_measured for summary in longest)
         workloads = f"{self.num_workloads} workload{'s' if self.num_workloads > 1 else ''}"
-        method = method_for(self.num_workloads)
-        return (
-            f"{self._task()}Means and percentiles over the {compared} of {measured} measured jobs that every scheduler "
-            f"finished, in {workloads}. {self._about_the_window()}{self.level:.0%} intervals: {method}, paired. "
-            f"Ratios are relative to {self.reference}. {self._how_to_read_counts()}{self._how_to_read_bounds()}"
-            "Bounded is the bounded slowdown (10 s, at least 1). Rho is finish-time fairness: JCT / time on an equal "
-            "share of the cluster. Queue is the share of rounds that leave a job waiting; by cores, by memory and by "
-            f"network are the shares of running job-time that these limit.{self._notes()}"
-        )
+        return [
+            *self._task(),
+            f"Means and percentiles are over the {compared} of {measured} measured jobs that every scheduler finished, "
+            f"in {workloads}.",
+            *self._about_the_window(),
+            f"{self.level:.0%} intervals: {method_for(self.num_workloads)}, paired. Ratios are relative to "
+            f"{self.reference}.",
+            *self._how_to_read_counts(),
+            *self._how_to_read_bounds(),
+            *LEGEND,
+            *(f"Note: {note}." for note in self.settings.get("notes", ())),
+        ]
 
     def estimate(self, metric: str, scheduler: str) -> Estimate:
         """Estimate a mean of `ESTIMATED` with its interval."""
@@ -161,10 +180,12 @@ class Comparison:
     def rows(self) -> list[dict[str, Any]]:
         """One row per scheduler: every metric over all workloads, with intervals and ratios; times in seconds.
 
-        Inapplicable schedulers come last and have only the reason.
+        Schedulers that failed and inapplicable ones come last and have only the reason.
         """
         ran = [self._row(name) for name in self.schedulers]
-        return ran + [{"scheduler": name, "inapplicable": reason} for name, reason in self.inapplicable.items()]
+        failed = [failure.row() for failure in self.failures.values()]
+        left_out = [{"scheduler": name, "inapplicable": reason} for name, reason in self.inapplicable.items()]
+        return [*ran, *failed, *left_out]
 
     def table(self) -> pd.DataFrame:
         """The `rows` and the `bounds` as a data frame; NaN where there is no figure."""
@@ -252,11 +273,11 @@ class Comparison:
             "makespan": float(np.mean(makespan)),
         }
 
-    def _about_the_window(self) -> str:
-        """Say which jobs are measured, and for which of them the cluster emptied; empty if all jobs are measured."""
+    def _about_the_window(self) -> list[str]:
+        """Say which jobs are measured, and for which of them the cluster emptied; nothing if all jobs are measured."""
         runs = self.runs[self.reference]
         if all(run.workload.measured.all() for run in runs) or not any(run.records["measured"].any() for run in runs):
-            return ""
+            return []
         late, stay, beyond = [], 0.0, 0.0
         for run in runs:
             measured, last = run.records[run.records["measured"]], run.workload.jobs["submit_time"][-1]
@@ -264,40 +285,37 @@ class Comparison:
             late += (finish > last).tolist()
             stay += float((finish - measured["submit_time"]).sum())
             beyond += float(np.maximum(finish - last, 0.0).sum())
-        return (
-            "Measured jobs are those submitted in each workload's window; figures of the cluster are over that window. "
+        return [
+            "Measured jobs are those submitted in each workload's window. Figures of the cluster are over that window.",
             f"Under {self.reference}, {np.mean(late):.1%} of measured jobs end after the last submission, and "
-            f"{beyond / stay if stay else 0.0:.1%} of the measured jobs' time is after it, while the cluster empties. "
-        )
+            f"{beyond / stay if stay else 0.0:.1%} of the measured jobs' time is after it, while the cluster empties.",
+        ]
 
-    def _task(self) -> str:
+    def _task(self) -> list[str]:
         task = self.settings.get("task")
-        return f"Task {task['label']}, to minimise {task['objective']}. " if task else ""
+        return [f"Task {task['label']}, to minimise {task['objective']}."] if task else []
 
-    def _how_to_read_counts(self) -> str:
+    def _how_to_read_counts(self) -> list[str]:
         if not self.partial:
-            return ""
-        return (
-            "n is the number of workloads that a scheduler ran: slow ones run only the first. Its mean is over its own "
-            "workloads, its ratio over those that the reference ran too; rows are ordered by the ratio. "
-        )
+            return []
+        return [
+            "n is the number of workloads that a scheduler ran: slow ones run only the first.",
+            "Its mean is over its own workloads, its ratio over those that the reference ran too; rows are ordered by "
+            "the ratio.",
+        ]
 
-    def _notes(self) -> str:
-        """Return the assumptions that every result must carry, as sentences."""
-        return "".join(f" Note: {note}." for note in self.settings.get("notes", ()))
-
-    def _how_to_read_bounds(self) -> str:
+    def _how_to_read_bounds(self) -> list[str]:
         if not self.bounds:
-            return ""
+            return []
         best = self.order[0]
         above = self.bound_ratio(best)
-        nearest = "" if math.isnan(above) else f"The best row, {best}, is {above - 1:.0%} above its lower bound. "
-        below = f"No scheduler can be below the lower bound at the simulator's batch sizes. {nearest}"
+        nearest = "" if math.isnan(above) else f" The best row, {best}, is {above - 1:.0%} above its lower bound."
+        below = f"No scheduler can be below the lower bound at the simulator's batch sizes.{nearest}"
         choosing = names_batches(self.runs)
         if ANY_BATCH not in self.relaxations or not choosing:
-            return below
+            return [below]
         verb, whom = ("choose", "them") if len(choosing) > 1 else ("chooses", "it")
-        return f"{below}{', '.join(choosing)} {verb} batch sizes; only the second bound holds for {whom}. "
+        return [below, f"{', '.join(choosing)} {verb} batch sizes; only the second bound holds for {whom}."]
 
     def _values(self, metric: str) -> list[FloatArray]:
         def of_run(results: Sequence[RunResult], workload: int, jobs: IntArray) -> FloatArray:
@@ -340,13 +358,36 @@ def overall(summaries: Sequence[Summary]) -> dict[str, float]:
 
 
 def plain(value: Any) -> Any:
-    """Convert nested values to JSON's types: NumPy values to Python's, NaN and infinities to None."""
+    """Convert nested values to JSON's types: NumPy values to Python's, NaN and infinities to None.
+
+    Data classes become their fields. An object of any other class, such as a user's own restart cost, becomes its
+    `repr`, or its class's name if it has no `repr` of its own.
+    """
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {each.name: plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return sorted((plain(item) for item in value), key=repr)
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
     if isinstance(value, np.generic):
         return plain(value.item())
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return value
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    return name_object(value)
+
+
+def name_object(value: object) -> str:
+    """Return an object's own `repr`; for a class, a function and an object without one, the name with its module.
+
+    The names are the same in every run, unlike the address in the `repr` that every object has.
+    """
+    if not isinstance(value, type | FunctionType) and type(value).__repr__ is not object.__repr__:
+        return repr(value)
+    named = value if isinstance(value, type | FunctionType) else type(value)
+    return f"{named.__module__}.{named.__qualname__}"

@@ -11,11 +11,13 @@ NOT_IN_TASKS = ("p50", "slowdown", "bounded", "rho", "makespan", "frag.", "preem
 def markdown_page(comparison: Comparison) -> str:
     """Return the whole table by ascending mean JCT, lower bounds last; schedulers that did not run; and the caption."""
     columns = all_columns(comparison)
-    rows = [[column.cells[row] for column in columns] for row in [*by_mean_jct(comparison), *bound_rows(comparison)]]
+    rows = [[column.cells[row] for column in columns] for row in [*by_mean_jct(comparison), *rows_below(comparison)]]
     lines = [[column.head for column in columns], ["---"] + ["---:"] * (len(columns) - 1), *rows]
-    left_out = [f"- {name} is left out: {reason}" for name, reason in comparison.inapplicable.items()]
+    left_out = [f"- {name} {failure}" for name, failure in comparison.failures.items()]
+    left_out += [f"- {name} is left out: {reason}" for name, reason in comparison.inapplicable.items()]
     table = [f"| {' | '.join(line)} |" for line in lines]
-    return "\n".join([*table, "", *left_out, *([""] if left_out else []), comparison.caption]) + "\n"
+    said = [f"- {line}" for line in comparison.caption_lines]
+    return "\n".join([*table, "", *left_out, *([""] if left_out else []), *said]) + "\n"
 
 
 def task_table(comparison: Comparison) -> str:
@@ -27,7 +29,7 @@ def task_table(comparison: Comparison) -> str:
     if "task" not in comparison.settings:
         raise ValueError("comparison: has no task; choose one with task=<name>")
     columns = [column for column in all_columns(comparison) if column.head.split(" (")[0] not in NOT_IN_TASKS]
-    rows = [[column.cells[row] for column in columns] for row in [*by_mean_jct(comparison), *bound_rows(comparison)]]
+    rows = [[column.cells[row] for column in columns] for row in [*by_mean_jct(comparison), *rows_below(comparison)]]
     lines = [[column.head for column in columns], ["---"] + ["---:"] * (len(columns) - 1), *rows]
     table = [f"| {' | '.join(line)} |" for line in lines]
     best = comparison.order[0]
@@ -37,6 +39,7 @@ def task_table(comparison: Comparison) -> str:
     ]
     if not math.isnan(comparison.bound_ratio(best)):
         said.append(f"The best row, {best}, is {comparison.bound_ratio(best) - 1:.0%} above its lower bound.")
+    said += [f"{name} {failure}." for name, failure in comparison.failures.items()]
     reasons: dict[str, list[str]] = {}
     for name, reason in comparison.inapplicable.items():
         reasons.setdefault(reason, []).append(name)
@@ -49,6 +52,7 @@ def by_mean_jct(comparison: Comparison) -> list[int]:
     return [comparison.schedulers.index(name) for name in comparison.order]
 
 
-def bound_rows(comparison: Comparison) -> list[int]:
-    """Return the positions of the lower bounds among the rows of the table."""
-    return [len(comparison.schedulers) + place for place in range(len(comparison.bounds))]
+def rows_below(comparison: Comparison) -> list[int]:
+    """Return the positions of failed schedulers and of the lower bounds among the rows of the table."""
+    below = len(comparison.failures) + len(comparison.bounds)
+    return [len(comparison.schedulers) + place for place in range(below)]

@@ -87,10 +87,21 @@ def print_workloads(workloads: Sequence[Workload], setup: Setup, console: Consol
     models = list(dict.fromkeys(model for workload in workloads for model in workload.models))
     for source, pairs in throughput_sources(performance, models, cluster.gpu_types).items():
         if source != "measured":
-            console.print(f"throughputs {source}: {', '.join(pairs)}", style="dim", highlight=False)
+            console.print(f"throughputs {source}: {merge_pairs(pairs)}", style="dim", highlight=False)
     notes = dict.fromkeys(note for workload in workloads for note in workload.notes)
     for note in [*notes, *efficiency_notes(models, setup.scenario.statistical_efficiency)]:
         console.print(f"note: {note}", style="dim", highlight=False)
+
+
+def merge_pairs(pairs: Sequence[str]) -> str:
+    """Merge "model on GPU type" pairs: first the GPU types of a model, then the models with the same GPU types."""
+    types: dict[str, list[str]] = {}
+    for model, _, gpu_type in (pair.rpartition(" on ") for pair in pairs):
+        types.setdefault(model, []).append(gpu_type)
+    models: dict[str, list[str]] = {}
+    for model, names in types.items():
+        models.setdefault(", ".join(names), []).append(model)
+    return "; ".join(f"{', '.join(same)} on {names}" for names, same in models.items())
 
 
 def describe_windows(workloads: Sequence[Workload]) -> str:
@@ -118,7 +129,8 @@ def format_range(values: Sequence[float], form: str) -> str:
 def write_report(comparison: Comparison, folder: Path) -> list[Path]:
     """Write results.json, .csv and .md, jct_cdf.png and gantt_<scheduler>.png (of the first workload) into a folder.
 
-    The comparison of a task also has table.md, for `docs/tasks.md`.
+    The comparison of a task also has table.md, for `docs/tasks.md`. failed_<scheduler>.txt has the trace of a scheduler
+    that failed.
 
     Returns:
         The files written.
@@ -131,6 +143,9 @@ def write_report(comparison: Comparison, folder: Path) -> list[Path]:
     if "task" in comparison.settings:
         (folder / "table.md").write_text(task_table(comparison), encoding="utf-8")
         forms.append("table.md")
+    for name, failure in comparison.failures.items():
+        (folder / f"failed_{name}.txt").write_text(failure.trace(), encoding="utf-8")
+        forms.append(f"failed_{name}.txt")
     pictures: dict[str, Figure] = {"jct_cdf": jct_cdf(comparison)}
     pictures |= {f"gantt_{name}": gantt(results[0]) for name, results in comparison.runs.items()}
     for name, figure in pictures.items():

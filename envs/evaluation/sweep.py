@@ -8,6 +8,7 @@ import pandas as pd
 
 from envs.evaluation.compare import compare_schedulers
 from envs.evaluation.comparison import ANY_BATCH, BOUND, Comparison
+from envs.evaluation.failure import Failure
 from envs.scheduling import Scheduler
 from envs.simulation import Setup
 from envs.types import MurmurationError
@@ -49,6 +50,12 @@ class Sweep:
     comparisons: Mapping[float, Comparison]
 
     @property
+    def failures(self) -> dict[str, Failure]:
+        """The failure of each scheduler that failed, at the lowest load."""
+        every = [comparison.failures for comparison in list(self.comparisons.values())[::-1]]
+        return {name: failure for failures in every for name, failure in failures.items()}
+
+    @property
     def schedulers(self) -> list[str]:
         """Names of the schedulers that ran at every load, in order."""
         first, *others = self.comparisons.values()
@@ -60,7 +67,7 @@ class Sweep:
         rows = []
         for load, comparison in self.comparisons.items():
             for row in [*comparison.rows, *comparison.bounds]:
-                if "inapplicable" not in row:
+                if "inapplicable" not in row and "failed" not in row:
                     figures = {column: row.get(column, np.nan) for column in columns}
                     rows.append({"load": load, "scheduler": row["scheduler"], **figures})
         return pd.DataFrame(rows)

@@ -15,20 +15,22 @@ TIME_UNITS = ((2 * 86400.0, 86400.0, "d"), (2 * 3600.0, 3600.0, "h"), (120.0, 60
 
 
 def print_table(comparison: Comparison, console: Console | None = None) -> None:
-    """Print the table with readable units, the schedulers that could not run with reasons, and the caption.
+    """Print the table with readable units, the schedulers that failed or could not run with reasons, and the caption.
 
-    A narrow screen shows fewer columns; no cell is truncated, and results.csv has all columns. The scheduler with the
-    least mean JCT is bold.
+    A narrow screen shows fewer columns; no cell is truncated, and results.md and results.csv have all. The scheduler
+    with the least mean JCT is bold.
     """
     console = console or wide_console()
     console.print(comparison_table(comparison, console.width))
+    for name, failure in comparison.failures.items():
+        console.print(f" {name}  {failure}", highlight=False, markup=False, style="red")
     for name, reason in comparison.inapplicable.items():
         console.print(f" {name}  {reason}", highlight=False, markup=False, style="yellow")
     console.print(comparison.caption, style="italic dim", highlight=False)
 
 
 def comparison_table(comparison: Comparison, width: int) -> Table:
-    """Return a `rich` table of at most `width` characters, with a row per scheduler and per lower bound."""
+    """Return a `rich` table of at most `width` characters, with a row per scheduler, failed ones too, and per bound."""
     best = comparison.order[0]
     table = Table(box=None, header_style="bold", padding=(0, 1))
     columns = that_fit(all_columns(comparison), width)
@@ -36,8 +38,9 @@ def comparison_table(comparison: Comparison, width: int) -> Table:
         table.add_column(column.head, justify="left" if column is columns[0] else "right", no_wrap=True)
     for row, name in enumerate(comparison.schedulers):
         table.add_row(*(column.cells[row] for column in columns), style="bold" if name == best else "")
-    for row in range(len(comparison.schedulers), len(comparison.schedulers) + len(comparison.bounds)):
-        table.add_row(*(column.cells[row] for column in columns), style="dim")
+    ran, ended = len(comparison.schedulers), len(comparison.schedulers) + len(comparison.failures)
+    for row in range(ran, ended + len(comparison.bounds)):
+        table.add_row(*(column.cells[row] for column in columns), style="red" if row < ended else "dim")
     return table
 
 
@@ -45,7 +48,7 @@ def comparison_table(comparison: Comparison, width: int) -> Table:
 class Column:
     """A column of the table. Columns of rank 0 are always shown, others by ascending rank while there is room.
 
-    It has a cell for each scheduler and for each lower bound.
+    It has a cell for each scheduler that ran, for each that failed, and for each lower bound.
     """
 
     head: str
@@ -71,46 +74,48 @@ def that_fit(columns: list[Column], width: int) -> list[Column]:
 
 def all_columns(comparison: Comparison) -> list[Column]:
     """Return all columns, in the order of display."""
-    names, bounds = comparison.schedulers, comparison.bounds
+    names, failed, bounds = comparison.schedulers, list(comparison.failures), comparison.bounds
     rows = comparison.rows[: len(names)]
     jct = [comparison.estimate("mean_jct", name) for name in names]
     unit, word = unit_for(max((estimate.value for estimate in jct if estimate.value == estimate.value), default=0.0))
     ratio = [comparison.ratio("mean_jct", name) for name in names]
+    limits = 14 if all(row["limited_by_gpus"] == 1.0 for row in rows) else 4  # last where GPUs alone limit jobs
 
     def column(head: str, rank: int, metric: str, form: Callable[[float], str] = number) -> Column:
         return Column(head, rank, [form(float(row[metric])) for row in rows] + below(metric, form))
 
     def below(metric: str, form: Callable[[float], str]) -> list[str]:
-        """Return the cells of the lower bounds; a dash if there is no bound for the metric."""
-        return [form(float(bound[metric])) if metric in bound else "-" for bound in bounds]
+        """Return the cells of failed schedulers and of the lower bounds; a dash if there is no figure."""
+        without = "failed" if metric == "mean_jct" else "-"
+        return [without] * len(failed) + [form(float(bound[metric])) if metric in bound else "-" for bound in bounds]
 
     def in_unit(seconds: Seconds) -> str:
         return number(seconds / unit)
 
     return [
-        Column("scheduler", 0, list(names) + [str(bound["scheduler"]) for bound in bounds]),
+        Column("scheduler", 0, [*names, *failed, *(str(bound["scheduler"]) for bound in bounds)]),
         Column(f"mean JCT ({word})", 0, [with_interval(each, unit) for each in jct] + below("mean_jct", in_unit)),
-        column("n", 0 if comparison.partial else 12, "num_workloads", count),
+        column("n", 0 if comparison.partial else 15, "num_workloads", count),
         column("unfinished", 0, "num_unfinished", count),
         Column(
             f"vs {comparison.reference}", 0, [with_interval(each) for each in ratio] + below("mean_jct_ratio", number)
         ),
         column("vs bound", 2, "bound_ratio"),
-        column("p50", 3, "p50_jct", in_unit),
+        column("p50", 6, "p50_jct", in_unit),
         column("p99", 1, "p99_jct", in_unit),
         column("wait", 2, "mean_queueing_delay", in_unit),
-        column("slowdown", 6, "mean_slowdown"),
-        column("bounded", 8, "mean_bounded_slowdown"),
-        column("rho", 7, "mean_fairness"),
-        column("makespan", 5, "makespan", duration),
-        column("GPUs", 4, "utilisation", share),
-        column("frag.", 9, "fragmentation", share),
-        column("preempted", 10, "preemptions", count),
-        column("restarts", 11, "restarts", count),
-        column("queue", 12, "queue_share", share),
-        column("by cores", 13, "limited_by_cpus", share),
-        column("by memory", 14, "limited_by_memory", share),
-        column("by network", 15, "limited_by_network", share),
+        column("slowdown", 8, "mean_slowdown"),
+        column("bounded", 10, "mean_bounded_slowdown"),
+        column("rho", 9, "mean_fairness"),
+        column("makespan", 7, "makespan", duration),
+        column("GPUs", 5, "utilisation", share),
+        column("frag.", 11, "fragmentation", share),
+        column("preempted", 12, "preemptions", count),
+        column("restarts", 13, "restarts", count),
+        column("queue", 3, "queue_share", share),
+        column("by cores", limits, "limited_by_cpus", share),
+        column("by memory", limits, "limited_by_memory", share),
+        column("by network", limits, "limited_by_network", share),
     ]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from envs.evaluation.comparison import name_object
 from envs.evaluation.statistics import MIN_WORKLOADS
 from envs.performance import PerformanceModel
 from envs.performance.batch_size import batch_sizes
@@ -143,8 +144,7 @@ def hash_problem(
 def to_hashable(value: Any) -> Any:
     """Convert nested values to lists, texts, whole numbers and mappings with text keys, and round their numbers.
 
-    Raises:
-        TypeError: a value of another type, which has no stable form.
+    An object of another class, such as a user's own restart cost, enters with its `name_object`.
     """
     match value:
         case None | bool() | str() | int():
@@ -162,7 +162,7 @@ def to_hashable(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         kept = {each.name: to_hashable(getattr(value, each.name)) for each in dataclasses.fields(value) if each.compare}
         return {"type": type(value).__name__, **kept}
-    raise TypeError(f"hash of a task: no stable form of {type(value).__name__}; make it a dataclass")
+    return {"type": type(value).__name__, "object": name_object(value)}
 
 
 def _array(array: npt.NDArray[Any]) -> Any:

@@ -6,7 +6,7 @@ import numpy.typing as npt
 from envs.gpu_cluster import kernels
 from envs.gpu_cluster.arrays import allocate
 from envs.gpu_cluster.spec import DecisionRules, EnvSpec
-from envs.simulation import State, ThroughputTable
+from envs.simulation import SimulationView, Snapshot, State, ThroughputTable
 from envs.simulation.world import batch_world
 from envs.types import Allocation, IntArray, JobId, Placement
 
@@ -57,30 +57,62 @@ class Negotiation:
             self.arrays.rules[b, 0][name] = 0
 
 
-class NegotiatedRound(Negotiation):
-    """One round negotiated on a copy of the state, with which a policy implements `Scheduler.schedule`.
+class NegotiatedRound:
+    """Rounds negotiated on a snapshot, with which a policy implements `Scheduler.schedule`.
 
-    Call `begin`, then `observe` and `decide` until the round is over, then `fill`.
+    Call `begin`, then `observe` and `decide` until the round is over, then `fill`. The counters are those of all rounds
+    since the first.
+
+    Args:
+        spec: sizes of observation and action.
+        rules: how nodes decide.
     """
 
-    def begin(self, state: State) -> None:
-        """Copy the state at the beginning of the round."""
-        self.state.copy_from(state)
-        self.arrays.rules[0, 0]["seen"] = 0
+    def __init__(self, spec: EnvSpec, rules: DecisionRules) -> None:
+        self.spec, self.rules = spec, rules
+        self._snapshot: Snapshot | None = None
+        self._negotiation: Negotiation | None = None
+
+    def begin(self, view: SimulationView) -> None:
+        """Take a snapshot at the beginning of a round."""
+        self._snapshot = view.snapshot(into=self._snapshot)
+        state, table = self._snapshot.state, self._snapshot.table
+        before = self._negotiation
+        if before is None or before.state is not state:
+            self._negotiation = Negotiation(state, self.spec, self.rules, table)
+            if before is not None:
+                self._negotiation.arrays.rules[:] = before.arrays.rules
+        self.negotiation.arrays.rules[0, 0]["seen"] = 0
+
+    @property
+    def negotiation(self) -> Negotiation:
+        """The negotiation of the present round."""
+        assert self._negotiation is not None, "call begin first"
+        return self._negotiation
+
+    @property
+    def observation(self) -> Observation:
+        """The current observation, see `Negotiation.observation`."""
+        return self.negotiation.observation
+
+    def counters(self) -> dict[str, int]:
+        """Count decisions, claims, conflicts and incomplete gangs so far."""
+        return self.negotiation.counters()
 
     def observe(self) -> bool:
         """Write the observation; return False if no node has a choice, which ends the round."""
-        return kernels.observe_episode(self.arrays, 0) > 0
+        return kernels.observe_episode(self.negotiation.arrays, 0) > 0
 
     def decide(self, actions: IntArray) -> bool:
         """Apply a joint action int64[num_nodes]; return whether the round is over."""
-        self.set_actions(actions[None])
-        return bool(kernels.decide_episode(self.arrays, 0))
+        self.negotiation.set_actions(actions[None])
+        return bool(kernels.decide_episode(self.negotiation.arrays, 0))
 
     def fill(self, allocation: Allocation) -> Allocation:
         """Write the round's plan into a `keep_running` allocation."""
-        kernels.close_round(self.arrays, 0)
-        touched = self.state.touched[0, : self.state.episode[0, 0].num_touched]
+        kernels.close_round(self.negotiation.arrays, 0)
+        state = self.negotiation.state
+        touched = state.touched[0, : state.episode[0, 0].num_touched]
         placements = {int(job): self._placement(int(job)) for job in np.sort(touched)}
         for job in placements:
             allocation.stop(job)
@@ -91,9 +123,10 @@ class NegotiatedRound(Negotiation):
 
     def _placement(self, job: JobId) -> Placement | None:
         gpus: dict[int, int] = {}
-        share = self.state.jobs[0, job].first_share
+        state = self.negotiation.state
+        share = state.jobs[0, job].first_share
         while share >= 0:
-            record = self.state.shares[0, share]
+            record = state.shares[0, share]
             gpus[int(record.node)] = int(record.gpus)
             share = record.next_of_job
         return Placement(gpus) if gpus else None

@@ -84,17 +84,6 @@ class Sensitivity:
         return float(self.cpus[row]), float(self.memory[column])
 
 
-def proportional_share(cpu_cores: float, memory: Gigabytes, num_gpus: int) -> tuple[float, Gigabytes]:
-    """Return a GPU's proportional share of a node: (cores, GB) per GPU.
-
-    Raises:
-        PerformanceError: the node has no GPU.
-    """
-    if num_gpus < 1:
-        raise PerformanceError(f"proportional share: the node has {num_gpus} GPUs; it must have at least one")
-    return cpu_cores / num_gpus, memory / num_gpus
-
-
 def stand_in(model: str) -> str:
     """Return the measured model that provides a zoo model's matrix: itself, or its domain's (a guess).
 

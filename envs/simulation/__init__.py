@@ -5,6 +5,7 @@ from envs.simulation.result import RECORD, LimitedTime, RunResult
 from envs.simulation.scenario import Failures, Information, Rounds, Scenario
 from envs.simulation.setup import Setup
 from envs.simulation.simulator import CompiledScheduler, Simulator, run_episode
+from envs.simulation.snapshot import Snapshot
 from envs.simulation.state import State
 from envs.simulation.throughput import ThroughputTable
 from envs.simulation.version import WORLD_VERSION
@@ -27,6 +28,7 @@ __all__ = [
     "Setup",
     "SimulationView",
     "Simulator",
+    "Snapshot",
     "State",
     "ThroughputTable",
     "run_episode",

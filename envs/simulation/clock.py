@@ -154,12 +154,18 @@ def measure_limits(episode: Any, until: float) -> None:
         episode.network_seconds += episode.limited_by_network * span
 
 
+@part
+def divide_and_recompute(world: World) -> None:
+    """Divide the cores and memory of all marked nodes anew, and rate the jobs."""
+    divide_uneven_nodes(world)
+    update_throughputs(world)
+
+
 @leaf
 def follow_up(world: World) -> None:
-    """End an instant after which no decision takes effect: divide cores and memory anew, and rate the jobs."""
+    """End an instant after which no decision takes effect."""
     if world.episode[0].num_uneven + world.episode[0].num_dirty > 0:
-        divide_uneven_nodes(world)
-        update_throughputs(world)
+        divide_and_recompute(world)
 
 
 @leaf
@@ -278,8 +284,8 @@ def stall(world: World) -> int:
     return ROUND
 
 
-@part
-def advance(world: World) -> int:
+@leaf
+def pass_to_decision(world: World) -> int:
     """Advance time until a decision is due, the episode ends, or the log is full.
 
     The order within one instant is: completions free GPUs, nodes change, jobs arrive, the scheduler decides.
@@ -295,7 +301,8 @@ def advance(world: World) -> int:
             if happening == np.inf:
                 if episode.num_active == 0 or episode.stalls > episode.max_stalls:
                     return end_episode(world)
-                if episode.num_down == 0 and change > end_of_stall(episode):
+                waits_for_node = episode.num_down > 0 and change < np.inf  # in a snapshot no node comes back
+                if not waits_for_node and change > end_of_stall(episode):
                     return stall(world)
             happening = min(happening, change)
             tick = next_tick(episode, arrival) if episode.interval < np.inf else np.inf
@@ -319,3 +326,9 @@ def advance(world: World) -> int:
             return ROUND
         episode.round_due = 0
         follow_up(world)
+
+
+@part
+def advance(world: World) -> int:
+    """`pass_to_decision` as a function of its own: a call costs 40 ns, but its callers compile faster."""
+    return pass_to_decision(world)

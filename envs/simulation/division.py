@@ -9,8 +9,10 @@ import math
 import numpy as np
 
 from envs.simulation.exact import PARTS
-from envs.simulation.jit import Records, leaf, part
+from envs.simulation.jit import Records, leaf
 from envs.simulation.world import World
+
+SHORT_OF_CPUS, SHORT_OF_MEMORY = 1, 2  # bits of a node's `short`
 
 
 @leaf
@@ -91,10 +93,20 @@ def give(world: World, share: int, memory: bool, parts: int) -> None:
     if memory:
         if record.memory != amount:
             record.memory = amount
-            record.refed = 1
+            note_refed(world, record.job)
     elif record.cpus != amount:
         record.cpus = amount
-        record.refed = 1
+        note_refed(world, record.job)
+
+
+@leaf
+def note_refed(world: World, j: int) -> None:
+    """Add a job to the list of those whose cores or memory have changed; `update_throughputs` empties it."""
+    job = world.jobs[j]
+    if job.refed == 0:
+        job.refed = 1
+        job.next_refed = world.episode[0].first_refed
+        world.episode[0].first_refed = j + 1
 
 
 @leaf
@@ -109,23 +121,44 @@ def give_all(world: World, n: int, memory: bool) -> None:
 
 
 @leaf
-def next_served(world: World, n: int, memory: bool, last: int) -> int:
-    """The share that follows `last` (-1: the first) in ascending order of (saturating amount per GPU, job)."""
+def serve_in_order(world: World, n: int, memory: bool) -> tuple[int, int, int]:
+    """Link the shares of a node that name no cores, or no memory, in ascending order of (saturating per GPU, job).
+
+    Returns the first one, -1 if there is none, their GPUs, and the 64ths that the other shares name. `next_served` of
+    each is the next one.
+    """
     shares = world.shares
-    chosen = -1
+    total = 0
+    named = 0
+    first = -1
+    last = -1
     share = world.nodes[n].first_share
-    while share >= 0:  # ascending job: ties go to the lower
+    while share >= 0:  # ascending job: a share comes after its equals
         record = shares[share]
         most = most_of(record, memory)
         if most > 0:
-            beyond = 1
-            if last >= 0:
-                beyond = most * shares[last].gpus - most_of(shares[last], memory) * record.gpus
-            waits = beyond > 0 or (beyond == 0 and record.job > shares[last].job)
-            if waits and (chosen < 0 or most * shares[chosen].gpus < most_of(shares[chosen], memory) * record.gpus):
-                chosen = share
+            gpus = record.gpus
+            total += gpus
+            before = last
+            if last >= 0 and most_of(shares[last], memory) * gpus > most * shares[last].gpus:
+                before = -1
+                after = first
+                while most_of(shares[after], memory) * gpus <= most * shares[after].gpus:
+                    before = after
+                    after = shares[after].next_served
+            if before < 0:
+                record.next_served = first
+                first = share
+            else:
+                record.next_served = shares[before].next_served
+                shares[before].next_served = share
+            if before == last:
+                record.next_served = -1
+                last = share
+        else:
+            named += claimed(record, memory)
         share = record.next_of_node
-    return chosen
+    return first, total, named
 
 
 @leaf
@@ -135,38 +168,37 @@ def divide(world: World, n: int, memory: bool) -> None:
     In ascending order of (saturating amount per GPU, job), each share takes the smaller of that amount and its GPUs'
     part of what is left, rounded down.
     """
-    node, shares = world.nodes[n], world.shares
+    node = world.nodes[n]
     left = int((node.memory if memory else node.cpus) * PARTS)
-    gpus = 0
-    share = node.first_share
+    share, gpus, named = serve_in_order(world, n, memory)
+    left -= named
     while share >= 0:
-        record = shares[share]
-        if most_of(record, memory) == 0:
-            left -= claimed(record, memory)
-        else:
-            gpus += record.gpus
-        share = record.next_of_node
-    served = -1
-    while gpus > 0:
-        served = next_served(world, n, memory, served)
-        record = shares[served]
+        record = world.shares[share]
         parts = min(most_of(record, memory), left * record.gpus // gpus)
-        give(world, served, memory, parts)
+        give(world, share, memory, parts)
         left -= parts
         gpus -= record.gpus
+        share = record.next_served
 
 
-@part
+@leaf
 def divide_uneven_nodes(world: World) -> None:
-    """Divide the cores and memory of all marked nodes; the marks stay until their jobs are rated."""
+    """Divide the cores and memory of all marked nodes; the marks stay until throughputs are recomputed.
+
+    What a node had enough of before and has enough of now is not divided anew: its shares have all that they can use.
+    """
     for i in range(world.episode[0].num_uneven):
         n = world.uneven[i]
         node = world.nodes[n]
+        before = node.short
         node.short = 0
-        for memory in (False, True):
-            total = (node.memory if memory else node.cpus) * PARTS
-            if (node.claimed_memory if memory else node.claimed_cpus) > total:
-                node.short = 1
-                divide(world, n, memory)
-            else:
-                give_all(world, n, memory)
+        if node.claimed_cpus > node.cpus * PARTS:
+            node.short += SHORT_OF_CPUS
+            divide(world, n, False)
+        elif before & SHORT_OF_CPUS:
+            give_all(world, n, False)
+        if node.claimed_memory > node.memory * PARTS:
+            node.short += SHORT_OF_MEMORY
+            divide(world, n, True)
+        elif before & SHORT_OF_MEMORY:
+            give_all(world, n, True)

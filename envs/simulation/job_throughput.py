@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from envs.simulation.jit import Records, leaf, part
+from envs.simulation.jit import Records, leaf
 from envs.simulation.shares import MEASURED, NAMED_CPUS, NAMED_MEMORY, OFF, WORST_CASE
 from envs.simulation.throughput import EXACT_NODES
 from envs.simulation.world import World
@@ -58,8 +58,8 @@ def placement_throughput(world: World, job: Records, first_share: int) -> float:
 def cell_of(grid: FloatArray, amount: float) -> int:
     """Index of the last grid point that is at most the amount and has a successor."""
     cell = 0
-    while cell < len(grid) - 2 and grid[cell + 1] <= amount:
-        cell += 1
+    for point in range(1, len(grid) - 1):  # to the end: an early exit is hard to predict
+        cell += int(grid[point] <= amount)
     return cell
 
 
@@ -80,19 +80,25 @@ def least_per_gpu(world: World, job: Records) -> tuple[float, float, int]:
 
 
 @leaf
-def cpu_memory_factor(world: World, job: Records, cpus: float, memory: float, width: int) -> float:
-    """Fraction of its throughput that a job keeps with these cores and GB for each GPU; inf is ample.
+def cpu_memory_factors(world: World, job: Records) -> tuple[float, float, float]:
+    """Fractions of its throughput that a job keeps with its cores and memory, with its cores alone, its memory alone.
 
-    On several GPU types, the one with the smallest fraction decides.
+    What does not count is ample. The least cores and memory for each GPU decide, and of several GPU types the one with
+    the smallest fraction.
     """
+    cpus, memory, width = least_per_gpu(world, job)
     width = min(width, world.cpu_memory_factor.shape[2] - 1)
-    cpus = min(cpus, world.cpu_grid[len(world.cpu_grid) - 1])
-    memory = min(memory, world.memory_grid[len(world.memory_grid) - 1])
+    most_cpus = len(world.cpu_grid) - 1
+    most_memory = len(world.memory_grid) - 1
+    cpus = min(cpus, world.cpu_grid[most_cpus])
+    memory = min(memory, world.memory_grid[most_memory])
     i = cell_of(world.cpu_grid, cpus)
     k = cell_of(world.memory_grid, memory)
     t = (cpus - world.cpu_grid[i]) / (world.cpu_grid[i + 1] - world.cpu_grid[i])
     u = (memory - world.memory_grid[k]) / (world.memory_grid[k + 1] - world.memory_grid[k])
-    least = np.inf
+    both = np.inf
+    by_cpus = np.inf
+    by_memory = np.inf
     before = -1
     share = job.first_share
     while share >= 0:
@@ -101,10 +107,12 @@ def cpu_memory_factor(world: World, job: Records, cpus: float, memory: float, wi
             grid = world.cpu_memory_factor[job.model, gpu_type, width]
             above = grid[i, k] * (1 - u) + grid[i, k + 1] * u
             below = grid[i + 1, k] * (1 - u) + grid[i + 1, k + 1] * u
-            least = min(least, above * (1 - t) + below * t)
+            both = min(both, above * (1 - t) + below * t)
+            by_cpus = min(by_cpus, grid[i, most_memory] * (1 - t) + grid[i + 1, most_memory] * t)
+            by_memory = min(by_memory, grid[most_cpus, k] * (1 - u) + grid[most_cpus, k + 1] * u)
         before = gpu_type
         share = world.shares[share].next_of_job
-    return float(least)
+    return both, by_cpus, by_memory
 
 
 @leaf
@@ -112,6 +120,7 @@ def set_throughput_alone(world: World, j: int) -> None:
     """Set a changed job's throughput without co-located jobs, and the traffic at that throughput."""
     job = world.jobs[j]
     job.ample = job.exact if job.exact > 0 else placement_throughput(world, job, job.first_share)
+    job.refed = 0
     feed(world, j)
     job.throughput = job.alone
 
@@ -127,21 +136,16 @@ def feed(world: World, j: int) -> None:
     job.fed_by_cpus = 1.0
     job.fed_by_memory = 1.0
     if world.episode[0].shares_cpu_memory:
-        cpus, memory, width = least_per_gpu(world, job)
-        for step in range(3):  # what is not named; cores alone; memory alone
-            counts_cpus = step == 1 or (step == 0 and job.named & NAMED_CPUS == 0)
-            counts_memory = step == 2 or (step == 0 and job.named & NAMED_MEMORY == 0)
-            factor = cpu_memory_factor(
-                world, job, cpus if counts_cpus else np.inf, memory if counts_memory else np.inf, width
-            )
-            if step == 0 and job.named != NAMED_CPUS + NAMED_MEMORY:
-                job.alone = job.ample * factor
-            if step == 0 and job.named == 0 and factor >= UNLIMITED:
-                break
-            if step == 1:
-                job.fed_by_cpus = factor
-            if step == 2:
-                job.fed_by_memory = factor
+        both, by_cpus, by_memory = cpu_memory_factors(world, job)
+        if job.named == 0:
+            job.alone = job.ample * both
+        elif job.named == NAMED_CPUS:
+            job.alone = job.ample * by_memory
+        elif job.named == NAMED_MEMORY:
+            job.alone = job.ample * by_cpus
+        if job.named or both < UNLIMITED:
+            job.fed_by_cpus = by_cpus
+            job.fed_by_memory = by_memory
     if world.episode[0].contention != OFF and job.num_shares > 1:
         per_sample = job.sample_traffic if job.sample_traffic > 0 else world.traffic[job.model, job.gpus]
         job.traffic = per_sample * job.alone * (job.num_shares - 1) / job.num_shares
@@ -274,7 +278,7 @@ def count_limited(episode: Records, limit: int, change: int) -> None:
         episode.limited_by_network += change
 
 
-@part
+@leaf
 def share_node(world: World, n: int) -> None:
     """Compute the contention factors of all shares on a node."""
     share_link(world, world.nodes[n])

@@ -21,23 +21,13 @@ def num_words(size: int) -> int:
 
 @leaf
 def lowest_bit(word: int) -> int:
-    """Index of the lowest set bit in a word of 32 bits that is not 0."""
-    index = 0
-    if word & 0xFFFF == 0:
-        index += 16
-        word >>= 16
-    if word & 0xFF == 0:
-        index += 8
-        word >>= 8
-    if word & 0xF == 0:
-        index += 4
-        word >>= 4
-    if word & 0x3 == 0:
-        index += 2
-        word >>= 2
-    if word & 0x1 == 0:
-        index += 1
-    return index
+    """Index of the lowest set bit in a word of 32 bits that is not 0; no branch, since none could be predicted."""
+    bit = word & -word
+    index = int(bit & 0xFFFF == 0) << 4
+    index += int(bit & 0xFF00FF == 0) << 3
+    index += int(bit & 0xF0F0F0F == 0) << 2
+    index += int(bit & 0x33333333 == 0) << 1
+    return index + int(bit & 0x55555555 == 0)
 
 
 @leaf

@@ -94,7 +94,6 @@ def new_share(world: World, j: int, n: int, gpus: int, cpus: float, memory: floa
     record.memory = memory
     record.network = 1.0
     record.cpu_stage = 1.0
-    record.refed = 0
     before = -1
     after = job.first_share
     while after >= 0 and shares[after].node < n:
@@ -141,6 +140,23 @@ def empty_job(world: World, j: int) -> None:
     job.gpus = 0
 
 
+@leaf
+def store_placement(world: World, j: int) -> None:
+    """Store what a job holds when this round's plan first changes it."""
+    job = world.jobs[j]
+    job.touched = 1
+    world.touched[world.episode[0].num_touched] = j
+    world.episode[0].num_touched += 1
+    job.before_share = job.first_share
+    job.before_shares = job.num_shares
+    job.before_gpus = job.gpus
+    job.before_plan = job.plan
+    job.before_batch_size = job.batch_size
+    job.before_named = job.named
+    job.before_exact = job.exact
+    job.before_sample_traffic = job.sample_traffic
+
+
 @part
 def clear_job(world: World, j: int) -> None:
     """Take all GPUs from a job in this round's plan; the first call in a round stores what it held."""
@@ -148,17 +164,7 @@ def clear_job(world: World, j: int) -> None:
     first = job.touched == 0
     unlink_job(world, j)
     if first:
-        job.touched = 1
-        world.touched[world.episode[0].num_touched] = j
-        world.episode[0].num_touched += 1
-        job.before_share = job.first_share
-        job.before_shares = job.num_shares
-        job.before_gpus = job.gpus
-        job.before_plan = job.plan
-        job.before_batch_size = job.batch_size
-        job.before_named = job.named
-        job.before_exact = job.exact
-        job.before_sample_traffic = job.sample_traffic
+        store_placement(world, j)
     else:
         free_list(world, job.first_share)
     clear_named_settings(job)

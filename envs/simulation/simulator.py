@@ -82,7 +82,7 @@ class Simulator:
     @property
     def rng(self) -> np.random.Generator:
         """A fresh generator for the scheduler, the same for every scheduler on the same seed."""
-        return np.random.default_rng(self._scheduler_seed)
+        return scheduler_rng(self._scheduler_seed)
 
     @property
     def view(self) -> SimulationView:
@@ -306,6 +306,13 @@ class Simulator:
         )
         result.check_conservation(count)
         return result
+
+
+def scheduler_rng(seed: np.random.SeedSequence) -> np.random.Generator:
+    """A generator with the stream of a seed that does not hold the seed, from which estimates and failures follow."""
+    bits = np.random.PCG64(0)
+    bits.state = np.random.PCG64(seed).state
+    return np.random.Generator(bits)
 
 
 def limited_time(episode: Records) -> LimitedTime:

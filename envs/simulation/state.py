@@ -4,6 +4,7 @@ Compiled kernels take views of one episode (`state.jobs[b]`). Records have `nump
 works in compiled and interpreted code alike.
 """
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -64,6 +65,7 @@ EPISODE = _records(
     ("num_touched", i8),  # jobs whose placement the current round has changed so far
     ("num_uneven", i8),  # nodes whose cores and memory must be divided anew
     ("num_dirty", i8),  # nodes whose jobs need new contention factors
+    ("first_refed", i8),  # list of the jobs whose cores or memory have changed, plus 1; 0 if there is none
     ("round_due", i8),
     ("in_round", i8),  # whether a decision was asked for, and time has not advanced since
     ("stalls", i8),  # rounds in a row in which time could not advance by itself
@@ -72,6 +74,7 @@ EPISODE = _records(
     ("log_events", i8),
     ("log_shares", i8),
     ("ended", i8),
+    ("history", i8),  # number of this load or copy in the process: arrays of one history only ever went forward
     # What limits running jobs, within the workload's window; only where jobs share more than GPUs.
     ("limited_by_cpus", i8),  # running jobs limited by cores now
     ("limited_by_memory", i8),
@@ -116,22 +119,24 @@ JOB = _records(
     ("saved", f8),  # samples left at the last checkpoint
     ("segment", f8),  # time at which it last began to process samples after a start or change
     ("limit", i8),  # NO_LIMIT, CPU_LIMIT, MEMORY_LIMIT or NETWORK_LIMIT of envs.simulation.job_throughput
-    # More fields for starts.
     ("model", i8),
+    # Where cores and memory are shared.
+    ("ample", f8),  # `alone` with ample cores and memory where the placement names none
+    ("fed_by_cpus", f8),  # fraction of its throughput that its cores alone would leave it
+    ("fed_by_memory", f8),
+    ("refed", i8),  # whether its cores or memory have changed, and not its throughput yet
+    ("next_refed", i8),  # the next such job, plus 1; 0 ends the list
+    ("named", i8),  # amounts that its placement names: 1 cores, 2 memory, 3 both
+    # More fields for starts.
     ("num_gpus", i8),
     ("submit", f8),
     ("start", f8),  # first start; NaN before
     ("start_delay", f8),
     ("restart_delay", f8),
     ("num_restarts", i8),
-    # Where cores and memory are shared.
-    ("ample", f8),  # `alone` with ample cores and memory where the placement names none
-    ("fed_by_cpus", f8),  # fraction of its throughput that its cores alone would leave it
-    ("fed_by_memory", f8),
     # Named by the placement besides GPUs: -1, 0 and 0 if not named.
     ("plan", i8),
     ("batch_size", i8),
-    ("named", i8),  # 1 cores, 2 memory, 3 both
     ("exact", f8),  # samples/s of the named placement; 0 if the table has it
     ("sample_traffic", f8),  # GB per sample, for a named batch size
     # The placement at the start of the current round, if touched.
@@ -161,7 +166,7 @@ NODE = _records(
     ("planned", i8),  # 1 + the last round whose plan changed its jobs
     ("down", i8),
     ("uneven", i8),  # whether its cores and memory must be divided anew
-    ("short", i8),  # whether its shares could use more cores or memory than it has, when last divided
+    ("short", i8),  # of what its shares can use more than it has, when last divided: 1 cores, 2 memory, 3 both
     ("claimed_cpus", i8),  # 64ths that its shares name, or at which they saturate
     ("claimed_memory", i8),
     ("cpus", f8),
@@ -180,10 +185,13 @@ SHARE_RECORD = _records(
     ("memory", f8),
     ("most_cpus", i8),  # 64ths up to which the world gives it cores; 0 if its placement names them
     ("most_memory", i8),
-    ("refed", i8),  # whether its cores or memory have changed, and not the throughput of its job yet
+    ("next_served", i8),  # order in which cores or memory are divided; valid while that is done
     ("network", f8),  # factor on throughput by contention for the node's link
     ("cpu_stage", f8),  # the same for its CPUs
 )
+
+
+_histories = itertools.count(1)
 
 
 @dataclass
@@ -315,6 +323,7 @@ class State:
         fill_by_node(self.room[b], nodes["gpu_type"], nodes["free"])
         episode = self.episode[b]
         episode[:] = np.zeros((), EPISODE)
+        episode["history"] = next(_histories)
         episode["num_gpus"] = episode["num_up"] = episode["num_free"] = nodes["num_gpus"].sum()
         episode["horizon"] = scenario.horizon
         episode["interval"] = scenario.rounds.interval or np.inf
@@ -364,6 +373,7 @@ class State:
             if name not in ("events", "log_shares"):
                 getattr(self, name)[...] = getattr(other, name)
         self.episode["logging"] = 0
+        self.episode["history"] = [[next(_histories)] for _ in self.episode]
 
     @property
     def nbytes(self) -> int:

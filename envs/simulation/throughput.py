@@ -1,5 +1,6 @@
 """Throughputs as a dense table, so that the engine never calls a performance model during a run."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,10 +11,11 @@ from envs.performance import PerformanceModel, cpu_scale, model_profile
 from envs.performance.contention import stage_profile
 from envs.simulation.scenario import Scenario
 from envs.simulation.setup import Setup
-from envs.types import Configuration, FloatArray, IntArray
+from envs.types import Configuration, FloatArray, IntArray, SharedResources, seal
 
 CPU_GRID = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 9.0, 12.0, 24.0])  # cores per GPU: Synergy's grid, OSDI'22
-MEMORY_GRID = np.array([0.0, 20.83, 62.5, 125.0, 187.5, 250.0])  # GB per GPU
+MEMORY_GRID = np.array([0.0, 20.83, 62.5, 125.0, 187.5, 250.0])  # GB per GPU: Synergy's grid
+MEMORY_STEP = 62.5  # GB per GPU between further points, where a model gains from more than the grid's last one
 MOST_NODE_GPUS = 8  # more GPUs of one job on a node count as 8
 EXACT_NODES = 8  # node counts up to here have a level each; above, 9-16, 17-32, ... share one
 NUM_LEVELS = 12  # the last one, of 65 nodes and more, is open
@@ -52,6 +54,10 @@ class CpuMemoryTable:
     # throughput saturates
     scale: FloatArray  # float64[num_models, num_gpu_types]: cores that stand for one core of the grid
 
+    def __post_init__(self) -> None:
+        for name in ("cpus", "memory", "factor", "saturating", "scale"):
+            object.__setattr__(self, name, seal(getattr(self, name)))
+
     @classmethod
     def neutral(cls, num_models: int, num_types: int) -> "CpuMemoryTable":
         """A table in which cores and memory have no effect."""
@@ -63,7 +69,8 @@ class CpuMemoryTable:
         """Query the performance model at every grid point; a size that does not run copies the next lower one."""
         gpu_types, performance = setup.cluster.gpu_types, setup.performance
         shape = (len(models), len(gpu_types), MOST_NODE_GPUS + 1)
-        factor = np.zeros((*shape, len(CPU_GRID), len(MEMORY_GRID)))
+        memory = memory_grid(setup, models)
+        factor = np.zeros((*shape, len(CPU_GRID), len(memory)))
         saturating, scale = np.zeros((*shape, 2)), np.ones(shape[:2])
         for i, t in np.ndindex(shape[:2]):
             model, gpu_type, grid = models[i], gpu_types[t], factor[i, t]
@@ -72,22 +79,43 @@ class CpuMemoryTable:
             for gpus in range(1, MOST_NODE_GPUS + 1):
                 grid[gpus] = grid[gpus - 1]
                 if performance.throughput(model, Configuration(gpu_type, gpus)) > 0:
-                    grid[gpus] = _cpu_memory_factor(performance, model, gpu_type, gpus, CPU_GRID * scale[i, t])
+                    grid[gpus] = _cpu_memory_factor(performance, model, gpu_type, gpus, CPU_GRID * scale[i, t], memory)
                 enough = grid[gpus] >= grid[gpus, -1, -1] * (1 - 1e-12)
                 row = int(np.flatnonzero(enough.any(axis=1))[0])
                 column = int(np.flatnonzero(enough[row])[0])
-                saturating[i, t, gpus] = CPU_GRID[row] * scale[i, t], MEMORY_GRID[column]
-        return cls(CPU_GRID, MEMORY_GRID, factor, saturating, scale)
+                saturating[i, t, gpus] = CPU_GRID[row] * scale[i, t], memory[column]
+        return cls(CPU_GRID, memory, factor, saturating, scale)
+
+
+def memory_grid(setup: Setup, models: Sequence[str]) -> FloatArray:
+    """float64[m]: the grid of memory, GB per GPU: `MEMORY_GRID`, and more points where a model gains from more.
+
+    A model whose plans move optimizer states to the host needs hundreds of GB for each of a few GPUs. The grid ends
+    where no model on one node gains from more, or where no node has more.
+    """
+    cluster, throughput = setup.cluster, setup.performance.throughput
+    needed = float(MEMORY_GRID[-1])
+    for model, gpu_type in itertools.product(models, cluster.gpu_types):
+        of_type = [node for node in cluster.nodes if node.gpu_type == gpu_type]
+        for gpus in range(1, min(MOST_NODE_GPUS, max(node.num_gpus for node in of_type)) + 1):
+            most = max(node.memory for node in of_type) / gpus
+            ample = throughput(model, Configuration(gpu_type, gpus))
+            while needed < most and (
+                throughput(model, Configuration(gpu_type, gpus, memory_per_gpu=needed)) < ample * (1 - 1e-12)
+            ):
+                needed += MEMORY_STEP
+    further = np.arange(MEMORY_GRID[-1] + MEMORY_STEP, needed + MEMORY_STEP / 2, MEMORY_STEP)
+    return np.concatenate([MEMORY_GRID, further])
 
 
 def _cpu_memory_factor(
-    performance: PerformanceModel, model: str, gpu_type: str, gpus: int, cores: FloatArray
+    performance: PerformanceModel, model: str, gpu_type: str, gpus: int, cores: FloatArray, amounts: FloatArray
 ) -> FloatArray:
     """float64[c, m]: throughput on GPUs of one node relative to ample cores and memory, by cores for each GPU."""
-    factor = np.zeros((len(cores), len(MEMORY_GRID)))
+    factor = np.zeros((len(cores), len(amounts)))
     ample = performance.throughput(model, Configuration(gpu_type, gpus))
     for row, cpus in enumerate(cores.tolist()):
-        for column, memory in enumerate(MEMORY_GRID.tolist()):
+        for column, memory in enumerate(amounts.tolist()):
             if cpus > 0 and memory > 0:
                 fed = Configuration(gpu_type, gpus, cpus_per_gpu=cpus, memory_per_gpu=memory)
                 throughput = performance.throughput(model, fed)
@@ -97,7 +125,7 @@ def _cpu_memory_factor(
 
 @dataclass(frozen=True)
 class ThroughputTable:
-    """Throughput of every model by GPU type, number of GPUs and level of nodes within one cluster.
+    """Throughput of every model by GPU type, number of GPUs and level of nodes within one cluster; nobody can write it.
 
     Attributes:
         models: names, in the order of the first axis.
@@ -117,6 +145,10 @@ class ThroughputTable:
     traffic: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     cpu_stage_fraction: FloatArray = field(default_factory=lambda: np.zeros(0))
     cpu_memory: CpuMemoryTable = field(default_factory=lambda: CpuMemoryTable.neutral(0, 0))
+
+    def __post_init__(self) -> None:
+        for name in ("throughputs", "levels", "traffic", "cpu_stage_fraction"):
+            object.__setattr__(self, name, seal(getattr(self, name)))
 
     @classmethod
     def build(
@@ -154,7 +186,6 @@ class ThroughputTable:
         for i, model in enumerate(models):
             for place, configuration in configurations:
                 throughputs[i][place] = setup.performance.throughput(model, configuration)
-        throughputs.flags.writeable = levels.flags.writeable = False
         shared = scenario.cpu_memory == "shared"
         if smaller is not None and smaller.models == tuple(models):
             cpu_memory = smaller.cpu_memory
@@ -163,14 +194,26 @@ class ThroughputTable:
             cpu_memory = CpuMemoryTable.build(setup, models) if shared else neutral
         return cls(tuple(models), throughputs, levels, *_contention_columns(models, max_gpus, scenario), cpu_memory)
 
+    def shared_resources(self, scenario: Scenario) -> SharedResources:
+        """What schedulers may know about the resources that jobs share."""
+        return SharedResources(
+            scenario.contention.mode, scenario.cpu_memory == "shared", self.models, *self._sealed_resources
+        )
+
+    @cached_property
+    def _sealed_resources(self) -> tuple[FloatArray, ...]:
+        table = self.cpu_memory
+        arrays = (table.cpus, table.memory, table.factor, table.saturating, table.scale)
+        return tuple(seal(array) for array in (*arrays, self.traffic, self.cpu_stage_fraction))
+
     def reference(self) -> FloatArray:
         """float64[num_models, max_gpus + 1]: throughput on the fewest nodes of the fastest type."""
-        return self._reference.copy()
+        return self._reference
 
     @cached_property
     def _reference(self) -> FloatArray:
         best: FloatArray = self.consolidated().max(axis=1)
-        return best
+        return seal(best)
 
     def requested_throughput(self, models: IntArray, num_gpus: IntArray) -> FloatArray:
         """float64[num_jobs]: `reference` for these models and sizes; larger sizes count as the table's largest."""
@@ -189,8 +232,7 @@ class ThroughputTable:
         gpu_type, gpus = np.indices(self.levels.shape)
         best: FloatArray = self.throughputs[:, gpu_type, gpus, np.maximum(self.levels, 0)]
         throughput: FloatArray = np.where(self.levels >= 0, best, 0.0)
-        throughput.flags.writeable = False
-        return throughput
+        return seal(throughput)
 
 
 def _contention_columns(models: Sequence[str], max_gpus: int, scenario: Scenario) -> tuple[FloatArray, FloatArray]:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from envs.simulation.setup import Setup
 from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY
 from envs.simulation.state import State
 from envs.simulation.throughput import ThroughputTable
+from envs.simulation.world import World, world_of
 from envs.types import (
     Allocation,
     BoolArray,
@@ -25,50 +27,54 @@ from envs.types import (
     MurmurationError,
     NodeId,
     Placement,
+    SealedColumn,
     Seconds,
+    SharedResources,
 )
 from envs.workloads import Workload
 
+if TYPE_CHECKING:
+    from envs.simulation.snapshot import Snapshot
+
+OF_WORKLOAD = ("tenant", "guaranteed")  # columns that the engine itself does not need
+
 
 class RunningPlacements(Mapping[JobId, Placement]):
-    """Current placements, read lazily from the state; jobs index into `plans`."""
+    """Current placements, read lazily from the state."""
 
-    def __init__(self, state: State, plans: Sequence[ExecutionPlan] = ()) -> None:
-        # Columns share memory with the state; reading a number from a column is far cheaper than through a record.
-        jobs, shares = state.jobs[0], state.shares[0]
-        self._state, self._plans, self._jobs = state, plans, jobs
-        self._status, self._first_share, self._named_plan = jobs["status"], jobs["first_share"], jobs["plan"]
-        self._batch_size, self._named = jobs["batch_size"], jobs["named"]
-        self._node, self._gpus, self._next = shares["node"], shares["gpus"], shares["next_of_job"]
-        self._cpus, self._memory = shares["cpus"], shares["memory"]
+    def __init__(self, source: "ViewSource") -> None:
+        self._engine_side = source
 
     def __contains__(self, job: object) -> bool:
         return isinstance(job, (int, np.integer)) and self._runs(int(job))
 
     def _runs(self, job: JobId) -> bool:
-        return 0 <= job < len(self._status) and bool(self._status[job] == RUNNING)
+        status = self._engine_side.status
+        return 0 <= job < len(status) and bool(status[job] == RUNNING)
 
     def __getitem__(self, job: JobId) -> Placement:
         if not self._runs(job):
             raise KeyError(f"job {job} is not running")
-        gpus = self._by_node(job, self._gpus)
-        named = int(self._named[job])
-        if self._named_plan[job] < 0 and not self._batch_size[job] and not named:
+        source = self._engine_side
+        gpus = self._by_node(job, source.gpus)
+        named = int(source.named[job])
+        if source.plan[job] < 0 and not source.batch_size[job] and not named:
             return Placement(gpus)
         return Placement(
             gpus,
-            cpus=self._by_node(job, self._cpus) if named & NAMED_CPUS else None,
-            memory=self._by_node(job, self._memory) if named & NAMED_MEMORY else None,
-            plan=self._plans[self._named_plan[job]] if self._named_plan[job] >= 0 else None,
-            batch_size=int(self._batch_size[job]) or None,
+            cpus=self._by_node(job, source.cpus) if named & NAMED_CPUS else None,
+            memory=self._by_node(job, source.memory) if named & NAMED_MEMORY else None,
+            plan=source.plans[source.plan[job]] if source.plan[job] >= 0 else None,
+            batch_size=int(source.batch_size[job]) or None,
         )
 
     def _by_node(self, job: JobId, column: Any) -> dict[NodeId, Any]:
         amounts: dict[NodeId, Any] = {}
-        share = self._first_share[job]
+        node, next_of_job = self._engine_side.node, self._engine_side.next_of_job
+        share = self._engine_side.first_share[job]
         while share >= 0:
-            amounts[int(self._node[share])] = column[share].item()
-            share = self._next[share]
+            amounts[int(node[share])] = column[share].item()
+            share = next_of_job[share]
         return amounts
 
     def get(self, job: JobId, default: Any = None) -> Any:
@@ -78,13 +84,10 @@ class RunningPlacements(Mapping[JobId, Placement]):
         return self[job]
 
     def __iter__(self) -> Iterator[JobId]:
-        return iter(self._running().tolist())
+        return iter(self._engine_side.running().tolist())
 
     def __len__(self) -> int:
-        return len(self._running())
-
-    def _running(self) -> IntArray:
-        return members(self._state.running[0], len(self._jobs), int(self._state.episode[0]["num_running"][0]))
+        return int(self._engine_side.episode["num_running"][0])
 
 
 def members(words: IntArray, size: int, count: int) -> IntArray:
@@ -94,12 +97,60 @@ def members(words: IntArray, size: int, count: int) -> IntArray:
     return found
 
 
-class SimulationView:
-    """`envs.scheduling.ClusterView` over episode 0 of a `State`. Valid until the round ends; read only.
+class ViewSource:
+    """What a view reads: the engine's side of it. No scheduler may use it; `tests/architecture` checks this project's.
 
-    Attributes:
-        state: the engine's own arrays, for schedulers that plan on a copy of them, such as a trained policy.
-        table: throughputs of all models in the workload.
+    A view reaches the engine's own arrays, and objects that hold them, through attributes named `_engine_side` only.
+    Columns share memory with the state; reading a number from a column is far cheaper than through a record.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        setup: Setup,
+        workload: Workload,
+        table: ThroughputTable,
+        exact: ExactThroughputs,
+        plans: Sequence[ExecutionPlan],
+    ) -> None:
+        self.state, self.setup, self.workload = state, setup, workload
+        self.table, self.exact, self.plans = table, exact, plans
+        self.jobs, self.nodes, self.shares, self.episode = (
+            state.jobs[0],
+            state.nodes[0],
+            state.shares[0],
+            state.episode[0],
+        )
+        self.status, self.model, self.requested = (self.jobs[name] for name in ("status", "model", "num_gpus"))
+        self.first_share, self.plan = self.jobs["first_share"], self.jobs["plan"]
+        self.batch_size, self.named = self.jobs["batch_size"], self.jobs["named"]
+        self.node, self.gpus, self.next_of_job = (self.shares[name] for name in ("node", "gpus", "next_of_job"))
+        self.cpus, self.memory = self.shares["cpus"], self.shares["memory"]
+        self.next_job, self.time = self.episode["next_job"], self.episode["time"]
+        self._columns: dict[str, SealedColumn] = {}
+
+    @cached_property
+    def world(self) -> World:
+        """The engine's arrays for compiled code; its log may be outdated."""
+        return world_of(self.state, self.table)
+
+    def running(self) -> IntArray:
+        """int64[num_running]: jobs that hold GPUs, in order of submission."""
+        return members(self.state.running[0], len(self.jobs), int(self.episode["num_running"][0]))
+
+    def submitted(self, name: str) -> Any:
+        """One column of the submitted jobs, read-only; the column must never change."""
+        column = self._columns.get(name)
+        if column is None:
+            records = self.workload.jobs if name in OF_WORKLOAD else self.jobs
+            column = self._columns[name] = SealedColumn(records[name])
+        return column.first(int(self.next_job[0]))
+
+
+class SimulationView:
+    """`envs.scheduling.ClusterView` over episode 0 of a `State`. Valid until the round ends; nothing of it is writable.
+
+    All arrays that it returns are copies, or read-only to their base.
     """
 
     def __init__(
@@ -111,132 +162,127 @@ class SimulationView:
         exact: ExactThroughputs,
         plans: Sequence[ExecutionPlan] = (),
     ) -> None:
-        self.state = state
         self.cluster = setup.cluster
-        self._workload = workload
-        self.table = table
-        self.scenario = setup.scenario
-        self._exact = exact
-        self._jobs = state.jobs[0]
-        self._status, self._model, self._requested = (self._jobs[name] for name in ("status", "model", "num_gpus"))
-        self._episode = state.episode[0]
-        self._next_job, self._time = self._episode["next_job"], self._episode["time"]
-        self._placements = RunningPlacements(state, plans)
+        self._engine_side = ViewSource(state, setup, workload, table, exact, plans)
+        self._placements = RunningPlacements(self._engine_side)
         self._per_model: dict[int, Sequence[int]] = {}
-
-    def _submitted(self, field: str) -> Any:
-        column = self._jobs[field][: self._next_job[0]]
-        column.flags.writeable = False
-        return column
-
-    def _of_workload(self, field: str) -> Any:
-        column = self._workload.jobs[field][: self._next_job[0]]
-        column.flags.writeable = False  # other runs use the same workload
-        return column
 
     @property
     def time(self) -> Seconds:
         """Time of this round, in seconds."""
-        return float(self._time[0])
+        return float(self._engine_side.time[0])
 
     @property
     def queued(self) -> IntArray:
         """int64[num_queued]: jobs that wait, in order of submission."""
-        waiting = int(self._episode["num_active"][0] - self._episode["num_running"][0])
-        return members(self.state.queued[0], len(self._jobs), waiting)
+        source = self._engine_side
+        waiting = int(source.episode["num_active"][0] - source.episode["num_running"][0])
+        return members(source.state.queued[0], len(source.jobs), waiting)
 
     @property
     def running(self) -> IntArray:
         """int64[num_running]: jobs that hold GPUs, in order of submission."""
-        return members(self.state.running[0], len(self._jobs), int(self._episode["num_running"][0]))
+        return self._engine_side.running()
 
     @property
     def capacity(self) -> IntArray:
         """int64[num_nodes]: GPUs of each node; 0 while it is down."""
-        nodes = self.state.nodes[0]
+        nodes = self._engine_side.nodes
         capacity: IntArray = np.where(nodes["down"] > 0, 0, nodes["num_gpus"])
         return capacity
 
     @property
     def free_gpus(self) -> IntArray:
         """int64[num_nodes]: GPUs that no job holds."""
-        free: IntArray = self.state.nodes[0]["free"].copy()
+        free: IntArray = self._engine_side.nodes["free"].copy()
         return free
 
     @property
     def num_gpus(self) -> IntArray:
         """int64[num_submitted]: GPUs requested."""
-        return self._submitted("num_gpus")  # type: ignore[no-any-return]
+        return self._engine_side.submitted("num_gpus")  # type: ignore[no-any-return]
 
     @property
     def min_gpus(self) -> IntArray:
         """int64[num_submitted]: lower end of the elastic range."""
-        return self._submitted("min_gpus")  # type: ignore[no-any-return]
+        return self._engine_side.submitted("min_gpus")  # type: ignore[no-any-return]
 
     @property
     def max_gpus(self) -> IntArray:
         """int64[num_submitted]: upper end of the elastic range."""
-        return self._submitted("max_gpus")  # type: ignore[no-any-return]
+        return self._engine_side.submitted("max_gpus")  # type: ignore[no-any-return]
 
     @property
     def submit_time(self) -> FloatArray:
         """float64[num_submitted]: submission time of each job, in seconds."""
-        return self._submitted("submit")  # type: ignore[no-any-return]
+        return self._engine_side.submitted("submit")  # type: ignore[no-any-return]
 
     @property
     def start_delay(self) -> FloatArray:
         """float64[num_submitted]: seconds to the first sample after a first start."""
-        return self._submitted("start_delay")  # type: ignore[no-any-return]
+        return self._engine_side.submitted("start_delay")  # type: ignore[no-any-return]
 
     @property
     def restart_delay(self) -> FloatArray:
         """float64[num_submitted]: seconds without progress after a resize, a migration or a preemption."""
-        return self._submitted("restart_delay")  # type: ignore[no-any-return]
+        return self._engine_side.submitted("restart_delay")  # type: ignore[no-any-return]
 
     @property
     def tenant(self) -> IntArray:
         """int64[num_submitted]: index into the workload's tenants."""
-        return self._of_workload("tenant")  # type: ignore[no-any-return]
+        return self._engine_side.submitted("tenant")  # type: ignore[no-any-return]
 
     @property
     def guaranteed(self) -> BoolArray:
         """bool[num_submitted]: whether the job has a service level."""
-        return self._of_workload("guaranteed")  # type: ignore[no-any-return]
+        return self._engine_side.submitted("guaranteed")  # type: ignore[no-any-return]
 
     @property
     def quotas(self) -> IntArray:
         """int64[num_tenants]: GPUs guaranteed to each tenant; all of the cluster's where the scenario sets none."""
-        quotas = self.scenario.quotas
-        return np.array([quotas.get(tenant, self.cluster.num_gpus) for tenant in self._workload.tenants])
+        quotas, tenants = self._engine_side.setup.scenario.quotas, self._engine_side.workload.tenants
+        return np.array([quotas.get(tenant, self.cluster.num_gpus) for tenant in tenants])
 
     @property
     def shares_cpu_memory(self) -> bool:
         """Whether jobs share the cores and memory of nodes, so that a placement may name its amounts."""
-        return self.scenario.cpu_memory == "shared"
+        return self._engine_side.setup.scenario.cpu_memory == "shared"
+
+    @property
+    def shared_resources(self) -> SharedResources:
+        """The effects of shared cores, memory and links on jobs, by model; read only."""
+        return self._engine_side.table.shared_resources(self._engine_side.setup.scenario)
+
+    @property
+    def model(self) -> IntArray:
+        """int64[num_submitted]: index of each job's model in `shared_resources`."""
+        return self._engine_side.submitted("model")  # type: ignore[no-any-return]
 
     def _known(self, jobs: IntArray) -> IntArray:
         """Check that jobs are submitted; a scheduler must not ask about future jobs."""
         jobs = np.asarray(jobs, dtype=np.int64)
-        unknown = jobs[(jobs < 0) | (jobs >= self._next_job[0])]
+        unknown = jobs[(jobs < 0) | (jobs >= self._engine_side.next_job[0])]
         if unknown.size:
             self._refuse(int(unknown[0]))
         return jobs
 
     def _known_one(self, job: JobId) -> JobId:
-        if not 0 <= job < self._next_job[0]:
+        if not 0 <= job < self._engine_side.next_job[0]:
             self._refuse(job)
         return job
 
     def _refuse(self, job: JobId) -> NoReturn:
         raise MurmurationError(
-            f"job {job} is not submitted at t = {self.time:g} s; the view shows jobs 0 to {self._next_job[0] - 1}"
+            f"job {job} is not submitted at t = {self.time:g} s; "
+            f"the view shows jobs 0 to {self._engine_side.next_job[0] - 1}"
         )
 
     def job(self, job: JobId) -> JobSpec:
         """The job as submitted; `work` is NaN unless the scenario lets schedulers know it exactly."""
-        spec = self._workload.spec(self._known_one(job))
-        exact = self._episode["knows_work"][0] and self._jobs["estimate"][job] == 1.0
-        return spec if exact else replace(spec, work=float("nan"))
+        source = self._engine_side
+        spec = source.workload.spec(self._known_one(job))
+        exact = source.episode["knows_work"][0] and source.jobs["estimate"][job] == 1.0
+        return replace(spec, work=float(source.jobs["work"][job]) if exact else float("nan"))
 
     def placement(self, job: JobId) -> Placement:
         """Placement of a running job."""
@@ -245,10 +291,10 @@ class SimulationView:
     @property
     def shares(self) -> IntArray:
         """int64[num_shares, 3]: all placements at once, as rows (job, node, GPUs) by ascending job and node."""
-        running, shares = self.running, self.state.shares[0]
-        count = self._jobs["num_shares"][running]
+        running, shares, columns = self.running, self._engine_side.shares, self._engine_side.jobs
+        count = columns["num_shares"][running]
         rows = np.empty((int(count.sum()), 3), dtype=np.int64)
-        at, share = np.cumsum(count) - count, self._jobs["first_share"][running]
+        at, share = np.cumsum(count) - count, self._engine_side.first_share[running]
         while at.size:  # the first share of every job, then the second of jobs that have one
             rows[at] = np.column_stack([shares[name][share] for name in ("job", "node", "gpus")])
             share = shares["next_of_job"][share]
@@ -257,18 +303,18 @@ class SimulationView:
 
     def attained_service(self, jobs: IntArray) -> FloatArray:
         """float64[len(jobs)]: GPU-seconds received."""
-        jobs, column = self._known(jobs), self._jobs
-        since = np.where(self._status[jobs] == RUNNING, self.time - column["served"][jobs], 0.0)
+        jobs, column = self._known(jobs), self._engine_side.jobs
+        since = np.where(self._engine_side.status[jobs] == RUNNING, self.time - column["served"][jobs], 0.0)
         service: FloatArray = column["service"][jobs] + column["gpus"][jobs] * since
         return service
 
     def remaining_work(self, jobs: IntArray) -> FloatArray:
         """float64[len(jobs)]: samples left: exact, estimated, or NaN, by the scenario's `information`."""
-        jobs, column = self._known(jobs), self._jobs
-        if not self._episode["knows_work"][0]:
+        jobs, column = self._known(jobs), self._engine_side.jobs
+        if not self._engine_side.episode["knows_work"][0]:
             return np.full(len(jobs), np.nan)
         ran = np.maximum(self.time - column["synced"][jobs], 0.0) * column["throughput"][jobs]
-        done = np.where(self._status[jobs] == RUNNING, ran, 0.0)
+        done = np.where(self._engine_side.status[jobs] == RUNNING, ran, 0.0)
         work: FloatArray = np.maximum(column["remaining"][jobs] - done, 0.0) * column["estimate"][jobs]
         return work
 
@@ -278,53 +324,81 @@ class SimulationView:
         A job that requests more GPUs than the cluster has counts as running on all of them.
         """
         jobs = self._known(jobs)
-        throughput = self.table.requested_throughput(self._model[jobs], self._requested[jobs])
+        source = self._engine_side
+        throughput = source.table.requested_throughput(source.model[jobs], source.requested[jobs])
         with np.errstate(divide="ignore"):
             time: FloatArray = self.remaining_work(jobs) / throughput
         return time
 
     def throughputs(self, job: JobId) -> FloatArray:
         """float64[num_gpu_types, largest max_gpus + 1]: samples/s on the fewest nodes."""
-        throughputs: FloatArray = self.table.consolidated()[self._model[self._known_one(job)]]
+        throughputs: FloatArray = self._engine_side.table.consolidated()[self._engine_side.model[self._known_one(job)]]
         return throughputs
 
     def throughput(self, job: JobId, configuration: Configuration) -> float:
         """Samples/s from the performance model; see `PerformanceModel.throughput`."""
-        model = int(self._model[self._known_one(job)])
-        return self._exact.ask(self.table.models[model], configuration)
+        return self._engine_side.exact.ask(self._model_name(job), configuration)
+
+    def _model_name(self, job: JobId) -> str:
+        return self._engine_side.table.models[int(self._engine_side.model[self._known_one(job)])]
 
     def efficiency(self, job: JobId, configuration: Configuration) -> float:
         """Progress per sample relative to the usual batch size; see `envs.performance.BatchSizes.efficiency`."""
-        model = self.table.models[int(self._model[self._known_one(job)])]
-        return self._exact.batches.efficiency(model, configuration.num_gpus, configuration.batch_size)
+        model = self._model_name(job)
+        return self._engine_side.exact.batches.efficiency(model, configuration.num_gpus, configuration.batch_size)
 
     def goodput(self, job: JobId, configuration: Configuration) -> float:
         """Useful samples/s: throughput x efficiency."""
-        return self._exact.goodput(self.table.models[int(self._model[self._known_one(job)])], configuration)
+        return self._engine_side.exact.goodput(self._model_name(job), configuration)
 
     def batch_range(self, job: JobId, gpu_type: str, num_gpus: int) -> tuple[int, int] | None:
         """Both ends of the batch sizes that a placement may name; see `envs.performance.BatchSizes.offered`."""
-        model = self.table.models[int(self._model[self._known_one(job)])]
-        low, high = (int(self._workload.jobs[name][job]) for name in ("min_batch", "max_batch"))
-        return self._exact.batches.offered(model, gpu_type, num_gpus, low, high)
+        model = self._model_name(job)
+        low, high = (int(self._engine_side.workload.jobs[name][job]) for name in ("min_batch", "max_batch"))
+        return self._engine_side.exact.batches.offered(model, gpu_type, num_gpus, low, high)
 
     def allocation(self, *, keep_running: bool = False) -> Allocation:
         """An allocation to fill: empty, or with all current placements."""
         return Allocation(
             self.cluster,
             self._placements,
-            self.state.nodes[0]["free"],
+            self._engine_side.nodes["free"],
             prefer=self._fastest_types,
-            num_gpus=lambda job: int(self._requested[self._known_one(job)]),
+            num_gpus=lambda job: int(self._engine_side.requested[self._known_one(job)]),
             keep_running=keep_running,
-            capacity=self.capacity if self._episode["num_down"][0] else None,
+            capacity=self.capacity if self._engine_side.episode["num_down"][0] else None,
         )
 
     def _fastest_types(self, job: JobId) -> Sequence[int]:
         """GPU types on which a job runs, fastest per GPU first."""
-        model = int(self._model[self._known_one(job)])
+        source = self._engine_side
+        model = int(source.model[self._known_one(job)])
         if model not in self._per_model:
-            throughputs = self.table.throughputs[model, :, 1:].max(axis=(1, 2))
+            throughputs = source.table.throughputs[model, :, 1:].max(axis=(1, 2))
             order = np.argsort(-throughputs, kind="stable")
             self._per_model[model] = [int(gpu_type) for gpu_type in order if throughputs[gpu_type] > 0]
         return self._per_model[model]
+
+    def snapshot(
+        self,
+        remaining: FloatArray | None = None,
+        *,
+        into: "Snapshot | None" = None,
+        logging: bool = False,
+    ) -> "Snapshot":
+        """A private copy of the cluster, on which time can pass; see `envs.simulation.snapshot.Snapshot`.
+
+        Args:
+            remaining: float64[num_submitted], samples left that the copy assumes; NaN takes what the scenario reveals.
+            into: an earlier snapshot to overwrite, which is much faster than a new one.
+            logging: whether the copy logs its events; a log costs a little time.
+
+        Raises:
+            MurmurationError: the round has already changed jobs, or `remaining` is negative or of another shape.
+        """
+        from envs.simulation.snapshot import Snapshot  # that module imports this one
+
+        source = self._engine_side
+        copy = into if into is not None else Snapshot(source.setup, source.table)
+        copy.take(source.world, source.workload, source.table, source.plans, remaining, logging=logging)
+        return copy

@@ -15,6 +15,8 @@ from envs.types.errors import (
 )
 from envs.types.job import JobRecord, JobSpec
 from envs.types.plan import ExecutionPlan
+from envs.types.sealed import SealedColumn, seal
+from envs.types.shared_resources import SharedResources
 from envs.types.units import BoolArray, FloatArray, Gigabytes, GpuSeconds, IntArray, JobId, NodeId, Samples, Seconds
 
 __all__ = [
@@ -40,7 +42,10 @@ __all__ = [
     "PerformanceError",
     "Placement",
     "Samples",
+    "SealedColumn",
     "Seconds",
+    "SharedResources",
     "TraceError",
     "did_you_mean",
+    "seal",
 ]

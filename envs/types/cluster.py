@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from envs.types.errors import ClusterError
+from envs.types.sealed import seal
 from envs.types.units import Gigabytes, IntArray
 
 
@@ -47,10 +48,9 @@ class ClusterSpec:
         types = tuple(dict.fromkeys(node.gpu_type for node in self.nodes))
         gpus = np.array([node.num_gpus for node in self.nodes], dtype=np.int64)
         index = np.array([types.index(node.gpu_type) for node in self.nodes], dtype=np.int64)
-        gpus.flags.writeable = index.flags.writeable = False
         object.__setattr__(self, "gpu_types", types)
-        object.__setattr__(self, "node_gpus", gpus)
-        object.__setattr__(self, "node_types", index)
+        object.__setattr__(self, "node_gpus", seal(gpus))
+        object.__setattr__(self, "node_types", seal(index))
 
     @property
     def num_nodes(self) -> int:

@@ -11,15 +11,19 @@ from envs.simulation import Rounds, Scenario, Setup, Simulator, State, Throughpu
 from envs.simulation.scenario import Failures
 from envs.types import ClusterSpec, NodeSpec, Seconds
 from envs.workloads import Workload
+from envs.workloads.mixes import mix_named
 from envs.workloads.workload import JOB_COLUMNS
 
-WORKLOAD_MODELS = ("resnet18", "resnet50", "bert", "transformer", "lm", "recommendation")
+MIX = mix_named("resources")  # as in the task full-64: a quarter of the jobs for each of what limits jobs
+WORKLOAD_MODELS = tuple(MIX.models)
 NODE_TYPES = ("V100", "P100", "K80")
 MINUTE = 60.0
 
-# The two scenarios that are timed.
+# The two scenarios that are timed. The full model is that of the task full-64, with failures five times as frequent.
 PLAIN = Scenario()  # GPUs are the only resource
 FULL = Scenario(
+    batch_sizes="usual",
+    statistical_efficiency="measured",
     cpu_memory="shared",
     contention=Contention("measured"),
     reconfiguration=CostBySize(),
@@ -45,9 +49,9 @@ class Size:
         return f"{self.nodes:,}/{self.jobs:,}"
 
     def cluster(self) -> ClusterSpec:
-        """Nodes of the three GPU types in turn."""
+        """Nodes of the three GPU types in turn, with 3 cores and 62.5 GB for each GPU, and 10 Gb/s between nodes."""
         gpu_types = (NODE_TYPES[i % len(NODE_TYPES)] for i in range(self.nodes))
-        nodes = tuple(NodeSpec(gpu_type, 8, 32, 500, inter_node_bandwidth=12.5) for gpu_type in gpu_types)
+        nodes = tuple(NodeSpec(gpu_type, 8, 24, 500, inter_node_bandwidth=1.25) for gpu_type in gpu_types)
         return ClusterSpec(nodes, str(self))
 
     def workload(self, seed: int = 0) -> Workload:
@@ -56,7 +60,7 @@ class Size:
         jobs = np.zeros(self.jobs, JOB_COLUMNS)
         jobs["num_gpus"] = gpus = rng.choice([1, 2, 4, 8, 16], self.jobs, p=[0.6, 0.15, 0.1, 0.1, 0.05])
         jobs["min_gpus"], jobs["max_gpus"] = ((gpus + 1) // 2, 2 * gpus) if self.elastic else (gpus, gpus)
-        jobs["model"] = rng.integers(0, len(WORKLOAD_MODELS), self.jobs)
+        jobs["model"] = rng.choice(len(MIX.models), self.jobs, p=np.array(MIX.weights) / sum(MIX.weights))
         seconds = np.exp(rng.normal(np.log(3000), 1.2, self.jobs)).clip(60, 2e5)
         table = ThroughputTable.build(Setup(cluster, default_model()), WORKLOAD_MODELS, int(jobs["max_gpus"].max()))
         jobs["work"] = seconds * table.requested_throughput(jobs["model"], gpus)

@@ -29,6 +29,7 @@ FAST_SCHEDULERS = (
 SLOW_SCHEDULERS = ("pollux", "sampling_matching", "sia", "synergy_opt")
 # They choose batch sizes: scheduler=all leaves them out of tasks in which every job keeps its usual one.
 BATCH_SCHEDULERS = ("elastic_dp", "starling_batch")
+CHECKED_GROUPS = ("experiment", "task", "network")  # Hydra ignores a wrong choice in a group that is optional
 
 
 def hydra_arguments(words: Sequence[str], config_name: str, schedulers: str | None) -> tuple[list[str], list[str]]:
@@ -91,10 +92,11 @@ def compose_base(config_name: str, overrides: Sequence[str], search: Sequence[st
     """The script's config without the user's options, but with the experiment and the task that the user chose.
 
     Raises:
-        ChoiceError: no such experiment or task. Hydra would ignore it, since these groups are optional.
+        ChoiceError: no such experiment, task or network.
     """
-    chosen = [override for override in parse_overrides(overrides) if override.key_or_group in ("experiment", "task")]
-    check_optional_choices(chosen, search)
+    parsed = parse_overrides(overrides)
+    check_choices([override for override in parsed if override.key_or_group in CHECKED_GROUPS], search)
+    chosen = [override for override in parsed if override.key_or_group in ("experiment", "task")]
     # Of several experiments of a multirun, the first one stands for all.
     lines = [
         f"{override.key_or_group}={next(override.sweep_string_iterator())}"
@@ -106,8 +108,8 @@ def compose_base(config_name: str, overrides: Sequence[str], search: Sequence[st
     return cast(dict[str, Any], container)
 
 
-def check_optional_choices(chosen: Sequence[Override], search: Sequence[str]) -> None:
-    """Check that every experiment and task that overrides name exists.
+def check_choices(chosen: Sequence[Override], search: Sequence[str]) -> None:
+    """Check that what overrides choose in their groups exists.
 
     Raises:
         ChoiceError: names the choice and the most similar one.

@@ -18,8 +18,9 @@ from launch.errors import ChoiceError
 CONF = Path(__file__).resolve().parents[2] / "conf"
 LISTED_GROUPS = (
     *("task", "scheduler", "workload", "cluster", "network", "scenario", "performance", "agent", "env", "trainer"),
-    "experiment",
+    *("experiment", "contention", "failures", "reconfiguration"),
 )
+PARTS_OF_SCENARIO = ("contention", "failures", "reconfiguration")  # chosen as +failures@scenario.failures=rsc1
 
 
 @contextmanager
@@ -81,6 +82,11 @@ def describe_groups(wanted: Sequence[str] = (), config_dir: str | None = None) -
             name: describe_config(next(path for path in places if path.exists())) for name, places in paths.items()
         }
     return described
+
+
+def option_of(group: str) -> str:
+    """Return the option that chooses from a group, up to its name."""
+    return f"+{group}@scenario.{group}=" if group in PARTS_OF_SCENARIO else f"{group}="
 
 
 def describe_config(path: Path) -> str:

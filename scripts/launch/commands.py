@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from launch.arguments import check_keys, hydra_arguments
 from launch.choices import CONF
-from launch.errors import ChoiceError, one_line_errors
+from launch.errors import ChoiceError, SchedulersFailedError, one_line_errors
 
 CONFIG_FOLDER = ".hydra"  # the subfolder in which Hydra keeps a run's config
 # Scripts print and write files themselves: Hydra's logging would leave empty files and close the handlers of others.
@@ -35,13 +35,19 @@ def command(config_name: str, *, schedulers: str | None = None) -> Callable[[Scr
     def decorate(task: ScriptBody) -> Callable[[], None]:
         keys: list[str] = []
         started: list[DictConfig] = []
+        failed: list[SchedulersFailedError] = []
 
         def run(cfg: DictConfig) -> None:
             with one_line_errors():
                 started.append(cfg)
                 check_keys(cfg, keys, own=schedulers is not None)
                 folder = Path(HydraConfig.get().runtime.output_dir)
-                kept = task(cfg, folder) or folder  # a task that continues an earlier run returns that run's folder
+                kept = folder
+                try:
+                    kept = task(cfg, folder) or folder  # a task that continues an earlier run returns that run's folder
+                except SchedulersFailedError as failure:
+                    failed.append(failure)  # other runs of --multirun still take place
+                    print(f"error: {failure}", file=sys.stderr)
                 print(f"run: {os.path.relpath(kept)}")
 
         def main() -> None:
@@ -53,8 +59,11 @@ def command(config_name: str, *, schedulers: str | None = None) -> Callable[[Scr
                 typed, keys[:] = hydra_arguments(sys.argv[1:], config_name, schedulers)
                 sys.argv[1:] = [f"hydra.job.name={config_name}", *folder_options(config_name), *SILENT, *typed]
                 started.clear()
+                failed.clear()
                 with refusals_before_start(started):
                     hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(run)()
+            if failed:
+                sys.exit(1)
 
         return main
 

@@ -20,6 +20,10 @@ class ChoiceError(MurmurationError):
     """A name or an option that does not exist, or a value that is not allowed."""
 
 
+class SchedulersFailedError(Exception):
+    """Schedulers failed in a run that was otherwise finished and written; the message names them and their errors."""
+
+
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """Print a user's mistake as one line on stderr and exit with 2; MURMURATION_DEBUG=1 shows the trace."""

@@ -13,11 +13,12 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 from rich.table import Table
 
+from envs.evaluation.failure import Failure
 from envs.evaluation.report import run_comparison, write_report
 from envs.evaluation.table import wide_console
 from envs.scheduling import Scheduler
 from launch.arguments import key_of, parse_overrides
-from launch.errors import ChoiceError
+from launch.errors import ChoiceError, SchedulersFailedError
 from launch.inputs import build_inputs, build_schedulers
 from launch.tasks import count_episodes, describe_task, leave_out, limit_slow
 
@@ -37,6 +38,9 @@ def compare_and_report(
         folder: where the report is written.
         split: of the workload source; None is its default for evaluation.
         policies: trained policies by name; they come first.
+
+    Raises:
+        SchedulersFailedError: a scheduler failed. The report is written, with the figures of the others.
     """
     inputs = build_inputs(cfg)
     left_out = leave_out(cfg)
@@ -56,6 +60,19 @@ def compare_and_report(
         about=describe_task(cfg, inputs, split, len(workloads)),
     )
     write_report(comparison, folder)
+    refuse_failures(comparison.failures, len(schedulers), folder)
+
+
+def refuse_failures(failures: Mapping[str, Failure], num_schedulers: int, folder: Path) -> None:
+    """Raise an error in one line if schedulers failed.
+
+    Raises:
+        SchedulersFailedError: names the schedulers that failed, and their errors.
+    """
+    if failures:
+        reasons = "; ".join(f"{name} {failure}" for name, failure in failures.items())
+        traces = ", ".join(os.path.relpath(folder / f"failed_{name}.txt") for name in failures)
+        raise SchedulersFailedError(f"{len(failures)} of {num_schedulers} schedulers failed: {reasons}; see {traces}")
 
 
 def print_frame(title: str, frame: pd.DataFrame, digits: int = 2) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 
 from envs.performance import PerformanceModel
 from envs.simulation import EventKind, RunResult, Scenario
+from envs.simulation.throughput import level_nodes, node_level
 from envs.types import ClusterSpec, Configuration, GpuSeconds, JobId, NodeId, Samples, Seconds
 
 Held = dict[NodeId, int]  # GPUs by node; empty while a job holds none
@@ -88,7 +89,7 @@ def stays(result: RunResult, job: JobId) -> Iterator[tuple[Seconds, Seconds, Hel
 def throughput_of(performance: PerformanceModel, cluster: ClusterSpec, model: str, held: Held) -> float:
     """Samples per second of a placement: workers share the mini-batch in proportion to their throughput."""
     gpus = sum(held.values())
-    nodes = min(2 ** (len(held) - 1).bit_length(), gpus)  # the engine's tables hold node counts 1, 2, 4, 8, ...
+    nodes = min(level_nodes(node_level(len(held))), gpus)  # the node counts that the engine's tables hold
     return sum(
         count / gpus * performance.throughput(model, Configuration(cluster.nodes[node].gpu_type, gpus, nodes))
         for node, count in held.items()

@@ -20,7 +20,6 @@ from envs.simulation import (
     Setup,
     SimulationView,
     Simulator,
-    State,
     run_episode,
 )
 from envs.types import Allocation, ClusterSpec, IntArray, JobSpec
@@ -66,11 +65,9 @@ class PolicyAsScheduler:
         """One round."""
         assert isinstance(view, SimulationView)
         if self._negotiated is None:
-            scratch = State.allocate(view.cluster, view.state.jobs.shape[1])
-            spec = EnvSpec.of(view.cluster, self.rules)
-            self._negotiated = NegotiatedRound(scratch, spec, self.rules, view.table)
+            self._negotiated = NegotiatedRound(EnvSpec.of(view.cluster, self.rules), self.rules)
         negotiated = self._negotiated
-        negotiated.begin(view.state)
+        negotiated.begin(view)
         while negotiated.observe():
             if negotiated.decide(self.policy(negotiated.observation, self._rng)[0]):
                 break

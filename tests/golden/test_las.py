@@ -1,6 +1,7 @@
 """Least attained service on schedules worked by hand."""
 
 from baselines import Las
+from envs.types import ClusterSpec, NodeSpec
 from tests.golden.playground import (
     EVERY_SECOND,
     TwoThroughputs,
@@ -55,3 +56,15 @@ def test_a_job_moves_to_a_faster_type_if_as_long_again_would_pay():
     assert times(moved) == [(0, 5), (0, 24.5)]
     assert places(moved, 1) == [(0, {0: 4}), (5, {1: 4})]
     assert times(play(Las(), pair, fast_and_slow(), performance=TwoThroughputs(), restart_delay=3)) == [(0, 5), (0, 40)]
+
+
+def test_restarts_longer_than_a_round_do_not_stop_all_progress():
+    """A and B need the node, rounds are 1 s apart, a restart takes 3 s. A runs 0-1 and B 1-2, as B has less service.
+    t=2: equal, A came first; it restarts until 5 and is protected until 8, so it works 5-8 (4 s in all). t=8: A has 28
+    GPU-s, B 4. B restarts until 11 and ends its last 3 s at 14, when its protection ends too. t=14: A restarts until
+    17 and works its last 6 s until 23.
+    """
+    pair = jobs((0, 4, 10), (1, 4, 4))
+    result = play(Las(), pair, ClusterSpec((NodeSpec("plain", 4),)), rounds=EVERY_SECOND, restart_delay=3)
+    assert times(result) == [(0, 23), (1, 14)]
+    assert restarts(result) == [2, 1]

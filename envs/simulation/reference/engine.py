@@ -20,7 +20,7 @@ from envs.simulation.reference.view import ReferenceView
 from envs.simulation.result import RECORD, LimitedTime, RunResult
 from envs.simulation.scenario import OUTAGES, Scenario
 from envs.simulation.setup import Setup
-from envs.simulation.simulator import check_runnable
+from envs.simulation.simulator import check_runnable, scheduler_rng
 from envs.types import Allocation, Seconds
 from envs.workloads import Workload
 
@@ -45,7 +45,7 @@ class ReferenceSimulator:
 
     def __init__(self, workload: Workload, setup: Setup, seed: int = 0) -> None:
         cluster = setup.cluster
-        self.workload, self.cluster, self.scenario = workload, cluster, setup.scenario
+        self.workload, self.setup, self.cluster, self.scenario = workload, setup, cluster, setup.scenario
         noise, self._scheduler_seed, outages = np.random.SeedSequence(seed).spawn(3)
         self.rules = ReferenceRules(workload, setup)
         check_runnable(workload, cluster, self.rules.table)
@@ -77,7 +77,7 @@ class ReferenceSimulator:
     @property
     def rng(self) -> np.random.Generator:
         """A fresh generator for the scheduler, the same for every scheduler on the same seed."""
-        return np.random.default_rng(self._scheduler_seed)
+        return scheduler_rng(self._scheduler_seed)
 
     @property
     def view(self) -> ClusterView:
@@ -155,7 +155,7 @@ class ReferenceSimulator:
         if self._nothing_moves():
             if not self.active or self.stalls > self.scenario.rounds.max_stalls:
                 return math.inf, math.inf
-            if all(node.up for node in self.nodes):
+            if all(node.up for node in self.nodes) or change == math.inf:  # in a snapshot no node comes back
                 if self.scenario.rounds.interval is None:
                     tick = self.time + self.scenario.rounds.stall_interval
                 if tick < change:

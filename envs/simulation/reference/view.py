@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 
@@ -21,8 +21,12 @@ from envs.types import (
     MurmurationError,
     Placement,
     Seconds,
+    SharedResources,
 )
 from envs.workloads import Workload
+
+if TYPE_CHECKING:
+    from envs.simulation.reference.engine import ReferenceSimulator
 
 
 class ReferenceState(Protocol):
@@ -151,6 +155,16 @@ class ReferenceView:
         """Whether jobs share the cores and memory of nodes, so that a placement may name its amounts."""
         return self._engine.rules.shared
 
+    @property
+    def shared_resources(self) -> SharedResources:
+        """The effects of shared cores, memory and links on jobs, by model; read only."""
+        return self._engine.rules.table.shared_resources(self._engine.scenario)
+
+    @property
+    def model(self) -> IntArray:
+        """int64[num_submitted]: index of each job's model in `shared_resources`."""
+        return np.array([job.model for job in self._engine.jobs[: self._engine.num_submitted]], dtype=np.int64)
+
     def _known(self, job: JobId) -> Job:
         if not 0 <= job < self._engine.num_submitted:
             raise MurmurationError(
@@ -231,6 +245,12 @@ class ReferenceView:
             keep_running=keep_running,
             capacity=self.capacity,
         )
+
+    def snapshot(self, remaining: FloatArray | None = None) -> "ReferenceSimulator":
+        """A private copy of the cluster, on which time can pass; see `envs.scheduling.ClusterView.snapshot`."""
+        from envs.simulation.reference.snapshot import snapshot_of  # that module imports this one
+
+        return snapshot_of(cast("ReferenceSimulator", self._engine), remaining)
 
     def _fastest_types(self, job: JobId) -> Sequence[int]:
         """GPU types on which a job runs, fastest per GPU first."""

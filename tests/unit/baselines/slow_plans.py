@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from baselines.starling import round
-from baselines.starling.two_plans import LEAST_SHARE, NEGLIGIBLE_GAIN
+from baselines.starling.worth import LEAST_SHARE, NEGLIGIBLE_GAIN
 from envs.types import FloatArray, IntArray
 
 Gpus = dict[int, int]  # by node
@@ -23,6 +23,10 @@ class Rules:
     hysteresis: float = 0.02
     floor: float = 60.0
     urgency: float = 0.7
+    shortage: float = 1.0
+    slowdown: float = 1.0
+    starving: float = 1.0
+    crowding: float = 1.0
 
     @property
     def numbers(self) -> round.StarlingRules:
@@ -356,7 +360,16 @@ def arrays(jobs: Jobs) -> round.Jobs:
 
 def nodes_of(jobs: Jobs) -> round.Nodes:
     """Return the nodes in the form that the kernels take."""
-    return round.Nodes(np.array(jobs.capacity, dtype=np.int64), np.array(jobs.types, dtype=np.int64))
+    capacity, types = (np.array(values, dtype=np.int64) for values in (jobs.capacity, jobs.types))
+    return round.Nodes(capacity, types, nothing_shared(len(jobs.work), len(capacity)))
+
+
+def nothing_shared(num_jobs: int, num_nodes: int) -> round.SharedNodes:
+    """Return nodes that share nothing, of which plans take no notice."""
+    ample = np.full(num_nodes, np.inf)
+    tables = np.ones((1, 1, 1, 2, 2)), np.zeros((1, 1, 1, 2)), np.ones((1, 1)), np.zeros((1, 1)), np.zeros(1)
+    arrays = (ample, ample, ample, np.array([0.0, 1.0]), np.array([0.0, 1.0]), *tables)
+    return round.SharedNodes(False, 0, np.zeros(num_jobs, np.int64), *arrays)
 
 
 def is_sound(places: Sequence[Gpus], jobs: Jobs) -> bool:

@@ -136,11 +136,22 @@ def test_time_advances():
     throughputs = np.array([[[0.0, 0, 2, 0, 4]]] * 3)
     types = np.array([0])
     its = round.Jobs(throughputs, work, np.zeros(3), np.ones(3), np.ones((3, 1), np.int64), grid)
-    assert next_end(grid, its, stalled, types) == 3.0
-    assert advance_jobs(3.0, grid, its, stalled, types) == 1
+    whole = np.ones(3)
+    assert next_end(grid, its, stalled, types, whole) == 3.0
+    assert advance_jobs(3.0, grid, its, stalled, types, whole) == 1
     assert (work.tolist(), stalled.tolist()) == ([36.0, 0.0, 9.0], [0.0, 0.0, 0.0])
     assert grid.tolist() == [[4], [0], [0]]
-    assert next_end(np.zeros((3, 1), np.int64), its, stalled, types) == np.inf
+    assert next_end(np.zeros((3, 1), np.int64), its, stalled, types, whole) == np.inf
+
+
+def test_time_advances_more_slowly_beside_others():
+    """4 samples/s at half throughput: 40 samples last 20 s after a pause of 2 s, and 10 s work off 16 of them."""
+    grid, work, stalled = np.array([[4]]), np.array([40.0]), np.array([2.0])
+    its = round.Jobs(np.array([[[0.0, 0, 2, 0, 4]]]), work, np.zeros(1), np.ones(1), np.ones((1, 1), np.int64), grid)
+    half, types = np.array([0.5]), np.array([0])
+    assert next_end(grid, its, stalled, types, half) == 22.0
+    assert advance_jobs(10.0, grid, its, stalled, types, half) == 0
+    assert work.tolist() == [24.0]
 
 
 def test_the_backlog_is_worked_off_in_order():

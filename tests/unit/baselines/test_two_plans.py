@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from baselines.starling.room import has_room, largest_room, shape_of, take_room
 from baselines.starling.two_plans import (
-    after_delay,
     best_growth,
     choose_by_part,
     fill_plan,
@@ -16,6 +15,7 @@ from baselines.starling.two_plans import (
     plan,
     plan_twice,
 )
+from baselines.starling.worth import after_delay
 from tests.unit.baselines import slow_plans as slow
 from tests.unit.baselines.slow_plans import Rules, arrays, drawn, grid_of, is_sound, nodes_of
 

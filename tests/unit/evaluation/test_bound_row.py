@@ -131,7 +131,7 @@ def test_schedulers_that_choose_batch_sizes_have_a_separate_bound():
 
 def test_the_second_bound_is_printed_and_saved():
     comparison = with_batches("doubles")
-    assert "doubles chooses batch sizes; only the second bound holds for it. " in comparison.caption
+    assert "doubles chooses batch sizes; only the second bound holds for it.\n" in comparison.caption
     page = io.StringIO()
     print_table(comparison, Console(file=page, width=200))
     firsts = [line.split("  ")[0].strip() for line in page.getvalue().splitlines()[1:5]]
@@ -145,7 +145,7 @@ def test_the_second_bound_is_printed_and_saved():
 def test_what_is_assumed_of_batch_sizes_is_in_the_caption():
     every, measured = (with_batches("doubles", setting=setting) for setting in ("every_sample", "measured"))
     note = "every sample counts alike at every batch size: statistical efficiency is left out"
-    assert every.caption.endswith(f" Note: {note}.")
+    assert every.caption.endswith(f"\nNote: {note}.")
     assert json.loads(every.to_json())["settings"]["notes"] == [note]
     assert "Note:" not in measured.caption
     assert measured.settings["notes"] == []
@@ -153,7 +153,7 @@ def test_what_is_assumed_of_batch_sizes_is_in_the_caption():
 
 def test_several_schedulers_that_choose_batch_sizes_are_named():
     caption = with_batches("doubles", "others").caption
-    assert "doubles, others choose batch sizes; only the second bound holds for them. " in caption
+    assert "doubles, others choose batch sizes; only the second bound holds for them.\n" in caption
 
 
 def test_without_chosen_batch_sizes_there_is_no_second_bound(comparison):

@@ -90,7 +90,7 @@ def test_the_caption_explains_the_figures(comparison, first):
     assert "95% intervals: moving-block bootstrap over jobs, paired" in comparison.caption
     assert "Ratios are relative to told" in comparison.caption
     many = Comparison({"told": [first] * 5}, level=0.9)
-    assert "in 5 workloads. 90% intervals: t over workloads" in many.caption
+    assert "in 5 workloads.\n90% intervals: t over workloads" in many.caption
 
 
 def test_intervals_contain_their_means(comparison):

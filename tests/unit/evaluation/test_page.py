@@ -42,7 +42,7 @@ def test_rows_are_sorted_by_mean_jct_and_end_with_the_bound(comparison):
 def test_the_page_states_left_out_schedulers_and_the_caption(comparison):
     page = markdown_page(comparison)
     assert "- blind is left out: not applicable: needs remaining work" in page
-    assert page.endswith(f"\n\n{comparison.caption}\n")
+    assert page.endswith("".join(f"\n- {line}" for line in comparison.caption.splitlines()) + "\n")
 
 
 def test_without_a_mean_the_order_is_that_of_the_comparison():

@@ -88,7 +88,7 @@ def test_the_short_table_names_the_task_and_who_is_left_out(comparison):
     best = comparison.order[0]
     assert f"The best row, {best}, is {comparison.bound_ratio(best) - 1:.0%} above its lower bound." in page
     assert page.splitlines()[2].startswith(f"| {best} |")
-    assert comparison.caption.startswith("Task toy-v1 (0123), to minimise mean JCT. ")
+    assert comparison.caption.startswith("Task toy-v1 (0123), to minimise mean JCT.\n")
 
 
 def test_without_a_task_there_is_no_short_table(comparison):

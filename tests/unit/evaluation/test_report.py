@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import matplotlib as mpl
 import numpy as np
@@ -15,11 +16,12 @@ from envs.evaluation import Comparison, Estimate
 from envs.evaluation.gantt import MAX_SEGMENTS, SIZE_CLASSES, TimeAxis, boxes, gantt, label_of, shades
 from envs.evaluation.lanes import lanes, node_lanes
 from envs.evaluation.plots import COLOURS, STYLES, jct_cdf
-from envs.evaluation.report import format_range, print_workloads, run_comparison, write_report
+from envs.evaluation.report import format_range, merge_pairs, print_workloads, run_comparison, write_report
 from envs.evaluation.table import all_columns, duration, number, print_table, share, that_fit, with_interval
 from envs.metrics import SEGMENT, segments
 from envs.performance import IdealModel
 from envs.simulation import Setup
+from envs.simulation.result import LimitedTime
 from envs.types import ClusterSpec, NodeSpec
 from tests.unit.evaluation.test_compare import CLUSTER, InOrder, Preempting, Refusing, workloads
 from tests.unit.metrics.fabricated import Told, fabricated, three_jobs
@@ -52,6 +54,17 @@ def test_the_table_fits_and_truncates_nothing(comparison, width):
 def test_a_wide_screen_has_every_column(comparison):
     heads = printed(comparison, 220).splitlines()[0].split()
     assert {"p50", "p99", "wait", "slowdown", "rho", "makespan", "GPUs", "frag.", "preempted", "restarts"} <= set(heads)
+
+
+def test_160_columns_show_queues_and_what_limits_jobs(comparison):
+    """Where nothing but GPUs is shared, the limits are the last columns, since they are always 0."""
+    assert "queue" in printed(comparison, 160).splitlines()[0]
+    assert "by cores" not in printed(comparison, 160)
+    limited = LimitedTime(running=10.0, cpus=3.0, memory=2.0, network=1.0, num_rounds=4, num_queue_rounds=1)
+    runs = {name: [replace(run, limited=limited) for run in results] for name, results in comparison.runs.items()}
+    head, row, *_ = printed(Comparison(runs, relaxations=comparison.relaxations), 160).splitlines()
+    assert all(name in head for name in ("queue", "by cores", "by memory", "by network"))
+    assert [cell for cell in row.split() if cell.endswith("%")][-4:] == ["25%", "30%", "20%", "10%"]
 
 
 def test_columns_keep_their_order_at_every_width(comparison):
@@ -261,3 +274,9 @@ def test_colours_distinguish_sizes():
     assert classes.tolist() == [0, 1, 3, len(SIZE_CLASSES) - 1]
     assert len({tuple(colour) for colour in colours}) == 4
     assert [label_of(size) for size in SIZE_CLASSES] == ["1", "2-3", "4-7", "8-15", "16-31", "32-63", "64+"]
+
+
+def test_pairs_of_model_and_gpu_type_are_merged():
+    pairs = ["bert on V100", "bert on K80", "a3c on T4", "vae on V100", "vae on K80"]
+    assert merge_pairs(pairs) == "bert, vae on V100, K80; a3c on T4"
+    assert merge_pairs(["any on V100"]) == "any on V100"

@@ -71,7 +71,7 @@ def test_at_the_loaded_instant_jobs_wait(size):
     now = loaded_state(replace(size, elastic=True)).episode[0, 0]
     assert now.next_job == 3 * size.jobs // 4
     assert now.num_active - now.num_running > size.jobs // 10
-    assert now.num_free < 0.3 * now.num_gpus  # FIFO does not fill the GPUs that its next gang waits for
+    assert now.num_free < 0.5 * now.num_gpus  # FIFO does not fill the GPUs that its next gang waits for
 
 
 def test_an_episode_can_be_played_again():

@@ -60,3 +60,11 @@ def test_an_experiment_that_does_not_exist_is_refused(words, mine):
 def test_the_demo_names_none():
     arguments, _ = hydra_arguments(["experiment=demo"], "train", "all")
     assert [word.rpartition("=")[2] for word in arguments if word.startswith("+sch")] == list_choices("scheduler")
+
+
+def test_a_network_that_does_not_exist_is_refused():
+    """Hydra ignores a wrong choice in an optional group; the run would have the cluster's own bandwidth."""
+    with pytest.raises(ChoiceError, match=r"network=10gb: no such network, did you mean 10g\?; there are: 100g, 10g"):
+        hydra_arguments(["network=10gb"], "compare", "all")
+    for right in ("10g", "null"):
+        assert f"network={right}" in hydra_arguments(["task=none", f"network={right}"], "compare", "all")[0]

@@ -9,7 +9,6 @@ from envs.performance.cpu_memory import (
     INSENSITIVE,
     PROPORTIONAL_CPUS,
     PROPORTIONAL_MEMORY,
-    proportional_share,
     sensitivity_of,
     stand_in,
 )
@@ -109,13 +108,6 @@ def test_measured_models_and_stand_ins():
     assert stand_in("llama7b") == ""
     assert not sensitivity_of("llama7b").measured
     assert {zoo_name(name) for name in SENSITIVE} == set(SENSITIVE)
-
-
-def test_a_nodes_proportional_share():
-    """Synergy's nodes have 24 cores and 500 GB for 8 GPUs."""
-    assert proportional_share(24, 500, 8) == (PROPORTIONAL_CPUS, PROPORTIONAL_MEMORY)
-    with pytest.raises(PerformanceError, match="the node has 0 GPUs"):
-        proportional_share(24, 500, 0)
 
 
 @pytest.mark.parametrize(("c", "m"), [(-1, 10), (1, -10), (float("nan"), 10), (1, float("nan"))])

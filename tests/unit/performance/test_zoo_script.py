@@ -105,7 +105,7 @@ def test_failures_have_the_published_figure_or_say_that_they_have_none(name):
     assert (name in published) != ("Illustrative, not a published figure" in text)
     if name in published:
         assert failures.mtbf == pytest.approx(published[name], rel=1e-6)
-        days = re.search(r"one in ([0-9.]+) days", text.replace("\n# ", " "))
+        days = re.search(r"in ([0-9.]+) days for a node", text.replace("\n# ", " "))
         assert days is not None
         assert float(days.group(1)) == pytest.approx(failures.mtbf / 86400, abs=0.05)
 

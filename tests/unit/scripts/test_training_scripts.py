@@ -186,7 +186,8 @@ def test_a_mistake_is_one_line_in_a_process_of_its_own(tmp_path):
 def test_a_policy_refuses_a_cluster_with_other_gpu_types(trained):
     here, _, folder = trained
     done = run(here, "evaluate", f"checkpoint={folder.relative_to(here)}", "cluster=three_types_64", "scheduler=fifo")
-    assert "evaluate on a cluster with the same GPU types" in one_line(done.returncode, done.stderr)
+    assert done.returncode == 1  # the baselines have their rows
+    assert "evaluate on a cluster with the same GPU types" in done.stderr
 
 
 def test_help_needs_neither_torch_nor_ray(tmp_path):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envs.simulation import Scenario, Setup, State, ThroughputTable
-from envs.simulation.division import divide, divide_uneven_nodes, mark_uneven
+from envs.simulation.division import SHORT_OF_CPUS, divide, divide_uneven_nodes, mark_uneven
 from envs.simulation.shares import new_share
 from envs.simulation.world import World, world_of
 from envs.types import ClusterSpec, NodeSpec
@@ -80,6 +80,7 @@ def test_a_node_with_enough_for_all_saturates_them_as_the_division_would(drawn):
     rows, cores = drawn
     one, other = node_with(rows, cores), node_with(rows, cores)
     divide(one, 0, False)
+    other.nodes[0].short = SHORT_OF_CPUS
     mark_uneven(other, 0)
     divide_uneven_nodes(other)
     assert parts_of(one, len(rows)) == parts_of(other, len(rows))

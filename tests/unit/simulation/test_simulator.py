@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from envs.performance import IdealModel
-from envs.simulation import Rounds, Scenario, Setup, SimulationView, Simulator, State, run_episode
+from envs.simulation import Rounds, Scenario, Setup, Simulator, State, run_episode
 from envs.simulation import state as state_module
 from envs.simulation.entries import next_round
 from envs.simulation.kernels import LOG_FULL
@@ -58,14 +58,6 @@ def test_a_job_that_never_starts_counts_up_to_the_horizon():
     )
     assert isinstance(play.engine, Simulator)
     assert play.engine.state.episode[0, 0].job_seconds == 495.0
-
-
-def test_rounds_yield_a_view_of_the_state():
-    """Trained policies and compiled schedulers plan on a copy of the engine's own arrays."""
-    simulator = Simulator(jobs_of((0, 1, 5)), Setup(cluster_of(4), IdealModel()))
-    view = next(simulator.rounds())
-    assert isinstance(view, SimulationView)
-    assert view.state is simulator.state
 
 
 class Wrong:

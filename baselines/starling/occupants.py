@@ -1,0 +1,400 @@
+"""Kernels that foresee throughputs where jobs share cores, memory and links, by the rules of `docs/world.md`.
+
+They leave out two details of the world: amounts are not rounded to 64ths, and no job names its cores or memory.
+A job's fraction is what it keeps of its throughput on the same GPUs with ample cores and memory and no other job.
+
+Arguments recur:
+    grid: int64[num_jobs, num_nodes], the plan: GPUs by node.
+    row: int64[num_nodes], GPUs of one job by node.
+    occupants: what is known about the jobs of the plan; changed by `seat` and `settle_occupants`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from baselines.starling.room import gpu_type_of
+from baselines.starling.round import Jobs, Nodes, SharedNodes, StarlingRules
+from envs.simulation.jit import jit
+from envs.simulation.job_throughput import cell_of
+from envs.simulation.shares import MEASURED, OFF, WORST_CASE
+from envs.types import FloatArray, IntArray
+
+PART = 1.0 / 64.0  # the least amount of a resource for a GPU
+
+
+class Occupants(NamedTuple):
+    """The jobs on each node under a plan, and what they keep of their throughput.
+
+    Attributes:
+        counts: int64[num_nodes], jobs on each node.
+        jobs: int64[num_nodes, most], these jobs.
+        levels: float64[num_nodes, 2], the most cores and GB that a GPU gets; infinite if there is enough.
+        fed: float64[num_jobs], fraction by cores and memory.
+        calm: float64[num_jobs], fraction by contention.
+        traffic: float64[num_jobs], GB/s on the link of each node of the job.
+        worth: float64[num_jobs], weight times throughput.
+    """
+
+    counts: IntArray
+    jobs: IntArray
+    levels: FloatArray
+    fed: FloatArray
+    calm: FloatArray
+    traffic: FloatArray
+    worth: FloatArray
+
+
+class Effect(NamedTuple):
+    """What a job on given GPUs keeps, and what others lose.
+
+    Attributes:
+        fed: its fraction by cores and memory.
+        calm: its fraction by contention.
+        starved: worth that others lose by having fewer cores and less memory.
+        crowded: worth that others lose by contention.
+    """
+
+    fed: float
+    calm: float
+    starved: float
+    crowded: float
+
+
+@jit
+def nobody(num_jobs: int, nodes: Nodes) -> Occupants:
+    """Create the occupants of an empty cluster."""
+    num_nodes, most = len(nodes.capacity), 1
+    for node in range(num_nodes):
+        most = max(most, nodes.capacity[node])
+    return Occupants(
+        np.zeros(num_nodes, np.int64),
+        np.zeros((num_nodes, most), np.int64),
+        np.full((num_nodes, 2), np.inf),
+        np.ones(num_jobs),
+        np.ones(num_jobs),
+        np.zeros(num_jobs),
+        np.zeros(num_jobs),
+    )
+
+
+@jit
+def need_of(job: int, gpus: int, node: int, resource: int, nodes: Nodes) -> float:
+    """Return the cores (resource 0) or GB (1) per GPU that saturate a job on so many GPUs of a node."""
+    shared = nodes.shared
+    width = min(gpus, shared.saturating.shape[2] - 1)
+    return max(PART, float(shared.saturating[shared.model[job], nodes.types[node], width, resource]))
+
+
+@jit
+def level_on(
+    node: int, resource: int, job: int, gpus: int, grid: IntArray, occupants: Occupants, nodes: Nodes
+) -> float:
+    """Return the most of a resource that a GPU of a node gets if `job` holds `gpus` GPUs there; infinite if enough.
+
+    Max-min fairness per GPU: jobs that need less than the level get what they need. A job of -1 adds nothing.
+    """
+    left = nodes.shared.memory[node] if resource == 1 else nodes.shared.cpus[node]
+    waiting, last = 0, -1.0
+    for slot in range(occupants.counts[node]):
+        if occupants.jobs[node, slot] != job:
+            waiting += grid[occupants.jobs[node, slot], node]
+    if job >= 0:
+        waiting += gpus
+    while waiting > 0:
+        level, used, served = left / waiting, 0.0, 0
+        for slot in range(-1, occupants.counts[node]):
+            other, held = job, gpus
+            if slot >= 0:
+                other, held = occupants.jobs[node, slot], grid[occupants.jobs[node, slot], node]
+            if other < 0 or (slot >= 0 and other == job):
+                continue
+            need = need_of(other, held, node, resource, nodes)
+            if last < need <= level:
+                used += need * held
+                served += held
+        if served == 0:
+            return float(level)
+        left, waiting, last = left - used, waiting - served, level
+    return np.inf
+
+
+@jit
+def fed_fraction(model: int, gpu_type: int, width: int, cpus: float, memory: float, shared: SharedNodes) -> float:
+    """Return the fraction of its throughput that a job keeps with these cores, as at scale 1, and GB for each GPU."""
+    table = shared.factor[model, gpu_type, min(width, shared.factor.shape[2] - 1)]
+    cpus = min(cpus, shared.cpu_grid[len(shared.cpu_grid) - 1])
+    memory = min(memory, shared.memory_grid[len(shared.memory_grid) - 1])
+    i, k = cell_of(shared.cpu_grid, cpus), cell_of(shared.memory_grid, memory)
+    t = (cpus - shared.cpu_grid[i]) / (shared.cpu_grid[i + 1] - shared.cpu_grid[i])
+    u = (memory - shared.memory_grid[k]) / (shared.memory_grid[k + 1] - shared.memory_grid[k])
+    above = table[i, k] * (1 - u) + table[i, k + 1] * u
+    below = table[i + 1, k] * (1 - u) + table[i + 1, k + 1] * u
+    return float(above * (1 - t) + below * t)
+
+
+@jit
+def fed_on(job: int, row: IntArray, occupants: Occupants, nodes: Nodes, node: int, cpus: float, memory: float) -> float:
+    """Return a job's fraction by cores and memory, with other levels on one node (-1: none)."""
+    least_cpus, least_memory, width, gpu_type = np.inf, np.inf, 0, -1
+    for at in range(len(row)):
+        if row[at] > 0:
+            first, second = occupants.levels[at, 0], occupants.levels[at, 1]
+            if at == node:
+                first, second = cpus, memory
+            gpu_type, width = nodes.types[at], max(width, row[at])
+            scale = nodes.shared.scale[nodes.shared.model[job], gpu_type]
+            least_cpus = min(least_cpus, min(need_of(job, row[at], at, 0, nodes), first) / scale)
+            least_memory = min(least_memory, min(need_of(job, row[at], at, 1, nodes), second))
+    if gpu_type < 0:
+        return 1.0
+    return fed_fraction(nodes.shared.model[job], gpu_type, width, least_cpus, least_memory, nodes.shared)
+
+
+@jit
+def traffic_of(job: int, row: IntArray, fed: float, jobs: Jobs, nodes: Nodes) -> float:
+    """Return GB/s that a job sends on the link of each of its nodes; 0 on one node."""
+    count, gpus, gpu_type = 0, 0, 0
+    for node in range(len(row)):
+        if row[node] > 0:
+            count, gpus, gpu_type = count + 1, gpus + row[node], nodes.types[node]
+    if nodes.shared.mode == OFF or count < 2:
+        return 0.0
+    alone = jobs.throughputs[job, gpu_type, gpus] * fed
+    return float(nodes.shared.traffic[nodes.shared.model[job], gpus] * alone * (count - 1) / count)
+
+
+@jit
+def link_fraction(node: int, who: int, job: int, traffic: float, occupants: Occupants, nodes: Nodes) -> float:
+    """Return the fraction that job `who` keeps on a node's link if `job` has this traffic there (-1: as it is)."""
+    mode, link = nodes.shared.mode, nodes.shared.link[node]
+    own = traffic if who == job else occupants.traffic[who]
+    if own <= 0:
+        return 1.0
+    total, active = 0.0, 0
+    for slot in range(-1, occupants.counts[node]):
+        other = job if slot < 0 else occupants.jobs[node, slot]
+        if other >= 0 and (slot < 0 or other != job):
+            wanted = min(traffic if slot < 0 else occupants.traffic[other], link)
+            if wanted > 0:
+                total, active = total + wanted / link, active + 1
+    load: float = min(own, link) / link
+    if mode == WORST_CASE:
+        return float(1.0 / (1.0 + load * (active - 1)))
+    kept = 1.0 / (1.0 + load * (total - load)) if mode == MEASURED else 1.0
+    if total <= 1.0:
+        return kept
+    left, waiting, last = 1.0, active, -1.0  # max-min fair, as in `level_on`
+    while waiting > 0:
+        level, used, served = left / waiting, 0.0, 0
+        for slot in range(-1, occupants.counts[node]):
+            other = job if slot < 0 else occupants.jobs[node, slot]
+            if other >= 0 and (slot < 0 or other != job):
+                wanted = min(traffic if slot < 0 else occupants.traffic[other], link) / link
+                if wanted > 0 and last < wanted <= level:
+                    used, served = used + wanted, served + 1
+        if served == 0:
+            return min(kept, level / load) if load > level else kept
+        left, waiting, last = left - used, waiting - served, level
+    return kept
+
+
+@jit
+def stages_on(node: int, job: int, occupants: Occupants, shared: SharedNodes) -> float:
+    """Return the sum of the CPU stages of a node's jobs other than `job`."""
+    total = 0.0
+    for slot in range(occupants.counts[node]):
+        if occupants.jobs[node, slot] != job:
+            total += shared.cpu_stage[shared.model[occupants.jobs[node, slot]]]
+    return total
+
+
+@jit
+def stage_fraction(stage: float, total: float) -> float:
+    """Return the fraction that a job keeps if the CPU stages of its node's jobs, its own included, sum to `total`."""
+    return 1.0 / (1.0 + min(stage, 1.0) * (max(1.0, total) - 1.0))
+
+
+@jit
+def calm_on(job: int, row: IntArray, traffic: float, occupants: Occupants, nodes: Nodes) -> float:
+    """Return a job's fraction by contention if it holds `row`."""
+    shared, network, stages = nodes.shared, 1.0, 1.0
+    if shared.mode == OFF:
+        return 1.0
+    own = shared.cpu_stage[shared.model[job]]
+    for node in range(len(row)):
+        if row[node] > 0:
+            if traffic > 0:
+                network = min(network, link_fraction(node, job, job, traffic, occupants, nodes))
+            if shared.mode == WORST_CASE:
+                stages = min(stages, stage_fraction(own, own + stages_on(node, job, occupants, shared)))
+    return network * stages
+
+
+@jit
+def worth_of(job: int, grid: IntArray, occupants: Occupants, jobs: Jobs, nodes: Nodes) -> float:
+    """Return what a job of the plan is worth: its weight times its throughput under the plan."""
+    gpus, gpu_type = 0, 0
+    for node in range(grid.shape[1]):
+        if grid[job, node] > 0:
+            gpus, gpu_type = gpus + grid[job, node], nodes.types[node]
+    throughput = jobs.throughputs[job, gpu_type, gpus] * occupants.fed[job] * occupants.calm[job]
+    return float(jobs.weight[job] * throughput)
+
+
+@jit
+def update_levels(node: int, grid: IntArray, occupants: Occupants, nodes: Nodes) -> None:
+    """Compute the levels of a node anew."""
+    for resource in range(2):
+        occupants.levels[node, resource] = level_on(node, resource, -1, 0, grid, occupants, nodes)
+
+
+@jit
+def settle_occupants(grid: IntArray, occupants: Occupants, jobs: Jobs, nodes: Nodes) -> None:
+    """Compute the occupants of a whole plan, for `occupants` as `nobody` made them."""
+    for job in range(len(grid)):
+        for node in range(grid.shape[1]):
+            if grid[job, node] > 0:
+                occupants.jobs[node, occupants.counts[node]] = job
+                occupants.counts[node] += 1
+    for node in range(grid.shape[1]):
+        update_levels(node, grid, occupants, nodes)
+    for job in range(len(grid)):
+        if gpu_type_of(grid[job], nodes.types) >= 0:
+            occupants.fed[job] = fed_on(job, grid[job], occupants, nodes, -1, 0.0, 0.0)
+            occupants.traffic[job] = traffic_of(job, grid[job], occupants.fed[job], jobs, nodes)
+    for job in range(len(grid)):
+        if gpu_type_of(grid[job], nodes.types) < 0:
+            continue
+        occupants.calm[job] = calm_on(job, grid[job], occupants.traffic[job], occupants, nodes)
+        occupants.worth[job] = worth_of(job, grid, occupants, jobs, nodes)
+
+
+@jit
+def seat(job: int, grid: IntArray, occupants: Occupants, jobs: Jobs, nodes: Nodes) -> None:
+    """Add a job of the plan, or its growth, and update the jobs on its nodes."""
+    row = grid[job]
+    for node in range(len(row)):
+        if row[node] > 0:
+            known = False
+            for slot in range(occupants.counts[node]):
+                known = known or occupants.jobs[node, slot] == job
+            if not known:
+                occupants.jobs[node, occupants.counts[node]] = job
+                occupants.counts[node] += 1
+            update_levels(node, grid, occupants, nodes)
+    for node in range(len(row)):
+        if row[node] > 0:
+            for slot in range(occupants.counts[node]):
+                other = occupants.jobs[node, slot]
+                occupants.fed[other] = fed_on(other, grid[other], occupants, nodes, -1, 0.0, 0.0)
+                occupants.traffic[other] = traffic_of(other, grid[other], occupants.fed[other], jobs, nodes)
+    for node in range(len(row)):
+        if row[node] > 0:
+            for slot in range(occupants.counts[node]):
+                other = occupants.jobs[node, slot]
+                occupants.calm[other] = calm_on(other, grid[other], occupants.traffic[other], occupants, nodes)
+                occupants.worth[other] = worth_of(other, grid, occupants, jobs, nodes)
+
+
+@jit
+def link_effect(
+    job: int, row: IntArray, first: int, end: int, traffic: float, occupants: Occupants, nodes: Nodes
+) -> tuple[float, float]:
+    """Return the fraction that a job of this traffic keeps on the links of its nodes, and the worth that others lose.
+
+    `first` and `end` are those of `effect_of`.
+    """
+    network, lost = 1.0, 0.0
+    for node in range(first, end):
+        if row[node] > 0 and traffic > 0:
+            network = min(network, link_fraction(node, job, job, traffic, occupants, nodes))
+            for slot in range(occupants.counts[node]):
+                other = occupants.jobs[node, slot]
+                if other != job and occupants.traffic[other] > 0:
+                    before = link_fraction(node, other, -1, 0.0, occupants, nodes)
+                    after = link_fraction(node, other, job, traffic, occupants, nodes)
+                    lost += occupants.worth[other] * max(0.0, 1.0 - after / before)
+    return network, lost
+
+
+@jit
+def effect_of(
+    job: int,
+    row: IntArray,
+    first: int,
+    end: int,
+    grid: IntArray,
+    occupants: Occupants,
+    jobs: Jobs,
+    nodes: Nodes,
+) -> Effect:
+    """Return what a job keeps on `row` in place of what it has in the plan, and what the jobs on these nodes lose.
+
+    Other nodes of jobs that run on several stay as they are.
+
+    Args:
+        first: the row is 0 before this node.
+        end: and from this node on.
+    """
+    shared, model = nodes.shared, nodes.shared.model[job]
+    least_cpus, least_memory, width, gpu_type = np.inf, np.inf, 0, 0
+    starved, crowded, stages = 0.0, 0.0, 1.0
+    count, gpus = 0, 0
+    for node in range(first, end):
+        if row[node] <= 0:
+            continue
+        count, gpus, gpu_type, width = count + 1, gpus + row[node], nodes.types[node], max(width, row[node])
+        cpus = level_on(node, 0, job, row[node], grid, occupants, nodes)
+        memory = level_on(node, 1, job, row[node], grid, occupants, nodes)
+        own = min(need_of(job, row[node], node, 0, nodes), cpus) / shared.scale[model, gpu_type]
+        least_cpus, least_memory = (
+            min(least_cpus, own),
+            min(least_memory, min(need_of(job, row[node], node, 1, nodes), memory)),
+        )
+        before = stages_on(node, -1, occupants, shared)
+        after = stages_on(node, job, occupants, shared) + shared.cpu_stage[model]
+        if shared.mode == WORST_CASE:
+            stages = min(stages, stage_fraction(shared.cpu_stage[model], after))
+        scarcer = cpus < occupants.levels[node, 0] or memory < occupants.levels[node, 1]
+        fuller = shared.mode == WORST_CASE and max(1.0, after) > max(1.0, before)
+        for slot in range(occupants.counts[node] if scarcer or fuller else 0):
+            other = occupants.jobs[node, slot]
+            if other == job:
+                continue
+            worth = occupants.worth[other]
+            if scarcer and occupants.fed[other] > 0:
+                fed = fed_on(other, grid[other], occupants, nodes, node, cpus, memory)
+                starved += worth * max(0.0, 1.0 - fed / occupants.fed[other])
+            if fuller:
+                stage = shared.cpu_stage[shared.model[other]]
+                crowded += worth * (1.0 - stage_fraction(stage, after) / stage_fraction(stage, before))
+    fed = fed_fraction(model, gpu_type, width, least_cpus, least_memory, shared)
+    if shared.mode == OFF or count < 2:
+        return Effect(fed, stages, starved, crowded)
+    traffic = shared.traffic[model, gpus] * jobs.throughputs[job, gpu_type, gpus] * fed * (count - 1) / count
+    network, lost = link_effect(job, row, first, end, traffic, occupants, nodes)
+    return Effect(fed, stages * network, starved, crowded + lost)
+
+
+@jit
+def own_fraction(effect: Effect, rules: StarlingRules) -> float:
+    """Return the fraction by which the rule lowers a job's own throughput."""
+    return float(effect.fed**rules.shortage * effect.calm**rules.slowdown)
+
+
+@jit
+def harm_of(effect: Effect, weight: float, rules: StarlingRules) -> float:
+    """Return the samples/s of the job that the rule deducts for what the others lose."""
+    return float((rules.starving * effect.starved + rules.crowding * effect.crowded) / weight)
+
+
+@jit
+def kept_fractions(grid: IntArray, jobs: Jobs, nodes: Nodes) -> FloatArray:
+    """float64[num_jobs]: the fraction that each job keeps of its throughput under a plan; 1 where nothing is shared."""
+    if not nodes.shared.counted:
+        return np.ones(len(grid))
+    occupants = nobody(len(grid), nodes)
+    settle_occupants(grid, occupants, jobs, nodes)
+    fractions: FloatArray = occupants.fed * occupants.calm
+    return fractions

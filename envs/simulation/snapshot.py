@@ -1,0 +1,215 @@
+"""Private copies of a cluster, on which planners and policies let time pass."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from envs.simulation.exact import ExactThroughputs
+from envs.simulation.setup import Setup
+from envs.simulation.simulator import Simulator
+from envs.simulation.snapshot_kernels import KNOWN, OPEN, USED, assume_remaining, copy_episode
+from envs.simulation.state import State
+from envs.simulation.throughput import ThroughputTable
+from envs.simulation.view import SimulationView
+from envs.simulation.world import World
+from envs.types import ExecutionPlan, FloatArray, MurmurationError
+from envs.workloads import Workload
+from envs.workloads.workload import JOB_COLUMNS
+
+LEAST_ROWS = 64  # for jobs
+NO_JOBS = np.zeros(0, np.int64)
+
+
+class Snapshot(Simulator):
+    """A private copy of the cluster in one round, without what a scheduler must not know; see `ClusterView.snapshot`.
+
+    It is a simulator of its own: `view`, `apply`, `advance`, `world` and `CompiledScheduler.play` work as usual. It
+    begins in the round of its view, before an allocation, and job ids are the same. It shares no memory with the
+    engine. Where nothing is hidden and nothing arrives, its continuation equals the engine's to the bit.
+
+    - Jobs that are not submitted are absent, and so is their number. Nodes do not fail, and a node that is down stays
+      down: `scenario.failures` is None.
+    - Remaining work is what the scenario reveals: exact; the estimate, as if it were exact; endless if nothing is
+      known. The view of a snapshot shows what the scheduler's own view shows, so NaN if nothing is known.
+    - The horizon is the scenario's. There is no log unless it is asked for.
+
+    A first copy costs time in proportion to the submitted jobs. Later ones into the same snapshot copy only the jobs in
+    the system and those submitted since; `state` and `world` are new objects after it had to grow.
+
+    Args:
+        setup: cluster, performance model and scenario of the episode.
+        table: throughputs of the models in the workload.
+    """
+
+    def __init__(self, setup: Setup, table: ThroughputTable) -> None:
+        scenario = replace(setup.scenario, failures=None, quotas=dict(setup.scenario.quotas))
+        self.setup = replace(setup, scenario=scenario)
+        self.cluster, self.scenario, self.table = setup.cluster, scenario, table
+        self.plans: list[ExecutionPlan] = []
+        self._scheduler_seed = np.random.SeedSequence(0)
+        self._sizes = np.zeros(3, np.int64)
+        self._names: list[str] = []
+        self._own_plans: list[ExecutionPlan | None] = []
+        self._about: tuple[str, tuple[str, ...], tuple[str, ...]] = (
+            "",
+            (),
+            (),
+        )  # name, models, tenants of the workload
+        self._history = -1
+        self._known_view: SimulationView | None = None
+        self._make_room(LEAST_ROWS)
+
+    def _make_room(self, rows: int) -> None:
+        """Allocate empty arrays for jobs, at least doubled so that this happens rarely."""
+        capacity = max(LEAST_ROWS, 1 << (rows - 1).bit_length())
+        self.state = State.allocate(self.cluster, capacity, scenario=self.scenario)
+        for name, value in (("submit", np.inf), ("finish", np.inf), ("start", np.nan), ("estimate", 1.0)):
+            self.state.jobs[name] = value
+        for name in ("first_share", "before_share", "plan"):
+            self.state.jobs[name] = -1
+        self._listed = np.zeros(capacity, np.int64)
+        self._world: World | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        """Make the next copy copy everything."""
+        self._columns = np.zeros(self.state.jobs.shape[1], JOB_COLUMNS)  # other snapshots may use the old ones
+        self._names, self._own_plans = [], []
+        self._sizes[OPEN] = self._sizes[KNOWN] = 0
+
+    @cached_property
+    def exact(self) -> ExactThroughputs:  # type: ignore[override]
+        """Exact throughputs of placements that set more than GPUs."""
+        return ExactThroughputs(self.setup)
+
+    @property
+    def workload(self) -> Workload:  # type: ignore[override]
+        """The submitted jobs; work that the scenario hides is 1 sample."""
+        return self.view._engine_side.workload
+
+    @property
+    def view(self) -> SimulationView:
+        """A view of the copy at its present time."""
+        if self._known_view is None:
+            self._known_view = SimulationView(
+                self.state, self.setup, self._submitted(), self.table, self.exact, self.plans
+            )
+        return self._known_view
+
+    @property
+    def _view(self) -> SimulationView:  # type: ignore[override]
+        return self.view
+
+    def _submitted(self) -> Workload:
+        """Return the submitted jobs as a workload."""
+        count = int(self._sizes[USED])
+        jobs, (name, models, tenants) = self._columns[:count].copy(), self._about
+        work = self.state.jobs["work"][0, :count]
+        jobs["work"] = np.where(np.isnan(work), 1.0, work)
+        return Workload(name, jobs, models, tenants, self._names[:count], plans=self._own_plans[:count])
+
+    def take(
+        self,
+        source: World,
+        workload: Workload,
+        table: ThroughputTable,
+        plans: Sequence[ExecutionPlan],
+        remaining: FloatArray | None = None,
+        *,
+        logging: bool = False,
+    ) -> None:
+        """Copy an episode; `SimulationView.snapshot` calls this.
+
+        Args:
+            source: the engine's arrays, between rounds.
+            workload: its workload.
+            table: its throughputs.
+            plans: the plans that its jobs index into.
+            remaining: float64[num_submitted], samples left that the copy assumes; NaN takes what the scenario reveals.
+            logging: whether the copy logs its events.
+
+        Raises:
+            MurmurationError: the round has already changed jobs, or `remaining` is negative or of another shape.
+        """
+        if source.episode["num_touched"][0]:
+            raise MurmurationError(
+                f"snapshot: {source.episode['num_touched'][0]} jobs are changed already in this round; take it before"
+            )
+        used = int(source.episode["next_job"][0])
+        assumed = _checked(remaining, used)
+        self._prepare(used, int(source.episode["history"][0]), table)
+        self._append(workload, used)
+        copy_episode(source, self.world, self._listed, NO_JOBS, self._sizes, used, True)
+        if assumed is not None:
+            assume_remaining(self.world, self._listed, int(self._sizes[OPEN]), assumed)
+        self._finish(plans, logging)
+
+    def copy_from(self, other: "Snapshot", *, logging: bool = False) -> None:
+        """Become a copy of another snapshot, between its rounds; of the same episode it copies only what may differ.
+
+        Args:
+            other: the snapshot, for example one of this round, of which each proposal of a planner takes a copy.
+            logging: whether this copy logs its events.
+
+        Raises:
+            MurmurationError: the round of the other snapshot has already changed jobs.
+        """
+        if other.state.episode["num_touched"][0, 0]:
+            raise MurmurationError("snapshot: the other one has changed jobs in this round; copy it between rounds")
+        used = int(other._sizes[USED])
+        self._prepare(used, other._history, other.table)
+        self._columns, self._names, self._own_plans = other._columns, other._names, other._own_plans
+        self._about = other._about
+        count, known = int(other._sizes[OPEN]), other._sizes[KNOWN]
+        self._sizes[KNOWN] = min(self._sizes[KNOWN], known)
+        copy_episode(other.world, self.world, self._listed, other._listed[:count], self._sizes, used, False)
+        self._listed[:count] = other._listed[:count]
+        self._sizes[OPEN], self._sizes[KNOWN] = count, known
+        self._finish(other.plans, logging)
+
+    def _prepare(self, used: int, history: int, table: ThroughputTable) -> None:
+        """Make room, and forget an episode other than this one."""
+        if used > self.state.jobs.shape[1]:
+            self._make_room(used)
+        elif history != self._history:
+            self._forget()
+        if table is not self.table:
+            self.table, self._world = table, None
+        self._history, self._known_view = history, None
+
+    def _append(self, workload: Workload, used: int) -> None:
+        """Append the submitted jobs that are not known yet, without their work."""
+        known = int(self._sizes[KNOWN])
+        if known == used and known:
+            return
+        self._about = (workload.name, workload.models, workload.tenants)
+        if used > len(self._columns):  # these are another snapshot's
+            more = np.zeros(self.state.jobs.shape[1] - known, JOB_COLUMNS)
+            self._columns = np.concatenate([self._columns[:known], more])
+        self._columns[known:used] = workload.jobs[known:used]
+        self._columns["work"][known:used] = self._columns["duration"][known:used] = np.nan
+        self._names.extend(workload.names[len(self._names) : used])  # another snapshot may have extended them
+        self._own_plans.extend(workload.plans[len(self._own_plans) : used])
+
+    def _finish(self, plans: Sequence[ExecutionPlan], logging: bool) -> None:
+        self.plans[:] = plans
+        self.state.episode["horizon"] = self.scenario.horizon
+        self.state.episode["logging"] = logging
+        if logging and not self.state.events.shape[1]:
+            self.grow_log()
+
+
+def _checked(remaining: FloatArray | None, count: int) -> npt.NDArray[np.float64] | None:
+    """Check the samples left that a caller assumes."""
+    if remaining is None:
+        return None
+    assumed: npt.NDArray[np.float64] = np.ascontiguousarray(remaining, np.float64)
+    if assumed.shape != (count,):
+        raise MurmurationError(f"snapshot: remaining has shape {assumed.shape}; give one for each of {count} jobs")
+    if (assumed < 0).any():
+        job = int(np.flatnonzero(assumed < 0)[0])
+        raise MurmurationError(f"snapshot: remaining of job {job} is {assumed[job]:g} samples; give 0 or more, or NaN")
+    return assumed

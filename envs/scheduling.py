@@ -36,7 +36,7 @@ class ClusterCopy(Protocol):
         ...
 
     def advance(self) -> bool:
-        """Let time pass until the next round; return False if nothing happens any more."""
+        """Advance time to the next round; return False if nothing happens any more."""
         ...
 
 

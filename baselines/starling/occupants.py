@@ -46,7 +46,7 @@ class Occupants(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What a job on given GPUs keeps, and what others lose.
+    """The throughput that a job on given GPUs keeps, and the losses of the other jobs.
 
     Attributes:
         fed: its fraction by cores and memory.

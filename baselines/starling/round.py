@@ -6,7 +6,7 @@ from envs.types import BoolArray, FloatArray, IntArray, Seconds
 
 
 class SharedNodes(NamedTuple):
-    """What jobs on one node share; the tables are those of `envs.types.SharedResources`.
+    """The resources that jobs on one node share; the tables are those of `envs.types.SharedResources`.
 
     Attributes:
         counted: whether plans count it; if not, the rest is not read.

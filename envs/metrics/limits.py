@@ -1,4 +1,4 @@
-"""What limits running jobs, and how often jobs wait: measured by the engine over the workload's window."""
+"""Shares of running time by limiting resource, and share of rounds with a queue, over the workload's window."""
 
 from dataclasses import dataclass
 

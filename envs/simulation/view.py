@@ -98,7 +98,7 @@ def members(words: IntArray, size: int, count: int) -> IntArray:
 
 
 class ViewSource:
-    """What a view reads: the engine's side of it. No scheduler may use it; `tests/architecture` checks this project's.
+    """The engine's side of a view. No scheduler may use it; `tests/architecture` checks this project's.
 
     A view reaches the engine's own arrays, and objects that hold them, through attributes named `_engine_side` only.
     Columns share memory with the state; reading a number from a column is far cheaper than through a record.

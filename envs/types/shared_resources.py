@@ -1,4 +1,4 @@
-"""What jobs on one node share, as arrays."""
+"""The resources that jobs on one node share, as arrays."""
 
 from typing import NamedTuple
 

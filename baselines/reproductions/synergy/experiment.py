@@ -101,7 +101,7 @@ class MechanismSetting:
         return run_episode(scheduler, Simulator(workload, self.setup(), self.seed))
 
     def _as_drawn_by_synergy(self, workload: Workload, stretch: float) -> Workload:
-        """Let run times be those on the proportional share, not on ample cores, and stretch the arrivals."""
+        """Scale work so that run times hold on the proportional share of cores and memory, and stretch the arrivals."""
         jobs = workload.jobs.copy()
         jobs["submit_time"] *= stretch
         for row in jobs:

@@ -1,4 +1,4 @@
-"""What is known about the throughput of each model on each GPU type, and how wrong the rest can be.
+"""The provenance of each model's throughput on each GPU type, and the error of scaled ones.
 
 A throughput is measured, fitted between or beyond measured points, or scaled from another GPU type. Two errors can be
 measured. A point that is left out of the fit is predicted from the model's others on the same type. A whole type that

@@ -1,4 +1,4 @@
-"""What an uneven placement costs: measured step times of uneven and even placements of the same GPUs and nodes.
+"""The cost of uneven placements: measured step times of uneven and even placements of the same GPUs and nodes.
 
 The performance model prices all placements of n GPUs on N nodes alike. Two sources measured both kinds:
 

@@ -51,7 +51,7 @@ def milp(
         return solve(cost, integrality=whole, bounds=bounds, constraints=constraints, options=options)
 
 
-ITERATION_LIMIT = 100_000  # simplex iterations of a linear program; those of 1,000 jobs on four types take about 1,000
+ITERATION_LIMIT = 100_000  # simplex iterations of a linear program; a guard, far above what usual programs need
 
 
 def solve_linear(

@@ -85,10 +85,8 @@ class StarlingParameters:
         return StarlingRules(*(float(getattr(self, name)) for name in StarlingRules._fields))
 
 
-# The four weights of shared resources are 1: each counts what the world takes. Without forecast, on 8 training
-# workloads each, that is 14.6 % better than `shared="ignored"` on full-64 and 9.2 % on rigid-64. Six other choices
-# (exponents of 0.7 to 2, losses of others times 0.5 to 2.5) gave 12.8 to 16.3 % and 6.9 to 8.1 %, with standard errors
-# of 0.8 to 2.3 %.
+# The four weights of shared resources are 1: each counts what the world takes. They are not tuned;
+# `scripts/tune.py tuning=starling_shared` searches for others.
 # The best of 80 candidates that `scripts/tune.py tuning=starling_traces` compared, with the look-ahead of several
 # variants, on 16 training workloads: synthetic ones at loads of 0.75 to 1.0, and days of Philly, ITP and Muri. It is
 # 0.2 % better there than the starting point (knee 0.35, gang 0.7, hysteresis 0, the rest as in UNKNOWN), and 0.1 %

@@ -1,14 +1,17 @@
 """Checkpoints: weights in safetensors and a plain description. No pickle is ever read."""
 
 import json
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import safetensors
+import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from agents.description import check_description, read_json
 from agents.gpu_types import check_types
 from agents.networks import Blueprint, NetworkError, check_network
 from agents.scheduler import PolicyScheduler
@@ -21,6 +24,10 @@ FORMAT = 3  # of the description; raised when its meaning changes
 OLD_KEYS = {"num_servers": "num_nodes", "candidates_per_server": "candidates_per_node"}
 OLD_WEIGHTS = {"encode_server.": "encode_node.", "pointer_server.": "pointer_node."}
 OLD_NETWORK = "agents.networks.AttentionPolicy"
+NETWORKS = (
+    "agents.networks.AttentionPolicy",
+    "agents.networks.policy.AttentionPolicy",
+)  # that any description may name
 
 
 @dataclass(frozen=True)
@@ -52,21 +59,28 @@ class Checkpoint:
         (folder / f"{DESCRIPTION}.part").replace(folder / DESCRIPTION)
 
     @classmethod
-    def load(cls, path: str | Path) -> "Checkpoint":
+    def load(cls, path: str | Path, networks: Collection[str] = ()) -> "Checkpoint":
         """Read a checkpoint from its folder, or the best one of a training run from the run's folder.
+
+        The description is checked before anything that it names is imported.
+
+        Args:
+            path: the folder.
+            networks: import paths of network classes that it may name, besides `NETWORKS`.
 
         Raises:
             CheckpointError: it is missing or corrupt, its weights do not fit its network, or its network breaks
                 `PolicyNetwork`.
         """
-        folder = _find(Path(path))
+        folder = find_checkpoint(Path(path))
         try:
-            description = json.loads((folder / DESCRIPTION).read_text())
+            description = read_json(folder / DESCRIPTION)
             old = description["format"] == 2
             if old:
                 description = _migrated(description)
             if description["format"] != FORMAT:
                 raise CheckpointError(f"its format is {description['format']}, this version reads 2 and {FORMAT}")
+            check_description(description, {*NETWORKS, *networks})
             blueprint = Blueprint.from_dict(description["network"])
             spec, rules = EnvSpec(**description["spec"]), DecisionRules(**description["rules"])
             gpu_types, notes = tuple(map(str, description["gpu_types"])), dict(description["notes"])
@@ -79,8 +93,9 @@ class Checkpoint:
             ) from error
         try:
             weights = load_file(str(folder / WEIGHTS))
+            check_finite(weights)
             network.load_state_dict(_renamed(weights) if old and blueprint.target == OLD_NETWORK else weights)
-        except (OSError, safetensors.SafetensorError, RuntimeError) as error:
+        except (OSError, ValueError, safetensors.SafetensorError, RuntimeError) as error:
             reason = " ".join(" ".join(str(error).splitlines()[:2]).split())
             raise CheckpointError(
                 f"{folder / WEIGHTS} does not contain this network's weights ({reason}); copy it again or train anew"
@@ -113,6 +128,17 @@ def _renamed(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
+def check_finite(weights: dict[str, Tensor]) -> None:
+    """Assert that all weights are finite.
+
+    Raises:
+        CheckpointError: names the first tensor with a value that is not.
+    """
+    for name, tensor in weights.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise CheckpointError(f"{name} has values that are not finite")
+
+
 def _check(network: nn.Module, spec: EnvSpec, folder: Path) -> None:
     try:
         check_network(network, spec)
@@ -120,7 +146,12 @@ def _check(network: nn.Module, spec: EnvSpec, folder: Path) -> None:
         raise CheckpointError(f"{folder}: {error}") from error
 
 
-def _find(path: Path) -> Path:
+def find_checkpoint(path: Path) -> Path:
+    """Return the folder of a checkpoint: the path itself, or that of the best checkpoint of a training run.
+
+    Raises:
+        CheckpointError: there is none.
+    """
     for folder in (path, path / "checkpoints" / "best", path / "best"):
         if (folder / DESCRIPTION).exists():
             return folder

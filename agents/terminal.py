@@ -12,6 +12,8 @@ FIGURE_FORMATS = {
     "imitation_agreement": "agreement {:.0%}",
     "validated": "mean JCT {:,.0f} s",
     "unfinished": "{:.3g} jobs unfinished",
+    "gain": "gain over the market {:+.1%}",
+    "gain_error": "+-{:.1%}",
 }
 
 

@@ -16,6 +16,7 @@ it runs, rather than wait. Only `SamplingMatching` spreads one job over two GPU 
 | `Afs` | a GPU to the shorter of two jobs, unless the longer gains far more | AFS, NSDI'21, section 4 |
 | `HeSrpt` | shares by rank of remaining time, for one power law of speedup | heSRPT, PEVA 2020 |
 | `Starling` | shortest first, sized at the knee, two plans, look-ahead, batch sizes if asked: the one to beat | ours |
+| `RolloutPlanner` | Starling's plan and many others, played ahead on copies of the cluster | Chang et al., DEDS 2004 |
 | `Gavel` | shares of time on every GPU type by linear programs | Gavel, OSDI'20 |
 | `ElasticDp` | GPUs and batch sizes by a dynamic program over scaling | Saxena et al., MASCOTS'20 |
 | `Synergy` | cores and memory beside GPUs, by sensitivity | Synergy, OSDI'22, section 4 |
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from baselines.las import Las
     from baselines.muri_las import MuriLas
     from baselines.optimus import Optimus
+    from baselines.planner import RolloutPlanner
     from baselines.pollux import Pollux
     from baselines.random_scheduler import Random
     from baselines.rubick import Rubick, RubickArtifact
@@ -62,6 +64,7 @@ _HOMES = {
     "Optimus": "baselines.optimus",
     "Pollux": "baselines.pollux",
     "Random": "baselines.random_scheduler",
+    "RolloutPlanner": "baselines.planner",
     "Rubick": "baselines.rubick",
     "RubickArtifact": "baselines.rubick",
     "SamplingMatching": "baselines.sampling_matching",
@@ -84,6 +87,7 @@ __all__ = [
     "Optimus",
     "Pollux",
     "Random",
+    "RolloutPlanner",
     "Rubick",
     "RubickArtifact",
     "SamplingMatching",

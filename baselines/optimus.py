@@ -90,6 +90,9 @@ class Optimus:
     - Weights: gains are divided by the job's remaining time on its requested GPUs, to the power `shortness`.
     - Jobs that are not elastic are allowed; among them this is shortest GPU-time first.
 
+    With `shortness=0` and `restart_cost=0` it is the policy as published, plus types, steps and rigid jobs: the entry
+    `optimus_literal` of conf/scheduler.
+
     Args:
         restart_cost: seconds that a resize, a migration or a restart costs; None takes the view's `restart_delay`.
         shortness: 0 is the paper's objective, the sum of remaining times; larger values serve short jobs first.

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from envs.bidding import BiddingEnv, BiddingRules, bidding_env
     from envs.evaluation import Comparison, compare
     from envs.gpu_cluster import DecisionRules, GpuClusterBatch, GpuClusterEnv, Reward, TeamReward, parallel_env
     from envs.metrics import Summary, summarise
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from envs.simulation import (
         CompiledScheduler,
         Failures,
+        FifoMarket,
         Information,
+        Market,
         Rounds,
         RunResult,
         Scenario,
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Allocation": "envs.types",
+    "BiddingEnv": "envs.bidding",
+    "BiddingRules": "envs.bidding",
     "ClusterSpec": "envs.types",
     "ClusterView": "envs.scheduling",
     "Comparison": "envs.evaluation",
@@ -50,11 +55,13 @@ _HOMES = {
     "DecisionRules": "envs.gpu_cluster",
     "ExecutionPlan": "envs.types",
     "Failures": "envs.simulation",
+    "FifoMarket": "envs.simulation",
     "GpuClusterBatch": "envs.gpu_cluster",
     "GpuClusterEnv": "envs.gpu_cluster",
     "IdealModel": "envs.performance",
     "Information": "envs.simulation",
     "JobSpec": "envs.types",
+    "Market": "envs.simulation",
     "MurmurationError": "envs.types",
     "NodeSpec": "envs.types",
     "PerformanceModel": "envs.performance",
@@ -74,6 +81,7 @@ _HOMES = {
     "TraceSource": "envs.workloads",
     "Workload": "envs.workloads",
     "WorkloadSource": "envs.workloads",
+    "bidding_env": "envs.bidding",
     "compare": "envs.evaluation",
     "default_model": "envs.performance",
     "parallel_env": "envs.gpu_cluster",
@@ -83,6 +91,8 @@ _HOMES = {
 
 __all__ = [
     "Allocation",
+    "BiddingEnv",
+    "BiddingRules",
     "ClusterSpec",
     "ClusterView",
     "Comparison",
@@ -92,11 +102,13 @@ __all__ = [
     "DecisionRules",
     "ExecutionPlan",
     "Failures",
+    "FifoMarket",
     "GpuClusterBatch",
     "GpuClusterEnv",
     "IdealModel",
     "Information",
     "JobSpec",
+    "Market",
     "MurmurationError",
     "NodeSpec",
     "PerformanceModel",
@@ -116,6 +128,7 @@ __all__ = [
     "TraceSource",
     "Workload",
     "WorkloadSource",
+    "bidding_env",
     "compare",
     "default_model",
     "parallel_env",

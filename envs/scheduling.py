@@ -166,6 +166,10 @@ class ClusterView(Protocol):
         """float64[num_gpu_types, most GPUs + 1]: throughput on the fewest nodes; 0 where the job does not run."""
         ...
 
+    def most_nodes(self, job: JobId) -> IntArray:
+        """int64[num_gpu_types, most GPUs + 1]: the most nodes on which so many GPUs of a type run it; 0 for none."""
+        ...
+
     def throughput(self, job: JobId, configuration: Configuration) -> float:
         """Samples/s of the job's model, asked of the performance model; 0 where the job does not fit.
 

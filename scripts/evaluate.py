@@ -12,6 +12,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: waiting thr
 from omegaconf import DictConfig
 
 from launch import command
+from launch.registry import registered
 from launch.runs import compare_and_report, recall_setup
 
 
@@ -20,9 +21,9 @@ def main(cfg: DictConfig, folder: Path) -> None:
     """Recall the setup that the policy was trained in, run the comparison, print its table and write its report."""
     cfg = recall_setup(cfg)
 
-    from agents.checkpoint import Checkpoint
+    from launch.policies import load_policy
 
-    policy = Checkpoint.load(cfg.checkpoint).scheduler(sampled=cfg.sampled)
+    policy = load_policy(cfg.checkpoint, registered(cfg), sampled=cfg.sampled)
     compare_and_report(cfg, folder, cfg.split, {"policy": policy})
 
 

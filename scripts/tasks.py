@@ -2,6 +2,7 @@
 
 python scripts/tasks.py                            # every task with its hash
 python scripts/tasks.py --write                    # put the hashes into conf/task
+python scripts/tasks.py --tables                   # build the tables of docs/tasks.md from recorded results
 python scripts/tasks.py --tables runs/compare/*    # put tables of whole, unmodified tasks into docs/tasks.md
 """
 
@@ -12,7 +13,15 @@ from launch import ROOT
 
 # isort: split
 from launch.errors import one_line_errors
-from launch.task_pages import TASKS, check_task, collect_tables, insert_table, write_hash
+from launch.task_pages import TASKS, check_task, collect_tables, insert_table, recorded_tables, write_hash
+
+
+def write_tables(runs: list[Path]) -> None:
+    """Write the tables of runs, or those of all tasks that have records, into docs/tasks.md."""
+    page = ROOT / "docs" / "tasks.md"
+    for name, table in (collect_tables(runs) if runs else recorded_tables()).items():
+        page.write_text(insert_table(page.read_text(encoding="utf-8"), name, table), encoding="utf-8")
+        print(f"{name}: written into {page.relative_to(ROOT)}")
 
 
 def main() -> None:
@@ -20,14 +29,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Check the hashes of tasks, and write tables into docs/tasks.md.")
     parser.add_argument("tasks", nargs="*", metavar="task", help="names of tasks; default: all")
     parser.add_argument("--write", action="store_true", help="write the hash of the current version into conf/task")
-    parser.add_argument("--tables", nargs="+", type=Path, metavar="run", help="run folders of scripts/compare.py")
+    parser.add_argument("--tables", nargs="*", type=Path, metavar="run", help="run folders; none: the records")
     with one_line_errors():
         arguments = parser.parse_args()
-        if arguments.tables:
-            page = ROOT / "docs" / "tasks.md"
-            for name, table in collect_tables(arguments.tables).items():
-                page.write_text(insert_table(page.read_text(encoding="utf-8"), name, table), encoding="utf-8")
-                print(f"{name}: written into {page.relative_to(ROOT)}")
+        if arguments.tables is not None:
+            write_tables(arguments.tables)
             return
         for name in arguments.tasks or TASKS:
             check = check_task(name)

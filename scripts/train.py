@@ -1,6 +1,7 @@
-"""Train agents: imitate the best baseline, improve by PPO, validate, write checkpoints.
+"""Train agents, validate, write checkpoints: imitation and PPO, or evolution strategies on bids.
 
 python scripts/train.py experiment=demo
+python scripts/train.py experiment=bidding task=shared-64 tasks=[rigid-64]
 python scripts/train.py workload=philly workload.path=philly_jobs.csv.gz trainer.iterations=20
 python scripts/train.py resume=runs/train/<date_time>
 """
@@ -13,6 +14,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: waiting thr
 from omegaconf import DictConfig
 
 from launch import command
+from launch.registry import registered
 from launch.runs import compare_and_report, recall_run, resumable
 
 
@@ -21,14 +23,14 @@ def main(cfg: DictConfig, folder: Path) -> Path:
     """Train; if `evaluate` is true, compare the best checkpoint with the baselines; return the run's folder."""
     cfg, folder = recall_run(cfg, folder)
 
-    from agents.checkpoint import Checkpoint
     from agents.terminal import ProgressListener
+    from launch.policies import load_policy
     from launch.training import build_trainer
 
     with resumable(folder), ProgressListener() as listener:
         state = build_trainer(cfg, folder, listener).run()
     if cfg.evaluate and state.best_iteration >= 0:
-        compare_and_report(cfg, folder, "test", {"policy": Checkpoint.load(folder).scheduler()})
+        compare_and_report(cfg, folder, "test", {"policy": load_policy(folder, registered(cfg))})
     return folder
 
 

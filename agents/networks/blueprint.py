@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import nn
 
+from envs.bidding import BiddingSpec
 from envs.gpu_cluster import EnvSpec
 from envs.types import CheckpointError, MurmurationError
 
@@ -14,13 +15,14 @@ from envs.types import CheckpointError, MurmurationError
 class Blueprint:
     """A network class, by import path, and its keyword arguments; sent to workers and saved in checkpoints.
 
-    The class is called as `target(spec, **options)` and must implement `PolicyNetwork`.
+    The class is called as `target(spec, **options)` and must implement `PolicyNetwork`, or `BidNetwork` for the
+    bidding environment.
     """
 
     target: str = "agents.networks.AttentionPolicy"
     options: dict[str, Any] = field(default_factory=dict)
 
-    def build(self, spec: EnvSpec) -> nn.Module:
+    def build(self, spec: EnvSpec | BiddingSpec) -> nn.Module:
         """Build a fresh network for these sizes.
 
         Raises:

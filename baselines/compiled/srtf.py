@@ -54,8 +54,7 @@ def slowest_throughput(world: World, j: int) -> float:
 def consolidated_throughput(world: World, j: int, gpu_type: int) -> float:
     """Return the consolidated throughput of a job on its requested GPUs of a type; 0 where it does not run."""
     job = world.jobs[j]
-    level = world.levels[gpu_type, job.num_gpus]
-    return float(world.throughputs[job.model, gpu_type, job.num_gpus, level]) if level >= 0 else 0.0
+    return float(world.consolidated[job.model, gpu_type, job.num_gpus])
 
 
 @leaf

@@ -26,7 +26,10 @@ class ElasticDp:
 
     A reconstruction from the paper's abstract and first page, the patent of the same authors (US 11,586,475) and Voda,
     which contains an independent reconstruction (its "FfDL optimizer"). Not public are the interval, whether rejected
-    jobs are dropped or wait, and the batch size of the baseline. Additions to the paper, so that it runs in this world:
+    jobs are dropped or wait, the order of those that wait, and the batch size of the baseline. Additions to the paper,
+    so that it runs in this world:
+    - Order, ours: a job for which there is no room is passed by later ones that fit, but only until it has waited for
+      `patience`. From then on GPUs that become free are kept for it, so no job starves.
     - A job's GPUs are of one type. Running jobs keep theirs. A new job goes to the type where an equal share of the
       GPUs is worth most to it, and a running job moves to a type that is worth `move_gain` times as much. Then each
       type is shared out separately.
@@ -45,12 +48,14 @@ class ElasticDp:
     Args:
         batch: "best" chooses a batch size for each number of GPUs; "least", "usual" and "most" fix it for the whole
             life of a job, see `baselines.parts.scalability.Analyser`.
-        overload: what happens to a job for which there is no room. With "queue" it waits, and so do all jobs behind it.
-            "drop" rejects it for good, so it stays unfinished (`counters["dropped"]`).
+        overload: what happens to a job for which there is no room. With "queue" it waits. "drop" rejects it
+            for good, so it stays unfinished (`counters["dropped"]`).
         interval: least seconds from one decision to the next; in between no allocation changes. The interval gets
             longer if rounds (`scenario.rounds.interval`) are less frequent. 0 decides at every round.
         measured_only: whether a GPU takes at most as many samples as were measured on one.
         move_gain: factor by which another GPU type must be worth more to a running job.
+        patience: seconds for which a waiting job may be passed. With 0, as in the reproductions of the paper, the order
+            of submission is strict.
 
     Attributes:
         counters: decisions taken; decisions in which the bound proved all shares without the program; jobs dropped.
@@ -67,6 +72,7 @@ class ElasticDp:
         interval: Seconds = 0.0,
         measured_only: bool = True,
         move_gain: float = 1.5,
+        patience: Seconds = 3600.0,
     ) -> None:
         if batch not in BATCH_RULES:
             raise MurmurationError(f"ElasticDp: batch is {batch!r}; it must be one of {', '.join(BATCH_RULES)}")
@@ -76,10 +82,13 @@ class ElasticDp:
             raise MurmurationError(f"ElasticDp: interval is {interval} s; it must be finite and not negative")
         if not (move_gain >= 1 and math.isfinite(move_gain)):
             raise MurmurationError(f"ElasticDp: move_gain is {move_gain}; it must be finite and at least 1")
+        if not patience >= 0:
+            raise MurmurationError(f"ElasticDp: patience is {patience} s; it must not be negative (.inf: no limit)")
         self.analyser = Analyser(batch, measured_only)
         self.overload = overload
         self.interval = interval
         self.move_gain = move_gain
+        self.patience = patience
         self.counters: dict[str, int] = {}
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
@@ -128,7 +137,7 @@ class ElasticDp:
     def _admit_waiting(
         self, view: ClusterView, allocation: Allocation, room: TypeCapacity, waiting: Sequence[JobId]
     ) -> None:
-        """Admit jobs in order of submission while there is room; the others wait or are dropped."""
+        """Admit jobs in order of submission; those without room wait or are dropped, and hold up others in the end."""
         for job in waiting:
             if room.admit(job):
                 continue
@@ -137,7 +146,8 @@ class ElasticDp:
                 assert placement is not None
                 room.take(by_type(view.cluster, _on_nodes(view.cluster, placement.gpus)))
             elif self.overload == "queue":
-                return
+                if view.time - view.submit_time[job] >= self.patience:
+                    return
             elif not view.attained_service(np.array([job]))[0]:
                 self._dropped.add(job)
                 self.counters["dropped"] += 1

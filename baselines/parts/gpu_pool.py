@@ -11,7 +11,7 @@ from baselines.parts.placing import pack
 from baselines.parts.priority import jobs_present, place_in_order
 from baselines.parts.submitted import SubmittedJobs
 from envs.scheduling import ClusterView
-from envs.types import Allocation, FloatArray, IntArray
+from envs.types import Allocation, BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,12 @@ def held(view: ClusterView, jobs: IntArray) -> IntArray:
 
 
 def place_sizes(
-    view: ClusterView, allocation: Allocation, jobs: IntArray, sizes: IntArray, order: Sequence[int]
+    view: ClusterView,
+    allocation: Allocation,
+    jobs: IntArray,
+    sizes: IntArray,
+    order: Sequence[int],
+    gpu_types: IntArray | None = None,
 ) -> None:
     """Place sizes on nodes: jobs that have their size stay; the others follow in order, smaller where room is short.
 
@@ -121,23 +126,37 @@ def place_sizes(
         jobs: int64[num_jobs], all jobs present, ascending.
         sizes: int64[num_jobs], GPUs for each of them; 0 for jobs that wait.
         order: places in `jobs` of those that can run on one type, by falling priority.
+        gpu_types: int64[num_jobs], the type for each job's size; if None, a job takes the fastest type with room, and
+            one that has its size stays on its type.
     """
     now = held(view, jobs)
+    elsewhere = np.zeros(len(jobs), np.bool_) if gpu_types is None else _on_other_types(view, jobs, gpu_types)
     for at in order:
-        if now[at] and now[at] != sizes[at]:
+        if now[at] and (now[at] != sizes[at] or elsewhere[at]):
             allocation.stop(int(jobs[at]))
     granted = [at for at in order if sizes[at]]
-    place_in_order(view, allocation, jobs[granted].tolist(), {int(jobs[at]): int(sizes[at]) for at in granted})
+    chosen = None if gpu_types is None else {int(jobs[at]): (int(gpu_types[at]),) for at in granted}
+    place_in_order(view, allocation, jobs[granted].tolist(), {int(jobs[at]): int(sizes[at]) for at in granted}, chosen)
     for at in granted:
         job = int(jobs[at])
         if not allocation.free_gpus.any():
             return
         if not allocation.placement(job):
-            _squeeze_in(view, allocation, job, int(sizes[at]) - 1)
+            _squeeze_in(view, allocation, job, int(sizes[at]) - (gpu_types is None))
     alone = np.setdiff1d(np.arange(len(jobs)), np.array(order, dtype=np.int64))
     for job in jobs[alone].tolist():
         if allocation.free_gpus.any() and not allocation.placement(job):
             pack(view, allocation, job, int(view.min_gpus[job]))
+
+
+def _on_other_types(view: ClusterView, jobs: IntArray, gpu_types: IntArray) -> BoolArray:
+    """bool[len(jobs)]: whether a job runs on another type than `gpu_types` has for it."""
+    present = gpu_types.copy()
+    if view.running.size:
+        first = [min(view.placement(job).gpus) for job in view.running.tolist()]
+        present[np.searchsorted(jobs, view.running)] = view.cluster.node_types[first]
+    other: BoolArray = present != gpu_types
+    return other
 
 
 def start_more(

@@ -69,8 +69,8 @@ class Categories:
         parts: list[int] = []
         left = self._beyond
         for job, least in enumerate(self.least):
-            part = 0
-            while number >= (ways := self._way(job + 1, left - part)):
+            row, part = self._ways[job + 1], 0  # `_way` written out: this loop takes a tenth of a decision
+            while number >= (ways := row[left - part] if 0 <= left - part < len(row) else 0):
                 number -= ways
                 part += 1
             parts.append(least + part)

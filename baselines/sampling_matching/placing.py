@@ -91,15 +91,13 @@ def arranged(
         else:
             least = int(this.problem.least[at])
             places[at] = _nodes(view, job, counts[at].tolist(), least, free, np.maximum(free - kept, 0), displace)
-        if places[at] and not compute_gang_throughput(view, job, places[at]) > 0:
+        throughput = compute_gang_throughput(view, job, places[at]) if places[at] else 0.0
+        if not throughput > 0:
             places[at] = {}  # the job does not run there
         _take(free, places[at], 1)
         if places[at]:
             moved = at in here and places[at] != here[at]
-            seconds = (
-                this.problem.work[at] / compute_gang_throughput(view, job, places[at])
-                + this.problem.restart[at] * moved
-            )
+            seconds = this.problem.work[at] / throughput + this.problem.restart[at] * moved
             total += float(this.problem.weight[at] * seconds)
         else:
             missing += 1

@@ -8,9 +8,8 @@ import numpy as np
 from baselines.starling.occupants import kept_fractions
 from baselines.starling.room import equal, gpu_type_of
 from baselines.starling.round import JobForecast, Jobs, Nodes, StarlingRules, Variants
-from baselines.starling.shared_plans import fill_shared
 from baselines.starling.two_plans import fill_plan, plan, plan_twice
-from envs.simulation.jit import jit
+from envs.simulation.jit import inlined, jit
 from envs.types import BoolArray, FloatArray, IntArray, Seconds
 
 _DONE = 1e-9  # a job with at most this share of its work left is done: rounding
@@ -34,7 +33,7 @@ def next_end(grid: IntArray, jobs: Jobs, stalled: FloatArray, types: IntArray, f
     for job in range(len(jobs.work)):
         gpu_type = gpu_type_of(grid[job], types)
         if gpu_type >= 0:
-            throughput = jobs.throughputs[job, gpu_type, grid[job].sum()] * fractions[job]
+            throughput = jobs.throughputs[jobs.group[job], gpu_type, grid[job].sum()] * fractions[job]
             soonest = min(soonest, stalled[job] + jobs.work[job] / throughput)
     return soonest
 
@@ -49,7 +48,7 @@ def advance_jobs(
         gpu_type = gpu_type_of(grid[job], types)
         if gpu_type < 0:
             continue
-        throughput = jobs.throughputs[job, gpu_type, grid[job].sum()] * fractions[job]
+        throughput = jobs.throughputs[jobs.group[job], gpu_type, grid[job].sum()] * fractions[job]
         done = max(seconds - stalled[job], 0.0) * throughput
         stalled[job] = max(stalled[job] - seconds, 0.0)
         if done >= jobs.work[job] * (1.0 - _DONE):
@@ -80,7 +79,26 @@ def backlog(order: IntArray, work: FloatArray, outlook: JobForecast, num_gpus: i
     return total, count
 
 
-@jit
+@inlined
+def with_progress(jobs: Jobs, work: FloatArray, delay: FloatArray, weight: FloatArray, present: IntArray) -> Jobs:
+    """Return the jobs at a later instant."""
+    return Jobs(
+        jobs.throughputs,
+        jobs.most_nodes,
+        jobs.group,
+        jobs.model,
+        work,
+        delay,
+        weight,
+        jobs.wanted,
+        present,
+        jobs.appetite,
+        jobs.core_weight,
+        jobs.affinity,
+    )
+
+
+@inlined
 def forecast(
     grid: IntArray,
     order: IntArray,
@@ -101,7 +119,7 @@ def forecast(
         depth: completions to look ahead.
     """
     work, begun, stalled = jobs.work.copy(), outlook.begun.copy(), first_stall.copy()
-    later = Jobs(jobs.throughputs, work, jobs.delay, jobs.weight, jobs.wanted, grid)
+    later = with_progress(jobs, work, jobs.delay, jobs.weight, grid)
     now, total, left = 0.0, 0.0, len(order)
     for _ in range(depth):
         fractions = kept_fractions(grid, later, nodes)
@@ -118,7 +136,7 @@ def forecast(
             return total
         alive = order[work[order] > 0]
         delay = np.where(begun, outlook.restart, 0.0)
-        later = Jobs(jobs.throughputs, work, delay, weights(work, outlook.knee_throughput, rules), jobs.wanted, grid)
+        later = with_progress(jobs, work, delay, weights(work, outlook.knee_throughput, rules), grid)
         after = plan_twice(alive, later, nodes, rules)
         for job in alive:
             if not equal(after[job], grid[job]):
@@ -128,7 +146,7 @@ def forecast(
     return total + count * now + rest
 
 
-@jit
+@inlined
 def find_distinct_plans(plans: IntArray) -> BoolArray:
     """bool[num_plans]: whether a plan of int64[num_plans, num_jobs, num_nodes] differs from all plans before it."""
     new = np.ones(len(plans), np.bool_)
@@ -139,13 +157,26 @@ def find_distinct_plans(plans: IntArray) -> BoolArray:
     return new
 
 
-@jit
+@inlined
 def with_variant(jobs: Jobs, variants: Variants, variant: int) -> Jobs:
     """Return the jobs with the requested sizes of one of the variants."""
-    return Jobs(jobs.throughputs, jobs.work, jobs.delay, jobs.weight, variants.wanted[variant], jobs.present)
+    return Jobs(
+        jobs.throughputs,
+        jobs.most_nodes,
+        jobs.group,
+        jobs.model,
+        jobs.work,
+        jobs.delay,
+        jobs.weight,
+        variants.wanted[variant],
+        jobs.present,
+        jobs.appetite,
+        jobs.core_weight,
+        jobs.affinity,
+    )
 
 
-@jit
+@inlined
 def candidates(variants: Variants, jobs: Jobs, nodes: Nodes, rules: StarlingRules) -> IntArray:
     """Build the plans to compare: int64[num_variants + 3, num_jobs, num_nodes].
 
@@ -158,14 +189,11 @@ def candidates(variants: Variants, jobs: Jobs, nodes: Nodes, rules: StarlingRule
         plans[variant] = plan_twice(variants.orders[variant], with_variant(jobs, variants, variant), nodes, rules)
     for number, keep in enumerate((True, False)):
         plans[count + number] = plan(keep, order, first, nodes, rules)
-    if nodes.shared.counted:
-        fill_shared(True, order, first, nodes.capacity.copy(), nodes, rules, plans[count + 2])
-    else:
-        fill_plan(True, order, first, nodes.capacity.copy(), nodes, rules, plans[count + 2])
+    fill_plan(True, order, first, nodes.capacity.copy(), nodes, rules, plans[count + 2])
     return plans
 
 
-@jit
+@inlined
 def plan_ahead(
     variants: Variants, jobs: Jobs, outlook: JobForecast, nodes: Nodes, rules: StarlingRules, depth: int
 ) -> IntArray:

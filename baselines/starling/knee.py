@@ -1,14 +1,16 @@
 """Size jobs at the knee of their scaling curves."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from baselines.parts.arrays import types_to_span
 from baselines.parts.scalability import AnalysedJobs
 from baselines.parts.submitted import SubmittedJobs
 from envs.scheduling import ClusterView
 from envs.simulation.jit import jit
-from envs.types import FloatArray, IntArray, JobId
+from envs.types import BoolArray, FloatArray, IntArray, JobId
 
 
 @jit
@@ -38,8 +40,63 @@ def knee(throughput: FloatArray, threshold: float) -> int:
         size = best
 
 
+@jit
+def corners(throughput: FloatArray, found: BoolArray) -> None:
+    """Mark the sizes at which `knee` can end, for any threshold.
+
+    Args:
+        throughput: as in `knee`.
+        found: bool[sizes], overwritten.
+    """
+    found[:] = False
+    size = 0
+    while True:
+        gain, best = 0.0, 0
+        for larger in range(size + 1, len(throughput)):
+            if throughput[larger] > 0:
+                per_gpu = (throughput[larger] - throughput[size]) / (larger - size)
+                if per_gpu > gain:
+                    gain, best = per_gpu, larger
+        if best == 0:
+            return
+        found[best] = True
+        size = best
+
+
+class ScalingGroups(NamedTuple):
+    """Jobs with equal throughputs and an equal elastic range, as one group.
+
+    Attributes:
+        throughputs: float64[num_groups, num_gpu_types, sizes], samples/s on the fewest nodes within the range, else 0.
+        most_nodes: int64[num_groups, num_gpu_types, sizes], the most nodes on which a job runs.
+        corners: bool[num_groups, num_gpu_types, sizes], the sizes at which a knee can be.
+        sizes: int64[num_thresholds, num_groups, num_gpu_types], GPUs at the knee; 0 where a job does not run.
+        throughput: float64[num_groups], samples/s at the knee of the type that is fastest there; 0 if a job runs on no
+            one type.
+        gpus: int64[num_groups], GPUs at that knee.
+        least: int64[num_groups], fewest GPUs of any type on which a job runs; 0 if it runs on no one type.
+        start_gpus: int64[num_groups], `least`, or the fewest GPUs of several types with which it might run; 0 if there
+            are none.
+        start_types: int64[num_groups, num_gpu_types], types on which it runs with so many GPUs, fastest first, padded
+            with -1.
+        spanning: int64[num_groups, num_gpu_types], types that it may span where it runs on no one type, fastest first,
+            padded with -1.
+    """
+
+    throughputs: FloatArray
+    most_nodes: IntArray
+    corners: BoolArray
+    sizes: IntArray
+    throughput: FloatArray
+    gpus: IntArray
+    least: IntArray
+    start_gpus: IntArray
+    start_types: IntArray
+    spanning: IntArray
+
+
 class Knees:
-    """Knees of the jobs submitted so far, by job; belongs to one episode.
+    """Sizes of the jobs submitted so far, by job and by scaling group; belongs to one episode.
 
     Args:
         thresholds: see `knee`; at least one. All attributes except `sizes` use the first.
@@ -47,11 +104,10 @@ class Knees:
 
     Attributes:
         submitted: the other fixed properties of these jobs.
-        sizes: int64[num_thresholds, num_submitted, num_gpu_types], GPUs at the knee; 0 where a job does not run.
-        throughput: float64[num_submitted], samples/s at the knee of the type that is fastest there; 0 if it runs on
-            none.
-        gpus: int64[num_submitted], GPUs at that knee.
-        least: int64[num_submitted], fewest GPUs of any type on which a job runs; 0 if it runs on no one type.
+        group: int64[num_submitted], index of each job in `by_group`.
+        by_group: the sizes.
+        model: int64[num_submitted], index of each job's model in `ClusterView.shared_resources`.
+        num_gpus: int64[num_submitted], GPUs requested.
         requested_throughput: float64[num_submitted], samples/s on the requested GPUs of the fastest type, or at the
             knee if no one type has so many.
     """
@@ -59,44 +115,77 @@ class Knees:
     def __init__(self, thresholds: Sequence[float], analysed: AnalysedJobs | None = None) -> None:
         self.thresholds = tuple(thresholds)
         self.submitted = SubmittedJobs(analysed)
-        self.sizes: IntArray = np.zeros((len(self.thresholds), 0, 0), np.int64)
-        self.throughput: FloatArray = np.zeros(0)
-        self.gpus: IntArray = np.zeros(0, np.int64)
-        self.least: IntArray = np.zeros(0, np.int64)
+        self.group: IntArray = np.zeros(0, np.int64)
+        self.model: IntArray = np.zeros(0, np.int64)
+        self.num_gpus: IntArray = np.zeros(0, np.int64)
         self.requested_throughput: FloatArray = np.zeros(0)
-        self._known: dict[tuple[int, int, int], tuple[IntArray, float, int]] = {}
+        self.by_group: ScalingGroups  # once there are jobs
+        self._groups: list[ScalingGroups] = []  # one group each, without the first axis
+        self._index: dict[tuple[int, int, int], int] = {}
 
-    def look_up(self, view: ClusterView) -> None:
-        """Add the jobs submitted since the last call."""
-        first, submitted = len(self.throughput), len(view.num_gpus)
-        if first == submitted:
-            return
+    def look_up(self, view: ClusterView) -> bool:
+        """Add the jobs submitted since the last call; return whether there were any."""
+        first, submitted = len(self.group), len(view.num_gpus)
+        if first >= submitted:
+            return False
         self.submitted.look_up(view)
         table = self.submitted.table[first:].tolist()
-        ranges = zip(table, view.min_gpus[first:].tolist(), view.max_gpus[first:].tolist(), strict=True)
-        rows = [self._row(view, first + place, key) for place, key in enumerate(ranges)]
-        sizes = np.array([row[0] for row in rows], dtype=np.int64).swapaxes(0, 1)
-        self.sizes = np.concatenate([self.sizes.reshape(len(sizes), first, sizes.shape[2]), sizes], axis=1)
-        self.throughput = np.concatenate([self.throughput, np.array([row[1] for row in rows])])
-        self.gpus = np.concatenate([self.gpus, np.array([row[2] for row in rows], dtype=np.int64)])
-        some = self.submitted.least[first:]
-        least = np.where(some > 0, some, np.iinfo(np.int64).max).min(axis=1)
-        self.least = np.concatenate([self.least, np.where((some > 0).any(axis=1), least, 0)])
+        keys = zip(table, view.min_gpus[first:].tolist(), view.max_gpus[first:].tolist(), strict=True)
+        known = len(self._groups)
+        group = np.array([self._group(view, first + place, key) for place, key in enumerate(keys)], dtype=np.int64)
+        if len(self._groups) > known:
+            self.by_group = ScalingGroups(*(np.array(values) for values in zip(*self._groups, strict=True)))._replace(
+                sizes=np.ascontiguousarray(np.array([one.sizes for one in self._groups]).swapaxes(0, 1))
+            )
         tables = self.submitted.throughputs[self.submitted.table[first:]].max(axis=1)
         requested = np.minimum(view.num_gpus[first:], tables.shape[1] - 1)
         throughput = tables[np.arange(len(tables)), requested]
-        self.requested_throughput = np.concatenate(
-            [self.requested_throughput, np.where(throughput > 0, throughput, self.throughput[first:])]
+        throughput = np.where(throughput > 0, throughput, self.by_group.throughput[group])
+        self.group = np.concatenate([self.group, group])
+        self.model = np.concatenate([self.model, view.model[first:]])
+        self.num_gpus = np.concatenate([self.num_gpus, view.num_gpus[first:]])
+        self.requested_throughput = np.concatenate([self.requested_throughput, throughput])
+        return True
+
+    def _group(self, view: ClusterView, job: JobId, key: tuple[int, int, int]) -> int:
+        """Return the index of a job's group; add the group if it is new."""
+        if key not in self._index:
+            self._index[key] = len(self._groups)
+            self._groups.append(self._new_group(view, job))
+        return self._index[key]
+
+    def _new_group(self, view: ClusterView, job: JobId) -> ScalingGroups:
+        """Compute the properties of a job's group, without the axis of groups."""
+        throughputs = self.submitted.throughput(view, np.array([job]))[0]
+        sizes = np.array([[knee(curve, threshold) for curve in throughputs] for threshold in self.thresholds], np.int64)
+        reached = throughputs[np.arange(len(throughputs)), sizes[0]]
+        gpu_type, some = int(reached.argmax()), self.submitted.least[job]
+        turns = np.zeros(throughputs.shape, np.bool_)
+        for curve, found in zip(throughputs, turns, strict=True):
+            corners(curve, found)
+        least = int(some[some > 0].min(initial=np.iinfo(np.int64).max)) if some.any() else 0
+        start, spanned = (least, []) if least else _least_span(view, job)
+        types = self.submitted.fastest_first(job, least) if least else []
+        padded = np.full((2, len(throughputs)), -1)
+        padded[0, : len(types)], padded[1, : len(spanned)] = types, spanned
+        return ScalingGroups(
+            throughputs,
+            np.array(view.most_nodes(job)),
+            turns,
+            sizes,
+            np.asarray(reached[gpu_type]),
+            np.asarray(sizes[0, gpu_type]),
+            np.asarray(least, np.int64),
+            np.asarray(start, np.int64),
+            *padded,
         )
 
-    def _row(self, view: ClusterView, job: JobId, key: tuple[int, int, int]) -> tuple[IntArray, float, int]:
-        """Find sizes by threshold and type, and throughput and GPUs at the fastest knee, once per table and range."""
-        if key not in self._known:
-            throughputs = self.submitted.throughput(view, np.array([job]))[0]
-            sizes = np.array(
-                [[knee(curve, threshold) for curve in throughputs] for threshold in self.thresholds], np.int64
-            )
-            reached = throughputs[np.arange(len(throughputs)), sizes[0]]
-            gpu_type = int(reached.argmax())
-            self._known[key] = (sizes, float(reached[gpu_type]), int(sizes[0, gpu_type]))
-        return self._known[key]
+
+def _least_span(view: ClusterView, job: JobId) -> tuple[int, list[int]]:
+    """Return the fewest GPUs in a job's range with which it might run on several types together, and these types."""
+    most_nodes = view.most_nodes(job)
+    for size in range(int(view.min_gpus[job]), min(int(view.max_gpus[job]), most_nodes.shape[1] - 1) + 1):
+        types = [gpu_type for gpu_type in types_to_span(view, job, size) if most_nodes[gpu_type, size] > 1]
+        if types:
+            return size, types
+    return 0, []

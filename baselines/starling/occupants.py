@@ -15,7 +15,7 @@ import numpy as np
 
 from baselines.starling.room import gpu_type_of
 from baselines.starling.round import Jobs, Nodes, SharedNodes, StarlingRules
-from envs.simulation.jit import jit
+from envs.simulation.jit import inlined, jit
 from envs.simulation.job_throughput import cell_of
 from envs.simulation.shares import MEASURED, OFF, WORST_CASE
 from envs.types import FloatArray, IntArray
@@ -34,6 +34,7 @@ class Occupants(NamedTuple):
         calm: float64[num_jobs], fraction by contention.
         traffic: float64[num_jobs], GB/s on the link of each node of the job.
         worth: float64[num_jobs], weight times throughput.
+        model: int64[num_jobs], as in `Jobs`.
     """
 
     counts: IntArray
@@ -43,6 +44,7 @@ class Occupants(NamedTuple):
     calm: FloatArray
     traffic: FloatArray
     worth: FloatArray
+    model: IntArray
 
 
 class Effect(NamedTuple):
@@ -51,7 +53,7 @@ class Effect(NamedTuple):
     Attributes:
         fed: its fraction by cores and memory.
         calm: its fraction by contention.
-        starved: worth that others lose by having fewer cores and less memory.
+        starved: worth that others lose by having fewer cores and less memory, times their `core_weight`.
         crowded: worth that others lose by contention.
     """
 
@@ -62,11 +64,12 @@ class Effect(NamedTuple):
 
 
 @jit
-def nobody(num_jobs: int, nodes: Nodes) -> Occupants:
-    """Create the occupants of an empty cluster."""
-    num_nodes, most = len(nodes.capacity), 1
-    for node in range(num_nodes):
-        most = max(most, nodes.capacity[node])
+def nobody(jobs: Jobs, nodes: Nodes) -> Occupants:
+    """Create the occupants of an empty cluster; none are noted where plans do not count what jobs share."""
+    num_jobs, num_nodes, most = 0, 0, 1
+    if nodes.shared.counted:
+        num_jobs, num_nodes = len(jobs.work), len(nodes.capacity)
+        most = max(most, nodes.capacity.max())
     return Occupants(
         np.zeros(num_nodes, np.int64),
         np.zeros((num_nodes, most), np.int64),
@@ -75,15 +78,15 @@ def nobody(num_jobs: int, nodes: Nodes) -> Occupants:
         np.ones(num_jobs),
         np.zeros(num_jobs),
         np.zeros(num_jobs),
+        jobs.model,
     )
 
 
-@jit
-def need_of(job: int, gpus: int, node: int, resource: int, nodes: Nodes) -> float:
-    """Return the cores (resource 0) or GB (1) per GPU that saturate a job on so many GPUs of a node."""
-    shared = nodes.shared
-    width = min(gpus, shared.saturating.shape[2] - 1)
-    return max(PART, float(shared.saturating[shared.model[job], nodes.types[node], width, resource]))
+@inlined
+def need_of(model: int, gpus: int, node: int, resource: int, nodes: Nodes) -> float:
+    """Return the cores (resource 0) or GB (1) per GPU that saturate a model on so many GPUs of a node."""
+    saturating = nodes.shared.tables.saturating
+    return max(PART, float(saturating[model, nodes.types[node], min(gpus, saturating.shape[2] - 1), resource]))
 
 
 @jit
@@ -109,7 +112,7 @@ def level_on(
                 other, held = occupants.jobs[node, slot], grid[occupants.jobs[node, slot], node]
             if other < 0 or (slot >= 0 and other == job):
                 continue
-            need = need_of(other, held, node, resource, nodes)
+            need = need_of(occupants.model[other], held, node, resource, nodes)
             if last < need <= level:
                 used += need * held
                 served += held
@@ -119,15 +122,16 @@ def level_on(
     return np.inf
 
 
-@jit
+@inlined
 def fed_fraction(model: int, gpu_type: int, width: int, cpus: float, memory: float, shared: SharedNodes) -> float:
     """Return the fraction of its throughput that a job keeps with these cores, as at scale 1, and GB for each GPU."""
-    table = shared.factor[model, gpu_type, min(width, shared.factor.shape[2] - 1)]
-    cpus = min(cpus, shared.cpu_grid[len(shared.cpu_grid) - 1])
-    memory = min(memory, shared.memory_grid[len(shared.memory_grid) - 1])
-    i, k = cell_of(shared.cpu_grid, cpus), cell_of(shared.memory_grid, memory)
-    t = (cpus - shared.cpu_grid[i]) / (shared.cpu_grid[i + 1] - shared.cpu_grid[i])
-    u = (memory - shared.memory_grid[k]) / (shared.memory_grid[k + 1] - shared.memory_grid[k])
+    tables = shared.tables
+    table = tables.factor[model, gpu_type, min(width, tables.factor.shape[2] - 1)]
+    cpus = min(cpus, tables.cpu_grid[len(tables.cpu_grid) - 1])
+    memory = min(memory, tables.memory_grid[len(tables.memory_grid) - 1])
+    i, k = cell_of(tables.cpu_grid, cpus), cell_of(tables.memory_grid, memory)
+    t = (cpus - tables.cpu_grid[i]) / (tables.cpu_grid[i + 1] - tables.cpu_grid[i])
+    u = (memory - tables.memory_grid[k]) / (tables.memory_grid[k + 1] - tables.memory_grid[k])
     above = table[i, k] * (1 - u) + table[i, k + 1] * u
     below = table[i + 1, k] * (1 - u) + table[i + 1, k + 1] * u
     return float(above * (1 - t) + below * t)
@@ -136,19 +140,19 @@ def fed_fraction(model: int, gpu_type: int, width: int, cpus: float, memory: flo
 @jit
 def fed_on(job: int, row: IntArray, occupants: Occupants, nodes: Nodes, node: int, cpus: float, memory: float) -> float:
     """Return a job's fraction by cores and memory, with other levels on one node (-1: none)."""
-    least_cpus, least_memory, width, gpu_type = np.inf, np.inf, 0, -1
+    model, least_cpus, least_memory, width, gpu_type = occupants.model[job], np.inf, np.inf, 0, -1
     for at in range(len(row)):
         if row[at] > 0:
             first, second = occupants.levels[at, 0], occupants.levels[at, 1]
             if at == node:
                 first, second = cpus, memory
             gpu_type, width = nodes.types[at], max(width, row[at])
-            scale = nodes.shared.scale[nodes.shared.model[job], gpu_type]
-            least_cpus = min(least_cpus, min(need_of(job, row[at], at, 0, nodes), first) / scale)
-            least_memory = min(least_memory, min(need_of(job, row[at], at, 1, nodes), second))
+            scale = nodes.shared.tables.scale[model, gpu_type]
+            least_cpus = min(least_cpus, min(need_of(model, row[at], at, 0, nodes), first) / scale)
+            least_memory = min(least_memory, min(need_of(model, row[at], at, 1, nodes), second))
     if gpu_type < 0:
         return 1.0
-    return fed_fraction(nodes.shared.model[job], gpu_type, width, least_cpus, least_memory, nodes.shared)
+    return fed_fraction(model, gpu_type, width, least_cpus, least_memory, nodes.shared)
 
 
 @jit
@@ -160,13 +164,16 @@ def traffic_of(job: int, row: IntArray, fed: float, jobs: Jobs, nodes: Nodes) ->
             count, gpus, gpu_type = count + 1, gpus + row[node], nodes.types[node]
     if nodes.shared.mode == OFF or count < 2:
         return 0.0
-    alone = jobs.throughputs[job, gpu_type, gpus] * fed
-    return float(nodes.shared.traffic[nodes.shared.model[job], gpus] * alone * (count - 1) / count)
+    alone = jobs.throughputs[jobs.group[job], gpu_type, gpus] * fed
+    return float(nodes.shared.tables.traffic[jobs.model[job], gpus] * alone * (count - 1) / count)
 
 
 @jit
 def link_fraction(node: int, who: int, job: int, traffic: float, occupants: Occupants, nodes: Nodes) -> float:
-    """Return the fraction that job `who` keeps on a node's link if `job` has this traffic there (-1: as it is)."""
+    """Return the fraction that job `who` keeps on a node's link if `job` has this traffic there (-1: as it is).
+
+    Alone it keeps what the link carries of its traffic.
+    """
     mode, link = nodes.shared.mode, nodes.shared.link[node]
     own = traffic if who == job else occupants.traffic[who]
     if own <= 0:
@@ -179,11 +186,12 @@ def link_fraction(node: int, who: int, job: int, traffic: float, occupants: Occu
             if wanted > 0:
                 total, active = total + wanted / link, active + 1
     load: float = min(own, link) / link
+    carried = min(1.0, link / own)
     if mode == WORST_CASE:
-        return float(1.0 / (1.0 + load * (active - 1)))
+        return float(carried / (1.0 + load * (active - 1)))
     kept = 1.0 / (1.0 + load * (total - load)) if mode == MEASURED else 1.0
     if total <= 1.0:
-        return kept
+        return float(kept * carried)
     left, waiting, last = 1.0, active, -1.0  # max-min fair, as in `level_on`
     while waiting > 0:
         level, used, served = left / waiting, 0.0, 0
@@ -194,9 +202,9 @@ def link_fraction(node: int, who: int, job: int, traffic: float, occupants: Occu
                 if wanted > 0 and last < wanted <= level:
                     used, served = used + wanted, served + 1
         if served == 0:
-            return min(kept, level / load) if load > level else kept
+            return float(carried * (min(kept, level / load) if load > level else kept))
         left, waiting, last = left - used, waiting - served, level
-    return kept
+    return float(kept * carried)
 
 
 @jit
@@ -205,11 +213,11 @@ def stages_on(node: int, job: int, occupants: Occupants, shared: SharedNodes) ->
     total = 0.0
     for slot in range(occupants.counts[node]):
         if occupants.jobs[node, slot] != job:
-            total += shared.cpu_stage[shared.model[occupants.jobs[node, slot]]]
+            total += shared.tables.cpu_stage[occupants.model[occupants.jobs[node, slot]]]
     return total
 
 
-@jit
+@inlined
 def stage_fraction(stage: float, total: float) -> float:
     """Return the fraction that a job keeps if the CPU stages of its node's jobs, its own included, sum to `total`."""
     return 1.0 / (1.0 + min(stage, 1.0) * (max(1.0, total) - 1.0))
@@ -221,7 +229,7 @@ def calm_on(job: int, row: IntArray, traffic: float, occupants: Occupants, nodes
     shared, network, stages = nodes.shared, 1.0, 1.0
     if shared.mode == OFF:
         return 1.0
-    own = shared.cpu_stage[shared.model[job]]
+    own = shared.tables.cpu_stage[occupants.model[job]]
     for node in range(len(row)):
         if row[node] > 0:
             if traffic > 0:
@@ -238,7 +246,7 @@ def worth_of(job: int, grid: IntArray, occupants: Occupants, jobs: Jobs, nodes: 
     for node in range(grid.shape[1]):
         if grid[job, node] > 0:
             gpus, gpu_type = gpus + grid[job, node], nodes.types[node]
-    throughput = jobs.throughputs[job, gpu_type, gpus] * occupants.fed[job] * occupants.calm[job]
+    throughput = jobs.throughputs[jobs.group[job], gpu_type, gpus] * occupants.fed[job] * occupants.calm[job]
     return float(jobs.weight[job] * throughput)
 
 
@@ -337,7 +345,7 @@ def effect_of(
         first: the row is 0 before this node.
         end: and from this node on.
     """
-    shared, model = nodes.shared, nodes.shared.model[job]
+    shared, model = nodes.shared, jobs.model[job]
     least_cpus, least_memory, width, gpu_type = np.inf, np.inf, 0, 0
     starved, crowded, stages = 0.0, 0.0, 1.0
     count, gpus = 0, 0
@@ -347,15 +355,15 @@ def effect_of(
         count, gpus, gpu_type, width = count + 1, gpus + row[node], nodes.types[node], max(width, row[node])
         cpus = level_on(node, 0, job, row[node], grid, occupants, nodes)
         memory = level_on(node, 1, job, row[node], grid, occupants, nodes)
-        own = min(need_of(job, row[node], node, 0, nodes), cpus) / shared.scale[model, gpu_type]
+        own = min(need_of(model, row[node], node, 0, nodes), cpus) / shared.tables.scale[model, gpu_type]
         least_cpus, least_memory = (
             min(least_cpus, own),
-            min(least_memory, min(need_of(job, row[node], node, 1, nodes), memory)),
+            min(least_memory, min(need_of(model, row[node], node, 1, nodes), memory)),
         )
         before = stages_on(node, -1, occupants, shared)
-        after = stages_on(node, job, occupants, shared) + shared.cpu_stage[model]
+        after = stages_on(node, job, occupants, shared) + shared.tables.cpu_stage[model]
         if shared.mode == WORST_CASE:
-            stages = min(stages, stage_fraction(shared.cpu_stage[model], after))
+            stages = min(stages, stage_fraction(shared.tables.cpu_stage[model], after))
         scarcer = cpus < occupants.levels[node, 0] or memory < occupants.levels[node, 1]
         fuller = shared.mode == WORST_CASE and max(1.0, after) > max(1.0, before)
         for slot in range(occupants.counts[node] if scarcer or fuller else 0):
@@ -365,25 +373,26 @@ def effect_of(
             worth = occupants.worth[other]
             if scarcer and occupants.fed[other] > 0:
                 fed = fed_on(other, grid[other], occupants, nodes, node, cpus, memory)
-                starved += worth * max(0.0, 1.0 - fed / occupants.fed[other])
+                starved += worth * jobs.core_weight[other] * max(0.0, 1.0 - fed / occupants.fed[other])
             if fuller:
-                stage = shared.cpu_stage[shared.model[other]]
+                stage = shared.tables.cpu_stage[jobs.model[other]]
                 crowded += worth * (1.0 - stage_fraction(stage, after) / stage_fraction(stage, before))
     fed = fed_fraction(model, gpu_type, width, least_cpus, least_memory, shared)
     if shared.mode == OFF or count < 2:
         return Effect(fed, stages, starved, crowded)
-    traffic = shared.traffic[model, gpus] * jobs.throughputs[job, gpu_type, gpus] * fed * (count - 1) / count
+    alone = jobs.throughputs[jobs.group[job], gpu_type, gpus]
+    traffic = shared.tables.traffic[model, gpus] * alone * fed * (count - 1) / count
     network, lost = link_effect(job, row, first, end, traffic, occupants, nodes)
     return Effect(fed, stages * network, starved, crowded + lost)
 
 
-@jit
-def own_fraction(effect: Effect, rules: StarlingRules) -> float:
+@inlined
+def own_fraction(fed: float, calm: float, core_weight: float, rules: StarlingRules) -> float:
     """Return the fraction by which the rule lowers a job's own throughput."""
-    return float(effect.fed**rules.shortage * effect.calm**rules.slowdown)
+    return float(fed ** (rules.shortage * core_weight) * calm**rules.slowdown)
 
 
-@jit
+@inlined
 def harm_of(effect: Effect, weight: float, rules: StarlingRules) -> float:
     """Return the samples/s of the job that the rule deducts for what the others lose."""
     return float((rules.starving * effect.starved + rules.crowding * effect.crowded) / weight)
@@ -394,7 +403,7 @@ def kept_fractions(grid: IntArray, jobs: Jobs, nodes: Nodes) -> FloatArray:
     """float64[num_jobs]: the fraction that each job keeps of its throughput under a plan; 1 where nothing is shared."""
     if not nodes.shared.counted:
         return np.ones(len(grid))
-    occupants = nobody(len(grid), nodes)
+    occupants = nobody(jobs, nodes)
     settle_occupants(grid, occupants, jobs, nodes)
     fractions: FloatArray = occupants.fed * occupants.calm
     return fractions

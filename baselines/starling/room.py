@@ -1,14 +1,17 @@
 """Kernels that find GPUs on nodes: one node if one can hold a job, else whole nodes and one remainder.
 
-Arguments recur: `free` int64[num_nodes], GPUs not given to a job yet; `row` int64[num_nodes], GPUs of one job by node.
+Arguments recur: `free` int64[num_nodes], GPUs not given to a job yet; `row` int64[num_nodes], GPUs of one job by node;
+`liked` float64[num_nodes], the job's affinity to each node, or empty.
 """
 
+import numpy as np
+
 from baselines.starling.round import Nodes
-from envs.simulation.jit import jit
-from envs.types import IntArray
+from envs.simulation.jit import inlined, jit
+from envs.types import FloatArray, IntArray
 
 
-@jit
+@inlined
 def equal(one: IntArray, other: IntArray) -> bool:
     """Whether two rows hold the same GPUs."""
     node = 0
@@ -17,7 +20,7 @@ def equal(one: IntArray, other: IntArray) -> bool:
     return node == len(one)
 
 
-@jit
+@inlined
 def gpu_type_of(row: IntArray, types: IntArray) -> int:
     """Return the GPU type of a job's first node; -1 if it holds nothing."""
     for node in range(len(row)):
@@ -26,7 +29,7 @@ def gpu_type_of(row: IntArray, types: IntArray) -> int:
     return -1
 
 
-@jit
+@inlined
 def shape_of(free: IntArray, nodes: Nodes, gpu_type: int, row: IntArray) -> tuple[int, int, int]:
     """Summarise the free GPUs of a type on nodes where the job holds nothing.
 
@@ -46,7 +49,7 @@ def shape_of(free: IntArray, nodes: Nodes, gpu_type: int, row: IntArray) -> tupl
     return largest, whole, rest
 
 
-@jit
+@inlined
 def has_room(size: int, largest: int, whole: int, rest: int) -> bool:
     """Whether so many GPUs are available on the fewest nodes, given the result of `shape_of`."""
     if largest == 0:
@@ -65,11 +68,18 @@ def largest_room(want: int, largest: int, whole: int, rest: int) -> int:
     return want
 
 
+@inlined
+def nodes_needed(size: int, largest: int) -> int:
+    """Return on how many nodes `take_room` puts so many GPUs, given the GPUs of the largest node."""
+    return (size + largest - 1) // largest
+
+
 @jit
-def take_room(free: IntArray, nodes: Nodes, gpu_type: int, size: int, row: IntArray) -> None:
+def take_room(free: IntArray, nodes: Nodes, gpu_type: int, size: int, row: IntArray, liked: FloatArray) -> None:
     """Give a job `size` more GPUs on nodes where it holds nothing; there must be room.
 
-    Whole largest nodes first, lowest index first; then the node that fits the remainder best.
+    Whole largest nodes first, then one node for the remainder. Of the nodes with room, the one with the highest
+    affinity is taken, of equals the one that fits best, of equals the lowest.
     """
     largest = 0
     for node in range(len(free)):
@@ -79,9 +89,23 @@ def take_room(free: IntArray, nodes: Nodes, gpu_type: int, size: int, row: IntAr
         need = min(size, largest)
         best = -1
         for node in range(len(free)):
-            fits = nodes.types[node] == gpu_type and row[node] == 0 and free[node] >= need
-            if fits and (best < 0 or free[node] < free[best]):
-                best = node
+            if nodes.types[node] == gpu_type and row[node] == 0 and free[node] >= need:
+                gain = liked[node] - liked[best] if best >= 0 and len(liked) > 0 else 0.0
+                if best < 0 or gain > 0 or (gain == 0 and free[node] < free[best]):
+                    best = node
         row[best] = need
         free[best] -= need
         size -= need
+
+
+@jit
+def liking_of(row: IntArray, liked: FloatArray) -> float:
+    """Return the factor by affinity on the value of a placement: exp of the mean affinity of its GPUs; 1 without."""
+    if len(liked) == 0:
+        return 1.0
+    total, gpus = 0.0, 0
+    for node in range(len(row)):
+        if row[node] > 0:
+            total += row[node] * liked[node]
+            gpus += row[node]
+    return float(np.exp(total / gpus)) if gpus > 0 else 1.0

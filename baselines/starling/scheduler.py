@@ -3,19 +3,22 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from baselines.parts.placing import best_fit, could_fit, pack, start_waiting
 from baselines.parts.priority import jobs_present
 from baselines.parts.scalability import AnalysedJobs, Analyser
 from baselines.parts.submitted import SubmittedJobs
-from baselines.starling.forecast import plan_ahead, weights
+from baselines.starling.compiled import EveryJob, play_starling
+from baselines.starling.decide import decide_round, remaining_work_of
 from baselines.starling.knee import Knees
-from baselines.starling.round import JobForecast, Jobs, Nodes, SharedNodes, StarlingRules, Variants
-from envs.performance.contention import MODES, Mode
+from baselines.starling.offsets import NO_OFFSETS, Offsets
+from baselines.starling.round import Present, Proposal, StarlingRules
+from baselines.starling.tables import JobTables, NodeTables, tables_of_jobs, tables_of_nodes
 from envs.scheduling import ClusterView
+from envs.simulation import Simulator
+from envs.simulation.kernels import LOG_FULL
 from envs.types import (
     Allocation,
     ClusterSpec,
@@ -27,9 +30,6 @@ from envs.types import (
     Placement,
     Seconds,
 )
-
-DEPTH = 8  # the queue is considered until its least sizes would fill the cluster so many times
-EFFORT = 3_000_000  # upper bound on jobs times nodes times completions in the forecast of one plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,18 @@ class StarlingParameters:
         stickiness: share by which other GPUs must be faster than the present ones.
         tolerance: share of its new size by which a job's present size may differ without a change.
         hysteresis: share by which planning anew must be better than keeping the running jobs.
-        prior: seconds that a job which has not run is assumed to need on its requested GPUs, where work is hidden.
-        residual: further seconds that a job is assumed to need for each second that it has run, where work is hidden.
+        prior: median of the run times that are assumed where work is hidden, until jobs have ended; seconds on the
+            requested GPUs.
+        spread: standard deviation of the logarithm of these run times.
+        residual: further seconds that a job is assumed to need for each second that it has run, if it has run longer
+            than every job that has ended, where work is hidden.
         shortage: exponent of the fraction of its throughput that a job keeps with the cores and memory that it gets, in
             the choice of its GPUs; 0 ignores it.
         slowdown: exponent of the fraction that it keeps under contention.
         starving: weight of what others lose by having fewer cores and less memory; 1 counts it like own throughput.
         crowding: weight of what others lose by contention.
+        restart_weight: factor on the restart delays in plans and forecasts. 1 counts what the world takes. Plans and
+            forecasts assume that nothing further arrives; arrivals end plans early and cause further restarts.
     """
 
     knee: float
@@ -63,11 +68,13 @@ class StarlingParameters:
     tolerance: float
     hysteresis: float
     prior: Seconds = 1800.0
+    spread: float = 1.2
     residual: float = 1.0
     shortage: float = 1.0
     slowdown: float = 1.0
     starving: float = 1.0
     crowding: float = 1.0
+    restart_weight: float = 1.0
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -91,13 +98,30 @@ class StarlingParameters:
 # variants, on 16 training workloads: synthetic ones at loads of 0.75 to 1.0, and days of Philly, ITP and Muri. It is
 # 0.2 % better there than the starting point (knee 0.35, gang 0.7, hysteresis 0, the rest as in UNKNOWN), and 0.1 %
 # better on 16 validation workloads. The variants, chosen by hand on training workloads, matter more: 1 to 2 % there,
-# and 0.6 to 0.8 % on validation workloads.
+# and 0.6 to 0.8 % on validation workloads. The restart weight came later.
 KNOWN = StarlingParameters(
-    knee=0.457, gang=0.9, urgency=0.376, floor=18.7, horizon=6230.0, stickiness=0.275, tolerance=0.078, hysteresis=0.071
+    knee=0.457,
+    gang=0.9,
+    urgency=0.376,
+    floor=18.7,
+    horizon=6230.0,
+    stickiness=0.275,
+    tolerance=0.078,
+    hysteresis=0.071,
+    restart_weight=4.0,
 )
-# Round numbers: the result of a search on an earlier engine with hidden work did not hold on validation workloads.
+# Round numbers: the result of a search on an earlier engine with hidden work did not hold on validation workloads. The
+# prior is that of the synthetic training episodes.
 UNKNOWN = StarlingParameters(
-    knee=0.25, gang=0.5, urgency=0.6, floor=60.0, horizon=600.0, stickiness=0.2, tolerance=0.15, hysteresis=0.02
+    knee=0.25,
+    gang=0.5,
+    urgency=0.4,
+    floor=60.0,
+    horizon=600.0,
+    stickiness=0.4,
+    tolerance=0.15,
+    hysteresis=0.02,
+    restart_weight=4.0,
 )
 
 
@@ -140,11 +164,15 @@ class Starling:
     Not from a paper. Its parts are: shortest remaining first (Schrage 1968), sizing by efficiency at the knee
     (Eager, Zahorjan, Lazowska, IEEE TC 1989), marginal gains (Optimus, EuroSys'18), hysteresis, and rollouts of several
     heuristics in parallel (Chang, Givan, Chong, Discrete Event Dynamic Systems 2004). It works with exact, estimated
-    and hidden remaining work. With hidden work, it assumes that a job that has run longer also needs longer. Jobs that
-    are not elastic keep their size. A gang over several GPU types is placed when there is room and then left alone.
+    and hidden remaining work. With hidden work, it orders by the Gittins index of the run times that the
+    jobs of the same episode have had so far (`hidden_work`). Jobs that are not elastic keep their size. A gang over
+    several GPU types is placed when there is room and then left alone.
 
     The parameters, `KNOWN` and `UNKNOWN`, were chosen on training workloads. A result of `scripts/tune.py`, with
     `tuning=starling_traces` or `tuning=starling_unknown`, is adopted only if it is better on validation workloads too.
+
+    `play` plays whole episodes in compiled code and takes offsets from another decision maker. Both it and `schedule`
+    call the kernel `baselines.starling.decide.decide_round`.
 
     With batch sizes "best" a job runs at the offered batch size of highest goodput for its GPUs, found by the analyser
     of elastic scaling (MASCOTS'20), and all steps above use these goodputs. The batch size is left to the world where
@@ -155,13 +183,16 @@ class Starling:
         unknown: parameters if it is hidden.
         look_ahead: completions in the forecast; 0 takes the first merged plan at once, in a tenth of the time.
         variants: other variants; if empty, only the plans of the first variant are compared.
-        batch: "usual" leaves batch sizes to the world, "best" chooses them.
+        batch: "best" chooses batch sizes from the first job on to which the world offers a choice; "usual" leaves them
+            to the world.
         measured_only: whether a chosen batch size puts at most as many samples on a GPU as were measured on one.
         shared: "counted" plans with the throughput that jobs have on the cores and memory that they get and beside the
             other jobs; "ignored" assumes ample cores and memory and no contention.
+        hidden_look_ahead: `look_ahead` if remaining work is hidden. The forecast takes guesses for facts, and is of no
+            use there.
 
     Raises:
-        MurmurationError: `look_ahead` is negative, a variant has an invalid number, or `batch` or `shared` is unknown.
+        MurmurationError: a look-ahead is negative, a variant has an invalid number, or `batch` or `shared` is unknown.
     """
 
     information = "none"
@@ -174,12 +205,14 @@ class Starling:
         unknown: StarlingParameters = UNKNOWN,
         look_ahead: int = 12,
         variants: Sequence[Variant] = OTHER_VARIANTS,
-        batch: Literal["usual", "best"] = "usual",
+        batch: Literal["usual", "best"] = "best",
         measured_only: bool = True,
         shared: Literal["counted", "ignored"] = "counted",
+        hidden_look_ahead: int = 0,
     ) -> None:
-        if look_ahead < 0:
-            raise MurmurationError(f"Starling: look_ahead is {look_ahead}; it must not be negative (0: no forecast)")
+        for name, depth in (("look_ahead", look_ahead), ("hidden_look_ahead", hidden_look_ahead)):
+            if depth < 0:
+                raise MurmurationError(f"Starling: {name} is {depth}; it must not be negative (0: no forecast)")
         if batch not in ("usual", "best"):
             raise MurmurationError(f"Starling: batch is {batch!r}; it must be usual or best")
         if shared not in ("counted", "ignored"):
@@ -191,152 +224,184 @@ class Starling:
         self.measured_only = measured_only
         for variant in variants:
             replace(known, gang=variant.gang, knee=variant.knee)  # checks them
-        self.look_ahead = look_ahead
+        self.look_ahead, self.hidden_look_ahead = look_ahead, hidden_look_ahead
         self.variants = tuple(variants)
         self._tuning = known
+        self._hidden = False  # whether remaining work is hidden in this episode
         self._analysed: AnalysedJobs | None = None
+        self._num_seen = 0  # jobs of which it is known whether they may choose a batch size
         self._knees = self._new_knees()
+        self._tables: JobTables | None = None
+        self._site: NodeTables | None = None
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Forget the jobs of the last episode."""
-        self._tuning = self.known
-        self._analysed = AnalysedJobs(Analyser("best", self.measured_only), cluster) if self.batch == "best" else None
+        self._tuning, self._hidden = self.known, False
+        self._analysed, self._num_seen = None, 0
         self._knees = self._new_knees()
+        self._tables = self._site = None
 
     def schedule(self, view: ClusterView) -> Allocation:
         """Plan the jobs at the head of the order, then start others on GPUs left over."""
         allocation = view.allocation(keep_running=True)
         jobs = jobs_present(view)
         if jobs.size:
-            order, work = self._ranked(view, jobs)
-            considered, beyond = self._considered(view, order)
-            self._plan(view, allocation, considered, work[np.searchsorted(jobs, considered)])
-            self._squeeze_in(view, allocation, beyond)
+            work = view.remaining_work(jobs)
+            self._look_for_batches(view)
+            arguments = self._arguments(view, hidden=bool(np.isnan(work).any()))
+            self._carry_out(allocation, decide_round(_gather(view, jobs, work), *arguments, self._depth, NO_OFFSETS))
         return allocation
 
-    def _ranked(self, view: ClusterView, jobs: IntArray) -> tuple[IntArray, FloatArray]:
-        """Return `jobs` by falling priority, and the remaining work in the order of `jobs`, guessed if hidden."""
+    def assumed_work(self, view: ClusterView) -> FloatArray | None:
+        """float64[num_submitted]: the guess of the samples left, NaN for jobs that are done; None if none is hidden."""
+        jobs = jobs_present(view)
         work = view.remaining_work(jobs)
-        if np.isnan(work).any() and self._tuning is not self.unknown:
-            self._tuning = self.unknown
-            self._knees = self._new_knees()
-        self._knees.look_up(view)
-        hidden = np.isnan(work)
-        work[hidden] = self._guessed(view, jobs[hidden])
-        return jobs[self._order(jobs, work, self._tuning.gang)], work
+        if not np.isnan(work).any():
+            return None
+        tables, _, rules = self._arguments(view, hidden=True)
+        assumed = np.full(len(view.num_gpus), np.nan)
+        assumed[jobs] = remaining_work_of(_gather(view, jobs, work), tables, rules)
+        return assumed
 
-    def _order(self, jobs: IntArray, work: FloatArray, gang: float) -> IntArray:
-        """int64[len(jobs)]: places in `jobs` by falling priority; gangs over several types have no knee: last."""
-        throughput, gpus = self._knees.throughput[jobs], self._knees.gpus[jobs]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            left = np.where(throughput > 0, work / throughput, np.inf) * np.maximum(gpus, 1.0) ** gang
-        return np.lexsort((jobs, left))
+    def play(
+        self,
+        simulator: Simulator,
+        *,
+        rounds: int | None = None,
+        until: Seconds = math.inf,
+        offsets: Offsets = NO_OFFSETS,
+    ) -> bool:
+        """Play an episode in compiled code, exactly as `schedule` would.
+
+        It returns False and does nothing where batch sizes are to be chosen.
+
+        A round that the simulator is in ends with what has been applied to it. Without limits the episode is played to
+        its end. On a snapshot, only the jobs submitted so far are played.
+
+        Args:
+            simulator: an episode, or a snapshot of one.
+            rounds: stop when so many further rounds have taken effect.
+            until: end the episode at this time, in seconds, as the scenario's horizon would.
+            offsets: shifts of the decisions.
+
+        Raises:
+            MurmurationError: `rounds` is negative, or the offsets do not fit.
+        """
+        if rounds is not None and rounds < 0:
+            raise MurmurationError(f"Starling: rounds is {rounds}; it must not be negative")
+        if self.batch == "best" and _offers_choice(simulator):
+            return False
+        arguments = self.kernel_arguments(simulator)
+        offsets.check(len(arguments[0].group), simulator.cluster.num_nodes)
+        episode = simulator.state.episode[0, 0]
+        horizon, left = float(episode.horizon), -1 if rounds is None else rounds
+        episode.horizon, outcome = min(until, horizon), LOG_FULL
+        while outcome == LOG_FULL:
+            outcome, left = play_starling(simulator.world, *arguments, self._depth, offsets, left)
+            if outcome == LOG_FULL:
+                simulator.grow_log()
+        episode.horizon = horizon
+        return True
+
+    def kernel_arguments(self, simulator: Simulator) -> tuple[JobTables, NodeTables, StarlingRules]:
+        """Return what `baselines.starling.compiled.propose` needs to know about an episode at usual batch sizes.
+
+        `reset` must have been called for the episode; a snapshot belongs to the episode from which it was taken.
+        """
+        everything, hidden = EveryJob(simulator), not simulator.state.episode[0, 0].knows_work
+        if self._site is None:
+            shared = simulator.table.shared_resources(simulator.scenario)
+            self._site = tables_of_nodes(simulator.cluster, shared, counted=self.shared == "counted")
+        return self._arguments(everything.view, hidden=hidden)
+
+    def _arguments(self, view: ClusterView, *, hidden: bool) -> tuple[JobTables, NodeTables, StarlingRules]:
+        """Look up new jobs, and return the fixed arguments of the kernels."""
+        if hidden and not self._hidden:
+            self._tuning, self._hidden, self._tables = self.unknown, True, None
+            self._knees = self._new_knees()
+        if self._knees.look_up(view) or self._tables is None:
+            gangs = self._tuning.gang, *(variant.gang for variant in self.variants)
+            self._tables = tables_of_jobs(self._knees, gangs)
+        if self._site is None:
+            self._site = tables_of_nodes(view.cluster, view.shared_resources, counted=self.shared == "counted")
+        return self._tables, self._site, self._tuning.rules
+
+    def _look_for_batches(self, view: ClusterView) -> None:
+        """Begin to choose batch sizes at the first job to which the world offers a choice."""
+        submitted = len(view.num_gpus)
+        if self.batch == "best" and self._analysed is None:
+            if any(_may_choose(view, job) for job in range(self._num_seen, submitted)):
+                self._analysed, self._tables = AnalysedJobs(Analyser("best", self.measured_only), view.cluster), None
+                self._knees = self._new_knees()
+            self._num_seen = submitted
+
+    @property
+    def _depth(self) -> int:
+        """Completions to look ahead with what is known of remaining work."""
+        return self.hidden_look_ahead if self._hidden else self.look_ahead
 
     def _new_knees(self) -> Knees:
         """Create the knees of the first variant and of the others, without jobs."""
         return Knees([self._tuning.knee, *(variant.knee for variant in self.variants)], self._analysed)
 
-    def _guessed(self, view: ClusterView, jobs: IntArray) -> FloatArray:
-        """Guess the samples left from how long jobs have run."""
-        ran = view.attained_service(jobs) / view.num_gpus[jobs]
-        seconds = self._tuning.prior + self._tuning.residual * ran
-        return np.asarray(seconds * self._knees.requested_throughput[jobs])
-
-    def _considered(self, view: ClusterView, order: IntArray) -> tuple[IntArray, IntArray]:
-        """Split jobs into those to plan for, running or at the head of the queue, and the waiting rest, in order."""
-        runs = np.isin(order, view.running)
-        need = self._knees.least[order]
-        single = need > 0
-        gpus = int(view.capacity.sum())
-        waits = single & ~runs
-        ahead = (np.cumsum(np.where(runs, 0, need)) <= DEPTH * gpus) & (np.cumsum(waits) <= gpus)
-        chosen = single & (runs | ahead)
-        return order[chosen], order[~chosen & ~runs]
-
-    def _plan(self, view: ClusterView, allocation: Allocation, order: IntArray, work: FloatArray) -> None:
-        """Choose a plan for the jobs of `order` and apply it to the allocation."""
-        tuning, knees = self._tuning, self._knees
-        present = np.zeros((len(order), view.cluster.num_nodes), np.int64)
-        capacity = view.capacity.astype(np.int64)
-        place = {job: at for at, job in enumerate(order.tolist())}
-        for job in view.running.tolist():
-            for node, gpus in view.placement(job).gpus.items():
-                if job in place:
-                    present[place[job], node] = gpus
-                else:
-                    capacity[node] -= gpus  # a gang over several types is left alone
-        begun = view.attained_service(order) > 0
-        restart = np.asarray(view.restart_delay[order], dtype=np.float64)
-        outlook = JobForecast(restart, begun, knees.throughput[order], knees.gpus[order])
-        orders = [np.arange(len(order)), *(self._order(order, work, variant.gang) for variant in self.variants)]
-        variants = Variants(np.array(orders), np.ascontiguousarray(knees.sizes[:, order]))
-        weight = weights(work, outlook.knee_throughput, tuning.rules)
-        throughputs = np.ascontiguousarray(knees.submitted.throughput(view, order))
-        grid = plan_ahead(
-            variants,
-            Jobs(throughputs, work, np.where(begun, restart, 0.0), weight, variants.wanted[0], present),
-            outlook,
-            Nodes(capacity, view.cluster.node_types, self._shared_nodes(view, order, capacity)),
-            tuning.rules,
-            min(self.look_ahead, EFFORT // max(present.size, 1)),
-        )
-        _carry_out(allocation, order, present, grid, knees.submitted)
-
-    def _shared_nodes(self, view: ClusterView, order: IntArray, capacity: IntArray) -> SharedNodes:
-        """Return what the jobs of `order` share; GPUs that are not to be shared out take their part of a node along."""
-        table, cluster = view.shared_resources, view.cluster
-        part = capacity / cluster.node_gpus
-        amounts = np.array([[node.cpu_cores, node.memory, node.inter_node_bandwidth] for node in cluster.nodes])
-        cpus, memory = (amounts[:, place] * part if table.divides else np.full(len(part), np.inf) for place in (0, 1))
-        return SharedNodes(
-            self.shared == "counted" and (table.divides or table.mode != "off"),
-            MODES.index(cast(Mode, table.mode)),
-            np.array(view.model[order], np.int64),
-            np.ascontiguousarray(cpus),
-            np.ascontiguousarray(memory),
-            np.ascontiguousarray(amounts[:, 2]),
-            table.cpu_grid,
-            table.memory_grid,
-            table.factor,
-            table.saturating,
-            table.scale,
-            table.traffic,
-            table.cpu_stage,
-        )
-
-    def _squeeze_in(self, view: ClusterView, allocation: Allocation, waiting: IntArray) -> None:
-        """Start the remaining jobs at their least size where there is room, then gangs over several types."""
-        if not (waiting.size and allocation.free_gpus.any()):
-            return
-        need = self._knees.least[waiting]
-        single = waiting[(need > 0) & could_fit(view.cluster, allocation.free_gpus, need)]
-        sizes, types = dict(zip(single.tolist(), self._knees.least[single].tolist(), strict=True)), None
-        if self._analysed is not None:
-            types = {job: self._knees.submitted.fastest_first(job, size) for job, size in sizes.items()}
-        start_waiting(view, allocation, single.tolist(), best_fit, sizes, types)
-        for job in sizes:
-            if placement := allocation.placement(job):
-                _place(allocation, job, placement.gpus, self._knees.submitted)
-        for job in waiting[need == 0].tolist():
-            pack(view, allocation, job, int(view.min_gpus[job]))
+    def _carry_out(self, allocation: Allocation, proposal: Proposal) -> None:
+        """Write the changes of a proposal into the allocation; stops come first, to make room."""
+        grid, present = proposal.grid, proposal.present
+        changed = (grid != present).any(axis=1)
+        for at in np.flatnonzero(changed & (present > 0).any(axis=1)).tolist():
+            allocation.stop(int(proposal.jobs[at]))
+        for at in np.flatnonzero(changed & (grid > 0).any(axis=1)).tolist():
+            nodes = np.flatnonzero(grid[at])
+            gpus = dict(zip(nodes.tolist(), grid[at, nodes].tolist(), strict=True))
+            _place(allocation, int(proposal.jobs[at]), gpus, self._knees.submitted)
 
 
-def _carry_out(
-    allocation: Allocation, order: IntArray, present: IntArray, grid: IntArray, submitted: SubmittedJobs
-) -> None:
-    """Write the changes of a plan into the allocation; stops come first, to make room."""
-    changed = (grid != present).any(axis=1)
-    for at in np.flatnonzero(changed & (present > 0).any(axis=1)).tolist():
-        allocation.stop(int(order[at]))
-    for at in np.flatnonzero(changed & (grid > 0).any(axis=1)).tolist():
-        nodes = np.flatnonzero(grid[at])
-        _place(allocation, int(order[at]), dict(zip(nodes.tolist(), grid[at, nodes].tolist(), strict=True)), submitted)
+def _gather(view: ClusterView, jobs: IntArray, work: FloatArray) -> Present:
+    """Return the jobs in the system and the nodes as arrays."""
+    shares = view.shares.astype(np.int64)
+    shares[:, 0] = np.searchsorted(jobs, shares[:, 0])
+    ran, ended = np.zeros(0), np.zeros(0, np.bool_)
+    if np.isnan(work).any():
+        submitted = np.arange(len(view.num_gpus))
+        ran, ended = view.attained_service(submitted) / view.num_gpus, np.ones(len(submitted), np.bool_)
+        ended[view.queued] = ended[view.running] = False
+    return Present(
+        jobs,
+        np.isin(jobs, view.running),
+        work,
+        view.attained_service(jobs),
+        np.asarray(view.restart_delay[jobs], dtype=np.float64),
+        shares,
+        view.capacity.astype(np.int64),
+        ran,
+        ended,
+    )
+
+
+def _may_choose(view: ClusterView, job: JobId) -> bool:
+    """Whether the world offers a job other batch sizes than the usual one, on some size of its range."""
+    sizes = range(int(view.min_gpus[job]), int(view.max_gpus[job]) + 1)
+    return any(view.batch_range(job, name, size) is not None for name in view.cluster.gpu_types for size in sizes)
+
+
+def _offers_choice(simulator: Simulator) -> bool:
+    """Whether the world offers any job of an episode other batch sizes than the usual one."""
+    workload, gpu_types = simulator.workload, simulator.cluster.gpu_types
+    columns = [workload.jobs[name] for name in ("model", "min_gpus", "max_gpus", "min_batch", "max_batch")]
+    classes = np.unique(np.stack(columns, axis=1).astype(np.int64), axis=0).tolist()
+    return any(
+        simulator.exact.batches.offered(workload.models[model], gpu_type, size, low, high) is not None
+        for model, least, most, low, high in classes
+        for gpu_type in gpu_types
+        for size in range(least, most + 1)
+    )
 
 
 def _place(allocation: Allocation, job: JobId, gpus: Mapping[NodeId, int], submitted: SubmittedJobs) -> None:
-    """Place a job on GPUs of one type, at the batch size for them."""
-    gpu_type = int(allocation.cluster.node_types[next(iter(gpus))])
-    allocation.place(job, Placement(gpus, batch_size=submitted.batch(job, gpu_type, sum(gpus.values()))))
+    """Place a job, on GPUs of one type at the batch size for them."""
+    gpu_types = {int(allocation.cluster.node_types[node]) for node in gpus}
+    batch = submitted.batch(job, gpu_types.pop(), sum(gpus.values())) if len(gpu_types) == 1 else None
+    allocation.place(job, Placement(gpus, batch_size=batch))
 
 
 def change_parameters(part: Literal["known", "unknown"], changes: Mapping[str, float]) -> Starling:

@@ -8,10 +8,10 @@ of others by either. Arguments are those of `baselines.starling.two_plans` and `
 import numpy as np
 
 from baselines.starling.occupants import Occupants, effect_of, harm_of, nobody, own_fraction, seat, settle_occupants
-from baselines.starling.room import gpu_type_of, has_room, largest_room, shape_of, take_room
+from baselines.starling.room import gpu_type_of, has_room, largest_room, liking_of, nodes_needed, shape_of, take_room
 from baselines.starling.round import Found, Jobs, Nodes, StarlingRules
-from baselines.starling.worth import NEGLIGIBLE_GAIN, after_delay, throughput_under
-from envs.simulation.jit import jit
+from baselines.starling.worth import after_delay
+from envs.simulation.jit import inlined, jit
 from envs.types import IntArray
 
 
@@ -35,11 +35,12 @@ def value_of(
     if gpu_type < 0:
         return 0.0
     effect = effect_of(job, row, first, end, grid, occupants, jobs, nodes)
-    throughput = jobs.throughputs[job, gpu_type, gpus] * own_fraction(effect, rules)
-    return float(throughput - harm_of(effect, jobs.weight[job], rules))
+    throughput = jobs.throughputs[jobs.group[job], gpu_type, gpus]
+    throughput *= own_fraction(effect.fed, effect.calm, jobs.core_weight[job], rules)
+    return float(throughput * liking_of(row, jobs.affinity[job]) - harm_of(effect, jobs.weight[job], rules))
 
 
-@jit
+@inlined
 def best_on_node(
     job: int,
     size: int,
@@ -61,24 +62,27 @@ def best_on_node(
         bound: a value that is found elsewhere.
         trial: int64[num_nodes], zeros; changed and restored.
     """
-    throughputs = jobs.throughputs[job, nodes.types[node]]
+    throughputs = jobs.throughputs[jobs.group[job], nodes.types[node]]
+    liked = jobs.affinity[job]
+    liking = np.exp(liked[node]) if len(liked) > 0 else 1.0
     best, best_size = 0.0, 0
     while size > 0:
         while size > 0 and throughputs[size] <= 0:
             size -= 1
-        if throughputs[size] > best and throughputs[size] >= bound:
+        most = throughputs[size] * liking
+        if most > best and most >= bound:
             trial[node] = size
             value = value_of(job, trial, node, node + 1, grid, occupants, jobs, nodes, rules)
             trial[node] = 0
             if value > best:
                 best, best_size = value, size
-            if value >= throughputs[size]:
+            if value >= most:
                 break
         size //= 2
     return best, best_size
 
 
-@jit
+@inlined
 def best_room(
     job: int,
     free: IntArray,
@@ -93,7 +97,8 @@ def best_room(
 
     Of equally valuable nodes the one with fewest free GPUs is taken, the lowest of equals.
     """
-    throughputs, wanted = jobs.throughputs[job], jobs.wanted[job]
+    throughputs, wanted, liked = jobs.throughputs[jobs.group[job]], jobs.wanted[job], jobs.affinity[job]
+    most_nodes = jobs.most_nodes[jobs.group[job]]
     best, best_type, best_size = 0.0, -1, 0
     trial, spare = np.zeros_like(free), np.zeros_like(free)
     chosen[:] = 0
@@ -102,11 +107,15 @@ def best_room(
         if wanted[gpu_type] <= 0 or largest == 0:
             continue
         size = largest_room(wanted[gpu_type], largest, whole, rest)
-        while size > largest and (throughputs[gpu_type, size] <= 0 or not has_room(size, largest, whole, rest)):
+        while size > largest and (
+            throughputs[gpu_type, size] <= 0
+            or nodes_needed(size, largest) > most_nodes[gpu_type, size]
+            or not has_room(size, largest, whole, rest)
+        ):
             size -= 1
         if size > largest:
             trial[:], spare[:] = 0, free
-            take_room(spare, nodes, gpu_type, size, trial)
+            take_room(spare, nodes, gpu_type, size, trial, liked)
             value = value_of(job, trial, 0, len(free), grid, occupants, jobs, nodes, rules)
             if value > best:
                 best, best_type, best_size = value, gpu_type, size
@@ -126,10 +135,10 @@ def best_room(
             best, best_type, best_size = spot_value, gpu_type, spot_size
             chosen[:] = 0
             chosen[spot] = spot_size
-    return Found(best, best_type, best_size)
+    return Found(best, best_type, best_size, -1, 1.0)
 
 
-@jit
+@inlined
 def can_stay(job: int, free: IntArray, jobs: Jobs, nodes: Nodes) -> bool:
     """Whether a job's present GPUs are still free and at most its `wanted` size."""
     now = gpu_type_of(jobs.present[job], nodes.types)
@@ -138,7 +147,7 @@ def can_stay(job: int, free: IntArray, jobs: Jobs, nodes: Nodes) -> bool:
     return bool((jobs.present[job] <= free).all())
 
 
-@jit
+@inlined
 def prefer_present(
     job: int,
     found: Found,
@@ -150,14 +159,18 @@ def prefer_present(
     rules: StarlingRules,
     chosen: IntArray,
 ) -> None:
-    """Write a job's present GPUs, or others on its only node, into `chosen` if they are hardly worse than those."""
+    """Write a job's present GPUs, or others on its only node, into `chosen` if they are hardly worse than those.
+
+    The present GPUs need no restart, so the value of those found is reduced by one for that comparison.
+    """
     present = jobs.present[job]
     now = gpu_type_of(present, nodes.types)
     if now < 0:
         return
     if can_stay(job, free, jobs, nodes):
+        reached = after_delay(found.value, jobs.work[job], jobs.delay[job], rules.horizon)
         value = value_of(job, present, 0, len(free), grid, occupants, jobs, nodes, rules)
-        if value * (1.0 + rules.stickiness) >= found.throughput:
+        if value * (1.0 + rules.stickiness) >= reached:
             chosen[:] = present
             return
     here, count = -1, 0
@@ -168,7 +181,7 @@ def prefer_present(
         trial = np.zeros_like(free)
         trial[here] = found.size
         value = value_of(job, trial, here, here + 1, grid, occupants, jobs, nodes, rules)
-        if value * (1.0 + rules.stickiness) >= found.throughput:
+        if value * (1.0 + rules.stickiness) >= found.value:
             chosen[:] = trial
 
 
@@ -176,11 +189,11 @@ def prefer_present(
 def fill_shared(
     keep: bool, order: IntArray, jobs: Jobs, free: IntArray, nodes: Nodes, rules: StarlingRules, grid: IntArray
 ) -> None:
-    """Give jobs in order the GPUs that are most valuable to them; fills `grid`, as `fill_plan` does.
+    """Give jobs in order the GPUs that are most valuable to them; fills `grid`, as `two_plans.fill_plan` does.
 
     A job waits if all GPUs would cost others more than it gains.
     """
-    occupants, chosen = nobody(len(jobs.work), nodes), np.zeros_like(free)
+    occupants, chosen = nobody(jobs, nodes), np.zeros_like(free)
     if keep:
         for job in order:
             grid[job] = jobs.present[job]
@@ -201,80 +214,3 @@ def fill_shared(
                 free[node] -= chosen[node]
                 left -= chosen[node]
             seat(job, grid, occupants, jobs, nodes)
-
-
-@jit
-def shared_growth(
-    job: int,
-    free: IntArray,
-    grid: IntArray,
-    occupants: Occupants,
-    jobs: Jobs,
-    nodes: Nodes,
-    rules: StarlingRules,
-) -> tuple[float, int, int]:
-    """Find a job's best growth, as `best_growth` does, but by value."""
-    row, throughputs = grid[job], jobs.throughputs[job]
-    work, delay, horizon = jobs.work[job], jobs.delay[job], rules.horizon
-    gpu_type, size = gpu_type_of(row, nodes.types), row.sum()
-    now = throughput_under(job, jobs, row, nodes.types, horizon)
-    now *= occupants.fed[job] ** rules.shortage * occupants.calm[job] ** rules.slowdown
-    gain, more, where = NEGLIGIBLE_GAIN * throughputs[gpu_type, size], 0, -1
-    limit = throughputs.shape[1] - 1 - size
-    owns_nodes, last, trial, spare = True, len(row), row.copy(), free.copy()
-    for node in range(len(row)):
-        if row[node] > 0:
-            owns_nodes = owns_nodes and row[node] == nodes.capacity[node]
-    largest, whole, rest = shape_of(free, nodes, gpu_type, row)
-    for node in range(last + 1 if owns_nodes else last):
-        if node < last and (row[node] == 0 or free[node] == 0):
-            continue
-        for extra in range(1, min(free[node] if node < last else whole * largest + rest, limit) + 1):
-            throughput = throughputs[gpu_type, size + extra]
-            if (after_delay(throughput, work, delay, horizon) - now) / extra <= gain:
-                continue  # even with nothing lost
-            trial[:] = row
-            if node < last:
-                trial[node] += extra
-            elif has_room(extra, largest, whole, rest):
-                spare[:] = free
-                take_room(spare, nodes, gpu_type, extra, trial)
-            else:
-                continue
-            effect = effect_of(job, trial, 0, last, grid, occupants, jobs, nodes)
-            value = after_delay(throughput * own_fraction(effect, rules), work, delay, horizon) - now
-            per_gpu = (value - harm_of(effect, jobs.weight[job], rules)) / extra
-            if per_gpu > gain:
-                gain, more, where = per_gpu, extra, node if node < last else -1
-    return gain if more > 0 else 0.0, more, where
-
-
-@jit
-def grow_shared(jobs: Jobs, free: IntArray, nodes: Nodes, rules: StarlingRules, grid: IntArray) -> None:
-    """Give out GPUs left over as `grow_plan` does, but by value; changes `grid`.
-
-    Here a gain may rise when another job grows. The order of growth then follows the earlier, smaller gain.
-    """
-    num_jobs = len(jobs.work)
-    gains, occupants = np.zeros(num_jobs), nobody(num_jobs, nodes)
-    if free.sum() > 0:
-        settle_occupants(grid, occupants, jobs, nodes)
-    for job in range(num_jobs):
-        if gpu_type_of(grid[job], nodes.types) >= 0:
-            gains[job] = np.inf
-    while num_jobs > 0 and free.sum() > 0:
-        job = int(np.argmax(gains))
-        if gains[job] <= 0:
-            return
-        gain, more, where = shared_growth(job, free, grid, occupants, jobs, nodes, rules)
-        bound = gains[job]
-        gains[job] = gain * jobs.weight[job]
-        if gains[job] < bound or more == 0:
-            continue
-        if where >= 0:
-            grid[job, where] += more
-            free[where] -= more
-        else:
-            take_room(free, nodes, gpu_type_of(grid[job], nodes.types), more, grid[job])
-        seat(job, grid, occupants, jobs, nodes)
-        gains[job] = np.inf  # its next step is another one

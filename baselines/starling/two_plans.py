@@ -9,25 +9,39 @@ Arguments recur:
 
 import numpy as np
 
+from baselines.starling.growth import grow_plan
 from baselines.starling.occupants import kept_fractions
-from baselines.starling.room import gpu_type_of, has_room, largest_room, shape_of, take_room
+from baselines.starling.room import gpu_type_of, has_room, largest_room, liking_of, nodes_needed, shape_of, take_room
 from baselines.starling.round import Found, Jobs, Nodes, StarlingRules
-from baselines.starling.shared_plans import fill_shared, grow_shared
-from baselines.starling.worth import NEGLIGIBLE_GAIN, after_delay, throughput_under
-from envs.simulation.jit import jit
-from envs.types import FloatArray, IntArray, Seconds
+from baselines.starling.shared_plans import fill_shared
+from baselines.starling.worth import after_delay, throughput_under
+from envs.simulation.jit import inlined, jit
+from envs.types import FloatArray, IntArray
 
 
-@jit
+@inlined
 def fill_plan(
     keep: bool, order: IntArray, jobs: Jobs, free: IntArray, nodes: Nodes, rules: StarlingRules, grid: IntArray
 ) -> None:
-    """Give jobs in order their size where they are fastest, or the most for which there is room; fills `grid`.
+    """Give jobs in order their size where it is worth most, or the most for which there is room; fills `grid`.
 
     Args:
         keep: whether running jobs first get the GPUs that they hold.
         free: all GPUs at first, those left at the end.
-        rules: only `stickiness` and `tolerance` are used.
+    """
+    if nodes.shared.counted:
+        fill_shared(keep, order, jobs, free, nodes, rules, grid)
+    else:
+        fill_alone(keep, order, jobs, free, nodes, rules, grid)
+
+
+@jit
+def fill_alone(
+    keep: bool, order: IntArray, jobs: Jobs, free: IntArray, nodes: Nodes, rules: StarlingRules, grid: IntArray
+) -> None:
+    """Give jobs in order their size where they are fastest, or the most for which there is room; fills `grid`.
+
+    For jobs that share nothing but GPUs; arguments are those of `fill_plan`.
     """
     left = free.sum()
     if keep:
@@ -41,129 +55,133 @@ def fill_plan(
             return
         if gpu_type_of(grid[job], nodes.types) >= 0:
             continue
-        found = fastest_room(jobs.throughputs[job], jobs.wanted[job], free, nodes, grid[job])
-        if stays_competitive(jobs.throughputs[job], jobs.wanted[job], jobs.present[job], free, nodes, found, rules):
+        found = fastest_room(job, jobs, free, nodes, grid[job])
+        reached = after_delay(found.value, jobs.work[job], jobs.delay[job], rules.horizon)
+        moved = Found(reached, found.gpu_type, found.size, found.node, found.liking)
+        if stays_competitive(job, jobs, free, nodes, moved, rules):
             for node in range(len(free)):
                 grid[job, node] = jobs.present[job, node]
                 free[node] -= jobs.present[job, node]
         elif found.gpu_type >= 0:
-            own = own_node(jobs.present[job], free, nodes, found)
-            if own >= 0:
-                grid[job, own] = found.size
-                free[own] -= found.size
+            node = own_node(job, jobs, free, nodes, found, rules)
+            if node < 0:
+                node = found.node
+            if node >= 0:
+                grid[job, node] = found.size
+                free[node] -= found.size
             else:
-                take_room(free, nodes, found.gpu_type, found.size, grid[job])
+                take_room(free, nodes, found.gpu_type, found.size, grid[job], jobs.affinity[job])
         left -= grid[job].sum()
 
 
-@jit
-def fastest_room(throughputs: FloatArray, wanted: IntArray, free: IntArray, nodes: Nodes, row: IntArray) -> Found:
-    """Find the GPUs on which one job is fastest, at most its `wanted` size of each type."""
-    best, best_type, best_size = 0.0, -1, 0
+@inlined
+def fastest_room(job: int, jobs: Jobs, free: IntArray, nodes: Nodes, row: IntArray) -> Found:
+    """Find the GPUs on which one job is fastest, at most its `wanted` size of each type; with affinity, of most value.
+
+    Args:
+        row: zeros.
+    """
+    throughputs, most_nodes = jobs.throughputs[jobs.group[job]], jobs.most_nodes[jobs.group[job]]
+    wanted, liked = jobs.wanted[job], jobs.affinity[job]
+    best = Found(0.0, -1, 0, -1, 1.0)
     for gpu_type in range(len(wanted)):
         if wanted[gpu_type] > 0:
             largest, whole, rest = shape_of(free, nodes, gpu_type, row)
             size = largest_room(wanted[gpu_type], largest, whole, rest)
-            while size > 0 and (throughputs[gpu_type, size] <= 0 or not has_room(size, largest, whole, rest)):
+            while size > 0 and (
+                throughputs[gpu_type, size] <= 0
+                or nodes_needed(size, largest) > most_nodes[gpu_type, size]
+                or not has_room(size, largest, whole, rest)
+            ):
                 size -= 1
-            if throughputs[gpu_type, size] > best:
-                best, best_type, best_size = throughputs[gpu_type, size], gpu_type, size
-    return Found(best, best_type, best_size)
+            found = Found(throughputs[gpu_type, size], gpu_type, size, -1, 1.0)
+            if len(liked) > 0 and size > largest:
+                trial = row.copy()
+                take_room(free.copy(), nodes, gpu_type, size, trial, liked)
+                liking = liking_of(trial, liked)
+                found = Found(throughputs[gpu_type, size] * liking, gpu_type, size, -1, liking)
+            elif len(liked) > 0:
+                found = favourite_node(throughputs[gpu_type], wanted[gpu_type], gpu_type, free, nodes, liked)
+            if found.value > best.value:
+                best = found
+    return best
 
 
 @jit
+def favourite_node(
+    throughputs: FloatArray, wanted: int, gpu_type: int, free: IntArray, nodes: Nodes, liked: FloatArray
+) -> Found:
+    """Find the node of a type on which a job's GPUs are worth most, at most `wanted` of them.
+
+    A node's value is the most throughput that so many GPUs can bring, times its factor by affinity. Of equals it takes
+    the node with the largest size, then the one that fits best, then the lowest. So without preference this is the node
+    that `largest_room` and `take_room` find.
+    """
+    best, best_size, best_node = 0.0, 0, -1
+    for node in range(len(free)):
+        if nodes.types[node] == gpu_type and free[node] > 0:
+            size, most = min(wanted, free[node]), 0.0
+            while size > 0 and throughputs[size] <= 0:
+                size -= 1
+            for smaller in range(1, size + 1):
+                most = max(most, throughputs[smaller])
+            value = most * np.exp(liked[node])
+            tighter = best_node >= 0 and size == best_size and free[node] < free[best_node]
+            if value > best or (value == best and size > 0 and (size > best_size or tighter)):
+                best, best_size, best_node = value, size, node
+    if best_node < 0:
+        return Found(0.0, -1, 0, -1, 1.0)
+    liking = float(np.exp(liked[best_node]))
+    return Found(throughputs[best_size] * liking, gpu_type, best_size, best_node, liking)
+
+
+@inlined
 def stays_competitive(
-    throughputs: FloatArray,
-    wanted: IntArray,
-    present: IntArray,
+    job: int,
+    jobs: Jobs,
     free: IntArray,
     nodes: Nodes,
     found: Found,
     rules: StarlingRules,
 ) -> bool:
-    """Whether a job's present GPUs are still free, hardly worse than those found, and at most its `wanted` size."""
+    """Whether a job's present GPUs are still free, hardly worse than those found, and at most its `wanted` size.
+
+    Args:
+        found: other GPUs, with the value that they would have for the job, restart included.
+    """
+    present, wanted = jobs.present[job], jobs.wanted[job]
     now, held = gpu_type_of(present, nodes.types), present.sum()
     if now < 0 or held > wanted[now]:
         return False
     for node in range(len(free)):
         if present[node] > free[node]:
             return False
+    liking = liking_of(present, jobs.affinity[job])
     near = now == found.gpu_type and abs(found.size - held) <= rules.tolerance * found.size
-    return throughputs[now, held] * (1.0 + rules.stickiness) >= found.throughput or near
+    value = jobs.throughputs[jobs.group[job], now, held] * liking
+    return value * (1.0 + rules.stickiness) >= found.value or (
+        near and liking * (1.0 + rules.stickiness) >= found.liking
+    )
 
 
-@jit
-def own_node(present: IntArray, free: IntArray, nodes: Nodes, found: Found) -> int:
+@inlined
+def own_node(job: int, jobs: Jobs, free: IntArray, nodes: Nodes, found: Found, rules: StarlingRules) -> int:
     """Return the only node on which a job runs, if it has enough free GPUs of the type found; else -1.
 
-    A job that shrinks on its own node may grow back to its present size, which is then no change.
+    A job that shrinks on its own node may grow back to its present size, which is then no change. The node must be
+    hardly less liked than the GPUs found.
     """
+    present, liked = jobs.present[job], jobs.affinity[job]
     here = -1
     for node in range(len(present)):
         if present[node] > 0:
             if here >= 0:
                 return -1
             here = node
-    return here if here >= 0 and nodes.types[here] == found.gpu_type and free[here] >= found.size else -1
-
-
-@jit
-def best_growth(
-    job: int, jobs: Jobs, row: IntArray, free: IntArray, nodes: Nodes, horizon: Seconds
-) -> tuple[float, int, int]:
-    """Find a job's best growth: gain in throughput per GPU, additional GPUs, and the node; -1 for further nodes.
-
-    A job grows on a node of which it holds a part. If it holds all its nodes wholly, it grows on the fewest further
-    nodes.
-    """
-    throughputs, work, delay = jobs.throughputs[job], jobs.work[job], jobs.delay[job]
-    gpu_type, size = gpu_type_of(row, nodes.types), row.sum()
-    now = throughput_under(job, jobs, row, nodes.types, horizon)
-    gain, more, where = NEGLIGIBLE_GAIN * throughputs[gpu_type, size], 0, -1
-    limit = throughputs.shape[1] - 1 - size
-    owns_nodes = True
-    for node in range(len(row)):
-        if row[node] > 0:
-            owns_nodes = owns_nodes and row[node] == nodes.capacity[node]
-            for extra in range(1, min(free[node], limit) + 1):
-                per_gpu = (after_delay(throughputs[gpu_type, size + extra], work, delay, horizon) - now) / extra
-                if per_gpu > gain:
-                    gain, more, where = per_gpu, extra, node
-    if owns_nodes:
-        largest, whole, rest = shape_of(free, nodes, gpu_type, row)
-        for extra in range(1, min(whole * largest + rest, limit) + 1):
-            per_gpu = (after_delay(throughputs[gpu_type, size + extra], work, delay, horizon) - now) / extra
-            if per_gpu > gain and has_room(extra, largest, whole, rest):
-                gain, more, where = per_gpu, extra, -1
-    return gain if more > 0 else 0.0, more, where
-
-
-@jit
-def grow_plan(jobs: Jobs, free: IntArray, nodes: Nodes, horizon: Seconds, grid: IntArray) -> None:
-    """Give GPUs left over, a step at a time, to the job with the largest gain, the lowest of equals; changes `grid`.
-
-    The number of free GPUs only falls, and gains with it. So an earlier gain is an upper bound, recomputed on its turn.
-    """
-    num_jobs = len(jobs.work)
-    gains = np.zeros(num_jobs)
-    for job in range(num_jobs):
-        if gpu_type_of(grid[job], nodes.types) >= 0:
-            gains[job] = np.inf
-    while num_jobs > 0 and free.sum() > 0:
-        job = int(np.argmax(gains))
-        if gains[job] <= 0:
-            return
-        gain, more, where = best_growth(job, jobs, grid[job], free, nodes, horizon)
-        bound = gains[job]
-        gains[job] = gain * jobs.weight[job]
-        if gains[job] < bound or more == 0:
-            continue
-        if where >= 0:
-            grid[job, where] += more
-            free[where] -= more
-        else:
-            take_room(free, nodes, gpu_type_of(grid[job], nodes.types), more, grid[job])
-        gains[job] = np.inf  # its next step is another one
+    if here < 0 or nodes.types[here] != found.gpu_type or free[here] < found.size:
+        return -1
+    liking = np.exp(liked[here]) if len(liked) > 0 else 1.0
+    return here if liking * (1.0 + rules.stickiness) >= found.liking else -1
 
 
 @jit
@@ -195,6 +213,8 @@ def choose_by_part(jobs: Jobs, nodes: Nodes, rules: StarlingRules, kept: IntArra
         if first[job] >= 0:
             new = throughput_under(job, jobs, grid[job], nodes.types, rules.horizon) * fractions[job]
             old = throughput_under(job, jobs, kept[job], nodes.types, rules.horizon) * kept_before[job]
+            new *= liking_of(grid[job], jobs.affinity[job])
+            old *= liking_of(kept[job], jobs.affinity[job])
             gain[root(parent, first[job])] += jobs.weight[job] * (new - (1.0 + rules.hysteresis) * old)
     for job in range(num_jobs):
         if first[job] >= 0 and gain[root(parent, first[job])] <= 0:
@@ -209,12 +229,8 @@ def plan(keep: bool, order: IntArray, jobs: Jobs, nodes: Nodes, rules: StarlingR
         int64[num_jobs, num_nodes]: GPUs of each job by node; none for jobs not in `order`.
     """
     grid, free = np.zeros_like(jobs.present), nodes.capacity.copy()
-    if nodes.shared.counted:
-        fill_shared(keep, order, jobs, free, nodes, rules, grid)
-        grow_shared(jobs, free, nodes, rules, grid)
-    else:
-        fill_plan(keep, order, jobs, free, nodes, rules, grid)
-        grow_plan(jobs, free, nodes, rules.horizon, grid)
+    fill_plan(keep, order, jobs, free, nodes, rules, grid)
+    grow_plan(jobs, free, nodes, rules, grid)
     return grid
 
 

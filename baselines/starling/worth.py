@@ -2,14 +2,14 @@
 
 from baselines.starling.room import equal, gpu_type_of
 from baselines.starling.round import Jobs
-from envs.simulation.jit import jit
+from envs.simulation.jit import inlined
 from envs.types import IntArray, Seconds
 
 NEGLIGIBLE_GAIN = 1e-12  # smaller gains, relative to a job's present throughput, are rounding
 LEAST_SHARE = 0.02  # lower bound on the share of its throughput that a job keeps after a change
 
 
-@jit
+@inlined
 def after_delay(throughput: float, work: float, delay: Seconds, horizon: Seconds) -> float:
     """Return the mean throughput over the horizon, or up to the job's end if earlier, after a pause of `delay`."""
     if throughput <= 0 or delay <= 0:
@@ -17,13 +17,13 @@ def after_delay(throughput: float, work: float, delay: Seconds, horizon: Seconds
     return throughput * max(LEAST_SHARE, 1.0 - delay / min(horizon, work / throughput + delay))
 
 
-@jit
+@inlined
 def throughput_under(job: int, jobs: Jobs, row: IntArray, types: IntArray, horizon: Seconds) -> float:
     """Return a job's mean throughput under a plan, restart included; 0 if it gets no GPUs."""
     gpu_type = gpu_type_of(row, types)
     if gpu_type < 0:
         return 0.0
-    throughput = jobs.throughputs[job, gpu_type, row.sum()]
+    throughput = jobs.throughputs[jobs.group[job], gpu_type, row.sum()]
     return (
         throughput
         if equal(row, jobs.present[job])

@@ -12,7 +12,7 @@ from baselines.parts.highs import milp
 from baselines.parts.placing import Gpus
 from baselines.synergy.cpu_memory import AMOUNT_ROUNDING, PART, Amount, JobSensitivities, NodeResources
 from envs.scheduling import ClusterView
-from envs.types import Allocation, JobId, NodeId, Seconds
+from envs.types import Allocation, JobId, NodeId
 
 
 @dataclass
@@ -149,17 +149,22 @@ class Tune:
 class Opt:
     """Maximise the sum of throughputs relative to the proportional share; no job falls below that share.
 
+    Jobs that share no node, directly or through other jobs, do not compete, so each such group has its own program. Its
+    solution holds as long as the group does not change.
+
     Attributes:
-        time_limit: wall-clock seconds for the integer program; a stopped program gives the best amounts found, or the
-            proportional shares if there are none.
+        node_limit: nodes of the search tree for each integer program; a stopped program gives the best amounts found,
+            or the proportional shares if there are none. A limit of work instead of time gives the same amounts on any
+            machine.
         counters: programs started, programs stopped by the limit, programs without a solution, and the largest relative
             gap in parts per million.
     """
 
-    time_limit: Seconds
+    node_limit: int
     counters: dict[str, int] = field(
-        default_factory=lambda: {"programs": 0, "stopped_programs": 0, "proportional_rounds": 0, "worst_gap_ppm": 0}
+        default_factory=lambda: {"programs": 0, "stopped_programs": 0, "proportional_groups": 0, "worst_gap_ppm": 0}
     )
+    _solved: dict[tuple[object, ...], dict[JobId, Amount]] = field(default_factory=dict)  # of the last division
 
     def keep(self, plan: RoundPlan, job: JobId, gpus: Mapping[NodeId, int]) -> None:
         """Give the proportional share until `finish`."""
@@ -170,22 +175,33 @@ class Opt:
         Proportional().start(plan, job, planned)
 
     def finish(self, plan: RoundPlan, jobs: Sequence[JobId]) -> None:
-        """Divide the cores and memory of all nodes by one integer program for the whole cluster."""
+        """Divide the cores and memory of all nodes by an integer program for each group of jobs."""
         running = {job: place.gpus for job in jobs if (place := plan.allocation.placement(job))}
         places = {job: gpus for job, gpus in running.items() if plan.of_one_type(gpus)}
-        options = [
-            (job, amount, throughput)
-            for job, gpus in places.items()
-            for amount, throughput in self._options(plan, job, gpus)
-        ]
-        if not options:
-            return
-        self.counters["programs"] += 1
         for job in places:
             plan.resources.release(job)
-        chosen = self._solve(plan.resources, list(places), places, options)
-        for job, gpus in places.items():
-            plan.resources.take(job, gpus, chosen.get(job, plan.resources.share(gpus)))
+        solved = self._solved
+        self._solved = {}
+        for group in groups_by_nodes(places):
+            key = _state(plan.resources, group)
+            self._solved[key] = solved[key] if key in solved else self._divide(plan, group)
+            for job, gpus in group.items():
+                plan.resources.take(job, gpus, self._solved[key].get(job, plan.resources.share(gpus)))
+
+    def _divide(self, plan: RoundPlan, places: Mapping[JobId, Mapping[NodeId, int]]) -> dict[JobId, Amount]:
+        """Return an amount for each job of a group; empty if its program has no solution.
+
+        No program is needed if all jobs can have the amounts on which they are fastest.
+        """
+        by_job = {job: self._options(plan, job, gpus) for job, gpus in places.items()}
+        if not all(by_job.values()):  # a job that would not run here, whatever its amounts
+            return {}
+        fastest = {job: max(options, key=lambda one: one[1])[0] for job, options in by_job.items()}
+        if fit_together(plan.resources, places, fastest):
+            return fastest
+        self.counters["programs"] += 1
+        options = [(job, amount, throughput) for job, those in by_job.items() for amount, throughput in those]
+        return self._solve(plan.resources, list(places), places, options)
 
     def _options(self, plan: RoundPlan, job: JobId, gpus: Mapping[NodeId, int]) -> list[tuple[Amount, float]]:
         sensitivity = plan.sensitivities.of(plan.view, plan.resources, job, gpus)
@@ -199,19 +215,20 @@ class Opt:
         places: Mapping[JobId, Mapping[NodeId, int]],
         options: Sequence[tuple[JobId, Amount, float]],
     ) -> dict[JobId, Amount]:
-        """Return an amount for every job; empty if no solution was found in time."""
+        """Return an amount for every job; empty if no solution was found within the limit."""
         rows, columns, values = [], [], []
-        num_nodes = len(resources.cpus)
+        nodes = sorted({node for gpus in places.values() for node in gpus})
+        row = {node: at for at, node in enumerate(nodes)}
         for column, (job, amount, _) in enumerate(options):
             for node, count in places[job].items():
-                rows += [node, num_nodes + node]
+                rows += [row[node], len(nodes) + row[node]]
                 columns += [column, column]
                 values += [count * (amount.cpus - PART), count * (amount.memory - PART)]
-        room = coo_array((values, (rows, columns)), shape=(2 * num_nodes, len(options)))
+        room = coo_array((values, (rows, columns)), shape=(2 * len(nodes), len(options)))
         place = {job: place for place, job in enumerate(jobs)}
         owner = [place[job] for job, _, _ in options]
         once = coo_array((np.ones(len(options)), (owner, np.arange(len(options)))), shape=(len(jobs), len(options)))
-        free = np.concatenate([resources.free_cpus, resources.free_memory])
+        free = np.concatenate([resources.free_cpus[nodes], resources.free_memory[nodes]])
         found = milp(
             -np.array([throughput for _, _, throughput in options]),
             integrality=np.ones(len(options), np.int64),
@@ -220,15 +237,54 @@ class Opt:
                 LinearConstraint(once.tocsr(), 1.0, 1.0),
                 LinearConstraint(room.tocsr(), -np.inf, free + AMOUNT_ROUNDING),
             ],
-            options={"time_limit": self.time_limit, "mip_rel_gap": 1e-4},
+            options={"node_limit": self.node_limit, "mip_rel_gap": 1e-4},
         )
         self.counters["stopped_programs"] += found.status != 0
         if found.x is None:
-            self.counters["proportional_rounds"] += 1
+            self.counters["proportional_groups"] += 1
             return {}
         if found.status != 0 and found.mip_gap is not None:
             self.counters["worst_gap_ppm"] = max(self.counters["worst_gap_ppm"], round(1e6 * float(found.mip_gap)))
         return {job: amount for (job, amount, _), x in zip(options, found.x.tolist(), strict=True) if x > 0.5}
+
+
+def groups_by_nodes(places: Mapping[JobId, Mapping[NodeId, int]]) -> list[dict[JobId, Mapping[NodeId, int]]]:
+    """Group jobs that share nodes, directly or through other jobs; jobs keep their order.
+
+    Args:
+        places: GPUs by node of each job.
+    """
+    groups: list[tuple[set[NodeId], dict[JobId, Mapping[NodeId, int]]]] = []
+    for job, gpus in places.items():
+        nodes, members = set(gpus), {job}
+        apart = []
+        for group in groups:
+            if nodes.isdisjoint(group[0]):
+                apart.append(group)
+            else:
+                nodes |= group[0]
+                members |= group[1].keys()
+        groups = [*apart, (nodes, {one: places[one] for one in places if one in members})]
+    return [members for _, members in groups]
+
+
+def fit_together(
+    resources: NodeResources, places: Mapping[JobId, Mapping[NodeId, int]], amounts: Mapping[JobId, Amount]
+) -> bool:
+    """Whether all of these jobs can have these amounts at once."""
+    left_cpus, left_memory = resources.free_cpus.copy(), resources.free_memory.copy()
+    for job, gpus in places.items():
+        for node, count in gpus.items():
+            left_cpus[node] -= count * (amounts[job].cpus - PART)
+            left_memory[node] -= count * (amounts[job].memory - PART)
+    return bool(min(left_cpus.min(), left_memory.min()) >= -AMOUNT_ROUNDING)
+
+
+def _state(resources: NodeResources, places: Mapping[JobId, Mapping[NodeId, int]]) -> tuple[object, ...]:
+    """Return what the division of a group depends on: its jobs on their nodes, and the free amounts there."""
+    nodes = sorted({node for gpus in places.values() for node in gpus})
+    free = resources.free_cpus[nodes].tobytes(), resources.free_memory[nodes].tobytes()
+    return tuple((job, tuple(gpus.items())) for job, gpus in places.items()), free
 
 
 def _make_room(resources: NodeResources, gpus: Mapping[NodeId, int], amount: Amount) -> None:

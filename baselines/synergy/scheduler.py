@@ -6,9 +6,9 @@ from typing import Literal
 import numpy as np
 
 from baselines.parts.arrays import gang_sizes
-from baselines.parts.estimates import remaining_time
+from baselines.parts.estimates import as_long_again, remaining_time, require_remaining_work
 from baselines.parts.placing import Gpus, best_fit, could_fit, start_waiting, types_by_throughput
-from baselines.parts.priority import jobs_present, place_in_order
+from baselines.parts.priority import SecondsLeft, jobs_present, place_in_order
 from baselines.parts.round_timer import RoundTimer
 from baselines.synergy.cpu_memory import PART, JobSensitivities, NodeResources
 from baselines.synergy.mechanisms import Greedy, Mechanism, Opt, Proportional, RoundPlan, Tune
@@ -53,7 +53,10 @@ class Synergy:
     - Opt takes the GPUs' places as given, where the paper solves a program over merged nodes and a fractional second
       one. Its value is a lower bound on theirs.
     - Throughputs come from the performance model, where Synergy profiles.
-    - Nodes of several GPU types are filled by type.
+    - GPU types, which the paper does not have: a job starts on the fastest type with room. Our extension, the default:
+      on its turn in a round a running job moves to free GPUs of a faster type if that pays for the restart.
+      Policies without estimates expect a job to run as long again as it has run. With `literal`, a running job keeps
+      its type.
     - Between rounds running jobs continue, and others start on idle GPUs.
     - If jobs do not share the cores and memory of nodes in the scenario, all mechanisms are the same.
     - Every mechanism names the amounts of every job, so that the world divides nothing by its own rule. An exception is
@@ -67,7 +70,8 @@ class Synergy:
         policy: order of jobs: "fifo" by submission, "srtf" by remaining time, "srsf" by remaining GPU-time, "las" by
             attained GPU-seconds.
         round_length: seconds of a round.
-        time_limit: wall-clock seconds for each of Opt's programs.
+        node_limit: nodes of the search tree for each of Opt's programs.
+        literal: whether running jobs keep their GPU type. In the paper there is only one.
 
     Attributes:
         counters: statistics of Opt's programs; see `baselines.synergy.mechanisms.Opt`.
@@ -81,19 +85,20 @@ class Synergy:
         mechanism: Literal["proportional", "greedy", "tune", "opt"] = "tune",
         policy: Literal["fifo", "srtf", "srsf", "las"] = "srtf",
         round_length: Seconds = 300.0,
-        time_limit: Seconds = 2.0,
+        node_limit: int = 1000,
+        literal: bool = False,
     ) -> None:
         if mechanism not in MECHANISMS:
             raise MurmurationError(f"Synergy: mechanism is {mechanism!r}; it must be one of {', '.join(MECHANISMS)}")
         if policy not in POLICIES:
             raise MurmurationError(f"Synergy: policy is {policy!r}; it must be one of {', '.join(POLICIES)}")
-        if not time_limit > 0:
-            raise MurmurationError(f"Synergy: time_limit is {time_limit} s; it must be positive")
-        self.mechanism, self.policy, self.time_limit = mechanism, policy, time_limit
+        if not node_limit > 0:
+            raise MurmurationError(f"Synergy: node_limit is {node_limit}; it must be positive")
+        self.mechanism, self.policy, self.node_limit, self.literal = mechanism, policy, node_limit, literal
         self.information = "estimate" if policy in ("srtf", "srsf") else "none"
         self._round_clock = RoundTimer("Synergy", round_length)
         self._sensitivities = JobSensitivities()
-        self._opt = Opt(time_limit)
+        self._opt = Opt(node_limit)
 
     @property
     def counters(self) -> dict[str, int]:
@@ -104,7 +109,7 @@ class Synergy:
         """Forget the last episode."""
         self._round_clock.forget()
         self._sensitivities = JobSensitivities()
-        self._opt = Opt(self.time_limit)
+        self._opt = Opt(self.node_limit)
 
     def schedule(self, view: ClusterView) -> Allocation:
         """Choose the jobs of the round, each with its cores and memory.
@@ -114,7 +119,8 @@ class Synergy:
         """
         present = jobs_present(view)
         order = present[np.lexsort((present, self._key(view, present)))].tolist()
-        chosen = select(view, order, keep=not self._round_clock.begin(view.time))
+        begins = self._round_clock.begin(view.time)
+        chosen = select(view, order, keep=not begins, seconds_left=None if self.literal else self._seconds_left(view))
         plan = RoundPlan(view, view.allocation(keep_running=True), NodeResources(view.cluster), self._sensitivities)
         self._carry_out(plan, chosen, order)
         if view.shares_cpu_memory:
@@ -146,6 +152,13 @@ class Synergy:
             return Proportional()
         others: dict[str, Mechanism] = {"proportional": Proportional(), "greedy": Greedy(), "tune": Tune()}
         return others.get(self.mechanism, self._opt)
+
+    def _seconds_left(self, view: ClusterView) -> SecondsLeft:
+        """Return the estimate of the seconds that running jobs still need: exact, or their time so far again."""
+        if self.information == "none":
+            return lambda jobs, _throughputs: as_long_again(view, jobs)
+        name = f"Synergy with policy={self.policy}"
+        return lambda jobs, throughputs: require_remaining_work(view, jobs, name) / throughputs
 
     def _key(self, view: ClusterView, jobs: IntArray) -> FloatArray:
         """float64[len(jobs)]: the policy's sort key; the smallest goes first."""
@@ -182,13 +195,16 @@ def _still_fitting(plan: RoundPlan, order: Sequence[JobId]) -> Iterator[tuple[Jo
             yield job, found
 
 
-def select(view: ClusterView, order: Sequence[JobId], *, keep: bool) -> dict[JobId, Gpus]:
+def select(
+    view: ClusterView, order: Sequence[JobId], *, keep: bool, seconds_left: SecondsLeft | None = None
+) -> dict[JobId, Gpus]:
     """Choose the jobs of a round, with GPUs by node, in order of priority; gangs that do not fit are skipped.
 
     Args:
         view: the round.
         order: jobs by falling priority.
         keep: whether running jobs continue whatever their priority, so that only idle GPUs are assigned.
+        seconds_left: estimates the seconds that running jobs still need where they are; None: no job changes its type.
     """
     draft = view.allocation(keep_running=True)
     gangs = gang_sizes(view, np.array(order, dtype=np.int64)).tolist()
@@ -196,5 +212,5 @@ def select(view: ClusterView, order: Sequence[JobId], *, keep: bool) -> dict[Job
     if keep:
         start_waiting(view, draft, [job for job in order if draft.placement(job) is None], best_fit, sizes)
     else:
-        place_in_order(view, draft, order, sizes)
+        place_in_order(view, draft, order, sizes, seconds_left=seconds_left)
     return {job: dict(place.gpus) for job in order if (place := draft.placement(job))}

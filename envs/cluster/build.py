@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from envs.types import ClusterError, ClusterSpec, Gigabytes, NodeSpec, did_you_mean
+from envs.types import MAX_NODES, ClusterError, ClusterSpec, Gigabytes, NodeSpec, did_you_mean
 
 BITS_OF_BYTE = 8
+RESOURCES = ("cpu_cores", "memory", "intra_node_bandwidth", "inter_node_bandwidth")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +27,26 @@ class NodeGroup:
     def __post_init__(self) -> None:
         for name in ("num_nodes", "num_gpus", "nodes_per_rack"):
             value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            if value is None and name == "nodes_per_rack":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise ClusterError(
                     f"node group of {self.gpu_type}: {name} is {value!r}; it must be a whole number and at least 1"
                 )
+        if self.num_nodes > MAX_NODES:  # before a list of them is made
+            raise ClusterError(
+                f"node group of {self.gpu_type}: num_nodes is {self.num_nodes:,}; it may be at most {MAX_NODES:,}"
+            )
+        if not isinstance(self.gpu_type, str):
+            raise ClusterError(f"node group: gpu_type is {self.gpu_type!r}; it must be the name of a GPU type")
+        for name in RESOURCES:
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+                raise ClusterError(f"node group of {self.gpu_type}: {name} is {value!r}; it must be a number")
 
     def nodes(self, first_rack: int = 0) -> tuple[NodeSpec, ...]:
         """Return the nodes, with racks numbered from `first_rack`."""
-        resources = ("cpu_cores", "memory", "intra_node_bandwidth", "inter_node_bandwidth")
-        given = {name: float(value) for name in resources if (value := getattr(self, name)) is not None}
+        given = {name: float(value) for name in RESOURCES if (value := getattr(self, name)) is not None}
         per_rack = self.nodes_per_rack or self.num_nodes
         return tuple(
             NodeSpec(self.gpu_type, self.num_gpus, rack=first_rack + node // per_rack, **given)
@@ -64,6 +76,8 @@ def build_cluster(
         raise ClusterError(
             f"cluster {name}: has no node groups; give at least one with gpu_type, num_nodes and num_gpus"
         )
+    if isinstance(groups, str | Mapping) or not isinstance(groups, Sequence):
+        raise ClusterError(f"cluster {name}: groups is {groups!r}; it must be a list of node groups")
     nodes: list[NodeSpec] = []
     for index, group in enumerate(groups):
         made = group if isinstance(group, NodeGroup) else _group(f"cluster {name}: group {index}", group)
@@ -75,6 +89,8 @@ def build_cluster(
 
 
 def _group(where: str, given: Mapping[str, Any]) -> NodeGroup:
+    if not isinstance(given, Mapping):
+        raise ClusterError(f"{where}: is {given!r}; it must have gpu_type, num_nodes and num_gpus")
     known = {field.name for field in fields(NodeGroup)}
     for key in given:
         if key not in known:

@@ -1,11 +1,13 @@
 """Run schedulers on the same workloads and the same cluster with the same random seeds."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
 
 from envs.evaluation.comparison import ANY_BATCH, BOUND, Comparison, names_batches, plain
+from envs.evaluation.episode import EpisodeFigures
 from envs.evaluation.failure import Failure
 from envs.metrics.bounds import Relaxation
 from envs.performance import efficiency_notes, throughput_sources
@@ -14,6 +16,8 @@ from envs.simulation import RunResult, Setup, Simulator, run_episode
 from envs.types import Allocation, AllocationError, ClusterSpec, ConservationError, MurmurationError
 from envs.workloads import Workload
 
+Played = list[RunResult] | Failure | str  # all runs, the failure that ended one, or the reason for running none
+PlayedCallback = Callable[[str, Played], None]  # scheduler, what became of it
 ProgressCallback = Callable[[str, int, float], None]  # scheduler, index of the workload, share of its jobs submitted
 ROUNDS_PER_REPORT = 64
 
@@ -29,7 +33,9 @@ def compare_schedulers(
     num_workloads: Mapping[str, int] | None = None,
     left_out: Mapping[str, str] | None = None,
     about: Mapping[str, Any] | None = None,
+    recorded: Mapping[str, Sequence[EpisodeFigures]] | None = None,
     progress: ProgressCallback | None = None,
+    listener: PlayedCallback | None = None,
     level: float = 0.95,
     resamples: int = 2000,
 ) -> Comparison:
@@ -49,7 +55,9 @@ def compare_schedulers(
         num_workloads: number of workloads that a scheduler runs, the first ones; all if it is not named.
         left_out: further schedulers, which are not run, with the reason.
         about: further settings that results show, as plain values, such as the task.
+        recorded: figures of further schedulers on the first workloads, recorded earlier with the same seed.
         progress: is called with the progress of the comparison.
+        listener: is called when a scheduler has run all its workloads, has failed, or has refused to run.
         level: confidence level of the intervals.
         resamples: number of bootstrap resamples.
 
@@ -57,19 +65,15 @@ def compare_schedulers(
         MurmurationError: there is nothing to compare, the reference is unknown, a job cannot run, or no scheduler ran.
         Exception: the only scheduler failed; its own error.
     """
-    check_comparable(schedulers, workloads, reference)
-
-    def simulator(index: int) -> Simulator:
-        return Simulator(workloads[index], setup, workload_seed(seed, index))
-
-    def play(name: str) -> list[RunResult] | Failure | str:
+    check_comparable([*schedulers, *(recorded or {})], workloads, reference)
+    worlds = partial(simulator_of, workloads, setup, seed)
+    played: dict[str, Played] = {}
+    for name, scheduler in schedulers.items():
         count = min((num_workloads or {}).get(name, len(workloads)), len(workloads))
-        return play_all(name, schedulers[name], simulator, count, progress, refusable=name in optional)
-
-    played = {name: play(name) for name in schedulers}
-    runs = {name: found for name, found in played.items() if isinstance(found, list)}
-    failures = {name: found for name, found in played.items() if isinstance(found, Failure)}
-    inapplicable = {**(left_out or {}), **{name: found for name, found in played.items() if isinstance(found, str)}}
+        played[name] = play_all(name, scheduler, worlds, count, progress, refusable=name in optional)
+        if listener:
+            listener(name, played[name])
+    runs, inapplicable, failures = sort_played({**(left_out or {}), **played, **(recorded or {})})
     if not runs:
         raise_nothing_ran(inapplicable, failures)
     chosen = reference if reference in runs else "fifo" if "fifo" in runs else ""
@@ -78,6 +82,29 @@ def compare_schedulers(
         settings["notes"] = [*settings["notes"], f"the requested reference, {reference}, did not run"]
     relaxations = relax(workloads, setup, (BOUND, ANY_BATCH) if names_batches(runs) else (BOUND,))
     return Comparison(runs, inapplicable, chosen, settings, seed, level, resamples, relaxations, failures)
+
+
+def simulator_of(workloads: Sequence[Workload], setup: Setup, seed: int, index: int) -> Simulator:
+    """Return the simulator of the workload at this index."""
+    return Simulator(workloads[index], setup, workload_seed(seed, index))
+
+
+def sort_played(
+    played: Mapping[str, Played | Sequence[EpisodeFigures]],
+) -> tuple[dict[str, Sequence[RunResult | EpisodeFigures]], dict[str, str], dict[str, Failure]]:
+    """Return the runs, the reasons of schedulers that cannot run, and the failures, each by scheduler."""
+    runs: dict[str, Sequence[RunResult | EpisodeFigures]] = {}
+    inapplicable: dict[str, str] = {}
+    failures: dict[str, Failure] = {}
+    for name, found in played.items():
+        match found:
+            case str():
+                inapplicable[name] = found
+            case Failure():
+                failures[name] = found
+            case _:
+                runs[name] = found
+    return runs, inapplicable, failures
 
 
 def relax(workloads: Sequence[Workload], setup: Setup, bounds: Sequence[str]) -> dict[str, list[Relaxation]]:
@@ -108,7 +135,7 @@ def play_all(
     progress: ProgressCallback | None,
     *,
     refusable: bool,
-) -> list[RunResult] | Failure | str:
+) -> Played:
     """Run every workload under one scheduler.
 
     Returns:
@@ -135,7 +162,7 @@ def play_all(
     return results
 
 
-def check_comparable(schedulers: Mapping[str, Scheduler], workloads: Sequence[Workload], reference: str) -> None:
+def check_comparable(schedulers: Collection[str], workloads: Sequence[Workload], reference: str) -> None:
     """Assert that there is something to compare.
 
     Raises:

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from envs.evaluation.episode import EpisodeFigures
 from envs.evaluation.failure import Failure
 from envs.evaluation.statistics import MIN_WORKLOADS, Estimate, MeanEstimator, method_for
-from envs.metrics import Summary, finished_jobs, job_completion_times, queueing_delays, slowdowns, summarise
+from envs.metrics import Summary, job_completion_times, queueing_delays, slowdowns
 from envs.metrics.bounds import Relaxation
 from envs.simulation import RunResult
 from envs.types import FloatArray, IntArray
@@ -27,6 +28,7 @@ LEGEND = (  # of the columns, as the end of every caption
     "GPUs: share in use. Frag.: share of the free GPUs that a typical job could not use because of where they are.",
     "Slowdown: JCT / run time alone on the requested GPUs. Bounded: the same with run times of at least 10 s.",
     "Rho: finish-time fairness, JCT / time on an equal share of the cluster.",
+    "CPU: CPU time of the scheduler per round; with the simulator's own for schedulers that are compiled as a whole.",
 )
 ESTIMATED = {"mean_jct": job_completion_times, "mean_queueing_delay": queueing_delays, "mean_slowdown": slowdowns}
 
@@ -36,8 +38,9 @@ class Comparison:
     """The results of every scheduler on the same workloads, over the jobs that all schedulers finished.
 
     Args:
-        runs: by scheduler, one result per workload, in the same order of workloads for all. A scheduler may have run
-            only the first workloads, at least `MIN_WORKLOADS` of them; ratios are over the workloads that both ran.
+        runs: by scheduler, one result per workload, in the same order of workloads for all: runs, or figures that were
+            recorded earlier. A scheduler may have run only the first workloads, at least `MIN_WORKLOADS` of them;
+            ratios are over the workloads that both ran.
         inapplicable: by scheduler that could not run here, the reason.
         reference: the scheduler that ratios are relative to; the first one if empty.
         settings: further settings that are needed to repeat the comparison, as plain values.
@@ -53,7 +56,7 @@ class Comparison:
             not among the schedulers.
     """
 
-    runs: Mapping[str, Sequence[RunResult]]
+    runs: Mapping[str, Sequence[RunResult | EpisodeFigures]]
     inapplicable: Mapping[str, str] = field(default_factory=dict)
     reference: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -108,11 +111,20 @@ class Comparison:
         return sorted(self.runs, key=lambda name: math.inf if math.isnan(values[name]) else values[name])
 
     @cached_property
+    def episodes(self) -> dict[str, list[EpisodeFigures]]:
+        """The figures of all runs, by scheduler and then by workload."""
+        return {
+            name: [run if isinstance(run, EpisodeFigures) else EpisodeFigures.of(run) for run in results]
+            for name, results in self.runs.items()
+        }
+
+    @cached_property
     def compared(self) -> list[IntArray]:
         """For each workload int64[n]: ids of the measured jobs that every scheduler that ran it finished."""
         common: list[IntArray] = []
         for workload in range(self.num_workloads):
-            finished = [finished_jobs(results[workload]) for results in self.runs.values() if workload < len(results)]
+            played = [results[workload] for results in self.episodes.values() if workload < len(results)]
+            finished = [episode.finished for episode in played]
             common.append(reduce(np.intersect1d, finished))
         return common
 
@@ -120,17 +132,28 @@ class Comparison:
     def summaries(self) -> dict[str, list[Summary]]:
         """All metrics, by scheduler and then by workload."""
         return {
-            name: [summarise(run, jobs) for run, jobs in zip(results, self.compared, strict=False)]
-            for name, results in self.runs.items()
+            name: [episode.summary(jobs) for episode, jobs in zip(results, self.compared, strict=False)]
+            for name, results in self.episodes.items()
         }
 
     @cached_property
     def estimators(self) -> dict[str, MeanEstimator]:
         """Estimators of intervals and ratios for the metrics that are means over jobs (`ESTIMATED`)."""
         return {
-            name: MeanEstimator(self._values(name), np.random.default_rng(self.seed), self.level, self.resamples)
+            name: MeanEstimator(
+                self._values(name), np.random.default_rng(self.seed), self.level, self.resamples, self._means(name)
+            )
             for name in ESTIMATED
         }
+
+    def decision_ms(self, scheduler: str) -> float:
+        """CPU time of a scheduler per round, in milliseconds; NaN without rounds.
+
+        For schedulers that play whole episodes in compiled code it includes the simulator (`CompiledScheduler`).
+        """
+        rounds = sum(episode.num_rounds for episode in self.episodes[scheduler])
+        seconds = sum(episode.decision_seconds for episode in self.episodes[scheduler])
+        return 1000 * seconds / rounds if rounds else math.nan
 
     @property
     def caption(self) -> str:
@@ -154,6 +177,8 @@ class Comparison:
             *self._how_to_read_counts(),
             *self._how_to_read_bounds(),
             *LEGEND,
+            *self._not_arrived(),
+            *(f"Cut short: {name}: {why}." for name, results in self.runs.items() for why in cut_short(results)),
             *(f"Note: {note}." for note in self.settings.get("notes", ())),
         ]
 
@@ -194,17 +219,18 @@ class Comparison:
     def by_workload(self) -> pd.DataFrame:
         """One row per scheduler and workload: every metric; times in seconds."""
         return pd.DataFrame(
-            {"scheduler": name, "workload": run.workload.name, **dataclasses.asdict(summary)}
-            for name, results in self.runs.items()
-            for run, summary in zip(results, self.summaries[name], strict=True)
+            {"scheduler": name, "workload": episode.workload.name, **dataclasses.asdict(summary)}
+            for name, results in self.episodes.items()
+            for episode, summary in zip(results, self.summaries[name], strict=True)
         )
 
     def to_json(self) -> str:
         """Return all results as JSON, in seconds at full precision; missing values are null.
 
-        Everything except `wall_clock` is identical, to the bit, whenever the same comparison is run.
+        Everything except `cpu_time` is identical, to the bit, whenever the same comparison is run.
         """
         decision = {name: sum(run.decision_seconds for run in results) for name, results in self.runs.items()}
+        per_round = {name: self.decision_ms(name) for name in self.schedulers}
         content = {
             "caption": self.caption,
             "settings": dict(self.settings),
@@ -213,7 +239,7 @@ class Comparison:
             "schedulers": self.rows,
             "bounds": self.bounds,
             "by_workload": self.by_workload().to_dict("records"),
-            "wall_clock": {"decision_seconds": decision},
+            "cpu_time": {"decision_seconds": decision, "decision_ms": per_round},
         }
         return json.dumps(plain(content), indent=2, allow_nan=False) + "\n"
 
@@ -257,13 +283,13 @@ class Comparison:
 
     def _bound(self, name: str, relaxations: Sequence[Relaxation]) -> dict[str, Any]:
         jct = self._bound_jct[name]
-        longest = max(self.runs.values(), key=len)
+        longest = max(self.episodes.values(), key=len)
         reference = zip(jct, self.summaries[self.reference], strict=False)
         ratios = [np.log(below / summary.mean_jct) for below, summary in reference if not math.isnan(below)]
         makespan = []
         for relaxation, jobs, run in zip(relaxations, self.compared, longest, strict=True):
             if len(jobs):
-                measured = np.sort(run.records["job"][run.records["measured"]])
+                measured = np.sort(run.jobs["job"])
                 makespan.append(relaxation.of_jobs(measured).makespan())
         return {
             "scheduler": name,
@@ -275,25 +301,32 @@ class Comparison:
 
     def _about_the_window(self) -> list[str]:
         """Say which jobs are measured, and for which of them the cluster emptied; nothing if all jobs are measured."""
-        runs = self.runs[self.reference]
-        if all(run.workload.measured.all() for run in runs) or not any(run.records["measured"].any() for run in runs):
+        episodes = self.episodes[self.reference]
+        number = sum(len(episode.jobs) for episode in episodes)
+        if all(episode.workload.measured.all() for episode in episodes) or not number:
             return []
-        late, stay, beyond = [], 0.0, 0.0
-        for run in runs:
-            measured, last = run.records[run.records["measured"]], run.workload.jobs["submit_time"][-1]
-            finish = np.where(np.isnan(measured["finish_time"]), run.end_time, measured["finish_time"])
-            late += (finish > last).tolist()
-            stay += float((finish - measured["submit_time"]).sum())
-            beyond += float(np.maximum(finish - last, 0.0).sum())
+        late, stay, beyond = (sum(getattr(each, name) for each in episodes) for name in ("num_late", "stay", "beyond"))
         return [
             "Measured jobs are those submitted in each workload's window. Figures of the cluster are over that window.",
-            f"Under {self.reference}, {np.mean(late):.1%} of measured jobs end after the last submission, and "
+            f"Under {self.reference}, {late / number:.1%} of measured jobs end after the last submission, and "
             f"{beyond / stay if stay else 0.0:.1%} of the measured jobs' time is after it, while the cluster empties.",
         ]
 
     def _task(self) -> list[str]:
         task = self.settings.get("task")
         return [f"Task {task['label']}, to minimise {task['objective']}."] if task else []
+
+    def _not_arrived(self) -> list[str]:
+        counts = {
+            name: sum(run.num_not_arrived for run in results if isinstance(run, RunResult))
+            for name, results in self.runs.items()
+        }
+        if not any(counts.values()):
+            return []
+        said = ", ".join(f"{count:,} under {name}" for name, count in counts.items() if count)
+        return [
+            f"Jobs that the end of a run, such as the horizon, kept from arriving, and that no figure counts: {said}."
+        ]
 
     def _how_to_read_counts(self) -> list[str]:
         if not self.partial:
@@ -318,21 +351,38 @@ class Comparison:
         return [below, f"{', '.join(choosing)} {verb} batch sizes; only the second bound holds for {whom}."]
 
     def _values(self, metric: str) -> list[FloatArray]:
-        def of_run(results: Sequence[RunResult], workload: int, jobs: IntArray) -> FloatArray:
+        def of_run(results: Sequence[EpisodeFigures], workload: int, jobs: IntArray) -> FloatArray:
             if workload >= len(results):
                 return np.full(len(jobs), np.nan)
-            records = results[workload].records
-            return ESTIMATED[metric](records[np.isin(records["job"], jobs)])
+            return ESTIMATED[metric](results[workload].rows(jobs))
 
         return [
-            np.stack([of_run(results, workload, jobs) for results in self.runs.values()])
+            np.stack([of_run(results, workload, jobs) for results in self.episodes.values()])
             for workload, jobs in enumerate(self.compared)
         ]
 
+    def _means(self, metric: str) -> FloatArray:
+        """float64[num_workloads, num_schedulers]: exact means over the compared jobs; NaN where there is none."""
+        means = np.full((self.num_workloads, len(self.runs)), np.nan)
+        for column, summaries in enumerate(self.summaries.values()):
+            means[: len(summaries), column] = [getattr(summary, metric) for summary in summaries]
+        return means
 
-def names_batches(runs: Mapping[str, Sequence[RunResult]]) -> list[str]:
+
+def cut_short(results: Sequence[RunResult | EpisodeFigures]) -> list[str]:
+    """Return what is to be said of the runs that ended without all jobs done, before the horizon."""
+    found = [result.why_cut_short for result in results if isinstance(result, RunResult)]
+    return [why for why in found if why]
+
+
+def names_batches(runs: Mapping[str, Sequence[RunResult | EpisodeFigures]]) -> list[str]:
     """Return the schedulers that chose a batch size in any of their runs, in order."""
-    return [name for name, results in runs.items() if any((run.log.events["batch_size"] > 0).any() for run in results)]
+    return [name for name, results in runs.items() if any(map(chose_batches, results))]
+
+
+def chose_batches(run: RunResult | EpisodeFigures) -> bool:
+    """Return whether the scheduler chose a batch size in a run."""
+    return run.chose_batches if isinstance(run, EpisodeFigures) else bool((run.log.events["batch_size"] > 0).any())
 
 
 def overall(summaries: Sequence[Summary]) -> dict[str, float]:

@@ -17,11 +17,9 @@ def jct_cdf(comparison: Comparison) -> Figure:
     """Plot the distribution of job completion times for every scheduler, over the jobs that all of them finished."""
     figure = Figure(figsize=(7.5, 4.6), layout="constrained")
     axes = figure.subplots()
-    for i, (name, results) in enumerate(comparison.runs.items()):
+    for i, (name, results) in enumerate(comparison.episodes.items()):
         pairs = zip(results, comparison.compared, strict=False)
-        jct = np.concatenate(
-            [job_completion_times(run.records[np.isin(run.records["job"], jobs)]) for run, jobs in pairs]
-        )
+        jct = np.concatenate([job_completion_times(episode.rows(jobs)) for episode, jobs in pairs])
         if not len(jct):
             continue
         line = axes.ecdf(np.maximum(jct, LEAST), label=name, linewidth=1.6)

@@ -9,15 +9,17 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from envs.evaluation.compare import check_comparable, compare_schedulers
+from envs.evaluation.compare import PlayedCallback, check_comparable, compare_schedulers
 from envs.evaluation.comparison import Comparison
+from envs.evaluation.episode import EpisodeFigures
 from envs.evaluation.gantt import gantt
 from envs.evaluation.page import markdown_page, task_table
 from envs.evaluation.plots import jct_cdf
 from envs.evaluation.table import duration, print_table, wide_console
+from envs.evaluation.tradeoff import jct_and_cpu_time
 from envs.performance import efficiency_notes, throughput_sources
 from envs.scheduling import Scheduler
-from envs.simulation import Setup
+from envs.simulation import RunResult, Setup
 from envs.workloads import Workload
 
 DOTS_PER_INCH = 130
@@ -34,13 +36,15 @@ def run_comparison(
     num_workloads: Mapping[str, int] | None = None,
     left_out: Mapping[str, str] | None = None,
     about: Mapping[str, Any] | None = None,
+    recorded: Mapping[str, Sequence[EpisodeFigures]] | None = None,
+    listener: PlayedCallback | None = None,
     console: Console | None = None,
 ) -> Comparison:
     """Run `compare_schedulers` and print the workloads, a progress bar, and the table.
 
     Arguments and errors are those of `compare_schedulers`; `console` is the output, standard output if None.
     """
-    check_comparable(schedulers, workloads, reference)
+    check_comparable([*schedulers, *(recorded or {})], workloads, reference)
     console = console or wide_console()
     if about and "task" in about:
         console.print(f"task {about['task']['label']}", highlight=False)
@@ -64,7 +68,9 @@ def run_comparison(
             num_workloads=num_workloads,
             left_out=left_out,
             about=about,
+            recorded=recorded,
             progress=progress,
+            listener=listener,
         )
     print_table(comparison, console)
     return comparison
@@ -127,7 +133,10 @@ def format_range(values: Sequence[float], form: str) -> str:
 
 
 def write_report(comparison: Comparison, folder: Path) -> list[Path]:
-    """Write results.json, .csv and .md, jct_cdf.png and gantt_<scheduler>.png (of the first workload) into a folder.
+    """Write results.json, .csv and .md, and plots into a folder.
+
+    The plots are jct_cdf.png, jct_and_cpu_time.png and, of the first workload of schedulers that were played and not
+    read from records, gantt_<scheduler>.png.
 
     The comparison of a task also has table.md, for `docs/tasks.md`. failed_<scheduler>.txt has the trace of a scheduler
     that failed.
@@ -146,8 +155,9 @@ def write_report(comparison: Comparison, folder: Path) -> list[Path]:
     for name, failure in comparison.failures.items():
         (folder / f"failed_{name}.txt").write_text(failure.trace(), encoding="utf-8")
         forms.append(f"failed_{name}.txt")
-    pictures: dict[str, Figure] = {"jct_cdf": jct_cdf(comparison)}
-    pictures |= {f"gantt_{name}": gantt(results[0]) for name, results in comparison.runs.items()}
+    pictures: dict[str, Figure] = {"jct_cdf": jct_cdf(comparison), "jct_and_cpu_time": jct_and_cpu_time(comparison)}
+    first = {name: results[0] for name, results in comparison.runs.items()}
+    pictures |= {f"gantt_{name}": gantt(run) for name, run in first.items() if isinstance(run, RunResult)}
     for name, figure in pictures.items():
         figure.savefig(folder / f"{name}.png", dpi=DOTS_PER_INCH)
     return [*(folder / form for form in forms), *(folder / f"{name}.png" for name in pictures)]

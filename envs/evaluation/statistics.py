@@ -14,7 +14,7 @@ import scipy.stats
 from envs.types import BoolArray, FloatArray
 
 MIN_WORKLOADS = 5  # fewer means estimate their own variance too poorly for Student's t
-IntervalMethod = Literal["t over workloads", "moving-block bootstrap over jobs"]
+IntervalMethod = Literal["t over workloads on a log scale", "moving-block bootstrap over jobs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,8 @@ class MeanEstimator:
     A scheduler that ran fewer workloads has NaN in the others. Its mean is over its own workloads, and a ratio is over
     the workloads that both schedulers ran.
 
-    With at least `MIN_WORKLOADS` workloads the intervals are Student's t over workloads (of the logarithm, for ratios).
+    With at least `MIN_WORKLOADS` workloads the intervals are Student's t over workloads on a log scale: of the
+    logarithm of the mean for means (`log_t_interval`), of the mean of the logarithms for ratios. None reaches below 0.
     With fewer they are percentiles of a circular moving-block bootstrap (Kunsch, 1989; Politis and Romano, 1992) over
     the jobs of each workload in order of submission, because jobs that share a queue are not independent draws. Such an
     interval shows how much the figure depends on these jobs, not the result on other traces.
@@ -47,13 +48,20 @@ class MeanEstimator:
         rng: random generator of the bootstrap.
         level: confidence level.
         resamples: number of bootstrap resamples.
+        means: float64[num_workloads, num_schedulers], the exact means of `values` where those are rounded; NaN in
+            workloads without a compared job. Computed from `values` if None.
 
     Raises:
         ValueError: the level is not between 0 and 1, or the number of resamples is not positive.
     """
 
     def __init__(
-        self, values: Sequence[FloatArray], rng: np.random.Generator, level: float = 0.95, resamples: int = 2000
+        self,
+        values: Sequence[FloatArray],
+        rng: np.random.Generator,
+        level: float = 0.95,
+        resamples: int = 2000,
+        means: FloatArray | None = None,
     ) -> None:
         if not 0 < level < 1:
             raise ValueError(f"confidence level is {level}; it must be between 0 and 1")
@@ -61,7 +69,10 @@ class MeanEstimator:
             raise ValueError(f"resamples is {resamples}; it must be at least 1")
         usable = [matrix for matrix in values if matrix.shape[1]]
         self.level = level
-        self._means = np.array([matrix.mean(axis=1) for matrix in usable])  # [num_workloads, num_schedulers]
+        # [num_workloads, num_schedulers]
+        self._means = np.array([matrix.mean(axis=1) for matrix in usable])
+        if means is not None:
+            self._means = means[[matrix.shape[1] > 0 for matrix in values]]
         self._replicates: FloatArray | None = None  # [resamples, num_workloads, num_schedulers]
         if usable and len(values) < MIN_WORKLOADS:
             self._replicates = np.stack([block_bootstrap_means(matrix, rng, resamples) for matrix in usable], axis=1)
@@ -72,7 +83,7 @@ class MeanEstimator:
             return Estimate(np.nan, np.nan, np.nan)
         means = self._means[self._ran(scheduler), scheduler]
         if self._replicates is None:
-            return t_interval(means, self.level)
+            return log_t_interval(means, self.level)
         return self._percentiles(float(means.mean()), self._replicates[:, :, scheduler].mean(axis=1))
 
     def ratio(self, scheduler: int, reference: int) -> Estimate:
@@ -101,7 +112,7 @@ class MeanEstimator:
 
 def method_for(num_workloads: int) -> IntervalMethod:
     """Return the method for intervals over this number of workloads."""
-    return "t over workloads" if num_workloads >= MIN_WORKLOADS else "moving-block bootstrap over jobs"
+    return "t over workloads on a log scale" if num_workloads >= MIN_WORKLOADS else "moving-block bootstrap over jobs"
 
 
 def t_interval(values: FloatArray, level: float = 0.95) -> Estimate:
@@ -114,6 +125,26 @@ def t_interval(values: FloatArray, level: float = 0.95) -> Estimate:
         return Estimate(mean, mean, mean)
     low, high = scipy.stats.t.interval(level, len(values) - 1, loc=mean, scale=error)
     return Estimate(mean, float(low), float(high))
+
+
+def log_t_interval(values: FloatArray, level: float = 0.95) -> Estimate:
+    """Return the mean of independent values that are not negative, with an interval of positive numbers.
+
+    It is Student's t interval of the logarithm of the mean, whose standard error is that of the mean divided by the
+    mean (the delta method): mean * exp(+-t * error / mean). For a small relative error it is the plain t interval. For
+    a few heavy-tailed values it reaches further up and less far down, never below 0, and covers the true mean more
+    often. All values 0 give a point. The bounds are NaN for fewer than two values.
+
+    Raises:
+        ValueError: a value is negative.
+    """
+    if values.min() < 0:
+        raise ValueError(f"interval on a log scale: a value is {values.min()}; none may be negative")
+    plain = t_interval(values, level)
+    if plain.value == 0 or not plain.high > plain.value:
+        return plain
+    factor = float(np.exp((plain.high - plain.value) / plain.value))
+    return Estimate(plain.value, plain.value / factor, plain.value * factor)
 
 
 def block_bootstrap_means(values: FloatArray, rng: np.random.Generator, resamples: int) -> FloatArray:

@@ -112,6 +112,7 @@ def all_columns(comparison: Comparison) -> list[Column]:
         column("frag.", 11, "fragmentation", share),
         column("preempted", 12, "preemptions", count),
         column("restarts", 13, "restarts", count),
+        Column("CPU (ms)", 4, [number(comparison.decision_ms(name)) for name in names] + below("", number)),
         column("queue", 3, "queue_share", share),
         column("by cores", limits, "limited_by_cpus", share),
         column("by memory", limits, "limited_by_memory", share),

@@ -137,7 +137,11 @@ def hash_problem(
         "episodes": [[episode.jobs, episode.models, episode.tenants, episode.window] for episode in episodes],
         "plans": [list(episode.plans) for episode in episodes],
     }
-    text = json.dumps(to_hashable(parts), sort_keys=True, separators=(",", ":"))
+    return hash_text(json.dumps(to_hashable(parts), sort_keys=True, separators=(",", ":")))
+
+
+def hash_text(text: str) -> str:
+    """Return `HASH_DIGITS` hexadecimal digits of the SHA-256 of a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:HASH_DIGITS]
 
 

@@ -4,6 +4,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import scipy.optimize
@@ -20,6 +21,9 @@ from envs.workloads import Workload, WorkloadSource
 SchedulerFactory = Callable[[Mapping[str, float]], Scheduler]
 # Receives the number of evaluations so far, the best score and its parameters.
 ImprovementCallback = Callable[[int, float, Mapping[str, float]], None]
+# Receives the number of evaluations so far.
+EvaluationCallback = Callable[[int], None]
+CLEAR = 1.96  # standard errors that a clear improvement exceeds: a 95 % interval of a normal distribution
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,40 @@ def _log_mean_jcts(outcomes: Sequence[Outcome]) -> FloatArray:
     return np.array([math.inf if outcome.num_starved else math.log(outcome.mean_jct) for outcome in outcomes])
 
 
+class Improvement(NamedTuple):
+    """Scores of the same workloads under a scheduler's present values and under those found; less is better.
+
+    Attributes:
+        before: mean score of the present values, see `RelativeScore`.
+        after: mean score of the values found.
+        change: mean of the paired differences; exp(`change`) is the geometric mean of the ratios of mean JCT.
+        error: standard error of that mean; infinite for fewer than two workloads.
+    """
+
+    before: float
+    after: float
+    change: float
+    error: float
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the values found are better by more than a 95 % interval."""
+        return self.change + CLEAR * self.error < 0
+
+
+def improvement(before: Sequence[FloatArray], after: Sequence[FloatArray]) -> Improvement:
+    """Compare scores by problem set, as `RelativeScore.by_problem_set` returns them, workload by workload.
+
+    No change is clear if jobs starve under the present values or those found.
+    """
+    old, new = np.concatenate(before), np.concatenate(after)
+    if not (np.isfinite(old).all() and np.isfinite(new).all()):
+        return Improvement(float(old.mean()), float(new.mean()), math.inf, math.inf)
+    change = new - old
+    error = float(change.std(ddof=1) / math.sqrt(len(change))) if len(change) > 1 else math.inf
+    return Improvement(float(old.mean()), float(new.mean()), float(change.mean()), error)
+
+
 @dataclass(frozen=True)
 class TuningResult:
     """The result of a search; its scores are those of `RelativeScore`."""
@@ -125,6 +163,7 @@ def search(
     population: int = 3,
     seed: int = 0,
     listener: ImprovementCallback | None = None,
+    progress: EvaluationCallback | None = None,
 ) -> TuningResult:
     """Search for the parameters with the least score by differential evolution (Storn and Price 1997; SciPy's).
 
@@ -140,6 +179,7 @@ def search(
         population: candidates per generation, in multiples of the number of parameters.
         seed: seed of the search.
         listener: is called at every improvement.
+        progress: is called after every evaluation.
 
     Raises:
         MurmurationError: there is no parameter to search for.
@@ -155,6 +195,8 @@ def search(
         values = {name: space.value(x) for (name, space), x in zip(parameters.items(), positions, strict=True)}
         value = objective.score(make(values))
         played[0] += 1
+        if progress:
+            progress(played[0])
         if value < best[0]:
             best[0], found[0] = value, values
             if listener:

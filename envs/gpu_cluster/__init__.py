@@ -1,9 +1,9 @@
 """The multi-agent environment: PettingZoo and Gymnasium interfaces, observation, action, reward, rendering."""
 
+from envs.episodes import Elapsed, Reward, TeamReward
 from envs.gpu_cluster.batch import GpuClusterBatch
 from envs.gpu_cluster.environment import GpuClusterEnv, parallel_env
 from envs.gpu_cluster.negotiation import NegotiatedRound, Observation
-from envs.gpu_cluster.reward import Elapsed, Reward, TeamReward
 from envs.gpu_cluster.settings import EnvSettings
 from envs.gpu_cluster.spec import DecisionRules, EnvSpec
 

@@ -5,13 +5,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from envs.gpu_cluster.spec import QUEUE_ORDERS, DecisionRules, EnvSpec
+from envs.episodes.candidates import QUEUE_ORDERS, Features
+from envs.gpu_cluster.spec import DecisionRules, EnvSpec
 from envs.simulation import State, ThroughputTable
 from envs.simulation.jit import Records, leaf
 from envs.simulation.world import World, batch_world, episode_of
 from envs.types import FloatArray, IntArray
 
-Features = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.int8]
 
 RULES = np.dtype(
@@ -19,7 +19,7 @@ RULES = np.dtype(
         np.record,
         [
             ("max_decisions", np.int64),
-            ("queue_order", np.int64),  # index into spec.QUEUE_ORDERS
+            ("queue_order", np.int64),  # index into QUEUE_ORDERS
             ("preemptive", np.int64),
             ("elastic", np.int64),
             (

@@ -3,13 +3,12 @@
 The kernels, the reference implementation, `EnvSpec` and `agents` all index features by these names. In each list the
 last name is the first of several columns, one for each GPU type in the cluster's order.
 
-Scaling: "log time" is log(1 + minutes) / 10, see `envs.gpu_cluster.observe.log_minutes`. "/ node" is divided by
+Scaling: "log time" is log(1 + minutes) / 10, see `envs.episodes.candidates.log_minutes`. "/ node" is divided by
 `EnvSpec.node_gpus`, the GPUs of the largest node. An empty row, which stands for no job, is zero in every column.
 """
 
+from envs.episodes.candidates import SCALING_POINTS as SCALING_POINTS
 from envs.simulation.jit import leaf
-
-SCALING_POINTS = (1, 2, 4, 8)  # GPU counts at which a job's scaling efficiency is shown
 
 # A job: rows of `queue` and the first columns of `slots`.
 (

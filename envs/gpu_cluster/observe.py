@@ -5,7 +5,16 @@
 
 import numpy as np
 
-from envs.gpu_cluster.arrays import EnvArrays, Features
+from envs.episodes.candidates import (
+    Features,
+    enter_sorted,
+    estimated_time,
+    fastest_type,
+    log_minutes,
+    queue_key,
+    scaling_efficiency,
+)
+from envs.gpu_cluster.arrays import EnvArrays
 from envs.gpu_cluster.columns import (
     CLUSTER_DECISION,
     CLUSTER_FIRST_DECISION,
@@ -34,24 +43,15 @@ from envs.gpu_cluster.columns import (
     NODE_JOBS,
     NODE_POSITION,
     NODE_TYPE,
-    SCALING_POINTS,
     SLOT_GPUS,
     SLOT_NUM_NODES,
     efficiency_column,
     slot_column,
 )
-from envs.gpu_cluster.spec import FIFO, LEAST_SERVICE
 from envs.simulation.jit import Records, leaf
 from envs.simulation.kernels import QUEUED, RUNNING, attained_service, remaining_work
 from envs.simulation.ordered_set import next_member
 from envs.simulation.world import World
-from envs.types import FloatArray
-
-
-@leaf
-def log_minutes(seconds: float) -> float:
-    """Compress a time: log(1 + minutes) / 10."""
-    return float(np.log1p(max(seconds, 0.0) / 60.0) / 10.0)
 
 
 @leaf
@@ -67,45 +67,9 @@ def waits(rules: Records, job: Records) -> bool:
 
 
 @leaf
-def estimated_time(job: Records, time: float, reference: FloatArray) -> float:
-    """Remaining seconds on the requested GPUs of the fastest type, as schedulers estimate them."""
-    throughput = reference[job.model, min(job.num_gpus, reference.shape[1] - 1)]
-    return float(remaining_work(job, time) * job.estimate / throughput) if throughput > 0 else 0.0
-
-
-@leaf
-def queue_key(a: EnvArrays, job: Records) -> float:
-    """The number by which the queue is sorted, smallest first."""
-    episode = a.world.episode[0]
-    order = a.rules[0].queue_order
-    if order == FIFO:
-        return float(job.submit)
-    if order == LEAST_SERVICE or episode.knows_work == 0:
-        return attained_service(job, episode.time)
-    return estimated_time(job, episode.time, a.world.reference)
-
-
-@leaf
-def enter_heads(a: EnvArrays, j: int, count: int) -> int:
-    """Insert a waiting job among the `count` first in queue order, ties by id; return the new count."""
-    key = queue_key(a, a.world.jobs[j])
-    capacity = len(a.heads)
-    if count == capacity and (key > a.keys[count - 1] or (key == a.keys[count - 1] and j > a.heads[count - 1])):
-        return count
-    place = min(count, capacity - 1)
-    while place > 0 and (a.keys[place - 1] > key or (a.keys[place - 1] == key and a.heads[place - 1] > j)):
-        a.keys[place] = a.keys[place - 1]
-        a.heads[place] = a.heads[place - 1]
-        place -= 1
-    a.keys[place] = key
-    a.heads[place] = j
-    return min(count + 1, capacity)
-
-
-@leaf
 def head_of_queue(a: EnvArrays) -> int:
     """Fill `heads` with the first waiting jobs in queue order (ties by id), then -1; return how many jobs wait."""
-    world = a.world
+    world, order = a.world, a.rules[0].queue_order
     for c in range(len(a.heads)):
         a.heads[c] = -1
     count = 0
@@ -114,13 +78,13 @@ def head_of_queue(a: EnvArrays) -> int:
     while j >= 0:
         if waits(a.rules, world.jobs[j]):
             waiting += 1
-            count = enter_heads(a, j, count)
+            count = enter_sorted(a.heads, a.keys, len(a.heads), count, j, queue_key(world, order, world.jobs[j]))
         j = next_member(world.queued, len(world.jobs), j + 1)
     for i in range(world.episode[0].num_touched):  # jobs that ran and from which the plan has taken GPUs
         j = world.touched[i]
         if world.jobs[j].status == RUNNING and waits(a.rules, world.jobs[j]):
             waiting += 1
-            count = enter_heads(a, j, count)
+            count = enter_sorted(a.heads, a.keys, len(a.heads), count, j, queue_key(world, order, world.jobs[j]))
     return waiting
 
 
@@ -150,23 +114,14 @@ def job_features(world: World, job: Records, node_gpus: int, out: Features) -> N
 @leaf
 def scaling_features(world: World, job: Records, out: Features) -> None:
     """Write a job's throughputs by GPU type, then its scaling efficiencies on the fastest type."""
-    throughputs, levels, reference = world.throughputs, world.levels, world.reference
+    throughputs, reference = world.consolidated, world.reference
     gpus = min(job.num_gpus, reference.shape[1] - 1)
     best = reference[job.model, gpus]
-    fastest = 0
     for gpu_type in range(throughputs.shape[1]):
-        throughput = throughputs[job.model, gpu_type, gpus, max(levels[gpu_type, gpus], 0)]
-        if throughput == best:
-            fastest = gpu_type
-        out[JOB_THROUGHPUT + gpu_type] = throughput / best if best > 0 and levels[gpu_type, gpus] >= 0 else 0.0
+        throughput = throughputs[job.model, gpu_type, gpus]
+        out[JOB_THROUGHPUT + gpu_type] = throughput / best if best > 0 else 0.0
     efficiency = efficiency_column(throughputs.shape[1])
-    single = 0.0
-    for i in range(len(SCALING_POINTS)):
-        size = min(SCALING_POINTS[i], reference.shape[1] - 1)
-        per_gpu = throughputs[job.model, fastest, size, max(levels[fastest, size], 0)] / size
-        if single == 0.0:
-            single = per_gpu
-        out[efficiency + i] = per_gpu / single if single > 0 else 0.0
+    scaling_efficiency(world, job, fastest_type(world, job, gpus), out[efficiency:])
 
 
 @leaf

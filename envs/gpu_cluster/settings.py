@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from envs.gpu_cluster.reward import Reward, TeamReward
+from envs.episodes import Reward, TeamReward
 from envs.gpu_cluster.spec import DecisionRules
 
 

@@ -6,11 +6,9 @@ from typing import Literal
 
 import numpy as np
 
+from envs.episodes.candidates import QUEUE_ORDERS
 from envs.gpu_cluster import columns
 from envs.types import ClusterSpec, IntArray, MurmurationError
-
-QUEUE_ORDERS = ("shortest", "fifo", "least_service")
-FIFO, LEAST_SERVICE = QUEUE_ORDERS.index("fifo"), QUEUE_ORDERS.index("least_service")
 
 
 @dataclass(frozen=True, slots=True)

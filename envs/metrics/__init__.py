@@ -16,7 +16,7 @@ from envs.metrics.jobs import (
     slowdowns,
 )
 from envs.metrics.limits import LimitShares, limit_shares, queue_share
-from envs.metrics.summary import Summary, finished_jobs, makespan, percentile, summarise
+from envs.metrics.summary import Summary, figures_of_jobs, finished_jobs, makespan, percentile, summarise
 from envs.metrics.timeline import SEGMENT, gpus_held, jobs_in_system, jobs_waiting, measured_span, segments
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "average_contention",
     "bounded_slowdowns",
     "censored_completion_times",
+    "figures_of_jobs",
     "finish_time_fairness",
     "finished_jobs",
     "fragmentation",

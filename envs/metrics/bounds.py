@@ -1,10 +1,10 @@
 """Lower bounds on mean JCT and makespan that no scheduler can beat, from relaxations of a workload.
 
 Every bound ignores constraints of the simulation: nodes and their fragmentation, restarts, contention, failures,
-shortage of cores, and the unknown future. It keeps each job's own throughput and the total number of GPUs. The bounds
-hold at the plan and batch size that the simulator chooses. Schedulers that choose batch sizes have a separate bound, at
-the batch size of highest goodput (throughput x statistical efficiency) of those offered to each job (`Relaxation.of`
-with `any_batch`).
+shortage of cores, and the unknown future. It keeps each job's own throughput, what a link carries of it, and the total
+number of GPUs. The bounds hold at the plan and batch size that the simulator chooses. Schedulers that choose batch
+sizes have a separate bound, at the batch size of highest goodput (throughput x statistical efficiency) of those offered
+to each job (`Relaxation.of` with `any_batch`).
 """
 
 import heapq
@@ -17,7 +17,8 @@ from functools import cached_property, partial
 import numpy as np
 import scipy.optimize
 
-from envs.simulation import Setup
+from envs.performance import BatchSizes
+from envs.simulation import LinkLimit, Setup
 from envs.types import BoolArray, ClusterError, Configuration, FloatArray, IntArray, PerformanceError, Seconds
 from envs.workloads import Workload
 
@@ -47,12 +48,14 @@ class Relaxation:
         """Relax a workload.
 
         Single GPU types are enough: a job on several types is no faster than on as many GPUs of its fastest type, and
-        its demand is no less than on the type where its demand is least.
+        its demand is no less than on the type where its demand is least. The limit by links is an exception, as GPUs
+        of several types together can fill a link that those of one type would exceed or not reach. So it lowers the
+        throughput of a size for the demand only if all types on which this size runs reach it.
 
         Args:
             workload: the jobs.
-            setup: the cluster and the performance model; of the scenario, only `statistical_efficiency` has an effect,
-                and only with `any_batch`.
+            setup: the cluster and the performance model. Of the scenario, contention lowers throughputs to what links
+                carry, and `statistical_efficiency` has an effect with `any_batch`.
             any_batch: whether schedulers may choose any batch size that is offered, besides the simulator's; see
                 `fastest_batch`.
 
@@ -68,7 +71,9 @@ class Relaxation:
         for model, low, high in np.unique(distinct[:, :3], axis=0).tolist():
             rows = np.flatnonzero((distinct[:, :3] == (model, low, high)).all(axis=1))
             name = workload.models[model]
-            throughputs = _throughputs(name, distinct[rows, 3:], (low, high) if any_batch else None, setup)
+            throughputs, limit = _throughputs(name, distinct[rows, 3:], (low, high) if any_batch else None, setup)
+            reached = ((throughputs >= limit) | (throughputs == 0)).all(axis=0)
+            throughputs = np.where(reached, np.minimum(throughputs, limit), throughputs)
             for row in rows.tolist():
                 least, most = distinct[row, 3:].tolist()
                 sizes = np.arange(least, min(most, cluster.num_gpus) + 1)
@@ -78,7 +83,7 @@ class Relaxation:
                         f"workload {workload.name}: {name} on {least} to {most} GPUs does not run on "
                         f"cluster {cluster.name}; take a larger cluster"
                     )
-                best[row], per_gpu[row] = curve.max(), (curve / sizes).max(axis=1)
+                best[row], per_gpu[row] = np.minimum(curve, limit[sizes]).max(), (curve / sizes).max(axis=1)
         with np.errstate(divide="ignore"):
             demand = jobs["work"][:, None] / per_gpu[job_class]
         counts = np.array(list(cluster.gpus_by_type.values()), dtype=np.int64)
@@ -294,10 +299,29 @@ def fastest_batch(throughputs_at: Callable[[int], FloatArray], search: BatchSear
     return np.asarray(np.maximum(settled, best))
 
 
-def _throughputs(name: str, ranges: IntArray, own: tuple[int, int] | None, setup: Setup) -> FloatArray:
-    """float64[num_gpu_types, sizes]: useful samples/s of a model by GPU type and number of GPUs.
+def carried_throughput(
+    name: str, links: LinkLimit, batches: BatchSizes, batch: int | None, size: tuple[int, int]
+) -> float:
+    """Return the most useful samples/s that links carry for a job; infinite where a plan may exceed it.
 
-    A size uses the fewest nodes of any type that have this many GPUs.
+    Args:
+        name: the model.
+        links: the limit.
+        batches: how batch sizes count.
+        batch: the batch size; None for the usual one.
+        size: GPUs and nodes.
+    """
+    if not links.active or not links.covers_plans(name):
+        return math.inf
+    return links.throughput(name, *size, links.fastest, batch) * batches.efficiency(name, size[0], batch)
+
+
+def _throughputs(
+    name: str, ranges: IntArray, own: tuple[int, int] | None, setup: Setup
+) -> tuple[FloatArray, FloatArray]:
+    """Useful samples/s of a model: float64[num_gpu_types, sizes] without links, and float64[sizes], the most over them.
+
+    A size uses the fewest nodes of any type that have this many GPUs, and the fastest link of the cluster.
 
     Args:
         name: the model.
@@ -310,7 +334,7 @@ def _throughputs(name: str, ranges: IntArray, own: tuple[int, int] | None, setup
     first, last = int(ranges[:, 0].min()), min(int(ranges[:, 1].max()), cluster.num_gpus)
     sizes = list(range(first, last + 1))
     nodes = (np.searchsorted(np.cumsum(np.sort(cluster.node_gpus)[::-1]), sizes) + 1).tolist()
-    table = np.zeros((len(cluster.gpu_types), last + 1))
+    table, limit = np.zeros((len(cluster.gpu_types), last + 1)), np.full(last + 1, np.inf)
 
     batches = setup.scenario.offered_batches(setup.performance)
 
@@ -330,6 +354,8 @@ def _throughputs(name: str, ranges: IntArray, own: tuple[int, int] | None, setup
             return np.zeros(len(sizes))
         return np.where((windows[:, 0] <= batch) & (batch <= windows[:, 1]), goodputs, 0.0)
 
+    carried = partial(carried_throughput, name, LinkLimit(setup), batches)
+    limit[first:] = [carried(None, size) for size in zip(sizes, nodes, strict=True)]
     for row, gpu_type in enumerate(cluster.gpu_types):
         table[row, first:] = by_size(gpu_type)
         if own is None:
@@ -337,10 +363,12 @@ def _throughputs(name: str, ranges: IntArray, own: tuple[int, int] | None, setup
         offered = [batches.offered(name, gpu_type, gpus, *own) or NOTHING_OFFERED for gpus in sizes]
         windows = np.array(offered, np.int64).reshape(-1, 2)
         some = windows[:, 0] <= windows[:, 1]
+        for at in np.flatnonzero(some).tolist():  # a larger batch makes more progress for the same traffic
+            limit[sizes[at]] = max(limit[sizes[at]], carried(int(windows[at, 1]), (sizes[at], nodes[at])))
         if some.any():
             noise = batches.noise_scale(name)
             low, high = int(windows[some, 0].min()), int(windows[some, 1].max())
             search = BatchSearch(low, high, math.inf if noise is None else noise, windows)
             goodputs = fastest_batch(partial(by_size_or_zero, gpu_type, windows), search)
             table[row, first:] = np.maximum(table[row, first:], goodputs)
-    return table
+    return table, limit

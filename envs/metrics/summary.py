@@ -1,6 +1,7 @@
 """The summary of a run in one row of numbers."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -97,27 +98,13 @@ def summarise(result: RunResult, compared: IntArray | None = None) -> Summary:
     records = result.records
     measured = records[records["measured"]]
     chosen = np.isin(records["job"], compared)
-    rows = records[chosen]
-    jct = job_metrics.job_completion_times(rows)
-    delay = job_metrics.queueing_delays(rows)
     limits = limit_shares(result)
-    rho = job_metrics.finish_time_fairness(result)[chosen]
     return Summary(
         num_measured=len(measured),
         num_unfinished=len(measured) - len(own),
-        num_compared=len(rows),
-        mean_jct=mean(jct),
-        p50_jct=percentile(jct, 50),
-        p99_jct=percentile(jct, 99),
+        **figures_of_jobs(records[chosen], job_metrics.finish_time_fairness(result)[chosen]),
         mean_jct_censored=mean(job_metrics.censored_completion_times(measured, result.end_time)),
         makespan=makespan(result),
-        mean_queueing_delay=mean(delay),
-        p99_queueing_delay=percentile(delay, 99),
-        mean_slowdown=mean(job_metrics.slowdowns(rows)),
-        mean_bounded_slowdown=mean(job_metrics.bounded_slowdowns(rows)),
-        mean_fairness=mean(rho),
-        worst_fairness=float(rho.max()) if len(rho) else float("nan"),
-        jain_index=job_metrics.jain_index(1.0 / rho),
         utilisation=cluster_metrics.utilisation(result),
         fragmentation=cluster_metrics.fragmentation(result),
         mean_jobs_in_system=cluster_metrics.mean_jobs_in_system(result),
@@ -130,3 +117,26 @@ def summarise(result: RunResult, compared: IntArray | None = None) -> Summary:
         limited_by_network=limits.network,
         queue_share=queue_share(result),
     )
+
+
+def figures_of_jobs(rows: job_metrics.JobRecords, rho: FloatArray) -> dict[str, Any]:
+    """Compute the figures of `Summary` that depend on which jobs are compared, by the names of its fields.
+
+    Args:
+        rows: [n], the compared jobs, with the times and the ideal duration of `RECORD`.
+        rho: float64[n], their finish-time fairness.
+    """
+    jct, delay = job_metrics.job_completion_times(rows), job_metrics.queueing_delays(rows)
+    return {
+        "num_compared": len(rows),
+        "mean_jct": mean(jct),
+        "p50_jct": percentile(jct, 50),
+        "p99_jct": percentile(jct, 99),
+        "mean_queueing_delay": mean(delay),
+        "p99_queueing_delay": percentile(delay, 99),
+        "mean_slowdown": mean(job_metrics.slowdowns(rows)),
+        "mean_bounded_slowdown": mean(job_metrics.bounded_slowdowns(rows)),
+        "mean_fairness": mean(rho),
+        "worst_fairness": float(rho.max()) if len(rho) else float("nan"),
+        "jain_index": job_metrics.jain_index(1.0 / rho),
+    }

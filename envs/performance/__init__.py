@@ -26,7 +26,7 @@ sensitivity of models that Synergy did not measure (`cpu_memory.stand_in`); rest
 from envs.performance.batch_size import BatchChoice, best_batch
 from envs.performance.contention import Contention
 from envs.performance.cpu_memory import Sensitivity, sensitivity_of
-from envs.performance.model import IdealModel, PerformanceModel, cpu_scale, throughput_sources
+from envs.performance.model import IdealModel, PerformanceModel, counts_links, cpu_scale, throughput_sources
 from envs.performance.reconfiguration import (
     CostBySize,
     CostByTable,
@@ -67,6 +67,7 @@ __all__ = [
     "TableModel",
     "batch_range",
     "best_batch",
+    "counts_links",
     "cpu_scale",
     "default_model",
     "efficiency_notes",

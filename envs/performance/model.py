@@ -12,7 +12,8 @@ class PerformanceModel(Protocol):
 
     Throughputs are in samples per second, memory is in gigabytes, bandwidth in gigabytes per second. With a plan of
     None, more GPUs, cores or memory never lower the throughput, and more nodes with equal GPUs never raise it: a job
-    leaves resources idle that do not help it. A given plan or batch size is used as it is.
+    leaves resources idle that do not help it. A given plan or batch size is used as it is. The world may lower a
+    throughput over several nodes to what their links carry; see `counts_links`.
     """
 
     @property
@@ -59,6 +60,15 @@ def cpu_scale(performance: PerformanceModel, model: str, gpu_type: str) -> float
     """
     scale = getattr(performance, "cpu_scale", None)
     return float(scale(model, gpu_type)) if scale else 1.0
+
+
+def counts_links(performance: PerformanceModel) -> bool:
+    """Return whether a performance model's throughputs count the links between nodes at their own bandwidth.
+
+    It is the performance model's attribute `counts_links`, and False if it has none. The world adds no limit by links
+    to the throughputs of such a model (`docs/world.md`).
+    """
+    return bool(getattr(performance, "counts_links", False))
 
 
 @dataclass(frozen=True)

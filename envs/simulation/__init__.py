@@ -1,7 +1,11 @@
 """The simulator: state arrays, kernels, engine, event log, and the checks on every allocation."""
 
+from envs.simulation.advised_market import AdvisedMarket
+from envs.simulation.fifo_market import FifoMarket
+from envs.simulation.link_limit import LinkLimit
 from envs.simulation.log import EVENT, SHARE, EventKind, EventLog
-from envs.simulation.result import RECORD, LimitedTime, RunResult
+from envs.simulation.market import BidArrays, Changes, Market
+from envs.simulation.result import RECORD, EndReason, LimitedTime, RunResult
 from envs.simulation.scenario import Failures, Information, Rounds, Scenario
 from envs.simulation.setup import Setup
 from envs.simulation.simulator import CompiledScheduler, Simulator, run_episode
@@ -10,24 +14,33 @@ from envs.simulation.state import State
 from envs.simulation.throughput import ThroughputTable
 from envs.simulation.version import WORLD_VERSION
 from envs.simulation.view import SimulationView
+from envs.simulation.watch import SlowDecisionWarning
 
 __all__ = [
     "EVENT",
     "RECORD",
     "SHARE",
     "WORLD_VERSION",
+    "AdvisedMarket",
+    "BidArrays",
+    "Changes",
     "CompiledScheduler",
+    "EndReason",
     "EventKind",
     "EventLog",
     "Failures",
+    "FifoMarket",
     "Information",
     "LimitedTime",
+    "LinkLimit",
+    "Market",
     "Rounds",
     "RunResult",
     "Scenario",
     "Setup",
     "SimulationView",
     "Simulator",
+    "SlowDecisionWarning",
     "Snapshot",
     "State",
     "ThroughputTable",

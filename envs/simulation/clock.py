@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from envs.simulation.division import divide_uneven_nodes, renounce
+from envs.simulation.futile import progress_has_ceased
 from envs.simulation.heap import heap_remove, heap_update
 from envs.simulation.jit import leaf, part
 from envs.simulation.job_throughput import NO_LIMIT, set_limit
@@ -13,6 +14,9 @@ from envs.simulation.kernels import (
     DONE,
     DOWN,
     END,
+    ENDED_DONE,
+    ENDED_NO_PROGRESS,
+    ENDED_STALLED,
     FINISH,
     INTERRUPT,
     LOG_FULL,
@@ -250,12 +254,12 @@ def next_tick(episode: Any, arrival: float) -> float:
 
 
 @leaf
-def end_episode(world: World) -> int:
+def end_episode(world: World, reason: int) -> int:
     """End the episode. With jobs left, time advances to a finite horizon, so that leaving jobs undone never pays."""
     episode = world.episode[0]
     if episode.num_active > 0 and episode.horizon < np.inf:
         pass_time(world, episode.horizon)
-    episode.ended = 1
+    episode.ended = reason
     return END
 
 
@@ -275,8 +279,10 @@ def stall(world: World) -> int:
     until = end_of_stall(episode)
     if episode.interval < np.inf:
         episode.next_round = until + episode.interval
-    if episode.stalls > episode.max_stalls or until >= episode.horizon:
-        return end_episode(world)
+    if episode.stalls > episode.max_stalls:
+        return end_episode(world, ENDED_STALLED)
+    if until >= episode.horizon:
+        return end_episode(world, ENDED_DONE)
     pass_time(world, until)
     episode.num_rounds += 1
     episode.next_decision = np.inf
@@ -291,16 +297,22 @@ def pass_to_decision(world: World) -> int:
     The order within one instant is: completions free GPUs, nodes change, jobs arrive, the scheduler decides.
     """
     episode = world.episode[0]
+    if episode.ended:
+        return END
     if episode.in_round:
         count_round(world)
+        if episode.num_rounds >= episode.next_check and progress_has_ceased(world):
+            return end_episode(world, ENDED_NO_PROGRESS)
     while True:
         if episode.round_due == 0:
             arrival = next_arrival(world)
             happening = min(arrival, next_finish(world))
             change = node_change(world)
             if happening == np.inf:
-                if episode.num_active == 0 or episode.stalls > episode.max_stalls:
-                    return end_episode(world)
+                if episode.num_active == 0:
+                    return end_episode(world, ENDED_DONE)
+                if episode.stalls > episode.max_stalls:
+                    return end_episode(world, ENDED_STALLED)
                 waits_for_node = episode.num_down > 0 and change < np.inf  # in a snapshot no node comes back
                 if not waits_for_node and change > end_of_stall(episode):
                     return stall(world)
@@ -308,7 +320,7 @@ def pass_to_decision(world: World) -> int:
             tick = next_tick(episode, arrival) if episode.interval < np.inf else np.inf
             time = min(happening, tick, episode.next_decision)
             if time > episode.horizon:
-                return end_episode(world)
+                return end_episode(world, ENDED_DONE)
             pass_time(world, time)
             if tick <= time:
                 episode.round_due = 1

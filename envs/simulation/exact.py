@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from envs.performance import model_profile
+from envs.simulation.link_limit import LinkLimit
 from envs.simulation.setup import Setup
 from envs.types import Configuration, NodeId, Placement
 
@@ -25,12 +26,13 @@ class ExactThroughputs:
 
     def __init__(self, setup: Setup) -> None:
         self.performance, self.cluster = setup.performance, setup.cluster
+        self.links = LinkLimit(setup)
         self.equal = setup.scenario.worker_shares == "equal"
         self.batches = setup.scenario.offered_batches(setup.performance)
         self._known: dict[tuple[str, Configuration], float] = {}
 
     def throughput(self, model: str, placement: Placement) -> float:
-        """Samples/s of a placement without co-located jobs; a resource that it does not set is ample.
+        """Samples/s of a placement without co-located jobs; links, and a resource that it does not set, are ample.
 
         On several GPU types the workers divide the mini-batch as in the throughput table.
 
@@ -40,7 +42,7 @@ class ExactThroughputs:
         count = placement.num_gpus
         gpu_types = {node: self.cluster.nodes[node].gpu_type for node in sorted(placement.gpus)}
         by_type = {
-            gpu_type: self.ask(
+            gpu_type: self._unlimited(
                 model,
                 Configuration(
                     gpu_type,
@@ -86,7 +88,21 @@ class ExactThroughputs:
         return self.ask(model, configuration) * self.batches.efficiency(model, num_gpus, batch_size)
 
     def ask(self, model: str, configuration: Configuration) -> float:
-        """Samples/s on GPUs of one type; see `PerformanceModel.throughput`."""
+        """Samples/s on GPUs of one type, alone on the links of its nodes; see `PerformanceModel.throughput`.
+
+        At most what the slowest link of the type carries, unless it names a plan that the limit does not cover.
+        """
+        throughput = self._unlimited(model, configuration)
+        if configuration.gpu_type not in self.links.least or configuration.num_nodes < 2:
+            return throughput
+        if configuration.plan is not None and not self.links.covers_plans(model):
+            return throughput
+        link = self.links.least[configuration.gpu_type]
+        size = configuration.num_gpus, configuration.num_nodes
+        return min(throughput, self.links.throughput(model, *size, link, configuration.batch_size))
+
+    def _unlimited(self, model: str, configuration: Configuration) -> float:
+        """Samples/s of the performance model, with a cache."""
         key = (model, configuration)
         known = self._known.get(key)
         if known is None:

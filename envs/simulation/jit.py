@@ -33,6 +33,15 @@ def jit(function: Callable[P, R]) -> Callable[P, R]:
     return _compiled(function)
 
 
+def inlined(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile like `jit`, but copied into its callers before they are compiled.
+
+    LLVM optimises all that a function calls once more with each caller. For a long function with one caller, a copy
+    therefore saves the time to compile it alone.
+    """
+    return _compiled(function, inline="always")
+
+
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Compile like `jit`, for a function that allocates nothing."""
     return _compiled(function, _nrt=False)
@@ -59,7 +68,7 @@ def _inner(function: Callable[P, R], **options: bool) -> Callable[P, R]:
     return cast(Callable[P, R], compiled)
 
 
-def _compiled(function: Callable[P, R], **options: bool) -> Callable[P, R]:
+def _compiled(function: Callable[P, R], **options: bool | str) -> Callable[P, R]:
     njit: Any = numba.njit  # its type stubs do not know all options
     compiled = njit(cache=True, error_model="numpy", nogil=True, no_cfunc_wrapper=True, **options)(function)
     _outdate_with_sources(compiled, function)

@@ -146,11 +146,33 @@ def feed(world: World, j: int) -> None:
         if job.named or both < UNLIMITED:
             job.fed_by_cpus = by_cpus
             job.fed_by_memory = by_memory
+    job.kept_by_links = 1.0
     if world.episode[0].contention != OFF and job.num_shares > 1:
         per_sample = job.sample_traffic if job.sample_traffic > 0 else world.traffic[job.model, job.gpus]
+        if world.links_limit[job.model] > (job.plan >= 0):
+            limit_by_links(world, job, per_sample * (job.num_shares - 1) / job.num_shares)
         job.traffic = per_sample * job.alone * (job.num_shares - 1) / job.num_shares
     else:
         job.traffic = 0.0
+
+
+@leaf
+def limit_by_links(world: World, job: Records, sample_traffic: float) -> None:
+    """Lower a job's throughput alone to what the slowest link of its nodes carries.
+
+    Args:
+        world: the world.
+        job: a job on several nodes.
+        sample_traffic: GB that it sends over the link of each of its nodes for a useful sample.
+    """
+    link = np.inf
+    share = job.first_share
+    while share >= 0:
+        link = min(link, world.nodes[world.shares[share].node].link)
+        share = world.shares[share].next_of_job
+    if sample_traffic > 0 and link / sample_traffic < job.alone:
+        job.kept_by_links = link / sample_traffic / job.alone
+        job.alone = link / sample_traffic
 
 
 @leaf
@@ -252,7 +274,7 @@ def throughput_under_contention(world: World, job: Records) -> float:
     if job.fed_by_memory < least:
         least = job.fed_by_memory
         limit = MEMORY_LIMIT
-    if network < least:
+    if network * job.kept_by_links < least:
         limit = NETWORK_LIMIT
     set_limit(world, job, limit)
     return float(job.alone * network * cpu_stage)

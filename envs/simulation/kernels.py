@@ -40,6 +40,7 @@ _EVENT_KINDS: Any = [np.int64(kind) for kind in range(8)]
 NO_CHANGE: Any = np.int64(-1)
 FINISH, DOWN, INTERRUPT, UP, ARRIVE, STOP, START, RESIZE = _EVENT_KINDS  # EventKind
 ROUND, END, LOG_FULL = 0, 1, 2  # AdvanceResult
+ENDED_DONE, ENDED_STALLED, ENDED_NO_PROGRESS = 1, 2, 3  # EndReason
 CHANGED, UNCHANGED = 1, 2  # values of a job's `touched` at the end of the round
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +10,18 @@ import numpy.typing as npt
 from envs.simulation.log import EventLog
 from envs.types import ClusterSpec, ConservationError, JobRecord, Seconds
 from envs.workloads import Workload
+
+
+class EndReason(IntEnum):
+    """Why an episode ended; `docs/world.md` has the rules."""
+
+    NOT_ENDED = 0
+    DONE = 1  # all jobs are done, or the horizon is reached
+    STALLED = 2  # jobs wait, no job will end, and the scheduler started none in `max_stalls` rounds
+    NO_PROGRESS = 3  # jobs restart again and again, and none comes closer to its end
+
+
+NAMED_JOBS = 8  # of the unfinished jobs of a run, those that a message names
 
 RECORD = np.dtype(
     [
@@ -36,9 +49,9 @@ class LimitedTime:
 
     A job runs while it holds GPUs, also while it starts. Its *cores factor* is the fraction of its throughput that its
     cores would leave it with ample memory (times the worst-case factor of its CPU stages); its *memory factor* is that
-    of its memory with ample cores; its *network factor* is that of contention for links. All three are those of
-    `docs/world.md`. The smallest factor limits the job, in a tie the first in this order. If none takes more than 1 %
-    of the throughput, the job is limited by its GPUs.
+    of its memory with ample cores; its *network factor* is that of the limit by links, times that of contention for
+    them. All three are those of `docs/world.md`. The smallest factor limits the job, in a tie the first in this order.
+    If none takes more than 1 % of the throughput, the job is limited by its GPUs.
     """
 
     running: float  # job-seconds of all running jobs; NaN, and nothing measured, where jobs share GPUs alone
@@ -63,9 +76,11 @@ class RunResult:
     log: EventLog
     end_time: Seconds  # when the last job finished, or the horizon
     num_rounds: int
-    decision_seconds: float  # wall-clock time of the scheduler over all rounds
+    decision_seconds: float  # CPU time of the scheduler over all rounds, all threads of the process
     counters: dict[str, int] = field(default_factory=dict)  # the scheduler's own counts: decisions, conflicts
     limited: LimitedTime | None = None  # None if the run did not measure it
+    end_reason: EndReason = EndReason.DONE
+    progress_time: Seconds = 0.0  # when net progress was last seen, if the run ended for lack of it
 
     @property
     def finished(self) -> npt.NDArray[np.bool_]:
@@ -77,6 +92,27 @@ class RunResult:
     def num_unfinished(self) -> int:
         """Number of jobs that the horizon cut off or that never started."""
         return int((~self.finished).sum())
+
+    @property
+    def num_not_arrived(self) -> int:
+        """Number of jobs of the workload that were not submitted before the end; they are in no record."""
+        return len(self.workload) - len(self.records)
+
+    @property
+    def why_cut_short(self) -> str:
+        """One line about a run that ended before all jobs were done and before the horizon; empty for all others.
+
+        It names the jobs declared unfinished, the first `NAMED_JOBS` of them.
+        """
+        jobs = self.records["job"][~self.finished].tolist()
+        if not jobs or self.end_reason not in (EndReason.STALLED, EndReason.NO_PROGRESS):
+            return ""
+        names = ", ".join(str(job) for job in jobs[:NAMED_JOBS])
+        more = f" and {len(jobs) - NAMED_JOBS} more" if len(jobs) > NAMED_JOBS else ""
+        why = f"no job made net progress after t = {self.progress_time:g} s, though jobs restarted again and again"
+        if self.end_reason is EndReason.STALLED:
+            why = "the scheduler left jobs waiting with nothing to wait for"
+        return f"{self.workload.name} ended at round {self.num_rounds}: {why}; unfinished: jobs {names}{more}"
 
     def __iter__(self) -> Iterator[JobRecord]:
         for row in self.records:

@@ -17,6 +17,11 @@ from envs.performance import (
 )
 from envs.types import FloatArray, MurmurationError, Seconds
 
+LEAST_INTERVAL: Seconds = 1e-3  # of rounds and of failures: shorter ones make runs that do not end in practice
+LONGEST_OUTAGE: Seconds = 1e15
+MOST_STALLS = 1_000_000
+MOST_FUTILE_ROUNDS = 1_000_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
@@ -26,6 +31,7 @@ class Rounds:
     interval: Seconds | None = None  # a round at every multiple of it while jobs are in the system
     stall_interval: Seconds = 60.0  # time to the next round while jobs wait, none runs and none will arrive
     max_stalls: int = 100  # such rounds in a row, after which the waiting jobs count as unfinished
+    max_futile_rounds: int = 1000  # rounds between two checks for net progress, and restarts without any, until the end
 
     def __post_init__(self) -> None:
         if not self.on_events and self.interval is None:
@@ -36,6 +42,17 @@ class Rounds:
             raise MurmurationError(f"rounds.interval is {self.interval} s; it must be positive and finite, or null")
         if not self.stall_interval > 0:
             raise MurmurationError(f"rounds.stall_interval is {self.stall_interval} s; it must be positive")
+        if not 0 <= self.max_stalls <= MOST_STALLS:
+            raise MurmurationError(f"rounds.max_stalls is {self.max_stalls}; it must be from 0 to {MOST_STALLS:,}")
+        if self.interval is not None and self.interval < LEAST_INTERVAL:
+            raise MurmurationError(
+                f"rounds.interval is {self.interval} s; it must be at least {LEAST_INTERVAL} s, or null"
+            )
+        if not 1 <= self.max_futile_rounds <= MOST_FUTILE_ROUNDS:
+            raise MurmurationError(
+                f"rounds.max_futile_rounds is {self.max_futile_rounds}; it must be at least 1 and at most "
+                f"{MOST_FUTILE_ROUNDS:,}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +85,10 @@ class Failures:
             value = getattr(self, name)
             if not (value > 0 and math.isfinite(value)):
                 raise MurmurationError(f"failures.{name} is {value} s; it must be positive and finite")
+            if not LEAST_INTERVAL <= value <= LONGEST_OUTAGE:
+                raise MurmurationError(
+                    f"failures.{name} is {value} s; it must be from {LEAST_INTERVAL} to {LONGEST_OUTAGE:g} s"
+                )
         if not self.checkpoint_interval >= 0:
             raise MurmurationError(
                 f"failures.checkpoint_interval is {self.checkpoint_interval} s; it must not be negative"
@@ -75,7 +96,7 @@ class Failures:
 
     def draw(self, num_nodes: int, rng: np.random.Generator) -> FloatArray:
         """float64[num_nodes, OUTAGES, 2]: seconds up and seconds down of every node, alternating."""
-        means = np.array([self.mtbf, self.repair_time])
+        means = np.array([self.mtbf, self.repair_time], np.float64)
         draws: FloatArray = rng.exponential(1.0, (num_nodes, OUTAGES, 2)) * means
         return draws
 
@@ -118,6 +139,17 @@ class Scenario:
             raise MurmurationError(f"scenario.horizon is {self.horizon} s; it must be positive")
         if self.cpu_memory not in ("unlimited", "shared"):
             raise MurmurationError(f"scenario.cpu_memory is {self.cpu_memory!r}; it must be unlimited or shared")
+        if not isinstance(self.quotas, Mapping):
+            raise MurmurationError(f"scenario.quotas is {self.quotas!r}; it must give a number of GPUs by tenant")
+        for name, wanted in (("rounds", Rounds), ("information", Information), ("contention", Contention)):
+            if not isinstance(getattr(self, name), wanted):
+                raise MurmurationError(f"scenario.{name} is {getattr(self, name)!r}; it must be {wanted.__name__}(...)")
+        if self.reconfiguration is not None and not callable(getattr(self.reconfiguration, "seconds", None)):
+            raise MurmurationError(
+                f"scenario.reconfiguration is {self.reconfiguration!r}; it must have the method seconds, or be null"
+            )
+        if self.failures is not None and not isinstance(self.failures, Failures):
+            raise MurmurationError(f"scenario.failures is {self.failures!r}; it must be Failures(...), or null")
         for tenant, quota in self.quotas.items():
             if quota < 0:
                 raise MurmurationError(f"scenario.quotas: tenant {tenant} has {quota} GPUs; it must be 0 or more")

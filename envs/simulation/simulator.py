@@ -13,12 +13,13 @@ from envs.simulation.entries import end_round, next_round
 from envs.simulation.exact import PARTS, ExactThroughputs, whole_parts
 from envs.simulation.jit import Records
 from envs.simulation.requested import REQUESTED, plan_requested
-from envs.simulation.result import RECORD, LimitedTime, RunResult
+from envs.simulation.result import RECORD, EndReason, LimitedTime, RunResult
 from envs.simulation.setup import Setup
 from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY
 from envs.simulation.state import State
 from envs.simulation.throughput import ThroughputTable, node_level
 from envs.simulation.view import SimulationView
+from envs.simulation.watch import DecisionWatch
 from envs.simulation.world import World, world_of
 from envs.types import (
     Allocation,
@@ -33,6 +34,8 @@ from envs.types import (
     Seconds,
 )
 from envs.workloads import Workload
+
+DECISION_LIMIT: Seconds = 600.0  # real time of one decision, after which a warning names the scheduler
 
 
 class Simulator:
@@ -303,6 +306,8 @@ class Simulator:
             decision_seconds,
             counters or {},
             limited_time(episode),
+            EndReason(episode.ended),
+            float(episode.progress_time),
         )
         result.check_conservation(count)
         return result
@@ -398,33 +403,46 @@ class CompiledScheduler(Scheduler, Protocol):
         ...
 
 
-def run_episode(scheduler: Scheduler, simulator: Engine, name: str = "", *, compiled: bool = True) -> RunResult:
+def run_episode(
+    scheduler: Scheduler,
+    simulator: Engine,
+    name: str = "",
+    *,
+    compiled: bool = True,
+    decision_limit: Seconds = DECISION_LIMIT,
+) -> RunResult:
     """Run one workload to its end under one scheduler, heuristic or trained policy.
 
     A `CompiledScheduler` runs the episode itself where it can, unless `compiled` is False; its decision time is then
-    the time of the whole episode.
+    the time of the whole episode. Decision times are CPU time of the process, so that other programs on the machine
+    hardly change them. A `SlowDecisionWarning` names a decision that takes longer than `decision_limit` seconds of real
+    time (infinite: none does), while it still runs.
 
     Raises:
         AllocationError: an allocation does not fit; names scheduler, time, job, node and resource.
     """
+    name = name or type(scheduler).__name__
     scheduler.reset(simulator.cluster, simulator.rng)
-    began = time.perf_counter()
+    began = time.process_time()
     can_play = compiled and isinstance(simulator, Simulator) and isinstance(scheduler, CompiledScheduler)
     if can_play and cast(CompiledScheduler, scheduler).play(cast(Simulator, simulator)):
-        return simulator.result(name or type(scheduler).__name__, time.perf_counter() - began)
+        return simulator.result(name, time.process_time() - began)
     thought = 0.0
-    for view in simulator.rounds():
-        began = time.perf_counter()
-        with _blaming(name or type(scheduler).__name__, view.time):
-            allocation = scheduler.schedule(view)
-            thought += time.perf_counter() - began
-            if not isinstance(allocation, Allocation):
-                raise AllocationError(
-                    f"schedule() returned {type(allocation).__name__}; return what view.allocation() gave you"
-                )
-            simulator.apply(allocation)
+    with DecisionWatch(name, decision_limit) as watch:
+        for view in simulator.rounds():
+            began = time.process_time()
+            with _blaming(name, view.time):
+                watch.begin(view.time)
+                allocation = scheduler.schedule(view)
+                watch.end()
+                thought += time.process_time() - began
+                if not isinstance(allocation, Allocation):
+                    raise AllocationError(
+                        f"schedule() returned {type(allocation).__name__}; return what view.allocation() gave you"
+                    )
+                simulator.apply(allocation)
     counters = dict(getattr(scheduler, "counters", {}))
-    return simulator.result(name or type(scheduler).__name__, thought, counters)
+    return simulator.result(name, thought, counters)
 
 
 @contextmanager

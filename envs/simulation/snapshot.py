@@ -15,7 +15,7 @@ from envs.simulation.state import State
 from envs.simulation.throughput import ThroughputTable
 from envs.simulation.view import SimulationView
 from envs.simulation.world import World
-from envs.types import ExecutionPlan, FloatArray, MurmurationError
+from envs.types import ExecutionPlan, FloatArray, JobSpec, MurmurationError
 from envs.workloads import Workload
 from envs.workloads.workload import JOB_COLUMNS
 
@@ -35,6 +35,7 @@ class Snapshot(Simulator):
     - Remaining work is what the scenario reveals: exact; the estimate, as if it were exact; endless if nothing is
       known. The view of a snapshot shows what the scheduler's own view shows, so NaN if nothing is known.
     - The horizon is the scenario's. There is no log unless it is asked for.
+    - `add_arrivals` adds jobs that might be submitted later, for planners that guess what will arrive.
 
     A first copy costs time in proportion to the submitted jobs. Later ones into the same snapshot copy only the jobs in
     the system and those submitted since; `state` and `world` are new objects after it had to grow.
@@ -140,12 +141,94 @@ class Snapshot(Simulator):
             )
         used = int(source.episode["next_job"][0])
         assumed = _checked(remaining, used)
+        self._drop_arrivals()
         self._prepare(used, int(source.episode["history"][0]), table)
         self._append(workload, used)
         copy_episode(source, self.world, self._listed, NO_JOBS, self._sizes, used, True)
         if assumed is not None:
             assume_remaining(self.world, self._listed, int(self._sizes[OPEN]), assumed)
         self._finish(plans, logging)
+
+    def add_arrivals(self, jobs: Sequence[JobSpec]) -> None:
+        """Add jobs that might be submitted from now on. Their ids follow those of the jobs that are there already.
+
+        The next `take` forgets them; `copy_from` copies them. On the copy they are like all other jobs: the view shows
+        each from its submission on. If the copy has to grow, its log begins anew. Their names and plans are kept only
+        if the jobs of the workload have some.
+
+        Args:
+            jobs: in order of submission; their `id` is ignored. Models and tenants must be those of the workload.
+
+        Raises:
+            MurmurationError: the round has already changed jobs, or a job is submitted before the present or before
+                another one in front of it, has an unknown model or tenant, unknown work or too many GPUs.
+        """
+        if self.state.episode["num_touched"][0, 0]:
+            raise MurmurationError("snapshot: jobs are changed already in this round; add arrivals before")
+        self._check_arrivals(jobs)
+        first, end = int(self._sizes[USED]), int(self._sizes[USED]) + len(jobs)
+        if end > self.state.jobs.shape[1]:
+            self._grow(end)
+        more = self._columns_of(jobs)
+        self._columns = np.concatenate([self._columns[:first], more])  # other snapshots may use the old ones
+        self._names = [*self._names, *(job.name for job in jobs)] if self._names else []
+        self._own_plans = [*self._own_plans, *(job.plan for job in jobs)] if self._own_plans else []
+        models = np.array([self.table.models.index(job.model) for job in jobs], np.int64)
+        self.state.append(first, more, models, self.scenario, self.table)
+        self._sizes[USED], self._known_view = end, None
+
+    def _check_arrivals(self, jobs: Sequence[JobSpec]) -> None:
+        """Check what `add_arrivals` requires."""
+        _, models, tenants = self._about
+        latest = max([float(self.state.episode[0, 0].time), *self._columns["submit_time"][self._arrivals].tolist()])
+        most = self.table.throughputs.shape[2] - 1
+        for place, job in enumerate(jobs):
+            if not latest <= job.submit_time < np.inf:
+                raise MurmurationError(
+                    f"snapshot: arrival {place} is submitted at t = {job.submit_time:g} s; it must be finite and at "
+                    f"least {latest:g} s"
+                )
+            latest = job.submit_time
+            for name, value, known in (("model", job.model, models), ("tenant", job.tenant, tenants)):
+                if value not in known:
+                    raise MurmurationError(
+                        f"snapshot: arrival {place} has the {name} {value!r}; known: {', '.join(known)}"
+                    )
+            if np.isnan(job.work) or job.max_gpus > most:
+                raise MurmurationError(
+                    f"snapshot: arrival {place} has {job.work:g} samples and at most {job.max_gpus} GPUs; its work "
+                    f"must be a number, and jobs have at most {most} GPUs here"
+                )
+
+    @property
+    def _arrivals(self) -> slice:
+        """Rows of the jobs that `add_arrivals` added."""
+        return slice(int(self._sizes[KNOWN]), int(self._sizes[USED]))
+
+    def _columns_of(self, jobs: Sequence[JobSpec]) -> npt.NDArray[np.void]:
+        """Return jobs as rows of the workload."""
+        _, models, tenants = self._about
+        rows = np.zeros(len(jobs), JOB_COLUMNS)
+        for row, job in zip(rows, jobs, strict=True):
+            for name in ("submit_time", "work", "num_gpus", "min_gpus", "max_gpus", "min_batch", "max_batch"):
+                row[name] = getattr(job, name)
+            row["guaranteed"], row["duration"] = job.guaranteed, np.nan
+            row["model"], row["tenant"] = models.index(job.model), tenants.index(job.tenant)
+        return rows
+
+    def _grow(self, rows: int) -> None:
+        """Make room for more jobs and keep what is there, except for the log."""
+        larger = Snapshot(self.setup, self.table)
+        larger._make_room(rows)
+        larger.copy_from(self, logging=bool(self.state.episode["logging"][0, 0]))
+        vars(self).update(vars(larger))
+
+    def _drop_arrivals(self) -> None:
+        """Forget what the workload says of added jobs; their rows of the state are overwritten with the next copy."""
+        known = int(self._sizes[KNOWN])
+        if self._sizes[USED] > known:
+            self._columns = self._columns[:known].copy()
+            self._names, self._own_plans = self._names[:known], self._own_plans[:known]
 
     def copy_from(self, other: "Snapshot", *, logging: bool = False) -> None:
         """Become a copy of another snapshot, between its rounds; of the same episode it copies only what may differ.

@@ -21,6 +21,7 @@ def set_remaining(job: Records, left: float, time: float) -> None:
     """Set the samples that a job has left at `time`."""
     job.remaining = left
     job.saved = left
+    job.least = left
     if job.status == RUNNING:
         job.synced = max(job.synced, time)
         predict_finish(job)

@@ -38,7 +38,7 @@ class AdvanceResult(IntEnum):
     """The reason why `advance` returned."""
 
     ROUND = 0  # a decision is due
-    END = 1  # all jobs finished, horizon reached, or too many stalls in a row
+    END = 1  # the episode has ended, see `EndReason`
     LOG_FULL = 2  # the log needs room; enlarge it and call again
 
 
@@ -73,7 +73,12 @@ EPISODE = _records(
     ("num_events", i8),  # FINISH and ARRIVE so far, counted with or without a log
     ("log_events", i8),
     ("log_shares", i8),
-    ("ended", i8),
+    ("ended", i8),  # EndReason
+    ("next_check", i8),  # number of rounds after which net progress is checked
+    ("checked_events", i8),  # `num_events` at the last check
+    ("checked_time", f8),
+    ("progress_time", f8),  # time of the last check that found net progress
+    ("progress_restarts", i8),  # restarts until then of the jobs that were in the system
     ("history", i8),  # number of this load or copy in the process: arrays of one history only ever went forward
     # What limits running jobs, within the workload's window; only where jobs share more than GPUs.
     ("limited_by_cpus", i8),  # running jobs limited by cores now
@@ -93,6 +98,8 @@ EPISODE = _records(
     ("stall_interval", f8),
     ("checkpoint_interval", f8),
     ("max_stalls", i8),
+    ("max_futile_rounds", i8),
+    ("longest_delay", f8),  # of all restarts
     ("on_events", i8),
     ("proportional", i8),
     ("knows_work", i8),
@@ -116,6 +123,7 @@ JOB = _records(
     ("served", f8),
     ("traffic", f8),  # GB/s over the link of each of its nodes, without co-located jobs
     ("alone", f8),  # samples/s without co-located jobs
+    ("kept_by_links", f8),  # fraction of its throughput that the links of its nodes leave it without co-located jobs
     ("saved", f8),  # samples left at the last checkpoint
     ("segment", f8),  # time at which it last began to process samples after a start or change
     ("limit", i8),  # NO_LIMIT, CPU_LIMIT, MEMORY_LIMIT or NETWORK_LIMIT of envs.simulation.job_throughput
@@ -152,9 +160,14 @@ JOB = _records(
     ("min_gpus", i8),
     ("max_gpus", i8),
     ("work", f8),
+    ("least", f8),  # fewest samples that it had left when net progress was checked; its work at first
     ("estimate", f8),  # factor on the remaining work that schedulers see; 1 if exact
     ("num_preemptions", i8),
     ("num_interruptions", i8),
+)
+COLUMNS_OF_JOB = (  # fields of JOB, and the columns of a workload from which they are filled
+    *(("submit", "submit_time"), ("work", "work"), ("remaining", "work"), ("saved", "work"), ("least", "work")),
+    *((name, name) for name in ("num_gpus", "min_gpus", "max_gpus")),
 )
 NODE = _records(
     ("gpu_type", i8),
@@ -274,15 +287,7 @@ class State:
         jobs[:] = np.zeros((), JOB)
         jobs["submit"] = np.inf
         index = np.array([table.models.index(model) for model in workload.models])
-        for field, column in (
-            ("submit", "submit_time"),
-            ("work", "work"),
-            ("remaining", "work"),
-            ("saved", "work"),
-            ("num_gpus", "num_gpus"),
-            ("min_gpus", "min_gpus"),
-            ("max_gpus", "max_gpus"),
-        ):
+        for field, column in COLUMNS_OF_JOB:
             jobs[field][:count] = workload.jobs[column]
         jobs["model"][:count] = index[workload.jobs["model"]]
         jobs["start"] = np.nan
@@ -295,9 +300,36 @@ class State:
         jobs["restart_delay"][:count] = restart_delay[workload.jobs["model"]]
         jobs["first_share"] = jobs["before_share"] = jobs["plan"] = -1
         self._clear(b, scenario)
+        self.episode["longest_delay"][b] = jobs["restart_delay"].max()
         self.episode["window_start"][b], self.episode["window_end"][b] = workload.window
         if scenario.failures is not None:
             self._schedule_outages(b, scenario.failures.draw(self.nodes.shape[1], outages or rng))
+
+    def append(
+        self,
+        first: int,
+        rows: npt.NDArray[np.void],
+        models: npt.NDArray[np.int64],
+        scenario: Scenario,
+        table: ThroughputTable,
+    ) -> None:
+        """Add jobs that are not submitted yet to episode 0, with exact work.
+
+        Args:
+            first: their first row, behind all other jobs.
+            rows: dtype `JOB_COLUMNS`, in order of submission.
+            models: int64[len(rows)], indices into the table's models.
+            scenario: its rules.
+            table: throughputs.
+        """
+        jobs = self.jobs[0][first : first + len(rows)]
+        jobs[:] = np.zeros((), JOB)
+        for field, column in COLUMNS_OF_JOB:
+            jobs[field] = rows[column]
+        start_delay, restart_delay = scenario.delays(table.models)
+        jobs["model"], jobs["start_delay"], jobs["restart_delay"] = models, start_delay[models], restart_delay[models]
+        jobs["start"], jobs["finish"], jobs["estimate"] = np.nan, np.inf, 1.0
+        jobs["first_share"] = jobs["before_share"] = jobs["plan"] = -1
 
     def _clear(self, b: int, scenario: Scenario) -> None:
         nodes, shares = self.nodes[b], self.shares[b]
@@ -331,6 +363,7 @@ class State:
         episode["next_decision"] = np.inf
         episode["stall_interval"] = scenario.rounds.stall_interval
         episode["max_stalls"] = scenario.rounds.max_stalls
+        episode["max_futile_rounds"] = episode["next_check"] = scenario.rounds.max_futile_rounds
         episode["on_events"] = scenario.rounds.on_events
         episode["proportional"] = scenario.worker_shares == "proportional"
         episode["knows_work"] = scenario.information.work != "none"

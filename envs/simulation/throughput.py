@@ -9,9 +9,10 @@ import numpy as np
 
 from envs.performance import PerformanceModel, cpu_scale, model_profile
 from envs.performance.contention import stage_profile
+from envs.simulation.link_limit import LinkLimit
 from envs.simulation.scenario import Scenario
 from envs.simulation.setup import Setup
-from envs.types import Configuration, FloatArray, IntArray, SharedResources, seal
+from envs.types import Configuration, FloatArray, IntArray, ResourceTables, SharedResources, seal
 
 CPU_GRID = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 9.0, 12.0, 24.0])  # cores per GPU: Synergy's grid, OSDI'22
 MEMORY_GRID = np.array([0.0, 20.83, 62.5, 125.0, 187.5, 250.0])  # GB per GPU: Synergy's grid
@@ -133,6 +134,10 @@ class ThroughputTable:
             `level_nodes(level)` nodes, or one node per GPU if those are fewer; 0 where the model does not run.
         levels: int64[num_gpu_types, max_gpus + 1], level of the fewest nodes of a type that hold so many GPUs;
             -1 where the cluster has too few.
+        link_limit: float64[num_models, num_gpu_types, max_gpus + 1], the most samples/s that the slowest link of a
+            type carries for a job on the fewest nodes; infinite where there is no limit. `throughputs` are without it.
+        links_limit: int64[num_models], whether links limit jobs that are alone on them: 0 no, 1 where their placement
+            names no plan, 2 always.
         traffic: float64[num_models, max_gpus + 1], GB that a sample sends around the ring of so many GPUs; 0 without
             contention.
         cpu_stage_fraction: float64[num_models], fraction of a step that uses the CPUs; 0 without contention.
@@ -142,12 +147,14 @@ class ThroughputTable:
     models: tuple[str, ...]
     throughputs: FloatArray
     levels: IntArray
+    link_limit: FloatArray = field(default_factory=lambda: np.full((0, 0, 0), np.inf))
+    links_limit: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     traffic: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     cpu_stage_fraction: FloatArray = field(default_factory=lambda: np.zeros(0))
     cpu_memory: CpuMemoryTable = field(default_factory=lambda: CpuMemoryTable.neutral(0, 0))
 
     def __post_init__(self) -> None:
-        for name in ("throughputs", "levels", "traffic", "cpu_stage_fraction"):
+        for name in ("throughputs", "levels", "link_limit", "links_limit", "traffic", "cpu_stage_fraction"):
             object.__setattr__(self, name, seal(getattr(self, name)))
 
     @classmethod
@@ -172,11 +179,16 @@ class ThroughputTable:
         max_gpus = min(max(max_gpus, 8), cluster.num_gpus)
         throughputs = np.zeros((len(models), num_types, max_gpus + 1, NUM_LEVELS))
         levels = np.full((num_types, max_gpus + 1), -1, np.int64)
-        for gpu_type in range(num_types):
+        links = LinkLimit(setup)
+        link_limit = np.full((len(models), num_types, max_gpus + 1), np.inf)
+        for gpu_type, name in enumerate(cluster.gpu_types):
             sizes = np.sort(cluster.node_gpus[cluster.node_types == gpu_type])[::-1]
             held = np.cumsum(sizes)
             for gpus in range(1, min(max_gpus, int(held[-1])) + 1):
-                levels[gpu_type, gpus] = node_level(int(np.searchsorted(held, gpus)) + 1)
+                nodes = int(np.searchsorted(held, gpus)) + 1
+                levels[gpu_type, gpus] = node_level(nodes)
+                for i, model in enumerate(models if links.active else ()):
+                    link_limit[i, gpu_type, gpus] = links.throughput(model, gpus, nodes, links.least[name])
         configurations = [
             ((gpu_type, gpus, level), Configuration(name, gpus, min(level_nodes(level), gpus)))
             for gpu_type, name in enumerate(cluster.gpu_types)
@@ -192,19 +204,21 @@ class ThroughputTable:
         else:
             neutral = CpuMemoryTable.neutral(len(models), num_types)
             cpu_memory = CpuMemoryTable.build(setup, models) if shared else neutral
-        return cls(tuple(models), throughputs, levels, *_contention_columns(models, max_gpus, scenario), cpu_memory)
+        columns = _contention_columns(models, max_gpus, scenario)
+        links_limit = np.array([int(links.active) + links.covers_plans(model) for model in models], np.int64)
+        return cls(tuple(models), throughputs, levels, link_limit, links_limit, *columns, cpu_memory)
 
     def shared_resources(self, scenario: Scenario) -> SharedResources:
         """What schedulers may know about the resources that jobs share."""
         return SharedResources(
-            scenario.contention.mode, scenario.cpu_memory == "shared", self.models, *self._sealed_resources
+            scenario.contention.mode, scenario.cpu_memory == "shared", self.models, self._sealed_resources
         )
 
     @cached_property
-    def _sealed_resources(self) -> tuple[FloatArray, ...]:
+    def _sealed_resources(self) -> ResourceTables:
         table = self.cpu_memory
         arrays = (table.cpus, table.memory, table.factor, table.saturating, table.scale)
-        return tuple(seal(array) for array in (*arrays, self.traffic, self.cpu_stage_fraction))
+        return ResourceTables(*(seal(array) for array in (*arrays, self.traffic, self.cpu_stage_fraction)))
 
     def reference(self) -> FloatArray:
         """float64[num_models, max_gpus + 1]: throughput on the fewest nodes of the fastest type."""
@@ -221,9 +235,10 @@ class ThroughputTable:
         return throughput
 
     def consolidated(self) -> FloatArray:
-        """float64[num_models, num_gpu_types, max_gpus + 1]: throughput on the fewest nodes, read only.
+        """float64[num_models, num_gpu_types, max_gpus + 1]: throughput on the fewest nodes, alone on their links.
 
-        0 where the cluster has too few GPUs of the type.
+        Read only; 0 where the cluster has too few GPUs of the type. A larger size may be slower than a smaller one that
+        needs fewer nodes.
         """
         return self._consolidated
 
@@ -232,7 +247,25 @@ class ThroughputTable:
         gpu_type, gpus = np.indices(self.levels.shape)
         best: FloatArray = self.throughputs[:, gpu_type, gpus, np.maximum(self.levels, 0)]
         throughput: FloatArray = np.where(self.levels >= 0, best, 0.0)
+        if self.links_limit.any():
+            throughput = np.minimum(throughput, self.link_limit)
         return seal(throughput)
+
+    def most_nodes(self) -> IntArray:
+        """int64[num_models, num_gpu_types, max_gpus + 1]: the most nodes on which so many GPUs of a type run a model.
+
+        0 where they run it on no number of nodes; read only.
+        """
+        return self._most_nodes
+
+    @cached_property
+    def _most_nodes(self) -> IntArray:
+        runs = self.throughputs > 0
+        last = runs.shape[3] - 1 - np.argmax(runs[..., ::-1], axis=3)
+        nodes = np.array([level_nodes(level) for level in range(runs.shape[3])])
+        nodes[-1] = runs.shape[2]  # the last level is open
+        most = np.minimum(np.where(runs.any(axis=3), nodes[last], 0), np.arange(runs.shape[2]))
+        return seal(most)
 
 
 def _contention_columns(models: Sequence[str], max_gpus: int, scenario: Scenario) -> tuple[FloatArray, FloatArray]:

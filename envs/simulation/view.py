@@ -335,6 +335,11 @@ class SimulationView:
         throughputs: FloatArray = self._engine_side.table.consolidated()[self._engine_side.model[self._known_one(job)]]
         return throughputs
 
+    def most_nodes(self, job: JobId) -> IntArray:
+        """int64[num_gpu_types, largest max_gpus + 1]: the most nodes on which so many GPUs of a type run the job."""
+        most: IntArray = self._engine_side.table.most_nodes()[self._engine_side.model[self._known_one(job)]]
+        return most
+
     def throughput(self, job: JobId, configuration: Configuration) -> float:
         """Samples/s from the performance model; see `PerformanceModel.throughput`."""
         return self._engine_side.exact.ask(self._model_name(job), configuration)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from envs.simulation.jit import Records, leaf
+from envs.simulation.jit import Records, inlined, leaf
 from envs.simulation.state import State
 from envs.simulation.throughput import ThroughputTable
 from envs.types import FloatArray, IntArray
@@ -37,6 +37,8 @@ class World(NamedTuple):
     throughputs: FloatArray  # [num_models, num_gpu_types, max_gpus + 1, levels]
     levels: IntArray  # [num_gpu_types, max_gpus + 1]
     reference: FloatArray  # [num_models, max_gpus + 1]: throughput on the fewest nodes of the fastest type
+    consolidated: FloatArray  # [num_models, num_gpu_types, max_gpus + 1]: throughput on the fewest nodes of a type
+    links_limit: IntArray  # [num_models]: whether links limit jobs alone: 0 no, 1 without a named plan, 2 always
     traffic: FloatArray  # [num_models, max_gpus + 1]
     cpu_stage_fraction: FloatArray  # [num_models]
     cpu_grid: FloatArray  # [c]
@@ -56,6 +58,8 @@ def batch_world(state: State, table: ThroughputTable) -> World:
         throughputs=table.throughputs,
         levels=table.levels,
         reference=table.reference(),
+        consolidated=table.consolidated(),
+        links_limit=table.links_limit,
         traffic=table.traffic,
         cpu_stage_fraction=table.cpu_stage_fraction,
         cpu_grid=table.cpu_memory.cpus,
@@ -71,9 +75,9 @@ def world_of(state: State, table: ThroughputTable, b: int = 0) -> World:
     return batch_world(state, table)._replace(**{name: getattr(state, name)[b] for name in STATE_FIELDS})
 
 
-@leaf
-def episode_of(batch: World, b: int) -> World:
-    """One episode of a batch."""
+@inlined
+def slice_batch(batch: World, b: int) -> World:
+    """One episode of a batch, for compiled code that allocates memory; kernels use `episode_of`."""
     return World(
         batch.episode[b],
         batch.jobs[b],
@@ -95,6 +99,8 @@ def episode_of(batch: World, b: int) -> World:
         batch.throughputs,
         batch.levels,
         batch.reference,
+        batch.consolidated,
+        batch.links_limit,
         batch.traffic,
         batch.cpu_stage_fraction,
         batch.cpu_grid,
@@ -103,3 +109,9 @@ def episode_of(batch: World, b: int) -> World:
         batch.saturating,
         batch.cpu_scale,
     )
+
+
+@leaf
+def episode_of(batch: World, b: int) -> World:
+    """One episode of a batch, for kernels. It counts no references, which code that allocates memory would miss."""
+    return slice_batch(batch, b)

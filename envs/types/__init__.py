@@ -1,7 +1,7 @@
 """The vocabulary of the simulation as plain immutable types. This package imports no other package of ours."""
 
 from envs.types.allocation import Allocation, Placement
-from envs.types.cluster import ClusterSpec, NodeSpec
+from envs.types.cluster import MAX_NODES, ClusterSpec, NodeSpec
 from envs.types.configuration import Configuration
 from envs.types.errors import (
     AllocationError,
@@ -13,13 +13,15 @@ from envs.types.errors import (
     TraceError,
     did_you_mean,
 )
-from envs.types.job import JobRecord, JobSpec
+from envs.types.job import LATEST_SUBMISSION, JobRecord, JobSpec
 from envs.types.plan import ExecutionPlan
 from envs.types.sealed import SealedColumn, seal
-from envs.types.shared_resources import SharedResources
+from envs.types.shared_resources import ResourceTables, SharedResources
 from envs.types.units import BoolArray, FloatArray, Gigabytes, GpuSeconds, IntArray, JobId, NodeId, Samples, Seconds
 
 __all__ = [
+    "LATEST_SUBMISSION",
+    "MAX_NODES",
     "Allocation",
     "AllocationError",
     "BoolArray",
@@ -41,6 +43,7 @@ __all__ = [
     "NodeSpec",
     "PerformanceError",
     "Placement",
+    "ResourceTables",
     "Samples",
     "SealedColumn",
     "Seconds",

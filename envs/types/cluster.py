@@ -8,6 +8,9 @@ from envs.types.errors import ClusterError
 from envs.types.sealed import seal
 from envs.types.units import Gigabytes, IntArray
 
+MAX_NODES = 1_000_000
+MAX_NODE_GPUS = 1024
+
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
@@ -24,10 +27,16 @@ class NodeSpec:
     def __post_init__(self) -> None:
         if not self.gpu_type:
             raise ClusterError("node: gpu_type is empty; name a GPU type, for example V100")
-        if self.num_gpus < 1:
-            raise ClusterError(f"node of {self.gpu_type}: num_gpus is {self.num_gpus}; it must be at least 1")
+        if isinstance(self.num_gpus, bool) or not isinstance(self.num_gpus, int | np.integer):
+            raise ClusterError(f"node of {self.gpu_type}: num_gpus is {self.num_gpus!r}; it must be a whole number")
+        if not 1 <= self.num_gpus <= MAX_NODE_GPUS:
+            raise ClusterError(
+                f"node of {self.gpu_type}: num_gpus is {self.num_gpus}; it must be from 1 to {MAX_NODE_GPUS:,}"
+            )
         for name in ("cpu_cores", "memory", "intra_node_bandwidth", "inter_node_bandwidth"):
             value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+                raise ClusterError(f"node of {self.gpu_type}: {name} is {value!r}; it must be a number")
             if not value > 0 or not np.isfinite(value):
                 raise ClusterError(f"node of {self.gpu_type}: {name} is {value}; it must be positive and finite")
 
@@ -45,6 +54,8 @@ class ClusterSpec:
     def __post_init__(self) -> None:
         if not self.nodes:
             raise ClusterError(f"cluster {self.name}: has no nodes; give at least one")
+        if len(self.nodes) > MAX_NODES:
+            raise ClusterError(f"cluster {self.name}: has {len(self.nodes):,} nodes; at most {MAX_NODES:,} are allowed")
         types = tuple(dict.fromkeys(node.gpu_type for node in self.nodes))
         gpus = np.array([node.num_gpus for node in self.nodes], dtype=np.int64)
         index = np.array([types.index(node.gpu_type) for node in self.nodes], dtype=np.int64)

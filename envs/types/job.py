@@ -1,15 +1,24 @@
 """A job as submitted, and the record of its run."""
 
 import math
+import operator
 from dataclasses import dataclass
 
+from envs.types.errors import MurmurationError
 from envs.types.plan import ExecutionPlan
 from envs.types.units import GpuSeconds, JobId, Samples, Seconds
+
+LATEST_SUBMISSION: Seconds = 1e10  # 317 years; float64 tells microseconds apart until then
 
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """One training job as submitted; immutable for the whole episode."""
+    """One training job as submitted; immutable for the whole episode.
+
+    Raises:
+        MurmurationError: numbers of GPUs or batch sizes are not whole or not in order, the submission is negative or
+            after `LATEST_SUBMISSION`, or the work is not positive.
+    """
 
     id: JobId
     submit_time: Seconds
@@ -26,18 +35,32 @@ class JobSpec:
     name: str = ""  # the trace's own name for the job
 
     def __post_init__(self) -> None:
+        for name in ("num_gpus", "min_gpus", "max_gpus", "min_batch", "max_batch"):
+            try:
+                object.__setattr__(self, name, operator.index(getattr(self, name)))
+            except TypeError:
+                raise MurmurationError(
+                    f"job {self.name or self.id}: {name} is {getattr(self, name)!r}; it must be a whole number"
+                ) from None
+        if not 0 <= self.submit_time <= LATEST_SUBMISSION:
+            raise MurmurationError(
+                f"job {self.name or self.id}: submit_time is {self.submit_time} s; it must be from 0 to "
+                f"{LATEST_SUBMISSION:g} s, after which seconds are too coarse"
+            )
         if self.min_gpus == 0:
             object.__setattr__(self, "min_gpus", self.num_gpus)
         if self.max_gpus == 0:
             object.__setattr__(self, "max_gpus", self.num_gpus)
         if not 1 <= self.min_gpus <= self.num_gpus <= self.max_gpus:
-            raise ValueError(
+            raise MurmurationError(
                 f"job {self.name or self.id}: min_gpus, num_gpus and max_gpus are {self.min_gpus}, {self.num_gpus} and "
                 f"{self.max_gpus}; they must satisfy 1 <= min_gpus <= num_gpus <= max_gpus"
             )
         # NaN is allowed: it means that the work is hidden from the scheduler (see envs.scheduling).
         if self.work <= 0 or math.isinf(self.work):
-            raise ValueError(f"job {self.name or self.id}: work is {self.work} samples; it must be positive and finite")
+            raise MurmurationError(
+                f"job {self.name or self.id}: work is {self.work} samples; it must be positive and finite"
+            )
 
     @property
     def elastic(self) -> bool:

@@ -5,13 +5,10 @@ from typing import NamedTuple
 from envs.types.units import FloatArray
 
 
-class SharedResources(NamedTuple):
-    """Effects of shared cores, memory and links on jobs, by model; read only. The rules are in `docs/world.md`.
+class ResourceTables(NamedTuple):
+    """Effects of cores, memory and links on jobs, by model, in a form that compiled code takes; read only.
 
     Attributes:
-        mode: how co-located jobs slow each other: "off", "measured", "worst_case" or "max_min".
-        divides: whether cores and memory are shared.
-        models: names of the models, in the order of the arrays' first axis.
         cpu_grid: float64[c], cores per GPU at scale 1.
         memory_grid: float64[m], GB per GPU.
         factor: float64[num_models, num_gpu_types, widths, c, m], fraction of the throughput that is kept with so many
@@ -22,9 +19,6 @@ class SharedResources(NamedTuple):
         cpu_stage: float64[num_models], fraction of a step that uses the CPUs.
     """
 
-    mode: str
-    divides: bool
-    models: tuple[str, ...]
     cpu_grid: FloatArray
     memory_grid: FloatArray
     factor: FloatArray
@@ -32,3 +26,19 @@ class SharedResources(NamedTuple):
     scale: FloatArray
     traffic: FloatArray
     cpu_stage: FloatArray
+
+
+class SharedResources(NamedTuple):
+    """Effects of shared cores, memory and links on jobs, by model; read only. The rules are in `docs/world.md`.
+
+    Attributes:
+        mode: how co-located jobs slow each other: "off", "measured", "worst_case" or "max_min".
+        divides: whether cores and memory are shared.
+        models: names of the models, in the order of the tables' first axis.
+        tables: the effects.
+    """
+
+    mode: str
+    divides: bool
+    models: tuple[str, ...]
+    tables: ResourceTables

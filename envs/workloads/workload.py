@@ -7,7 +7,16 @@ import numpy as np
 import numpy.typing as npt
 
 from envs.performance import PerformanceModel
-from envs.types import ClusterSpec, Configuration, ExecutionPlan, JobId, JobSpec, Seconds, TraceError
+from envs.types import (
+    LATEST_SUBMISSION,
+    ClusterSpec,
+    Configuration,
+    ExecutionPlan,
+    JobId,
+    JobSpec,
+    Seconds,
+    TraceError,
+)
 from envs.workloads.demand import (
     LoadDefinition,
     check_load_definition,
@@ -65,6 +74,11 @@ class Workload:
         submit = self.jobs["submit_time"]
         if not np.isfinite(submit).all() or submit[0] < 0 or (np.diff(submit) < 0).any():
             raise TraceError(f"workload {self.name}: submit times must be finite, not negative and ascending")
+        if submit[-1] > LATEST_SUBMISSION:
+            raise TraceError(
+                f"workload {self.name}: job {len(submit) - 1} is submitted at {submit[-1]:g} s; at most "
+                f"{LATEST_SUBMISSION:g} s are allowed, after which seconds are too coarse"
+            )
         bad = ~(np.isfinite(self.jobs["work"]) & (self.jobs["work"] > 0))
         if bad.any():
             row = int(np.flatnonzero(bad)[0])

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from itertools import islice
 
+from baselines.starling import Starling
 from benchmarks.report import Report
 from benchmarks.suite import Suite
 from benchmarks.timing import OutOfTimeError, time_limit
@@ -39,6 +40,36 @@ def measure_decisions(report: Report, suite: Suite) -> None:
             report.add("decisions", size, f"{name}, first decision", 1e3 * spent[0], "ms")
             report.add("decisions", size, f"{name}, median of later ones", 1e3 * statistics.median(spent[1:]), "ms")
     report.notes.extend(left_out.values())
+
+
+def measure_compiled_decisions(report: Report, suite: Suite) -> None:
+    """Time a decision of Starling in compiled code and by `schedule`, on the smallest cluster, over the same rounds."""
+    size = suite.sizes[0]
+    for shared, scenario in (("GPUs alone", PLAIN), ("shared cores", Scenario(cpu_memory="shared"))):
+        episode = load_three_quarters(size, scenario)
+        for look_ahead in (0, 12):
+            starling, name = (
+                Starling(look_ahead=look_ahead, batch="usual"),
+                f"starling, {look_ahead} completions ahead, {shared}",
+            )
+            compiled, rounds = min(time_compiled(starling, episode) for _ in range(1 + suite.repeats))
+            report.add("compiled", size, f"{name}, compiled", 1e6 * compiled, "us")
+            spent = list(time_decisions(starling, episode, suite.decision_limit))
+            report.add("compiled", size, f"{name}, schedule", 1e6 * statistics.mean(spent), "us")
+            report.same(f"{name}: rounds", rounds, len(spent))
+
+
+def time_compiled(starling: Starling, episode: FifoEpisode) -> tuple[float, int]:
+    """Return the mean CPU seconds of a decision from the loaded instant to the end, simulation included, and rounds."""
+    episode.rewind()
+    simulator = episode.simulator
+    record = simulator.state.episode[0, 0]
+    starling.reset(simulator.cluster, simulator.rng)
+    starling.kernel_arguments(simulator)  # looks up all jobs
+    before, began = int(record.num_rounds), time.process_time()
+    starling.play(simulator)
+    rounds = int(record.num_rounds) - before
+    return (time.process_time() - began) / rounds, rounds
 
 
 def time_decisions(scheduler: Scheduler, episode: FifoEpisode, limit: float) -> Iterator[float]:

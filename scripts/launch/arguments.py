@@ -26,9 +26,11 @@ FAST_SCHEDULERS = (
 )
 # They take more than 5 ms of CPU time for a decision on task=full-64, and play only the first episodes of a task. The
 # list is fixed so that results do not depend on the machine.
-SLOW_SCHEDULERS = ("pollux", "sampling_matching", "sia", "synergy_opt")
+SLOW_SCHEDULERS = ("oracle", "planner", "pollux", "sampling_matching", "sia", "synergy_opt")
 # They choose batch sizes: scheduler=all leaves them out of tasks in which every job keeps its usual one.
-BATCH_SCHEDULERS = ("elastic_dp", "starling_batch")
+BATCH_SCHEDULERS = ("elastic_dp",)
+# They know the future and measure headroom: scheduler=all leaves them out, and they must be named.
+ORACLE_SCHEDULERS = ("oracle",)
 CHECKED_GROUPS = ("experiment", "task", "network")  # Hydra ignores a wrong choice in a group that is optional
 
 
@@ -166,7 +168,7 @@ def select_schedulers(wanted: Sequence[str], search: Sequence[str] = ()) -> list
     """
     known = list_choices("scheduler", search)
     if list(wanted) == [ALL]:
-        return known
+        return [name for name in known if name not in ORACLE_SCHEDULERS]
     if list(wanted) == [FAST]:
         return list(FAST_SCHEDULERS)
     for name in wanted:

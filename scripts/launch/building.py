@@ -1,16 +1,17 @@
 """Objects out of config nodes: options are checked against signatures before anything is built."""
 
+import dataclasses
 import inspect
 import logging
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, Union
 
 from hydra.utils import get_object, instantiate
-from omegaconf import DictConfig
+from omegaconf import DictConfig, ListConfig
 
 from envs.types import did_you_mean
 from launch.errors import ChoiceError
@@ -29,6 +30,8 @@ def build_object(node: DictConfig, **given: object) -> Any:
         ChoiceError: here or in a nested node, a class cannot be imported, its signature does not have an option or
             lacks one, or a value has another type.
     """
+    if not isinstance(node, DictConfig):
+        raise ChoiceError(f"a group of the configuration is {node!r}; it must have a _target_, a class to build")
     key = str(node._get_full_key(None))
     if "_target_" not in node:
         raise ChoiceError(f"{key}: has no _target_; choose a file of conf/{key} or name a class to build")
@@ -101,17 +104,47 @@ def explain_import(target: str, error: Exception) -> str:
 
 
 def matches_type(value: object, hint: Any) -> bool:
-    """Whether a value of a config matches a type hint; hints other than plain types match every value."""
-    origin = typing.get_origin(hint)
+    """Whether a value of a config matches a type hint: plain types, collections of them, and classes to build.
+
+    Hints of other forms match every value.
+    """
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in (Union, types.UnionType):
-        return any(matches_type(value, part) for part in typing.get_args(hint))
+        return any(matches_type(value, part) for part in inner)
     if origin is Literal:
-        return value in typing.get_args(hint)
+        return value in inner
+    if isinstance(value, DictConfig) and "_target_" in value:
+        return hint not in TYPE_NAMES and builds(value, hint)
+    if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
+        return isinstance(value, Mapping | DictConfig) and all(matches_type(each, inner[1]) for each in value.values())
+    if origin is tuple and Ellipsis not in inner:
+        fits = isinstance(value, Sequence | ListConfig) and not isinstance(value, str) and len(value) == len(inner)
+        return fits and all(matches_type(*pair) for pair in zip(value, inner, strict=True))  # type: ignore[call-overload]
+    if origin is not None and isinstance(origin, type) and issubclass(origin, Sequence | list | tuple):
+        fits = isinstance(value, Sequence | ListConfig) and not isinstance(value, str)
+        return fits and all(matches_type(each, inner[0]) for each in value)  # type: ignore[attr-defined]
     if hint not in TYPE_NAMES:
-        return True
+        return not (dataclasses.is_dataclass(hint) or _is_protocol(hint)) or isinstance(value, DictConfig)
     if isinstance(value, bool):
         return hint is bool
     return isinstance(value, (int, float) if hint is float else hint)
+
+
+def builds(node: DictConfig, hint: Any) -> bool:
+    """Whether what a node's `_target_` returns can be of the hinted class; True where that is not known."""
+    built = import_target(str(node._get_full_key(None)), str(node["_target_"]))
+    made = built if isinstance(built, type) else typing.get_type_hints(built).get("return")
+    if not isinstance(made, type) or not isinstance(hint, type):
+        return True
+    if _is_protocol(hint):
+        return all(
+            hasattr(made, name) for name in vars(hint) if callable(vars(hint)[name]) and not name.startswith("_")
+        )
+    return issubclass(made, hint)
+
+
+def _is_protocol(hint: Any) -> bool:
+    return bool(getattr(hint, "_is_protocol", False))  # `typing.is_protocol` is new in Python 3.13
 
 
 def describe_type(hint: Any) -> str:
@@ -121,4 +154,6 @@ def describe_type(hint: Any) -> str:
         return " or ".join(describe_type(part) for part in typing.get_args(hint))
     if origin is Literal:
         return " or ".join(str(part) for part in typing.get_args(hint))
-    return TYPE_NAMES.get(hint, str(hint))
+    if origin is not None:
+        return str(hint).replace("collections.abc.", "")
+    return TYPE_NAMES.get(hint, f"a {hint.__name__}, as <name>._target_" if isinstance(hint, type) else str(hint))

@@ -17,7 +17,19 @@ from launch.errors import ChoiceError
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 LISTED_GROUPS = (
-    *("task", "scheduler", "workload", "cluster", "network", "scenario", "performance", "agent", "env", "trainer"),
+    *(
+        "task",
+        "scheduler",
+        "workload",
+        "cluster",
+        "network",
+        "scenario",
+        "performance",
+        "agent",
+        "env",
+        "trainer",
+        "market",
+    ),
     *("experiment", "contention", "failures", "reconfiguration"),
 )
 PARTS_OF_SCENARIO = ("contention", "failures", "reconfiguration")  # chosen as +failures@scenario.failures=rsc1

@@ -12,7 +12,18 @@ from launch.building import build_object
 from launch.errors import ChoiceError
 
 # Top-level keys of configs that are not schedulers of the user's own.
-RESERVED_KEYS = ("agent", "cluster", "env", "performance", "scenario", "schedulers", "task", "trainer", "workload")
+RESERVED_KEYS = (
+    "agent",
+    "cluster",
+    "env",
+    "market",
+    "performance",
+    "scenario",
+    "schedulers",
+    "task",
+    "trainer",
+    "workload",
+)
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pandas as pd
+import yaml
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 from rich.table import Table
 
 from envs.evaluation.failure import Failure
@@ -20,6 +22,8 @@ from envs.scheduling import Scheduler
 from launch.arguments import key_of, parse_overrides
 from launch.errors import ChoiceError, SchedulersFailedError
 from launch.inputs import build_inputs, build_schedulers
+from launch.records import consult_records
+from launch.registry import check_recalled, registered
 from launch.tasks import count_episodes, describe_task, leave_out, limit_slow
 
 PACKAGED_GROUPS = {"network": "cluster.network_gbps"}  # groups whose files set an option of another group
@@ -45,9 +49,12 @@ def compare_and_report(
     inputs = build_inputs(cfg)
     left_out = leave_out(cfg)
     built = {name: scheduler for name, scheduler in build_schedulers(cfg).items() if name not in left_out}
-    schedulers = {**(policies or {}), **built}
     workloads = inputs.source.evaluation(split)
     workloads = workloads[: count_episodes(cfg, len(workloads))]
+    about = describe_task(cfg, inputs, split, len(workloads))
+    recorded = consult_records(cfg, about, list(built), workloads, inputs.setup)
+    taken = {*recorded.figures, *recorded.left_out}
+    schedulers = {**(policies or {}), **{name: each for name, each in built.items() if name not in taken}}
     comparison = run_comparison(
         schedulers,
         workloads,
@@ -56,8 +63,10 @@ def compare_and_report(
         reference=cfg.get("reference", ""),
         optional=cfg.schedulers if cfg.optional else (),
         num_workloads=limit_slow(cfg, list(schedulers)),
-        left_out=left_out,
-        about=describe_task(cfg, inputs, split, len(workloads)),
+        left_out={**left_out, **recorded.left_out},
+        about=about,
+        recorded=recorded.figures,
+        listener=recorded.listen,
     )
     write_report(comparison, folder)
     refuse_failures(comparison.failures, len(schedulers), folder)
@@ -111,23 +120,45 @@ def recall_run(cfg: DictConfig, folder: Path) -> tuple[DictConfig, Path]:
     run = _existing_folder(cfg, "resume")
     if not (run / SAVED).exists():
         raise ChoiceError(f"resume={run}: holds no training run; give the folder that training printed as `run:`")
-    return _recall(cfg, run, {str(key) for key in OmegaConf.load(run / SAVED)} - {"resume"}), run
+    print(f"resume= reads the pickles in {run}, which can run any code: resume only runs of your own", flush=True)
+    return _recall(cfg, run, {str(key) for key in _load(run / SAVED)} - {"resume", "trust"}), run
 
 
 def _recall(cfg: DictConfig, run: Path, keys: set[str]) -> DictConfig:
     """A config with these top-level keys of an earlier run, except for options that were typed for the current one."""
-    earlier, result = cast(DictConfig, OmegaConf.load(run / SAVED)), cfg.copy()
+    earlier, result = _load(run / SAVED), cfg.copy()
     overrides = parse_overrides(HydraConfig.get().overrides.task)
     # Schedulers of the current command line do not join those of the earlier run.
     keys_of = [key_of(each) for each in overrides if not each.is_delete() and each.key_or_group != "scheduler"]
     typed = [PACKAGED_GROUPS.get(key, key) for key in keys_of]
-    for key in sorted(keys.difference(typed)):
+    taken = sorted(keys.difference(typed))
+    plain = cast(dict[str, Any], OmegaConf.to_container(earlier, resolve=False))
+    check_recalled({key: plain.get(key) for key in taken}, registered(cfg), run / SAVED)
+    for key in taken:
         OmegaConf.update(result, key, earlier.get(key), merge=False, force_add=True)
     for option in typed:
         top, dot, _ = option.partition(".")
         if top in keys and dot:  # whether the recalled object takes the option is checked when it is built
             OmegaConf.update(result, option, OmegaConf.select(cfg, option), merge=False, force_add=True)
+    for option in set(PACKAGED_GROUPS.values()).difference(typed):
+        if option.partition(".")[0] in keys.intersection(typed):  # the default task may have set it in a typed group
+            OmegaConf.update(result, option, OmegaConf.select(earlier, option), force_add=True)
     return result
+
+
+def _load(path: Path) -> DictConfig:
+    """Read the config of an earlier run; nothing that it names is imported.
+
+    Raises:
+        ChoiceError: it is no YAML file with keys.
+    """
+    try:
+        found = OmegaConf.load(path)
+    except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException) as error:
+        raise ChoiceError(f"{path}: cannot be read ({' '.join(str(error).split())[:200]})") from error
+    if not isinstance(found, DictConfig):
+        raise ChoiceError(f"{path}: is no configuration; it must have keys such as cluster and workload")
+    return found
 
 
 def _existing_folder(cfg: DictConfig, key: str) -> Path:

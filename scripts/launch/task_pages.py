@@ -2,21 +2,28 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from envs.evaluation.compare import compare_schedulers
+from envs.evaluation.page import task_table
+from envs.evaluation.record import SUFFIX, digest_records
 from envs.evaluation.task import Task
 from envs.types import TraceError, did_you_mean
 from launch.arguments import compose_options
 from launch.choices import CONF, list_choices, open_configs
 from launch.errors import ChoiceError
 from launch.inputs import build_inputs
-from launch.tasks import build_task, find_hash
+from launch.records import RESULTS, consult_records
+from launch.tasks import build_task, describe_task, find_hash, leave_out
 
 NO_TASK = "none"
 TASKS = [name for name in list_choices("task") if name != NO_TASK]
 MARKERS = "<!-- table {name} -->\n", "<!-- end of table {name} -->"
+
+
+DIGEST = "<!-- records {digest} -->"
 
 
 @dataclass(frozen=True)
@@ -111,3 +118,89 @@ def insert_table(page: str, name: str, table: str) -> str:
     if not opened or not closed:
         raise ChoiceError(f"docs/tasks.md: has no markers for task {name}; add {start.strip()} and {end} on two lines")
     return f"{before}{start}\n{table}\n{end}{after}"
+
+
+@dataclass(frozen=True)
+class RecordedTable:
+    """The table of a task, built from its records; an empty text if there are none that can be used."""
+
+    text: str
+    missing: list[
+        str
+    ]  # schedulers of `scheduler=all` that the task should have rows for, and that have no valid record
+
+
+def table_from_records(name: str, results: Path = RESULTS, options: Sequence[str] = ()) -> RecordedTable:
+    """Build the table of a task from its records alone; reads traces, plays nothing.
+
+    Args:
+        name: the task.
+        results: the folder of the records.
+        options: further options of `scripts/compare.py`, such as those of a modified task.
+    """
+    with open_configs():
+        everyone = compose_options("compare", [f"task={name}", *options], "all")
+        cfg = compose_options("compare", [f"task={name}", "recorded=true", *options], "[]")
+        cfg.results = str(results)
+        inputs = build_inputs(cfg)
+        workloads = inputs.source.evaluation()
+        about = describe_task(cfg, inputs, None, len(workloads))
+        recorded = consult_records(cfg, about, [], workloads, inputs.setup)
+    outside = leave_out(everyone)
+    there = {*recorded.figures, *recorded.inapplicable, *outside}
+    missing = [str(each) for each in everyone.schedulers if each not in there]
+    if not recorded.figures or recorded.folder is None:
+        return RecordedTable("", missing)
+    comparison = compare_schedulers(
+        {},
+        workloads,
+        inputs.setup,
+        inputs.seed,
+        left_out={**outside, **recorded.inapplicable},
+        about=about,
+        recorded=recorded.figures,
+    )
+    digest = DIGEST.format(digest=digest_records(recorded.folder.files))
+    return RecordedTable(f"{digest}\n\n{task_table(comparison)}", missing)
+
+
+def recorded_tables(results: Path = RESULTS) -> dict[str, str]:
+    """Return the tables of all tasks that have valid records, and print which schedulers are missing."""
+    found = {}
+    for name in TASKS:
+        if not any(results.glob(f"{name}-v*")):
+            print(f"{name}: has no records")
+            continue
+        try:
+            table = table_from_records(name, results)
+        except TraceError as lacking:
+            print(f"{name}: not built ({lacking})")
+            continue
+        if table.missing:
+            print(f"{name}: has no valid record of {', '.join(table.missing)}")
+        if table.text:
+            found[name] = table.text
+    return found
+
+
+def find_disagreements(page: str, results: Path = RESULTS) -> list[str]:
+    """Return what is wrong with the tables of a page: another problem's, other records than those that are there.
+
+    A task without a table is not checked.
+    """
+    wrong = []
+    for name in TASKS:
+        start, end = (marker.format(name=name) for marker in MARKERS)
+        table = page.partition(start)[2].partition(end)[0]
+        if not table.strip():
+            continue
+        with open_configs():
+            task = build_task(compose_options("compare", [f"task={name}"], "[]"))
+        assert task is not None
+        label = f"{task.title} ({task.hashes.get(task.version)})"
+        digest = DIGEST.format(digest=digest_records((results / task.title).glob(f"*{SUFFIX}")))
+        if label not in table:
+            wrong.append(f"{name}: the table is not of {label}; record its schedulers, then scripts/tasks.py --tables")
+        elif digest not in table:
+            wrong.append(f"{name}: the table is not that of the records; run scripts/tasks.py --tables")
+    return wrong

@@ -15,7 +15,7 @@ from launch.building import build_object  # noqa: E402
 from launch.choices import list_choices  # noqa: E402
 
 BUILT_BARE = (
-    *("agent", "cluster", "contention", "env", "failures", "performance", "reconfiguration"),
+    *("agent", "cluster", "contention", "env", "failures", "market", "performance", "reconfiguration"),
     *("scenario", "scheduler", "trainer"),
 )
 

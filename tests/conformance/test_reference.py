@@ -117,6 +117,7 @@ def compare_results(world: RandomWorld, one: RunResult, other: RunResult) -> Non
         assert result.limited is not None
     same(world, "what limits jobs", repr(one.limited), repr(other.limited))  # as text, since NaN differs from itself
     same(world, "end", (one.end_time, one.num_rounds), (other.end_time, other.num_rounds))
+    same(world, "reason", *((run.end_reason, run.progress_time, run.why_cut_short) for run in (one, other)))
 
 
 @pytest.mark.parametrize("chunk", range(4))

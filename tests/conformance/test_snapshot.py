@@ -1,5 +1,6 @@
 """A snapshot continues as the engine does, and as the reference implementation's snapshot does, to the bit."""
 
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 
@@ -7,10 +8,11 @@ import numpy as np
 import pytest
 
 from baselines import Fifo, Srtf
-from envs.scheduling import Scheduler
+from envs.scheduling import ClusterView, Scheduler
 from envs.simulation import Information, Simulator, Snapshot
 from envs.simulation.reference import ReferenceSimulator
-from envs.types import AllocationError, FloatArray
+from envs.simulation.reference.snapshot import snapshot_of
+from envs.types import AllocationError, FloatArray, JobSpec
 from tests.conformance.random_worlds import RandomWorld, random_world
 from tests.conformance.test_reference import compare_views
 from tests.unit.simulation.test_reference_state import play, told
@@ -168,3 +170,50 @@ def test_a_snapshot_brought_up_to_date_is_like_a_new_one(chunk):
             if not simulator.advance():
                 break
     assert compared > 5 * CHUNK
+
+
+def drawn_arrivals(seed: int, view: ClusterView, models: Sequence[str]) -> list[JobSpec]:
+    """Up to four jobs like submitted ones, some at one instant, the first possibly now."""
+    rng, time = np.random.default_rng(seed), view.time
+    jobs: list[JobSpec] = []
+    for _ in range(int(rng.integers(1, 5))):
+        like = view.job(int(rng.integers(len(view.num_gpus))))
+        time += float(rng.choice([0.0, 1.5, 400.0]))
+        jobs.append(replace(like, submit_time=time, work=float(rng.exponential(5000.0)), name="", plan=None))
+    assert {job.model for job in jobs} <= set(models)
+    return jobs
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_jobs_that_might_come_arrive_as_on_the_snapshot_of_the_reference(chunk):
+    """Also on copies of the snapshot, and the next one of the round knows nothing of them."""
+    compared, grown = 0, 0
+    for seed in range(CHUNK * chunk, CHUNK * (chunk + 1)):
+        world = random_world(seed)
+        start, reference = begun(world, seed % 7), ReferenceSimulator(world.workload, world.setup, world.seed)
+        if start is None:
+            continue
+        simulator, scheduler = start
+        whims = world.scheduler()
+        whims.reset(world.setup.cluster, reference.rng)
+        assert play(reference, whims, seed % 7)
+        assert reference.advance()
+        jobs = drawn_arrivals(seed, simulator.view, world.workload.models)
+        snapshot, trial = simulator.view.snapshot(logging=True), Snapshot(world.setup, simulator.table)
+        snapshot.add_arrivals(jobs)
+        trial.copy_from(snapshot, logging=True)
+        copies = [snapshot_of(reference, None, jobs) for _ in range(2)]
+        for one, copy in zip((snapshot, trial), copies, strict=True):
+            continue_with(one, deepcopy(scheduler), 60)
+            continue_with(copy, deepcopy(whims), 60)
+            assert told(one.state.log(0, one.plans)) == told(copy.log), world.name
+            compared += len(copy.log)
+            grown += len(one.view.num_gpus) > reference.num_submitted
+        fresh = simulator.view.snapshot()
+        simulator.view.snapshot(into=snapshot)
+        for one in (fresh, snapshot):
+            continue_with(one, deepcopy(scheduler), 20)
+        assert snapshot.result("").records.tobytes() == fresh.result("").records.tobytes(), world.name
+        assert len(snapshot.workload) == len(fresh.workload)
+    assert compared > 5 * CHUNK
+    assert grown > CHUNK

@@ -34,8 +34,11 @@ class Holed(Curved):
         return super().throughput(model, configuration)
 
 
-def holed_world(seed: int, most_nodes: int = 3) -> tuple[Workload, Setup]:
-    """Up to ten jobs, some elastic, in a world where a third of all sizes give 0; each job runs as requested."""
+def holed_world(seed: int, most_nodes: int = 3, *, as_requested: bool = True) -> tuple[Workload, Setup]:
+    """Ten jobs, some elastic, in a world where a third of all sizes give 0.
+
+    Each job runs as requested on one type; without `as_requested` none does, but each runs with another size.
+    """
     rng = np.random.default_rng(seed)
     cluster = (HOMOGENEOUS, HETEROGENEOUS)[seed % 2]
     largest = 12 if cluster is HOMOGENEOUS else 6
@@ -56,18 +59,21 @@ def holed_world(seed: int, most_nodes: int = 3) -> tuple[Workload, Setup]:
             min_gpus=int(rng.integers(1, gpus + 1)) if elastic else 0,
             max_gpus=int(rng.integers(gpus, largest + 1)) if elastic else 0,
         )
-        if runs_as_requested(spec, cluster, setup):
+        others = range(spec.min_gpus, spec.max_gpus + 1)
+        if runs_on_one_type(spec.model, spec.num_gpus, cluster, setup):
+            specs.extend([spec] if as_requested else [])
+        elif not as_requested and any(runs_on_one_type(spec.model, gpus, cluster, setup) for gpus in others):
             specs.append(spec)
     return Workload.of(specs, f"holed-{seed}"), setup
 
 
-def runs_as_requested(spec: JobSpec, cluster: ClusterSpec, setup: Setup) -> bool:
-    """Whether a job runs with the GPUs that it requests on one type that has so many."""
+def runs_on_one_type(model: str, gpus: int, cluster: ClusterSpec, setup: Setup) -> bool:
+    """Whether a model runs with so many GPUs on one type that has so many."""
     fewest: Sequence[int] = []
-    if spec.num_gpus <= max(cluster.gpus_by_type.values()):
-        fewest = fewest_nodes(cluster)[:, spec.num_gpus].tolist()
+    if gpus <= max(cluster.gpus_by_type.values()):
+        fewest = fewest_nodes(cluster)[:, gpus].tolist()
     return any(
-        nodes > 0 and setup.performance.throughput(spec.model, Configuration(gpu_type, spec.num_gpus, nodes)) > 0
+        nodes > 0 and setup.performance.throughput(model, Configuration(gpu_type, gpus, nodes)) > 0
         for gpu_type, nodes in zip(cluster.gpu_types, fewest, strict=False)
     )
 
@@ -78,11 +84,17 @@ def test_sizes_that_do_not_run_are_avoided(name):
         check_episode(name, *holed_world(seed))
 
 
-@pytest.mark.parametrize("name", ["pollux", "sia", "themis"])
+@pytest.mark.parametrize("name", ["pollux", "sia", "starling", "themis"])
 @pytest.mark.parametrize("most_nodes", [1, 2])
 def test_numbers_of_nodes_that_do_not_run_are_avoided(name, most_nodes):
     for seed in range(WORLDS):
         check_episode(name, *holed_world(seed, most_nodes))
+
+
+def test_starling_finds_another_size_where_the_request_runs_nowhere():
+    for seed in range(0, 2 * WORLDS, 2):  # with one GPU type; with three, few requests run nowhere
+        for most_nodes in (1, 3):
+            check_episode("starling", *holed_world(seed, most_nodes, as_requested=False))
 
 
 def check_episode(name: str, workload: Workload, setup: Setup) -> None:

@@ -28,13 +28,13 @@ CHOOSING: dict[str, Callable[[], Scheduler]] = {
     "elastic_dp": ElasticDp,
     "pollux": Pollux,
     "sia": Sia,
-    "starling_batch": lambda: Starling(batch="best"),
+    "starling": Starling,
 }
 FIXED: dict[str, Callable[[], Scheduler]] = {
     "elastic_fixed_batch": lambda: ElasticDp(batch="usual"),
     "pollux": lambda: Pollux(batch="usual"),
     "sia": lambda: Sia(batch="usual"),
-    "starling": Starling,
+    "starling": lambda: Starling(batch="usual"),
 }
 AT_1024 = 1024 * 6454 / 6966  # useful samples of one step at 1,024
 AT_256 = 256 * 6454 / 6198

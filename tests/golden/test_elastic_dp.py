@@ -1,5 +1,7 @@
 """Elastic scaling by dynamic programming on schedules worked by hand."""
 
+import math
+
 import pytest
 
 from baselines import ElasticDp
@@ -134,13 +136,29 @@ def test_a_job_without_room_waits_or_is_dropped():
     assert (result.finished.tolist(), dropping.counters["dropped"]) == ([True] * 8 + [False], 1)
 
 
-def test_no_job_passes_a_waiting_job():
-    """A has 6 GPUs to 10. B wants 4 and waits; C wants 2, which are free, and waits behind it. Dropping rejects B."""
+def test_a_waiting_job_is_passed_only_for_a_while():
+    """A has 6 GPUs to 10. B wants 4 and waits from 1; C wants 2, which are free. It passes B at 2, unless B has waited
+    too long by then. Dropping rejects B.
+    """
     rows = [(0.0, 6, 10.0), (1.0, 4, 5.0), (2.0, 2, 5.0)]
-    assert times(play(ElasticDp(), jobs(*rows), two_nodes())) == [(0, 10), (10, 15), (10, 15)]
+    assert times(play(ElasticDp(), jobs(*rows), two_nodes())) == [(0, 10), (10, 15), (2, 7)]
+    for patience in (0.0, 1.0):
+        strict = play(ElasticDp(patience=patience), jobs(*rows), two_nodes())
+        assert times(strict) == [(0, 10), (10, 15), (10, 15)]
     dropping = play(ElasticDp(overload="drop"), jobs(*rows), two_nodes())
     assert times(dropping)[2] == (2, 7)
     assert dropping.finished.tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize(("patience", "start"), [(0.0, 4), (10.0, 14), (math.inf, 102)])
+def test_no_job_starves_under_a_stream_of_small_ones(patience, start):
+    """A gang of 8 comes at 1. From 0 on two jobs of 2 GPUs come every 2 s and run 4 s: 50 pairs, the last at 98 ends at
+    102. They fill the 8 GPUs; the gang starts when the last one ends that was admitted before its patience was over.
+    """
+    small = [(2.0 * pair, 2, 4.0) for pair in range(50) for _ in range(2)]
+    rows = sorted([*small, (1.0, 8, 1.0)])
+    result = play(ElasticDp(patience=patience), jobs(*rows), two_nodes())
+    assert times(result)[rows.index((1.0, 8, 1.0))][0] == start
 
 
 def test_nothing_changes_between_decisions():
@@ -206,7 +224,8 @@ def test_new_jobs_go_where_an_equal_share_is_worth_most():
 
 def test_a_gang_larger_than_any_type_takes_several():
     """6 GPUs of 4 slow and 4 fast ones, when the job before has ended; a later job waits behind it."""
-    result = play(ElasticDp(), jobs((0, 2, 5), (1, 6, 10), (2, 2, 2)), fast_and_slow(), performance=TwoThroughputs())
+    rows = jobs((0, 2, 5), (1, 6, 10), (2, 2, 2))
+    result = play(ElasticDp(patience=0.0), rows, fast_and_slow(), performance=TwoThroughputs())
     assert times(result)[0] == (0, 2.5)
     assert times(result)[1] == (2.5, 8.5)
     assert times(result)[2][0] == 2.5

@@ -1,5 +1,7 @@
 """Starling on schedules worked by hand, with plain parameters instead of the tuned ones."""
 
+from dataclasses import replace
+
 import pytest
 
 from baselines.starling.scheduler import Starling, StarlingParameters, Variant
@@ -10,14 +12,14 @@ from tests.golden.playground import TwoThroughputs, fast_and_slow, jobs, places,
 
 PLAIN = StarlingParameters(
     knee=0.3, gang=1.0, urgency=1.0, floor=1.0, horizon=1e6, stickiness=0.0, tolerance=0.0, hysteresis=0.0,
-    prior=10.0, residual=1.0,
+    prior=10.0, spread=0.0, residual=1.0,
 )  # fmt: skip
 LOOK_AHEADS = [0, 12]
 
 
 def plain(look_ahead: int = 12) -> Starling:
     """Starling with plain parameters for known and for hidden work."""
-    return Starling(PLAIN, PLAIN, look_ahead)
+    return Starling(PLAIN, PLAIN, look_ahead, hidden_look_ahead=look_ahead)
 
 
 @pytest.mark.parametrize("look_ahead", LOOK_AHEADS)
@@ -43,6 +45,13 @@ def test_a_displacement_must_gain_more_than_it_costs(restart, ends):
     result = play(plain(), jobs((0, 8, 10), (1, 4, 1)), two_nodes(), restart_delay=restart)
     assert times(result) == ends
     assert restarts(result)[0] == (1 if restart == 5 else 0)
+
+
+def test_a_restart_weight_counts_restarts_more_than_they_take():
+    """The first case above, with restarts of 5 s counted as 20 s: the displacement no longer pays."""
+    heavy = replace(PLAIN, restart_weight=4.0)
+    result = play(Starling(heavy, heavy), jobs((0, 8, 10), (1, 4, 1)), two_nodes(), restart_delay=5)
+    assert times(result) == [(0, 10), (10, 11)]
 
 
 def test_growth_waits_for_the_restart_to_pay():
@@ -84,14 +93,17 @@ def test_a_gang_over_several_types_starts_and_stays():
     assert times(result) == [(0, 5), (5, 5.5)]
 
 
-def test_hidden_work_is_assumed_to_last_as_long_again():
-    """A: 8 GPUs, 10 s. t=4: A has run 4 s and is assumed to need 10 + 4; B, new, 10. So B goes first: 4-6.
+@pytest.mark.parametrize(("prior", "ends"), [(10.0, [(0, 10), (10, 12)]), (3.0, [(0, 12), (4, 6)])])
+def test_hidden_work_is_guessed_from_run_times(prior, ends):
+    """A: 8 GPUs, 10 s. t=4: A has run 4 s; B comes, 2 s. The prior is one run time.
 
-    t=6: A again until 12.
+    If it is 10 s, A is assumed to need 6 s and B 10 or more. If it is 3 s, A has run longer and is assumed to need as
+    long again; of 9 jobs that ran for 3 s, 8 ended, so an end of B is assumed to need 3 * 9 / 8 s: B goes first.
     """
+    parameters = replace(PLAIN, prior=prior)
     scenario = Scenario(restart_delay=0.0, information=Information("none"))
     simulator = Simulator(jobs((0, 8, 10), (4, 8, 2)), Setup(two_nodes(), IdealModel(), scenario))
-    assert times(run_episode(plain(), simulator)) == [(0, 12), (4, 6)]
+    assert times(run_episode(Starling(parameters, parameters), simulator)) == ends
 
 
 def test_the_end_of_the_queue_starts_where_there_is_room():

@@ -14,7 +14,7 @@ from tests.golden.playground import fast_and_slow, jobs, places, restarts, times
 
 PLAIN = StarlingParameters(
     knee=0.3, gang=1.0, urgency=1.0, floor=1.0, horizon=1e6, stickiness=0.0, tolerance=0.0, hysteresis=0.0,
-    prior=10.0, residual=1.0,
+    prior=3.0, spread=0.0, residual=1.0,
 )  # fmt: skip
 WIDE = (16, 1024)  # batch sizes; at most 256 samples were measured of ResNet-18 on one GPU
 EIGHT = 1024 / 9  # samples/s on eight GPUs at 1,024 samples a step, which take 1 + 8 s
@@ -172,7 +172,10 @@ def test_the_end_of_the_queue_gets_its_batch(played):
 
 
 def test_hidden_work_is_guessed_at_the_throughput_of_the_best_batch(played):
-    """A: 8 GPUs, 1,820.4 samples, 16 s. t=4: A has run 4 s and is assumed to need 10 + 4 s, B, new, 10: B first."""
+    """A: 8 GPUs, 1,820.4 samples, 16 s. t=4: A has run 4 s, longer than the prior, 3 s; it is assumed to need 4 s more.
+
+    B, new, is assumed to need 3 * 9 / 8 s, as 8 of 9 jobs ended then: B first.
+    """
     rows = [spec(0, 0.0, 8, 16 * EIGHT), spec(1, 4.0, 8, 2 * EIGHT)]
     result = played(rows, information=Information("none"))
     assert times(result) == [(0, 18), (4, 6)]

@@ -126,3 +126,31 @@ def test_with_unlimited_cores_only_the_policy_matters(mechanism):
     scheduler = Synergy(mechanism, "fifo", round_length=10.0)
     result = run_episode(scheduler, Simulator(workload, Setup(ClusterSpec((NODE, NODE)), Hungry(), scenario)))
     assert times(result) == [(0, 20)] * 4
+
+
+class OnTwoTypes:
+    """One sample per second on a slow GPU, two on a fast one, whatever the cores and memory."""
+
+    models = ("any",)
+
+    def throughput(self, model: str, configuration: Configuration) -> float:
+        """Samples per second."""
+        return configuration.num_gpus * (2.0 if configuration.gpu_type == "fast" else 1.0)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize(
+    ("literal", "restart", "end"),
+    [(False, 2.0, 24.5), (False, 20.0, 40), (True, 2.0, 40)],
+    ids=["the move pays", "the move does not pay", "literal"],
+)
+def test_a_long_job_leaves_the_slow_type_when_that_pays(mechanism, literal, restart, end):
+    """40 and 160 samples. t=0: A on the fast node until 5, B on the slow one. The round at 5 finds B with 140 samples
+    left: 35 s where it is, 17.5 s on the fast node plus the restart.
+    """
+    workload = Workload.of([JobSpec(0, 0.0, 4, 40.0, "any"), JobSpec(1, 0.0, 4, 160.0, "any")])
+    cluster = ClusterSpec(tuple(NodeSpec(name, 4, cpu_cores=12.0, memory=250.0) for name in ("slow", "fast")))
+    scenario = Scenario(restart_delay=restart, rounds=Rounds(on_events=False, interval=5.0), cpu_memory="shared")
+    scheduler = Synergy(mechanism, "srtf", round_length=5.0, literal=literal)
+    result = run_episode(scheduler, Simulator(workload, Setup(cluster, OnTwoTypes(), scenario)))
+    assert times(result) == [(0, 5), (0, end)]

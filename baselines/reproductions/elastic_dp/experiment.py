@@ -172,7 +172,7 @@ def runs_of(
     cluster = eight_gpu_nodes(num_gpus)
     for index, workload in enumerate(setting.workloads(pattern, cluster, performance)):
         for batch, overload in product(("best", *FIXED), OVERLOADS):
-            scheduler = ElasticDp(batch, overload)
+            scheduler = ElasticDp(batch, overload, patience=0.0)
             result = setting.play(scheduler, workload, cluster, performance)
             finished = result.records[result.finished]
             yield {

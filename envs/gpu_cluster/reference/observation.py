@@ -31,7 +31,9 @@ class ReferenceObserver:
         self.plan, self.spec, self.simulator = plan, spec, plan.simulator
         self.knows_work = self.simulator.scenario.information.work != "none"
         table = self.simulator.rules.table
-        self.levels: list[list[int]] = table.levels.tolist()
+        self.consolidated: list[list[list[float]]] = table.consolidated().tolist()
+        self._levels: list[list[int]] = table.levels.tolist()
+        self._on_one_node: list[list[list[float]]] = table.throughputs[:, :, :, 0].tolist()
         self.reference: list[list[float]] = table.reference().tolist()
         self._job_columns = spec.job_columns
         self._slot_columns = spec.slot_columns[len(self._job_columns) :]
@@ -102,17 +104,18 @@ class ReferenceObserver:
 
     def _scaling(self, job: Job) -> dict[str, float]:
         """Throughput on the requested GPUs by type, relative to the fastest type; efficiency at a few sizes."""
-        best, throughputs = self._throughputs(job), self.plan.throughputs[job.model]
+        best, throughputs = self._throughputs(job), self.consolidated[job.model]
         gpus, fastest, values = min(job.spec.num_gpus, len(best) - 1), 0, dict[str, float]()
         for gpu_type in range(len(throughputs)):
-            level = self.levels[gpu_type][gpus]
-            throughput = throughputs[gpu_type][gpus][max(level, 0)]
+            throughput = throughputs[gpu_type][gpus]
             fastest = gpu_type if throughput == best[gpus] else fastest
-            values[f"throughput_{gpu_type}"] = throughput / best[gpus] if best[gpus] > 0 and level >= 0 else 0.0
+            values[f"throughput_{gpu_type}"] = throughput / best[gpus] if best[gpus] > 0 else 0.0
         per_gpu = {}
         for gpus in SCALING_POINTS:
             size = min(gpus, len(best) - 1)
-            per_gpu[gpus] = throughputs[fastest][size][max(self.levels[fastest][size], 0)] / size
+            enough = self._levels[fastest][size] >= 0  # of this type in the cluster
+            on_fewest = throughputs[fastest][size] if enough else self._on_one_node[job.model][fastest][size]
+            per_gpu[gpus] = on_fewest / size
         single = next((each for each in per_gpu.values() if each != 0.0), 0.0)
         return values | {f"efficiency_{n}": each / single if single > 0 else 0.0 for n, each in per_gpu.items()}
 

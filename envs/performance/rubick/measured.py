@@ -11,6 +11,7 @@ Cores and memory have no effect, as in the artifact's simulator. Only the model'
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import ClassVar
 
 from envs.performance.rubick.data import MeasuredRun, find_profiles, model_shapes, read_placements
 from envs.performance.rubick.iteration import describe, iteration_time, points
@@ -32,6 +33,7 @@ class MeasuredModel:
 
     runs: Sequence[MeasuredRun]
     gpus_per_node: int = 8
+    counts_links: ClassVar[bool] = True  # the runs were measured over their own links
     _best: dict[tuple[str, int, int], BestPlan] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod

@@ -8,6 +8,7 @@ batch sizes that were not measured, and more than four CPU threads for each GPU.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from typing import ClassVar
 
 from envs.performance.rubick.data import load_table, model_shapes
 from envs.performance.rubick.iteration import Figures, Forward, Hardware, Links, ModelShape, PerfParams, check_layout
@@ -45,12 +46,17 @@ class RubickModel:
     node_memory: Gigabytes = 1600.0
     gpu_memory: Gigabytes = 80.0
     cached_searches: int = 256
+    counts_links: ClassVar[bool] = True  # its iterations include transfers between nodes, at their fitted bandwidths
     _searches: dict[tuple[object, ...], PlanSearch] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def models(self) -> tuple[str, ...]:
         """Names of the seven models, and the zoo's names for two of them."""
         return (*fitted_figures(), *RUBICK_NAMES)
+
+    def provenance(self, model: str, gpu_type: str) -> str:
+        """Return "fitted" on A800: iteration times are those of formulas fitted to measured runs; else "infeasible"."""
+        return "fitted" if gpu_type == GPU_TYPE else "infeasible"
 
     def throughput(self, model: str, configuration: Configuration) -> float:
         """Return samples per second; 0.0 if the job does not fit. See `PerformanceModel.throughput`.

@@ -15,9 +15,10 @@ from envs.simulation.log import EventKind, EventLog
 from envs.simulation.reference.check import check_requested
 from envs.simulation.reference.log import EventLogWriter
 from envs.simulation.reference.objects import Job, JobStatus, Node
+from envs.simulation.reference.progress import Progress
 from envs.simulation.reference.rules import ReferenceRules
 from envs.simulation.reference.view import ReferenceView
-from envs.simulation.result import RECORD, LimitedTime, RunResult
+from envs.simulation.result import RECORD, EndReason, LimitedTime, RunResult
 from envs.simulation.scenario import OUTAGES, Scenario
 from envs.simulation.setup import Setup
 from envs.simulation.simulator import check_runnable, scheduler_rng
@@ -65,6 +66,8 @@ class ReferenceSimulator:
         self.next_decision: Seconds = math.inf  # instant at which the scheduler asked for a round
         self.stalls = 0  # rounds in a row in which time could not advance by itself
         self.ended = False
+        self.end_reason = EndReason.NOT_ENDED
+        self.progress = Progress(self.jobs, self.scenario.rounds)
         self.active: list[Job] = []  # submitted and not done, ascending
         self.uneven: set[Node] = set()  # nodes whose cores and memory must be divided anew
         self.refed: set[Job] = set()  # jobs whose cores or memory have changed, and not their throughput yet
@@ -105,10 +108,13 @@ class ReferenceSimulator:
         """Advance time until a decision is due; return False at the end of the episode."""
         if self.in_round:
             self._close_round()
+            if self.progress.has_ceased(self.jobs[: self.num_submitted], self.time, self.num_rounds):
+                self._end(EndReason.NO_PROGRESS)
         while not self.ended:
             instant, tick = self._next_instant()
             if instant == math.inf or instant > self.scenario.horizon:
-                self._end()
+                stalled = self.active and self.stalls > self.scenario.rounds.max_stalls
+                self._end(EndReason.STALLED if stalled and instant == math.inf else EndReason.DONE)
                 break
             self._pass_time(max(self.time, instant))
             happened = self._completions() + self._node_changes() + self._arrivals()
@@ -176,11 +182,11 @@ class ReferenceSimulator:
             self.next_tick = max(self.next_tick, math.ceil(arrival / interval) * interval)
         return self.next_tick
 
-    def _end(self) -> None:
+    def _end(self, reason: EndReason) -> None:
         """End the episode; with jobs left, time advances to a finite horizon."""
         if self.active and self.scenario.horizon < math.inf:
             self._pass_time(max(self.time, self.scenario.horizon))
-        self.ended = True
+        self.ended, self.end_reason = True, reason
 
     def _completions(self) -> int:
         """Complete all jobs whose predicted end has come; return the number."""
@@ -419,6 +425,8 @@ class ReferenceSimulator:
             decision_seconds,
             counters or {},
             self._limited_time(),
+            self.end_reason,
+            self.progress.progress_time,
         )
         result.check_conservation(self.num_submitted)
         return result
@@ -432,6 +440,6 @@ def _jobs(workload: Workload, scenario: Scenario, rng: np.random.Generator) -> l
     start, restart = (delays.tolist() for delays in scenario.delays(workload.models))
     models = workload.jobs["model"].tolist()
     return [
-        Job(spec, model, start[model], restart[model], error, spec.work)
+        Job(spec, model, start[model], restart[model], error, spec.work, least=spec.work)
         for spec, model, error in zip(workload, models, errors, strict=True)
     ]

@@ -93,6 +93,7 @@ class Job:
     ample: float = 0.0  # the same with ample cores and memory where the placement names none
     cpu_factor: float = 1.0  # fraction of its throughput that its cores alone would leave it
     memory_factor: float = 1.0
+    link_factor: float = 1.0  # fraction of its throughput that the links of its nodes leave it without co-located jobs
     traffic: float = 0.0  # GB/s over the link of each of its nodes, without co-located jobs
     throughput: float = 0.0  # samples/s from `synced` on
     synced: Seconds = 0.0  # in the future while the job starts
@@ -101,6 +102,7 @@ class Job:
     served: Seconds = 0.0
     segment: Seconds = 0.0  # time at which it last began to process samples after a start or change
     saved: Samples = math.nan  # samples left at the last checkpoint
+    least: Samples = math.inf  # fewest samples left when net progress was checked; the engine sets its work
     start: Seconds = math.nan  # first start
     num_restarts: int = 0
     num_preemptions: int = 0
@@ -154,7 +156,7 @@ class Job:
     def limit(self) -> str:
         """What limits the running job: "cpus", "memory", "network", or "" for its GPUs."""
         cpus = self.cpu_factor * min(share.cpu_stage for share in self.shares)
-        network = min(share.network for share in self.shares)
+        network = min(share.network for share in self.shares) * self.link_factor
         factors = ((cpus, "cpus"), (self.memory_factor, "memory"), (network, "network"))
         least, limit = min(factors, key=lambda factor: factor[0])  # the first in a tie
         return limit if least < UNLIMITED else ""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from fractions import Fraction
 
-from envs.performance import ALIASES, model_profile, zoo
+from envs.performance import ALIASES, counts_links, model_profile, zoo
 from envs.simulation.exact import PARTS, ExactThroughputs
 from envs.simulation.reference.objects import UNLIMITED, Job, Node, Share
 from envs.simulation.setup import Setup
@@ -29,6 +29,7 @@ class ReferenceRules:
         self.shared = scenario.cpu_memory == "shared"
         self.equal = scenario.worker_shares == "equal"
         self.contention = scenario.contention.mode
+        self.counts_links = counts_links(setup.performance)
         self.node_types: list[int] = setup.cluster.node_types.tolist()
         most = int(workload.jobs["max_gpus"].max())
         self.table = ThroughputTable.build(setup, workload.models, most)
@@ -81,10 +82,22 @@ class ReferenceRules:
             if not all(unnamed) or self.cpu_memory_factor(job, True, True) < UNLIMITED:
                 job.cpu_factor = self.cpu_memory_factor(job, True, False)
                 job.memory_factor = self.cpu_memory_factor(job, False, True)
-        job.traffic = 0.0
+        job.traffic, job.link_factor = 0.0, 1.0
         nodes = len(job.shares)
         if self.contention != "off" and nodes > 1:
-            job.traffic = self.sample_traffic(job.model, job.placement()) * job.alone * (nodes - 1) / nodes
+            per_sample = self.sample_traffic(job.model, job.placement())
+            if per_sample > 0 and not self._counts_transfers(job):
+                link = min(share.node.spec.inter_node_bandwidth for share in job.shares)
+                most = link / (per_sample * (nodes - 1) / nodes)
+                if most < job.alone:
+                    job.alone, job.link_factor = most, most / job.alone
+            job.traffic = per_sample * job.alone * (nodes - 1) / nodes
+
+    def _counts_transfers(self, job: Job) -> bool:
+        """Whether the performance model's throughput of a job includes transfers between nodes at their own cost."""
+        return self.counts_links or (
+            job.plan is not None and model_profile(self.table.models[job.model]).plans == "sharded"
+        )
 
     def ample_throughput(self, model: int, placement: Placement) -> float:
         """Samples/s without co-located jobs; cores and memory that are not named are ample; 0 if it does not run.

@@ -1,22 +1,26 @@
 """Private copies of the reference engine, which continue without arrivals and failures."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import fields, replace
 
 import numpy as np
 
 from envs.simulation.reference.engine import ReferenceSimulator
 from envs.simulation.reference.objects import Job, JobStatus, Share
-from envs.types import FloatArray, MurmurationError
+from envs.types import FloatArray, JobSpec, MurmurationError
 from envs.workloads import Workload
 
 
-def snapshot_of(engine: ReferenceSimulator, remaining: FloatArray | None = None) -> ReferenceSimulator:
+def snapshot_of(
+    engine: ReferenceSimulator, remaining: FloatArray | None = None, arrivals: Sequence[JobSpec] = ()
+) -> ReferenceSimulator:
     """Copy an engine in a round for a scheduler; see `envs.scheduling.ClusterView.snapshot`.
 
     Args:
         engine: the engine, before the allocation of its round.
         remaining: float64[num_submitted], samples left that the copy assumes; NaN takes what the scenario reveals.
+        arrivals: jobs that might be submitted later; see `envs.simulation.Snapshot.add_arrivals`.
 
     Raises:
         MurmurationError: `remaining` is negative or has another shape.
@@ -26,18 +30,22 @@ def snapshot_of(engine: ReferenceSimulator, remaining: FloatArray | None = None)
     if assumed.shape != (count,) or (assumed < 0).any():
         raise MurmurationError(f"snapshot: remaining must be {count} numbers, each 0 or more, or NaN; it is {assumed}")
     scenario = replace(engine.scenario, failures=None)
-    copy = ReferenceSimulator(_submitted(engine), replace(engine.setup, scenario=scenario))
+    copy = ReferenceSimulator(_with_arrivals(_submitted(engine), arrivals), replace(engine.setup, scenario=scenario))
     copy.rules = engine.rules  # they have no state, and their table covers jobs of all sizes
     for name in ("time", "num_submitted", "num_rounds", "next_tick", "next_decision", "stalls", "ended", "in_round"):
         setattr(copy, name, getattr(engine, name))
     for name in ("window_rounds", "queue_rounds"):
         setattr(copy, name, getattr(engine, name))
+    copy.end_reason = engine.end_reason
+    copy.progress.copy_from(engine.progress)
     copy.seconds = dict(engine.seconds)
     for node, its_node in zip(copy.nodes, engine.nodes, strict=True):
         node.up = its_node.up
-    for job, original in zip(copy.jobs, engine.jobs[:count], strict=True):
+    for job, original in zip(copy.jobs[:count], engine.jobs[:count], strict=True):
         _copy_job(copy, job, original)
         _hide_work(copy, job, engine.scenario.information.work != "none", float(assumed[job.id]))
+    for job in copy.jobs[count:]:
+        job.estimate = 1.0
     copy.active = [copy.jobs[job.id] for job in engine.active]
     copy.uneven = {copy.nodes[node.id] for node in engine.uneven}
     copy.dirty = {copy.nodes[node.id] for node in engine.dirty}
@@ -56,6 +64,18 @@ def _submitted(engine: ReferenceSimulator) -> Workload:
     return Workload(
         workload.name, jobs, workload.models, workload.tenants, workload.names[:count], plans=workload.plans[:count]
     )
+
+
+def _with_arrivals(workload: Workload, arrivals: Sequence[JobSpec]) -> Workload:
+    """Return a workload with further jobs at its end."""
+    if not arrivals:
+        return workload
+    jobs = [*workload, *arrivals]
+    longer = Workload.of(jobs, workload.name)  # it sorts, but arrivals are later than all jobs before them
+    models = np.array([workload.models.index(job.model) for job in jobs])
+    tenants = np.array([workload.tenants.index(job.tenant) for job in jobs])
+    longer.jobs["model"], longer.jobs["tenant"] = models, tenants
+    return replace(longer, models=workload.models, tenants=workload.tenants)
 
 
 def _copy_job(copy: ReferenceSimulator, job: Job, original: Job) -> None:
@@ -83,7 +103,7 @@ def _hide_work(copy: ReferenceSimulator, job: Job, known: bool, assumed: float) 
     left = left if math.isnan(assumed) else assumed
     if math.isnan(left):
         return
-    job.remaining = job.saved = left
+    job.remaining = job.saved = job.least = left
     if job.status is JobStatus.RUNNING:
         job.synced = max(job.synced, copy.time)
         job.run_at(job.throughput)

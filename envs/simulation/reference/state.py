@@ -10,6 +10,7 @@ from typing import Any
 
 from envs.simulation.reference.engine import ReferenceSimulator
 from envs.simulation.reference.objects import Job, JobStatus, Share
+from envs.simulation.result import EndReason
 from envs.simulation.setup import Setup
 from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY
 from envs.simulation.state import State
@@ -28,7 +29,16 @@ COPIED = (
     "served",
     "segment",
     "saved",
+    "least",
     "start",
+)
+PROGRESS = (
+    "next_check",
+    "checked_events",
+    "checked_time",
+    "progress_time",
+    "progress_restarts",
+    "longest_delay",
 )
 COUNTED = ("num_restarts", "num_preemptions", "num_interruptions")
 _Row = Mapping[str, Any]
@@ -62,6 +72,9 @@ def reference_at(
     engine.time = float(episode.time)
     engine.num_submitted, engine.num_rounds = int(episode.next_job), int(episode.num_rounds)
     engine.next_tick, engine.stalls, engine.ended = float(episode.next_round), int(episode.stalls), bool(episode.ended)
+    engine.end_reason = EndReason(episode.ended)
+    for name in PROGRESS:
+        setattr(engine.progress, name, episode[name].item())
     engine.next_decision = float(episode.next_decision)
     engine.outages = state.outages[b].tolist()
     engine.in_round = bool(episode.in_round)

@@ -212,6 +212,11 @@ class ReferenceView:
         throughput: FloatArray = self._engine.rules.table.consolidated()[self._known(job).model]
         return throughput
 
+    def most_nodes(self, job: JobId) -> IntArray:
+        """int64[num_gpu_types, largest max_gpus + 1]: the most nodes on which so many GPUs of a type run the job."""
+        most: IntArray = self._engine.rules.table.most_nodes()[self._known(job).model]
+        return most
+
     def throughput(self, job: JobId, configuration: Configuration) -> float:
         """Samples/s from the performance model; see `PerformanceModel.throughput`."""
         return self._engine.rules.exact.ask(self._known(job).spec.model, configuration)

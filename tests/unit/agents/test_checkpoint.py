@@ -127,15 +127,15 @@ def test_a_description_that_is_not_even_text(saved):
         ("gpu_types", ["V100"], "gpu_types are V100; they must be 2 different names"),
         ("gpu_types", ["V100", "V100"], "gpu_types are V100, V100; they must be 2 different names"),
         ("gpu_types", 5, "policy description"),
-        ("network", {"target": "agents.networks.Nobody", "options": {}}, "cannot be imported"),
-        ("network", {"options": {}}, "lacks target or options"),
-        ("network", {"target": "builtins.exec", "options": {}}, "not a torch.nn.Module"),
+        ("network", {"target": "agents.networks.Nobody", "options": {}}, "no network of this project"),
+        ("network", {"options": {}}, "network.target is None"),
+        ("network", {"target": "builtins.exec", "options": {}}, "no network of this project"),
         ("network", {"target": BLUEPRINT.target, "options": {"widht": 8}}, "unexpected keyword argument"),
         ("spec", {"num_nodes": 3}, "missing"),
         ("spec", {**dict.fromkeys(SPEC.__slots__, 2), "num_gpu_types": -90}, "policy description"),
         ("spec", {**dict.fromkeys(SPEC.__slots__, 2), "node_gpus": "two"}, "policy description"),
         ("rules", {"queue_order": "longest"}, "queue_order is 'longest'"),
-        ("rules", {"nobody": 1}, "unexpected keyword argument"),
+        ("rules", {"nobody": 1}, "rules.'nobody' is no field of it"),
         ("notes", 5, "policy description"),
     ],
 )
@@ -171,7 +171,7 @@ def test_a_damaged_description_of_format_2_is_refused(saved, wrong):
 def test_weights_that_give_no_numbers_are_refused(saved):
     weights = load_file(str(saved / WEIGHTS))
     save_file({**weights, "nothing.bias": torch.full((1,), torch.nan)}, str(saved / WEIGHTS))
-    assert "PolicyNetwork.logits must return finite numbers" in refused(saved, "")
+    assert "nothing.bias has values that are not finite" in refused(saved, WEIGHTS)
 
 
 class Trap:

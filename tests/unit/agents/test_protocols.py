@@ -199,14 +199,14 @@ def test_a_minimal_network_trains_and_one_note_says_how(tmp_path):
     assert notes == listener.notes[:1]
     assert "lacks SeparateCritic (submodule `critic`), so all weights learn with ppo.lr" in notes[0]
     assert "; and AdjustableSharpness (buffer `sharpness`), so imitation.sharpness is ignored" in notes[0]
-    assert Checkpoint.load(tmp_path / "run").blueprint.target == "their_networks.Minimal"
+    assert Checkpoint.load(tmp_path / "run", ["their_networks.Minimal"]).blueprint.target == "their_networks.Minimal"
 
 
 def test_a_complete_network_is_used_like_our_own_without_a_note(tmp_path):
     listener = Notes()
     trainer(tmp_path / "run", "Complete", listener).run()
     assert not any("lacks" in note for note in listener.notes)
-    checkpoint = Checkpoint.load(tmp_path / "run" / "checkpoints" / "last")
+    checkpoint = Checkpoint.load(tmp_path / "run" / "checkpoints" / "last", ["their_networks.Complete"])
     assert float(checkpoint.network.get_buffer("sharpness")) == 3.0
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from baselines.starling import round
 from baselines.starling.worth import LEAST_SHARE, NEGLIGIBLE_GAIN
-from envs.types import FloatArray, IntArray
+from envs.types import FloatArray, IntArray, ResourceTables
 
 Gpus = dict[int, int]  # by node
 
@@ -27,6 +27,10 @@ class Rules:
     slowdown: float = 1.0
     starving: float = 1.0
     crowding: float = 1.0
+    prior: float = 1800.0
+    spread: float = 1.2
+    residual: float = 1.0
+    restart_weight: float = 1.0
 
     @property
     def numbers(self) -> round.StarlingRules:
@@ -140,7 +144,8 @@ def _good(job: int, jobs: Jobs, rules: Rules, best: tuple[float, int, int, Gpus]
         return True
     throughput, other, size, _ = best
     near = gpu_type == other and abs(size - held) <= rules.tolerance * size
-    return jobs.throughput(job, present) * (1.0 + rules.stickiness) >= throughput or near
+    reached = jobs.after_delay(job, throughput, rules.horizon)
+    return jobs.throughput(job, present) * (1.0 + rules.stickiness) >= reached or near
 
 
 def grow(plan: Sequence[Gpus], jobs: Jobs, rules: Rules) -> list[Gpus]:
@@ -355,21 +360,39 @@ def drawn(seed: int) -> tuple[list[int], Jobs, Rules, Ahead]:
 def arrays(jobs: Jobs) -> round.Jobs:
     """Return the values in the form that the kernels take."""
     work, delay, weight = (np.array(values, dtype=np.float64) for values in (jobs.work, jobs.delay, jobs.weight))
-    return round.Jobs(jobs.throughputs, work, delay, weight, jobs.wanted, grid_of(jobs.at, len(jobs.capacity)))
+    return kernel_jobs(jobs.throughputs, work, delay, weight, jobs.wanted, grid_of(jobs.at, len(jobs.capacity)))
+
+
+def kernel_jobs(
+    throughputs: FloatArray,
+    work: FloatArray,
+    delay: FloatArray,
+    weight: FloatArray,
+    wanted: IntArray,
+    present: IntArray,
+) -> round.Jobs:
+    """Return jobs of one model without offsets, each a group of its own, that run on any number of nodes."""
+    count = len(work)
+    most_nodes = np.full(throughputs.shape, 1_000)
+    ones, none = np.ones(count), np.zeros((count, 0))
+    group, model = np.arange(count), np.zeros(count, np.int64)
+    return round.Jobs(
+        throughputs, most_nodes, group, model, work, delay, weight, wanted, present, ones, ones.copy(), none
+    )
 
 
 def nodes_of(jobs: Jobs) -> round.Nodes:
     """Return the nodes in the form that the kernels take."""
     capacity, types = (np.array(values, dtype=np.int64) for values in (jobs.capacity, jobs.types))
-    return round.Nodes(capacity, types, nothing_shared(len(jobs.work), len(capacity)))
+    return round.Nodes(capacity, types, nothing_shared(len(capacity)))
 
 
-def nothing_shared(num_jobs: int, num_nodes: int) -> round.SharedNodes:
+def nothing_shared(num_nodes: int) -> round.SharedNodes:
     """Return nodes that share nothing, of which plans take no notice."""
     ample = np.full(num_nodes, np.inf)
     tables = np.ones((1, 1, 1, 2, 2)), np.zeros((1, 1, 1, 2)), np.ones((1, 1)), np.zeros((1, 1)), np.zeros(1)
-    arrays = (ample, ample, ample, np.array([0.0, 1.0]), np.array([0.0, 1.0]), *tables)
-    return round.SharedNodes(False, 0, np.zeros(num_jobs, np.int64), *arrays)
+    resources = ResourceTables(np.array([0.0, 1.0]), np.array([0.0, 1.0]), *tables)
+    return round.SharedNodes(False, 0, ample, ample, ample, resources)
 
 
 def is_sound(places: Sequence[Gpus], jobs: Jobs) -> bool:

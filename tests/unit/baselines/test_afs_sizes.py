@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.afs import afs_sizes, next_step, prefers_longer
+from baselines.afs.pool import afs_sizes, next_step, prefers_longer
 
 
 def next_step_slowly(throughputs, size, left):

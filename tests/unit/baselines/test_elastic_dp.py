@@ -33,6 +33,8 @@ SMALL_NODES = ClusterSpec(tuple(NodeSpec("new", 4) for _ in range(2)))
         ({"interval": math.inf}, ("interval", "inf", "finite")),
         ({"move_gain": 0.5}, ("move_gain", "0.5", "at least 1")),
         ({"move_gain": math.nan}, ("move_gain", "nan", "at least 1")),
+        ({"patience": -1.0}, ("patience", "-1", "not be negative")),
+        ({"patience": math.nan}, ("patience", "nan", "not be negative")),
     ],
 )
 def test_bad_options(options, words):

@@ -39,12 +39,15 @@ CLUSTER = ClusterSpec(
 )
 FIELD: Mapping[str, Callable[[], Scheduler]] = {
     "afs": Afs,
+    "afs_literal": lambda: Afs(literal=True),
     "elastic_dp": ElasticDp,
+    "elastic_dp_strict": lambda: ElasticDp(patience=0.0),
     "fifo": Fifo,
     "fifo_easy": lambda: Fifo("easy"),
     "fifo_skip": lambda: Fifo("skip"),
     "las": Las,
     "optimus": Optimus,
+    "optimus_literal": lambda: Optimus(restart_cost=0.0, shortness=0.0),
     "random": Random,
     "sampling_matching": SamplingMatching,
     "srtf": Srtf,
@@ -59,6 +62,7 @@ FIELD: Mapping[str, Callable[[], Scheduler]] = {
     "pollux": lambda: Pollux(round_length=5.0, growth=2.0),
     "sia": lambda: Sia(round_length=5.0),
     "synergy_greedy": lambda: Synergy("greedy", round_length=5.0),
+    "synergy_literal": lambda: Synergy("tune", round_length=5.0, literal=True),
     "synergy_opt": lambda: Synergy("opt", round_length=5.0),
     "synergy_tune": lambda: Synergy("tune", round_length=5.0),
     "themis": lambda: Themis(lease=9.0),

@@ -9,7 +9,7 @@ from baselines.starling import round
 from baselines.starling.forecast import advance_jobs, backlog, forecast, next_end, plan_ahead, weights
 from envs.types import IntArray
 from tests.unit.baselines import slow_plans as slow
-from tests.unit.baselines.slow_plans import Ahead, Jobs, Rules, arrays, drawn, grid_of, is_sound, nodes_of
+from tests.unit.baselines.slow_plans import Ahead, Jobs, Rules, arrays, drawn, grid_of, is_sound, kernel_jobs, nodes_of
 
 seeds = st.integers(0, 1_000_000)
 
@@ -135,7 +135,7 @@ def test_time_advances():
     grid, work, stalled = np.array([[4], [2], [0]]), np.array([40.0, 6.0, 9.0]), np.array([2.0, 0.0, 0.0])
     throughputs = np.array([[[0.0, 0, 2, 0, 4]]] * 3)
     types = np.array([0])
-    its = round.Jobs(throughputs, work, np.zeros(3), np.ones(3), np.ones((3, 1), np.int64), grid)
+    its = kernel_jobs(throughputs, work, np.zeros(3), np.ones(3), np.ones((3, 1), np.int64), grid)
     whole = np.ones(3)
     assert next_end(grid, its, stalled, types, whole) == 3.0
     assert advance_jobs(3.0, grid, its, stalled, types, whole) == 1
@@ -147,7 +147,7 @@ def test_time_advances():
 def test_time_advances_more_slowly_beside_others():
     """4 samples/s at half throughput: 40 samples last 20 s after a pause of 2 s, and 10 s work off 16 of them."""
     grid, work, stalled = np.array([[4]]), np.array([40.0]), np.array([2.0])
-    its = round.Jobs(np.array([[[0.0, 0, 2, 0, 4]]]), work, np.zeros(1), np.ones(1), np.ones((1, 1), np.int64), grid)
+    its = kernel_jobs(np.array([[[0.0, 0, 2, 0, 4]]]), work, np.zeros(1), np.ones(1), np.ones((1, 1), np.int64), grid)
     half, types = np.array([0.5]), np.array([0])
     assert next_end(grid, its, stalled, types, half) == 22.0
     assert advance_jobs(10.0, grid, its, stalled, types, half) == 0

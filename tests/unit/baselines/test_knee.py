@@ -100,13 +100,15 @@ def test_submitted_jobs_are_looked_up_once():
     ]
     knees = Knees([0.6, 1.0])
     knees.look_up(round_at(0, Workload.of(specs), cluster, performance=Curved()))
-    assert knees.sizes.tolist() == [[[4, 4], [3, 3]], [[1, 1], [3, 3]]]
+    assert knees.by_group.sizes[:, knees.group].tolist() == [[[4, 4], [3, 3]], [[1, 1], [3, 3]]]
     knees.look_up(round_at(1, Workload.of(specs), cluster, performance=Curved()))
-    assert knees.sizes.tolist() == [
+    groups = knees.by_group
+    assert knees.group.tolist() == [0, 1, 2, 3]
+    assert groups.sizes[:, knees.group].tolist() == [
         [[4, 4], [3, 3], [0, 6], [0, 0]],
         [[1, 1], [3, 3], [0, 6], [0, 0]],
     ]
-    assert knees.gpus.tolist() == [4, 3, 6, 0]
-    assert knees.least.tolist() == [1, 3, 6, 0]
-    assert knees.throughput == pytest.approx([2 * 4**0.8, 2 * 3**0.8, 2 * 6**0.8, 0.0])
+    assert groups.gpus.tolist() == [4, 3, 6, 0]
+    assert groups.least.tolist() == [1, 3, 6, 0]
+    assert groups.throughput == pytest.approx([2 * 4**0.8, 2 * 3**0.8, 2 * 6**0.8, 0.0])
     assert knees.requested_throughput[:3] == pytest.approx([2 * 2**0.8, 2 * 3**0.8, 2 * 6**0.8])

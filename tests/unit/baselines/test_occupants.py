@@ -6,15 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baselines.starling import Starling, round
+from baselines.starling.decide import share_nodes
 from baselines.starling.occupants import effect_of, kept_fractions, nobody, settle_occupants
 from baselines.starling.two_plans import plan, plan_twice
 from envs.performance import Contention, TableModel
 from envs.performance.contention import MODES
 from envs.scheduling import ClusterView
 from envs.simulation import Scenario, Setup, Simulator
-from envs.types import Allocation, ClusterSpec, JobSpec, MurmurationError, NodeSpec
+from envs.types import Allocation, ClusterSpec, JobSpec, MurmurationError, NodeSpec, ResourceTables
 from envs.workloads import Workload
-from tests.unit.baselines.slow_plans import Jobs, Rules, arrays, drawn, is_sound
+from tests.unit.baselines.slow_plans import Jobs, Rules, arrays, drawn, is_sound, kernel_jobs
 
 WORST_CASE = MODES.index("worst_case")
 MODELS = ("resnet50", "alexnet", "bert", "gnmt", "mobilenet", "vae")
@@ -28,11 +29,11 @@ def shared(jobs, cores, *, mode=0, stage=0.0, need=4.0, counted=True):
     factor[:, :, :, 1] = 1.0
     saturating = np.zeros((1, types, width, 2))
     saturating[..., 0] = need
-    nodes = round.SharedNodes(
-        counted, mode, np.zeros(len(jobs.work), np.int64), np.array(cores, dtype=np.float64), ample, ample,
+    tables = ResourceTables(
         np.array([0.0, need]), np.array([0.0, 1.0 / 64.0]), factor, saturating, np.ones((1, types)),
         np.zeros((1, 64)), np.array([stage]),
     )  # fmt: skip
+    nodes = round.SharedNodes(counted, mode, np.array(cores, dtype=np.float64), ample, ample, tables)
     return round.Nodes(np.array(jobs.capacity), np.array(jobs.types), nodes)
 
 
@@ -70,11 +71,32 @@ def test_a_job_waits_where_it_would_cost_more_than_it_gains():
     assert planned(jobs, shared(jobs, [8]), starving=0.5)[1] == [2]
 
 
+def test_a_job_of_low_core_weight_gives_way():
+    """The same, but what job 0 loses counts half: job 1 starts, on one GPU if its own shortage counts double.
+
+    On 2 GPUs both keep 1/2: job 1 is worth 2 * 1/4, less 1/2 * 1. On one both keep 2/3: 4/9, less 1/2 * 2/3.
+    """
+    jobs = linear([{0: 2}, {}], capacity=(4,))
+    for core_weight, second in (([1.0, 1.0], 0), ([0.5, 1.0], 2), ([0.5, 2.0], 1)):
+        its = arrays(jobs)._replace(core_weight=np.array(core_weight))
+        grid = plan_twice(np.arange(2), its, shared(jobs, [8]), Rules().numbers)
+        assert grid[1].tolist() == [second]
+
+
+def test_affinity_outweighs_a_shortage_of_cores():
+    """On node 0 job 1 would run at half and halve job 0; it goes there only if it is worth exp(2) times as much."""
+    jobs = linear([{0: 2}, {}])
+    for liking, node in ((0.0, 1), (0.5, 1), (2.0, 0)):
+        its = arrays(jobs)._replace(affinity=np.array([[0.0, 0.0], [liking, 0.0]]))
+        grid = plan_twice(np.arange(2), its, shared(jobs, [8, 32]), Rules().numbers)
+        assert grid[1].tolist() == [2 if place == node else 0 for place in range(2)]
+
+
 def test_fewer_cores_by_hand():
     """8 cores, jobs of 2 and 1 GPUs that need 4 each: the third GPU lowers all to 8 / 3 cores, two thirds of 4."""
     jobs = linear([{0: 2}, {}], capacity=(4,))
     its, nodes, grid = arrays(jobs), shared(jobs, [8]), np.array([[2], [0]])
-    occupants = nobody(2, nodes)
+    occupants = nobody(its, nodes)
     settle_occupants(grid, occupants, its, nodes)
     effect = effect_of(1, np.array([1]), 0, 1, grid, occupants, its, nodes)
     assert effect.fed == pytest.approx(2 / 3)
@@ -88,7 +110,7 @@ def test_a_queue_of_cpu_stages_by_hand():
     jobs = linear([{0: 1}, {}], capacity=(4,))
     its, nodes = arrays(jobs), shared(jobs, [64], mode=WORST_CASE, stage=0.75)
     grid = np.array([[1], [0]])
-    occupants = nobody(2, nodes)
+    occupants = nobody(its, nodes)
     settle_occupants(grid, occupants, its, nodes)
     effect = effect_of(1, np.array([1]), 0, 1, grid, occupants, its, nodes)
     kept = 1 / (1 + 0.75 * 0.5)
@@ -109,11 +131,14 @@ def test_plans_are_valid_and_no_job_gains_from_others(seed, keep, mode):
     assert (fractions <= 1).all()
 
 
+LINK = 4.0  # GB/s
+
+
 class Comparing:
     """Starling, which compares the engine's throughputs with its own at every round."""
 
     def __init__(self):
-        self.starling, self.compared, self.lowest = Starling(look_ahead=0), 0, 1.0
+        self.starling, self.compared, self.lowest = Starling(look_ahead=0, batch="usual"), 0, 1.0
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         self.starling.reset(cluster, rng)
@@ -121,16 +146,18 @@ class Comparing:
     def schedule(self, view: ClusterView) -> Allocation:
         running, column = view.running, view._engine_side.jobs  # type: ignore[attr-defined]
         if running.size:
-            capacity = view.capacity.astype(np.int64)
-            nodes = round.Nodes(capacity, view.cluster.node_types, self.starling._shared_nodes(view, running, capacity))
-            grid = np.zeros((len(running), len(capacity)), np.int64)
+            _, site, _ = self.starling._arguments(view, hidden=False)
+            nodes = share_nodes(view.capacity.astype(np.int64), site)
+            grid = np.zeros((len(running), len(nodes.capacity)), np.int64)
             for at, job in enumerate(running.tolist()):
                 for node, gpus in view.placement(job).gpus.items():
                     grid[at, node] = gpus
             tables = self.starling._knees.submitted.throughput(view, running)
             zeros = np.zeros(len(running))
-            its = round.Jobs(np.ascontiguousarray(tables), zeros, zeros, zeros, np.zeros((0, 0), np.int64), grid)
+            its = kernel_jobs(np.ascontiguousarray(tables), zeros, zeros, zeros, np.zeros((0, 0), np.int64), grid)
+            its = its._replace(model=np.array(view.model[running]))
             expected = column["throughput"][running] / column["ample"][running]
+            assert (column["kept_by_links"][running] == 1.0).all()
             np.testing.assert_allclose(kept_fractions(grid, its, nodes), expected, rtol=0.03)
             self.compared += len(running)
             self.lowest = min(self.lowest, expected.min())
@@ -139,13 +166,16 @@ class Comparing:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_fractions_are_those_of_the_engine(mode):
-    """The world rounds amounts to 64ths; everything else is equal, also with jobs on several nodes."""
+    """The world rounds amounts to 64ths; everything else is equal, also with jobs on several nodes.
+
+    Links carry the traffic of each job alone. Where they do not, and cores are short too, Starling expects less.
+    """
     rng = np.random.default_rng(0)
     specs = [
         JobSpec(i, float(i * 60), int(rng.choice([1, 2, 4, 8])), float(rng.integers(20_000, 400_000)), MODELS[i % 6])
         for i in range(40)
     ]
-    cluster = ClusterSpec(tuple(NodeSpec("V100", 4, cpu_cores=12.0, memory=120.0) for _ in range(4)))
+    cluster = ClusterSpec(tuple(NodeSpec("V100", 4, 12.0, 120.0, inter_node_bandwidth=LINK) for _ in range(4)))
     scenario = Scenario(cpu_memory="shared", contention=Contention(mode))
     comparing = Comparing()
     simulator = Simulator(Workload.of(specs), Setup(cluster, TableModel(), scenario), 0)

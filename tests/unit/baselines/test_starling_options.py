@@ -6,9 +6,12 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from baselines.starling import scheduler as module
-from baselines.starling.scheduler import KNOWN, UNKNOWN, Starling, Variant, change_parameters
-from envs.scheduling import Scheduler
+from baselines.parts.priority import jobs_present
+from baselines.starling.decide import EFFORT, affordable_depth, rank, remaining_work_of, select_considered
+from baselines.starling.round import Present, StarlingRules
+from baselines.starling.scheduler import KNOWN, UNKNOWN, Starling, Variant, _gather, change_parameters
+from baselines.starling.tables import JobTables, NodeTables
+from envs.scheduling import ClusterView, Scheduler
 from envs.simulation import Information
 from envs.types import ClusterSpec, JobSpec, MurmurationError, NodeSpec
 from envs.workloads import Workload
@@ -43,33 +46,28 @@ def test_ways_are_checked():
         Starling(variants=[Variant(1.0, 0.3), Variant(1.0, -0.5)])
 
 
+def inputs(starling: Starling, view: ClusterView) -> tuple[Present, JobTables, NodeTables, StarlingRules]:
+    """The arguments of Starling's kernels at a round, for an episode that begins there."""
+    starling.reset(view.cluster, np.random.default_rng(0))
+    jobs = jobs_present(view)
+    work = view.remaining_work(jobs)
+    return _gather(view, jobs, work), *starling._arguments(view, hidden=bool(np.isnan(work).any()))
+
+
 def test_every_way_has_its_order_and_sizes():
     """Job 0 runs on 4 GPUs for 10 s, job 1 on 1 GPU for 20: by time 0 is first, by GPU-time 1."""
     starling = Starling(replace(KNOWN, gang=0.0), variants=[Variant(gang=1.0, knee=0.3)])
-    view = round_at(0, jobs((0, 4, 10), (0, 1, 20)), two_nodes())
-    starling.reset(view.cluster, np.random.default_rng(0))
-    order, work = starling._ranked(view, np.array([0, 1]))
-    assert order.tolist() == [0, 1]
-    assert starling._order(order, work, starling.variants[0].gang).tolist() == [1, 0]
-    assert starling._knees.sizes.shape == (2, 2, 1)
+    present, tables, _, _ = inputs(starling, round_at(0, jobs((0, 4, 10), (0, 1, 20)), two_nodes()))
+    orders = [rank(present.jobs, present.work, tables, variant, np.zeros(0)).tolist() for variant in (0, 1)]
+    assert orders == [[0, 1], [1, 0]]
+    assert tables.sizes[:, tables.group].shape == (2, 2, 1)
 
 
-def test_a_large_cluster_gets_a_shorter_forecast(monkeypatch):
-    """Two jobs on two nodes: four cells, so that an effort of 20 allows 5 completions of the 12, and one of 3 none."""
-    view = round_at(0, jobs((0, 8, 10), (0, 8, 1)), two_nodes())
-    depths = []
-
-    def noted(*arguments):
-        depths.append(arguments[-1])
-        return np.zeros((2, 2), np.int64)
-
-    monkeypatch.setattr(module, "plan_ahead", noted)
-    for effort in (1_000_000, 20, 3):
-        monkeypatch.setattr(module, "EFFORT", effort)
-        starling = Starling()
-        starling.reset(view.cluster, np.random.default_rng(0))
-        starling.schedule(view)
-    assert depths == [12, 5, 0]
+def test_a_large_cluster_gets_a_shorter_forecast():
+    """The product of jobs, nodes and completions is bounded."""
+    cells = (1, EFFORT // 12, EFFORT // 5, EFFORT // 5 + EFFORT, EFFORT)
+    assert [affordable_depth(12, each) for each in cells] == [12, 12, 5, 0, 1]
+    assert affordable_depth(0, 1) == 0
 
 
 def test_declarations():
@@ -119,25 +117,27 @@ def test_the_parameters_depend_on_the_information():
     assert sizes == [[1, 3], [4]] or sizes == [[2, 2], [4]]
 
 
-def test_hidden_work_grows_with_service():
-    """Two jobs of 8 GPUs that have run for 4 s and for none: 100 s and 1 for each second run, at 8 samples/s."""
-    starling = Starling(unknown=replace(UNKNOWN, prior=100.0, residual=1.0))
+def test_hidden_work_depends_on_service():
+    """Two jobs of 8 GPUs at 8 samples/s, one of which has run for 4 s.
+
+    The prior is one run time of 2 s. Job 0 has run longer: 4 s more for each second run, 16 s. Of 9 jobs that ran for
+    2 s, 8 ended: an end of job 1 takes 2 * 9 / 8 s.
+    """
+    starling = Starling(unknown=replace(UNKNOWN, prior=2.0, spread=0.0, residual=4.0))
     view = round_at(
         4, jobs((0, 8, 10), (4, 8, 2)), two_nodes(), place=[(0, {0: {0: 4, 1: 4}})], information=Information("none")
     )
-    starling.reset(view.cluster, np.random.default_rng(0))
-    order, work = starling._ranked(view, np.array([0, 1]))
-    assert order.tolist() == [1, 0]
-    assert work.tolist() == [8 * 104.0, 8 * 100.0]
+    present, tables, _, parameters = inputs(starling, view)
+    assert np.isnan(present.work).all()
+    work = remaining_work_of(present, tables, parameters)
+    assert work.tolist() == pytest.approx([8 * 16.0, 8 * 2.25])
+    assert rank(present.jobs, work, tables, 0, np.zeros(0)).tolist() == [1, 0]
 
 
 def test_it_plans_for_no_more_jobs_than_there_are_gpus():
     """Of 20 jobs of one GPU, eight are planned for: 2 x 4 GPUs. Of gangs of 8, as many as fill these eight times."""
-    starling = Starling()
     for size, planned in ((1, 8), (8, 8), (4, 8)):
         view = round_at(0, jobs(*((0.0, size, 5.0 + i) for i in range(20))), two_nodes())
-        starling.reset(view.cluster, np.random.default_rng(0))
-        order, _ = starling._ranked(view, np.arange(20))
-        considered, beyond = starling._considered(view, order)
-        assert considered.tolist() == list(range(planned))
-        assert beyond.tolist() == list(range(planned, 20))
+        present, tables, _, _ = inputs(Starling(), view)
+        order = rank(present.jobs, present.work, tables, 0, np.zeros(0))
+        assert np.flatnonzero(select_considered(order, present, tables)).tolist() == list(range(planned))

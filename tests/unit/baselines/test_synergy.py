@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from baselines import Synergy
 from baselines.synergy import mechanisms as synergy_mechanisms
 from baselines.synergy.cpu_memory import PART, Amount, JobSensitivities, JobSensitivity, NodeResources, grid
-from baselines.synergy.mechanisms import Opt, RoundPlan, Tune
+from baselines.synergy.mechanisms import Opt, RoundPlan, Tune, groups_by_nodes
 from baselines.synergy.scheduler import select
 from envs.simulation import Rounds, RunResult, Scenario, Setup, Simulator, run_episode
 from envs.types import ClusterSpec, Configuration, JobSpec, MurmurationError, NodeSpec, Placement
@@ -210,7 +210,7 @@ def plan():
 def test_opt_without_a_solution_in_time_gives_proportional_shares(plan, monkeypatch):
     stopped = type("Stopped", (), {"status": 1, "x": None, "mip_gap": None})
     monkeypatch.setattr(synergy_mechanisms, "milp", lambda *args, **kwargs: stopped)
-    opt = Opt(0.5)
+    opt = Opt(50)
     for job, size in ((0, 2), (1, 1), (2, 1)):
         opt.start(plan, job, {0: size})
     opt.finish(plan, [0, 1, 2])
@@ -218,7 +218,7 @@ def test_opt_without_a_solution_in_time_gives_proportional_shares(plan, monkeypa
     assert opt.counters == {
         "programs": 1,
         "stopped_programs": 1,
-        "proportional_rounds": 1,
+        "proportional_groups": 1,
         "worst_gap_ppm": 0,
     }
 
@@ -227,14 +227,37 @@ def test_opt_reports_its_gap_when_stopped(plan, monkeypatch):
     limits = []
 
     def solver(cost, *, integrality, bounds, constraints, options):
-        limits.append(options["time_limit"])
+        limits.append(options["node_limit"])
         return type("Stopped", (), {"status": 1, "x": np.zeros(len(cost)), "mip_gap": 0.125})
 
     monkeypatch.setattr(synergy_mechanisms, "milp", solver)
-    opt = Opt(0.5)
+    opt = Opt(50)
+    for job, size in ((0, 2), (1, 1), (2, 1)):
+        opt.start(plan, job, {0: size})
+    opt.finish(plan, [0, 1, 2])
+    assert (limits, opt.counters["worst_gap_ppm"]) == ([50], 125_000)
+
+
+def test_opt_needs_a_program_only_for_groups_that_compete_and_have_changed(plan):
+    """All three jobs want more cores than there are; the frugal one alone can have all that it can use."""
+    opt = Opt(1000)
     opt.start(plan, 2, {0: 1})
     opt.finish(plan, [2])
-    assert (limits, opt.counters["worst_gap_ppm"]) == ([0.5], 125_000)
+    assert opt.counters["programs"] == 0
+    for job, size in ((0, 2), (1, 1)):
+        opt.start(plan, job, {0: size})
+    opt.finish(plan, [0, 1, 2])
+    divided = [plan.resources.held(job) for job in range(3)]
+    assert opt.counters["programs"] == 1
+    opt.finish(plan, [0, 1, 2])
+    assert opt.counters["programs"] == 1
+    assert [plan.resources.held(job) for job in range(3)] == divided
+
+
+def test_jobs_form_groups_by_the_nodes_that_they_share():
+    places = {0: {0: 1}, 1: {1: 2}, 2: {2: 1, 3: 1}, 3: {0: 1, 4: 4}, 4: {3: 1}, 5: {4: 1}}
+    groups = [list(group) for group in groups_by_nodes(places)]
+    assert sorted(groups) == [[0, 3, 5], [1], [2, 4]]
 
 
 def test_opt_is_worth_at_least_as_much_as_tune(plan):
@@ -259,7 +282,7 @@ def test_opt_is_worth_at_least_as_much_as_tune(plan):
             plan.allocation.stop(job)
         return total
 
-    assert worth(Opt(1.0)) >= worth(Tune()) - 1e-2
+    assert worth(Opt(1000)) >= worth(Tune()) - 1e-2
 
 
 @pytest.mark.parametrize(
@@ -267,7 +290,7 @@ def test_opt_is_worth_at_least_as_much_as_tune(plan):
     [
         ({"mechanism": "tuned"}, ("mechanism", "'tuned'", "proportional, greedy, tune, opt")),
         ({"policy": "sjf"}, ("policy", "'sjf'", "fifo, srtf, srsf, las")),
-        ({"time_limit": 0.0}, ("time_limit", "0.0", "positive")),
+        ({"node_limit": 0}, ("node_limit", "0", "positive")),
         ({"round_length": -1.0}, ("round_length", "-1.0")),
     ],
 )

@@ -139,7 +139,10 @@ def test_a_range_of_one_value_is_one_figure():
 def test_the_report_writes_files(comparison, tmp_path):
     written = write_report(comparison, tmp_path / "new")
     names = {path.name for path in written}
-    assert names == {"results.json", "results.csv", "results.md", "jct_cdf.png", "gantt_fifo.png", "gantt_last.png"}
+    assert names == {"results.json", "results.csv", "results.md", "jct_cdf.png", "jct_and_cpu_time.png"} | {
+        "gantt_fifo.png",
+        "gantt_last.png",
+    }
     assert {path.name for path in (tmp_path / "new").iterdir()} == names
     content = json.loads((tmp_path / "new" / "results.json").read_text())
     frame = pd.read_csv(tmp_path / "new" / "results.csv")

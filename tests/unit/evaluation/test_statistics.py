@@ -7,9 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs.evaluation.statistics import (
+    Estimate,
     MeanEstimator,
     block_bootstrap_means,
     block_length,
+    log_t_interval,
     method_for,
     t_interval,
 )
@@ -48,7 +50,7 @@ def test_t_interval_of_equal_values_is_a_point():
 
 def test_five_workloads_are_enough_for_t():
     assert method_for(4) == "moving-block bootstrap over jobs"
-    assert method_for(5) == "t over workloads"
+    assert method_for(5) == "t over workloads on a log scale"
 
 
 def test_blocks_of_independent_values_are_short():
@@ -141,10 +143,54 @@ def test_every_workload_has_the_same_weight():
 
 
 def test_t_over_workloads_worked_by_hand():
-    """Means 1 to 5: 3 +- 2.776 x sqrt(2.5 / 5)."""
+    """Means 1 to 5: 3 times or divided by exp(2.776 x sqrt(2.5 / 5) / 3)."""
     estimator = MeanEstimator([np.array([[float(i), float(i)]]) for i in range(1, 6)], rng())
     found = estimator.mean(0)
-    assert (found.value, found.high) == pytest.approx((3, 3 + 2.7764451 * np.sqrt(0.5)))
+    factor = np.exp(2.7764451 * np.sqrt(0.5) / 3)
+    assert (found.value, found.low, found.high) == pytest.approx((3, 3 / factor, 3 * factor))
+
+
+def test_an_interval_on_a_log_scale_stays_positive_where_the_plain_one_does_not():
+    """Five windows of 1 and one of 13: mean 3, standard error 2, t = 2.5706 with 5 degrees of freedom."""
+    values = np.array([1.0, 1, 1, 1, 1, 13])
+    factor = np.exp(2.5705818 * 2 / 3)
+    found = log_t_interval(values)
+    assert t_interval(values).low < 0
+    assert (found.value, found.low, found.high) == pytest.approx((3, 3 / factor, 3 * factor))
+
+
+def test_an_interval_on_a_log_scale_of_nearly_equal_values_is_the_plain_one():
+    values = 1000 + np.arange(6.0)
+    found, plain = log_t_interval(values), t_interval(values)
+    assert (found.low, found.high) == pytest.approx((plain.low, plain.high), rel=1e-5)
+
+
+def test_an_interval_on_a_log_scale_of_zeros_is_a_point_and_of_one_value_has_no_bounds():
+    assert log_t_interval(np.zeros(6)) == Estimate(0.0, 0.0, 0.0)
+    assert np.isnan([log_t_interval(np.array([4.0])).low, log_t_interval(np.array([4.0])).high]).all()
+    with pytest.raises(ValueError, match="a value is -1"):
+        log_t_interval(np.array([2.0, -1.0]))
+
+
+@pytest.mark.parametrize(("sigma", "least"), [(0.3, 0.93), (1.0, 0.85)])
+def test_intervals_of_six_heavy_tailed_windows_cover_more_often_on_a_log_scale(sigma, least):
+    """Log-normal window means, whose true mean is exp(sigma^2 / 2); both methods fall short of 95 % for long tails."""
+    draws = np.exp(sigma * rng(11).normal(size=(4000, 6)))
+    true, hits = np.exp(sigma**2 / 2), {log_t_interval: 0, t_interval: 0}
+    for values in draws:
+        for method in hits:
+            found = method(values)
+            hits[method] += found.low <= true <= found.high
+    assert hits[log_t_interval] / 4000 > least
+    assert hits[log_t_interval] > hits[t_interval]
+
+
+def test_exact_means_replace_those_of_rounded_values():
+    values = [np.array([[1.0, 2.0], [4.0, 4.0]])] * 6
+    exact = np.array([[1.25 + i, 4.0] for i in range(6)])
+    found = MeanEstimator(values, rng(), means=exact)
+    assert found.mean(0).value == exact[:, 0].mean()
+    assert found.ratio(0, 1).value == pytest.approx(np.exp(np.log(exact[:, 0] / 4).mean()))
 
 
 def test_without_compared_jobs_there_are_no_figures():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baselines import Fifo, Srtf
-from envs.evaluation.tuning import Parameter, ProblemSet, RelativeScore, draw_problem_set, search
+from envs.evaluation.tuning import Parameter, ProblemSet, RelativeScore, draw_problem_set, improvement, search
 from envs.performance import IdealModel, default_model
 from envs.simulation import Scenario, Setup
 from envs.types import ClusterSpec, MurmurationError, NodeSpec, TraceError
@@ -204,3 +204,17 @@ def test_the_same_workload_is_not_counted_twice():
     cluster, performance = ClusterSpec((NodeSpec("V100", 8), NodeSpec("V100", 8))), default_model()
     made = draw_problem_set(OneEpisode(cluster, performance, num_jobs=5), Setup(cluster, performance, FREE), 6, 0)
     assert len(made.workloads) == 1
+
+
+def test_an_improvement_is_paired():
+    """Both workloads gain 0.1 and 0.3, however different they are: 0.2 +- 0.1, more than 1.96 standard errors."""
+    gain = improvement([np.array([5.0]), np.array([-3.0])], [np.array([4.9]), np.array([-3.3])])
+    assert (gain.before, gain.after) == pytest.approx((1.0, 0.8))
+    assert (gain.change, gain.error) == pytest.approx((-0.2, 0.1))
+    assert gain.is_clear
+
+
+@pytest.mark.parametrize("after", [[0.1, -0.2], [0.0, 0.0], [-1.0, np.inf], [-1.0]])
+def test_an_unclear_improvement_is_none(after):
+    """No gain on average, no difference, starved jobs, and one workload alone."""
+    assert not improvement([np.zeros(len(after))], [np.array(after)]).is_clear

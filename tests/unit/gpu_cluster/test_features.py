@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envs.episodes.candidates import log_minutes
 from envs.gpu_cluster import DecisionRules, EnvSpec, GpuClusterBatch
 from envs.gpu_cluster.columns import (
     JOB_REMAINING_TIME,
@@ -15,7 +16,6 @@ from envs.gpu_cluster.columns import (
     JOB_TIME_LEFT,
     NODE_TYPE,
 )
-from envs.gpu_cluster.observe import log_minutes
 from envs.performance import CostByTable, IdealModel
 from envs.simulation import Information, Scenario
 from envs.simulation.kernels import DONE

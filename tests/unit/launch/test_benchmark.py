@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import benchmark
 from baselines import Fifo, Srtf
-from benchmarks import decisions, engine, environment
+from benchmarks import bidding, decisions, engine, environment
 from benchmarks.decisions import rounds_per_second
 from benchmarks.plot import plot_scaling, select_series
 from benchmarks.report import (
@@ -95,6 +95,16 @@ def test_an_episode_continues_from_the_loaded_instant_without_a_difference():
     parted.play()
     assert np.array_equal(whole.simulator.state.jobs["finish"], parted.simulator.state.jobs["finish"])
     assert parted.num_events < whole.num_events == 2 * TINY.jobs
+
+
+def test_compiled_decisions_are_timed_over_the_same_rounds():
+    report = Report()
+    decisions.measure_compiled_decisions(report, LITTLE)
+    report.check()
+    times = {row.what: row.value for row in report.rows}
+    assert len(times) == 8
+    quick = "starling, 0 completions ahead, GPUs alone, "
+    assert 0 < times[quick + "compiled"] < times[quick + "schedule"]
 
 
 def test_decisions_can_be_limited_to_rounds():
@@ -268,6 +278,17 @@ def test_different_observations_are_detected(monkeypatch):
         report.check()
 
 
+def test_rounds_of_bids_are_timed_and_equal_the_reference():
+    report = Report()
+    bidding.measure_bidding(report, LITTLE)
+    report.check()
+    assert {row.size for row in report.rows} == {"8/160"}
+    parts = figures(report, "us")
+    assert 0 < parts["observation and graph"] < parts["reference observation"]
+    assert figures(report, "1/s")["rounds"] > 0
+    assert figures(report, "")["pairs of a job and a node that nodes see"] > 50
+
+
 def test_arrays_and_dicts_do_the_same():
     report = Report()
     environment.measure_pettingzoo(report, LITTLE)
@@ -388,7 +409,7 @@ def test_parts_are_chosen_by_name():
     }
     assert select_parts("decisions") == {"decisions": decisions.measure_decisions}
     assert list(select_parts("all")) == list(BENCHMARKS)
-    assert len(BENCHMARKS) == 8
+    assert len(BENCHMARKS) == 10
 
 
 @pytest.fixture

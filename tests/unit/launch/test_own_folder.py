@@ -97,7 +97,9 @@ def test_training_takes_parts_of_the_users_own(project):
     done = run(project, "train", "--config-dir", "mine", *CHOSEN, *own, *tiny)
     assert list(results(project, done)) == ["policy", "fifo", "shortest"]
     *_, last = done.stdout.strip().splitlines()
-    again = run(project, "evaluate", f"checkpoint={last.removeprefix('run: ')}", "scheduler=fifo")
+    again = run(
+        project, "evaluate", "--config-dir", "mine", f"checkpoint={last.removeprefix('run: ')}", "scheduler=fifo"
+    )
     assert list(results(project, again)) == ["policy", "fifo"]
 
 

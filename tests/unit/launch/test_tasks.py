@@ -7,7 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from launch import ROOT, build_inputs
-from launch.arguments import BATCH_SCHEDULERS, FAST_SCHEDULERS, SLOW_SCHEDULERS, compose_options
+from launch.arguments import BATCH_SCHEDULERS, FAST_SCHEDULERS, ORACLE_SCHEDULERS, SLOW_SCHEDULERS, compose_options
 from launch.choices import list_choices, open_configs
 from launch.errors import ChoiceError
 from launch.task_pages import MARKERS, TASKS, check_task, collect_tables, insert_table, write_hash
@@ -84,7 +84,8 @@ def test_the_objective_of_the_task_is_the_reward_of_training():
 
 
 def test_named_schedulers_exist():
-    assert {*SLOW_SCHEDULERS, *BATCH_SCHEDULERS, *FAST_SCHEDULERS} <= set(list_choices("scheduler"))
+    named = {*SLOW_SCHEDULERS, *BATCH_SCHEDULERS, *FAST_SCHEDULERS, *ORACLE_SCHEDULERS}
+    assert named <= set(list_choices("scheduler"))
     assert not set(SLOW_SCHEDULERS) & set(FAST_SCHEDULERS)
 
 

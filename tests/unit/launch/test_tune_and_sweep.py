@@ -42,10 +42,23 @@ def test_tuning_writes_its_result(run, tuning):
     assert kept["evaluations"] >= 8
     reference = "las" if tuning == "starling_unknown" else "optimus"
     assert f"log ratio to {reference}, validation: {kept['validation']['before']:+.4f} before" in out
-    better = kept["validation"]["after"] < kept["validation"]["before"]
-    assert ("not worth taking over" in out) is not better
+    assert ("not worth taking over" in out) is not kept["worth_taking_over"]
     if kept["values"]:
         assert f"{kept['training']['after']:+.4f}  knee={kept['values']['knee']:.4g}" in out
+
+
+def test_tuning_over_tasks_is_relative_to_the_present_values(run):
+    code, out, err, folder = run(
+        tune, "tuning=starling_tasks", "tasks=[calm-64]", "workloads=1", "validation_workloads=2", "generations=0"
+    )
+    assert code == 0, err
+    found = json.loads((folder / "tuned.json").read_text())
+    assert found["training"]["before"] == found["validation"]["before"] == 0.0
+    assert found["training"]["after"] <= 0.0
+    assert found["validation"]["change"] == found["validation"]["after"]
+    assert "calm-64: " in out
+    assert "over 2 validation workloads" in out
+    assert ("not worth taking over" in out) is not found["worth_taking_over"]
 
 
 def test_any_scheduler_can_be_tuned(run):
@@ -100,8 +113,9 @@ def test_a_sweep_writes_table_and_plot(run):
     assert code == 0, err
     assert (folder / "sweep.png").stat().st_size > 10_000
     table = pd.read_csv(folder / "sweep.csv")
-    assert table["load"].tolist() == [0.5] * 3 + [1.0] * 3
-    assert set(table["scheduler"]) == {"srtf", "starling", "lower bound"}
+    assert table["load"].tolist() == [0.5] * 4 + [1.0] * 4
+    bounds = {"lower bound", "lower bound, any batch"}  # Starling chooses batch sizes
+    assert set(table["scheduler"]) == {"srtf", "starling"} | bounds
     assert "by offered load" in out
     assert out.index("load 0.5 ...") < out.index("load 1 ...")
 

@@ -45,6 +45,31 @@ def test_every_entry_agrees_with_the_model():
     assert not table.throughputs[:, :, 0].any()
 
 
+class UpToTwoNodes(Curved):
+    """`Curved`, but 0 on more than two nodes."""
+
+    def throughput(self, model: str, configuration: Configuration) -> float:
+        """Samples per second."""
+        return super().throughput(model, configuration) if configuration.num_nodes <= 2 else 0.0
+
+
+def test_the_most_nodes_on_which_a_model_runs():
+    """One node for each GPU at most; "large" runs on no small GPU. With few nodes allowed, no more than those."""
+    types = HETEROGENEOUS.gpu_types.index("new"), HETEROGENEOUS.gpu_types.index("small")
+    most = ThroughputTable.build(Setup(HETEROGENEOUS, Curved()), ("large", "any"), max_gpus=8).most_nodes()
+    assert [most[0, gpu_type].tolist() for gpu_type in types] == [list(range(9)), [0] * 9]
+    assert most[1, types[1]].tolist() == list(range(9))
+    few = ThroughputTable.build(Setup(HETEROGENEOUS, UpToTwoNodes()), ("any",), max_gpus=8).most_nodes()
+    assert few[0, types[0]].tolist() == [0, 1, 2, 2, 2, 2, 2, 2, 2]
+
+
+def test_many_gpus_run_on_many_nodes():
+    """The last level is open, so that nothing limits the nodes of 100 GPUs; up to 16 nodes share a level."""
+    cluster = ClusterSpec((NodeSpec("new", 1),) * 100)
+    most = ThroughputTable.build(Setup(cluster, Curved()), ("any",), max_gpus=100).most_nodes()
+    assert most[0, 0, [9, 20, 64, 100]].tolist() == [9, 20, 64, 100]
+
+
 @pytest.mark.parametrize("model", ["resnet50", "lm", "vgg16", "bert", "deepspeech2"])
 def test_a_placement_that_names_its_plan_is_priced_like_one_that_does_not(model):
     """On 1 to 8 nodes of 8 GPUs, the exact throughput equals the table's; from 9 nodes on, the table rounds up."""

@@ -79,6 +79,7 @@ def test_the_future_is_hidden(engine):
     for ask in (
         lambda: view.job(3),
         lambda: view.throughputs(3),
+        lambda: view.most_nodes(3),
         lambda: view.remaining_work(np.array([0, 3])),
         lambda: view.remaining_time(np.array([3])),
         lambda: view.attained_service(np.array([3])),
@@ -166,6 +167,7 @@ def test_throughputs_are_consolidated_and_by_type(engine):
     assert throughput[1, 4] == Curved().throughput("large", Configuration("new", 4))
     assert throughput[1, 6] == Curved().throughput("large", Configuration("new", 6, 2))
     assert throughput[2].tolist() == [0.0] * 9
+    assert view.most_nodes(0).tolist() == [list(range(9)), list(range(9)), [0] * 9]
 
 
 def test_packing_prefers_the_fastest_type_on_which_a_job_runs(engine):

@@ -106,7 +106,7 @@ def test_equal_clusters_are_equal():
     ("build", "says"),
     [
         (lambda: NodeSpec("", 4), "gpu_type is empty"),
-        (lambda: NodeSpec("V100", 0), "node of V100: num_gpus is 0; it must be at least 1"),
+        (lambda: NodeSpec("V100", 0), "node of V100: num_gpus is 0; it must be from 1 to 1,024"),
         (lambda: NodeSpec("V100", 4, cpu_cores=0.0), "node of V100: cpu_cores is 0.0"),
         (lambda: NodeSpec("V100", 4, memory=math.nan), "node of V100: memory is nan"),
         (lambda: NodeSpec("V100", 4, intra_node_bandwidth=math.inf), "intra_node_bandwidth is inf"),

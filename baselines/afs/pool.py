@@ -1,56 +1,9 @@
-"""AFS: apathetic future share; a GPU goes to the shorter of two jobs unless the longer one gains far more from it."""
+"""AFS-L on one pool of GPUs, as published: the pairwise rule, and sizes by it."""
 
 import numpy as np
 
-from baselines.parts.gpu_pool import GpuPool, PooledRounds
-from envs.scheduling import ClusterView
 from envs.simulation.jit import jit
-from envs.types import Allocation, ClusterSpec, FloatArray, IntArray
-
-
-class Afs:
-    """AFS-L, the form with known lengths (Hwang et al., "Elastic resource sharing for deep learning", NSDI'21).
-
-    GPUs are given out one at a time. Compare two jobs by the time that each still needs on its GPUs so far: a is the
-    shorter one, b the longer one. The GPU goes to b if b's relative gain is larger than a's:
-
-        (p_b(g_b + 1) - p_b(g_b)) / p_b(g_b + 1)  >  (p_a(g_a + 1) - p_a(g_a)) / p_a(g_a)
-
-    where p is the throughput. Between two jobs without GPUs the shorter one wins. The GPU goes to the job that wins
-    against all others, found in one pass over the jobs.
-
-    Additions to the paper, so that it runs in this world:
-    - Ranges: a job's first step is to its least size. Each further step is the one with the best gain per GPU, which
-      skips sizes that do not pay. Steps larger than the number of GPUs left are not offered.
-    - GPU types: all types are one pool, in which a job has the throughput of its fastest type. The length of a job
-      without GPUs is its length on its least size.
-    - Restarts are ignored: a job whose number of GPUs changes is resized.
-    """
-
-    information = "estimate"
-    preemptive = True
-    elastic = True
-
-    def __init__(self) -> None:
-        self._rounds = PooledRounds("Afs")
-
-    def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
-        """Forget the jobs of the last episode."""
-        self._rounds.forget()
-
-    def schedule(self, view: ClusterView) -> Allocation:
-        """Choose sizes by the pairwise rule, then nodes.
-
-        Raises:
-            MurmurationError: the scenario hides remaining work.
-        """
-        return self._rounds.schedule(view, _length, lambda pool: afs_sizes(pool.work, pool.throughputs, pool.num_gpus))
-
-
-def _length(pool: GpuPool) -> FloatArray:
-    """float64[num_jobs]: seconds left on the least size."""
-    length: FloatArray = pool.work / pool.throughputs[np.arange(len(pool.work)), pool.least]
-    return length
+from envs.types import FloatArray, IntArray
 
 
 @jit

@@ -1,0 +1,112 @@
+"""Checkpoints of bidding policies: weights in safetensors and a plain manifest. No pickle is ever read."""
+
+import json
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from agents.bidding.scheduler import BiddingScheduler
+from agents.checkpoint import check_finite
+from agents.description import check_bidding_description, read_json
+from agents.networks import Blueprint
+from envs.bidding import BiddingRules, BiddingSpec
+from envs.simulation.market import Market
+from envs.types import CheckpointError
+
+WEIGHTS, MANIFEST = "weights.safetensors", "policy.json"
+FACE, FORMAT = "bidding", 1
+BID_NETWORKS = ("agents.networks.bidding.BiddingPolicy",)  # that any manifest may name
+# Networks know no sizes; these are only for building one.
+ANY_SPEC = BiddingSpec(num_nodes=1, num_gpus=1, num_slots=1, num_candidates=1, contenders=0)
+
+
+@dataclass(frozen=True)
+class BiddingCheckpoint:
+    """A bidding policy with all that is needed to run it again, except for its market, which is only named.
+
+    Attributes:
+        network: implements `agents.networks.bidding.BidNetwork`.
+        blueprint: how it was built.
+        rules: what nodes see.
+        market: `name` of the market in `conf/market` and its `options`, by which the script that loads it builds one.
+        notes: origin: seed, iteration, tasks, validation figures.
+    """
+
+    network: nn.Module
+    blueprint: Blueprint
+    rules: BiddingRules
+    market: dict[str, Any]
+    notes: dict[str, Any]
+
+    def save(self, folder: Path) -> None:
+        """Write `weights.safetensors` and `policy.json`; each is replaced as a whole."""
+        folder.mkdir(parents=True, exist_ok=True)
+        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network.state_dict().items()}
+        manifest = {
+            "face": FACE,
+            "format": FORMAT,
+            "network": self.blueprint.to_dict(),
+            "rules": asdict(self.rules),
+            "market": self.market,
+            "notes": self.notes,
+        }
+        save_file(weights, str(folder / f"{WEIGHTS}.part"))
+        (folder / f"{MANIFEST}.part").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        (folder / f"{WEIGHTS}.part").replace(folder / WEIGHTS)
+        (folder / f"{MANIFEST}.part").replace(folder / MANIFEST)
+
+    @classmethod
+    def load(cls, folder: Path, networks: Collection[str] = ()) -> "BiddingCheckpoint":
+        """Read a checkpoint from its folder. The manifest is checked before anything that it names is imported.
+
+        Args:
+            folder: the folder.
+            networks: import paths of network classes that it may name, besides `BID_NETWORKS`.
+
+        Raises:
+            CheckpointError: it is missing or corrupt, or its weights do not fit its network.
+        """
+        try:
+            manifest = read_json(folder / MANIFEST)
+            if (manifest.get("face"), manifest["format"]) != (FACE, FORMAT):
+                raise CheckpointError(
+                    f"its face is {manifest.get('face')!r} in format {manifest['format']!r}; this version reads {FACE} "
+                    f"in format {FORMAT}"
+                )
+            check_bidding_description(manifest, {*BID_NETWORKS, *networks})
+            blueprint = Blueprint.from_dict(manifest["network"])
+            rules, market, notes = BiddingRules(**manifest["rules"]), dict(manifest["market"]), dict(manifest["notes"])
+            network = blueprint.build(ANY_SPEC)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise CheckpointError(
+                f"{folder / MANIFEST} is not a policy description ({reason}); copy it again or train anew"
+            ) from error
+        try:
+            weights = load_file(str(folder / WEIGHTS))
+            check_finite(weights)
+            network.load_state_dict(weights)
+        except (OSError, ValueError, safetensors.SafetensorError, RuntimeError) as error:
+            reason = " ".join(" ".join(str(error).splitlines()[:2]).split())
+            raise CheckpointError(
+                f"{folder / WEIGHTS} does not contain this network's weights ({reason}); copy it again or train anew"
+            ) from error
+        return cls(network, blueprint, rules, market, notes)
+
+    def scheduler(self, market: Market) -> BiddingScheduler:
+        """Return the policy as a scheduler with this market."""
+        network: Any = self.network
+        return BiddingScheduler(network, market, self.rules)
+
+
+def is_bidding(folder: Path) -> bool:
+    """Whether a folder holds a checkpoint of a bidding policy."""
+    try:
+        return bool(read_json(folder / MANIFEST).get("face") == FACE)
+    except (OSError, ValueError, CheckpointError):
+        return False

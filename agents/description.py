@@ -1,0 +1,173 @@
+"""The schema of `policy.json`: types and bounds, checked before anything that the file names is imported."""
+
+import dataclasses
+import json
+import math
+import typing
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from envs.bidding import BiddingRules
+from envs.gpu_cluster import DecisionRules, EnvSpec
+from envs.types import CheckpointError
+
+LARGEST_FILE = 1_000_000  # bytes
+LARGEST: Mapping[str, int] = {  # of the whole numbers in `spec` and `rules`
+    "num_nodes": 100_000,
+    "num_gpu_types": 256,
+    "node_gpus": 1024,
+    "num_candidates": 100_000,
+    "num_slots": 1024,
+    "num_levels": 64,
+    "max_decisions": 1_000_000,
+    "candidates_per_node": 1000,
+    "contenders": 1000,
+}
+LEAST: Mapping[str, int] = {"contenders": 0}  # of whole numbers that need not be positive
+LARGEST_ACTIONS = 10_000_000  # of one node
+LARGEST_OPTION = 65_536  # magnitude of a number among the network's options
+LARGEST_OPTIONS: Mapping[str, int] = {
+    "layers": 64,
+    "width": 8192,
+    "heads": 256,
+    "rounds": 64,
+}  # of the networks of this project
+NUM_OPTIONS = 100  # values among the network's options
+LONGEST_TEXT = 200  # characters of a name
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a description.
+
+    Raises:
+        CheckpointError: it is too large, is no JSON object, or has numbers that JSON does not know.
+        OSError: it cannot be read.
+        ValueError: it is no JSON.
+    """
+    if path.stat().st_size > LARGEST_FILE:
+        raise CheckpointError(f"it has {path.stat().st_size:,} bytes, at most {LARGEST_FILE:,} are read")
+
+    def refuse(constant: str) -> None:
+        raise CheckpointError(f"{constant} is no JSON number")
+
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
+    except RecursionError as error:
+        raise CheckpointError("it is nested too deeply") from error
+    if not isinstance(found, dict) or "format" not in found:
+        raise CheckpointError("it is no JSON object with a format")
+    return found
+
+
+def check_blueprint(description: Mapping[str, Any], networks: Collection[str]) -> None:
+    """Check the network that a description names, and its options.
+
+    Raises:
+        CheckpointError: names the field, its value, and what is allowed.
+    """
+    network = _mapping(description, "network")
+    target = network.get("target")
+    if not isinstance(target, str) or target not in networks:
+        raise CheckpointError(
+            f"network.target is {_short(target)}, which is no network of this project; if it is your own and you trust "
+            f"it, add trust=[{_short(target).strip(chr(39))}]"
+        )
+    _check_options(_mapping(network, "options", "network."))
+
+
+def check_bidding_description(description: Mapping[str, Any], networks: Collection[str]) -> None:
+    """Check types and bounds of the description of a bidding policy.
+
+    Args:
+        description: the content of `policy.json`.
+        networks: import paths of the network classes that it may name.
+
+    Raises:
+        CheckpointError: names the field, its value, and what is allowed.
+    """
+    check_blueprint(description, networks)
+    check_fields("rules", _mapping(description, "rules"), BiddingRules)
+    market = _mapping(description, "market")
+    if not isinstance(market.get("name"), str) or len(market["name"]) > LONGEST_TEXT:
+        raise CheckpointError(f"market.name is {_short(market.get('name'))}; it must be the name of a market")
+    _mapping(market, "options", "market.")
+    _mapping(description, "notes")
+
+
+def check_description(description: Mapping[str, Any], networks: Collection[str]) -> None:
+    """Check types and bounds of a description of the present format.
+
+    Args:
+        description: the content of `policy.json`.
+        networks: import paths of the network classes that it may name.
+
+    Raises:
+        CheckpointError: names the field, its value, and what is allowed.
+    """
+    check_blueprint(description, networks)
+    for part, cls in (("spec", EnvSpec), ("rules", DecisionRules)):
+        check_fields(part, _mapping(description, part), cls)
+    spec = description["spec"]
+    choices = spec["num_candidates"] + spec["num_slots"]
+    if choices * (spec["node_gpus"] + 1) * spec.get("num_levels", 1) > LARGEST_ACTIONS:
+        raise CheckpointError(f"spec: a node would have more than {LARGEST_ACTIONS:,} actions")
+    types = description.get("gpu_types")
+    if not isinstance(types, list) or not all(isinstance(each, str) and len(each) <= LONGEST_TEXT for each in types):
+        raise CheckpointError(f"gpu_types is {_short(types)}; it must be a list of names")
+    _mapping(description, "notes")
+
+
+def _mapping(values: Mapping[str, Any], name: str, where: str = "") -> Mapping[str, Any]:
+    found = values.get(name)
+    if not isinstance(found, Mapping):
+        raise CheckpointError(f"{where}{name} is {_short(found)}; it must be an object")
+    return found
+
+
+def check_fields(part: str, values: Mapping[str, Any], cls: type) -> None:
+    """Check that all fields of a data class have the types of its hints and lie within bounds."""
+    hints = typing.get_type_hints(cls)
+    for each in dataclasses.fields(cls):
+        if each.name not in values and each.default is dataclasses.MISSING:
+            raise CheckpointError(f"{part}.{each.name} is missing")
+    for name, value in values.items():
+        if name not in hints:
+            raise CheckpointError(f"{part}.{_short(name)} is no field of it; there are: {', '.join(hints)}")
+        hint, most = hints[name], LARGEST.get(name, 0)
+        if typing.get_origin(hint) is typing.Literal:
+            if value not in typing.get_args(hint):
+                allowed = ", ".join(map(str, typing.get_args(hint)))
+                raise CheckpointError(f"{part}.{name} is {_short(value)}; it must be one of {allowed}")
+        elif hint is bool:
+            if not isinstance(value, bool):
+                raise CheckpointError(f"{part}.{name} is {_short(value)}; it must be true or false")
+        else:
+            least = LEAST.get(name, 1) if hint is int else 0
+            accepted = int if hint is int else (int, float)
+            if isinstance(value, bool) or not isinstance(value, accepted) or not least <= value <= most:
+                what = "a whole number" if hint is int else "a number"
+                raise CheckpointError(f"{part}.{name} is {_short(value)}; it must be {what} from {least} to {most:,}")
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Check the keyword arguments of the network: few, plain and small."""
+    pending: list[tuple[str, Any]] = list(options.items())
+    for seen, (name, value) in enumerate(pending):
+        if seen >= NUM_OPTIONS:
+            raise CheckpointError(f"network.options has more than {NUM_OPTIONS} values")
+        if isinstance(value, list):
+            pending += [(name, each) for each in value]  # visited by this loop
+        elif isinstance(value, bool) or value is None:
+            continue
+        elif isinstance(value, int | float):
+            most = LARGEST_OPTIONS.get(name, LARGEST_OPTION)
+            if not (math.isfinite(value) and abs(value) <= most):
+                raise CheckpointError(f"network.options.{name} is {_short(value)}; it may be at most {most:,}")
+        elif not isinstance(value, str) or len(value) > LONGEST_TEXT:
+            raise CheckpointError(f"network.options.{name} is {_short(value)}; it must be a number, a name or a list")
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

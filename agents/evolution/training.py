@@ -1,0 +1,294 @@
+"""A training run by evolution strategies: search, validate, save checkpoints, resume."""
+
+import json
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from agents.bidding import BiddingCheckpoint
+from agents.evolution.playing import Game, Score, play
+from agents.evolution.settings import EvolutionSettings
+from agents.networks.bidding import BidNetwork
+from agents.rllib.evolution import EvolutionOnRay, EvolutionSetup, LocalEvolution
+from agents.tensorboard import TensorBoardWriter
+from agents.training import TrainingListener
+from agents.validation import VALIDATION_SEED, validation_workloads
+from envs.evaluation.compare import workload_seed
+from envs.types import CheckpointError, MurmurationError
+
+STATE, SEARCH = "evolution.json", "search"
+
+
+@dataclass(frozen=True, slots=True)
+class EvolutionTrainingSettings:
+    """Settings of a run.
+
+    Attributes:
+        iterations: steps of the search.
+        validate_every: iterations between validations; each writes checkpoints.
+        num_validation: distinct workloads of each task's validation split on which checkpoints are compared; the best
+            one is validated again on as many others.
+        evolution: parameters of the search.
+        num_threads: of torch.
+    """
+
+    iterations: int = 60
+    validate_every: int = 10
+    num_validation: int = 24
+    evolution: EvolutionSettings = field(default_factory=EvolutionSettings)
+    num_threads: int = 1
+
+    def __post_init__(self) -> None:
+        if self.iterations < 0 or min(self.validate_every, self.num_validation, self.num_threads) < 1:
+            raise MurmurationError(
+                "trainer: iterations must not be negative; validate_every, num_validation and num_threads at least 1"
+            )
+
+
+class Gain(NamedTuple):
+    """What bids gain over the market's own scheduler, as fractions, with standard errors over workloads.
+
+    Attributes:
+        jct, makespan: 1 - ratio of the geometric means; 0.05 for 5 % less.
+        jct_error, makespan_error: their standard errors.
+        merit: mean difference in the objective, by which checkpoints are compared.
+        merit_error: its standard error.
+        unfinished: jobs that did not finish, mean over workloads.
+    """
+
+    jct: float
+    jct_error: float
+    makespan: float
+    makespan_error: float
+    merit: float
+    merit_error: float
+    unfinished: float
+
+    def __str__(self) -> str:
+        return (
+            f"mean JCT {self.jct:+.1%} +-{self.jct_error:.1%}, makespan {self.makespan:+.1%} "
+            f"+-{self.makespan_error:.1%}"
+        )
+
+
+def gain_of(scores: list[Score], own: list[Score], settings: EvolutionSettings) -> Gain:
+    """Compare scores with those of the market's own scheduler on the same workloads, in the same order."""
+
+    def mean(values: list[float]) -> tuple[float, float]:
+        error = float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+        return float(np.mean(values)), error
+
+    pairs = list(zip(scores, own, strict=True))
+    jct, jct_error = mean([math.log(a.mean_jct / b.mean_jct) for a, b in pairs])
+    makespan, makespan_error = mean([math.log(a.makespan / b.makespan) for a, b in pairs])
+    merit, merit_error = mean([settings.merit(a) - settings.merit(b) for a, b in pairs])
+    return Gain(
+        1.0 - math.exp(jct),
+        math.exp(jct) * jct_error,
+        1.0 - math.exp(makespan),
+        math.exp(makespan) * makespan_error,
+        merit,
+        merit_error,
+        float(np.mean([a.unfinished for a in scores])),
+    )
+
+
+@dataclass
+class EvolutionState:
+    """Progress of a run; saved in `evolution.json`, so that the run can be resumed."""
+
+    seed: int
+    iteration: int = 0
+    validation: dict[str, dict[str, list[float]]] = field(default_factory=dict)  # iteration -> task -> Gain
+    best_iteration: int = -1
+    fresh: dict[str, list[float]] = field(default_factory=dict)  # task -> Gain of the best on fresh workloads
+
+    def merit(self, iteration: int) -> float:
+        """Mean merit over tasks of a validated iteration."""
+        return float(np.mean([Gain(*values).merit for values in self.validation[str(iteration)].values()]))
+
+
+class EvolutionTrainer:
+    """One training run in one folder.
+
+    The folder receives `checkpoints/best` and `checkpoints/last`, `checkpoints/search` (the search's state, to resume),
+    `evolution.json` and `tensorboard/`.
+
+    Args:
+        setup: tasks, network, parameters and seed.
+        settings: length of the run; its `evolution` must be that of `setup`.
+        market: name and options of the market, for the manifest of checkpoints.
+        folder: folder of the run.
+        listener: receives reports on progress.
+    """
+
+    def __init__(
+        self,
+        setup: EvolutionSetup,
+        settings: EvolutionTrainingSettings,
+        market: dict[str, Any],
+        folder: Path,
+        listener: TrainingListener,
+    ) -> None:
+        self.setup, self.settings, self.market = setup, settings, market
+        self.folder, self.listener = folder, listener
+        self.state = EvolutionState(setup.seed)
+        self.tensorboard = TensorBoardWriter(folder / "tensorboard")
+        count = settings.num_validation
+        self._games: dict[str, list[Game]] = {}
+        for task in setup.tasks:
+            workloads = validation_workloads(task.source, 2 * count)
+            self._games[task.name] = [
+                Game(0, workload, workload_seed(VALIDATION_SEED, i)) for i, workload in enumerate(workloads)
+            ]
+        self._batches = {task.name: task.batch(settings.evolution.num_envs) for task in setup.tasks}
+        self._own: dict[str, list[Score]] = {}
+
+    def run(self) -> EvolutionState:
+        """Train to the end, or resume from the folder's state. An interrupt leaves the run resumable."""
+        torch.set_num_threads(self.settings.num_threads)
+        resumed = self._restore()
+        make = LocalEvolution if self.setup.settings.num_env_runners == 0 else EvolutionOnRay
+        algorithm = make(self.setup, self.state.iteration)
+        try:
+            self._measure_own()
+            if resumed:
+                algorithm.restore(self.folder / "checkpoints" / SEARCH)
+                self.listener.note(f"resumed after iteration {self.state.iteration}")
+            else:
+                self._validate(algorithm)
+            self._search(algorithm)
+            self._validate_anew()
+        except KeyboardInterrupt:
+            if self.state.validation:
+                self._save(algorithm)
+            raise
+        finally:
+            self.tensorboard.close()
+            algorithm.stop()
+        return self.state
+
+    def _measure_own(self) -> None:
+        """Play all validation workloads without bids."""
+        silent = Silence(self.setup.tasks[0].spec.num_bids)
+        self.listener.phase("market", len(self.setup.tasks))
+        for done, task in enumerate(self.setup.tasks, 1):
+            self._own[task.name] = play(silent, self._batches[task.name], self._games[task.name])
+            jct = np.mean([score.mean_jct for score in self._own[task.name]])
+            self.listener.step(done, {})
+            self.listener.note(f"{task.name}: the market alone has a mean JCT of {jct:,.0f} s")
+
+    def _search(self, algorithm: LocalEvolution | EvolutionOnRay) -> None:
+        settings = self.settings
+        self.listener.phase("evolution", settings.iterations)
+        while self.state.iteration < settings.iterations:
+            began, cpu = time.perf_counter(), time.process_time()
+            figures = algorithm.train()
+            self.state.iteration += 1
+            episodes = 2 * settings.evolution.num_pairs * settings.evolution.num_workloads
+            figures["throughput/episodes_per_second"] = episodes / (time.perf_counter() - began)
+            figures["throughput/cpu_seconds"] = time.process_time() - cpu
+            self.tensorboard.write(figures, self.state.iteration)
+            if self.state.iteration % settings.validate_every == 0 or self.state.iteration == settings.iterations:
+                self._validate(algorithm)
+            self.listener.step(self.state.iteration, {**figures, **self._standing()})
+
+    def _validate(self, algorithm: LocalEvolution | EvolutionOnRay) -> None:
+        network = algorithm.network()
+        count = self.settings.num_validation
+        gains = {task.name: self._gain(network, task.name, 0, count) for task in self.setup.tasks}
+        best = self.state.merit(self.state.best_iteration) if self.state.best_iteration >= 0 else -math.inf
+        self.state.validation[str(self.state.iteration)] = {name: list(gain) for name, gain in gains.items()}
+        for name, gain in gains.items():
+            scalars = {f"validation/{name}/{part}": value for part, value in gain._asdict().items()}
+            self.tensorboard.write(scalars, self.state.iteration)
+        self.tensorboard.flush()
+        if self.state.merit(self.state.iteration) > best:
+            self.state.best_iteration = self.state.iteration
+            self._checkpoint(network).save(self.folder / "checkpoints" / "best")
+        self._save(algorithm, network)
+
+    def _validate_anew(self) -> None:
+        """Validate the best checkpoint on workloads that did not choose it."""
+        best = BiddingCheckpoint.load(self.folder / "checkpoints" / "best", (self.setup.blueprint.target,)).network
+        count = self.settings.num_validation
+        for task in self.setup.tasks:
+            fresh = len(self._games[task.name]) - count
+            if fresh < 2:
+                self.listener.note(
+                    f"{task.name}: the validation split has no further workloads for a second validation"
+                )
+                continue
+            gain = self._gain(best, task.name, count, count + fresh)
+            self.state.fresh[task.name] = list(gain)
+            self.listener.note(
+                f"{task.name}: best checkpoint (iteration {self.state.best_iteration}) on {fresh} fresh workloads, "
+                f"against the market alone: {gain}"
+            )
+        self._write_state()
+
+    def _gain(self, network: nn.Module, task: str, first: int, last: int) -> Gain:
+        scores = play(network, self._batches[task], self._games[task][first:last])  # type: ignore[arg-type]
+        return gain_of(scores, self._own[task][first:last], self.settings.evolution)
+
+    def _standing(self) -> Mapping[str, float]:
+        latest = self.state.validation[max(self.state.validation, key=int)]
+        gains = [Gain(*values) for values in latest.values()]
+        return {
+            "gain": float(np.mean([gain.jct for gain in gains])),
+            "gain_error": float(np.sqrt(np.sum([gain.jct_error**2 for gain in gains]))) / len(gains),
+        }
+
+    def _checkpoint(self, network: nn.Module) -> BiddingCheckpoint:
+        notes = {
+            "seed": self.state.seed,
+            "iteration": self.state.iteration,
+            "tasks": [task.name for task in self.setup.tasks],
+            "validation": {
+                name: Gain(*values)._asdict()
+                for name, values in self.state.validation.get(str(self.state.iteration), {}).items()
+            },
+        }
+        return BiddingCheckpoint(network, self.setup.blueprint, self.setup.tasks[0].rules, self.market, notes)
+
+    def _save(self, algorithm: LocalEvolution | EvolutionOnRay, network: nn.Module | None = None) -> None:
+        """Save the resumable state; the search first, so that the state never refers to a missing one."""
+        self._checkpoint(network or algorithm.network()).save(self.folder / "checkpoints" / "last")
+        algorithm.save(self.folder / "checkpoints" / SEARCH)
+        self._write_state()
+
+    def _write_state(self) -> None:
+        part = self.folder / f"{STATE}.part"
+        part.write_text(json.dumps(asdict(self.state), indent=2) + "\n", encoding="utf-8")
+        part.replace(self.folder / STATE)
+
+    def _restore(self) -> bool:
+        path = self.folder / STATE
+        if not path.exists():
+            return False
+        try:
+            self.state = EvolutionState(**json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError) as error:  # not text, not JSON, not these fields
+            raise CheckpointError(f"{path} is not a training state ({error}); start a new run") from error
+        return True
+
+
+class Silence:
+    """A policy that bids nothing, so that the market decides by itself."""
+
+    def __init__(self, num_bids: int) -> None:
+        self._num_bids = num_bids
+
+    def bids(self, observation: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Return bids of 0."""
+        return torch.zeros((*observation["pair_jobs"].shape, self._num_bids))
+
+
+_: type[BidNetwork] = Silence  # checked by mypy

@@ -1,0 +1,122 @@
+"""The bidding network: every node looks at its jobs and the candidates, and states its bids for each."""
+
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from agents.networks.graph import DenseAttention, GraphAttention, start_at_zero
+from envs.bidding import BiddingSpec
+from envs.bidding.columns import (
+    CLUSTER_COLUMNS,
+    EDGE_COLUMNS,
+    JOB_COLUMNS,
+    NODE_COLUMNS,
+    PAIR_COLUMNS,
+    PAIR_HOLDS,
+    PAIR_PRESENT,
+)
+from envs.types import MurmurationError
+
+MIXINGS = ("graph", "dense", "none")
+
+
+class BidNetwork(Protocol):
+    """The method that a network for the bidding environment must have; it must also be a `torch.nn.Module`.
+
+    It is built as `target(spec, **options)`. It must work for any batch size, number of nodes, jobs and edges. To be
+    trained by evolution strategies, each of its `torch.nn.Linear` layers must receive inputs whose first axis is B.
+    """
+
+    def bids(self, observation: dict[str, Tensor]) -> Tensor:
+        """Return bids float32[B, N, P, num_bids] from -1 to 1; 0 for the market's own decision.
+
+        Args:
+            observation: float32 `jobs` [B, R, F_job], `nodes` [B, N, F_node], `pairs` [B, N, P, F_pair], `cluster`
+                [B, F_cluster] and `edge_features` [B, E, F_edge], int32 `pair_jobs` [B, N, P] (row of `jobs`, -1 for
+                none), `edges` [B, 2, E] (-1 for none) and `num_edges` [B, 1]; see `envs.bidding.columns`.
+        """
+        ...
+
+
+class BiddingPolicy(nn.Module):
+    """One network shared by all nodes; it knows no names and no sizes, so it plays on any cluster.
+
+    1. A job's state follows from its features and those of the cluster.
+    2. A node's state follows from its features, those of the cluster, and the sum over the jobs that it hosts of what
+       each means for it (a message from job state and pair features).
+    3. Nodes exchange `rounds` messages along the edges of the coordination graph (`GraphAttention`).
+    4. A node's bids on a job follow from its own state, the job's state and the features of the pair, plus a linear
+       function of the latter. All output layers start at zero, so a new policy is the market's own scheduler.
+
+    A reconstruction of MAIFS' policy (TPDS'25: attention between agents and a dynamic coordination graph; equations not
+    public) that bids instead of placing: the market turns bids into an allocation.
+
+    Args:
+        spec: sizes of the environment; only its number of bids counts.
+        width: width of all states.
+        mixing: "graph" for attention along the coordination graph, "dense" for attention among all nodes, "none" for
+            nodes that do not see each other.
+        rounds: rounds of messages between nodes; not used if nodes do not see each other.
+        heads: attention heads.
+
+    Raises:
+        MurmurationError: a size is out of range, or `mixing` is unknown.
+    """
+
+    def __init__(
+        self,
+        spec: BiddingSpec,
+        width: int = 16,
+        mixing: Literal["graph", "dense", "none"] = "graph",
+        rounds: int = 1,
+        heads: int = 2,
+    ) -> None:
+        super().__init__()
+        if mixing not in MIXINGS:
+            raise MurmurationError(f"network: mixing is {mixing!r}; it must be one of {', '.join(MIXINGS)}")
+        if width < 1 or rounds < 0:
+            raise MurmurationError(f"network: width {width} must be positive, and rounds {rounds} not negative")
+        jobs, nodes, pairs, cluster, edges = map(
+            len, (JOB_COLUMNS, NODE_COLUMNS, PAIR_COLUMNS, CLUSTER_COLUMNS, EDGE_COLUMNS)
+        )
+        self.job = nn.Linear(jobs, width)
+        self.node = nn.Linear(nodes, width)
+        self.cluster = nn.Linear(cluster, 2 * width, bias=False)
+        self.message = nn.Linear(pairs, width)
+        self.message_of_job = nn.Linear(width, width, bias=False)
+        self.pair = nn.Linear(pairs, width)
+        self.pair_of_job = nn.Linear(width, width, bias=False)
+        self.pair_of_node = nn.Linear(width, width, bias=False)
+        self.rounds = nn.ModuleList(
+            GraphAttention(width, edges, heads) if mixing == "graph" else DenseAttention(width, heads)
+            for _ in range(0 if mixing == "none" else rounds)
+        )
+        self.out = nn.Linear(width, spec.num_bids)
+        self.direct = nn.Linear(pairs, spec.num_bids, bias=False)
+        start_at_zero(self.out)
+        start_at_zero(self.direct)
+
+    def bids(self, observation: dict[str, Tensor]) -> Tensor:
+        """Return bids [B, N, P, num_bids] from -1 to 1."""
+        pairs, pair_jobs = observation["pairs"], observation["pair_jobs"].long()
+        for_jobs, for_nodes = self.cluster(observation["cluster"]).chunk(2, -1)
+        jobs = torch.tanh(self.job(observation["jobs"]) + for_jobs[:, None])
+        nodes = self.node(observation["nodes"]) + for_nodes[:, None]
+        message = torch.tanh(self.message(pairs) + at_pairs(self.message_of_job(jobs), pair_jobs))
+        nodes = torch.tanh(nodes + (message * pairs[..., PAIR_HOLDS, None]).sum(-2))
+        most = max(int(observation["num_edges"].max()), 1)
+        for layer in self.rounds:
+            nodes = layer(nodes, observation["edges"][:, :, :most], observation["edge_features"][:, :most])
+        state = self.pair(pairs) + at_pairs(self.pair_of_job(jobs), pair_jobs) + self.pair_of_node(nodes)[:, :, None]
+        bids = torch.tanh(self.out(torch.tanh(state)) + self.direct(pairs))
+        found: Tensor = bids * pairs[..., PAIR_PRESENT, None]
+        return found
+
+
+def at_pairs(jobs: Tensor, pair_jobs: Tensor) -> Tensor:
+    """Return the state of each pair's job: [B, R, width] and int64[B, N, P] to [B, N, P, width]."""
+    batch, nodes, pairs = pair_jobs.shape
+    rows = pair_jobs.clamp(min=0).view(batch, nodes * pairs, 1).expand(-1, -1, jobs.shape[-1])
+    found: Tensor = jobs.gather(1, rows).view(batch, nodes, pairs, jobs.shape[-1])
+    return found

@@ -1,0 +1,62 @@
+"""The planner with the true future, for measuring what is left to gain; no scheduler that could be used."""
+
+import numpy as np
+
+from baselines.planner.scheduler import RolloutPlanner
+from envs.scheduling import ClusterView
+from envs.simulation import Simulator
+from envs.simulation.replica import Replica
+from envs.types import Allocation, ClusterSpec, MurmurationError
+
+
+class OraclePlanner:
+    """`RolloutPlanner` on complete copies of the simulator: with the jobs to come, failures and hidden work.
+
+    It measures headroom: what a planner of this kind would gain if it knew the future. It cannot decide from a view, so
+    it plays whole episodes itself. `scheduler=all` leaves it out, and tables show it as "oracle". It is no bound: it
+    searches no better than the planner.
+
+    Args:
+        planner: the planner; it must not draw arrivals, since the true ones are known.
+
+    Raises:
+        MurmurationError: the planner draws arrivals.
+    """
+
+    information = "estimate"
+    preemptive = True
+    elastic = True
+
+    def __init__(self, planner: RolloutPlanner | None = None) -> None:
+        self.planner = planner or RolloutPlanner()
+        if self.planner.arrivals != "none":
+            raise MurmurationError(f"oracle: planner.arrivals is {self.planner.arrivals}; set none: it knows them")
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """See `RolloutPlanner.counters`."""
+        return self.planner.counters
+
+    def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
+        """Forget the last episode."""
+        self.planner.reset(cluster, rng)
+
+    def schedule(self, view: ClusterView) -> Allocation:
+        """Refuse to decide: a view does not show the future.
+
+        Raises:
+            MurmurationError: always.
+        """
+        raise MurmurationError(
+            "oracle: plays the true future, which no view shows; compare it with scripts/compare.py, and use "
+            "scheduler=planner elsewhere"
+        )
+
+    def play(self, simulator: Simulator) -> bool:
+        """Play an episode to its end; see `envs.simulation.CompiledScheduler`."""
+        root, trial = Replica(simulator), Replica(simulator)
+        while simulator.advance():
+            view = simulator.view
+            root.copy_from(simulator)
+            simulator.apply(self.planner.decide(view, (root, trial)))
+        return True

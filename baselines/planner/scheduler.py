@@ -1,0 +1,139 @@
+"""The rollout planner: it plays Starling's allocation and many others ahead before it chooses one."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from baselines.hesrpt import HeSrpt
+from baselines.optimus import Optimus
+from baselines.planner.arrivals import ArrivalModel
+from baselines.planner.rollouts import Rest, Rollouts
+from baselines.planner.search import Budget, Copies, Search
+from baselines.starling import Starling
+from baselines.starling.scheduler import KNOWN, OTHER_VARIANTS
+from envs.scheduling import ClusterView, Scheduler
+from envs.simulation import SimulationView, Snapshot
+from envs.types import Allocation, ClusterSpec, FloatArray, MurmurationError
+
+
+def default_proposers() -> list[Scheduler]:
+    """Starling and its variants without forecast, and two heuristics that share out GPUs in other ways."""
+    variants = [replace(KNOWN, gang=variant.gang, knee=variant.knee) for variant in OTHER_VARIANTS]
+    starlings = [
+        Starling(known=parameters, look_ahead=0, variants=(), batch="usual") for parameters in (KNOWN, *variants)
+    ]
+    return [*starlings, Optimus(), HeSrpt()]
+
+
+class RolloutPlanner:
+    """Starling's allocation and others, each played some rounds ahead on a copy of the cluster; the best is applied.
+
+    In each round:
+
+    1. The base, `Starling`, decides. Its allocation is applied to a snapshot of the round (`ClusterView.snapshot`).
+       There, Starling decides in the next `rounds` rounds, without variants and by default without forecast. No further
+       job arrives. The time that this takes is the horizon of the decision.
+    2. Other proposals are played up to the same time: to change nothing, what Starling's variants without forecast
+       would allocate, and what Optimus and heSRPT would.
+    3. Then local changes of the best plan so far: a job moves, two jobs swap, one grows or shrinks, is evicted, or is
+       squeezed in where others give way. A change that is better is the next plan to be changed.
+    4. The value of a plan is the sum of the times that the jobs present spend in the system: up to the horizon by the
+       rules of the world, with restarts and all that jobs share, and after it by an estimate (`rollouts.Rest`).
+
+    The effort is bounded in rollouts, which gives the same result on every machine, or also in milliseconds. Below two
+    rollouts it is the base, to the bit. Hidden work is assumed to be what the base guesses. Jobs whose placements name
+    batch sizes, cores, memory or plans are left to the schedulers that propose them.
+
+    Sources: rollout of a heuristic, in scheduling first by Bertsekas and Castanon (Journal of Heuristics 1999);
+    of several heuristics in parallel by Chang, Givan and Chong (Discrete Event Dynamic Systems 2004). Rolling out local
+    changes of the plan, and the common horizon with an estimated rest, are our own.
+
+    Args:
+        base: the scheduler that proposes first, and whose parameters the rollouts use.
+        rollouts: most rollouts in a decision, that of the base's allocation included.
+        milliseconds: most wall-clock time of a decision besides the base's; None for no limit. With a limit, results
+            depend on the machine.
+        rounds: rounds up to the horizon; None plays until the jobs present have ended.
+        look_ahead: completions that Starling forecasts in the rounds of a rollout; 0 for no forecast.
+        share: the largest share of the rollouts that proposals use; local changes use the rest.
+        margin: the share of the value of the base's allocation by which a plan must be better than the best one so far.
+        arrivals: "none", or "fitted": jobs arrive up to the horizon, drawn from a model of those submitted so far (see
+            `ArrivalModel`), the same for all plans of a decision.
+        proposers: the schedulers of step 2; None for those named there.
+
+    Raises:
+        MurmurationError: an argument is out of range, or `arrivals` is unknown or needs a horizon.
+    """
+
+    information = "none"
+    preemptive = True
+    elastic = True
+
+    def __init__(
+        self,
+        base: Starling | None = None,
+        rollouts: int = 16,
+        milliseconds: float | None = None,
+        rounds: int | None = 20,
+        look_ahead: int = 0,
+        share: float = 0.5,
+        margin: float = 0.02,
+        arrivals: Literal["none", "fitted"] = "none",
+        proposers: Sequence[Scheduler] | None = None,
+    ) -> None:
+        if arrivals not in ("none", "fitted"):
+            raise MurmurationError(f"planner: arrivals is {arrivals!r}; it must be none or fitted")
+        if arrivals == "fitted" and rounds is None:
+            raise MurmurationError("planner: arrivals is fitted and rounds is null; set rounds, the time for arrivals")
+        self.base = Starling() if base is None else base
+        self.arrivals = arrivals
+        continuation = Starling(self.base.known, self.base.unknown, look_ahead, (), "usual", shared=self.base.shared)
+        self._search = Search(
+            default_proposers() if proposers is None else proposers,
+            Rollouts(continuation, rounds, Rest(self.base.known.knee, self.base.known.horizon)),
+            Budget(rollouts, milliseconds),
+            share,
+            margin,
+            ArrivalModel() if arrivals == "fitted" else None,
+        )
+        self._copies: tuple[Snapshot, Snapshot] | None = None
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Rollouts, and decisions for a proposal or a local change instead of the base's allocation."""
+        return dict(self._search.counters)
+
+    def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
+        """Forget the last episode."""
+        self.base.reset(cluster, rng)
+        self._search.reset(cluster, rng)
+        self._copies = None
+
+    def schedule(self, view: ClusterView) -> Allocation:
+        """Return the best allocation found; the base's unless a better one is.
+
+        Raises:
+            MurmurationError: the view is that of the reference engine, whose copies are too slow.
+        """
+        base = self.base.schedule(view)
+        if not self._search.budget.compares:
+            return base
+        assumed = self.base.assumed_work(view)
+        return self._search.choose(view, base, self._copy(view, assumed), assumed)
+
+    def decide(self, view: ClusterView, copies: Copies) -> Allocation:
+        """Return the best allocation found on copies that the caller has made of this round."""
+        base = self.base.schedule(view)
+        return self._search.choose(view, base, copies) if self._search.budget.compares else base
+
+    def _copy(self, view: ClusterView, assumed: FloatArray | None) -> tuple[Snapshot, Snapshot]:
+        """Return a snapshot of the round, and another one to play on."""
+        if not isinstance(view, SimulationView):
+            raise MurmurationError(f"planner: needs a view of Simulator, not {type(view).__name__}; use that engine")
+        if self._copies is None:
+            self._copies = view.snapshot(assumed), view.snapshot(assumed)
+        else:
+            view.snapshot(assumed, into=self._copies[0])
+        return self._copies

@@ -1,0 +1,173 @@
+"""The search of one round: proposals of several schedulers, then local changes of the best plan, judged by rollouts."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from baselines.planner.arrivals import ArrivalModel
+from baselines.planner.changes import LocalChanges
+from baselines.planner.plan import Key, Plan
+from baselines.planner.rollouts import Rollouts
+from envs.scheduling import ClusterView, Scheduler
+from envs.simulation import Snapshot
+from envs.simulation.replica import Replica
+from envs.types import Allocation, ClusterSpec, FloatArray, MurmurationError, Seconds
+
+ROUNDING = 1e-9  # a smaller share of a value is rounding
+DRAWS = 4  # plans drawn for each rollout at most, since some are known already or are refused
+PROPOSALS, LOCAL_CHANGES = "chosen_proposals", "chosen_local_changes"  # counters
+
+Copies: TypeAlias = tuple[Snapshot, Snapshot] | tuple[Replica, Replica]  # of a round, and one to play on
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The effort of one decision.
+
+    Attributes:
+        rollouts: most rollouts, that of the base scheduler's allocation included; below 2 nothing is compared.
+        milliseconds: most wall-clock time; None for no limit. With a limit, results depend on the machine.
+
+    Raises:
+        MurmurationError: one of them is negative.
+    """
+
+    rollouts: int
+    milliseconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.rollouts < 0 or (self.milliseconds is not None and self.milliseconds < 0):
+            raise MurmurationError(
+                f"planner: the budget is {self.rollouts} rollouts and {self.milliseconds} ms; neither may be negative"
+            )
+
+    @property
+    def compares(self) -> bool:
+        """Whether it is enough to compare two plans."""
+        return self.rollouts > 1 and self.milliseconds != 0
+
+    def deadline(self) -> float:
+        """Return the time of `time.perf_counter` at which a decision that begins now must end."""
+        return float("inf") if self.milliseconds is None else time.perf_counter() + 1e-3 * self.milliseconds
+
+
+class Search:
+    """Chooses the best of several plans for each round; belongs to one planner.
+
+    Args:
+        proposers: further schedulers whose allocations are compared; those that refuse the scenario are left out.
+        rollouts: values plans.
+        budget: the effort for each decision.
+        share: the largest share of the budget that proposals use; local changes use the rest.
+        margin: the share of the value of the base's allocation by which a plan must be better than the best one.
+        arrivals: the model from which arrivals are drawn; None plays without arrivals.
+
+    Raises:
+        MurmurationError: `share` or `margin` is not between 0 and 1.
+
+    Attributes:
+        counters: rollouts so far, and decisions for a proposal or a local change instead of the base's allocation.
+    """
+
+    def __init__(
+        self,
+        proposers: Sequence[Scheduler],
+        rollouts: Rollouts,
+        budget: Budget,
+        share: float,
+        margin: float,
+        arrivals: ArrivalModel | None = None,
+    ) -> None:
+        for name, value in (("share", share), ("margin", margin)):
+            if not 0 <= value <= 1:
+                raise MurmurationError(f"planner: {name} is {value}; it must be between 0 and 1")
+        self.proposers, self.rollouts, self.budget, self.share = tuple(proposers), rollouts, budget, share
+        self.margin, self.arrivals = margin, arrivals
+        self.counters: dict[str, int] = {}
+        self._able: list[Scheduler] = []
+        self._rng = np.random.default_rng(0)
+
+    def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
+        """Begin an episode; local changes and arrivals are drawn from `rng`."""
+        self._rng, self._able = rng, list(self.proposers)
+        self.counters = {"rollouts": 0, PROPOSALS: 0, LOCAL_CHANGES: 0}
+        for scheduler in self.proposers:
+            scheduler.reset(cluster, rng)
+        self.rollouts.reset(cluster, rng)
+        if self.arrivals is not None:
+            self.arrivals.reset()
+
+    def choose(
+        self, view: ClusterView, base: Allocation, copies: Copies, assumed: FloatArray | None = None
+    ) -> Allocation:
+        """Return the best allocation found; `base` unless a better one is.
+
+        Args:
+            view: the round.
+            base: the base scheduler's allocation.
+            copies: a copy of this round, and another one to be overwritten.
+            assumed: float64[num_submitted], samples left where the scenario hides them.
+        """
+        deadline, present = self.budget.deadline(), Plan.present(view)
+        best, chosen, source = present.with_allocation(base), base, ""
+        lowest = self._begin(view, base, copies, assumed)
+        if lowest is None:
+            return base
+        least = max(self.margin, ROUNDING) * lowest
+        seen: set[Key] = {best.key}
+        proposals, local = self._proposals(view, present), LocalChanges(view, present, best)
+        for _ in range(DRAWS * self.budget.rollouts):
+            if self.rollouts.count >= self.budget.rollouts or time.perf_counter() >= deadline:
+                break
+            early = self.rollouts.count <= self.share * self.budget.rollouts
+            plan, origin = next(proposals, None) if early else None, PROPOSALS
+            if plan is None:
+                plan, origin = local.draw(best, self._rng), LOCAL_CHANGES
+            if plan is None or plan.key in seen:
+                continue
+            seen.add(plan.key)
+            allocation = plan.allocation(view, present)
+            allocation.next_decision = base.next_decision
+            value = self._value(copies, allocation)
+            if value is not None and value < lowest - least:
+                best, chosen, lowest, source = plan, allocation, value, origin
+        self.counters["rollouts"] += self.rollouts.count
+        if source:
+            self.counters[source] += 1
+        return chosen
+
+    def _begin(self, view: ClusterView, base: Allocation, copies: Copies, assumed: FloatArray | None) -> Seconds | None:
+        """Value the base's allocation, which sets the horizon, on a copy to which arrivals are added if wanted."""
+        self.rollouts.begin(later_jobs=self.arrivals is not None or isinstance(copies[0], Replica))
+        value = self._value(copies, base)
+        if self.arrivals is None or not isinstance(copies[0], Snapshot):
+            return value
+        self.arrivals.observe(view, assumed)
+        jobs = self.arrivals.draw(view, self.rollouts.until, self._rng)
+        if not jobs:
+            return value
+        copies[0].add_arrivals(jobs)
+        self.rollouts.forget_jobs(view.cluster, self._rng)  # others had the ids of these
+        return self._value(copies, base)
+
+    def _value(self, copies: Copies, allocation: Allocation) -> Seconds | None:
+        root, trial = copies
+        trial.copy_from(root)  # type: ignore[arg-type]  # both are of one type
+        return self.rollouts.play(trial, allocation)
+
+    def _proposals(self, view: ClusterView, present: Plan) -> Iterator[Plan]:
+        """Yield what the jobs hold now, and what the other schedulers would allocate."""
+        if not present.is_idle():
+            yield present
+        for scheduler in list(self._able):
+            try:
+                allocation = scheduler.schedule(view)
+            except MurmurationError:  # it needs to know more than the scenario reveals
+                self._able.remove(scheduler)
+                continue
+            plan = present.with_allocation(allocation)
+            if not plan.is_idle():
+                yield plan

@@ -1,0 +1,350 @@
+"""Kernels for one round of Starling, from the jobs present to what each is to hold.
+
+`decide_round` is the whole round. `Starling.schedule` calls it with arrays gathered from a view, and
+`baselines.starling.compiled` with arrays gathered from the engine's own. Arguments recur:
+    present: the jobs in the system.
+    tables: fixed properties of the jobs.
+    site: fixed properties of the nodes.
+    offsets: see `baselines.starling.offsets`.
+"""
+
+import numpy as np
+
+from baselines.parts.placing_kernels import (
+    NodeArrays,
+    PlacementPlan,
+    fill_nodes,
+    place_of_type,
+    settle_on,
+)
+from baselines.starling.forecast import plan_ahead, weights
+from baselines.starling.hidden_work import guess_seconds
+from baselines.starling.offsets import Offsets
+from baselines.starling.round import (
+    JobForecast,
+    Jobs,
+    Nodes,
+    Present,
+    Proposal,
+    SharedNodes,
+    StarlingRules,
+    Variants,
+)
+from baselines.starling.tables import JobTables, NodeTables
+from envs.simulation.jit import inlined, jit
+from envs.simulation.ordered_set import fill_by_node
+from envs.types import BoolArray, FloatArray, IntArray
+
+DEPTH = 8  # the queue is considered until its least sizes would fill the cluster so many times
+EFFORT = 3_000_000  # upper bound on jobs times nodes times completions in the forecast of one plan
+
+
+@inlined
+def remaining_work_of(present: Present, tables: JobTables, rules: StarlingRules) -> FloatArray:
+    """float64[num_present]: samples left, guessed where they are hidden."""
+    work = present.work.copy()
+    hidden, count = np.empty(len(work), np.int64), 0
+    for place in range(len(work)):
+        if np.isnan(work[place]):
+            hidden[count] = present.jobs[place]
+            count += 1
+    if count > 0:
+        jobs = hidden[:count]
+        seconds = guess_seconds(present.ran, present.ended, jobs, rules.prior, rules.spread, rules.residual)
+        count = 0
+        for place in range(len(work)):
+            if np.isnan(work[place]):
+                work[place] = seconds[count] * tables.requested_throughput[present.jobs[place]]
+                count += 1
+    return work
+
+
+@jit
+def rank(jobs: IntArray, work: FloatArray, tables: JobTables, variant: int, priority: FloatArray) -> IntArray:
+    """int64[len(jobs)]: places in `jobs` by falling priority, of equals by job; jobs without a knee come last.
+
+    Args:
+        jobs: any jobs.
+        work: float64[len(jobs)], samples left.
+        tables: fixed properties of all jobs.
+        variant: index of the variant, whose exponent `gang` applies.
+        priority: as in `Offsets`.
+    """
+    left = np.empty(len(jobs))
+    for place in range(len(jobs)):
+        group = tables.group[jobs[place]]
+        throughput = tables.knee_throughput[group]
+        left[place] = work[place] / throughput * tables.gpu_factor[variant, group] if throughput > 0 else np.inf
+        if len(priority) > 0:
+            left[place] *= np.exp(priority[jobs[place]])
+    by_job = np.argsort(jobs, kind="mergesort")
+    order: IntArray = by_job[np.argsort(left[by_job], kind="mergesort")]
+    return order
+
+
+@inlined
+def select_considered(order: IntArray, present: Present, tables: JobTables) -> BoolArray:
+    """bool[num_present]: whether a job is planned for: those that run, and the head of the queue.
+
+    Jobs that run on no one GPU type are never planned for.
+
+    Args:
+        order: int64[num_present], places in `present.jobs` by falling priority.
+    """
+    chosen = np.zeros(len(order), np.bool_)
+    gpus, need, waits = present.capacity.sum(), 0, 0
+    for place in order:
+        least = tables.least[tables.group[present.jobs[place]]]
+        if not present.runs[place]:
+            need += least
+            waits += 1 if least > 0 else 0
+        chosen[place] = least > 0 and (present.runs[place] or (need <= DEPTH * gpus and waits <= gpus))
+    return chosen
+
+
+@jit
+def shift_size(corner: BoolArray, size: int, factor: float) -> int:
+    """Return the corner of a scaling curve nearest to `factor` times a size, the smaller of equals; 0 for size 0."""
+    target, best, distance = size * factor, size, np.inf
+    for other in range(len(corner)):
+        if size > 0 and corner[other] and abs(other - target) < distance:
+            best, distance = other, abs(other - target)
+    return best
+
+
+@inlined
+def wanted_sizes(jobs: IntArray, tables: JobTables, num_variants: int, size: FloatArray) -> IntArray:
+    """int64[num_variants, len(jobs), num_gpu_types]: GPUs to give, at the knee, shifted by the offset `size`."""
+    num_types = tables.sizes.shape[2]
+    wanted = np.empty((num_variants, len(jobs), num_types), np.int64)
+    for variant in range(num_variants):
+        for place in range(len(jobs)):
+            group = tables.group[jobs[place]]
+            for gpu_type in range(num_types):
+                at_knee = tables.sizes[variant, group, gpu_type]
+                if len(size) > 0:
+                    at_knee = shift_size(tables.corners[group, gpu_type], at_knee, np.exp(size[jobs[place]]))
+                wanted[variant, place, gpu_type] = at_knee
+    return wanted
+
+
+@jit
+def factors(jobs: IntArray, offset: FloatArray) -> FloatArray:
+    """float64[len(jobs)]: exp of an offset for each job; 1 where there are no offsets."""
+    result = np.ones(len(jobs))
+    for place in range(len(jobs) if len(offset) > 0 else 0):
+        result[place] = np.exp(offset[jobs[place]])
+    return result
+
+
+@inlined
+def affinity_rows(jobs: IntArray, affinity: FloatArray) -> FloatArray:
+    """float64[len(jobs), num_nodes]: the rows of `Offsets.affinity` for these jobs; without columns if it is empty."""
+    rows = np.zeros((len(jobs), affinity.shape[1] if len(affinity) > 0 else 0))
+    for place in range(len(jobs) if len(affinity) > 0 else 0):
+        rows[place] = affinity[jobs[place]]
+    return rows
+
+
+@inlined
+def share_nodes(capacity: IntArray, site: NodeTables) -> Nodes:
+    """Return the nodes as plans see them; GPUs that are not to be shared out take their part of a node along."""
+    cpus, memory = np.zeros(len(capacity)), np.zeros(len(capacity))
+    for node in range(len(capacity)):
+        if capacity[node] > 0:
+            part = capacity[node] / site.gpus[node]
+            cpus[node], memory[node] = site.cpus[node] * part, site.memory[node] * part
+    shared = SharedNodes(site.counted, site.mode, cpus, memory, site.link, site.resources)
+    return Nodes(capacity, site.types, shared)
+
+
+@inlined
+def tabulate_shares(present: Present, place: IntArray, count: int, capacity: IntArray) -> IntArray:
+    """int64[count, num_nodes]: what the considered jobs hold; what others hold is deducted from `capacity`.
+
+    Args:
+        place: int64[num_present], index of each job among those considered, or -1.
+        count: number of these.
+        capacity: changed.
+    """
+    held = np.zeros((count, len(capacity)), np.int64)
+    for share in range(len(present.shares)):
+        at = place[present.shares[share, 0]]
+        if at >= 0:
+            held[at, present.shares[share, 1]] = present.shares[share, 2]
+        else:  # a gang over several types is left alone
+            capacity[present.shares[share, 1]] -= present.shares[share, 2]
+    return held
+
+
+@jit
+def affordable_depth(look_ahead: int, cells: int) -> int:
+    """Return how many completions to look ahead, given the number of jobs times nodes."""
+    return min(look_ahead, EFFORT // max(cells, 1))
+
+
+@inlined
+def plan_considered(
+    places: IntArray,
+    held: IntArray,
+    work: FloatArray,
+    capacity: IntArray,
+    present: Present,
+    tables: JobTables,
+    site: NodeTables,
+    rules: StarlingRules,
+    look_ahead: int,
+    offsets: Offsets,
+) -> IntArray:
+    """int64[len(places), num_nodes]: the plan for the considered jobs.
+
+    Args:
+        places: int64[num_considered], places of the considered jobs in `present.jobs`, by falling priority.
+        held: int64[num_considered, num_nodes], what they hold.
+        work: float64[num_present], samples left.
+        capacity: int64[num_nodes], GPUs to share out.
+        look_ahead: completions in the forecast, fewer if jobs times nodes is very large.
+    """
+    jobs, its_work = present.jobs[places], work[places]
+    group = tables.group[jobs]
+    depth = affordable_depth(look_ahead, held.size)
+    num_variants = len(tables.sizes) if depth > 0 else 1
+    orders = np.empty((num_variants, len(jobs)), np.int64)
+    orders[0] = np.arange(len(jobs))
+    for variant in range(1, num_variants):
+        orders[variant] = rank(jobs, its_work, tables, variant, offsets.priority)
+    variants = Variants(orders, wanted_sizes(jobs, tables, num_variants, offsets.size))
+    restart = present.restart[places] * rules.restart_weight * factors(jobs, offsets.restart)
+    begun = present.service[places] > 0
+    outlook = JobForecast(restart, begun, tables.knee_throughput[group], tables.knee_gpus[group])
+    its = Jobs(
+        tables.throughputs,
+        tables.most_nodes,
+        group,
+        tables.model[jobs],
+        its_work,
+        np.where(begun, restart, 0.0),
+        weights(its_work, outlook.knee_throughput, rules),
+        variants.wanted[0],
+        held,
+        factors(jobs, offsets.growth),
+        factors(jobs, offsets.cores),
+        affinity_rows(jobs, offsets.affinity),
+    )
+    return plan_ahead(variants, its, outlook, share_nodes(capacity, site), rules, depth)
+
+
+@jit
+def find_start(group: int, floor: NodeArrays, tables: JobTables, nodes: IntArray, gpus: IntArray) -> int:
+    """Find GPUs for a job that is not planned for; return on how many nodes, 0 if there is no room.
+
+    It runs with `start_gpus` on its fastest type with room, best fit, or else spans types.
+
+    Args:
+        floor: the nodes and their free GPUs.
+        nodes: int64[num_nodes], overwritten by the nodes found.
+        gpus: int64[num_nodes], overwritten by the GPUs on each.
+    """
+    size, types, spanning = tables.start_gpus[group], tables.start_types[group], tables.spanning[group]
+    if size == 0 or size > floor.idle[0]:
+        return 0
+    for i in range(len(types)):
+        if types[i] >= 0:
+            count = place_of_type(floor, types[i : i + 1], size, False, nodes, gpus)
+            if 0 < count <= tables.most_nodes[group, types[i], size]:
+                return count
+    if types[0] < 0 <= spanning[0]:
+        count = fill_nodes(floor, spanning, size, nodes, gpus)
+        for i in range(count):
+            if count > tables.most_nodes[group, floor.gpu_types[nodes[i]], size]:
+                return 0
+        return count
+    return 0
+
+
+@jit
+def squeeze_in(waiting: IntArray, free: IntArray, tables: JobTables, site: NodeTables) -> Proposal:
+    """Start jobs at their least size where there is room; gangs over several types come last.
+
+    Free GPUs only become fewer meanwhile. So if a job found no room, no other job of its group does.
+
+    Args:
+        waiting: int64[num_waiting], jobs by falling priority.
+        free: int64[num_nodes], GPUs that no job holds.
+    """
+    num_nodes, most = len(free), max(1, site.gpus.max())
+    room = np.zeros((len(site.largest), most + 1, site.words), np.int64)
+    fill_by_node(room, site.types, free)
+    floor = NodeArrays(site.types, site.gpus, site.largest, free.copy(), room, np.array([free.sum()]))
+    count = len(waiting)
+    zeros = np.zeros(count, np.int64)
+    plan = PlacementPlan(
+        zeros, zeros.copy(), zeros.copy(), np.empty(free.sum(), np.int64), np.empty(free.sum(), np.int64),
+        np.zeros(1, np.int64),
+    )  # fmt: skip
+    nodes, gpus = np.empty(num_nodes, np.int64), np.empty(num_nodes, np.int64)
+    hopeless = np.zeros(len(tables.least), np.bool_)
+    placed = np.empty(count, np.int64)
+    num_placed = 0
+    for single in (True, False):
+        for at in range(count):
+            group = tables.group[waiting[at]]
+            if (tables.least[group] > 0) != single or hopeless[group] or floor.idle[0] == 0:
+                continue
+            found = find_start(group, floor, tables, nodes, gpus)
+            if found > 0:
+                settle_on(floor, plan, at, found, nodes, gpus)
+                placed[num_placed] = at
+                num_placed += 1
+            else:
+                hopeless[group] = True
+    grid = np.zeros((num_placed, num_nodes), np.int64)
+    for row in range(num_placed):
+        at = placed[row]
+        for i in range(plan.first[at], plan.first[at] + plan.length[at]):
+            grid[row, plan.nodes[i]] = plan.gpus[i]
+    return Proposal(waiting[placed[:num_placed]], np.zeros_like(grid), grid)
+
+
+@inlined
+def decide_round(
+    present: Present,
+    tables: JobTables,
+    site: NodeTables,
+    rules: StarlingRules,
+    look_ahead: int,
+    offsets: Offsets,
+) -> Proposal:
+    """Plan the jobs at the head of the order, then start others on GPUs left over.
+
+    Args:
+        rules: the parameters.
+        look_ahead: completions in the forecast; 0 takes the first variant's plan at once.
+    """
+    work = remaining_work_of(present, tables, rules)
+    order = rank(present.jobs, work, tables, 0, offsets.priority)
+    chosen = select_considered(order, present, tables)
+    places, place = np.empty(chosen.sum(), np.int64), np.full(len(order), -1, np.int64)
+    count, beyond, num_beyond = 0, np.empty(len(order), np.int64), 0
+    for at in order:
+        if chosen[at]:
+            places[count], place[at] = at, count
+            count += 1
+        elif not present.runs[at]:
+            beyond[num_beyond] = present.jobs[at]
+            num_beyond += 1
+    capacity = present.capacity.copy()
+    held = tabulate_shares(present, place, count, capacity)
+    grid = plan_considered(places, held, work, capacity, present, tables, site, rules, look_ahead, offsets)
+    jobs = present.jobs[places]
+    if num_beyond == 0:
+        return Proposal(jobs, held, grid)
+    free = capacity - grid.sum(axis=0)
+    if free.sum() == 0:
+        return Proposal(jobs, held, grid)
+    more = squeeze_in(beyond[:num_beyond], free, tables, site)
+    return Proposal(
+        np.concatenate((jobs, more.jobs)),
+        np.concatenate((held, more.present)),
+        np.concatenate((grid, more.grid)),
+    )

@@ -1,0 +1,19 @@
+"""The bidding environment: nodes bid for jobs, a market clears; PettingZoo and Gymnasium forms, observations, graph."""
+
+from envs.bidding.auction import Auction, BiddingRound, BidObservation
+from envs.bidding.batch import BiddingBatch
+from envs.bidding.environment import BiddingEnv, bidding_env
+from envs.bidding.spec import BiddingRules, BiddingSpec
+from envs.bidding.vector import BiddingVectorEnv
+
+__all__ = [
+    "Auction",
+    "BidObservation",
+    "BiddingBatch",
+    "BiddingEnv",
+    "BiddingRound",
+    "BiddingRules",
+    "BiddingSpec",
+    "BiddingVectorEnv",
+    "bidding_env",
+]

@@ -1,0 +1,147 @@
+"""Many episodes on one cluster in the arrays of one state: loading, reward, views. Environments add the decisions."""
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from envs.episodes.reward import Elapsed, Reward, TeamReward
+from envs.simulation import Scenario, Setup, SimulationView, State, ThroughputTable
+from envs.simulation.exact import ExactThroughputs
+from envs.simulation.kernels import END
+from envs.simulation.simulator import check_runnable
+from envs.types import ExecutionPlan, FloatArray, MurmurationError
+from envs.workloads import Workload
+
+
+class EpisodeBatch:
+    """`batch_size` independent episodes on one cluster.
+
+    It draws no random numbers except noisy estimates, which come from the `rng` given to `load`. A derived class plays
+    the episodes: it overrides `_use_table` and `_begin`, and calls `_pay` after each step.
+
+    Args:
+        setup: the cluster, the performance model and the scenario.
+        models: names of all models that workloads may contain.
+        num_jobs: the largest number of jobs of one episode.
+        batch_size: number of episodes.
+        reward: see its class.
+        logging: whether events are logged (only with one episode).
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        models: tuple[str, ...],
+        num_jobs: int,
+        batch_size: int = 1,
+        reward: Reward | None = None,
+        logging: bool = False,
+    ) -> None:
+        if logging and batch_size > 1:
+            raise MurmurationError(f"batch_size is {batch_size} with logging; events are logged for one episode only")
+        self.setup = setup
+        self.cluster, self.scenario = setup.cluster, setup.scenario
+        self.reward = reward or TeamReward()
+        self.batch_size = batch_size
+        self.table = ThroughputTable.build(setup, models, 8)
+        self.exact = ExactThroughputs(setup)
+        self.plans: list[ExecutionPlan] = []  # those that placements have named so far
+        self.state = State.allocate(self.cluster, num_jobs, batch_size, self.scenario)
+        if logging:
+            self.state.grow_log()
+        self.workloads: list[Workload | None] = [None] * batch_size
+        self._outcomes = np.zeros(batch_size, np.int64)
+
+    @property
+    def time(self) -> FloatArray:
+        """float64[B]: simulated time of each episode."""
+        time: FloatArray = self.state.episode["time"][:, 0].copy()
+        return time
+
+    @property
+    def ended(self) -> npt.NDArray[np.bool_]:
+        """bool[B]: which episodes have ended."""
+        ended: npt.NDArray[np.bool_] = self._outcomes == END
+        return ended
+
+    def load(self, b: int, workload: Workload, rng: np.random.Generator) -> None:
+        """Begin an episode: simulate `workload` from t = 0 to its first decision.
+
+        Raises:
+            MurmurationError: the workload has more jobs than the arrays hold, or a job that can never run.
+        """
+        if len(workload) > self.state.jobs.shape[1]:
+            raise MurmurationError(
+                f"workload {workload.name}: has {len(workload)} jobs, the environment holds "
+                f"{self.state.jobs.shape[1]}; shorten its episodes"
+            )
+        largest = min(int(workload.jobs["max_gpus"].max()), self.cluster.num_gpus)
+        if largest >= self.table.throughputs.shape[2] or not set(workload.models) <= set(self.table.models):
+            models = tuple(dict.fromkeys((*self.table.models, *workload.models)))
+            size = max(largest, self.table.throughputs.shape[2] - 1)
+            self.table = ThroughputTable.build(self.setup, models, size, self.table)
+            self._use_table()
+        check_runnable(workload, self.cluster, self.table)
+        self.workloads[b] = workload
+        self.state.load(b, workload, self._bounded(workload), self.table, rng)
+        self._begin(b)
+
+    def stop(self, b: int) -> None:
+        """End an episode where it is, before all its jobs are done; it stays so until another one is loaded."""
+        self.state.episode[b, 0]["ended"] = 1
+        self._outcomes[b] = END
+
+    def _use_table(self) -> None:
+        """Use `table`, which is new: a workload with larger jobs or other models needs it."""
+        raise NotImplementedError
+
+    def _begin(self, b: int) -> None:
+        """Play an episode from t = 0 to its first decision."""
+        raise NotImplementedError
+
+    def _bounded(self, workload: Workload) -> Scenario:
+        """Return the scenario with a finite horizon, up to which unfinished jobs are charged.
+
+        The default is the time to run all jobs one after another, so leaving jobs unfinished never pays.
+        """
+        if np.isfinite(self.scenario.horizon):
+            return self.scenario
+        jobs = workload.jobs
+        model = np.array([self.table.models.index(name) for name in workload.models])[jobs["model"]]
+        gpus = np.minimum(jobs["num_gpus"], self.table.throughputs.shape[2] - 1)
+        throughput = np.maximum(self.table.reference()[model, gpus], 1e-9)
+        start, restart = self.scenario.delays(workload.models)
+        delays = (start + restart)[jobs["model"]].sum()
+        horizon = float(jobs["submit_time"][-1] + (jobs["work"] / throughput).sum() + delays)
+        return replace(self.scenario, horizon=horizon)
+
+    def view(self, b: int) -> SimulationView:
+        """Return the view that a scheduler gets of one episode at the beginning of a round."""
+        workload = self.workloads[b]
+        if workload is None:
+            raise MurmurationError(f"episode {b} has not begun; load a workload first")
+        return SimulationView(self.state.episode_view(b), self.setup, workload, self.table, self.exact, self.plans)
+
+    def _totals(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Time, job-seconds and busy GPU-seconds of each episode so far; float64[B] each."""
+        episode = self.state.episode[:, 0]
+        return episode["time"].copy(), episode["job_seconds"].copy(), episode["busy_seconds"].copy()
+
+    def _pay(self, before: tuple[FloatArray, FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
+        """Return the reward of a step and its simulated seconds, float64[B] each.
+
+        Args:
+            before: `_totals` when the step began.
+
+        Raises:
+            MurmurationError: the reward is not finite, or is not one number for each episode.
+        """
+        elapsed = Elapsed(*(after - then for after, then in zip(self._totals(), before, strict=True)))
+        reward = np.asarray(self.reward(elapsed))
+        if reward.shape != (self.batch_size,) or not np.isfinite(reward).all():
+            raise MurmurationError(
+                f"reward {type(self.reward).__name__}: is {reward.tolist()}; "
+                f"it must be {self.batch_size} finite numbers, one for each episode"
+            )
+        return reward, elapsed.seconds

@@ -1,0 +1,62 @@
+"""The compiled check for net progress, which ends runs that would never end; `docs/world.md` has the rule.
+
+It runs once in `max_futile_rounds` rounds and visits the jobs in the system, so it costs events nothing.
+"""
+
+from envs.simulation.jit import leaf, part
+from envs.simulation.kernels import remaining_work
+from envs.simulation.ordered_set import next_member
+from envs.simulation.world import World
+from envs.types import IntArray
+
+LEAST_SECONDS = 1e-6  # simulated time for each round; below it the clock stands still
+DELAYS = 10.0  # longest restart delays without net progress, before which no run is ended
+
+
+@leaf
+def note_progress(world: World, words: IntArray) -> bool:
+    """Record the jobs of a set that have fewer samples left than at any check before; return whether there are any."""
+    found = False
+    j = next_member(words, len(world.jobs), 0)
+    while j >= 0:
+        job = world.jobs[j]
+        left = remaining_work(job, world.episode[0].time)
+        if left < job.least:
+            job.least = left
+            found = True
+        j = next_member(words, len(world.jobs), j + 1)
+    return found
+
+
+@leaf
+def count_restarts(world: World, words: IntArray) -> int:
+    """Count the restarts so far of the jobs of a set."""
+    restarts = 0
+    j = next_member(words, len(world.jobs), 0)
+    while j >= 0:
+        restarts += world.jobs[j].num_restarts
+        j = next_member(words, len(world.jobs), j + 1)
+    return restarts
+
+
+@part
+def progress_has_ceased(world: World) -> bool:
+    """Check for net progress since the last check; return whether the episode must end for lack of it."""
+    episode = world.episode[0]
+    events = episode.num_events > episode.checked_events
+    stands_still = episode.time - episode.checked_time < LEAST_SECONDS * episode.max_futile_rounds
+    waiting, running = note_progress(world, world.queued), note_progress(world, world.running)
+    restarts = count_restarts(world, world.queued) + count_restarts(world, world.running)
+    episode.next_check = episode.num_rounds + episode.max_futile_rounds
+    episode.checked_events = episode.num_events
+    episode.checked_time = episode.time
+    if events:
+        stands_still = False
+    if events or waiting or running:
+        episode.progress_time = episode.time
+        episode.progress_restarts = restarts
+    futile = (
+        restarts - episode.progress_restarts >= episode.max_futile_rounds
+        and episode.time - episode.progress_time >= DELAYS * episode.longest_delay
+    )
+    return bool(stands_still or futile)

@@ -1,0 +1,60 @@
+"""Trained policies as schedulers, out of their checkpoints. Needs torch."""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from agents.bidding import BiddingCheckpoint
+from agents.bidding.checkpoint import is_bidding
+from agents.checkpoint import Checkpoint, find_checkpoint
+from envs.scheduling import Scheduler
+from envs.simulation.market import Market
+from envs.types import CheckpointError
+from launch.building import build_object
+from launch.choices import CONF, list_choices
+
+
+def load_policy(path: str | Path, networks: Collection[str] = (), *, sampled: bool = True) -> Scheduler:
+    """Return the policy of a checkpoint, or of the best checkpoint of a training run, as a scheduler.
+
+    Args:
+        path: folder of the checkpoint or of the run.
+        networks: import paths of network classes that it may name, besides the project's own.
+        sampled: whether a policy of the discrete environment samples its actions; bids are never sampled.
+
+    Raises:
+        CheckpointError: the checkpoint is missing or corrupt, or its market is not in `conf/market`.
+    """
+    folder = find_checkpoint(Path(path))
+    if is_bidding(folder):
+        checkpoint = BiddingCheckpoint.load(folder, networks)
+        return checkpoint.scheduler(build_market(checkpoint.market))
+    return Checkpoint.load(folder, networks).scheduler(sampled=sampled)
+
+
+def describe_market(cfg: DictConfig) -> dict[str, Any]:
+    """Return the chosen market for a checkpoint's manifest: its name in `conf/market`, and its options."""
+    options = {str(key): value for key, value in cfg.market.items() if not str(key).startswith("_")}
+    return {"name": HydraConfig.get().runtime.choices["market"], "options": options}
+
+
+def build_market(described: dict[str, Any]) -> Market:
+    """Build a market from the result of `describe_market`. Only classes named in `conf/market` are built.
+
+    Raises:
+        CheckpointError: there is no such market, or it has no such option.
+    """
+    name, options = described.get("name"), described.get("options", {})
+    if name not in list_choices("market"):
+        raise CheckpointError(f"the policy's market is {name!r}; there are: {', '.join(list_choices('market'))}")
+    node = OmegaConf.load(CONF / "market" / f"{name}.yaml")
+    assert isinstance(node, DictConfig)
+    for key, value in options.items():
+        if key not in node or str(key).startswith("_"):
+            raise CheckpointError(f"the policy's market {name} has no option {key!r}; this version has {list(node)}")
+        node[key] = value
+    market: Market = build_object(OmegaConf.create({"market": node}).market)
+    return market

@@ -1,0 +1,263 @@
+"""Recorded results of a task: which schedulers have a record, whether it is still valid, and how it is written."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, cast
+
+from omegaconf import DictConfig, OmegaConf
+
+from envs.evaluation.compare import Played
+from envs.evaluation.comparison import plain
+from envs.evaluation.episode import EpisodeFigures
+from envs.evaluation.failure import Failure
+from envs.evaluation.record import SUFFIX, Record, RecordHeader, ideal_durations, read_record, write_record
+from envs.simulation import WORLD_VERSION, Setup
+from envs.types import did_you_mean
+from envs.workloads import Workload
+from launch.arguments import compose_options
+from launch.building import import_target
+from launch.choices import CONF, list_choices
+from launch.errors import ChoiceError
+from launch.inputs import find_schedulers
+from launch.tasks import limit_slow
+
+RESULTS = CONF.parent / "results"
+
+
+@dataclass(frozen=True)
+class RecordFolder:
+    """The records of one task: a file for each scheduler in a folder named after the task, its version and its hash.
+
+    Args:
+        results: the folder of all tasks.
+        task: what results say of their task (`Task.identify`).
+    """
+
+    results: Path
+    task: Mapping[str, Any]
+
+    @property
+    def title(self) -> str:
+        """Name and version of the task, such as full-64-v1; with the hash if the task is modified."""
+        title = f"{self.task['name']}-v{self.task['version']}"
+        return f"{title}-{self.task['hash']}" if self.task["modified"] else title
+
+    @property
+    def names(self) -> list[str]:
+        """The schedulers that have a file, sorted."""
+        return sorted(path.name.removesuffix(SUFFIX) for path in self.files)
+
+    @property
+    def files(self) -> list[Path]:
+        """The files of all schedulers, sorted."""
+        return sorted((self.results / self.title).glob(f"*{SUFFIX}"))
+
+    def path(self, scheduler: str) -> Path:
+        """Return the file of a scheduler, whether it exists or not."""
+        return self.results / self.title / f"{scheduler}{SUFFIX}"
+
+    def header(self, scheduler: str, configuration: Mapping[str, Any], played: Sequence[Any] | str) -> RecordHeader:
+        """Return the header for what a scheduler has just played, or for the reason why it cannot run."""
+        return RecordHeader(
+            scheduler,
+            self.title,
+            self.task["hash"],
+            configuration,
+            num_episodes=0 if isinstance(played, str) else len(played),
+            package_version=version("murmuration"),
+            inapplicable=played if isinstance(played, str) else "",
+        )
+
+    def write(self, scheduler: str, configuration: Mapping[str, Any], played: Played) -> None:
+        """Record what a scheduler has just played; nothing if it failed."""
+        if isinstance(played, Failure):
+            return
+        episodes = [] if isinstance(played, str) else [EpisodeFigures.of(run) for run in played]
+        write_record(self.path(scheduler), self.header(scheduler, configuration, played), episodes)
+
+    def read(self, scheduler: str, configuration: Mapping[str, Any], num_episodes: int) -> Record | str:
+        """Return a scheduler's record if it is of this problem, else the reason why it is of no use.
+
+        Args:
+            scheduler: its name.
+            configuration: the class and options that it would run with now.
+            num_episodes: the number of episodes that are needed.
+
+        Raises:
+            MurmurationError: the file is damaged.
+        """
+        if not self.path(scheduler).exists():
+            return "has no record"
+        record = read_record(self.path(scheduler))
+        header, now = record.header, RecordHeader(scheduler, "", "", configuration, 0, "")
+        if header.world_version != WORLD_VERSION:
+            return (
+                f"was recorded with version {header.world_version} of the world's rules, which is {WORLD_VERSION} now"
+            )
+        if header.hash != self.task["hash"]:
+            return f"was recorded for the problem {header.hash}, which is {self.task['hash']} now"
+        if header.configuration_hash != now.configuration_hash:
+            return f"was recorded with other options ({differences(header.configuration, now.configuration)})"
+        if not header.inapplicable and header.num_episodes < num_episodes:
+            return f"was recorded for {header.num_episodes} episodes, not {num_episodes}"
+        return record
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a comparison takes from records, and what it adds to them."""
+
+    figures: Mapping[str, Sequence[EpisodeFigures]] = field(default_factory=dict)  # in place of running a scheduler
+    inapplicable: Mapping[str, str] = field(default_factory=dict)  # schedulers that cannot run here, with the reason
+    invalid: Mapping[str, str] = field(default_factory=dict)  # schedulers whose record is of no use, with the reason
+    folder: RecordFolder | None = None
+    pending: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # configurations of schedulers to record
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """The schedulers that were to be read and have no figures, with the reason."""
+        return {**self.inapplicable, **self.invalid}
+
+    def listen(self, scheduler: str, played: Played) -> None:
+        """Record a scheduler that has just been played if it is to be recorded."""
+        if self.folder and scheduler in self.pending:
+            self.folder.write(scheduler, self.pending[scheduler], played)
+
+
+def consult_records(
+    cfg: DictConfig, about: Mapping[str, Any], schedulers: Sequence[str], workloads: Sequence[Workload], setup: Setup
+) -> Recorded:
+    """Read the records that a config asks for.
+
+    `record=true` replaces schedulers that have a valid record by it, unless `again=true`, and records the others.
+    `recorded=` adds schedulers that are not played.
+
+    Args:
+        cfg: the config of a script that compares.
+        about: what results say of their task, under the key `task`.
+        schedulers: the library's and the user's own schedulers that are to be played.
+        workloads: the workloads of the comparison.
+        setup: the cluster, the performance model and the scenario.
+
+    Raises:
+        ChoiceError: there is no task, not all of its episodes would be recorded, a scheduler that is to be recorded is
+            not in `conf/scheduler` as it is, or `recorded` names one without a record.
+    """
+    folder = open_folder(cfg, about)
+    if folder is None:
+        return Recorded()
+    figures: dict[str, Sequence[EpisodeFigures]] = {}
+    inapplicable: dict[str, str] = {}
+    invalid: dict[str, str] = {}
+    pending: dict[str, Mapping[str, Any]] = {}
+    further = wanted_records(cfg, folder)
+    asked = list(schedulers) if cfg.get("record") else []
+    library = library_configurations([*asked, *further])
+    ideals = ideal_durations(workloads, setup)
+    counts = limit_slow(cfg, [*asked, *further])
+    for name in asked:
+        check_recordable(cfg, name, library)
+    for name in [*asked, *further]:
+        count = min(counts.get(name, len(workloads)), len(workloads))
+        found = folder.read(name, library[name], count) if name in library else "is of no scheduler in conf/scheduler"
+        if name in asked and (cfg.get("again") or isinstance(found, str)):
+            pending[name] = library[name]
+        elif isinstance(found, str):
+            invalid[name] = f"its record is not used: it {found}"
+        elif found.header.inapplicable:
+            inapplicable[name] = found.header.inapplicable
+        else:
+            figures[name] = found.figures(workloads[:count], ideals)
+    return Recorded(figures, inapplicable, invalid, folder, pending)
+
+
+def check_recordable(cfg: DictConfig, name: str, library: Mapping[str, Mapping[str, Any]]) -> None:
+    """Check that a scheduler runs as `conf/scheduler` has it, since later comparisons compare with that.
+
+    Raises:
+        ChoiceError: it is the user's own on the command line, or has other options there.
+    """
+    if name not in library:
+        raise ChoiceError(
+            f"record=true: {name} is not in conf/scheduler; give it a file there or in the folder of --config-dir"
+        )
+    now = configuration_of(find_schedulers(cfg)[name])
+    if changed := differences(library[name], now):
+        raise ChoiceError(f"record=true: {name} has other options than its file in conf/scheduler: {changed}")
+
+
+def open_folder(cfg: DictConfig, about: Mapping[str, Any]) -> RecordFolder | None:
+    """Return the records of a comparison's task; None if it neither records nor reads records.
+
+    Raises:
+        ChoiceError: there is no task, or not all of its test episodes are to be recorded.
+    """
+    if not (cfg.get("record") or cfg.get("recorded")):
+        return None
+    if "task" not in about:
+        raise ChoiceError("record and recorded: results are recorded for tasks; choose one with task=<name>")
+    task = about["task"]
+    if cfg.get("record") and not task["complete"]:
+        raise ChoiceError(f"record=true: {task['label']} is no whole task; leave out episodes and split")
+    if not task["complete"] and "split" in task["label"]:
+        raise ChoiceError(f"recorded: {task['label']}: records are of the test episodes; leave out split")
+    results = cfg.get("results")
+    return RecordFolder(Path(results) if results else RESULTS, task)
+
+
+def wanted_records(cfg: DictConfig, folder: RecordFolder) -> list[str]:
+    """Return the schedulers whose records a comparison reads besides those that it was asked to play.
+
+    Raises:
+        ChoiceError: `recorded` names a scheduler that has no record.
+    """
+    recorded = cfg.get("recorded")
+    if not recorded:
+        return []
+    known = folder.names
+    names = known if recorded is True else [recorded] if isinstance(recorded, str) else [str(each) for each in recorded]
+    for name in names:
+        if name not in known:
+            there = ", ".join(known) or "none"
+            hint = did_you_mean(name, known, lead=", ")
+            raise ChoiceError(f"recorded={name}: {folder.title} has no such record{hint}; there are: {there}")
+    return [name for name in names if name not in find_schedulers(cfg)]
+
+
+def library_configurations(names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the configurations of schedulers as `conf/scheduler` has them; of no others.
+
+    It is called within a run of Hydra or within `open_configs`.
+    """
+    known = [name for name in names if name in list_choices("scheduler")]
+    if not known:
+        return {}
+    cfg = compose_options("compare", ["task=none"], f"[{','.join(known)}]")
+    return {name: configuration_of(node) for name, node in find_schedulers(cfg).items()}
+
+
+def configuration_of(node: DictConfig) -> dict[str, Any]:
+    """Return the class and all options of a scheduler as plain values, with the defaults of the signature."""
+    values = OmegaConf.to_container(node, resolve=True)
+    return cast(dict[str, Any], plain(_with_defaults(values)))
+
+
+def _with_defaults(values: Any) -> Any:
+    if isinstance(values, list):
+        return [_with_defaults(each) for each in values]
+    if not isinstance(values, dict):
+        return values
+    given = {str(name): _with_defaults(each) for name, each in values.items()}
+    if "_target_" not in given:
+        return given
+    taken = inspect.signature(import_target("scheduler", given["_target_"])).parameters.values()
+    return {**{each.name: each.default for each in taken if each.default is not each.empty}, **given}
+
+
+def differences(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Say which options differ, with their values."""
+    names = [name for name in {**recorded, **now} if recorded.get(name) != now.get(name)]
+    return "; ".join(f"{name} was {recorded.get(name)} and is {now.get(name)} now" for name in names)

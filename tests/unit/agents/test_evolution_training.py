@@ -1,0 +1,151 @@
+"""Training by evolution strategies from start to checkpoint: runs, resumes, plays as a scheduler, on Ray as without."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ray
+import torch
+from safetensors.torch import load_file, save_file
+
+from agents.bidding import BiddingCheckpoint
+from agents.bidding.checkpoint import is_bidding
+from agents.evolution import EvolutionSettings, Game, play
+from agents.evolution.training import EvolutionTrainer, EvolutionTrainingSettings, Silence, gain_of
+from agents.networks import Blueprint
+from agents.networks.bidding import BiddingPolicy
+from agents.rllib.evolution import BiddingTask, EvolutionOnRay, EvolutionSetup, LocalEvolution
+from envs.evaluation.compare import workload_seed
+from envs.simulation import FifoMarket, Simulator, run_episode
+from envs.types import CheckpointError
+from tests.unit.agents.worlds import small_world
+
+SETTINGS = EvolutionSettings(num_pairs=4, num_workloads=2, num_envs=3, sigma=0.2, lr=0.1)
+BLUEPRINT = Blueprint("agents.networks.bidding.BiddingPolicy", {"width": 4})
+
+
+def setup_of(settings: EvolutionSettings = SETTINGS, tasks: int = 2) -> EvolutionSetup:
+    worlds = [small_world(num_nodes=2 + i, num_jobs=10, load=2.0) for i in range(tasks)]
+    made = tuple(BiddingTask(f"task {i}", world.setup, world.source, FifoMarket()) for i, world in enumerate(worlds))
+    return EvolutionSetup(made, BLUEPRINT, settings, seed=3)
+
+
+class Quiet:
+    """A listener that keeps the notes."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def phase(self, name: str, total: int) -> None: ...
+
+    def step(self, done: int, figures: object) -> None: ...
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def trainer(folder: Path, iterations: int) -> EvolutionTrainer:
+    length = EvolutionTrainingSettings(iterations=iterations, validate_every=1, num_validation=3, evolution=SETTINGS)
+    return EvolutionTrainer(setup_of(), length, {"name": "fifo", "options": {}}, folder, Quiet())
+
+
+def equal(one: torch.nn.Module, other: torch.nn.Module) -> bool:
+    here, there = one.state_dict(), other.state_dict()
+    return all(torch.equal(here[name], there[name]) for name in there)
+
+
+def test_a_new_policy_bids_nothing_and_scores_as_the_market() -> None:
+    task = setup_of(tasks=1).tasks[0]
+    workloads = [task.source.episode(np.random.default_rng(i), "validation") for i in range(5)]
+    games = [Game(0, workload, i) for i, workload in enumerate(workloads)]
+    policy = BiddingPolicy(task.spec, width=4)
+    scores = play(policy, task.batch(2), games)
+    assert scores == play(Silence(task.spec.num_bids), task.batch(4), games)
+    gain = gain_of(scores, scores, SETTINGS)
+    assert (gain.jct, gain.makespan, gain.merit, gain.unfinished) == (0, 0, 0, 0)
+    for score in scores:
+        assert 0 < score.mean_jct < score.makespan
+
+
+def test_variants_differ_and_do_not_depend_on_the_size_of_the_batch() -> None:
+    setup = setup_of(tasks=1)
+    task, network = setup.tasks[0], setup.build()
+    changes = setup.perturbations(network, 0)
+    workload = task.source.episode(np.random.default_rng(0), "train")
+    games = [Game(variant, workload, 0) for variant in range(8)]
+    scores = play(network, task.batch(3), games, changes)
+    assert scores == play(network, task.batch(12), games, changes)
+    assert len({score.mean_jct for score in scores}) > 1
+
+
+def test_a_run_goes_on_where_it_stopped_and_its_policy_plays(tmp_path: Path) -> None:
+    whole = trainer(tmp_path / "whole", 3)
+    state = whole.run()
+    assert sorted(map(int, state.validation)) == [0, 1, 2, 3]
+    assert state.merit(0) == 0.0
+    assert set(state.fresh) == {"task 0", "task 1"}
+    trainer(tmp_path / "parts", 2).run()
+    resumed = trainer(tmp_path / "parts", 3)
+    assert resumed.run().validation == state.validation
+    assert any("resumed after iteration 2" in note for note in resumed.listener.notes)  # type: ignore[attr-defined]
+    last = [BiddingCheckpoint.load(tmp_path / name / "checkpoints" / "last") for name in ("whole", "parts")]
+    assert equal(last[0].network, last[1].network)
+
+    assert is_bidding(tmp_path / "whole" / "checkpoints" / "last")
+    task = whole.setup.tasks[0]
+    workload = task.source.episode(np.random.default_rng(0), "validation")
+    (score,) = play(last[0].network, task.batch(1), [Game(0, workload, workload_seed(0, 0))])  # type: ignore[arg-type]
+    result = run_episode(last[0].scheduler(FifoMarket()), Simulator(workload, task.setup, workload_seed(0, 0)))
+    assert result.num_unfinished == 0
+    assert result.records["finish_time"].max() == score.makespan
+
+
+def test_a_checkpoint_of_a_stranger_is_refused(tmp_path: Path) -> None:
+    network = BiddingPolicy(setup_of(tasks=1).tasks[0].spec, width=4)
+    market = {"name": "fifo", "options": {}}
+    BiddingCheckpoint(network, BLUEPRINT, setup_of().tasks[0].rules, market, {}).save(tmp_path)
+    assert equal(BiddingCheckpoint.load(tmp_path).network, network)
+    manifest = json.loads((tmp_path / "policy.json").read_text())
+
+    def changed(**parts: object) -> None:
+        (tmp_path / "policy.json").write_text(json.dumps({**manifest, **parts}))
+
+    for parts, said in (
+        ({"network": {"target": "os.system", "options": {}}}, "no network of this project"),
+        ({"network": {"target": BLUEPRINT.target, "options": {"rounds": 10**6}}}, "may be at most 64"),
+        ({"rules": {"num_candidates": 10**9}}, "num_candidates is 1000000000"),
+        ({"market": "fifo"}, "market is 'fifo'; it must be an object"),
+        ({"format": 9}, "in format 9"),
+    ):
+        changed(**parts)
+        with pytest.raises(CheckpointError, match=said):
+            BiddingCheckpoint.load(tmp_path)
+    changed()
+    weights = load_file(str(tmp_path / "weights.safetensors"))
+    weights["out.bias"][0] = float("nan")
+    save_file(weights, str(tmp_path / "weights.safetensors"))
+    with pytest.raises(CheckpointError, match="out.bias has values that are not finite"):
+        BiddingCheckpoint.load(tmp_path)
+
+
+@pytest.mark.slow
+def test_on_ray_the_same_weights_come_out(tmp_path: Path) -> None:
+    local = LocalEvolution(setup_of())
+    figures = [local.train() for _ in range(2)]
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100_000_000)
+    try:
+        remote = EvolutionOnRay(setup_of(replace(SETTINGS, num_env_runners=2)))
+        for expected in figures:
+            found = remote.train()
+            assert found == pytest.approx(expected)
+            if expected is figures[0]:
+                remote.save(tmp_path / "search")
+        assert equal(remote.network(), local.network())
+        remote.restore(tmp_path / "search")
+        assert remote.train() == pytest.approx(figures[1])
+        assert equal(remote.network(), local.network())
+        remote.stop()
+    finally:
+        ray.shutdown()

@@ -1,0 +1,165 @@
+"""Plans, local changes, and the planner in random worlds."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from baselines.planner import OraclePlanner, RolloutPlanner
+from baselines.planner.changes import LocalChanges
+from baselines.planner.plan import Plan
+from baselines.starling.scheduler import Starling
+from envs.scheduling import Scheduler
+from envs.simulation import RunResult, Setup, Simulator, run_episode
+from envs.simulation.reference import ReferenceSimulator
+from envs.types import AllocationError, ClusterError, MurmurationError, Placement
+from tests.conformance.random_worlds import RandomWorld, random_world
+from tests.golden.playground import TwoThroughputs, fast_and_slow, jobs
+
+SIX = jobs((0, 4, 10), (0, 2, 20), (0, 1, 5), (0, 3, 7), (0, 2, 9), (0, 1, 4), elastic=(1, 4))
+
+
+def in_a_round(rounds: int) -> Simulator:
+    """Six elastic jobs on a fast and a slow node, after some rounds of Starling."""
+    simulator, scheduler = Simulator(SIX, Setup(fast_and_slow(), TwoThroughputs())), Starling()
+    scheduler.reset(simulator.cluster, simulator.rng)
+    for _ in range(rounds):
+        assert simulator.advance()
+        simulator.apply(scheduler.schedule(simulator.view))
+    assert simulator.advance()
+    return simulator
+
+
+def test_a_plan_is_the_allocation_that_made_it():
+    view = in_a_round(1).view
+    present = Plan.present(view)
+    assert present.free.tolist() == view.free_gpus.tolist()
+    scheduler = Starling()
+    scheduler.reset(view.cluster, np.random.default_rng(0))
+    allocation = scheduler.schedule(view)
+    plan = present.with_allocation(allocation)
+    again = present.with_allocation(plan.allocation(view, present))
+    assert plan.key == again.key
+    assert plan.free.tolist() == again.free.tolist() == allocation.free_gpus.tolist()
+    anew = view.allocation()
+    anew.place(int(view.queued[0]), {0: 2})
+    assert set(present.with_allocation(anew).placements) == {int(view.queued[0])}
+
+
+def test_a_placement_needs_room():
+    plan = Plan({0: Placement({0: 3})}, np.array([1, 4]))
+    assert plan.with_placement(1, {0: 2}) is None
+    moved = plan.with_placement(0, {0: 4})
+    assert moved is not None
+    assert moved.free.tolist() == [0, 4]
+    assert plan.placements[0].gpus == {0: 3}, "plans never change"
+    stopped = plan.with_placement(0, None)
+    assert stopped is not None
+    assert stopped.is_idle()
+    assert stopped.free.tolist() == [4, 4]
+
+
+@pytest.mark.parametrize("rounds", range(4))
+def test_local_changes_are_allocations_that_fit(rounds):
+    """In range, on free GPUs, another plan each; and of all kinds: jobs start, stop, move, grow and shrink."""
+    simulator = in_a_round(rounds)
+    view, rng = simulator.view, np.random.default_rng(rounds)
+    present = Plan.present(view)
+    base = Starling()
+    base.reset(view.cluster, simulator.rng)
+    plan = present.with_allocation(base.schedule(view))
+    changes, seen = LocalChanges(view, present, plan), Counter[str]()
+    for _ in range(400):
+        changed = changes.draw(plan, rng)
+        assert changed is not None
+        held = np.zeros(2, np.int64)
+        for job, placement in changed.placements.items():
+            assert view.min_gpus[job] <= placement.num_gpus <= view.max_gpus[job]
+            for node, gpus in placement.gpus.items():
+                held[node] += gpus
+        assert (held + changed.free).tolist() == view.capacity.tolist()
+        view.snapshot().apply(changed.allocation(view, present))
+        for job in changes.jobs:
+            before, after = plan.placements.get(job), changed.placements.get(job)
+            if before is None or after is None:
+                seen["starts" if before is None and after else "stops" if before else "waits"] += 1
+            elif set(before.gpus) != set(after.gpus):
+                seen["moves"] += 1
+            else:
+                seen["grows" if after.num_gpus > before.num_gpus else "shrinks"] += before != after
+    assert min(seen[change] for change in ("starts", "stops", "moves", "shrinks")) > 5, seen
+
+
+def test_jobs_with_named_batch_sizes_are_left_alone():
+    simulator = in_a_round(0)
+    view = simulator.view
+    allocation = view.allocation()
+    allocation.place(0, Placement({0: 2}, batch_size=8))
+    allocation.place(1, {1: 2})
+    present = Plan.present(view)
+    plan = present.with_allocation(allocation)
+    changes, rng = LocalChanges(view, present, plan), np.random.default_rng(0)
+    assert changes.jobs == [1], "waiting jobs would need batch sizes too"
+    for _ in range(50):
+        changed = changes.draw(plan, rng)
+        assert changed is not None
+        assert changed.placements[0] == Placement({0: 2}, batch_size=8)
+
+
+def result_of(scheduler: Scheduler, world: RandomWorld) -> RunResult | None:
+    """A run in a random world; None if the world or its scheduler does not allow one."""
+    try:
+        return run_episode(scheduler, Simulator(world.workload, world.setup, world.seed))
+    except (AllocationError, ClusterError):
+        return None
+
+
+@pytest.mark.parametrize("planner", [RolloutPlanner(rollouts=0), RolloutPlanner(milliseconds=0.0)])
+def test_without_a_budget_it_is_starling_in_random_worlds(planner):
+    compared = 0
+    for seed in range(60):
+        world = random_world(seed)
+        expected = result_of(Starling(), world)
+        if expected is not None:
+            found = result_of(planner, world)
+            assert found is not None
+            assert found.log == expected.log, world.name
+            assert found.records.tobytes() == expected.records.tobytes(), world.name
+            compared += 1
+    assert compared > 30
+
+
+@pytest.mark.parametrize("arrivals", ["none", "fitted"])
+def test_all_jobs_end_and_the_seed_decides(arrivals):
+    """Hidden and estimated work, failures, cores, memory and contention; the oracle too."""
+    played, changed, ended = 0, 0, 0
+    for seed in range(200, 212):
+        world = random_world(seed)
+        expected = result_of(Starling(), world)
+        if expected is None:
+            continue
+        planner = RolloutPlanner(rollouts=6, margin=0.0, arrivals=arrivals)
+        one, two = (result_of(planner, world) for _ in range(2))
+        assert one is not None
+        assert two is not None
+        assert one.log == two.log, world.name
+        if one.end_time < world.setup.scenario.horizon and not one.why_cut_short:
+            assert one.finished.all(), world.name
+            ended += 1
+        oracle = result_of(OraclePlanner(RolloutPlanner(rollouts=6)), world)
+        assert oracle is not None
+        played += 1
+        changed += one.log != expected.log
+    assert played > 5
+    assert changed > 2
+    assert ended > 2
+
+
+def test_it_needs_the_engine_whose_snapshots_are_fast():
+    world = random_world(1)
+    reference = ReferenceSimulator(world.workload, world.setup, world.seed)
+    assert reference.advance()
+    planner = RolloutPlanner()
+    planner.reset(world.setup.cluster, reference.rng)
+    with pytest.raises(MurmurationError, match="needs a view of Simulator, not ReferenceView"):
+        planner.schedule(reference.view)

@@ -1,0 +1,169 @@
+"""Recorded results: what is kept, what is rounded, and the comparison of recorded with played schedulers."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from envs.evaluation import compare_schedulers
+from envs.evaluation.episode import EpisodeFigures
+from envs.evaluation.page import markdown_page
+from envs.evaluation.record import (
+    JOB_DIGITS,
+    RecordHeader,
+    describe_episode,
+    digest_records,
+    ideal_durations,
+    read_record,
+    restore_episode,
+    write_record,
+)
+from envs.metrics import summarise
+from envs.performance import IdealModel
+from envs.simulation import Scenario, Setup
+from envs.types import MurmurationError
+from tests.unit.evaluation.test_compare import CLUSTER, InOrder, Preempting, workloads
+
+SETUP = Setup(CLUSTER, IdealModel())
+
+
+def played(scheduler, count=6, setup=SETUP):
+    return compare_schedulers({"s": scheduler}, workloads(count), setup).runs["s"]
+
+
+def header(**changes):
+    values = {"scheduler": "s", "task": "toy-v1", "hash": "0123", "configuration": {"a": 1.5}, "num_episodes": 6}
+    return RecordHeader(**{**values, "package_version": "0", **changes})
+
+
+def through_a_file(runs, path):
+    """Write runs and read them again, with the workloads of the first ones."""
+    write_record(path, header(num_episodes=len(runs)), [EpisodeFigures.of(run) for run in runs])
+    same = [run.workload for run in runs]
+    return read_record(path).figures(same, ideal_durations(same, SETUP))
+
+
+def without_cpu_time(page):
+    """The cells of a page's table without the column of CPU times, and the lines below it."""
+    rows = [line.split("|") for line in page.splitlines()]
+    place = next(i for i, cell in enumerate(rows[0]) if "CPU" in cell)
+    return [row[:place] + row[place + 1 :] if len(row) > 1 else row for row in rows]
+
+
+def test_the_figures_of_a_run_are_those_of_its_summary():
+    (run,) = played(InOrder(), 1)
+    figures = EpisodeFigures.of(run)
+    assert figures.summary(figures.finished) == summarise(run)
+    some = figures.finished[::2]
+    assert figures.summary(some) == summarise(run, some)
+    with pytest.raises(ValueError, match="job 999 is not measured and finished"):
+        figures.summary(np.array([999]))
+
+
+def test_a_recorded_scheduler_has_the_figures_of_a_played_one(tmp_path):
+    whole = compare_schedulers({"first": InOrder(), "other": Preempting()}, workloads(6), SETUP, reference="other")
+    recorded = through_a_file(whole.runs["other"], tmp_path / "s.jsonl.gz")
+    mixed = compare_schedulers(
+        {"first": InOrder()}, [run.workload for run in recorded], SETUP, recorded={"other": recorded}, reference="other"
+    )
+    assert mixed.schedulers == whole.schedulers
+    for row, expected in zip([*mixed.rows, *mixed.bounds], [*whole.rows, *whole.bounds], strict=True):
+        assert row.keys() == expected.keys()
+        for name, value in expected.items():
+            assert row[name] == (value if isinstance(value, str) else pytest.approx(value, rel=1e-7, nan_ok=True)), name
+    assert without_cpu_time(markdown_page(mixed)) == without_cpu_time(markdown_page(whole))
+
+
+def test_jobs_that_another_scheduler_left_unfinished_are_excluded_by_rounded_figures(tmp_path):
+    (run,) = played(InOrder(), 1)
+    figures = EpisodeFigures.of(run)
+    (again,) = through_a_file([run], tmp_path / "s.jsonl.gz")
+    some = figures.finished[::3]
+    exact, rounded = figures.summary(some), again.summary(some)
+    assert rounded.num_compared == exact.num_compared == len(some)
+    for name in ("mean_jct", "p99_jct", "mean_queueing_delay", "mean_slowdown", "mean_bounded_slowdown"):
+        assert getattr(rounded, name) == pytest.approx(getattr(exact, name), rel=0.5 * 10 ** (1 - JOB_DIGITS))
+    assert rounded.mean_fairness == pytest.approx(figures.own.mean_fairness)
+    assert rounded.mean_fairness != pytest.approx(exact.mean_fairness)
+
+
+def test_unfinished_jobs_stay_unfinished(tmp_path):
+    setup = Setup(CLUSTER, IdealModel(), Scenario(horizon=60.0))
+    runs = played(InOrder(), 5, setup)
+    assert sum(run.num_unfinished for run in runs) > 0
+    for run, figures in zip(runs, through_a_file(runs, tmp_path / "s.jsonl.gz"), strict=True):
+        assert figures.finished.tolist() == EpisodeFigures.of(run).finished.tolist()
+        assert figures.jobs["job"].tolist() == EpisodeFigures.of(run).jobs["job"].tolist()
+
+
+def test_ideal_durations_are_those_of_the_simulator():
+    runs = played(InOrder(), 2)
+    for run, ideal in zip(runs, ideal_durations([run.workload for run in runs], SETUP), strict=True):
+        assert ideal[run.records["job"]] == pytest.approx(run.records["ideal_duration"])
+
+
+def test_equal_figures_give_equal_bytes_and_a_digest_that_sees_every_change(tmp_path):
+    episodes = [EpisodeFigures.of(run) for run in played(InOrder())]
+    one, other = tmp_path / "a" / "s.jsonl.gz", tmp_path / "b" / "s.jsonl.gz"
+    write_record(one, header(), episodes)
+    write_record(other, header(), episodes)
+    assert one.read_bytes() == other.read_bytes()
+    assert digest_records([one]) == digest_records([other])
+    write_record(other, header(hash="4567"), episodes)
+    assert digest_records([one]) != digest_records([other])
+    assert [path.name for path in one.parent.iterdir()] == ["s.jsonl.gz"]
+
+
+def test_values_without_a_figure_survive():
+    (run,) = played(InOrder(), 1)
+    figures = EpisodeFigures.of(run)
+    object.__setattr__(figures.own, "fragmentation", float("nan"))
+    object.__setattr__(figures.own, "jain_index", float("inf"))
+    values = json.loads(json.dumps(describe_episode(figures), allow_nan=False))
+    again = restore_episode(values, run.workload, ideal_durations([run.workload], SETUP)[0])
+    assert np.isnan(again.own.fragmentation)
+    assert again.own.jain_index == float("inf")
+
+
+def test_the_configuration_s_hash_depends_on_every_option():
+    hashes = {header(configuration=each).configuration_hash for each in ({"a": 1}, {"a": 2}, {"b": 1}, {})}
+    assert len(hashes) == 4
+    assert (
+        header(configuration={"a": 1, "b": 2}).configuration_hash
+        == header(configuration={"b": 2, "a": 1}).configuration_hash
+    )
+
+
+def damage(path, change):
+    """Rewrite the lines of a record."""
+    with gzip.open(path, "rt") as file:
+        lines = file.read().splitlines(keepends=True)
+    with gzip.open(path, "wt") as file:
+        file.writelines(change(lines))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda lines: lines[:-1], "its content and its first line differ"),
+        (lambda lines: [lines[0].replace('"a":1.5', '"a":2.5'), *lines[1:]], "its content and its first line differ"),
+        (lambda lines: [lines[0].replace('"format":1', '"format":9'), *lines[1:]], "has format 9"),
+        (lambda lines: ["{}\n"], "is no record"),
+        (lambda lines: ["not json"], "is no record"),
+    ],
+)
+def test_damaged_files_are_refused(tmp_path, change, said):
+    path = tmp_path / "s.jsonl.gz"
+    write_record(path, header(), [EpisodeFigures.of(run) for run in played(InOrder())])
+    damage(path, change)
+    with pytest.raises(MurmurationError, match=said):
+        read_record(path)
+
+
+def test_a_truncated_file_is_refused(tmp_path):
+    path = tmp_path / "s.jsonl.gz"
+    write_record(path, header(), [EpisodeFigures.of(run) for run in played(InOrder())])
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(MurmurationError, match="is no record"):
+        read_record(path)

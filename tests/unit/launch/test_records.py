@@ -1,0 +1,211 @@
+"""Recorded results from the command line: written, read in place of playing, refused where they do not apply."""
+
+import gzip
+import json
+
+import pytest
+
+from baselines.las import Las
+from envs.evaluation.record import digest_records, read_record
+from launch import ROOT
+from launch.choices import open_configs
+from launch.inputs import find_schedulers
+from launch.records import RESULTS, RecordFolder, configuration_of, library_configurations
+from launch.task_pages import DIGEST, MARKERS, find_disagreements, insert_table, recorded_tables, table_from_records
+from tests.unit.launch.test_scripts import here
+from tests.unit.launch.test_tasks import SHARED, composed
+
+__all__ = ["here"]  # a fixture
+OPTIONS = [*SHARED, "results=results"]
+
+
+@pytest.fixture
+def play(here, tmp_path):
+    """Run `compare` on a small task; return how it ended, and its results by scheduler."""
+    made: set[str] = set()
+
+    def compare(*options):
+        done = here(*OPTIONS, *options)
+        folders = {path.name for path in (tmp_path / "runs" / "compare").glob("*")}
+        (new,) = folders - made or {""}
+        made.update(folders)
+        path = tmp_path / "runs" / "compare" / new / "results.json"
+        return done, json.loads(path.read_text()) if new and path.exists() else {}
+
+    return compare
+
+
+def figures(results):
+    """The rows of all schedulers by name, to nine digits; the bounds too."""
+    rows = {row["scheduler"]: row for row in [*results["schedulers"], *results["bounds"]]}
+    for row in rows.values():
+        for name, value in row.items():
+            row[name] = float(f"{value:.7g}") if isinstance(value, float) else value
+    return rows
+
+
+def records_of(tmp_path):
+    return sorted((tmp_path / "results").glob("*/*"))
+
+
+def test_recorded_schedulers_have_the_rows_of_played_ones(play, tmp_path, monkeypatch):
+    done, whole = play("scheduler=[fifo,las,srtf]", "record=true")
+    assert done.code == 0, done.err
+    (folder,) = (tmp_path / "results").iterdir()
+    assert folder.name == f"shared-16-v1-{whole['settings']['task']['hash']}"
+    assert [path.name for path in records_of(tmp_path)] == ["fifo.jsonl.gz", "las.jsonl.gz", "srtf.jsonl.gz"]
+    header = read_record(records_of(tmp_path)[0]).header
+    assert (header.num_episodes, header.hash) == (6, whole["settings"]["task"]["hash"])
+    assert header.configuration["_target_"] == "baselines.fifo.Fifo"
+
+    done, mixed = play("scheduler=las", "recorded=true")
+    assert done.code == 0, done.err
+    assert figures(mixed) == figures(whole)
+    done, one = play("scheduler=las", "recorded=fifo")
+    assert [row["scheduler"] for row in one["schedulers"]] == ["las", "fifo"]
+    done, none = play("scheduler=[]", "recorded=[las,srtf,fifo]", "reference=fifo")
+    assert figures(none) == figures(whole)
+
+
+def test_what_is_recorded_is_not_played_again(play, tmp_path):
+    play("scheduler=fifo", "record=true")
+    (file,) = records_of(tmp_path)
+    marked = rewrite(file, lambda header, episodes: episodes[0].update(decision_seconds=77.0))
+    done, results = play("scheduler=[fifo,las]", "record=true")
+    assert done.code == 0, done.err
+    assert results["cpu_time"]["decision_seconds"]["fifo"] > 77
+    assert file.read_bytes() == marked
+    play("scheduler=fifo", "record=true", "again=true")
+    assert file.read_bytes() != marked
+
+
+def rewrite(path, change):
+    """Change the plain values of a record; return the new bytes."""
+    with gzip.open(path, "rt") as file:
+        header, *episodes = [json.loads(line) for line in file]
+    change(header, episodes)
+    with gzip.open(path, "wt") as file:
+        file.writelines(json.dumps(line) + "\n" for line in [header, *episodes])
+    return path.read_bytes()
+
+
+def test_an_interrupt_keeps_the_schedulers_that_are_finished(play, tmp_path, monkeypatch):
+    written = RecordFolder.write
+
+    def interrupt(self, scheduler, configuration, played):
+        if scheduler == "srtf":
+            raise KeyboardInterrupt
+        written(self, scheduler, configuration, played)
+
+    monkeypatch.setattr(RecordFolder, "write", interrupt)
+    done, _ = play("scheduler=[fifo,srtf,las]", "record=true")
+    assert done.code == 130
+    assert [path.name for path in records_of(tmp_path)] == ["fifo.jsonl.gz"]
+
+
+def test_a_record_of_other_options_or_rules_is_left_out_with_the_reason(play, tmp_path, monkeypatch):
+    play("scheduler=[fifo,las]", "record=true")
+    fifo, las = records_of(tmp_path)
+    rewrite(las, lambda header, episodes: header.update(world_version=0))
+    real = library_configurations
+
+    def changed(names):
+        return {name: {**found, "backfill": "changed"} for name, found in real(names).items()}
+
+    monkeypatch.setattr("launch.records.library_configurations", changed)
+    done, results = play("scheduler=srtf", "recorded=true")
+    assert done.code == 0, done.err
+    reasons = {row["scheduler"]: row.get("inapplicable", "") for row in results["schedulers"]}
+    assert "other options (backfill was" in reasons["fifo"]
+    assert "was recorded with version 0 of the world's rules" in reasons["las"]
+    assert fifo.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["scheduler=fifo", "record=true", "episodes=5"], "is no whole task; leave out episodes"),
+        (["scheduler=fifo", "record=true", "split=validation"], "is no whole task"),
+        (["scheduler=fifo", "recorded=true", "split=validation"], "leave out split"),
+        (["scheduler=fifo", "record=true", "scheduler.backfill=skip"], "has other options than its file"),
+        (["scheduler=[]", "+own._target_=baselines.fifo.Fifo", "record=true"], "own is not in conf/scheduler"),
+        (["scheduler=fifo", "recorded=lass"], "has no such record; there are: none"),
+    ],
+)
+def test_what_cannot_be_recorded_or_read_is_refused(play, options, said):
+    done, _ = play(*options)
+    assert done.code == 2
+    assert said in done.err
+    assert len(done.err.strip().splitlines()) == 1
+
+
+def test_without_a_task_nothing_is_recorded(here):
+    done = here("task=none", "workload.num_jobs=4", "scheduler=fifo", "record=true")
+    assert (done.code, "choose one with task=" in done.err) == (2, True)
+
+
+def test_a_configuration_has_the_defaults_of_the_signature():
+    with open_configs():
+        (found,) = library_configurations(["fifo", "no_such"]).values()
+    node = find_schedulers(composed("task=none", schedulers="[fifo]"))["fifo"]
+    assert found == configuration_of(node)
+    assert found["backfill"] == "none"
+
+
+def test_a_scheduler_that_fails_is_not_recorded_and_the_exit_code_says_so(play, tmp_path, monkeypatch):
+
+    def fail(self, view):
+        raise ZeroDivisionError("no jobs")
+
+    monkeypatch.setattr(Las, "schedule", fail)
+    done, results = play("scheduler=[fifo,las]", "record=true")
+    assert done.code == 1
+    assert "error: 1 of 2 schedulers failed: las failed in episode 0" in done.err
+    rows = {row["scheduler"]: row for row in results["schedulers"]}
+    assert rows["las"]["failed"] == "ZeroDivisionError: no jobs"
+    assert "mean_jct" in rows["fifo"]
+    assert [path.name for path in records_of(tmp_path)] == ["fifo.jsonl.gz"]
+    shown = [line for line in done.out.splitlines() if line.strip().startswith("las")]
+    assert shown[0].split()[:2] == ["las", "failed"]
+
+
+def test_the_table_of_a_task_is_built_from_its_records(play, tmp_path):
+    play("scheduler=[fifo,las]", "record=true")
+    built = table_from_records("shared-16", tmp_path / "results", SHARED[1:])
+    assert built.text.startswith(DIGEST.partition("{")[0])
+    assert "shared-16-v1 modified (" in built.text
+    assert {"fifo", "las"} <= {line.split("|")[1].strip() for line in built.text.splitlines() if line[:1] == "|"}
+    assert "srtf" in built.missing
+    assert not {"fifo", "las", "elastic_dp"} & set(built.missing)
+    nothing = table_from_records("shared-16", tmp_path / "none", SHARED[1:])
+    assert nothing.text == ""
+    assert {"fifo", "las"} <= set(nothing.missing)
+
+
+def test_tasks_without_records_are_named(tmp_path, capsys):
+    assert recorded_tables(tmp_path) == {}
+    assert "full-64: has no records" in capsys.readouterr().out
+
+
+def test_the_tables_of_the_page_agree_with_the_records():
+    page = (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
+    assert find_disagreements(page, RESULTS) == []
+
+
+def test_a_table_of_another_problem_or_of_other_records_is_seen(tmp_path):
+    start, end = (marker.format(name="shared-16") for marker in MARKERS)
+    task = composed("task=shared-16").task
+    label = f"shared-16-v{task.version} ({task.hashes[task.version]})"
+    empty = f"{start}{end}"
+
+    def wrong(table):
+        return find_disagreements(insert_table(empty, "shared-16", table), tmp_path)
+
+    assert find_disagreements(empty, tmp_path) == []
+    assert "is not of shared-16-v" in wrong("| old |")[0]
+    assert "is not that of the records" in wrong(f"{label}: 100 episodes")[0]
+    (tmp_path / f"shared-16-v{task.version}").mkdir()
+    (tmp_path / f"shared-16-v{task.version}" / "fifo.jsonl.gz").write_bytes(gzip.compress(b"a", mtime=0))
+
+    digest = DIGEST.format(digest=digest_records((tmp_path / f"shared-16-v{task.version}").iterdir()))
+    assert wrong(f"{digest}\n{label}: 100 episodes") == []

@@ -1,6 +1,6 @@
 """Trained policies as schedulers, out of their checkpoints. Needs torch."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,18 @@ def load_policy(path: str | Path, networks: Collection[str] = (), *, sampled: bo
 
 def describe_market(cfg: DictConfig) -> dict[str, Any]:
     """Return the chosen market for a checkpoint's manifest: its name in `conf/market`, and its options."""
-    options = {str(key): value for key, value in cfg.market.items() if not str(key).startswith("_")}
-    return {"name": HydraConfig.get().runtime.choices["market"], "options": options}
+    options = OmegaConf.to_container(cfg.market, resolve=True)
+    assert isinstance(options, dict)
+    return {"name": HydraConfig.get().runtime.choices["market"], "options": without_names(options)}
+
+
+def without_names(options: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return options without the names of classes and Hydra's other keys, at every level."""
+    return {
+        str(key): without_names(value) if isinstance(value, Mapping) else value
+        for key, value in options.items()
+        if not str(key).startswith("_")
+    }
 
 
 def build_market(described: dict[str, Any]) -> Market:
@@ -52,9 +62,23 @@ def build_market(described: dict[str, Any]) -> Market:
         raise CheckpointError(f"the policy's market is {name!r}; there are: {', '.join(list_choices('market'))}")
     node = OmegaConf.load(CONF / "market" / f"{name}.yaml")
     assert isinstance(node, DictConfig)
-    for key, value in options.items():
-        if key not in node or str(key).startswith("_"):
-            raise CheckpointError(f"the policy's market {name} has no option {key!r}; this version has {list(node)}")
-        node[key] = value
+    set_options(node, options, f"the policy's market {name}")
     market: Market = build_object(OmegaConf.create({"market": node}).market)
     return market
+
+
+def set_options(node: DictConfig, options: Mapping[str, Any], where: str) -> None:
+    """Set options of a config that has them already, at every level; classes stay those of the config.
+
+    Raises:
+        CheckpointError: the config has no such option.
+    """
+    for key, value in options.items():
+        if key not in node or str(key).startswith("_"):
+            raise CheckpointError(f"{where} has no option {key!r}; this version has {[str(name) for name in node]}")
+        if isinstance(node[key], DictConfig) and isinstance(value, Mapping):
+            set_options(node[key], value, f"{where}.{key}")
+        elif isinstance(node[key], DictConfig) or isinstance(value, Mapping):
+            raise CheckpointError(f"{where}.{key} is {value!r}, which does not fit; this version has {node[key]}")
+        else:
+            node[key] = value

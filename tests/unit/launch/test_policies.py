@@ -1,0 +1,34 @@
+"""The market of a policy: named in its manifest, built from `conf/market`, and nothing else is built."""
+
+import pytest
+
+from baselines.starling.market import StarlingMarket
+from envs.simulation import FifoMarket
+from envs.types import CheckpointError
+from launch.policies import build_market, without_names
+
+
+def test_a_market_is_built_by_name_with_its_options():
+    assert isinstance(build_market({"name": "fifo", "options": {}}), FifoMarket)
+    found = build_market({"name": "starling", "options": {"starling": {}}})
+    assert isinstance(found, StarlingMarket)
+
+
+def test_names_of_classes_do_not_enter_a_manifest():
+    options = {"_target_": "a.B", "skip": True, "starling": {"_target_": "c.D", "look_ahead": 3, "_partial_": True}}
+    assert without_names(options) == {"skip": True, "starling": {"look_ahead": 3}}
+
+
+@pytest.mark.parametrize(
+    ("described", "said"),
+    [
+        ({"name": "../../etc"}, "the policy's market is '../../etc'; there are: fifo, starling"),
+        ({"name": "fifo", "options": {"_target_": "os.system"}}, "has no option '_target_'"),
+        ({"name": "starling", "options": {"starling": {"_target_": "os.system"}}}, "has no option '_target_'"),
+        ({"name": "starling", "options": {"starling": 3}}, "is 3, which does not fit"),
+        ({"name": "fifo", "options": {"greed": 1}}, "has no option 'greed'"),
+    ],
+)
+def test_a_stranger_cannot_name_what_is_built(described, said):
+    with pytest.raises(CheckpointError, match=said):
+        build_market(described)

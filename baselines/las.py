@@ -1,14 +1,14 @@
 """Least attained service."""
 
-import math
 from typing import Literal
 
 import numpy as np
 
 from baselines.parts.estimates import as_long_again
 from baselines.parts.priority import jobs_present, keep_and_displace, ranked
+from baselines.parts.protection import RestartProtection
 from envs.scheduling import ClusterView
-from envs.types import Allocation, BoolArray, ClusterSpec, IntArray, JobId, MurmurationError, Seconds
+from envs.types import Allocation, ClusterSpec, MurmurationError
 
 
 class Las:
@@ -35,14 +35,12 @@ class Las:
     def __init__(self, by: Literal["gpu_time", "time"] = "gpu_time", protection: float = 2.0) -> None:
         if by not in ("gpu_time", "time"):
             raise MurmurationError(f"Las: by is {by!r}; it must be gpu_time or time")
-        if not (protection >= 0 and math.isfinite(protection)):
-            raise MurmurationError(f"Las: protection is {protection}; it must be finite and not negative")
         self.by, self.protection = by, protection
-        self._restarted: dict[JobId, Seconds] = {}
+        self._protection = RestartProtection("Las", protection)
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Forget the restarts of the last episode."""
-        self._restarted = {}  # the last restart of jobs that were restarted
+        self._protection.reset()
 
     def schedule(self, view: ClusterView) -> Allocation:
         """Run as many jobs as fit, least service first; running jobs that are chosen again stay where they are."""
@@ -50,23 +48,9 @@ class Las:
         service = view.attained_service(jobs)
         if self.by == "time":
             service = service / view.num_gpus[jobs]
-        service[self._protected(view, jobs)] = -1.0  # before all others
+        service[self._protection.protected(view, jobs)] = -1.0  # before all others
         allocation = keep_and_displace(
             view, ranked(jobs, service), lambda running, _throughputs: as_long_again(view, running)
         )
-        self._remember(view, allocation)
+        self._protection.remember(view, allocation)
         return allocation
-
-    def _protected(self, view: ClusterView, jobs: IntArray) -> BoolArray:
-        """bool[len(jobs)]: the running jobs that were restarted too short a time ago to be displaced."""
-        restarted = np.array([self._restarted.get(job, -math.inf) for job in jobs.tolist()])
-        until = restarted + self.protection * view.restart_delay[jobs]
-        protected: BoolArray = np.isin(jobs, view.running) & (view.time < until)
-        return protected
-
-    def _remember(self, view: ClusterView, allocation: Allocation) -> None:
-        """Record the restarts of an allocation."""
-        served = view.attained_service(np.arange(len(view.num_gpus))) > 0
-        for job, placement in allocation.changes.items():
-            if placement and served[job]:
-                self._restarted[job] = view.time

@@ -46,7 +46,7 @@ class BiddingScheduler:
         self._round = BiddingRound(self.market, self.rules)
 
     def schedule(self, view: ClusterView) -> Allocation:
-        """Let all nodes bid, and return what the market makes of it."""
+        """Return the allocation in which the market clears the bids of all nodes."""
         assert isinstance(view, SimulationView), "a policy observes a snapshot of the compiled engine"
         self._round.begin(view)
         return self._round.fill(bids_on(self.network, self._round.observation), view.allocation(keep_running=True))

@@ -72,7 +72,7 @@ class LowRankPerturbations:
 
     @contextmanager
     def applied(self, variants: Tensor) -> Iterator[None]:
-        """Let the network compute each world under its own variant.
+        """Compute each world under its own variant of the network, inside the context.
 
         Args:
             variants: int64[num_worlds], the variant of each row of the input, from 0 to 2 * num_pairs - 1.

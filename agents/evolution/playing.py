@@ -31,7 +31,7 @@ class Game(NamedTuple):
 
 
 class Score(NamedTuple):
-    """What an episode came to.
+    """The outcome of an episode.
 
     Attributes:
         mean_jct: of the measured jobs, in s; jobs that did not finish count until the end of the episode.

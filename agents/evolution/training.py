@@ -53,7 +53,7 @@ class EvolutionTrainingSettings:
 
 
 class Gain(NamedTuple):
-    """What bids gain over the market's own scheduler, as fractions, with standard errors over workloads.
+    """The gain of bids over the market's own scheduler, as fractions, with standard errors over workloads.
 
     Attributes:
         jct, makespan: 1 - ratio of the geometric means; 0.05 for 5 % less.

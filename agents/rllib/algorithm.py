@@ -7,7 +7,6 @@ own `Algorithm` on Ray.
 
 import copy
 import math
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,8 @@ from torch import nn
 from agents.networks import Blueprint
 from agents.rllib.config import PPOSettings, TrainingSetup, algorithm_config
 from agents.rllib.quiet import quieten
-from envs.types import CheckpointError, MurmurationError
+from agents.rllib.state import LEARNER, load_state, refusing_damage, save_state, start_ray
+from envs.types import MurmurationError
 
 EPISODE_FIGURES = {
     "episode_return_mean": "train/return",
@@ -112,10 +112,7 @@ class LocalAlgorithm:
 
     def save(self, folder: Path) -> None:
         """Write the learner's state. RLlib's state is a pickle: restore only your own."""
-        folder.mkdir(parents=True, exist_ok=True)
-        part = folder / "learner.pkl.part"
-        part.write_bytes(pickle.dumps({"learner": self._learner.get_state(), "steps": self._steps}))
-        part.replace(folder / "learner.pkl")
+        save_state(folder, {"learner": self._learner.get_state(), "steps": self._steps})
 
     def restore(self, folder: Path) -> None:
         """Resume from a saved state.
@@ -123,13 +120,10 @@ class LocalAlgorithm:
         Raises:
             CheckpointError: it is missing or corrupt.
         """
-        try:
-            state = pickle.loads((folder / "learner.pkl").read_bytes())
+        with refusing_damage(folder / LEARNER):
+            state = load_state(folder)
             self._learner.set_state(state["learner"])
             self._steps = int(state["steps"])
-        except Exception as error:  # damaged pickles raise almost anything
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise CheckpointError(f"{folder / 'learner.pkl'} cannot be restored ({reason}); start a new run") from error
         self._sync()
 
     def stop(self) -> None:
@@ -143,12 +137,7 @@ class PPOAlgorithm:
     def __init__(
         self, training_setup: TrainingSetup, blueprint: Blueprint, settings: PPOSettings, seed: int, iteration: int = 0
     ) -> None:
-        quieten()
-        self._started_ray = not ray.is_initialized()
-        if self._started_ray:
-            ray.init(
-                log_to_driver=False, include_dashboard=False, object_store_memory=400_000_000, logging_level="ERROR"
-            )
+        self._started_ray = start_ray()
         self._training_setup, self._blueprint = training_setup, blueprint
         self._algorithm = algorithm_config(training_setup, blueprint, settings, seed, iteration).build_algo()
 
@@ -193,11 +182,8 @@ class PPOAlgorithm:
         Raises:
             CheckpointError: it is missing or corrupt.
         """
-        try:
+        with refusing_damage(folder):
             self._algorithm.restore_from_path(str(folder.resolve()))
-        except Exception as error:  # damaged pickles raise almost anything
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise CheckpointError(f"{folder} cannot be restored ({reason}); start a new run") from error
         self._sync()
 
     def stop(self) -> None:

@@ -5,7 +5,6 @@ runner and learner in this process, without Ray; both give the same weights.
 """
 
 import itertools
-import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,11 +29,12 @@ from agents.evolution import Ascent, EvolutionSettings, Game, LowRankPerturbatio
 from agents.networks import Blueprint
 from agents.rllib.algorithm import require_finite
 from agents.rllib.quiet import quieten
+from agents.rllib.state import LEARNER, load_state, refusing_damage, save_state, start_ray
 from agents.seeding import Phase, derive_seed
 from envs.bidding import BiddingBatch, BiddingRules, BiddingSpec
 from envs.simulation import Setup
 from envs.simulation.market import Market
-from envs.types import CheckpointError, FloatArray
+from envs.types import FloatArray
 from envs.workloads import WorkloadSource
 
 NOTHING = gym.spaces.Box(-1.0, 1.0, (1,))  # RLlib asks for spaces; a bidding network has no fixed ones
@@ -42,7 +42,7 @@ NOTHING = gym.spaces.Box(-1.0, 1.0, (1,))  # RLlib asks for spaces; a bidding ne
 
 @dataclass(frozen=True)
 class BiddingTask:
-    """What training episodes of the bidding environment are made of; it is sent to the workers."""
+    """The world, the workloads and the market of training episodes; it is sent to the workers."""
 
     name: str
     setup: Setup
@@ -311,12 +311,12 @@ class EvolutionStrategies(Algorithm):
 
 
 def play_share(runner: EvolutionRunner, **arguments: Any) -> Scores:
-    """Let a runner play; a function, because RLlib sends it to the workers."""
+    """Return what a runner plays; a function, because RLlib sends it to the workers."""
     return runner.play_pairs(**arguments)
 
 
 def step_learner(learner: EvolutionLearner, scores: Scores, iteration: int) -> dict[str, float]:
-    """Let the learner step; a function for the same reason."""
+    """Take a step of the learner; a function for the same reason."""
     return learner.evolve(scores, iteration)
 
 
@@ -352,10 +352,7 @@ class LocalEvolution:
 
     def save(self, folder: Path) -> None:
         """Write the search. RLlib's state is a pickle: restore only your own."""
-        folder.mkdir(parents=True, exist_ok=True)
-        part = folder / "learner.pkl.part"
-        part.write_bytes(pickle.dumps({"learner": self._learner.get_state(), "iteration": self._iteration}))
-        part.replace(folder / "learner.pkl")
+        save_state(folder, {"learner": self._learner.get_state(), "iteration": self._iteration})
 
     def restore(self, folder: Path) -> None:
         """Resume from a saved search.
@@ -363,13 +360,10 @@ class LocalEvolution:
         Raises:
             CheckpointError: it is missing or corrupt.
         """
-        try:
-            state = pickle.loads((folder / "learner.pkl").read_bytes())
+        with refusing_damage(folder / LEARNER):
+            state = load_state(folder)
             self._learner.set_state(state["learner"])
             self._iteration = int(state["iteration"])
-        except Exception as error:  # damaged pickles raise almost anything
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise CheckpointError(f"{folder / 'learner.pkl'} cannot be restored ({reason}); start a new run") from error
 
     def stop(self) -> None:
         """Release all resources."""
@@ -380,12 +374,7 @@ class EvolutionOnRay:
     """RLlib's `Algorithm` on Ray, with the interface of `LocalEvolution`: several workers, several machines."""
 
     def __init__(self, setup: EvolutionSetup, iteration: int = 0) -> None:
-        quieten()
-        self._started_ray = not ray.is_initialized()
-        if self._started_ray:
-            ray.init(
-                log_to_driver=False, include_dashboard=False, object_store_memory=400_000_000, logging_level="ERROR"
-            )
+        self._started_ray = start_ray()
         self._algorithm = EvolutionConfig.of(setup).build_algo()
         self._blueprint, self._spec = setup.blueprint, setup.tasks[0].spec
 
@@ -411,11 +400,8 @@ class EvolutionOnRay:
         Raises:
             CheckpointError: it is missing or corrupt.
         """
-        try:
+        with refusing_damage(folder):
             self._algorithm.restore_from_path(str(folder.resolve()))
-        except Exception as error:  # damaged pickles raise almost anything
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise CheckpointError(f"{folder} cannot be restored ({reason}); start a new run") from error
 
     def stop(self) -> None:
         """Stop the workers, and Ray if this object started it."""

@@ -10,10 +10,11 @@ from baselines.parts.estimates import require_remaining_work
 from baselines.parts.gpu_pool import GpuPool, PooledRounds, place_sizes, start_more
 from baselines.parts.grants import held_grants
 from baselines.parts.priority import jobs_present
+from baselines.parts.protection import RestartProtection
 from baselines.parts.sizing import room_for
 from baselines.parts.submitted import SubmittedJobs
 from envs.scheduling import ClusterView
-from envs.types import Allocation, BoolArray, ClusterSpec, FloatArray, IntArray, JobId, MurmurationError, Seconds
+from envs.types import Allocation, ClusterSpec, FloatArray, IntArray, MurmurationError, Seconds
 
 
 class Afs:
@@ -59,18 +60,16 @@ class Afs:
     def __init__(self, literal: bool = False, payback: Seconds = 200.0, protection: float = 10.0) -> None:
         if not (payback > 0 and not math.isnan(payback)):
             raise MurmurationError(f"Afs: payback is {payback} s; it must be positive (.inf: to the end of the job)")
-        if not (protection >= 0 and math.isfinite(protection)):
-            raise MurmurationError(f"Afs: protection is {protection}; it must be finite and not negative")
         self.literal, self.payback, self.protection = literal, payback, protection
         self._pooled = PooledRounds("Afs")
         self._submitted = SubmittedJobs()
-        self._restarted: dict[JobId, Seconds] = {}
+        self._protection = RestartProtection("Afs", protection)
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Forget the jobs of the last episode."""
         self._pooled.forget()
         self._submitted = SubmittedJobs()
-        self._restarted = {}  # the last restart of jobs that were restarted
+        self._protection.reset()
 
     def schedule(self, view: ClusterView) -> Allocation:
         """Choose types and sizes by the pairwise rule, then nodes.
@@ -91,7 +90,7 @@ class Afs:
         work = require_remaining_work(view, jobs, "Afs")
         self._submitted.look_up(view)
         able = (self._submitted.least[jobs] > 0).any(axis=1)
-        free = np.flatnonzero(able & ~self._protected(view, jobs))
+        free = np.flatnonzero(able & ~self._protection.protected(view, jobs))
         least, shortest = self._least(jobs[free], work[free])
         order = free[np.lexsort((jobs[free], shortest))]
         fixed = np.setdiff1d(np.arange(len(jobs)), order)
@@ -100,22 +99,8 @@ class Afs:
         fewest[free] = least
         place_sizes(view, allocation, jobs, granted, order.tolist(), chosen)
         start_more(view, allocation, jobs, fewest, order.tolist())
-        self._remember(view, allocation)
+        self._protection.remember(view, allocation)
         return allocation
-
-    def _protected(self, view: ClusterView, jobs: IntArray) -> BoolArray:
-        """bool[len(jobs)]: the running jobs that were restarted too short a time ago to be changed."""
-        restarted = np.array([self._restarted.get(job, -math.inf) for job in jobs.tolist()])
-        until = restarted + self.protection * view.restart_delay[jobs]
-        protected: BoolArray = np.isin(jobs, view.running) & (view.time < until)
-        return protected
-
-    def _remember(self, view: ClusterView, allocation: Allocation) -> None:
-        """Record the restarts of an allocation."""
-        served = view.attained_service(np.arange(len(view.num_gpus))) > 0
-        for job, placement in allocation.changes.items():
-            if placement and served[job]:
-                self._restarted[job] = view.time
 
     def _least(self, jobs: IntArray, work: FloatArray) -> tuple[IntArray, FloatArray]:
         """int64[num_jobs] and float64[num_jobs]: fewest GPUs of any type, and seconds left on a type's least size."""

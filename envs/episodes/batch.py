@@ -1,5 +1,6 @@
 """Many episodes on one cluster in the arrays of one state: loading, reward, views. Environments add the decisions."""
 
+from abc import ABC, abstractmethod
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ from envs.types import ExecutionPlan, FloatArray, MurmurationError
 from envs.workloads import Workload
 
 
-class EpisodeBatch:
+class EpisodeBatch(ABC):
     """`batch_size` independent episodes on one cluster.
 
     It draws no random numbers except noisy estimates, which come from the `rng` given to `load`. A derived class plays
@@ -92,13 +93,13 @@ class EpisodeBatch:
         self.state.episode[b, 0]["ended"] = 1
         self._outcomes[b] = END
 
+    @abstractmethod
     def _use_table(self) -> None:
         """Use `table`, which is new: a workload with larger jobs or other models needs it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _begin(self, b: int) -> None:
         """Play an episode from t = 0 to its first decision."""
-        raise NotImplementedError
 
     def _bounded(self, workload: Workload) -> Scenario:
         """Return the scenario with a finite horizon, up to which unfinished jobs are charged.

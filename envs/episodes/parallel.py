@@ -1,5 +1,6 @@
 """The part of a PettingZoo environment that does not depend on what the nodes observe and decide."""
 
+from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -22,7 +23,7 @@ Action = TypeVar("Action")
 Step = tuple[dict[str, AgentObservation], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]
 
 
-class NodeParallelEnv(ParallelEnv, Generic[EnvBatch, Action]):
+class NodeParallelEnv(ParallelEnv, Generic[EnvBatch, Action], ABC):
     """One agent per node over a batch of one episode. A derived class makes the batch, observes and applies actions.
 
     Args:
@@ -72,21 +73,21 @@ class NodeParallelEnv(ParallelEnv, Generic[EnvBatch, Action]):
         """The batched environment that this class wraps, with batch size one and an event log."""
         return self._make_batch(self.source.num_jobs)
 
+    @abstractmethod
     def _make_batch(self, num_jobs: int) -> EnvBatch:
         """Make the batch for episodes of up to so many jobs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _observations(self) -> dict[str, AgentObservation]:
         """Return the present observation of every agent."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _apply(self, actions: dict[str, Action]) -> tuple[float, float, bool]:
         """Check and apply the actions of all agents; return reward, elapsed seconds and whether the episode ended."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _counters(self) -> dict[str, int]:
         """Return what `infos` counts."""
-        raise NotImplementedError
 
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None

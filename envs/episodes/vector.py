@@ -1,5 +1,6 @@
 """The part of a Gymnasium `VectorEnv` that does not depend on what is observed and decided."""
 
+from abc import ABC, abstractmethod
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -14,7 +15,7 @@ JointObservation = dict[str, npt.NDArray[np.generic]]
 Actions = TypeVar("Actions", bound=npt.NDArray[Any])
 
 
-class EpisodeVectorEnv(VectorEnv[JointObservation, Actions, npt.NDArray[Any]], Generic[EnvBatch, Actions]):
+class EpisodeVectorEnv(VectorEnv[JointObservation, Actions, npt.NDArray[Any]], Generic[EnvBatch, Actions], ABC):
     """`num_envs` episodes of the joint problem. An ended episode restarts at the next step (NEXT_STEP).
 
     Args:
@@ -75,12 +76,12 @@ class EpisodeVectorEnv(VectorEnv[JointObservation, Actions, npt.NDArray[Any]], G
         ended = ended & ~fresh
         return self._observation(), rewards, ended, np.zeros(self.num_envs, bool), {"elapsed": self.elapsed}
 
+    @abstractmethod
     def _apply(
         self, actions: Actions, fresh: npt.NDArray[np.bool_]
     ) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
         """Check and apply the actions, except in episodes that restart; return what the batch's step returns."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _observation(self) -> JointObservation:
         """Return a copy of the present observation, with a leading batch axis."""
-        raise NotImplementedError

@@ -1,4 +1,4 @@
-# make demo trains a scheduler, make test runs every check. Both need only make and Python >= 3.11: they install everything else on
+# make demo trains a scheduler, make test runs every check. Both need only make and Python 3.11 to 3.13: they install everything else on
 # their first run, and nothing on the second.
 
 PYTHON ?= python3
@@ -23,7 +23,7 @@ install: $(STAMP) ## Create the virtual environment and install everything into 
 
 # The environment's pip is not upgraded, and an installed torch that satisfies the constraints is kept.
 $(STAMP): pyproject.toml constraints.txt
-	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python %d.%d is too old: Murmuration needs 3.11 or newer; choose one with  make PYTHON=..." % sys.version_info[:2])'
+	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14) and "Python %d.%d does not work: Murmuration needs 3.11, 3.12 or 3.13; choose one with  make PYTHON=..." % sys.version_info[:2])'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	@touch $@
@@ -54,7 +54,7 @@ format: $(STAMP) ## Fix style and format
 lock: ## Rewrite constraints.txt with the newest versions
 	rm -rf .venv-lock
 	$(PYTHON) -m venv .venv-lock
-	.venv-lock/bin/python -m pip install --quiet --editable '.[$(EXTRAS)]'
+	.venv-lock/bin/python -m pip install --quiet --editable '.[$(EXTRAS),slurm]'
 	grep '^#' constraints.txt > .venv-lock/constraints.txt
 	.venv-lock/bin/python -m pip freeze --all --exclude pip --exclude-editable \
 		| sed -E 's/\+(cpu|cu[0-9]+)$$//' | grep -vE '^(nvidia|cuda|triton)' >> .venv-lock/constraints.txt

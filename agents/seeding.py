@@ -11,6 +11,7 @@ class Phase(IntEnum):
     IMITATION = 0
     LEARNING = 1
     SAMPLING = 2
+    AUDIT = 3
 
 
 def derive_seed(seed: int, phase: Phase, iteration: int = 0, worker: int = 0) -> int:

@@ -1,39 +1,166 @@
-"""TensorBoard output: one run for the policy and one per baseline. A baseline's figures are horizontal lines."""
+"""TensorBoard output: a line for the policy and one for each baseline that matters, pictures, settings as text.
 
-from collections.abc import Mapping
+The first chart is `0_overview/validation_mean_jct_hours`: the policy beside the best baselines and the lower bound.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+from matplotlib.figure import Figure
 from torch.utils.tensorboard import SummaryWriter
+from torch.utils.tensorboard.summary import hparams
 
-POLICY = "policy"
+POLICY, IMITATION, BOUND_LINE = "policy", "imitation", "lower_bound"
+OVERVIEW = "0_overview"  # the group that TensorBoard shows first, as it sorts by name
+HEADLINE = f"{OVERVIEW}/validation_mean_jct_hours"
+GAIN = f"{OVERVIEW}/validation_gain_percent"  # of evolution strategies, over the market alone
+HEADINGS = {
+    HEADLINE: "validation: mean JCT (h) of policy, best baselines and lower bound",
+    GAIN: "validation: gain over the market alone (%)",
+}
+
+
+def layout_of(metric: str) -> dict[str, dict[str, list[Any]]]:
+    """Return the layout of the page "Custom Scalars": charts by category, each with the tags that it shows.
+
+    Args:
+        metric: the tag of the first chart, `HEADLINE` or `GAIN`.
+    """
+    overview: dict[str, list[Any]] = {HEADINGS[metric]: ["Multiline", [metric]]}
+    if metric == GAIN:
+        return {
+            "Overview": overview
+            | {
+                "validation: gain in mean JCT by task (fraction)": ["Multiline", ["validation/.*/jct$"]],
+                "validation: gain in makespan by task (fraction)": ["Multiline", ["validation/.*/makespan$"]],
+            }
+        }
+    return {
+        "Overview": overview
+        | {
+            "return of training episodes": ["Multiline", ["train/return"]],
+            "jobs unfinished in validation": ["Multiline", ["validation/num_unfinished"]],
+        },
+        "Learning": {
+            "entropy": ["Multiline", ["learner/entropy"]],
+            "KL divergence": ["Multiline", ["learner/kl"]],
+            "explained variance": ["Multiline", ["learner/explained_variance", "train/group_explained_variance"]],
+            "losses": ["Multiline", ["learner/policy_loss", "learner/value_loss"]],
+        },
+    }
 
 
 class TensorBoardWriter:
-    """Writes scalars under `folder`, one sub-folder per line.
+    """Writes under `folder`, one sub-folder per line. Without room for curves, a run goes on without them.
 
-    Tags: `train/*` of sampled episodes, `learner/*`, `throughput/*`, `imitation/*`, and `validation/*`, which the
-    baselines have as well.
+    Tags of scalars: `0_overview/*`, `train/*` of sampled episodes, `learner/*`, `throughput/*`, `imitation/*` (a line
+    of its own, whose steps are samples), and `validation/*`, which the baselines have as well.
+
+    Args:
+        folder: is made when the first point is written.
+        note: receives one line if the operating system does not let the curves be written.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, note: Callable[[str], None]) -> None:
+        self.folder, self._note = folder, note
         self._writers: dict[str, SummaryWriter] = {}
+        self._first_step: int | None = None
+        self._broken = False
+
+    def continue_after(self, step: int) -> None:
+        """Continue the curves of a resumed run: points after this step, written before a crash, are no longer shown."""
+        self._first_step = step + 1
 
     def write(self, scalars: Mapping[str, float], step: int, line: str = POLICY) -> None:
         """Add points to the curves of one line; omit values that are not finite."""
-        if line not in self._writers:
-            self._writers[line] = SummaryWriter(str(self.folder / line))
-        for tag, value in scalars.items():
-            if value == value and abs(value) != float("inf"):
-                self._writers[line].add_scalar(tag, value, step)
+        with self._going_on_without():
+            for tag, value in scalars.items():
+                if value == value and abs(value) != float("inf") and not self._broken:
+                    self._writer(line).add_scalar(tag, value, step)
+
+    def draw_level(self, scalars: Mapping[str, float], last: int, line: str) -> None:
+        """Draw horizontal lines from step 0 to the last step; earlier levels of the line are forgotten."""
+        with self._going_on_without():
+            if line not in self._writers and not self._broken:
+                self._writers[line] = SummaryWriter(str(self.folder / line), purge_step=0)
+        for step in dict.fromkeys((0, last)):
+            self.write(scalars, step, line)
+
+    def describe(self, texts: Mapping[str, str], settings: Mapping[str, Any], metric: str = HEADLINE) -> None:
+        """Write texts (Markdown), the layout of the custom scalars, and the settings as hyperparameters.
+
+        Args:
+            texts: by title.
+            settings: nested; plain values enter as hyperparameters, with dots in their names.
+            metric: the tag that the table of hyperparameters shows.
+        """
+        with self._going_on_without():
+            if self._broken:
+                return
+            writer = self._writer(POLICY)
+            for title, text in texts.items():
+                writer.add_text(title, text, 0)
+            writer.add_custom_scalars(layout_of(metric))
+            events = writer.file_writer
+            assert events is not None, "open until it is closed"
+            for summary in hparams(flatten(settings), {metric: 0.0}):
+                events.add_summary(summary)
+
+    def show(self, pictures: Mapping[str, Figure | npt.NDArray[np.uint8]], step: int) -> None:
+        """Write pictures of the policy by tag: figures, or uint8[height, width, 3]."""
+        with self._going_on_without():
+            for tag, picture in pictures.items():
+                if self._broken:
+                    return
+                if isinstance(picture, Figure):
+                    self._writer(POLICY).add_figure(f"pictures/{tag}", picture, step, close=False)
+                else:
+                    self._writer(POLICY).add_image(f"pictures/{tag}", picture, step, dataformats="HWC")
 
     def flush(self) -> None:
         """Write all buffered points to disk."""
         for writer in self._writers.values():
-            writer.flush()
+            with self._going_on_without():
+                writer.flush()
 
     def close(self) -> None:
         """Write the buffered points and close the files."""
         for writer in self._writers.values():
-            writer.close()
+            with self._going_on_without():
+                writer.close()
         self._writers.clear()
+
+    def _writer(self, line: str) -> SummaryWriter:
+        if line not in self._writers:
+            self._writers[line] = SummaryWriter(str(self.folder / line), purge_step=self._first_step)
+        return self._writers[line]
+
+    @contextmanager
+    def _going_on_without(self) -> Iterator[None]:
+        """Give up the curves at the first error of the operating system."""
+        try:
+            yield
+        except OSError as error:
+            if not self._broken:
+                self._broken = True
+                self._note(f"{self.folder}: no curves from here on, as they cannot be written ({error.strerror})")
+
+
+def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, bool | int | float | str]:
+    """Return nested settings with dots in their names; other values than plain ones become text, None is left out."""
+    found: dict[str, bool | int | float | str] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            found |= flatten(value, f"{prefix}{name}.")
+        elif value is not None:
+            found[f"{prefix}{name}"] = value if isinstance(value, bool | int | float | str) else str(value)
+    return found
+
+
+def as_code(text: str) -> str:
+    """Return Markdown that shows a text as it is."""
+    return "\n".join(f"    {line}" for line in text.splitlines())

@@ -12,22 +12,32 @@ import torch
 from agents.checkpoint import Checkpoint
 from agents.imitation import ImitationSettings, imitate
 from agents.networks import Blueprint, check_network, missing_protocols
+from agents.pictures import picture_episode
 from agents.rllib import PPOSettings, TrainingSetup
 from agents.rllib.algorithm import LocalAlgorithm, PPOAlgorithm
-from agents.tensorboard import TensorBoardWriter
+from agents.saving import SavedStates, read_state, refusing_writes
+from agents.seeding import Phase, derive_seed
+from agents.tensorboard import BOUND_LINE, HEADLINE, IMITATION, TensorBoardWriter
 from agents.validation import (
+    VALIDATION_SEED,
     ValidationFigures,
+    audit_training_episode,
     best_of,
+    mean_bound,
     outcome_of,
     validate_baselines,
     validate_scheduler,
     validation_workloads,
 )
+from envs.evaluation.files import write_whole
 from envs.evaluation.outcome import Outcome
+from envs.evaluation.playing import workload_seed
 from envs.scheduling import Scheduler
 from envs.types import CheckpointError, MurmurationError
+from envs.types.units import HOUR
 
-STATE, RLLIB = "state.json", "rllib"
+STATE, STATES = "state.json", "checkpoints/states"
+NUM_LEVELS, PLANNER = 3, "planner"  # baselines that TensorBoard shows, and one that it shows in any case
 POOR = 1.5  # an imitating policy with this multiple of its teacher's mean JCT has not learnt it
 
 
@@ -42,8 +52,11 @@ class TrainingSettings:
     imitation: ImitationSettings = field(default_factory=ImitationSettings)
     ppo: PPOSettings = field(default_factory=PPOSettings)
     num_threads: int = 2  # of torch
+    picture_every: int = 10  # iterations between pictures of a validation episode for TensorBoard; 0 for none
 
     def __post_init__(self) -> None:
+        if self.picture_every < 0:
+            raise MurmurationError(f"trainer.picture_every is {self.picture_every}; it must not be negative")
         least = min(self.validate_every, self.num_validation, self.num_threads)
         if self.iterations < 0 or least < 1:
             raise MurmurationError(
@@ -69,7 +82,7 @@ class TrainingListener(Protocol):
 
 @dataclass
 class TrainingState:
-    """Progress of a run; saved in `state.json`, so that the run can be resumed."""
+    """Progress of a run, part of every saved state."""
 
     seed: int
     iteration: int = 0
@@ -88,8 +101,8 @@ class TrainingState:
 class Trainer:
     """One training run in one folder.
 
-    The folder receives `checkpoints/best` and `checkpoints/last` (weights and description), `checkpoints/rllib` (the
-    optimizer's state, to resume), `state.json` and `tensorboard/`.
+    The folder receives `checkpoints/best` and `checkpoints/last` (weights and description), `checkpoints/states` (the
+    last few iterations, to resume), `state.json` (progress, for readers) and `tensorboard/`.
 
     Args:
         training_setup: the setup of all episodes; validation uses its `setup`.
@@ -98,8 +111,8 @@ class Trainer:
         baselines: makers of schedulers by name, as teachers and for comparison. They are arguments because `agents`
             does not import baselines.
         folder: folder of the run.
-        seed: seed of all random draws. One seed gives one result; a resumed run draws other episodes than an
-            uninterrupted one.
+        seed: seed of all random draws. One seed gives one result. A resumed run draws the episodes that an
+            uninterrupted one would have drawn; without Ray's workers it gives the same result, to the bit.
         listener: receives reports on progress.
     """
 
@@ -121,13 +134,17 @@ class Trainer:
         self.baselines, self.folder, self.listener = baselines, folder, listener
         self._workloads = validation_workloads(training_setup.source, settings.num_validation)
         self.state = TrainingState(seed, num_validation=len(self._workloads))
-        self.tensorboard = TensorBoardWriter(folder / "tensorboard")
+        self.saved = SavedStates(folder / STATES)
+        self.tensorboard = TensorBoardWriter(folder / "tensorboard", listener.note)
 
     def run(self) -> TrainingState:
-        """Train to the end, or resume from the folder's state. An interrupt leaves the run resumable.
+        """Train to the end, or resume from the folder's newest undamaged state, which every iteration saves.
 
         Raises:
             NetworkError: the network breaks `PolicyNetwork`; nothing has been started.
+            CheckpointError: the states of an earlier run are all damaged, or the disk is full; the run can be resumed
+                from the states before.
+            ImpossibleResultError: an audited episode contradicts its event log.
         """
         torch.set_num_threads(self.settings.num_threads)
         self._check_network()
@@ -136,18 +153,16 @@ class Trainer:
         algorithm = self._algorithm()
         try:
             if resumed:
-                algorithm.restore(self.folder / "checkpoints" / RLLIB)
+                self._draw_levels()
+                algorithm.restore(resumed)
                 self.listener.note(f"resumed after iteration {self.state.iteration}")
             else:
                 self._report_few_workloads()
                 self._measure_baselines()
                 algorithm.set_network(self._warm_start())
                 self._validate(algorithm)
-            self._improve(algorithm)
-        except KeyboardInterrupt:
-            if self.state.validation:
                 self._save(algorithm)
-            raise
+            self._improve(algorithm)
         finally:
             self.tensorboard.close()
             algorithm.stop()
@@ -169,7 +184,7 @@ class Trainer:
         ppo = self.settings.ppo
         alone = ppo.num_env_runners == 0 and ppo.num_learners == 0
         algorithm = LocalAlgorithm if alone else PPOAlgorithm
-        return algorithm(self.training_setup, self.blueprint, ppo, self.state.seed, self.state.iteration)
+        return algorithm(self.training_setup, self.blueprint, ppo, self.state.seed)
 
     def _report_few_workloads(self) -> None:
         found, wanted = self.state.num_validation, self.settings.num_validation
@@ -189,9 +204,7 @@ class Trainer:
                 self.listener.note(f"{name} is skipped: {refusal}")
 
         self.state.baselines = validate_baselines(self.baselines, self.training_setup.setup, self._workloads, tell)
-        for name, figures in self.state.baselines.items():
-            for step in (0, self.settings.iterations):
-                self.tensorboard.write(_tagged("validation", figures), step, name)
+        self._draw_levels()
         self.state.teacher = self.settings.teacher
         if not self.state.baselines and self.state.teacher == "none":
             return
@@ -205,6 +218,16 @@ class Trainer:
             f"{figures['mean_jct']:,.0f} s{undone}; teacher: {self.state.teacher}"
         )
 
+    def _draw_levels(self) -> None:
+        """Draw the best baselines, the teacher, the planner and the lower bound as horizontal lines."""
+        known = self.state.baselines
+        best = sorted(known, key=lambda name: outcome_of(known[name]))[:NUM_LEVELS]
+        for name in dict.fromkeys([*best, *(each for each in (self.state.teacher, PLANNER) if each in known)]):
+            figures = _tagged("validation", known[name]) | {HEADLINE: known[name]["mean_jct"] / HOUR}
+            self.tensorboard.draw_level(figures, self.settings.iterations, name)
+        bound = mean_bound(self.training_setup.setup, self._workloads)
+        self.tensorboard.draw_level({HEADLINE: bound / HOUR}, self.settings.iterations, BOUND_LINE)
+
     def _warm_start(self) -> torch.nn.Module:
         network = self.blueprint.build(self.training_setup.spec)
         imitation = self.settings.imitation
@@ -215,7 +238,7 @@ class Trainer:
 
         def progress(_phase: str, done: int, total: int, figures: dict[str, float]) -> None:
             self.listener.step(done, {"total": total, **figures})
-            self.tensorboard.write(_tagged("imitation", figures), done)
+            self.tensorboard.write(_tagged("imitation", figures), done, IMITATION)
 
         imitate(network, env, self.baselines[self.state.teacher], imitation, self.state.seed, progress)
         return network
@@ -232,21 +255,37 @@ class Trainer:
             self.tensorboard.write(figures, self.state.iteration)
             if self.state.iteration % settings.validate_every == 0 or self.state.iteration == settings.iterations:
                 self._validate(algorithm)
+            self._save(algorithm)
             self.listener.step(self.state.iteration, {**figures, **self._standing()})
 
     def _validate(self, algorithm: PPOAlgorithm | LocalAlgorithm) -> None:
         checkpoint = self._checkpoint(algorithm)
-        figures = validate_scheduler(checkpoint.scheduler(), self.training_setup.setup, self._workloads)
+        setup, scheduler = self.training_setup.setup, checkpoint.scheduler()
+        figures = validate_scheduler(scheduler, setup, self._workloads)
+        sample = derive_seed(self.state.seed, Phase.AUDIT, self.state.iteration)
+        audit_training_episode(scheduler, setup, self.training_setup.source, sample)
         if self.state.iteration == 0:
             self._compare_with_teacher(figures)
         best = self.state.best
         self.state.validation[str(self.state.iteration)] = figures
-        self.tensorboard.write(_tagged("validation", figures), self.state.iteration)
+        curves = _tagged("validation", figures) | {HEADLINE: figures["mean_jct"] / HOUR}
+        self.tensorboard.write(curves, self.state.iteration)
+        self._picture(checkpoint)
         self.tensorboard.flush()
         if best is None or outcome_of(figures) < best:
             self.state.best_iteration = self.state.iteration
-            self._checkpoint(algorithm).save(self.folder / "checkpoints" / "best")
-        self._save(algorithm)
+            with refusing_writes(self.folder):
+                self._checkpoint(algorithm).save(self.folder / "checkpoints" / "best")
+
+    def _picture(self, checkpoint: Checkpoint) -> None:
+        """Write pictures of the first validation workload, every `picture_every` iterations and at the end."""
+        every, now = self.settings.picture_every, self.state.iteration
+        if every == 0 or not (now % every == 0 or now == self.settings.iterations):
+            return
+        scheduler, setup = checkpoint.scheduler(), self.training_setup.setup
+        self.tensorboard.show(
+            picture_episode(scheduler, self._workloads[0], setup, workload_seed(VALIDATION_SEED, 0)), now
+        )
 
     def _compare_with_teacher(self, student: ValidationFigures) -> None:
         """Report that imitation has not learnt its teacher: not every allocation follows from the observation."""
@@ -289,27 +328,31 @@ class Trainer:
         )
 
     def _save(self, algorithm: PPOAlgorithm | LocalAlgorithm) -> None:
-        """Save the resumable state; RLlib's part first, so that `state.json` never refers to a missing checkpoint."""
-        self._checkpoint(algorithm).save(self.folder / "checkpoints" / "last")
-        algorithm.save(self.folder / "checkpoints" / RLLIB)
-        part = self.folder / f"{STATE}.part"
-        part.write_text(json.dumps(asdict(self.state), indent=2) + "\n")
-        part.replace(self.folder / STATE)
+        """Save the resumable state."""
+        text = json.dumps(asdict(self.state), indent=2) + "\n"
 
-    def _restore(self) -> bool:
-        path = self.folder / STATE
-        if not path.exists():
-            return False
-        try:
-            self.state = TrainingState(**json.loads(path.read_text()))
-        except (ValueError, TypeError) as error:  # not text, not JSON, not these fields
-            raise CheckpointError(f"{path} is not a training state ({error}); start a new run") from error
+        def write(folder: Path) -> None:
+            algorithm.save(folder)
+            write_whole(folder / STATE, text)
+
+        with refusing_writes(self.folder):
+            self._checkpoint(algorithm).save(self.folder / "checkpoints" / "last")
+            self.saved.save(self.state.iteration, write)
+            write_whole(self.folder / STATE, text)
+
+    def _restore(self) -> Path | None:
+        """Read the progress of the newest undamaged state, and return its folder; None for a new run."""
+        path = self.saved.intact(self.listener.note, self.folder / STATE)
+        if path is None:
+            return None
+        self.state = read_state(path / STATE, TrainingState)
         if self.state.num_validation != len(self._workloads):
             raise CheckpointError(
                 f"{path}: was validated on {self.state.num_validation} workloads, this run would use "
                 f"{len(self._workloads)}; keep trainer.num_validation and the workload, or start a new run"
             )
-        return True
+        self.tensorboard.continue_after(self.state.iteration)
+        return path
 
 
 def _tagged(group: str, figures: Mapping[str, float]) -> dict[str, float]:

@@ -5,10 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from envs.evaluation.compare import workload_seed
+from envs.evaluation.audit import Audit, AuditCounts
 from envs.evaluation.distinct import distinct
 from envs.evaluation.outcome import Outcome
+from envs.evaluation.playing import workload_seed
 from envs.metrics import summarise
+from envs.metrics.bounds import Relaxation
 from envs.scheduling import Scheduler
 from envs.simulation import Setup, Simulator, run_episode
 from envs.types import AllocationError, ClusterError, MurmurationError, PerformanceError, TraceError
@@ -32,16 +34,46 @@ def validate_scheduler(scheduler: Scheduler, setup: Setup, workloads: Sequence[W
     """Return mean figures of one scheduler over workloads, times in seconds; the seed is the same for all schedulers.
 
     `num_starved` and `mean_jct` are those of `Outcome`: unfinished jobs are cut at the end of the run.
+
+    Raises:
+        ImpossibleResultError: the event log of a run contradicts its result.
     """
-    rows = []
+    rows, audit = [], Audit(setup)
     for index, workload in enumerate(workloads):
         seed = workload_seed(VALIDATION_SEED, index)
         result = run_episode(scheduler, Simulator(workload, setup, seed))
+        audit.check(result)
         summary = summarise(result)
         rows.append([*(getattr(summary, name) for name in SUMMARY_FIGURES), *Outcome.of(result, setup.scenario)])
     columns = np.array(rows, dtype=float).T
     means = [float(np.nanmean(column)) if not np.isnan(column).all() else float("nan") for column in columns]
     return dict(zip((*SUMMARY_FIGURES, *Outcome._fields), means, strict=True))
+
+
+def audit_training_episode(scheduler: Scheduler, setup: Setup, source: WorkloadSource, seed: int) -> AuditCounts:
+    """Play an episode of the training split that the seed selects, and check its result against its event log.
+
+    Training itself keeps no event log, since many episodes share one state. A scheduler leaves the same log as the same
+    policy in the environment, which `tests/conformance` checks, so a sample of episodes is played and audited.
+
+    Raises:
+        ImpossibleResultError: the event log contradicts the result; names the job or the node.
+    """
+    workload = source.episode(np.random.default_rng(seed), "train")
+    return Audit(setup).check(run_episode(scheduler, Simulator(workload, setup, seed)))
+
+
+def mean_bound(setup: Setup, workloads: Sequence[Workload]) -> float:
+    """Return the mean over workloads of the lower bound on mean JCT, in seconds, over their measured jobs.
+
+    It is the bound at any batch size where schedulers may choose them.
+    """
+    any_batch = setup.scenario.batch_sizes != "usual"
+    bounds = [
+        Relaxation.of(workload, setup, any_batch=any_batch).of_jobs(np.flatnonzero(workload.measured)).mean_jct()
+        for workload in workloads
+    ]
+    return float(np.mean(bounds))
 
 
 def outcome_of(figures: ValidationFigures) -> Outcome:

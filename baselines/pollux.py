@@ -65,7 +65,9 @@ class Pollux:
         if not growth >= 1:
             raise MurmurationError(f"Pollux: growth is {growth}; it must be at least 1 (.inf: no limit)")
         self.power, self.growth = power, growth
-        self._rounds = ProgrammedRounds("Pollux", round_length, node_limit, self._offer, self._options, batch)
+        self._rounds = ProgrammedRounds(  # a size costs the same on all types, so choices tie
+            "Pollux", round_length, node_limit, self._offer, self._options, batch, expect_ties=True
+        )
 
     @property
     def counters(self) -> dict[str, int]:

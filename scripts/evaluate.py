@@ -2,6 +2,7 @@
 
 python scripts/evaluate.py checkpoint=runs/train/<date_time>
 python scripts/evaluate.py checkpoint=runs/train/<date_time> scheduler=[optimus,srtf] workload.load=1.1
+python scripts/evaluate.py run=runs/compare/<date_time>    # repeats a run: are the figures the same to the bit?
 """
 
 import os
@@ -12,19 +13,21 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: waiting thr
 from omegaconf import DictConfig
 
 from launch import command
-from launch.registry import registered
-from launch.runs import compare_and_report, recall_setup
+from launch.repeat import repeat_run
+from launch.runs import recall_setup
 
 
 @command("evaluate", schedulers="fast")
 def main(cfg: DictConfig, folder: Path) -> None:
     """Recall the setup that the policy was trained in, run the comparison, print its table and write its report."""
+    if cfg.run:
+        repeat_run(cfg, folder)
+        return
     cfg = recall_setup(cfg)
 
-    from launch.policies import load_policy
+    from launch.policies import evaluate_policy
 
-    policy = load_policy(cfg.checkpoint, registered(cfg), sampled=cfg.sampled)
-    compare_and_report(cfg, folder, cfg.split, {"policy": policy})
+    evaluate_policy(cfg, folder)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from envs.evaluation.sweep import sweep
 from envs.evaluation.sweep_plot import jct_by_load
 from envs.evaluation.table import unit_for
 from launch.runs import print_frame, refuse_failures
+from launch.spreading import find_spread
 from launch.tasks import count_episodes
 
 
@@ -36,6 +37,7 @@ def main(cfg: DictConfig, folder: Path) -> None:
         reference=cfg.reference,
         optional=cfg.schedulers if cfg.optional else (),
         listener=lambda load: print(f"load {load:g} ..."),
+        spread=find_spread(),
     )
     table = found.by_load()
     unit, unit_name = unit_for(float(table.median().median()))

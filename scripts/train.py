@@ -14,8 +14,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: waiting thr
 from omegaconf import DictConfig
 
 from launch import command
-from launch.registry import registered
-from launch.runs import compare_and_report, recall_run, resumable
+from launch.runs import recall_run, resumable
 
 
 @command("train", schedulers="fast")
@@ -23,14 +22,10 @@ def main(cfg: DictConfig, folder: Path) -> Path:
     """Train; if `evaluate` is true, compare the best checkpoint with the baselines; return the run's folder."""
     cfg, folder = recall_run(cfg, folder)
 
-    from agents.terminal import ProgressListener
-    from launch.policies import load_policy
-    from launch.training import build_trainer
+    from launch.training import train
 
-    with resumable(folder), ProgressListener() as listener:
-        state = build_trainer(cfg, folder, listener).run()
-    if cfg.evaluate and state.best_iteration >= 0:
-        compare_and_report(cfg, folder, "test", {"policy": load_policy(folder, registered(cfg))})
+    with resumable(folder, cfg.seeds):
+        train(cfg, folder)
     return folder
 
 

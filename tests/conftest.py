@@ -12,7 +12,8 @@ for _name, _value in {
 }.items():
     os.environ.setdefault(_name, _value)
 
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "real_data" in getattr(item, "fixturenames", ()):
             item.add_marker("real_data")
+
+
+@pytest.fixture(autouse=True)
+def interrupts_as_before() -> Iterator[None]:
+    """Undo what an interrupted script does: it ignores further interrupts, and so would processes of later tests."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from agents.networks.bidding import BidNetwork
-from envs.bidding import BiddingRound, BiddingRules, BidObservation
+from envs.bidding import Auction, BiddingRound, BiddingRules, BidObservation
 from envs.scheduling import ClusterView
 from envs.simulation import SimulationView
 from envs.simulation.market import Market
@@ -40,6 +40,11 @@ class BiddingScheduler:
             network.eval()
         self.network, self.market, self.rules = network, market, rules
         self._round = BiddingRound(market, rules)
+
+    @property
+    def auction(self) -> Auction:
+        """The auction of the last round, for pictures."""
+        return self._round.auction
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Begin an episode."""

@@ -12,18 +12,22 @@ import numpy as np
 import torch
 from torch import nn
 
-from agents.bidding import BiddingCheckpoint
+from agents.bidding import BiddingCheckpoint, BiddingScheduler
 from agents.evolution.playing import Game, Score, play
 from agents.evolution.settings import EvolutionSettings
 from agents.networks.bidding import BidNetwork
+from agents.pictures import picture_episode
 from agents.rllib.evolution import EvolutionOnRay, EvolutionSetup, LocalEvolution
-from agents.tensorboard import TensorBoardWriter
+from agents.saving import SavedStates, read_state, refusing_writes
+from agents.seeding import Phase, derive_seed
+from agents.tensorboard import GAIN, TensorBoardWriter
 from agents.training import TrainingListener
-from agents.validation import VALIDATION_SEED, validation_workloads
-from envs.evaluation.compare import workload_seed
-from envs.types import CheckpointError, MurmurationError
+from agents.validation import VALIDATION_SEED, audit_training_episode, validation_workloads
+from envs.evaluation.files import write_whole
+from envs.evaluation.playing import workload_seed
+from envs.types import MurmurationError
 
-STATE, SEARCH = "evolution.json", "search"
+STATE, STATES = "evolution.json", "checkpoints/states"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,7 @@ class EvolutionTrainingSettings:
             one is validated again on as many others.
         evolution: parameters of the search.
         num_threads: of torch.
+        picture_every: iterations between pictures of a validation episode for TensorBoard; 0 for none.
     """
 
     iterations: int = 60
@@ -44,8 +49,11 @@ class EvolutionTrainingSettings:
     num_validation: int = 24
     evolution: EvolutionSettings = field(default_factory=EvolutionSettings)
     num_threads: int = 1
+    picture_every: int = 20
 
     def __post_init__(self) -> None:
+        if self.picture_every < 0:
+            raise MurmurationError(f"trainer.picture_every is {self.picture_every}; it must not be negative")
         if self.iterations < 0 or min(self.validate_every, self.num_validation, self.num_threads) < 1:
             raise MurmurationError(
                 "trainer: iterations must not be negative; validate_every, num_validation and num_threads at least 1"
@@ -102,7 +110,7 @@ def gain_of(scores: list[Score], own: list[Score], settings: EvolutionSettings) 
 
 @dataclass
 class EvolutionState:
-    """Progress of a run; saved in `evolution.json`, so that the run can be resumed."""
+    """Progress of a run, part of every saved state."""
 
     seed: int
     iteration: int = 0
@@ -118,8 +126,8 @@ class EvolutionState:
 class EvolutionTrainer:
     """One training run in one folder.
 
-    The folder receives `checkpoints/best` and `checkpoints/last`, `checkpoints/search` (the search's state, to resume),
-    `evolution.json` and `tensorboard/`.
+    The folder receives `checkpoints/best` and `checkpoints/last`, `checkpoints/states` (the last few
+    iterations, to resume), `evolution.json` (progress, for readers) and `tensorboard/`.
 
     Args:
         setup: tasks, network, parameters and seed.
@@ -140,7 +148,8 @@ class EvolutionTrainer:
         self.setup, self.settings, self.market = setup, settings, market
         self.folder, self.listener = folder, listener
         self.state = EvolutionState(setup.seed)
-        self.tensorboard = TensorBoardWriter(folder / "tensorboard")
+        self.saved = SavedStates(folder / STATES)
+        self.tensorboard = TensorBoardWriter(folder / "tensorboard", listener.note)
         count = settings.num_validation
         self._games: dict[str, list[Game]] = {}
         for task in setup.tasks:
@@ -152,7 +161,7 @@ class EvolutionTrainer:
         self._own: dict[str, list[Score]] = {}
 
     def run(self) -> EvolutionState:
-        """Train to the end, or resume from the folder's state. An interrupt leaves the run resumable."""
+        """Train to the end, or resume from the folder's newest undamaged state, which every iteration saves."""
         torch.set_num_threads(self.settings.num_threads)
         resumed = self._restore()
         make = LocalEvolution if self.setup.settings.num_env_runners == 0 else EvolutionOnRay
@@ -160,16 +169,13 @@ class EvolutionTrainer:
         try:
             self._measure_own()
             if resumed:
-                algorithm.restore(self.folder / "checkpoints" / SEARCH)
+                algorithm.restore(resumed)
                 self.listener.note(f"resumed after iteration {self.state.iteration}")
             else:
                 self._validate(algorithm)
+                self._save(algorithm)
             self._search(algorithm)
             self._validate_anew()
-        except KeyboardInterrupt:
-            if self.state.validation:
-                self._save(algorithm)
-            raise
         finally:
             self.tensorboard.close()
             algorithm.stop()
@@ -198,22 +204,43 @@ class EvolutionTrainer:
             self.tensorboard.write(figures, self.state.iteration)
             if self.state.iteration % settings.validate_every == 0 or self.state.iteration == settings.iterations:
                 self._validate(algorithm)
+            self._save(algorithm)
             self.listener.step(self.state.iteration, {**figures, **self._standing()})
 
     def _validate(self, algorithm: LocalEvolution | EvolutionOnRay) -> None:
         network = algorithm.network()
         count = self.settings.num_validation
         gains = {task.name: self._gain(network, task.name, 0, count) for task in self.setup.tasks}
+        self._audit(network)
         best = self.state.merit(self.state.best_iteration) if self.state.best_iteration >= 0 else -math.inf
         self.state.validation[str(self.state.iteration)] = {name: list(gain) for name, gain in gains.items()}
         for name, gain in gains.items():
             scalars = {f"validation/{name}/{part}": value for part, value in gain._asdict().items()}
             self.tensorboard.write(scalars, self.state.iteration)
+        mean_gain = float(np.mean([each.jct for each in gains.values()]))
+        self.tensorboard.write({GAIN: 100.0 * mean_gain}, self.state.iteration)
+        self._picture(network)
         self.tensorboard.flush()
         if self.state.merit(self.state.iteration) > best:
             self.state.best_iteration = self.state.iteration
-            self._checkpoint(network).save(self.folder / "checkpoints" / "best")
-        self._save(algorithm, network)
+            with refusing_writes(self.folder):
+                self._checkpoint(network).save(self.folder / "checkpoints" / "best")
+
+    def _audit(self, network: nn.Module) -> None:
+        """Audit one training episode, of each task in turn."""
+        task = self.setup.tasks[self.state.iteration % len(self.setup.tasks)]
+        scheduler = BiddingScheduler(network, task.market, task.rules)  # type: ignore[arg-type]
+        sample = derive_seed(self.state.seed, Phase.AUDIT, self.state.iteration)
+        audit_training_episode(scheduler, task.setup, task.source, sample)
+
+    def _picture(self, network: nn.Module) -> None:
+        """Write pictures of the first validation workload of the first task."""
+        every, now, task = self.settings.picture_every, self.state.iteration, self.setup.tasks[0]
+        if every == 0 or not (now % every == 0 or now == self.settings.iterations):
+            return
+        game = self._games[task.name][0]
+        scheduler = BiddingScheduler(network, task.market, task.rules)  # type: ignore[arg-type]
+        self.tensorboard.show(picture_episode(scheduler, game.workload, task.setup, game.seed), now)
 
     def _validate_anew(self) -> None:
         """Validate the best checkpoint on workloads that did not choose it."""
@@ -232,7 +259,8 @@ class EvolutionTrainer:
                 f"{task.name}: best checkpoint (iteration {self.state.best_iteration}) on {fresh} fresh workloads, "
                 f"against the market alone: {gain}"
             )
-        self._write_state()
+        with refusing_writes(self.folder):
+            self._write_state(self.folder)
 
     def _gain(self, network: nn.Module, task: str, first: int, last: int) -> Gain:
         scores = play(network, self._batches[task], self._games[task][first:last])  # type: ignore[arg-type]
@@ -258,26 +286,28 @@ class EvolutionTrainer:
         }
         return BiddingCheckpoint(network, self.setup.blueprint, self.setup.tasks[0].rules, self.market, notes)
 
-    def _save(self, algorithm: LocalEvolution | EvolutionOnRay, network: nn.Module | None = None) -> None:
-        """Save the resumable state; the search first, so that the state never refers to a missing one."""
-        self._checkpoint(network or algorithm.network()).save(self.folder / "checkpoints" / "last")
-        algorithm.save(self.folder / "checkpoints" / SEARCH)
-        self._write_state()
+    def _save(self, algorithm: LocalEvolution | EvolutionOnRay) -> None:
+        """Save the resumable state."""
 
-    def _write_state(self) -> None:
-        part = self.folder / f"{STATE}.part"
-        part.write_text(json.dumps(asdict(self.state), indent=2) + "\n", encoding="utf-8")
-        part.replace(self.folder / STATE)
+        def write(folder: Path) -> None:
+            algorithm.save(folder)
+            self._write_state(folder)
 
-    def _restore(self) -> bool:
-        path = self.folder / STATE
-        if not path.exists():
-            return False
-        try:
-            self.state = EvolutionState(**json.loads(path.read_text(encoding="utf-8")))
-        except (ValueError, TypeError) as error:  # not text, not JSON, not these fields
-            raise CheckpointError(f"{path} is not a training state ({error}); start a new run") from error
-        return True
+        with refusing_writes(self.folder):
+            self._checkpoint(algorithm.network()).save(self.folder / "checkpoints" / "last")
+            self.saved.save(self.state.iteration, write)
+            self._write_state(self.folder)
+
+    def _write_state(self, folder: Path) -> None:
+        write_whole(folder / STATE, json.dumps(asdict(self.state), indent=2) + "\n")
+
+    def _restore(self) -> Path | None:
+        """Read the progress of the newest undamaged state, and return its folder; None for a new run."""
+        path = self.saved.intact(self.listener.note, self.folder / STATE)
+        if path is not None:
+            self.state = read_state(path / STATE, EvolutionState)
+            self.tensorboard.continue_after(self.state.iteration)
+        return path
 
 
 class Silence:

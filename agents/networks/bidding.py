@@ -59,6 +59,8 @@ class BiddingPolicy(nn.Module):
             nodes that do not see each other.
         rounds: rounds of messages between nodes; not used if nodes do not see each other.
         heads: attention heads.
+        strength: factor on what the output layers say before it is limited to -1 ... 1. A bid of 1 multiplies by up to
+            e^4 (`BID_SCALE`), so that a change of a weight of 0.1 is a strong one without it.
 
     Raises:
         MurmurationError: a size is out of range, or `mixing` is unknown.
@@ -71,12 +73,16 @@ class BiddingPolicy(nn.Module):
         mixing: Literal["graph", "dense", "none"] = "graph",
         rounds: int = 1,
         heads: int = 2,
+        strength: float = 0.1,
     ) -> None:
         super().__init__()
         if mixing not in MIXINGS:
             raise MurmurationError(f"network: mixing is {mixing!r}; it must be one of {', '.join(MIXINGS)}")
         if width < 1 or rounds < 0:
             raise MurmurationError(f"network: width {width} must be positive, and rounds {rounds} not negative")
+        if not strength > 0:
+            raise MurmurationError(f"network: strength is {strength}; it must be positive")
+        self.strength = strength
         jobs, nodes, pairs, cluster, edges = map(
             len, (JOB_COLUMNS, NODE_COLUMNS, PAIR_COLUMNS, CLUSTER_COLUMNS, EDGE_COLUMNS)
         )
@@ -109,7 +115,7 @@ class BiddingPolicy(nn.Module):
         for layer in self.rounds:
             nodes = layer(nodes, observation["edges"][:, :, :most], observation["edge_features"][:, :most])
         state = self.pair(pairs) + at_pairs(self.pair_of_job(jobs), pair_jobs) + self.pair_of_node(nodes)[:, :, None]
-        bids = torch.tanh(self.out(torch.tanh(state)) + self.direct(pairs))
+        bids = torch.tanh(self.strength * (self.out(torch.tanh(state)) + self.direct(pairs)))
         found: Tensor = bids * pairs[..., PAIR_PRESENT, None]
         return found
 

@@ -8,6 +8,7 @@ own `Algorithm` on Ray.
 import copy
 import math
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from torch import nn
 from agents.networks import Blueprint
 from agents.rllib.config import PPOSettings, TrainingSetup, algorithm_config
 from agents.rllib.quiet import quieten
-from agents.rllib.state import LEARNER, load_state, refusing_damage, save_state, start_ray
+from agents.rllib.randomness import random_state, set_random_state
+from agents.rllib.state import LEARNER, load_state, refusing_damage, results_of, save_state, start_ray
 from envs.types import MurmurationError
 
 EPISODE_FIGURES = {
@@ -33,6 +35,7 @@ EPISODE_FIGURES = {
     "group_explained_variance": "train/group_explained_variance",
     "num_env_steps_sampled": "train/env_steps",
 }
+RLLIB = "rllib"  # the subfolder of a saved state for RLlib's own checkpoint
 DIVERGED = "training has diverged; restart from an earlier checkpoint or with lower ppo.lr and ppo.critic_lr"
 LEARNER_FIGURES = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "explained_variance")
 
@@ -66,15 +69,24 @@ def require_finite(network: nn.Module) -> nn.Module:
     return network
 
 
+def sampling_of(runner: Any) -> tuple[int, dict[str, Any]]:
+    """Return a runner's number and its state; a function, because RLlib sends it to the workers."""
+    return runner.worker_index, runner.sampling_state()
+
+
+def continue_runner(runner: Any, states: Mapping[int, dict[str, Any]]) -> None:
+    """Continue a runner from its own state; a runner that the earlier run did not have begins anew."""
+    if runner.worker_index in states:
+        runner.continue_sampling(states[runner.worker_index])
+
+
 class LocalAlgorithm:
     """RLlib's runner and learner in this process, without Ray."""
 
-    def __init__(
-        self, training_setup: TrainingSetup, blueprint: Blueprint, settings: PPOSettings, seed: int, iteration: int = 0
-    ) -> None:
+    def __init__(self, training_setup: TrainingSetup, blueprint: Blueprint, settings: PPOSettings, seed: int) -> None:
         self.settings = settings
         quieten()
-        config = algorithm_config(training_setup, blueprint, settings, seed, iteration)
+        config = algorithm_config(training_setup, blueprint, settings, seed)
         self._runner = config.env_runner_cls(config=config, worker_index=0)
         self._learner = config.build_learner(env=self._runner.env)
         self._steps = 0
@@ -111,11 +123,12 @@ class LocalAlgorithm:
         self._runner.set_state({COMPONENT_RL_MODULE: state[COMPONENT_RL_MODULE]})
 
     def save(self, folder: Path) -> None:
-        """Write the learner's state. RLlib's state is a pickle: restore only your own."""
-        save_state(folder, {"learner": self._learner.get_state(), "steps": self._steps})
+        """Write the states of learner and runner. They are pickles: restore only your own."""
+        state = {"learner": self._learner.get_state(), "steps": self._steps}
+        save_state(folder, {**state, "sampling": self._runner.sampling_state()})
 
     def restore(self, folder: Path) -> None:
-        """Resume from a saved state.
+        """Resume from a saved state; what follows is what would have followed without a break, to the bit.
 
         Raises:
             CheckpointError: it is missing or corrupt.
@@ -124,7 +137,8 @@ class LocalAlgorithm:
             state = load_state(folder)
             self._learner.set_state(state["learner"])
             self._steps = int(state["steps"])
-        self._sync()
+            self._sync()
+            self._runner.continue_sampling(state["sampling"])
 
     def stop(self) -> None:
         """Release all resources."""
@@ -134,12 +148,10 @@ class LocalAlgorithm:
 class PPOAlgorithm:
     """RLlib's `Algorithm` on Ray: remote runners, remote learners, several machines."""
 
-    def __init__(
-        self, training_setup: TrainingSetup, blueprint: Blueprint, settings: PPOSettings, seed: int, iteration: int = 0
-    ) -> None:
+    def __init__(self, training_setup: TrainingSetup, blueprint: Blueprint, settings: PPOSettings, seed: int) -> None:
         self._started_ray = start_ray()
         self._training_setup, self._blueprint = training_setup, blueprint
-        self._algorithm = algorithm_config(training_setup, blueprint, settings, seed, iteration).build_algo()
+        self._algorithm = algorithm_config(training_setup, blueprint, settings, seed).build_algo()
 
     def network(self) -> nn.Module:
         """Return a copy of the present policy network."""
@@ -174,7 +186,10 @@ class PPOAlgorithm:
 
     def save(self, folder: Path) -> None:
         """Write RLlib's checkpoint. It contains pickles: restore only your own."""
-        self._algorithm.save_to_path(str(folder.resolve()))
+        self._algorithm.save_to_path(str((folder / RLLIB).resolve()))
+        runners = self._algorithm.env_runner_group.foreach_env_runner(sampling_of)
+        learners = results_of(self._algorithm.learner_group.foreach_learner(lambda _: random_state()))
+        save_state(folder, {"sampling": dict(runners), "learners": learners})
 
     def restore(self, folder: Path) -> None:
         """Resume from a saved checkpoint, in all workers.
@@ -183,8 +198,12 @@ class PPOAlgorithm:
             CheckpointError: it is missing or corrupt.
         """
         with refusing_damage(folder):
-            self._algorithm.restore_from_path(str(folder.resolve()))
-        self._sync()
+            state = load_state(folder)
+            self._algorithm.restore_from_path(str((folder / RLLIB).resolve()))
+            self._sync()
+            self._algorithm.env_runner_group.foreach_env_runner(partial(continue_runner, states=state["sampling"]))
+            # Several learners shuffle their shares of a batch alike.
+            self._algorithm.learner_group.foreach_learner(lambda _: set_random_state(state["learners"][0]))
 
     def stop(self) -> None:
         """Stop the workers, and Ray if this object started it."""

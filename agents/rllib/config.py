@@ -134,7 +134,7 @@ class TrainingEnv(GpuClusterVectorEnv):
 
 
 def algorithm_config(
-    training_setup: TrainingSetup, blueprint: Blueprint, settings: PPOSettings, seed: int, iteration: int = 0
+    training_setup: TrainingSetup, blueprint: Blueprint, settings: PPOSettings, seed: int
 ) -> PPOConfig:
     """Return the configuration of RLlib's PPO with the batched environment and the per-node learner.
 
@@ -143,7 +143,6 @@ def algorithm_config(
         blueprint: the network.
         settings: settings of PPO.
         seed: seed of the run.
-        iteration: the iteration at which the run starts; a resumed run draws other episodes than before.
     """
     config = PPOConfig()
     config.environment(
@@ -169,7 +168,7 @@ def algorithm_config(
         )
     )
     _learning(config, settings)
-    config.debugging(seed=derive_seed(seed, Phase.LEARNING, iteration), log_level="ERROR")
+    config.debugging(seed=derive_seed(seed, Phase.LEARNING), log_level="ERROR")
     config.reporting(min_time_s_per_iteration=None, metrics_num_episodes_for_smoothing=2 * settings.num_envs)
     return config
 

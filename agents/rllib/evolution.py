@@ -27,9 +27,9 @@ from torch import Tensor, nn
 
 from agents.evolution import Ascent, EvolutionSettings, Game, LowRankPerturbations, Score, play
 from agents.networks import Blueprint
-from agents.rllib.algorithm import require_finite
+from agents.rllib.algorithm import RLLIB, require_finite
 from agents.rllib.quiet import quieten
-from agents.rllib.state import LEARNER, load_state, refusing_damage, save_state, start_ray
+from agents.rllib.state import LEARNER, load_state, refusing_damage, results_of, save_state, start_ray
 from agents.seeding import Phase, derive_seed
 from envs.bidding import BiddingBatch, BiddingRules, BiddingSpec
 from envs.simulation import Setup
@@ -322,8 +322,7 @@ def step_learner(learner: EvolutionLearner, scores: Scores, iteration: int) -> d
 
 def _first(results: Any) -> Any:
     """Return the result of the only learner."""
-    found = next(iter(results))
-    return found.get() if hasattr(found, "get") and not isinstance(found, dict) else found
+    return results_of(results)[0]
 
 
 class LocalEvolution:
@@ -392,7 +391,7 @@ class EvolutionOnRay:
 
     def save(self, folder: Path) -> None:
         """Write RLlib's checkpoint. It contains pickles: restore only your own."""
-        self._algorithm.save_to_path(str(folder.resolve()))
+        self._algorithm.save_to_path(str((folder / RLLIB).resolve()))
 
     def restore(self, folder: Path) -> None:
         """Resume from a saved checkpoint.
@@ -401,7 +400,7 @@ class EvolutionOnRay:
             CheckpointError: it is missing or corrupt.
         """
         with refusing_damage(folder):
-            self._algorithm.restore_from_path(str(folder.resolve()))
+            self._algorithm.restore_from_path(str((folder / RLLIB).resolve()))
 
     def stop(self) -> None:
         """Stop the workers, and Ray if this object started it."""

@@ -49,6 +49,14 @@ class GroupRunner(BatchedEnvRunner):
         self._increase_sampled_metrics(steps, len(episodes))
         return episodes
 
+    def _episodes_state(self) -> Any:
+        """All episodes have ended; only the generators of the next ones are left."""
+        return [self._vector_env.rng_state(b) for b in range(self.num_envs)]
+
+    def _continue_episodes(self, state: Any) -> None:
+        for b, rng_state in enumerate(state):
+            self._vector_env.set_rng_state(b, rng_state)
+
     @torch.inference_mode()
     def _play_whole(self, explore: bool) -> Fragment:
         """Play one episode per environment from beginning to end; rows after an end are unused."""

@@ -1,5 +1,6 @@
 """Sampling of a batch of episodes into arrays, which are cut into RLlib's episodes at the end."""
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,10 +16,13 @@ from ray.rllib.utils.metrics import SAMPLE_TIMER
 
 from agents.rllib.columns import ELAPSED, NODE_LOGP
 from agents.rllib.distribution import chosen_log_probabilities, log_probabilities, sample
+from agents.rllib.randomness import random_state, set_random_state
+from agents.rllib.tape import EpisodeTape
 from agents.seeding import Phase, derive_seed
 from envs.gpu_cluster.vector import GpuClusterVectorEnv
 from envs.types import FloatArray, IntArray
 
+CARRIED_OVER = ("_returns", "_lengths", "_names", "_count")  # between fragments, besides the episodes
 ObservationArrays = dict[str, npt.NDArray[Any]]
 
 
@@ -108,13 +112,42 @@ class BatchedEnvRunner(SingleAgentEnvRunner):
         self._increase_sampled_metrics(length * self.num_envs, len(fragment.ends))
         return episodes
 
+    def sampling_state(self) -> dict[str, Any]:
+        """Return what `continue_sampling` needs to draw the same samples in another process."""
+        state: dict[str, Any] = {"begun": self._begun, "random": random_state(), "metrics": self.metrics.get_state()}
+        if self._begun:
+            state |= {name: getattr(self, name) for name in CARRIED_OVER}
+            state |= {"episodes": self._episodes_state()}
+        return state
+
+    def continue_sampling(self, state: dict[str, Any]) -> None:
+        """Continue from the result of `sampling_state` of a runner with the same settings."""
+        state = copy.deepcopy(state)  # nobody may write to arrays that Ray has sent
+        if state["begun"]:
+            self._begin()
+            self._continue_episodes(state["episodes"])
+            for name in CARRIED_OVER:
+                setattr(self, name, state[name])
+        self.metrics.set_state(state["metrics"])
+        set_random_state(state["random"])
+
+    def _episodes_state(self) -> Any:
+        return self._tape.state()
+
+    def _continue_episodes(self, state: Any) -> None:
+        self._tape.replay(self._vector_env, state)
+
     @property
     def workload_seed(self) -> int:
         """The seed of this runner's workloads; RLlib's is a sum, which runners of other runs can share."""
         return derive_seed(self.config.seed, Phase.SAMPLING, worker=self.worker_index)
 
     def _begin(self) -> None:
-        self._vector_env.reset(seed=self.workload_seed)
+        env = self._vector_env
+        env.seed_episodes(self.workload_seed)
+        self._tape = EpisodeTape(env)
+        for b in range(self.num_envs):
+            self._tape.begin(env, b)
         self._returns = np.zeros(self.num_envs)
         self._lengths = np.zeros(self.num_envs, np.int64)
         self._names = [f"{self.worker_index}_{b}_0" for b in range(self.num_envs)]
@@ -135,8 +168,9 @@ class BatchedEnvRunner(SingleAgentEnvRunner):
             self._lengths += 1
             for b in np.flatnonzero(ended):
                 self._end(fragment, t, int(b))
-                env.begin(int(b))
+                self._tape.begin(env, int(b))
         self._look(fragment, length)
+        self._tape.add(fragment.actions, [(t, b) for t, b, _ in fragment.ends])
         return fragment
 
     def _look(self, fragment: Fragment, t: int) -> None:

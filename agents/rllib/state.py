@@ -1,5 +1,6 @@
 """What both of RLlib's algorithms here need besides training: Ray, and states on disk. RLlib's states are pickles."""
 
+import os
 import pickle
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,26 +10,38 @@ from typing import Any
 import ray
 
 from agents.rllib.quiet import quieten
-from envs.types import CheckpointError
+from envs.types import CheckpointError, MurmurationError
 
 LEARNER = "learner.pkl"
 
 
 def start_ray() -> bool:
-    """Start Ray quietly unless it runs; return whether it was started, so that the caller must stop it."""
+    """Start Ray quietly unless it runs; return whether it was started, so that the caller must stop it.
+
+    The environment variable RAY_ADDRESS names an existing cluster to join instead.
+
+    Raises:
+        MurmurationError: no cluster answers there.
+    """
     quieten()
     if ray.is_initialized():
         return False
-    ray.init(log_to_driver=False, include_dashboard=False, object_store_memory=400_000_000, logging_level="ERROR")
+    if address := os.environ.get("RAY_ADDRESS"):
+        try:
+            ray.init(log_to_driver=False, logging_level="ERROR")
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise MurmurationError(f"RAY_ADDRESS={address}: no Ray cluster answers there ({reason})") from error
+        return True
+    own = {"include_dashboard": False, "object_store_memory": 400_000_000}
+    ray.init(address="local", log_to_driver=False, logging_level="ERROR", **own)  # never one that happens to run
     return True
 
 
 def save_state(folder: Path, state: Mapping[str, Any]) -> None:
-    """Write a state; the file is replaced as a whole."""
+    """Write a state into a folder; `agents.saving` makes folders appear as a whole."""
     folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f"{LEARNER}.part"
-    part.write_bytes(pickle.dumps(dict(state)))
-    part.replace(folder / LEARNER)
+    (folder / LEARNER).write_bytes(pickle.dumps(dict(state)))
 
 
 def load_state(folder: Path) -> dict[str, Any]:
@@ -49,3 +62,8 @@ def refusing_damage(path: Path) -> Iterator[None]:
     except Exception as error:  # damaged pickles raise almost anything
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise CheckpointError(f"{path} cannot be restored ({reason}); start a new run") from error
+
+
+def results_of(calls: Any) -> list[Any]:
+    """Return the results of a call to all learners, which are wrapped if the learners are remote."""
+    return [found.get() if hasattr(found, "get") and not isinstance(found, dict) else found for found in calls]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.sparse import coo_array, hstack, vstack
+from scipy.sparse import csr_array
 
 from baselines.parts.highs import ITERATION_LIMIT, solve_linear
 from envs.types import FloatArray, IntArray
@@ -164,13 +164,11 @@ def _alike(gain: FloatArray, gpus: IntArray) -> tuple[IntArray, IntArray, IntArr
 
 def _level(sharing: Sharing, gain: FloatArray, gpus: IntArray, count: IntArray) -> float | None:
     """The largest least gain; None if the program is not solved."""
-    limits, bounds = _limits(sharing, gain, gpus, count)
-    level = coo_array(np.ones((len(gain), 1)))
-    rows = vstack([hstack([limits, coo_array((len(bounds), 1))]), hstack([-_gains(gain), level])])
+    most = np.concatenate([_bounds(sharing, gain), np.zeros(len(gain))])
+    rows = _rows(gain, gpus * count, level_column=True)
     cost = np.zeros(gain.size + 1)
     cost[-1] = -1.0
-    most = np.concatenate([bounds, np.zeros(len(gain))])
-    found = solve_linear(cost, rows.tocsr(), most, iteration_limit=sharing.iteration_limit)
+    found = solve_linear(cost, rows, most, iteration_limit=sharing.iteration_limit)
     return None if found is None else float(found[-1])
 
 
@@ -178,29 +176,44 @@ def _solve(
     sharing: Sharing, gain: FloatArray, gpus: IntArray, count: IntArray, level: float | None
 ) -> FloatArray | None:
     """float64[num_classes, num_gpu_types]: shares of the largest sum of gains, each >= `level`; None if unsolved."""
-    rows, bounds = _limits(sharing, gain, gpus, count)
-    if level is not None:
-        rows = vstack([rows, -_gains(gain)])
+    bounds, rows = _bounds(sharing, gain), _rows(gain, gpus * count)
+    if level is None:
+        rows = rows[: len(bounds)]
+    else:
         bounds = np.concatenate([bounds, np.full(len(gain), -level)])
     cost = -(gain * count[:, None]).ravel()
-    found = solve_linear(cost, rows.tocsr(), bounds, iteration_limit=sharing.iteration_limit)
+    found = solve_linear(cost, rows, bounds, iteration_limit=sharing.iteration_limit)
     if found is None:
         return None
     shares: FloatArray = np.where(gain > 0, found.reshape(gain.shape).clip(0.0, 1.0), 0.0)
     return shares
 
 
-def _limits(sharing: Sharing, gain: FloatArray, gpus: IntArray, count: IntArray) -> tuple[coo_array, FloatArray]:
-    """Constraints A x <= b: a job's shares sum to at most 1, and a type's GPUs are not exceeded."""
+def _bounds(sharing: Sharing, gain: FloatArray) -> FloatArray:
+    """float64[num_classes + num_gpu_types]: limits of the shares of each class, and of the GPUs of each type."""
+    return np.concatenate([np.ones(len(gain)), sharing.capacity.astype(np.float64)])
+
+
+def _rows(gain: FloatArray, gpus: IntArray, *, level_column: bool = False) -> csr_array:
+    """Rows A of A x <= b: the shares of each class, the GPUs taken of each type, and minus the gain of each class.
+
+    They are written directly in compressed form, since a matrix in blocks takes SciPy longer than the program itself.
+
+    Args:
+        gain: float64[num_classes, num_gpu_types].
+        gpus: int64[num_classes], GPUs of all jobs of a class.
+        level_column: whether the last column is a level that no gain may be below.
+    """
     num_classes, num_types = gain.shape
     cells = np.arange(gain.size)
-    once = coo_array((np.ones(gain.size), (cells // num_types, cells)), shape=(num_classes, gain.size))
-    taken = np.repeat((gpus * count).astype(np.float64), num_types)
-    room = coo_array((taken, (cells % num_types, cells)), shape=(num_types, gain.size))
-    return vstack([once, room]), np.concatenate([np.ones(num_classes), sharing.capacity.astype(np.float64)])
-
-
-def _gains(gain: FloatArray) -> coo_array:
-    """Rows that add up the gains of each class."""
-    cells = np.arange(gain.size)
-    return coo_array((gain.ravel(), (cells // gain.shape[1], cells)), shape=(len(gain), gain.size))
+    taken = np.tile(gpus.astype(np.float64), num_types)
+    values, columns, length = -gain, cells.reshape(gain.shape), num_types
+    if level_column:
+        values = np.column_stack([values, np.ones(num_classes)])
+        columns = np.column_stack([columns, np.full(num_classes, gain.size)])
+        length += 1
+    data = np.concatenate([np.ones(gain.size), taken, values.ravel()])
+    indices = np.concatenate([cells, cells.reshape(gain.shape).T.ravel(), columns.ravel()])
+    lengths = np.repeat([num_types, num_classes, length], [num_classes, num_types, num_classes])
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    return csr_array((data, indices, starts), shape=(2 * num_classes + num_types, gain.size + level_column))

@@ -12,6 +12,7 @@ from scipy.optimize import Bounds
 from baselines.parts.highs import milp
 from baselines.parts.options import Options, greedy
 from baselines.parts.prices import reduce_program
+from baselines.parts.unique_choice import unique_choice
 from envs.types import IntArray, MurmurationError
 
 MANY_OPTIONS = 1000  # a program with more options is reduced before it is solved
@@ -39,6 +40,9 @@ class Solver:
 
     The limit counts nodes of the search tree, not seconds, so a busy machine gives the same choices as an idle one.
 
+    A program whose best choice is ahead of all others is solved without HiGHS (`baselines.parts.unique_choice`). HiGHS
+    finds the same choice, unless it reaches the limit.
+
     A program with many options is first reduced by prices (`baselines.parts.prices`), which also finds a choice.
     Options that cannot be part of a better choice are left out, and a job with one remaining option gets it. The
     reduction keeps the optimum. If too many options remain, the choice found by prices is the answer and counts as
@@ -50,6 +54,7 @@ class Solver:
         node_limit: nodes of the search tree for each program; after them, the best choice found is taken, or the greedy
             choice if that is better.
         gap: relative gap at which a choice counts as optimal.
+        expect_ties: whether many choices cost the same as a rule, so that a search for a single best one is in vain.
 
     Attributes:
         counters: programs solved, reduced programs, programs that hit the limit, programs answered by the greedy
@@ -59,10 +64,12 @@ class Solver:
         MurmurationError: the limit is not positive.
     """
 
-    def __init__(self, scheduler: str, node_limit: int = NODE_LIMIT, gap: float = 1e-6) -> None:
+    def __init__(
+        self, scheduler: str, node_limit: int = NODE_LIMIT, gap: float = 1e-6, *, expect_ties: bool = False
+    ) -> None:
         if not node_limit > 0:
             raise MurmurationError(f"{scheduler}: node_limit is {node_limit}; it must be positive")
-        self.node_limit, self.gap = node_limit, gap
+        self.node_limit, self.gap, self.expect_ties = node_limit, gap, expect_ties
         self.counters: dict[str, int] = {}
         self.forget()
 
@@ -87,6 +94,9 @@ class Solver:
         return found
 
     def _small(self, options: Options, capacity: IntArray) -> SizeChoice:
+        best = None if self.expect_ties else unique_choice(options, capacity, self.gap)
+        if best is not None:
+            return SizeChoice(best, True, 0.0)
         exact = _program(options, capacity, self.node_limit, self.gap)
         if exact is not None and exact.solved:
             return exact

@@ -102,9 +102,8 @@ def curves(view: ClusterView, submitted: SubmittedJobs, jobs: IntArray) -> Float
 def held(view: ClusterView, jobs: IntArray) -> IntArray:
     """int64[len(jobs)]: GPUs that each of `jobs`, in ascending order, holds now."""
     gpus = np.zeros(len(jobs), np.int64)
-    if view.running.size:
-        at = np.searchsorted(jobs, view.running)
-        gpus[at] = [view.placement(job).num_gpus for job in view.running.tolist()]
+    rows = view.shares
+    np.add.at(gpus, np.searchsorted(jobs, rows[:, 0]), rows[:, 2])
     return gpus
 
 
@@ -152,9 +151,8 @@ def place_sizes(
 def _on_other_types(view: ClusterView, jobs: IntArray, gpu_types: IntArray) -> BoolArray:
     """bool[len(jobs)]: whether a job runs on another type than `gpu_types` has for it."""
     present = gpu_types.copy()
-    if view.running.size:
-        first = [min(view.placement(job).gpus) for job in view.running.tolist()]
-        present[np.searchsorted(jobs, view.running)] = view.cluster.node_types[first]
+    held_by, first = np.unique(view.shares[:, 0], return_index=True)
+    present[np.searchsorted(jobs, held_by)] = view.cluster.node_types[view.shares[first, 1]]
     other: BoolArray = present != gpu_types
     return other
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from baselines.parts.marginal_gain import Grant
-from baselines.parts.placing import pack
+from baselines.parts.placing import Gpus, pack
 from envs.scheduling import ClusterView
 from envs.types import Allocation, Configuration, IntArray, JobId
 
@@ -24,10 +24,15 @@ def free_by_type(allocation: Allocation) -> IntArray:
 
 def held_grants(view: ClusterView) -> dict[JobId, Grant]:
     """Return what each running job holds; a gang over several types counts with the type of its first node."""
-    found: dict[JobId, Grant] = {}
-    for job in view.running.tolist():
-        place = view.placement(job)
-        found[job] = Grant(int(view.cluster.node_types[min(place.gpus)]), place.num_gpus)
+    gpu_types = view.cluster.node_types
+    return {job: Grant(int(gpu_types[min(gpus)]), sum(gpus.values())) for job, gpus in held_gpus(view).items()}
+
+
+def held_gpus(view: ClusterView) -> dict[JobId, Gpus]:
+    """Return the GPUs by node of each running job; much faster than its placements, which may name more."""
+    found: dict[JobId, Gpus] = {}
+    for job, node, gpus in view.shares.tolist():
+        found.setdefault(job, {})[node] = gpus
     return found
 
 

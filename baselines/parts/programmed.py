@@ -69,6 +69,7 @@ class ProgrammedRounds:
         offer_of: computes the offer of a job.
         options_of: computes the options of a round, with their costs.
         batch: "usual" leaves batch sizes to the world, "best" chooses them.
+        expect_ties: whether many choices cost the same as a rule, see `choosing.Solver`.
     """
 
     def __init__(
@@ -79,10 +80,12 @@ class ProgrammedRounds:
         offer_of: OfferOf,
         options_of: OptionsOf,
         batch: Literal["usual", "best"] = "usual",
+        *,
+        expect_ties: bool = False,
     ) -> None:
         if batch not in ("usual", "best"):
             raise MurmurationError(f"{scheduler}: batch is {batch!r}; it must be usual or best")
-        self.solver = Solver(scheduler, node_limit)
+        self.solver = Solver(scheduler, node_limit, expect_ties=expect_ties)
         self.batch = batch
         self._timer = RoundTimer(scheduler, round_length)
         self._offer_of, self._options_of = offer_of, options_of

@@ -14,10 +14,12 @@ class OraclePlanner:
 
     It measures headroom: what a planner of this kind would gain if it knew the future. It cannot decide from a view, so
     it plays whole episodes itself. `scheduler=all` leaves it out, and tables show it as "oracle". It is no bound: it
-    searches no better than the planner.
+    searches no better than the planner. Since its rollouts are what the base would make of each plan, an episode played
+    to the end without margin has at most the sum of JCTs of its base.
 
     Args:
-        planner: the planner; it must not draw arrivals, since the true ones are known.
+        planner: the planner; it must not draw arrivals, since the true ones are known. None for one without margin, in
+            whose rollouts restarts take as long as in the world.
 
     Raises:
         MurmurationError: the planner draws arrivals.
@@ -28,7 +30,7 @@ class OraclePlanner:
     elastic = True
 
     def __init__(self, planner: RolloutPlanner | None = None) -> None:
-        self.planner = planner or RolloutPlanner()
+        self.planner = planner or RolloutPlanner(margin=0.0, restart_weight=1.0)
         if self.planner.arrivals != "none":
             raise MurmurationError(f"oracle: planner.arrivals is {self.planner.arrivals}; set none: it knows them")
 

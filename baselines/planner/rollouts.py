@@ -53,6 +53,13 @@ def play_on(copy: Simulator, scheduler: Scheduler, rounds: int | None, until: Se
     episode.horizon = horizon
 
 
+def prolong_restarts(copy: Simulator, weight: float) -> None:
+    """Multiply the restart delays of the jobs of a copy that have not ended, before an allocation is applied to it."""
+    jobs = copy.state.jobs
+    counted = (jobs["status"] != Status.DONE) & (jobs["submit"] < math.inf)  # other rows hold no jobs
+    np.multiply(jobs["restart_delay"], weight, out=jobs["restart_delay"], where=counted)
+
+
 def samples_left(copy: Simulator, jobs: IntArray) -> FloatArray:
     """float64[len(jobs)]: samples that jobs of a copy have left, also where its view hides them."""
     column, time = copy.state.jobs[0], float(copy.state.episode[0, 0].time)
@@ -163,16 +170,17 @@ class Rollouts:
         continuation: the scheduler that decides after the first round; it must not draw random numbers.
         rounds: rounds of the first rollout; None plays to the end.
         rest: estimates what is left at the horizon.
+        restart_weight: factor on the restart delays of a copy.
 
     Raises:
         MurmurationError: `rounds` is not positive.
     """
 
-    def __init__(self, continuation: Scheduler, rounds: int | None, rest: Rest) -> None:
+    def __init__(self, continuation: Scheduler, rounds: int | None, rest: Rest, restart_weight: float = 1.0) -> None:
         if rounds is not None and rounds < 1:
             raise MurmurationError(f"planner: rounds is {rounds}; it must be at least 1, or null to play to the end")
         self.continuation, self.rounds = continuation, rounds
-        self.rest = rest
+        self.rest, self.restart_weight = rest, restart_weight
         self.count = 0  # rollouts so far in this round
         self.until: Seconds = math.inf
         self._later_jobs = False
@@ -201,6 +209,7 @@ class Rollouts:
         The result is None if the allocation is refused.
         """
         before = float(trial.state.episode[0, 0].job_seconds)
+        prolong_restarts(trial, self.restart_weight)
         try:
             trial.apply(allocation)
         except AllocationError:

@@ -1,5 +1,6 @@
 """The rollout planner: it plays Starling's allocation and many others ahead before it chooses one."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
@@ -27,20 +28,48 @@ def default_proposers() -> list[Scheduler]:
     return [*starlings, Optimus(), HeSrpt()]
 
 
+def continue_as(base: Starling, look_ahead: int | None, restart_weight: float) -> Starling:
+    """Return the scheduler of rollouts: the base at usual batch sizes.
+
+    Args:
+        base: the base.
+        look_ahead: completions that it forecasts, and 0 leaves out its variants; None for those of the base.
+        restart_weight: factor by which rollouts prolong restarts; its own factor is divided by it.
+
+    Raises:
+        MurmurationError: `restart_weight` is not positive.
+    """
+    if not 0 < restart_weight < math.inf:
+        raise MurmurationError(f"planner: restart_weight is {restart_weight}; it must be positive and finite")
+    known, unknown = (
+        replace(parameters, restart_weight=parameters.restart_weight / restart_weight)
+        for parameters in (base.known, base.unknown)
+    )
+    depth = base.look_ahead if look_ahead is None else look_ahead
+    hidden = base.hidden_look_ahead if look_ahead is None else look_ahead
+    variants = base.variants if depth else ()
+    return Starling(known, unknown, depth, variants, "usual", shared=base.shared, hidden_look_ahead=hidden)
+
+
 class RolloutPlanner:
     """Starling's allocation and others, each played some rounds ahead on a copy of the cluster; the best is applied.
 
     In each round:
 
     1. The base, `Starling`, decides. Its allocation is applied to a snapshot of the round (`ClusterView.snapshot`).
-       There, Starling decides in the next `rounds` rounds, without variants and by default without forecast. No further
-       job arrives. The time that this takes is the horizon of the decision.
+       There, the base decides in the next `rounds` rounds too, at usual batch sizes. No further job arrives. The time
+       that this takes is the horizon of the decision.
     2. Other proposals are played up to the same time: to change nothing, what Starling's variants without forecast
        would allocate, and what Optimus and heSRPT would.
     3. Then local changes of the best plan so far: a job moves, two jobs swap, one grows or shrinks, is evicted, or is
        squeezed in where others give way. A change that is better is the next plan to be changed.
     4. The value of a plan is the sum of the times that the jobs present spend in the system: up to the horizon by the
        rules of the world, with restarts and all that jobs share, and after it by an estimate (`rollouts.Rest`).
+       Restarts take `restart_weight` times as long as in the world, since jobs that arrive end plans early and cause
+       further restarts.
+
+    A plan is worth what the rounds after it make of it, so rollouts must continue with the scheduler that will decide:
+    a plan that is better when followed by a weaker scheduler is often worse when followed by the base.
 
     The effort is bounded in rollouts, which gives the same result on every machine, or also in milliseconds. Below two
     rollouts it is the base, to the bit. Hidden work is assumed to be what the base guesses. Jobs whose placements name
@@ -56,12 +85,14 @@ class RolloutPlanner:
         milliseconds: most wall-clock time of a decision besides the base's; None for no limit. With a limit, results
             depend on the machine.
         rounds: rounds up to the horizon; None plays until the jobs present have ended.
-        look_ahead: completions that Starling forecasts in the rounds of a rollout; 0 for no forecast.
+        look_ahead: completions that Starling forecasts in the rounds of a rollout; 0 for no forecast and no variants;
+            None for those of the base.
         share: the largest share of the rollouts that proposals use; local changes use the rest.
         margin: the share of the value of the base's allocation by which a plan must be better than the best one so far.
         arrivals: "none", or "fitted": jobs arrive up to the horizon, drawn from a model of those submitted so far (see
             `ArrivalModel`), the same for all plans of a decision.
         proposers: the schedulers of step 2; None for those named there.
+        restart_weight: factor on restart delays in rollouts.
 
     Raises:
         MurmurationError: an argument is out of range, or `arrivals` is unknown or needs a horizon.
@@ -76,12 +107,13 @@ class RolloutPlanner:
         base: Starling | None = None,
         rollouts: int = 16,
         milliseconds: float | None = None,
-        rounds: int | None = 20,
-        look_ahead: int = 0,
+        rounds: int | None = None,
+        look_ahead: int | None = None,
         share: float = 0.5,
         margin: float = 0.02,
         arrivals: Literal["none", "fitted"] = "none",
         proposers: Sequence[Scheduler] | None = None,
+        restart_weight: float = 4.0,
     ) -> None:
         if arrivals not in ("none", "fitted"):
             raise MurmurationError(f"planner: arrivals is {arrivals!r}; it must be none or fitted")
@@ -89,10 +121,10 @@ class RolloutPlanner:
             raise MurmurationError("planner: arrivals is fitted and rounds is null; set rounds, the time for arrivals")
         self.base = Starling() if base is None else base
         self.arrivals = arrivals
-        continuation = Starling(self.base.known, self.base.unknown, look_ahead, (), "usual", shared=self.base.shared)
+        continuation = continue_as(self.base, look_ahead, restart_weight)
         self._search = Search(
             default_proposers() if proposers is None else proposers,
-            Rollouts(continuation, rounds, Rest(self.base.known.knee, self.base.known.horizon)),
+            Rollouts(continuation, rounds, Rest(self.base.known.knee, self.base.known.horizon), restart_weight),
             Budget(rollouts, milliseconds),
             share,
             margin,

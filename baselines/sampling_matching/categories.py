@@ -12,9 +12,11 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 
+from envs.simulation.jit import jit
 from envs.types import IntArray, MurmurationError
 
 MOST_LISTED = 2_000_000  # most categories that `Categories.all` lists
+MOST_COMPILED = 2**62  # categories up to which they are computed from their numbers in compiled code
 
 
 class Categories:
@@ -110,8 +112,17 @@ class Categories:
         else:
             numbers = set()
             while len(numbers) < samples:  # a draw repeats with probability len(numbers) / allowed
-                numbers.add(first + _below(rng, allowed))
-        return np.array([self.unrank(number) for number in sorted(numbers)], np.int64).reshape(-1, len(self.least))
+                numbers.update(first + number for number in _draws_below(rng, allowed, samples - len(numbers)))
+        return self.unrank_all(sorted(numbers))
+
+    def unrank_all(self, numbers: Sequence[int]) -> IntArray:
+        """The categories with these numbers, which must exist: int64[len(numbers), num_jobs]; see `unrank`."""
+        if not numbers or numbers[-1] >= MOST_COMPILED or self.count >= MOST_COMPILED:
+            return np.array([self.unrank(number) for number in numbers], np.int64).reshape(-1, len(self.least))
+        ways = np.zeros((len(self._ways), self._beyond + 1), np.int64)
+        for job, row in enumerate(self._ways):
+            ways[job, : len(row)] = row
+        return self.least + parts_beyond(ways, np.array(numbers, np.int64))
 
     def all(self) -> IntArray:
         """Every category: int64[count, num_jobs].
@@ -138,10 +149,38 @@ class Categories:
         return row[beyond] if 0 <= beyond < len(row) else 0
 
 
-def _below(rng: np.random.Generator, bound: int) -> int:
-    """A uniform integer below a bound of any size: random bits, drawn again while they are too large."""
+@jit
+def parts_beyond(ways: IntArray, numbers: IntArray) -> IntArray:
+    """int64[len(numbers), num_jobs]: the parts of categories beyond the least ones.
+
+    Reference implementation: `Categories.unrank`.
+
+    Args:
+        ways: int64[num_jobs + 1, workers + 1], ways to distribute so many workers over the jobs from each one on.
+        numbers: int64[n], the numbers of categories that distribute all the workers.
+    """
+    num_jobs, workers = len(ways) - 1, ways.shape[1] - 1
+    parts = np.zeros((len(numbers), num_jobs), np.int64)
+    for row in range(len(numbers)):
+        number, left = numbers[row], workers
+        for job in range(num_jobs):
+            while left > 0 and number >= ways[job + 1, left]:
+                number -= ways[job + 1, left]
+                parts[row, job] += 1
+                left -= 1
+    return parts
+
+
+def _draws_below(rng: np.random.Generator, bound: int, draws: int) -> list[int]:
+    """Draw uniform integers below a bound of any size: random bits, of which those that are too large are left out.
+
+    The generator's words are taken at once, as many as for one `rng.bytes` after the other.
+    """
     bits = bound.bit_length()
-    while True:
-        number = int.from_bytes(rng.bytes(-(-bits // 8)), "little") >> (-bits % 8)
-        if number < bound:
-            return number
+    length, spare = -(-bits // 8), -bits % 8
+    words = -(-length // 4) * 4  # the generator gives whole words of 4 bytes
+    drawn = rng.bytes(words * draws)
+    numbers = (
+        int.from_bytes(drawn[begin : begin + length], "little") >> spare for begin in range(0, len(drawn), words)
+    )
+    return [number for number in numbers if number < bound]

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from baselines.parts.grants import held_gpus
 from baselines.parts.placing import Gpus, best_fit, pack, types_by_throughput
-from baselines.sampling_matching.round import MatchingRound, compute_gang_throughput
+from baselines.sampling_matching.round import MatchingRound
 from envs.scheduling import ClusterView
 from envs.types import Allocation, IntArray, JobId
 from envs.types.allocation import consolidated, scattered
@@ -44,12 +45,9 @@ def place_plan(view: ClusterView, allocation: Allocation, this: MatchingRound, c
     by_length = [row[job] for job in this.order.tolist() if job in row]
     ways = ((by_size, False), (by_size, True), (by_length, True))
     best = min((arranged(view, this, counts, order, displace) for order, displace in ways), key=lambda way: way.worth)
-    running = set(view.running.tolist())
-    moves = {}
-    for job, gpus in zip(this.jobs.tolist(), best.places, strict=True):
-        if job not in running or gpus != view.placement(job).gpus:
-            moves[job] = gpus
-    for job in running:
+    held = held_gpus(view)
+    moves = {job: gpus for job, gpus in zip(this.jobs.tolist(), best.places, strict=True) if gpus != held.get(job)}
+    for job in set(held):
         if job in moves or job not in row:
             allocation.stop(job)
     for job, gpus in moves.items():
@@ -74,10 +72,10 @@ def arranged(
     assert this.problem is not None
     free = view.capacity.copy()
     kept = np.zeros_like(free)  # held by staying jobs that have not had their turn
-    here: dict[int, Gpus] = {}
-    for at in np.flatnonzero(this.problem.present.any(axis=1)).tolist():
-        here[at] = dict(view.placement(int(this.jobs[at])).gpus)
-    stays = {at for at in here if (counts[at] == this.problem.present[at]).all()}
+    held = held_gpus(view)
+    here = {at: held[job] for at, job in enumerate(this.jobs.tolist()) if job in held}
+    same = (counts == this.problem.present).all(axis=1)
+    stays = {at for at in here if same[at]}
     for at in stays:
         _take(kept, here[at], -1)
     places: list[Gpus] = [{} for _ in order]
@@ -89,9 +87,8 @@ def arranged(
         if at in stays and all(free[node] >= gpus for node, gpus in here[at].items()):
             places[at] = here[at]
         else:
-            least = int(this.problem.least[at])
-            places[at] = _nodes(view, job, counts[at].tolist(), least, free, np.maximum(free - kept, 0), displace)
-        throughput = compute_gang_throughput(view, job, places[at]) if places[at] else 0.0
+            places[at] = _nodes(view, this, at, counts[at].tolist(), free, np.maximum(free - kept, 0), displace)
+        throughput = this.gang_throughput(view, job, places[at]) if places[at] else 0.0
         if not throughput > 0:
             places[at] = {}  # the job does not run there
         _take(free, places[at], 1)
@@ -145,18 +142,26 @@ def _squeeze_in(view: ClusterView, allocation: Allocation, job: JobId, full: set
 
 
 def _nodes(
-    view: ClusterView, job: JobId, counts: Sequence[int], least: int, free: IntArray, spare: IntArray, displace: bool
+    view: ClusterView,
+    this: MatchingRound,
+    at: int,
+    counts: Sequence[int],
+    free: IntArray,
+    spare: IntArray,
+    displace: bool,
 ) -> Gpus:
     """Nodes for one job's GPUs of each type, each type in one piece if it fits; else the fastest alternative.
 
     The alternatives are the same GPUs in pieces, or fewer GPUs of one type in one piece. The search uses `spare`, the
     GPUs that no job keeps; with `displace` whole pieces may also use GPUs that later jobs keep.
     """
+    assert this.problem is not None
+    job, least = int(this.jobs[at]), int(this.problem.least[at])
     found, whole = _pieces(view, spare, counts)
     if not whole and displace:
         instead, whole = _pieces(view, free, counts)
         found = instead if whole else found
-    best, best_throughput = found, compute_gang_throughput(view, job, found) if found else 0.0
+    best, best_throughput = found, this.gang_throughput(view, job, found) if found else 0.0
     if whole and best_throughput > 0:
         return best
     table = view.throughputs(job)

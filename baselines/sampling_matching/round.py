@@ -6,7 +6,7 @@ The cost of communication depends on the number of GPUs alone and is already par
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -30,11 +30,20 @@ class MatchingRound:
         jobs: int64[num_admitted], the problem's jobs, ascending.
         problem: the matching problem; None if no job is admitted.
         order: int64[num_present], all jobs that run or wait, by needed GPU-seconds, the fewest first.
+        known: the episode's results of `gang_throughput`, by model and placement.
     """
 
     jobs: IntArray
     problem: Problem | None
     order: IntArray
+    known: dict[tuple[object, ...], float] = field(default_factory=dict)
+
+    def gang_throughput(self, view: ClusterView, job: JobId, gpus: dict[int, int]) -> float:
+        """Return `compute_gang_throughput`, which is computed once for each model and placement."""
+        key = (int(view.model[job]), *gpus.items())
+        if key not in self.known:
+            self.known[key] = compute_gang_throughput(view, job, gpus)
+        return self.known[key]
 
 
 class GangThroughputs:
@@ -46,7 +55,8 @@ class GangThroughputs:
 
     def __init__(self) -> None:
         self.submitted = SubmittedJobs()
-        self._mixed: dict[str, FloatArray] = {}
+        self.of_gangs: dict[tuple[object, ...], float] = {}  # see `MatchingRound.known`
+        self._mixed: dict[int, FloatArray] = {}
 
     def look_up(self, view: ClusterView) -> None:
         """Add the jobs submitted since the last call."""
@@ -65,7 +75,7 @@ class GangThroughputs:
 
     def mixed(self, view: ClusterView, job: JobId) -> FloatArray:
         """float64[sizes, num_gpu_types]: samples/s of a GPU in a gang of several types, for the job's model."""
-        model = view.job(job).model
+        model = int(view.model[job])
         if model not in self._mixed:
             sizes, num_types = view.throughputs(job).shape[1], len(view.cluster.gpu_types)
             largest = int(view.cluster.node_gpus.max())
@@ -122,7 +132,7 @@ def round_of(
     order = np.lexsort((jobs, gpu_time))
     chosen: IntArray = np.sort(order[admissible(need[order], int(supply.sum()))])
     if not chosen.size:
-        return MatchingRound(jobs[chosen], None, jobs[order])
+        return MatchingRound(jobs[chosen], None, jobs[order], gang_throughputs.of_gangs)
     inside = jobs[chosen]
     alone = remaining_time(view, inside, name)  # infinite for a gang that fits no single type
     throughputs = gang_throughputs.throughputs(view, inside)
@@ -139,7 +149,7 @@ def round_of(
         restart=np.where(runs, cost, 0.0)[chosen],
         may_idle=True,
     )
-    return MatchingRound(inside, made, jobs[order])
+    return MatchingRound(inside, made, jobs[order], gang_throughputs.of_gangs)
 
 
 def drop_unplaceable(this: MatchingRound) -> MatchingRound:
@@ -152,7 +162,7 @@ def drop_unplaceable(this: MatchingRound) -> MatchingRound:
         if start_least(among, np.zeros(among.present.shape, np.int64)):
             chosen.append(at)
     chosen.sort()
-    return MatchingRound(this.jobs[chosen], of_jobs(this.problem, chosen) if chosen else None, this.order)
+    return replace(this, jobs=this.jobs[chosen], problem=of_jobs(this.problem, chosen) if chosen else None)
 
 
 def _least_gpu_time(
@@ -176,10 +186,7 @@ def _least_gpu_time(
 def _present(view: ClusterView, jobs: IntArray, num_types: int) -> IntArray:
     """int64[len(jobs), num_kinds]: GPUs of each type that jobs hold."""
     held = np.zeros((len(jobs), num_types), np.int64)
-    running = view.running
-    at = np.searchsorted(jobs, running)
-    for job, row in zip(running.tolist(), at.tolist(), strict=True):
-        if row < len(jobs) and jobs[row] == job:
-            for node, gpus in view.placement(job).gpus.items():
-                held[row, view.cluster.node_types[node]] += gpus
+    rows = view.shares
+    rows = rows[np.isin(rows[:, 0], jobs)]
+    np.add.at(held, (np.searchsorted(jobs, rows[:, 0]), view.cluster.node_types[rows[:, 1]]), rows[:, 2])
     return held

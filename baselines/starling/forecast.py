@@ -5,11 +5,12 @@ Arguments are those of `baselines.starling.two_plans`.
 
 import numpy as np
 
-from baselines.starling.occupants import kept_fractions
-from baselines.starling.room import equal, gpu_type_of
+from baselines.starling.occupants import find_fractions
+from baselines.starling.room import clear_row, copy_plan, count_gpus, equal, equal_plans, gpu_type_of
 from baselines.starling.round import JobForecast, Jobs, Nodes, StarlingRules, Variants
-from baselines.starling.two_plans import fill_plan, plan, plan_twice
-from envs.simulation.jit import inlined, jit
+from baselines.starling.scratch import PlanScratch, new_scratch
+from baselines.starling.two_plans import choose_by_part, fill_plan, plan_twice, write_plan, write_two_plans
+from envs.simulation.jit import inlined, jit, part
 from envs.types import BoolArray, FloatArray, IntArray, Seconds
 
 _DONE = 1e-9  # a job with at most this share of its work left is done: rounding
@@ -18,11 +19,19 @@ _DONE = 1e-9  # a job with at most this share of its work left is done: rounding
 @jit
 def weights(work: FloatArray, knee_throughput: FloatArray, rules: StarlingRules) -> FloatArray:
     """float64[num_jobs]: the worth of one sample/s of a job: the inverse of its remaining time, to a power."""
-    weight: FloatArray = (work / knee_throughput + rules.floor) ** -rules.urgency / knee_throughput
+    weight = np.empty_like(work)
+    write_weights(work, knee_throughput, rules, weight)
     return weight
 
 
-@jit
+@part
+def write_weights(work: FloatArray, knee_throughput: FloatArray, rules: StarlingRules, weight: FloatArray) -> None:
+    """Overwrite `weight`, see `weights`."""
+    for job in range(len(work)):
+        weight[job] = (work[job] / knee_throughput[job] + rules.floor) ** -rules.urgency / knee_throughput[job]
+
+
+@part
 def next_end(grid: IntArray, jobs: Jobs, stalled: FloatArray, types: IntArray, fractions: FloatArray) -> Seconds:
     """Return the seconds to the next completion; infinite if no job runs.
 
@@ -33,12 +42,12 @@ def next_end(grid: IntArray, jobs: Jobs, stalled: FloatArray, types: IntArray, f
     for job in range(len(jobs.work)):
         gpu_type = gpu_type_of(grid[job], types)
         if gpu_type >= 0:
-            throughput = jobs.throughputs[jobs.group[job], gpu_type, grid[job].sum()] * fractions[job]
+            throughput = jobs.throughputs[jobs.group[job], gpu_type, count_gpus(grid[job])] * fractions[job]
             soonest = min(soonest, stalled[job] + jobs.work[job] / throughput)
     return soonest
 
 
-@jit
+@part
 def advance_jobs(
     seconds: Seconds, grid: IntArray, jobs: Jobs, stalled: FloatArray, types: IntArray, fractions: FloatArray
 ) -> int:
@@ -48,19 +57,19 @@ def advance_jobs(
         gpu_type = gpu_type_of(grid[job], types)
         if gpu_type < 0:
             continue
-        throughput = jobs.throughputs[jobs.group[job], gpu_type, grid[job].sum()] * fractions[job]
+        throughput = jobs.throughputs[jobs.group[job], gpu_type, count_gpus(grid[job])] * fractions[job]
         done = max(seconds - stalled[job], 0.0) * throughput
         stalled[job] = max(stalled[job] - seconds, 0.0)
         if done >= jobs.work[job] * (1.0 - _DONE):
             jobs.work[job] = 0.0
-            grid[job] = 0
+            clear_row(grid[job])
             ended += 1
         else:
             jobs.work[job] -= done
     return ended
 
 
-@jit
+@part
 def backlog(order: IntArray, work: FloatArray, outlook: JobForecast, num_gpus: int) -> tuple[Seconds, int]:
     """Estimate the sum of completion times if jobs run one after the other, ignoring nodes.
 
@@ -108,6 +117,7 @@ def forecast(
     nodes: Nodes,
     rules: StarlingRules,
     depth: int,
+    scratch: PlanScratch,
 ) -> Seconds:
     """Return the sum of the times from now to each job's end if a plan is followed, by `plan_twice` at each completion.
 
@@ -117,12 +127,42 @@ def forecast(
         grid: the plan; changed.
         first_stall: float64[num_jobs], seconds until each job of the plan begins to work.
         depth: completions to look ahead.
+        scratch: overwritten.
     """
-    work, begun, stalled = jobs.work.copy(), outlook.begun.copy(), first_stall.copy()
-    later = with_progress(jobs, work, jobs.delay, jobs.weight, grid)
+    begun, stalled, alive = outlook.begun.copy(), first_stall.copy(), np.empty_like(order)
+    later = with_progress(jobs, jobs.work.copy(), jobs.delay.copy(), jobs.weight.copy(), grid)
+    kept, after = np.empty_like(grid), np.empty_like(grid)
+    return play_ahead(order, later, outlook, begun, stalled, alive, kept, after, nodes, rules, depth, scratch)
+
+
+@part
+def play_ahead(
+    order: IntArray,
+    later: Jobs,
+    outlook: JobForecast,
+    begun: BoolArray,
+    stalled: FloatArray,
+    alive: IntArray,
+    kept: IntArray,
+    after: IntArray,
+    nodes: Nodes,
+    rules: StarlingRules,
+    depth: int,
+    scratch: PlanScratch,
+) -> Seconds:
+    """Do what `forecast` describes; the arrays are changed.
+
+    Args:
+        later: the jobs; they hold the plan.
+        begun: bool[num_jobs], whether each job has begun.
+        stalled: float64[num_jobs], seconds until it begins to work.
+        alive: int64[num_jobs], overwritten.
+        kept: int64[num_jobs, num_nodes], overwritten; `after` likewise.
+    """
+    grid, work, fractions = later.present, later.work, scratch.fractions
     now, total, left = 0.0, 0.0, len(order)
-    for _ in range(depth):
-        fractions = kept_fractions(grid, later, nodes)
+    find_fractions(grid, scratch.occupants, later, nodes, fractions)
+    for step in range(depth):
         seconds = next_end(grid, later, stalled, nodes.types, fractions)
         if seconds == np.inf:
             break
@@ -134,15 +174,22 @@ def forecast(
         left -= ended
         if left == 0:
             return total
-        alive = order[work[order] > 0]
-        delay = np.where(begun, outlook.restart, 0.0)
-        later = with_progress(jobs, work, delay, weights(work, outlook.knee_throughput, rules), grid)
-        after = plan_twice(alive, later, nodes, rules)
-        for job in alive:
+        if step == depth - 1:
+            break  # the backlog needs no further plan
+        count = 0
+        for job in order:
+            if work[job] > 0:
+                alive[count] = job
+                count += 1
+        for job in range(len(work)):
+            later.delay[job] = outlook.restart[job] if begun[job] else 0.0
+        write_weights(work, outlook.knee_throughput, rules, later.weight)
+        write_two_plans(alive[:count], later, nodes, rules, scratch, kept, after)
+        for job in alive[:count]:
             if not equal(after[job], grid[job]):
-                stalled[job] = delay[job]
-        grid = after
-    rest, count = backlog(order, work, outlook, max(1, nodes.capacity.sum()))
+                stalled[job] = later.delay[job]
+        copy_plan(after, grid)
+    rest, count = backlog(order, work, outlook, max(1, count_gpus(nodes.capacity)))
     return total + count * now + rest
 
 
@@ -152,7 +199,7 @@ def find_distinct_plans(plans: IntArray) -> BoolArray:
     new = np.ones(len(plans), np.bool_)
     for one in range(1, len(plans)):
         for other in range(one):
-            if (plans[one] == plans[other]).all():
+            if new[other] and equal_plans(plans[one], plans[other]):
                 new[one] = False
     return new
 
@@ -177,19 +224,22 @@ def with_variant(jobs: Jobs, variants: Variants, variant: int) -> Jobs:
 
 
 @inlined
-def candidates(variants: Variants, jobs: Jobs, nodes: Nodes, rules: StarlingRules) -> IntArray:
+def candidates(variants: Variants, jobs: Jobs, nodes: Nodes, rules: StarlingRules, scratch: PlanScratch) -> IntArray:
     """Build the plans to compare: int64[num_variants + 3, num_jobs, num_nodes].
 
     The first `num_variants` are both plans merged (`plan_twice`) for each variant. The last three use the first
     variant: keep running jobs with growth, plan anew, and keep running jobs without growth.
     """
     count, order, first = len(variants.orders), variants.orders[0], with_variant(jobs, variants, 0)
-    plans = np.zeros((count + 3, *jobs.present.shape), np.int64)
-    for variant in range(count):
-        plans[variant] = plan_twice(variants.orders[variant], with_variant(jobs, variants, variant), nodes, rules)
-    for number, keep in enumerate((True, False)):
-        plans[count + number] = plan(keep, order, first, nodes, rules)
-    fill_plan(True, order, first, nodes.capacity.copy(), nodes, rules, plans[count + 2])
+    plans, free = np.zeros((count + 3, *jobs.present.shape), np.int64), nodes.capacity.copy()
+    for variant in range(1, count):
+        its = with_variant(jobs, variants, variant)
+        write_two_plans(variants.orders[variant], its, nodes, rules, scratch, plans[0], plans[variant])
+    write_plan(True, order, first, nodes, rules, scratch, plans[count])
+    write_plan(False, order, first, nodes, rules, scratch, plans[count + 1])
+    plans[0] = plans[count + 1]
+    choose_by_part(first, nodes, rules, plans[count], plans[0], scratch)
+    fill_plan(True, order, first, free, nodes, rules, plans[count + 2], scratch)
     return plans
 
 
@@ -211,7 +261,8 @@ def plan_ahead(
     """
     if depth == 0:
         return plan_twice(variants.orders[0], with_variant(jobs, variants, 0), nodes, rules)
-    plans, best, soonest = candidates(variants, jobs, nodes, rules), 0, np.inf
+    scratch = new_scratch(jobs, nodes)
+    plans, best, soonest = candidates(variants, jobs, nodes, rules, scratch), 0, np.inf
     different = find_distinct_plans(plans)
     for option in range(len(plans)):
         if different[option] and different.sum() > 1:
@@ -220,7 +271,8 @@ def plan_ahead(
                 if not equal(plans[option, job], jobs.present[job]):
                     stall[job] = jobs.delay[job]
             its = with_variant(jobs, variants, variant)
-            ends = forecast(plans[option].copy(), variants.orders[variant], its, outlook, stall, nodes, rules, depth)
+            order, grid = variants.orders[variant], plans[option].copy()
+            ends = forecast(grid, order, its, outlook, stall, nodes, rules, depth, scratch)
             if ends < soonest:
                 best, soonest = option, ends
     chosen: IntArray = plans[best]

@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from baselines.starling.room import gpu_type_of
 from baselines.starling.round import Jobs, Nodes, SharedNodes, StarlingRules
-from envs.simulation.jit import inlined, jit
+from envs.simulation.jit import inlined, jit, leaf, part
 from envs.simulation.job_throughput import cell_of
 from envs.simulation.shares import MEASURED, OFF, WORST_CASE
 from envs.types import FloatArray, IntArray
@@ -29,7 +28,11 @@ class Occupants(NamedTuple):
     Attributes:
         counts: int64[num_nodes], jobs on each node.
         jobs: int64[num_nodes, most], these jobs.
+        held: int64[num_nodes, most], GPUs that each holds there.
+        needs: float64[num_nodes, most, 2], cores and GB per GPU that saturate each there.
         levels: float64[num_nodes, 2], the most cores and GB that a GPU gets; infinite if there is enough.
+        first: int64[num_jobs], the first node of each job.
+        end: int64[num_jobs], the node after its last one; 0 if it holds nothing.
         fed: float64[num_jobs], fraction by cores and memory.
         calm: float64[num_jobs], fraction by contention.
         traffic: float64[num_jobs], GB/s on the link of each node of the job.
@@ -39,7 +42,11 @@ class Occupants(NamedTuple):
 
     counts: IntArray
     jobs: IntArray
+    held: IntArray
+    needs: FloatArray
     levels: FloatArray
+    first: IntArray
+    end: IntArray
     fed: FloatArray
     calm: FloatArray
     traffic: FloatArray
@@ -73,7 +80,11 @@ def nobody(jobs: Jobs, nodes: Nodes) -> Occupants:
     return Occupants(
         np.zeros(num_nodes, np.int64),
         np.zeros((num_nodes, most), np.int64),
+        np.zeros((num_nodes, most), np.int64),
+        np.zeros((num_nodes, most, 2)),
         np.full((num_nodes, 2), np.inf),
+        np.zeros(num_jobs, np.int64),
+        np.zeros(num_jobs, np.int64),
         np.ones(num_jobs),
         np.ones(num_jobs),
         np.zeros(num_jobs),
@@ -89,33 +100,32 @@ def need_of(model: int, gpus: int, node: int, resource: int, nodes: Nodes) -> fl
     return max(PART, float(saturating[model, nodes.types[node], min(gpus, saturating.shape[2] - 1), resource]))
 
 
-@jit
-def level_on(
-    node: int, resource: int, job: int, gpus: int, grid: IntArray, occupants: Occupants, nodes: Nodes
-) -> float:
+@leaf
+def level_on(node: int, resource: int, job: int, gpus: int, occupants: Occupants, nodes: Nodes) -> float:
     """Return the most of a resource that a GPU of a node gets if `job` holds `gpus` GPUs there; infinite if enough.
 
     Max-min fairness per GPU: jobs that need less than the level get what they need. A job of -1 adds nothing.
     """
     left = nodes.shared.memory[node] if resource == 1 else nodes.shared.cpus[node]
-    waiting, last = 0, -1.0
+    waiting, own, most, last = 0, 0.0, 0.0, -1.0
+    if job >= 0:
+        waiting, own = gpus, need_of(occupants.model[job], gpus, node, resource, nodes)
+        most = own
     for slot in range(occupants.counts[node]):
         if occupants.jobs[node, slot] != job:
-            waiting += grid[occupants.jobs[node, slot], node]
-    if job >= 0:
-        waiting += gpus
+            waiting += occupants.held[node, slot]
+            most = max(most, occupants.needs[node, slot, resource])
+    if waiting == 0 or most <= left / waiting:
+        return np.inf
     while waiting > 0:
         level, used, served = left / waiting, 0.0, 0
-        for slot in range(-1, occupants.counts[node]):
-            other, held = job, gpus
-            if slot >= 0:
-                other, held = occupants.jobs[node, slot], grid[occupants.jobs[node, slot], node]
-            if other < 0 or (slot >= 0 and other == job):
-                continue
-            need = need_of(occupants.model[other], held, node, resource, nodes)
-            if last < need <= level:
-                used += need * held
-                served += held
+        if job >= 0 and last < own <= level:
+            used, served = own * gpus, gpus
+        for slot in range(occupants.counts[node]):
+            need = occupants.needs[node, slot, resource]
+            if occupants.jobs[node, slot] != job and last < need <= level:
+                used += need * occupants.held[node, slot]
+                served += occupants.held[node, slot]
         if served == 0:
             return float(level)
         left, waiting, last = left - used, waiting - served, level
@@ -137,11 +147,11 @@ def fed_fraction(model: int, gpu_type: int, width: int, cpus: float, memory: flo
     return float(above * (1 - t) + below * t)
 
 
-@jit
+@leaf
 def fed_on(job: int, row: IntArray, occupants: Occupants, nodes: Nodes, node: int, cpus: float, memory: float) -> float:
-    """Return a job's fraction by cores and memory, with other levels on one node (-1: none)."""
+    """Return the fraction by cores and memory of a job of the plan, with other levels on one node (-1: none)."""
     model, least_cpus, least_memory, width, gpu_type = occupants.model[job], np.inf, np.inf, 0, -1
-    for at in range(len(row)):
+    for at in range(occupants.first[job], occupants.end[job]):
         if row[at] > 0:
             first, second = occupants.levels[at, 0], occupants.levels[at, 1]
             if at == node:
@@ -155,20 +165,21 @@ def fed_on(job: int, row: IntArray, occupants: Occupants, nodes: Nodes, node: in
     return fed_fraction(model, gpu_type, width, least_cpus, least_memory, nodes.shared)
 
 
-@jit
-def traffic_of(job: int, row: IntArray, fed: float, jobs: Jobs, nodes: Nodes) -> float:
-    """Return GB/s that a job sends on the link of each of its nodes; 0 on one node."""
-    count, gpus, gpu_type = 0, 0, 0
-    for node in range(len(row)):
-        if row[node] > 0:
-            count, gpus, gpu_type = count + 1, gpus + row[node], nodes.types[node]
-    if nodes.shared.mode == OFF or count < 2:
+@leaf
+def traffic_of(job: int, row: IntArray, occupants: Occupants, jobs: Jobs, nodes: Nodes) -> float:
+    """Return GB/s that a job of the plan sends on the link of each of its nodes; 0 on one node."""
+    first, end = occupants.first[job], occupants.end[job]
+    if nodes.shared.mode == OFF or end - first < 2:
         return 0.0
-    alone = jobs.throughputs[jobs.group[job], gpu_type, gpus] * fed
+    count, gpus = 0, 0
+    for node in range(first, end):
+        if row[node] > 0:
+            count, gpus = count + 1, gpus + row[node]
+    alone = jobs.throughputs[jobs.group[job], nodes.types[first], gpus] * occupants.fed[job]
     return float(nodes.shared.tables.traffic[jobs.model[job], gpus] * alone * (count - 1) / count)
 
 
-@jit
+@part
 def link_fraction(node: int, who: int, job: int, traffic: float, occupants: Occupants, nodes: Nodes) -> float:
     """Return the fraction that job `who` keeps on a node's link if `job` has this traffic there (-1: as it is).
 
@@ -207,7 +218,7 @@ def link_fraction(node: int, who: int, job: int, traffic: float, occupants: Occu
     return float(kept * carried)
 
 
-@jit
+@leaf
 def stages_on(node: int, job: int, occupants: Occupants, shared: SharedNodes) -> float:
     """Return the sum of the CPU stages of a node's jobs other than `job`."""
     total = 0.0
@@ -223,14 +234,14 @@ def stage_fraction(stage: float, total: float) -> float:
     return 1.0 / (1.0 + min(stage, 1.0) * (max(1.0, total) - 1.0))
 
 
-@jit
-def calm_on(job: int, row: IntArray, traffic: float, occupants: Occupants, nodes: Nodes) -> float:
-    """Return a job's fraction by contention if it holds `row`."""
-    shared, network, stages = nodes.shared, 1.0, 1.0
-    if shared.mode == OFF:
+@leaf
+def calm_on(job: int, row: IntArray, occupants: Occupants, nodes: Nodes) -> float:
+    """Return the fraction by contention of a job of the plan."""
+    shared, network, stages, traffic = nodes.shared, 1.0, 1.0, occupants.traffic[job]
+    if shared.mode == OFF or (shared.mode != WORST_CASE and traffic <= 0):
         return 1.0
     own = shared.tables.cpu_stage[occupants.model[job]]
-    for node in range(len(row)):
+    for node in range(occupants.first[job], occupants.end[job]):
         if row[node] > 0:
             if traffic > 0:
                 network = min(network, link_fraction(node, job, job, traffic, occupants, nodes))
@@ -239,73 +250,100 @@ def calm_on(job: int, row: IntArray, traffic: float, occupants: Occupants, nodes
     return network * stages
 
 
-@jit
-def worth_of(job: int, grid: IntArray, occupants: Occupants, jobs: Jobs, nodes: Nodes) -> float:
+@leaf
+def worth_of(job: int, row: IntArray, occupants: Occupants, jobs: Jobs, nodes: Nodes) -> float:
     """Return what a job of the plan is worth: its weight times its throughput under the plan."""
-    gpus, gpu_type = 0, 0
-    for node in range(grid.shape[1]):
-        if grid[job, node] > 0:
-            gpus, gpu_type = gpus + grid[job, node], nodes.types[node]
-    throughput = jobs.throughputs[jobs.group[job], gpu_type, gpus] * occupants.fed[job] * occupants.calm[job]
+    gpus = 0
+    for node in range(occupants.first[job], occupants.end[job]):
+        gpus += row[node]
+    alone = jobs.throughputs[jobs.group[job], nodes.types[occupants.first[job]], gpus]
+    throughput = alone * occupants.fed[job] * occupants.calm[job]
     return float(jobs.weight[job] * throughput)
 
 
-@jit
-def update_levels(node: int, grid: IntArray, occupants: Occupants, nodes: Nodes) -> None:
-    """Compute the levels of a node anew."""
+@leaf
+def update_levels(node: int, occupants: Occupants, nodes: Nodes) -> bool:
+    """Compute the levels of a node anew; return whether they changed."""
+    changed = False
     for resource in range(2):
-        occupants.levels[node, resource] = level_on(node, resource, -1, 0, grid, occupants, nodes)
+        level = level_on(node, resource, -1, 0, occupants, nodes)
+        changed = changed or level != occupants.levels[node, resource]
+        occupants.levels[node, resource] = level
+    return changed
 
 
-@jit
+@leaf
+def note_share(node: int, slot: int, job: int, gpus: int, occupants: Occupants, nodes: Nodes) -> None:
+    """Write what a job holds on a node."""
+    occupants.jobs[node, slot], occupants.held[node, slot] = job, gpus
+    for resource in range(2):
+        occupants.needs[node, slot, resource] = need_of(occupants.model[job], gpus, node, resource, nodes)
+
+
+@part
 def settle_occupants(grid: IntArray, occupants: Occupants, jobs: Jobs, nodes: Nodes) -> None:
-    """Compute the occupants of a whole plan, for `occupants` as `nobody` made them."""
+    """Compute the occupants of a whole plan."""
+    for node in range(grid.shape[1]):
+        occupants.counts[node] = 0
     for job in range(len(grid)):
+        occupants.first[job] = occupants.end[job] = 0
+        occupants.fed[job] = occupants.calm[job] = 1.0
+        occupants.traffic[job] = occupants.worth[job] = 0.0
         for node in range(grid.shape[1]):
             if grid[job, node] > 0:
-                occupants.jobs[node, occupants.counts[node]] = job
+                note_share(node, occupants.counts[node], job, grid[job, node], occupants, nodes)
                 occupants.counts[node] += 1
+                if occupants.end[job] == 0:
+                    occupants.first[job] = node
+                occupants.end[job] = node + 1
     for node in range(grid.shape[1]):
-        update_levels(node, grid, occupants, nodes)
+        update_levels(node, occupants, nodes)
     for job in range(len(grid)):
-        if gpu_type_of(grid[job], nodes.types) >= 0:
+        if occupants.end[job] > 0:
             occupants.fed[job] = fed_on(job, grid[job], occupants, nodes, -1, 0.0, 0.0)
-            occupants.traffic[job] = traffic_of(job, grid[job], occupants.fed[job], jobs, nodes)
+            occupants.traffic[job] = traffic_of(job, grid[job], occupants, jobs, nodes)
     for job in range(len(grid)):
-        if gpu_type_of(grid[job], nodes.types) < 0:
-            continue
-        occupants.calm[job] = calm_on(job, grid[job], occupants.traffic[job], occupants, nodes)
-        occupants.worth[job] = worth_of(job, grid, occupants, jobs, nodes)
+        if occupants.end[job] > 0:
+            occupants.calm[job] = calm_on(job, grid[job], occupants, nodes)
+            occupants.worth[job] = worth_of(job, grid[job], occupants, jobs, nodes)
 
 
-@jit
+@leaf
 def seat(job: int, grid: IntArray, occupants: Occupants, jobs: Jobs, nodes: Nodes) -> None:
     """Add a job of the plan, or its growth, and update the jobs on its nodes."""
     row = grid[job]
+    occupants.end[job] = 0
     for node in range(len(row)):
         if row[node] > 0:
-            known = False
-            for slot in range(occupants.counts[node]):
-                known = known or occupants.jobs[node, slot] == job
-            if not known:
-                occupants.jobs[node, occupants.counts[node]] = job
-                occupants.counts[node] += 1
-            update_levels(node, grid, occupants, nodes)
-    for node in range(len(row)):
+            if occupants.end[job] == 0:
+                occupants.first[job] = node
+            occupants.end[job] = node + 1
+    first, end, changed = occupants.first[job], occupants.end[job], False
+    for node in range(first, end):
+        if row[node] > 0:
+            slot = 0
+            while slot < occupants.counts[node] and occupants.jobs[node, slot] != job:
+                slot += 1
+            occupants.counts[node] = max(occupants.counts[node], slot + 1)
+            note_share(node, slot, job, row[node], occupants, nodes)
+            changed = update_levels(node, occupants, nodes) or changed
+    for node in range(first, end):
         if row[node] > 0:
             for slot in range(occupants.counts[node]):
                 other = occupants.jobs[node, slot]
+                if other != job and not changed:
+                    continue
                 occupants.fed[other] = fed_on(other, grid[other], occupants, nodes, -1, 0.0, 0.0)
-                occupants.traffic[other] = traffic_of(other, grid[other], occupants.fed[other], jobs, nodes)
-    for node in range(len(row)):
+                occupants.traffic[other] = traffic_of(other, grid[other], occupants, jobs, nodes)
+    for node in range(first, end):
         if row[node] > 0:
             for slot in range(occupants.counts[node]):
                 other = occupants.jobs[node, slot]
-                occupants.calm[other] = calm_on(other, grid[other], occupants.traffic[other], occupants, nodes)
-                occupants.worth[other] = worth_of(other, grid, occupants, jobs, nodes)
+                occupants.calm[other] = calm_on(other, grid[other], occupants, nodes)
+                occupants.worth[other] = worth_of(other, grid[other], occupants, jobs, nodes)
 
 
-@jit
+@part
 def link_effect(
     job: int, row: IntArray, first: int, end: int, traffic: float, occupants: Occupants, nodes: Nodes
 ) -> tuple[float, float]:
@@ -326,7 +364,7 @@ def link_effect(
     return network, lost
 
 
-@jit
+@leaf
 def effect_of(
     job: int,
     row: IntArray,
@@ -353,16 +391,17 @@ def effect_of(
         if row[node] <= 0:
             continue
         count, gpus, gpu_type, width = count + 1, gpus + row[node], nodes.types[node], max(width, row[node])
-        cpus = level_on(node, 0, job, row[node], grid, occupants, nodes)
-        memory = level_on(node, 1, job, row[node], grid, occupants, nodes)
+        cpus = level_on(node, 0, job, row[node], occupants, nodes)
+        memory = level_on(node, 1, job, row[node], occupants, nodes)
         own = min(need_of(model, row[node], node, 0, nodes), cpus) / shared.tables.scale[model, gpu_type]
         least_cpus, least_memory = (
             min(least_cpus, own),
             min(least_memory, min(need_of(model, row[node], node, 1, nodes), memory)),
         )
-        before = stages_on(node, -1, occupants, shared)
-        after = stages_on(node, job, occupants, shared) + shared.tables.cpu_stage[model]
+        before, after = 0.0, 0.0
         if shared.mode == WORST_CASE:
+            before = stages_on(node, -1, occupants, shared)
+            after = stages_on(node, job, occupants, shared) + shared.tables.cpu_stage[model]
             stages = min(stages, stage_fraction(shared.tables.cpu_stage[model], after))
         scarcer = cpus < occupants.levels[node, 0] or memory < occupants.levels[node, 1]
         fuller = shared.mode == WORST_CASE and max(1.0, after) > max(1.0, before)
@@ -387,9 +426,15 @@ def effect_of(
 
 
 @inlined
+def power(base: float, exponent: float) -> float:
+    """Return a power, at once for the usual exponent of 1."""
+    return base if exponent == 1.0 else float(base**exponent)
+
+
+@inlined
 def own_fraction(fed: float, calm: float, core_weight: float, rules: StarlingRules) -> float:
     """Return the fraction by which the rule lowers a job's own throughput."""
-    return float(fed ** (rules.shortage * core_weight) * calm**rules.slowdown)
+    return power(fed, rules.shortage * core_weight) * power(calm, rules.slowdown)
 
 
 @inlined
@@ -398,12 +443,18 @@ def harm_of(effect: Effect, weight: float, rules: StarlingRules) -> float:
     return float((rules.starving * effect.starved + rules.crowding * effect.crowded) / weight)
 
 
+@part
+def find_fractions(grid: IntArray, occupants: Occupants, jobs: Jobs, nodes: Nodes, fractions: FloatArray) -> None:
+    """Write what each job keeps of its throughput under a plan into `fractions`, float64[num_jobs]; see `Occupants`."""
+    if nodes.shared.counted:
+        settle_occupants(grid, occupants, jobs, nodes)
+    for job in range(len(fractions)):
+        fractions[job] = occupants.fed[job] * occupants.calm[job] if nodes.shared.counted else 1.0
+
+
 @jit
 def kept_fractions(grid: IntArray, jobs: Jobs, nodes: Nodes) -> FloatArray:
     """float64[num_jobs]: the fraction that each job keeps of its throughput under a plan; 1 where nothing is shared."""
-    if not nodes.shared.counted:
-        return np.ones(len(grid))
-    occupants = nobody(jobs, nodes)
-    settle_occupants(grid, occupants, jobs, nodes)
-    fractions: FloatArray = occupants.fed * occupants.calm
+    fractions = np.empty(len(grid))
+    find_fractions(grid, nobody(jobs, nodes), jobs, nodes, fractions)
     return fractions

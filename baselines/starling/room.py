@@ -7,7 +7,7 @@ Arguments recur: `free` int64[num_nodes], GPUs not given to a job yet; `row` int
 import numpy as np
 
 from baselines.starling.round import Nodes
-from envs.simulation.jit import inlined, jit
+from envs.simulation.jit import inlined, leaf, part
 from envs.types import FloatArray, IntArray
 
 
@@ -21,12 +21,51 @@ def equal(one: IntArray, other: IntArray) -> bool:
 
 
 @inlined
+def copy_row(source: IntArray, target: IntArray) -> None:
+    """Overwrite a row with another one. Kernels that allocate nothing cannot assign slices."""
+    for node in range(len(target)):
+        target[node] = source[node]
+
+
+@inlined
+def clear_row(row: IntArray) -> None:
+    """Overwrite a row with zeros."""
+    for node in range(len(row)):
+        row[node] = 0
+
+
+@inlined
+def count_gpus(row: IntArray) -> int:
+    """Return the sum of a row."""
+    total = 0
+    for node in range(len(row)):
+        total += row[node]
+    return total
+
+
+@inlined
+def copy_plan(source: IntArray, target: IntArray) -> None:
+    """Overwrite a plan with another one."""
+    for job in range(len(target)):
+        copy_row(source[job], target[job])
+
+
+@inlined
 def gpu_type_of(row: IntArray, types: IntArray) -> int:
     """Return the GPU type of a job's first node; -1 if it holds nothing."""
     for node in range(len(row)):
         if row[node] > 0:
             return int(types[node])
     return -1
+
+
+@inlined
+def equal_plans(one: IntArray, other: IntArray) -> bool:
+    """Whether two plans hold the same GPUs."""
+    job = 0
+    while job < len(one) and equal(one[job], other[job]):
+        job += 1
+    return job == len(one)
 
 
 @inlined
@@ -60,7 +99,7 @@ def has_room(size: int, largest: int, whole: int, rest: int) -> bool:
     return nodes < whole or (nodes == whole and size - nodes * largest <= rest)
 
 
-@jit
+@part
 def largest_room(want: int, largest: int, whole: int, rest: int) -> int:
     """Return the most GPUs, up to `want`, for which there is room."""
     while want > 0 and not has_room(want, largest, whole, rest):
@@ -74,7 +113,7 @@ def nodes_needed(size: int, largest: int) -> int:
     return (size + largest - 1) // largest
 
 
-@jit
+@part
 def take_room(free: IntArray, nodes: Nodes, gpu_type: int, size: int, row: IntArray, liked: FloatArray) -> None:
     """Give a job `size` more GPUs on nodes where it holds nothing; there must be room.
 
@@ -98,7 +137,7 @@ def take_room(free: IntArray, nodes: Nodes, gpu_type: int, size: int, row: IntAr
         size -= need
 
 
-@jit
+@leaf
 def liking_of(row: IntArray, liked: FloatArray) -> float:
     """Return the factor by affinity on the value of a placement: exp of the mean affinity of its GPUs; 1 without."""
     if len(liked) == 0:

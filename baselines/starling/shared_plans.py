@@ -7,15 +7,28 @@ of others by either. Arguments are those of `baselines.starling.two_plans` and `
 
 import numpy as np
 
-from baselines.starling.occupants import Occupants, effect_of, harm_of, nobody, own_fraction, seat, settle_occupants
-from baselines.starling.room import gpu_type_of, has_room, largest_room, liking_of, nodes_needed, shape_of, take_room
+from baselines.starling.occupants import Occupants, effect_of, harm_of, own_fraction, seat, settle_occupants
+from baselines.starling.room import (
+    clear_row,
+    copy_row,
+    count_gpus,
+    gpu_type_of,
+    has_room,
+    largest_room,
+    liking_of,
+    nodes_needed,
+    take_room,
+)
 from baselines.starling.round import Found, Jobs, Nodes, StarlingRules
+from baselines.starling.scratch import PlanScratch, sum_up_free
 from baselines.starling.worth import after_delay
-from envs.simulation.jit import inlined, jit
-from envs.types import IntArray
+from envs.simulation.jit import inlined, leaf, part
+from envs.types import FloatArray, IntArray
+
+MARGIN = 1e-9  # relative, far more than rounding
 
 
-@jit
+@leaf
 def value_of(
     job: int,
     row: IntArray,
@@ -40,11 +53,21 @@ def value_of(
     return float(throughput * liking_of(row, jobs.affinity[job]) - harm_of(effect, jobs.weight[job], rules))
 
 
+@leaf
+def most_throughput(throughputs: FloatArray, size: int) -> float:
+    """Return the most throughput on at most so many GPUs."""
+    most = 0.0
+    for gpus in range(1, size + 1):
+        most = max(most, throughputs[gpus])
+    return most
+
+
 @inlined
 def best_on_node(
     job: int,
     size: int,
-    bound: float,
+    beaten: float,
+    reached: float,
     node: int,
     trial: IntArray,
     grid: IntArray,
@@ -53,13 +76,14 @@ def best_on_node(
     nodes: Nodes,
     rules: StarlingRules,
 ) -> tuple[float, int]:
-    """Find the most valuable size on a node: value and size; size 0 if none is worth `bound`.
+    """Find the most valuable size on a node: value and size; size 0 if none is worth enough.
 
     Half of a size is tried only if the whole costs the job or others something.
 
     Args:
         size: at most so many GPUs.
-        bound: a value that is found elsewhere.
+        beaten: smaller values and this one are not worth enough.
+        reached: smaller values are not worth enough.
         trial: int64[num_nodes], zeros; changed and restored.
     """
     throughputs = jobs.throughputs[jobs.group[job], nodes.types[node]]
@@ -70,7 +94,7 @@ def best_on_node(
         while size > 0 and throughputs[size] <= 0:
             size -= 1
         most = throughputs[size] * liking
-        if most > best and most >= bound:
+        if most > best and most > beaten and most >= reached:
             trial[node] = size
             value = value_of(job, trial, node, node + 1, grid, occupants, jobs, nodes, rules)
             trial[node] = 0
@@ -87,23 +111,23 @@ def best_room(
     job: int,
     free: IntArray,
     grid: IntArray,
-    occupants: Occupants,
     jobs: Jobs,
     nodes: Nodes,
     rules: StarlingRules,
-    chosen: IntArray,
+    scratch: PlanScratch,
 ) -> Found:
-    """Find the most valuable GPUs for a job, at most its `wanted` size of each type; written to `chosen`.
+    """Find the most valuable GPUs for a job, at most its `wanted` size of each type; written to `scratch.chosen`.
 
     Of equally valuable nodes the one with fewest free GPUs is taken, the lowest of equals.
     """
     throughputs, wanted, liked = jobs.throughputs[jobs.group[job]], jobs.wanted[job], jobs.affinity[job]
     most_nodes = jobs.most_nodes[jobs.group[job]]
     best, best_type, best_size = 0.0, -1, 0
-    trial, spare = np.zeros_like(free), np.zeros_like(free)
-    chosen[:] = 0
+    occupants, chosen, trial = scratch.occupants, scratch.chosen, scratch.trial
+    clear_row(chosen)
+    clear_row(trial)
     for gpu_type in range(len(wanted)):
-        largest, whole, rest = shape_of(free, nodes, gpu_type, grid[job])
+        largest, whole, rest = scratch.largest[gpu_type], scratch.whole[gpu_type], scratch.rest[gpu_type]
         if wanted[gpu_type] <= 0 or largest == 0:
             continue
         size = largest_room(wanted[gpu_type], largest, whole, rest)
@@ -114,26 +138,31 @@ def best_room(
         ):
             size -= 1
         if size > largest:
-            trial[:], spare[:] = 0, free
-            take_room(spare, nodes, gpu_type, size, trial, liked)
+            copy_row(free, scratch.spare)
+            take_room(scratch.spare, nodes, gpu_type, size, trial, liked)
             value = value_of(job, trial, 0, len(free), grid, occupants, jobs, nodes, rules)
             if value > best:
                 best, best_type, best_size = value, gpu_type, size
-                chosen[:] = trial
-            trial[:] = 0
+                copy_row(trial, chosen)
+            clear_row(trial)
             continue
         spot, spot_value, spot_size = -1, 0.0, 0
-        for node in range(len(free)):
-            if nodes.types[node] == gpu_type and free[node] > 0:
-                most = min(wanted[gpu_type], free[node])
+        if len(liked) == 0 and most_throughput(throughputs[gpu_type], min(wanted[gpu_type], largest)) <= best:
+            continue  # even with nothing lost
+        for place in range(scratch.ends[gpu_type], scratch.ends[gpu_type + 1]):
+            node = scratch.by_type[place]
+            if free[node] > 0:
+                most, beaten = min(wanted[gpu_type], free[node]), best
+                if spot >= 0 and free[node] >= free[spot]:
+                    beaten = max(best, spot_value)  # of equals the node found earlier is taken
                 value, size = best_on_node(
-                    job, most, max(best, spot_value), node, trial, grid, occupants, jobs, nodes, rules
+                    job, most, beaten, spot_value, node, trial, grid, occupants, jobs, nodes, rules
                 )
                 if size > 0 and (value > spot_value or (value == spot_value and free[node] < free[spot])):
                     spot, spot_value, spot_size = node, value, size
         if spot_value > best:
             best, best_type, best_size = spot_value, gpu_type, spot_size
-            chosen[:] = 0
+            clear_row(chosen)
             chosen[spot] = spot_size
     return Found(best, best_type, best_size, -1, 1.0)
 
@@ -141,76 +170,110 @@ def best_room(
 @inlined
 def can_stay(job: int, free: IntArray, jobs: Jobs, nodes: Nodes) -> bool:
     """Whether a job's present GPUs are still free and at most its `wanted` size."""
-    now = gpu_type_of(jobs.present[job], nodes.types)
-    if now < 0 or jobs.present[job].sum() > jobs.wanted[job, now]:
-        return False
-    return bool((jobs.present[job] <= free).all())
+    present, held, gpu_type = jobs.present[job], 0, -1
+    for node in range(len(free)):
+        if present[node] > free[node]:
+            return False
+        if present[node] > 0:
+            held, gpu_type = held + present[node], nodes.types[node]
+    return gpu_type >= 0 and held <= jobs.wanted[job, gpu_type]
 
 
 @inlined
-def prefer_present(
+def span_of(row: IntArray) -> tuple[int, int, int]:
+    """Return the first node on which a job holds GPUs, the node after the last one, and their number; 0 if none."""
+    first, end, count = 0, 0, 0
+    for node in range(len(row)):
+        if row[node] > 0:
+            first, end, count = node if count == 0 else first, node + 1, count + 1
+    return first, end, count
+
+
+@inlined
+def beats_all(job: int, value: float, jobs: Jobs, rules: StarlingRules) -> bool:
+    """Whether a job's present GPUs, of this value, stay whatever GPUs are found: even others at no loss are no better.
+
+    The margin is for rounding. Where a job has affinities the answer is no: that only costs time.
+    """
+    if len(jobs.affinity[job]) > 0:
+        return False
+    most = 0.0
+    for gpu_type in range(jobs.wanted.shape[1]):
+        most = max(most, most_throughput(jobs.throughputs[jobs.group[job], gpu_type], jobs.wanted[job, gpu_type]))
+    reached = after_delay(most, jobs.work[job], jobs.delay[job], rules.horizon)
+    return value * (1.0 + rules.stickiness) >= reached * (1.0 + MARGIN)
+
+
+@inlined
+def choose_gpus(
     job: int,
-    found: Found,
     free: IntArray,
     grid: IntArray,
-    occupants: Occupants,
     jobs: Jobs,
     nodes: Nodes,
     rules: StarlingRules,
-    chosen: IntArray,
+    scratch: PlanScratch,
 ) -> None:
-    """Write a job's present GPUs, or others on its only node, into `chosen` if they are hardly worse than those.
+    """Write the GPUs that a job is to hold into `scratch.chosen`: the most valuable ones, unless others need no move.
 
-    The present GPUs need no restart, so the value of those found is reduced by one for that comparison.
+    The present GPUs, or others on the job's only node, are taken if they are hardly worse. The present GPUs need no
+    restart, so the value of those found is reduced by one for that comparison.
     """
-    present = jobs.present[job]
-    now = gpu_type_of(present, nodes.types)
-    if now < 0:
+    present, occupants, chosen = jobs.present[job], scratch.occupants, scratch.chosen
+    here, end, count = span_of(present)
+    stays = count > 0 and can_stay(job, free, jobs, nodes)
+    kept = value_of(job, present, here, end, grid, occupants, jobs, nodes, rules) if stays else 0.0
+    if stays and beats_all(job, kept, jobs, rules):
+        copy_row(present, chosen)
         return
-    if can_stay(job, free, jobs, nodes):
-        reached = after_delay(found.value, jobs.work[job], jobs.delay[job], rules.horizon)
-        value = value_of(job, present, 0, len(free), grid, occupants, jobs, nodes, rules)
-        if value * (1.0 + rules.stickiness) >= reached:
-            chosen[:] = present
-            return
-    here, count = -1, 0
-    for node in range(len(free)):
-        if present[node] > 0:
-            here, count = node, count + 1
-    if count == 1 and found.gpu_type == now and free[here] >= found.size and chosen[here] == 0:
-        trial = np.zeros_like(free)
+    found = best_room(job, free, grid, jobs, nodes, rules, scratch)
+    reached = after_delay(found.value, jobs.work[job], jobs.delay[job], rules.horizon)
+    if stays and kept * (1.0 + rules.stickiness) >= reached:
+        copy_row(present, chosen)
+    elif count == 1 and found.gpu_type == nodes.types[here] and free[here] >= found.size and chosen[here] == 0:
+        trial = scratch.trial
+        clear_row(trial)
         trial[here] = found.size
         value = value_of(job, trial, here, here + 1, grid, occupants, jobs, nodes, rules)
         if value * (1.0 + rules.stickiness) >= found.value:
-            chosen[:] = trial
+            copy_row(trial, chosen)
 
 
-@jit
+@part
 def fill_shared(
-    keep: bool, order: IntArray, jobs: Jobs, free: IntArray, nodes: Nodes, rules: StarlingRules, grid: IntArray
+    keep: bool,
+    order: IntArray,
+    jobs: Jobs,
+    free: IntArray,
+    nodes: Nodes,
+    rules: StarlingRules,
+    grid: IntArray,
+    scratch: PlanScratch,
 ) -> None:
     """Give jobs in order the GPUs that are most valuable to them; fills `grid`, as `two_plans.fill_plan` does.
 
     A job waits if all GPUs would cost others more than it gains.
     """
-    occupants, chosen = nobody(jobs, nodes), np.zeros_like(free)
-    if keep:
-        for job in order:
-            grid[job] = jobs.present[job]
-            for node in range(len(free)):
-                free[node] -= jobs.present[job, node]
-        settle_occupants(grid, occupants, jobs, nodes)
-    left = free.sum()
+    occupants, chosen = scratch.occupants, scratch.chosen
+    for job in order:
+        for node in range(len(free) if keep else 0):
+            grid[job, node] = jobs.present[job, node]
+            free[node] -= jobs.present[job, node]
+    settle_occupants(grid, occupants, jobs, nodes)
+    for gpu_type in range(len(scratch.largest)):
+        sum_up_free(free, gpu_type, scratch)
+    left = count_gpus(free)
     for job in order:
         if left == 0:
             return
-        if gpu_type_of(grid[job], nodes.types) >= 0:
+        if occupants.end[job] > 0:
             continue
-        found = best_room(job, free, grid, occupants, jobs, nodes, rules, chosen)
-        prefer_present(job, found, free, grid, occupants, jobs, nodes, rules, chosen)
-        if gpu_type_of(chosen, nodes.types) >= 0:
-            grid[job] = chosen
+        choose_gpus(job, free, grid, jobs, nodes, rules, scratch)
+        gpu_type = gpu_type_of(chosen, nodes.types)
+        if gpu_type >= 0:
+            copy_row(chosen, grid[job])
             for node in range(len(free)):
                 free[node] -= chosen[node]
                 left -= chosen[node]
+            sum_up_free(free, gpu_type, scratch)
             seat(job, grid, occupants, jobs, nodes)

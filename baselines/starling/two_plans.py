@@ -10,18 +10,37 @@ Arguments recur:
 import numpy as np
 
 from baselines.starling.growth import grow_plan
-from baselines.starling.occupants import kept_fractions
-from baselines.starling.room import gpu_type_of, has_room, largest_room, liking_of, nodes_needed, shape_of, take_room
+from baselines.starling.occupants import find_fractions
+from baselines.starling.room import (
+    clear_row,
+    copy_row,
+    count_gpus,
+    gpu_type_of,
+    has_room,
+    largest_room,
+    liking_of,
+    nodes_needed,
+    shape_of,
+    take_room,
+)
 from baselines.starling.round import Found, Jobs, Nodes, StarlingRules
+from baselines.starling.scratch import PlanScratch, new_scratch
 from baselines.starling.shared_plans import fill_shared
 from baselines.starling.worth import after_delay, throughput_under
-from envs.simulation.jit import inlined, jit
+from envs.simulation.jit import inlined, jit, part
 from envs.types import FloatArray, IntArray
 
 
 @inlined
 def fill_plan(
-    keep: bool, order: IntArray, jobs: Jobs, free: IntArray, nodes: Nodes, rules: StarlingRules, grid: IntArray
+    keep: bool,
+    order: IntArray,
+    jobs: Jobs,
+    free: IntArray,
+    nodes: Nodes,
+    rules: StarlingRules,
+    grid: IntArray,
+    scratch: PlanScratch,
 ) -> None:
     """Give jobs in order their size where it is worth most, or the most for which there is room; fills `grid`.
 
@@ -30,32 +49,37 @@ def fill_plan(
         free: all GPUs at first, those left at the end.
     """
     if nodes.shared.counted:
-        fill_shared(keep, order, jobs, free, nodes, rules, grid)
+        fill_shared(keep, order, jobs, free, nodes, rules, grid, scratch)
     else:
-        fill_alone(keep, order, jobs, free, nodes, rules, grid)
+        fill_alone(keep, order, jobs, free, nodes, rules, grid, scratch)
 
 
-@jit
+@part
 def fill_alone(
-    keep: bool, order: IntArray, jobs: Jobs, free: IntArray, nodes: Nodes, rules: StarlingRules, grid: IntArray
+    keep: bool,
+    order: IntArray,
+    jobs: Jobs,
+    free: IntArray,
+    nodes: Nodes,
+    rules: StarlingRules,
+    grid: IntArray,
+    scratch: PlanScratch,
 ) -> None:
     """Give jobs in order their size where they are fastest, or the most for which there is room; fills `grid`.
 
     For jobs that share nothing but GPUs; arguments are those of `fill_plan`.
     """
-    left = free.sum()
-    if keep:
-        for job in order:
-            for node in range(len(free)):
-                grid[job, node] = jobs.present[job, node]
-                free[node] -= jobs.present[job, node]
-                left -= jobs.present[job, node]
+    for job in order:
+        for node in range(len(free) if keep else 0):
+            grid[job, node] = jobs.present[job, node]
+            free[node] -= jobs.present[job, node]
+    left = count_gpus(free)
     for job in order:
         if left == 0:
             return
         if gpu_type_of(grid[job], nodes.types) >= 0:
             continue
-        found = fastest_room(job, jobs, free, nodes, grid[job])
+        found = fastest_room(job, jobs, free, nodes, grid[job], scratch)
         reached = after_delay(found.value, jobs.work[job], jobs.delay[job], rules.horizon)
         moved = Found(reached, found.gpu_type, found.size, found.node, found.liking)
         if stays_competitive(job, jobs, free, nodes, moved, rules):
@@ -71,11 +95,11 @@ def fill_alone(
                 free[node] -= found.size
             else:
                 take_room(free, nodes, found.gpu_type, found.size, grid[job], jobs.affinity[job])
-        left -= grid[job].sum()
+        left -= count_gpus(grid[job])
 
 
 @inlined
-def fastest_room(job: int, jobs: Jobs, free: IntArray, nodes: Nodes, row: IntArray) -> Found:
+def fastest_room(job: int, jobs: Jobs, free: IntArray, nodes: Nodes, row: IntArray, scratch: PlanScratch) -> Found:
     """Find the GPUs on which one job is fastest, at most its `wanted` size of each type; with affinity, of most value.
 
     Args:
@@ -96,9 +120,10 @@ def fastest_room(job: int, jobs: Jobs, free: IntArray, nodes: Nodes, row: IntArr
                 size -= 1
             found = Found(throughputs[gpu_type, size], gpu_type, size, -1, 1.0)
             if len(liked) > 0 and size > largest:
-                trial = row.copy()
-                take_room(free.copy(), nodes, gpu_type, size, trial, liked)
-                liking = liking_of(trial, liked)
+                copy_row(row, scratch.trial)
+                copy_row(free, scratch.spare)
+                take_room(scratch.spare, nodes, gpu_type, size, scratch.trial, liked)
+                liking = liking_of(scratch.trial, liked)
                 found = Found(throughputs[gpu_type, size] * liking, gpu_type, size, -1, liking)
             elif len(liked) > 0:
                 found = favourite_node(throughputs[gpu_type], wanted[gpu_type], gpu_type, free, nodes, liked)
@@ -107,7 +132,7 @@ def fastest_room(job: int, jobs: Jobs, free: IntArray, nodes: Nodes, row: IntArr
     return best
 
 
-@jit
+@part
 def favourite_node(
     throughputs: FloatArray, wanted: int, gpu_type: int, free: IntArray, nodes: Nodes, liked: FloatArray
 ) -> Found:
@@ -150,7 +175,7 @@ def stays_competitive(
         found: other GPUs, with the value that they would have for the job, restart included.
     """
     present, wanted = jobs.present[job], jobs.wanted[job]
-    now, held = gpu_type_of(present, nodes.types), present.sum()
+    now, held = gpu_type_of(present, nodes.types), count_gpus(present)
     if now < 0 or held > wanted[now]:
         return False
     for node in range(len(free)):
@@ -184,7 +209,7 @@ def own_node(job: int, jobs: Jobs, free: IntArray, nodes: Nodes, found: Found, r
     return here if liking * (1.0 + rules.stickiness) >= found.liking else -1
 
 
-@jit
+@part
 def root(parent: IntArray, node: int) -> int:
     """Return the node that represents a node's part of the cluster."""
     while parent[node] != node:
@@ -192,33 +217,71 @@ def root(parent: IntArray, node: int) -> int:
     return node
 
 
-@jit
-def choose_by_part(jobs: Jobs, nodes: Nodes, rules: StarlingRules, kept: IntArray, grid: IntArray) -> None:
+@part
+def choose_by_part(
+    jobs: Jobs, nodes: Nodes, rules: StarlingRules, kept: IntArray, grid: IntArray, scratch: PlanScratch
+) -> None:
     """Write the better of two plans into `grid`, separately for each part of the cluster.
 
     Two nodes belong to one part if a job runs on both under either plan, or moves from one to the other. The plan that
     keeps running jobs (`kept`) wins unless the other is worth more by the share `hysteresis`.
     """
     num_jobs, num_nodes = grid.shape
-    parent, first = np.arange(num_nodes), np.full(num_jobs, -1, np.int64)
+    parent, first, gain = scratch.part, scratch.anchor, scratch.node_gains
+    for node in range(num_nodes):
+        parent[node], gain[node] = node, 0.0
     for job in range(num_jobs):
+        first[job] = -1
         for node in range(num_nodes):
             if kept[job, node] > 0 or grid[job, node] > 0:
                 if first[job] < 0:
                     first[job] = node
                 parent[root(parent, node)] = root(parent, first[job])
-    gain = np.zeros(num_nodes)
-    kept_before, fractions = kept_fractions(kept, jobs, nodes), kept_fractions(grid, jobs, nodes)
+    find_fractions(kept, scratch.occupants, jobs, nodes, scratch.kept_fractions)
+    find_fractions(grid, scratch.occupants, jobs, nodes, scratch.fractions)
     for job in range(num_jobs):
         if first[job] >= 0:
-            new = throughput_under(job, jobs, grid[job], nodes.types, rules.horizon) * fractions[job]
-            old = throughput_under(job, jobs, kept[job], nodes.types, rules.horizon) * kept_before[job]
+            new = throughput_under(job, jobs, grid[job], nodes.types, rules.horizon) * scratch.fractions[job]
+            old = throughput_under(job, jobs, kept[job], nodes.types, rules.horizon) * scratch.kept_fractions[job]
             new *= liking_of(grid[job], jobs.affinity[job])
             old *= liking_of(kept[job], jobs.affinity[job])
             gain[root(parent, first[job])] += jobs.weight[job] * (new - (1.0 + rules.hysteresis) * old)
     for job in range(num_jobs):
         if first[job] >= 0 and gain[root(parent, first[job])] <= 0:
-            grid[job] = kept[job]
+            copy_row(kept[job], grid[job])
+            scratch.fractions[job] = scratch.kept_fractions[job]
+
+
+@part
+def write_plan(
+    keep: bool, order: IntArray, jobs: Jobs, nodes: Nodes, rules: StarlingRules, scratch: PlanScratch, grid: IntArray
+) -> None:
+    """Keep running jobs and add others, or plan anew; then give out GPUs left over. Overwrites `grid`."""
+    for job in range(len(grid)):
+        clear_row(grid[job])
+    copy_row(nodes.capacity, scratch.free)
+    fill_plan(keep, order, jobs, scratch.free, nodes, rules, grid, scratch)
+    grow_plan(jobs, scratch.free, nodes, rules, grid, scratch)
+
+
+@part
+def write_two_plans(
+    order: IntArray,
+    jobs: Jobs,
+    nodes: Nodes,
+    rules: StarlingRules,
+    scratch: PlanScratch,
+    kept: IntArray,
+    grid: IntArray,
+) -> None:
+    """Build both plans; write the better one for each part of the cluster into `grid`, its fractions into `scratch`.
+
+    Args:
+        kept: overwritten by the plan that keeps running jobs.
+    """
+    write_plan(True, order, jobs, nodes, rules, scratch, kept)
+    write_plan(False, order, jobs, nodes, rules, scratch, grid)
+    choose_by_part(jobs, nodes, rules, kept, grid, scratch)
 
 
 @jit
@@ -228,16 +291,14 @@ def plan(keep: bool, order: IntArray, jobs: Jobs, nodes: Nodes, rules: StarlingR
     Returns:
         int64[num_jobs, num_nodes]: GPUs of each job by node; none for jobs not in `order`.
     """
-    grid, free = np.zeros_like(jobs.present), nodes.capacity.copy()
-    fill_plan(keep, order, jobs, free, nodes, rules, grid)
-    grow_plan(jobs, free, nodes, rules, grid)
+    grid = np.empty_like(jobs.present)
+    write_plan(keep, order, jobs, nodes, rules, new_scratch(jobs, nodes), grid)
     return grid
 
 
 @jit
 def plan_twice(order: IntArray, jobs: Jobs, nodes: Nodes, rules: StarlingRules) -> IntArray:
     """Build both plans and return the better one for each part of the cluster; arguments are those of `plan`."""
-    kept = plan(True, order, jobs, nodes, rules)
-    grid = plan(False, order, jobs, nodes, rules)
-    choose_by_part(jobs, nodes, rules, kept, grid)
+    kept, grid = np.empty_like(jobs.present), np.empty_like(jobs.present)
+    write_two_plans(order, jobs, nodes, rules, new_scratch(jobs, nodes), kept, grid)
     return grid

@@ -1,6 +1,6 @@
 """Kernels that compute what a job's GPUs are worth to it, restarts included."""
 
-from baselines.starling.room import equal, gpu_type_of
+from baselines.starling.room import count_gpus, equal, gpu_type_of
 from baselines.starling.round import Jobs
 from envs.simulation.jit import inlined
 from envs.types import IntArray, Seconds
@@ -23,7 +23,7 @@ def throughput_under(job: int, jobs: Jobs, row: IntArray, types: IntArray, horiz
     gpu_type = gpu_type_of(row, types)
     if gpu_type < 0:
         return 0.0
-    throughput = jobs.throughputs[jobs.group[job], gpu_type, row.sum()]
+    throughput = jobs.throughputs[jobs.group[job], gpu_type, count_gpus(row)]
     return (
         throughput
         if equal(row, jobs.present[job])

@@ -89,22 +89,25 @@ class NodeResources:
         self.cpus = np.array([node.cpu_cores for node in cluster.nodes])
         self.memory = np.array([node.memory for node in cluster.nodes])
         self._gpus = cluster.node_gpus
+        # Plain numbers: gangs are on few nodes, where arrays would take longer.
+        self._totals = list(zip(self.cpus.tolist(), self.memory.tolist(), self._gpus.tolist(), strict=True))
         # Available beyond the part that every GPU always keeps.
         self.free_cpus, self.free_memory = self.cpus - PART * self._gpus, self.memory - PART * self._gpus
         self._held: dict[JobId, tuple[Mapping[NodeId, int], Amount]] = {}
 
     def share(self, gpus: Mapping[NodeId, int]) -> Amount:
         """The proportional share of a GPU; over several nodes, the smallest of their shares."""
-        nodes = list(gpus)
-        counts = self._gpus[nodes]
-        return Amount(float((self.cpus[nodes] / counts).min()), float((self.memory[nodes] / counts).min()))
+        totals = [self._totals[node] for node in gpus]
+        return Amount(min(cpus / held for cpus, _, held in totals), min(memory / held for _, memory, held in totals))
 
     def most(self, gpus: Mapping[NodeId, int]) -> Amount:
         """The most that the nodes have for each of the job's GPUs, in whole parts."""
-        nodes, counts = list(gpus), np.array(list(gpus.values()))
-        others = PART * (self._gpus[nodes] - counts)
-        cpus, memory = (self.cpus[nodes] - others) / counts, (self.memory[nodes] - others) / counts
-        return Amount(PART * int(cpus.min() / PART), PART * int(memory.min() / PART))
+        cpus = memory = np.inf
+        for node, count in gpus.items():
+            all_cpus, all_memory, held = self._totals[node]
+            others = PART * (held - count)
+            cpus, memory = min(cpus, (all_cpus - others) / count), min(memory, (all_memory - others) / count)
+        return Amount(PART * int(cpus / PART), PART * int(memory / PART))
 
     def lacking(self, gpus: Mapping[NodeId, int], amount: Amount) -> list[NodeId]:
         """The nodes whose free cores or memory are too small; the parts that GPUs keep are not counted as missing."""
@@ -118,8 +121,8 @@ class NodeResources:
     def take(self, job: JobId, gpus: Mapping[NodeId, int], amount: Amount) -> None:
         """Give a job this amount, or what is free if that is less, in place of what it held."""
         self.release(job)
-        counts = np.array(list(gpus.values()))
-        cpus, memory = (self.free_cpus[list(gpus)] / counts).min(), (self.free_memory[list(gpus)] / counts).min()
+        cpus = min(float(self.free_cpus[node]) / count for node, count in gpus.items())
+        memory = min(float(self.free_memory[node]) / count for node, count in gpus.items())
         amount = amount.within(Amount(*(PART * (1 + int(max(left, 0.0) / PART)) for left in (cpus, memory))))
         self._held[job] = gpus, amount
         self._add(gpus, amount, -1)
@@ -167,12 +170,22 @@ class JobSensitivities:
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], JobSensitivity] = {}
+        self._here: dict[tuple[object, ...], JobSensitivity] = {}  # the same by model and nodes
 
     def of(self, view: ClusterView, resources: NodeResources, job: JobId, gpus: Mapping[NodeId, int]) -> JobSensitivity:
         """The sensitivity of a job on these nodes, which have one GPU type."""
+        here = (int(view.model[job]), *gpus.items())
+        if here not in self._here:
+            self._here[here] = self._of_shape(view, resources, job, gpus)
+        return self._here[here]
+
+    def _of_shape(
+        self, view: ClusterView, resources: NodeResources, job: JobId, gpus: Mapping[NodeId, int]
+    ) -> JobSensitivity:
+        """Look up the sensitivity by the shape of a placement: the GPUs, and what their nodes have."""
         gpu_type, count = view.cluster.nodes[min(gpus)].gpu_type, sum(gpus.values())
         share, most = resources.share(gpus), resources.most(gpus)
-        key = (view.job(job).model, gpu_type, count, len(gpus), share, most)
+        key = (int(view.model[job]), gpu_type, count, len(gpus), share, most)
         if key not in self._known:
             cpus, memory = grid(CPUS, share.cpus, most.cpus), grid(MEMORY, share.memory, most.memory)
             throughput = [

@@ -6,13 +6,16 @@ from typing import Protocol
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint
-from scipy.sparse import coo_array
+from scipy.sparse import coo_array, csr_array
 
 from baselines.parts.highs import milp
 from baselines.parts.placing import Gpus
 from baselines.synergy.cpu_memory import AMOUNT_ROUNDING, PART, Amount, JobSensitivities, NodeResources
+from baselines.synergy.unique_amounts import unique_amounts
 from envs.scheduling import ClusterView
-from envs.types import Allocation, JobId, NodeId
+from envs.types import Allocation, FloatArray, IntArray, JobId, NodeId
+
+GAP = 1e-4  # relative gap at which the amounts of an integer program count as optimal
 
 
 @dataclass
@@ -32,8 +35,8 @@ class RoundPlan:
 
     def of_one_type(self, gpus: Mapping[NodeId, int]) -> bool:
         """Whether the GPUs are of one type, so that the job's sensitivity is known."""
-        gpu_types = self.view.cluster.node_types[list(gpus)]
-        return bool((gpu_types == gpu_types[0]).all())
+        nodes = self.view.cluster.nodes
+        return len({nodes[node].gpu_type for node in gpus}) == 1
 
     def places(self, planned: Mapping[NodeId, int]) -> Iterator[Gpus]:
         """Yield places for a gang on one type: nodes that fit it, fullest first; if none fits, the planned GPUs."""
@@ -156,8 +159,8 @@ class Opt:
         node_limit: nodes of the search tree for each integer program; a stopped program gives the best amounts found,
             or the proportional shares if there are none. A limit of work instead of time gives the same amounts on any
             machine.
-        counters: programs started, programs stopped by the limit, programs without a solution, and the largest relative
-            gap in parts per million.
+        counters: programs started (also those that need no solver, see `baselines.synergy.unique_amounts`), programs
+            stopped by the limit, programs without a solution, and the largest relative gap in parts per million.
     """
 
     node_limit: int
@@ -216,36 +219,50 @@ class Opt:
         options: Sequence[tuple[JobId, Amount, float]],
     ) -> dict[JobId, Amount]:
         """Return an amount for every job; empty if no solution was found within the limit."""
-        rows, columns, values = [], [], []
         nodes = sorted({node for gpus in places.values() for node in gpus})
         row = {node: at for at, node in enumerate(nodes)}
+        use = np.zeros((len(options), 2 * len(nodes)))
         for column, (job, amount, _) in enumerate(options):
             for node, count in places[job].items():
-                rows += [row[node], len(nodes) + row[node]]
-                columns += [column, column]
-                values += [count * (amount.cpus - PART), count * (amount.memory - PART)]
-        room = coo_array((values, (rows, columns)), shape=(2 * len(nodes), len(options)))
+                use[column, row[node]] = count * (amount.cpus - PART)
+                use[column, len(nodes) + row[node]] = count * (amount.memory - PART)
+        free = np.concatenate([resources.free_cpus[nodes], resources.free_memory[nodes]]) + AMOUNT_ROUNDING
         place = {job: place for place, job in enumerate(jobs)}
-        owner = [place[job] for job, _, _ in options]
-        once = coo_array((np.ones(len(options)), (owner, np.arange(len(options)))), shape=(len(jobs), len(options)))
-        free = np.concatenate([resources.free_cpus[nodes], resources.free_memory[nodes]])
+        owner = np.array([place[job] for job, _, _ in options])
+        worth = np.array([throughput for _, _, throughput in options])
+        first = np.searchsorted(owner, np.arange(len(jobs) + 1))
+        known, best = unique_amounts(first, worth, use, free, GAP)
+        picked = best.tolist() if known else self._program(owner, worth, use, free)
+        return {options[at][0]: options[at][1] for at in picked}
+
+    def _program(self, owner: IntArray, worth: FloatArray, use: FloatArray, room: FloatArray) -> list[int]:
+        """List the options that an integer program chooses, one for each job; empty if it finds none.
+
+        Args:
+            owner: int64[num_options], place of each option's job.
+            worth: float64[num_options], to be maximised.
+            use: float64[num_options, num_limits], the cores and memory of nodes that each option takes.
+            room: float64[num_limits].
+        """
+        columns = np.arange(len(worth))
+        once = coo_array((np.ones(len(worth)), (owner, columns)), shape=(int(owner[-1]) + 1, len(worth)))
         found = milp(
-            -np.array([throughput for _, _, throughput in options]),
-            integrality=np.ones(len(options), np.int64),
+            -worth,
+            integrality=np.ones(len(worth), np.int64),
             bounds=Bounds(0.0, 1.0),
             constraints=[
                 LinearConstraint(once.tocsr(), 1.0, 1.0),
-                LinearConstraint(room.tocsr(), -np.inf, free + AMOUNT_ROUNDING),
+                LinearConstraint(csr_array(use.T), -np.inf, room),
             ],
-            options={"node_limit": self.node_limit, "mip_rel_gap": 1e-4},
+            options={"node_limit": self.node_limit, "mip_rel_gap": GAP},
         )
         self.counters["stopped_programs"] += found.status != 0
         if found.x is None:
             self.counters["proportional_groups"] += 1
-            return {}
+            return []
         if found.status != 0 and found.mip_gap is not None:
             self.counters["worst_gap_ppm"] = max(self.counters["worst_gap_ppm"], round(1e6 * float(found.mip_gap)))
-        return {job: amount for (job, amount, _), x in zip(options, found.x.tolist(), strict=True) if x > 0.5}
+        return np.flatnonzero(found.x > 0.5).tolist()
 
 
 def groups_by_nodes(places: Mapping[JobId, Mapping[NodeId, int]]) -> list[dict[JobId, Mapping[NodeId, int]]]:

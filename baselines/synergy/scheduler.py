@@ -7,6 +7,7 @@ import numpy as np
 
 from baselines.parts.arrays import gang_sizes
 from baselines.parts.estimates import as_long_again, remaining_time, require_remaining_work
+from baselines.parts.grants import held_gpus
 from baselines.parts.placing import Gpus, best_fit, could_fit, start_waiting, types_by_throughput
 from baselines.parts.priority import SecondsLeft, jobs_present, place_in_order
 from baselines.parts.round_timer import RoundTimer
@@ -131,7 +132,7 @@ class Synergy:
 
     def _carry_out(self, plan: RoundPlan, chosen: dict[JobId, Gpus], order: Sequence[JobId]) -> None:
         """Place the chosen jobs, those that stay on their GPUs first, then the other jobs that fit beside them."""
-        held = {job: dict(plan.view.placement(job).gpus) for job in plan.view.running.tolist()}
+        held = held_gpus(plan.view)
         mechanism = self._mechanism(plan.view)
         for job in held:
             if chosen.get(job) != held[job]:
@@ -206,11 +207,12 @@ def select(
         keep: whether running jobs continue whatever their priority, so that only idle GPUs are assigned.
         seconds_left: estimates the seconds that running jobs still need where they are; None: no job changes its type.
     """
-    draft = view.allocation(keep_running=True)
+    draft, held = view.allocation(keep_running=True), held_gpus(view)
     gangs = gang_sizes(view, np.array(order, dtype=np.int64)).tolist()
     sizes = dict(zip(order, gangs, strict=True))
     if keep:
-        start_waiting(view, draft, [job for job in order if draft.placement(job) is None], best_fit, sizes)
+        start_waiting(view, draft, [job for job in order if job not in held], best_fit, sizes)
     else:
         place_in_order(view, draft, order, sizes, seconds_left=seconds_left)
-    return {job: dict(place.gpus) for job in order if (place := draft.placement(job))}
+    drafted: dict[JobId, Gpus] = {job: dict(place.gpus) if place else {} for job, place in draft.changes.items()}
+    return {job: gpus for job in order if (gpus := drafted.get(job, held.get(job)))}

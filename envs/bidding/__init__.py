@@ -2,7 +2,7 @@
 
 from envs.bidding.auction import Auction, BiddingRound, BidObservation
 from envs.bidding.batch import BiddingBatch
-from envs.bidding.environment import BiddingEnv, bidding_env
+from envs.bidding.environment import BiddingEnv, bidding_env, env, parallel_env, raw_env
 from envs.bidding.spec import BiddingRules, BiddingSpec
 from envs.bidding.vector import BiddingVectorEnv
 
@@ -16,4 +16,7 @@ __all__ = [
     "BiddingSpec",
     "BiddingVectorEnv",
     "bidding_env",
+    "env",
+    "parallel_env",
+    "raw_env",
 ]

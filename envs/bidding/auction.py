@@ -91,12 +91,21 @@ def check_actions(actions: Features, shape: tuple[int, ...]) -> None:
     Raises:
         MurmurationError: they do not.
     """
-    if not isinstance(actions, np.ndarray) or actions.shape != shape or actions.dtype != np.float32:
-        found = f"{actions.dtype}{list(actions.shape)}" if isinstance(actions, np.ndarray) else repr(actions)
-        raise MurmurationError(f"actions are {found}; they must be float32{list(shape)}")
+    check_form(actions, shape)
     if actions.size and not (actions.min() >= -1.0 and actions.max() <= 1.0):
         place = np.argwhere(~(np.abs(actions) <= 1.0))[0].tolist()
         raise MurmurationError(f"action {place} is {actions[tuple(place)]}; it must lie in -1 ... 1")
+
+
+def check_form(actions: Features, shape: tuple[int, ...]) -> None:
+    """Assert that actions have a shape and are float32.
+
+    Raises:
+        MurmurationError: they do not.
+    """
+    if not isinstance(actions, np.ndarray) or actions.shape != shape or actions.dtype != np.float32:
+        found = f"{actions.dtype}{list(actions.shape)}" if isinstance(actions, np.ndarray) else repr(actions)
+        raise MurmurationError(f"actions are {found}; they must be float32{list(shape)}")
 
 
 class BiddingRound:

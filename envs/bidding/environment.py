@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
+from pettingzoo import AECEnv
 
 from envs.bidding import columns
 from envs.bidding.batch import BiddingBatch
@@ -13,11 +14,16 @@ from envs.bidding.spec import BiddingRules
 from envs.bidding.vector import bids_box, features_box
 from envs.episodes import NodeParallelEnv, Reward
 from envs.episodes.candidates import Features
+from envs.episodes.defaults import Illegal
 from envs.episodes.parallel import AgentObservation
+from envs.episodes.scene import FREE, Scene
+from envs.episodes.standard import as_turns, ordered_turns
 from envs.simulation import Setup
 from envs.simulation.market import Market
 from envs.types import MurmurationError
-from envs.workloads import WorkloadSource
+from envs.workloads import Workload, WorkloadSource
+
+STATE_PARTS = ("nodes", "pairs", "jobs", "cluster")  # of the joint observation, in `state`
 
 
 class BiddingEnv(NodeParallelEnv[BiddingBatch, Features]):
@@ -39,11 +45,13 @@ class BiddingEnv(NodeParallelEnv[BiddingBatch, Features]):
     restart and cores. Bids of 0 everywhere leave the market's own decision, to the bit. S is the number of GPUs of the
     largest node, K is `BiddingRules.num_candidates`. Candidates that hold GPUs on the node stand in its slots only.
 
-    `infos[agent]` holds `time` (s), `elapsed` (s in this step) and `edges`, the number of directed edges in the
-    coordination graph, which `coordination_graph` returns.
+    `infos[agent]` holds `time` (s), `elapsed` (s in this step), the agent's `illegal` actions so far and `edges`, the
+    number of directed edges in the coordination graph, which `coordination_graph` returns.
+
+    An action outside its space counts as no bid (`illegal`); one of another shape or type is always an error.
 
     Args:
-        setup, source, reward, split, seed, render_mode: see `NodeParallelEnv`.
+        setup, source, reward, split, seed, render_mode, max_cycles, illegal, illegal_penalty: see `NodeParallelEnv`.
         market: what clears the bids; `FifoMarket()` if None.
         rules: see its class.
     """
@@ -61,9 +69,17 @@ class BiddingEnv(NodeParallelEnv[BiddingBatch, Features]):
         split: str = "train",
         seed: int | None = None,
         render_mode: str | None = None,
+        max_cycles: int | None = None,
+        illegal: Illegal = "nothing",
+        illegal_penalty: float = 0.0,
     ) -> None:
-        super().__init__(setup, source, reward, split, seed, render_mode)
+        super().__init__(setup, source, reward, split, seed, render_mode, max_cycles, illegal, illegal_penalty)
         self._market, self._rules = market, rules
+        self._last_bids: list[tuple[int, float]] = []
+
+    def _load(self, workload: Workload) -> None:
+        self._last_bids = []
+        super()._load(workload)
 
     def _make_batch(self, num_jobs: int) -> BiddingBatch:
         return BiddingBatch(
@@ -101,15 +117,26 @@ class BiddingEnv(NodeParallelEnv[BiddingBatch, Features]):
         }
         return observation, {agent: bids_box(rows, bids) for agent in self.possible_agents}
 
-    def _apply(self, actions: dict[str, Features]) -> tuple[float, float, bool]:
-        """Clear the bids of one round; refuse bids outside their space."""
+    def _mend(self, actions: dict[str, Features]) -> tuple[dict[str, Features], list[str]]:
+        """Replace bids outside their space by none."""
+        wrong = []
         for agent in self.possible_agents:
-            if not self.action_space(agent).contains(np.asarray(actions[agent])):
-                space = self.action_space(agent)
+            action, space = np.asarray(actions[agent]), self.action_space(agent)
+            if space.contains(action):
+                continue
+            if self.illegal == "raise" or action.shape != space.shape or action.dtype != np.float32:
                 raise MurmurationError(
                     f"action of {agent} lies outside its space; give float32{list(space.shape)} in -1 ... 1"
                 )
+            wrong.append(agent)
+        return {**actions, **{agent: np.zeros(self.action_space(agent).shape, np.float32) for agent in wrong}}, wrong
+
+    def _apply(self, actions: dict[str, Features]) -> tuple[float, float, bool]:
+        """Clear the bids of one round."""
         joint = np.stack([actions[agent] for agent in self.possible_agents])[None]
+        if self.render_mode is not None:
+            arrays = self.batch.auction.arrays
+            self._last_bids = strongest_bids(joint[0], self.batch.observation["pair_jobs"][0], arrays.listed[0])
         reward, elapsed, ended = self.batch.step(joint)
         return float(reward[0]), float(elapsed[0]), bool(ended[0])
 
@@ -130,6 +157,11 @@ class BiddingEnv(NodeParallelEnv[BiddingBatch, Features]):
             for n, agent in enumerate(self.possible_agents)
         }
 
+    def scene(self) -> Scene:
+        """Return what a picture shows: the state, the coordination graph, and each node's strongest last bid."""
+        edges, _ = self.coordination_graph()
+        return Scene.of(self.batch.state, self.cluster, edges.T.astype(np.int64), self._last_bids)
+
     def _counters(self) -> dict[str, int]:
         return {"edges": int(self.batch.observation["num_edges"][0, 0])}
 
@@ -143,9 +175,40 @@ class BiddingEnv(NodeParallelEnv[BiddingBatch, Features]):
     def state(self) -> npt.NDArray[np.float32]:
         """Return float32[...]: the joint observation of nodes, pairs, jobs and cluster, flat, for central critics."""
         arrays = self.batch.observation
-        return np.concatenate(
-            [arrays[name][0].ravel() for name in ("nodes", "pairs", "jobs", "cluster")], dtype=np.float32
-        )
+        return np.concatenate([arrays[name][0].ravel() for name in STATE_PARTS], dtype=np.float32)
+
+    def _state_size(self) -> int:
+        return sum(getattr(self.batch.auction.arrays, name)[0].size for name in STATE_PARTS)
+
+
+def strongest_bids(
+    joint: Features, pair_jobs: npt.NDArray[np.generic], listed: npt.NDArray[np.generic]
+) -> list[tuple[int, float]]:
+    """Return for each node the job with the bid of largest size, and that bid; `FREE` and 0 where a node bids nothing.
+
+    Args:
+        joint: float32[num_nodes, num_pairs, num_bids].
+        pair_jobs: int[num_nodes, num_pairs], the row of each pair's job, -1 for none.
+        listed: int[num_job_rows], the job of each row.
+    """
+    found = []
+    for bids, rows in zip(joint, pair_jobs.astype(np.int64), strict=True):
+        sizes = np.where(rows[:, None] >= 0, np.abs(bids), 0.0)
+        pair, bid = np.unravel_index(int(sizes.argmax()), sizes.shape)
+        job = int(listed.astype(np.int64)[rows[pair]])
+        found.append((job, float(bids[pair, bid])) if sizes[pair, bid] > 0 else (FREE, 0.0))
+    return found
 
 
 bidding_env = BiddingEnv  # PettingZoo's usual form of a name
+parallel_env = BiddingEnv
+
+
+def raw_env(**options: Any) -> AECEnv:
+    """Return the environment with nodes that bid one after another (PettingZoo's AEC); options of `BiddingEnv`."""
+    return as_turns(BiddingEnv(**options))
+
+
+def env(**options: Any) -> AECEnv:
+    """Return `raw_env` with checks of the order of calls."""
+    return ordered_turns(BiddingEnv(**options))

@@ -6,14 +6,15 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
 from envs.bidding import columns
-from envs.bidding.auction import BidObservation, check_actions
+from envs.bidding.auction import BidObservation, check_actions, check_form
 from envs.bidding.batch import BiddingBatch
 from envs.bidding.spec import BiddingRules, BiddingSpec
 from envs.episodes import EpisodeVectorEnv, Reward
 from envs.episodes.candidates import Features
+from envs.episodes.defaults import Illegal
 from envs.simulation import Setup
 from envs.simulation.market import Market
-from envs.types import FloatArray
+from envs.types import BoolArray, FloatArray, IntArray
 from envs.workloads import WorkloadSource
 
 
@@ -53,7 +54,7 @@ class BiddingVectorEnv(EpisodeVectorEnv[BiddingBatch, Features]):
         num_envs: number of episodes in one call.
         market: what clears the bids; `FifoMarket()` if None.
         rules, reward: see their classes.
-        source, group_size, split, seed: see `EpisodeVectorEnv`.
+        source, group_size, split, seed, illegal, illegal_penalty: see `EpisodeVectorEnv`.
     """
 
     def __init__(
@@ -67,9 +68,11 @@ class BiddingVectorEnv(EpisodeVectorEnv[BiddingBatch, Features]):
         group_size: int = 1,
         split: str = "train",
         seed: int = 0,
+        illegal: Illegal = "nothing",
+        illegal_penalty: float = 0.0,
     ) -> None:
         batch = BiddingBatch(setup, source.models, source.num_jobs, num_envs, market, rules, reward)
-        super().__init__(batch, source, group_size, split, seed)
+        super().__init__(batch, source, group_size, split, seed, illegal, illegal_penalty)
         self.single_observation_space, self.single_action_space = joint_bid_spaces(batch.spec)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
@@ -78,8 +81,20 @@ class BiddingVectorEnv(EpisodeVectorEnv[BiddingBatch, Features]):
         self, actions: Features, fresh: npt.NDArray[np.bool_]
     ) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
         """Apply joint actions float32[num_envs, num_nodes, num_pairs, num_bids]."""
-        check_actions(actions, self.batch.auction.action_shape)
         return self.batch.step(actions)
+
+    def _mend(self, actions: Features, fresh: BoolArray) -> tuple[Features, IntArray]:
+        """Replace the bids of nodes that leave the space by none."""
+        shape = self.batch.auction.action_shape
+        check_form(actions, shape)
+        if self.illegal == "raise":
+            check_actions(actions, shape)
+            return actions, np.zeros(self.num_envs, np.int64)
+        inside: BoolArray = np.asarray((np.abs(actions) <= 1.0).all(axis=(2, 3)))  # NaN is outside
+        if inside.all():
+            return actions, np.zeros(self.num_envs, np.int64)
+        mended: Features = np.where(inside[:, :, None, None], actions, np.float32(0.0))
+        return mended, (~inside & ~fresh[:, None]).sum(axis=1)
 
     def _observation(self) -> BidObservation:
         return {name: array.copy() for name, array in self.batch.observation.items()}

@@ -4,8 +4,9 @@ Import `envs.evaluation.report` (printed tables and result files), `envs.evaluat
 (pictures) directly. This package does not import them, so that computing results loads neither rich nor matplotlib.
 """
 
-from envs.evaluation.compare import ProgressCallback, compare_schedulers
+from envs.evaluation.compare import compare_schedulers
 from envs.evaluation.comparison import Comparison, overall
+from envs.evaluation.playing import ProgressCallback
 from envs.evaluation.statistics import Estimate, MeanEstimator, block_length, method_for, t_interval
 
 __all__ = [

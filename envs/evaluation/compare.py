@@ -1,25 +1,20 @@
 """Run schedulers on the same workloads and the same cluster with the same random seeds."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NoReturn
-
-import numpy as np
 
 from envs.evaluation.comparison import ANY_BATCH, BOUND, Comparison, names_batches, plain
 from envs.evaluation.episode import EpisodeFigures
 from envs.evaluation.failure import Failure
+from envs.evaluation.plausible import refuse_below_bound
+from envs.evaluation.playing import Played, PlayedCallback, ProgressCallback, play_schedulers
+from envs.evaluation.spread import Spread
 from envs.metrics.bounds import Relaxation
 from envs.performance import efficiency_notes, throughput_sources
-from envs.scheduling import ClusterView, Scheduler
-from envs.simulation import RunResult, Setup, Simulator, run_episode
-from envs.types import Allocation, AllocationError, ClusterSpec, ConservationError, MurmurationError
+from envs.scheduling import Scheduler
+from envs.simulation import RunResult, Setup
+from envs.types import MurmurationError
 from envs.workloads import Workload
-
-Played = list[RunResult] | Failure | str  # all runs, the failure that ended one, or the reason for running none
-PlayedCallback = Callable[[str, Played], None]  # scheduler, what became of it
-ProgressCallback = Callable[[str, int, float], None]  # scheduler, index of the workload, share of its jobs submitted
-ROUNDS_PER_REPORT = 64
 
 
 def compare_schedulers(
@@ -36,13 +31,15 @@ def compare_schedulers(
     recorded: Mapping[str, Sequence[EpisodeFigures]] | None = None,
     progress: ProgressCallback | None = None,
     listener: PlayedCallback | None = None,
+    spread: Spread | None = None,
     level: float = 0.95,
     resamples: int = 2000,
 ) -> Comparison:
     """Run every workload under every scheduler.
 
     A scheduler that raises an error, or whose allocation is refused, has no figures; `Comparison.failures` says why,
-    and the comparison continues with the next scheduler.
+    and the comparison continues with the next scheduler. The same holds for a scheduler whose results cannot be: every
+    run is recomputed from its event log (`Audit`), and no mean JCT may be below its lower bound.
 
     Args:
         schedulers: schedulers by the name shown in results.
@@ -58,6 +55,7 @@ def compare_schedulers(
         recorded: figures of further schedulers on the first workloads, recorded earlier with the same seed.
         progress: is called with the progress of the comparison.
         listener: is called when a scheduler has run all its workloads, has failed, or has refused to run.
+        spread: plays the episodes elsewhere, with the same results; None plays them in this process.
         level: confidence level of the intervals.
         resamples: number of bootstrap resamples.
 
@@ -66,27 +64,19 @@ def compare_schedulers(
         Exception: the only scheduler failed; its own error.
     """
     check_comparable([*schedulers, *(recorded or {})], workloads, reference)
-    worlds = partial(simulator_of, workloads, setup, seed)
-    played: dict[str, Played] = {}
-    for name, scheduler in schedulers.items():
-        count = min((num_workloads or {}).get(name, len(workloads)), len(workloads))
-        played[name] = play_all(name, scheduler, worlds, count, progress, refusable=name in optional)
-        if listener:
-            listener(name, played[name])
-    runs, inapplicable, failures = sort_played({**(left_out or {}), **played, **(recorded or {})})
+    played = play_schedulers(
+        schedulers, workloads, setup, seed, num_workloads or {}, optional, progress, listener, spread
+    )
+    runs, inapplicable, failures = sort_played({**(left_out or {}), **dict(played), **(recorded or {})})
     if not runs:
         raise_nothing_ran(inapplicable, failures)
-    chosen = reference if reference in runs else "fifo" if "fifo" in runs else ""
+    chosen = next((name for name in (reference, "fifo") if name in runs), "")
     settings = {**describe_settings(workloads, setup, seed), **(about or {})}
     if reference and reference not in runs:
         settings["notes"] = [*settings["notes"], f"the requested reference, {reference}, did not run"]
     relaxations = relax(workloads, setup, (BOUND, ANY_BATCH) if names_batches(runs) else (BOUND,))
-    return Comparison(runs, inapplicable, chosen, settings, seed, level, resamples, relaxations, failures)
-
-
-def simulator_of(workloads: Sequence[Workload], setup: Setup, seed: int, index: int) -> Simulator:
-    """Return the simulator of the workload at this index."""
-    return Simulator(workloads[index], setup, workload_seed(seed, index))
+    found = Comparison(runs, inapplicable, chosen, settings, seed, level, resamples, relaxations, failures)
+    return refuse_below_bound(found)
 
 
 def sort_played(
@@ -127,41 +117,6 @@ def raise_nothing_ran(inapplicable: Mapping[str, str], failures: Mapping[str, Fa
     raise MurmurationError(f"comparison: no scheduler can run here ({reasons}); choose another scheduler")
 
 
-def play_all(
-    name: str,
-    scheduler: Scheduler,
-    simulator: Callable[[int], Simulator],
-    num_workloads: int,
-    progress: ProgressCallback | None,
-    *,
-    refusable: bool,
-) -> Played:
-    """Run every workload under one scheduler.
-
-    Returns:
-        The results; the failure that ended one of the runs; or the reason for which a scheduler that may refuse to run
-        does.
-
-    Raises:
-        ConservationError: the simulator lost jobs, so no figure can be trusted.
-    """
-    results: list[RunResult] = []
-    for index in range(num_workloads):
-        world = simulator(index)  # outside `try`: a workload that does not fit is not the scheduler's refusal
-        watched = (
-            scheduler if progress is None else ReportingScheduler(scheduler, name, index, len(world.workload), progress)
-        )
-        try:
-            results.append(run_episode(watched, world, name))
-        except ConservationError:
-            raise
-        except Exception as error:
-            if refusable and isinstance(error, MurmurationError) and not isinstance(error, AllocationError):
-                return f"not applicable: {error}"
-            return Failure.of(error, name, index, world.workload.name, world.view.time)
-    return results
-
-
 def check_comparable(schedulers: Collection[str], workloads: Sequence[Workload], reference: str) -> None:
     """Assert that there is something to compare.
 
@@ -174,11 +129,6 @@ def check_comparable(schedulers: Collection[str], workloads: Sequence[Workload],
         raise MurmurationError("comparison: no workload to run; widen the split of the workload source")
     if reference and reference not in schedulers:
         raise MurmurationError(f"reference {reference!r} is not compared; choose one of {', '.join(schedulers)}")
-
-
-def workload_seed(seed: int, index: int) -> int:
-    """Return the seed of the workload at this index: the same for every scheduler, different for every workload."""
-    return int(np.random.SeedSequence([seed, index]).generate_state(1)[0])
 
 
 def describe_settings(workloads: Sequence[Workload], setup: Setup, seed: int) -> dict[str, Any]:
@@ -208,32 +158,3 @@ def describe_settings(workloads: Sequence[Workload], setup: Setup, seed: int) ->
         }
     )
     return settings
-
-
-class ReportingScheduler:
-    """A wrapper that reports a scheduler's progress through one workload."""
-
-    def __init__(
-        self, scheduler: Scheduler, name: str, workload: int, num_jobs: int, progress: ProgressCallback
-    ) -> None:
-        self._scheduler = scheduler
-        self._progress = progress
-        self._name, self._workload = name, workload
-        self._num_jobs = num_jobs
-        self._round = 0
-
-    def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
-        """Begin an episode."""
-        self._progress(self._name, self._workload, 0.0)
-        self._round = 0
-        self._scheduler.reset(cluster, rng)
-
-    def schedule(self, view: ClusterView) -> Allocation:
-        """Return the scheduler's allocation."""
-        self._round += 1
-        if self._round % ROUNDS_PER_REPORT == 0:
-            self._progress(self._name, self._workload, len(view.submit_time) / self._num_jobs)
-        return self._scheduler.schedule(view)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._scheduler, name)  # the scheduler's declared assumptions and its counters

@@ -186,10 +186,13 @@ class Comparison:
         """Estimate a mean of `ESTIMATED` with its interval."""
         return self.estimators[metric].mean(self.schedulers.index(scheduler))
 
-    def ratio(self, metric: str, scheduler: str) -> Estimate:
-        """Estimate the ratio of a mean of `ESTIMATED` to the reference's, with its paired interval."""
+    def ratio(self, metric: str, scheduler: str, to: str = "") -> Estimate:
+        """Estimate the ratio of a mean of `ESTIMATED` to another scheduler's, with its paired interval.
+
+        The other one is the reference if `to` is empty.
+        """
         names = self.schedulers
-        return self.estimators[metric].ratio(names.index(scheduler), names.index(self.reference))
+        return self.estimators[metric].ratio(names.index(scheduler), names.index(to or self.reference))
 
     @cached_property
     def bounds(self) -> list[dict[str, Any]]:
@@ -263,12 +266,17 @@ class Comparison:
 
         It is the bound at any batch size for schedulers that choose batch sizes, and the other one for the rest.
         """
-        bound = ANY_BATCH if ANY_BATCH in self.relaxations and scheduler in names_batches(self.runs) else BOUND
-        if bound not in self._bound_jct:
-            return math.nan
-        pairs = zip(self.summaries[scheduler], self._bound_jct[bound], strict=False)
+        pairs = zip(self.summaries[scheduler], self.least_jct(scheduler), strict=False)
         logs = [math.log(summary.mean_jct / below) for summary, below in pairs if not math.isnan(below)]
         return math.exp(float(np.mean(logs))) if logs else math.nan
+
+    def least_jct(self, scheduler: str) -> list[float]:
+        """Return the lower bound that holds for a scheduler: for each workload, the least mean JCT in seconds.
+
+        It is of the compared jobs; NaN for a workload without them. Empty without relaxations.
+        """
+        bound = ANY_BATCH if ANY_BATCH in self.relaxations and scheduler in names_batches(self.runs) else BOUND
+        return self._bound_jct.get(bound, [])
 
     @cached_property
     def _bound_jct(self) -> dict[str, list[float]]:

@@ -15,13 +15,14 @@ JOB = np.dtype(  # the first five fields are those of `envs.simulation.result.RE
     [
         ("job", np.int64),
         ("submit_time", np.float64),  # all times in seconds; NaN for an event that never happened
-        ("start_time", np.float64),
+        ("start_time", np.float64),  # NaN too if it was not recorded
         ("finish_time", np.float64),
         ("ideal_duration", np.float64),
         ("rho", np.float64),  # finish-time fairness; NaN if it was not recorded
     ]
 )
 
+OF_START = ("mean_queueing_delay", "p99_queueing_delay")  # fields of `Summary` that need the start of each job
 OF_RHO = ("mean_fairness", "worst_fairness", "jain_index")  # fields of `Summary` that need finish-time fairness by job
 
 
@@ -86,7 +87,7 @@ class EpisodeFigures:
     def summary(self, compared: IntArray) -> Summary:
         """Return the metrics over some of the jobs that finished, by their ids.
 
-        Finish-time fairness is over all jobs that finished if it is not known by job.
+        Queueing delay and finish-time fairness are over all jobs that finished if they are not known by job.
 
         Raises:
             ValueError: a compared job is not measured and finished in this run.
@@ -99,6 +100,5 @@ class EpisodeFigures:
         rows = self.rows(compared)
         rho: FloatArray = rows["rho"]
         figures = figures_of_jobs(rows, rho)
-        if np.isnan(rho).any():
-            figures = {name: value for name, value in figures.items() if name not in OF_RHO}
-        return replace(self.own, **figures)
+        unknown = OF_RHO * bool(np.isnan(rho).any()) + OF_START * bool(np.isnan(rows["start_time"]).any())
+        return replace(self.own, **{name: value for name, value in figures.items() if name not in unknown})

@@ -5,7 +5,7 @@ import math
 from envs.evaluation.comparison import Comparison
 from envs.evaluation.table import all_columns
 
-NOT_IN_TASKS = ("p50", "slowdown", "bounded", "rho", "makespan", "frag.", "preempted", "restarts")  # columns
+NOT_IN_TASKS = ("p50", "slowdown", "bounded", "makespan", "frag.", "preempted", "restarts")  # columns
 
 
 def markdown_page(comparison: Comparison) -> str:

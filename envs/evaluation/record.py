@@ -1,13 +1,14 @@
 """Recorded results: what one scheduler did in every episode of a task, in a small file that can be committed.
 
 A record is a gzipped text of JSON lines, to be read with `zcat`. Its first line says what was played. Each further line
-is an episode (`EpisodeFigures`): its metrics with `DIGITS` significant digits, and for every measured job its JCT and
-its wait with `JOB_DIGITS`.
+is an episode (`EpisodeFigures`): its metrics with `DIGITS` significant digits, and the JCT of every measured job with
+`JOB_DIGITS`.
 
 The rounding limits the size of the files. Metrics of episodes in which every scheduler finished the same jobs keep all
 their digits. In an episode in which another scheduler left jobs unfinished, means over the remaining jobs are computed
-from the rounded figures, and finish-time fairness stays that of all jobs that the recorded scheduler finished, as it is
-not recorded by job. So are bootstrap intervals, which comparisons of fewer than `MIN_WORKLOADS` episodes have.
+from the rounded figures. Queueing delay and finish-time fairness are not recorded by job: they stay those of all jobs
+that the recorded scheduler finished. Bootstrap intervals, which comparisons of fewer than `MIN_WORKLOADS` episodes
+have, come from the rounded figures too, and there is none of the queueing delay.
 """
 
 import dataclasses
@@ -116,7 +117,6 @@ def describe_episode(episode: EpisodeFigures) -> dict[str, Any]:
         "beyond": _round(episode.beyond, DIGITS),
         "summary": {name: _round(value, DIGITS) for name, value in dataclasses.asdict(episode.own).items()},
         "jct": [_round(each, JOB_DIGITS) for each in (jobs["finish_time"] - jobs["submit_time"]).tolist()],
-        "wait": [_round(each, JOB_DIGITS) for each in (jobs["start_time"] - jobs["submit_time"]).tolist()],
     }
 
 
@@ -133,8 +133,7 @@ def restore_episode(values: Mapping[str, Any], workload: Workload, ideal: FloatA
     submit = workload.jobs["submit_time"][ids]
     jobs["job"], jobs["submit_time"], jobs["ideal_duration"] = ids, submit, ideal[ids]
     jobs["finish_time"] = submit + np.array(values["jct"], dtype=np.float64)
-    jobs["start_time"] = submit + np.array(values["wait"], dtype=np.float64)
-    jobs["rho"] = np.nan
+    jobs["start_time"] = jobs["rho"] = np.nan
     texts = {None: math.nan, "inf": math.inf}
     summary = {name: texts.get(value, value) for name, value in values["summary"].items()}
     kept = ("num_late", "stay", "beyond", "num_rounds", "decision_seconds", "chose_batches")

@@ -1,22 +1,29 @@
 """Reports of a comparison: a progress bar while it runs, a printed table, and result files."""
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from envs.evaluation.compare import PlayedCallback, check_comparable, compare_schedulers
+from envs.evaluation.aggregate import aggregate_comparison
+from envs.evaluation.compare import check_comparable, compare_schedulers
 from envs.evaluation.comparison import Comparison
 from envs.evaluation.episode import EpisodeFigures
 from envs.evaluation.gantt import gantt
+from envs.evaluation.marl_eval import to_marl_eval
 from envs.evaluation.page import markdown_page, task_table
+from envs.evaluation.playing import PlayedCallback
 from envs.evaluation.plots import jct_cdf
+from envs.evaluation.spread import Spread
 from envs.evaluation.table import duration, print_table, wide_console
 from envs.evaluation.tradeoff import jct_and_cpu_time
+from envs.evaluation.webpage import PageExtras, html_page
 from envs.performance import efficiency_notes, throughput_sources
 from envs.scheduling import Scheduler
 from envs.simulation import RunResult, Setup
@@ -38,6 +45,7 @@ def run_comparison(
     about: Mapping[str, Any] | None = None,
     recorded: Mapping[str, Sequence[EpisodeFigures]] | None = None,
     listener: PlayedCallback | None = None,
+    spread: Spread | None = None,
     console: Console | None = None,
 ) -> Comparison:
     """Run `compare_schedulers` and print the workloads, a progress bar, and the table.
@@ -71,6 +79,7 @@ def run_comparison(
             recorded=recorded,
             progress=progress,
             listener=listener,
+            spread=spread,
         )
     print_table(comparison, console)
     return comparison
@@ -132,8 +141,10 @@ def format_range(values: Sequence[float], form: str) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def write_report(comparison: Comparison, folder: Path) -> list[Path]:
-    """Write results.json, .csv and .md, and plots into a folder.
+def write_report(comparison: Comparison, folder: Path, extras: PageExtras | None = None) -> list[Path]:
+    """Write results.json, .csv and .md, the page report.html, and plots into a folder.
+
+    aggregates.csv has the figures over workloads and training seeds, and marl_eval.json all figures for marl-eval.
 
     The plots are jct_cdf.png, jct_and_cpu_time.png and, of the first workload of schedulers that were played and not
     read from records, gantt_<scheduler>.png.
@@ -148,7 +159,12 @@ def write_report(comparison: Comparison, folder: Path) -> list[Path]:
     (folder / "results.json").write_text(comparison.to_json())
     comparison.table().to_csv(folder / "results.csv", index=False)
     (folder / "results.md").write_text(markdown_page(comparison), encoding="utf-8")
-    forms = ["results.json", "results.csv", "results.md"]
+    extras = extras or PageExtras()
+    aggregates = aggregate_comparison(comparison, extras.groups)
+    pd.DataFrame([each.row() for each in aggregates]).to_csv(folder / "aggregates.csv", index=False)
+    (folder / "marl_eval.json").write_text(json.dumps(to_marl_eval(comparison, extras.groups), indent=2) + "\n")
+    (folder / "report.html").write_text(html_page(comparison, extras, aggregates), encoding="utf-8")
+    forms = ["results.json", "results.csv", "results.md", "report.html", "aggregates.csv", "marl_eval.json"]
     if "task" in comparison.settings:
         (folder / "table.md").write_text(task_table(comparison), encoding="utf-8")
         forms.append("table.md")

@@ -9,6 +9,7 @@ import pandas as pd
 from envs.evaluation.compare import compare_schedulers
 from envs.evaluation.comparison import ANY_BATCH, BOUND, Comparison
 from envs.evaluation.failure import Failure
+from envs.evaluation.spread import Spread
 from envs.scheduling import Scheduler
 from envs.simulation import Setup
 from envs.types import MurmurationError
@@ -91,6 +92,7 @@ def sweep(
     reference: str = "",
     optional: Collection[str] = (),
     listener: Callable[[float], None] | None = None,
+    spread: Spread | None = None,
 ) -> Sweep:
     """Compare schedulers on the same jobs at several offered loads.
 
@@ -104,6 +106,7 @@ def sweep(
         reference: see `compare_schedulers`.
         optional: see `compare_schedulers`.
         listener: is called with every load before its comparison.
+        spread: see `compare_schedulers`.
 
     Raises:
         MurmurationError: there is no load, or a load is impossible; and all errors of `compare_schedulers`.
@@ -116,6 +119,6 @@ def sweep(
         if listener:
             listener(load)
         comparisons[load] = compare_schedulers(
-            schedulers, stretched, setup, seed, reference=reference, optional=optional
+            schedulers, stretched, setup, seed, reference=reference, optional=optional, spread=spread
         )
     return Sweep(comparisons)

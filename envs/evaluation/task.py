@@ -58,6 +58,7 @@ class Task:
         objective: what is minimised.
         hashes: version -> hash of the unmodified task, for this version and all earlier ones.
         slow_episodes: the number of test episodes that slow schedulers play, the first ones; at least 5.
+        slowest_episodes: the same for the slowest ones.
 
     Raises:
         MurmurationError: the version is below 1, or slow schedulers would play too few episodes.
@@ -68,12 +69,14 @@ class Task:
     objective: Objective = field(default_factory=Objective)
     hashes: Mapping[int, str] = field(default_factory=dict)
     slow_episodes: int = 20
+    slowest_episodes: int = 5
 
     def __post_init__(self) -> None:
         if self.version < 1:
             raise MurmurationError(f"task.version is {self.version}; it must be at least 1")
-        if self.slow_episodes < MIN_WORKLOADS:
-            raise MurmurationError(f"task.slow_episodes is {self.slow_episodes}; it must be at least {MIN_WORKLOADS}")
+        for name in ("slow_episodes", "slowest_episodes"):
+            if getattr(self, name) < MIN_WORKLOADS:
+                raise MurmurationError(f"task.{name} is {getattr(self, name)}; it must be at least {MIN_WORKLOADS}")
 
     @property
     def title(self) -> str:

@@ -9,9 +9,10 @@ from typing import NamedTuple
 import numpy as np
 import scipy.optimize
 
-from envs.evaluation.compare import workload_seed
 from envs.evaluation.distinct import distinct
 from envs.evaluation.outcome import Outcome
+from envs.evaluation.playing import workload_seed
+from envs.evaluation.spread import Spread, one_after_another
 from envs.scheduling import Scheduler
 from envs.simulation import Setup, Simulator, run_episode
 from envs.types import FloatArray, MurmurationError
@@ -60,20 +61,23 @@ class Parameter:
 
 @dataclass(frozen=True)
 class ProblemSet:
-    """A cluster with its rules, and the workloads to run on it."""
+    """A cluster with its rules, the workloads to run on it, and where they are run."""
 
     setup: Setup
     workloads: Sequence[Workload]
     seed: int = 0
+    spread: Spread = one_after_another
 
     def outcomes(self, scheduler: Scheduler) -> list[Outcome]:
         """Run every workload and return the outcomes."""
-        return [self._outcome(scheduler, index) for index in range(len(self.workloads))]
+        calls = [(index,) for index in range(len(self.workloads))]
+        return list(self.spread(play_outcome, (self.setup, self.workloads, self.seed, scheduler), calls))
 
-    def _outcome(self, scheduler: Scheduler, index: int) -> Outcome:
-        seed = workload_seed(self.seed, index)
-        simulator = Simulator(self.workloads[index], self.setup, seed)
-        return Outcome.of(run_episode(scheduler, simulator), self.setup.scenario)
+
+def play_outcome(setup: Setup, workloads: Sequence[Workload], seed: int, scheduler: Scheduler, index: int) -> Outcome:
+    """Run the workload at an index and return its outcome."""
+    simulator = Simulator(workloads[index], setup, workload_seed(seed, index))
+    return Outcome.of(run_episode(scheduler, simulator), setup.scenario)
 
 
 class RelativeScore:
@@ -221,6 +225,7 @@ def draw_problem_set(
     num_workloads: int,
     seed: int,
     split: str = "train",
+    spread: Spread = one_after_another,
 ) -> ProblemSet:
     """Build a problem set with new workloads of a split of the source; fewer than requested if the split has no more.
 
@@ -229,4 +234,4 @@ def draw_problem_set(
     """
     rng = np.random.default_rng(seed)
     workloads = distinct((source.episode(rng, split) for _ in itertools.count()), num_workloads)
-    return ProblemSet(setup, workloads, seed)
+    return ProblemSet(setup, workloads, seed, spread)

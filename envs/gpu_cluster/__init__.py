@@ -2,7 +2,7 @@
 
 from envs.episodes import Elapsed, Reward, TeamReward
 from envs.gpu_cluster.batch import GpuClusterBatch
-from envs.gpu_cluster.environment import GpuClusterEnv, parallel_env
+from envs.gpu_cluster.environment import GpuClusterEnv, env, parallel_env, raw_env
 from envs.gpu_cluster.negotiation import NegotiatedRound, Observation
 from envs.gpu_cluster.settings import EnvSettings
 from envs.gpu_cluster.spec import DecisionRules, EnvSpec
@@ -18,5 +18,7 @@ __all__ = [
     "Observation",
     "Reward",
     "TeamReward",
+    "env",
     "parallel_env",
+    "raw_env",
 ]

@@ -67,6 +67,14 @@ class GpuClusterBatch(EpisodeBatch):
             self._proceed(int(b))
         return *self._pay(before), self.ended
 
+    def replay(self, b: int, actions: IntArray) -> None:
+        """Apply joint actions int64[T, num_nodes] to one episode alone, as so many steps of the batch would."""
+        for joint in actions:
+            self.negotiation.set_episode_actions(b, joint)
+            kernels.step(self.negotiation.arrays, b, b + 1, True, self._outcomes)
+            if self._outcomes[b] == LOG_FULL:
+                self._proceed(b)
+
     def counters(self, b: int = 0) -> dict[str, int]:
         """Count decisions, claims, conflicts and incomplete gangs of an episode so far."""
         return self.negotiation.counters(b)

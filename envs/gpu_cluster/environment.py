@@ -6,15 +6,20 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
+from pettingzoo import AECEnv
 
 from envs.episodes import NodeParallelEnv, Reward
+from envs.episodes.defaults import Illegal
 from envs.episodes.parallel import AgentObservation
+from envs.episodes.standard import as_turns, ordered_turns
 from envs.gpu_cluster.batch import GpuClusterBatch
 from envs.gpu_cluster.columns import PASS
 from envs.gpu_cluster.spec import DecisionRules
 from envs.simulation import Setup
 from envs.types import MurmurationError
 from envs.workloads import WorkloadSource
+
+STATE_PARTS = ("nodes", "slots", "queue", "cluster")  # of the joint observation, in `state`
 
 
 class GpuClusterEnv(NodeParallelEnv[GpuClusterBatch, int]):
@@ -37,16 +42,12 @@ class GpuClusterEnv(NodeParallelEnv[GpuClusterBatch, int]):
     The action numbering allows CPU and memory levels, but there is only one level so far: CPU, memory, plan and batch
     size follow the simulator's rules.
 
-    `infos[agent]` holds `time` (s), `elapsed` (s in this step), `conflicts`, `claims` and `decisions` of the episode.
+    `infos[agent]` holds `time` (s), `elapsed` (s in this step), `conflicts`, `claims` and `decisions` of the episode,
+    the agent's `illegal` actions so far, and its `action_mask`.
 
     Args:
-        setup: the cluster, the performance model and the scenario; by default 8 nodes with 8 V100 each, the measured
-            tables and the default scenario.
-        source: the source of episodes; synthetic by default. `reset(options={"workload": w})` plays a given workload.
+        setup, source, split, seed, render_mode, max_cycles, illegal, illegal_penalty: see `NodeParallelEnv`.
         rules, reward: see their classes.
-        split: the split of the source from which episodes are drawn.
-        seed: seed of the episodes if `reset` gets none.
-        render_mode: "human" (text to the terminal), "ansi" (the text) or "rgb_array" (uint8[height, width, 3]).
     """
 
     metadata: ClassVar[dict[str, Any]] = {**NodeParallelEnv.metadata, "name": "gpu_cluster_v0"}
@@ -61,8 +62,11 @@ class GpuClusterEnv(NodeParallelEnv[GpuClusterBatch, int]):
         split: str = "train",
         seed: int | None = None,
         render_mode: str | None = None,
+        max_cycles: int | None = None,
+        illegal: Illegal = "nothing",
+        illegal_penalty: float = 0.0,
     ) -> None:
-        super().__init__(setup, source, reward, split, seed, render_mode)
+        super().__init__(setup, source, reward, split, seed, render_mode, max_cycles, illegal, illegal_penalty)
         self._rules = rules
 
     def _make_batch(self, num_jobs: int) -> GpuClusterBatch:
@@ -98,21 +102,27 @@ class GpuClusterEnv(NodeParallelEnv[GpuClusterBatch, int]):
         }
         return observation, {agent: spaces.Discrete(spec.num_actions) for agent in self.possible_agents}
 
-    def _apply(self, actions: dict[str, int]) -> tuple[float, float, bool]:
-        """Apply one joint decision; refuse an action that is masked out."""
+    def _mend(self, actions: dict[str, int]) -> tuple[dict[str, int], list[str]]:
+        """Replace actions that are masked out by passing or, where passing is masked out, by the first allowed one."""
         joint = np.array([int(actions[agent]) for agent in self.possible_agents], np.int64)
         legal = self.batch.legal(joint)
-        if not legal.all():
-            agent = self.possible_agents[int(np.argmin(legal))]
-            why = (
-                " (while nothing runs, a node that can start a waiting job may not pass)"
-                if actions[agent] == PASS
-                else ""
-            )
+        if legal.all():
+            return actions, []
+        wrong = [self.possible_agents[n] for n in np.flatnonzero(~legal)]
+        if self.illegal == "raise":
+            passed = actions[wrong[0]] == PASS
+            why = " (while nothing runs, a node that can start a waiting job may not pass)" if passed else ""
             raise MurmurationError(
-                f"action {actions[agent]} of {agent} is masked out{why}; choose one where action_mask is 1"
+                f"action {actions[wrong[0]]} of {wrong[0]} is masked out{why}; choose one where action_mask is 1"
             )
-        reward, elapsed, ended = self.batch.step(joint[None])
+        first = np.argmax(self.batch.observation["mask"][0], axis=1)
+        allowed = dict(zip(self.possible_agents, first.tolist(), strict=True))
+        return {**actions, **{agent: allowed[agent] for agent in wrong}}, wrong
+
+    def _apply(self, actions: dict[str, int]) -> tuple[float, float, bool]:
+        """Apply one joint decision."""
+        joint = np.array([[int(actions[agent]) for agent in self.possible_agents]], np.int64)
+        reward, elapsed, ended = self.batch.step(joint)
         return float(reward[0]), float(elapsed[0]), bool(ended[0])
 
     def _observations(self) -> dict[str, AgentObservation]:
@@ -132,12 +142,26 @@ class GpuClusterEnv(NodeParallelEnv[GpuClusterBatch, int]):
     def _counters(self) -> dict[str, int]:
         return self.batch.counters()
 
+    def _agent_info(self, n: int) -> dict[str, Any]:
+        return {"action_mask": self.batch.observation["mask"][0, n].copy()}
+
     def state(self) -> npt.NDArray[np.float32]:
         """Return float32[...]: the joint observation without masks, flat, for central critics."""
         arrays = self.batch.observation
-        return np.concatenate(
-            [arrays[name][0].ravel() for name in ("nodes", "slots", "queue", "cluster")], dtype=np.float32
-        )
+        return np.concatenate([arrays[name][0].ravel() for name in STATE_PARTS], dtype=np.float32)
+
+    def _state_size(self) -> int:
+        return sum(self.batch.observation[name][0].size for name in STATE_PARTS)
 
 
 parallel_env = GpuClusterEnv  # PettingZoo's usual name
+
+
+def raw_env(**options: Any) -> AECEnv:
+    """Return the environment with nodes that act one after another (PettingZoo's AEC); options of `GpuClusterEnv`."""
+    return as_turns(GpuClusterEnv(**options))
+
+
+def env(**options: Any) -> AECEnv:
+    """Return `raw_env` with checks of the order of calls."""
+    return ordered_turns(GpuClusterEnv(**options))

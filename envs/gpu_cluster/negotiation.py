@@ -46,6 +46,10 @@ class Negotiation:
         """Decode joint actions int64[B, num_nodes] into the arrays that the kernels read."""
         self.arrays.choice[:], self.arrays.gpus[:], _ = self.spec.decode(actions)
 
+    def set_episode_actions(self, b: int, actions: IntArray) -> None:
+        """Decode the joint action int64[num_nodes] of one episode."""
+        self.arrays.choice[b], self.arrays.gpus[b], _ = self.spec.decode(actions)
+
     def counters(self, b: int = 0) -> dict[str, int]:
         """Count decisions, claims, conflicts and incomplete gangs of an episode so far."""
         record = self.arrays.rules[b, 0]

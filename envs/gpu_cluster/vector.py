@@ -6,12 +6,13 @@ from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 
 from envs.episodes import EpisodeVectorEnv, Reward
+from envs.episodes.defaults import Illegal
 from envs.gpu_cluster.batch import GpuClusterBatch
 from envs.gpu_cluster.columns import PASS
 from envs.gpu_cluster.negotiation import Observation
 from envs.gpu_cluster.spec import DecisionRules, EnvSpec
 from envs.simulation import Setup
-from envs.types import FloatArray, IntArray, MurmurationError
+from envs.types import BoolArray, FloatArray, IntArray, MurmurationError
 from envs.workloads import WorkloadSource
 
 
@@ -40,7 +41,7 @@ class GpuClusterVectorEnv(EpisodeVectorEnv[GpuClusterBatch, IntArray]):
         setup: the cluster, the performance model and the scenario.
         num_envs: number of episodes in one call.
         rules, reward: see their classes.
-        source, group_size, split, seed: see `EpisodeVectorEnv`.
+        source, group_size, split, seed, illegal, illegal_penalty: see `EpisodeVectorEnv`.
     """
 
     def __init__(
@@ -53,9 +54,11 @@ class GpuClusterVectorEnv(EpisodeVectorEnv[GpuClusterBatch, IntArray]):
         group_size: int = 1,
         split: str = "train",
         seed: int = 0,
+        illegal: Illegal = "nothing",
+        illegal_penalty: float = 0.0,
     ) -> None:
         batch = GpuClusterBatch(setup, source.models, source.num_jobs, num_envs, rules, reward)
-        super().__init__(batch, source, group_size, split, seed)
+        super().__init__(batch, source, group_size, split, seed, illegal, illegal_penalty)
         self.single_observation_space, self.single_action_space = joint_spaces(self.batch.spec)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
@@ -64,11 +67,10 @@ class GpuClusterVectorEnv(EpisodeVectorEnv[GpuClusterBatch, IntArray]):
         self, actions: IntArray, fresh: npt.NDArray[np.bool_]
     ) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
         """Apply joint actions int64[num_envs, num_nodes]."""
-        self._check(actions, fresh)
         return self.batch.step(np.where(fresh[:, None], PASS, actions))
 
-    def _check(self, actions: IntArray, fresh: npt.NDArray[np.bool_]) -> None:
-        """Refuse masked actions; episodes that restart take no action."""
+    def _mend(self, actions: IntArray, fresh: BoolArray) -> tuple[IntArray, IntArray]:
+        """Replace masked actions by passing, or by the first allowed one; episodes that restart take no action."""
         mask = self.batch.negotiation.arrays.mask
         shape = mask.shape[:2]
         if not isinstance(actions, np.ndarray) or actions.shape != shape or actions.dtype.kind not in "iu":
@@ -77,11 +79,14 @@ class GpuClusterVectorEnv(EpisodeVectorEnv[GpuClusterBatch, IntArray]):
         inside = (actions >= 0) & (actions < mask.shape[2])
         chosen = np.take_along_axis(mask, np.where(inside, actions, PASS)[:, :, None], axis=2)[:, :, 0]
         wrong = ~(inside & (chosen > 0)) & ~fresh[:, None]
-        if wrong.any():
+        if not wrong.any():
+            return actions, np.zeros(self.num_envs, np.int64)
+        if self.illegal == "raise":
             b, n = np.argwhere(wrong)[0].tolist()
             raise MurmurationError(
                 f"action {actions[b, n]} of node {n} in episode {b} is masked out; choose one where mask is 1"
             )
+        return np.where(wrong, mask.argmax(axis=2), actions), wrong.sum(axis=1)
 
     def _observation(self) -> Observation:
         return {name: array.copy() for name, array in self.batch.observation.items()}

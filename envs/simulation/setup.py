@@ -7,7 +7,7 @@ from envs.simulation.scenario import Scenario
 from envs.types import ClusterSpec, MurmurationError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Setup:
     """Cluster, performance model and scenario: everything about a run that is neither workload nor scheduler.
 

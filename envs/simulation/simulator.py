@@ -70,7 +70,7 @@ class Simulator:
         self.cluster, self.scenario = setup.cluster, setup.scenario
         noise, self._scheduler_seed, outages = np.random.SeedSequence(seed).spawn(3)
         largest = int(workload.jobs["max_gpus"].max())
-        self.table = ThroughputTable.build(setup, workload.models, largest)
+        self.table = ThroughputTable.of(setup, workload.models, largest)
         check_runnable(workload, self.cluster, self.table)
         self.exact = ExactThroughputs(setup)
         self.plans: list[ExecutionPlan] = []  # those that placements have named so far

@@ -1,6 +1,7 @@
 """Throughputs as a dense table, so that the engine never calls a performance model during a run."""
 
 import itertools
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -124,6 +125,9 @@ def _cpu_memory_factor(
     return factor
 
 
+_BUILT: dict[int, dict[tuple[tuple[str, ...], int], "ThroughputTable"]] = {}  # by the identity of a setup
+
+
 @dataclass(frozen=True)
 class ThroughputTable:
     """Throughput of every model by GPU type, number of GPUs and level of nodes within one cluster; nobody can write it.
@@ -158,6 +162,18 @@ class ThroughputTable:
             object.__setattr__(self, name, seal(getattr(self, name)))
 
     @classmethod
+    def of(cls, setup: Setup, models: Sequence[str], max_gpus: int) -> "ThroughputTable":
+        """Return the table that `build` returns; it is built once for the lifetime of a setup."""
+        if id(setup) not in _BUILT:
+            _BUILT[id(setup)] = {}
+            weakref.finalize(setup, _BUILT.pop, id(setup), None)
+        built, key = _BUILT[id(setup)], (tuple(models), max_gpus)
+        if key not in built:
+            smaller = next((table for table in built.values() if table.models == key[0]), None)
+            built[key] = cls.build(setup, models, max_gpus, smaller)
+        return built[key]
+
+    @classmethod
     def build(
         cls,
         setup: Setup,
@@ -168,7 +184,7 @@ class ThroughputTable:
         """Query the performance model once for every (model, GPU type, GPUs, node level), and fill the other fields.
 
         The table covers one GPU to `max_gpus`, at least 8 so that a job's visible scaling does not depend on the other
-        jobs, and at most the GPUs of the cluster. `smaller` is a table of the same setup with fewer GPUs; its values
+        jobs, and at most the GPUs of the cluster. `smaller` is another table of the same setup and models; its values
         for cores and memory are reused.
 
         Raises:

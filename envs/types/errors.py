@@ -28,6 +28,10 @@ class CheckpointError(MurmurationError):
     """A checkpoint that is missing, corrupt, or made for another network or cluster."""
 
 
+class ImpossibleResultError(MurmurationError):
+    """A result that cannot be: its event log contradicts it, or it is better than a lower bound."""
+
+
 class ConservationError(AssertionError):
     """Submitted jobs differ from finished plus unfinished jobs. This is always a bug of the simulator."""
 

@@ -16,6 +16,9 @@ from envs.workloads.workload import JOB_COLUMNS, Workload
 if TYPE_CHECKING:
     import pandas as pd
 
+MOST_ELASTIC = 1e6
+ELASTIC = f"from 1 (rigid) to {MOST_ELASTIC:,.0f}"  # allowed factors of the elastic range, for messages
+
 
 @dataclass(frozen=True)
 class Assembly:
@@ -150,8 +153,8 @@ def elastic_range(num_gpus: IntArray, factor: float, cluster: ClusterSpec) -> tu
     """
     ceiling = max(cluster.gpus_by_type.values())
     least = np.ceil(num_gpus / factor).astype(np.int64)
-    most = np.floor(num_gpus * factor).astype(np.int64)
-    return least, np.maximum(num_gpus, np.minimum(most, ceiling))
+    most = np.floor(np.minimum(num_gpus * factor, ceiling)).astype(np.int64)
+    return least, np.maximum(num_gpus, most)
 
 
 def range_note(elastic: float) -> str:

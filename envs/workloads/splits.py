@@ -24,8 +24,8 @@ def cut_by_shares(name: str, submit: FloatArray, shares: Mapping[str, float]) ->
     Raises:
         TraceError: a share is not positive, the shares add up to more than 1, or a split gets no job.
     """
-    total = sum(shares.values())
-    if not shares or min(shares.values()) <= 0 or total > 1 + 1e-9:
+    sound = all(0 < share <= 1 for share in shares.values()) and sum(shares.values()) <= 1 + 1e-9
+    if not shares or not sound:
         raise TraceError(f"workload {name}: splits are {dict(shares)}; shares must be positive and add up to at most 1")
     edges, done = [0], 0.0
     for share in shares.values():
@@ -91,6 +91,9 @@ def window_of_jobs(submit: FloatArray, warm_up: int, measured: int | None) -> tu
     return start, float(submit[last]) if last < len(submit) else np.inf
 
 
+MOST_WINDOWS, LONGEST_WINDOW = 10_000, 1_000_000
+
+
 @dataclass(frozen=True)
 class Windows:
     """Evenly spaced windows of a split: a warm-up, a measured span, and a span of further load, all in days."""
@@ -101,10 +104,12 @@ class Windows:
     after: float = 0.5  # keeps the cluster under load while the measured jobs finish
 
     def __post_init__(self) -> None:
-        if self.count < 0 or min(self.warmup, self.after) < 0 or not self.measure > 0:
+        lengths = self.warmup, self.measure, self.after
+        bounded = all(0 <= length < LONGEST_WINDOW for length in lengths) and self.measure > 0
+        if not (bounded and 0 <= self.count <= MOST_WINDOWS):
             raise TraceError(
                 f"windows: count {self.count}, warmup {self.warmup}, measure {self.measure}, after {self.after} days; "
-                "none may be negative and measure must be positive"
+                f"count must be from 0 to {MOST_WINDOWS:,}, measure positive, and days from 0 to {LONGEST_WINDOW:,}"
             )
 
     def cut(self, workload: Workload, first: int, last: int, name: str) -> tuple[Workload, ...]:

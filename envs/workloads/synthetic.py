@@ -6,7 +6,7 @@ import numpy as np
 
 from envs.performance import PerformanceModel
 from envs.types import ClusterError, ClusterSpec, FloatArray, IntArray, TraceError
-from envs.workloads.assemble import elastic_range, range_note
+from envs.workloads.assemble import ELASTIC, MOST_ELASTIC, elastic_range, range_note
 from envs.workloads.calibration import JobStream
 from envs.workloads.calibration import stream as stream_named
 from envs.workloads.demand import (
@@ -23,6 +23,8 @@ from envs.workloads.splits import window_of_jobs
 from envs.workloads.workload import JOB_COLUMNS, Workload
 
 SPLITS = ("train", "validation", "test")
+MOST_JOBS = 10_000_000  # of a workload; more would need more memory than machines have
+MOST_EPISODES = 100_000
 
 
 class SyntheticSource:
@@ -80,13 +82,13 @@ class SyntheticSource:
         name: str = "synthetic",
     ) -> None:
         for what, value, good, allowed in (
-            ("num_jobs", num_jobs, num_jobs >= 2, "at least 2"),
+            ("num_jobs", num_jobs, 2 <= num_jobs <= MOST_JOBS, f"from 2 to {MOST_JOBS:,}"),
             ("load", load, 0 < load < np.inf, "above 0 and finite"),
-            ("elastic", elastic, 1 <= elastic < np.inf, "at least 1 (1 is rigid) and finite"),
+            ("elastic", elastic, 1 <= elastic <= MOST_ELASTIC, ELASTIC),
             ("max_gpus", max_gpus, max_gpus is None or max_gpus >= 1, "at least 1, or null for all"),
-            ("num_tenants", num_tenants, num_tenants >= 1, "at least 1"),
+            ("num_tenants", num_tenants, 1 <= num_tenants <= MOST_JOBS, f"from 1 to {MOST_JOBS:,}"),
             ("guaranteed", guaranteed, 0 <= guaranteed <= 1, "a share from 0 to 1"),
-            ("num_evaluation", num_evaluation, num_evaluation >= 1, "at least 1"),
+            ("num_evaluation", num_evaluation, 1 <= num_evaluation <= MOST_EPISODES, f"from 1 to {MOST_EPISODES:,}"),
             ("seed", seed, seed >= 0, "at least 0"),
             ("warm_up", warm_up, 0 <= warm_up < num_jobs, "at least 0 and less than num_jobs"),
             (

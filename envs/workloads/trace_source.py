@@ -8,7 +8,7 @@ import numpy as np
 from envs.performance import PerformanceModel
 from envs.types import ClusterSpec, Seconds, TraceError
 from envs.types.units import DAY
-from envs.workloads.assemble import Assembly
+from envs.workloads.assemble import ELASTIC, MOST_ELASTIC, Assembly
 from envs.workloads.fits import check_sizes, check_workload_fits
 from envs.workloads.mix import JobMix
 from envs.workloads.readers.reader import TraceReader, locate
@@ -71,6 +71,10 @@ class TraceSource:
     ) -> None:
         if num_jobs < 1 or (max_gpus is not None and max_gpus < 1):
             raise TraceError(f"workload.num_jobs is {num_jobs} and max_gpus {max_gpus}; both must be at least 1")
+        if not 1 <= elastic <= MOST_ELASTIC:
+            raise TraceError(f"workload.elastic is {elastic}; it must be {ELASTIC}")
+        if seed < 0:
+            raise TraceError(f"workload.seed is {seed}; it must be at least 0")
         if days is not None and (len(days) != 2 or not 0 <= days[0] < days[1]):
             raise TraceError(f"workload.days is {list(days)}; it must be [first, last] with 0 <= first < last")
         if splits is not None and split_days is not None:

@@ -43,8 +43,11 @@ def measure_decisions(report: Report, suite: Suite) -> None:
 
 
 def measure_compiled_decisions(report: Report, suite: Suite) -> None:
-    """Time a decision of Starling in compiled code and by `schedule`, on the smallest cluster, over the same rounds."""
-    size = suite.sizes[0]
+    """Time a decision of Starling in compiled code and by `schedule`, on the smallest cluster, over the same rounds.
+
+    The ratios say how much slower it is than where jobs share only GPUs, without look-ahead.
+    """
+    size, alone = suite.sizes[0], 0.0
     for shared, scenario in (("GPUs alone", PLAIN), ("shared cores", Scenario(cpu_memory="shared"))):
         episode = load_three_quarters(size, scenario)
         for look_ahead in (0, 12):
@@ -53,7 +56,9 @@ def measure_compiled_decisions(report: Report, suite: Suite) -> None:
                 f"starling, {look_ahead} completions ahead, {shared}",
             )
             compiled, rounds = min(time_compiled(starling, episode) for _ in range(1 + suite.repeats))
+            alone = alone or compiled
             report.add("compiled", size, f"{name}, compiled", 1e6 * compiled, "us")
+            report.add("compiled", size, f"{name}, over GPUs alone without look-ahead", compiled / alone, "x")
             spent = list(time_decisions(starling, episode, suite.decision_limit))
             report.add("compiled", size, f"{name}, schedule", 1e6 * statistics.mean(spent), "us")
             report.same(f"{name}: rounds", rounds, len(spent))

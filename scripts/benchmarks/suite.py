@@ -28,6 +28,7 @@ BENCHMARKS = {
     "training": ("training", "measure_training"),
     "traces": ("traces", "measure_traces"),
     "published": ("published", "measure_published"),
+    "workers": ("workers", "measure_workers"),
 }
 
 
@@ -50,6 +51,7 @@ class Suite:
     iterations: int = 2  # of PPO
     batch: int = 8192  # environment steps of an iteration, learned from in eighths
     fresh: bool = True  # whether a start without compiled kernels is timed
+    workers: Sequence[int] = ()  # numbers of Ray workers, one first; none: nothing is measured
     million: bool = True  # whether 1,000,000 jobs on 100,000 GPUs are played
 
     @property

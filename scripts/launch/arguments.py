@@ -24,9 +24,15 @@ FAST_SCHEDULERS = (
     *("fifo", "fifo_backfill", "fifo_easy", "las", "optimus", "random", "srtf", "srtf_gpu_time", "starling"),
     "tiresias",
 )
-# They take more than 5 ms of CPU time for a decision on task=full-64, and play only the first episodes of a task. The
-# list is fixed so that results do not depend on the machine.
-SLOW_SCHEDULERS = ("oracle", "planner", "pollux", "sampling_matching", "sia", "synergy_opt")
+# All others but Starling take up to 10 ms of CPU time for a decision on task=full-64, and play only the first episodes
+# of a task. The lists are fixed so that results do not depend on the machine.
+SLOW_SCHEDULERS = (
+    *("afs", "elastic_dp", "elastic_fixed_batch", "gavel_finish_time", "gavel_makespan", "gavel_max_min", "hesrpt"),
+    *("optimus_literal", "rubick", "rubick_artifact", "rubick_neither", "rubick_plans_only", "rubick_resources_only"),
+    *("sampling_matching", "sia", "synergy_greedy", "synergy_opt", "synergy_proportional", "synergy_tune", "themis"),
+)
+# They take 50 ms and more, and play fewer episodes still.
+SLOWEST_SCHEDULERS = ("oracle", "planner", "pollux")
 # They choose batch sizes: scheduler=all leaves them out of tasks in which every job keeps its usual one.
 BATCH_SCHEDULERS = ("elastic_dp",)
 # They know the future and measure headroom: scheduler=all leaves them out, and they must be named.

@@ -124,7 +124,7 @@ def matches_type(value: object, hint: Any) -> bool:
         fits = isinstance(value, Sequence | ListConfig) and not isinstance(value, str)
         return fits and all(matches_type(each, inner[0]) for each in value)  # type: ignore[attr-defined]
     if hint not in TYPE_NAMES:
-        return not (dataclasses.is_dataclass(hint) or _is_protocol(hint)) or isinstance(value, DictConfig)
+        return not (dataclasses.is_dataclass(hint) or _is_protocol(hint))
     if isinstance(value, bool):
         return hint is bool
     return isinstance(value, (int, float) if hint is float else hint)
@@ -134,6 +134,7 @@ def builds(node: DictConfig, hint: Any) -> bool:
     """Whether what a node's `_target_` returns can be of the hinted class; True where that is not known."""
     built = import_target(str(node._get_full_key(None)), str(node["_target_"]))
     made = built if isinstance(built, type) else typing.get_type_hints(built).get("return")
+    hint = typing.get_origin(hint) or hint  # of a collection, such as Mapping[str, int], the class
     if not isinstance(made, type) or not isinstance(hint, type):
         return True
     if _is_protocol(hint):

@@ -1,11 +1,11 @@
 """The frame of every script: configured by Hydra, a folder for the run, and a user's mistake in one line."""
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from datetime import datetime
-from functools import cache
 from pathlib import Path
 
 import hydra
@@ -14,7 +14,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from launch.arguments import check_keys, hydra_arguments
 from launch.choices import CONF
-from launch.errors import ChoiceError, SchedulersFailedError, one_line_errors
+from launch.errors import ChoiceError, RunFailedError, one_line_errors
+from launch.objective import FinishedRun, objective_of
+from launch.provenance import PROVENANCE, write_provenance
+from launch.spreading import joined_cluster
 
 CONFIG_FOLDER = ".hydra"  # the subfolder in which Hydra keeps a run's config
 # Scripts print and write files themselves: Hydra's logging would leave empty files and close the handlers of others.
@@ -35,33 +38,44 @@ def command(config_name: str, *, schedulers: str | None = None) -> Callable[[Scr
     def decorate(task: ScriptBody) -> Callable[[], None]:
         keys: list[str] = []
         started: list[DictConfig] = []
-        failed: list[SchedulersFailedError] = []
+        failed: list[RunFailedError] = []
+        finished: list[FinishedRun] = []
 
-        def run(cfg: DictConfig) -> None:
+        def run(cfg: DictConfig) -> float | None:
             with one_line_errors():
                 started.append(cfg)
                 check_keys(cfg, keys, own=schedulers is not None)
                 folder = Path(HydraConfig.get().runtime.output_dir)
                 kept = folder
-                try:
-                    kept = task(cfg, folder) or folder  # a task that continues an earlier run returns that run's folder
-                except SchedulersFailedError as failure:
-                    failed.append(failure)  # other runs of --multirun still take place
-                    print(f"error: {failure}", file=sys.stderr)
+                write_provenance(folder, config_name, cfg)
+                with no_folder_beside(folder, cfg.get("resume")), joined_cluster(cfg):
+                    try:
+                        kept = task(cfg, folder) or folder  # a task that continues an earlier run returns its folder
+                    except RunFailedError as failure:
+                        failed.append(failure)  # other runs of --multirun still take place
+                        print(f"error: {failure}", file=sys.stderr)
                 print(f"run: {os.path.relpath(kept)}")
+                finished.append(FinishedRun(list(HydraConfig.get().overrides.task), kept))
+                return objective_of(kept)
 
         def main() -> None:
             if {"--help", "-h"} & set(sys.argv[1:]):
                 print(help_text(str(task.__globals__["__doc__"]), config_name))
                 return
+            share_modules()
             os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra shall raise errors: `one_line_errors` prints them
             with one_line_errors():
                 typed, keys[:] = hydra_arguments(sys.argv[1:], config_name, schedulers)
                 sys.argv[1:] = [f"hydra.job.name={config_name}", *folder_options(config_name), *SILENT, *typed]
                 started.clear()
                 failed.clear()
+                finished.clear()
                 with refusals_before_start(started):
                     hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(run)()
+                if len(finished) > 1:
+                    from launch.multirun import summarise_multirun  # loads pandas, which a single run may not need
+
+                    summarise_multirun(finished, finished[0].folder.parent)
             if failed:
                 sys.exit(1)
 
@@ -91,15 +105,38 @@ def folder_options(config_name: str) -> Sequence[str]:
 
     Both resolvers are evaluated late: one when the folder is made, one before anything is written into it.
     """
-    own = cache(lambda: str(make_run_folder(Path("runs") / config_name, datetime.now())))  # one per process
 
     def unused(*, _root_: DictConfig) -> str:
         return config_subfolder(Path(_root_.hydra.runtime.output_dir))
 
-    OmegaConf.register_new_resolver("own_folder", own, replace=True)
+    OmegaConf.register_new_resolver("own_folder", OwnFolder(config_name), replace=True)
     OmegaConf.register_new_resolver("unused", unused, replace=True)
     places = [f"hydra.{mode}.dir=${{own_folder:}}" for mode in ("run", "sweep")]
     return [*places, "hydra.output_subdir=${unused:}"]
+
+
+class OwnFolder:
+    """Makes a script's own folder when it is first asked for; jobs to which Hydra's launchers send it use the same one.
+
+    Args:
+        config_name: the primary config.
+    """
+
+    def __init__(self, config_name: str) -> None:
+        self.config_name, self.made = config_name, ""
+
+    def __call__(self) -> str:
+        """Return the path, relative to the working directory."""
+        if not self.made:
+            self.made = str(make_run_folder(Path("runs") / self.config_name, datetime.now()))
+        return self.made
+
+
+def share_modules() -> None:
+    """Let processes that this one starts, also by Slurm or Ray, import what is beside the scripts."""
+    scripts, known = str(CONF.parent / "scripts"), os.environ.get("PYTHONPATH", "")
+    if scripts not in known.split(os.pathsep):
+        os.environ["PYTHONPATH"] = os.pathsep.join([scripts, known]) if known else scripts
 
 
 def make_run_folder(runs: Path, now: datetime) -> Path:
@@ -135,6 +172,16 @@ def config_subfolder(folder: Path) -> str:
             "another folder or remove this one; a training run goes on with resume=<folder> and no hydra.run.dir"
         )
     return CONFIG_FOLDER
+
+
+@contextmanager
+def no_folder_beside(folder: Path, resumed: str | None) -> Iterator[None]:
+    """Remove the folder that was made for a run if it goes on in the folder of an earlier run, however it ends."""
+    try:
+        yield
+    finally:
+        if resumed and {path.name for path in folder.iterdir()} <= {CONFIG_FOLDER, PROVENANCE}:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

@@ -1,7 +1,9 @@
 """Errors of the user in one line, whichever layer found them; faults of the code keep their trace."""
 
+import errno
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from envs.types import MurmurationError, did_you_mean
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)  # errors of the operating system, not of the code
 LEARN_MODULES = ("ray", "safetensors", "torch")  # every other import is a dependency of the base installation
 INSTALL_LEARN = "pip install -c constraints.txt -e '.[learn]'"
 
@@ -20,8 +23,16 @@ class ChoiceError(MurmurationError):
     """A name or an option that does not exist, or a value that is not allowed."""
 
 
-class SchedulersFailedError(Exception):
+class RunFailedError(Exception):
+    """A run that was finished and written, but not as it should be; the script says why and exits with 1."""
+
+
+class SchedulersFailedError(RunFailedError):
     """Schedulers failed in a run that was otherwise finished and written; the message names them and their errors."""
+
+
+class DifferentResultError(RunFailedError):
+    """A repeated run has other figures than the earlier one; the message names the first of them."""
 
 
 @contextmanager
@@ -30,6 +41,7 @@ def one_line_errors() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as interrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # another Ctrl-C shall not break off the way out with a trace
         print("interrupted", *interrupt.args, sep="; ", file=sys.stderr)  # the arguments say how to continue
         sys.exit(130)
     except Exception as error:
@@ -46,6 +58,8 @@ def explain_error(error: BaseException) -> str | None:
     explanations += [str(link) for link in _chain(error) if isinstance(link, MurmurationError)]
     if found := next(filter(None, explanations), None):
         return found
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        return f"{error.filename or 'a file of the run'}: cannot be written ({error.strerror}); make room and run again"
     if isinstance(error, errors.MissingConfigException):
         return _explain_unknown_choice(error)
     if isinstance(error, errors.ConfigCompositionException):

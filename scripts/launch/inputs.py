@@ -18,6 +18,7 @@ RESERVED_KEYS = (
     "env",
     "market",
     "performance",
+    "ray",
     "scenario",
     "schedulers",
     "task",

@@ -15,6 +15,10 @@ from envs.simulation.market import Market
 from envs.types import CheckpointError
 from launch.building import build_object
 from launch.choices import CONF, list_choices
+from launch.errors import ChoiceError
+from launch.provenance import add_provenance, checkpoint_hashes
+from launch.registry import registered
+from launch.runs import compare_and_report
 
 
 def load_policy(path: str | Path, networks: Collection[str] = (), *, sampled: bool = True) -> Scheduler:
@@ -35,11 +39,65 @@ def load_policy(path: str | Path, networks: Collection[str] = (), *, sampled: bo
     return Checkpoint.load(folder, networks).scheduler(sampled=sampled)
 
 
+def evaluate_policy(cfg: DictConfig, folder: Path) -> None:
+    """Compare the policy of `cfg.checkpoint` with the schedulers of a config; print the table and write the report.
+
+    Raises:
+        ChoiceError: see `load_policies`.
+        CheckpointError: likewise.
+        SchedulersFailedError: see `compare_and_report`.
+    """
+    policies = load_policies(cfg.checkpoint, registered(cfg), sampled=cfg.sampled, seeds=cfg.seeds)
+    path = Path(cfg.checkpoint)
+    hashes = [checkpoint_hashes(find_checkpoint(each)) for each in seed_folders(path)[: cfg.seeds] or [path]]
+    add_provenance(folder, checkpoint={name: found for each in hashes for name, found in each.items()})
+    compare_and_report(cfg, folder, cfg.split, policies)
+
+
+def load_policies(
+    path: str | Path, networks: Collection[str] = (), *, sampled: bool = True, seeds: int | None = None
+) -> dict[str, Scheduler]:
+    """Return the policies of a checkpoint or a training run by name: `policy`, or `policy_0` ... for training seeds.
+
+    Args:
+        path: folder of a checkpoint or of a run; a run with `seeds=` has a folder for each seed.
+        networks: see `load_policy`.
+        sampled: see `load_policy`.
+        seeds: number of training seeds, the first ones; None for all that there are.
+
+    Raises:
+        ChoiceError: there are fewer training seeds.
+        CheckpointError: as `load_policy`.
+    """
+    found = seed_folders(Path(path))
+    if seeds is not None and seeds > max(len(found), 1):
+        raise ChoiceError(
+            f"seeds={seeds}: {path} has {len(found) or 'no further'} training seeds; train them with seeds={seeds}"
+        )
+    if not found:
+        return {"policy": load_policy(path, networks, sampled=sampled)}
+    return {f"policy_{i}": load_policy(each, networks, sampled=sampled) for i, each in enumerate(found[:seeds])}
+
+
+def seed_folders(run: Path) -> list[Path]:
+    """Return the folders of the training seeds of a run, in order; none for a run of one seed."""
+    return sorted(run.glob("seed_*[0-9]"), key=lambda folder: int(folder.name.removeprefix("seed_")))
+
+
 def describe_market(cfg: DictConfig) -> dict[str, Any]:
     """Return the chosen market for a checkpoint's manifest: its name in `conf/market`, and its options."""
     options = OmegaConf.to_container(cfg.market, resolve=True)
     assert isinstance(options, dict)
-    return {"name": HydraConfig.get().runtime.choices["market"], "options": without_names(options)}
+    name = HydraConfig.get().runtime.choices.get("market") or market_of_class(cfg.market._target_)
+    return {"name": name, "options": without_names(options)}
+
+
+def market_of_class(target: str) -> str | None:
+    """Return the name in `conf/market` of a market's class, as for a resumed run, for which none is typed."""
+    for name in list_choices("market"):
+        if OmegaConf.select(OmegaConf.load(CONF / "market" / f"{name}.yaml"), "_target_") == target:
+            return name
+    return None
 
 
 def without_names(options: Mapping[Any, Any]) -> dict[str, Any]:

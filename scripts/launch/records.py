@@ -9,10 +9,10 @@ from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
-from envs.evaluation.compare import Played
 from envs.evaluation.comparison import plain
 from envs.evaluation.episode import EpisodeFigures
 from envs.evaluation.failure import Failure
+from envs.evaluation.playing import Played
 from envs.evaluation.record import SUFFIX, Record, RecordHeader, ideal_durations, read_record, write_record
 from envs.simulation import WORLD_VERSION, Setup
 from envs.types import did_you_mean

@@ -18,12 +18,15 @@ from rich.table import Table
 from envs.evaluation.failure import Failure
 from envs.evaluation.report import run_comparison, write_report
 from envs.evaluation.table import wide_console
+from envs.evaluation.webpage import PageExtras
 from envs.scheduling import Scheduler
 from launch.arguments import key_of, parse_overrides
 from launch.errors import ChoiceError, SchedulersFailedError
 from launch.inputs import build_inputs, build_schedulers
+from launch.provenance import add_provenance, trace_hashes
 from launch.records import consult_records
 from launch.registry import check_recalled, registered
+from launch.spreading import find_spread
 from launch.tasks import count_episodes, describe_task, leave_out, limit_slow
 
 PACKAGED_GROUPS = {"network": "cluster.network_gbps"}  # groups whose files set an option of another group
@@ -52,6 +55,7 @@ def compare_and_report(
     workloads = inputs.source.evaluation(split)
     workloads = workloads[: count_episodes(cfg, len(workloads))]
     about = describe_task(cfg, inputs, split, len(workloads))
+    add_provenance(folder, traces=trace_hashes(inputs.source), **about)
     recorded = consult_records(cfg, about, list(built), workloads, inputs.setup)
     taken = {*recorded.figures, *recorded.left_out}
     schedulers = {**(policies or {}), **{name: each for name, each in built.items() if name not in taken}}
@@ -67,8 +71,11 @@ def compare_and_report(
         about=about,
         recorded=recorded.figures,
         listener=recorded.listen,
+        spread=find_spread(),
     )
-    write_report(comparison, folder)
+    names = list(policies or ())
+    groups = {"policy": names} if len(names) > 1 else {}
+    write_report(comparison, folder, PageExtras(names, inputs.setup, OmegaConf.to_yaml(cfg), groups))
     refuse_failures(comparison.failures, len(schedulers), folder)
 
 
@@ -103,7 +110,7 @@ def recall_setup(cfg: DictConfig) -> DictConfig:
     Raises:
         ChoiceError: no checkpoint is named, or its folder does not exist.
     """
-    folder = _existing_folder(cfg, "checkpoint").resolve()
+    folder = existing_folder(cfg, "checkpoint").resolve()
     run = next((place for place in (folder, *folder.parents[:2]) if (place / SAVED).exists()), None)
     typed = [key_of(each) for each in parse_overrides(HydraConfig.get().overrides.task)]
     return _recall(cfg, run, SETUP_KEYS) if run and "task" not in typed else cfg
@@ -117,11 +124,11 @@ def recall_run(cfg: DictConfig, folder: Path) -> tuple[DictConfig, Path]:
     """
     if not cfg.resume:
         return cfg, folder
-    run = _existing_folder(cfg, "resume")
+    run = existing_folder(cfg, "resume")
     if not (run / SAVED).exists():
         raise ChoiceError(f"resume={run}: holds no training run; give the folder that training printed as `run:`")
     print(f"resume= reads the pickles in {run}, which can run any code: resume only runs of your own", flush=True)
-    return _recall(cfg, run, {str(key) for key in _load(run / SAVED)} - {"resume", "trust"}), run
+    return recall_whole(cfg, run), run
 
 
 def _recall(cfg: DictConfig, run: Path, keys: set[str]) -> DictConfig:
@@ -146,6 +153,15 @@ def _recall(cfg: DictConfig, run: Path, keys: set[str]) -> DictConfig:
     return result
 
 
+def recall_whole(cfg: DictConfig, run: Path) -> DictConfig:
+    """The config with everything that the config of an earlier run has.
+
+    Raises:
+        ChoiceError: the folder has no config, or one that names a class outside the registry.
+    """
+    return _recall(cfg, run, {str(key) for key in _load(run / SAVED)} - {"ray", "resume", "run", "trust"})
+
+
 def _load(path: Path) -> DictConfig:
     """Read the config of an earlier run; nothing that it names is imported.
 
@@ -161,8 +177,12 @@ def _load(path: Path) -> DictConfig:
     return found
 
 
-def _existing_folder(cfg: DictConfig, key: str) -> Path:
-    """The folder that a key of the config names."""
+def existing_folder(cfg: DictConfig, key: str) -> Path:
+    """The folder that a key of the config names.
+
+    Raises:
+        ChoiceError: it names none, or there is no such folder.
+    """
     path = None if OmegaConf.is_missing(cfg, key) else Path(cfg[key])
     if path is None or not path.is_dir():
         raise ChoiceError(f"{key}={path or ''}: no such folder; give the one that training printed as `run:`")
@@ -170,14 +190,16 @@ def _existing_folder(cfg: DictConfig, key: str) -> Path:
 
 
 @contextmanager
-def resumable(folder: Path) -> Iterator[None]:
+def resumable(folder: Path, seeds: int = 1) -> Iterator[None]:
     """Print where a training run keeps its files and how to see its curves; an interrupt says how to resume it."""
     run = os.path.relpath(folder)
     print(f"training in {run}", flush=True)
-    print(f"tensorboard --logdir {shlex.quote(os.path.join(run, 'tensorboard'))}", flush=True)
+    curves = os.path.join(run, "tensorboard") if seeds == 1 else run  # with several seeds, each has its own
+    print(f"tensorboard --logdir {shlex.quote(curves)}", flush=True)
     try:
         yield
     except KeyboardInterrupt:
         resume = shlex.join(["python", sys.argv[0], f"resume={run}"])
-        reached = "go on" if (folder / "state.json").exists() else "nothing is kept yet; begin anew in its folder"
+        saved = any(folder.glob("**/checkpoints/states/iteration_*"))  # with several seeds, each has its own
+        reached = "go on" if saved else "nothing is kept yet; begin anew in its folder"
         raise KeyboardInterrupt(f"{reached} with {resume}") from None

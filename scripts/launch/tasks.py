@@ -6,7 +6,7 @@ from typing import Any, cast
 from omegaconf import DictConfig, OmegaConf
 
 from envs.evaluation.task import Task, hash_problem
-from launch.arguments import BATCH_SCHEDULERS, SLOW_SCHEDULERS
+from launch.arguments import BATCH_SCHEDULERS, SLOW_SCHEDULERS, SLOWEST_SCHEDULERS
 from launch.building import build_object
 from launch.errors import ChoiceError
 from launch.inputs import RunInputs
@@ -65,7 +65,10 @@ def count_episodes(cfg: DictConfig, total: int) -> int:
 def limit_slow(cfg: DictConfig, names: Sequence[str]) -> dict[str, int]:
     """Return the number of episodes that each slow scheduler among the names plays; nothing without a task."""
     task = build_task(cfg)
-    return {name: task.slow_episodes for name in names if name in SLOW_SCHEDULERS} if task else {}
+    if task is None:
+        return {}
+    most = dict.fromkeys(SLOW_SCHEDULERS, task.slow_episodes) | dict.fromkeys(SLOWEST_SCHEDULERS, task.slowest_episodes)
+    return {name: most[name] for name in names if name in most}
 
 
 def leave_out(cfg: DictConfig) -> dict[str, str]:

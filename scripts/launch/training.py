@@ -4,11 +4,14 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from agents import rllib
+from agents.checkpoint import find_checkpoint
 from agents.evolution.training import EvolutionTrainer, EvolutionTrainingSettings
 from agents.rllib.evolution import BiddingTask, EvolutionSetup
+from agents.tensorboard import GAIN, HEADLINE, as_code
+from agents.terminal import ProgressListener
 from agents.training import Trainer, TrainingListener
 from envs.bidding import BiddingRules
 from envs.scheduling import Scheduler
@@ -17,7 +20,26 @@ from launch.arguments import compose_options
 from launch.building import build_object
 from launch.errors import ChoiceError
 from launch.inputs import RunInputs, build_inputs, build_schedulers
-from launch.policies import describe_market
+from launch.policies import describe_market, load_policies, seed_folders
+from launch.provenance import add_provenance, checkpoint_hashes, trace_hashes
+from launch.registry import registered
+from launch.runs import compare_and_report
+
+
+def train(cfg: DictConfig, folder: Path) -> None:
+    """Train; if `evaluate` is true, compare the best checkpoints with the baselines, all in one folder.
+
+    Raises:
+        ChoiceError: `seeds` is not a positive whole number, and all errors of `build_trainer`.
+        CheckpointError: the run cannot be resumed, or its files cannot be written.
+    """
+    with ProgressListener() as listener:
+        trained = train_seeds(cfg, folder, listener)
+    if trained:
+        hashes = [checkpoint_hashes(find_checkpoint(each)) for each in seed_folders(folder) or [folder]]
+        add_provenance(folder, checkpoint={path: found for each in hashes for path, found in each.items()})
+        if cfg.evaluate:
+            compare_and_report(cfg, folder, "test", load_policies(folder, registered(cfg)))
 
 
 def build_trainer(cfg: DictConfig, folder: Path, listener: TrainingListener) -> Trainer | EvolutionTrainer:
@@ -38,6 +60,7 @@ def build_trainer(cfg: DictConfig, folder: Path, listener: TrainingListener) -> 
     if cfg.tasks:
         raise ChoiceError("tasks: only trainer=evolution draws episodes from several tasks; name one as task=<name>")
     inputs = build_inputs(cfg)
+    add_provenance(folder, traces=trace_hashes(inputs.source))
     return Trainer(
         rllib.TrainingSetup(inputs.setup, inputs.source, env.rules, env.reward),
         build_object(cfg.agent),
@@ -49,6 +72,41 @@ def build_trainer(cfg: DictConfig, folder: Path, listener: TrainingListener) -> 
     )
 
 
+def train_seeds(cfg: DictConfig, folder: Path, listener: TrainingListener) -> bool:
+    """Train once, or with `seeds=n` once for each of n seeds, in folders seed_<seed> of the run's folder.
+
+    Seeds that have ended are not trained again when a run is resumed.
+
+    Returns:
+        Whether there is a policy to evaluate.
+
+    Raises:
+        ChoiceError: `seeds` is not a positive whole number, and all errors of `build_trainer`.
+    """
+    if not isinstance(cfg.seeds, int) or cfg.seeds < 1:
+        raise ChoiceError(f"seeds is {cfg.seeds!r}; it must be a whole number of at least 1")
+    if cfg.seeds == 1:
+        return train_seed(cfg, folder, listener)
+    trained = []
+    for seed in range(cfg.seed, cfg.seed + cfg.seeds):
+        own = cfg.copy()
+        own.seed = seed
+        listener.note(f"training seed {seed}, the last one is {cfg.seed + cfg.seeds - 1}")
+        trained.append(train_seed(own, folder / f"seed_{seed}", listener))
+    return all(trained)
+
+
+def train_seed(cfg: DictConfig, folder: Path, listener: TrainingListener) -> bool:
+    """Train once, and write the configuration for TensorBoard; return whether there is a policy to evaluate."""
+    trainer = build_trainer(cfg, folder, listener)
+    if not (folder / "tensorboard").exists():
+        chosen = {key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("trainer", "agent", "env")}
+        settings = {**chosen, "seed": cfg.seed}
+        metric = GAIN if isinstance(trainer, EvolutionTrainer) else HEADLINE
+        trainer.tensorboard.describe({"configuration": as_code(OmegaConf.to_yaml(cfg))}, settings, metric)
+    return trainer.run().best_iteration >= 0
+
+
 def _build_evolution(
     cfg: DictConfig, rules: BiddingRules, settings: EvolutionTrainingSettings, folder: Path, listener: TrainingListener
 ) -> EvolutionTrainer:
@@ -58,6 +116,8 @@ def _build_evolution(
     name = cfg.task.name if cfg.get("task") else "workload"
     further = {str(task): build_inputs(compose_options("train", [f"task={task}"], "[]")) for task in cfg.tasks}
     tasks = {name: inputs, **further}
+    hashes = [trace_hashes(each.source) for each in tasks.values()]
+    add_provenance(folder, traces={path: found for each in hashes for path, found in each.items()})
     return EvolutionTrainer(
         EvolutionSetup(
             tuple(bidding_tasks(tasks, build_object(cfg.market), rules)),

@@ -7,6 +7,7 @@ from functools import partial
 from omegaconf import DictConfig
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from envs.evaluation.spread import one_after_another
 from envs.evaluation.table import wide_console
 from envs.evaluation.tuning import (
     EvaluationCallback,
@@ -24,6 +25,7 @@ from envs.types import FloatArray
 from launch.arguments import compose_options
 from launch.building import build_object
 from launch.inputs import build_inputs, build_schedulers
+from launch.spreading import find_spread
 
 
 def build_problem_sets(cfg: DictConfig, split: str) -> list[ProblemSet]:
@@ -39,7 +41,8 @@ def build_problem_sets(cfg: DictConfig, split: str) -> list[ProblemSet]:
     for number, options in enumerate(worlds):
         inputs = build_inputs(compose_options("compare", [*options, *cfg.tuning.options]))
         count = (cfg.validation_workloads if split == "validation" else None) or cfg.workloads
-        made.append(draw_problem_set(inputs.source, inputs.setup, count, cfg.seed + number, split))
+        spread = find_spread() or one_after_another
+        made.append(draw_problem_set(inputs.source, inputs.setup, count, cfg.seed + number, split, spread))
     return made
 
 

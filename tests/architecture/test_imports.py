@@ -85,7 +85,7 @@ def test_in_a_ray_worker_the_packages_are_ours(foreign, repository):
     pytest.importorskip("ray")
     source = """
 import json, logging, ray
-ray.init(num_cpus=1, object_store_memory=100 * 2**20, include_dashboard=False, logging_level=logging.ERROR)
+ray.init("local", num_cpus=1, object_store_memory=100 * 2**20, include_dashboard=False, logging_level=logging.ERROR)
 @ray.remote
 def files():
     import agents, baselines, envs

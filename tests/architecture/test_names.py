@@ -13,6 +13,9 @@ PRODUCT = ("envs/", "baselines/", "agents/", "scripts/")
 # Public names that several modules may define, and why.
 SHARED_NAMES = {
     "main": "the entry point of every script",
+    "env": "PettingZoo's name in each environment's package",
+    "parallel_env": "PettingZoo's name in each environment's package",
+    "raw_env": "PettingZoo's name in each environment's package",
 }
 
 # The retired word and the term that replaced it.

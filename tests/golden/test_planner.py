@@ -85,13 +85,14 @@ def test_the_oracle_does_not_decide_from_a_view():
         (lambda: RolloutPlanner(rollouts=-1), "the budget is -1 rollouts"),
         (lambda: RolloutPlanner(milliseconds=-1.0), "-1.0 ms; neither may be negative"),
         (lambda: RolloutPlanner(rounds=0), "rounds is 0; it must be at least 1, or null"),
+        (lambda: RolloutPlanner(restart_weight=0.0), "restart_weight is 0.0; it must be positive and finite"),
         (lambda: RolloutPlanner(share=1.5), "share is 1.5; it must be between 0 and 1"),
         (
             lambda: RolloutPlanner(arrivals="some"),  # type: ignore[arg-type]
             "arrivals is 'some'; it must be none or fitted",
         ),
         (lambda: RolloutPlanner(arrivals="fitted", rounds=None), "rounds is null; set rounds"),
-        (lambda: OraclePlanner(RolloutPlanner(arrivals="fitted")), "arrivals is fitted; set none"),
+        (lambda: OraclePlanner(RolloutPlanner(rounds=20, arrivals="fitted")), "arrivals is fitted; set none"),
     ],
 )
 def test_what_they_refuse(build, message):

@@ -17,9 +17,9 @@ from agents.evolution.training import EvolutionTrainer, EvolutionTrainingSetting
 from agents.networks import Blueprint
 from agents.networks.bidding import BiddingPolicy
 from agents.rllib.evolution import BiddingTask, EvolutionOnRay, EvolutionSetup, LocalEvolution
-from envs.evaluation.compare import workload_seed
+from envs.evaluation.playing import workload_seed
 from envs.simulation import FifoMarket, Simulator, run_episode
-from envs.types import CheckpointError
+from envs.types import CheckpointError, MurmurationError
 from tests.unit.agents.worlds import small_world
 
 SETTINGS = EvolutionSettings(num_pairs=4, num_workloads=2, num_envs=3, sigma=0.2, lr=0.1)
@@ -67,6 +67,22 @@ def test_a_new_policy_bids_nothing_and_scores_as_the_market() -> None:
     assert (gain.jct, gain.makespan, gain.merit, gain.unfinished) == (0, 0, 0, 0)
     for score in scores:
         assert 0 < score.mean_jct < score.makespan
+
+
+def test_strength_scales_what_a_policy_says() -> None:
+    task = setup_of(tasks=1).tasks[0]
+    batch = task.batch(1)
+    batch.load(0, task.source.episode(np.random.default_rng(0), "train"), np.random.default_rng(0))
+    observation = {name: torch.from_numpy(array) for name, array in batch.observation.items()}
+    plain, weak = BiddingPolicy(task.spec, width=4, strength=1.0), BiddingPolicy(task.spec, width=4, strength=0.25)
+    torch.nn.init.normal_(plain.direct.weight, std=0.1, generator=torch.Generator().manual_seed(0))
+    weak.load_state_dict(plain.state_dict())
+    with torch.no_grad():
+        said, softly = (torch.atanh(policy.bids(observation)) for policy in (plain, weak))
+    assert said.abs().max() > 0
+    assert torch.allclose(said, 4 * softly, atol=1e-5)
+    with pytest.raises(MurmurationError, match="strength is 0.0; it must be positive"):
+        BiddingPolicy(task.spec, strength=0.0)
 
 
 def test_variants_differ_and_do_not_depend_on_the_size_of_the_batch() -> None:
@@ -134,7 +150,7 @@ def test_a_checkpoint_of_a_stranger_is_refused(tmp_path: Path) -> None:
 def test_on_ray_the_same_weights_come_out(tmp_path: Path) -> None:
     local = LocalEvolution(setup_of())
     figures = [local.train() for _ in range(2)]
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100_000_000)
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100_000_000)
     try:
         remote = EvolutionOnRay(setup_of(replace(SETTINGS, num_env_runners=2)))
         for expected in figures:

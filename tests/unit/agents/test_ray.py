@@ -31,7 +31,7 @@ def module_source():
 @pytest.fixture
 def started():
     """Ray with one worker's CPU and a small object store."""
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100_000_000)
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100_000_000)
     yield
     ray.shutdown()
 

@@ -98,8 +98,6 @@ def test_no_two_places_of_runs_have_one_seed():
     assert len(set(seeds)) == len(places)
     assert all(0 <= seed < 2**31 for seed in seeds)
     assert seeds == [derive_seed(*place) for place in places]
-    first, resumed = (algorithm_config(small_world(), Blueprint(), PPO, 3, iteration).seed for iteration in (0, 5))
-    assert first != resumed
 
 
 def test_a_world_knows_its_sizes_and_makes_episodes_in_groups():

@@ -69,7 +69,7 @@ def test_rllib_is_quiet_below_errors(caplog):
 
 
 def test_curves_are_one_run_a_line_and_leave_out_what_is_no_number(tmp_path):
-    curves = TensorBoardWriter(tmp_path)
+    curves = TensorBoardWriter(tmp_path, print)
     for step in range(3):
         curves.write({"train/return": float(step), "learner/kl": float("nan"), "learner/lr": float("inf")}, step)
     curves.write({"validation/mean_jct": 7.0}, 0, "fifo")

@@ -69,11 +69,18 @@ def two_jobs() -> Options:
     return Options(np.array([0, 1]), np.array([0, 0]), np.array([1, 1]), np.array([0.0, 0.0]), np.array([1.0, 2.0]))
 
 
+@pytest.fixture
+def _without_shortcut(monkeypatch):
+    """Leave all programs to the solver, also those with a single best choice."""
+    monkeypatch.setattr(choosing, "unique_choice", lambda *arguments: None)
+
+
 def stopped_with(answer):
     """A program that its time limit stops."""
     return lambda *arguments: answer
 
 
+@pytest.mark.usefixtures("_without_shortcut")
 def test_the_greedy_choice_replaces_a_missing_answer(monkeypatch):
     monkeypatch.setattr(choosing, "_program", stopped_with(None))
     solver = Solver("test")
@@ -83,6 +90,7 @@ def test_the_greedy_choice_replaces_a_missing_answer(monkeypatch):
     assert solver.counters == told
 
 
+@pytest.mark.usefixtures("_without_shortcut")
 @pytest.mark.parametrize(("stopped_at", "kept", "greedy_choices"), [([0, -1], [-1, 1], 1), ([-1, 1], [-1, 1], 0)])
 def test_the_better_of_a_stopped_and_a_greedy_choice_is_taken(stopped_at, kept, greedy_choices, monkeypatch):
     monkeypatch.setattr(choosing, "_program", stopped_with(SizeChoice(np.array(stopped_at), False, 0.25)))
@@ -94,6 +102,7 @@ def test_the_better_of_a_stopped_and_a_greedy_choice_is_taken(stopped_at, kept, 
     assert set(solver.counters.values()) == {0}
 
 
+@pytest.mark.usefixtures("_without_shortcut")
 def test_the_limit_of_nodes_reaches_the_solver_and_a_stopped_program_keeps_its_best(monkeypatch):
     asked = {}
 
@@ -106,6 +115,11 @@ def test_the_limit_of_nodes_reaches_the_solver_and_a_stopped_program_keeps_its_b
     assert ours.choose(two_jobs(), np.array([1])).chosen.tolist() == [-1, 1]
     assert asked == {"node_limit": 125, "mip_rel_gap": 0.01}
     assert (ours.counters["stopped_programs"], ours.counters["greedy_choices"]) == (1, 0)
+
+
+def test_programs_with_expected_ties_go_to_the_solver_at_once(monkeypatch):
+    monkeypatch.setattr(choosing, "unique_choice", None)
+    assert Solver("test", expect_ties=True).choose(two_jobs(), np.array([1])).chosen.tolist() == [-1, 1]
 
 
 def test_without_options_no_program_is_solved():

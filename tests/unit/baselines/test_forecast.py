@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from baselines.starling import round
 from baselines.starling.forecast import advance_jobs, backlog, forecast, next_end, plan_ahead, weights
+from baselines.starling.scratch import new_scratch
 from envs.types import IntArray
 from tests.unit.baselines import slow_plans as slow
 from tests.unit.baselines.slow_plans import Ahead, Jobs, Rules, arrays, drawn, grid_of, is_sound, kernel_jobs, nodes_of
@@ -41,10 +42,10 @@ def drawn_ways(seed: int) -> tuple[list[list[int]], Jobs, Rules, Ahead, list[Int
 
 def foreseen(order: list[int], jobs: Jobs, rules: Rules, ahead: Ahead, stall: list[float]) -> float:
     """Run `forecast` for the jobs that run now."""
-    its = arrays(jobs)
+    its, nodes = arrays(jobs), nodes_of(jobs)
     return forecast(
-        its.present.copy(), np.array(order), its, ahead.outlook, np.array(stall), nodes_of(jobs), rules.numbers,
-        ahead.depth,
+        its.present.copy(), np.array(order), its, ahead.outlook, np.array(stall), nodes, rules.numbers, ahead.depth,
+        new_scratch(its, nodes),
     )  # fmt: skip
 
 

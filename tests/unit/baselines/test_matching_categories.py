@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.sampling_matching.categories import Categories
+from baselines.sampling_matching.categories import MOST_COMPILED, Categories, _draws_below
 from envs.types import MurmurationError
 
 
@@ -86,3 +86,33 @@ def test_errors_have_one_line(ask, said):
     with pytest.raises(MurmurationError, match=said) as error:
         ask()
     assert "\n" not in str(error.value)
+
+
+@given(seed=st.integers(0, 1000), bound=st.integers(1, 2**80), draws=st.integers(1, 40))
+def test_numbers_drawn_at_once_are_those_drawn_one_after_the_other(seed, bound, draws):
+    """The reference draws bytes for one number at a time, again while it is too large; both leave the same state."""
+    one, all_ = np.random.default_rng(seed), np.random.default_rng(seed)
+    bits = bound.bit_length()
+    expected: list[int] = []
+    found: list[int] = []
+    while len(expected) < draws:
+        number = int.from_bytes(one.bytes(-(-bits // 8)), "little") >> (-bits % 8)
+        expected += [number] if number < bound else []
+    while len(found) < draws:
+        found += _draws_below(all_, bound, draws - len(found))
+    assert found == expected
+    assert one.random() == all_.random()
+
+
+@given(ranges())
+def test_compiled_categories_are_those_of_unrank(given_ranges):
+    among = Categories(*given_ranges)
+    expected = [among.unrank(number).tolist() for number in range(among.count)]
+    assert among.unrank_all(range(among.count)).tolist() == expected
+
+
+def test_numbers_too_large_for_compiled_code_are_unranked_one_by_one():
+    categories = Categories(np.ones(60, np.int64), np.full(60, 40), 200)
+    assert categories.count > MOST_COMPILED
+    numbers = [0, 1, categories.count - 1]
+    assert [categories.rank(row) for row in categories.unrank_all(numbers)] == numbers

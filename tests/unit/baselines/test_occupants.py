@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from baselines.starling import Starling, round
 from baselines.starling.decide import share_nodes
 from baselines.starling.occupants import effect_of, kept_fractions, nobody, settle_occupants
-from baselines.starling.two_plans import plan, plan_twice
+from baselines.starling.scratch import new_scratch
+from baselines.starling.two_plans import plan, plan_twice, write_two_plans
 from envs.performance import Contention, TableModel
 from envs.performance.contention import MODES
 from envs.scheduling import ClusterView
@@ -129,6 +130,30 @@ def test_plans_are_valid_and_no_job_gains_from_others(seed, keep, mode):
     fractions = kept_fractions(grid, its, nodes)
     assert (fractions > 0).all()
     assert (fractions <= 1).all()
+
+
+@given(seed=st.integers(0, 1_000_000), mode=st.sampled_from([0, WORST_CASE]))
+def test_bounds_that_skip_nodes_do_not_change_a_plan(seed, mode):
+    """Bounds are used where jobs have no affinities. Affinities of 0 switch them off and mean the same."""
+    order, jobs, rules, _ = drawn(seed)
+    rng = np.random.default_rng(seed)
+    its, nodes = arrays(jobs), shared(jobs, rng.integers(1, 40, len(jobs.capacity)), mode=mode, stage=0.6)
+    indifferent = its._replace(affinity=np.zeros(its.present.shape))
+    bounded, full = (plan_twice(np.array(order), each, nodes, rules.numbers) for each in (its, indifferent))
+    assert bounded.tolist() == full.tolist()
+
+
+@given(seed=st.integers(0, 1_000_000), mode=st.sampled_from([0, WORST_CASE]))
+def test_scratch_arrays_carry_nothing_from_plan_to_plan(seed, mode):
+    """Two orders planned one after the other on the same arrays give the same plans as on new arrays."""
+    order, jobs, rules, _ = drawn(seed)
+    rng = np.random.default_rng(seed)
+    its, nodes = arrays(jobs), shared(jobs, rng.integers(1, 40, len(jobs.capacity)), mode=mode, stage=0.6)
+    scratch, kept, grid = new_scratch(its, nodes), np.empty_like(its.present), np.empty_like(its.present)
+    for one in (np.array(order), np.array(order[::-1])):
+        write_two_plans(one, its, nodes, rules.numbers, scratch, kept, grid)
+        assert grid.tolist() == plan_twice(one, its, nodes, rules.numbers).tolist()
+        assert (scratch.fractions == kept_fractions(grid, its, nodes)).all()
 
 
 LINK = 4.0  # GB/s

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from baselines.planner.arrivals import LEAST_JOBS, ArrivalModel
-from baselines.planner.rollouts import Rest, Rollouts, queue_seconds
+from baselines.planner.rollouts import Rest, Rollouts, prolong_restarts, queue_seconds
 from baselines.starling.scheduler import Starling
 from envs.performance import IdealModel
 from envs.simulation import Information, Scenario, Setup, Simulator, Snapshot
@@ -81,6 +81,23 @@ def test_playing_leaves_the_round_as_it_was():
     before = simulator.state.jobs.tobytes(), simulator.state.episode.tobytes()
     rollouts(3).play(simulator.view.snapshot(), placed(simulator, {0: {0: 4}}))
     assert (simulator.state.jobs.tobytes(), simulator.state.episode.tobytes()) == before
+
+
+def test_restarts_of_jobs_that_have_not_ended_take_longer():
+    """A ends at 10 s. B, 20 s of work, is moved then and begins again 4 x 5 s later: it ends at 40."""
+    simulator = Simulator(jobs((0, 4, 10), (0, 4, 20)), Setup(two_nodes(), IdealModel(), Scenario(restart_delay=5.0)))
+    assert simulator.advance()
+    simulator.apply(placed(simulator, {0: {0: 4}, 1: {1: 4}}))
+    assert simulator.advance()
+    snapshot, again = simulator.view.snapshot(), simulator.view.snapshot()
+    for copy in (snapshot, again):
+        prolong_restarts(copy, 4.0)
+    assert snapshot.state.jobs["restart_delay"][0, :2].tolist() == [5.0, 20.0]
+    assert again.view.restart_delay[:2].tolist() == [5.0, 20.0]
+    snapshot.apply(placed(simulator, {1: {0: 4}}))
+    while snapshot.advance():
+        snapshot.apply(snapshot.view.allocation(keep_running=True))
+    assert snapshot.state.jobs["finish"][0, 1] == pytest.approx(10.0 + 20.0 + 10.0)
 
 
 def rest_of(copy: Simulator, horizon: float = 1e6) -> float:

@@ -207,6 +207,13 @@ def plan():
     return RoundPlan(view, view.allocation(), NodeResources(view.cluster), JobSensitivities())
 
 
+@pytest.fixture
+def _without_shortcut(monkeypatch):
+    """Leave all programs to the solver, also those with a single best choice."""
+    monkeypatch.setattr(synergy_mechanisms, "unique_amounts", lambda first, *_: (False, first[:-1]))
+
+
+@pytest.mark.usefixtures("_without_shortcut")
 def test_opt_without_a_solution_in_time_gives_proportional_shares(plan, monkeypatch):
     stopped = type("Stopped", (), {"status": 1, "x": None, "mip_gap": None})
     monkeypatch.setattr(synergy_mechanisms, "milp", lambda *args, **kwargs: stopped)
@@ -223,6 +230,7 @@ def test_opt_without_a_solution_in_time_gives_proportional_shares(plan, monkeypa
     }
 
 
+@pytest.mark.usefixtures("_without_shortcut")
 def test_opt_reports_its_gap_when_stopped(plan, monkeypatch):
     limits = []
 

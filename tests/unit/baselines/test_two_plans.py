@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baselines.starling.growth import best_growth, grow_plan
-from baselines.starling.occupants import nobody
 from baselines.starling.room import has_room, largest_room, shape_of, take_room
+from baselines.starling.scratch import new_scratch
 from baselines.starling.two_plans import choose_by_part, fill_plan, plan, plan_twice
 from baselines.starling.worth import after_delay
 from tests.unit.baselines import slow_plans as slow
@@ -42,7 +42,7 @@ def test_fill_plan_equals_the_reference(seed, keep):
     order, jobs, rules, _ = drawn(seed)
     its, nodes = arrays(jobs), nodes_of(jobs)
     grid, free = np.zeros_like(its.present), nodes.capacity.copy()
-    fill_plan(keep, np.array(order), its, free, nodes, rules.numbers, grid)
+    fill_plan(keep, np.array(order), its, free, nodes, rules.numbers, grid, new_scratch(its, nodes))
     expected = slow.fill(keep, order, jobs, rules)
     assert grid.tolist() == grid_of(expected, len(free)).tolist()
     assert free.tolist() == slow.free_under(expected, jobs.capacity)
@@ -54,7 +54,7 @@ def test_grow_plan_equals_the_reference(seed):
     its, nodes = arrays(jobs), nodes_of(jobs)
     grid = its.present.copy()
     free = nodes.capacity - grid.sum(axis=0)
-    grow_plan(its, free, nodes, rules.numbers, grid)
+    grow_plan(its, free, nodes, rules.numbers, grid, new_scratch(its, nodes))
     expected = slow.grow(jobs.at, jobs, rules)
     assert grid.tolist() == grid_of(expected, len(free)).tolist()
     assert free.tolist() == slow.free_under(expected, jobs.capacity)
@@ -66,7 +66,8 @@ def test_choose_by_part_equals_the_reference(seed):
     num_nodes = len(jobs.capacity)
     kept, anew = slow.plan(True, order, jobs, rules), slow.plan(False, order, jobs, rules)
     grid = grid_of(anew, num_nodes)
-    choose_by_part(arrays(jobs), nodes_of(jobs), rules.numbers, grid_of(kept, num_nodes), grid)
+    its, nodes = arrays(jobs), nodes_of(jobs)
+    choose_by_part(its, nodes, rules.numbers, grid_of(kept, num_nodes), grid, new_scratch(its, nodes))
     assert grid.tolist() == grid_of(slow.choose(kept, anew, jobs, rules), num_nodes).tolist()
 
 
@@ -178,4 +179,8 @@ def test_no_growth_without_gain():
     flat = world((3, 3, 3, 3), [{0: 1}])
     its, nodes = arrays(flat), nodes_of(flat)
     free = nodes.capacity - its.present[0]
-    assert best_growth(0, free, its.present, nobody(its, nodes), its, nodes, Rules(horizon=1e4).numbers) == (0.0, 0, -1)
+    assert best_growth(0, free, its.present, its, nodes, Rules(horizon=1e4).numbers, new_scratch(its, nodes)) == (
+        0.0,
+        0,
+        -1,
+    )

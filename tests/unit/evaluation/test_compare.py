@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from envs.evaluation import compare_schedulers
-from envs.evaluation.compare import ReportingScheduler, workload_seed
+from envs.evaluation.playing import ReportingScheduler, workload_seed
 from envs.metrics import jobs_in_system, segments
 from envs.metrics.cluster import integral
 from envs.metrics.timeline import gpu_seconds

@@ -139,7 +139,16 @@ def test_a_range_of_one_value_is_one_figure():
 def test_the_report_writes_files(comparison, tmp_path):
     written = write_report(comparison, tmp_path / "new")
     names = {path.name for path in written}
-    assert names == {"results.json", "results.csv", "results.md", "jct_cdf.png", "jct_and_cpu_time.png"} | {
+    assert names == {
+        "results.json",
+        "results.csv",
+        "results.md",
+        "report.html",
+        "aggregates.csv",
+        "marl_eval.json",
+        "jct_cdf.png",
+        "jct_and_cpu_time.png",
+    } | {
         "gantt_fifo.png",
         "gantt_last.png",
     }

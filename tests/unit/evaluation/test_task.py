@@ -110,6 +110,7 @@ def test_an_objective_is_described(objective, text):
         lambda: Objective(-1.0, 2.0),
         lambda: Task("toy", 0),
         lambda: Task("toy", 1, slow_episodes=4),
+        lambda: Task("toy", 1, slowest_episodes=4),
     ],
 )
 def test_impossible_tasks_are_refused(build):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
+from envs.episodes.defaults import Illegal
 from envs.gpu_cluster import DecisionRules, GpuClusterBatch, TeamReward
 from envs.gpu_cluster.vector import GpuClusterVectorEnv
 from envs.simulation import Information, Scenario, Setup
@@ -103,7 +104,7 @@ def test_logs_are_for_one_episode_only():
         GpuClusterBatch(Setup(HOMOGENEOUS, Curved()), MODELS, 4, 2, logging=True)
 
 
-def vector(num_envs: int = 4, group_size: int = 1, seed: int = 0) -> GpuClusterVectorEnv:
+def vector(num_envs: int = 4, group_size: int = 1, seed: int = 0, illegal: Illegal = "nothing") -> GpuClusterVectorEnv:
     """Episodes of eight jobs on three GPU types."""
     rules = DecisionRules(num_candidates=4)
     return GpuClusterVectorEnv(
@@ -114,6 +115,7 @@ def vector(num_envs: int = 4, group_size: int = 1, seed: int = 0) -> GpuClusterV
         TeamReward(scale=10.0),
         group_size,
         seed=seed,
+        illegal=illegal,
     )
 
 
@@ -218,7 +220,7 @@ def test_a_seed_gives_one_sequence_of_everything():
         assert all(np.array_equal(x, y) for x, y in zip(a[1:5], b[1:5], strict=True))
         assert a[5] == b[5]
     one.reset(seed=11)
-    again.reset(seed=[11, None, None, None])
+    again.reset(seed=11)
     assert names(one) == names(again)
 
 
@@ -229,7 +231,7 @@ def test_groups_must_fill_the_batch():
 
 def test_actions_that_no_mask_allows_are_refused_by_node():
     """The refused ones change nothing; an episode that restarts ignores its action."""
-    env = vector(2)
+    env = vector(2, illegal="raise")
     observation, _ = env.reset()
     good = np.argmax(observation["mask"], axis=2)
     masked = int(np.argmin(observation["mask"][1, 2]))

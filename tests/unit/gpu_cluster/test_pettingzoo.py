@@ -5,6 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.utils.env_checker import data_equivalence
 from pettingzoo.test import parallel_api_test, parallel_seed_test, render_test
 from pettingzoo.utils.conversions import parallel_to_aec
 
@@ -33,30 +34,18 @@ def test_pettingzoo_is_content(build):
     parallel_api_test(build(), num_cycles=300)
 
 
-class Forgiving(GpuClusterEnv):
-    """Takes the first legal action where the one given is masked out: PettingZoo's seed test samples without masks."""
-
-    def step(self, actions):
-        masks = self.batch.observation["mask"][0]
-        return super().step(
-            {
-                agent: int(action) if masks[n, action] else int(np.argmax(masks[n]))
-                for n, (agent, action) in enumerate(actions.items())
-            }
-        )
-
-
 def test_the_usual_name_is_the_environment():
     assert parallel_env is GpuClusterEnv
 
 
 def test_pettingzoo_finds_it_deterministic():
-    parallel_seed_test(lambda: Forgiving(Setup(HOMOGENEOUS, Curved()), SOURCE), num_cycles=50)
+    parallel_seed_test(small, num_cycles=50)
 
 
-def test_it_renders_in_all_modes(capsys):
+def test_it_renders_in_all_modes(monkeypatch):
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    pytest.importorskip("pygame")
     render_test(lambda render_mode: parallel_to_aec(small(render_mode)))
-    assert "node_2" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("scenario", [Scenario(), Scenario(information=Information("estimate"))])
@@ -68,7 +57,7 @@ def test_a_seed_gives_one_whole_episode(scenario, seed):
     one, other = play_env(first, seed), play_env(again, seed)
     assert len(one[1]) > 20
     assert one[1] == other[1]
-    assert one[2] == other[2]
+    assert data_equivalence(one[2], other[2])
     assert all(equal_observations(a, b) for a, b in zip(one[0], other[0], strict=True))
     assert first.log == again.log
     assert play_env(again, seed + 1)[1] != one[1]
@@ -110,8 +99,13 @@ def test_an_ended_or_unbegun_episode_takes_no_step():
         env.step(dict.fromkeys(env.possible_agents, 0))
 
 
+def refusing() -> GpuClusterEnv:
+    """Refuses actions that are not allowed."""
+    return GpuClusterEnv(Setup(HOMOGENEOUS, Curved()), SOURCE, illegal="raise")
+
+
 def test_a_masked_action_is_refused_by_agent():
-    env = small()
+    env = refusing()
     observations, _ = env.reset(seed=0)
     actions = {agent: int(np.argmax(obs["action_mask"])) for agent, obs in observations.items()}
     for wrong in (int(np.argmin(observations["node_1"]["action_mask"])), -1, env.batch.spec.num_actions):
@@ -122,7 +116,7 @@ def test_a_masked_action_is_refused_by_agent():
 
 def test_passing_is_refused_where_a_node_must_start_a_job():
     """Nothing runs and jobs wait: the message says why 0 is masked out."""
-    env = small()
+    env = refusing()
     env.reset(seed=0)
     with pytest.raises(MurmurationError, match=r"action 0 of node_\d is masked out \(while nothing runs"):
         env.step(dict.fromkeys(env.possible_agents, 0))
@@ -201,21 +195,7 @@ def test_state_is_the_joint_observation():
     assert state.shape == (nodes + spec.num_candidates * spec.job_features + spec.cluster_features,)
     assert state.dtype == np.float32
     assert np.isfinite(state).all()
-
-
-def test_pictures_show_who_has_which_gpu():
-    env = parallel_env(
-        Setup(HETEROGENEOUS, Curved()), Fixed(jobs_like((0, 2, 10), (0, 2, 10))), render_mode="rgb_array"
-    )
-    env.reset(seed=0)
-    empty = env.render()
-    assert isinstance(empty, np.ndarray)
-    assert empty.shape == (5 * 24, 4 * 24, 3)
-    assert (empty[12, 12] == 230).all()  # free
-    assert (empty[2 * 24 + 12, 3 * 24 + 12] == 255).all()  # node 2 has two GPUs only
-    observations = env._observations()
-    env.step({agent: int(np.flatnonzero(obs["action_mask"])[0]) for agent, obs in observations.items()})
-    assert not np.array_equal(np.asarray(env.render()), empty)
+    assert env.state_space.contains(state)
 
 
 def test_the_text_counts_what_runs_and_waits():

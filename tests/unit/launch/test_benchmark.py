@@ -102,8 +102,12 @@ def test_compiled_decisions_are_timed_over_the_same_rounds():
     decisions.measure_compiled_decisions(report, LITTLE)
     report.check()
     times = {row.what: row.value for row in report.rows}
-    assert len(times) == 8
+    assert len(times) == 12
     quick = "starling, 0 completions ahead, GPUs alone, "
+    over = "over GPUs alone without look-ahead"
+    assert times[quick + over] == 1.0
+    slow = "starling, 12 completions ahead, shared cores, "
+    assert times[slow + over] == pytest.approx(times[slow + "compiled"] / times[quick + "compiled"])
     assert 0 < times[quick + "compiled"] < times[quick + "schedule"]
 
 
@@ -409,7 +413,7 @@ def test_parts_are_chosen_by_name():
     }
     assert select_parts("decisions") == {"decisions": decisions.measure_decisions}
     assert list(select_parts("all")) == list(BENCHMARKS)
-    assert len(BENCHMARKS) == 10
+    assert len(BENCHMARKS) == 11
 
 
 @pytest.fixture

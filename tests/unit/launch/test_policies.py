@@ -5,7 +5,7 @@ import pytest
 from baselines.starling.market import StarlingMarket
 from envs.simulation import FifoMarket
 from envs.types import CheckpointError
-from launch.policies import build_market, without_names
+from launch.policies import build_market, market_of_class, without_names
 
 
 def test_a_market_is_built_by_name_with_its_options():
@@ -32,3 +32,10 @@ def test_names_of_classes_do_not_enter_a_manifest():
 def test_a_stranger_cannot_name_what_is_built(described, said):
     with pytest.raises(CheckpointError, match=said):
         build_market(described)
+
+
+def test_a_market_is_found_by_its_class():
+    """A resumed run types no market."""
+    assert market_of_class("baselines.starling.market.StarlingMarket") == "starling"
+    assert market_of_class("envs.simulation.FifoMarket") == "fifo"
+    assert market_of_class("own.Market") is None

@@ -88,7 +88,16 @@ def test_compare_writes_results_and_prints_their_folder(tmp_path):
     folder = tmp_path / last.removeprefix("run: ")
     names = {path.name for path in folder.iterdir() if path.suffix != ".log"} - {".hydra"}
     pictures = {"jct_cdf.png", "jct_and_cpu_time.png", "gantt_fifo.png", "gantt_srtf.png", "gantt_own.png"}
-    assert names == {"results.json", "results.csv", "results.md", *pictures}
+    assert names == {
+        "provenance.json",
+        "results.json",
+        "results.csv",
+        "results.md",
+        "report.html",
+        "aggregates.csv",
+        "marl_eval.json",
+        *pictures,
+    }
     content = json.loads((folder / "results.json").read_text())
     assert [row["scheduler"] for row in content["schedulers"]] == ["fifo", "srtf", "own"]
     assert "offered load:" in done.stdout
@@ -96,7 +105,7 @@ def test_compare_writes_results_and_prints_their_folder(tmp_path):
 
 
 def test_a_scheduler_that_cannot_run_is_skipped_under_all_and_an_error_by_name(here, monkeypatch):
-    monkeypatch.setattr(runs, "write_report", lambda comparison, folder: None)  # pictures of nine schedulers
+    monkeypatch.setattr(runs, "write_report", lambda *_: None)  # pictures of nine schedulers
     hidden = "scenario.information.work=none"
     everyone = here(*SMALL, "scheduler=all", hidden)
     assert everyone.code == 0, everyone.err

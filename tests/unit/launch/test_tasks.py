@@ -7,7 +7,14 @@ import pytest
 from omegaconf import OmegaConf
 
 from launch import ROOT, build_inputs
-from launch.arguments import BATCH_SCHEDULERS, FAST_SCHEDULERS, ORACLE_SCHEDULERS, SLOW_SCHEDULERS, compose_options
+from launch.arguments import (
+    BATCH_SCHEDULERS,
+    FAST_SCHEDULERS,
+    ORACLE_SCHEDULERS,
+    SLOW_SCHEDULERS,
+    SLOWEST_SCHEDULERS,
+    compose_options,
+)
 from launch.choices import list_choices, open_configs
 from launch.errors import ChoiceError
 from launch.task_pages import MARKERS, TASKS, check_task, collect_tables, insert_table, write_hash
@@ -84,13 +91,12 @@ def test_the_objective_of_the_task_is_the_reward_of_training():
 
 
 def test_named_schedulers_exist():
-    named = {*SLOW_SCHEDULERS, *BATCH_SCHEDULERS, *FAST_SCHEDULERS, *ORACLE_SCHEDULERS}
-    assert named <= set(list_choices("scheduler"))
-    assert not set(SLOW_SCHEDULERS) & set(FAST_SCHEDULERS)
+    assert {*BATCH_SCHEDULERS, *ORACLE_SCHEDULERS} <= set(list_choices("scheduler"))
+    assert sorted([*SLOW_SCHEDULERS, *SLOWEST_SCHEDULERS, *FAST_SCHEDULERS]) == sorted(list_choices("scheduler"))
 
 
 def test_slow_schedulers_play_fewer_episodes_of_a_task():
-    assert limit_slow(composed("task=full-64"), ["fifo", "pollux"]) == {"pollux": 20}
+    assert limit_slow(composed("task=full-64"), ["fifo", "afs", "pollux"]) == {"afs": 20, "pollux": 5}
     assert limit_slow(composed("task=none"), ["fifo", "pollux"]) == {}
 
 
@@ -122,12 +128,12 @@ def test_what_differs_from_the_whole_test_split_is_said():
 
 
 def test_a_comparison_of_a_modified_task_says_so(here, tmp_path):
-    done = here(*SHARED, "scheduler=[fifo,pollux]", "task.slow_episodes=5")
+    done = here(*SHARED, "scheduler=[fifo,themis]", "task.slow_episodes=5")
     assert done.code == 0, done.err
     assert "task shared-16-v1 modified (" in done.out
     (run,) = (tmp_path / "runs" / "compare").iterdir()
     rows = json.loads((run / "results.json").read_text())["schedulers"]
-    assert {row["scheduler"]: row["num_workloads"] for row in rows} == {"fifo": 6, "pollux": 5}
+    assert {row["scheduler"]: row["num_workloads"] for row in rows} == {"fifo": 6, "themis": 5}
     assert "shared-16-v1 modified" in (run / "table.md").read_text()
     with pytest.raises(ChoiceError, match="is no run of a whole, unmodified task: shared-16-v1 modified"):
         collect_tables([run])

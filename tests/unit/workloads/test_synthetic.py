@@ -151,15 +151,15 @@ def test_tenants_and_guaranteed_jobs():
 @pytest.mark.parametrize(
     ("what", "value", "allowed"),
     [
-        ("num_jobs", 1, "at least 2"),
-        ("num_jobs", -3, "at least 2"),
+        ("num_jobs", 1, "from 2 to 10,000,000"),
+        ("num_jobs", -3, "from 2 to 10,000,000"),
         ("load", 0.0, "above 0 and finite"),
         ("load", float("nan"), "above 0 and finite"),
-        ("elastic", 0.5, r"at least 1 \(1 is rigid\) and finite"),
+        ("elastic", 0.5, r"from 1 \(rigid\) to 1,000,000"),
         ("max_gpus", 0, "at least 1, or null for all"),
-        ("num_tenants", 0, "at least 1"),
+        ("num_tenants", 0, "from 1 to 10,000,000"),
         ("guaranteed", 1.5, "a share from 0 to 1"),
-        ("num_evaluation", 0, "at least 1"),
+        ("num_evaluation", 0, "from 1 to 100,000"),
         ("seed", -1, "at least 0"),
     ],
 )

@@ -1,0 +1,134 @@
+"""What a picture of an episode shows, read from the engine's arrays."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from envs.simulation import State
+from envs.simulation.state import Status
+from envs.types import ClusterSpec, FloatArray, IntArray, Seconds
+
+FREE = -1
+DOWN = -2
+
+
+@dataclass(frozen=True)
+class WaitingJob:
+    """A job in the queue."""
+
+    job: int
+    num_gpus: int  # requested
+    waited: Seconds  # since its submission
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The present state of one episode, as it is drawn.
+
+    Attributes:
+        time: simulated time in seconds.
+        types: GPU type of each node.
+        owners: for each node int64[num_gpus]: the job on each GPU in ascending order, `FREE` or `DOWN`.
+        cores: float64[num_nodes], the share of each node's cores that jobs hold; None if the scenario divides none.
+        memory: float64[num_nodes], likewise.
+        waiting: the queue, in order of submission.
+        num_running: running jobs.
+        num_free: free GPUs.
+        num_done: finished jobs.
+        mean_jct: mean JCT of the finished jobs in seconds; NaN without one.
+        edges: int64[num_edges, 2], links of the coordination graph between nodes.
+        bids: for each node the job that it bids for most and how much, -1 ... 1; empty without bids.
+    """
+
+    time: Seconds
+    types: tuple[str, ...]
+    owners: list[IntArray]
+    cores: FloatArray | None
+    memory: FloatArray | None
+    waiting: list[WaitingJob]
+    num_running: int
+    num_free: int
+    num_done: int
+    mean_jct: Seconds
+    edges: IntArray = field(default_factory=lambda: np.zeros((0, 2), np.int64))
+    bids: list[tuple[int, float]] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls,
+        state: State,
+        cluster: ClusterSpec,
+        edges: IntArray | None = None,
+        bids: list[tuple[int, float]] | None = None,
+    ) -> "Scene":
+        """Read the first episode of a state; edges and bids are those of the bidding environment."""
+        episode, jobs, nodes = state.episode[0, 0], state.jobs[0], state.nodes[0]
+        owners = gpu_owners(state, cluster)
+        held = np.array([_amounts(state, n) for n in range(cluster.num_nodes)])
+        total = np.stack([nodes["cpus"], nodes["memory"]], axis=1)
+        divided = bool(episode.shares_cpu_memory)
+        shares = held / np.maximum(total, 1e-12) if divided else None
+        done = jobs["status"] == Status.DONE
+        queued = np.flatnonzero(jobs["status"] == Status.QUEUED)
+        queued = queued[np.argsort(jobs["submit"][queued], kind="stable")]
+        return cls(
+            time=float(episode.time),
+            types=tuple(node.gpu_type for node in cluster.nodes),
+            owners=owners,
+            cores=shares[:, 0] if shares is not None else None,
+            memory=shares[:, 1] if shares is not None else None,
+            waiting=[
+                WaitingJob(int(j), int(jobs["num_gpus"][j]), float(episode.time - jobs["submit"][j])) for j in queued
+            ],
+            num_running=int(episode.num_running),
+            num_free=int(episode.num_free),
+            num_done=int(done.sum()),
+            mean_jct=float((jobs["finish"] - jobs["submit"])[done].mean()) if done.any() else float("nan"),
+            edges=np.zeros((0, 2), np.int64) if edges is None else edges,
+            bids=bids or [],
+        )
+
+    def at(self, time: Seconds) -> "Scene":
+        """Return the scene at a later time at which nothing else has changed."""
+        later = time - self.time
+        waiting = [replace(job, waited=job.waited + later) for job in self.waiting]
+        return replace(self, time=time, waiting=waiting)
+
+
+def gpu_owners(state: State, cluster: ClusterSpec) -> list[IntArray]:
+    """Return for each node int64[num_gpus]: the job on each GPU, in ascending order; `FREE` or `DOWN` where none is."""
+    owners = []
+    for n in range(cluster.num_nodes):
+        record = state.nodes[0, n]
+        row = np.full(cluster.nodes[n].num_gpus, DOWN if record.down else FREE, np.int64)
+        at, share = 0, record.first_share
+        while share >= 0:
+            held = state.shares[0, share]
+            row[at : at + held.gpus] = held.job
+            at += int(held.gpus)
+            share = held.next_of_node
+        owners.append(row)
+    return owners
+
+
+def _amounts(state: State, node: int) -> tuple[float, float]:
+    """Cores and memory (GB) that the jobs of a node hold; amounts that are not assigned yet count as 0."""
+    cpus = memory = 0.0
+    share = state.nodes[0, node].first_share
+    while share >= 0:
+        held = state.shares[0, share]
+        cpus, memory = cpus + float(np.nan_to_num(held.cpus)), memory + float(np.nan_to_num(held.memory))
+        share = held.next_of_node
+    return cpus, memory
+
+
+def describe_scene(scene: Scene) -> str:
+    """Describe a scene as text: a line about the jobs, and for each node its type and the job on each GPU."""
+    lines = [
+        f"t = {scene.time:,.0f} s   running {scene.num_running}   waiting {len(scene.waiting)}   "
+        f"free GPUs {scene.num_free}"
+    ]
+    for n, row in enumerate(scene.owners):
+        cells = " ".join("   ." if job == FREE else "   x" if job == DOWN else f"{job:4d}" for job in row)
+        lines.append(f"node_{n:<4d} {scene.types[n]:>6s} | {cells}")
+    return "\n".join(lines)

@@ -1,0 +1,32 @@
+"""Where independent episodes are played: one after another in this process, or by workers of a cluster."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
+
+_Result = TypeVar("_Result")
+
+
+class Spread(Protocol):
+    """Calls a function many times, wherever there is room. `scripts/launch` has one for Ray."""
+
+    def __call__(
+        self, function: Callable[..., _Result], shared: Sequence[Any], calls: Sequence[Sequence[Any]]
+    ) -> Iterator[_Result]:
+        """Yield `function(*shared, *call)` for each call, in their order.
+
+        Args:
+            function: must not depend on anything but its arguments; it can be sent to another process.
+            shared: the first arguments of all calls, which are sent once.
+            calls: further arguments of each call.
+
+        Raises:
+            Exception: what the function raised.
+        """
+        ...
+
+
+def one_after_another(
+    function: Callable[..., _Result], shared: Sequence[Any], calls: Sequence[Sequence[Any]]
+) -> Iterator[_Result]:
+    """Make the calls in this process; see `Spread`."""
+    return (function(*shared, *call) for call in calls)

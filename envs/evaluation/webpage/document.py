@@ -1,0 +1,226 @@
+"""The page itself: sections of text, tables and charts in one file, with the styles and scripts that they need."""
+
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+from typing import Any
+
+from plotly.offline import get_plotlyjs
+
+from envs.evaluation.aggregate import Aggregate
+from envs.evaluation.comparison import Comparison, plain
+from envs.evaluation.webpage.charts import Chart, ComparisonCharts
+from envs.evaluation.webpage.schedules import common_axis, schedule_chart, size_legend
+from envs.evaluation.webpage.stays import StayThroughputs
+from envs.evaluation.webpage.tables import aggregate_table, headline, results_table
+from envs.evaluation.webpage.usage_chart import usage_charts
+from envs.simulation import WORLD_VERSION, RunResult, Setup
+
+LIBRARIES = ("murmuration", "numpy", "scipy", "numba", "pandas", "torch", "ray", "plotly")
+
+
+@dataclass(frozen=True)
+class PageExtras:
+    """What a page shows besides its comparison.
+
+    Attributes:
+        policies: names of trained policies among the schedulers.
+        setup: the setup of the runs, for throughputs and traffic; without it they are left out.
+        configuration: the whole configuration as YAML, for readers who want to repeat the comparison.
+        groups: names of schedulers that are training seeds of one policy, by the policy's name.
+    """
+
+    policies: Sequence[str] = ()
+    setup: Setup | None = None
+    configuration: str = ""
+    groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def html_page(comparison: Comparison, extras: PageExtras | None = None, aggregates: Sequence[Aggregate] = ()) -> str:
+    """Return the whole report as one HTML page that needs no other file and no network.
+
+    Args:
+        comparison: the comparison.
+        extras: what else is shown.
+        aggregates: the result of `aggregate_comparison`; without it the page has no such section.
+    """
+    extras = extras or PageExtras()
+    charts = ComparisonCharts(comparison, extras.policies)
+    drawn: dict[str, Chart] = {}
+    sections = [
+        *comparison_sections(comparison, charts, drawn),
+        *aggregate_sections(comparison, charts, aggregates, drawn),
+        *schedule_sections(comparison, charts, extras, drawn),
+        *settings_sections(comparison, extras),
+    ]
+    data = {"charts": drawn, "styles": {name: charts.style(name) for name in comparison.schedulers}}
+    return "".join(
+        [
+            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n',
+            f"<title>{escape(title_of(comparison))}</title>\n<style>\n{static('page.css')}</style>\n",
+            f"<script>{get_plotlyjs()}</script>\n</head>\n<body>\n<main>\n",
+            f"<h1>{escape(title_of(comparison))}</h1>\n{headline(comparison, charts)}\n",
+            "\n".join(sections),
+            f'</main>\n<script type="application/json" id="report-data">{to_script(data)}</script>\n',
+            f"<script>\n{static('page.js')}</script>\n</body>\n</html>\n",
+        ]
+    )
+
+
+def comparison_sections(comparison: Comparison, charts: ComparisonCharts, drawn: dict[str, Chart]) -> list[str]:
+    """Return the sections with figures over all workloads; add their charts to `drawn`."""
+    drawn |= {"tradeoff": charts.jct_and_cpu_time(), "cdf": charts.jct_distribution()}
+    found = [
+        section("Results", results_table(comparison, charts)),
+        chips(charts),
+        section("Mean JCT and decision time", slot("tradeoff"), "Lower and further left is better."),
+        section("Job completion times", slot("cdf"), "Over the jobs that every scheduler finished."),
+    ]
+    if comparison.num_workloads > 1 and len(comparison.schedulers) > 1:
+        drawn["by_workload"] = charts.by_workload()
+        said = f"Every mark is one workload; below the dotted line, a scheduler is better than {charts.rival}."
+        found.append(section(f"Workload by workload, against {charts.rival}", slot("by_workload"), said))
+    for figure, words in (("JCT", "JCT"), ("wait", "Wait before the first start")):
+        if any(charts.means_by(figure, charts.size_classes)):
+            name = figure.lower()
+            drawn |= {f"{name}_by_size": charts.by_size(figure), f"{name}_by_model": charts.by_model(figure)}
+            found.append(section(f"{words} by job size and by model", pair(f"{name}_by_size", f"{name}_by_model")))
+    return found
+
+
+def aggregate_sections(
+    comparison: Comparison, charts: ComparisonCharts, aggregates: Sequence[Aggregate], drawn: dict[str, Chart]
+) -> list[str]:
+    """Return the section of figures over workloads and training seeds; none for a single scheduler or workload."""
+    if len(aggregates) < 2 or comparison.num_workloads < 2:
+        return []
+    drawn["profiles"] = charts.performance_profiles(aggregates)
+    said = (
+        f"Scores are mean JCT relative to {comparison.reference}; less is better. IQM: mean of the middle half of all "
+        "scores. Probability of improvement: that a training seed is better on a workload. Intervals: stratified "
+        "bootstrap over workloads and seeds. Profile: share of scores that are at most as large."
+    )
+    body = aggregate_table(aggregates, comparison.reference) + slot("profiles")
+    return [section("Over workloads and training seeds", body, said)]
+
+
+def schedule_sections(
+    comparison: Comparison, charts: ComparisonCharts, extras: PageExtras, drawn: dict[str, Chart]
+) -> list[str]:
+    """Return the sections about the first workload: resources over time and Gantt charts; none without played runs."""
+    first = {name: results[0] for name, results in comparison.runs.items()}
+    runs = {name: run for name, run in first.items() if isinstance(run, RunResult)}
+    if not runs:
+        return []
+    throughputs = StayThroughputs(extras.setup) if extras.setup else None
+    span = common_axis(runs)
+    usage = usage_charts(charts, runs, throughputs)
+    drawn |= {f"usage_{name}": made for name, made in usage.items()}
+    drawn |= {f"gantt_{name}": schedule_chart(run, span, throughputs) for name, run in runs.items()}
+    workload = next(iter(runs.values())).workload.name
+    said = (
+        f"Of {workload}, the first workload. Cores and memory: as given at each job's last start or resize. "
+        "Links: traffic between nodes, each job alone on its links, relative to the bandwidth of all nodes."
+    )
+    return [
+        section("Resources in use over time", "".join(slot(f"usage_{name}") for name in usage), said),
+        section(
+            "Schedules side by side", gantt_pair(charts, list(runs)), f"Of {workload}. Point at a box for details."
+        ),
+    ]
+
+
+def gantt_pair(charts: ComparisonCharts, names: Sequence[str]) -> str:
+    """Return two Gantt charts, each with a choice of scheduler, and the legend of colours."""
+    left = charts.subject if charts.subject in names else names[0]
+    right = next((name for name in (charts.rival, *names) if name in names and name != left), left)
+    panels = []
+    for side, chosen in (("left", left), ("right", right)):
+        options = "".join(
+            f'<option value="gantt_{escape(name)}"{" selected" if name == chosen else ""}>{escape(name)}</option>'
+            for name in names
+        )
+        panels.append(
+            f'<div><label>Scheduler <select data-panel="{side}">{options}</select></label>'
+            f'<div class="chart" id="gantt-{side}"></div></div>'
+        )
+    swatches = "".join(
+        f'<span><i style="background:{colour}"></i>{escape(label)}</span>' for colour, label in size_legend()
+    )
+    return f'<p class="legend">GPUs requested: {swatches}</p><div class="pair">{"".join(panels)}</div>'
+
+
+def settings_sections(comparison: Comparison, extras: PageExtras) -> list[str]:
+    """Return how to read the figures, failures, settings, configuration and versions."""
+    left_out = [f"{name} {failure}" for name, failure in comparison.failures.items()]
+    left_out += [f"{name} is left out: {reason}" for name, reason in comparison.inapplicable.items()]
+    found = [section("How to read the figures", bullets([*left_out, *comparison.caption_lines]))]
+    settings = json.dumps(plain(dict(comparison.settings)), indent=2)
+    folded = [("Settings and workloads", settings), ("Configuration", extras.configuration)]
+    details = "".join(
+        f"<details><summary>{name}</summary><pre>{escape(text)}</pre></details>" for name, text in folded if text
+    )
+    return [*found, section("Reproduce", f"<p>{escape(', '.join(versions()))}</p>{details}")]
+
+
+def versions() -> list[str]:
+    """Return the versions of Python, of the world's rules and of the libraries that are installed."""
+    found = [f"Python {platform.python_version()}", f"world rules {WORLD_VERSION}"]
+    for name in LIBRARIES:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def title_of(comparison: Comparison) -> str:
+    """Return the title of the page."""
+    task = comparison.settings.get("task")
+    return f"Schedulers on {task['name']}-v{task['version']}" if task else "Comparison of schedulers"
+
+
+def chips(charts: ComparisonCharts) -> str:
+    """Return the buttons that show and hide schedulers in all charts."""
+    buttons = "".join(
+        f'<button type="button" data-scheduler="{escape(name)}" aria-pressed="{str(name in charts.shown).lower()}">'
+        f"<svg width='26' height='12' aria-hidden='true'></svg>{escape(name)}</button>"
+        for name in charts.comparison.schedulers
+    )
+    return f'<nav class="chips" aria-label="Schedulers shown in the charts">{buttons}</nav>'
+
+
+def section(title: str, body: str, said: str = "") -> str:
+    """Return a section with a heading and a line below it."""
+    line = f'<p class="said">{escape(said)}</p>' if said else ""
+    return f"<section><h2>{escape(title)}</h2>{line}{body}</section>"
+
+
+def slot(name: str) -> str:
+    """Return the place of a chart."""
+    return f'<div class="chart" data-chart="{escape(name)}"></div>'
+
+
+def pair(first: str, second: str) -> str:
+    """Return the places of two charts, side by side where there is room."""
+    return f'<div class="pair">{slot(first)}{slot(second)}</div>'
+
+
+def bullets(lines: Sequence[str]) -> str:
+    """Return a list of lines."""
+    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
+
+
+def to_script(data: Mapping[str, Any]) -> str:
+    """Return JSON that cannot end the script element around it."""
+    return json.dumps(plain(data), separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
+
+
+def static(name: str) -> str:
+    """Return a file of the folder `static`."""
+    return (files("envs.evaluation.webpage") / "static" / name).read_text(encoding="utf-8")

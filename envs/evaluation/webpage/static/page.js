@@ -1,0 +1,37 @@
+"use strict";
+const report = JSON.parse(document.getElementById("report-data").textContent);
+const config = { displayModeBar: false, responsive: true };
+const dashes = { solid: "", dash: "7,3", dot: "2,3", dashdot: "7,3,2,3" };
+
+for (const place of document.querySelectorAll("[data-chart]")) {
+  const chart = report.charts[place.dataset.chart];
+  Plotly.newPlot(place, chart.data, chart.layout, config);
+}
+
+for (const button of document.querySelectorAll("[data-scheduler]")) {
+  const name = button.dataset.scheduler;
+  const style = report.styles[name];
+  button.querySelector("svg").innerHTML =
+    `<line x1="0" y1="6" x2="26" y2="6" stroke="${style.colour}" stroke-width="3" stroke-dasharray="${dashes[style.dash]}"/>`;
+  button.addEventListener("click", () => {
+    const shown = button.getAttribute("aria-pressed") !== "true";
+    button.setAttribute("aria-pressed", String(shown));
+    for (const place of document.querySelectorAll("[data-chart]")) {
+      const traces = place.data.flatMap((trace, index) => (trace.meta === name ? [index] : []));
+      if (traces.length) Plotly.restyle(place, { visible: shown }, traces);
+    }
+  });
+}
+
+function drawSchedule(select) {
+  const chart = report.charts[select.value];
+  const [trace] = chart.data;
+  const { stay, texts, ...boxes } = trace;
+  boxes.hovertext = stay.map((index) => texts[index]);
+  Plotly.react(document.getElementById(`gantt-${select.dataset.panel}`), [boxes], chart.layout, config);
+}
+
+for (const select of document.querySelectorAll("select[data-panel]")) {
+  select.addEventListener("change", () => drawSchedule(select));
+  drawSchedule(select);
+}

@@ -1,0 +1,60 @@
+"""Gymnasium's ids of the environments: `import envs.registration`, then `gymnasium.make("murmuration/GpuCluster-v0")`.
+
+`gymnasium.make("envs.registration:murmuration/GpuCluster-v0")` needs no import. `make` returns one agent that decides
+for all nodes; `make_vec` the vectorised environment, which steps all episodes in one call. Options are those of
+`GpuClusterVectorEnv` and `BiddingVectorEnv`; setup and source have the same defaults as in the PettingZoo environments.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+
+from envs.bidding.vector import BiddingVectorEnv
+from envs.episodes.defaults import default_setup, default_source
+from envs.episodes.standard import JointEnv
+from envs.gpu_cluster.vector import GpuClusterVectorEnv
+from envs.simulation import Setup
+from envs.workloads import WorkloadSource
+
+VECTOR_ENVS: Mapping[str, type[GpuClusterVectorEnv] | type[BiddingVectorEnv]] = {
+    "murmuration/GpuCluster-v0": GpuClusterVectorEnv,
+    "murmuration/Bidding-v0": BiddingVectorEnv,
+}
+
+
+def make_joint(
+    name: str,
+    setup: Setup | None = None,
+    source: WorkloadSource | None = None,
+    render_mode: str | None = None,
+    **options: Any,
+) -> JointEnv[Any]:
+    """Return an environment of one episode in which one agent decides for all nodes.
+
+    Args:
+        name: an id in `VECTOR_ENVS`.
+        setup: see `NodeParallelEnv`.
+        source: see `NodeParallelEnv`.
+        render_mode: see `JointEnv`.
+        options: of the vectorised environment.
+    """
+    return JointEnv(make_batched(name, 1, setup, source, **options), render_mode)
+
+
+def make_batched(
+    name: str, num_envs: int = 1, setup: Setup | None = None, source: WorkloadSource | None = None, **options: Any
+) -> GpuClusterVectorEnv | BiddingVectorEnv:
+    """Return a vectorised environment; arguments as for `make_joint`."""
+    setup = setup or default_setup()
+    return VECTOR_ENVS[name](setup, source or default_source(setup), num_envs, **options)
+
+
+for _name in VECTOR_ENVS:
+    if _name not in gymnasium.registry:
+        gymnasium.register(
+            _name,
+            entry_point="envs.registration:make_joint",
+            vector_entry_point="envs.registration:make_batched",
+            kwargs={"name": _name},
+        )

@@ -1,0 +1,45 @@
+"""The objective of a finished run, which sweepers minimise."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+
+class FinishedRun(NamedTuple):
+    """One run of a multirun: the options that were typed for it, and its folder."""
+
+    options: Sequence[str]
+    folder: Path
+
+
+def objective_of(folder: Path) -> float | None:
+    """Return what a sweeper minimises: the mean JCT in seconds of the run's first scheduler or of its best validation.
+
+    The first scheduler is the policy where there is one. For evolution strategies it is minus the best merit. None for
+    runs without such a figure.
+    """
+    if rows := rows_with_figures(folder):
+        figure = rows[0].get("mean_jct")
+        return None if figure is None else float(figure)
+    if (state := _read(folder / "state.json")) and state.get("best_iteration", -1) >= 0:
+        return float(state["validation"][str(state["best_iteration"])]["mean_jct"])
+    if (state := _read(folder / "evolution.json")) and state.get("best_iteration", -1) >= 0:
+        gains = state["validation"][str(state["best_iteration"])].values()
+        return -fmean(gain[4] for gain in gains)  # the merit of `agents.evolution.training.Gain`
+    return None
+
+
+def rows_with_figures(folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of results.json that have figures; none without the file."""
+    rows = _read(folder / "results.json").get("schedulers", [])
+    return [row for row in rows if "mean_jct" in row]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found

@@ -1,0 +1,187 @@
+"""Random worlds with all faults on, random schedulers, and the counts of what was injected and checked."""
+
+import json
+import os
+import resource
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from baselines import Fifo, Las, Random, Srtf
+from envs.evaluation.audit import Audit
+from envs.performance import Contention, CostBySize, default_model
+from envs.scheduling import ClusterView, Scheduler
+from envs.simulation import EventKind, Failures, Information, Rounds, RunResult, Scenario, Setup, Simulator, run_episode
+from envs.types import Allocation, ClusterSpec, NodeSpec, Seconds
+from envs.workloads import SyntheticSource, Workload
+from launch.errors import RunFailedError
+
+GPU_TYPES = ("V100", "P100", "K80")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+MB = 2**20
+
+
+class Disturber:
+    """Wraps a scheduler: in some rounds it also stops running jobs, for no reason.
+
+    Args:
+        scheduler: decides about everything else.
+        share: probability per round that one running job is stopped.
+    """
+
+    def __init__(self, scheduler: Scheduler, share: float) -> None:
+        self.scheduler, self.share = scheduler, share
+
+    def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
+        """Begin an episode."""
+        self._rng = np.random.default_rng(rng.integers(2**63))
+        self.scheduler.reset(cluster, rng)
+
+    def schedule(self, view: ClusterView) -> Allocation:
+        """Stop a job now and then, before the scheduler decides about the others."""
+        allocation = self.scheduler.schedule(view)
+        if len(view.running) and self._rng.random() < self.share:
+            allocation.stop(int(self._rng.choice(view.running)))
+        return allocation
+
+
+@dataclass(frozen=True)
+class SoakWorld:
+    """One episode: all of it follows from its seed."""
+
+    seed: int
+    setup: Setup
+    workload: Workload
+    scheduler: Scheduler
+
+
+@dataclass
+class Tally:
+    """Counts over all episodes; memory in MB."""
+
+    worlds: int = 0
+    jobs: int = 0
+    finished: int = 0
+    rounds: int = 0
+    events: int = 0  # all of them checked
+    outages: int = 0  # faults: nodes that failed, jobs that this interrupted, jobs that a scheduler stopped
+    interruptions: int = 0
+    preemptions: int = 0
+    placements: int = 0  # whose throughput was asked for independently of the engine
+    cpu_seconds: Seconds = 0.0
+    memory_before: float = 0.0  # after a tenth of the time
+    memory_after: float = 0.0
+
+    def add(self, result: RunResult, placements: int) -> None:
+        """Count one audited run."""
+        found = result.log.events["kind"]
+        self.worlds += 1
+        self.jobs += len(result.records)
+        self.finished += int(result.finished.sum())
+        self.rounds += result.num_rounds
+        self.events += len(found)
+        self.outages += int((found == EventKind.DOWN).sum())
+        self.interruptions += int((found == EventKind.INTERRUPT).sum())
+        self.preemptions += int((found == EventKind.STOP).sum())
+        self.placements += placements
+
+    def to_json(self) -> str:
+        """Return all counts."""
+        return json.dumps(asdict(self), indent=2) + "\n"
+
+    def __str__(self) -> str:
+        return (
+            f"{self.worlds:,} worlds, {self.jobs:,} jobs ({self.finished:,} finished, the others declared unfinished), "
+            f"{self.rounds:,} rounds in {self.cpu_seconds:,.0f} CPU-seconds\n"
+            f"faults: {self.outages:,} outages, {self.interruptions:,} interrupted jobs, {self.preemptions:,} stops\n"
+            f"checked: order, capacity, GPU-seconds and work of {self.events:,} events, with {self.placements:,} "
+            f"throughputs asked for anew; nothing lost\n"
+            f"memory: {self.memory_before:,.0f} MB after a tenth, {self.memory_after:,.0f} MB at the end"
+        )
+
+
+def draw_world(seed: int, num_jobs: int | None = None) -> SoakWorld:
+    """Draw a world with failures, restart costs, contention, shared cores and memory, and hidden or estimated work.
+
+    Args:
+        seed: determines it.
+        num_jobs: the number of jobs; None draws it, from 20 to 300.
+    """
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(2, 12)) if num_jobs is None else 16
+    nodes = [NodeSpec(str(rng.choice(GPU_TYPES)), int(rng.choice([4, 8])), 24, 500) for _ in range(count)]
+    cluster, performance = ClusterSpec(tuple(nodes), f"soak {seed}"), default_model()
+    scenario = Scenario(
+        cpu_memory="shared",
+        contention=Contention(rng.choice(["measured", "worst_case", "max_min"])),
+        reconfiguration=CostBySize(),
+        failures=Failures(float(rng.uniform(1e5, 1e6)), 3600.0, float(rng.choice([0.0, 600.0, 7200.0]))),
+        worker_shares=rng.choice(["proportional", "equal"]),
+        batch_sizes="usual",
+        rounds=Rounds(interval=None if rng.random() < 0.5 else float(rng.uniform(60.0, 3600.0))),
+        information=Information(rng.choice(["exact", "estimate"])),
+    )
+    source = SyntheticSource(
+        cluster,
+        performance,
+        num_jobs=num_jobs or int(rng.integers(20, 300)),
+        load=float(rng.uniform(0.3, 1.2)) if num_jobs is None else 0.5,
+        stream=str(rng.choice(["demo", "bursty", "philly"])) if num_jobs is None else "philly",
+        max_gpus=4,
+        seed=seed,
+    )
+    schedulers: list[Scheduler] = [Random(), Fifo("skip"), Las(), Srtf()]
+    chosen = schedulers[0] if num_jobs else schedulers[int(rng.integers(len(schedulers)))]
+    workload = source.episode(rng, "train")
+    return SoakWorld(seed, Setup(cluster, performance, scenario), workload, Disturber(chosen, rng.choice([0.0, 0.02])))
+
+
+def play_world(world: SoakWorld, tally: Tally | None = None) -> Tally:
+    """Play one world, audit its result, and count it.
+
+    Raises:
+        ImpossibleResultError: the result contradicts its event log.
+    """
+    tally, began = tally or Tally(memory_before=memory()), time.process_time()
+    result = run_episode(world.scheduler, Simulator(world.workload, world.setup, world.seed), f"world {world.seed}")
+    tally.add(result, Audit(world.setup).check(result).placements)
+    tally.cpu_seconds += time.process_time() - began
+    tally.memory_after = memory()
+    return tally
+
+
+def worlds_until(minutes: float, seed: int) -> Tally:
+    """Play worlds back to back until the CPU time is up; print a line after each tenth of it."""
+    tally, tenth = Tally(), 1
+    while tally.cpu_seconds < 60.0 * minutes:
+        play_world(draw_world(seed + tally.worlds), tally)
+        if tally.cpu_seconds >= 6.0 * minutes * tenth:
+            if tenth == 1:
+                tally.memory_before = memory()
+            print(f"{tally.worlds:,} worlds, {tally.events:,} events, {memory():,.0f} MB", flush=True)
+            tenth = int(tally.cpu_seconds / (6.0 * minutes)) + 1
+    return tally
+
+
+def check_flat(tally: Tally, growth: float) -> None:
+    """Assert that memory has not grown by more than this many MB while worlds were played back to back.
+
+    Raises:
+        RunFailedError: it has.
+    """
+    grown = tally.memory_after - tally.memory_before
+    if tally.worlds > 1 and grown > growth:
+        raise RunFailedError(
+            f"memory has grown by {grown:,.0f} MB over {tally.worlds:,} worlds; at most {growth:g} are allowed"
+        )
+
+
+def memory() -> float:
+    """Return the memory of this process, in MB: what it holds now on Linux, elsewhere its peak."""
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        return int(statm.read_text().split()[1]) * PAGE / MB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (MB if sys.platform == "darwin" else 1024)

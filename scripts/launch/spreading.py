@@ -1,0 +1,108 @@
+"""A Ray cluster on which episodes are played and agents are trained: found, joined, and left again."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from omegaconf import DictConfig
+
+from envs.evaluation.spread import Spread
+from launch.errors import ChoiceError, explain_missing_extra
+
+_Result = TypeVar("_Result")
+LOCAL = "local"  # the value of `ray.address` that starts Ray on all cores of this machine
+ADDRESS = "RAY_ADDRESS"  # Ray's own environment variable
+QUIET = {"log_to_driver": False, "logging_level": "ERROR"}
+
+
+@contextmanager
+def joined_cluster(cfg: DictConfig) -> Iterator[None]:
+    """Join the cluster that `ray.address` or the environment variable names for the time of a script; nothing if none.
+
+    Raises:
+        ChoiceError: Ray is not installed, or no cluster answers.
+    """
+    if "ray" not in cfg:
+        yield
+        return
+    address = cfg.ray.address or os.environ.get(ADDRESS)
+    if not address:
+        yield
+        return
+    join(str(address), started_here="started" if address == LOCAL else "joined")
+    import ray
+
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def join(address: str, started_here: str = "joined") -> None:
+    """Join a Ray cluster, and print how large it is.
+
+    Raises:
+        ChoiceError: Ray is not installed, or no cluster answers.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise ChoiceError(explain_missing_extra(error) or str(error)) from error
+    own = {"include_dashboard": False} if address == LOCAL else {}  # an existing cluster has its own settings
+    try:
+        ray.init(address=address, **QUIET, **own)
+    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ChoiceError(
+            f"ray.address={address}: no Ray cluster answers there ({reason}); start one with  ray start --head  and "
+            f"give its address, such as auto or 10.0.0.1:6379; {LOCAL} starts one on this machine"
+        ) from error
+    nodes = sum(bool(node["Alive"]) for node in ray.nodes())
+    cpus = ray.cluster_resources().get("CPU", 0.0)
+    print(f"{started_here} Ray: {nodes} node{'s' * (nodes != 1)}, {cpus:g} CPUs", flush=True)
+
+
+def find_spread() -> Spread | None:
+    """Return what plays episodes on the cluster that this process has joined; None if it has joined none."""
+    ray = sys.modules.get("ray")
+    return spread_over_ray if ray is not None and ray.is_initialized() else None
+
+
+def spread_over_ray(
+    function: Callable[..., _Result], shared: Sequence[Any], calls: Sequence[Sequence[Any]]
+) -> Iterator[_Result]:
+    """Make the calls on Ray's workers, one CPU each; see `Spread`.
+
+    A call whose worker or node dies is made again elsewhere.
+    """
+    import ray
+
+    if not calls:
+        return
+    remote = ray.remote(num_cpus=1, max_retries=5)(call_quietly)
+    places = [ray.put(each) for each in shared]
+    pending = [remote.remote(list(sys.path), function, tuple(call), *places) for call in calls]
+    for number in range(len(pending)):
+        found: _Result | RaisedThere = ray.get(pending[number])
+        pending[number] = None  # results of long episodes are large
+        if isinstance(found, RaisedThere):
+            raise found.error
+        yield found
+
+
+class RaisedThere:
+    """An error that a call raised on a worker, as a value: Ray would wrap it into an error of its own."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+def call_quietly(path: Sequence[str], function: Callable[..., Any], call: Sequence[Any], *shared: Any) -> Any:
+    """Make one call on a worker, which first learns where this process imports from."""
+    sys.path[:] = [*path, *(each for each in sys.path if each not in path)]
+    try:
+        return function(*shared, *call)
+    except Exception as error:
+        return RaisedThere(error)

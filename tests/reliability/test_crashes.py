@@ -1,0 +1,212 @@
+"""Training runs that are killed, run out of disk or find damaged files end in one line, and go on to the bit."""
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agents import saving
+from agents.saving import SavedStates
+from envs.types import CheckpointError
+from launch.errors import one_line_errors
+from launch.runs import resumable
+from tests.conformance.test_training import SETTINGS, Told, equal, trainer, weights_of
+from tests.unit.agents.curves import scalars
+from tests.unit.agents.worlds import PPO, small_world
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+GAE = replace(SETTINGS, iterations=3, validate_every=3, ppo=replace(PPO, train_batch_size=96))
+GROUPS = replace(GAE, ppo=replace(GAE.ppo, advantage="group", group_size=2))
+WORLD = small_world(num_jobs=10, num_evaluation=2)
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from agents import saving
+from tests.reliability.test_crashes import GAE, trainer
+
+whole = saving.write_manifest
+def killed(folder):
+    if folder.name.startswith("iteration_0000002"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    whole(folder)
+saving.write_manifest = killed
+trainer(Path(sys.argv[1]), GAE).run()
+"""
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    """The folder and the state of a run without any interruption, by settings."""
+    found = {}
+
+    def play(settings):
+        if settings not in found:
+            folder = tmp_path_factory.mktemp("unbroken")
+            found[settings] = folder, trainer(folder, settings).run()
+        return found[settings]
+
+    return play
+
+
+def last(folder):
+    return weights_of(folder / "checkpoints" / "last")
+
+
+def ends_like(folder, settings, unbroken):
+    """Whether a resumed run ends with the weights, the validation and the sampled episodes of an unbroken one."""
+    whole, state = unbroken(settings)
+    told = Told()
+    resumed = trainer(folder, settings, told).run()
+    assert resumed == state
+    assert equal(last(folder), last(whole))
+    curves = [scalars(each / "tensorboard" / "policy") for each in (folder, whole)]
+    for tag in ("train/return", "train/mean_jct", "learner/policy_loss", "train/env_steps"):
+        ours, theirs = (curve.get(tag) for curve in curves)
+        assert ours == theirs, tag
+    return told
+
+
+@pytest.mark.parametrize("settings", [GAE, GROUPS], ids=["gae", "group"])
+def test_a_run_that_breaks_after_every_iteration_equals_the_unbroken_one(tmp_path, unbroken, settings):
+    for iteration in (1, 2):
+        with pytest.raises(KeyboardInterrupt):
+            trainer(tmp_path, settings, Told("ppo", iteration)).run()
+    told = ends_like(tmp_path, settings, unbroken)
+    assert told.notes == ["resumed after iteration 2"]
+    assert told.steps == [("ppo", 3)]
+
+
+def test_a_run_killed_while_it_writes_a_state_goes_on_from_the_one_before(tmp_path, unbroken):
+    """SIGKILL, which nothing can catch: the state of iteration 1 is whole, that of iteration 2 is not there."""
+    path = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "scripts")])
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path)], env={**os.environ, "PYTHONPATH": path}, capture_output=True
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    names = {each.name for each in (tmp_path / "checkpoints" / "states").iterdir()}
+    assert names == {"iteration_0000000", "iteration_0000001", "iteration_0000002.part"}
+    told = ends_like(tmp_path, GAE, unbroken)
+    assert told.notes == ["resumed after iteration 1"]
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def damage(path, how):
+    if how == "truncated":
+        path.write_bytes(path.read_bytes()[:1000])
+    elif how == "one bit":
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(bytes(content))
+    elif how == "not text":
+        path.write_bytes(b"\xff\xfe\x00")
+    else:
+        path.unlink()
+
+
+@pytest.mark.parametrize("name", ["learner.pkl", "state.json", "manifest.json"])
+@pytest.mark.parametrize("how", ["truncated", "one bit", "not text", "removed"])
+def test_a_damaged_state_is_named_and_the_one_before_it_is_used(tmp_path, unbroken, name, how):
+    folder, _ = unbroken(GAE)
+    states = tmp_path / "states"
+    shutil.copytree(folder / "checkpoints" / "states", states)
+    if how != "truncated" or (states / "iteration_0000003" / name).stat().st_size > 1000:
+        damage(states / "iteration_0000003" / name, how)
+        notes: list[str] = []
+        found = SavedStates(states).intact(notes.append, tmp_path / "none")
+        assert found == states / "iteration_0000002"
+        assert "iteration_0000003 is damaged" in notes[0]
+        assert notes[0].endswith("the state before it is used")
+        assert "\n" not in notes[0]
+
+
+def test_after_damage_a_run_ends_as_the_unbroken_one(tmp_path, unbroken):
+    folder, _ = unbroken(GAE)
+    shutil.copytree(folder / "checkpoints", tmp_path / "checkpoints")
+    damage(tmp_path / "checkpoints" / "states" / "iteration_0000003" / "learner.pkl", "one bit")
+    (tmp_path / "state.json").write_text("damaged, and only for readers")
+    (tmp_path / "tensorboard").write_text("no folder")
+    told = Told()
+    assert trainer(tmp_path, GAE, told).run() == unbroken(GAE)[1]
+    assert equal(last(tmp_path), last(folder))
+    assert "learner.pkl has changed" in told.notes[0]
+    assert "no curves from here on" in told.notes[1]
+    assert told.notes[2] == "resumed after iteration 2"
+    assert (tmp_path / "state.json").read_bytes() == (folder / "state.json").read_bytes()
+
+
+def test_without_an_undamaged_state_one_line_says_so(tmp_path, unbroken):
+    folder, _ = unbroken(GAE)
+    shutil.copytree(folder / "checkpoints" / "states", tmp_path / "checkpoints" / "states")
+    for path in tmp_path.rglob("learner.pkl"):
+        damage(path, "one bit")
+    with pytest.raises(CheckpointError, match="is damaged .*and there is no other state; start a new run") as error:
+        trainer(tmp_path, GAE).run()
+    assert "\n" not in str(error.value)
+    shutil.rmtree(tmp_path / "checkpoints")
+    (tmp_path / "state.json").touch()
+    with pytest.raises(CheckpointError, match="holds no saved state, though there is state.json"):
+        trainer(tmp_path, GAE).run()
+
+
+@pytest.mark.parametrize("place", ["write_manifest", "write_whole", "_force_to_disk"])
+def test_a_full_disk_is_told_in_one_line_and_the_run_goes_on_later(tmp_path, unbroken, monkeypatch, place):
+    """The disk is full from the second iteration on, wherever that is noticed first."""
+    whole = getattr(saving, place)
+
+    def full(path, *text):
+        if any("iteration_0000002" in part for part in path.parts):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        whole(path, *text)
+
+    for module in (saving, sys.modules["agents.training"]):
+        if hasattr(module, place):
+            monkeypatch.setattr(module, place, full)
+    with pytest.raises(CheckpointError, match=r"cannot be written \(No space left on device\); what was") as error:
+        trainer(tmp_path, GAE).run()
+    assert "\n" not in str(error.value)
+    assert not list(tmp_path.rglob("*.part"))
+    monkeypatch.undo()
+    told = ends_like(tmp_path, GAE, unbroken)
+    assert told.notes == ["resumed after iteration 1"]
+
+
+def write_something(folder: Path) -> None:
+    (folder / "text").write_text("x")
+
+
+def test_only_the_last_states_are_kept(tmp_path):
+    states = SavedStates(tmp_path / "states", keep=2)
+    for iteration in (0, 1, 2, 10):
+        states.save(iteration, write_something)
+    assert [path.name for path in states.paths()] == ["iteration_0000010", "iteration_0000002"]
+    assert states.intact(print, tmp_path) == states.paths()[0]
+
+
+def test_a_second_interrupt_while_a_run_stops_is_one_line_too(tmp_path, capsys):
+    def stop():
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise KeyboardInterrupt  # while workers are stopped and files closed
+
+    with pytest.raises(SystemExit) as ended, one_line_errors(), resumable(tmp_path):
+        stop()
+    assert ended.value.code == 130
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # a third one has nothing left to interrupt
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def test_a_full_disk_outside_of_training_is_one_line(capsys):
+    with pytest.raises(SystemExit) as ended, one_line_errors():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "runs/compare/x/results.json")
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == (
+        "error: runs/compare/x/results.json: cannot be written (No space left on device); make room and run again\n"
+    )

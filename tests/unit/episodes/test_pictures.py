@@ -1,0 +1,227 @@
+"""Pictures and films of episodes: what they show, that nothing is clipped, and the wrappers that record them."""
+
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from PIL import Image
+
+import envs.registration  # noqa: F401  the ids
+from baselines import Srtf
+from envs.bidding import BiddingEnv
+from envs.cluster import NodeGroup, build_cluster
+from envs.episodes import film
+from envs.episodes.drawing import EMPTY, WIDTH, Layout, clock, draw_scene, ink_on, job_colour
+from envs.episodes.film import film_episode, write_film
+from envs.episodes.scene import DOWN, FREE, Scene, WaitingJob, describe_scene
+from envs.gpu_cluster import GpuClusterEnv
+from envs.performance import default_model
+from envs.simulation import Scenario, Setup, Simulator
+from envs.types import JobSpec, MurmurationError
+from envs.workloads import Workload
+from tests.conformance.worlds import HETEROGENEOUS, HOMOGENEOUS, Curved
+from tests.unit.gpu_cluster.players import Fixed, bursts, jobs_like
+
+SETUP = Setup(HOMOGENEOUS, Curved())
+SOURCE = Fixed(*(bursts(seed) for seed in range(4)))
+
+
+def scene_of(num_nodes: int, num_gpus: int = 8, waiting: int = 0, **fields) -> Scene:
+    """Nodes whose first GPU is held by the job of the node's number."""
+    owners = [np.array([n, *[FREE] * (num_gpus - 1)]) for n in range(num_nodes)]
+    queue = [WaitingJob(job, 1, 60.0) for job in range(waiting)]
+    types = ("V100",) * num_nodes
+    known = {"cores": None, "memory": None, "num_running": num_nodes, "num_free": 0, "num_done": 0}
+    return Scene(0.0, types, owners, waiting=queue, mean_jct=float("nan"), **{**known, **fields})
+
+
+def pixel(frame, x, y):
+    return tuple(frame[round(y), round(x)].tolist())
+
+
+@pytest.mark.parametrize("num_nodes", [1, 3, 40, 1024])
+def test_every_gpu_is_drawn_in_its_own_place(num_nodes):
+    scene = scene_of(num_nodes)
+    frame, layout = draw_scene(scene), Layout(scene)
+    assert frame.shape == (layout.height, WIDTH, 3)
+    assert frame.dtype == np.uint8
+    for n in range(0, num_nodes, max(num_nodes // 7, 1)):
+        top = layout.corner(n)[1] + 3
+        assert pixel(frame, round(layout.cells(n)), top) == job_colour(n)
+        assert pixel(frame, round(layout.cells(n) + 7 * layout.cell), top) == EMPTY
+        assert layout.cells(n) + 8 * layout.cell <= layout.queue
+
+
+def test_the_picture_has_one_size_whatever_happens():
+    plain = draw_scene(scene_of(4)).shape
+    assert draw_scene(scene_of(4, waiting=200)).shape == plain
+    assert draw_scene(scene_of(4, cores=np.ones(4), memory=np.zeros(4), bids=[(3, 0.5)] * 4)).shape == plain
+    assert draw_scene(scene_of(4, edges=np.array([[0, 3], [3, 0]]))).shape == plain
+
+
+def test_nothing_is_drawn_over_the_edge():
+    """The last row and column stay white, with a full queue and long labels."""
+    for scene in (scene_of(33, waiting=500), scene_of(4, cores=np.ones(4), memory=np.ones(4), bids=[(9999, -1.0)] * 4)):
+        frame = draw_scene(scene)
+        assert (frame[-3:] == 255).all()
+        assert (frame[:, -3:] == 255).all()
+
+
+def test_bars_show_shares_of_cores_and_memory():
+    scene = scene_of(1, cores=np.array([0.5]), memory=np.array([0.0]))
+    frame, layout = draw_scene(scene), Layout(scene)
+    left, top = layout.bars(0), layout.corner(0)[1] + 5
+    assert pixel(frame, left + 20, top) == (0, 114, 178)
+    assert pixel(frame, left + 50, top) == (255, 255, 255)
+
+
+def test_a_scene_is_read_from_the_engine():
+    """One job of two GPUs runs, one waits for 3 s; the world has given the first all that it can use."""
+    cluster = build_cluster("one", [NodeGroup("V100", 1, 2)])
+    setup = Setup(cluster, default_model(), Scenario(cpu_memory="shared"))
+    workload = Workload.of([JobSpec(0, 0.0, 2, 1e5, "resnet50"), JobSpec(1, 5.0, 1, 1e3, "resnet18")])
+    simulator = Simulator(workload, setup)
+    for view in simulator.rounds():
+        if view.time >= 5.0:
+            break
+        allocation = view.allocation()
+        allocation.pack(0)
+        simulator.apply(allocation)
+    scene = Scene.of(simulator.state, cluster)
+    assert (scene.time, scene.num_running, scene.num_free, scene.num_done) == (5.0, 1, 0, 0)
+    assert [row.tolist() for row in scene.owners] == [[0, 0]]
+    assert scene.waiting == [WaitingJob(1, 1, 0.0)]
+    assert scene.at(8.0).waiting == [WaitingJob(1, 1, 3.0)]
+    assert scene.cores is not None
+    assert 0 < scene.cores[0] <= 1
+    assert np.isnan(scene.mean_jct)
+    assert describe_scene(scene).splitlines()[1].split() == ["node_0", "V100", "|", "0", "0"]
+
+
+def test_the_text_marks_nodes_that_are_down():
+    scene = replace(scene_of(2), owners=[np.full(2, DOWN), np.array([5, FREE])])
+    assert [line.split("|")[1].split() for line in describe_scene(scene).splitlines()[1:]] == [["x", "x"], ["5", "."]]
+
+
+def test_pictures_show_which_job_has_which_gpu():
+    env = GpuClusterEnv(
+        Setup(HETEROGENEOUS, Curved()), Fixed(jobs_like((0, 2, 10), (0, 2, 10))), render_mode="rgb_array"
+    )
+    observations, _ = env.reset(seed=0)
+    empty, layout = env.render(), Layout(env.scene())
+    assert isinstance(empty, np.ndarray)
+    assert pixel(empty, layout.cells(0) + 3, layout.corner(0)[1] + 3) == EMPTY
+    assert pixel(empty, layout.cells(2) + 3.5 * layout.cell, layout.corner(2)[1] + 9) == (
+        255,
+        255,
+        255,
+    )  # two GPUs only
+    env.step({agent: int(np.flatnonzero(seen["action_mask"])[0]) for agent, seen in observations.items()})
+    assert not np.array_equal(draw_scene(env.scene()), empty)
+
+
+def test_bids_and_edges_of_the_bidding_environment_are_shown():
+    env = BiddingEnv(SETUP, SOURCE, render_mode="rgb_array")
+    env.reset(seed=0)
+    silence = {agent: np.zeros(env.action_space(agent).shape, np.float32) for agent in env.agents}
+    env.step(silence)
+    assert env.scene().bids == [(FREE, 0.0)] * 3
+    rows = env.batch.observation["pair_jobs"][0]
+    pair = int(np.flatnonzero(rows[1] >= 0)[0])
+    job = int(env.batch.auction.arrays.listed[0][rows[1, pair]])
+    silence["node_1"][pair, 2] = -0.75
+    env.step(silence)
+    assert env.scene().bids == [(FREE, 0.0), (job, -0.75), (FREE, 0.0)]
+    assert len(env.scene().edges) == env.batch.observation["num_edges"][0, 0]
+    env.reset()
+    assert env.scene().bids == []
+
+
+def test_a_window_is_drawn_at_every_step_and_closed(monkeypatch):
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    pygame = pytest.importorskip("pygame")
+    monkeypatch.setitem(GpuClusterEnv.metadata, "render_fps", 1000)
+    env = GpuClusterEnv(SETUP, SOURCE, render_mode="human")
+    env.reset(seed=0)
+    surface = pygame.display.get_surface()
+    before = pygame.surfarray.array3d(surface)
+    for _ in range(6):
+        env.step(dict.fromkeys(env.agents, 1))
+    assert not np.array_equal(pygame.surfarray.array3d(surface), before)
+    pygame.event.post(pygame.event.Event(pygame.QUIT))
+    env.step(dict.fromkeys(env.agents, 1))
+    assert pygame.display.get_surface() is None
+    env.step(dict.fromkeys(env.agents, 1))  # a closed window stays closed
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0 s"), (59.6, "1 min 0 s"), (3725, "1 h 2 min"), (90000, "1 d 1 h"), (7, "7 s")]
+)
+def test_clocks_show_the_two_largest_units(seconds, text):
+    assert clock(seconds) == text
+
+
+def test_colours_of_consecutive_jobs_differ_and_have_readable_numbers():
+    colours = [job_colour(job) for job in range(21)]
+    assert len(set(colours)) == 21
+    for colour in colours:
+        light = [(0.2126 * r + 0.7152 * g + 0.0722 * b) / 255 for r, g, b in (colour, ink_on(colour))]
+        assert abs(light[0] - light[1]) > 0.4
+
+
+@pytest.mark.parametrize("ending", [".gif", ".mp4"])
+def test_a_film_has_evenly_spaced_pictures(tmp_path, ending):
+    if ending == ".mp4":
+        av = pytest.importorskip("av")
+    frames = film_episode(Srtf(), bursts(0), SETUP, seed=0, num_frames=12)
+    assert len(frames) == 13
+    assert len({frame.shape for frame in frames}) == 1
+    assert len({frame.tobytes() for frame in frames}) > 8
+    path = tmp_path / f"film{ending}"
+    write_film(frames, path, fps=5)
+    if ending == ".gif":
+        with Image.open(path) as picture:
+            assert getattr(picture, "n_frames", 1) == 13
+            assert picture.info["duration"] == 200
+    else:
+        with av.open(str(path)) as container:
+            assert sum(1 for _ in container.decode(video=0)) == 13
+
+
+def test_films_that_cannot_be_written_are_refused(tmp_path, monkeypatch):
+    frame = draw_scene(scene_of(1))
+    for frames, name in (([frame], "film.avi"), ([], "film.gif")):
+        with pytest.raises(MurmurationError, match="it needs at least one of each, and a name that ends with .gif"):
+            write_film(frames, tmp_path / name, fps=5)
+    monkeypatch.setitem(__import__("sys").modules, "av", None)
+    with pytest.raises(MurmurationError, match="MP4 needs PyAV; install it with"):
+        film.write_film([frame], tmp_path / "film.mp4", fps=5)
+    with pytest.raises(MurmurationError, match="frames is 0; it must be at least 1"):
+        film_episode(Srtf(), bursts(0), SETUP, seed=0, num_frames=0)
+
+
+def test_gymnasiums_recorder_writes_a_video(tmp_path):
+    pytest.importorskip("moviepy")
+    made = gymnasium.make("murmuration/GpuCluster-v0", setup=SETUP, source=SOURCE, render_mode="rgb_array")
+    recorded: Any = gymnasium.wrappers.RecordVideo(made, str(tmp_path), episode_trigger=lambda _: True, video_length=4)
+    recorded.reset(seed=0)
+    for _ in range(5):
+        recorded.step(recorded.action_space.sample())
+    recorded.close()
+    assert [path.suffix for path in tmp_path.iterdir()] == [".mp4"]
+
+
+def test_pettingzoos_recorder_writes_a_video(tmp_path):
+    pytest.importorskip("moviepy")
+    from pettingzoo.utils.wrappers.record_video_parallel import RecordVideoParallel
+
+    env = BiddingEnv(SETUP, SOURCE, render_mode="rgb_array")
+    recorded = RecordVideoParallel(env, str(tmp_path), episode_trigger=lambda _: True, video_length=4)
+    recorded.reset(seed=0)
+    for _ in range(5):
+        recorded.step({agent: env.action_space(agent).sample() for agent in env.agents})
+    recorded.close()
+    assert [path.suffix for path in tmp_path.iterdir()] == [".mp4"]

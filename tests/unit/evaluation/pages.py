@@ -1,0 +1,54 @@
+"""A page in headless Chromium: what its script reports about it, and screenshots."""
+
+import html
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
+CHECKS = """
+<script>
+setTimeout(() => {
+  const found = [];
+  const width = document.documentElement.clientWidth;
+  if (document.documentElement.scrollWidth > width + 1) found.push("page wider than the screen");
+  for (const place of document.querySelectorAll(".chart")) {
+    const name = place.dataset.chart || place.id;
+    const box = place.getBoundingClientRect();
+    const marks = place.querySelectorAll(".point, .lines path, path.js-line");
+    if (!place.querySelector("svg.main-svg")) found.push(`${name}: not drawn`);
+    if (!marks.length) found.push(`${name}: empty`);
+    for (const title of place.querySelectorAll(".xtitle, .ytitle, .xtick text, .ytick text")) {
+      const text = title.getBoundingClientRect();
+      const beside = text.left < box.left - 1 || text.right > box.right + 1;
+      if (beside || text.top < box.top - 1 || text.bottom > box.bottom + 1)
+        found.push(`${name}: clipped: ${title.textContent}`);
+    }
+  }
+  document.title = JSON.stringify({ charts: document.querySelectorAll("svg.main-svg").length, found });
+}, 1500);
+</script>
+"""
+
+
+def find_browser() -> str:
+    """Return the path of a browser; skip the test where there is none."""
+    for name in BROWSERS:
+        if path := shutil.which(name):
+            return path
+    pytest.skip("no Chromium: install one to look at the pages")
+
+
+def look_at(page: Path, width: int, height: int = 2000) -> str:
+    """Return the title that the checks leave on a page, drawn at a width."""
+    checked = page.with_name(f"checked_{width}.html")
+    checked.write_text(page.read_text(encoding="utf-8").replace("</body>", f"{CHECKS}</body>"), encoding="utf-8")
+    command = [find_browser(), "--headless=new", "--no-sandbox", "--disable-gpu", "--dump-dom"]
+    options = ["--virtual-time-budget=6000", f"--window-size={width},{height}", checked.as_uri()]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=120)
+    title = re.search(r"<title>(.*?)</title>", done.stdout, re.DOTALL)
+    assert title, done.stderr[-2000:]
+    return html.unescape(title.group(1))

@@ -1,4 +1,4 @@
-"""What environments use that are given nothing, and the options that all of them share."""
+"""Defaults of the environments, and the options that all of them share."""
 
 from typing import Literal
 
@@ -12,7 +12,7 @@ Illegal = Literal["nothing", "raise"]  # what becomes of an action that is not a
 
 
 def default_setup() -> Setup:
-    """Return the setup of environments that are given none: 8 nodes with 8 V100 each, the measured tables."""
+    """Return the setup of an environment that is given none: 8 nodes with 8 V100 each, the measured tables."""
     return Setup(build_cluster("homogeneous_64", [NodeGroup("V100", num_nodes=8, num_gpus=8)]), default_model())
 
 

@@ -34,7 +34,7 @@ STAY = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class AuditCounts:
-    """What an audit has looked at."""
+    """How much an audit has checked."""
 
     events: int
     jobs: int

@@ -8,16 +8,16 @@ PYTEST_ARGS ?=
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-EXTRAS := learn,render,dev
+EXTRAS := learn,render,docs,dev
 
 # Idle threads of torch sleep instead of spinning: with two threads on a loaded machine this is ten times faster.
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types layers unit format lock clean
+.PHONY: help install demo test lint types layers unit docs docs-serve format lock clean
 
 help: ## List the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
 
 install: $(STAMP) ## Create the virtual environment and install everything into it
 
@@ -46,6 +46,12 @@ layers: $(STAMP) ## Layers of packages: which may import which
 unit: $(STAMP) ## All tests, on JOBS processes
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(PYTEST_ARGS)
 
+docs: $(STAMP) ## Build the documentation site into site/, without network
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs-serve: $(STAMP) ## Show the documentation site at http://127.0.0.1:8000
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
 format: $(STAMP) ## Fix style and format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -61,6 +67,6 @@ lock: ## Rewrite constraints.txt with the newest versions
 	mv .venv-lock/constraints.txt constraints.txt
 	rm -rf .venv-lock
 
-clean: ## Remove the environment and all caches (not runs, not checkpoints)
-	rm -rf $(VENV) .venv-lock *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+clean: ## Remove the environment, the site and all caches (not runs, not checkpoints)
+	rm -rf $(VENV) .venv-lock site *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

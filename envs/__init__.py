@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from envs.bidding import BiddingEnv, BiddingRules, bidding_env
-    from envs.evaluation import Comparison, compare
+    from envs.evaluation import Comparison, compare_schedulers
     from envs.gpu_cluster import DecisionRules, GpuClusterBatch, GpuClusterEnv, Reward, TeamReward, parallel_env
     from envs.metrics import Summary, summarise
     from envs.performance import (
@@ -82,7 +82,7 @@ _HOMES = {
     "Workload": "envs.workloads",
     "WorkloadSource": "envs.workloads",
     "bidding_env": "envs.bidding",
-    "compare": "envs.evaluation",
+    "compare_schedulers": "envs.evaluation",
     "default_model": "envs.performance",
     "parallel_env": "envs.gpu_cluster",
     "run_episode": "envs.simulation",
@@ -129,7 +129,7 @@ __all__ = [
     "Workload",
     "WorkloadSource",
     "bidding_env",
-    "compare",
+    "compare_schedulers",
     "default_model",
     "parallel_env",
     "run_episode",

@@ -19,8 +19,9 @@ from envs.types import FloatArray, MurmurationError
 class BiddingBatch(EpisodeBatch):
     """`batch_size` independent episodes on one cluster. A step plays one scheduling round of each.
 
+    The other arguments are those of `EpisodeBatch`.
+
     Args:
-        setup, models, num_jobs, batch_size, reward, logging: see `EpisodeBatch`.
         market: what clears the bids; `FifoMarket()` if None.
         rules: see its class.
     """

@@ -50,8 +50,9 @@ class BiddingEnv(NodeParallelEnv[BiddingBatch, Features]):
 
     An action outside its space counts as no bid (`illegal`); one of another shape or type is always an error.
 
+    The other arguments are those of `NodeParallelEnv`.
+
     Args:
-        setup, source, reward, split, seed, render_mode, max_cycles, illegal, illegal_penalty: see `NodeParallelEnv`.
         market: what clears the bids; `FifoMarket()` if None.
         rules: see its class.
     """

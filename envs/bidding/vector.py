@@ -49,12 +49,14 @@ def joint_bid_spaces(spec: BiddingSpec) -> tuple[spaces.Dict, spaces.Box]:
 class BiddingVectorEnv(EpisodeVectorEnv[BiddingBatch, Features]):
     """`num_envs` episodes of the joint problem. An ended episode restarts at the next step (NEXT_STEP).
 
+    The other arguments are those of `EpisodeVectorEnv`.
+
     Args:
         setup: the cluster, the performance model and the scenario.
         num_envs: number of episodes in one call.
         market: what clears the bids; `FifoMarket()` if None.
-        rules, reward: see their classes.
-        source, group_size, split, seed, illegal, illegal_penalty: see `EpisodeVectorEnv`.
+        rules: see its class.
+        reward: see its class.
     """
 
     def __init__(

@@ -26,7 +26,8 @@ class EpisodeVectorEnv(VectorEnv[JointObservation, Actions, npt.NDArray[Any]], G
         group_size: number of consecutive episodes that share a workload, for comparison within the group.
         split: the split of the source from which episodes are drawn.
         seed: the same seed gives the same sequence of workloads, to the bit.
-        illegal, illegal_penalty: see `NodeParallelEnv`.
+        illegal: see `NodeParallelEnv`.
+        illegal_penalty: see `NodeParallelEnv`.
 
     Raises:
         MurmurationError: the groups do not divide the episodes.

@@ -20,6 +20,7 @@ from envs.evaluation.marl_eval import to_marl_eval
 from envs.evaluation.page import markdown_page, task_table
 from envs.evaluation.playing import PlayedCallback
 from envs.evaluation.plots import jct_cdf
+from envs.evaluation.side_by_side import side_by_side
 from envs.evaluation.spread import Spread
 from envs.evaluation.table import duration, print_table, wide_console
 from envs.evaluation.tradeoff import jct_and_cpu_time
@@ -147,7 +148,8 @@ def write_report(comparison: Comparison, folder: Path, extras: PageExtras | None
     aggregates.csv has the figures over workloads and training seeds, and marl_eval.json all figures for marl-eval.
 
     The plots are jct_cdf.png, jct_and_cpu_time.png and, of the first workload of schedulers that were played and not
-    read from records, gantt_<scheduler>.png.
+    read from records, gantt_<scheduler>.png. side_by_side.png has the first of these schedulers, a trained
+    policy if there is one, and the best of the others.
 
     The comparison of a task also has table.md, for `docs/tasks.md`. failed_<scheduler>.txt has the trace of a scheduler
     that failed.
@@ -173,7 +175,11 @@ def write_report(comparison: Comparison, folder: Path, extras: PageExtras | None
         forms.append(f"failed_{name}.txt")
     pictures: dict[str, Figure] = {"jct_cdf": jct_cdf(comparison), "jct_and_cpu_time": jct_and_cpu_time(comparison)}
     first = {name: results[0] for name, results in comparison.runs.items()}
-    pictures |= {f"gantt_{name}": gantt(run) for name, run in first.items() if isinstance(run, RunResult)}
+    played = {name: run for name, run in first.items() if isinstance(run, RunResult)}
+    pictures |= {f"gantt_{name}": gantt(run) for name, run in played.items()}
+    if len(played) > 1:
+        one, *others = played
+        pictures["side_by_side"] = side_by_side(played[one], played[min(others, key=comparison.order.index)])
     for name, figure in pictures.items():
         figure.savefig(folder / f"{name}.png", dpi=DOTS_PER_INCH)
     return [*(folder / form for form in forms), *(folder / f"{name}.png" for name in pictures)]

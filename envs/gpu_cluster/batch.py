@@ -17,8 +17,9 @@ from envs.types import FloatArray, IntArray
 class GpuClusterBatch(EpisodeBatch):
     """`batch_size` independent episodes on one cluster, stepped in one call.
 
+    The other arguments are those of `EpisodeBatch`.
+
     Args:
-        setup, models, num_jobs, batch_size, reward, logging: see `EpisodeBatch`.
         rules: see its class.
     """
 

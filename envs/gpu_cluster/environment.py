@@ -45,9 +45,11 @@ class GpuClusterEnv(NodeParallelEnv[GpuClusterBatch, int]):
     `infos[agent]` holds `time` (s), `elapsed` (s in this step), `conflicts`, `claims` and `decisions` of the episode,
     the agent's `illegal` actions so far, and its `action_mask`.
 
+    The other arguments are those of `NodeParallelEnv`.
+
     Args:
-        setup, source, split, seed, render_mode, max_cycles, illegal, illegal_penalty: see `NodeParallelEnv`.
-        rules, reward: see their classes.
+        rules: see its class.
+        reward: see its class.
     """
 
     metadata: ClassVar[dict[str, Any]] = {**NodeParallelEnv.metadata, "name": "gpu_cluster_v0"}

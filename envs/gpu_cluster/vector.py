@@ -37,11 +37,13 @@ def joint_spaces(spec: EnvSpec) -> tuple[spaces.Dict, spaces.MultiDiscrete]:
 class GpuClusterVectorEnv(EpisodeVectorEnv[GpuClusterBatch, IntArray]):
     """`num_envs` episodes of the joint problem. An ended episode restarts at the next step (NEXT_STEP).
 
+    The other arguments are those of `EpisodeVectorEnv`.
+
     Args:
         setup: the cluster, the performance model and the scenario.
         num_envs: number of episodes in one call.
-        rules, reward: see their classes.
-        source, group_size, split, seed, illegal, illegal_penalty: see `EpisodeVectorEnv`.
+        rules: see its class.
+        reward: see its class.
     """
 
     def __init__(

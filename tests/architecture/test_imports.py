@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
@@ -76,6 +77,7 @@ def test_what_a_package_exports_exists(package):
     assert sorted(module.__all__) == sorted(module._HOMES)
     for name in module.__all__:
         assert getattr(module, name) is getattr(importlib.import_module(module._HOMES[name]), name)
+        assert not isinstance(getattr(module, name), ModuleType), name
     with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'Absent'"):
         _ = module.Absent
 

@@ -1,4 +1,4 @@
-"""The recipes of CONTRIBUTING are complete, and their code does what they say."""
+"""The recipes of `docs/how_to` are complete, and their code does what they say."""
 
 import ast
 import importlib
@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -18,9 +19,11 @@ from omegaconf import DictConfig
 
 import agents.networks
 import baselines
+import envs.episodes
 import envs.performance
 import envs.workloads.readers
 from agents.networks import check_network, missing_protocols
+from envs.episodes import Elapsed
 from envs.gpu_cluster import EnvSpec
 from envs.performance import default_model
 from envs.scheduling import Scheduler
@@ -28,17 +31,17 @@ from envs.types import Configuration, PerformanceError
 from launch.building import build_object
 
 FILE = re.compile(r"`(?P<path>[\w/]+\.(?:py|yaml))`:\n\n```(?:python|yaml)\n(?P<text>.*?)```", re.DOTALL)
-CHANGE = re.compile(r"`(?P<path>[\w/]+\.py)`:\n(?P<blocks>(?:\n {3}```(?:diff|python)\n.*?\n {3}```\n)+)", re.DOTALL)
-BLOCK = re.compile(r" {3}```(?P<language>diff|python)\n(?P<text>.*?\n) {3}```", re.DOTALL)
+CHANGE = re.compile(r"`(?P<path>[\w/]+\.py)`:\n(?P<blocks>(?:\n {4}```(?:diff|python)\n.*?\n {4}```\n)+)", re.DOTALL)
+BLOCK = re.compile(r" {4}```(?P<language>diff|python)\n(?P<text>.*?\n) {4}```", re.DOTALL)
 LIMIT = 40  # lines of one file; a recipe is short
-PACKAGES = (agents.networks, baselines, envs.performance, envs.workloads.readers)
+PACKAGES = (agents.networks, baselines, envs.episodes, envs.performance, envs.workloads.readers)
 
 
 @pytest.fixture(scope="module")
 def recipes(repository):
     """Text by path, such as "conf/scheduler/largest_first.yaml"."""
-    page = (repository / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    return {match["path"]: match["text"] for match in FILE.finditer(page)}
+    pages = [page.read_text(encoding="utf-8") for page in sorted((repository / "docs" / "how_to").glob("*.md"))]
+    return {match["path"]: match["text"] for page in pages for match in FILE.finditer(page)}
 
 
 @pytest.fixture
@@ -66,7 +69,7 @@ def build(recipes, repository, tmp_path, monkeypatch):
 
 def dedented(text):
     """A block of a numbered step without the indentation of the step."""
-    return "".join(line[3:] or "\n" for line in text.splitlines(keepends=True))
+    return "".join(line[4:] or "\n" for line in text.splitlines(keepends=True))
 
 
 def changed(text, block):
@@ -75,7 +78,7 @@ def changed(text, block):
         return f"{text}\n\n{dedented(block['text'])}"
     lines = dedented(block["text"]).splitlines(keepends=True)
     old, new = ("".join(line[1:] for line in lines if line[0] in marks) for marks in (" -", " +"))
-    assert text.count(old) == 1, f"CONTRIBUTING changes lines that are not there, or are there twice:\n{old}"
+    assert text.count(old) == 1, f"the recipe changes lines that are not there, or are there twice:\n{old}"
     return text.replace(old, new)
 
 
@@ -91,7 +94,7 @@ def targets(content):
 
 def test_there_is_a_recipe_for_each_part(recipes):
     groups = {PurePosixPath(path).parent.name for path in recipes if path.endswith(".yaml")}
-    assert groups == {"scheduler", "agent", "workload", "cluster", "performance", "reconfiguration"}
+    assert groups == {"scheduler", "agent", "workload", "cluster", "performance", "reconfiguration", "env"}
 
 
 def test_recipes_are_short_and_belong_to_folders_that_exist(recipes, repository):
@@ -150,7 +153,7 @@ def test_the_network_implements_all_protocols(build):
 
 
 def test_the_trace_reader_counts_the_malformed_row(build, repository):
-    page = (repository / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    page = (repository / "docs" / "how_to" / "trace_reader.md").read_text(encoding="utf-8")
     (text,) = re.findall(r"printf '(submitted,.*?)' > jobs.csv", page)
     file = Path("jobs.csv")
     file.write_text(text.replace("\\n", "\n"), encoding="utf-8")
@@ -181,10 +184,18 @@ def test_the_reconfiguration_cost_is_flat(build):
     assert (cost.seconds("resnet50", first=True), cost.seconds("resnet50")) == (0.0, 300.0)
 
 
+def test_the_reward_charges_for_jobs_and_gpus(build):
+    """Two episodes: 10 job-seconds on no GPU; 5 job-seconds and 20 GPU-seconds at a tenth of a second each."""
+    reward = build("conf/env/priced.yaml").reward
+    elapsed = Elapsed(
+        seconds=np.array([2.0, 2.0]), job_seconds=np.array([10.0, 5.0]), busy_seconds=np.array([0.0, 20.0])
+    )
+    assert reward(elapsed).tolist() == [-10.0, -7.0]
+
+
 def test_the_rule_of_the_world_holds_on_both_engines(repository, tmp_path):
     """Make the changes in a copy and run the recipe's test there, without compiling."""
-    page = (repository / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    rule = page[page.index("### A rule of the world") : page.index("### A folder outside the clone")]
+    rule = (repository / "docs" / "how_to" / "rule.md").read_text(encoding="utf-8")
     for folder in ("envs", "tests", "baselines"):
         shutil.copytree(repository / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     steps = list(CHANGE.finditer(rule))

@@ -42,10 +42,10 @@ def find_browser() -> str:
     pytest.skip("no Chromium: install one to look at the pages")
 
 
-def look_at(page: Path, width: int, height: int = 2000) -> str:
-    """Return the title that the checks leave on a page, drawn at a width."""
+def look_at(page: Path, width: int, height: int = 2000, checks: str = CHECKS) -> str:
+    """Return the title that the checks, a script, leave on a page, drawn at a width."""
     checked = page.with_name(f"checked_{width}.html")
-    checked.write_text(page.read_text(encoding="utf-8").replace("</body>", f"{CHECKS}</body>"), encoding="utf-8")
+    checked.write_text(page.read_text(encoding="utf-8").replace("</body>", f"{checks}</body>"), encoding="utf-8")
     command = [find_browser(), "--headless=new", "--no-sandbox", "--disable-gpu", "--dump-dom"]
     options = ["--virtual-time-budget=6000", f"--window-size={width},{height}", checked.as_uri()]
     done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=120)

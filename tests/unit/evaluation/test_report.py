@@ -151,6 +151,7 @@ def test_the_report_writes_files(comparison, tmp_path):
     } | {
         "gantt_fifo.png",
         "gantt_last.png",
+        "side_by_side.png",
     }
     assert {path.name for path in (tmp_path / "new").iterdir()} == names
     content = json.loads((tmp_path / "new" / "results.json").read_text())

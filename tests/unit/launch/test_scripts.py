@@ -87,7 +87,7 @@ def test_compare_writes_results_and_prints_their_folder(tmp_path):
     assert last.startswith("run: runs/compare/")
     folder = tmp_path / last.removeprefix("run: ")
     names = {path.name for path in folder.iterdir() if path.suffix != ".log"} - {".hydra"}
-    pictures = {"jct_cdf.png", "jct_and_cpu_time.png", "gantt_fifo.png", "gantt_srtf.png", "gantt_own.png"}
+    schedules = {"gantt_fifo.png", "gantt_srtf.png", "gantt_own.png", "side_by_side.png"}
     assert names == {
         "provenance.json",
         "results.json",
@@ -96,7 +96,9 @@ def test_compare_writes_results_and_prints_their_folder(tmp_path):
         "report.html",
         "aggregates.csv",
         "marl_eval.json",
-        *pictures,
+        "jct_cdf.png",
+        "jct_and_cpu_time.png",
+        *schedules,
     }
     content = json.loads((folder / "results.json").read_text())
     assert [row["scheduler"] for row in content["schedulers"]] == ["fifo", "srtf", "own"]

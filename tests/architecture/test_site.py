@@ -1,0 +1,144 @@
+"""The documentation site: it builds without network and warnings, is whole, and loads nothing from other machines."""
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mkdocs", reason="the site needs the extra `docs`")
+griffe = pytest.importorskip("griffe", reason="the site needs the extra `docs`")
+
+from documentation.reference import MODULES, place_of  # noqa: E402
+from tests.unit.evaluation.pages import look_at  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+NO_NETWORK = """
+import socket
+
+def refuse(*_, **__):
+    raise OSError("the site is built without network")
+
+socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
+"""
+ELSEWHERE = re.compile(r"(?:[a-z]+:)?//", re.IGNORECASE)
+IN_STYLE = re.compile(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//")
+CHECKS = """
+<script>
+setTimeout(() => {
+  const found = [], width = document.documentElement.clientWidth;
+  if (document.documentElement.scrollWidth > width + 1) found.push("page wider than the screen");
+  for (const image of document.querySelectorAll("article img"))
+    if (!image.naturalWidth) found.push(`no picture: ${image.getAttribute("src")}`);
+  let end = 0;
+  for (const part of document.querySelectorAll("article > *")) {
+    const box = part.getBoundingClientRect();
+    if (!box.height || getComputedStyle(part).float !== "none") continue;
+    if (box.top < end - 1) found.push(`overlap: ${part.textContent.slice(0, 40)}`);
+    if (box.left < -1 || box.right > width + 1) found.push(`beyond the screen: ${part.textContent.slice(0, 40)}`);
+    end = box.bottom;
+  }
+  document.title = JSON.stringify({ parts: document.querySelectorAll("article > *").length, found });
+}, 1500);
+</script>
+"""
+
+
+class Loaded(HTMLParser):
+    """What a page loads, in contrast to where its links lead; and its anchors."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.addresses, self.anchors = [], set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        for name, value in attrs:
+            if name in ("src", "srcset", "data", "poster") or (name == "href" and tag == "link"):
+                self.addresses.append(value)
+            elif name == "id":
+                self.anchors.add(value)
+
+
+@pytest.fixture(scope="module")
+def site(repository, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    offline = tmp_path_factory.mktemp("offline")
+    (offline / "sitecustomize.py").write_text(NO_NETWORK)
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        cwd=repository,
+        env={**os.environ, "PYTHONPATH": str(offline), "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_every_page_is_there(site, repository):
+    pages = {path.relative_to(repository / "docs").with_suffix(".html") for path in repository.glob("docs/**/*.md")}
+    notebooks = {path.relative_to(repository).with_suffix(".html") for path in repository.glob("notebooks/*.ipynb")}
+    others = {Path("index.html"), Path("contributing.html"), Path("changelog.html"), Path("checkpoints.html")}
+    assert notebooks
+    assert pages | notebooks | others <= {path.relative_to(site) for path in site.rglob("*.html")}
+    assert "What is it?" in (site / "index.html").read_text(encoding="utf-8")
+
+
+def test_pages_load_nothing_from_other_machines(site):
+    for page in site.rglob("*.html"):
+        addresses = Loaded(page.read_text(encoding="utf-8")).addresses
+        assert addresses, page
+        assert [address for address in addresses if ELSEWHERE.match(address)] == [], page
+    for style in site.rglob("*.css"):
+        assert not IN_STYLE.search(style.read_text(encoding="utf-8")), style
+
+
+@pytest.mark.parametrize(
+    ("address", "found"),
+    [("https://example.org/a.js", True), ("//example.org/a.js", True), ("assets/a.js", False), ("../a.css", False)],
+)
+def test_an_address_on_another_machine_is_seen(address, found):
+    (seen,) = Loaded(f'<a href="https://example.org">x</a><script src="{address}"></script>').addresses
+    assert bool(ELSEWHERE.match(seen)) is found
+
+
+def test_the_reference_has_every_exported_name(site, repository):
+    """Each is described on the page of its package, or linked from there."""
+    for module in MODULES:
+        page = (site / place_of(module)).with_suffix(".html").read_text(encoding="utf-8")
+        file = repository / module.replace(".", "/") / "__init__.py"
+        tree = ast.parse(file.read_text(encoding="utf-8")) if file.exists() else ast.Module([], [])
+        lists = [node.value for node in tree.body if isinstance(node, ast.Assign) and "__all__" in ast.unparse(node)]
+        anchors = Loaded(page).anchors
+        for name in ast.literal_eval(lists[0]) if lists else ["Scheduler", "ClusterView"]:
+            own = {f"{module}.{name}", f"{module}.{name}.{name}"} & anchors
+            assert own or f'.{name}"><code>{name}</code>' in page, f"{module}.{name}"
+
+
+def test_every_package_with_exported_names_has_a_page(repository):
+    packages = [*repository.glob("envs/*/__init__.py"), *repository.glob("agents/*/__init__.py")]
+    names = {".".join(file.parent.relative_to(repository).parts) for file in packages if "__all__" in file.read_text()}
+    assert names - set(MODULES) == set()
+
+
+def test_the_search_finds_a_rule_of_the_world(site):
+    documents = json.loads((site / "search" / "search_index.json").read_text())["docs"]
+    assert any("Net progress" in entry["text"] and entry["location"].startswith("world.html") for entry in documents)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("page", ["index.html", "tutorial.html", "how_to/scheduler.html", "reference/envs.types.html"])
+@pytest.mark.parametrize("width", [500, 1280])
+def test_pages_fit_the_screen(site, page, width):
+    seen = json.loads(look_at(site / page, width, 12000, CHECKS))
+    assert seen["parts"] > 1
+    assert seen["found"] == []

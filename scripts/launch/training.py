@@ -145,7 +145,7 @@ def build_further(entry: str) -> tuple[str, RunInputs]:
     """
     words = entry.split() if isinstance(entry, str) else []
     if not words:
-        raise ChoiceError(f"tasks: {entry!r} must be the name of a task, options behind it: 'rigid-64 workload.load=0.6'")
+        raise ChoiceError(f"tasks: {entry!r} must be a task and options of it, such as 'rigid-64 workload.load=0.6'")
     name = words[0] if len(words) == 1 else f"{words[0]}-modified"
     return name, build_inputs(compose_options("train", [f"task={words[0]}", *words[1:]], "[]"))
 

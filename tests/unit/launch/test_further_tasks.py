@@ -19,7 +19,7 @@ def test_options_behind_the_name_modify_the_task():
 
 @pytest.mark.parametrize("entry", ["", "  ", 3, None])
 def test_an_entry_that_names_no_task_is_refused(entry):
-    with open_configs(), pytest.raises(ChoiceError, match="must be the name of a task"):
+    with open_configs(), pytest.raises(ChoiceError, match="must be a task and options of it"):
         build_further(entry)
 
 

@@ -85,6 +85,7 @@ class BiddingPolicy(nn.Module):
         if width < 1 or rounds < 0:
             raise MurmurationError(f"network: width {width} must be positive, and rounds {rounds} not negative")
         self.strength = checked_strength(strength)
+        self.heard: Tensor
         self.register_buffer("heard", heard_bids(silent), persistent=False)
         jobs, nodes, pairs, cluster, edges = map(
             len, (JOB_COLUMNS, NODE_COLUMNS, PAIR_COLUMNS, CLUSTER_COLUMNS, EDGE_COLUMNS)
@@ -140,6 +141,7 @@ class ConstantBids(nn.Module):
     def __init__(self, spec: BiddingSpec, strength: float = 0.1, silent: Sequence[str] = ()) -> None:
         super().__init__()
         self.strength = checked_strength(strength)
+        self.heard: Tensor
         self.register_buffer("heard", heard_bids(silent), persistent=False)
         self.out = nn.Linear(1, spec.num_bids, bias=False)
         start_at_zero(self.out)

@@ -1,5 +1,7 @@
 """What bidding networks leave out: some of the bids, or all observations."""
 
+from typing import TypeVar
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ from envs.types import MurmurationError
 from tests.unit.agents.test_evolution_training import setup_of
 
 Observation = dict[str, torch.Tensor]
+Network = TypeVar("Network", BiddingPolicy, ConstantBids)
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +26,7 @@ def seen() -> tuple[BiddingSpec, Observation]:
     return task.spec, {name: torch.from_numpy(array) for name, array in batch.observation.items()}
 
 
-def randomised(network: torch.nn.Module) -> torch.nn.Module:
+def randomised(network: Network) -> Network:
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for value in network.parameters():

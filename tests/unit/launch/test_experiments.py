@@ -2,8 +2,8 @@
 
 import pytest
 
-from launch.arguments import compose_options, hydra_arguments, open_configs
-from launch.choices import list_choices
+from launch.arguments import compose_options, hydra_arguments
+from launch.choices import list_choices, open_configs
 from launch.errors import ChoiceError
 
 

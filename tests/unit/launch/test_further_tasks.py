@@ -2,7 +2,9 @@
 
 import pytest
 
-from launch.arguments import compose_options, open_configs
+from envs.workloads import SyntheticSource
+from launch.arguments import compose_options
+from launch.choices import open_configs
 from launch.errors import ChoiceError
 from launch.training import build_further
 
@@ -12,6 +14,8 @@ def test_options_behind_the_name_modify_the_task():
         name, plain = build_further("shared-16")
         modified_name, modified = build_further("shared-16  workload.load=0.6 workload.num_jobs=50")
     assert (name, modified_name) == ("shared-16", "shared-16-modified")
+    assert isinstance(plain.source, SyntheticSource)
+    assert isinstance(modified.source, SyntheticSource)
     assert (plain.source.load, modified.source.load) == (0.9, 0.6)
     assert modified.source.num_jobs == 50
     assert plain.setup.cluster.name == modified.setup.cluster.name
@@ -37,5 +41,6 @@ def test_the_worlds_of_the_mix_can_be_built():
         found = [build_further(entry) for entry in cfg.tasks]
     assert [name for name, _ in found] == ["shared-16-modified", "rigid-64-modified", "full-64-modified"]
     rigid, full = found[1][1], found[2][1]
+    assert isinstance(rigid.source, SyntheticSource)
     assert rigid.source.elastic == 1.0
     assert {node.gpu_type for node in full.setup.cluster.nodes} == {"V100", "P100", "K80"}

@@ -34,7 +34,7 @@ NOTES = (
 
 
 def improvements(
-    data: str, folder: Path, checkpoint: str = "checkpoints/mix", tasks: Sequence[str] = TASKS
+    data: str, folder: Path, checkpoint: str = "checkpoints/bids-mix", tasks: Sequence[str] = TASKS
 ) -> Reproduction:
     """Compare a policy with the recorded results of published schedulers on the test windows of two traces.
 

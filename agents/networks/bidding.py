@@ -1,5 +1,6 @@
 """The bidding network: every node looks at its jobs and the candidates, and states its bids for each."""
 
+from collections.abc import Sequence
 from typing import Literal, Protocol
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 from agents.networks.graph import DenseAttention, GraphAttention, start_at_zero
 from envs.bidding import BiddingSpec
 from envs.bidding.columns import (
+    BID_COLUMNS,
     CLUSTER_COLUMNS,
     EDGE_COLUMNS,
     JOB_COLUMNS,
@@ -61,9 +63,10 @@ class BiddingPolicy(nn.Module):
         heads: attention heads.
         strength: factor on what the output layers say before it is limited to -1 ... 1. A bid of 1 multiplies by up to
             e^4 (`BID_SCALE`), so that a change of a weight of 0.1 is a strong one without it.
+        silent: names of bids (`envs.bidding.columns.BID_COLUMNS`) that stay 0, for ablations.
 
     Raises:
-        MurmurationError: a size is out of range, or `mixing` is unknown.
+        MurmurationError: a size is out of range, or `mixing` or a name in `silent` is unknown.
     """
 
     def __init__(
@@ -74,15 +77,16 @@ class BiddingPolicy(nn.Module):
         rounds: int = 1,
         heads: int = 2,
         strength: float = 0.1,
+        silent: Sequence[str] = (),
     ) -> None:
         super().__init__()
         if mixing not in MIXINGS:
             raise MurmurationError(f"network: mixing is {mixing!r}; it must be one of {', '.join(MIXINGS)}")
         if width < 1 or rounds < 0:
             raise MurmurationError(f"network: width {width} must be positive, and rounds {rounds} not negative")
-        if not strength > 0:
-            raise MurmurationError(f"network: strength is {strength}; it must be positive")
-        self.strength = strength
+        self.strength = checked_strength(strength)
+        self.heard: Tensor
+        self.register_buffer("heard", heard_bids(silent), persistent=False)
         jobs, nodes, pairs, cluster, edges = map(
             len, (JOB_COLUMNS, NODE_COLUMNS, PAIR_COLUMNS, CLUSTER_COLUMNS, EDGE_COLUMNS)
         )
@@ -116,8 +120,61 @@ class BiddingPolicy(nn.Module):
             nodes = layer(nodes, observation["edges"][:, :, :most], observation["edge_features"][:, :most])
         state = self.pair(pairs) + at_pairs(self.pair_of_job(jobs), pair_jobs) + self.pair_of_node(nodes)[:, :, None]
         bids = torch.tanh(self.strength * (self.out(torch.tanh(state)) + self.direct(pairs)))
-        found: Tensor = bids * pairs[..., PAIR_PRESENT, None]
+        found: Tensor = bids * self.heard * pairs[..., PAIR_PRESENT, None]
         return found
+
+
+class ConstantBids(nn.Module):
+    """Bids that are the same for all jobs and nodes at all times: what tuned constants of the market are worth.
+
+    An affinity that is equal everywhere prefers no node.
+
+    Args:
+        spec: sizes of the environment; only its number of bids counts.
+        strength: factor on the weights before they are limited to -1 ... 1, as in `BiddingPolicy`.
+        silent: names of bids that stay 0, as in `BiddingPolicy`.
+
+    Raises:
+        MurmurationError: `strength` is not positive, or a name in `silent` is unknown.
+    """
+
+    def __init__(self, spec: BiddingSpec, strength: float = 0.1, silent: Sequence[str] = ()) -> None:
+        super().__init__()
+        self.strength = checked_strength(strength)
+        self.heard: Tensor
+        self.register_buffer("heard", heard_bids(silent), persistent=False)
+        self.out = nn.Linear(1, spec.num_bids, bias=False)
+        start_at_zero(self.out)
+
+    def bids(self, observation: dict[str, Tensor]) -> Tensor:
+        """Return bids [B, N, P, num_bids] from -1 to 1."""
+        present = observation["pairs"][..., PAIR_PRESENT, None]
+        said = torch.tanh(self.strength * self.out(present.new_ones(len(present), 1)))
+        found: Tensor = (said * self.heard)[:, None, None] * present
+        return found
+
+
+def checked_strength(strength: float) -> float:
+    """Return a strength of bids.
+
+    Raises:
+        MurmurationError: it is not positive.
+    """
+    if not strength > 0:
+        raise MurmurationError(f"network: strength is {strength}; it must be positive")
+    return strength
+
+
+def heard_bids(silent: Sequence[str]) -> Tensor:
+    """Return float32[num_bids], 0 for the bids in `silent` and 1 for the others.
+
+    Raises:
+        MurmurationError: there is no such bid.
+    """
+    unknown = sorted(set(silent) - set(BID_COLUMNS))
+    if unknown:
+        raise MurmurationError(f"network: silent has {', '.join(unknown)}; bids are {', '.join(BID_COLUMNS)}")
+    return torch.tensor([float(name not in silent) for name in BID_COLUMNS])
 
 
 def at_pairs(jobs: Tensor, pair_jobs: Tensor) -> Tensor:

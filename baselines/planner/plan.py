@@ -28,13 +28,13 @@ class Plan:
         return cls({job: view.placement(job) for job in view.running.tolist()}, view.free_gpus)
 
     def with_allocation(self, allocation: Allocation) -> "Plan":
-        """Return the plan of an allocation, if this one is what jobs hold now."""
+        """Return the plan of an allocation, if this one is what jobs hold now; its order is that of the jobs' ids."""
         placements = dict(self.placements) if allocation.keep_running else {}
         for job, placement in allocation.changes.items():
             placements.pop(job, None)
             if placement is not None:
                 placements[job] = placement
-        return Plan(placements, allocation.free_gpus.copy())
+        return Plan(dict(sorted(placements.items())), allocation.free_gpus.copy())
 
     def with_placement(self, job: JobId, gpus: Mapping[NodeId, int] | None) -> "Plan | None":
         """Return the plan in which a job holds other GPUs, or none; None where a node has too few."""

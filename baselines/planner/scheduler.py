@@ -10,6 +10,7 @@ import numpy as np
 from baselines.hesrpt import HeSrpt
 from baselines.optimus import Optimus
 from baselines.planner.arrivals import ArrivalModel
+from baselines.planner.leader import Leader, LedStarling
 from baselines.planner.rollouts import Rest, Rollouts
 from baselines.planner.search import Budget, Copies, Search
 from baselines.starling import Starling
@@ -71,9 +72,12 @@ class RolloutPlanner:
     A plan is worth what the rounds after it make of it, so rollouts must continue with the scheduler that will decide:
     a plan that is better when followed by a weaker scheduler is often worse when followed by the base.
 
+    With a leader, which bids in a market of Starling (a trained policy), the leader's allocation comes first in place
+    of the base's, which is the next proposal, and the base continues under the bids of this round.
+
     The effort is bounded in rollouts, which gives the same result on every machine, or also in milliseconds. Below two
-    rollouts it is the base, to the bit. Hidden work is assumed to be what the base guesses. Jobs whose placements name
-    batch sizes, cores, memory or plans are left to the schedulers that propose them.
+    rollouts it is the base (or the leader), to the bit. Hidden work is assumed to be what the base guesses. Jobs whose
+    placements name batch sizes, cores, memory or plans are left to the schedulers that propose them.
 
     Sources: rollout of a heuristic, in scheduling first by Bertsekas and Castanon (Journal of Heuristics 1999);
     of several heuristics in parallel by Chang, Givan and Chong (Discrete Event Dynamic Systems 2004). Rolling out local
@@ -93,6 +97,7 @@ class RolloutPlanner:
             `ArrivalModel`), the same for all plans of a decision.
         proposers: the schedulers of step 2; None for those named there.
         restart_weight: factor on restart delays in rollouts.
+        leader: decides first in place of the base, which must then be the Starling of its market; None for the base.
 
     Raises:
         MurmurationError: an argument is out of range, or `arrivals` is unknown or needs a horizon.
@@ -114,17 +119,21 @@ class RolloutPlanner:
         arrivals: Literal["none", "fitted"] = "none",
         proposers: Sequence[Scheduler] | None = None,
         restart_weight: float = 4.0,
+        leader: Leader | None = None,
     ) -> None:
         if arrivals not in ("none", "fitted"):
             raise MurmurationError(f"planner: arrivals is {arrivals!r}; it must be none or fitted")
         if arrivals == "fitted" and rounds is None:
             raise MurmurationError("planner: arrivals is fitted and rounds is null; set rounds, the time for arrivals")
         self.base = Starling() if base is None else base
-        self.arrivals = arrivals
+        self.arrivals, self.leader = arrivals, leader
         continuation = continue_as(self.base, look_ahead, restart_weight)
+        others = default_proposers() if proposers is None else list(proposers)
+        rest = Rest(self.base.known.knee, self.base.known.horizon)
+        self._led = None if leader is None else LedStarling(continuation)
         self._search = Search(
-            default_proposers() if proposers is None else proposers,
-            Rollouts(continuation, rounds, Rest(self.base.known.knee, self.base.known.horizon), restart_weight),
+            others if leader is None else [self.base, *others],
+            Rollouts(self._led or continuation, rounds, rest, restart_weight),
             Budget(rollouts, milliseconds),
             share,
             margin,
@@ -140,6 +149,8 @@ class RolloutPlanner:
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Forget the last episode."""
         self.base.reset(cluster, rng)
+        if self.leader is not None:
+            self.leader.reset(cluster, rng)
         self._search.reset(cluster, rng)
         self._copies = None
 
@@ -149,7 +160,7 @@ class RolloutPlanner:
         Raises:
             MurmurationError: the view is that of the reference engine, whose copies are too slow.
         """
-        base = self.base.schedule(view)
+        base = self._first(view)
         if not self._search.budget.compares:
             return base
         assumed = self.base.assumed_work(view)
@@ -157,8 +168,16 @@ class RolloutPlanner:
 
     def decide(self, view: ClusterView, copies: Copies) -> Allocation:
         """Return the best allocation found on copies that the caller has made of this round."""
-        base = self.base.schedule(view)
+        base = self._first(view)
         return self._search.choose(view, base, copies) if self._search.budget.compares else base
+
+    def _first(self, view: ClusterView) -> Allocation:
+        """Return the allocation of the leader, or of the base without one."""
+        if self.leader is None or self._led is None:
+            return self.base.schedule(view)
+        allocation = self.leader.schedule(view)
+        self._led.follow(self.leader.bids)
+        return allocation
 
     def _copy(self, view: ClusterView, assumed: FloatArray | None) -> tuple[Snapshot, Snapshot]:
         """Return a snapshot of the round, and another one to play on."""

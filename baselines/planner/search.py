@@ -17,7 +17,7 @@ from envs.simulation.replica import Replica
 from envs.types import Allocation, ClusterSpec, FloatArray, MurmurationError, Seconds
 
 ROUNDING = 1e-9  # a smaller share of a value is rounding
-DRAWS = 4  # plans drawn for each rollout at most, since some are known already or are refused
+DRAWS = 4  # local changes drawn for each rollout at most, since some are known already or are refused
 PROPOSALS, LOCAL_CHANGES = "chosen_proposals", "chosen_local_changes"  # counters
 
 Copies: TypeAlias = tuple[Snapshot, Snapshot] | tuple[Replica, Replica]  # of a round, and one to play on
@@ -119,13 +119,12 @@ class Search:
         least = max(self.margin, ROUNDING) * lowest
         seen: set[Key] = {best.key}
         proposals, local = self._proposals(view, present), LocalChanges(view, present, best)
-        for _ in range(DRAWS * self.budget.rollouts):
-            if self.rollouts.count >= self.budget.rollouts or time.perf_counter() >= deadline:
-                break
+        draws = DRAWS * self.budget.rollouts
+        while draws and self.rollouts.count < self.budget.rollouts and time.perf_counter() < deadline:
             early = self.rollouts.count <= self.share * self.budget.rollouts
             plan, origin = next(proposals, None) if early else None, PROPOSALS
             if plan is None:
-                plan, origin = local.draw(best, self._rng), LOCAL_CHANGES
+                plan, origin, draws = local.draw(best, self._rng), LOCAL_CHANGES, draws - 1
             if plan is None or plan.key in seen:
                 continue
             seen.add(plan.key)

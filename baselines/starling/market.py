@@ -1,5 +1,7 @@
 """Starling as a market: it proposes an allocation for every episode of a batch, and clears the bids of node agents."""
 
+import copy
+
 import numpy as np
 
 from baselines.starling.compiled import EveryJob, changed_rows, propose
@@ -26,6 +28,14 @@ class EpisodeJobs(EveryJob):
         self.max_gpus, self.model = columns["max_gpus"].copy(), columns["model"].copy()
         self._table = table
 
+    def continues(self, earlier: "EpisodeJobs") -> bool:
+        """Whether these are the jobs of an earlier round and perhaps further ones, as on snapshots of one episode."""
+        count = len(earlier.model)
+        return len(self.model) >= count and all(
+            np.array_equal(getattr(self, name)[:count], getattr(earlier, name))
+            for name in ("num_gpus", "min_gpus", "max_gpus", "model")
+        )
+
 
 class BatchTables:
     """`JobTables` of all episodes of a batch. Jobs of equal scaling form one group, in whichever episodes they are.
@@ -46,14 +56,14 @@ class BatchTables:
         self._thresholds, self._gangs = thresholds, gangs
         self._index: dict[tuple[int, int, int], int] = {}
         self._groups: list[ScalingGroups] = []
+        self._entered: dict[int, tuple[Knees, EpisodeJobs]] = {}
         self.by_job: IntArray = np.zeros((batch_size, 3, num_jobs), np.int64)
         self.requested: FloatArray = np.zeros((batch_size, num_jobs))
         self.shared: JobTables
 
     def enter(self, b: int, jobs: EpisodeJobs) -> None:
         """Enter the jobs of an episode in place of those that it had."""
-        knees = Knees(self._thresholds)
-        knees.look_up(jobs.view)
+        knees = self._look_up(b, jobs)
         keys = list(zip(jobs.model.tolist(), jobs.min_gpus.tolist(), jobs.max_gpus.tolist(), strict=True))
         known = len(self._groups)
         for job, key in enumerate(keys):
@@ -66,8 +76,18 @@ class BatchTables:
         self.requested[b, :count] = knees.requested_throughput
         if len(self._groups) > known:
             stacked = ScalingGroups(*(np.array(values) for values in zip(*self._groups, strict=True)))
-            knees.by_group = stacked._replace(sizes=np.ascontiguousarray(stacked.sizes.swapaxes(0, 1)))
-            self.shared = tables_of_jobs(knees, self._gangs)
+            everything = copy.copy(knees)  # the episode's own groups stay as they are
+            everything.by_group = stacked._replace(sizes=np.ascontiguousarray(stacked.sizes.swapaxes(0, 1)))
+            self.shared = tables_of_jobs(everything, self._gangs)
+
+    def _look_up(self, b: int, jobs: EpisodeJobs) -> Knees:
+        """Return the sizes of an episode's jobs; those that were entered before are not looked up again."""
+        knees, earlier = self._entered.get(b, (None, None))
+        if knees is None or earlier is None or not jobs.continues(earlier):
+            knees = Knees(self._thresholds)
+        knees.look_up(jobs.view)
+        self._entered[b] = knees, jobs
+        return knees
 
 
 def group_of(groups: ScalingGroups, place: int) -> ScalingGroups:

@@ -7,9 +7,11 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from agents.bidding import BiddingCheckpoint
+from agents.bidding import BiddingCheckpoint, BiddingScheduler
 from agents.bidding.checkpoint import is_bidding
 from agents.checkpoint import Checkpoint, find_checkpoint
+from baselines.planner import RolloutPlanner
+from baselines.starling.market import StarlingMarket
 from envs.scheduling import Scheduler
 from envs.simulation.market import Market
 from envs.types import CheckpointError
@@ -48,10 +50,26 @@ def evaluate_policy(cfg: DictConfig, folder: Path) -> None:
         SchedulersFailedError: see `compare_and_report`.
     """
     policies = load_policies(cfg.checkpoint, registered(cfg), sampled=cfg.sampled, seeds=cfg.seeds)
+    if cfg.rollouts:
+        policies |= {f"{name}_planner": plan_with(policy, cfg.rollouts) for name, policy in policies.items()}
     path = Path(cfg.checkpoint)
     hashes = [checkpoint_hashes(find_checkpoint(each)) for each in seed_folders(path)[: cfg.seeds] or [path]]
     add_provenance(folder, checkpoint={name: found for each in hashes for name, found in each.items()})
     compare_and_report(cfg, folder, cfg.split, policies)
+
+
+def plan_with(policy: Scheduler, rollouts: int) -> Scheduler:
+    """Return a planner whose first proposal is a policy's, and whose rollouts continue under its bids.
+
+    Raises:
+        ChoiceError: the policy does not bid in a market of Starling, or `rollouts` is no number of rollouts.
+    """
+    if not isinstance(rollouts, int) or rollouts < 0:
+        raise ChoiceError(f"rollouts is {rollouts!r}; it must be a whole number, 0 for no planner")
+    if not isinstance(policy, BiddingScheduler) or not isinstance(policy.market, StarlingMarket):
+        raise ChoiceError("rollouts: only a policy that bids in market=starling can lead a planner; leave it at 0")
+    leader = BiddingScheduler(policy.network, policy.market, policy.rules, keep_bids=True)
+    return RolloutPlanner(policy.market.starling, rollouts, leader=leader)
 
 
 def load_policies(

@@ -114,8 +114,10 @@ def _build_evolution(
         raise ChoiceError("market: trainer=evolution needs one; choose a file of conf/market, such as market=fifo")
     inputs = build_inputs(cfg)
     name = cfg.task.name if cfg.get("task") else "workload"
-    further = {str(task): build_inputs(compose_options("train", [f"task={task}"], "[]")) for task in cfg.tasks}
-    tasks = {name: inputs, **further}
+    tasks = {name: inputs}
+    for entry in cfg.tasks:
+        further, found = build_further(entry)
+        tasks[further if further not in tasks else f"{further}-{len(tasks)}"] = found
     hashes = [trace_hashes(each.source) for each in tasks.values()]
     add_provenance(folder, traces={path: found for each in hashes for path, found in each.items()})
     return EvolutionTrainer(
@@ -130,6 +132,22 @@ def _build_evolution(
         folder,
         listener,
     )
+
+
+def build_further(entry: str) -> tuple[str, RunInputs]:
+    """Build a further task from an entry of `tasks`: a name, and options that modify it, separated by spaces.
+
+    Returns:
+        Its name, which says whether it is modified, and what it needs to run.
+
+    Raises:
+        ChoiceError: the entry is no text, or there is no such task or option.
+    """
+    words = entry.split() if isinstance(entry, str) else []
+    if not words:
+        raise ChoiceError(f"tasks: {entry!r} must be a task and options of it, such as 'rigid-64 workload.load=0.6'")
+    name = words[0] if len(words) == 1 else f"{words[0]}-modified"
+    return name, build_inputs(compose_options("train", [f"task={words[0]}", *words[1:]], "[]"))
 
 
 def bidding_tasks(tasks: dict[str, RunInputs], market: Market, rules: BiddingRules) -> Sequence[BiddingTask]:

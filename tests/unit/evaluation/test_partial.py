@@ -39,6 +39,12 @@ def test_each_mean_is_over_the_scheduler_s_own_workloads(comparison):
         assert comparison.estimate("mean_jct", name).value == pytest.approx(np.mean(means))
 
 
+def test_slow_ones_alone_are_compared_on_what_they_ran():
+    alone = compare_schedulers({"slow": Preempting()}, workloads(8), SETUP, num_workloads={"slow": 5})
+    assert alone.num_workloads == 5
+    assert alone.bounds == compare_schedulers({"slow": Preempting()}, workloads(5), SETUP).bounds
+
+
 def test_ratios_and_intervals_are_those_of_the_common_workloads(comparison):
     common = compare_schedulers({"quick": InOrder(), "slow": Preempting()}, workloads(5), SETUP)
     for metric in ("mean_jct", "mean_slowdown"):

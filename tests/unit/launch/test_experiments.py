@@ -2,8 +2,8 @@
 
 import pytest
 
-from launch.arguments import hydra_arguments
-from launch.choices import list_choices
+from launch.arguments import compose_options, hydra_arguments
+from launch.choices import list_choices, open_configs
 from launch.errors import ChoiceError
 
 
@@ -57,10 +57,19 @@ def test_an_experiment_that_does_not_exist_is_refused(words, mine):
         chosen(*mine, *words)
 
 
-def test_the_demo_names_none():
-    arguments, _ = hydra_arguments(["experiment=demo"], "train", "all")
+def test_an_experiment_that_names_none_gets_all():
+    arguments, _ = hydra_arguments(["experiment=discrete"], "train", "all")
     schedulers = [word.rpartition("=")[2] for word in arguments if word.startswith("+sch")]
     assert schedulers == [name for name in list_choices("scheduler") if name != "oracle"]
+
+
+def test_the_demo_compares_with_the_market_without_bids():
+    with open_configs():
+        cfg = compose_options("train", ["experiment=demo"], "all")
+    alone = cfg.schedulers[cfg.reference]
+    assert alone["_target_"] == cfg.market.starling["_target_"]
+    assert alone.look_ahead == cfg.market.starling.look_ahead == 0
+    assert "planner" not in cfg.schedulers
 
 
 def test_a_network_that_does_not_exist_is_refused():

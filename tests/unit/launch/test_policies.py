@@ -2,10 +2,17 @@
 
 import pytest
 
+from agents.bidding import BiddingScheduler
+from agents.networks.bidding import BiddingPolicy
+from baselines import Fifo
+from baselines.planner import RolloutPlanner
+from baselines.starling import Starling
 from baselines.starling.market import StarlingMarket
+from envs.bidding import BiddingRules, BiddingSpec
 from envs.simulation import FifoMarket
 from envs.types import CheckpointError
-from launch.policies import build_market, market_of_class, without_names
+from launch.errors import ChoiceError
+from launch.policies import build_market, market_of_class, plan_with, without_names
 
 
 def test_a_market_is_built_by_name_with_its_options():
@@ -39,3 +46,27 @@ def test_a_market_is_found_by_its_class():
     assert market_of_class("baselines.starling.market.StarlingMarket") == "starling"
     assert market_of_class("envs.simulation.FifoMarket") == "fifo"
     assert market_of_class("own.Market") is None
+
+
+def test_a_policy_that_bids_to_starling_leads_a_planner():
+    network = BiddingPolicy(BiddingSpec(1, 1, 1, 1, 0))
+    policy = BiddingScheduler(network, StarlingMarket(Starling(look_ahead=3)), BiddingRules())
+    planner = plan_with(policy, 5)
+    assert isinstance(planner, RolloutPlanner)
+    assert isinstance(planner.leader, BiddingScheduler)
+    assert planner.leader.keep_bids
+    assert planner.leader.network is network
+    assert planner.base is policy.market.starling
+
+
+@pytest.mark.parametrize("rollouts", [-1, 1.5, "many"])
+def test_rollouts_that_are_no_number_are_refused(rollouts):
+    with pytest.raises(ChoiceError, match="must be a whole number"):
+        plan_with(Fifo(), rollouts)
+
+
+def test_other_policies_lead_no_planner():
+    network = BiddingPolicy(BiddingSpec(1, 1, 1, 1, 0))
+    for policy in (Fifo(), BiddingScheduler(network, FifoMarket(), BiddingRules())):
+        with pytest.raises(ChoiceError, match="only a policy that bids in market=starling can lead a planner"):
+            plan_with(policy, 5)

@@ -1,0 +1,114 @@
+"""What MAIFS claims, beside what a trained policy reaches: improvements over published schedulers on two traces."""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from envs.evaluation.comparison import Comparison
+from envs.evaluation.report import run_comparison, write_report
+from envs.evaluation.statistics import Estimate, t_interval
+from envs.performance.validation.reproduction import Reproduction
+from launch.arguments import compose_options
+from launch.inputs import build_inputs
+from launch.policies import load_policies
+from launch.records import RESULTS, RecordFolder, consult_records
+from launch.tasks import describe_task
+
+POLICY = "policy"
+PUBLISHED = {"mean JCT": 46.0, "makespan": 44.0}  # per cent less, at most: abstract of TPDS 36(3), 391-406, 2025
+BASELINES = ("tiresias", "synergy_tune", "gavel_max_min", "pollux", "sia", "optimus_literal")
+TASKS = ("philly-64", "itp-64")
+NOTES = (
+    "Published: up to 46 % less mean JCT and 44 % less makespan than the state of the art on two production traces. "
+    "Only the abstract is public; it names neither the traces nor the baselines nor the sizes.",
+    "Assumed here: windows of Philly and of ITP on 64 GPUs of three types (docs/tasks.md), rounds at events, exact "
+    "remaining work, the full model with fungible cores and memory. The policy is a reconstruction that goes beyond "
+    "MAIFS: nodes bid, and Starling clears. Most of its lead over these baselines is Starling's, which has a row too.",
+    "Jobs go on arriving while a window is measured, so makespan is mostly the length of the window.",
+)
+
+
+def improvements(
+    data: str, folder: Path, checkpoint: str = "checkpoints/bids-mix", tasks: Sequence[str] = TASKS
+) -> Reproduction:
+    """Compare a policy with the recorded results of published schedulers on the test windows of two traces.
+
+    Baselines are not played: their results are those in `results/`.
+
+    Args:
+        data: the folder with `traces/`; empty for the one that MURMURATION_DATA names.
+        folder: of the run; receives the report of each task.
+        checkpoint: of a bidding policy; a relative path is relative to the repository.
+        tasks: names of tasks with recorded results.
+
+    Raises:
+        ChoiceError: there is no such task.
+        CheckpointError: the checkpoint is missing or damaged.
+    """
+    if data:
+        os.environ["MURMURATION_DATA"] = data
+    path = RESULTS.parent / checkpoint
+    tables, missing = [], []
+    for task in tasks:
+        comparison, absent = compare_on(task, path, folder / task)
+        tables.append((f"{task}: per cent less than each scheduler", improvement_table(comparison)))
+        missing += [f"{task}: {name} has no valid record and is left out." for name in absent]
+    return Reproduction(tables, [*missing, *NOTES])
+
+
+def compare_on(task: str, checkpoint: Path, folder: Path) -> tuple[Comparison, list[str]]:
+    """Play a policy on the test episodes of a task; return it beside recorded results, and which are missing."""
+    base = [f"task={task}", f"checkpoint={checkpoint}"]
+    cfg = compose_options("evaluate", base, "[]")
+    inputs = build_inputs(cfg)
+    workloads = inputs.source.evaluation("test")
+    about: Mapping[str, Any] = describe_task(cfg, inputs, "test", len(workloads))
+    there = RecordFolder(RESULTS, about["task"]).names
+    wanted = ["starling", *BASELINES]
+    cfg.recorded = [name for name in wanted if name in there]
+    recorded = consult_records(cfg, about, [], workloads, inputs.setup)
+    policies = {POLICY: load_policies(checkpoint)[POLICY]}
+    comparison = run_comparison(
+        policies, workloads, inputs.setup, inputs.seed, reference=POLICY, about=about, recorded=recorded.figures
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    write_report(comparison, folder)
+    return comparison, [name for name in wanted if name not in recorded.figures]
+
+
+def improvement_table(comparison: Comparison) -> pd.DataFrame:
+    """Return a row for each scheduler besides the policy: by how much the policy's figures are lower, in per cent."""
+    rows = [
+        {
+            "scheduler": name,
+            "mean JCT": as_improvement(comparison.ratio("mean_jct", POLICY, to=name)),
+            "makespan": as_improvement(makespan_ratio(comparison, name)),
+            "windows": len(comparison.runs[name]),
+        }
+        for name in comparison.schedulers
+        if name != POLICY
+    ]
+    published: dict[str, Any] = {name: f"at most {value:g}" for name, value in PUBLISHED.items()}
+    return pd.DataFrame([*rows, {"scheduler": "published, state of the art", **published, "windows": "not public"}])
+
+
+def makespan_ratio(comparison: Comparison, other: str) -> Estimate:
+    """Return the geometric mean of the policy's makespan relative to another scheduler's, with its interval."""
+    pairs = zip(comparison.summaries[POLICY], comparison.summaries[other], strict=False)
+    logs = t_interval(np.array([math.log(one.makespan / two.makespan) for one, two in pairs]))
+    return Estimate(math.exp(logs.value), math.exp(logs.low), math.exp(logs.high))
+
+
+def as_improvement(ratio: Estimate) -> str:
+    """Return a ratio as per cent less, with the interval in ascending order.
+
+    >>> as_improvement(Estimate(0.6, 0.5, 0.75))
+    '40.0 [25.0, 50.0]'
+    """
+    less, most, least = (100.0 * (1.0 - value) for value in (ratio.value, ratio.low, ratio.high))
+    return f"{less:.1f} [{least:.1f}, {most:.1f}]"

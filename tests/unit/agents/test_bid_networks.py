@@ -1,0 +1,72 @@
+"""What bidding networks leave out: some of the bids, or all observations."""
+
+from typing import TypeVar
+
+import numpy as np
+import pytest
+import torch
+
+from agents.networks.bidding import BiddingPolicy, ConstantBids
+from envs.bidding.columns import BID_AFFINITY, BID_CORES, BID_PRIORITY, PAIR_PRESENT
+from envs.bidding.spec import BiddingSpec
+from envs.types import MurmurationError
+from tests.unit.agents.test_evolution_training import setup_of
+
+Observation = dict[str, torch.Tensor]
+Network = TypeVar("Network", BiddingPolicy, ConstantBids)
+
+
+@pytest.fixture(scope="module")
+def seen() -> tuple[BiddingSpec, Observation]:
+    """The first rounds of two episodes."""
+    task = setup_of(tasks=1).tasks[0]
+    batch = task.batch(2)
+    for b in range(2):
+        batch.load(b, task.source.episode(np.random.default_rng(b), "train"), np.random.default_rng(b))
+    return task.spec, {name: torch.from_numpy(array) for name, array in batch.observation.items()}
+
+
+def randomised(network: Network) -> Network:
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for value in network.parameters():
+            value.copy_(torch.randn(value.shape, generator=generator))
+    return network
+
+
+@pytest.mark.parametrize("target", [BiddingPolicy, ConstantBids])
+def test_silent_bids_stay_zero_and_the_others_do_not_change(target, seen):
+    spec, observation = seen
+    whole, part = randomised(target(spec)), randomised(target(spec, silent=["affinity", "cores"]))
+    with torch.no_grad():
+        everything, some = whole.bids(observation), part.bids(observation)
+    quiet = [BID_AFFINITY, BID_CORES]
+    assert (some[..., quiet] == 0).all()
+    assert (everything[..., quiet] != 0).any()
+    spoken = [place for place in range(spec.num_bids) if place not in quiet]
+    assert torch.equal(some[..., spoken], everything[..., spoken])
+    assert whole.state_dict().keys() == part.state_dict().keys()
+
+
+def test_constant_bids_are_equal_wherever_there_is_a_job(seen):
+    spec, observation = seen
+    network = ConstantBids(spec, strength=0.5)
+    with torch.no_grad():
+        assert (network.bids(observation) == 0).all()
+        network.out.weight[BID_PRIORITY] = 3.0
+        said = network.bids(observation)
+    present = observation["pairs"][..., PAIR_PRESENT] > 0
+    assert present.any()
+    assert not present.all()
+    expected = torch.zeros(spec.num_bids)
+    expected[BID_PRIORITY] = np.tanh(1.5)
+    torch.testing.assert_close(said[present], expected.expand(int(present.sum()), -1))
+    assert (said[~present] == 0).all()
+
+
+@pytest.mark.parametrize("target", [BiddingPolicy, ConstantBids])
+def test_bids_that_do_not_exist_are_named(target, seen):
+    with pytest.raises(MurmurationError, match="silent has colour; bids are affinity, appetite"):
+        target(seen[0], silent=["colour", "size"])
+    with pytest.raises(MurmurationError, match="strength is 0; it must be positive"):
+        target(seen[0], strength=0)

@@ -128,9 +128,7 @@ def sampling_of(runner: BatchedEnvRunner) -> tuple[int, dict[str, Any]]:
     return runner.worker_index, runner.sampling_state()
 
 
-def continue_runner(
-    runner: BatchedEnvRunner, states: SamplingStates, weights: Mapping[str, Any] | None = None
-) -> None:
+def continue_runner(runner: BatchedEnvRunner, states: SamplingStates, weights: Mapping[str, Any] | None = None) -> None:
     """Continue a runner from its own state, with other weights if they are given."""
     if weights is not None:
         runner.set_state(weights)

@@ -92,7 +92,9 @@ def spread_over_ray(
         places = [ray.put(each) for each in shared]
     except TypeError as error:
         reason = str(error).strip().splitlines()[0][:200]
-        raise ChoiceError(f"ray.address: a scheduler cannot be sent to Ray's workers ({reason}); play without") from error
+        raise ChoiceError(
+            f"ray.address: a scheduler cannot be sent to Ray's workers ({reason}); play without a cluster"
+        ) from error
     pending = [remote.remote(list(sys.path), function, tuple(call), *places) for call in calls]
     for number in range(len(pending)):
         try:

@@ -116,7 +116,7 @@ def harmless(act, after=2):
     """Check that a hostile scheduler works, or fails in one line, and that the others, before and after it, do not."""
     hostile = Hostile(act, after)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # such as a cast of NaN, which is refused afterwards
+        warnings.simplefilter("ignore")  # such as a cast of NaN, which is refused afterwards
         runs, found = figures({"fifo": Fifo(), "hostile": hostile, "las": Las()})
     assert runs == UNDISTURBED
     assert ("hostile" in found.runs) != ("hostile" in found.failures)
@@ -233,7 +233,7 @@ def spoil(thing, depth=3, known=None):
     ):
         attempt(change)
     for name in dir(thing):
-        if not name.startswith("_"):
+        if not name.startswith("_") and name != "base":
             value = attempt(lambda name=name: getattr(thing, name))
             if not callable(value):
                 spoil(value, depth - 1, known)

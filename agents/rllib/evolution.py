@@ -318,7 +318,7 @@ class EvolutionStrategies(Algorithm):
         group, left = self.env_runner_group, list(range(setup.settings.num_pairs))
         played: dict[int, PairScores] = {}
         for _ in range(2):
-            runners = group.healthy_worker_ids()
+            runners = group.healthy_env_runner_ids()
             if not (runners and left):
                 break
             shares = [left[i :: len(runners)] for i in range(len(runners))]

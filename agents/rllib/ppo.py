@@ -111,7 +111,7 @@ class SteadyPPO(PPO):
         """Sample what these runners would have sampled: by the other runners, and what they do not, by the driver."""
         group = self.env_runner_group
         found: dict[int, Sample] = {}
-        if lost and (helpers := group.healthy_worker_ids()):
+        if lost and (helpers := group.healthy_env_runner_ids()):
             shares = [{index: self.sampling[index] for index in lost[i :: len(helpers)]} for i in range(len(helpers))]
             calls = [partial(sample_for, states=share) for share in shares]
             for part in group.foreach_env_runner(calls, remote_worker_ids=helpers, local_env_runner=False):

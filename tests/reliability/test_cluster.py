@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import time
 from dataclasses import replace
@@ -12,8 +13,10 @@ import ray
 import torch
 from omegaconf import OmegaConf
 from ray.cluster_utils import Cluster
+from safetensors.torch import load_file
 
 from agents.evolution import EvolutionSettings
+from agents.evolution.training import EvolutionTrainer, EvolutionTrainingSettings
 from agents.networks import Blueprint
 from agents.rllib.algorithm import PPOAlgorithm
 from agents.rllib.evolution import EvolutionOnRay, LocalEvolution
@@ -30,8 +33,11 @@ from envs.types import MurmurationError
 from launch import spreading
 from launch.errors import ChoiceError
 from launch.spreading import find_spread, join, joined_cluster, spread_over_ray
+from tests.conformance.test_training import Told, trainer, weights_of
 from tests.golden.playground import jobs, two_nodes
 from tests.reliability.faulty import Deadly, Faulty, Fragile, Leaving, Opaque
+from tests.reliability.test_crashes import GAE
+from tests.unit.agents.curves import scalars
 from tests.unit.agents.test_evolution_training import setup_of
 from tests.unit.agents.worlds import PPO, network, small_world
 
@@ -125,10 +131,21 @@ def kill_next(algorithm, name, numbers):
     return group
 
 
-def train_until_all_live(algorithm, group, seconds=90):
-    """Train until Ray has started the runners again that died; return the figures of all iterations."""
-    until, figures = time.monotonic() + seconds, [algorithm.train()]
-    assert group.num_healthy_remote_workers() < 2
+def train_with_losses(algorithm, method):
+    """Train while one runner dies in its call of a method, then without it, then while the other one dies too."""
+    figures = []
+    for number in (1, 2):
+        group = kill_next(algorithm, method, [number])
+        figures += [algorithm.train()]
+        assert number not in group.healthy_env_runner_ids()
+        figures += [algorithm.train()]
+    return figures
+
+
+def train_until_all_live(algorithm, seconds=240):
+    """Train until Ray has started all runners again, and once more; return the figures of all iterations."""
+    group, figures = algorithm._algorithm.env_runner_group, []
+    until = time.monotonic() + seconds
     while group.num_healthy_remote_workers() < 2 and time.monotonic() < until:
         figures.append(algorithm.train())
     assert group.num_healthy_remote_workers() == 2
@@ -142,15 +159,15 @@ def equal(one, other):
 
 @pytest.mark.parametrize("settings", [PPO, replace(PPO, advantage="group", group_size=2)], ids=["gae", "group"])
 def test_ppo_is_the_same_to_the_bit_though_runners_are_killed(cluster, tmp_path, settings):
-    """One runner dies while it samples, then both do; without any loss the same weights follow from the same state."""
+    """Without any loss the same weights follow from the same state; runners that are started again go on too."""
     world, blueprint = small_world(num_jobs=6), Blueprint(options={"width": 16, "layers": 1, "heads": 2})
     algorithm = PPOAlgorithm(world, blueprint, replace(settings, num_env_runners=2), seed=0)
     algorithm.set_network(network(world.spec, seed=9))
     algorithm.train()
     algorithm.save(tmp_path)
-    with_losses = train_until_all_live(algorithm, kill_next(algorithm, "sample", [1]))
-    kill_next(algorithm, "sample", [1, 2])
-    with_losses.append(algorithm.train())
+    with_losses = train_with_losses(algorithm, "sample")
+    if settings is PPO:
+        with_losses += train_until_all_live(algorithm)
     trained = algorithm.network()
     algorithm.restore(tmp_path)
     without = [algorithm.train() for _ in with_losses]
@@ -163,13 +180,48 @@ def test_ppo_is_the_same_to_the_bit_though_runners_are_killed(cluster, tmp_path,
 def test_evolution_strategies_are_the_same_to_the_bit_though_runners_are_killed(cluster):
     settings = EvolutionSettings(num_pairs=4, num_workloads=1, num_envs=2)
     algorithm = EvolutionOnRay(setup_of(replace(settings, num_env_runners=2), tasks=1))
-    figures = train_until_all_live(algorithm, kill_next(algorithm, "play_pairs", [2]))
-    kill_next(algorithm, "play_pairs", [1, 2])
-    figures.append(algorithm.train())
+    figures = train_with_losses(algorithm, "play_pairs")
     local = LocalEvolution(setup_of(settings, tasks=1))
     assert [local.train() for _ in figures] == figures
     assert equal(algorithm.network(), local.network())
     algorithm.stop()
+
+
+def copy_states(here, there, last):
+    """Copy the saved states of a run without the last one, as if it had been interrupted before."""
+    shutil.copytree(here / "checkpoints", there / "checkpoints")
+    shutil.rmtree(there / "checkpoints" / "states" / f"iteration_{last:07d}")
+
+
+def test_a_resumed_run_of_ppo_with_one_runner_equals_the_unbroken_one_to_the_bit(cluster, tmp_path):
+    settings = replace(GAE, ppo=replace(GAE.ppo, num_env_runners=1))
+    unbroken = trainer(tmp_path / "unbroken", settings).run()
+    copy_states(tmp_path / "unbroken", tmp_path / "resumed", last=3)
+    told = Told()
+    assert trainer(tmp_path / "resumed", settings, told).run() == unbroken
+    assert told.notes == ["resumed after iteration 2"]
+    here, there = (weights_of(tmp_path / name / "checkpoints" / "last") for name in ("unbroken", "resumed"))
+    assert all(torch.equal(here[name], there[name]) for name in here)
+    curves = [scalars(tmp_path / name / "tensorboard" / "policy") for name in ("unbroken", "resumed")]
+    for tag in ("train/return", "train/mean_jct", "learner/policy_loss"):
+        assert curves[0][tag][-1] == curves[1][tag][-1]
+
+
+def test_a_resumed_run_of_evolution_strategies_with_one_runner_equals_the_unbroken_one(cluster, tmp_path):
+    """The unbroken one plays here, without Ray: where episodes are played makes no difference."""
+    settings = EvolutionSettings(num_pairs=2, num_workloads=1, num_envs=2)
+
+    def search(name, **changes):
+        changed = replace(settings, **changes)
+        length = EvolutionTrainingSettings(iterations=2, validate_every=1, num_validation=2, evolution=changed)
+        setup = setup_of(changed, tasks=1)
+        return EvolutionTrainer(setup, length, {"name": "fifo", "options": {}}, tmp_path / name, Told()).run()
+
+    search("on Ray", num_env_runners=1)
+    copy_states(tmp_path / "on Ray", tmp_path / "resumed", last=2)
+    assert search("resumed", num_env_runners=1) == search("here")
+    here, there = (load_file(tmp_path / name / "checkpoints/last/weights.safetensors") for name in ("here", "resumed"))
+    assert all(torch.equal(here[name], there[name]) for name in here)
 
 
 def test_a_lost_learner_is_one_line():

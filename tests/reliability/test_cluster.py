@@ -50,6 +50,7 @@ WORKLOADS = [jobs(*ROWS), jobs(*ROWS[:7]), jobs(*ROWS[2:])]
 @pytest.fixture(scope="module")
 def cluster():
     """A head of one CPU and a second node of one; the tests run in this order, and the last ones lose the node."""
+    os.environ.setdefault("RAY_worker_niceness", "0")  # else workers wait for all other tests
     head = {"num_cpus": 1, "object_store_memory": STORE, "include_dashboard": False}
     found = Cluster(initialize_head=True, head_node_args=head)
     found.second = found.add_node(num_cpus=1, object_store_memory=STORE)

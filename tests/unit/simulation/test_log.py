@@ -59,9 +59,9 @@ def test_lost_jobs_are_detected(engine):
     result.check_conservation()
     events = result.log.events
 
-    def without(kind):
+    def without(removed):
         return replace(
-            result, log=EventLog(np.delete(events, np.flatnonzero(events["kind"] == kind)[3]), result.log.shares)
+            result, log=EventLog(np.delete(events, np.flatnonzero(events["kind"] == removed)[3]), result.log.shares)
         )
 
     with pytest.raises(ConservationError, match="40 jobs arrive in the event log and 39 finish; the records have 40"):

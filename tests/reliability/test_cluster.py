@@ -120,6 +120,16 @@ def test_searches_and_sweeps_are_the_same_though_a_worker_is_killed(cluster, tmp
     assert scores[0] == scores[1]
 
 
+@pytest.fixture
+def stopped():
+    """Stops algorithms after a test, whatever becomes of it, so that the next ones find free CPUs."""
+    made = []
+    yield lambda algorithm: made.append(algorithm) or algorithm
+    for algorithm in made:
+        algorithm.stop()
+    assert ray.is_initialized()
+
+
 def die_when(name, runner):
     """Let a runner kill its process at the next call of a method."""
     setattr(runner, name, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
@@ -159,10 +169,10 @@ def equal(one, other):
 
 
 @pytest.mark.parametrize("settings", [PPO, replace(PPO, advantage="group", group_size=2)], ids=["gae", "group"])
-def test_ppo_is_the_same_to_the_bit_though_runners_are_killed(cluster, tmp_path, settings):
+def test_ppo_is_the_same_to_the_bit_though_runners_are_killed(cluster, stopped, tmp_path, settings):
     """Without any loss the same weights follow from the same state; runners that are started again go on too."""
     world, blueprint = small_world(num_jobs=6), Blueprint(options={"width": 16, "layers": 1, "heads": 2})
-    algorithm = PPOAlgorithm(world, blueprint, replace(settings, num_env_runners=2), seed=0)
+    algorithm = stopped(PPOAlgorithm(world, blueprint, replace(settings, num_env_runners=2), seed=0))
     algorithm.set_network(network(world.spec, seed=9))
     algorithm.train()
     algorithm.save(tmp_path)
@@ -174,18 +184,15 @@ def test_ppo_is_the_same_to_the_bit_though_runners_are_killed(cluster, tmp_path,
     without = [algorithm.train() for _ in with_losses]
     assert with_losses == without
     assert equal(algorithm.network(), trained)
-    algorithm.stop()
-    assert ray.is_initialized()
 
 
-def test_evolution_strategies_are_the_same_to_the_bit_though_runners_are_killed(cluster):
+def test_evolution_strategies_are_the_same_to_the_bit_though_runners_are_killed(cluster, stopped):
     settings = EvolutionSettings(num_pairs=4, num_workloads=1, num_envs=2)
-    algorithm = EvolutionOnRay(setup_of(replace(settings, num_env_runners=2), tasks=1))
+    algorithm = stopped(EvolutionOnRay(setup_of(replace(settings, num_env_runners=2), tasks=1)))
     figures = train_with_losses(algorithm, "play_pairs")
     local = LocalEvolution(setup_of(settings, tasks=1))
-    assert [local.train() for _ in figures] == [pytest.approx(each) for each in figures]
+    assert [local.train() for _ in figures] == [pytest.approx(each, nan_ok=True) for each in figures]
     assert equal(algorithm.network(), local.network())
-    algorithm.stop()
 
 
 def copy_states(here, there, last):

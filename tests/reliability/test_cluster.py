@@ -7,6 +7,7 @@ import signal
 import time
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 import ray
@@ -89,6 +90,11 @@ def nap(seconds, number):
     return number, ray.get_runtime_context().get_node_id()
 
 
+def records_of(comparison, scheduler):
+    """The records of a scheduler's first run, to the bit."""
+    return comparison.runs[scheduler][0].records.tobytes()
+
+
 def test_schedulers_that_end_their_workers_cost_only_their_own_rows(cluster, monkeypatch):
     monkeypatch.setattr(spreading, "RETRIES", 1)
     schedulers: dict[str, Scheduler] = {"deadly": Deadly(), "leaving": Leaving(), "opaque": Opaque(), "las": Las()}
@@ -101,7 +107,7 @@ def test_schedulers_that_end_their_workers_cost_only_their_own_rows(cluster, mon
     assert 'raise OpaqueError("this", "that")' in there.failures["opaque"].trace()
     assert all("\n" not in str(failure) for failure in there.failures.values())
     assert list(there.runs) == ["las"]
-    assert there.runs["las"][0].records.tobytes() == here.runs["las"][0].records.tobytes()
+    assert records_of(there, "las") == records_of(here, "las")
     with pytest.raises(LostCallError, match="no Ray worker could make this call"):
         ProblemSet(setup, WORKLOADS[:1], 0, spread_over_ray).outcomes(Deadly())
 
@@ -124,7 +130,12 @@ def test_searches_and_sweeps_are_the_same_though_a_worker_is_killed(cluster, tmp
 def stopped():
     """Stops algorithms after a test, whatever becomes of it, so that the next ones find free CPUs."""
     made = []
-    yield lambda algorithm: made.append(algorithm) or algorithm
+
+    def keep(algorithm):
+        made.append(algorithm)
+        return algorithm
+
+    yield keep
     for algorithm in made:
         algorithm.stop()
     assert ray.is_initialized()
@@ -242,7 +253,7 @@ def test_a_lost_learner_is_one_line():
 def test_calls_are_made_again_when_a_node_is_lost(cluster):
     calls = [(number,) for number in range(8)]
     found = spread_over_ray(nap, (0.5,), calls)
-    results = [next(found)]
+    results: list[Any] = [next(found)]
     cluster.remove_node(cluster.second, allow_graceful=False)
     results += list(found)
     assert [number for number, _ in results] == list(range(8))

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -87,7 +88,7 @@ class Hostile:
 
     def __init__(self, act, after: int) -> None:
         self.act, self.after, self.fifo = act, after, Fifo("skip")
-        self.seen: list = []
+        self.seen: list[Any] = []
 
     def reset(self, cluster, rng) -> None:
         """Begin an episode."""
@@ -104,8 +105,12 @@ class Hostile:
 def figures(schedulers):
     """What a comparison says of schedulers that do nothing unusual, to the bit."""
     found = compare_schedulers(schedulers, WORKLOADS, SETUP, resamples=10)
-    runs = {name: [(run.records.tobytes(), run.log.events.tobytes()) for run in found.runs[name]] for name in HONEST}
-    return runs, found
+    return {name: [played(run) for run in found.runs[name]] for name in HONEST}, found
+
+
+def played(run):
+    """All that a run says, to the bit."""
+    return run.records.tobytes(), run.log.events.tobytes()
 
 
 HONEST = ("fifo", "las")

@@ -111,8 +111,8 @@ class Trainer:
         baselines: makers of schedulers by name, as teachers and for comparison. They are arguments because `agents`
             does not import baselines.
         folder: folder of the run.
-        seed: seed of all random draws. One seed gives one result, and a resumed run gives that of an uninterrupted one, to
-            the bit, in this process and on Ray's workers.
+        seed: seed of all random draws. One seed gives one result, and a resumed run gives that of an uninterrupted
+            one, to the bit, in this process and on Ray's workers.
         listener: receives reports on progress.
     """
 

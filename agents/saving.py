@@ -18,6 +18,7 @@ from envs.evaluation.files import PART, file_hash, write_whole
 from envs.types import CheckpointError
 
 _State = TypeVar("_State")
+BEST = Path("checkpoints") / "best"
 MANIFEST = "manifest.json"
 KEPT = 3  # states: the last one, and two to go back to
 
@@ -124,6 +125,20 @@ def read_state(path: Path, make: Callable[..., _State]) -> _State:
     except (OSError, ValueError, TypeError) as error:
         reason = " ".join(str(error).split())
         raise CheckpointError(f"{path} is not a training state ({reason}); start a new run") from error
+
+
+def best_on_disk(best: int, path: Path, note: Callable[[str], None]) -> int:
+    """Return the iteration of a run's best checkpoint, or -1 if there is none or it has been removed.
+
+    Args:
+        best: the iteration as the run's state has it.
+        path: the folder of the checkpoint.
+        note: receives a line if the checkpoint has been removed.
+    """
+    if best < 0 or (path / "policy.json").is_file():
+        return best
+    note(f"{path} is missing; the best of the next validations takes its place")
+    return -1
 
 
 def write_manifest(folder: Path) -> None:

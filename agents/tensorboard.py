@@ -3,8 +3,10 @@
 The first chart is `0_overview/validation_mean_jct_hours`: the policy beside the best baselines and the lower bound.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +88,7 @@ class TensorBoardWriter:
         """Draw horizontal lines from step 0 to the last step; earlier levels of the line are forgotten."""
         with self._going_on_without():
             if line not in self._writers and not self._broken:
-                self._writers[line] = SummaryWriter(str(self.folder / line), purge_step=0)
+                self._writers[line] = open_writer(self.folder / line, 0)
         for step in dict.fromkeys((0, last)):
             self.write(scalars, step, line)
 
@@ -136,7 +138,7 @@ class TensorBoardWriter:
 
     def _writer(self, line: str) -> SummaryWriter:
         if line not in self._writers:
-            self._writers[line] = SummaryWriter(str(self.folder / line), purge_step=self._first_step)
+            self._writers[line] = open_writer(self.folder / line, self._first_step)
         return self._writers[line]
 
     @contextmanager
@@ -148,6 +150,21 @@ class TensorBoardWriter:
             if not self._broken:
                 self._broken = True
                 self._note(f"{self.folder}: no curves from here on, as they cannot be written ({error.strerror})")
+
+
+def open_writer(folder: Path, purge_step: int | None) -> SummaryWriter:
+    """Open a writer whose thread prints no trace on a full disk: the next call to the writer raises the same error."""
+    before = threading.excepthook
+    if getattr(before, "func", None) is not pass_over_full_disks:
+        threading.excepthook = partial(pass_over_full_disks, before)
+    return SummaryWriter(str(folder), purge_step=purge_step)
+
+
+def pass_over_full_disks(before: Callable[[threading.ExceptHookArgs], Any], args: threading.ExceptHookArgs) -> None:
+    """Handle an uncaught error of a thread as before, unless TensorBoard's thread could not write."""
+    ours = type(args.thread).__module__.partition(".")[0] == "tensorboard"
+    if not (ours and isinstance(args.exc_value, OSError)):
+        before(args)
 
 
 def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, bool | int | float | str]:

@@ -15,7 +15,7 @@ from agents.networks import Blueprint, check_network, missing_protocols
 from agents.pictures import picture_episode
 from agents.rllib import PPOSettings, TrainingSetup
 from agents.rllib.algorithm import LocalAlgorithm, PPOAlgorithm
-from agents.saving import SavedStates, read_state, refusing_writes
+from agents.saving import BEST, SavedStates, best_on_disk, read_state, refusing_writes
 from agents.seeding import Phase, derive_seed
 from agents.tensorboard import BOUND_LINE, HEADLINE, IMITATION, TensorBoardWriter
 from agents.validation import (
@@ -111,8 +111,8 @@ class Trainer:
         baselines: makers of schedulers by name, as teachers and for comparison. They are arguments because `agents`
             does not import baselines.
         folder: folder of the run.
-        seed: seed of all random draws. One seed gives one result. A resumed run draws the episodes that an
-            uninterrupted one would have drawn; without Ray's workers it gives the same result, to the bit.
+        seed: seed of all random draws. One seed gives one result, and a resumed run gives that of an uninterrupted
+            one, to the bit, in this process and on Ray's workers.
         listener: receives reports on progress.
     """
 
@@ -275,7 +275,7 @@ class Trainer:
         if best is None or outcome_of(figures) < best:
             self.state.best_iteration = self.state.iteration
             with refusing_writes(self.folder):
-                self._checkpoint(algorithm).save(self.folder / "checkpoints" / "best")
+                self._checkpoint(algorithm).save(self.folder / BEST)
 
     def _picture(self, checkpoint: Checkpoint) -> None:
         """Write pictures of the first validation workload, every `picture_every` iterations and at the end."""
@@ -351,6 +351,7 @@ class Trainer:
                 f"{path}: was validated on {self.state.num_validation} workloads, this run would use "
                 f"{len(self._workloads)}; keep trainer.num_validation and the workload, or start a new run"
             )
+        self.state.best_iteration = best_on_disk(self.state.best_iteration, self.folder / BEST, self.listener.note)
         self.tensorboard.continue_after(self.state.iteration)
         return path
 

@@ -18,7 +18,7 @@ from agents.evolution.settings import EvolutionSettings
 from agents.networks.bidding import BidNetwork
 from agents.pictures import picture_episode
 from agents.rllib.evolution import EvolutionOnRay, EvolutionSetup, LocalEvolution
-from agents.saving import SavedStates, read_state, refusing_writes
+from agents.saving import BEST, SavedStates, best_on_disk, read_state, refusing_writes
 from agents.seeding import Phase, derive_seed
 from agents.tensorboard import GAIN, TensorBoardWriter
 from agents.training import TrainingListener
@@ -224,7 +224,7 @@ class EvolutionTrainer:
         if self.state.merit(self.state.iteration) > best:
             self.state.best_iteration = self.state.iteration
             with refusing_writes(self.folder):
-                self._checkpoint(network).save(self.folder / "checkpoints" / "best")
+                self._checkpoint(network).save(self.folder / BEST)
 
     def _audit(self, network: nn.Module) -> None:
         """Audit one training episode, of each task in turn."""
@@ -244,7 +244,9 @@ class EvolutionTrainer:
 
     def _validate_anew(self) -> None:
         """Validate the best checkpoint on workloads that did not choose it."""
-        best = BiddingCheckpoint.load(self.folder / "checkpoints" / "best", (self.setup.blueprint.target,)).network
+        if self.state.best_iteration < 0:
+            return  # removed, and nothing was validated since
+        best = BiddingCheckpoint.load(self.folder / BEST, (self.setup.blueprint.target,)).network
         count = self.settings.num_validation
         for task in self.setup.tasks:
             fresh = len(self._games[task.name]) - count
@@ -306,6 +308,7 @@ class EvolutionTrainer:
         path = self.saved.intact(self.listener.note, self.folder / STATE)
         if path is not None:
             self.state = read_state(path / STATE, EvolutionState)
+            self.state.best_iteration = best_on_disk(self.state.best_iteration, self.folder / BEST, self.listener.note)
             self.tensorboard.continue_after(self.state.iteration)
         return path
 

@@ -8,7 +8,6 @@ own `Algorithm` on Ray.
 import copy
 import math
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,15 @@ from agents.networks import Blueprint
 from agents.rllib.config import PPOSettings, TrainingSetup, algorithm_config
 from agents.rllib.quiet import quieten
 from agents.rllib.randomness import random_state, set_random_state
-from agents.rllib.state import LEARNER, load_state, refusing_damage, results_of, save_state, start_ray
+from agents.rllib.state import (
+    LEARNER,
+    explaining_losses,
+    load_state,
+    refusing_damage,
+    results_of,
+    save_state,
+    start_ray,
+)
 from envs.types import MurmurationError
 
 EPISODE_FIGURES = {
@@ -67,17 +74,6 @@ def require_finite(network: nn.Module) -> nn.Module:
         if not bool(torch.isfinite(weight).all()):
             raise MurmurationError(f"ppo: weight {name} is not finite; {DIVERGED}")
     return network
-
-
-def sampling_of(runner: Any) -> tuple[int, dict[str, Any]]:
-    """Return a runner's number and its state; a function, because RLlib sends it to the workers."""
-    return runner.worker_index, runner.sampling_state()
-
-
-def continue_runner(runner: Any, states: Mapping[int, dict[str, Any]]) -> None:
-    """Continue a runner from its own state; a runner that the earlier run did not have begins anew."""
-    if runner.worker_index in states:
-        runner.continue_sampling(states[runner.worker_index])
 
 
 class LocalAlgorithm:
@@ -172,24 +168,19 @@ class PPOAlgorithm:
         weights = dict(self._algorithm.learner_group.get_weights()[DEFAULT_MODULE_ID])
         weights |= {f"network.{name}": value.detach().cpu().numpy() for name, value in network.state_dict().items()}
         self._algorithm.learner_group.set_weights({DEFAULT_MODULE_ID: weights})
-        self._sync()
-
-    def _sync(self) -> None:
-        """Send the weights to all runners and wait; RLlib's `sync_weights` drops them while others are in transit."""
-        state = {COMPONENT_RL_MODULE: self._algorithm.learner_group.get_weights()}
-        self._algorithm.env_runner_group.foreach_env_runner(lambda runner: runner.set_state(state))
+        self._algorithm.send_weights()
 
     def train(self) -> dict[str, float]:
         """Run one iteration: sample, then update."""
-        result = self._algorithm.train()
+        with explaining_losses():
+            result = self._algorithm.train()
         return figures_of(result["env_runners"], result["learners"])
 
     def save(self, folder: Path) -> None:
         """Write RLlib's checkpoint. It contains pickles: restore only your own."""
         self._algorithm.save_to_path(str((folder / RLLIB).resolve()))
-        runners = self._algorithm.env_runner_group.foreach_env_runner(sampling_of)
         learners = results_of(self._algorithm.learner_group.foreach_learner(lambda _: random_state()))
-        save_state(folder, {"sampling": dict(runners), "learners": learners})
+        save_state(folder, {"sampling": self._algorithm.sampling, "learners": learners})
 
     def restore(self, folder: Path) -> None:
         """Resume from a saved checkpoint, in all workers.
@@ -200,8 +191,8 @@ class PPOAlgorithm:
         with refusing_damage(folder):
             state = load_state(folder)
             self._algorithm.restore_from_path(str((folder / RLLIB).resolve()))
-            self._sync()
-            self._algorithm.env_runner_group.foreach_env_runner(partial(continue_runner, states=state["sampling"]))
+            self._algorithm.send_weights()
+            self._algorithm.continue_sampling(state["sampling"])
             # Several learners shuffle their shares of a batch alike.
             self._algorithm.learner_group.foreach_learner(lambda _: set_random_state(state["learners"][0]))
 

@@ -13,7 +13,9 @@ from agents.networks import Blueprint
 from agents.rllib.group_runner import GroupRunner
 from agents.rllib.learner import NodePPOLearner
 from agents.rllib.module import JointModule
+from agents.rllib.ppo import SteadyPPO
 from agents.rllib.runner import BatchedEnvRunner
+from agents.rllib.state import RESTARTS
 from agents.seeding import Phase, derive_seed
 from envs.gpu_cluster import DecisionRules, EnvSpec, Reward, TeamReward
 from envs.gpu_cluster.vector import GpuClusterVectorEnv
@@ -144,7 +146,7 @@ def algorithm_config(
         settings: settings of PPO.
         seed: seed of the run.
     """
-    config = PPOConfig()
+    config = PPOConfig(SteadyPPO)
     config.environment(
         TrainingEnv,
         env_config={
@@ -168,6 +170,7 @@ def algorithm_config(
         )
     )
     _learning(config, settings)
+    config.fault_tolerance(**RESTARTS)
     config.debugging(seed=derive_seed(seed, Phase.LEARNING), log_level="ERROR")
     config.reporting(min_time_s_per_iteration=None, metrics_num_episodes_for_smoothing=2 * settings.num_envs)
     return config

@@ -4,8 +4,7 @@
 runner and learner in this process, without Ray; both give the same weights.
 """
 
-import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -29,7 +28,16 @@ from agents.evolution import Ascent, EvolutionSettings, Game, LowRankPerturbatio
 from agents.networks import Blueprint
 from agents.rllib.algorithm import RLLIB, require_finite
 from agents.rllib.quiet import quieten
-from agents.rllib.state import LEARNER, load_state, refusing_damage, results_of, save_state, start_ray
+from agents.rllib.state import (
+    LEARNER,
+    RESTARTS,
+    explaining_losses,
+    load_state,
+    refusing_damage,
+    results_of,
+    save_state,
+    start_ray,
+)
 from agents.seeding import Phase, derive_seed
 from envs.bidding import BiddingBatch, BiddingRules, BiddingSpec
 from envs.simulation import Setup
@@ -163,11 +171,14 @@ class EvolutionLearner(TorchLearner):
             self.ascent.restore(state["ascent"])
 
 
+PairScores = tuple[tuple[Score, ...], tuple[Score, ...]]  # of the two variants of a pair, one for each workload
+
+
 @dataclass(frozen=True)
 class Scores:
-    """Scores of pairs: for each pair, of its two variants, one for each workload."""
+    """Scores of pairs."""
 
-    pairs: tuple[tuple[tuple[Score, ...], tuple[Score, ...]], ...]
+    pairs: tuple[PairScores, ...]
 
     def merits(self, settings: EvolutionSettings) -> FloatArray:
         """float64[num_pairs, 2, num_workloads]."""
@@ -189,15 +200,15 @@ class EvolutionRunner(EnvRunner, Checkpointable):
         self._network = self._setup.build()
         self._batches: dict[int, BiddingBatch] = {}
 
-    def play_pairs(self, weights: Mapping[str, Tensor], iteration: int, first: int, last: int) -> Scores:
-        """Play the pairs from `first` up to `last`, excluded."""
+    def play_pairs(self, weights: Mapping[str, Tensor], iteration: int, pairs: Sequence[int]) -> Scores:
+        """Play these pairs; their scores depend neither on the runner nor on the other pairs."""
         self._network.load_state_dict(weights)
         setup, count = self._setup, self._setup.settings.num_workloads
         perturbations = setup.perturbations(self._network, iteration)
         found: dict[tuple[int, int, int], Score] = {}
         for index, task in enumerate(setup.tasks):
             keys, games = [], []
-            for pair in range(first, last):
+            for pair in pairs:
                 for w in range(count):
                     if (pair + w) % len(setup.tasks) != index:
                         continue
@@ -213,7 +224,7 @@ class EvolutionRunner(EnvRunner, Checkpointable):
                     tuple(found[pair, 0, w] for w in range(count)),
                     tuple(found[pair, 1, w] for w in range(count)),
                 )
-                for pair in range(first, last)
+                for pair in pairs
             )
         )
 
@@ -271,6 +282,7 @@ class EvolutionConfig(AlgorithmConfig):
         )
         config.rl_module(rl_module_spec=RLModuleSpec(module_class=EvolutionModule, model_config={"evolution": setup}))
         config.learners(learner_class=EvolutionLearner, learner_config_dict={"evolution": setup})
+        config.fault_tolerance(**RESTARTS)
         config.debugging(seed=derive_seed(setup.seed, Phase.LEARNING), log_level="ERROR")
         config.reporting(min_time_s_per_iteration=None)
         return config
@@ -294,25 +306,35 @@ class EvolutionStrategies(Algorithm):
 
     def training_step(self) -> None:
         """Play all pairs of one iteration and take the step."""
-        setup: EvolutionSetup = self.config.env_config["evolution"]
         iteration, weights = self.iteration, self.learner_group.foreach_learner(lambda learner: learner.weights())
-        alone = setup.settings.num_env_runners == 0
-        runners = 1 if alone else self.env_runner_group.num_healthy_remote_workers()
-        bounds = np.linspace(0, setup.settings.num_pairs, max(runners, 1) + 1).astype(int).tolist()
-        shares = [
-            partial(play_share, weights=_first(weights), iteration=iteration, first=first, last=last)
-            for first, last in itertools.pairwise(bounds)
-        ]
-        played = self.env_runner_group.foreach_env_runner(shares, local_env_runner=alone)
-        scores = Scores(tuple(pair for share in played for pair in share.pairs))
+        scores = self._play_pairs(_first(weights), iteration)
         found = self.learner_group.foreach_learner(partial(step_learner, scores=scores, iteration=iteration))
         for name, value in _first(found).items():
             self.metrics.log_value(("evolution", name), value, window=1)
 
+    def _play_pairs(self, weights: Mapping[str, Tensor], iteration: int) -> Scores:
+        """Play all pairs: each runner a share, the others those of a runner that dies, the driver what is left."""
+        setup: EvolutionSetup = self.config.env_config["evolution"]
+        group, left = self.env_runner_group, list(range(setup.settings.num_pairs))
+        played: dict[int, PairScores] = {}
+        for _ in range(2):
+            runners = group.healthy_env_runner_ids()
+            if not (runners and left):
+                break
+            shares = [left[i :: len(runners)] for i in range(len(runners))]
+            calls = [partial(play_share, weights=weights, iteration=iteration, pairs=share) for share in shares]
+            for part in group.foreach_env_runner(calls, remote_worker_ids=runners, local_env_runner=False):
+                played |= part
+            left = [pair for pair in left if pair not in played]
+        played |= play_share(group.local_env_runner, weights=weights, iteration=iteration, pairs=left)
+        return Scores(tuple(played[pair] for pair in sorted(played)))
 
-def play_share(runner: EvolutionRunner, **arguments: Any) -> Scores:
-    """Return what a runner plays; a function, because RLlib sends it to the workers."""
-    return runner.play_pairs(**arguments)
+
+def play_share(
+    runner: EvolutionRunner, weights: Mapping[str, Tensor], iteration: int, pairs: Sequence[int]
+) -> dict[int, PairScores]:
+    """Return what a runner plays, by pair; a function, because RLlib sends it to the workers."""
+    return dict(zip(pairs, runner.play_pairs(weights, iteration, pairs).pairs, strict=True)) if pairs else {}
 
 
 def step_learner(learner: EvolutionLearner, scores: Scores, iteration: int) -> dict[str, float]:
@@ -344,7 +366,7 @@ class LocalEvolution:
 
     def train(self) -> dict[str, float]:
         """Run one iteration."""
-        scores = self._runner.play_pairs(self._learner.weights(), self._iteration, 0, self._settings.num_pairs)
+        scores = self._runner.play_pairs(self._learner.weights(), self._iteration, range(self._settings.num_pairs))
         figures = self._learner.evolve(scores, self._iteration)
         self._iteration += 1
         return figures
@@ -386,7 +408,8 @@ class EvolutionOnRay:
 
     def train(self) -> dict[str, float]:
         """Run one iteration."""
-        figures: dict[str, float] = self._algorithm.train()["evolution"]
+        with explaining_losses():
+            figures: dict[str, float] = self._algorithm.train()["evolution"]
         return {name: float(value) for name, value in figures.items()}
 
     def save(self, folder: Path) -> None:

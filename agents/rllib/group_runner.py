@@ -36,7 +36,7 @@ class GroupRunner(BatchedEnvRunner):
         """Sample whole episodes: at least `num_timesteps` steps, by default this runner's share of a training batch."""
         if num_episodes is not None or random_actions:
             raise ValueError("GroupRunner samples whole groups; evaluate by agents.scheduler instead of num_episodes")
-        least = num_timesteps or self.num_envs * self.config.get_rollout_fragment_length(self.worker_index)
+        least = num_timesteps or self.num_envs * self.config.get_rollout_fragment_length(self.index)
         if force_reset:
             self._begun = False
         episodes: list[SingleAgentEpisode] = []

@@ -81,6 +81,13 @@ class BatchedEnvRunner(SingleAgentEnvRunner):
     """
 
     _begun = False
+    _stands_for: int | None = None
+    num_samples = 0  # counted by `agents.rllib.ppo`
+
+    @property
+    def index(self) -> int:
+        """The number of the runner whose episodes these are: its own, unless it stands in for another one."""
+        return int(self.worker_index) if self._stands_for is None else self._stands_for
 
     @property
     def _vector_env(self) -> GpuClusterVectorEnv:
@@ -103,7 +110,7 @@ class BatchedEnvRunner(SingleAgentEnvRunner):
         if force_reset or not self._begun:
             self._begin()
         if num_timesteps is None:
-            length = self.config.get_rollout_fragment_length(self.worker_index)
+            length = self.config.get_rollout_fragment_length(self.index)
         else:
             length = -(-num_timesteps // self.num_envs)
         with self.metrics.log_time(SAMPLE_TIMER):
@@ -114,15 +121,23 @@ class BatchedEnvRunner(SingleAgentEnvRunner):
 
     def sampling_state(self) -> dict[str, Any]:
         """Return what `continue_sampling` needs to draw the same samples in another process."""
-        state: dict[str, Any] = {"begun": self._begun, "random": random_state(), "metrics": self.metrics.get_state()}
+        state: dict[str, Any] = {
+            "index": self.index,
+            "begun": self._begun,
+            "random": random_state(),
+            "metrics": self.metrics.get_state(),
+            "num_samples": self.num_samples,
+            "num_threads": torch.get_num_threads(),
+        }
         if self._begun:
             state |= {name: getattr(self, name) for name in CARRIED_OVER}
             state |= {"episodes": self._episodes_state()}
-        return state
+        return copy.deepcopy(state)
 
     def continue_sampling(self, state: dict[str, Any]) -> None:
-        """Continue from the result of `sampling_state` of a runner with the same settings."""
+        """Continue from the result of `sampling_state` of a runner with the same settings and any number."""
         state = copy.deepcopy(state)  # nobody may write to arrays that Ray has sent
+        self._stands_for, self._begun, self.num_samples = state["index"], False, state["num_samples"]
         if state["begun"]:
             self._begin()
             self._continue_episodes(state["episodes"])
@@ -140,7 +155,7 @@ class BatchedEnvRunner(SingleAgentEnvRunner):
     @property
     def workload_seed(self) -> int:
         """The seed of this runner's workloads; RLlib's is a sum, which runners of other runs can share."""
-        return derive_seed(self.config.seed, Phase.SAMPLING, worker=self.worker_index)
+        return derive_seed(self.config.seed, Phase.SAMPLING, worker=self.index)
 
     def _begin(self) -> None:
         env = self._vector_env
@@ -150,7 +165,7 @@ class BatchedEnvRunner(SingleAgentEnvRunner):
             self._tape.begin(env, b)
         self._returns = np.zeros(self.num_envs)
         self._lengths = np.zeros(self.num_envs, np.int64)
-        self._names = [f"{self.worker_index}_{b}_0" for b in range(self.num_envs)]
+        self._names = [f"{self.index}_{b}_0" for b in range(self.num_envs)]
         self._count = 0
         self._begun = True
 
@@ -229,7 +244,7 @@ class BatchedEnvRunner(SingleAgentEnvRunner):
     def _rename(self, b: int) -> None:
         """Give the next episode at an index a new name."""
         self._count += 1
-        self._names[b] = f"{self.worker_index}_{b}_{self._count}"
+        self._names[b] = f"{self.index}_{b}_{self._count}"
 
     def _episode(
         self,

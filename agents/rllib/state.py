@@ -8,11 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from ray.exceptions import RayError, RayTaskError
 
 from agents.rllib.quiet import quieten
 from envs.types import CheckpointError, MurmurationError
 
 LEARNER = "learner.pkl"
+RESTARTS: dict[str, Any] = {  # of RLlib's runners; the others play for a lost one, so nothing waits for it
+    "restart_failed_env_runners": True,
+    "delay_between_env_runner_restarts_s": 1.0,
+    "env_runner_health_probe_timeout_s": 2.0,
+}
 
 
 def start_ray() -> bool:
@@ -62,6 +68,25 @@ def refusing_damage(path: Path) -> Iterator[None]:
     except Exception as error:  # damaged pickles raise almost anything
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise CheckpointError(f"{path} cannot be restored ({reason}); start a new run") from error
+
+
+@contextmanager
+def explaining_losses() -> Iterator[None]:
+    """Explain the loss of a worker that training cannot do without: a learner, or Ray itself.
+
+    Raises:
+        MurmurationError: says how to continue.
+    """
+    try:
+        yield
+    except RayTaskError:  # an error that a worker raised
+        raise
+    except RayError as error:
+        reason = " ".join(str(error).split())[:200]
+        raise MurmurationError(
+            f"Ray has lost a learner or its node ({type(error).__name__}: {reason}); go on with  resume=<the run's "
+            "folder>  from the last iteration"
+        ) from error
 
 
 def results_of(calls: Any) -> list[Any]:

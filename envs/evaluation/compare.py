@@ -113,7 +113,8 @@ def raise_nothing_ran(inapplicable: Mapping[str, str], failures: Mapping[str, Fa
         Exception: the only scheduler failed; its own error.
     """
     if len(failures) == 1 and not inapplicable:
-        raise next(iter(failures.values())).error
+        (failure,) = failures.values()
+        raise failure.error if isinstance(failure.error, Exception) else MurmurationError(str(failure))
     reasons = "; ".join(f"{name}: {why}" for name, why in {**inapplicable, **failures}.items())
     raise MurmurationError(f"comparison: no scheduler can run here ({reasons}); choose another scheduler")
 

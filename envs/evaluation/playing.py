@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from envs.evaluation.audit import Audit
-from envs.evaluation.failure import Failure
-from envs.evaluation.spread import Spread
+from envs.evaluation.failure import Failure, portable
+from envs.evaluation.spread import LostCallError, Spread
 from envs.scheduling import ClusterView, Scheduler
 from envs.simulation import RunResult, Setup, Simulator, run_episode
 from envs.types import (
@@ -105,13 +105,17 @@ def play_all(
 def play_one(
     name: str, scheduler: Scheduler, world: Simulator, index: int, audit: Audit, *, refusable: bool
 ) -> RunResult | Failure | str:
-    """Run one workload under one scheduler; arguments, result and errors are those of `play_all`."""
+    """Run one workload under one scheduler; arguments, result and errors are those of `play_all`.
+
+    Raises:
+        KeyboardInterrupt: it was interrupted; Ctrl-C cannot be told from a scheduler that raises this error.
+    """
     try:
         result = run_episode(scheduler, world, name)
         audit.check(result)
-    except ConservationError:
+    except (ConservationError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:  # a scheduler may also call exit()
         faults = AllocationError, ImpossibleResultError
         if refusable and isinstance(error, MurmurationError) and not isinstance(error, faults):
             return f"not applicable: {error}"
@@ -145,6 +149,8 @@ def play_spread(
             if isinstance(episode, RunResult):
                 results.append(replace(episode, workload=workloads[index]))  # the object of all other runs
             elif ended is None:
+                if isinstance(episode, LostCallError):
+                    episode = Failure.of(episode, name, index, workloads[index].name, 0.0)
                 ended = episode
         yield name, results if ended is None else ended
 
@@ -160,7 +166,8 @@ def play_elsewhere(
 ) -> RunResult | Failure | str:
     """Run one episode on a worker; see `play_one`."""
     world = simulator_of(workloads, setup, seed, index)
-    return play_one(name, schedulers[name], world, index, Audit(setup), refusable=refusable)
+    found = play_one(name, schedulers[name], world, index, Audit(setup), refusable=refusable)
+    return replace(found, error=portable(found.error)) if isinstance(found, Failure) else found
 
 
 def workload_seed(seed: int, index: int) -> int:

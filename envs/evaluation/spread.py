@@ -3,7 +3,13 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
+from envs.types import MurmurationError
+
 _Result = TypeVar("_Result")
+
+
+class LostCallError(MurmurationError):
+    """A call that ended its process, or whose machine was lost, each time that it was made."""
 
 
 class Spread(Protocol):
@@ -11,8 +17,8 @@ class Spread(Protocol):
 
     def __call__(
         self, function: Callable[..., _Result], shared: Sequence[Any], calls: Sequence[Sequence[Any]]
-    ) -> Iterator[_Result]:
-        """Yield `function(*shared, *call)` for each call, in their order.
+    ) -> Iterator[_Result | LostCallError]:
+        """Yield `function(*shared, *call)` for each call, in their order; an error in place of a call that was lost.
 
         Args:
             function: must not depend on anything but its arguments; it can be sent to another process.

@@ -12,7 +12,7 @@ import scipy.optimize
 from envs.evaluation.distinct import distinct
 from envs.evaluation.outcome import Outcome
 from envs.evaluation.playing import workload_seed
-from envs.evaluation.spread import Spread, one_after_another
+from envs.evaluation.spread import LostCallError, Spread, one_after_another
 from envs.scheduling import Scheduler
 from envs.simulation import Setup, Simulator, run_episode
 from envs.types import FloatArray, MurmurationError
@@ -69,9 +69,18 @@ class ProblemSet:
     spread: Spread = one_after_another
 
     def outcomes(self, scheduler: Scheduler) -> list[Outcome]:
-        """Run every workload and return the outcomes."""
+        """Run every workload and return the outcomes.
+
+        Raises:
+            LostCallError: a workload ended the process on which it was run, each time.
+        """
         calls = [(index,) for index in range(len(self.workloads))]
-        return list(self.spread(play_outcome, (self.setup, self.workloads, self.seed, scheduler), calls))
+        outcomes = []
+        for found in self.spread(play_outcome, (self.setup, self.workloads, self.seed, scheduler), calls):
+            if isinstance(found, LostCallError):
+                raise found
+            outcomes.append(found)
+        return outcomes
 
 
 def play_outcome(setup: Setup, workloads: Sequence[Workload], seed: int, scheduler: Scheduler, index: int) -> Outcome:

@@ -309,7 +309,7 @@ class Simulator:
             EndReason(episode.ended),
             float(episode.progress_time),
         )
-        result.check_conservation(count)
+        result.check_conservation()
         return result
 
 

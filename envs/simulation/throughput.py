@@ -226,19 +226,14 @@ class ThroughputTable:
 
     def shared_resources(self, scenario: Scenario) -> SharedResources:
         """What schedulers may know about the resources that jobs share."""
-        return SharedResources(
-            scenario.contention.mode, scenario.cpu_memory == "shared", self.models, self._sealed_resources
-        )
-
-    @cached_property
-    def _sealed_resources(self) -> ResourceTables:
         table = self.cpu_memory
         arrays = (table.cpus, table.memory, table.factor, table.saturating, table.scale)
-        return ResourceTables(*(seal(array) for array in (*arrays, self.traffic, self.cpu_stage_fraction)))
+        tables = ResourceTables(*(array.view() for array in (*arrays, self.traffic, self.cpu_stage_fraction)))
+        return SharedResources(scenario.contention.mode, scenario.cpu_memory == "shared", self.models, tables)
 
     def reference(self) -> FloatArray:
         """float64[num_models, max_gpus + 1]: throughput on the fewest nodes of the fastest type."""
-        return self._reference
+        return self._reference.view()  # whose shape may be changed without harm
 
     @cached_property
     def _reference(self) -> FloatArray:
@@ -256,7 +251,7 @@ class ThroughputTable:
         Read only; 0 where the cluster has too few GPUs of the type. A larger size may be slower than a smaller one that
         needs fewer nodes.
         """
-        return self._consolidated
+        return self._consolidated.view()
 
     @cached_property
     def _consolidated(self) -> FloatArray:
@@ -272,7 +267,7 @@ class ThroughputTable:
 
         0 where they run it on no number of nodes; read only.
         """
-        return self._most_nodes
+        return self._most_nodes.view()
 
     @cached_property
     def _most_nodes(self) -> IntArray:

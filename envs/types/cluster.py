@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from envs.types.errors import ClusterError
-from envs.types.sealed import seal
 from envs.types.units import Gigabytes, IntArray
 
 MAX_NODES = 1_000_000
@@ -48,8 +47,8 @@ class ClusterSpec:
     nodes: tuple[NodeSpec, ...]
     name: str = "cluster"
     gpu_types: tuple[str, ...] = field(init=False)  # in order of first appearance
-    node_gpus: IntArray = field(init=False, repr=False, compare=False)  # int64[num_nodes]: GPUs of each node
-    node_types: IntArray = field(init=False, repr=False, compare=False)  # int64[num_nodes]: index into gpu_types
+    _gpus: bytes = field(init=False, repr=False, compare=False)  # of the arrays below
+    _types: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.nodes:
@@ -60,8 +59,18 @@ class ClusterSpec:
         gpus = np.array([node.num_gpus for node in self.nodes], dtype=np.int64)
         index = np.array([types.index(node.gpu_type) for node in self.nodes], dtype=np.int64)
         object.__setattr__(self, "gpu_types", types)
-        object.__setattr__(self, "node_gpus", seal(gpus))
-        object.__setattr__(self, "node_types", seal(index))
+        object.__setattr__(self, "_gpus", gpus.tobytes())
+        object.__setattr__(self, "_types", index.tobytes())
+
+    @property
+    def node_gpus(self) -> IntArray:
+        """int64[num_nodes]: GPUs of each node; a new array each time, so that changing its shape changes no other."""
+        return np.frombuffer(self._gpus, np.int64)
+
+    @property
+    def node_types(self) -> IntArray:
+        """int64[num_nodes]: index into `gpu_types`; a new array each time."""
+        return np.frombuffer(self._types, np.int64)
 
     @property
     def num_nodes(self) -> int:

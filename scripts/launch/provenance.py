@@ -39,7 +39,7 @@ def write_provenance(folder: Path, script: str, cfg: DictConfig) -> None:
         "script": script,
         "options": list(HydraConfig.get().overrides.task),
         "command": shlex.join(["python", sys.argv[0], *HydraConfig.get().overrides.task]),
-        "configuration": hash_text(OmegaConf.to_yaml(cfg, resolve=False, sort_keys=True)),
+        "configuration": hash_config(cfg),
         "seed": cfg.get("seed"),
         "started": datetime.now().astimezone().isoformat(timespec="seconds"),
         "murmuration": version("murmuration"),
@@ -52,14 +52,25 @@ def write_provenance(folder: Path, script: str, cfg: DictConfig) -> None:
     _write(folder, content)
 
 
+def hash_config(cfg: DictConfig) -> str:
+    """Return the hash of a whole configuration."""
+    return hash_text(OmegaConf.to_yaml(cfg, resolve=False, sort_keys=True))
+
+
 def add_provenance(folder: Path, **further: Any) -> None:
     """Add entries to a run's provenance, such as the hash of its task or the hashes of the traces that it read.
 
-    A training seed's folder has none of its own: they are added to that of the run.
+    A training seed's folder has none of its own: they are added to that of the run. Nothing is added to a damaged file,
+    which a resumed run does not need; a line says so.
     """
     for run in (folder, folder.parent):
         if (run / PROVENANCE).exists():
-            _write(run, {**read_provenance(run), **further})
+            try:
+                found = read_provenance(run)
+            except ChoiceError as error:
+                print(f"note: {error}")
+                return
+            _write(run, {**found, **further})
             return
 
 

@@ -23,7 +23,7 @@ from envs.scheduling import Scheduler
 from launch.arguments import key_of, parse_overrides
 from launch.errors import ChoiceError, SchedulersFailedError
 from launch.inputs import build_inputs, build_schedulers
-from launch.provenance import add_provenance, trace_hashes
+from launch.provenance import add_provenance, hash_config, read_provenance, trace_hashes
 from launch.records import consult_records
 from launch.registry import check_recalled, registered
 from launch.spreading import find_spread
@@ -157,9 +157,34 @@ def recall_whole(cfg: DictConfig, run: Path) -> DictConfig:
     """The config with everything that the config of an earlier run has.
 
     Raises:
-        ChoiceError: the folder has no config, or one that names a class outside the registry.
+        ChoiceError: the folder has no config, one that names a class outside the registry, or one that has changed
+            since the run began.
     """
-    return _recall(cfg, run, {str(key) for key in _load(run / SAVED)} - {"ray", "resume", "run", "trust"})
+    earlier = _load(run / SAVED)
+    recalled = _recall(cfg, run, {str(key) for key in earlier} - {"ray", "resume", "run", "trust"})
+    check_unchanged(earlier, run)
+    return recalled
+
+
+def check_unchanged(earlier: DictConfig, run: Path) -> None:
+    """Assert that the config of an earlier run is the one that the run began with, by the hash in its provenance.
+
+    Without a provenance that can be read, it must at least have the parts of a setup: what a truncated config lacks
+    would silently take the defaults of today.
+
+    Raises:
+        ChoiceError: it is not.
+    """
+    if missing := sorted({"cluster", "performance", "scenario", "workload", "seed"}.difference(map(str, earlier))):
+        raise ChoiceError(f"{run / SAVED}: lacks {', '.join(missing)}; it is damaged, or no configuration of a run")
+    try:
+        began = read_provenance(run).get("configuration")
+    except ChoiceError:
+        return
+    if began is not None and began != hash_config(earlier):
+        raise ChoiceError(
+            f"{run / SAVED}: has changed since the run began, or is damaged; undo the change, or start a new run"
+        )
 
 
 def _load(path: Path) -> DictConfig:

@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import sys
+import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,14 +15,17 @@ from baselines import Fifo, Las, Random, Srtf
 from envs.evaluation.audit import Audit
 from envs.performance import Contention, CostBySize, default_model
 from envs.scheduling import ClusterView, Scheduler
-from envs.simulation import EventKind, Failures, Information, Rounds, RunResult, Scenario, Setup, Simulator, run_episode
+from envs.simulation import EventKind, Failures, Information, Rounds, RunResult, Scenario, Setup, run_episode
 from envs.types import Allocation, ClusterSpec, NodeSpec, Seconds
 from envs.workloads import SyntheticSource, Workload
 from launch.errors import RunFailedError
+from launch.tampering import TamperedSimulator, kill_a_writer
 
 GPU_TYPES = ("V100", "P100", "K80")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MB = 2**20
+TAMPERING = 0.05  # probability per round that an impossible allocation is requested first
+KILLS_EVERY = 10  # worlds between processes that are killed while they write
 
 
 class Disturber:
@@ -70,6 +74,8 @@ class Tally:
     outages: int = 0  # faults: nodes that failed, jobs that this interrupted, jobs that a scheduler stopped
     interruptions: int = 0
     preemptions: int = 0
+    refused: int = 0  # inputs: impossible allocations, each refused without any change
+    kills: int = 0  # processes killed while they replaced a file, each of which left it whole
     placements: int = 0  # whose throughput was asked for independently of the engine
     cpu_seconds: Seconds = 0.0
     memory_before: float = 0.0  # after a tenth of the time
@@ -97,6 +103,7 @@ class Tally:
             f"{self.worlds:,} worlds, {self.jobs:,} jobs ({self.finished:,} finished, the others declared unfinished), "
             f"{self.rounds:,} rounds in {self.cpu_seconds:,.0f} CPU-seconds\n"
             f"faults: {self.outages:,} outages, {self.interruptions:,} interrupted jobs, {self.preemptions:,} stops\n"
+            f"inputs: {self.refused:,} impossible allocations refused; {self.kills:,} kills survived\n"
             f"checked: order, capacity, GPU-seconds and work of {self.events:,} events, with {self.placements:,} "
             f"throughputs asked for anew; nothing lost\n"
             f"memory: {self.memory_before:,.0f} MB after a tenth, {self.memory_after:,.0f} MB at the end"
@@ -140,13 +147,21 @@ def draw_world(seed: int, num_jobs: int | None = None) -> SoakWorld:
 
 
 def play_world(world: SoakWorld, tally: Tally | None = None) -> Tally:
-    """Play one world, audit its result, and count it.
+    """Play one world, audit its result, and count it; now and then also kill a process that writes.
 
     Raises:
         ImpossibleResultError: the result contradicts its event log.
+        RunFailedError: an impossible allocation was accepted, or a killed process left a part of a file.
     """
     tally, began = tally or Tally(memory_before=memory()), time.process_time()
-    result = run_episode(world.scheduler, Simulator(world.workload, world.setup, world.seed), f"world {world.seed}")
+    tamper = np.random.default_rng([world.seed, 1])
+    simulator = TamperedSimulator(TAMPERING, tamper, world.workload, world.setup, world.seed)
+    result = run_episode(world.scheduler, simulator, f"world {world.seed}")
+    tally.refused += simulator.refused
+    if tally.worlds % KILLS_EVERY == 0:
+        with tempfile.TemporaryDirectory() as folder:
+            kill_a_writer(Path(folder) / "figures.json", tamper)
+        tally.kills += 1
     tally.add(result, Audit(world.setup).check(result).placements)
     tally.cpu_seconds += time.process_time() - began
     tally.memory_after = memory()

@@ -8,12 +8,14 @@ from typing import Any, TypeVar
 
 from omegaconf import DictConfig
 
-from envs.evaluation.spread import Spread
+from envs.evaluation.failure import portable
+from envs.evaluation.spread import LostCallError, Spread
 from launch.errors import ChoiceError, explain_missing_extra
 
 _Result = TypeVar("_Result")
 LOCAL = "local"  # the value of `ray.address` that starts Ray on all cores of this machine
 ADDRESS = "RAY_ADDRESS"  # Ray's own environment variable
+RETRIES = 5  # of a call whose worker or machine is lost
 QUIET = {"log_to_driver": False, "logging_level": "ERROR"}
 
 
@@ -72,30 +74,49 @@ def find_spread() -> Spread | None:
 
 def spread_over_ray(
     function: Callable[..., _Result], shared: Sequence[Any], calls: Sequence[Sequence[Any]]
-) -> Iterator[_Result]:
+) -> Iterator[_Result | LostCallError]:
     """Make the calls on Ray's workers, one CPU each; see `Spread`.
 
-    A call whose worker or node dies is made again elsewhere.
+    A call whose worker or node dies is made again elsewhere, up to `RETRIES` times.
+
+    Raises:
+        ChoiceError: what is shared holds something that only this process can use, such as a lock or an open file.
     """
     import ray
+    from ray.exceptions import RayError
 
     if not calls:
         return
-    remote = ray.remote(num_cpus=1, max_retries=5)(call_quietly)
-    places = [ray.put(each) for each in shared]
+    remote = ray.remote(num_cpus=1, max_retries=RETRIES)(call_quietly)
+    try:
+        places = [ray.put(each) for each in shared]
+    except TypeError as error:
+        reason = str(error).strip().splitlines()[0][:200]
+        raise ChoiceError(
+            f"ray.address: a scheduler cannot be sent to Ray's workers ({reason}); play without a cluster"
+        ) from error
     pending = [remote.remote(list(sys.path), function, tuple(call), *places) for call in calls]
     for number in range(len(pending)):
-        found: _Result | RaisedThere = ray.get(pending[number])
+        try:
+            found: _Result | RaisedThere | LostCallError = ray.get(pending[number])
+        except RayError as error:
+            found = explain_loss(error)
         pending[number] = None  # results of long episodes are large
         if isinstance(found, RaisedThere):
             raise found.error
         yield found
 
 
+def explain_loss(error: Exception) -> LostCallError:
+    """Return in one line why a call has no result: its workers died, or what it took or gave could not be sent."""
+    reason = " ".join(str(error).split())[:200]
+    return LostCallError(f"no Ray worker could make this call ({type(error).__name__}: {reason})")
+
+
 class RaisedThere:
     """An error that a call raised on a worker, as a value: Ray would wrap it into an error of its own."""
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: BaseException) -> None:
         self.error = error
 
 
@@ -105,4 +126,4 @@ def call_quietly(path: Sequence[str], function: Callable[..., Any], call: Sequen
     try:
         return function(*shared, *call)
     except Exception as error:
-        return RaisedThere(error)
+        return RaisedThere(portable(error))

@@ -2,31 +2,47 @@
 
 import json
 import os
+import shutil
 import signal
 import time
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
-import numpy as np
 import pytest
 import ray
+import torch
 from omegaconf import OmegaConf
 from ray.cluster_utils import Cluster
+from safetensors.torch import load_file
 
+from agents.evolution import EvolutionSettings
+from agents.evolution.training import EvolutionTrainer, EvolutionTrainingSettings
 from agents.networks import Blueprint
 from agents.rllib.algorithm import PPOAlgorithm
-from baselines import Fifo, Las, Srtf
+from agents.rllib.evolution import EvolutionOnRay, LocalEvolution
+from agents.rllib.state import explaining_losses
+from baselines import Las, Srtf
 from envs.evaluation import compare_schedulers
+from envs.evaluation.spread import LostCallError, one_after_another
+from envs.evaluation.sweep import sweep
+from envs.evaluation.tuning import ProblemSet, RelativeScore
 from envs.performance import IdealModel
-from envs.scheduling import ClusterView, Scheduler
+from envs.scheduling import Scheduler
 from envs.simulation import Scenario, Setup
-from envs.types import Allocation, ClusterSpec
+from envs.types import MurmurationError
+from launch import spreading
 from launch.errors import ChoiceError
 from launch.spreading import find_spread, join, joined_cluster, spread_over_ray
+from tests.conformance.test_training import Told, trainer, weights_of
 from tests.golden.playground import jobs, two_nodes
+from tests.reliability.faulty import Deadly, Faulty, Fragile, Leaving, Opaque
+from tests.reliability.test_crashes import GAE
+from tests.unit.agents.curves import scalars
+from tests.unit.agents.test_evolution_training import setup_of
 from tests.unit.agents.worlds import PPO, network, small_world
 
 pytestmark = pytest.mark.slow
-DRIVER = os.getpid()
 STORE = 80_000_000  # bytes of each node's object store
 ROWS = [(3.0 * i, 1 + i % 4, 20.0 + 7 * (i % 5)) for i in range(12)]
 WORKLOADS = [jobs(*ROWS), jobs(*ROWS[:7]), jobs(*ROWS[2:])]
@@ -35,6 +51,7 @@ WORKLOADS = [jobs(*ROWS), jobs(*ROWS[:7]), jobs(*ROWS[2:])]
 @pytest.fixture(scope="module")
 def cluster():
     """A head of one CPU and a second node of one; the tests run in this order, and the last ones lose the node."""
+    os.environ.setdefault("RAY_worker_niceness", "0")  # else workers wait for all other tests
     head = {"num_cpus": 1, "object_store_memory": STORE, "include_dashboard": False}
     found = Cluster(initialize_head=True, head_node_args=head)
     found.second = found.add_node(num_cpus=1, object_store_memory=STORE)
@@ -45,49 +62,8 @@ def cluster():
     found.shutdown()
 
 
-class Fragile:
-    """FIFO whose first process that is not the test's own kills itself, in the middle of an episode."""
-
-    def __init__(self, mark: str) -> None:
-        self.mark, self.fifo = mark, Fifo()
-
-    def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
-        """Begin an episode."""
-        self.rounds = 0
-        self.fifo.reset(cluster, rng)
-
-    def schedule(self, view: ClusterView) -> Allocation:
-        """Decide as FIFO."""
-        self.rounds += 1
-        if self.rounds == 3 and os.getpid() != self.driver and not os.path.exists(self.mark):
-            open(self.mark, "x").close()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return self.fifo.schedule(view)
-
-    driver = DRIVER
-
-
-class Failing(Fifo):
-    """FIFO that fails when the seventh job has arrived."""
-
-    def __init__(self) -> None:
-        super().__init__("skip")
-
-    def play(self, simulator: object) -> bool:
-        """Refuse."""
-        return False
-
-    def schedule(self, view: ClusterView) -> Allocation:
-        """Fail, or decide as FIFO."""
-        if len(view.num_gpus) == 7:
-            raise RuntimeError("not this one")
-        return super().schedule(view)
-
-
 def compare(spread, mark):
-    fragile = Fragile(str(mark))
-    fragile.driver = DRIVER
-    schedulers: dict[str, Scheduler] = {"fragile": fragile, "srtf": Srtf(), "las": Las(), "failing": Failing()}
+    schedulers: dict[str, Scheduler] = {"fragile": Fragile(str(mark)), "las": Las(), "failing": Faulty()}
     setup = Setup(two_nodes(), IdealModel(), Scenario(restart_delay=2.0))
     calls = []
     found = compare_schedulers(
@@ -106,7 +82,7 @@ def test_a_comparison_over_two_nodes_is_the_same_to_the_bit_though_a_worker_is_k
     assert there == here
     assert "RuntimeError: not this one" in failures["failing"].message
     assert failures["failing"].episode == 0
-    assert len(calls) == 12
+    assert len(calls) == 9
 
 
 def nap(seconds, number):
@@ -114,36 +90,170 @@ def nap(seconds, number):
     return number, ray.get_runtime_context().get_node_id()
 
 
-def test_training_goes_on_when_a_runner_is_killed(cluster, tmp_path):
-    world, blueprint = small_world(num_jobs=6), Blueprint(options={"width": 16, "layers": 1, "heads": 2})
-    algorithm = PPOAlgorithm(world, blueprint, replace(PPO, num_env_runners=2), seed=0)
-    algorithm.set_network(network(world.spec, seed=9))
-    group = algorithm._algorithm.env_runner_group
-    first = algorithm.train()
-    processes = group.foreach_env_runner(lambda runner: os.getpid(), local_env_runner=False)
-    os.kill(processes[0], signal.SIGKILL)
-    until = time.monotonic() + 90
-    figures = [first]
-    again: list[int] = []
-    while len(again) < 2 and time.monotonic() < until:  # Ray starts the runner again while training goes on
-        figures.append(algorithm.train())
-        again = group.foreach_env_runner(lambda runner: os.getpid(), local_env_runner=False)
-    assert len(again) == 2
-    assert processes[0] not in again
-    figures.append(algorithm.train())
-    for each in figures:
-        assert np.isfinite(each["learner/policy_loss"])
-        assert each["train/env_steps"] >= PPO.train_batch_size
-    algorithm.save(tmp_path)
-    algorithm.restore(tmp_path)
-    algorithm.stop()
+def records_of(comparison, scheduler):
+    """The records of a scheduler's first run, to the bit."""
+    return comparison.runs[scheduler][0].records.tobytes()
+
+
+def test_schedulers_that_end_their_workers_cost_only_their_own_rows(cluster, monkeypatch):
+    monkeypatch.setattr(spreading, "RETRIES", 1)
+    schedulers: dict[str, Scheduler] = {"deadly": Deadly(), "leaving": Leaving(), "opaque": Opaque(), "las": Las()}
+    setup = Setup(two_nodes(), IdealModel(), Scenario())
+    there = compare_schedulers(schedulers, WORKLOADS[:1], setup, 5, spread=find_spread())
+    here = compare_schedulers({"las": Las()}, WORKLOADS[:1], setup, 5)
+    assert "no Ray worker could make this call" in there.failures["deadly"].message
+    assert there.failures["leaving"].message == "SystemExit: enough"
+    assert there.failures["opaque"].message == "OpaqueError: this and that"
+    assert 'raise OpaqueError("this", "that")' in there.failures["opaque"].trace()
+    assert all("\n" not in str(failure) for failure in there.failures.values())
+    assert list(there.runs) == ["las"]
+    assert records_of(there, "las") == records_of(here, "las")
+    with pytest.raises(LostCallError, match="no Ray worker could make this call"):
+        ProblemSet(setup, WORKLOADS[:1], 0, spread_over_ray).outcomes(Deadly())
+
+
+def test_searches_and_sweeps_are_the_same_though_a_worker_is_killed(cluster, tmp_path):
+    setup = Setup(two_nodes(), IdealModel(), Scenario(restart_delay=2.0))
+    tables, scores = [], []
+    for spread in (find_spread(), None):
+        swept = {"fragile": Fragile(str(tmp_path / "in a sweep"))}
+        tables.append(sweep(swept, WORKLOADS[:1], (0.5, 0.9), setup, spread=spread).table())
+        problems = ProblemSet(setup, WORKLOADS, 0, spread or one_after_another)
+        scores.append(RelativeScore([problems], Srtf()).score(Fragile(str(tmp_path / "in a search"))))
+    assert (tmp_path / "in a sweep").exists()
+    assert (tmp_path / "in a search").exists()
+    assert tables[0].equals(tables[1])
+    assert scores[0] == scores[1]
+
+
+@pytest.fixture
+def stopped():
+    """Stops algorithms after a test, whatever becomes of it, so that the next ones find free CPUs."""
+    made = []
+
+    def keep(algorithm):
+        made.append(algorithm)
+        return algorithm
+
+    yield keep
+    for algorithm in made:
+        algorithm.stop()
     assert ray.is_initialized()
+
+
+def die_when(name, runner):
+    """Let a runner kill its process at the next call of a method."""
+    setattr(runner, name, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+
+
+def kill_next(algorithm, name, numbers):
+    """Let the runners with these numbers die in the next iteration."""
+    group = algorithm._algorithm.env_runner_group
+    group.foreach_env_runner(partial(die_when, name), remote_worker_ids=numbers, local_env_runner=False)
+    return group
+
+
+def train_with_losses(algorithm, method):
+    """Train while one runner dies in its call of a method, then without it, then while the other one dies too."""
+    figures = []
+    for number in (1, 2):
+        group = kill_next(algorithm, method, [number])
+        figures += [algorithm.train()]
+        assert number not in group.healthy_env_runner_ids()
+        figures += [algorithm.train()]
+    return figures
+
+
+def train_until_all_live(algorithm, seconds=240):
+    """Train until Ray has started all runners again, and once more; return the figures of all iterations."""
+    group, figures = algorithm._algorithm.env_runner_group, []
+    until = time.monotonic() + seconds
+    while group.num_healthy_remote_workers() < 2 and time.monotonic() < until:
+        figures.append(algorithm.train())
+    assert group.num_healthy_remote_workers() == 2
+    return [*figures, algorithm.train()]
+
+
+def equal(one, other):
+    here, there = one.state_dict(), other.state_dict()
+    return all(torch.equal(here[name], there[name]) for name in there)
+
+
+@pytest.mark.parametrize("settings", [PPO, replace(PPO, advantage="group", group_size=2)], ids=["gae", "group"])
+def test_ppo_is_the_same_to_the_bit_though_runners_are_killed(cluster, stopped, tmp_path, settings):
+    """Without any loss the same weights follow from the same state; runners that are started again go on too."""
+    world, blueprint = small_world(num_jobs=6), Blueprint(options={"width": 16, "layers": 1, "heads": 2})
+    algorithm = stopped(PPOAlgorithm(world, blueprint, replace(settings, num_env_runners=2), seed=0))
+    algorithm.set_network(network(world.spec, seed=9))
+    algorithm.train()
+    algorithm.save(tmp_path)
+    with_losses = train_with_losses(algorithm, "sample")
+    if settings is PPO:
+        with_losses += train_until_all_live(algorithm)
+    trained = algorithm.network()
+    algorithm.restore(tmp_path)
+    without = [algorithm.train() for _ in with_losses]
+    assert with_losses == without
+    assert equal(algorithm.network(), trained)
+
+
+def test_evolution_strategies_are_the_same_to_the_bit_though_runners_are_killed(cluster, stopped):
+    settings = EvolutionSettings(num_pairs=4, num_workloads=1, num_envs=2)
+    algorithm = stopped(EvolutionOnRay(setup_of(replace(settings, num_env_runners=2), tasks=1)))
+    figures = train_with_losses(algorithm, "play_pairs")
+    local = LocalEvolution(setup_of(settings, tasks=1))
+    assert [local.train() for _ in figures] == [pytest.approx(each, nan_ok=True) for each in figures]
+    assert equal(algorithm.network(), local.network())
+
+
+def copy_states(here, there, last):
+    """Copy the saved states of a run without the last one, as if it had been interrupted before."""
+    shutil.copytree(here / "checkpoints", there / "checkpoints")
+    shutil.rmtree(there / "checkpoints" / "states" / f"iteration_{last:07d}")
+
+
+def test_a_resumed_run_of_ppo_with_one_runner_equals_the_unbroken_one_to_the_bit(cluster, tmp_path):
+    settings = replace(GAE, ppo=replace(GAE.ppo, num_env_runners=1))
+    unbroken = trainer(tmp_path / "unbroken", settings).run()
+    copy_states(tmp_path / "unbroken", tmp_path / "resumed", last=3)
+    told = Told()
+    assert trainer(tmp_path / "resumed", settings, told).run() == unbroken
+    assert told.notes == ["resumed after iteration 2"]
+    here, there = (weights_of(tmp_path / name / "checkpoints" / "last") for name in ("unbroken", "resumed"))
+    assert all(torch.equal(here[name], there[name]) for name in here)
+    curves = [scalars(tmp_path / name / "tensorboard" / "policy") for name in ("unbroken", "resumed")]
+    for tag in ("train/env_steps", "learner/policy_loss", "learner/entropy"):
+        assert curves[0][tag][-1] == curves[1][tag][-1]
+
+
+def test_a_resumed_run_of_evolution_strategies_with_one_runner_equals_the_unbroken_one(cluster, tmp_path):
+    """The unbroken one plays here, without Ray: where episodes are played makes no difference."""
+    settings = EvolutionSettings(num_pairs=2, num_workloads=1, num_envs=2)
+
+    def search(name, **changes):
+        changed = replace(settings, **changes)
+        length = EvolutionTrainingSettings(iterations=2, validate_every=1, num_validation=2, evolution=changed)
+        setup = setup_of(changed, tasks=1)
+        return EvolutionTrainer(setup, length, {"name": "fifo", "options": {}}, tmp_path / name, Told()).run()
+
+    search("on Ray", num_env_runners=1)
+    copy_states(tmp_path / "on Ray", tmp_path / "resumed", last=2)
+    assert search("resumed", num_env_runners=1) == search("here")
+    here, there = (load_file(tmp_path / name / "checkpoints/last/weights.safetensors") for name in ("here", "resumed"))
+    assert all(torch.equal(here[name], there[name]) for name in here)
+
+
+def test_a_lost_learner_is_one_line():
+    said = "Ray has lost a learner or its node .* go on with  resume="
+    with pytest.raises(MurmurationError, match=said) as error, explaining_losses():
+        raise ray.exceptions.ActorDiedError
+    assert "\n" not in str(error.value)
 
 
 def test_calls_are_made_again_when_a_node_is_lost(cluster):
     calls = [(number,) for number in range(8)]
     found = spread_over_ray(nap, (0.5,), calls)
-    results = [next(found)]
+    results: list[Any] = [next(found)]
     cluster.remove_node(cluster.second, allow_graceful=False)
     results += list(found)
     assert [number for number, _ in results] == list(range(8))

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -176,6 +177,34 @@ def test_a_full_disk_is_told_in_one_line_and_the_run_goes_on_later(tmp_path, unb
     assert told.notes == ["resumed after iteration 1"]
 
 
+class Limiting(Told):
+    """Lets no file grow beyond a size once the first iteration has been saved, as a full disk or a quota would."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.size = size
+
+    def step(self, done, figures):
+        super().step(done, figures)
+        if self.steps[-1] == ("ppo", 1):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (self.size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+@pytest.mark.parametrize("size", [100, 20_000, 60_000])
+def test_writes_that_the_operating_system_refuses_are_told_in_one_line(tmp_path, unbroken, size):
+    """The kernel refuses, so it does not matter which library writes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        with pytest.raises(CheckpointError, match=r"cannot be written \(.*; what was saved before is") as error:
+            trainer(tmp_path, GAE, Limiting(size)).run()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "\n" not in str(error.value)
+    assert not list(tmp_path.glob("checkpoints/states/*.part"))
+    told = ends_like(tmp_path, GAE, unbroken)
+    assert told.notes == ["resumed after iteration 1"]
+
+
 def write_something(folder: Path) -> None:
     (folder / "text").write_text("x")
 
@@ -210,3 +239,15 @@ def test_a_full_disk_outside_of_training_is_one_line(capsys):
     assert capsys.readouterr().err == (
         "error: runs/compare/x/results.json: cannot be written (No space left on device); make room and run again\n"
     )
+
+
+def test_a_best_checkpoint_that_was_removed_is_replaced_by_the_best_of_the_next_validations(tmp_path, unbroken):
+    folder, state = unbroken(GAE)
+    shutil.copytree(folder / "checkpoints" / "states", tmp_path / "checkpoints" / "states")
+    damage(tmp_path / "checkpoints" / "states" / "iteration_0000003" / "learner.pkl", "one bit")
+    told = Told()
+    resumed = trainer(tmp_path, GAE, told).run()
+    assert any("best is missing; the best of the next validations takes its place" in note for note in told.notes)
+    assert resumed.best_iteration == 3
+    assert (tmp_path / "checkpoints" / "best" / "policy.json").is_file()
+    assert resumed.validation == state.validation

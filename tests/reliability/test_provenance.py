@@ -110,6 +110,29 @@ def test_a_damaged_folder_is_one_line(start, compared, capsys, damaged, content,
     assert err.startswith("error: ")
 
 
+@pytest.mark.parametrize("known", [True, False], ids=["provenance", "no provenance"])
+@pytest.mark.parametrize("how", ["another value", "truncated at a line", "of another run"])
+def test_a_config_that_has_changed_is_refused(start, compared, capsys, how, known):
+    """What it lacks would take the defaults of today, and another value would give another run."""
+    path = compared / ".hydra" / "config.yaml"
+    content = yaml.safe_load(path.read_text())
+    if how == "truncated at a line":
+        content = {key: content[key] for key in ("seed", "cluster")}
+    elif how == "of another run":
+        content = {"checkpoint": "x", "minutes": 3}
+    else:
+        content["seed"] = 6
+    path.write_text(yaml.safe_dump(content))
+    if not known:
+        (compared / "provenance.json").write_text("{}")
+    code, _, err, _ = start(capsys, "evaluate", f"run={compared}")
+    assert (code, len(err.strip().splitlines())) == (2, 1)
+    if how == "another value":
+        assert ("config.yaml: has changed since the run began" in err) == known
+    else:
+        assert "config.yaml: lacks " in err
+
+
 def test_nothing_else_may_be_asked_of_a_repeated_run(start, compared, capsys):
     code, _, err, _ = start(capsys, "evaluate", f"run={compared}", "seed=3", "workload.load=2.0")
     assert code == 2

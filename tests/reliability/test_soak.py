@@ -1,18 +1,23 @@
 """A short soak: random worlds with all faults on, back to back; the long one is `scripts/soak.py`."""
 
+import numpy as np
 import pytest
 
 from envs.evaluation.audit import Audit
+from envs.simulation import run_episode
 from envs.types import ImpossibleResultError
+from launch import tampering
 from launch.errors import RunFailedError
 from launch.soaking import Tally, check_flat, draw_world, memory, play_world, worlds_until
+from launch.tampering import TamperedSimulator, kill_a_writer
 
 
 def test_worlds_are_played_and_checked_until_the_time_is_up(capsys):
     tally = worlds_until(minutes=0.05, seed=100)
     assert tally.cpu_seconds >= 3.0
     assert tally.worlds >= 3
-    assert min(tally.outages, tally.preemptions, tally.events, tally.placements) > 0
+    assert min(tally.outages, tally.preemptions, tally.events, tally.placements, tally.refused) > 0
+    assert tally.kills == -(-tally.worlds // 10)
     assert tally.finished == tally.jobs
     assert f"{tally.worlds:,} worlds" in str(tally)
     assert "nothing lost" in str(tally)
@@ -30,6 +35,30 @@ def test_a_result_that_cannot_be_ends_a_soak(monkeypatch):
     monkeypatch.setattr(Audit, "_ask", lambda *_: 1e-3)  # as if all jobs had run much faster than they can
     with pytest.raises(ImpossibleResultError, match="world 4 on .* finished with work for"):
         play_world(draw_world(4))
+
+
+def test_an_impossible_allocation_that_is_accepted_ends_a_soak(monkeypatch):
+    monkeypatch.setattr(TamperedSimulator, "_impossible", lambda self: self.view.allocation(keep_running=True))
+    with pytest.raises(RunFailedError, match="an impossible allocation was accepted"):
+        play_world(draw_world(4))
+
+
+def test_a_file_of_which_a_part_is_left_ends_a_soak(tmp_path, monkeypatch):
+    kill_a_writer(tmp_path / "whole", np.random.default_rng(0))
+    monkeypatch.setattr(tampering, "WRITER", tampering.WRITER.replace('f"{number}', 'f"{number}\\n'))
+    with pytest.raises(RunFailedError, match="left a part of the file, 200000 lines"):
+        kill_a_writer(tmp_path / "part", np.random.default_rng(0))
+
+
+def test_impossible_allocations_change_nothing():
+    """A world in which a fifth of the rounds begin with one leaves the same log as without."""
+    world = draw_world(5)
+    runs = []
+    for share in (0.0, 0.2):
+        simulator = TamperedSimulator(share, np.random.default_rng(0), world.workload, world.setup, world.seed)
+        runs.append(run_episode(draw_world(5).scheduler, simulator))
+    assert simulator.refused > 10
+    assert runs[0].log == runs[1].log
 
 
 def test_memory_that_grows_is_an_error():

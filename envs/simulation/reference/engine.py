@@ -428,7 +428,7 @@ class ReferenceSimulator:
             self.end_reason,
             self.progress.progress_time,
         )
-        result.check_conservation(self.num_submitted)
+        result.check_conservation()
         return result
 
 

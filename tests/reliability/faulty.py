@@ -1,0 +1,86 @@
+"""Schedulers that fail in episodes or end the process that plays them; workers import this module quickly."""
+
+import os
+import signal
+import sys
+import threading
+
+import numpy as np
+
+from baselines import Fifo
+from envs.scheduling import ClusterView
+from envs.types import Allocation, ClusterSpec
+
+
+class Faulty:
+    """FIFO that does something else in its third round."""
+
+    def __init__(self) -> None:
+        self.fifo, self.home = Fifo(), os.getpid()
+
+    def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
+        """Begin an episode."""
+        self.rounds = 0
+        self.fifo.reset(cluster, rng)
+
+    def schedule(self, view: ClusterView) -> Allocation:
+        """Decide as FIFO."""
+        self.rounds += 1
+        if self.rounds == 3:
+            self.fail()
+        return self.fifo.schedule(view)
+
+    def fail(self) -> None:
+        """Fail."""
+        raise RuntimeError("not this one")
+
+
+class Deadly(Faulty):
+    """Kills every process but the one in which it was made."""
+
+    def fail(self) -> None:
+        """Kill."""
+        if os.getpid() != self.home:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Fragile(Deadly):
+    """Kills one process that is not the one in which it was made; a file shows that it has.
+
+    Args:
+        mark: path of the file.
+    """
+
+    def __init__(self, mark: str) -> None:
+        super().__init__()
+        self.mark = mark
+
+    def fail(self) -> None:
+        """Kill once."""
+        if os.getpid() != self.home and not os.path.exists(self.mark):
+            open(self.mark, "x").close()
+            super().fail()
+
+
+class Leaving(Faulty):
+    """Ends its process in an orderly way."""
+
+    def fail(self) -> None:
+        """Leave."""
+        sys.exit("enough")
+
+
+class Opaque(Faulty):
+    """Raises an error that cannot be sent to another process."""
+
+    def fail(self) -> None:
+        """Fail."""
+        raise OpaqueError("this", "that")
+
+
+class OpaqueError(Exception):
+    """An error with a lock."""
+
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(f"{one} and {two}")
+        self.lock = threading.Lock()

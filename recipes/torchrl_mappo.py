@@ -19,7 +19,7 @@ source = SyntheticSource(setup.cluster, setup.performance, num_jobs=10, max_gpus
 rules, reward = DecisionRules(num_candidates=4, max_decisions=2), TeamReward(scale=36000.0)  # return: -mean JCT in h
 nodes = FlatObservations(parallel_env(setup, source, rules, reward, seed=0))
 env = PettingZooWrapper(nodes).append_transform(RewardSum())
-features, num_actions = nodes.observation_space("node_0").shape[0], nodes.action_space("node_0").n
+features, num_actions = env.observation_spec["node", "observation"].shape[-1], nodes.action_space("node_0").n
 names = ("observation", "logits", "action_mask", "action", "action_log_prob", "state_value", "reward", "episode_reward")
 seen, logits, mask, action, log_prob, value, paid, total = (("node", name) for name in names)
 form = {"n_agents": 2, "share_params": True, "depth": 2, "num_cells": 64}

@@ -86,11 +86,15 @@ class FlatObservations(BaseParallelWrapper):
         dict[str, FlatObservation], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]
     ]:
         """Apply one joint decision; errors are those of the wrapped environment."""
-        observations, *others = super().step(actions)
-        return self._flat(observations), *others
+        observations, rewards, terminations, truncations, infos = super().step(actions)
+        return self._flat(observations), rewards, terminations, truncations, infos
 
     def _flat(self, observations: Mapping[str, AgentObservation]) -> dict[str, FlatObservation]:
-        vectors = {agent: spaces.flatten(self._parts[agent], seen) for agent, seen in observations.items()}
         if self._key is None:
-            return vectors
-        return {agent: {self._key: vectors[agent], MASK: seen[MASK]} for agent, seen in observations.items()}
+            return {agent: self._vector(agent, seen) for agent, seen in observations.items()}
+        return {agent: {self._key: self._vector(agent, seen), MASK: seen[MASK]} for agent, seen in observations.items()}
+
+    def _vector(self, agent: str, seen: AgentObservation) -> npt.NDArray[np.float32]:
+        vector = spaces.flatten(self._parts[agent], seen)
+        assert isinstance(vector, np.ndarray)
+        return vector

@@ -8,7 +8,7 @@ PYTEST_ARGS ?=
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-EXTRAS := learn,render,docs,dev
+EXTRAS := learn,render,recipes,docs,dev
 
 # Idle threads of torch sleep instead of spinning: with two threads on a loaded machine this is ten times faster.
 export OMP_WAIT_POLICY ?= PASSIVE

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from envs.bidding import BiddingEnv, BiddingRules, bidding_env
+    from envs.episodes import FlatObservations
     from envs.evaluation import Comparison, compare_schedulers
     from envs.gpu_cluster import DecisionRules, GpuClusterBatch, GpuClusterEnv, Reward, TeamReward, parallel_env
     from envs.metrics import Summary, summarise
@@ -56,6 +57,7 @@ _HOMES = {
     "ExecutionPlan": "envs.types",
     "Failures": "envs.simulation",
     "FifoMarket": "envs.simulation",
+    "FlatObservations": "envs.episodes",
     "GpuClusterBatch": "envs.gpu_cluster",
     "GpuClusterEnv": "envs.gpu_cluster",
     "IdealModel": "envs.performance",
@@ -103,6 +105,7 @@ __all__ = [
     "ExecutionPlan",
     "Failures",
     "FifoMarket",
+    "FlatObservations",
     "GpuClusterBatch",
     "GpuClusterEnv",
     "IdealModel",

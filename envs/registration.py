@@ -13,6 +13,7 @@ import gymnasium
 from envs.bidding.vector import BiddingVectorEnv
 from envs.episodes.defaults import default_setup, default_source
 from envs.episodes.standard import JointEnv
+from envs.gpu_cluster.joint import JointGpuClusterEnv
 from envs.gpu_cluster.vector import GpuClusterVectorEnv
 from envs.simulation import Setup
 from envs.workloads import WorkloadSource
@@ -39,7 +40,10 @@ def make_joint(
         render_mode: see `JointEnv`.
         options: of the vectorised environment.
     """
-    return JointEnv(make_batched(name, 1, setup, source, **options), render_mode)
+    vector = make_batched(name, 1, setup, source, **options)
+    if isinstance(vector, GpuClusterVectorEnv):
+        return JointGpuClusterEnv(vector, render_mode)
+    return JointEnv(vector, render_mode)
 
 
 def make_batched(

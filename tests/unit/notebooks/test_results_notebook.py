@@ -1,4 +1,4 @@
-"""The notebooks run from top to bottom, with and without results."""
+"""The notebook of results runs from top to bottom, with and without results."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,9 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pytest
 
-NOTEBOOKS = sorted((Path(__file__).parents[3] / "notebooks").glob("*.ipynb"))
+from tests.unit.notebooks.cells import code_cells
+
+NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "results.ipynb"
 ROW = {
     "mean_jct": 7200.0,
     "mean_jct_low": 3600.0,
@@ -18,13 +20,13 @@ ROW = {
 }
 
 
-def execute(notebook: Path) -> dict[str, Any]:
-    """Execute a notebook's code cells in one namespace, as Jupyter would, and return it."""
+def execute() -> tuple[dict[str, Any], str]:
+    """Execute the code cells in one namespace, and return it and what they print."""
     names: dict[str, Any] = {}
-    for cell in json.loads(notebook.read_text())["cells"]:
-        if cell["cell_type"] == "code":
-            exec("".join(cell["source"]), names)
-    return names
+    cells = list(code_cells(NOTEBOOK))
+    for cell in cells:
+        cell.run(names)
+    return names, "".join(cell.printed for cell in cells)
 
 
 @pytest.fixture
@@ -36,34 +38,26 @@ def clone(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_without_runs_says_so(notebook, clone, capsys):
-    execute(notebook)
-    assert "0 comparisons" in capsys.readouterr().out
+def test_without_runs_it_says_so(clone):
+    assert "0 comparisons" in execute()[1]
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_reads_the_results_of_a_comparison(notebook, clone, capsys):
+def test_it_reads_the_results_of_a_comparison(clone):
     folder = clone / "runs" / "compare" / "one"
     folder.mkdir(parents=True)
     schedulers = [{"scheduler": "fifo", **ROW}, {"scheduler": "srtf", "inapplicable": "no estimates"}]
     content = {"schedulers": schedulers, "settings": {"workloads": [{"name": "toy"}]}}
     (folder / "results.json").write_text(json.dumps(content))
-    results = execute(notebook)["results"]
+    results = execute()[0]["results"]
     assert results[["scheduler", "mean_jct", "workload"]].to_numpy().tolist() == [["fifo", 2.0, "toy"]]
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_leaves_no_figure_open(notebook, clone):
+def test_it_leaves_no_figure_open(clone):
     content = {"schedulers": [{"scheduler": "fifo", **ROW}], "settings": {"workloads": [{"name": "toy"}]}}
     for number in range(3):
         folder = clone / "runs" / "compare" / str(number)
         folder.mkdir(parents=True)
         (folder / "results.json").write_text(json.dumps(content))
     open_before = plt.get_fignums()
-    assert len(execute(notebook)["results"]) == 3
+    assert len(execute()[0]["results"]) == 3
     assert plt.get_fignums() == open_before
-
-
-def test_there_are_notebooks():
-    assert NOTEBOOKS

@@ -1,0 +1,123 @@
+"""Flat observations: the same numbers in one vector, with the mask where it was or beside it."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from pettingzoo import ParallelEnv
+from pettingzoo.test import parallel_api_test, parallel_seed_test
+
+from envs import FlatObservations
+from envs.bidding import BiddingEnv
+from envs.gpu_cluster import GpuClusterEnv
+from envs.simulation import Setup
+from envs.types import MurmurationError
+from tests.conformance.worlds import HETEROGENEOUS, HOMOGENEOUS, Curved
+from tests.unit.gpu_cluster.players import Fixed, bursts
+
+SETUP = Setup(HOMOGENEOUS, Curved())
+SOURCE = Fixed(*(bursts(seed) for seed in range(4)))
+FORMS = [(GpuClusterEnv, None), (GpuClusterEnv, "observation"), (BiddingEnv, None)]
+
+
+def flat(env_class, key=None, **options) -> FlatObservations:
+    """Three nodes of four GPUs, flat."""
+    return FlatObservations(env_class(SETUP, SOURCE, **options), key)
+
+
+@pytest.mark.parametrize(("env_class", "key"), FORMS)
+def test_pettingzoos_checks_pass(env_class, key):
+    parallel_api_test(flat(env_class, key), num_cycles=30)
+    parallel_seed_test(lambda: flat(env_class, key), num_cycles=10)
+
+
+@pytest.mark.parametrize(("env_class", "key"), FORMS)
+def test_the_vector_holds_what_the_agent_observes(env_class, key):
+    """In every step of an episode `unflatten` gives back what the environment itself shows; the rest is untouched."""
+    plain, wrapped = env_class(SETUP, SOURCE), flat(env_class, key)
+    (seen, told), (vectors, infos) = plain.reset(seed=3), wrapped.reset(seed=3)
+    rng = np.random.default_rng(0)
+    for _ in range(12):
+        for agent in plain.possible_agents:
+            space = wrapped.observation_space(agent)
+            assert space.contains(vectors[agent])
+            vector = vectors[agent] if key is None else vectors[agent][key]
+            assert vector.dtype == np.float32
+            parts = spaces.unflatten(wrapped.parts(agent), vector)
+            expected = {name: array for name, array in seen[agent].items() if name != "action_mask"}
+            assert parts.keys() == expected.keys()
+            assert all(np.array_equal(parts[name], expected[name]) for name in expected)
+            assert vector.size == sum(array.size for array in expected.values())
+            if env_class is GpuClusterEnv:
+                assert np.array_equal(infos[agent]["action_mask"], seen[agent]["action_mask"])
+            if key is not None:
+                assert np.array_equal(vectors[agent]["action_mask"], seen[agent]["action_mask"])
+                assert vectors[agent].keys() == {key, "action_mask"}
+        actions = {agent: _any_action(plain, agent, told, rng) for agent in plain.agents}
+        seen, rewards, ended, cut, told = plain.step(actions)
+        vectors, *others, infos = wrapped.step(actions)
+        assert others == [rewards, ended, cut]
+    assert plain.log == wrapped.log
+
+
+def _any_action(env, agent, infos, rng):
+    if "action_mask" in infos[agent]:
+        return int(rng.choice(np.flatnonzero(infos[agent]["action_mask"])))
+    return rng.uniform(-1, 1, env.action_space(agent).shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("env_class", [GpuClusterEnv, BiddingEnv])
+def test_spaces_are_boxes_of_fixed_length(env_class):
+    env = flat(env_class)
+    space = env.observation_space("node_1")
+    assert isinstance(space, spaces.Box)
+    assert space is env.observation_space("node_1")
+    assert space.dtype == np.float32
+    assert space.shape == (sum(gymnasium.spaces.flatdim(part) for part in env.parts("node_1").values()),)
+    assert env.action_space("node_1") == env_class(SETUP, SOURCE).action_space("node_1")
+    assert "action_mask" not in env.parts("node_1").spaces
+
+
+def test_nodes_of_other_sizes_have_equal_vectors():
+    """Parameter sharing needs one length for all nodes, whatever their GPUs."""
+    env = FlatObservations(GpuClusterEnv(Setup(HETEROGENEOUS, Curved()), SOURCE))
+    assert len({env.observation_space(agent).shape for agent in env.possible_agents}) == 1
+
+
+def test_what_the_environment_offers_stays_within_reach():
+    env = flat(GpuClusterEnv, max_cycles=1)
+    observations, infos = env.reset(seed=0)
+    assert env.state_space.contains(env.state())
+    assert env.unwrapped.cluster is HOMOGENEOUS
+    actions = {agent: int(np.argmax(infos[agent]["action_mask"])) for agent in observations}
+    assert all(env.step(actions)[3].values())
+    assert env.agents == []
+
+
+@pytest.mark.parametrize(("env_class", "key"), [(BiddingEnv, "observation"), (GpuClusterEnv, "action_mask")])
+def test_a_key_without_a_mask_is_refused(env_class, key):
+    with pytest.raises(MurmurationError, match=f"key is {key!r}; it names the vector beside 'action_mask'"):
+        flat(env_class, key)
+
+
+def test_an_observation_that_is_no_dict_is_refused():
+    class Plain(ParallelEnv):
+        possible_agents = ["one"]  # noqa: RUF012  as PettingZoo declares it
+
+        def observation_space(self, _agent):
+            return spaces.Discrete(3)
+
+    with pytest.raises(MurmurationError, match=r"observation of one is Discrete\(3\); only dicts of arrays"):
+        FlatObservations(Plain())
+
+
+def test_sb3_contrib_finds_the_masks_of_the_joint_environment():
+    made = gymnasium.make("envs.registration:murmuration/GpuCluster-v0", setup=SETUP, source=SOURCE)
+    observation, _ = made.reset(seed=0)
+    for _ in range(3):
+        masks = made.get_wrapper_attr("action_masks")()
+        assert masks.dtype == bool
+        assert np.array_equal(masks, observation["mask"].ravel() > 0)
+        observation, *_ = made.step(np.argmax(observation["mask"], axis=1))
+    bidding = gymnasium.make("envs.registration:murmuration/Bidding-v0", setup=SETUP, source=SOURCE)
+    assert not bidding.has_wrapper_attr("action_masks")

@@ -1,0 +1,47 @@
+"""The recipes for other libraries are short, and each trains with its library where that is installed."""
+
+import math
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+RECIPES = {"torchrl_mappo": "torchrl", "sb3_maskable_ppo": "sb3_contrib", "rllib_ppo": "ray.rllib"}
+SHORT = 40  # lines
+MEAN_JCT = re.compile(r"^.*: mean JCT (\d+\.\d\d) h$", re.MULTILINE)
+
+
+def test_every_recipe_is_tested_and_short():
+    paths = sorted((ROOT / "recipes").glob("*.py"))
+    assert {path.stem for path in paths} == set(RECIPES)
+    assert {path.name for path in paths if len(path.read_text(encoding="utf-8").splitlines()) >= SHORT} == set()
+
+
+def test_the_page_names_every_recipe():
+    page = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
+    assert [name for name in RECIPES if f"recipes/{name}.py" not in page] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_trains(name, tmp_path):
+    """Two iterations from another folder: a mean JCT before and after, and the weights moved."""
+    pytest.importorskip(RECIPES[name], reason=f"needs {RECIPES[name]}: pip install -c constraints.txt -e '.[recipes]'")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_raylet_start_wait_time_s": "300"}
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "recipes" / f"{name}.py"), "2"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = [float(hours) for hours in MEAN_JCT.findall(done.stdout)]
+    assert len(found) == 2, done.stdout
+    assert all(0.1 < hours < 20 and math.isfinite(hours) for hours in found)
+    assert found[0] != found[1]

@@ -28,7 +28,7 @@ def comparison() -> Comparison:
 def test_improvements_follow_from_the_ratios(comparison: Comparison) -> None:
     table = improvement_table(comparison).set_index("scheduler")
     ratio = (14 / 22 * 16 / 23 * 18 / 24) ** (1 / 3)  # of few workloads, the geometric mean
-    assert float(table.loc["fifo", "mean JCT"].split()[0]) == pytest.approx(100 * (1 - ratio), abs=0.06)
+    assert float(str(table.loc["fifo", "mean JCT"]).split()[0]) == pytest.approx(100 * (1 - ratio), abs=0.06)
     assert table.loc["fifo", "makespan"] == "0.0 [0.0, 0.0]"
     assert table.loc["fifo", "windows"] == 3
     assert POLICY not in table.index

@@ -50,13 +50,14 @@ def test_a_market_is_found_by_its_class():
 
 def test_a_policy_that_bids_to_starling_leads_a_planner():
     network = BiddingPolicy(BiddingSpec(1, 1, 1, 1, 0))
-    policy = BiddingScheduler(network, StarlingMarket(Starling(look_ahead=3)), BiddingRules())
+    starling = Starling(look_ahead=3)
+    policy = BiddingScheduler(network, StarlingMarket(starling), BiddingRules())
     planner = plan_with(policy, 5)
     assert isinstance(planner, RolloutPlanner)
     assert isinstance(planner.leader, BiddingScheduler)
     assert planner.leader.keep_bids
     assert planner.leader.network is network
-    assert planner.base is policy.market.starling
+    assert planner.base is starling
 
 
 @pytest.mark.parametrize("rollouts", [-1, 1.5, "many"])

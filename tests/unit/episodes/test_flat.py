@@ -1,5 +1,7 @@
 """Flat observations: the same numbers in one vector, with the mask where it was or beside it."""
 
+from typing import Any
+
 import gymnasium
 import numpy as np
 import pytest
@@ -41,7 +43,8 @@ def test_the_vector_holds_what_the_agent_observes(env_class, key):
         for agent in plain.possible_agents:
             space = wrapped.observation_space(agent)
             assert space.contains(vectors[agent])
-            vector = vectors[agent] if key is None else vectors[agent][key]
+            found: Any = vectors[agent]
+            vector = found if key is None else found[key]
             assert vector.dtype == np.float32
             parts = spaces.unflatten(wrapped.parts(agent), vector)
             expected = {name: array for name, array in seen[agent].items() if name != "action_mask"}
@@ -51,8 +54,8 @@ def test_the_vector_holds_what_the_agent_observes(env_class, key):
             if env_class is GpuClusterEnv:
                 assert np.array_equal(infos[agent]["action_mask"], seen[agent]["action_mask"])
             if key is not None:
-                assert np.array_equal(vectors[agent]["action_mask"], seen[agent]["action_mask"])
-                assert vectors[agent].keys() == {key, "action_mask"}
+                assert np.array_equal(found["action_mask"], seen[agent]["action_mask"])
+                assert found.keys() == {key, "action_mask"}
         actions = {agent: _any_action(plain, agent, told, rng) for agent in plain.agents}
         seen, rewards, ended, cut, told = plain.step(actions)
         vectors, *others, infos = wrapped.step(actions)
@@ -101,7 +104,7 @@ def test_a_key_without_a_mask_is_refused(env_class, key):
 
 
 def test_an_observation_that_is_no_dict_is_refused():
-    class Plain(ParallelEnv):
+    class Plain(ParallelEnv):  # type: ignore[misc]
         possible_agents = ["one"]  # noqa: RUF012  as PettingZoo declares it
 
         def observation_space(self, _agent):

@@ -1,7 +1,7 @@
 """Run schedulers on the same workloads and the same cluster with the same random seeds."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from envs.evaluation.comparison import ANY_BATCH, BOUND, Comparison, names_batches, plain
 from envs.evaluation.episode import EpisodeFigures
@@ -68,11 +68,10 @@ def compare_schedulers(
         schedulers, workloads, setup, seed, num_workloads or {}, optional, progress, listener, spread
     )
     runs, inapplicable, failures = sort_played({**(left_out or {}), **dict(played), **(recorded or {})})
-    if not runs:
-        raise_nothing_ran(inapplicable, failures)
+    raise_if_nothing_ran(runs, inapplicable, failures)
     chosen = next((name for name in (reference, "fifo") if name in runs), "")
-    ran = workloads[: max(map(len, runs.values()))]  # fewer than all where every scheduler is a slow one
-    settings = {**describe_settings(ran, setup, seed), **(about or {})}
+    ran = workloads[: max(map(len, runs.values()))]  # fewer than all if all schedulers are slow ones
+    settings = describe_settings(ran, setup, seed) | dict(about or {})
     if reference and reference not in runs:
         settings["notes"] = [*settings["notes"], f"the requested reference, {reference}, did not run"]
     relaxations = relax(ran, setup, (BOUND, ANY_BATCH) if names_batches(runs) else (BOUND,))
@@ -105,13 +104,17 @@ def relax(workloads: Sequence[Workload], setup: Setup, bounds: Sequence[str]) ->
     }
 
 
-def raise_nothing_ran(inapplicable: Mapping[str, str], failures: Mapping[str, Failure]) -> NoReturn:
-    """Raise the error of a comparison without any run.
+def raise_if_nothing_ran(
+    runs: Mapping[str, object], inapplicable: Mapping[str, str], failures: Mapping[str, Failure]
+) -> None:
+    """Raise an error if no scheduler ran.
 
     Raises:
         MurmurationError: with the reason of every scheduler.
         Exception: the only scheduler failed; its own error.
     """
+    if runs:
+        return
     if len(failures) == 1 and not inapplicable:
         (failure,) = failures.values()
         raise failure.error if isinstance(failure.error, Exception) else MurmurationError(str(failure))

@@ -119,6 +119,6 @@ def test_the_first_screen_of_the_readme_has_one_picture_two_commands_and_one_tab
     commands, of_table = re.findall(r"```bash\n(.*?)```", first, re.DOTALL)
     assert [line.split("#")[0].strip() for line in commands.splitlines()] == ["make demo", "make test"]
     assert len(re.findall(r"^\|---", first, re.MULTILINE)) == 1
-    assert "scripts/compare.py" in of_table
+    assert "scripts/evaluate.py" in of_table
     assert not re.search(r"!\[", rest)
     assert len(page.splitlines()) <= 126  # half of what it once was

@@ -31,7 +31,7 @@ SamplingStates = Mapping[int, dict[str, Any]]  # by the number of the runner
 
 @dataclass(frozen=True)
 class Sample:
-    """What a runner samples in one call."""
+    """The samples of one call of a runner."""
 
     episodes: list[SingleAgentEpisode]
     metrics: Any
@@ -120,7 +120,7 @@ class SteadyPPO(PPO):
         return found | sample_for(group.local_env_runner, left)
 
 
-# What follows are functions, because RLlib sends them to the workers.
+# Functions and not methods, because RLlib sends them to the workers.
 
 
 def sampling_of(runner: BatchedEnvRunner) -> tuple[int, dict[str, Any]]:

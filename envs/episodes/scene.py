@@ -1,4 +1,4 @@
-"""What a picture of an episode shows, read from the engine's arrays."""
+"""The content of a picture of an episode, read from the engine's arrays."""
 
 from dataclasses import dataclass, field, replace
 

@@ -1,4 +1,4 @@
-"""What MAIFS claims, beside what a trained policy reaches: improvements over published schedulers on two traces."""
+"""MAIFS' published improvements beside those of a trained policy, over published schedulers on two traces."""
 
 import math
 import os

@@ -25,7 +25,7 @@ LIBRARIES = ("murmuration", "numpy", "scipy", "numba", "pandas", "torch", "ray",
 
 @dataclass(frozen=True)
 class PageExtras:
-    """What a page shows besides its comparison.
+    """Content of a report page besides its comparison.
 
     Attributes:
         policies: names of trained policies among the schedulers.

@@ -8,7 +8,7 @@ from typing import Any
 
 import safetensors
 from safetensors.torch import load_file, save_file
-from torch import nn
+from torch import Tensor, nn
 
 from agents.bidding.scheduler import BiddingScheduler
 from agents.checkpoint import check_finite
@@ -100,6 +100,24 @@ class BiddingCheckpoint:
                 f"{folder / WEIGHTS} does not contain this network's weights ({reason}); copy it again or train anew"
             ) from error
         return cls(network, blueprint, rules, market, notes)
+
+    def start_for(self, blueprint: Blueprint) -> dict[str, Tensor]:
+        """Return the weights by name, for training that starts from them.
+
+        Args:
+            blueprint: the network that is to be trained.
+
+        Raises:
+            CheckpointError: it is not the network of this checkpoint.
+        """
+        wanted, own = ({"target": each.target, **each.options} for each in (blueprint, self.blueprint))
+        if wanted != own:
+            parts = sorted(name for name in {*wanted, *own} if wanted.get(name) != own.get(name))
+            raise CheckpointError(
+                f"the network to train has {', '.join(f'{name} {wanted.get(name)!r}' for name in parts)} and that of "
+                f"the checkpoint {', '.join(f'{name} {own.get(name)!r}' for name in parts)}; choose the same network"
+            )
+        return {name: value.detach().clone() for name, value in self.network.state_dict().items()}
 
     def scheduler(self, market: Market) -> BiddingScheduler:
         """Return the policy as a scheduler with this market."""

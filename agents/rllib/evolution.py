@@ -78,18 +78,23 @@ class EvolutionSetup:
         blueprint: the network, which implements `agents.networks.bidding.BidNetwork`.
         settings: parameters of the search.
         seed: seed of the run.
+        start: weights by name with which the search starts; None for fresh ones.
     """
 
     tasks: tuple[BiddingTask, ...]
     blueprint: Blueprint
     settings: EvolutionSettings
     seed: int
+    start: Mapping[str, Tensor] | None = None
 
     def build(self) -> Any:
-        """Build a fresh network; its random weights follow from the seed."""
+        """Build the network that the search starts with; random weights follow from the seed."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(self.seed, Phase.LEARNING))
-            return self.blueprint.build(self.tasks[0].spec)
+            network = self.blueprint.build(self.tasks[0].spec)
+        if self.start is not None:
+            network.load_state_dict(self.start)
+        return network
 
     def perturbations(self, network: nn.Module, iteration: int) -> LowRankPerturbations:
         """Draw the variants of an iteration: the same in every process."""

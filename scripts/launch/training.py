@@ -1,14 +1,18 @@
 """Training runs built from configs. Needs torch and ray."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
 
 from agents import rllib
+from agents.bidding import BiddingCheckpoint
+from agents.bidding.checkpoint import is_bidding
 from agents.checkpoint import find_checkpoint
-from agents.evolution.training import EvolutionTrainer, EvolutionTrainingSettings
+from agents.evolution.training import STATE, EvolutionTrainer, EvolutionTrainingSettings
+from agents.networks import Blueprint
 from agents.rllib.evolution import BiddingTask, EvolutionSetup
 from agents.tensorboard import GAIN, HEADLINE, as_code
 from agents.terminal import ProgressListener
@@ -16,6 +20,7 @@ from agents.training import Trainer, TrainingListener
 from envs.bidding import BiddingRules
 from envs.scheduling import Scheduler
 from envs.simulation.market import Market
+from envs.types import CheckpointError
 from launch.arguments import compose_options
 from launch.building import build_object
 from launch.errors import ChoiceError
@@ -23,7 +28,7 @@ from launch.inputs import RunInputs, build_inputs, build_schedulers
 from launch.policies import describe_market, load_policies, seed_folders
 from launch.provenance import add_provenance, checkpoint_hashes, trace_hashes
 from launch.registry import registered
-from launch.runs import compare_and_report
+from launch.runs import compare_and_report, existing_folder
 
 
 def train(cfg: DictConfig, folder: Path) -> None:
@@ -57,6 +62,8 @@ def build_trainer(cfg: DictConfig, folder: Path, listener: TrainingListener) -> 
         )
     if isinstance(settings, EvolutionTrainingSettings):
         return _build_evolution(cfg, env, settings, folder, listener)
+    if cfg.start:
+        raise ChoiceError("start: only trainer=evolution starts from a policy; leave it empty")
     if cfg.tasks:
         raise ChoiceError("tasks: only trainer=evolution draws episodes from several tasks; name one as task=<name>")
     inputs = build_inputs(cfg)
@@ -120,18 +127,43 @@ def _build_evolution(
         tasks[further if further not in tasks else f"{further}-{len(tasks)}"] = found
     hashes = [trace_hashes(each.source) for each in tasks.values()]
     add_provenance(folder, traces={path: found for each in hashes for path, found in each.items()})
+    blueprint = build_object(cfg.agent)
     return EvolutionTrainer(
         EvolutionSetup(
             tuple(bidding_tasks(tasks, build_object(cfg.market), rules)),
-            build_object(cfg.agent),
+            blueprint,
             settings.evolution,
             inputs.seed,
+            read_start(cfg, blueprint, folder),
         ),
         settings,
         describe_market(cfg),
         folder,
         listener,
     )
+
+
+def read_start(cfg: DictConfig, blueprint: Blueprint, folder: Path) -> Mapping[str, Tensor] | None:
+    """Read the weights that `start` names, and enter their hashes into the run's provenance.
+
+    Returns:
+        None without `start`, and for a run that is resumed, which has weights of its own.
+
+    Raises:
+        ChoiceError: there is no such folder, or its policy does not bid.
+        CheckpointError: the policy is missing or damaged, or its network is not that of `agent`.
+    """
+    if not cfg.start or (folder / STATE).exists():
+        return None
+    place = find_checkpoint(existing_folder(cfg, "start"))
+    if not is_bidding(place):
+        raise ChoiceError(f"start={cfg.start}: is no policy that bids; give one of experiment=bidding")
+    try:
+        weights = BiddingCheckpoint.load(place, registered(cfg)).start_for(blueprint)
+    except CheckpointError as error:
+        raise CheckpointError(f"start={cfg.start}: {error}") from error
+    add_provenance(folder, start=checkpoint_hashes(place))
+    return weights
 
 
 def build_further(entry: str) -> tuple[str, RunInputs]:

@@ -1,6 +1,7 @@
 """Training by evolution strategies from start to checkpoint: runs, resumes, plays as a scheduler, on Ray as without."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,10 +27,12 @@ SETTINGS = EvolutionSettings(num_pairs=4, num_workloads=2, num_envs=3, sigma=0.2
 BLUEPRINT = Blueprint("agents.networks.bidding.BiddingPolicy", {"width": 4})
 
 
-def setup_of(settings: EvolutionSettings = SETTINGS, tasks: int = 2) -> EvolutionSetup:
+def setup_of(
+    settings: EvolutionSettings = SETTINGS, tasks: int = 2, start: Mapping[str, torch.Tensor] | None = None
+) -> EvolutionSetup:
     worlds = [small_world(num_nodes=2 + i, num_jobs=10, load=2.0) for i in range(tasks)]
     made = tuple(BiddingTask(f"task {i}", world.setup, world.source, FifoMarket()) for i, world in enumerate(worlds))
-    return EvolutionSetup(made, BLUEPRINT, settings, seed=3)
+    return EvolutionSetup(made, BLUEPRINT, settings, seed=3, start=start)
 
 
 class Quiet:
@@ -46,9 +49,9 @@ class Quiet:
         self.notes.append(text)
 
 
-def trainer(folder: Path, iterations: int) -> EvolutionTrainer:
+def trainer(folder: Path, iterations: int, start: Mapping[str, torch.Tensor] | None = None) -> EvolutionTrainer:
     length = EvolutionTrainingSettings(iterations=iterations, validate_every=1, num_validation=3, evolution=SETTINGS)
-    return EvolutionTrainer(setup_of(), length, {"name": "fifo", "options": {}}, folder, Quiet())
+    return EvolutionTrainer(setup_of(start=start), length, {"name": "fifo", "options": {}}, folder, Quiet())
 
 
 def equal(one: torch.nn.Module, other: torch.nn.Module) -> bool:
@@ -116,6 +119,30 @@ def test_a_run_goes_on_where_it_stopped_and_its_policy_plays(tmp_path: Path) -> 
     result = run_episode(last[0].scheduler(FifoMarket()), Simulator(workload, task.setup, workload_seed(0, 0)))
     assert result.num_unfinished == 0
     assert result.records["finish_time"].max() == score.makespan
+
+
+def test_a_run_that_starts_from_a_checkpoint_begins_with_its_weights(tmp_path: Path) -> None:
+    """Its first validation is that of the checkpoint, against the market alone; resumed, it needs no start."""
+    gains = trainer(tmp_path / "first", 2).run().validation["2"]
+    start = BiddingCheckpoint.load(tmp_path / "first" / "checkpoints" / "last").start_for(BLUEPRINT)
+    trainer(tmp_path / "none", 0, start).run()
+    begun = BiddingCheckpoint.load(tmp_path / "none" / "checkpoints" / "last").network.state_dict()
+    assert all(torch.equal(begun[name], start[name]) for name in start)
+    state = trainer(tmp_path / "whole", 2, start).run()
+    assert state.validation["0"] == gains
+    assert gains["task 0"][0] != 0.0
+    trainer(tmp_path / "parts", 1, start).run()
+    assert trainer(tmp_path / "parts", 2).run().validation == state.validation
+
+
+def test_another_network_cannot_start_from_a_checkpoint() -> None:
+    setup = setup_of(tasks=1)
+    checkpoint = BiddingCheckpoint(setup.build(), BLUEPRINT, setup.tasks[0].rules, {}, {})
+    wider = Blueprint(BLUEPRINT.target, {"width": 8, "rounds": 2})
+    with pytest.raises(CheckpointError, match="the network to train has rounds 2, width 8 and that of the checkpoint"):
+        checkpoint.start_for(wider)
+    with pytest.raises(CheckpointError, match="has target 'agents.networks.bidding.ConstantBids'"):
+        checkpoint.start_for(Blueprint("agents.networks.bidding.ConstantBids", {"width": 4}))
 
 
 def test_a_checkpoint_of_a_stranger_is_refused(tmp_path: Path) -> None:

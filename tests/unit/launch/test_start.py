@@ -6,6 +6,8 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from agents.bidding import BiddingCheckpoint
+from agents.networks import Blueprint
+from agents.terminal import ProgressListener
 from envs.types import CheckpointError
 from launch.building import build_object
 from launch.choices import CONF
@@ -29,9 +31,9 @@ def test_the_shipped_policy_can_be_trained_further(tmp_path):
 
 
 def test_a_resumed_run_and_a_run_without_start_read_no_policy(tmp_path):
-    assert read_start(config(), None, tmp_path) is None
+    assert read_start(config(), Blueprint(), tmp_path) is None
     (tmp_path / "evolution.json").touch()
-    assert read_start(config("start=missing"), None, tmp_path) is None
+    assert read_start(config("start=missing"), Blueprint(), tmp_path) is None
 
 
 def test_what_cannot_start_a_run_is_refused_in_one_line(tmp_path):
@@ -42,4 +44,4 @@ def test_what_cannot_start_a_run_is_refused_in_one_line(tmp_path):
     with pytest.raises(ChoiceError, match="start=missing: no such folder"):
         read_start(config("start=missing"), build_object(cfg.agent), tmp_path)
     with pytest.raises(ChoiceError, match="only trainer=evolution starts from a policy"):
-        build_trainer(config("experiment=discrete", f"start={folder}"), tmp_path, None)
+        build_trainer(config("experiment=discrete", f"start={folder}"), tmp_path, ProgressListener())

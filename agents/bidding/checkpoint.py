@@ -105,19 +105,24 @@ class BiddingCheckpoint:
         """Return the weights by name, for training that starts from them.
 
         Args:
-            blueprint: the network that is to be trained.
+            blueprint: the network that is to be trained. It may have options, and layers that follow from them, of
+                which the checkpoint knows nothing, such as `volume`.
 
         Raises:
-            CheckpointError: it is not the network of this checkpoint.
+            CheckpointError: the network of this checkpoint is another one.
         """
         wanted, own = ({"target": each.target, **each.options} for each in (blueprint, self.blueprint))
-        if wanted != own:
-            parts = sorted(name for name in {*wanted, *own} if wanted.get(name) != own.get(name))
-            raise CheckpointError(
-                f"the network to train has {', '.join(f'{name} {wanted.get(name)!r}' for name in parts)} and that of "
-                f"the checkpoint {', '.join(f'{name} {own.get(name)!r}' for name in parts)}; choose the same network"
-            )
-        return {name: value.detach().clone() for name, value in self.network.state_dict().items()}
+        weights = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
+        parts = [name for name in own if wanted.get(name) != own[name]]
+        if not parts:
+            shapes = {name: value.shape for name, value in blueprint.build(ANY_SPEC).state_dict().items()}
+            if all(shapes.get(name) == value.shape for name, value in weights.items()):
+                return weights
+            parts = sorted(set(wanted) - set(own))
+        raise CheckpointError(
+            f"the network to train has {', '.join(f'{name} {wanted.get(name)!r}' for name in parts)} and that of "
+            f"the checkpoint {', '.join(f'{name} {own.get(name)!r}' for name in parts)}; choose the same network"
+        )
 
     def scheduler(self, market: Market) -> BiddingScheduler:
         """Return the policy as a scheduler with this market."""

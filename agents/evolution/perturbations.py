@@ -6,7 +6,7 @@ sqrt(rank): the first term is one product for all variants, the second costs lit
 ("Evolution Strategies at the Hyperscale", 2025).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -34,7 +34,8 @@ class LayerPerturbations(NamedTuple):
 class LowRankPerturbations:
     """Antithetic pairs of variants of a network: variant 2 i adds change i to the weights, variant 2 i + 1 deducts it.
 
-    All `torch.nn.Linear` layers change, weights and biases; other parameters, such as those of a layer norm, stay.
+    All `torch.nn.Linear` layers change, or those that are named, weights and biases; other parameters, such as those of
+    a layer norm, stay.
     Inside `applied`, the network's input must have one row per world along its first axis, and each of its linear
     layers must keep this axis first.
 
@@ -45,12 +46,21 @@ class LowRankPerturbations:
         rank: rank of a change of a weight matrix. With 1 a change is an outer product; a sum over many pairs has full
             rank all the same.
         rng: generator of the changes.
+        layers: names of the linear layers that change; empty for all.
 
     Raises:
-        MurmurationError: a number is out of range, or the network has no linear layer.
+        MurmurationError: a number is out of range, or the network has no linear layer, or none of a name.
     """
 
-    def __init__(self, network: nn.Module, num_pairs: int, sigma: float, rank: int, rng: np.random.Generator) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        num_pairs: int,
+        sigma: float,
+        rank: int,
+        rng: np.random.Generator,
+        layers: Sequence[str] = (),
+    ) -> None:
         if num_pairs < 1 or rank < 1 or not sigma > 0:
             raise MurmurationError(
                 f"evolution: num_pairs is {num_pairs}, rank {rank} and sigma {sigma}; all must be positive"
@@ -58,6 +68,14 @@ class LowRankPerturbations:
         self._layers = dict(linear_layers(network))
         if not self._layers:
             raise MurmurationError("evolution: the network has no torch.nn.Linear layer, so nothing could be trained")
+        unknown = sorted(set(layers) - set(self._layers))
+        if unknown:
+            raise MurmurationError(
+                f"evolution.layers: the network has no linear layer {', '.join(unknown)}; its linear layers are "
+                f"{', '.join(self._layers)}"
+            )
+        if layers:
+            self._layers = {name: layer for name, layer in self._layers.items() if name in layers}
         self.num_pairs, self.sigma, self.rank = num_pairs, sigma, rank
         self.changes = {name: self._draw(layer, rng) for name, layer in self._layers.items()}
 

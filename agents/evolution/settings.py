@@ -22,6 +22,8 @@ class EvolutionSettings:
         makespan_share: share of makespan in the objective; the rest is mean JCT.
         num_envs: episodes that each runner steps in one call.
         num_env_runners: additional Ray workers that play; 0 plays in this process.
+        layers: names of the network's linear layers to train, such as `volume`; empty for all. The others keep their
+            weights.
     """
 
     num_pairs: int = 16
@@ -34,6 +36,7 @@ class EvolutionSettings:
     makespan_share: float = 0.2
     num_envs: int = 32
     num_env_runners: int = 0
+    layers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("num_pairs", "num_workloads", "sigma", "rank", "lr", "averaging", "num_envs"):

@@ -50,6 +50,8 @@ class BiddingPolicy(nn.Module):
     3. Nodes exchange `rounds` messages along the edges of the coordination graph (`GraphAttention`).
     4. A node's bids on a job follow from its own state, the job's state and the features of the pair, plus a linear
        function of the latter. All output layers start at zero, so a new policy is the market's own scheduler.
+    5. With `volume`, each kind of bid is multiplied by a factor from 0 to 2 that follows from the features of the
+       cluster alone: its rules, load and size. It starts at 1.
 
     A reconstruction of MAIFS' policy (TPDS'25: attention between agents and a dynamic coordination graph; equations not
     public) that bids instead of placing: the market turns bids into an allocation.
@@ -64,6 +66,8 @@ class BiddingPolicy(nn.Module):
         strength: factor on what the output layers say before it is limited to -1 ... 1. A bid of 1 multiplies by up to
             e^4 (`BID_SCALE`), so that a change of a weight of 0.1 is a strong one without it.
         silent: names of bids (`envs.bidding.columns.BID_COLUMNS`) that stay 0, for ablations.
+        volume: whether bids are multiplied by a factor that depends on the cluster, so that a policy can be quiet in
+            worlds where its bids do harm.
 
     Raises:
         MurmurationError: a size is out of range, or `mixing` or a name in `silent` is unknown.
@@ -78,6 +82,7 @@ class BiddingPolicy(nn.Module):
         heads: int = 2,
         strength: float = 0.1,
         silent: Sequence[str] = (),
+        volume: bool = False,
     ) -> None:
         super().__init__()
         if mixing not in MIXINGS:
@@ -106,6 +111,9 @@ class BiddingPolicy(nn.Module):
         self.direct = nn.Linear(pairs, spec.num_bids, bias=False)
         start_at_zero(self.out)
         start_at_zero(self.direct)
+        self.volume = nn.Linear(cluster, spec.num_bids) if volume else None
+        if self.volume is not None:
+            start_at_zero(self.volume)
 
     def bids(self, observation: dict[str, Tensor]) -> Tensor:
         """Return bids [B, N, P, num_bids] from -1 to 1."""
@@ -121,6 +129,9 @@ class BiddingPolicy(nn.Module):
         state = self.pair(pairs) + at_pairs(self.pair_of_job(jobs), pair_jobs) + self.pair_of_node(nodes)[:, :, None]
         bids = torch.tanh(self.strength * (self.out(torch.tanh(state)) + self.direct(pairs)))
         found: Tensor = bids * self.heard * pairs[..., PAIR_PRESENT, None]
+        if self.volume is not None:
+            factor = 1.0 + torch.tanh(self.volume(observation["cluster"]))
+            found = (found * factor[:, None, None]).clamp(-1.0, 1.0)
         return found
 
 

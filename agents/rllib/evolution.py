@@ -78,7 +78,7 @@ class EvolutionSetup:
         blueprint: the network, which implements `agents.networks.bidding.BidNetwork`.
         settings: parameters of the search.
         seed: seed of the run.
-        start: weights by name with which the search starts; None for fresh ones.
+        start: weights by name with which the search starts; None for fresh ones. Layers that it lacks start fresh.
     """
 
     tasks: tuple[BiddingTask, ...]
@@ -93,14 +93,16 @@ class EvolutionSetup:
             torch.manual_seed(derive_seed(self.seed, Phase.LEARNING))
             network = self.blueprint.build(self.tasks[0].spec)
         if self.start is not None:
-            network.load_state_dict(self.start)
+            network.load_state_dict(self.start, strict=False)
         return network
 
     def perturbations(self, network: nn.Module, iteration: int) -> LowRankPerturbations:
         """Draw the variants of an iteration: the same in every process."""
         settings = self.settings
         rng = np.random.default_rng(derive_seed(self.seed, Phase.LEARNING, iteration + 1))
-        return LowRankPerturbations(network, settings.num_pairs, settings.sigma, settings.rank, rng)
+        return LowRankPerturbations(
+            network, settings.num_pairs, settings.sigma, settings.rank, rng, layers=settings.layers
+        )
 
     def game_seed(self, iteration: int, pair: int, workload: int) -> int:
         """Return the seed of a pair's n-th workload."""

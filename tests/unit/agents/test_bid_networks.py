@@ -70,3 +70,19 @@ def test_bids_that_do_not_exist_are_named(target, seen):
         target(seen[0], silent=["colour", "size"])
     with pytest.raises(MurmurationError, match="strength is 0; it must be positive"):
         target(seen[0], strength=0)
+
+
+def test_the_volume_multiplies_each_kind_of_bid_by_a_factor_of_the_cluster(seen):
+    spec, observation = seen
+    whole, quiet = randomised(BiddingPolicy(spec)), BiddingPolicy(spec, volume=True)
+    quiet.load_state_dict(whole.state_dict(), strict=False)
+    assert quiet.volume is not None
+    with torch.no_grad():
+        everything = whole.bids(observation)
+        assert torch.equal(quiet.bids(observation), everything)
+        quiet.volume.bias[BID_AFFINITY] = -20.0  # tanh of it is -1
+        quiet.volume.bias[BID_CORES] = np.arctanh(-0.5)
+        said = quiet.bids(observation)
+    assert (said[..., BID_AFFINITY] == 0).all()
+    torch.testing.assert_close(said[..., BID_CORES], 0.5 * everything[..., BID_CORES])
+    assert torch.equal(said[..., BID_PRIORITY], everything[..., BID_PRIORITY])

@@ -49,6 +49,15 @@ def test_the_gradient_of_a_linear_merit_is_found() -> None:
     assert float((found - slope).norm() / slope.norm()) < 0.2
 
 
+def test_only_the_named_layers_change() -> None:
+    network = small_network()
+    changes = LowRankPerturbations(network, 2, 0.3, 1, np.random.default_rng(1), layers=["3"])
+    assert set(changes.gradient(np.ones(2))) == {"3.weight"}
+    assert set(changes.variant(0)) == {"3.weight"}
+    with pytest.raises(MurmurationError, match=r"no linear layer 1, 7; its linear layers are 0, 3"):
+        LowRankPerturbations(network, 2, 0.3, 1, np.random.default_rng(1), layers=["7", "1"])
+
+
 def test_ranks_share_places_and_sum_to_zero() -> None:
     np.testing.assert_allclose(rank_shaped(np.array([3.0, 1.0, 3.0, 9.0])), [0.0, -0.5, 0.0, 0.5])
 

@@ -135,12 +135,39 @@ def test_a_run_that_starts_from_a_checkpoint_begins_with_its_weights(tmp_path: P
     assert trainer(tmp_path / "parts", 2).run().validation == state.validation
 
 
+def test_only_a_layer_that_is_added_is_trained(tmp_path: Path) -> None:
+    """The volume is new: it starts at 1, so the first validation is that of the earlier policy; the rest stays."""
+    setup = setup_of(tasks=1)
+    network = setup.build()
+    with torch.no_grad():
+        for value in network.parameters():
+            value.add_(3.0 * torch.randn(value.shape, generator=torch.Generator().manual_seed(1)))
+    checkpoint = BiddingCheckpoint(network, BLUEPRINT, setup.tasks[0].rules, {}, {})
+    gains = trainer(tmp_path / "plain", 0, checkpoint.start_for(BLUEPRINT)).run().validation["0"]
+    louder = Blueprint(BLUEPRINT.target, {**BLUEPRINT.options, "volume": True})
+    start = checkpoint.start_for(louder)
+    run = trainer(tmp_path / "more", 2, start)
+    settings = replace(run.settings.evolution, layers=("volume",), sigma=1.0)
+    run.setup = replace(run.setup, blueprint=louder, settings=settings)
+    run.settings = replace(run.settings, evolution=settings)
+    assert run.run().validation["0"] == gains
+    trained = BiddingCheckpoint.load(tmp_path / "more" / "checkpoints" / "last").network.state_dict()
+    assert {name for name in trained if name not in start} == {"volume.weight", "volume.bias"}
+    assert all(torch.equal(trained[name], start[name]) for name in start)
+    assert trained["volume.weight"].abs().max() > 0
+
+
 def test_another_network_cannot_start_from_a_checkpoint() -> None:
     setup = setup_of(tasks=1)
     checkpoint = BiddingCheckpoint(setup.build(), BLUEPRINT, setup.tasks[0].rules, {}, {})
     wider = Blueprint(BLUEPRINT.target, {"width": 8, "rounds": 2})
-    with pytest.raises(CheckpointError, match="the network to train has rounds 2, width 8 and that of the checkpoint"):
+    with pytest.raises(CheckpointError, match="the network to train has width 8 and that of the checkpoint width 4"):
         checkpoint.start_for(wider)
+    unnamed = BiddingCheckpoint(
+        BiddingPolicy(setup.tasks[0].spec), Blueprint(BLUEPRINT.target), setup.tasks[0].rules, {}, {}
+    )
+    with pytest.raises(CheckpointError, match="the network to train has rounds 2, width 8 and that of"):
+        unnamed.start_for(wider)
     with pytest.raises(CheckpointError, match="has target 'agents.networks.bidding.ConstantBids'"):
         checkpoint.start_for(Blueprint("agents.networks.bidding.ConstantBids", {"width": 4}))
 

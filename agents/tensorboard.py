@@ -16,7 +16,10 @@ from matplotlib.figure import Figure
 from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
 
-POLICY, IMITATION, BOUND_LINE = "policy", "imitation", "lower_bound"
+from agents.validation import ValidationFigures, outcome_of
+
+POLICY, IMITATION, BOUND_LINE, MARKET_LINE = "policy", "imitation", "lower_bound", "market_without_bids"
+NUM_LEVELS, PLANNER = 3, "planner"  # baselines that are shown, and one that is shown in any case
 OVERVIEW = "0_overview"  # the group that TensorBoard shows first, as it sorts by name
 HEADLINE = f"{OVERVIEW}/validation_mean_jct_hours"
 GAIN = f"{OVERVIEW}/validation_gain_percent"  # of evolution strategies, over the market alone
@@ -30,13 +33,14 @@ def layout_of(metric: str) -> dict[str, dict[str, list[Any]]]:
     """Return the layout of the page "Custom Scalars": charts by category, each with the tags that it shows.
 
     Args:
-        metric: the tag of the first chart, `HEADLINE` or `GAIN`.
+        metric: by which the trainer compares checkpoints, `HEADLINE` or `GAIN`. `HEADLINE` is the first chart of both.
     """
-    overview: dict[str, list[Any]] = {HEADINGS[metric]: ["Multiline", [metric]]}
+    overview: dict[str, list[Any]] = {HEADINGS[HEADLINE]: ["Multiline", [HEADLINE]]}
     if metric == GAIN:
         return {
             "Overview": overview
             | {
+                HEADINGS[GAIN]: ["Multiline", [GAIN]],
                 "validation: gain in mean JCT by task (fraction)": ["Multiline", ["validation/.*/jct$"]],
                 "validation: gain in makespan by task (fraction)": ["Multiline", ["validation/.*/makespan$"]],
             }
@@ -54,6 +58,12 @@ def layout_of(metric: str) -> dict[str, dict[str, list[Any]]]:
             "losses": ["Multiline", ["learner/policy_loss", "learner/value_loss"]],
         },
     }
+
+
+def choose_levels(known: Mapping[str, ValidationFigures], *always: str) -> list[str]:
+    """Return the names of the baselines to show: the best in validation, then those of `always` that are known."""
+    best = sorted(known, key=lambda name: outcome_of(known[name]))[:NUM_LEVELS]
+    return list(dict.fromkeys([*best, *(name for name in always if name in known)]))
 
 
 class TensorBoardWriter:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -17,7 +17,7 @@ from agents.rllib import PPOSettings, TrainingSetup
 from agents.rllib.algorithm import LocalAlgorithm, PPOAlgorithm
 from agents.saving import BEST, SavedStates, best_on_disk, read_state, refusing_writes
 from agents.seeding import Phase, derive_seed
-from agents.tensorboard import BOUND_LINE, HEADLINE, IMITATION, TensorBoardWriter
+from agents.tensorboard import BOUND_LINE, HEADLINE, IMITATION, PLANNER, TensorBoardWriter, choose_levels
 from agents.validation import (
     VALIDATION_SEED,
     ValidationFigures,
@@ -33,11 +33,12 @@ from envs.evaluation.files import write_whole
 from envs.evaluation.outcome import Outcome
 from envs.evaluation.playing import workload_seed
 from envs.scheduling import Scheduler
+from envs.simulation import Setup
 from envs.types import CheckpointError, MurmurationError
 from envs.types.units import HOUR
+from envs.workloads import Workload
 
 STATE, STATES = "state.json", "checkpoints/states"
-NUM_LEVELS, PLANNER = 3, "planner"  # baselines that TensorBoard shows, and one that it shows in any case
 POOR = 1.5  # an imitating policy with this multiple of its teacher's mean JCT has not learnt it
 
 
@@ -78,6 +79,24 @@ class TrainingListener(Protocol):
     def note(self, text: str) -> None:
         """Report a message of one line."""
         ...
+
+
+def measure_baselines(
+    baselines: Mapping[str, Callable[[], Scheduler]],
+    setup: Setup,
+    workloads: Sequence[Workload],
+    listener: TrainingListener,
+) -> dict[str, ValidationFigures]:
+    """Return the figures of every baseline that can run in this scenario, by name, and report which cannot."""
+    listener.phase("baselines", len(baselines))
+    count = iter(range(1, len(baselines) + 1))
+
+    def tell(name: str, refusal: str) -> None:
+        listener.step(next(count), {})
+        if refusal:
+            listener.note(f"{name} is skipped: {refusal}")
+
+    return validate_baselines(baselines, setup, workloads, tell)
 
 
 @dataclass
@@ -195,15 +214,8 @@ class Trainer:
             )
 
     def _measure_baselines(self) -> None:
-        self.listener.phase("baselines", len(self.baselines))
-        count = iter(range(1, len(self.baselines) + 1))
-
-        def tell(name: str, refusal: str) -> None:
-            self.listener.step(next(count), {})
-            if refusal:
-                self.listener.note(f"{name} is skipped: {refusal}")
-
-        self.state.baselines = validate_baselines(self.baselines, self.training_setup.setup, self._workloads, tell)
+        setup = self.training_setup.setup
+        self.state.baselines = measure_baselines(self.baselines, setup, self._workloads, self.listener)
         self._draw_levels()
         self.state.teacher = self.settings.teacher
         if not self.state.baselines and self.state.teacher == "none":
@@ -221,8 +233,7 @@ class Trainer:
     def _draw_levels(self) -> None:
         """Draw the best baselines, the teacher, the planner and the lower bound as horizontal lines."""
         known = self.state.baselines
-        best = sorted(known, key=lambda name: outcome_of(known[name]))[:NUM_LEVELS]
-        for name in dict.fromkeys([*best, *(each for each in (self.state.teacher, PLANNER) if each in known)]):
+        for name in choose_levels(known, self.state.teacher, PLANNER):
             figures = _tagged("validation", known[name]) | {HEADLINE: known[name]["mean_jct"] / HOUR}
             self.tensorboard.draw_level(figures, self.settings.iterations, name)
         bound = mean_bound(self.training_setup.setup, self._workloads)

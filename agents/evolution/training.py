@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,12 +20,28 @@ from agents.pictures import picture_episode
 from agents.rllib.evolution import EvolutionOnRay, EvolutionSetup, LocalEvolution
 from agents.saving import BEST, SavedStates, best_on_disk, read_state, refusing_writes
 from agents.seeding import Phase, derive_seed
-from agents.tensorboard import GAIN, TensorBoardWriter
-from agents.training import TrainingListener
-from agents.validation import VALIDATION_SEED, audit_training_episode, validation_workloads
+from agents.tensorboard import (
+    BOUND_LINE,
+    GAIN,
+    HEADLINE,
+    MARKET_LINE,
+    PLANNER,
+    TensorBoardWriter,
+    choose_levels,
+)
+from agents.training import TrainingListener, measure_baselines
+from agents.validation import (
+    VALIDATION_SEED,
+    ValidationFigures,
+    audit_training_episode,
+    mean_bound,
+    validation_workloads,
+)
 from envs.evaluation.files import write_whole
 from envs.evaluation.playing import workload_seed
+from envs.scheduling import Scheduler
 from envs.types import MurmurationError
+from envs.types.units import HOUR
 
 STATE, STATES = "evolution.json", "checkpoints/states"
 
@@ -39,6 +55,8 @@ class EvolutionTrainingSettings:
         validate_every: iterations between validations; each writes checkpoints.
         num_validation: distinct workloads of each task's validation split on which checkpoints are compared; the best
             one is validated again on as many others.
+        num_compared: the first of these workloads, of the first task, on which the baselines are played too. The chart
+            of mean JCT in TensorBoard is about them.
         evolution: parameters of the search.
         num_threads: of torch.
         picture_every: iterations between pictures of a validation episode for TensorBoard; 0 for none.
@@ -47,6 +65,7 @@ class EvolutionTrainingSettings:
     iterations: int = 60
     validate_every: int = 10
     num_validation: int = 24
+    num_compared: int = 8
     evolution: EvolutionSettings = field(default_factory=EvolutionSettings)
     num_threads: int = 1
     picture_every: int = 20
@@ -58,6 +77,8 @@ class EvolutionTrainingSettings:
             raise MurmurationError(
                 "trainer: iterations must not be negative; validate_every, num_validation and num_threads at least 1"
             )
+        if self.num_compared < 1:
+            raise MurmurationError(f"trainer.num_compared is {self.num_compared}; it must be at least 1")
 
 
 class Gain(NamedTuple):
@@ -114,6 +135,7 @@ class EvolutionState:
 
     seed: int
     iteration: int = 0
+    baselines: dict[str, ValidationFigures] = field(default_factory=dict)  # on the compared workloads
     validation: dict[str, dict[str, list[float]]] = field(default_factory=dict)  # iteration -> task -> Gain
     best_iteration: int = -1
     fresh: dict[str, list[float]] = field(default_factory=dict)  # task -> Gain of the best on fresh workloads
@@ -135,6 +157,7 @@ class EvolutionTrainer:
         market: name and options of the market, for the manifest of checkpoints.
         folder: folder of the run.
         listener: receives reports on progress.
+        baselines: makers of schedulers by name, for comparison in TensorBoard.
     """
 
     def __init__(
@@ -144,9 +167,10 @@ class EvolutionTrainer:
         market: dict[str, Any],
         folder: Path,
         listener: TrainingListener,
+        baselines: Mapping[str, Callable[[], Scheduler]] | None = None,
     ) -> None:
         self.setup, self.settings, self.market = setup, settings, market
-        self.folder, self.listener = folder, listener
+        self.folder, self.listener, self.baselines = folder, listener, baselines or {}
         self.state = EvolutionState(setup.seed)
         self.saved = SavedStates(folder / STATES)
         self.tensorboard = TensorBoardWriter(folder / "tensorboard", listener.note)
@@ -158,6 +182,7 @@ class EvolutionTrainer:
                 Game(0, workload, workload_seed(VALIDATION_SEED, i)) for i, workload in enumerate(workloads)
             ]
         self._batches = {task.name: task.batch(settings.evolution.num_envs) for task in setup.tasks}
+        self._compared = min(count, settings.num_compared)
         self._own: dict[str, list[Score]] = {}
 
     def run(self) -> EvolutionState:
@@ -168,6 +193,7 @@ class EvolutionTrainer:
         algorithm = make(self.setup, self.state.iteration)
         try:
             self._measure_own()
+            self._compare(resumed is None)
             if resumed:
                 algorithm.restore(resumed)
                 self.listener.note(f"resumed after iteration {self.state.iteration}")
@@ -191,6 +217,23 @@ class EvolutionTrainer:
             self.listener.step(done, {})
             self.listener.note(f"{task.name}: the market alone has a mean JCT of {jct:,.0f} s")
 
+    def _compare(self, anew: bool) -> None:
+        """Draw the market alone, the best baselines, the planner and the lower bound as horizontal lines."""
+        task = self.setup.tasks[0]
+        workloads = [game.workload for game in self._games[task.name][: self._compared]]
+        if anew:
+            self.state.baselines = measure_baselines(self.baselines, task.setup, workloads, self.listener)
+        known = self.state.baselines
+        levels = {name: known[name]["mean_jct"] for name in choose_levels(known, PLANNER)}
+        levels[MARKET_LINE] = self._mean_jct(self._own[task.name])
+        levels[BOUND_LINE] = mean_bound(task.setup, workloads)
+        for name, jct in levels.items():
+            self.tensorboard.draw_level({HEADLINE: jct / HOUR}, self.settings.iterations, name)
+
+    def _mean_jct(self, scores: list[Score]) -> float:
+        """Mean JCT of the first task, in s, over the workloads that baselines play too."""
+        return float(np.mean([score.mean_jct for score in scores[: self._compared]]))
+
     def _search(self, algorithm: LocalEvolution | EvolutionOnRay) -> None:
         settings = self.settings
         self.listener.phase("evolution", settings.iterations)
@@ -210,7 +253,8 @@ class EvolutionTrainer:
     def _validate(self, algorithm: LocalEvolution | EvolutionOnRay) -> None:
         network = algorithm.network()
         count = self.settings.num_validation
-        gains = {task.name: self._gain(network, task.name, 0, count) for task in self.setup.tasks}
+        scores = {task.name: self._scores(network, task.name, 0, count) for task in self.setup.tasks}
+        gains = {name: self._gain(found, name, 0) for name, found in scores.items()}
         self._audit(network)
         best = self.state.merit(self.state.best_iteration) if self.state.best_iteration >= 0 else -math.inf
         self.state.validation[str(self.state.iteration)] = {name: list(gain) for name, gain in gains.items()}
@@ -218,7 +262,8 @@ class EvolutionTrainer:
             scalars = {f"validation/{name}/{part}": value for part, value in gain._asdict().items()}
             self.tensorboard.write(scalars, self.state.iteration)
         mean_gain = float(np.mean([each.jct for each in gains.values()]))
-        self.tensorboard.write({GAIN: 100.0 * mean_gain}, self.state.iteration)
+        mean_jct = self._mean_jct(scores[self.setup.tasks[0].name])
+        self.tensorboard.write({GAIN: 100.0 * mean_gain, HEADLINE: mean_jct / HOUR}, self.state.iteration)
         self._picture(network)
         self.tensorboard.flush()
         if self.state.merit(self.state.iteration) > best:
@@ -255,7 +300,7 @@ class EvolutionTrainer:
                     f"{task.name}: the validation split has no further workloads for a second validation"
                 )
                 continue
-            gain = self._gain(best, task.name, count, count + fresh)
+            gain = self._gain(self._scores(best, task.name, count, count + fresh), task.name, count)
             self.state.fresh[task.name] = list(gain)
             self.listener.note(
                 f"{task.name}: best checkpoint (iteration {self.state.best_iteration}) on {fresh} fresh workloads, "
@@ -264,9 +309,12 @@ class EvolutionTrainer:
         with refusing_writes(self.folder):
             self._write_state(self.folder)
 
-    def _gain(self, network: nn.Module, task: str, first: int, last: int) -> Gain:
-        scores = play(network, self._batches[task], self._games[task][first:last])  # type: ignore[arg-type]
-        return gain_of(scores, self._own[task][first:last], self.settings.evolution)
+    def _scores(self, network: nn.Module, task: str, first: int, last: int) -> list[Score]:
+        return play(network, self._batches[task], self._games[task][first:last])  # type: ignore[arg-type]
+
+    def _gain(self, scores: list[Score], task: str, first: int) -> Gain:
+        """Compare the scores of validation workloads, from the first on, with those of the market alone."""
+        return gain_of(scores, self._own[task][first : first + len(scores)], self.settings.evolution)
 
     def _standing(self) -> Mapping[str, float]:
         latest = self.state.validation[max(self.state.validation, key=int)]

@@ -140,6 +140,7 @@ def _build_evolution(
         describe_market(cfg),
         folder,
         listener,
+        {name: partial(_build_scheduler, cfg, name) for name in build_schedulers(cfg)},
     )
 
 

@@ -6,7 +6,11 @@ import os
 import re
 import subprocess
 import sys
+import threading
+import time
+from functools import partial
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -15,7 +19,7 @@ pytest.importorskip("mkdocs", reason="the site needs the extra `docs`")
 griffe = pytest.importorskip("griffe", reason="the site needs the extra `docs`")
 
 from documentation.reference import MODULES, place_of  # noqa: E402
-from tests.unit.evaluation.pages import look_at  # noqa: E402
+from tests.unit.evaluation.pages import add_checks, look_at, title_of  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -46,6 +50,19 @@ setTimeout(() => {
   }
   document.title = JSON.stringify({ parts: document.querySelectorAll("article > *").length, found });
 }, 1500);
+</script>
+"""
+
+
+SEARCHED = """
+<script>
+(async () => {
+  const results = () => [...document.querySelectorAll(".md-search-result__link")].map((link) => link.href);
+  for (let i = 0; i < 40 && !results().length; i++)
+    await (location.protocol === "file:" ? new Promise((done) => setTimeout(done, 100)) : fetch(`slow?${i}`));
+  const box = document.querySelector(".md-search__input").getBoundingClientRect();
+  document.title = JSON.stringify({ results: results(), shown: box.width > 100 });
+})();
 </script>
 """
 
@@ -133,6 +150,32 @@ def test_every_package_with_exported_names_has_a_page(repository):
 def test_the_search_finds_a_rule_of_the_world(site):
     documents = json.loads((site / "search" / "search_index.json").read_text())["docs"]
     assert any("Net progress" in entry["text"] and entry["location"].startswith("world.html") for entry in documents)
+
+
+class Slow(SimpleHTTPRequestHandler):
+    """Serves a folder; `slow` takes half a second, in which the browser's clock stands and its workers work."""
+
+    def do_GET(self):
+        if "/slow" in self.path:
+            time.sleep(0.5)
+        super().do_GET()
+
+    def log_message(self, format, *args):
+        """Write nothing."""
+
+
+@pytest.mark.browser
+def test_the_search_works_in_a_folder_and_on_a_server(site):
+    page = add_checks(site / "index.html", 1280, SEARCHED)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Slow, directory=str(site))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            for address in (page.as_uri(), f"http://127.0.0.1:{server.server_port}/{page.name}"):
+                seen = json.loads(title_of(f"{address}?q=stratified+bootstrap", 1280, 900))
+                assert seen["shown"], address
+                assert any("/results.html" in found for found in seen["results"]), address
+        finally:
+            server.shutdown()
 
 
 @pytest.mark.browser

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,16 +12,19 @@ import ray
 import torch
 from safetensors.torch import load_file, save_file
 
-from agents.bidding import BiddingCheckpoint
+from agents.bidding import BiddingCheckpoint, BiddingScheduler
 from agents.bidding.checkpoint import is_bidding
 from agents.evolution import EvolutionSettings, Game, play
 from agents.evolution.training import EvolutionTrainer, EvolutionTrainingSettings, Silence, gain_of
 from agents.networks import Blueprint
 from agents.networks.bidding import BiddingPolicy
 from agents.rllib.evolution import BiddingTask, EvolutionOnRay, EvolutionSetup, LocalEvolution
+from agents.tensorboard import BOUND_LINE, HEADLINE, MARKET_LINE, POLICY
+from baselines.srtf import Srtf
 from envs.evaluation.playing import workload_seed
 from envs.simulation import FifoMarket, Simulator, run_episode
 from envs.types import CheckpointError, MurmurationError
+from tests.unit.agents.curves import scalars
 from tests.unit.agents.worlds import small_world
 
 SETTINGS = EvolutionSettings(num_pairs=4, num_workloads=2, num_envs=3, sigma=0.2, lr=0.1)
@@ -52,6 +56,27 @@ class Quiet:
 def trainer(folder: Path, iterations: int, start: Mapping[str, torch.Tensor] | None = None) -> EvolutionTrainer:
     length = EvolutionTrainingSettings(iterations=iterations, validate_every=1, num_validation=3, evolution=SETTINGS)
     return EvolutionTrainer(setup_of(start=start), length, {"name": "fifo", "options": {}}, folder, Quiet())
+
+
+def test_the_first_chart_has_the_policy_beside_baselines_market_and_bound(tmp_path: Path) -> None:
+    """The market alone is measured in two ways: in the batch without bids, and as one more baseline."""
+    setup = setup_of()
+    task = setup.tasks[0]
+    baselines = {"alone": partial(BiddingScheduler, Silence(task.spec.num_bids), task.market, task.rules)}
+    baselines |= {"srtf": Srtf}
+    length = EvolutionTrainingSettings(2, 1, 3, num_compared=2, evolution=SETTINGS, picture_every=0)
+    run = EvolutionTrainer(setup, length, {"name": "fifo", "options": {}}, tmp_path, Quiet(), baselines)
+    state = run.run()
+    lines = {
+        name: scalars(tmp_path / "tensorboard" / name)[HEADLINE]
+        for name in (*baselines, POLICY, MARKET_LINE, BOUND_LINE)
+    }
+    assert [step for step, _ in lines[POLICY]] == [0, 1, 2]
+    assert lines["alone"] == lines[MARKET_LINE]
+    assert lines[POLICY][0] == lines[MARKET_LINE][0], "a new policy bids nothing"
+    assert [step for step, _ in lines["srtf"]] == [0, 2]
+    assert 0 < lines[BOUND_LINE][0][1] < min(value for name in (*baselines, POLICY) for _, value in lines[name])
+    assert state.baselines["srtf"]["mean_jct"] == pytest.approx(lines["srtf"][0][1] * 3600, rel=1e-6)
 
 
 def equal(one: torch.nn.Module, other: torch.nn.Module) -> bool:

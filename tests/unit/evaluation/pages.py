@@ -44,11 +44,25 @@ def find_browser() -> str:
 
 def look_at(page: Path, width: int, height: int = 2000, checks: str = CHECKS) -> str:
     """Return the title that the checks, a script, leave on a page, drawn at a width."""
+    return title_of(add_checks(page, width, checks).as_uri(), width, height)
+
+
+def add_checks(page: Path, width: int, checks: str) -> Path:
+    """Write a copy of a page with the checks beside it, and return its path."""
     checked = page.with_name(f"checked_{width}.html")
     checked.write_text(page.read_text(encoding="utf-8").replace("</body>", f"{checks}</body>"), encoding="utf-8")
+    return checked
+
+
+def title_of(address: str, width: int, height: int) -> str:
+    """Return the title of the page at an address, once its scripts have run for some seconds of the browser's time.
+
+    The browser's clock stops while a request is unanswered.
+    """
     command = [find_browser(), "--headless=new", "--no-sandbox", "--disable-gpu", "--dump-dom"]
-    options = ["--virtual-time-budget=6000", f"--window-size={width},{height}", checked.as_uri()]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=120)
+    quiet = ["--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-sync"]
+    options = ["--virtual-time-budget=6000", f"--window-size={width},{height}", address]
+    done = subprocess.run([*command, *quiet, *options], capture_output=True, text=True, timeout=120)
     title = re.search(r"<title>(.*?)</title>", done.stdout, re.DOTALL)
     assert title, done.stderr[-2000:]
     return html.unescape(title.group(1))

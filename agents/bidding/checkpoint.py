@@ -26,6 +26,7 @@ BID_NETWORKS = (
 )  # that any manifest may name
 # Networks know no sizes; these are only for building one.
 ANY_SPEC = BiddingSpec(num_nodes=1, num_gpus=1, num_slots=1, num_candidates=1, contenders=0)
+FREE_OPTIONS = ("silent", "volume")  # of a network: they leave the meaning of its weights as it is
 
 
 @dataclass(frozen=True)
@@ -105,15 +106,15 @@ class BiddingCheckpoint:
         """Return the weights by name, for training that starts from them.
 
         Args:
-            blueprint: the network that is to be trained. It may have options, and layers that follow from them, of
-                which the checkpoint knows nothing, such as `volume`.
+            blueprint: the network that is to be trained. It may have other `FREE_OPTIONS`, and options of which the
+                checkpoint knows nothing; layers that follow from them are not among the weights returned.
 
         Raises:
             CheckpointError: the network of this checkpoint is another one.
         """
         wanted, own = ({"target": each.target, **each.options} for each in (blueprint, self.blueprint))
         weights = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
-        parts = [name for name in own if wanted.get(name) != own[name]]
+        parts = [name for name in own if wanted.get(name) != own[name] and name not in FREE_OPTIONS]
         if not parts:
             shapes = {name: value.shape for name, value in blueprint.build(ANY_SPEC).state_dict().items()}
             if all(shapes.get(name) == value.shape for name, value in weights.items()):

@@ -21,6 +21,8 @@ from envs.bidding.columns import (
 from envs.types import MurmurationError
 
 MIXINGS = ("graph", "dense", "none")
+VOLUMES = ("full", "shared", "learned")
+SHARING = (CLUSTER_COLUMNS.index("shares_cpu_memory"), CLUSTER_COLUMNS.index("contention"))
 
 
 class BidNetwork(Protocol):
@@ -50,8 +52,7 @@ class BiddingPolicy(nn.Module):
     3. Nodes exchange `rounds` messages along the edges of the coordination graph (`GraphAttention`).
     4. A node's bids on a job follow from its own state, the job's state and the features of the pair, plus a linear
        function of the latter. All output layers start at zero, so a new policy is the market's own scheduler.
-    5. With `volume`, each kind of bid is multiplied by a factor from 0 to 2 that follows from the features of the
-       cluster alone: its rules, load and size. It starts at 1.
+    5. All bids are multiplied by the volume: 1, or what the cluster makes of it.
 
     A reconstruction of MAIFS' policy (TPDS'25: attention between agents and a dynamic coordination graph; equations not
     public) that bids instead of placing: the market turns bids into an allocation.
@@ -66,11 +67,12 @@ class BiddingPolicy(nn.Module):
         strength: factor on what the output layers say before it is limited to -1 ... 1. A bid of 1 multiplies by up to
             e^4 (`BID_SCALE`), so that a change of a weight of 0.1 is a strong one without it.
         silent: names of bids (`envs.bidding.columns.BID_COLUMNS`) that stay 0, for ablations.
-        volume: whether bids are multiplied by a factor that depends on the cluster, so that a policy can be quiet in
-            worlds where its bids do harm.
+        volume: "full" for 1; "shared" for 1 where jobs share cores, memory or links, and 0 where they share nothing;
+            "learned" for a factor from 0 to 2 on each kind of bid, which follows from the features of the cluster (its
+            rules, load and size) by a layer of its own and starts at 1.
 
     Raises:
-        MurmurationError: a size is out of range, or `mixing` or a name in `silent` is unknown.
+        MurmurationError: a size is out of range, or `mixing`, `volume` or a name in `silent` is unknown.
     """
 
     def __init__(
@@ -82,11 +84,13 @@ class BiddingPolicy(nn.Module):
         heads: int = 2,
         strength: float = 0.1,
         silent: Sequence[str] = (),
-        volume: bool = False,
+        volume: Literal["full", "shared", "learned"] = "full",
     ) -> None:
         super().__init__()
         if mixing not in MIXINGS:
             raise MurmurationError(f"network: mixing is {mixing!r}; it must be one of {', '.join(MIXINGS)}")
+        if volume not in VOLUMES:
+            raise MurmurationError(f"network: volume is {volume!r}; it must be one of {', '.join(VOLUMES)}")
         if width < 1 or rounds < 0:
             raise MurmurationError(f"network: width {width} must be positive, and rounds {rounds} not negative")
         self.strength = checked_strength(strength)
@@ -111,7 +115,8 @@ class BiddingPolicy(nn.Module):
         self.direct = nn.Linear(pairs, spec.num_bids, bias=False)
         start_at_zero(self.out)
         start_at_zero(self.direct)
-        self.volume = nn.Linear(cluster, spec.num_bids) if volume else None
+        self.quiet_alone = volume == "shared"
+        self.volume = nn.Linear(cluster, spec.num_bids) if volume == "learned" else None
         if self.volume is not None:
             start_at_zero(self.volume)
 
@@ -129,6 +134,9 @@ class BiddingPolicy(nn.Module):
         state = self.pair(pairs) + at_pairs(self.pair_of_job(jobs), pair_jobs) + self.pair_of_node(nodes)[:, :, None]
         bids = torch.tanh(self.strength * (self.out(torch.tanh(state)) + self.direct(pairs)))
         found: Tensor = bids * self.heard * pairs[..., PAIR_PRESENT, None]
+        if self.quiet_alone:
+            shares = (observation["cluster"][:, SHARING] > 0).any(-1)
+            found = found * shares[:, None, None, None]
         if self.volume is not None:
             factor = 1.0 + torch.tanh(self.volume(observation["cluster"]))
             found = (found * factor[:, None, None]).clamp(-1.0, 1.0)

@@ -7,7 +7,14 @@ import pytest
 import torch
 
 from agents.networks.bidding import BiddingPolicy, ConstantBids
-from envs.bidding.columns import BID_AFFINITY, BID_CORES, BID_PRIORITY, PAIR_PRESENT
+from envs.bidding.columns import (
+    BID_AFFINITY,
+    BID_CORES,
+    BID_PRIORITY,
+    CLUSTER_CONTENTION,
+    CLUSTER_SHARES_CPU_MEMORY,
+    PAIR_PRESENT,
+)
 from envs.bidding.spec import BiddingSpec
 from envs.types import MurmurationError
 from tests.unit.agents.test_evolution_training import setup_of
@@ -74,7 +81,7 @@ def test_bids_that_do_not_exist_are_named(target, seen):
 
 def test_the_volume_multiplies_each_kind_of_bid_by_a_factor_of_the_cluster(seen):
     spec, observation = seen
-    whole, quiet = randomised(BiddingPolicy(spec)), BiddingPolicy(spec, volume=True)
+    whole, quiet = randomised(BiddingPolicy(spec)), BiddingPolicy(spec, volume="learned")
     quiet.load_state_dict(whole.state_dict(), strict=False)
     assert quiet.volume is not None
     with torch.no_grad():
@@ -86,3 +93,19 @@ def test_the_volume_multiplies_each_kind_of_bid_by_a_factor_of_the_cluster(seen)
     assert (said[..., BID_AFFINITY] == 0).all()
     torch.testing.assert_close(said[..., BID_CORES], 0.5 * everything[..., BID_CORES])
     assert torch.equal(said[..., BID_PRIORITY], everything[..., BID_PRIORITY])
+
+
+def test_a_policy_may_be_silent_where_jobs_share_nothing(seen):
+    spec, observation = seen
+    whole, quiet = randomised(BiddingPolicy(spec)), randomised(BiddingPolicy(spec, volume="shared"))
+    cluster = observation["cluster"].clone()
+    cluster[:, [CLUSTER_SHARES_CPU_MEMORY, CLUSTER_CONTENTION]] = 0.0
+    cluster[1, CLUSTER_CONTENTION] = 1.0
+    observation = {**observation, "cluster": cluster}
+    with torch.no_grad():
+        everything, said = whole.bids(observation), quiet.bids(observation)
+    assert (everything[0] != 0).any()
+    assert (said[0] == 0).all()
+    assert torch.equal(said[1], everything[1])
+    with pytest.raises(MurmurationError, match="volume is 'loud'; it must be one of full, shared, learned"):
+        BiddingPolicy(spec, volume="loud")  # type: ignore[arg-type]

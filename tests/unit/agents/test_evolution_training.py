@@ -169,7 +169,7 @@ def test_only_a_layer_that_is_added_is_trained(tmp_path: Path) -> None:
             value.add_(3.0 * torch.randn(value.shape, generator=torch.Generator().manual_seed(1)))
     checkpoint = BiddingCheckpoint(network, BLUEPRINT, setup.tasks[0].rules, {}, {})
     gains = trainer(tmp_path / "plain", 0, checkpoint.start_for(BLUEPRINT)).run().validation["0"]
-    louder = Blueprint(BLUEPRINT.target, {**BLUEPRINT.options, "volume": True})
+    louder = Blueprint(BLUEPRINT.target, {**BLUEPRINT.options, "volume": "learned"})
     start = checkpoint.start_for(louder)
     run = trainer(tmp_path / "more", 2, start)
     settings = replace(run.settings.evolution, layers=("volume",), sigma=1.0)

@@ -6,12 +6,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import safetensors
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from agents.description import check_description, read_json
+from agents.description import (
+    NO_DESCRIPTION,
+    NO_WEIGHTS,
+    check_description,
+    check_network_size,
+    explaining_damage,
+    read_json,
+)
 from agents.gpu_types import check_types
 from agents.networks import Blueprint, NetworkError, check_network
 from agents.scheduler import PolicyScheduler
@@ -73,7 +79,7 @@ class Checkpoint:
                 `PolicyNetwork`.
         """
         folder = find_checkpoint(Path(path))
-        try:
+        with explaining_damage(folder / DESCRIPTION, NO_DESCRIPTION):
             description = read_json(folder / DESCRIPTION)
             old = description["format"] == 2
             if old:
@@ -85,21 +91,14 @@ class Checkpoint:
             spec, rules = EnvSpec(**description["spec"]), DecisionRules(**description["rules"])
             gpu_types, notes = tuple(map(str, description["gpu_types"])), dict(description["notes"])
             check_types(gpu_types, spec)
-            network = blueprint.build(spec)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
-            reason = " ".join(str(error).split())
-            raise CheckpointError(
-                f"{folder / DESCRIPTION} is not a policy description ({reason}); copy it again or train anew"
-            ) from error
-        try:
+        with explaining_damage(folder / WEIGHTS, NO_WEIGHTS):
             weights = load_file(str(folder / WEIGHTS))
             check_finite(weights)
+        with explaining_damage(folder / DESCRIPTION, NO_DESCRIPTION):
+            check_network_size(blueprint, spec, weights)
+            network = blueprint.build(spec)
+        with explaining_damage(folder / WEIGHTS, NO_WEIGHTS):
             network.load_state_dict(_renamed(weights) if old and blueprint.target == OLD_NETWORK else weights)
-        except (OSError, ValueError, safetensors.SafetensorError, RuntimeError) as error:
-            reason = " ".join(" ".join(str(error).splitlines()[:2]).split())
-            raise CheckpointError(
-                f"{folder / WEIGHTS} does not contain this network's weights ({reason}); copy it again or train anew"
-            ) from error
         _check(network, spec, folder)
         return cls(network, blueprint, spec, rules, gpu_types, notes)
 

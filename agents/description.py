@@ -4,14 +4,21 @@ import dataclasses
 import json
 import math
 import typing
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from envs.bidding import BiddingRules
-from envs.gpu_cluster import DecisionRules, EnvSpec
-from envs.types import CheckpointError
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
 
+from agents.networks import Blueprint
+from envs.bidding import BiddingRules, BiddingSpec
+from envs.gpu_cluster import DecisionRules, EnvSpec
+from envs.types import CheckpointError, MurmurationError
+
+NO_DESCRIPTION, NO_WEIGHTS = "is not a policy description", "does not contain this network's weights"
 LARGEST_FILE = 1_000_000  # bytes
 LARGEST: Mapping[str, int] = {  # of the whole numbers in `spec` and `rules`
     "num_nodes": 100_000,
@@ -25,7 +32,7 @@ LARGEST: Mapping[str, int] = {  # of the whole numbers in `spec` and `rules`
     "contenders": 1000,
 }
 LEAST: Mapping[str, int] = {"contenders": 0}  # of whole numbers that need not be positive
-LARGEST_ACTIONS = 10_000_000  # of one node
+LARGEST_OBSERVATION = 20_000_000  # numbers of one observation with its mask: that of 1,024 nodes has two millions
 LARGEST_OPTION = 65_536  # magnitude of a number among the network's options
 LARGEST_OPTIONS: Mapping[str, int] = {
     "layers": 64,
@@ -108,14 +115,65 @@ def check_description(description: Mapping[str, Any], networks: Collection[str])
     check_blueprint(description, networks)
     for part, cls in (("spec", EnvSpec), ("rules", DecisionRules)):
         check_fields(part, _mapping(description, part), cls)
-    spec = description["spec"]
-    choices = spec["num_candidates"] + spec["num_slots"]
-    if choices * (spec["node_gpus"] + 1) * spec.get("num_levels", 1) > LARGEST_ACTIONS:
-        raise CheckpointError(f"spec: a node would have more than {LARGEST_ACTIONS:,} actions")
+    size = observation_size(EnvSpec(**description["spec"]))
+    if size > LARGEST_OBSERVATION:
+        raise CheckpointError(
+            f"spec: an observation would have {size:,} numbers, and at most {LARGEST_OBSERVATION:,} are allowed; "
+            "lower num_nodes, num_candidates or num_slots"
+        )
     types = description.get("gpu_types")
     if not isinstance(types, list) or not all(isinstance(each, str) and len(each) <= LONGEST_TEXT for each in types):
         raise CheckpointError(f"gpu_types is {_short(types)}; it must be a list of names")
     _mapping(description, "notes")
+
+
+def observation_size(spec: EnvSpec) -> int:
+    """Return how many numbers an observation of these sizes has, with its mask."""
+    per_node = spec.node_features + spec.num_slots * spec.slot_features + spec.num_actions
+    return spec.num_nodes * per_node + spec.num_candidates * spec.job_features + spec.cluster_features
+
+
+def check_network_size(blueprint: Blueprint, spec: EnvSpec | BiddingSpec, weights: Mapping[str, Tensor]) -> None:
+    """Check that a network has no more numbers than its weights, before memory is allocated for it.
+
+    The network is built without memory, on torch's device `meta`. A network that cannot be built there is not checked:
+    the project's own can.
+
+    Raises:
+        CheckpointError: it has more.
+    """
+    there = sum(each.numel() for each in weights.values())
+    try:
+        with torch.device("meta"):
+            needed = sum(each.numel() for each in blueprint.build(spec).state_dict().values())
+    except Exception:  # a user's network may do anything; building it for real gives the error
+        return
+    if needed > there:
+        raise CheckpointError(
+            f"network.options {_short(blueprint.options)} are those of a network of {needed:,} numbers, and its "
+            f"weights have {there:,}"
+        )
+
+
+@contextmanager
+def explaining_damage(path: Path, what: str) -> Iterator[None]:
+    """Turn whatever reading or building raises into one error.
+
+    Args:
+        path: the file that is to blame.
+        what: what is wrong with it.
+
+    Raises:
+        CheckpointError: names the file and the reason.
+    """
+    try:
+        yield
+    except MurmurationError as error:
+        raise CheckpointError(f"{path} {what} ({error}); copy it again or train anew") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
+        # torch lists all names that do not fit.
+        reason = " ".join(" ".join(f"{type(error).__name__}: {error}".splitlines()[:2]).split())
+        raise CheckpointError(f"{path} {what} ({reason}); copy it again or train anew") from error
 
 
 def _mapping(values: Mapping[str, Any], name: str, where: str = "") -> Mapping[str, Any]:

@@ -12,13 +12,13 @@ from omegaconf import DictConfig
 from launch import command
 
 # isort: split
-from launch.soaking import check_flat, draw_world, play_world, worlds_until
+from launch.soaking import check_flat, long_episode, worlds_until
 
 
 @command("soak")
 def main(cfg: DictConfig, folder: Path) -> None:
     """Play, print the counts, write soak.json; fail at the first result that cannot be."""
-    tally = worlds_until(cfg.minutes, cfg.seed) if cfg.jobs is None else play_world(draw_world(cfg.seed, cfg.jobs))
+    tally = worlds_until(cfg.minutes, cfg.seed) if cfg.jobs is None else long_episode(cfg.jobs, cfg.seed)
     (folder / "soak.json").write_text(tally.to_json())
     print(tally)
     check_flat(tally, cfg.growth)

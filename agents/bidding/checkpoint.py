@@ -6,13 +6,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import safetensors
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from agents.bidding.scheduler import BiddingScheduler
 from agents.checkpoint import check_finite
-from agents.description import check_bidding_description, read_json
+from agents.description import (
+    NO_DESCRIPTION,
+    NO_WEIGHTS,
+    check_bidding_description,
+    check_network_size,
+    explaining_damage,
+    read_json,
+)
 from agents.networks import Blueprint
 from envs.bidding import BiddingRules, BiddingSpec
 from envs.simulation.market import Market
@@ -75,7 +81,7 @@ class BiddingCheckpoint:
         Raises:
             CheckpointError: it is missing or corrupt, or its weights do not fit its network.
         """
-        try:
+        with explaining_damage(folder / MANIFEST, NO_DESCRIPTION):
             manifest = read_json(folder / MANIFEST)
             if (manifest.get("face"), manifest["format"]) != (FACE, FORMAT):
                 raise CheckpointError(
@@ -85,21 +91,14 @@ class BiddingCheckpoint:
             check_bidding_description(manifest, {*BID_NETWORKS, *networks})
             blueprint = Blueprint.from_dict(manifest["network"])
             rules, market, notes = BiddingRules(**manifest["rules"]), dict(manifest["market"]), dict(manifest["notes"])
-            network = blueprint.build(ANY_SPEC)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise CheckpointError(
-                f"{folder / MANIFEST} is not a policy description ({reason}); copy it again or train anew"
-            ) from error
-        try:
+        with explaining_damage(folder / WEIGHTS, NO_WEIGHTS):
             weights = load_file(str(folder / WEIGHTS))
             check_finite(weights)
+        with explaining_damage(folder / MANIFEST, NO_DESCRIPTION):
+            check_network_size(blueprint, ANY_SPEC, weights)
+            network = blueprint.build(ANY_SPEC)
+        with explaining_damage(folder / WEIGHTS, NO_WEIGHTS):
             network.load_state_dict(weights)
-        except (OSError, ValueError, safetensors.SafetensorError, RuntimeError) as error:
-            reason = " ".join(" ".join(str(error).splitlines()[:2]).split())
-            raise CheckpointError(
-                f"{folder / WEIGHTS} does not contain this network's weights ({reason}); copy it again or train anew"
-            ) from error
         return cls(network, blueprint, rules, market, notes)
 
     def start_for(self, blueprint: Blueprint) -> dict[str, Tensor]:

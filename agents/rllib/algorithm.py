@@ -27,7 +27,7 @@ from agents.rllib.state import (
     refusing_damage,
     results_of,
     save_state,
-    start_ray,
+    start_ray_for,
 )
 from envs.types import MurmurationError
 
@@ -145,7 +145,9 @@ class PPOAlgorithm:
     """RLlib's `Algorithm` on Ray: remote runners, remote learners, several machines."""
 
     def __init__(self, training_setup: TrainingSetup, blueprint: Blueprint, settings: PPOSettings, seed: int) -> None:
-        self._started_ray = start_ray()
+        self._started_ray = start_ray_for(
+            "trainer.ppo", settings.num_env_runners, settings.num_learners, settings.num_gpus_per_learner
+        )
         self._training_setup, self._blueprint = training_setup, blueprint
         self._algorithm = algorithm_config(training_setup, blueprint, settings, seed).build_algo()
 

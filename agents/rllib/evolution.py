@@ -36,7 +36,7 @@ from agents.rllib.state import (
     refusing_damage,
     results_of,
     save_state,
-    start_ray,
+    start_ray_for,
 )
 from agents.seeding import Phase, derive_seed
 from envs.bidding import BiddingBatch, BiddingRules, BiddingSpec
@@ -402,7 +402,7 @@ class EvolutionOnRay:
     """RLlib's `Algorithm` on Ray, with the interface of `LocalEvolution`: several workers, several machines."""
 
     def __init__(self, setup: EvolutionSetup, iteration: int = 0) -> None:
-        self._started_ray = start_ray()
+        self._started_ray = start_ray_for("trainer.evolution", setup.settings.num_env_runners)
         self._algorithm = EvolutionConfig.of(setup).build_algo()
         self._blueprint, self._spec = setup.blueprint, setup.tasks[0].spec
 

@@ -44,6 +44,47 @@ def start_ray() -> bool:
     return True
 
 
+def start_ray_for(setting: str, runners: int, learners: int = 0, gpus: float = 0.0) -> bool:
+    """Start Ray unless it runs, and check that it has room; RLlib would wait for ever for what there is not.
+
+    Args:
+        setting: the part of the configuration that has `num_env_runners`, for the error.
+        runners: CPUs for runners.
+        learners: learners besides the driver.
+        gpus: GPUs of each learner; a learner without one needs a CPU.
+
+    Returns:
+        Whether Ray was started, so that the caller must stop it.
+
+    Raises:
+        MurmurationError: no cluster answers, or it is too small; says what is asked for, what there is, and what to do.
+    """
+    started = start_ray()
+    try:
+        _require("CPU", runners + (0 if gpus else learners), f"{setting}.num_env_runners={runners}", learners)
+        _require("GPU", learners * gpus, f"{setting}.num_gpus_per_learner={gpus:g}", learners)
+    except MurmurationError:
+        if started:
+            ray.shutdown()
+        raise
+    return started
+
+
+def _require(resource: str, needed: float, option: str, learners: int) -> None:
+    """Assert that Ray has so much of a resource in all.
+
+    Raises:
+        MurmurationError: it has less.
+    """
+    there, nodes = ray.cluster_resources().get(resource, 0.0), sum(bool(node["Alive"]) for node in ray.nodes())
+    if needed > there:
+        also = f" with num_learners={learners}" if learners else ""
+        raise MurmurationError(
+            f"{option}{also} needs {needed:g} {resource}s, and Ray has {there:g} on {nodes} node{'s' * (nodes != 1)}; "
+            "lower it, or add machines to a cluster by  ray start --address=...  and name it by ray.address"
+        )
+
+
 def save_state(folder: Path, state: Mapping[str, Any]) -> None:
     """Write a state into a folder; `agents.saving` makes folders appear as a whole."""
     folder.mkdir(parents=True, exist_ok=True)

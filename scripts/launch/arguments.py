@@ -100,9 +100,10 @@ def compose_base(config_name: str, overrides: Sequence[str], search: Sequence[st
     """The script's config without the user's options, but with the experiment and the task that the user chose.
 
     Raises:
-        ChoiceError: no such experiment, task or network.
+        ChoiceError: no such experiment, task or network, or a group is given what is no name.
     """
     parsed = parse_overrides(overrides)
+    check_names(parsed, search)
     check_choices([override for override in parsed if override.key_or_group in CHECKED_GROUPS], search)
     chosen = [override for override in parsed if override.key_or_group in ("experiment", "task")]
     # Of several experiments of a multirun, the first one stands for all.
@@ -114,6 +115,23 @@ def compose_base(config_name: str, overrides: Sequence[str], search: Sequence[st
     ]
     container = OmegaConf.to_container(compose(config_name, [*search, *lines]), resolve=False)
     return cast(dict[str, Any], container)
+
+
+def check_names(overrides: Sequence[Override], search: Sequence[str]) -> None:
+    """Check that no group is given null or a number, of which Hydra says neither the group nor what is allowed.
+
+    Raises:
+        ChoiceError: names the group and its choices.
+    """
+    for override in overrides:
+        if override.is_delete() or override.is_sweep_override() or isinstance(override.value(), str | list | dict):
+            continue
+        group = override.key_or_group
+        if "." not in group and (known := list_choices(group, search)):
+            raise ChoiceError(
+                f"{line_of(override)}: {group} is chosen by name; there are: {', '.join(known)}; leave it out for the "
+                "default"
+            )
 
 
 def check_choices(chosen: Sequence[Override], search: Sequence[str]) -> None:

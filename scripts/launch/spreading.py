@@ -1,6 +1,8 @@
 """A Ray cluster on which episodes are played and agents are trained: found, joined, and left again."""
 
 import os
+import re
+import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +17,7 @@ from launch.errors import ChoiceError, explain_missing_extra
 _Result = TypeVar("_Result")
 LOCAL = "local"  # the value of `ray.address` that starts Ray on all cores of this machine
 ADDRESS = "RAY_ADDRESS"  # Ray's own environment variable
+CONNECT_SECONDS = 30.0
 RETRIES = 5  # of a call whose worker or machine is lost
 QUIET = {"log_to_driver": False, "logging_level": "ERROR"}
 
@@ -54,8 +57,9 @@ def join(address: str, started_here: str = "joined") -> None:
         raise ChoiceError(explain_missing_extra(error) or str(error)) from error
     own = {"include_dashboard": False} if address == LOCAL else {}  # an existing cluster has its own settings
     try:
+        try_to_connect(address)
         ray.init(address=address, **QUIET, **own)
-    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+    except (ConnectionError, ValueError, RuntimeError, OSError, OverflowError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ChoiceError(
             f"ray.address={address}: no Ray cluster answers there ({reason}); start one with  ray start --head  and "
@@ -64,6 +68,17 @@ def join(address: str, started_here: str = "joined") -> None:
     nodes = sum(bool(node["Alive"]) for node in ray.nodes())
     cpus = ray.cluster_resources().get("CPU", 0.0)
     print(f"{started_here} Ray: {nodes} node{'s' * (nodes != 1)}, {cpus:g} CPUs", flush=True)
+
+
+def try_to_connect(address: str) -> None:
+    """Connect to the host and port of an address, if it has both: Ray itself would try again for many minutes.
+
+    Raises:
+        OSError: nothing listens there.
+        OverflowError: there is no such port.
+    """
+    if found := re.fullmatch(r"(?:ray://)?\[?([^\[\]/]+)\]?:(\d+)", address):
+        socket.create_connection((found[1], int(found[2])), CONNECT_SECONDS).close()
 
 
 def find_spread() -> Spread | None:

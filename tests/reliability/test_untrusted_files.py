@@ -11,8 +11,12 @@ import torch
 from omegaconf import OmegaConf
 from safetensors.torch import load_file, save_file
 
+import evaluate
+from agents.bidding import BiddingCheckpoint
+from agents.bidding.checkpoint import ANY_SPEC
 from agents.checkpoint import DESCRIPTION, WEIGHTS, Checkpoint
 from agents.networks import Blueprint
+from envs.bidding import BiddingRules
 from envs.gpu_cluster import DecisionRules
 from envs.types import CheckpointError
 from launch.building import build_object
@@ -177,6 +181,97 @@ def test_a_description_out_of_bounds_is_refused_before_anything_is_built(saved, 
         Checkpoint.load(saved)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 500
+
+
+HUGE = {"layers": 64, "width": 8192, "heads": 256}  # each within its bound; together 100 GB
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"num_nodes": 100_000, "num_candidates": 100_000, "node_gpus": 1}, "an observation would have 20,0"),
+        ({"num_nodes": 9_000, "num_slots": 1024, "num_gpu_types": 256, "node_gpus": 1}, "numbers, and at most 20,000"),
+    ],
+)
+def test_sizes_that_only_together_need_much_memory_are_refused(saved, monkeypatch, changes, said):
+    monkeypatch.setattr(Blueprint, "build", lambda *_: pytest.fail("something was built"))
+    for name, value in changes.items():
+        edit(saved, "spec", name, value)
+    with pytest.raises(CheckpointError, match=said):
+        Checkpoint.load(saved)
+
+
+def save_bids(folder):
+    """Save a bidding policy."""
+    blueprint = Blueprint("agents.networks.bidding.BiddingPolicy", {"width": 8})
+    market = {"name": "fifo", "options": {}}
+    BiddingCheckpoint(blueprint.build(ANY_SPEC), blueprint, BiddingRules(), market, {}).save(folder)
+
+
+@pytest.fixture
+def evaluate_here(tmp_path, monkeypatch, capsys):
+    """`scripts/evaluate.py` within this process; returns its exit code and what it wrote to stderr."""
+
+    def main(*arguments):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["evaluate.py", *arguments])
+        monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+        with pytest.raises(SystemExit) as left:
+            evaluate.main()
+        return left.value.code, capsys.readouterr().err
+
+    return main
+
+
+OUT_OF_BOUNDS: list[tuple[str, str, Any, str]] = [
+    ("rules", "num_candidates", 10**9, "rules.num_candidates is 1000000000; it must be a whole number from 1 to"),
+    ("network.options", "layers", 20000, "network.options.layers is 20000; it may be at most 64"),
+    ("rules", "num_servers", "x", "rules.'num_servers' is no field of it"),
+]
+HUGE_BIDS = {"width": 8192, "heads": 256, "rounds": 64, "mixing": "graph"}
+
+
+@pytest.mark.parametrize(
+    ("face", "part", "name", "value", "said"),
+    [
+        *(("discrete", *each) for each in OUT_OF_BOUNDS),
+        *(("bidding", *each) for each in OUT_OF_BOUNDS),
+        ("discrete", "spec", "num_nodes", "x", "spec.num_nodes is 'x'; it must be a whole number"),
+        ("discrete", "network", "options", HUGE, "are those of a network of "),
+        ("bidding", "network", "options", HUGE_BIDS, "are those of a network of "),
+    ],
+    ids=lambda value: value if isinstance(value, str) and " " not in value else "",
+)
+def test_evaluating_a_policy_out_of_bounds_is_one_line(
+    saved, evaluate_here, monkeypatch, face, part, name, value, said
+):
+    """The command refuses it before memory is allocated: nothing is built but on torch's device without memory."""
+    if face == "bidding":
+        save_bids(saved)
+    edit(saved, part, name, value)
+    whole = Blueprint.build
+
+    def without_memory(blueprint, spec):
+        network = whole(blueprint, spec)
+        assert all(each.is_meta for each in network.state_dict().values())
+        return network
+
+    monkeypatch.setattr(Blueprint, "build", without_memory)
+    code, err = evaluate_here(f"checkpoint={saved}", "task=none", "cluster=small_16", "scheduler=fifo")
+    assert code == 2, err
+    assert err.startswith("error: ")
+    assert said in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_format_2_is_checked_as_well(saved):
+    """Its nodes were called servers."""
+    content = json.loads((saved / DESCRIPTION).read_text())
+    content["format"], content["spec"] = 2, {**content["spec"], "num_servers": "x"}
+    del content["spec"]["num_nodes"]
+    (saved / DESCRIPTION).write_text(json.dumps(content))
+    with pytest.raises(CheckpointError, match="spec.num_nodes is 'x'; it must be a whole number"):
+        Checkpoint.load(saved)
 
 
 @pytest.mark.parametrize("text", ["[]", "5", "null", "{}", "[" * 100_000, '{"format": NaN}', "\xff", ""])

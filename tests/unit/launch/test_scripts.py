@@ -125,6 +125,8 @@ def test_a_scheduler_that_cannot_run_is_skipped_under_all_and_an_error_by_name(h
         (["scheduler=fifo", "scheduler.bakfill=skip"], "takes no bakfill, did you mean backfill?"),
         (["scheduler=fifo", "rubbish"], "'rubbish' is no override"),
         (["scheduler=fifo", "scenario.restart_delay=-1"], "restart_delay is -1"),
+        (["scheduler=fifo", "scenario=null"], "scenario=null: scenario is chosen by name; there are: adaptive, "),
+        (["scheduler=fifo", "cluster=64"], "cluster=64: cluster is chosen by name; there are: "),
     ],
 )
 def test_mistakes_are_one_line(here, arguments, said):

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import threading
 import time
 from dataclasses import replace
 from functools import partial
@@ -55,7 +56,7 @@ def cluster():
     head = {"num_cpus": 1, "object_store_memory": STORE, "include_dashboard": False}
     found = Cluster(initialize_head=True, head_node_args=head)
     found.second = found.add_node(num_cpus=1, object_store_memory=STORE)
-    found.wait_for_nodes()
+    found.wait_for_nodes(timeout=120)
     with joined_cluster(OmegaConf.create({"ray": {"address": found.address}})):
         yield found
     assert not ray.is_initialized()
@@ -241,6 +242,56 @@ def test_a_resumed_run_of_evolution_strategies_with_one_runner_equals_the_unbrok
     assert search("resumed", num_env_runners=1) == search("here")
     here, there = (load_file(tmp_path / name / "checkpoints/last/weights.safetensors") for name in ("here", "resumed"))
     assert all(torch.equal(here[name], there[name]) for name in here)
+
+
+def sleep_when(name, runner, node):
+    """Let a runner on this node sleep at the next call of a method, until its node is lost."""
+    if ray.get_runtime_context().get_node_id() == node:
+        setattr(runner, name, lambda *_, **__: time.sleep(600))
+
+
+def lose_node_in_iteration(cluster, algorithm, name):
+    """Remove the second node while a runner there is in a call of a method, and return the iteration's figures."""
+    group = algorithm._algorithm.env_runner_group
+    node = cluster.second.node_id
+    before = group.healthy_env_runner_ids()
+    group.foreach_env_runner(partial(sleep_when, name, node=node), local_env_runner=False)
+    timer = threading.Timer(3.0, cluster.remove_node, (cluster.second,), {"allow_graceful": False})
+    timer.start()
+    figures = algorithm.train()
+    timer.join()
+    assert len(group.healthy_env_runner_ids()) == len(before) - 1
+    return figures
+
+
+@pytest.fixture
+def replaced(cluster):
+    """Adds a node after a test that loses one."""
+    yield cluster
+    cluster.second = cluster.add_node(num_cpus=1, object_store_memory=STORE)
+    cluster.wait_for_nodes(timeout=120)
+
+
+def test_ppo_is_the_same_to_the_bit_though_a_node_is_lost(replaced, stopped, tmp_path):
+    """The runner on the other node plays on; a run that is resumed then with one runner fewer would be another one."""
+    world, blueprint = small_world(num_jobs=6), Blueprint(options={"width": 16, "layers": 1, "heads": 2})
+    algorithm = stopped(PPOAlgorithm(world, blueprint, replace(PPO, num_env_runners=2), seed=0))
+    algorithm.train()
+    algorithm.save(tmp_path)
+    with_loss = [lose_node_in_iteration(replaced, algorithm, "sample"), algorithm.train()]
+    trained = algorithm.network()
+    algorithm.restore(tmp_path)
+    assert [algorithm.train() for _ in with_loss] == with_loss
+    assert equal(algorithm.network(), trained)
+
+
+def test_evolution_strategies_are_the_same_to_the_bit_though_a_node_is_lost(replaced, stopped):
+    settings = EvolutionSettings(num_pairs=4, num_workloads=1, num_envs=2)
+    algorithm = stopped(EvolutionOnRay(setup_of(replace(settings, num_env_runners=2), tasks=1)))
+    figures = [lose_node_in_iteration(replaced, algorithm, "play_pairs"), algorithm.train()]
+    local = LocalEvolution(setup_of(settings, tasks=1))
+    assert [local.train() for _ in figures] == [pytest.approx(each, nan_ok=True) for each in figures]
+    assert equal(algorithm.network(), local.network())
 
 
 def test_a_lost_learner_is_one_line():

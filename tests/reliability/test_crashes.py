@@ -29,7 +29,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from agents import saving
-from tests.reliability.test_crashes import GAE, trainer
+from tests.reliability.test_crashes import GAE, GROUPS, trainer
 
 whole = saving.write_manifest
 def killed(folder):
@@ -37,7 +37,7 @@ def killed(folder):
         os.kill(os.getpid(), signal.SIGKILL)
     whole(folder)
 saving.write_manifest = killed
-trainer(Path(sys.argv[1]), GAE).run()
+trainer(Path(sys.argv[1]), {"gae": GAE, "group": GROUPS}[sys.argv[2]]).run()
 """
 
 
@@ -83,16 +83,16 @@ def test_a_run_that_breaks_after_every_iteration_equals_the_unbroken_one(tmp_pat
     assert told.steps == [("ppo", 3)]
 
 
-def test_a_run_killed_while_it_writes_a_state_goes_on_from_the_one_before(tmp_path, unbroken):
+@pytest.mark.parametrize("name", ["gae", "group"])
+def test_a_run_killed_while_it_writes_a_state_goes_on_from_the_one_before(tmp_path, unbroken, name):
     """SIGKILL, which nothing can catch: the state of iteration 1 is whole, that of iteration 2 is not there."""
     path = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "scripts")])
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(tmp_path)], env={**os.environ, "PYTHONPATH": path}, capture_output=True
-    )
+    command, environment = [sys.executable, "-c", KILLED, str(tmp_path), name], {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(command, env=environment, capture_output=True)
     assert done.returncode == -signal.SIGKILL, done.stderr
     names = {each.name for each in (tmp_path / "checkpoints" / "states").iterdir()}
     assert names == {"iteration_0000000", "iteration_0000001", "iteration_0000002.part"}
-    told = ends_like(tmp_path, GAE, unbroken)
+    told = ends_like(tmp_path, {"gae": GAE, "group": GROUPS}[name], unbroken)
     assert told.notes == ["resumed after iteration 1"]
     assert not list(tmp_path.rglob("*.part"))
 

@@ -19,8 +19,8 @@ from envs.scheduling import Scheduler
 from envs.types import MurmurationError
 
 BIDS = "bids"  # the key of the bids found, beside the observation's
-Rounds = dict[str, Tensor]  # one round of every episode of a batch: the observation, and the bids found
-Progress = Callable[[int, int, dict[str, float]], None]  # minibatches and chunks done, their total, figures
+TaughtRounds = dict[str, Tensor]  # one round of every episode of a batch: the observation, and the bids found
+BidProgress = Callable[[int, int, dict[str, float]], None]  # minibatches and chunks done, their total, figures
 
 
 def imitate_bids(
@@ -29,7 +29,7 @@ def imitate_bids(
     make_teacher: Callable[[], Scheduler],
     settings: BidImitationSettings,
     seed: int,
-    progress: Progress,
+    progress: BidProgress,
 ) -> dict[str, float]:
     """Train a network to state the bids on which the tasks' markets decide as a teacher does.
 
@@ -60,7 +60,7 @@ def imitate_bids(
     ]
     chunks = -(-settings.rounds // (settings.num_envs * len(tasks)))  # of each task in each pass
     total = len(tasks) * chunks * (settings.passes + settings.epochs * settings.passes * (settings.passes + 1) // 2)
-    data: list[Rounds] = []
+    data: list[TaughtRounds] = []
     done, figures = 0, {"loss": math.nan}
     for number in range(settings.passes):
         for lesson in lessons:
@@ -69,7 +69,7 @@ def imitate_bids(
                 done += 1
                 progress(done, total, figures)
         for _ in range(settings.epochs):
-            figures = {"loss": fit_epoch(network, optimizer, data, settings.huber, rng)}
+            figures = {"loss": fit_bids(network, optimizer, data, settings.huber, rng)}
             done += len(data)
             progress(done, total, figures)
     return figures
@@ -84,7 +84,7 @@ def training_games(task: BiddingTask, seed: int) -> Iterator[Game]:
 
 def collect(
     lesson: Lesson, network: nn.Module, student_share: float, chunks: int, rng: np.random.Generator
-) -> Iterator[Rounds]:
+) -> Iterator[TaughtRounds]:
     """Yield so many rounds of all episodes of a lesson; the policy's bids are played in a share of them."""
     network.eval()
     for _ in range(chunks):
@@ -98,8 +98,12 @@ def collect(
         lesson.play(played)
 
 
-def fit_epoch(
-    network: nn.Module, optimizer: torch.optim.Optimizer, data: Sequence[Rounds], huber: float, rng: np.random.Generator
+def fit_bids(
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    data: Sequence[TaughtRounds],
+    huber: float,
+    rng: np.random.Generator,
 ) -> float:
     """Train for one pass over all rounds in random order; return the mean loss over the pairs that hold a job.
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agents.bid_imitation.targets import Grid, find_bids, gpus_allocated, gpus_held
+from agents.bid_imitation.targets import Grid, find_bids, gpus_allocated, grid_held
 from agents.evolution.playing import Game
 from envs.bidding import BiddingBatch
 from envs.episodes.candidates import Features
@@ -52,7 +52,7 @@ class Lesson:
     def ask(self) -> Taught:
         """Ask the teachers about the present round, and find bids for what they say."""
         views = [self.batch.view(b) for b in range(self.batch.batch_size)]
-        held = [gpus_held(view) for view in views]
+        held = [grid_held(view) for view in views]
         answers = [teacher.schedule(view) for teacher, view in zip(self._teachers, views, strict=True)]
         taught = [gpus_allocated(*each) for each in zip(held, answers, strict=True)]
         _ = self.batch.observation  # the auction must have observed the round

@@ -20,7 +20,7 @@ from envs.types import Allocation, IntArray
 Grid = IntArray  # int64[num_submitted, num_nodes], GPUs of each job on each node
 
 
-def gpus_held(view: SimulationView) -> Grid:
+def grid_held(view: SimulationView) -> Grid:
     """Return the GPUs that each submitted job holds on each node."""
     held = np.zeros((len(view.num_gpus), view.cluster.num_nodes), np.int64)
     job, node, gpus = view.shares.T

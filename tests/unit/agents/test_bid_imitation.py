@@ -10,8 +10,8 @@ import torch
 
 from agents.bid_imitation import BidImitationSettings, Lesson, correct, imitate_bids, measure_agreement
 from agents.bid_imitation.agreement import count_equal
-from agents.bid_imitation.learning import collect, fit_epoch, training_games
-from agents.bid_imitation.targets import gpus_allocated, gpus_held
+from agents.bid_imitation.learning import collect, fit_bids, training_games
+from agents.bid_imitation.targets import gpus_allocated, grid_held
 from agents.bidding import BiddingCheckpoint, BiddingScheduler
 from agents.bidding.scheduler import bids_on
 from agents.evolution import Game
@@ -114,7 +114,7 @@ def test_an_allocation_replaces_or_keeps_what_jobs_hold(task: BiddingTask) -> No
     while not len(batch.view(0).running):
         batch.step(np.zeros(batch.auction.action_shape, np.float32))
     view = batch.view(0)
-    held = gpus_held(view)
+    held = grid_held(view)
     assert held.sum() == sum(sum(view.placement(int(job)).gpus.values()) for job in view.running) > 0
     assert (gpus_allocated(held, view.allocation(keep_running=True)) == held).all()
     assert not gpus_allocated(held, view.allocation()).any()
@@ -151,11 +151,11 @@ def test_regression_learns_bids_that_follow_from_what_is_observed(task: BiddingT
             bids_on(teacher.network, {k: v.numpy() for k, v in each.items() if k != "bids"})
         )
     optimizer, rng = torch.optim.Adam(network.parameters(), lr=0.02), np.random.default_rng(0)
-    losses = [fit_epoch(network, optimizer, rounds, 0.1, rng) for _ in range(10)]
+    losses = [fit_bids(network, optimizer, rounds, 0.1, rng) for _ in range(10)]
     assert 0 < losses[-1] < 0.3 * losses[0]
     rounds[0]["bids"][:] = torch.nan
     with pytest.raises(MurmurationError, match="the loss is not finite"):
-        fit_epoch(network, optimizer, rounds, 0.1, rng)
+        fit_bids(network, optimizer, rounds, 0.1, rng)
 
 
 def test_training_games_do_not_end_and_differ(task: BiddingTask) -> None:

@@ -4,7 +4,8 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from contextlib import closing
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,18 +13,26 @@ import numpy as np
 import torch
 from torch import nn
 
+from agents.bid_imitation import (
+    ANSWERS,
+    BidImitationSettings,
+    describe_agreement,
+    imitate_bids,
+    measure_agreement,
+)
 from agents.bidding import BiddingCheckpoint, BiddingScheduler
 from agents.evolution.playing import Game, Score, play
 from agents.evolution.settings import EvolutionSettings
 from agents.networks.bidding import BidNetwork
 from agents.pictures import picture_episode
-from agents.rllib.evolution import EvolutionOnRay, EvolutionSetup, LocalEvolution
+from agents.rllib.evolution import BiddingTask, EvolutionOnRay, EvolutionSetup, LocalEvolution
 from agents.saving import BEST, SavedStates, best_on_disk, read_state, refusing_writes
 from agents.seeding import Phase, derive_seed
 from agents.tensorboard import (
     BOUND_LINE,
     GAIN,
     HEADLINE,
+    IMITATION,
     MARKET_LINE,
     PLANNER,
     TensorBoardWriter,
@@ -40,10 +49,13 @@ from agents.validation import (
 from envs.evaluation.files import write_whole
 from envs.evaluation.playing import workload_seed
 from envs.scheduling import Scheduler
+from envs.simulation import FifoMarket
+from envs.simulation.advised_market import AdvisedMarket
 from envs.types import MurmurationError
 from envs.types.units import HOUR
 
 STATE, STATES = "evolution.json", "checkpoints/states"
+FOLLOWERS = ("policy", "market")  # whose mean JCT is compared with the teacher's
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +72,8 @@ class EvolutionTrainingSettings:
         evolution: parameters of the search.
         num_threads: of torch.
         picture_every: iterations between pictures of a validation episode for TensorBoard; 0 for none.
+        teacher: name of a scheduler that the policy learns to imitate before the search; empty for none.
+        imitation: how it does so.
     """
 
     iterations: int = 60
@@ -69,6 +83,8 @@ class EvolutionTrainingSettings:
     evolution: EvolutionSettings = field(default_factory=EvolutionSettings)
     num_threads: int = 1
     picture_every: int = 20
+    teacher: str = ""
+    imitation: BidImitationSettings = field(default_factory=BidImitationSettings)
 
     def __post_init__(self) -> None:
         if self.picture_every < 0:
@@ -139,6 +155,8 @@ class EvolutionState:
     validation: dict[str, dict[str, list[float]]] = field(default_factory=dict)  # iteration -> task -> Gain
     best_iteration: int = -1
     fresh: dict[str, list[float]] = field(default_factory=dict)  # task -> Gain of the best on fresh workloads
+    # task -> agreement with the teacher (`agents.bid_imitation.measure_agreement`), and mean JCT relative to its
+    imitation: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def merit(self, iteration: int) -> float:
         """Mean merit over tasks of a validated iteration."""
@@ -158,6 +176,7 @@ class EvolutionTrainer:
         folder: folder of the run.
         listener: receives reports on progress.
         baselines: makers of schedulers by name, for comparison in TensorBoard.
+        make_teacher: makes the scheduler to imitate before the search; None for none.
     """
 
     def __init__(
@@ -168,9 +187,11 @@ class EvolutionTrainer:
         folder: Path,
         listener: TrainingListener,
         baselines: Mapping[str, Callable[[], Scheduler]] | None = None,
+        make_teacher: Callable[[], Scheduler] | None = None,
     ) -> None:
         self.setup, self.settings, self.market = setup, settings, market
         self.folder, self.listener, self.baselines = folder, listener, baselines or {}
+        self.make_teacher = make_teacher
         self.state = EvolutionState(setup.seed)
         self.saved = SavedStates(folder / STATES)
         self.tensorboard = TensorBoardWriter(folder / "tensorboard", listener.note)
@@ -189,22 +210,24 @@ class EvolutionTrainer:
         """Train to the end, or resume from the folder's newest undamaged state, which every iteration saves."""
         torch.set_num_threads(self.settings.num_threads)
         resumed = self._restore()
-        make = LocalEvolution if self.setup.settings.num_env_runners == 0 else EvolutionOnRay
-        algorithm = make(self.setup, self.state.iteration)
-        try:
+        with closing(self.tensorboard):
             self._measure_own()
             self._compare(resumed is None)
-            if resumed:
-                algorithm.restore(resumed)
-                self.listener.note(f"resumed after iteration {self.state.iteration}")
-            else:
-                self._validate(algorithm)
-                self._save(algorithm)
-            self._search(algorithm)
-            self._validate_anew()
-        finally:
-            self.tensorboard.close()
-            algorithm.stop()
+            if self.make_teacher and not resumed:
+                self._imitate(self.make_teacher)
+            make = LocalEvolution if self.setup.settings.num_env_runners == 0 else EvolutionOnRay
+            algorithm = make(self.setup, self.state.iteration)
+            try:
+                if resumed:
+                    algorithm.restore(resumed)
+                    self.listener.note(f"resumed after iteration {self.state.iteration}")
+                else:
+                    self._validate(algorithm)
+                    self._save(algorithm)
+                self._search(algorithm)
+                self._validate_anew()
+            finally:
+                algorithm.stop()
         return self.state
 
     def _measure_own(self) -> None:
@@ -233,6 +256,50 @@ class EvolutionTrainer:
     def _mean_jct(self, scores: list[Score]) -> float:
         """Mean JCT of the first task, in s, over the workloads that baselines play too."""
         return float(np.mean([score.mean_jct for score in scores[: self._compared]]))
+
+    def _imitate(self, make_teacher: Callable[[], Scheduler]) -> None:
+        """Let the network learn what the teacher does; the search starts with its weights."""
+        network, imitation = self.setup.build(), self.settings.imitation
+
+        def progress(done: int, total: int, figures: dict[str, float]) -> None:
+            self.tensorboard.write({f"imitation/{name}": value for name, value in figures.items()}, done, IMITATION)
+            self.listener.step(done, {**figures, "total": total})
+
+        self.listener.phase("imitation", 1)
+        imitate_bids(network, self.setup.tasks, make_teacher, imitation, self.setup.seed, progress)
+        self.setup = replace(
+            self.setup, start={name: value.detach().clone() for name, value in network.state_dict().items()}
+        )
+        for task in self.setup.tasks:
+            games = self._games[task.name][: imitation.num_games]
+            figures = measure_agreement(network, task.batch(1), make_teacher, games, imitation.corrections)
+            figures |= self._compare_with_teacher(network, task, make_teacher)
+            self.state.imitation[task.name] = figures
+            scalars = {f"imitation/{task.name}/{name}": value for name, value in figures.items()}
+            self.tensorboard.write(scalars, 0)
+            self.listener.note(f"{task.name}: {figures['rounds']:.0f} rounds of {self.settings.teacher}")
+            for name, answer in ANSWERS.items():
+                self.listener.note(f"  {answer}: {describe_agreement(figures, name)}")
+            ratios = {name: f"{figures[f'{name}_jct']:.3f} +-{figures[f'{name}_jct_error']:.3f}" for name in FOLLOWERS}
+            self.listener.note(
+                f"{task.name}: mean JCT / that of {self.settings.teacher}: policy {ratios['policy']}, market alone "
+                f"{ratios['market']}"
+            )
+
+    def _compare_with_teacher(
+        self, network: nn.Module, task: BiddingTask, make_teacher: Callable[[], Scheduler]
+    ) -> dict[str, float]:
+        """Return mean JCT relative to the teacher's of policy and market, with standard errors, in validation."""
+        count, settings = self.settings.num_validation, self.settings
+        games, silent = self._games[task.name][:count], Silence(task.spec.num_bids)
+        advised = replace(task, market=AdvisedMarket(FifoMarket(), make_teacher()))
+        teacher = play(silent, advised.batch(settings.evolution.num_envs), games)
+        policy = play(network, self._batches[task.name], games)  # type: ignore[arg-type]
+        found: dict[str, float] = {}
+        for name, scores in zip(FOLLOWERS, (policy, self._own[task.name][:count]), strict=True):
+            gain = gain_of(scores, teacher, settings.evolution)
+            found |= {f"{name}_jct": 1.0 - gain.jct, f"{name}_jct_error": gain.jct_error}
+        return found
 
     def _search(self, algorithm: LocalEvolution | EvolutionOnRay) -> None:
         settings = self.settings

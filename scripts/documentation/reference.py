@@ -27,6 +27,7 @@ MODULES = (
     "agents.networks",
     "agents.rllib",
     "agents.evolution",
+    "agents.bid_imitation",
     "agents.bidding",
     "agents",
 )

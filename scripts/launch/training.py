@@ -1,6 +1,6 @@
 """Training runs built from configs. Needs torch and ray."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -141,7 +141,21 @@ def _build_evolution(
         folder,
         listener,
         {name: partial(_build_scheduler, cfg, name) for name in build_schedulers(cfg)},
+        find_teacher(cfg, settings.teacher),
     )
+
+
+def find_teacher(cfg: DictConfig, name: str) -> Callable[[], Scheduler] | None:
+    """Return a maker of the chosen scheduler of this name; None without a name.
+
+    Raises:
+        ChoiceError: it is not among the chosen schedulers.
+    """
+    if not name:
+        return None
+    if name not in (chosen := build_schedulers(cfg)):
+        raise ChoiceError(f"trainer.teacher={name}: is not chosen; add scheduler=[{name}], or take one of {[*chosen]}")
+    return partial(_build_scheduler, cfg, name)
 
 
 def read_start(cfg: DictConfig, blueprint: Blueprint, folder: Path) -> Mapping[str, Tensor] | None:

@@ -1,7 +1,7 @@
 """Training by evolution strategies from start to checkpoint: runs, resumes, plays as a scheduler, on Ray as without."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from agents.rllib.evolution import BiddingTask, EvolutionOnRay, EvolutionSetup, 
 from agents.tensorboard import BOUND_LINE, HEADLINE, MARKET_LINE, POLICY
 from baselines.srtf import Srtf
 from envs.evaluation.playing import workload_seed
+from envs.scheduling import Scheduler
 from envs.simulation import FifoMarket, Simulator, run_episode
 from envs.types import CheckpointError, MurmurationError
 from tests.unit.agents.curves import scalars
@@ -62,8 +63,10 @@ def test_the_first_chart_has_the_policy_beside_baselines_market_and_bound(tmp_pa
     """The market alone is measured in two ways: in the batch without bids, and as one more baseline."""
     setup = setup_of()
     task = setup.tasks[0]
-    baselines = {"alone": partial(BiddingScheduler, Silence(task.spec.num_bids), task.market, task.rules)}
-    baselines |= {"srtf": Srtf}
+    baselines: dict[str, Callable[[], Scheduler]] = {
+        "alone": partial(BiddingScheduler, Silence(task.spec.num_bids), task.market, task.rules),
+        "srtf": Srtf,
+    }
     length = EvolutionTrainingSettings(2, 1, 3, num_compared=2, evolution=SETTINGS, picture_every=0)
     run = EvolutionTrainer(setup, length, {"name": "fifo", "options": {}}, tmp_path, Quiet(), baselines)
     state = run.run()

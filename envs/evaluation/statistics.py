@@ -174,13 +174,13 @@ def block_length(values: FloatArray) -> int:
 
     The automatic rule of Politis and White (2004), as corrected by Patton, Politis and White (2009), for the circular
     bootstrap: (2 G^2 / D)^(1/3) n^(1/3). The length is at most min(n/3, 3 sqrt(n)), so that there are several blocks.
-    Constant and very short series have blocks of 1.
+    Constant and very short series, and those of unknown values (NaN), have blocks of 1.
     """
     n = len(values)
     deviation = values - values.mean()
     variance = float(deviation @ deviation) / n
     most = int(np.ceil(min(3 * np.sqrt(n), n / 3)))
-    if n < 4 or variance <= 1e-24 * float(values @ values) / n:
+    if n < 4 or not variance > 1e-24 * float(values @ values) / n:
         return 1
     run = max(5, int(np.ceil(np.sqrt(np.log10(n)))))  # number of consecutive lags that must be negligible
     lags = min(int(np.ceil(np.sqrt(n))) + run, n - 1)

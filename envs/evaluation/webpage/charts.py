@@ -107,7 +107,7 @@ class ComparisonCharts:
             )
             for name, estimate in estimates.items()
         ]
-        return chart(traces, log_axis("CPU time per decision (ms)"), log_axis(f"mean JCT ({word})"))
+        return chart(traces, log_axis("CPU time per decision (ms)"), log_axis(f"mean JCT ({word})", wide=False))
 
     def jct_distribution(self) -> Chart:
         """Share of jobs with at most a JCT, over the jobs that all schedulers finished."""
@@ -158,7 +158,8 @@ class ComparisonCharts:
             len(models),
         )
         unit, word = unit_of(known)
-        reference = known[self.shown[0] if self.shown else self.comparison.schedulers[0]]
+        first = next((name for name in (*self.shown, *known) if name in known), None)  # a recorded one has no waits
+        reference = known[first] if first is not None else np.full(len(models), np.nan)
         order = [row for row in np.argsort(np.nan_to_num(reference)) if not math.isnan(reference[row])]
         traces = [
             self.trace(
@@ -278,9 +279,10 @@ def axis(title: str, **fields: Any) -> dict[str, Any]:
     return {**AXIS, "title": {"text": title, "standoff": 8}, **fields}
 
 
-def log_axis(title: str) -> dict[str, Any]:
-    """Return a logarithmic axis with a label at 1, 2 and 5 of every decade."""
-    return axis(title, type="log", dtick="D2", exponentformat="none", tickformat=",.3~g")
+def log_axis(title: str, wide: bool = True) -> dict[str, Any]:
+    """Return a logarithmic axis with a label at 1, 2 and 5 of every decade; with more where it may be narrower."""
+    labels = {"dtick": "D2"} if wide else {"nticks": 8}
+    return axis(title, type="log", exponentformat="none", tickformat=",.3~g", **labels)
 
 
 def log_or_linear(title: str, figure: str) -> dict[str, Any]:

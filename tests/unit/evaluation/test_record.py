@@ -19,6 +19,8 @@ from envs.evaluation.record import (
     restore_episode,
     write_record,
 )
+from envs.evaluation.webpage import html_page
+from envs.evaluation.webpage.charts import ComparisonCharts
 from envs.metrics import summarise
 from envs.performance import IdealModel
 from envs.simulation import Scenario, Setup
@@ -73,6 +75,17 @@ def test_a_recorded_scheduler_has_the_figures_of_a_played_one(tmp_path):
         for name, value in expected.items():
             assert row[name] == (value if isinstance(value, str) else pytest.approx(value, rel=1e-7, nan_ok=True)), name
     assert without_cpu_time(markdown_page(mixed)) == without_cpu_time(markdown_page(whole))
+
+
+def test_the_page_of_a_recorded_and_a_played_scheduler_is_drawn(tmp_path):
+    """The record has no waits by job, and may be the best and so the first one shown."""
+    (run, *_) = played(InOrder())
+    for name in ("a", "z"):
+        recorded = through_a_file([run], tmp_path / f"{name}.jsonl.gz")
+        mixed = compare_schedulers({"m": InOrder()}, [run.workload], SETUP, recorded={name: recorded}, reference=name)
+        assert f"<b>{name}</b>" in html_page(mixed)
+        waits = ComparisonCharts(mixed).by_model("wait")
+        assert {trace["name"] for trace in waits["data"]} == {"m"}
 
 
 def test_jobs_that_another_scheduler_left_unfinished_are_excluded_by_rounded_figures(tmp_path):

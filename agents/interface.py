@@ -11,7 +11,7 @@ from envs.gpu_cluster.demonstrate import demonstrate, requested_shares
 from envs.metrics import job_completion_times
 from envs.scheduling import ClusterView, Scheduler
 from envs.simulation import Setup, SimulationView, Simulator, run_episode
-from envs.simulation.exact import whole_parts
+from envs.simulation.exact import PARTS, whole_parts
 from envs.simulation.market import Market
 from envs.types import Allocation, ClusterSpec, JobId, NodeId, Placement
 from envs.workloads import Workload
@@ -24,7 +24,7 @@ class InterfaceCount:
     """Rounds and jobs of demonstrations, and how many of them came out as the scheduler wanted.
 
     Attributes:
-        rounds, equal_rounds: scheduling rounds, and those with an identical allocation: GPUs by node, cores, memory.
+        rounds, equal_rounds: scheduling rounds, and those with an identical allocation, see `is_same`.
         jobs, equal_jobs: jobs that a round changes, or was asked to change, and those that got what was wanted.
         decisions: joint decisions of all rounds.
         reasons: the other jobs by reason, see `reason_of`.
@@ -48,7 +48,7 @@ class InterfaceCount:
         """
         jobs = before.keys() | wanted.keys() | found.keys()
         changed = {job for job in jobs if not before.get(job) == wanted.get(job) == found.get(job)}
-        wrong = [job for job in changed if wanted.get(job) != found.get(job)]
+        wrong = [job for job in changed if not is_same(wanted.get(job), found.get(job))]
         self.rounds += 1
         self.equal_rounds += not wrong
         self.jobs += len(changed)
@@ -56,6 +56,21 @@ class InterfaceCount:
         self.reasons.update(
             reason_of(before.get(job), wanted.get(job), found.get(job), job in candidates) for job in wrong
         )
+
+
+def is_same(one: Placement | None, other: Placement | None) -> bool:
+    """Whether placements are equal: GPUs by node, plan, batch size; cores and GB to a 64th for each GPU."""
+    if one is None or other is None or one.gpus != other.gpus:
+        return one is other
+    if (one.plan, one.batch_size) != (other.plan, other.batch_size):
+        return False
+    for mine, its in ((one.cpus, other.cpus), (one.memory, other.memory)):
+        if mine is None or its is None:
+            if mine is not its:
+                return False
+        elif any(abs(mine[node] - its[node]) > gpus / PARTS for node, gpus in one.gpus.items()):
+            return False
+    return True
 
 
 def reason_of(before: Placement | None, wanted: Placement | None, found: Placement | None, candidate: bool) -> str:

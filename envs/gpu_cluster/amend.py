@@ -12,7 +12,7 @@ Otherwise it gets back what it held when the round began, if that is still free,
 
 A node may name a level of cores and memory with the GPUs, see `envs.gpu_cluster.levels`. A job names amounts only if
 all its nodes do. The first amendment of a job in a round clears what its placement named before, a plan and a batch
-size too. On a node that has too little for all named amounts, no amended job names any.
+size too. Where a node has too little for all that is named, the amounts of jobs that were amended last are cut.
 """
 
 import numpy as np
@@ -28,7 +28,7 @@ from envs.simulation.jit import Records, leaf
 from envs.simulation.job_throughput import placement_throughput
 from envs.simulation.kernels import QUEUED
 from envs.simulation.ordered_set import next_member
-from envs.simulation.requested import node_feeds
+from envs.simulation.requested import least_amount
 from envs.simulation.shares import (
     NAMED_CPUS,
     NAMED_MEMORY,
@@ -186,17 +186,16 @@ def set_amended(a: EnvArrays, j: int, n: int, gpus: int, level: int) -> None:
     job = world.jobs[j]
     if a.amended[j] == 0 and job.touched:
         clear_amounts(world, j)
-    a.amended[j] = 1
+    a.amended[j] = a.rules[0].decision
     set_share(world, j, n, gpus)
-    share = job.first_share
-    while share >= 0 and world.shares[share].node != n:
-        share = world.shares[share].next_of_job
-    if share >= 0:
-        gpu_type = world.nodes[n].gpu_type
-        cpus = gpus * a.level_cpus[job.model, gpu_type, gpus, level]
-        memory = gpus * a.level_memory[job.model, gpu_type, gpus, level]
-        world.shares[share].cpus = np.floor(cpus * PARTS) / PARTS  # as the engine rounds what an allocation names
-        world.shares[share].memory = np.floor(memory * PARTS) / PARTS
+    if level > 0:
+        gpu_type, share = world.nodes[n].gpu_type, job.first_share
+        while world.shares[share].node != n:
+            share = world.shares[share].next_of_job
+        record = world.shares[share]
+        cpus, memory = a.level_cpus[job.model, gpu_type, gpus, level], a.level_memory[job.model, gpu_type, gpus, level]
+        record.cpus = np.floor(gpus * cpus * PARTS) / PARTS  # as the engine rounds what an allocation names
+        record.memory = np.floor(gpus * memory * PARTS) / PARTS
 
 
 @leaf
@@ -230,7 +229,7 @@ def displace(a: EnvArrays, j: int, n: int, missing: int) -> None:
         set_amended(a, j, n, left, 0)
     else:
         clear_job(world, j)
-        a.amended[j] = 1
+        a.amended[j] = a.rules[0].decision
 
 
 @leaf
@@ -307,19 +306,49 @@ def name_amounts(a: EnvArrays, j: int) -> None:
 
 
 @leaf
-def check_amounts(a: EnvArrays) -> None:
-    """On every node that has too little for all named amounts, let no amended job name any."""
+def missing_amount(world: World, n: int, memory: bool) -> float:
+    """Cores (or GB) of which a node has too little for all named amounts, and a 64th for each other GPU."""
+    node = world.nodes[n]
+    left = (node.memory if memory else node.cpus) - node.free / PARTS
+    share = node.first_share
+    while share >= 0:
+        left -= least_amount(world, share, memory)
+        share = world.shares[share].next_of_node
+    return float(-left)
+
+
+@leaf
+def last_named(a: EnvArrays, n: int, memory: bool) -> int:
+    """Return the share on a node whose amount is cut first: amended last, of equals the last job; -1 for none."""
+    world, last = a.world, -1
+    share = world.nodes[n].first_share
+    while share >= 0:
+        record = world.shares[share]
+        amount = record.memory if memory else record.cpus
+        order = a.amended[record.job]
+        can_shrink = order > 0 and world.jobs[record.job].named and amount > record.gpus / PARTS
+        if can_shrink and (last < 0 or order >= a.amended[world.shares[last].job]):
+            last = share
+        share = record.next_of_node
+    return int(last)
+
+
+@leaf
+def cut_amounts(a: EnvArrays, n: int, memory: bool) -> None:
+    """On a node with too little for all named amounts, cut those of amended jobs, in whole 64ths for each GPU."""
     world = a.world
-    for n in range(len(world.nodes)):
-        if node_feeds(world, n, False) and node_feeds(world, n, True):
-            continue
-        share = world.nodes[n].first_share
-        while share >= 0:
-            j = world.shares[share].job
-            if a.amended[j] > 0 and world.jobs[j].named:
-                clear_amounts(world, j)
-                a.rules[0].conflicts += 1
-            share = world.shares[share].next_of_node
+    missing = missing_amount(world, n, memory)
+    share = last_named(a, n, memory)
+    while missing > 0 and share >= 0:
+        record = world.shares[share]
+        amount = record.memory if memory else record.cpus
+        parts = max(np.floor((amount - missing) / record.gpus * PARTS), 1.0)
+        if memory:
+            record.memory = record.gpus * parts / PARTS
+        else:
+            record.cpus = record.gpus * parts / PARTS
+        missing = missing_amount(world, n, memory)
+        share = last_named(a, n, memory)
 
 
 @leaf
@@ -338,11 +367,13 @@ def close_amendments(a: EnvArrays) -> None:
             a.rules[0].incomplete += 1
         elif a.amended[j]:
             name_amounts(a, j)
-    if a.level_cpus.shape[3] > 1:
-        check_amounts(a)
     for i in range(world.episode[0].num_touched):
-        j = world.touched[i]
-        if a.amended[j] < 0:
-            give_back(world, j)
-        a.amended[j] = 0
+        if a.amended[world.touched[i]] < 0:
+            give_back(world, world.touched[i])
+    if a.level_cpus.shape[3] > 1:
+        for n in range(len(world.nodes)):
+            cut_amounts(a, n, False)
+            cut_amounts(a, n, True)
+    for i in range(world.episode[0].num_touched):
+        a.amended[world.touched[i]] = 0
     a.rules[0].decision = 0

@@ -62,7 +62,7 @@ class EnvArrays(NamedTuple):
     choice: IntArray  # [num_nodes]: -1 for passing
     gpus: IntArray  # [num_nodes]
     level: IntArray  # [num_nodes]
-    amended: IntArray  # [num_jobs]: 1 for a job that the nodes have amended in this round
+    amended: IntArray  # [num_jobs]: the last decision of this round that amended a job; 0 for none
     scratch: IntArray  # [3, num_nodes]: rows CLAIM_DONE, SLOT_JOB and NEXT_CLAIM
     equals: (
         IntArray  # [num_gpu_types, most GPUs of a node + 1]: nodes of this type with so many free GPUs, counted so far

@@ -4,9 +4,10 @@ A round's allocation is reached decision by decision. Each node first takes GPUs
 then gives GPUs to candidates that it should hold, in their order, then to jobs that should have more.
 
 With `amendments` every allocation that names no plans or batch sizes is reached, if its jobs are among the candidates,
-its amounts of cores and memory are among the levels, and the round is long enough. Amounts that are no level are
-replaced by the nearest level. Without amendments much cannot be expressed: a waiting job beyond the head of the queue,
-or an elastic job that should start on two nodes although one suffices, is skipped. `scripts/interface.py` measures it.
+its amounts of cores and memory are among the levels, and the round is long enough. Other amounts are replaced by the
+next larger level, after all others, and cut to what the node has left. Without amendments much cannot be expressed: a
+waiting job beyond the head of the queue, or an elastic job that should start on two nodes although one suffices, is
+skipped. `scripts/interface.py` measures it.
 """
 
 import math
@@ -16,11 +17,13 @@ from typing import NamedTuple
 import numpy as np
 
 from envs.gpu_cluster.negotiation import Negotiation
+from envs.simulation.exact import PARTS
 from envs.simulation.kernels import RUNNING
 from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY
 from envs.types import Allocation, IntArray, JobId, NodeId
 
 UNNAMED = math.nan
+ROUNDED = 1e-3  # relative difference of an amount in whole 64ths and the level that it was rounded from
 
 
 class RequestedShare(NamedTuple):
@@ -87,30 +90,52 @@ def demonstrate(requested: RequestedShares, negotiation: Negotiation, b: int = 0
     actions = np.zeros(spec.num_nodes, np.int64)
     for n in range(spec.num_nodes):
         wanted = requested.get(n, {})
-        less, more = list[int](), list[int]()
+        less, claims, more = (list[tuple[bool, int]]() for _ in range(3))  # actions that are exact come first
         for slot, (job, present) in enumerate(_slots(negotiation, b, n)):
             share = wanted.get(job, NOTHING)
-            goal, now = (_gpus_and_level(negotiation, b, n, job, one) for one in (share, present))
-            if goal != now:
-                (less if share.gpus < present.gpus else more).append(spec.action(spec.num_candidates + slot, *goal))
-        claims = [
-            spec.action(c, *_gpus_and_level(negotiation, b, n, job, wanted[job]))
-            for c, job in enumerate(heads)
-            if job in wanted
-        ]
-        actions[n] = next((action for action in (*less, *claims, *more) if mask[n, action]), 0)
+            goal, exact = _gpus_and_level(negotiation, b, n, job, share)
+            changed = negotiation.arrays.amended[b, job] > 0 or negotiation.spec.num_levels == 1
+            now = _gpus_and_level(negotiation, b, n, job, present)[0]
+            if goal != now if changed else not _equal(share, present):
+                action = spec.action(spec.num_candidates + slot, *goal)
+                (less if share.gpus < present.gpus else more).append((not exact, action))
+        for c, job in enumerate(heads):
+            if job in wanted:
+                goal, exact = _gpus_and_level(negotiation, b, n, job, wanted[job])
+                claims.append((not exact, spec.action(c, *goal)))
+        rest = sorted((*claims, *more), key=lambda each: each[0])
+        actions[n] = next((action for _, action in (*less, *rest) if mask[n, action]), 0)
     return actions
 
 
-def _gpus_and_level(negotiation: Negotiation, b: int, n: NodeId, job: JobId, share: RequestedShare) -> tuple[int, int]:
-    """Return the GPUs of a share and its level of cores and memory: the nearest one."""
+def _gpus_and_level(
+    negotiation: Negotiation, b: int, n: NodeId, job: JobId, share: RequestedShare
+) -> tuple[tuple[int, int], bool]:
+    """Return the GPUs of a share and its level of cores and memory, and whether that names exactly its amounts.
+
+    It is the nearest level that names at least these amounts, which are cut at the end of the round, or the nearest.
+    """
     arrays = negotiation.arrays
     if share.gpus == 0 or math.isnan(share.cpus) or math.isnan(share.memory):
-        return share.gpus, 0
+        return (share.gpus, 0), True
     place = int(negotiation.state.jobs[b, job].model), int(negotiation.state.nodes[b, n].gpu_type), share.gpus
-    off = np.abs(arrays.level_cpus[place] * share.gpus / share.cpus - 1.0)
-    off += np.abs(arrays.level_memory[place] * share.gpus / share.memory - 1.0)
-    return share.gpus, 0 if np.isnan(off).all() else int(np.nanargmin(off))
+    more_cpus = arrays.level_cpus[place] * share.gpus / share.cpus - 1.0
+    more_memory = arrays.level_memory[place] * share.gpus / share.memory - 1.0
+    off = np.abs(more_cpus) + np.abs(more_memory)
+    if np.isnan(off).all():
+        return (share.gpus, 0), False
+    enough = np.minimum(more_cpus, more_memory) > -ROUNDED
+    level = int(np.nanargmin(np.where(enough, off, np.nan) if enough.any() else off))
+    return (share.gpus, level), bool(off[level] < ROUNDED)
+
+
+def _equal(one: RequestedShare, other: RequestedShare) -> bool:
+    """Whether shares have equal GPUs, and equal amounts up to a 64th for each GPU."""
+    if one.gpus != other.gpus:
+        return False
+    return one.gpus == 0 or bool(
+        np.allclose(one[1:], other[1:], rtol=0.0, atol=one.gpus / PARTS + 1e-9, equal_nan=True)
+    )
 
 
 def _slots(negotiation: Negotiation, b: int, n: NodeId) -> list[tuple[JobId, RequestedShare]]:

@@ -22,7 +22,7 @@ from envs.simulation import (
     run_episode,
 )
 from envs.simulation.advised_market import AdvisedMarket
-from envs.types import Allocation, AllocationError, ClusterSpec, MurmurationError
+from envs.types import Allocation, AllocationError, ClusterSpec, JobSpec, MurmurationError, NodeSpec
 from envs.workloads import Workload
 from tests.conformance.random_worlds import Whims, random_world
 from tests.golden.playground import TwoThroughputs, fast_and_slow
@@ -278,6 +278,25 @@ def test_levels_express_the_amounts_of_synergy():
     run_episode(scheduler, Simulator(named_jobs(1), ADAPTED))
     assert scheduler.count.equal_jobs >= 0.95 * scheduler.count.jobs
     assert scheduler.count.jobs > 20
+
+
+def test_the_amounts_of_the_job_that_was_amended_last_are_cut():
+    """On 24 cores two jobs of 2 GPUs name 9 cores for each GPU: the first gets 18 cores, the second 6."""
+    cluster = ClusterSpec((NodeSpec("V100", 4, 24.0, 500.0),), "one")
+    batch = GpuClusterBatch(Setup(cluster, default_model(), SHARED), ("resnet18",), 2, rules=LEVELS, logging=True)
+    jobs = Workload.of([JobSpec(i, 0.0, 2, 1e5, "resnet18") for i in range(2)])
+    batch.load(0, jobs, np.random.default_rng(0))
+    level = int(np.nanargmax(batch.negotiation.arrays.level_cpus[0, 0, 2]))
+    assert batch.negotiation.arrays.level_cpus[0, 0, 2, level] == 9.0
+    for choice in range(2):
+        action = batch.spec.action(choice, 2, level)
+        assert batch.legal([action])[0]
+        batch.step(np.array([[action]]))
+    assert (batch.state.jobs[0]["exact"] == 0.0).all()
+    batch.step(np.zeros((1, 1), np.int64))
+    shares = batch.state.log(0).shares
+    assert shares["cpus"][:2].tolist() == [18.0, 6.0]
+    assert shares["memory"][:2].tolist() == [125.0, 125.0]
 
 
 def test_levels_are_useful_and_ascend():

@@ -11,6 +11,7 @@ from agents.networks import PolicyNetwork
 from envs.gpu_cluster import DecisionRules, EnvSpec, NegotiatedRound, Observation
 from envs.scheduling import ClusterView
 from envs.simulation import SimulationView
+from envs.simulation.market import Market
 from envs.types import Allocation, CheckpointError, ClusterSpec, IntArray
 
 
@@ -43,6 +44,7 @@ class PolicyScheduler:
             other order.
         sampled: whether actions are sampled. Equal nodes share the probability of one choice, so the likeliest action
             of each is usually to pass.
+        market: proposes the allocation with which each round begins; None for the present placements.
 
     Raises:
         CheckpointError: the number of names differs from the number of types that the network knows.
@@ -60,11 +62,13 @@ class PolicyScheduler:
         gpu_types: tuple[str, ...],
         *,
         sampled: bool = True,
+        market: Market | None = None,
     ) -> None:
         check_types(gpu_types, spec)
         if isinstance(network, nn.Module):
             network.eval()
         self.network, self.spec, self.rules, self.gpu_types, self.sampled = network, spec, rules, gpu_types, sampled
+        self.market = market
         self.counters: dict[str, int] = {}
         self._negotiated: NegotiatedRound | None = None
         self._order: TypeOrder | None = None
@@ -93,7 +97,7 @@ class PolicyScheduler:
         """Negotiate one round and return its allocation."""
         assert isinstance(view, SimulationView), "a policy observes a snapshot of the compiled engine"
         if self._negotiated is None:
-            self._negotiated = NegotiatedRound(EnvSpec.of(view.cluster, self.rules), self.rules)
+            self._negotiated = NegotiatedRound(EnvSpec.of(view.cluster, self.rules), self.rules, self.market)
         negotiated = self._negotiated
         negotiated.begin(view)
         while negotiated.observe():

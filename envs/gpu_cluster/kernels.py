@@ -1,5 +1,6 @@
 """Compiled steps of a batch of episodes: decide, end rounds, advance time, observe."""
 
+from envs.gpu_cluster.amend import amend, close_amendments, list_candidates, mask_amendments
 from envs.gpu_cluster.arrays import EnvArrays, episode_arrays
 from envs.gpu_cluster.decide import decide, drop_incomplete
 from envs.gpu_cluster.masks import mask_actions
@@ -7,12 +8,16 @@ from envs.gpu_cluster.observe import observe
 from envs.simulation.clock import advance
 from envs.simulation.jit import kernel, part
 from envs.simulation.kernels import END, LOG_FULL, ROUND, settle
-from envs.types import IntArray
+from envs.types import BoolArray, IntArray
 
 
 @part
 def look(a: EnvArrays) -> int:
     """Write features and mask of one episode; return how many choices other than passing are allowed."""
+    if a.rules[0].amendments:
+        list_candidates(a)
+        observe(a)
+        return mask_amendments(a)
     observe(a)
     return mask_actions(a)
 
@@ -20,7 +25,16 @@ def look(a: EnvArrays) -> int:
 @part
 def resolve_choices(a: EnvArrays) -> bool:
     """Apply the joint decision of one episode; return whether the round is over."""
-    return decide(a)
+    return amend(a) if a.rules[0].amendments else decide(a)
+
+
+@part
+def complete_plan(a: EnvArrays) -> None:
+    """End the decisions of a round: no job keeps GPUs on which it does not run."""
+    if a.rules[0].amendments:
+        close_amendments(a)
+    else:
+        drop_incomplete(a)
 
 
 @part
@@ -36,7 +50,7 @@ def proceed(a: EnvArrays) -> int:
         choices = look(a)
         if outcome == END or choices > 0:
             return outcome
-        drop_incomplete(a)
+        complete_plan(a)
 
 
 @kernel
@@ -53,8 +67,8 @@ def decide_episode(batch: EnvArrays, b: int) -> bool:
 
 @kernel
 def close_round(batch: EnvArrays, b: int) -> None:
-    """Complete the plan of a round: drop incomplete gangs."""
-    drop_incomplete(episode_arrays(batch, b))
+    """Call `complete_plan` for one episode of a batch."""
+    complete_plan(episode_arrays(batch, b))
 
 
 @kernel
@@ -71,5 +85,26 @@ def step(batch: EnvArrays, first: int, last: int, deciding: bool, outcomes: IntA
         if deciding:
             if not resolve_choices(a) and look(a) > 0:
                 continue
-            drop_incomplete(a)
+            complete_plan(a)
         outcomes[b] = proceed(a)
+
+
+@kernel
+def decide_all(batch: EnvArrays, first: int, last: int, closed: BoolArray) -> None:
+    """Apply the joint decisions of episodes `first` to `last` - 1; mark in `closed` bool[B] whose rounds are over."""
+    for b in range(first, last):
+        a = episode_arrays(batch, b)
+        closed[b] = resolve_choices(a) or look(a) == 0
+        if closed[b]:
+            complete_plan(a)
+
+
+@kernel
+def pass_time(batch: EnvArrays, b: int) -> int:
+    """End the closed round of one episode and advance time to its next one, or to its end; return the result code."""
+    a = episode_arrays(batch, b)
+    if settle(a.world) < 0:
+        return LOG_FULL
+    outcome = advance(a.world)
+    a.rules[0].seen = 0
+    return outcome

@@ -22,12 +22,20 @@ class DecisionRules:
     max_decisions: int = 16  # joint decisions after which a round ends in any case
     preemptive: bool = True  # whether running jobs may be evicted
     elastic: bool = True  # whether numbers of GPUs other than the requested one may be chosen
+    # Nodes set the GPUs of any job shown, and candidates include running jobs (see `envs.gpu_cluster.amend`); if False,
+    # they change the jobs that run there and claim waiting jobs (see `envs.gpu_cluster.decide`).
+    amendments: bool = False
+    num_levels: int = 1  # of cores and memory, see `envs.gpu_cluster.levels`; more than 1 only with amendments
 
     def __post_init__(self) -> None:
         if self.num_candidates < 1 or self.max_decisions < 1:
             raise MurmurationError(
                 f"env: num_candidates is {self.num_candidates} and max_decisions is {self.max_decisions}; "
                 "both must be at least 1"
+            )
+        if self.num_levels < 1 or (self.num_levels > 1 and not self.amendments):
+            raise MurmurationError(
+                f"env: num_levels is {self.num_levels}; it must be 1, or with amendments=true at least 1"
             )
         if not self.candidates_per_node >= 0:
             raise MurmurationError(f"env: candidates_per_node is {self.candidates_per_node}; it must be 0 or more")
@@ -46,14 +54,14 @@ class EnvSpec:
     node_gpus: int  # GPUs of the largest node: the largest number that a choice can set
     num_candidates: int
     num_slots: int  # jobs running on one node that can be shown
-    num_levels: int = 1  # CPU and memory levels of a choice; there is one until agents decide on them
+    num_levels: int = 1  # CPU and memory levels of a choice
 
     @classmethod
     def of(cls, cluster: ClusterSpec, rules: DecisionRules) -> "EnvSpec":
         """Return the sizes that follow from a cluster and the rules."""
         largest = int(cluster.node_gpus.max())
         candidates = max(rules.num_candidates, math.ceil(rules.candidates_per_node * cluster.num_nodes))
-        return cls(cluster.num_nodes, len(cluster.gpu_types), largest, candidates, largest)
+        return cls(cluster.num_nodes, len(cluster.gpu_types), largest, candidates, largest, rules.num_levels)
 
     @property
     def num_choices(self) -> int:

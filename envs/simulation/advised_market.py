@@ -6,6 +6,7 @@ import numpy as np
 
 from envs.scheduling import Scheduler
 from envs.simulation.clearing import placements_of
+from envs.simulation.exact import whole_parts
 from envs.simulation.market import BidArrays, Changes, Market, no_changes
 from envs.simulation.setup import Setup
 from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY
@@ -143,8 +144,8 @@ def _write(changes: Changes, b: int, job: JobId, placement: Placement) -> None:
         raise AllocationError(f"job {job}: the adviser names a plan, {placement.plan}; use one that leaves plans open")
     named = NAMED_CPUS * (placement.cpus is not None) + NAMED_MEMORY * (placement.memory is not None)
     for node in sorted(placement.gpus):
-        cpus = np.nan if placement.cpus is None else placement.cpus[node]
-        memory = np.nan if placement.memory is None else placement.memory[node]
+        cpus = np.nan if placement.cpus is None else whole_parts(placement.cpus[node])
+        memory = np.nan if placement.memory is None else whole_parts(placement.memory[node])
         batch_size = placement.batch_size or 0
         row = (job, node, placement.gpus[node], cpus, memory, -1, batch_size, named, 0.0, 0.0)
         changes.rows[b, changes.num_rows[b]] = row

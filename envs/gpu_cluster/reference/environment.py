@@ -36,6 +36,7 @@ class ReferenceEnvironment:
         self.spec = EnvSpec.of(simulator.cluster, rules)
         self.plan = JointPlan(simulator, rules)
         self.observer = ReferenceObserver(self.plan, self.spec)
+        self.amendments = self.observer.amendments
         self.observation: Observation = {}
         self.heads: list[JobId] = []
         self.ended = False
@@ -45,7 +46,10 @@ class ReferenceEnvironment:
     def look(self) -> bool:
         """Observe the present plan; return whether any node has a choice other than passing."""
         waiting = self.plan.waiting()
-        self.heads = self.observer.head(waiting)
+        if not self.rules.amendments:
+            self.heads = self.observer.head(waiting)
+        elif not self.decision:
+            self.heads = self.amendments.candidates()[: self.spec.num_candidates]
         self.observation = self.observer.observation(self.heads, len(waiting), self.decision)
         return bool(self.observation["mask"][:, 1:].any())
 
@@ -80,12 +84,21 @@ class ReferenceEnvironment:
         self.decision += 1
         self.counters["decisions"] += 1
         passed = all(choice == NONE for choice, _ in choices)
+        over = passed or self.decision >= self.rules.max_decisions
+        if self.rules.amendments:
+            jobs = [
+                self.heads[at] if 0 <= at < len(self.heads) else in_slots[node] for node, (at, _) in enumerate(choices)
+            ]
+            for node, (choice, gpus) in enumerate(choices):
+                if choice != NONE:
+                    self._count(jobs[node] != NONE and self.amendments.amend(jobs[node], node, gpus))
+            return over
         for node, (choice, gpus) in enumerate(choices):
             if choice >= candidates:
                 self._count(self._change(in_slots[node], node, gpus))
         for place, job in enumerate(self.heads):
             self._share_out(job, {node: gpus for node, (choice, gpus) in enumerate(choices) if choice == place})
-        return passed or self.decision >= self.rules.max_decisions
+        return over
 
     def _in_slot(self, node: NodeId, slot: int) -> JobId:
         """Return the job in a slot of a node, as the observation shows it."""
@@ -123,8 +136,13 @@ class ReferenceEnvironment:
 
     def _drop_incomplete(self) -> None:
         """Free the GPUs of jobs below their minimum and of mixes that do not run; begin a new round."""
+        self.counters["incomplete"] += self.amendments.close()
         for job, held in self.plan.changed.items():
-            if held and (self.plan.gpus(job) < self.plan.least(job) or not self.plan.runs(job)):
+            if (
+                held
+                and not self.rules.amendments
+                and (self.plan.gpus(job) < self.plan.least(job) or not self.plan.runs(job))
+            ):
                 self.plan.clear(job)
                 self.counters["incomplete"] += 1
         self.decision = 0

@@ -9,6 +9,7 @@ import numpy as np
 
 from envs.gpu_cluster.columns import FIRST_CHOICE, PASS, SCALING_POINTS
 from envs.gpu_cluster.negotiation import Observation
+from envs.gpu_cluster.reference.amendments import Amendments
 from envs.gpu_cluster.reference.plan import JointPlan
 from envs.gpu_cluster.spec import EnvSpec
 from envs.simulation.reference import Job, JobStatus
@@ -35,6 +36,7 @@ class ReferenceObserver:
         self._levels: list[list[int]] = table.levels.tolist()
         self._on_one_node: list[list[list[float]]] = table.throughputs[:, :, :, 0].tolist()
         self.reference: list[list[float]] = table.reference().tolist()
+        self.amendments = Amendments(plan, lambda job: self._key(plan.job(job)))
         self._job_columns = spec.job_columns
         self._slot_columns = spec.slot_columns[len(self._job_columns) :]
 
@@ -166,6 +168,10 @@ class ReferenceObserver:
         """Return for each node and action whether it may be taken."""
         rows = [[1] + [0] * (self.spec.num_actions - FIRST_CHOICE) for _ in range(self.spec.num_nodes)]
         num_free, idle = self.plan.num_free, self.plan.idle
+        if self.plan.rules.amendments:
+            for node, row in enumerate(rows):
+                self._mask_amendments(row, node, heads, idle)
+            return rows
         for choice, job in enumerate(heads):
             is_gang = not self.plan.one_node_holds(job)
             held = self.plan.held(job)
@@ -182,6 +188,16 @@ class ReferenceObserver:
                     if self._may_change(job, node, gpus):
                         self._open(row, self.spec.num_candidates + slot, gpus)
         return rows
+
+    def _mask_amendments(self, row: list[int], node: NodeId, heads: list[JobId], idle: bool) -> None:
+        """Open the amendments of one node; while all is idle, a node that can give GPUs to a candidate may not pass."""
+        here = self.jobs_on(node)
+        shown = [(choice, job) for choice, job in enumerate(heads) if job not in here]
+        shown += [(self.spec.num_candidates + slot, job) for slot, job in enumerate(here)]
+        for choice, job in shown:
+            for gpus in self.amendments.amounts(job, node):
+                self._open(row, choice, gpus)
+                row[PASS] = 0 if idle else row[PASS]
 
     def _open(self, row: list[int], choice: int, gpus: int) -> None:
         for level in range(self.spec.num_levels):

@@ -27,6 +27,7 @@ def random_rules(rng: np.random.Generator) -> DecisionRules:
         max_decisions=int(rng.integers(1, 9)),
         preemptive=bool(rng.random() < 0.8),
         elastic=bool(rng.random() < 0.8),
+        amendments=bool(rng.random() < 0.5),
     )
 
 

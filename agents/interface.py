@@ -16,7 +16,7 @@ from envs.simulation.market import Market
 from envs.types import Allocation, ClusterSpec, JobId, NodeId, Placement
 from envs.workloads import Workload
 
-Placements = Mapping[JobId, Placement]
+GrantedPlacements = Mapping[JobId, Placement]
 
 
 @dataclass
@@ -37,7 +37,13 @@ class InterfaceCount:
     decisions: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
 
-    def add(self, before: Placements, wanted: Placements, found: Placements, candidates: frozenset[JobId]) -> None:
+    def add(
+        self,
+        before: GrantedPlacements,
+        wanted: GrantedPlacements,
+        found: GrantedPlacements,
+        candidates: frozenset[JobId],
+    ) -> None:
         """Count a round.
 
         Args:
@@ -130,11 +136,11 @@ class DemonstratedScheduler:
             going = not negotiated.decide(demonstrate(requested, negotiated.negotiation)) and negotiated.observe()
         allocation = negotiated.fill(view.allocation(keep_running=True))
         allocation.next_decision = wanted.next_decision
-        self.count.add(before, placements_of(wanted), placements_of(allocation), candidates)
+        self.count.add(before, granted_placements(wanted), granted_placements(allocation), candidates)
         return allocation
 
 
-def placements_of(allocation: Allocation) -> Placements:
+def granted_placements(allocation: Allocation) -> GrantedPlacements:
     """Return what each job gets under an allocation, with cores and memory rounded as the engine rounds them."""
     found = {job: allocation.placement(job) for job in sorted(allocation.jobs())}
     return {

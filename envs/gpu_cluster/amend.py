@@ -42,7 +42,7 @@ from envs.simulation.shares import (
 from envs.simulation.world import World
 from envs.types import IntArray
 
-PROPOSED, WAITING, RUNNING_ON = 0, 1, 2  # ranks of candidates
+PROPOSED_RANK, QUEUED_RANK, RUNNING_RANK = 0, 1, 2  # ranks of candidates
 
 
 @leaf
@@ -65,7 +65,7 @@ def enter_members(a: EnvArrays, members: IntArray, rank: int, first: int, count:
     j = next_member(members, len(world.jobs), 0)
     while j >= 0:
         job = world.jobs[j]
-        own = PROPOSED if job.touched else (WAITING if job.status == QUEUED else RUNNING_ON)
+        own = PROPOSED_RANK if job.touched else (QUEUED_RANK if job.status == QUEUED else RUNNING_RANK)
         if own == rank and capacity > 0:
             key = queue_key(world, order, job)
             count = enter_sorted(a.heads[first:], a.keys[first:], capacity, count, j, key)
@@ -74,7 +74,7 @@ def enter_members(a: EnvArrays, members: IntArray, rank: int, first: int, count:
 
 
 @leaf
-def list_candidates(a: EnvArrays) -> None:
+def rank_candidates(a: EnvArrays) -> None:
     """At the beginning of a round, fill `heads` with jobs, then -1; in the round they stay.
 
     First are the jobs that the proposal changes, then waiting jobs, then running jobs; each in queue order, ties by id.
@@ -90,7 +90,7 @@ def list_candidates(a: EnvArrays) -> None:
 
 
 @leaf
-def room_for(a: EnvArrays, j: int, n: int) -> int:
+def room_on_node(a: EnvArrays, j: int, n: int) -> int:
     """GPUs that a node can give to a job: the free ones, its own, and those of jobs that may lose them."""
     world = a.world
     room = world.nodes[n].free
@@ -124,7 +124,7 @@ def allow_amounts(a: EnvArrays, j: int, n: int, choice: int, here: int) -> int:
     """
     job, gpu_type, count = a.world.jobs[j], a.world.nodes[n].gpu_type, 0
     num_levels, amounts = a.level_cpus.shape[3], a.slots.shape[1] + 1  # as many slots as GPUs of the largest node
-    most = min(room_for(a, j, n), largest_total(a, job, gpu_type))
+    most = min(room_on_node(a, j, n), largest_total(a, job, gpu_type))
     for gpus in range(1, most + 1):
         first = FIRST_CHOICE + (choice * amounts + gpus) * num_levels
         for level in range(num_levels):
@@ -217,7 +217,7 @@ def last_in_queue(a: EnvArrays, n: int, j: int) -> int:
 
 
 @leaf
-def displace(a: EnvArrays, j: int, n: int, missing: int) -> None:
+def give_way(a: EnvArrays, j: int, n: int, missing: int) -> None:
     """Take the missing GPUs on a node from a job, at most those it has there; all, if it cannot run on the rest."""
     world = a.world
     job = world.jobs[j]
@@ -236,10 +236,10 @@ def displace(a: EnvArrays, j: int, n: int, missing: int) -> None:
 def amend_on_node(a: EnvArrays, j: int, n: int, gpus: int, level: int) -> bool:
     """Set the GPUs of a job on a node, and make room for it; return False if the node cannot give so many."""
     node = a.world.nodes[n]
-    if gpus > room_for(a, j, n):
+    if gpus > room_on_node(a, j, n):
         return False
     while gpus - share_on(a.world, j, n) > node.free:
-        displace(a, last_in_queue(a, n, j), n, gpus - share_on(a.world, j, n) - node.free)
+        give_way(a, last_in_queue(a, n, j), n, gpus - share_on(a.world, j, n) - node.free)
     set_amended(a, j, n, gpus, level)
     return True
 

@@ -154,7 +154,7 @@ class GpuClusterBatch(EpisodeBatch):
     def _next_round(self, b: int) -> int:
         """Advance one episode to its next round or its end; return the result code."""
         while True:
-            outcome = kernels.pass_time(self.negotiation.arrays, b)
+            outcome = kernels.leave_round(self.negotiation.arrays, b)
             if outcome != LOG_FULL:
                 return outcome
             self.state.grow_log()

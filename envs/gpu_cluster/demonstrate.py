@@ -22,19 +22,19 @@ from envs.simulation.kernels import RUNNING
 from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY
 from envs.types import Allocation, IntArray, JobId, NodeId
 
-UNNAMED = math.nan
-ROUNDED = 1e-3  # relative difference of an amount in whole 64ths and the level that it was rounded from
+OPEN_AMOUNT = math.nan
+ROUNDING = 1e-3  # relative difference of an amount in whole 64ths and the level that it was rounded from
 
 
 class RequestedShare(NamedTuple):
     """What an allocation gives a job on one node; NaN for cores and GB that it leaves to the simulator."""
 
     gpus: int
-    cpus: float = UNNAMED
-    memory: float = UNNAMED
+    cpus: float = OPEN_AMOUNT
+    memory: float = OPEN_AMOUNT
 
 
-NOTHING = RequestedShare(0)
+NO_SHARE = RequestedShare(0)
 RequestedShares = Mapping[NodeId, Mapping[JobId, RequestedShare]]  # by node and job
 
 
@@ -53,8 +53,8 @@ def requested_shares(allocation: Allocation, negotiation: Negotiation, b: int = 
         if placement is None:
             continue
         for node, gpus in placement.gpus.items():
-            cpus = placement.cpus[node] if placement.cpus else UNNAMED
-            memory = placement.memory[node] if placement.memory else UNNAMED
+            cpus = placement.cpus[node] if placement.cpus else OPEN_AMOUNT
+            memory = placement.memory[node] if placement.memory else OPEN_AMOUNT
             requested.setdefault(node, {})[job] = RequestedShare(gpus, cpus, memory)
     return requested
 
@@ -76,8 +76,8 @@ def _share(negotiation: Negotiation, b: int, share: int) -> RequestedShare:
         named = NAMED_CPUS | NAMED_MEMORY  # NaN where the amendment names none
     return RequestedShare(
         int(record.gpus),
-        float(record.cpus) if named & NAMED_CPUS else UNNAMED,
-        float(record.memory) if named & NAMED_MEMORY else UNNAMED,
+        float(record.cpus) if named & NAMED_CPUS else OPEN_AMOUNT,
+        float(record.memory) if named & NAMED_MEMORY else OPEN_AMOUNT,
     )
 
 
@@ -92,7 +92,7 @@ def demonstrate(requested: RequestedShares, negotiation: Negotiation, b: int = 0
         wanted = requested.get(n, {})
         less, claims, more = (list[tuple[bool, int]]() for _ in range(3))  # actions that are exact come first
         for slot, (job, present) in enumerate(_slots(negotiation, b, n)):
-            share = wanted.get(job, NOTHING)
+            share = wanted.get(job, NO_SHARE)
             goal, exact = _gpus_and_level(negotiation, b, n, job, share)
             changed = negotiation.arrays.amended[b, job] > 0 or negotiation.spec.num_levels == 1
             now = _gpus_and_level(negotiation, b, n, job, present)[0]
@@ -124,9 +124,9 @@ def _gpus_and_level(
     off = np.abs(more_cpus) + np.abs(more_memory)
     if np.isnan(off).all():
         return (share.gpus, 0), False
-    enough = np.minimum(more_cpus, more_memory) > -ROUNDED
+    enough = np.minimum(more_cpus, more_memory) > -ROUNDING
     level = int(np.nanargmin(np.where(enough, off, np.nan) if enough.any() else off))
-    return (share.gpus, level), bool(off[level] < ROUNDED)
+    return (share.gpus, level), bool(off[level] < ROUNDING)
 
 
 def _equal(one: RequestedShare, other: RequestedShare) -> bool:

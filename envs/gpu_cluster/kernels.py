@@ -1,6 +1,6 @@
 """Compiled steps of a batch of episodes: decide, end rounds, advance time, observe."""
 
-from envs.gpu_cluster.amend import amend, close_amendments, list_candidates, mask_amendments
+from envs.gpu_cluster.amend import amend, close_amendments, mask_amendments, rank_candidates
 from envs.gpu_cluster.arrays import EnvArrays, episode_arrays
 from envs.gpu_cluster.decide import decide, drop_incomplete
 from envs.gpu_cluster.masks import mask_actions
@@ -15,7 +15,7 @@ from envs.types import BoolArray, IntArray
 def look(a: EnvArrays) -> int:
     """Write features and mask of one episode; return how many choices other than passing are allowed."""
     if a.rules[0].amendments:
-        list_candidates(a)
+        rank_candidates(a)
         observe(a)
         return mask_amendments(a)
     observe(a)
@@ -100,7 +100,7 @@ def decide_all(batch: EnvArrays, first: int, last: int, closed: BoolArray) -> No
 
 
 @kernel
-def pass_time(batch: EnvArrays, b: int) -> int:
+def leave_round(batch: EnvArrays, b: int) -> int:
     """End the closed round of one episode and advance time to its next one, or to its end; return the result code."""
     a = episode_arrays(batch, b)
     if settle(a.world) < 0:

@@ -34,7 +34,7 @@ Observation = dict[str, npt.NDArray[np.generic]]
 OBSERVATION_KEYS = ("nodes", "slots", "queue", "cluster", "mask")
 
 
-class Proposal(NamedTuple):
+class PlannedProposal(NamedTuple):
     """The proposal with which a round of one episode began.
 
     Attributes:
@@ -80,7 +80,7 @@ class Negotiation:
         self.arrays = allocate(state, spec, rules, table, levels, market is not None)
         self._unattached = market
         self.market = market.attach(setup, table, state) if market else None
-        self.proposals: list[Proposal | None] = [None] * len(state.episode)  # of the present rounds
+        self.proposals: list[PlannedProposal | None] = [None] * len(state.episode)  # of the present rounds
 
     @property
     def names_amounts(self) -> bool:
@@ -129,7 +129,7 @@ class Negotiation:
         plan_all(changes, worlds, self.state, self.table, self.exact)
         for b in np.flatnonzero(chosen).tolist():
             stopped = changes.stopped[b, : changes.num_stopped[b]].copy()
-            self.proposals[b] = Proposal(
+            self.proposals[b] = PlannedProposal(
                 stopped, changed_placements(changes, b).copy(), float(changes.next_decision[b])
             )
             self.arrays.rules[b, 0]["seen"] = 0

@@ -70,7 +70,7 @@ def waits(rules: Records, job: Records) -> bool:
 def head_of_queue(a: EnvArrays) -> int:
     """Fill `heads` with the first waiting jobs in queue order (ties by id), then -1; return how many jobs wait.
 
-    With amendments `heads` stays as it is, see `envs.gpu_cluster.amend.list_candidates`.
+    With amendments `heads` stays as it is, see `envs.gpu_cluster.amend.rank_candidates`.
     """
     world, order = a.world, a.rules[0].queue_order
     lists = a.rules[0].amendments == 0

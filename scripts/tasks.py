@@ -3,6 +3,7 @@
 python scripts/tasks.py                            # every task with its hash
 python scripts/tasks.py --write                    # put the hashes into conf/task
 python scripts/tasks.py --tables                   # build the tables of docs/tasks.md from recorded results
+python scripts/tasks.py full-64 --tables           # the same for one task
 python scripts/tasks.py --tables runs/compare/*    # put tables of whole, unmodified tasks into docs/tasks.md
 """
 
@@ -16,10 +17,10 @@ from launch.errors import one_line_errors
 from launch.task_pages import TASKS, check_task, collect_tables, insert_table, recorded_tables, write_hash
 
 
-def write_tables(runs: list[Path]) -> None:
-    """Write the tables of runs, or those of all tasks that have records, into docs/tasks.md."""
+def write_tables(runs: list[Path], names: list[str]) -> None:
+    """Write the tables of runs, or those of tasks that have records, into docs/tasks.md."""
     page = ROOT / "docs" / "tasks.md"
-    for name, table in (collect_tables(runs) if runs else recorded_tables()).items():
+    for name, table in (collect_tables(runs) if runs else recorded_tables(names=names or TASKS)).items():
         page.write_text(insert_table(page.read_text(encoding="utf-8"), name, table), encoding="utf-8")
         print(f"{name}: written into {page.relative_to(ROOT)}")
 
@@ -33,7 +34,7 @@ def main() -> None:
     with one_line_errors():
         arguments = parser.parse_args()
         if arguments.tables is not None:
-            write_tables(arguments.tables)
+            write_tables(arguments.tables, arguments.tasks)
             return
         for name in arguments.tasks or TASKS:
             check = check_task(name)

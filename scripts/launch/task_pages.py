@@ -164,10 +164,16 @@ def table_from_records(name: str, results: Path = RESULTS, options: Sequence[str
     return RecordedTable(f"{digest}\n\n{task_table(comparison)}", missing)
 
 
-def recorded_tables(results: Path = RESULTS) -> dict[str, str]:
-    """Return the tables of all tasks that have valid records, and print which schedulers are missing."""
+def recorded_tables(results: Path = RESULTS, names: Sequence[str] = TASKS) -> dict[str, str]:
+    """Return the tables of tasks that have valid records, and print which schedulers are missing.
+
+    Raises:
+        ChoiceError: there is no task of a name.
+    """
+    if unknown := sorted(set(names) - set(TASKS)):
+        raise ChoiceError(f"tasks: there is no {', '.join(unknown)}; tasks are {', '.join(TASKS)}")
     found = {}
-    for name in TASKS:
+    for name in names:
         if not any(results.glob(f"{name}-v*")):
             print(f"{name}: has no records")
             continue

@@ -59,10 +59,17 @@ def title_of(address: str, width: int, height: int) -> str:
 
     The browser's clock stops while a request is unanswered.
     """
+    page = drawn(address, width, height)
+    title = re.search(r"<title>(.*?)</title>", page, re.DOTALL)
+    assert title, page[-2000:]
+    return html.unescape(title.group(1))
+
+
+def drawn(address: str, width: int, height: int, milliseconds: int = 6000) -> str:
+    """Return the page at an address as its scripts have made it after so much of the browser's time."""
     command = [find_browser(), "--headless=new", "--no-sandbox", "--disable-gpu", "--dump-dom"]
     quiet = ["--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-sync"]
-    options = ["--virtual-time-budget=6000", f"--window-size={width},{height}", address]
+    options = [f"--virtual-time-budget={milliseconds}", f"--window-size={width},{height}", address]
     done = subprocess.run([*command, *quiet, *options], capture_output=True, text=True, timeout=120)
-    title = re.search(r"<title>(.*?)</title>", done.stdout, re.DOTALL)
-    assert title, done.stderr[-2000:]
-    return html.unescape(title.group(1))
+    assert done.stdout, done.stderr[-2000:]
+    return done.stdout

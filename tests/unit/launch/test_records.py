@@ -9,6 +9,7 @@ from baselines.las import Las
 from envs.evaluation.record import digest_records, read_record
 from launch import ROOT
 from launch.choices import open_configs
+from launch.errors import ChoiceError
 from launch.inputs import find_schedulers
 from launch.records import RESULTS, RecordFolder, configuration_of, library_configurations
 from launch.task_pages import DIGEST, MARKERS, find_disagreements, insert_table, recorded_tables, table_from_records
@@ -185,6 +186,10 @@ def test_the_table_of_a_task_is_built_from_its_records(play, tmp_path):
 def test_tasks_without_records_are_named(tmp_path, capsys):
     assert recorded_tables(tmp_path) == {}
     assert "full-64: has no records" in capsys.readouterr().out
+    assert recorded_tables(tmp_path, ["calm-64"]) == {}
+    assert capsys.readouterr().out == "calm-64: has no records\n"
+    with pytest.raises(ChoiceError, match="there is no full-65; tasks are adaptive-40"):
+        recorded_tables(tmp_path, ["calm-64", "full-65"])
 
 
 def test_the_tables_of_the_page_agree_with_the_records():

@@ -1,0 +1,65 @@
+"""The first screen of TensorBoard in a browser."""
+
+import re
+import socket
+import subprocess
+import sys
+import time
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+
+from agents.tensorboard import BOUND_LINE, GAIN, HEADLINE, MARKET_LINE, OVERVIEW, POLICY, TensorBoardWriter
+from tests.unit.evaluation.pages import drawn, find_browser
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+@pytest.fixture
+def address(tmp_path):
+    """The address of TensorBoard, which shows a short run; it ends with the test."""
+    find_browser()
+    writer = TensorBoardWriter(tmp_path, print)
+    for step in range(4):
+        writer.write({HEADLINE: 2.0 - 0.1 * step, GAIN: float(step)}, step)
+        writer.write({"learner/signal_share": 0.1, "throughput/cpu_seconds": 3.0}, step)
+    for name, hours in (("starling", 1.8), (MARKET_LINE, 2.0), (BOUND_LINE, 0.7)):
+        writer.draw_level({HEADLINE: hours}, 3, name)
+    writer.close()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(tmp_path), "--host", "127.0.0.1"]
+    with subprocess.Popen(
+        [*command, "--port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as server:
+        try:
+            wait_for(f"http://127.0.0.1:{port}/data/runs", f'"{POLICY}"')
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.terminate()
+
+
+def wait_for(address, text):
+    """Wait until a server answers with a text."""
+    for _ in range(240):
+        try:
+            with urlopen(address, timeout=10) as answer:
+                if text in answer.read().decode():
+                    return
+        except (URLError, ConnectionError):
+            pass
+        time.sleep(0.5)
+    pytest.fail(f"{address} has not answered with {text}")
+
+
+def test_the_overview_with_policy_baselines_market_and_bound_is_the_first_screen(address):
+    page = drawn(f"{address}/#timeseries", 1400, 1200, 20_000)
+    text = re.sub(r"<[^>]*>", "\n", page)
+    lines = [line.strip() for line in text.splitlines()]
+    assert {POLICY, "starling", MARKET_LINE, BOUND_LINE} <= set(lines)
+    groups = [line for line in lines if line in (OVERVIEW, "learner", "throughput")]
+    assert groups[0] == OVERVIEW
+    for tag in (HEADLINE, GAIN):
+        assert page.index(tag.removeprefix(f"{OVERVIEW}/")) < page.index("signal_share"), tag

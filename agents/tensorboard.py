@@ -4,6 +4,7 @@ The first chart is `0_overview/validation_mean_jct_hours`: the policy beside the
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -163,7 +164,13 @@ class TensorBoardWriter:
 
 
 def open_writer(folder: Path, purge_step: int | None) -> SummaryWriter:
-    """Open a writer whose thread prints no trace on a full disk: the next call to the writer raises the same error."""
+    """Open a writer whose thread prints no trace on a full disk: the next call to the writer raises the same error.
+
+    TensorBoard reads the files of a line in the order of their names, which begin with the second in which they were
+    opened. So no two are opened in the same second.
+    """
+    while any(folder.glob(f"events.out.tfevents.{int(time.time()):010d}.*")):
+        time.sleep(0.05)
     before = threading.excepthook
     if getattr(before, "func", None) is not pass_over_full_disks:
         threading.excepthook = partial(pass_over_full_disks, before)

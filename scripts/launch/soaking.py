@@ -27,7 +27,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 MB = 2**20
 TAMPERING = 0.05  # probability per round that an impossible allocation is requested first
 KILLS_EVERY = 10  # worlds between processes that are killed while they write
-SHARE = 0.02  # probability per round that a running job is stopped for no reason
+STOPPED_SHARE = 0.02  # probability per round that a running job is stopped for no reason
 WARM_UP = 100  # jobs of the episode before a long one: it compiles and loads everything
 
 
@@ -153,7 +153,7 @@ def draw_world(seed: int, num_jobs: int | None = None) -> SoakWorld:
     schedulers: list[Scheduler] = [Random(), Fifo("skip"), Las(), Srtf()]
     chosen = schedulers[0] if num_jobs else schedulers[int(rng.integers(len(schedulers)))]
     workload = source.episode(rng, "train")
-    share = SHARE if num_jobs else float(rng.choice([0.0, SHARE]))
+    share = STOPPED_SHARE if num_jobs else float(rng.choice([0.0, STOPPED_SHARE]))
     return SoakWorld(seed, Setup(cluster, performance, scenario), workload, Disturber(chosen, share))
 
 

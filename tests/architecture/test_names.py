@@ -52,6 +52,7 @@ ALLOWED_IN_FILE = {
     ("agents/checkpoint.py", "candidates_per_server"): "a field of checkpoints of format 2, which are still read",
     ("tests/conformance/audit.py", "kind"): "the kind of an event",
     ("tests/unit/agents/test_checkpoint.py", "num_servers"): "a field of checkpoints of format 2",
+    ("tests/reliability/test_untrusted_files.py", "num_servers"): "a field of checkpoints of format 2",
     ("tests/unit/agents/test_checkpoint.py", "candidates_per_server"): "a field of checkpoints of format 2",
     ("tests/unit/metrics/fabricated.py", "kind"): "the kind of an event",
     ("tests/unit/simulation/plays.py", "kind"): "the kind of an event",

@@ -165,17 +165,17 @@ class Slow(SimpleHTTPRequestHandler):
 
 
 @pytest.mark.browser
-def test_the_search_works_in_a_folder_and_on_a_server(site):
+def test_the_search_works_in_a_folder_and_over_http(site):
     page = add_checks(site / "index.html", 1280, SEARCHED)
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Slow, directory=str(site))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Slow, directory=str(site))) as serving:
+        threading.Thread(target=serving.serve_forever, daemon=True).start()
         try:
-            for address in (page.as_uri(), f"http://127.0.0.1:{server.server_port}/{page.name}"):
+            for address in (page.as_uri(), f"http://127.0.0.1:{serving.server_port}/{page.name}"):
                 seen = json.loads(title_of(f"{address}?q=stratified+bootstrap", 1280, 900))
                 assert seen["shown"], address
                 assert any("/results.html" in found for found in seen["results"]), address
         finally:
-            server.shutdown()
+            serving.shutdown()
 
 
 @pytest.mark.browser

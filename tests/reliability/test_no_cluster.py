@@ -42,8 +42,8 @@ def test_a_port_that_does_not_exist_is_one_line(monkeypatch):
 
 
 def test_a_port_that_listens_and_addresses_without_one_are_left_to_ray(port):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        try_to_connect(f"127.0.0.1:{server.getsockname()[1]}")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        try_to_connect(f"127.0.0.1:{listening.getsockname()[1]}")
     for address in ("auto", "local"):
         try_to_connect(address)
     with pytest.raises(OSError, match="refused"):

@@ -267,7 +267,8 @@ def test_evaluating_a_policy_out_of_bounds_is_one_line(
 def test_format_2_is_checked_as_well(saved):
     """Its nodes were called servers."""
     content = json.loads((saved / DESCRIPTION).read_text())
-    content["format"], content["spec"] = 2, {**content["spec"], "num_servers": "x"}
+    content["format"] = 2
+    content["spec"]["num_servers"] = "x"
     del content["spec"]["num_nodes"]
     (saved / DESCRIPTION).write_text(json.dumps(content))
     with pytest.raises(CheckpointError, match="spec.num_nodes is 'x'; it must be a whole number"):

@@ -79,7 +79,7 @@ def test_bids_that_do_not_exist_are_named(target, seen):
         target(seen[0], strength=0)
 
 
-def test_the_volume_multiplies_each_kind_of_bid_by_a_factor_of_the_cluster(seen):
+def test_the_volume_multiplies_the_bids_by_factors_of_the_cluster(seen):
     spec, observation = seen
     whole, quiet = randomised(BiddingPolicy(spec)), BiddingPolicy(spec, volume="learned")
     quiet.load_state_dict(whole.state_dict(), strict=False)

@@ -33,16 +33,16 @@ def address(tmp_path):
     command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(tmp_path), "--host", "127.0.0.1"]
     with subprocess.Popen(
         [*command, "--port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as server:
+    ) as process:
         try:
             wait_for(f"http://127.0.0.1:{port}/data/runs", f'"{POLICY}"')
             yield f"http://127.0.0.1:{port}"
         finally:
-            server.terminate()
+            process.terminate()
 
 
 def wait_for(address, text):
-    """Wait until a server answers with a text."""
+    """Wait until an address answers with a text."""
     for _ in range(240):
         try:
             with urlopen(address, timeout=10) as answer:

@@ -122,6 +122,8 @@ class BiddingPolicy(nn.Module):
 
     def bids(self, observation: dict[str, Tensor]) -> Tensor:
         """Return bids [B, N, P, num_bids] from -1 to 1."""
+        whole = observation["pairs"].shape[2]
+        observation = without_empty_rows(observation)
         pairs, pair_jobs = observation["pairs"], observation["pair_jobs"].long()
         for_jobs, for_nodes = self.cluster(observation["cluster"]).chunk(2, -1)
         jobs = torch.tanh(self.job(observation["jobs"]) + for_jobs[:, None])
@@ -140,7 +142,7 @@ class BiddingPolicy(nn.Module):
         if self.volume is not None:
             factor = 1.0 + torch.tanh(self.volume(observation["cluster"]))
             found = (found * factor[:, None, None]).clamp(-1.0, 1.0)
-        return found
+        return nn.functional.pad(found, (0, 0, 0, whole - found.shape[2]))
 
 
 class ConstantBids(nn.Module):
@@ -196,9 +198,22 @@ def heard_bids(silent: Sequence[str]) -> Tensor:
     return torch.tensor([float(name not in silent) for name in BID_COLUMNS])
 
 
+def without_empty_rows(observation: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return an observation without the last rows of `pairs`, `pair_jobs` and `jobs` that hold nothing in any world."""
+    pair_jobs = observation["pair_jobs"]
+    used = (pair_jobs >= 0).flatten(0, 1).any(0).nonzero()
+    pairs = int(used[-1]) + 1 if len(used) else 1
+    jobs = max(int(pair_jobs.max()) + 1, 1)
+    return observation | {
+        "pairs": observation["pairs"][:, :, :pairs],
+        "pair_jobs": pair_jobs[:, :, :pairs],
+        "jobs": observation["jobs"][:, :jobs],
+    }
+
+
 def at_pairs(jobs: Tensor, pair_jobs: Tensor) -> Tensor:
     """Return the state of each pair's job: [B, R, width] and int64[B, N, P] to [B, N, P, width]."""
     batch, nodes, pairs = pair_jobs.shape
-    rows = pair_jobs.clamp(min=0).view(batch, nodes * pairs, 1).expand(-1, -1, jobs.shape[-1])
+    rows = pair_jobs.clamp(min=0).reshape(batch, nodes * pairs, 1).expand(-1, -1, jobs.shape[-1])
     found: Tensor = jobs.gather(1, rows).view(batch, nodes, pairs, jobs.shape[-1])
     return found

@@ -21,6 +21,7 @@ from baselines.starling.forecast import plan_ahead, weights
 from baselines.starling.hidden_work import guess_seconds
 from baselines.starling.offsets import Offsets
 from baselines.starling.round import (
+    ROW,
     JobForecast,
     Jobs,
     Nodes,
@@ -36,7 +37,7 @@ from envs.simulation.ordered_set import fill_by_node
 from envs.types import BoolArray, FloatArray, IntArray
 
 DEPTH = 8  # the queue is considered until its least sizes would fill the cluster so many times
-EFFORT = 3_000_000  # upper bound on jobs times nodes times completions in the forecast of one plan
+EFFORT = 250_000  # upper bound on jobs times nodes times completions in the forecast of one plan
 
 
 @inlined
@@ -160,14 +161,14 @@ def share_nodes(capacity: IntArray, site: NodeTables) -> Nodes:
 
 @inlined
 def tabulate_shares(present: Present, place: IntArray, count: int, capacity: IntArray) -> IntArray:
-    """int64[count, num_nodes]: what the considered jobs hold; what others hold is deducted from `capacity`.
+    """int16[count, num_nodes]: what the considered jobs hold; what others hold is deducted from `capacity`.
 
     Args:
         place: int64[num_present], index of each job among those considered, or -1.
         count: number of these.
         capacity: changed.
     """
-    held = np.zeros((count, len(capacity)), np.int64)
+    held = np.zeros((count, len(capacity)), ROW)
     for share in range(len(present.shares)):
         at = place[present.shares[share, 0]]
         if at >= 0:
@@ -196,11 +197,11 @@ def plan_considered(
     look_ahead: int,
     offsets: Offsets,
 ) -> IntArray:
-    """int64[len(places), num_nodes]: the plan for the considered jobs.
+    """int16[len(places), num_nodes]: the plan for the considered jobs.
 
     Args:
         places: int64[num_considered], places of the considered jobs in `present.jobs`, by falling priority.
-        held: int64[num_considered, num_nodes], what they hold.
+        held: int16[num_considered, num_nodes], what they hold.
         work: float64[num_present], samples left.
         capacity: int64[num_nodes], GPUs to share out.
         look_ahead: completions in the forecast, fewer if jobs times nodes is very large.
@@ -298,7 +299,7 @@ def squeeze_in(waiting: IntArray, free: IntArray, tables: JobTables, site: NodeT
                 num_placed += 1
             else:
                 hopeless[group] = True
-    grid = np.zeros((num_placed, num_nodes), np.int64)
+    grid = np.zeros((num_placed, num_nodes), ROW)
     for row in range(num_placed):
         at = placed[row]
         for i in range(plan.first[at], plan.first[at] + plan.length[at]):

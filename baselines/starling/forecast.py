@@ -7,7 +7,7 @@ import numpy as np
 
 from baselines.starling.occupants import find_fractions
 from baselines.starling.room import clear_row, copy_plan, count_gpus, equal, equal_plans, gpu_type_of
-from baselines.starling.round import JobForecast, Jobs, Nodes, StarlingRules, Variants
+from baselines.starling.round import ROW, JobForecast, Jobs, Nodes, StarlingRules, Variants
 from baselines.starling.scratch import PlanScratch, new_scratch
 from baselines.starling.two_plans import choose_by_part, fill_plan, plan_twice, write_plan, write_two_plans
 from envs.simulation.jit import inlined, jit, part
@@ -157,7 +157,7 @@ def play_ahead(
         begun: bool[num_jobs], whether each job has begun.
         stalled: float64[num_jobs], seconds until it begins to work.
         alive: int64[num_jobs], overwritten.
-        kept: int64[num_jobs, num_nodes], overwritten; `after` likewise.
+        kept: int16[num_jobs, num_nodes], overwritten; `after` likewise.
     """
     grid, work, fractions = later.present, later.work, scratch.fractions
     now, total, left = 0.0, 0.0, len(order)
@@ -195,7 +195,7 @@ def play_ahead(
 
 @inlined
 def find_distinct_plans(plans: IntArray) -> BoolArray:
-    """bool[num_plans]: whether a plan of int64[num_plans, num_jobs, num_nodes] differs from all plans before it."""
+    """bool[num_plans]: whether a plan of int16[num_plans, num_jobs, num_nodes] differs from all plans before it."""
     new = np.ones(len(plans), np.bool_)
     for one in range(1, len(plans)):
         for other in range(one):
@@ -225,13 +225,13 @@ def with_variant(jobs: Jobs, variants: Variants, variant: int) -> Jobs:
 
 @inlined
 def candidates(variants: Variants, jobs: Jobs, nodes: Nodes, rules: StarlingRules, scratch: PlanScratch) -> IntArray:
-    """Build the plans to compare: int64[num_variants + 3, num_jobs, num_nodes].
+    """Build the plans to compare: int16[num_variants + 3, num_jobs, num_nodes].
 
     The first `num_variants` are both plans merged (`plan_twice`) for each variant. The last three use the first
     variant: keep running jobs with growth, plan anew, and keep running jobs without growth.
     """
     count, order, first = len(variants.orders), variants.orders[0], with_variant(jobs, variants, 0)
-    plans, free = np.zeros((count + 3, *jobs.present.shape), np.int64), nodes.capacity.copy()
+    plans, free = np.zeros((count + 3, *jobs.present.shape), ROW), nodes.capacity.copy()
     for variant in range(1, count):
         its = with_variant(jobs, variants, variant)
         write_two_plans(variants.orders[variant], its, nodes, rules, scratch, plans[0], plans[variant])

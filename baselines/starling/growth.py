@@ -9,13 +9,14 @@ from baselines.starling.room import (
     gpu_type_of,
     has_room,
     liking_of,
+    most_liking,
     nodes_needed,
     shape_of,
     take_room,
 )
 from baselines.starling.round import Jobs, Nodes, StarlingRules
 from baselines.starling.scratch import PlanScratch
-from baselines.starling.worth import NEGLIGIBLE_GAIN, after_delay, throughput_under
+from baselines.starling.worth import MARGIN, NEGLIGIBLE_GAIN, after_delay, throughput_under
 from envs.simulation.jit import inlined, part
 from envs.types import FloatArray, IntArray
 
@@ -37,7 +38,7 @@ def value_after_growth(
 
     Args:
         throughput: of the job on these GPUs, without other jobs.
-        trial: int64[num_nodes], the GPUs.
+        trial: int16[num_nodes], the GPUs.
         first: as in `effect_of`.
         end: likewise.
     """
@@ -81,6 +82,7 @@ def best_growth(
         now *= own_fraction(occupants.fed[job], occupants.calm[job], jobs.core_weight[job], rules)
     gain, more, where, limit = NEGLIGIBLE_GAIN * throughputs[size], 0, -1, len(throughputs) - 1 - size
     largest, whole, rest = shape_of(free, nodes, gpu_type, row) if owns_nodes else (0, 0, 0)
+    ceiling = most_liking(liked) * (1.0 + MARGIN) if len(liked) > 0 else 1.0  # on the factor by affinity
     weighed = nodes.shared.counted or len(liked) > 0  # whether it matters which GPUs these are
     for node in range(first, end + 1 if owns_nodes else end):
         beyond = node == end
@@ -92,7 +94,7 @@ def best_growth(
             if throughput <= 0 or on > most_nodes[size + extra]:
                 continue
             value, lost = after_delay(throughput, jobs.work[job], jobs.delay[job], rules.horizon), 0.0
-            if len(liked) == 0 and (value - now) / extra <= gain:
+            if (value * ceiling - now) / extra <= gain:
                 continue  # even with nothing lost
             if beyond and not has_room(extra, largest, whole, rest):
                 continue

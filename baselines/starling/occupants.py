@@ -4,8 +4,8 @@ They leave out two details of the world: amounts are not rounded to 64ths, and n
 A job's fraction is what it keeps of its throughput on the same GPUs with ample cores and memory and no other job.
 
 Arguments recur:
-    grid: int64[num_jobs, num_nodes], the plan: GPUs by node.
-    row: int64[num_nodes], GPUs of one job by node.
+    grid: int16[num_jobs, num_nodes], the plan: GPUs by node.
+    row: int16[num_nodes], GPUs of one job by node.
     occupants: what is known about the jobs of the plan; changed by `seat` and `settle_occupants`.
 """
 

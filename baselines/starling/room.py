@@ -1,6 +1,6 @@
 """Kernels that find GPUs on nodes: one node if one can hold a job, else whole nodes and one remainder.
 
-Arguments recur: `free` int64[num_nodes], GPUs not given to a job yet; `row` int64[num_nodes], GPUs of one job by node;
+Arguments recur: `free` int64[num_nodes], GPUs not given to a job yet; `row` int16[num_nodes], GPUs of one job by node;
 `liked` float64[num_nodes], the job's affinity to each node, or empty.
 """
 
@@ -135,6 +135,17 @@ def take_room(free: IntArray, nodes: Nodes, gpu_type: int, size: int, row: IntAr
         row[best] = need
         free[best] -= need
         size -= need
+
+
+@leaf
+def most_liking(liked: FloatArray) -> float:
+    """Return the largest factor by affinity that any placement of a job can have; 1 without affinities."""
+    if len(liked) == 0:
+        return 1.0
+    most = liked[0]
+    for node in range(1, len(liked)):
+        most = max(most, liked[node])
+    return float(np.exp(most))
 
 
 @leaf

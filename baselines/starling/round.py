@@ -2,7 +2,13 @@
 
 from typing import NamedTuple
 
+import numpy as np
+
 from envs.types import BoolArray, FloatArray, IntArray, ResourceTables, Seconds
+
+# GPUs of one job on one node, up to `envs.types.cluster.MAX_NODE_GPUS`. Plans have an entry for each job and node, so
+# short ones save time on large clusters.
+ROW = np.int16
 
 
 class SharedNodes(NamedTuple):
@@ -52,7 +58,7 @@ class Jobs(NamedTuple):
         delay: float64[num_jobs], seconds without progress that a change costs a job.
         weight: float64[num_jobs], worth of one sample/s of a job.
         wanted: int64[num_jobs, num_gpu_types], GPUs to give; 0 where a job does not run.
-        present: int64[num_jobs, num_nodes], GPUs that a job holds now, by node.
+        present: int16[num_jobs, num_nodes], GPUs that a job holds now, by node.
         appetite: float64[num_jobs], factor on a job's weight when GPUs left over are given out.
         core_weight: float64[num_jobs], factor on the weight of a job's shortage of cores and memory.
         affinity: float64[num_jobs, num_nodes], logarithm of the factor on the value of GPUs of a node for a job;
@@ -152,8 +158,8 @@ class Proposal(NamedTuple):
 
     Attributes:
         jobs: int64[num_jobs], the jobs that were planned for, and those that start besides.
-        present: int64[num_jobs, num_nodes], GPUs that each holds now.
-        grid: int64[num_jobs, num_nodes], GPUs that each is to hold.
+        present: int16[num_jobs, num_nodes], GPUs that each holds now.
+        grid: int16[num_jobs, num_nodes], GPUs that each is to hold.
     """
 
     jobs: IntArray

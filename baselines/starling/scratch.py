@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from baselines.starling.occupants import Occupants, nobody
-from baselines.starling.round import Jobs, Nodes
+from baselines.starling.round import ROW, Jobs, Nodes
 from envs.simulation.jit import jit, leaf
 from envs.types import FloatArray, IntArray
 
@@ -15,8 +15,8 @@ class PlanScratch(NamedTuple):
 
     Attributes:
         free: int64[num_nodes], GPUs not given to a job yet.
-        chosen: int64[num_nodes], the GPUs found for one job.
-        trial: int64[num_nodes], GPUs to be compared with them.
+        chosen: int16[num_nodes], the GPUs found for one job.
+        trial: int16[num_nodes], GPUs to be compared with them.
         spare: int64[num_nodes], `free` while one job is tried.
         part: int64[num_nodes], a node in the same part of the cluster.
         node_gains: float64[num_nodes], gain of each part, at the node that represents it.
@@ -79,8 +79,8 @@ def new_scratch(jobs: Jobs, nodes: Nodes) -> PlanScratch:
         ends[gpu_type + 1] = end
     return PlanScratch(
         np.zeros(num_nodes, np.int64),
-        np.zeros(num_nodes, np.int64),
-        np.zeros(num_nodes, np.int64),
+        np.zeros(num_nodes, ROW),
+        np.zeros(num_nodes, ROW),
         np.zeros(num_nodes, np.int64),
         np.zeros(num_nodes, np.int64),
         np.zeros(num_nodes),

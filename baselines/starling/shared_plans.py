@@ -16,16 +16,15 @@ from baselines.starling.room import (
     has_room,
     largest_room,
     liking_of,
+    most_liking,
     nodes_needed,
     take_room,
 )
 from baselines.starling.round import Found, Jobs, Nodes, StarlingRules
 from baselines.starling.scratch import PlanScratch, sum_up_free
-from baselines.starling.worth import after_delay
+from baselines.starling.worth import MARGIN, after_delay
 from envs.simulation.jit import inlined, leaf, part
 from envs.types import FloatArray, IntArray
-
-MARGIN = 1e-9  # relative, far more than rounding
 
 
 @leaf
@@ -84,7 +83,7 @@ def best_on_node(
         size: at most so many GPUs.
         beaten: smaller values and this one are not worth enough.
         reached: smaller values are not worth enough.
-        trial: int64[num_nodes], zeros; changed and restored.
+        trial: int16[num_nodes], zeros; changed and restored.
     """
     throughputs = jobs.throughputs[jobs.group[job], nodes.types[node]]
     liked = jobs.affinity[job]
@@ -123,6 +122,7 @@ def best_room(
     throughputs, wanted, liked = jobs.throughputs[jobs.group[job]], jobs.wanted[job], jobs.affinity[job]
     most_nodes = jobs.most_nodes[jobs.group[job]]
     best, best_type, best_size = 0.0, -1, 0
+    ceiling = most_liking(liked) * (1.0 + MARGIN) if len(liked) > 0 else 1.0  # on the factor by affinity
     occupants, chosen, trial = scratch.occupants, scratch.chosen, scratch.trial
     clear_row(chosen)
     clear_row(trial)
@@ -147,7 +147,7 @@ def best_room(
             clear_row(trial)
             continue
         spot, spot_value, spot_size = -1, 0.0, 0
-        if len(liked) == 0 and most_throughput(throughputs[gpu_type], min(wanted[gpu_type], largest)) <= best:
+        if most_throughput(throughputs[gpu_type], min(wanted[gpu_type], largest)) * ceiling <= best:
             continue  # even with nothing lost
         for place in range(scratch.ends[gpu_type], scratch.ends[gpu_type + 1]):
             node = scratch.by_type[place]
@@ -193,13 +193,12 @@ def span_of(row: IntArray) -> tuple[int, int, int]:
 def beats_all(job: int, value: float, jobs: Jobs, rules: StarlingRules) -> bool:
     """Whether a job's present GPUs, of this value, stay whatever GPUs are found: even others at no loss are no better.
 
-    The margin is for rounding. Where a job has affinities the answer is no: that only costs time.
+    The margin is for rounding.
     """
-    if len(jobs.affinity[job]) > 0:
-        return False
     most = 0.0
     for gpu_type in range(jobs.wanted.shape[1]):
         most = max(most, most_throughput(jobs.throughputs[jobs.group[job], gpu_type], jobs.wanted[job, gpu_type]))
+    most *= most_liking(jobs.affinity[job])
     reached = after_delay(most, jobs.work[job], jobs.delay[job], rules.horizon)
     return value * (1.0 + rules.stickiness) >= reached * (1.0 + MARGIN)
 

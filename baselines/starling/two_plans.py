@@ -3,8 +3,8 @@
 Arguments recur:
     order: int64[num_jobs], the jobs by falling priority.
     free: int64[num_nodes], GPUs not given to a job yet.
-    row: int64[num_nodes], GPUs of one job by node under the plan so far.
-    grid: int64[num_jobs, num_nodes], the plan: GPUs by node.
+    row: int16[num_nodes], GPUs of one job by node under the plan so far.
+    grid: int16[num_jobs, num_nodes], the plan: GPUs by node.
 """
 
 import numpy as np
@@ -289,7 +289,7 @@ def plan(keep: bool, order: IntArray, jobs: Jobs, nodes: Nodes, rules: StarlingR
     """Keep running jobs and add others, or plan anew; then give out GPUs left over.
 
     Returns:
-        int64[num_jobs, num_nodes]: GPUs of each job by node; none for jobs not in `order`.
+        int16[num_jobs, num_nodes]: GPUs of each job by node; none for jobs not in `order`.
     """
     grid = np.empty_like(jobs.present)
     write_plan(keep, order, jobs, nodes, rules, new_scratch(jobs, nodes), grid)

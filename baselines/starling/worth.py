@@ -6,6 +6,7 @@ from envs.simulation.jit import inlined
 from envs.types import IntArray, Seconds
 
 NEGLIGIBLE_GAIN = 1e-12  # smaller gains, relative to a job's present throughput, are rounding
+MARGIN = 1e-9  # relative, far more than rounding
 LEAST_SHARE = 0.02  # lower bound on the share of its throughput that a job keeps after a change
 
 

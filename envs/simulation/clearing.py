@@ -76,7 +76,8 @@ def plan_all(changes: Changes, worlds: World, state: State, table: ThroughputTab
     Raises:
         AllocationError: they do not fit in some episode; names episode, job and node.
     """
-    for b in np.flatnonzero(changes.num_rows).tolist():
+    names = (changes.rows["named"] > 0) | (changes.rows["batch_size"] > 0)  # perhaps in rows of earlier rounds
+    for b in np.flatnonzero(names.any(axis=1)).tolist():
         price_named(changes, b, state, table, exact)
     wrong = np.zeros((len(changes.num_rows), 2), np.int64)
     plan_changes(worlds, changes, wrong)

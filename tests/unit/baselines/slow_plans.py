@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from baselines.starling import round
+from baselines.starling.round import ROW
 from baselines.starling.worth import LEAST_SHARE, NEGLIGIBLE_GAIN
 from envs.types import FloatArray, IntArray, ResourceTables
 
@@ -309,8 +310,8 @@ def plan_ahead(
 
 
 def grid_of(places: Sequence[Gpus], num_nodes: int) -> IntArray:
-    """int64[num_jobs, num_nodes]: placements in the form that the kernels take."""
-    grid = np.zeros((len(places), num_nodes), np.int64)
+    """int16[num_jobs, num_nodes]: placements in the form that the kernels take."""
+    grid = np.zeros((len(places), num_nodes), ROW)
     for job, place in enumerate(places):
         for node, gpus in place.items():
             grid[job, node] = gpus

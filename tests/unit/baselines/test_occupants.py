@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from baselines.starling import Starling, round
 from baselines.starling.decide import share_nodes
 from baselines.starling.occupants import effect_of, kept_fractions, nobody, settle_occupants
+from baselines.starling.round import ROW
 from baselines.starling.scratch import new_scratch
 from baselines.starling.two_plans import plan, plan_twice, write_two_plans
 from envs.performance import Contention, TableModel
@@ -173,7 +174,7 @@ class Comparing:
         if running.size:
             _, site, _ = self.starling._arguments(view, hidden=False)
             nodes = share_nodes(view.capacity.astype(np.int64), site)
-            grid = np.zeros((len(running), len(nodes.capacity)), np.int64)
+            grid = np.zeros((len(running), len(nodes.capacity)), ROW)
             for at, job in enumerate(running.tolist()):
                 for node, gpus in view.placement(job).gpus.items():
                     grid[at, node] = gpus

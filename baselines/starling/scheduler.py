@@ -113,17 +113,19 @@ KNOWN = StarlingParameters(
     starving=1.6,
     restart_weight=5.0,
 )
-# Round numbers: the result of a search on an earlier engine with hidden work did not hold on validation workloads. The
+# Round numbers, chosen on training workloads of unknown-64 and checked on training days of Philly with hidden work. The
 # prior is that of the synthetic training episodes.
 UNKNOWN = StarlingParameters(
-    knee=0.25,
-    gang=0.5,
-    urgency=0.4,
+    knee=0.4,
+    gang=0.8,
+    urgency=0.3,
     floor=60.0,
-    horizon=600.0,
-    stickiness=0.4,
+    horizon=1500.0,
+    stickiness=0.5,
     tolerance=0.15,
     hysteresis=0.02,
+    shortage=2.0,
+    starving=1.6,
     restart_weight=4.0,
 )
 

@@ -118,7 +118,7 @@ class RolloutPlanner:
         margin: float = 0.02,
         arrivals: Literal["none", "fitted"] = "none",
         proposers: Sequence[Scheduler] | None = None,
-        restart_weight: float = 4.0,
+        restart_weight: float = KNOWN.restart_weight,
         leader: Leader | None = None,
     ) -> None:
         if arrivals not in ("none", "fitted"):

@@ -74,11 +74,17 @@ def _compiled(function: Callable[P, R], **options: bool | str) -> Callable[P, R]
     _outdate_with_sources(compiled, function)
     if hasattr(compiled, "get_call_template"):  # not where compilation is switched off
         template_of = compiled.get_call_template
-        unliteral: Any = types.unliteral  # untyped
         compiled.get_call_template = lambda args, kws: template_of(
-            [unliteral(arg) for arg in args], {name: unliteral(arg) for name, arg in kws.items()}
+            [_widened(arg) for arg in args], {name: _widened(arg) for name, arg in kws.items()}
         )
     return cast(Callable[P, R], compiled)
+
+
+def _widened(kind: Any) -> Any:
+    """The type of an argument that a kernel is compiled for: no literal, and no integer of fewer than 64 bits."""
+    unliteral: Any = types.unliteral  # untyped
+    plain = unliteral(kind)
+    return types.int64 if isinstance(plain, types.Integer) else plain
 
 
 def _outdate_with_sources(compiled: Any, function: Callable[..., Any]) -> None:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from envs.simulation.heap import Places
 from envs.simulation.jit import Records, inlined, leaf
 from envs.simulation.state import State
 from envs.simulation.throughput import ThroughputTable
@@ -20,11 +21,11 @@ class World(NamedTuple):
     episode: Records  # EPISODE [1]
     jobs: Records  # JOB [num_jobs]
     nodes: Records  # NODE [num_nodes]
-    shares: Records  # SHARE_RECORD [2 * num_gpus]
+    shares: Records  # SHARE_RECORD [num_nodes * slots]
     heap: Records  # ENTRY [num_gpus]
-    heap_places: IntArray  # [num_jobs]
+    heap_places: Places  # [num_jobs]
     outage_heap: Records  # ENTRY [num_nodes or 0]
-    outage_places: IntArray  # [num_nodes or 0]
+    outage_places: Places  # [num_nodes or 0]
     queued: IntArray  # [words]
     running: IntArray  # [words]
     room: IntArray  # [num_gpu_types, most GPUs of a node + 1, words]

@@ -19,7 +19,7 @@ def of_compiled(simulator: Simulator) -> list[object]:
     """Copy all arrays; the positions of share records in their pool do not count."""
     state = simulator.state
     jobs, nodes, episode = state.jobs[0].copy(), state.nodes[0].copy(), state.episode[0].copy()
-    nodes["first_share"] = nodes["planned"] = episode["free_share"] = 0
+    nodes["first_share"] = nodes["free_share"] = nodes["planned"] = 0
     for field in JOB.names or ():
         if field == "first_share" or field.startswith("before_"):
             jobs[field] = 0

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from envs.performance.contention import MODES
 from envs.simulation.exact import whole_parts
 from envs.simulation.heap import ENTRY, Places
-from envs.simulation.jit import Records
+from envs.simulation.jit import LINE, Records
 from envs.simulation.log import EVENT, SHARE, EventLog
 from envs.simulation.ordered_set import fill_by_node, num_words
 from envs.simulation.scenario import OUTAGES, Scenario
@@ -41,9 +41,6 @@ class AdvanceResult(IntEnum):
     ROUND = 0  # a decision is due
     END = 1  # the episode has ended, see `EndReason`
     LOG_FULL = 2  # the log needs room; enlarge it and call again
-
-
-LINE = 64  # bytes of a cache line
 
 
 def _records(*fields: tuple[str, type]) -> np.dtype[Any]:
@@ -98,7 +95,8 @@ EPISODE = _records(
     ("checked_events", i8),  # `num_events` at the last check
     ("checked_time", f8),
     ("progress_time", f8),  # time of the last check that found net progress
-    ("progress_restarts", i8),  # restarts until then of the jobs that were in the system
+    ("progress_restarts", i8),  # `num_restarts` then
+    ("num_restarts", i8),  # so far, of the jobs that are in the system
     ("history", i8),  # number of this load or copy in the process: arrays of one history only ever went forward
     # What limits running jobs, within the workload's window; only where jobs share more than GPUs.
     ("limited_by_cpus", i8),  # running jobs limited by cores now
@@ -148,16 +146,18 @@ JOB = _records(
     ("segment", f8),  # time at which it last began to process samples after a start or change
     ("traffic", f8),  # GB/s over the link of each of its nodes, without co-located jobs
     ("alone", f8),  # samples/s without co-located jobs
-    ("limit", i8),  # NO_LIMIT, CPU_LIMIT, MEMORY_LIMIT or NETWORK_LIMIT of envs.simulation.job_throughput
+    ("limit", i4),  # NO_LIMIT, CPU_LIMIT, MEMORY_LIMIT or NETWORK_LIMIT of envs.simulation.job_throughput
+    ("num_restarts", i4),
     # Line 3: throughput.
     ("model", i8),
     ("ample", f8),  # `alone` with ample cores and memory where the placement names none
     ("fed_by_cpus", f8),  # fraction of its throughput that its cores alone would leave it
     ("fed_by_memory", f8),
     ("kept_by_links", f8),  # fraction of its throughput that the links of its nodes leave it without co-located jobs
-    ("refed", i8),  # whether its cores or memory have changed, and not its throughput yet
-    ("next_refed", i8),  # the next such job, plus 1; 0 ends the list
+    ("refed", i4),  # whether its cores or memory have changed, and not its throughput yet
+    ("next_refed", i4),  # the next such job, plus 1; 0 ends the list
     ("named", i8),  # amounts that its placement names: 1 cores, 2 memory, 3 both
+    ("least", f8),  # fewest samples left when net progress was checked, see `note_least`; its work at first
     # Line 4: starts, and what the placement names besides GPUs: -1, 0 and 0 if not named.
     ("num_gpus", i8),
     ("start", f8),  # first start; NaN before
@@ -178,11 +178,9 @@ JOB = _records(
     ("before_sample_traffic", f8),
     # Other fields.
     ("submit", f8),
-    ("num_restarts", i8),
     ("min_gpus", i8),
     ("max_gpus", i8),
     ("work", f8),
-    ("least", f8),  # fewest samples that it had left when net progress was checked; its work at first
     ("estimate", f8),  # factor on the remaining work that schedulers see; 1 if exact
     ("num_preemptions", i4),
     ("num_interruptions", i4),

@@ -97,6 +97,16 @@ def heap_update(heap: Records, places: Places, size: int, time: float, member: i
         sift_down(heap, places, size, place, time, member)
 
 
+@leaf
+def heap_adjust(heap: Records, places: Places, size: int, time: float, member: int) -> None:
+    """`heap_update` without a call where the entry, like three quarters of all, has no children and stays in place."""
+    place = places[member]
+    if 4 * place + 1 >= size and (place == 0 or not comes_first(time, member, heap[(place - 1) >> 2])):
+        heap[place].time = time
+    else:
+        heap_update(heap, places, size, time, member)
+
+
 @part
 def heap_remove(heap: Records, places: Places, size: int, member: int) -> None:
     """Remove a member from a heap of `size` entries."""

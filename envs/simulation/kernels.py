@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from envs.simulation.division import claim, divide_uneven_nodes, renounce
-from envs.simulation.heap import heap_push, heap_remove, heap_update
+from envs.simulation.heap import heap_adjust, heap_push, heap_remove
 from envs.simulation.jit import Records, leaf, part
 from envs.simulation.job_throughput import (
     NO_LIMIT,
@@ -251,7 +251,7 @@ def change_job(world: World, j: int, kind: int) -> None:
     mark_colocated(world, j)
     predict_finish(job)
     if kind == RESIZE:
-        heap_update(world.heap, world.heap_places, world.episode[0].num_running, job.finish, j)
+        heap_adjust(world.heap, world.heap_places, world.episode[0].num_running, job.finish, j)
         return
     if first:
         job.start = time
@@ -274,7 +274,7 @@ def update_throughput(world: World, j: int) -> None:
         bring_up_to_date(world, job, world.episode[0].time)
         job.throughput = throughput
         predict_finish(job)
-        heap_update(world.heap, world.heap_places, world.episode[0].num_running, job.finish, j)
+        heap_adjust(world.heap, world.heap_places, world.episode[0].num_running, job.finish, j)
 
 
 @leaf

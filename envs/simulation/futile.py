@@ -1,7 +1,7 @@
 """The compiled check for net progress, which ends runs that would never end; `docs/world.md` has the rule.
 
 It runs once in `max_futile_rounds` rounds. It visits the jobs in the system only if nothing has arrived or completed
-since the last check, so it costs events nothing. `envs.simulation.kernels.note_least` makes up for the jobs not visited.
+since the last check, so it costs events nothing; `envs.simulation.kernels.note_least` makes up for that.
 """
 
 from envs.simulation.jit import leaf, part

@@ -9,7 +9,6 @@ that a heap of thousands is half as deep as with two, for no more lines read.
 from typing import Any
 
 import numpy as np
-
 import numpy.typing as npt
 
 from envs.simulation.jit import Records, leaf, part

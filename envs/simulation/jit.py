@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import types
 from numba.core.event import Listener, register, unregister
 from numba.extending import intrinsic
@@ -197,9 +197,8 @@ def on_first_compilation(tell: Callable[[], None]) -> None:
     register("numba:compile", _FirstCompilation(tell))  # type: ignore[no-untyped-call]
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _prefetch(typing_context: Any, array: Any, index: Any, line: Any) -> Any:
-    """Emit the processor's instruction for `prefetch`."""
+def _emit_prefetch(typing_context: Any, array: Any, index: Any, line: Any) -> Any:
+    """The type and code of `_prefetch`, which is the processor's instruction."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         """Compute the address, which may lie outside the array, and pass it to LLVM."""
@@ -217,6 +216,9 @@ def _prefetch(typing_context: Any, array: Any, index: Any, line: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, types.int64, types.int64), generate
+
+
+_prefetch: Any = intrinsic(_emit_prefetch)
 
 
 @leaf

@@ -2,6 +2,8 @@
 
 from dataclasses import fields
 
+import numpy as np
+
 from envs.simulation import Simulator
 from envs.simulation.reference import Job, Node, ReferenceSimulator
 from envs.simulation.state import JOB
@@ -24,7 +26,12 @@ def of_compiled(simulator: Simulator) -> list[object]:
         if field == "first_share" or field.startswith("before_"):
             jobs[field] = 0
     arrays = (jobs, nodes, episode, state.heap, state.queued, state.running, state.room, state.events, state.log_shares)
-    return [pool_size(state), list(simulator.plans), *(array.tobytes() for array in arrays)]
+    return [pool_size(state), list(simulator.plans), *map(_bytes, arrays)]
+
+
+def _bytes(array: np.ndarray) -> bytes:
+    """The values of all elements, without what lies between records, which a copy does not keep."""
+    return b"".join(array[name].tobytes() for name in array.dtype.names) if array.dtype.names else array.tobytes()
 
 
 def of_reference(engine: ReferenceSimulator) -> list[object]:

@@ -10,7 +10,9 @@ from envs.simulation.heap import ENTRY, Places, comes_first, heap_push, heap_rem
 
 CAPACITY = 24
 times = st.sampled_from([0.0, 1.0, 1.0 + 1e-12, 2.0, 5.5, np.inf])
-operations = st.lists(st.tuples(st.sampled_from(["push", "pop", "update", "remove"]), st.integers(0, CAPACITY - 1), times))
+operations = st.lists(
+    st.tuples(st.sampled_from(["push", "pop", "update", "remove"]), st.integers(0, CAPACITY - 1), times)
+)
 
 
 class ReferenceHeap:

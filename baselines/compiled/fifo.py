@@ -2,7 +2,7 @@
 
 from baselines.compiled.gang import Gangs, place_gang
 from envs.simulation.clock import node_change, pass_to_decision
-from envs.simulation.jit import kernel, leaf
+from envs.simulation.jit import kernel, leaf, prefetch
 from envs.simulation.kernels import LOG_FULL, ROUND, take_effect
 from envs.simulation.ordered_set import next_member
 from envs.simulation.world import World
@@ -18,12 +18,15 @@ def start_from_queue(world: World, gangs: Gangs, first: int, skip: bool) -> int:
     now = world.episode[0].num_rounds
     j = first
     while j >= 0 and world.episode[0].num_free > 0:
+        after = next_member(world.queued, len(world.jobs), j + 1)
+        for line in range(5):  # all that a start reads
+            prefetch(world.jobs, after, line)
         group = gangs.group[world.jobs[j].model, world.jobs[j].num_gpus] if skip else -1
         if (group < 0 or gangs.hopeless[group] != now) and not place_gang(world, gangs, j):
             if group < 0:
                 return j
             gangs.hopeless[group] = now
-        j = next_member(world.queued, len(world.jobs), j + 1)
+        j = after
     return j
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from envs.simulation.division import divide_uneven_nodes, renounce
 from envs.simulation.futile import progress_has_ceased
 from envs.simulation.heap import heap_remove, heap_update
-from envs.simulation.jit import leaf, part
+from envs.simulation.jit import leaf, part, prefetch
 from envs.simulation.job_throughput import NO_LIMIT, set_limit
 from envs.simulation.kernels import (
     ARRIVE,
@@ -36,6 +36,40 @@ from envs.simulation.world import World
 
 
 @leaf
+def look_ahead(world: World) -> None:
+    """Prefetch what the next events will read: the jobs that end next and arrive next, and the first one's node.
+
+    A job is among the five that end next for a few events before it ends, so that its record is there in time.
+    """
+    episode = world.episode[0]
+    for i in range(1, min(5, episode.num_running)):
+        prefetch(world.jobs, world.heap[i].member, 0)
+        prefetch(world.jobs, world.heap[i].member, 1)
+    if episode.num_running > 0:
+        share = world.jobs[world.heap[0].member].first_share
+        prefetch(world.nodes, share >> episode.log2_slots, 0)
+        prefetch(world.nodes, share >> episode.log2_slots, 1)
+        first = (share >> episode.log2_slots) << episode.log2_slots
+        for slot in range(4):
+            prefetch(world.shares, first + slot, 0)
+    prefetch(world.jobs, episode.next_job + 1, 0)
+    prefetch(world.jobs, episode.next_job + 1, 5)
+
+
+@leaf
+def prefetch_jobs(world: World, n: int) -> None:
+    """Prefetch the jobs of a node, which change if its cores and memory are divided anew."""
+    share = world.nodes[n].first_share
+    while share >= 0:
+        j = world.shares[share].job
+        prefetch(world.jobs, j, 0)
+        prefetch(world.jobs, j, 1)
+        prefetch(world.jobs, j, 2)
+        prefetch(world.heap_places, j, 0)
+        share = world.shares[share].next_of_node
+
+
+@leaf
 def release_job(world: World, j: int) -> None:
     """Take all shares from a job for good."""
     if world.episode[0].shares_cpu_memory:
@@ -50,6 +84,9 @@ def finish_job(world: World) -> int:
     """Complete the first job of the heap at the present time; return it."""
     j = world.heap[0].member
     job = world.jobs[j]
+    n = world.shares[job.first_share].node
+    if world.nodes[n].short:
+        prefetch_jobs(world, n)
     job.service = attained_service(job, world.episode[0].time)
     heap_remove(world.heap, world.heap_places, world.episode[0].num_running, j)
     world.episode[0].num_running -= 1
@@ -60,6 +97,7 @@ def finish_job(world: World) -> int:
     job.throughput = 0.0
     job.status = DONE
     world.episode[0].num_active -= 1
+    world.episode[0].num_restarts -= job.num_restarts
     return int(j)
 
 
@@ -299,6 +337,7 @@ def pass_to_decision(world: World) -> int:
     episode = world.episode[0]
     if episode.ended:
         return END
+    look_ahead(world)
     if episode.in_round:
         count_round(world)
         if episode.num_rounds >= episode.next_check and progress_has_ceased(world):

@@ -174,7 +174,9 @@ def divide(world: World, n: int, memory: bool) -> None:
     left -= named
     while share >= 0:
         record = world.shares[share]
-        parts = min(most_of(record, memory), left * record.gpus // gpus)
+        parts = most_of(record, memory)
+        if parts * gpus > left * record.gpus:
+            parts = left * record.gpus // gpus
         give(world, share, memory, parts)
         left -= parts
         gpus -= record.gpus

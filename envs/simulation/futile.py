@@ -1,10 +1,11 @@
 """The compiled check for net progress, which ends runs that would never end; `docs/world.md` has the rule.
 
-It runs once in `max_futile_rounds` rounds and visits the jobs in the system, so it costs events nothing.
+It runs once in `max_futile_rounds` rounds. It visits the jobs in the system only if nothing has arrived or completed
+since the last check, so it costs events nothing; `envs.simulation.kernels.note_least` makes up for that.
 """
 
 from envs.simulation.jit import leaf, part
-from envs.simulation.kernels import remaining_work
+from envs.simulation.kernels import note_least, remaining_work
 from envs.simulation.ordered_set import next_member
 from envs.simulation.world import World
 from envs.types import IntArray
@@ -20,6 +21,7 @@ def note_progress(world: World, words: IntArray) -> bool:
     j = next_member(words, len(world.jobs), 0)
     while j >= 0:
         job = world.jobs[j]
+        note_least(world, job)
         left = remaining_work(job, world.episode[0].time)
         if left < job.least:
             job.least = left
@@ -28,35 +30,24 @@ def note_progress(world: World, words: IntArray) -> bool:
     return found
 
 
-@leaf
-def count_restarts(world: World, words: IntArray) -> int:
-    """Count the restarts so far of the jobs of a set."""
-    restarts = 0
-    j = next_member(words, len(world.jobs), 0)
-    while j >= 0:
-        restarts += world.jobs[j].num_restarts
-        j = next_member(words, len(world.jobs), j + 1)
-    return restarts
-
-
 @part
 def progress_has_ceased(world: World) -> bool:
     """Check for net progress since the last check; return whether the episode must end for lack of it."""
     episode = world.episode[0]
     events = episode.num_events > episode.checked_events
-    stands_still = episode.time - episode.checked_time < LEAST_SECONDS * episode.max_futile_rounds
-    waiting, running = note_progress(world, world.queued), note_progress(world, world.running)
-    restarts = count_restarts(world, world.queued) + count_restarts(world, world.running)
+    stands_still = not events and episode.time - episode.checked_time < LEAST_SECONDS * episode.max_futile_rounds
+    progress = events
+    if not events:
+        waiting, running = note_progress(world, world.queued), note_progress(world, world.running)
+        progress = waiting or running
     episode.next_check = episode.num_rounds + episode.max_futile_rounds
     episode.checked_events = episode.num_events
     episode.checked_time = episode.time
-    if events:
-        stands_still = False
-    if events or waiting or running:
+    if progress:
         episode.progress_time = episode.time
-        episode.progress_restarts = restarts
+        episode.progress_restarts = episode.num_restarts
     futile = (
-        restarts - episode.progress_restarts >= episode.max_futile_rounds
+        episode.num_restarts - episode.progress_restarts >= episode.max_futile_rounds
         and episode.time - episode.progress_time >= DELAYS * episode.longest_delay
     )
     return bool(stands_still or futile)

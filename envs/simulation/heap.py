@@ -1,16 +1,19 @@
-"""Binary heaps on (time, member), indexed so that any member can be moved or removed.
+"""Heaps on (time, member) with four children to an entry, indexed so that any member can be moved or removed.
 
 One heap orders running jobs by predicted end, another orders nodes by the time at which they go down or come back.
-Each entry holds its time, so moving an entry reads only the heap, whose entries are adjacent in memory.
+Each entry holds its time, so moving an entry reads only the heap. The four children of an entry are one cache line, so
+that a heap of thousands is half as deep as with two, for no more lines read.
 `places[member]` is the index of a member in the heap, -1 if it is absent; `size` is the number of entries in use.
 """
 
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from envs.simulation.jit import Records, leaf, part
-from envs.types import IntArray
+
+Places = npt.NDArray[np.int32]
 
 ENTRY: np.dtype[Any] = np.dtype((np.record, [("time", np.float64), ("member", np.int64)]), align=True)
 
@@ -30,7 +33,20 @@ def second_comes_first(one: Records, two: Records) -> int:
 
 
 @leaf
-def put_entry(heap: Records, places: IntArray, place: int, time: float, member: int) -> None:
+def first_child(heap: Records, size: int, child: int) -> int:
+    """Return the child that comes first, of up to four from `child` on."""
+    if child + 3 < size:
+        one = child + second_comes_first(heap[child], heap[child + 1])
+        two = child + 2 + second_comes_first(heap[child + 2], heap[child + 3])
+        return two if second_comes_first(heap[one], heap[two]) else one
+    first = child
+    for other in range(child + 1, size):
+        first = other if second_comes_first(heap[first], heap[other]) else first
+    return first
+
+
+@leaf
+def put_entry(heap: Records, places: Places, place: int, time: float, member: int) -> None:
     """Write an entry and the index of its member."""
     heap[place].time = time
     heap[place].member = member
@@ -38,10 +54,10 @@ def put_entry(heap: Records, places: IntArray, place: int, time: float, member: 
 
 
 @leaf
-def sift_up(heap: Records, places: IntArray, place: int, time: float, member: int) -> None:
+def sift_up(heap: Records, places: Places, place: int, time: float, member: int) -> None:
     """Move a member from a hole at `place` towards the root."""
     while place > 0:
-        parent = (place - 1) >> 1
+        parent = (place - 1) >> 2
         if not comes_first(time, member, heap[parent]):
             break
         put_entry(heap, places, place, heap[parent].time, heap[parent].member)
@@ -50,14 +66,13 @@ def sift_up(heap: Records, places: IntArray, place: int, time: float, member: in
 
 
 @leaf
-def sift_down(heap: Records, places: IntArray, size: int, place: int, time: float, member: int) -> None:
+def sift_down(heap: Records, places: Places, size: int, place: int, time: float, member: int) -> None:
     """Move a member from a hole at `place` towards the leaves."""
     while True:
-        child = 2 * place + 1
+        child = 4 * place + 1
         if child >= size:
             break
-        if child + 1 < size:
-            child += second_comes_first(heap[child], heap[child + 1])
+        child = first_child(heap, size, child)
         if comes_first(time, member, heap[child]):
             break
         put_entry(heap, places, place, heap[child].time, heap[child].member)
@@ -66,23 +81,33 @@ def sift_down(heap: Records, places: IntArray, size: int, place: int, time: floa
 
 
 @part
-def heap_push(heap: Records, places: IntArray, size: int, time: float, member: int) -> None:
+def heap_push(heap: Records, places: Places, size: int, time: float, member: int) -> None:
     """Add a member to a heap of `size` entries."""
     sift_up(heap, places, size, time, member)
 
 
 @part
-def heap_update(heap: Records, places: IntArray, size: int, time: float, member: int) -> None:
+def heap_update(heap: Records, places: Places, size: int, time: float, member: int) -> None:
     """Change the time of a member."""
     place = places[member]
-    if place > 0 and comes_first(time, member, heap[(place - 1) >> 1]):
+    if place > 0 and comes_first(time, member, heap[(place - 1) >> 2]):
         sift_up(heap, places, place, time, member)
     else:
         sift_down(heap, places, size, place, time, member)
 
 
+@leaf
+def heap_adjust(heap: Records, places: Places, size: int, time: float, member: int) -> None:
+    """`heap_update` without a call where the entry, like three quarters of all, has no children and stays in place."""
+    place = places[member]
+    if 4 * place + 1 >= size and (place == 0 or not comes_first(time, member, heap[(place - 1) >> 2])):
+        heap[place].time = time
+    else:
+        heap_update(heap, places, size, time, member)
+
+
 @part
-def heap_remove(heap: Records, places: IntArray, size: int, member: int) -> None:
+def heap_remove(heap: Records, places: Places, size: int, member: int) -> None:
     """Remove a member from a heap of `size` entries."""
     place = places[member]
     last = heap[size - 1].member

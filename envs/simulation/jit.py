@@ -17,13 +17,18 @@ from types import ModuleType
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import types
 from numba.core.event import Listener, register, unregister
+from numba.extending import intrinsic
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 Records = Any  # one record, or an array of them: numba knows the fields, mypy does not
+
+LINE = 64  # bytes of a cache line
+COMPILES = not numba.config.DISABLE_JIT  # type: ignore[attr-defined]
 
 _stamps: dict[str, str] = {}  # by file with kernels, see `_stamp`
 
@@ -74,11 +79,17 @@ def _compiled(function: Callable[P, R], **options: bool | str) -> Callable[P, R]
     _outdate_with_sources(compiled, function)
     if hasattr(compiled, "get_call_template"):  # not where compilation is switched off
         template_of = compiled.get_call_template
-        unliteral: Any = types.unliteral  # untyped
         compiled.get_call_template = lambda args, kws: template_of(
-            [unliteral(arg) for arg in args], {name: unliteral(arg) for name, arg in kws.items()}
+            [_widened(arg) for arg in args], {name: _widened(arg) for name, arg in kws.items()}
         )
     return cast(Callable[P, R], compiled)
+
+
+def _widened(kind: Any) -> Any:
+    """The type of an argument that a kernel is compiled for: no literal, and no integer of fewer than 64 bits."""
+    unliteral: Any = types.unliteral  # untyped
+    plain = unliteral(kind)
+    return types.int64 if isinstance(plain, types.Integer) else plain
 
 
 def _outdate_with_sources(compiled: Any, function: Callable[..., Any]) -> None:
@@ -184,3 +195,37 @@ class _FirstCompilation(Listener):
 def on_first_compilation(tell: Callable[[], None]) -> None:
     """Call `tell` once, before the first kernel that is not cached compiles: after an installation or a change."""
     register("numba:compile", _FirstCompilation(tell))  # type: ignore[no-untyped-call]
+
+
+def _emit_prefetch(typing_context: Any, array: Any, index: Any, line: Any) -> Any:
+    """The type and code of `_prefetch`, which is the processor's instruction."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        """Compute the address, which may lie outside the array, and pass it to LLVM."""
+        records, place, offset = context.make_array(array)(context, builder, args[0]), args[1], args[2]
+        size = context.get_abi_sizeof(context.get_data_type(array.dtype))
+        address = builder.add(
+            builder.ptrtoint(records.data, place.type), builder.mul(place, ir.Constant(place.type, size))
+        )
+        address = builder.add(address, builder.mul(offset, ir.Constant(offset.type, LINE)))
+        pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [pointer], kind)
+        read, most_local, data = (ir.Constant(number, flag) for flag in (0, 3, 1))
+        builder.call(function, [builder.inttoptr(address, pointer), read, most_local, data])
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64, types.int64), generate
+
+
+_prefetch: Any = intrinsic(_emit_prefetch)
+
+
+@leaf
+def prefetch(records: Records, index: int, line: int) -> None:
+    """Begin to load one cache line of a record that will soon be read. An index out of range does no harm.
+
+    A large cluster's state exceeds the caches, and an event waits for memory longer than it computes.
+    """
+    if COMPILES:
+        _prefetch(records, index, line)

@@ -6,7 +6,7 @@ from envs.simulation.jit import Records, leaf
 from envs.simulation.shares import MEASURED, NAMED_CPUS, NAMED_MEMORY, OFF, WORST_CASE
 from envs.simulation.throughput import EXACT_NODES
 from envs.simulation.world import World
-from envs.types import FloatArray
+from envs.types import FloatArray, IntArray
 
 NO_LIMIT, CPU_LIMIT, MEMORY_LIMIT, NETWORK_LIMIT = 0, 1, 2, 3  # of a running job, besides its GPUs
 UNLIMITED = 0.99  # a factor on throughput of at least this limits no job
@@ -55,12 +55,16 @@ def placement_throughput(world: World, job: Records, first_share: int) -> float:
 
 
 @leaf
-def cell_of(grid: FloatArray, amount: float) -> int:
-    """Index of the last grid point that is at most the amount and has a successor."""
-    cell = 0
-    for point in range(1, len(grid) - 1):  # to the end: an early exit is hard to predict
-        cell += int(grid[point] <= amount)
-    return cell
+def cell_of(grid: FloatArray, cells: IntArray, amount: float) -> int:
+    """Index of the last grid point that is at most the amount and has a successor.
+
+    Args:
+        grid: float64[points].
+        cells: see `envs.simulation.throughput.cells_of`.
+        amount: from 0 to the last grid point.
+    """
+    cell = cells[int(amount)]
+    return int(cell + int(cell + 2 < len(grid) and grid[cell + 1] <= amount))
 
 
 @leaf
@@ -92,8 +96,8 @@ def cpu_memory_factors(world: World, job: Records) -> tuple[float, float, float]
     most_memory = len(world.memory_grid) - 1
     cpus = min(cpus, world.cpu_grid[most_cpus])
     memory = min(memory, world.memory_grid[most_memory])
-    i = cell_of(world.cpu_grid, cpus)
-    k = cell_of(world.memory_grid, memory)
+    i = cell_of(world.cpu_grid, world.cpu_cells, cpus)
+    k = cell_of(world.memory_grid, world.memory_cells, memory)
     t = (cpus - world.cpu_grid[i]) / (world.cpu_grid[i + 1] - world.cpu_grid[i])
     u = (memory - world.memory_grid[k]) / (world.memory_grid[k + 1] - world.memory_grid[k])
     both = np.inf

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from envs.simulation.division import claim, divide_uneven_nodes, renounce
-from envs.simulation.heap import heap_push, heap_remove, heap_update
+from envs.simulation.heap import heap_adjust, heap_push, heap_remove
 from envs.simulation.jit import Records, leaf, part
 from envs.simulation.job_throughput import (
     NO_LIMIT,
@@ -105,8 +105,20 @@ def log_has_room(world: World, events: int, shares: int) -> bool:
 
 
 @leaf
+def note_least(world: World, job: Records) -> None:
+    """Note the samples that a job had left at the last check for net progress, before they or its status change.
+
+    Checks do not visit the jobs. Between two changes, what a job has left only falls, so the last check counts.
+    """
+    checked = world.episode[0].checked_time
+    if checked >= job.served:  # its last change
+        job.least = min(job.least, remaining_work(job, checked))
+
+
+@leaf
 def bring_up_to_date(world: World, job: Records, time: float) -> None:
     """Update a running job's progress, checkpoints and service to `time`."""
+    note_least(world, job)
     if world.episode[0].failing and time > job.synced:
         interval = world.episode[0].checkpoint_interval
         if interval == 0.0:
@@ -209,7 +221,9 @@ def change_job(world: World, j: int, kind: int) -> None:
     """Apply a changed placement at the present time."""
     job = world.jobs[j]
     time = world.episode[0].time
-    if kind != START:
+    if kind == START:
+        note_least(world, job)
+    else:
         bring_up_to_date(world, job, time)
     if kind == STOP:
         job.saved = job.remaining
@@ -230,13 +244,14 @@ def change_job(world: World, j: int, kind: int) -> None:
         job.saved = job.remaining
         if not first:
             job.num_restarts += 1
+            world.episode[0].num_restarts += 1
     set_throughput_alone(world, j)
     if min(job.fed_by_cpus, job.fed_by_memory) < UNLIMITED or job.limit != NO_LIMIT:
         throughput_under_contention(world, job)  # notes what limits it; its other factors are 1 until jobs are rated
     mark_colocated(world, j)
     predict_finish(job)
     if kind == RESIZE:
-        heap_update(world.heap, world.heap_places, world.episode[0].num_running, job.finish, j)
+        heap_adjust(world.heap, world.heap_places, world.episode[0].num_running, job.finish, j)
         return
     if first:
         job.start = time
@@ -259,7 +274,7 @@ def update_throughput(world: World, j: int) -> None:
         bring_up_to_date(world, job, world.episode[0].time)
         job.throughput = throughput
         predict_finish(job)
-        heap_update(world.heap, world.heap_places, world.episode[0].num_running, job.finish, j)
+        heap_adjust(world.heap, world.heap_places, world.episode[0].num_running, job.finish, j)
 
 
 @leaf

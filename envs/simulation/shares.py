@@ -84,9 +84,9 @@ def new_share(world: World, j: int, n: int, gpus: int, cpus: float, memory: floa
     """
     shares = world.shares
     job = world.jobs[j]
-    share = world.episode[0].free_share
+    share = world.nodes[n].free_share
     record = shares[share]
-    world.episode[0].free_share = record.next_of_job
+    world.nodes[n].free_share = record.next_of_job
     record.job = j
     record.node = n
     record.gpus = gpus
@@ -111,13 +111,21 @@ def new_share(world: World, j: int, n: int, gpus: int, cpus: float, memory: floa
 
 
 @leaf
+def free_share(world: World, share: int) -> None:
+    """Return a share record to those of its node that are unused."""
+    record = world.shares[share]
+    node = world.nodes[record.node]
+    record.next_of_job = node.free_share
+    node.free_share = share
+
+
+@leaf
 def free_list(world: World, first_share: int) -> None:
-    """Return a list of share records to the pool."""
+    """Return a list of share records to those that are unused."""
     share = first_share
     while share >= 0:
         after = world.shares[share].next_of_job
-        world.shares[share].next_of_job = world.episode[0].free_share
-        world.episode[0].free_share = share
+        free_share(world, share)
         share = after
 
 
@@ -250,7 +258,6 @@ def set_share(world: World, j: int, n: int, gpus: int) -> None:
             job.first_share = record.next_of_job
         else:
             world.shares[before].next_of_job = record.next_of_job
-        record.next_of_job = world.episode[0].free_share
-        world.episode[0].free_share = share
+        free_share(world, share)
     if gpus > 0:
         new_share(world, j, n, gpus, np.nan, np.nan)

@@ -5,6 +5,7 @@ works in compiled and interpreted code alike.
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -15,8 +16,8 @@ import numpy.typing as npt
 
 from envs.performance.contention import MODES
 from envs.simulation.exact import whole_parts
-from envs.simulation.heap import ENTRY
-from envs.simulation.jit import Records
+from envs.simulation.heap import ENTRY, Places
+from envs.simulation.jit import LINE, Records
 from envs.simulation.log import EVENT, SHARE, EventLog
 from envs.simulation.ordered_set import fill_by_node, num_words
 from envs.simulation.scenario import OUTAGES, Scenario
@@ -43,10 +44,27 @@ class AdvanceResult(IntEnum):
 
 
 def _records(*fields: tuple[str, type]) -> np.dtype[Any]:
-    return np.dtype((np.record, list(fields)), align=True)
+    """Records that fill whole cache lines, so that the comments on lines below hold for every record of an array."""
+    plain = np.dtype(list(fields), align=True)
+    layout: Any = {
+        "names": list(plain.names or ()),
+        "formats": [kind for _, kind in fields],
+        "offsets": [(plain.fields or {})[name][1] for name, _ in fields],
+        "itemsize": -(-plain.itemsize // LINE) * LINE,
+        "aligned": True,
+    }
+    return np.dtype((np.record, layout))
 
 
-f8, i8 = np.float64, np.int64
+def _zeros(shape: tuple[int, ...], kind: Any, first: int = 0) -> Any:
+    """Zeros of which the record at index `first` begins a cache line. NumPy aligns arrays to 16 bytes."""
+    size = math.prod(shape) * kind.itemsize
+    room = np.zeros(size + LINE, np.uint8)
+    skip = -(room.ctypes.data + first * kind.itemsize) % LINE
+    return room[skip : skip + size].view(kind).reshape(shape)
+
+
+f8, i8, i4 = np.float64, np.int64, np.int32
 
 EPISODE = _records(
     ("time", f8),
@@ -61,7 +79,6 @@ EPISODE = _records(
     ("num_up", i8),  # GPUs of nodes that are up
     ("num_free", i8),  # GPUs of nodes that are up and that no job holds
     ("num_down", i8),  # nodes that are down
-    ("free_share", i8),  # head of the list of unused share records
     ("num_touched", i8),  # jobs whose placement the current round has changed so far
     ("num_uneven", i8),  # nodes whose cores and memory must be divided anew
     ("num_dirty", i8),  # nodes whose jobs need new contention factors
@@ -78,7 +95,8 @@ EPISODE = _records(
     ("checked_events", i8),  # `num_events` at the last check
     ("checked_time", f8),
     ("progress_time", f8),  # time of the last check that found net progress
-    ("progress_restarts", i8),  # restarts until then of the jobs that were in the system
+    ("progress_restarts", i8),  # `num_restarts` then
+    ("num_restarts", i8),  # so far, of the jobs that are in the system
     ("history", i8),  # number of this load or copy in the process: arrays of one history only ever went forward
     # What limits running jobs, within the workload's window; only where jobs share more than GPUs.
     ("limited_by_cpus", i8),  # running jobs limited by cores now
@@ -107,9 +125,11 @@ EPISODE = _records(
     ("failing", i8),
     ("shares_cpu_memory", i8),  # whether jobs divide the cores and memory of nodes
     ("contention", i8),  # index into envs.performance.contention.MODES
+    ("log2_slots", i8),  # of the share records of a node
 )
 JOB = _records(
-    # Fields read at every completion and change of throughput, adjacent for the cache.
+    # A large cluster waits for memory, so eight fields that are used together are one line. The first two are all
+    # that a completion needs, these and the third are what a change of throughput needs.
     ("status", i8),
     ("gpus", i8),  # held now
     ("num_shares", i8),
@@ -117,37 +137,37 @@ JOB = _records(
     ("touched", i8),
     ("remaining", f8),  # samples at `synced`
     ("throughput", f8),  # samples/s from `synced` on
+    ("service", f8),  # GPU-seconds until `served`
+    # Line 2.
+    ("served", f8),
     ("synced", f8),  # in the future while the job starts or restarts
     ("finish", f8),  # predicted; final once DONE
-    ("service", f8),  # GPU-seconds until `served`
-    ("served", f8),
-    ("traffic", f8),  # GB/s over the link of each of its nodes, without co-located jobs
-    ("alone", f8),  # samples/s without co-located jobs
-    ("kept_by_links", f8),  # fraction of its throughput that the links of its nodes leave it without co-located jobs
     ("saved", f8),  # samples left at the last checkpoint
     ("segment", f8),  # time at which it last began to process samples after a start or change
-    ("limit", i8),  # NO_LIMIT, CPU_LIMIT, MEMORY_LIMIT or NETWORK_LIMIT of envs.simulation.job_throughput
+    ("traffic", f8),  # GB/s over the link of each of its nodes, without co-located jobs
+    ("alone", f8),  # samples/s without co-located jobs
+    ("limit", i4),  # NO_LIMIT, CPU_LIMIT, MEMORY_LIMIT or NETWORK_LIMIT of envs.simulation.job_throughput
+    ("num_restarts", i4),
+    # Line 3: throughput.
     ("model", i8),
-    # Where cores and memory are shared.
     ("ample", f8),  # `alone` with ample cores and memory where the placement names none
     ("fed_by_cpus", f8),  # fraction of its throughput that its cores alone would leave it
     ("fed_by_memory", f8),
-    ("refed", i8),  # whether its cores or memory have changed, and not its throughput yet
-    ("next_refed", i8),  # the next such job, plus 1; 0 ends the list
+    ("kept_by_links", f8),  # fraction of its throughput that the links of its nodes leave it without co-located jobs
+    ("refed", i4),  # whether its cores or memory have changed, and not its throughput yet
+    ("next_refed", i4),  # the next such job, plus 1; 0 ends the list
     ("named", i8),  # amounts that its placement names: 1 cores, 2 memory, 3 both
-    # More fields for starts.
+    ("least", f8),  # fewest samples left when net progress was checked, see `note_least`; its work at first
+    # Line 4: starts, and what the placement names besides GPUs: -1, 0 and 0 if not named.
     ("num_gpus", i8),
-    ("submit", f8),
     ("start", f8),  # first start; NaN before
     ("start_delay", f8),
     ("restart_delay", f8),
-    ("num_restarts", i8),
-    # Named by the placement besides GPUs: -1, 0 and 0 if not named.
     ("plan", i8),
     ("batch_size", i8),
     ("exact", f8),  # samples/s of the named placement; 0 if the table has it
     ("sample_traffic", f8),  # GB per sample, for a named batch size
-    # The placement at the start of the current round, if touched.
+    # Line 5: the placement at the start of the current round, if touched.
     ("before_gpus", i8),
     ("before_shares", i8),
     ("before_share", i8),
@@ -157,54 +177,65 @@ JOB = _records(
     ("before_exact", f8),
     ("before_sample_traffic", f8),
     # Other fields.
+    ("submit", f8),
     ("min_gpus", i8),
     ("max_gpus", i8),
     ("work", f8),
-    ("least", f8),  # fewest samples that it had left when net progress was checked; its work at first
     ("estimate", f8),  # factor on the remaining work that schedulers see; 1 if exact
-    ("num_preemptions", i8),
-    ("num_interruptions", i8),
+    ("num_preemptions", i4),
+    ("num_interruptions", i4),
 )
 COLUMNS_OF_JOB = (  # fields of JOB, and the columns of a workload from which they are filled
     *(("submit", "submit_time"), ("work", "work"), ("remaining", "work"), ("saved", "work"), ("least", "work")),
     *((name, name) for name in ("num_gpus", "min_gpus", "max_gpus")),
 )
 NODE = _records(
+    # Line 1: GPUs and the list of shares.
     ("gpu_type", i8),
     ("num_gpus", i8),
     ("free", i8),  # 0 while the node is down
     ("num_jobs", i8),
     ("first_share", i8),  # list of shares by ascending job; -1 ends it
-    ("dirty", i8),
+    ("free_share", i8),  # list of its unused share records by `next_of_job`; -1 ends it
     ("planned", i8),  # 1 + the last round whose plan changed its jobs
-    ("down", i8),
-    ("uneven", i8),  # whether its cores and memory must be divided anew
-    ("short", i8),  # of what its shares can use more than it has, when last divided: 1 cores, 2 memory, 3 both
-    ("claimed_cpus", i8),  # 64ths that its shares name, or at which they saturate
-    ("claimed_memory", i8),
+    ("link", f8),  # GB/s to other nodes
+    # Line 2: cores and memory.
     ("cpus", f8),
     ("memory", f8),
-    ("link", f8),  # GB/s to other nodes
+    ("claimed_cpus", i8),  # 64ths that its shares name, or at which they saturate
+    ("claimed_memory", i8),
+    ("uneven", i4),  # whether its cores and memory must be divided anew
+    ("short", i4),  # of what its shares can use more than it has, when last divided: 1 cores, 2 memory, 3 both
+    ("dirty", i4),
+    ("down", i4),
     ("finish", f8),  # time at which it goes down or comes back
     ("outages", i8),  # so far
 )
-SHARE_RECORD = _records(
-    ("job", i8),
-    ("node", i8),
-    ("gpus", i8),
-    ("next_of_job", i8),
-    ("next_of_node", i8),
+SHARE_RECORD = _records(  # one line
+    ("job", i4),
+    ("node", i4),
+    ("gpus", i4),
+    ("next_of_job", i4),
+    ("next_of_node", i4),
+    ("next_served", i4),  # order in which cores or memory are divided; valid while that is done
+    ("most_cpus", i4),  # 64ths up to which the world gives it cores; 0 if its placement names them
+    ("most_memory", i4),
     ("cpus", f8),  # NaN until assigned
     ("memory", f8),
-    ("most_cpus", i8),  # 64ths up to which the world gives it cores; 0 if its placement names them
-    ("most_memory", i8),
-    ("next_served", i8),  # order in which cores or memory are divided; valid while that is done
     ("network", f8),  # factor on throughput by contention for the node's link
     ("cpu_stage", f8),  # the same for its CPUs
 )
 
 
 _histories = itertools.count(1)
+
+
+def log2_slots(cluster: ClusterSpec) -> int:
+    """Share records of a node, as a power of two: one for each GPU now, and one at the start of the round.
+
+    The records of a node are adjacent, for the cache, and their number tells the node.
+    """
+    return (2 * int(cluster.node_gpus.max()) - 1).bit_length()
 
 
 @dataclass
@@ -214,11 +245,11 @@ class State:
     episode: Records  # EPISODE [B, 1]
     jobs: Records  # JOB [B, num_jobs]
     nodes: Records  # NODE [B, num_nodes]
-    shares: Records  # SHARE_RECORD [B, 2 * num_gpus]: current, and from the start of the round
+    shares: Records  # SHARE_RECORD [B, num_nodes * slots]: current, and from the start of the round; see `log2_slots`
     heap: Records  # ENTRY [B, num_gpus]: running jobs by (finish, job)
-    heap_places: IntArray  # int64[B, num_jobs]: index of each job in the heap; -1 if absent
+    heap_places: Places  # int32[B, num_jobs]: index of each job in the heap; -1 if absent
     outage_heap: Records  # ENTRY [B, num_nodes]: nodes by (finish, node); empty without failures
-    outage_places: IntArray  # int64[B, num_nodes]: index of each node in that heap
+    outage_places: Places  # int32[B, num_nodes]: index of each node in that heap
     queued: IntArray  # int64[B, words]: ordered set of the jobs that wait
     running: IntArray  # int64[B, words]: ordered set of the jobs that run
     room: IntArray  # int64[B, num_gpu_types, most GPUs of a node + 1, words]: ordered sets of nodes by free GPUs
@@ -234,7 +265,7 @@ class State:
         cls, cluster: ClusterSpec, num_jobs: int, batch_size: int = 1, scenario: Scenario | None = None
     ) -> "State":
         """Empty state for episodes of up to `num_jobs` jobs."""
-        nodes = np.zeros((batch_size, cluster.num_nodes), NODE)
+        nodes = _zeros((batch_size, cluster.num_nodes), NODE)
         nodes["gpu_type"] = cluster.node_types
         nodes["num_gpus"] = cluster.node_gpus
         nodes["cpus"] = [whole_parts(node.cpu_cores) for node in cluster.nodes]
@@ -244,14 +275,14 @@ class State:
         sizes = (len(cluster.gpu_types), int(cluster.node_gpus.max()) + 1)
         failing = cluster.num_nodes if scenario is not None and scenario.failures else 0
         return cls(
-            episode=np.zeros((batch_size, 1), EPISODE),
-            jobs=np.zeros((batch_size, num_jobs), JOB),
+            episode=_zeros((batch_size, 1), EPISODE),
+            jobs=_zeros((batch_size, num_jobs), JOB),
             nodes=nodes,
-            shares=np.zeros((batch_size, 2 * cluster.num_gpus), SHARE_RECORD),
-            heap=np.zeros((batch_size, cluster.num_gpus), ENTRY),
-            heap_places=np.full((batch_size, num_jobs), -1, np.int64),
-            outage_heap=np.zeros((batch_size, failing), ENTRY),
-            outage_places=np.zeros((batch_size, failing), np.int64),
+            shares=_zeros((batch_size, cluster.num_nodes << log2_slots(cluster)), SHARE_RECORD),
+            heap=_zeros((batch_size, cluster.num_gpus), ENTRY, first=1),
+            heap_places=np.full((batch_size, num_jobs), -1, np.int32),
+            outage_heap=_zeros((batch_size, failing), ENTRY, first=1),
+            outage_places=np.zeros((batch_size, failing), np.int32),
             queued=np.zeros((batch_size, job_words), np.int64),
             running=np.zeros((batch_size, job_words), np.int64),
             room=np.zeros((batch_size, *sizes, node_words), np.int64),
@@ -348,8 +379,10 @@ class State:
             nodes[field] = 0
         nodes["first_share"] = -1
         nodes["finish"] = np.inf
+        slots = len(shares) // len(nodes)
         shares["next_of_job"] = np.arange(1, len(shares) + 1)
-        shares["next_of_job"][-1] = -1
+        shares["next_of_job"][slots - 1 :: slots] = -1
+        nodes["free_share"] = np.arange(0, len(shares), slots)
         self.heap_places[b] = -1
         self.queued[b] = self.running[b] = self.room[b] = 0
         fill_by_node(self.room[b], nodes["gpu_type"], nodes["free"])
@@ -369,6 +402,7 @@ class State:
         episode["knows_work"] = scenario.information.work != "none"
         episode["logging"] = self.events.shape[1] > 0
         episode["shares_cpu_memory"] = scenario.cpu_memory == "shared"
+        episode["log2_slots"] = slots.bit_length() - 1
         episode["contention"] = MODES.index(scenario.contention.mode)
         if scenario.failures is not None:
             episode["failing"] = 1

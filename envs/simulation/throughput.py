@@ -35,6 +35,16 @@ def level_nodes(level: int) -> int:
     return level + 1 if level < EXACT_NODES else 1 << (level - EXACT_NODES + 4)
 
 
+def cells_of(grid: FloatArray) -> IntArray:
+    """int64[last point + 1]: for whole amounts, the index of the last point that is at most it and has a successor.
+
+    A grid's points are at least 1 apart, so that an amount in between is in this cell or the next.
+    """
+    assert (np.diff(grid) >= 1.0).all(), "cells_of: grid points must be at least 1 apart"
+    whole = np.arange(int(grid[-1]) + 1)
+    return np.minimum(np.searchsorted(grid, whole, side="right") - 1, len(grid) - 2)
+
+
 @dataclass(frozen=True)
 class CpuMemoryTable:
     """Effect of cores and memory on throughput: bilinear between grid points, constant beyond the last.

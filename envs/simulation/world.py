@@ -5,9 +5,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from envs.simulation.heap import Places
 from envs.simulation.jit import Records, inlined, leaf
 from envs.simulation.state import State
-from envs.simulation.throughput import ThroughputTable
+from envs.simulation.throughput import ThroughputTable, cells_of
 from envs.types import FloatArray, IntArray
 
 
@@ -20,11 +21,11 @@ class World(NamedTuple):
     episode: Records  # EPISODE [1]
     jobs: Records  # JOB [num_jobs]
     nodes: Records  # NODE [num_nodes]
-    shares: Records  # SHARE_RECORD [2 * num_gpus]
+    shares: Records  # SHARE_RECORD [num_nodes * slots]
     heap: Records  # ENTRY [num_gpus]
-    heap_places: IntArray  # [num_jobs]
+    heap_places: Places  # [num_jobs]
     outage_heap: Records  # ENTRY [num_nodes or 0]
-    outage_places: IntArray  # [num_nodes or 0]
+    outage_places: Places  # [num_nodes or 0]
     queued: IntArray  # [words]
     running: IntArray  # [words]
     room: IntArray  # [num_gpu_types, most GPUs of a node + 1, words]
@@ -43,6 +44,8 @@ class World(NamedTuple):
     cpu_stage_fraction: FloatArray  # [num_models]
     cpu_grid: FloatArray  # [c]
     memory_grid: FloatArray  # [m]
+    cpu_cells: IntArray  # [last cores + 1], see envs.simulation.throughput.cells_of
+    memory_cells: IntArray  # [last GB + 1]
     cpu_memory_factor: FloatArray  # [num_models, num_gpu_types, 9, c, m]
     saturating: FloatArray  # [num_models, num_gpu_types, 9, 2]
     cpu_scale: FloatArray  # [num_models, num_gpu_types]
@@ -64,6 +67,8 @@ def batch_world(state: State, table: ThroughputTable) -> World:
         cpu_stage_fraction=table.cpu_stage_fraction,
         cpu_grid=table.cpu_memory.cpus,
         memory_grid=table.cpu_memory.memory,
+        cpu_cells=cells_of(table.cpu_memory.cpus),
+        memory_cells=cells_of(table.cpu_memory.memory),
         cpu_memory_factor=table.cpu_memory.factor,
         saturating=table.cpu_memory.saturating,
         cpu_scale=table.cpu_memory.scale,
@@ -105,6 +110,8 @@ def slice_batch(batch: World, b: int) -> World:
         batch.cpu_stage_fraction,
         batch.cpu_grid,
         batch.memory_grid,
+        batch.cpu_cells,
+        batch.memory_cells,
         batch.cpu_memory_factor,
         batch.saturating,
         batch.cpu_scale,

@@ -89,6 +89,8 @@ def reference_at(
     shares = _rows(state.shares[b])
     for job, row in zip(engine.jobs, _rows(state.jobs[b][: len(workload)]), strict=True):
         _set_job(job, row, plans)
+        if row["served"] <= engine.progress.checked_time:  # the compiled engine notes this when the job changes
+            job.least = min(job.least, job.remaining_at(engine.progress.checked_time))
         if job.status is JobStatus.RUNNING:
             _set_shares(engine, job, row["first_share"], shares)
     engine.active = [job for job in engine.jobs if job.status in (JobStatus.QUEUED, JobStatus.RUNNING)]

@@ -168,12 +168,14 @@ def burst_run(build: Build, rounds: Rounds | None = None, seed: int = 1) -> RunR
 
 
 def pool_size(state: State) -> int:
-    """Unused share records of episode 0, counted along their list."""
-    count, share = 0, int(state.episode[0, 0].free_share)
-    while share >= 0:
-        count += 1
-        assert count <= state.shares.shape[1], "the list of unused shares has a cycle"
-        share = int(state.shares[0, share].next_of_job)
+    """Unused share records of episode 0, counted along their lists."""
+    count = 0
+    for node in state.nodes[0]:
+        share = int(node.free_share)
+        while share >= 0:
+            count += 1
+            assert count <= state.shares.shape[1], "the list of unused shares has a cycle"
+            share = int(state.shares[0, share].next_of_job)
     return count
 
 

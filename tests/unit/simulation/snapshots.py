@@ -2,6 +2,8 @@
 
 from dataclasses import fields
 
+import numpy as np
+
 from envs.simulation import Simulator
 from envs.simulation.reference import Job, Node, ReferenceSimulator
 from envs.simulation.state import JOB
@@ -19,12 +21,17 @@ def of_compiled(simulator: Simulator) -> list[object]:
     """Copy all arrays; the positions of share records in their pool do not count."""
     state = simulator.state
     jobs, nodes, episode = state.jobs[0].copy(), state.nodes[0].copy(), state.episode[0].copy()
-    nodes["first_share"] = nodes["planned"] = episode["free_share"] = 0
+    nodes["first_share"] = nodes["free_share"] = nodes["planned"] = 0
     for field in JOB.names or ():
         if field == "first_share" or field.startswith("before_"):
             jobs[field] = 0
     arrays = (jobs, nodes, episode, state.heap, state.queued, state.running, state.room, state.events, state.log_shares)
-    return [pool_size(state), list(simulator.plans), *(array.tobytes() for array in arrays)]
+    return [pool_size(state), list(simulator.plans), *map(_bytes, arrays)]
+
+
+def _bytes(array: np.ndarray) -> bytes:
+    """The values of all elements, without what lies between records, which a copy does not keep."""
+    return b"".join(array[name].tobytes() for name in array.dtype.names) if array.dtype.names else array.tobytes()
 
 
 def of_reference(engine: ReferenceSimulator) -> list[object]:

@@ -6,12 +6,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envs.simulation.heap import ENTRY, comes_first, heap_push, heap_remove, heap_update
-from envs.types import IntArray
+from envs.simulation.heap import ENTRY, Places, comes_first, heap_push, heap_remove, heap_update
 
-CAPACITY = 12
+CAPACITY = 24
 times = st.sampled_from([0.0, 1.0, 1.0 + 1e-12, 2.0, 5.5, np.inf])
-operations = st.lists(st.tuples(st.sampled_from(["push", "pop", "update", "remove"]), st.integers(0, 11), times))
+operations = st.lists(
+    st.tuples(st.sampled_from(["push", "pop", "update", "remove"]), st.integers(0, CAPACITY - 1), times)
+)
 
 
 class ReferenceHeap:
@@ -30,9 +31,9 @@ class ReferenceHeap:
         heapq.heappush(self.entries, (time, member))
 
 
-def empty_heap(capacity: int) -> tuple[np.ndarray, IntArray]:
+def empty_heap(capacity: int) -> tuple[np.ndarray, Places]:
     """Entries with arbitrary values, and no member in the heap."""
-    return np.full(capacity, np.array((np.nan, -7), ENTRY), ENTRY), np.full(capacity, -1, np.int64)
+    return np.full(capacity, np.array((np.nan, -7), ENTRY), ENTRY), np.full(capacity, -1, np.int32)
 
 
 @given(operations)
@@ -58,13 +59,13 @@ def test_the_same_as_heapq_after_every_operation(steps):
         check(heap, places, reference)
 
 
-def check(heap: np.ndarray, places: IntArray, reference: ReferenceHeap) -> None:
+def check(heap: np.ndarray, places: Places, reference: ReferenceHeap) -> None:
     """Check entries, the first one, heap order, and the index of every member."""
     size = len(reference.entries)
     assert sorted(heap[:size].tolist()) == sorted(reference.entries)
     for place, member in enumerate(heap["member"][:size].tolist()):
         assert places[member] == place
-        assert place == 0 or not comes_first(heap[place].time, member, heap[(place - 1) // 2])
+        assert place == 0 or not comes_first(heap[place].time, member, heap[(place - 1) // 4])
     if size:
         assert heap[0].member == reference.entries[0][1]
     absent = np.setdiff1d(np.arange(CAPACITY), heap["member"][:size])

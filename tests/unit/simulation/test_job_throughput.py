@@ -10,7 +10,7 @@ from envs.performance.contention import Mode
 from envs.simulation import Scenario, Setup, State, ThroughputTable
 from envs.simulation.job_throughput import UNLIMITED, cell_of, feed, share_node
 from envs.simulation.shares import new_share
-from envs.simulation.throughput import CPU_GRID, MEMORY_GRID
+from envs.simulation.throughput import CPU_GRID, MEMORY_GRID, cells_of
 from envs.simulation.world import World, world_of
 from envs.types import ClusterSpec, NodeSpec
 
@@ -74,7 +74,7 @@ def test_named_amounts_do_not_count_twice(gpus, flags):
 def test_cells_of_a_grid(amount):
     for grid in (CPU_GRID, MEMORY_GRID):
         expected = min(int(np.searchsorted(grid, amount, side="right")) - 1, len(grid) - 2)
-        assert cell_of(grid, amount) == expected
+        assert cell_of(grid, cells_of(grid), min(amount, grid[-1])) == expected
 
 
 @settings(max_examples=150)

@@ -95,11 +95,19 @@ def check_bidding_description(description: Mapping[str, Any], networks: Collecti
     """
     check_blueprint(description, networks)
     check_fields("rules", _mapping(description, "rules"), BiddingRules)
-    market = _mapping(description, "market")
+    check_market(_mapping(description, "market"))
+    _mapping(description, "notes")
+
+
+def check_market(market: Mapping[str, Any]) -> None:
+    """Check the market that a description names.
+
+    Raises:
+        CheckpointError: names the field, its value, and what is allowed.
+    """
     if not isinstance(market.get("name"), str) or len(market["name"]) > LONGEST_TEXT:
         raise CheckpointError(f"market.name is {_short(market.get('name'))}; it must be the name of a market")
     _mapping(market, "options", "market.")
-    _mapping(description, "notes")
 
 
 def check_description(description: Mapping[str, Any], networks: Collection[str]) -> None:
@@ -124,6 +132,12 @@ def check_description(description: Mapping[str, Any], networks: Collection[str])
     types = description.get("gpu_types")
     if not isinstance(types, list) or not all(isinstance(each, str) and len(each) <= LONGEST_TEXT for each in types):
         raise CheckpointError(f"gpu_types is {_short(types)}; it must be a list of names")
+    if description.get("market") is not None:  # absent from policies of earlier versions
+        check_market(_mapping(description, "market"))
+        if not description["rules"].get("amendments"):
+            raise CheckpointError(
+                "market is named but rules.amendments is not true, so no round begins with a proposal"
+            )
     _mapping(description, "notes")
 
 

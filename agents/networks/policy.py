@@ -48,11 +48,21 @@ class AttentionPolicy(nn.Module):
         layers: number of attention layers; with 0, nodes do not see each other.
         heads: number of attention heads.
         sharpness: factor on all logits, see `AdjustableSharpness`.
+        pass_bias: first value of the bias on passing. With 12 a fresh policy nearly always passes: where rounds begin
+            with a proposal, it starts as the scheduler that proposes.
     """
 
     sharpness: Tensor
 
-    def __init__(self, spec: EnvSpec, width: int = 64, layers: int = 2, heads: int = 4, sharpness: float = 1.0) -> None:
+    def __init__(
+        self,
+        spec: EnvSpec,
+        width: int = 64,
+        layers: int = 2,
+        heads: int = 4,
+        sharpness: float = 1.0,
+        pass_bias: float = 0.0,
+    ) -> None:
         super().__init__()
         if min(width, heads) < 1 or layers < 0 or width % heads or not sharpness > 0:
             raise MurmurationError(
@@ -71,6 +81,8 @@ class AttentionPolicy(nn.Module):
         self.pointer_slot = nn.Linear(width, width, bias=False)
         self.amounts = nn.Linear(width, amounts)
         self.nothing = nn.Linear(width, 1)
+        if pass_bias:
+            nn.init.constant_(self.nothing.bias, pass_bias)
         self.critic = Critic(spec, width)
         self.register_buffer("sharpness", torch.tensor(float(sharpness)))
 

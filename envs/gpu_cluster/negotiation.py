@@ -71,10 +71,7 @@ class Negotiation:
         exact: ExactThroughputs,
         market: Market | None = None,
     ) -> None:
-        if market is not None and not rules.amendments:
-            raise MurmurationError(
-                "env: rounds begin with a proposal only where nodes amend it; set amendments to true"
-            )
+        check_proposals(rules, market)
         self.setup, self.state, self.spec, self.table, self.exact = setup, state, spec, table, exact
         levels = level_table(setup, table, spec.node_gpus, spec.num_levels)
         self.arrays = allocate(state, spec, rules, table, levels, market is not None)
@@ -257,6 +254,16 @@ class NegotiatedRound:
         if proposal is not None:
             allocation.next_decision = proposal.next_decision
         return allocation
+
+
+def check_proposals(rules: DecisionRules, market: Market | None) -> None:
+    """Assert that rounds may begin with proposals if there is a market.
+
+    Raises:
+        MurmurationError: nodes do not amend.
+    """
+    if market is not None and not rules.amendments:
+        raise MurmurationError("env: rounds begin with a proposal only where nodes amend it; set amendments to true")
 
 
 def placement_in_plan(state: State, b: int, job: JobId, plans: Sequence[ExecutionPlan] = ()) -> Placement | None:

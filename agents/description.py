@@ -39,6 +39,9 @@ LARGEST_OPTIONS: Mapping[str, int] = {
     "width": 8192,
     "heads": 256,
     "rounds": 64,
+    "rank": 1024,
+    "kept": 1024,
+    "iterations": 1024,
 }  # of the networks of this project
 NUM_OPTIONS = 100  # values among the network's options
 LONGEST_TEXT = 200  # characters of a name
@@ -144,6 +147,7 @@ def check_description(description: Mapping[str, Any], networks: Collection[str])
 def observation_size(spec: EnvSpec) -> int:
     """Return how many numbers an observation of these sizes has, with its mask."""
     per_node = spec.node_features + spec.num_slots * spec.slot_features + spec.num_actions
+    per_node += spec.num_choices * spec.effect_features
     return spec.num_nodes * per_node + spec.num_candidates * spec.job_features + spec.cluster_features
 
 

@@ -31,7 +31,6 @@ from envs.types import (
 )
 
 Observation = dict[str, npt.NDArray[np.generic]]
-OBSERVATION_KEYS = ("nodes", "slots", "queue", "cluster", "mask")
 
 
 class PlannedProposal(NamedTuple):
@@ -87,7 +86,7 @@ class Negotiation:
     @property
     def observation(self) -> Observation:
         """The current observation by name, with a leading batch axis; the next step overwrites the arrays."""
-        return {name: getattr(self.arrays, name) for name in OBSERVATION_KEYS}
+        return {name: getattr(self.arrays, name) for name in observation_keys(self.spec)}
 
     def use_table(self, table: ThroughputTable) -> None:
         """Use another throughput table, which a workload with larger jobs needs."""
@@ -254,6 +253,11 @@ class NegotiatedRound:
         if proposal is not None:
             allocation.next_decision = proposal.next_decision
         return allocation
+
+
+def observation_keys(spec: EnvSpec) -> tuple[str, ...]:
+    """Return the names of the arrays of an observation."""
+    return ("nodes", "slots", "queue", "cluster", *(("effects",) if spec.effects else ()), "mask")
 
 
 def check_proposals(rules: DecisionRules, market: Market | None) -> None:

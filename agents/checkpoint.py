@@ -34,6 +34,8 @@ OLD_NETWORK = "agents.networks.AttentionPolicy"
 NETWORKS = (
     "agents.networks.AttentionPolicy",
     "agents.networks.policy.AttentionPolicy",
+    "agents.networks.CoordinatedPolicy",
+    "agents.networks.coordinated.CoordinatedPolicy",
 )  # that any description may name
 
 

@@ -48,7 +48,7 @@ class BestFound(NamedTuple):
     beliefs: Tensor
 
 
-def value_of(graph: CoordinationGraph, actions: Tensor) -> Tensor:
+def joint_value(graph: CoordinationGraph, actions: Tensor) -> Tensor:
     """Return the values float32[B] of joint actions int64[B, N]."""
     own = graph.utilities.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
     batch, agents, choices = graph.utilities.shape
@@ -75,7 +75,7 @@ def max_plus(graph: CoordinationGraph, iterations: int) -> BestFound:
     messages = torch.zeros_like(graph.payoffs[:, :, :, 0])  # [b, i, j, y]: from i to j about j's action y
     beliefs = graph.utilities
     actions = beliefs.argmax(-1)
-    values = value_of(graph, actions)
+    values = joint_value(graph, actions)
     for _ in range(iterations):
         without = beliefs.unsqueeze(2) - messages.transpose(1, 2)  # [b, i, j, x]: all that i knows, but from j
         messages = (without.unsqueeze(-1) + graph.payoffs).amax(3)
@@ -84,12 +84,12 @@ def max_plus(graph: CoordinationGraph, iterations: int) -> BestFound:
         messages = torch.where(allowed.unsqueeze(1) & graph.edges.unsqueeze(-1), messages, 0.0)
         beliefs = graph.utilities + messages.sum(1)
         tried = beliefs.argmax(-1)
-        found = value_of(graph, tried)
+        found = joint_value(graph, tried)
         better = found > values
         actions, values = torch.where(better.unsqueeze(-1), tried, actions), torch.where(better, found, values)
     if iterations:
         actions = answer_in_turn(graph, actions)
-    return BestFound(actions, value_of(graph, actions), beliefs)
+    return BestFound(actions, joint_value(graph, actions), beliefs)
 
 
 def answer_in_turn(graph: CoordinationGraph, actions: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from envs.episodes.coupling import (
     SUM_MEMORY,
     SUM_STAGE,
     add_to_sums,
-    nodes_needed,
+    nodes_for_size,
     write_coupling,
 )
 from envs.episodes.physics import (
@@ -231,7 +231,7 @@ def observe_node(a: BiddingArrays, n: int) -> None:
 def coupling_features(a: BiddingArrays, n: int, job: Records, held: int, gpus: int, out: Features) -> None:
     """Write what a job with so many GPUs on a node and the other jobs there do to each other."""
     world = a.world
-    nodes = job.num_shares if held else nodes_needed(world, n, job)
+    nodes = job.num_shares if held else nodes_for_size(world, n, job)
     traffic = expected_traffic(world, job, size_of(world, job), nodes)
     counted = held > 0 and job.traffic > 0
     write_coupling(world, n, job, gpus, traffic, held > 0, counted, a.node_sums[n], out[c.PAIR_CPU_SHORTAGE :])

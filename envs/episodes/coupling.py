@@ -54,7 +54,7 @@ def add_to_sums(world: World, n: int, job: Records, gpus: int, traffic: float, s
 
 
 @leaf
-def nodes_needed(world: World, n: int, job: Records) -> int:
+def nodes_for_size(world: World, n: int, job: Records) -> int:
     """Nodes like this one that a job needs for its size."""
     gpus = world.nodes[n].num_gpus
     return int((size_of(world, job) + gpus - 1) // gpus)

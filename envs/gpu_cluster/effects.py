@@ -6,7 +6,7 @@ They describe the plan of the round as it is, with all decisions so far. `envs.g
 import numpy as np
 
 from envs.episodes.candidates import estimated_time
-from envs.episodes.coupling import add_to_sums, nodes_needed, write_coupling
+from envs.episodes.coupling import add_to_sums, nodes_for_size, write_coupling
 from envs.episodes.physics import (
     CPUS,
     MEMORY,
@@ -81,7 +81,7 @@ def observe_effect(a: EnvArrays, n: int, choice: int, j: int, held: int, cpus: f
     best = world.reference[job.model, size]
     nodes = job.num_shares
     if held == 0:
-        nodes = job.num_shares + 1 if job.gpus > 0 else nodes_needed(world, n, job)
+        nodes = job.num_shares + 1 if job.gpus > 0 else nodes_for_size(world, n, job)
     traffic = planned_traffic(world, job, nodes)
     out[EFFECT_PRESENT] = 1.0
     out[EFFECT_THROUGHPUT] = type_throughput(world, job, node.gpu_type, size) / best if best > 0 else 0.0

@@ -8,7 +8,7 @@ import torch
 
 from agents.checkpoint import Checkpoint
 from agents.networks import MASKED, Blueprint, CoordinatedPolicy, JointChoice, check_network
-from agents.networks.max_plus import CoordinationGraph, answer_in_turn, assign_jobs, max_plus, value_of
+from agents.networks.max_plus import CoordinationGraph, answer_in_turn, assign_jobs, joint_value, max_plus
 from agents.scheduler import PolicyScheduler, choose_actions
 from envs.gpu_cluster import DecisionRules, EnvSpec
 from envs.gpu_cluster.columns import FIRST_CHOICE, PASS
@@ -79,7 +79,7 @@ def test_beliefs_on_a_tree_are_the_best_values_with_each_action(seed):
 def test_the_best_found_is_never_worse_than_the_start(seed):
     graph = random_graph(seed, tree=False)
     values = [max_plus(graph, iterations).values for iterations in range(8)]
-    start = value_of(graph, graph.utilities.argmax(-1))
+    start = joint_value(graph, graph.utilities.argmax(-1))
     assert torch.equal(values[0], start)
     for value in values:
         assert (value >= start - 1e-4).all()
@@ -236,7 +236,7 @@ def test_answers_in_turn_never_lower_the_value_and_end_where_no_agent_can_do_bet
     actions = graph.utilities.argmax(-1)
     for _ in range(AGENTS * CHOICES):
         before, actions = actions, answer_in_turn(graph, actions)
-        assert (value_of(graph, actions) >= value_of(graph, before) - 1e-4).all()
+        assert (joint_value(graph, actions) >= joint_value(graph, before) - 1e-4).all()
     assert torch.equal(before, actions)
     for b, i in itertools.product(range(BATCH), range(AGENTS)):
         joint = actions[b].tolist()

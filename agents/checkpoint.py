@@ -22,10 +22,11 @@ from agents.gpu_types import check_types
 from agents.networks import Blueprint, NetworkError, check_network
 from agents.scheduler import PolicyScheduler
 from envs.gpu_cluster import DecisionRules, EnvSpec
+from envs.simulation.market import Market
 from envs.types import CheckpointError
 
 WEIGHTS, DESCRIPTION = "weights.safetensors", "policy.json"
-FORMAT = 3  # of the description; raised when its meaning changes
+FORMAT = 4  # of the description; raised when its meaning changes. Format 3 named no market.
 # Format 2 called nodes servers; the weights of our own network had that word in their names, too.
 OLD_KEYS = {"num_servers": "num_nodes", "candidates_per_server": "candidates_per_node"}
 OLD_WEIGHTS = {"encode_server.": "encode_node.", "pointer_server.": "pointer_node."}
@@ -33,12 +34,19 @@ OLD_NETWORK = "agents.networks.AttentionPolicy"
 NETWORKS = (
     "agents.networks.AttentionPolicy",
     "agents.networks.policy.AttentionPolicy",
+    "agents.networks.CoordinatedPolicy",
+    "agents.networks.coordinated.CoordinatedPolicy",
 )  # that any description may name
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A policy with all that is needed to run it again."""
+    """A policy with all that is needed to run it again, except for its market, which is only named.
+
+    Attributes:
+        market: `name` of the market in `conf/market` that proposes and its `options`, by which the script that loads
+            the policy builds one; None for a policy whose rounds begin with what jobs hold.
+    """
 
     network: nn.Module
     blueprint: Blueprint
@@ -46,6 +54,7 @@ class Checkpoint:
     rules: DecisionRules
     gpu_types: tuple[str, ...]  # in the order of the network's features
     notes: dict[str, Any]  # origin: seed, iteration, validation figures, teacher
+    market: dict[str, Any] | None = None
 
     def save(self, folder: Path) -> None:
         """Write `weights.safetensors` and `policy.json`; each is replaced as a whole."""
@@ -57,6 +66,7 @@ class Checkpoint:
             "spec": asdict(self.spec),
             "rules": asdict(self.rules),
             "gpu_types": list(self.gpu_types),
+            "market": self.market,
             "notes": self.notes,
         }
         save_file(weights, str(folder / f"{WEIGHTS}.part"))
@@ -84,12 +94,13 @@ class Checkpoint:
             old = description["format"] == 2
             if old:
                 description = _migrated(description)
-            if description["format"] != FORMAT:
-                raise CheckpointError(f"its format is {description['format']}, this version reads 2 and {FORMAT}")
+            if description["format"] not in (3, FORMAT):
+                raise CheckpointError(f"its format is {description['format']}, this version reads 2 to {FORMAT}")
             check_description(description, {*NETWORKS, *networks})
             blueprint = Blueprint.from_dict(description["network"])
             spec, rules = EnvSpec(**description["spec"]), DecisionRules(**description["rules"])
             gpu_types, notes = tuple(map(str, description["gpu_types"])), dict(description["notes"])
+            market = dict(description["market"]) if description.get("market") else None
             check_types(gpu_types, spec)
         with explaining_damage(folder / WEIGHTS, NO_WEIGHTS):
             weights = load_file(str(folder / WEIGHTS))
@@ -100,12 +111,25 @@ class Checkpoint:
         with explaining_damage(folder / WEIGHTS, NO_WEIGHTS):
             network.load_state_dict(_renamed(weights) if old and blueprint.target == OLD_NETWORK else weights)
         _check(network, spec, folder)
-        return cls(network, blueprint, spec, rules, gpu_types, notes)
+        return cls(network, blueprint, spec, rules, gpu_types, notes, market)
 
-    def scheduler(self, *, sampled: bool = True) -> PolicyScheduler:
-        """Return the policy as a scheduler."""
+    def scheduler(self, *, sampled: bool = True, market: Market | None = None) -> PolicyScheduler:
+        """Return the policy as a scheduler.
+
+        Args:
+            sampled: see `PolicyScheduler`.
+            market: the one that `self.market` names; it proposes.
+
+        Raises:
+            CheckpointError: the policy has a market and none is given, or it has none.
+        """
+        if (market is None) != (self.market is None):
+            needed = "no market" if self.market is None else f"the market {self.market.get('name')}"
+            raise CheckpointError(
+                f"the policy was trained with {needed}; give the market that its description names, and no other"
+            )
         network: Any = self.network
-        return PolicyScheduler(network, self.spec, self.rules, self.gpu_types, sampled=sampled)
+        return PolicyScheduler(network, self.spec, self.rules, self.gpu_types, sampled=sampled, market=market)
 
 
 def _migrated(description: dict[str, Any]) -> dict[str, Any]:

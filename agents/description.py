@@ -39,6 +39,9 @@ LARGEST_OPTIONS: Mapping[str, int] = {
     "width": 8192,
     "heads": 256,
     "rounds": 64,
+    "rank": 1024,
+    "kept": 1024,
+    "iterations": 1024,
 }  # of the networks of this project
 NUM_OPTIONS = 100  # values among the network's options
 LONGEST_TEXT = 200  # characters of a name
@@ -95,11 +98,19 @@ def check_bidding_description(description: Mapping[str, Any], networks: Collecti
     """
     check_blueprint(description, networks)
     check_fields("rules", _mapping(description, "rules"), BiddingRules)
-    market = _mapping(description, "market")
+    check_market(_mapping(description, "market"))
+    _mapping(description, "notes")
+
+
+def check_market(market: Mapping[str, Any]) -> None:
+    """Check the market that a description names.
+
+    Raises:
+        CheckpointError: names the field, its value, and what is allowed.
+    """
     if not isinstance(market.get("name"), str) or len(market["name"]) > LONGEST_TEXT:
         raise CheckpointError(f"market.name is {_short(market.get('name'))}; it must be the name of a market")
     _mapping(market, "options", "market.")
-    _mapping(description, "notes")
 
 
 def check_description(description: Mapping[str, Any], networks: Collection[str]) -> None:
@@ -124,12 +135,19 @@ def check_description(description: Mapping[str, Any], networks: Collection[str])
     types = description.get("gpu_types")
     if not isinstance(types, list) or not all(isinstance(each, str) and len(each) <= LONGEST_TEXT for each in types):
         raise CheckpointError(f"gpu_types is {_short(types)}; it must be a list of names")
+    if description.get("market") is not None:  # absent from policies of earlier versions
+        check_market(_mapping(description, "market"))
+        if not description["rules"].get("amendments"):
+            raise CheckpointError(
+                "market is named but rules.amendments is not true, so no round begins with a proposal"
+            )
     _mapping(description, "notes")
 
 
 def observation_size(spec: EnvSpec) -> int:
     """Return how many numbers an observation of these sizes has, with its mask."""
     per_node = spec.node_features + spec.num_slots * spec.slot_features + spec.num_actions
+    per_node += spec.num_choices * spec.effect_features
     return spec.num_nodes * per_node + spec.num_candidates * spec.job_features + spec.cluster_features
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from agents.gpu_types import TypeOrder, check_types
-from agents.networks import PolicyNetwork
+from agents.networks import JointChoice, PolicyNetwork
 from envs.gpu_cluster import DecisionRules, EnvSpec, NegotiatedRound, Observation
 from envs.scheduling import ClusterView
 from envs.simulation import SimulationView
@@ -24,12 +24,18 @@ def as_tensors(observation: Observation) -> dict[str, torch.Tensor]:
 def choose_actions(
     network: PolicyNetwork, observation: Observation, rng: np.random.Generator | None = None
 ) -> IntArray:
-    """Return joint actions int64[B, num_nodes]: the likeliest, or sampled from the policy if an `rng` is given."""
-    logits = network.logits(as_tensors(observation))
+    """Return joint actions int64[B, num_nodes]: the likeliest, or sampled from the policy if an `rng` is given.
+
+    The nodes of a network with `JointChoice` choose together.
+    """
+    tensors, noise = as_tensors(observation), None
     if rng is not None:
-        noise = rng.gumbel(size=tuple(logits.shape)).astype(np.float32)
-        logits = logits + torch.from_numpy(noise)
-    actions: IntArray = logits.argmax(-1).numpy()
+        noise = torch.from_numpy(rng.gumbel(size=tuple(tensors["mask"].shape)).astype(np.float32))
+    if isinstance(network, JointChoice):
+        together: IntArray = network.choose(tensors, noise).numpy()
+        return together
+    logits = network.logits(tensors)
+    actions: IntArray = (logits if noise is None else logits + noise).argmax(-1).numpy()
     return actions
 
 
@@ -81,7 +87,7 @@ class PolicyScheduler:
             CheckpointError: the network was built for GPU types or node sizes that differ from this cluster's.
         """
         here = EnvSpec.of(cluster, self.rules)
-        same_nodes = (here.node_gpus, here.num_levels) == (self.spec.node_gpus, self.spec.num_levels)
+        same_nodes = _fixed_sizes(here) == _fixed_sizes(self.spec)
         if not same_nodes or set(cluster.gpu_types) != set(self.gpu_types):
             raise CheckpointError(
                 f"policy was built for {_described(self.spec, self.gpu_types)}; cluster {cluster.name} has "
@@ -109,6 +115,11 @@ class PolicyScheduler:
         allocation = negotiated.fill(view.allocation(keep_running=True))
         self.counters = negotiated.counters()
         return allocation
+
+
+def _fixed_sizes(spec: EnvSpec) -> tuple[int, int, bool]:
+    """Return what a network cannot be used with other values of."""
+    return spec.node_gpus, spec.num_levels, spec.effects
 
 
 def _described(spec: EnvSpec, gpu_types: tuple[str, ...]) -> str:

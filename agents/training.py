@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -133,6 +133,7 @@ class Trainer:
         seed: seed of all random draws. One seed gives one result, and a resumed run gives that of an uninterrupted
             one, to the bit, in this process and on Ray's workers.
         listener: receives reports on progress.
+        market: the name and options of `training_setup.market`, for checkpoints; None if it has none.
     """
 
     def __init__(
@@ -144,13 +145,16 @@ class Trainer:
         folder: Path,
         seed: int,
         listener: TrainingListener,
+        market: dict[str, Any] | None = None,
     ) -> None:
         if settings.teacher not in ("best", "none", *baselines):
             raise MurmurationError(
                 f"trainer.teacher is {settings.teacher!r}; it must be best, none or one of {', '.join(baselines)}"
             )
+        if (training_setup.market is None) != (market is None):
+            raise MurmurationError("market: a training setup with a market needs its name, and no other one has a name")
         self.training_setup, self.blueprint, self.settings = training_setup, blueprint, settings
-        self.baselines, self.folder, self.listener = baselines, folder, listener
+        self.baselines, self.folder, self.listener, self.market = baselines, folder, listener, market
         self._workloads = validation_workloads(training_setup.source, settings.num_validation)
         self.state = TrainingState(seed, num_validation=len(self._workloads))
         self.saved = SavedStates(folder / STATES)
@@ -271,7 +275,7 @@ class Trainer:
 
     def _validate(self, algorithm: PPOAlgorithm | LocalAlgorithm) -> None:
         checkpoint = self._checkpoint(algorithm)
-        setup, scheduler = self.training_setup.setup, checkpoint.scheduler()
+        setup, scheduler = self.training_setup.setup, checkpoint.scheduler(market=self.training_setup.market)
         figures = validate_scheduler(scheduler, setup, self._workloads)
         sample = derive_seed(self.state.seed, Phase.AUDIT, self.state.iteration)
         audit_training_episode(scheduler, setup, self.training_setup.source, sample)
@@ -293,7 +297,7 @@ class Trainer:
         every, now = self.settings.picture_every, self.state.iteration
         if every == 0 or not (now % every == 0 or now == self.settings.iterations):
             return
-        scheduler, setup = checkpoint.scheduler(), self.training_setup.setup
+        scheduler, setup = checkpoint.scheduler(market=self.training_setup.market), self.training_setup.setup
         self.tensorboard.show(
             picture_episode(scheduler, self._workloads[0], setup, workload_seed(VALIDATION_SEED, 0)), now
         )
@@ -334,9 +338,8 @@ class Trainer:
             "num_validation": self.state.num_validation,
         }
         training_setup, gpu_types = self.training_setup, self.training_setup.setup.cluster.gpu_types
-        return Checkpoint(
-            algorithm.network(), self.blueprint, training_setup.spec, training_setup.rules, gpu_types, notes
-        )
+        spec, rules = training_setup.spec, training_setup.rules
+        return Checkpoint(algorithm.network(), self.blueprint, spec, rules, gpu_types, notes, self.market)
 
     def _save(self, algorithm: PPOAlgorithm | LocalAlgorithm) -> None:
         """Save the resumable state."""

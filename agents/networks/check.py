@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from agents.networks.protocol import MASKED, NetworkError, critic_of, describe_result, name_of, sharpness_of
 from envs.gpu_cluster import EnvSpec
-from envs.gpu_cluster.columns import JOB_PRESENT, PASS
+from envs.gpu_cluster.columns import EFFECT_PRESENT, JOB_PRESENT, PASS
 
 BATCHES = (2, 1)  # evaluation has a batch of one, where a `squeeze` without an axis goes wrong
 
@@ -51,8 +51,11 @@ def probe(spec: EnvSpec, batch: int) -> dict[str, Tensor]:
     observation["mask"][..., PASS] = 1
     for name in ("slots", "queue"):
         observation[name][..., JOB_PRESENT] = 1.0
+    if spec.effects:
+        observation["effects"] = draw(spec.num_nodes, spec.num_choices, spec.effect_features)
+        observation["effects"][..., EFFECT_PRESENT] = 1.0
     if batch > 1:
-        for name in ("slots", "queue", "mask"):
+        for name in {"slots", "queue", "effects", "mask"} & observation.keys():
             observation[name][-1] = 0
         observation["mask"][-1, :, PASS] = 1
     return observation

@@ -36,7 +36,8 @@ class AttentionPolicy(nn.Module):
 
     Each job is encoded once: waiting jobs by one perceptron, running jobs by another. A node's state combines its own
     features, pooled jobs and the shared features; `layers` of attention mix the nodes' states. A node then scores every
-    pair of a candidate and a number of GPUs from its own state and the candidate's (a pointer). The network works for
+    pair of a candidate and a number of GPUs from its own state and the candidate's (a pointer), and from what the
+    candidate and the jobs on the node would do to each other, where observations have `effects`. The network works for
     any number of nodes, candidates and slots; the number of GPU types and the largest node are fixed. The value
     function shares no weights with the policy, since the critic's large first errors would undo the imitation.
 
@@ -48,11 +49,21 @@ class AttentionPolicy(nn.Module):
         layers: number of attention layers; with 0, nodes do not see each other.
         heads: number of attention heads.
         sharpness: factor on all logits, see `AdjustableSharpness`.
+        pass_bias: first value of the bias on passing. With 12 a fresh policy nearly always passes: where rounds begin
+            with a proposal, it starts as the scheduler that proposes.
     """
 
     sharpness: Tensor
 
-    def __init__(self, spec: EnvSpec, width: int = 64, layers: int = 2, heads: int = 4, sharpness: float = 1.0) -> None:
+    def __init__(
+        self,
+        spec: EnvSpec,
+        width: int = 64,
+        layers: int = 2,
+        heads: int = 4,
+        sharpness: float = 1.0,
+        pass_bias: float = 0.0,
+    ) -> None:
         super().__init__()
         if min(width, heads) < 1 or layers < 0 or width % heads or not sharpness > 0:
             raise MurmurationError(
@@ -69,13 +80,20 @@ class AttentionPolicy(nn.Module):
         self.pointer_node = nn.Linear(width, width)
         self.pointer_queue = nn.Linear(width, width, bias=False)
         self.pointer_slot = nn.Linear(width, width, bias=False)
+        self.encode_effects = Perceptron(spec.effect_features, width) if spec.effects else None
         self.amounts = nn.Linear(width, amounts)
         self.nothing = nn.Linear(width, 1)
+        if pass_bias:
+            nn.init.constant_(self.nothing.bias, pass_bias)
         self.critic = Critic(spec, width)
         self.register_buffer("sharpness", torch.tensor(float(sharpness)))
 
     def logits(self, observation: dict[str, Tensor]) -> Tensor:
         """Return scores [B, N, A] of every node's actions, `MASKED` where they are not allowed."""
+        return self.score(observation)[0]
+
+    def score(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return scores [B, N, A], the states of nodes [B, N, width] and those of their choices [B, N, C, width]."""
         queue, slots = observation["queue"], observation["slots"]
         jobs = self.encode_queue(queue)
         running = self.encode_slots(slots)
@@ -85,7 +103,11 @@ class AttentionPolicy(nn.Module):
             pool(jobs, queue[..., JOB_PRESENT]),
             observation["cluster"],
         )
-        return self.point(nodes, jobs, running, observation["mask"])
+        effects = None if self.encode_effects is None else self.encode_effects(observation["effects"])
+        choices = self.point(nodes, jobs, running, effects)
+        scores = self.amounts(torch.relu(choices)).flatten(2)
+        logits = torch.cat([self.nothing(torch.relu(nodes)), scores], -1) * self.sharpness
+        return logits.masked_fill(observation["mask"] == 0, MASKED), nodes, choices
 
     def value(self, observation: dict[str, Tensor]) -> Tensor:
         """Return a central value estimate [B] of the joint observation, in normalised units."""
@@ -101,11 +123,9 @@ class AttentionPolicy(nn.Module):
         normed: Tensor = self.final_norm(states)
         return normed
 
-    def point(self, nodes: Tensor, jobs: Tensor, running: Tensor, mask: Tensor) -> Tensor:
-        """Return logits [B, N, A] of passing and of every (candidate, GPUs) pair."""
+    def point(self, nodes: Tensor, jobs: Tensor, running: Tensor, effects: Tensor | None = None) -> Tensor:
+        """Return the states [B, N, C, width] of every node's choices: candidates, then slots."""
         own = self.pointer_node(nodes).unsqueeze(2)
         queue = self.pointer_queue(jobs).unsqueeze(1)
         choices = torch.cat([own + queue, own + self.pointer_slot(running)], 2)
-        scores = self.amounts(torch.relu(choices)).flatten(2)
-        logits = torch.cat([self.nothing(torch.relu(nodes)), scores], -1) * self.sharpness
-        return logits.masked_fill(mask == 0, MASKED)
+        return choices if effects is None else choices + effects

@@ -1,16 +1,17 @@
-"""The interface between training and networks: one required protocol, two optional ones.
+"""The interface between training and networks: one required protocol, three optional ones.
 
 | protocol | required | used by training for |
 |---|---|---|
 | `PolicyNetwork` | yes | sampling, imitation, PPO, evaluation |
 | `SeparateCritic` | no | a separate learning rate for the critic, and a warm-up that trains only the critic |
 | `AdjustableSharpness` | no | sharper logits after imitation |
+| `JointChoice` | no | evaluation: nodes choose together |
 
 `check_network` raises an error if a network breaks a protocol. `missing_protocols` describes what training does if an
 optional one is missing.
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -27,8 +28,9 @@ class PolicyNetwork(Protocol):
     """The two methods that a network must have; it must also be a `torch.nn.Module` that is built as `target(spec)`.
 
     `observation` holds float32 tensors `nodes` [B, N, F_node], `slots` [B, N, R, F_slot], `queue` [B, K, F_job],
-    `cluster` [B, F_cluster] and int8 `mask` [B, N, A]. `EnvSpec` gives the sizes, `envs.gpu_cluster.columns` explains
-    the features. Both methods must work for any batch size, one included.
+    `cluster` [B, F_cluster] and int8 `mask` [B, N, A], and float32 `effects` [B, N, choices, F_effect] if
+    `EnvSpec.effects` is true. `EnvSpec` gives the sizes, `envs.gpu_cluster.columns` explains the features. Both methods
+    must work for any batch size, one included.
     """
 
     def logits(self, observation: dict[str, Tensor]) -> Tensor:
@@ -59,6 +61,18 @@ class AdjustableSharpness(Protocol):
     """
 
     sharpness: Tensor
+
+
+@runtime_checkable
+class JointChoice(Protocol):
+    """Optional: nodes choose one joint action together, where evaluation would take each node's by itself.
+
+    `logits` remain what imitation and PPO train.
+    """
+
+    def choose(self, observation: dict[str, Tensor], noise: Tensor | None = None) -> Tensor:
+        """Return joint actions int64[B, N], for utilities with `noise` [B, N, A] added if it is given."""
+        ...
 
 
 def critic_of(network: nn.Module) -> nn.Module | None:

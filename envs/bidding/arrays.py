@@ -15,17 +15,12 @@ from envs.types import FloatArray, IntArray
 
 Indices = npt.NDArray[np.int32]
 
-# Columns of `node_sums`, over the jobs on a node.
+# Columns of `node_sums` behind those of `envs.episodes.coupling`, over the jobs on a node.
 (
-    SUM_CPUS,  # cores that they can use
-    SUM_MEMORY,  # GB that they can use
-    SUM_STAGE,  # CPU stages
-    SUM_LOAD,  # traffic, each at most the link / link
-    SUM_WITH_TRAFFIC,  # jobs with traffic
     SUM_SPANNING,  # jobs that span nodes
     SUM_PROPOSED_FREE,  # free GPUs under the proposal
     SUM_PROPOSED_CHANGE,  # GPUs that the proposal takes or gives
-) = range(8)
+) = range(5, 8)
 # Columns of `type_sums`.
 TYPE_THROUGHPUT, TYPE_GPUS, TYPE_FREE = range(3)
 # Entries of `sizes`.

@@ -1,8 +1,8 @@
 """Which jobs the nodes see: the candidates and all running jobs, as rows."""
 
 from envs.bidding.arrays import NUM_LISTED, NUM_WAITING, BiddingArrays
-from envs.bidding.physics import size_of
 from envs.episodes.candidates import enter_sorted, queue_key
+from envs.episodes.physics import size_of
 from envs.simulation.jit import leaf
 from envs.simulation.ordered_set import next_member
 

@@ -9,36 +9,35 @@ from envs.bidding import columns as c
 from envs.bidding.arrays import (
     NUM_LISTED,
     NUM_WAITING,
-    SUM_CPUS,
-    SUM_LOAD,
-    SUM_MEMORY,
     SUM_PROPOSED_CHANGE,
     SUM_PROPOSED_FREE,
     SUM_SPANNING,
-    SUM_STAGE,
-    SUM_WITH_TRAFFIC,
     TYPE_FREE,
     TYPE_GPUS,
     TYPE_THROUGHPUT,
     BiddingArrays,
 )
-from envs.bidding.physics import (
+from envs.episodes.candidates import Features, estimated_time, fastest_type, log_minutes, scaling_efficiency
+from envs.episodes.coupling import (
+    SUM_CPUS,
+    SUM_LOAD,
+    SUM_MEMORY,
+    SUM_STAGE,
+    add_to_sums,
+    nodes_for_size,
+    write_coupling,
+)
+from envs.episodes.physics import (
     CPUS,
     MEMORY,
     delay_share,
     expected_traffic,
     limited,
-    link_harm,
-    link_loss,
     runs_on_type,
-    shortage,
     size_of,
-    stage_harm,
-    stage_loss,
     type_throughput,
     wanted_amount,
 )
-from envs.episodes.candidates import Features, estimated_time, fastest_type, log_minutes, scaling_efficiency
 from envs.simulation.jit import Records, leaf
 from envs.simulation.kernels import RUNNING, attained_service
 from envs.simulation.market import Changes, gpus_after
@@ -185,12 +184,7 @@ def sum_nodes(a: BiddingArrays, proposal: Changes, b: int) -> None:
         while share >= 0:
             record = world.shares[share]
             job = world.jobs[record.job]
-            sums[SUM_CPUS] += wanted_amount(world, job, node.gpu_type, record.gpus, CPUS)
-            sums[SUM_MEMORY] += wanted_amount(world, job, node.gpu_type, record.gpus, MEMORY)
-            sums[SUM_STAGE] += world.cpu_stage_fraction[job.model]
-            if job.traffic > 0:
-                sums[SUM_LOAD] += min(job.traffic, node.link) / node.link
-                sums[SUM_WITH_TRAFFIC] += 1.0
+            add_to_sums(world, n, job, record.gpus, job.traffic, sums)
             if job.num_shares > 1:
                 sums[SUM_SPANNING] += 1.0
             if a.first_row[record.job] != -1:
@@ -235,36 +229,12 @@ def observe_node(a: BiddingArrays, n: int) -> None:
 
 @leaf
 def coupling_features(a: BiddingArrays, n: int, job: Records, held: int, gpus: int, out: Features) -> None:
-    """Write what a job with so many GPUs on a node and the other jobs there do to each other.
-
-    Its own part of the node's sums is taken out if it holds GPUs there.
-    """
-    world, sums, node = a.world, a.node_sums[n], a.world.nodes[n]
-    size = size_of(world, job)
-    own = wanted_amount(world, job, node.gpu_type, gpus, CPUS)
-    others = sums[SUM_CPUS] - own if held else sums[SUM_CPUS]
-    out[c.PAIR_CPU_SHORTAGE] = shortage(others + own, node.cpus)
-    out[c.PAIR_CPU_HARM] = shortage(others + own, node.cpus) - shortage(others, node.cpus)
-    own = wanted_amount(world, job, node.gpu_type, gpus, MEMORY)
-    others = sums[SUM_MEMORY] - own if held else sums[SUM_MEMORY]
-    out[c.PAIR_MEMORY_SHORTAGE] = shortage(others + own, node.memory)
-    out[c.PAIR_MEMORY_HARM] = shortage(others + own, node.memory) - shortage(others, node.memory)
-    own = world.cpu_stage_fraction[job.model]
-    count = node.num_jobs - 1 if held else node.num_jobs
-    others = 0.0
-    if count > 0:
-        others = max(sums[SUM_STAGE] - own, 0.0) if held else sums[SUM_STAGE]
-    out[c.PAIR_STAGE_SUFFERED] = stage_loss(world, own, others)
-    out[c.PAIR_STAGE_HARM] = stage_harm(world, own, others)
-    nodes = job.num_shares if held else (size + node.num_gpus - 1) // node.num_gpus
-    own = min(expected_traffic(world, job, size, nodes), node.link) / node.link
-    with_traffic = int(sums[SUM_WITH_TRAFFIC])
-    others = sums[SUM_LOAD]
-    if held and job.traffic > 0:
-        with_traffic -= 1
-        others = max(others - own, 0.0) if with_traffic > 0 else 0.0
-    out[c.PAIR_LINK_SUFFERED] = link_loss(world, own, others, with_traffic)
-    out[c.PAIR_LINK_HARM] = link_harm(world, own, others, with_traffic)
+    """Write what a job with so many GPUs on a node and the other jobs there do to each other."""
+    world = a.world
+    nodes = job.num_shares if held else nodes_for_size(world, n, job)
+    traffic = expected_traffic(world, job, size_of(world, job), nodes)
+    counted = held > 0 and job.traffic > 0
+    write_coupling(world, n, job, gpus, traffic, held > 0, counted, a.node_sums[n], out[c.PAIR_CPU_SHORTAGE :])
 
 
 @leaf

@@ -188,7 +188,7 @@ def set_amended(a: EnvArrays, j: int, n: int, gpus: int, level: int) -> None:
         clear_amounts(world, j)
     a.amended[j] = a.rules[0].decision
     set_share(world, j, n, gpus)
-    if level > 0:
+    if level > 0 and gpus > 0:
         gpu_type, share = world.nodes[n].gpu_type, job.first_share
         while world.shares[share].node != n:
             share = world.shares[share].next_of_job

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from envs.episodes.candidates import QUEUE_ORDERS, Features
+from envs.episodes.coupling import SUM_WITH_TRAFFIC
 from envs.gpu_cluster.levels import LevelTable
 from envs.gpu_cluster.spec import DecisionRules, EnvSpec
 from envs.simulation import State, ThroughputTable
@@ -72,6 +73,8 @@ class EnvArrays(NamedTuple):
     slots: Features  # [num_nodes, num_slots, F_slot]
     queue: Features  # [num_candidates, F_job]
     cluster: Features  # [F_cluster]
+    effects: Features  # [num_nodes, num_choices, F_effect]; F_effect is 0 without `DecisionRules.effects`
+    sums: FloatArray  # [5]: of the present node, see `envs.episodes.coupling`
     mask: Mask  # [num_nodes, num_actions]
     level_cpus: FloatArray  # as in `LevelTable`, for all episodes
     level_memory: FloatArray
@@ -105,6 +108,8 @@ def allocate(
         slots=np.zeros((batch, nodes, spec.num_slots, spec.slot_features), np.float32),
         queue=np.zeros((batch, spec.num_candidates, spec.job_features), np.float32),
         cluster=np.zeros((batch, spec.cluster_features), np.float32),
+        effects=np.zeros((batch, nodes, spec.num_choices, spec.effect_features), np.float32),
+        sums=np.zeros((batch, SUM_WITH_TRAFFIC + 1)),
         mask=np.zeros((batch, nodes, spec.num_actions), np.int8),
         level_cpus=levels.cpus,
         level_memory=levels.memory,
@@ -130,6 +135,8 @@ def episode_arrays(batch: EnvArrays, b: int) -> EnvArrays:
         batch.slots[b],
         batch.queue[b],
         batch.cluster[b],
+        batch.effects[b],
+        batch.sums[b],
         batch.mask[b],
         batch.level_cpus,
         batch.level_memory,

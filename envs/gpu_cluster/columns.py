@@ -57,6 +57,33 @@ from envs.simulation.jit import leaf
     CLUSTER_FREE_BY_TYPE,  # by GPU type: its free GPUs, as a fraction of all GPUs of the cluster
 ) = range(7)
 
+# A choice of a node, where jobs share cores, memory and links: rows of `effects`, for the candidates that hold no GPUs
+# on the node, then for the slots. Empty rows are zero; all features are limited to -EFFECT_LIMIT ... EFFECT_LIMIT. "Its
+# size" is the GPUs that the plan gives a job, or those that it requests if there are none; "here" are its GPUs on the
+# node, or as many of its size as the node has. The second group is that of `envs.episodes.coupling`, in its order.
+(
+    EFFECT_PRESENT,  # 1 for a choice
+    EFFECT_THROUGHPUT,  # on its size of this GPU type, as a fraction of its best; 0 where it does not run
+    EFFECT_FIT,  # GPUs on the node that are free or its own / its size, at most 1
+    EFFECT_CPU_SHORTAGE,  # fraction of the cores wanted on the node that it would lack, with the job here
+    EFFECT_CPU_HARM,  # how much of that the job adds
+    EFFECT_MEMORY_SHORTAGE,  # the same two for memory
+    EFFECT_MEMORY_HARM,
+    EFFECT_STAGE_SUFFERED,  # fraction of its throughput that the CPU stages of the others would take (worst case)
+    EFFECT_STAGE_HARM,  # how much it would stretch the CPU stages of the others, as a fraction
+    EFFECT_LINK_SUFFERED,  # fraction of its throughput that the traffic of the others would take
+    EFFECT_LINK_HARM,  # the same from the others' side
+    EFFECT_MOVE_COST,  # delay of a change / (delay + remaining time); 0 if unknown, or if the plan has changed the job
+    EFFECT_CONTENTION,  # fraction of its present throughput that co-located jobs take from it
+    EFFECT_LACKS_CPUS,  # fraction of its present throughput that it lacks for want of cores
+    EFFECT_LACKS_MEMORY,  # the same for memory
+    EFFECT_CPUS_WANTED,  # cores per GPU that it can use here / 16; 0 if not shared
+    EFFECT_MEMORY_WANTED,  # GB per GPU, likewise / 256
+    EFFECT_CPUS,  # cores per GPU that it has here, or that the plan names / 16; 0 where the plan leaves them open
+    EFFECT_MEMORY,  # GB per GPU, likewise / 256
+) = range(19)
+CORES_PER_GPU, GIGABYTES_PER_GPU, EFFECT_LIMIT = 16.0, 256.0, 2.0
+
 # An action, and a column of `mask`.
 PASS = 0  # change nothing
 FIRST_CHOICE = 1  # the first action that sets the GPUs of a choice; see `EnvSpec.action`
@@ -94,9 +121,15 @@ def cluster_columns(num_gpu_types: int) -> tuple[str, ...]:
     return _names("CLUSTER_", num_gpu_types)
 
 
+def effect_columns() -> tuple[str, ...]:
+    """Names of the columns of `effects`."""
+    return _names("EFFECT_")
+
+
 def _names(prefix: str, num_gpu_types: int | None = None) -> tuple[str, ...]:
     """This module's constants with a prefix, in lower case and in order; the last once for each GPU type, if given."""
-    names = [name.removeprefix(prefix).lower() for name in globals() if name.startswith(prefix)]
+    constants = [name for name, value in globals().items() if isinstance(value, int)]
+    names = [name.removeprefix(prefix).lower() for name in constants if name.startswith(prefix)]
     if num_gpu_types is None:
         return tuple(names)
     *single, by_type = names

@@ -20,8 +20,6 @@ from envs.simulation.market import Market
 from envs.types import MurmurationError
 from envs.workloads import WorkloadSource
 
-STATE_PARTS = ("nodes", "slots", "queue", "cluster")  # of the joint observation, in `state`
-
 
 class GpuClusterEnv(NodeParallelEnv[GpuClusterBatch, int]):
     """Nodes of a GPU cluster that divide a queue of training jobs among themselves.
@@ -45,7 +43,9 @@ class GpuClusterEnv(NodeParallelEnv[GpuClusterBatch, int]):
     With `DecisionRules.amendments` a node may set the GPUs of any of K candidates, waiting or running, and of the jobs
     on it; `envs.gpu_cluster.amend` states the rules. A round then begins with the allocation that a `market` proposes,
     if there is one: if all nodes pass, it takes place as it is. With `DecisionRules.num_levels` L above 1 an action
-    also chooses a level of cores and memory, and there are 1 + choices * (G + 1) * L actions.
+    also chooses a level of cores and memory, and there are 1 + choices * (G + 1) * L actions. With
+    `DecisionRules.effects` an observation also has `effects` [choices, F_effect]: for each choice, what the job and
+    the others on this node would do to each other through cores, memory and links.
 
     `infos[agent]` holds `time` (s), `elapsed` (s in this step), `conflicts`, `claims` and `decisions` of the episode,
     the agent's `illegal` actions so far, and its `action_mask`.
@@ -98,6 +98,7 @@ class GpuClusterEnv(NodeParallelEnv[GpuClusterBatch, int]):
         def box(*shape: int) -> spaces.Box:
             return spaces.Box(-np.inf, np.inf, shape, np.float32)
 
+        effects = {"effects": box(spec.num_choices, spec.effect_features)} if spec.effects else {}
         observation = {
             agent: spaces.Dict(
                 {
@@ -105,6 +106,7 @@ class GpuClusterEnv(NodeParallelEnv[GpuClusterBatch, int]):
                     "slots": box(spec.num_slots, spec.slot_features),
                     "queue": box(spec.num_candidates, spec.job_features),
                     "cluster": box(spec.cluster_features),
+                    **effects,
                     "action_mask": spaces.Box(0, 1, (spec.num_actions,), np.int8),
                 }
             )
@@ -144,6 +146,7 @@ class GpuClusterEnv(NodeParallelEnv[GpuClusterBatch, int]):
                 "slots": arrays["slots"][0, n].copy(),
                 "queue": queue,
                 "cluster": cluster,
+                **({"effects": arrays["effects"][0, n].copy()} if "effects" in arrays else {}),
                 "action_mask": arrays["mask"][0, n].copy(),
             }
             for n, agent in enumerate(self.possible_agents)
@@ -158,10 +161,10 @@ class GpuClusterEnv(NodeParallelEnv[GpuClusterBatch, int]):
     def state(self) -> npt.NDArray[np.float32]:
         """Return float32[...]: the joint observation without masks, flat, for central critics."""
         arrays = self.batch.observation
-        return np.concatenate([arrays[name][0].ravel() for name in STATE_PARTS], dtype=np.float32)
+        return np.concatenate([arrays[name][0].ravel() for name in arrays if name != "mask"], dtype=np.float32)
 
     def _state_size(self) -> int:
-        return sum(self.batch.observation[name][0].size for name in STATE_PARTS)
+        return sum(array[0].size for name, array in self.batch.observation.items() if name != "mask")
 
 
 parallel_env = GpuClusterEnv  # PettingZoo's usual name

@@ -3,6 +3,7 @@
 from envs.gpu_cluster.amend import amend, close_amendments, mask_amendments, rank_candidates
 from envs.gpu_cluster.arrays import EnvArrays, episode_arrays
 from envs.gpu_cluster.decide import decide, drop_incomplete
+from envs.gpu_cluster.effects import observe_effects
 from envs.gpu_cluster.masks import mask_actions
 from envs.gpu_cluster.observe import observe
 from envs.simulation.clock import advance
@@ -16,10 +17,9 @@ def look(a: EnvArrays) -> int:
     """Write features and mask of one episode; return how many choices other than passing are allowed."""
     if a.rules[0].amendments:
         rank_candidates(a)
-        observe(a)
-        return mask_amendments(a)
     observe(a)
-    return mask_actions(a)
+    observe_effects(a)
+    return mask_amendments(a) if a.rules[0].amendments else mask_actions(a)
 
 
 @part

@@ -31,7 +31,6 @@ from envs.types import (
 )
 
 Observation = dict[str, npt.NDArray[np.generic]]
-OBSERVATION_KEYS = ("nodes", "slots", "queue", "cluster", "mask")
 
 
 class PlannedProposal(NamedTuple):
@@ -71,10 +70,7 @@ class Negotiation:
         exact: ExactThroughputs,
         market: Market | None = None,
     ) -> None:
-        if market is not None and not rules.amendments:
-            raise MurmurationError(
-                "env: rounds begin with a proposal only where nodes amend it; set amendments to true"
-            )
+        check_proposals(rules, market)
         self.setup, self.state, self.spec, self.table, self.exact = setup, state, spec, table, exact
         levels = level_table(setup, table, spec.node_gpus, spec.num_levels)
         self.arrays = allocate(state, spec, rules, table, levels, market is not None)
@@ -90,7 +86,7 @@ class Negotiation:
     @property
     def observation(self) -> Observation:
         """The current observation by name, with a leading batch axis; the next step overwrites the arrays."""
-        return {name: getattr(self.arrays, name) for name in OBSERVATION_KEYS}
+        return {name: getattr(self.arrays, name) for name in observation_keys(self.spec)}
 
     def use_table(self, table: ThroughputTable) -> None:
         """Use another throughput table, which a workload with larger jobs needs."""
@@ -257,6 +253,21 @@ class NegotiatedRound:
         if proposal is not None:
             allocation.next_decision = proposal.next_decision
         return allocation
+
+
+def observation_keys(spec: EnvSpec) -> tuple[str, ...]:
+    """Return the names of the arrays of an observation."""
+    return ("nodes", "slots", "queue", "cluster", *(("effects",) if spec.effects else ()), "mask")
+
+
+def check_proposals(rules: DecisionRules, market: Market | None) -> None:
+    """Assert that rounds may begin with proposals if there is a market.
+
+    Raises:
+        MurmurationError: nodes do not amend.
+    """
+    if market is not None and not rules.amendments:
+        raise MurmurationError("env: rounds begin with a proposal only where nodes amend it; set amendments to true")
 
 
 def placement_in_plan(state: State, b: int, job: JobId, plans: Sequence[ExecutionPlan] = ()) -> Placement | None:

@@ -26,6 +26,8 @@ class DecisionRules:
     # they change the jobs that run there and claim waiting jobs (see `envs.gpu_cluster.decide`).
     amendments: bool = False
     num_levels: int = 1  # of cores and memory, see `envs.gpu_cluster.levels`; more than 1 only with amendments
+    # Whether nodes see what each choice and the other jobs on a node do to each other, see `envs.gpu_cluster.effects`.
+    effects: bool = False
 
     def __post_init__(self) -> None:
         if self.num_candidates < 1 or self.max_decisions < 1:
@@ -55,13 +57,15 @@ class EnvSpec:
     num_candidates: int
     num_slots: int  # jobs running on one node that can be shown
     num_levels: int = 1  # CPU and memory levels of a choice
+    effects: bool = False  # whether observations have `effects`
 
     @classmethod
     def of(cls, cluster: ClusterSpec, rules: DecisionRules) -> "EnvSpec":
         """Return the sizes that follow from a cluster and the rules."""
         largest = int(cluster.node_gpus.max())
         candidates = max(rules.num_candidates, math.ceil(rules.candidates_per_node * cluster.num_nodes))
-        return cls(cluster.num_nodes, len(cluster.gpu_types), largest, candidates, largest, rules.num_levels)
+        types = len(cluster.gpu_types)
+        return cls(cluster.num_nodes, types, largest, candidates, largest, rules.num_levels, rules.effects)
 
     @property
     def num_choices(self) -> int:
@@ -92,6 +96,16 @@ class EnvSpec:
     def cluster_columns(self) -> tuple[str, ...]:
         """Names of the features that all nodes share."""
         return columns.cluster_columns(self.num_gpu_types)
+
+    @property
+    def effect_columns(self) -> tuple[str, ...]:
+        """Names of the features of a choice of a node; none without `effects`."""
+        return columns.effect_columns() if self.effects else ()
+
+    @property
+    def effect_features(self) -> int:
+        """Number of features of a choice of a node; 0 without `effects`."""
+        return len(self.effect_columns)
 
     @property
     def job_features(self) -> int:

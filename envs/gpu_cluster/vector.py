@@ -1,5 +1,7 @@
 """The Gymnasium `VectorEnv`: one agent chooses for all nodes; one call steps many episodes."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
@@ -9,7 +11,7 @@ from envs.episodes import EpisodeVectorEnv, Reward
 from envs.episodes.defaults import Illegal
 from envs.gpu_cluster.batch import GpuClusterBatch
 from envs.gpu_cluster.columns import PASS
-from envs.gpu_cluster.negotiation import Observation
+from envs.gpu_cluster.negotiation import Observation, observation_keys
 from envs.gpu_cluster.spec import DecisionRules, EnvSpec
 from envs.simulation import Setup
 from envs.simulation.market import Market
@@ -23,15 +25,15 @@ def joint_spaces(spec: EnvSpec) -> tuple[spaces.Dict, spaces.MultiDiscrete]:
     def box(*shape: int) -> spaces.Box:
         return spaces.Box(-np.inf, np.inf, shape, np.float32)
 
-    observation = spaces.Dict(
-        {
-            "nodes": box(spec.num_nodes, spec.node_features),
-            "slots": box(spec.num_nodes, spec.num_slots, spec.slot_features),
-            "queue": box(spec.num_candidates, spec.job_features),
-            "cluster": box(spec.cluster_features),
-            "mask": spaces.Box(0, 1, (spec.num_nodes, spec.num_actions), np.int8),
-        }
-    )
+    parts: dict[str, spaces.Space[Any]] = {
+        "nodes": box(spec.num_nodes, spec.node_features),
+        "slots": box(spec.num_nodes, spec.num_slots, spec.slot_features),
+        "queue": box(spec.num_candidates, spec.job_features),
+        "cluster": box(spec.cluster_features),
+        "effects": box(spec.num_nodes, spec.num_choices, spec.effect_features),
+        "mask": spaces.Box(0, 1, (spec.num_nodes, spec.num_actions), np.int8),
+    }
+    observation = spaces.Dict({name: parts[name] for name in observation_keys(spec)})
     return observation, spaces.MultiDiscrete([spec.num_actions] * spec.num_nodes)
 
 

@@ -38,7 +38,8 @@ def load_policy(path: str | Path, networks: Collection[str] = (), *, sampled: bo
     if is_bidding(folder):
         checkpoint = BiddingCheckpoint.load(folder, networks)
         return checkpoint.scheduler(build_market(checkpoint.market))
-    return Checkpoint.load(folder, networks).scheduler(sampled=sampled)
+    policy = Checkpoint.load(folder, networks)
+    return policy.scheduler(sampled=sampled, market=build_market(policy.market) if policy.market else None)
 
 
 def evaluate_policy(cfg: DictConfig, folder: Path) -> None:

@@ -66,16 +66,17 @@ def build_trainer(cfg: DictConfig, folder: Path, listener: TrainingListener) -> 
         raise ChoiceError("start: only trainer=evolution starts from a policy; leave it empty")
     if cfg.tasks:
         raise ChoiceError("tasks: only trainer=evolution draws episodes from several tasks; name one as task=<name>")
-    inputs = build_inputs(cfg)
+    inputs, market = build_inputs(cfg), build_object(cfg.market) if cfg.market else None
     add_provenance(folder, traces=trace_hashes(inputs.source))
     return Trainer(
-        rllib.TrainingSetup(inputs.setup, inputs.source, env.rules, env.reward),
+        rllib.TrainingSetup(inputs.setup, inputs.source, env.rules, env.reward, market),
         build_object(cfg.agent),
         settings,
         {name: partial(_build_scheduler, cfg, name) for name in build_schedulers(cfg)},
         folder,
         inputs.seed,
         listener,
+        describe_market(cfg) if cfg.market else None,
     )
 
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from envs.bidding import columns
-from envs.bidding.reference.coupling import Coupling
 from envs.bidding.spec import BiddingRules, BiddingSpec
 from envs.episodes.candidates import SCALING_POINTS
+from envs.episodes.reference import Coupling
 from envs.simulation.reference import Job, JobStatus, Node, ReferenceSimulator
 from envs.types import JobId, NodeId, Seconds
 

@@ -8,8 +8,10 @@ import math
 import numpy as np
 
 from envs.gpu_cluster.columns import FIRST_CHOICE, PASS, SCALING_POINTS
+from envs.gpu_cluster.levels import level_table
 from envs.gpu_cluster.negotiation import Observation
 from envs.gpu_cluster.reference.amendments import Amendments
+from envs.gpu_cluster.reference.effects import ReferenceEffects
 from envs.gpu_cluster.reference.plan import JointPlan
 from envs.gpu_cluster.spec import EnvSpec
 from envs.simulation.reference import Job, JobStatus
@@ -26,17 +28,20 @@ class ReferenceObserver:
     Args:
         plan: the GPUs of every job in the round.
         spec: sizes of observation and action.
+        proposes: whether rounds begin with a proposal.
     """
 
-    def __init__(self, plan: JointPlan, spec: EnvSpec) -> None:
-        self.plan, self.spec, self.simulator = plan, spec, plan.simulator
+    def __init__(self, plan: JointPlan, spec: EnvSpec, *, proposes: bool = False) -> None:
+        self.plan, self.spec, self.simulator, self.proposes = plan, spec, plan.simulator, proposes
         self.knows_work = self.simulator.scenario.information.work != "none"
         table = self.simulator.rules.table
         self.consolidated: list[list[list[float]]] = table.consolidated().tolist()
         self._levels: list[list[int]] = table.levels.tolist()
         self._on_one_node: list[list[list[float]]] = table.throughputs[:, :, :, 0].tolist()
         self.reference: list[list[float]] = table.reference().tolist()
-        self.amendments = Amendments(plan, lambda job: self._key(plan.job(job)))
+        levels = level_table(self.simulator.setup, table, spec.node_gpus, spec.num_levels)
+        self.amendments = Amendments(plan, lambda job: self._key(plan.job(job)), levels)
+        self.effects = ReferenceEffects(plan, spec)
         self._job_columns = spec.job_columns
         self._slot_columns = spec.slot_columns[len(self._job_columns) :]
 
@@ -72,6 +77,7 @@ class ReferenceObserver:
             "slots": np.array([row + [blank_slot] * (spec.num_slots - len(row)) for row in slots], np.float32),
             "queue": np.array(queue + [blank_job] * (spec.num_candidates - len(queue)), np.float32),
             "cluster": np.array(self.cluster(num_waiting, decision), np.float32),
+            **({"effects": self.effects.rows(heads)} if spec.effects else {}),
             "mask": np.array(self.mask(heads), np.int8),
         }
 
@@ -170,7 +176,7 @@ class ReferenceObserver:
         num_free, idle = self.plan.num_free, self.plan.idle
         if self.plan.rules.amendments:
             for node, row in enumerate(rows):
-                self._mask_amendments(row, node, heads, idle)
+                self._mask_amendments(row, node, heads, idle and not self.proposes)
             return rows
         for choice, job in enumerate(heads):
             is_gang = not self.plan.one_node_holds(job)
@@ -195,8 +201,8 @@ class ReferenceObserver:
         shown = [(choice, job) for choice, job in enumerate(heads) if job not in here]
         shown += [(self.spec.num_candidates + slot, job) for slot, job in enumerate(here)]
         for choice, job in shown:
-            for gpus in self.amendments.amounts(job, node):
-                self._open(row, choice, gpus)
+            for gpus, level in self.amendments.options(job, node):
+                row[self.spec.action(choice, gpus, level)] = 1
                 row[PASS] = 0 if idle else row[PASS]
 
     def _open(self, row: list[int], choice: int, gpus: int) -> None:

@@ -122,8 +122,8 @@ def test_a_description_that_is_not_even_text(saved):
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("format", 99, "format is 99, this version reads 2 and 3"),
-        ("format", 1, "format is 1, this version reads 2 and 3"),  # format 1 named no GPU types
+        ("format", 99, "format is 99, this version reads 2 to 4"),
+        ("format", 1, "format is 1, this version reads 2 to 4"),  # format 1 named no GPU types
         ("gpu_types", ["V100"], "gpu_types are V100; they must be 2 different names"),
         ("gpu_types", ["V100", "V100"], "gpu_types are V100, V100; they must be 2 different names"),
         ("gpu_types", 5, "policy description"),

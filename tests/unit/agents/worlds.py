@@ -54,5 +54,7 @@ def observation(spec=SPEC, batch=5, seed=0) -> dict[str, torch.Tensor]:
         present = torch.from_numpy(rng.random(found[name].shape[:-1]) < 0.7)
         found[name][..., JOB_PRESENT] = present
         found[name] *= present.unsqueeze(-1)
+    if spec.effects:
+        found["effects"] = draw(spec.num_nodes, spec.num_choices, spec.effect_features)
     found["mask"][..., PASS] = 1
     return found

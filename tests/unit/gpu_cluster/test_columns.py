@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from envs.episodes import coupling
 from envs.gpu_cluster import DecisionRules, EnvSpec, GpuClusterBatch, columns
 from envs.simulation import Scenario
 from envs.types import ClusterSpec, NodeSpec
@@ -10,6 +11,11 @@ from tests.conformance.worlds import CLUSTERS, HETEROGENEOUS, Curved
 from tests.golden.playground import TwoThroughputs, fast_and_slow
 from tests.unit.gpu_cluster.players import act, jobs_like, table_top
 
+COUPLING = {
+    value: name.removeprefix("COUPLING_").lower()
+    for name, value in vars(coupling).items()
+    if name.startswith("COUPLING_")
+}
 PARTS = {"nodes": "node", "slots": "slot", "queue": "job", "cluster": "cluster"}
 
 
@@ -65,13 +71,17 @@ def test_constants_are_the_places_of_their_names(gpu_types):
     assert spec.slot_columns[own + columns.SLOT_NUM_NODES] == "num_nodes"
     assert spec.node_columns[columns.NODE_TYPE :] == tuple(f"type_{i}" for i in range(gpu_types))
     assert spec.cluster_columns[columns.CLUSTER_FREE_BY_TYPE :] == tuple(f"free_by_type_{i}" for i in range(gpu_types))
+    assert spec.effect_columns == ()
+    effects = EnvSpec(5, gpu_types, 4, 7, 4, effects=True).effect_columns
+    first = columns.EFFECT_CPU_SHORTAGE
+    assert effects[first : first + 8] == tuple(name for _, name in sorted(COUPLING.items()))
 
 
 def test_every_constant_names_one_column_in_order():
     """By the prefix, so that a new column cannot be left out of its list."""
-    for part in PARTS.values():
+    for part in (*PARTS.values(), "effect"):
         prefix = f"{part.upper()}_"
-        values = [value for name, value in vars(columns).items() if name.startswith(prefix)]
+        values = [value for name, value in vars(columns).items() if name.startswith(prefix) and name != "EFFECT_LIMIT"]
         assert values == list(range(len(values)))
 
 

@@ -16,8 +16,8 @@ from envs.gpu_cluster.columns import (
     JOB_TIME_LEFT,
     NODE_TYPE,
 )
-from envs.performance import CostByTable, IdealModel
-from envs.simulation import Information, Scenario
+from envs.performance import CostByTable, IdealModel, default_model
+from envs.simulation import Information, Scenario, Setup
 from envs.simulation.kernels import DONE
 from envs.types import ClusterSpec, JobSpec, MurmurationError, NodeSpec
 from envs.workloads import Workload
@@ -225,3 +225,50 @@ def test_impossible_rules_are_refused(build, says):
         build()
     assert says in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_effects_worked_by_hand():
+    """A node of 4 GPUs and 24 cores; resnet18 can use 9 cores for each GPU. Job 0 holds 2 GPUs, jobs 1 and 2 wait."""
+    cluster = ClusterSpec((NodeSpec("V100", 4, 24.0, 500.0),), "one")
+    rules = DecisionRules(amendments=True, num_candidates=3, num_levels=18, effects=True)
+    scenario = Scenario(restart_delay=60.0, cpu_memory="shared", horizon=1e6)
+    batch = GpuClusterBatch(Setup(cluster, default_model(), scenario), ("resnet18",), 3, rules=rules, logging=True)
+    jobs = Workload.of([JobSpec(i, 0.0, 2, 1e5, "resnet18") for i in range(3)])
+    batch.load(0, jobs, np.random.default_rng(0))
+    names = batch.spec.effect_columns
+    alone = dict(zip(names, batch.observation["effects"][0, 0, 0].tolist(), strict=True))
+    assert (alone["present"], alone["fit"], alone["cpu_shortage"], alone["cpu_harm"]) == (1, 1, 0, 0)
+    assert alone["cpus_wanted"] == 9 / 16
+    level = int(np.nanargmax(batch.negotiation.arrays.level_cpus[0, 0, 2]))
+    batch.step(np.array([[batch.spec.action(0, 2, level)]]))
+    held, beside = (
+        dict(zip(names, batch.observation["effects"][0, 0, choice].tolist(), strict=True)) for choice in (3, 1)
+    )
+    assert (held["cpus"], held["cpu_shortage"], held["move_cost"]) == (9 / 16, 0, 0)  # changed by this round's plan
+    assert (beside["fit"], beside["cpus"]) == (1, 0)
+    third = pytest.approx(1 - 24 / 36)
+    assert (beside["cpu_shortage"], beside["cpu_harm"]) == (third, third)
+    assert not batch.observation["effects"][0, 0, 0].any()  # it holds GPUs here, so it is in a slot
+    assert not batch.observation["effects"][0, 0, 4:].any()
+
+
+def test_effects_of_what_runs_follow_the_plan():
+    """Its cores are those that it has; a change would cost a restart, and nothing more once the plan has changed it."""
+    cluster = ClusterSpec((NodeSpec("V100", 4, 24.0, 500.0),), "one")
+    rules = DecisionRules(amendments=True, num_candidates=3, effects=True)
+    scenario = Scenario(restart_delay=60.0, cpu_memory="shared", horizon=1e6)
+    batch = GpuClusterBatch(Setup(cluster, default_model(), scenario), ("resnet18",), 2, rules=rules, logging=True)
+    jobs = Workload.of([JobSpec(i, 600.0 * i, 2, 1e7, "resnet18", min_gpus=1, max_gpus=4) for i in range(2)])
+    batch.load(0, jobs, np.random.default_rng(0))
+    batch.step(np.array([[batch.spec.action(0, 4)]]))
+    batch.step(np.zeros((1, 1), np.int64))
+    assert batch.time.tolist() == [600.0]
+    names, slot = batch.spec.effect_columns, 3
+    row = dict(zip(names, batch.observation["effects"][0, 0, slot].tolist(), strict=True))
+    assert row["cpus"] == 6 / 16
+    assert row["cpu_shortage"] == pytest.approx(max(0.0, 1 - 6 / (16 * row["cpus_wanted"])))
+    remaining = 60.0 * (1 / row["move_cost"] - 1)
+    assert remaining == pytest.approx(60.0 * (np.expm1(10 * batch.observation["slots"][0, 0, 0, 1])), rel=1e-3)
+    batch.step(np.array([[batch.spec.action(slot, 2)]]))
+    row = dict(zip(names, batch.observation["effects"][0, 0, slot].tolist(), strict=True))
+    assert (row["cpus"], row["cpu_shortage"], row["move_cost"]) == (0, 0, 0)

@@ -4,6 +4,7 @@ import numpy as np
 
 from envs.simulation.jit import Records, leaf
 from envs.simulation.job_throughput import level_of
+from envs.simulation.kernels import RUNNING
 from envs.simulation.shares import MEASURED, OFF, WORST_CASE
 from envs.simulation.world import World
 
@@ -34,11 +35,23 @@ def wanted_amount(world: World, job: Records, gpu_type: int, gpus: int, resource
 @leaf
 def expected_traffic(world: World, job: Records, gpus: int, nodes: int) -> float:
     """GB/s that a job sends between nodes: at present, or with so many GPUs on so many nodes of the fastest type."""
-    if job.traffic > 0:
-        return float(job.traffic)
+    return float(job.traffic) if job.traffic > 0 else spread_traffic(world, job, gpus, nodes)
+
+
+@leaf
+def spread_traffic(world: World, job: Records, gpus: int, nodes: int) -> float:
+    """GB/s that a job sends between nodes with so many GPUs on so many nodes of the fastest type."""
     if nodes < 2 or world.episode[0].contention == OFF:
         return 0.0
     return float(world.traffic[job.model, gpus] * world.reference[job.model, gpus] * (nodes - 1) / nodes)
+
+
+@leaf
+def planned_traffic(world: World, job: Records, nodes: int) -> float:
+    """GB/s that a job sends between nodes: at present, or with its size on so many nodes if the plan changes it."""
+    if job.status == RUNNING and job.touched == 0 and job.traffic > 0:
+        return float(job.traffic)
+    return spread_traffic(world, job, size_of(world, job), nodes)
 
 
 @leaf

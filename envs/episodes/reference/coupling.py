@@ -1,4 +1,4 @@
-"""What jobs on one node do to each other, as features, in plain Python; see `envs.bidding.physics`."""
+"""What jobs on one node do to each other, as features, in plain Python; see `envs.episodes.coupling`."""
 
 from collections.abc import Mapping
 
@@ -18,6 +18,8 @@ def lacking(wanted: float, amount: float) -> float:
 class Coupling:
     """Throughputs, demands and losses of the jobs of a reference engine.
 
+    A derived class whose jobs hold other shares than the engine's overrides `held`, `jobs_on`, `traffic` and `sends`.
+
     Args:
         engine: in its round.
     """
@@ -34,9 +36,13 @@ class Coupling:
         """GPUs of a job by node."""
         return {share.node.id: share.gpus for share in job.shares}
 
+    def jobs_on(self, node: Node) -> list[tuple[Job, int]]:
+        """Return the jobs on a node, ascending, and their GPUs there."""
+        return [(share.job, share.gpus) for share in node.shares]
+
     def size(self, job: Job) -> int:
         """GPUs that a job holds, or requests."""
-        return min(job.gpus or job.spec.num_gpus, len(self.reference[0]) - 1)
+        return min(sum(self.held(job).values()) or job.spec.num_gpus, len(self.reference[0]) - 1)
 
     def best(self, job: Job) -> float:
         """Throughput on its size of the fastest type."""
@@ -80,7 +86,7 @@ class Coupling:
     def demand(self, node: Node, resource: str) -> float:
         """Cores or GB that the jobs on a node can use."""
         own_type = self.node_types[node.id]
-        return sum((self.wanted(share.job, own_type, share.gpus, resource) for share in node.shares), 0.0)
+        return sum((self.wanted(job, own_type, gpus, resource) for job, gpus in self.jobs_on(node)), 0.0)
 
     def stage(self, job: Job) -> float:
         """CPU stage of the job's model."""
@@ -88,20 +94,32 @@ class Coupling:
 
     def stages(self, node: Node) -> float:
         """CPU stages of the jobs on a node."""
-        return sum((self.stage(share.job) for share in node.shares), 0.0)
+        return sum((self.stage(job) for job, _ in self.jobs_on(node)), 0.0)
 
     def traffic(self, job: Job, nodes: int) -> float:
         """GB/s between nodes: at present, or on so many nodes."""
-        if job.traffic > 0:
-            return job.traffic
+        return job.traffic if job.traffic > 0 else self.spread_traffic(job, nodes)
+
+    def spread_traffic(self, job: Job, nodes: int) -> float:
+        """GB/s between so many nodes, with the job's size."""
         if nodes < 2 or self.mode == "off":
             return 0.0
         return float(self.table.traffic[job.model, self.size(job)] * self.best(job) * (nodes - 1) / nodes)
 
+    def sends(self, job: Job) -> float:
+        """GB/s of a job that count towards the load of its nodes."""
+        return job.traffic
+
     def load(self, node: Node) -> float:
         """Traffic of the jobs on a node, each at most the link, as fractions of the link."""
         link = node.spec.inter_node_bandwidth
-        return sum((min(s.job.traffic, link) / link for s in node.shares if s.job.traffic > 0), 0.0)
+        sent = [self.sends(job) for job, _ in self.jobs_on(node)]
+        return sum((min(traffic, link) / link for traffic in sent if traffic > 0), 0.0)
+
+    def nodes_with(self, job: Job, node: Node) -> int:
+        """Nodes of the job if it is on a node: those that it has, or as many like this one as it needs."""
+        held = self.held(job)
+        return len(held) if node.id in held else -(-self.size(job) // node.spec.num_gpus)
 
     def effects(self, job: Job, node: Node, gpus: int) -> dict[str, float]:
         """What the job with so many GPUs on a node suffers from the others there, and what they suffer from it."""
@@ -122,7 +140,7 @@ class Coupling:
         return effects
 
     def _stage_effects(self, job: Job, node: Node) -> dict[str, float]:
-        own, alone = self.stage(job), all(share.job is job for share in node.shares)
+        own, alone = self.stage(job), all(other is job for other, _ in self.jobs_on(node))
         others = 0.0
         if not alone:
             others = max(self.stages(node) - own, 0.0) if node.id in self.held(job) else self.stages(node)
@@ -133,11 +151,10 @@ class Coupling:
         return {"stage_suffered": suffered, "stage_harm": harm}
 
     def _link_effects(self, job: Job, node: Node) -> dict[str, float]:
-        link, held = node.spec.inter_node_bandwidth, self.held(job)
-        nodes = len(held) if node.id in held else -(-self.size(job) // node.spec.num_gpus)
-        own = min(self.traffic(job, nodes), link) / link
-        counts_here = node.id in held and job.traffic > 0
-        count = sum(share.job.traffic > 0 for share in node.shares) - counts_here
+        link = node.spec.inter_node_bandwidth
+        own = min(self.traffic(job, self.nodes_with(job, node)), link) / link
+        counts_here = node.id in self.held(job) and self.sends(job) > 0
+        count = sum(self.sends(other) > 0 for other, _ in self.jobs_on(node)) - counts_here
         others = self.load(node)
         if counts_here:
             others = max(others - own, 0.0) if count else 0.0

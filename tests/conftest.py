@@ -20,6 +20,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+# Of two workers, one begins with the kernels of the engine and of Starling. The other one needs no kernels at first,
+# then finds those of the engine in the cache and compiles those of the environments: nothing is compiled twice.
+FIRST = (
+    *("golden/test_batch_by_goodput.py", "architecture/test_commands.py", "architecture/test_configs.py"),
+    *("architecture/test_pages.py", "conformance/test_environment.py"),
+)
 
 # "house": a run passes or fails by the code alone. "thorough" looks for what that misses: HYPOTHESIS_PROFILE=thorough
 settings.register_profile(
@@ -31,10 +37,16 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
 
 @pytest.hookimpl(tryfirst=True)  # before the hook that sorts out `-m`
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that asks for real data as such."""
+    """Mark every test that asks for real data as such, and put files with slow tests first.
+
+    Workers take whole files, in this order with `--no-loadscope-reorder`: at the end none waits for a long file.
+    """
     for item in items:
         if "real_data" in getattr(item, "fixturenames", ()):
             item.add_marker("real_data")
+    first = {REPOSITORY / "tests" / path: rank for rank, path in enumerate(FIRST)}
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (first.get(item.path, len(first)), item.path not in slow))
 
 
 @pytest.fixture(autouse=True)

@@ -14,14 +14,16 @@ from omegaconf import DictConfig, OmegaConf
 
 from launch.arguments import check_keys, hydra_arguments
 from launch.choices import CONF
-from launch.errors import ChoiceError, RunFailedError, one_line_errors
-from launch.objective import FinishedRun, objective_of
+from launch.errors import ChoiceError, RunFailedError, one_line_errors, short_errors
+from launch.objective import objective_of
+from launch.outcomes import FinishedRun, MultirunFolder, read_outcomes, write_outcome
 from launch.provenance import PROVENANCE, write_provenance
 from launch.spreading import joined_cluster
 
 CONFIG_FOLDER = ".hydra"  # the subfolder in which Hydra keeps a run's config
 # Scripts print and write files themselves: Hydra's logging would leave empty files and close the handlers of others.
 SILENT = ("hydra/job_logging=none", "hydra/hydra_logging=none")
+FOLLOW = f"+hydra.callbacks.multirun_folder._target_={MultirunFolder.__module__}.{MultirunFolder.__qualname__}"
 
 ScriptBody = Callable[[DictConfig, Path], Path | None]
 
@@ -38,24 +40,27 @@ def command(config_name: str, *, schedulers: str | None = None) -> Callable[[Scr
     def decorate(task: ScriptBody) -> Callable[[], None]:
         keys: list[str] = []
         started: list[DictConfig] = []
-        failed: list[RunFailedError] = []
         finished: list[FinishedRun] = []
 
         def run(cfg: DictConfig) -> float | None:
-            with one_line_errors():
+            here = MultirunFolder.in_first_process()  # launchers may play the runs of a multirun elsewhere
+            with one_line_errors() if here else short_errors():
                 started.append(cfg)
                 check_keys(cfg, keys, own=schedulers is not None)
                 folder = Path(HydraConfig.get().runtime.output_dir)
-                kept = folder
+                kept, failure = folder, ""
                 write_provenance(folder, config_name, cfg)
                 with no_folder_beside(folder, cfg.get("resume")), joined_cluster(cfg):
                     try:
                         kept = task(cfg, folder) or folder  # a task that continues an earlier run returns its folder
-                    except RunFailedError as failure:
-                        failed.append(failure)  # other runs of --multirun still take place
+                    except RunFailedError as error:
+                        failure = str(error)  # other runs of --multirun still take place
                         print(f"error: {failure}", file=sys.stderr)
                 print(f"run: {os.path.relpath(kept)}")
-                finished.append(FinishedRun(list(HydraConfig.get().overrides.task), kept))
+                number = HydraConfig.get().job.num if MultirunFolder.current else 0
+                finished.append(FinishedRun(number, list(HydraConfig.get().overrides.task), kept, failure))
+                if MultirunFolder.current:
+                    write_outcome(finished[-1], MultirunFolder.current)
                 return objective_of(kept)
 
         def main() -> None:
@@ -66,22 +71,44 @@ def command(config_name: str, *, schedulers: str | None = None) -> Callable[[Scr
             os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra shall raise errors: `one_line_errors` prints them
             with one_line_errors():
                 typed, keys[:] = hydra_arguments(sys.argv[1:], config_name, schedulers)
-                sys.argv[1:] = [f"hydra.job.name={config_name}", *folder_options(config_name), *SILENT, *typed]
+                own = [f"hydra.job.name={config_name}", *folder_options(config_name), *SILENT, FOLLOW]
+                sys.argv[1:] = [*own, *typed]
                 started.clear()
-                failed.clear()
                 finished.clear()
-                with refusals_before_start(started):
-                    hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(run)()
-                if len(finished) > 1:
-                    from launch.multirun import summarise_multirun  # loads pandas, which a single run may not need
-
-                    summarise_multirun(finished, finished[0].folder.parent)
-            if failed:
+                MultirunFolder.start()
+                try:
+                    with refusals_before_start(started):
+                        hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(run)()
+                finally:
+                    runs = end_multirun(finished)
+            if any(each.failure for each in runs):
                 sys.exit(1)
 
         return main
 
     return decorate
+
+
+def end_multirun(finished: Sequence[FinishedRun]) -> Sequence[FinishedRun]:
+    """Print and write the table of a multirun, and print what failed in runs that other processes played.
+
+    Args:
+        finished: the runs that this process played, whose errors are printed already.
+
+    Returns:
+        The runs of all processes.
+    """
+    if not (folder := MultirunFolder.current):
+        return finished
+    runs = read_outcomes(folder)
+    if len(runs) > 1:
+        from launch.multirun import summarise_multirun  # loads pandas, which a single run may not need
+
+        summarise_multirun(runs, folder)
+    for run in runs:
+        if run.failure and not finished:
+            print(f"error: {os.path.relpath(run.folder)}: {run.failure}", file=sys.stderr)
+    return runs
 
 
 def help_text(docstring: str, config_name: str) -> str:

@@ -52,6 +52,22 @@ def one_line_errors() -> Iterator[None]:
         sys.exit(2)
 
 
+@contextmanager
+def short_errors() -> Iterator[None]:
+    """Replace a user's mistake by its explanation, for a process whose errors another process prints.
+
+    Raises:
+        ChoiceError: the line that `one_line_errors` prints.
+    """
+    try:
+        yield
+    except Exception as error:
+        message = explain_error(error)
+        if message is None:
+            raise
+        raise ChoiceError(message) from None  # without causes, which may not pass between processes
+
+
 def explain_error(error: BaseException) -> str | None:
     """One line that names the thing, the value, what is allowed and the fix; None if it is not the user's mistake."""
     explanations = [explain_missing_extra(link) for link in _chain(error)]

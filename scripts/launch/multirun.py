@@ -10,7 +10,8 @@ from rich.table import Table
 
 from envs.evaluation.aggregate import interquartile_mean
 from envs.evaluation.table import number, wide_console
-from launch.objective import FinishedRun, objective_of, rows_with_figures
+from launch.objective import objective_of, rows_with_figures
+from launch.outcomes import FinishedRun
 
 
 def summarise_multirun(runs: Sequence[FinishedRun], folder: Path) -> pd.DataFrame:
@@ -28,18 +29,19 @@ def summarise_multirun(runs: Sequence[FinishedRun], folder: Path) -> pd.DataFram
     objectives = Table(title=f"{len(runs)} runs", title_justify="left", box=None)
     for head in ("run", "options", "objective"):
         objectives.add_column(head, justify="right" if head == "objective" else "left", overflow="fold")
-    for index, run in enumerate(runs):
-        label = " ".join(option for option in run.options if option not in same)
+    for run in runs:
+        label = " ".join(option.lstrip("+") for option in run.options if option not in same)
         objective = objective_of(run.folder)
-        objectives.add_row(str(index), label, "-" if objective is None else number(objective))
+        objectives.add_row(str(run.number), label, "-" if objective is None else number(objective))
         for row in rows_with_figures(run.folder):
             figures = {name: row.get(name) for name in ("mean_jct", "mean_jct_low", "mean_jct_high", "mean_jct_ratio")}
-            rows.append({"run": index, "options": label, "scheduler": row["scheduler"], **figures})
+            rows.append({"run": run.number, "options": label, "scheduler": row["scheduler"], **figures})
     table = pd.DataFrame(rows)
     console = wide_console()
     console.print(objectives)
     if len(table):
         console.print(over_runs(table))
+    print("objective: mean JCT in seconds, or minus the merit that evolution strategies reached; less is better")
     table.to_csv(folder / "multirun.csv", index=False)
     print(f"table of all runs: {os.path.relpath(folder / 'multirun.csv')}")
     return table

@@ -1,17 +1,9 @@
 """The objective of a finished run, which sweepers minimise."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
-
-
-class FinishedRun(NamedTuple):
-    """One run of a multirun: the options that were typed for it, and its folder."""
-
-    options: Sequence[str]
-    folder: Path
+from typing import Any
 
 
 def objective_of(folder: Path) -> float | None:

@@ -80,7 +80,22 @@ def test_a_command_that_fails_is_seen(repository, configs, word, error):
         composed(repository, "compare", [word], configs)
 
 
-def test_commands_of_pages_are_understood(repository, pages, configs):
+@pytest.fixture
+def bases(monkeypatch):
+    """Compose only once what commands with the same experiment, task and folders begin with."""
+    found = {}
+
+    def compose_once(config_name, overrides):
+        key = (config_name, *overrides)
+        if key not in found:
+            found[key] = compose(config_name, overrides)
+        return found[key]
+
+    monkeypatch.setattr("launch.arguments.compose", compose_once)
+    return found
+
+
+def test_commands_of_pages_are_understood(repository, pages, configs, bases):
     known = {(script, tuple(words)): path for path, text in pages.items() for script, words in commands(text)}
     assert len(known) > 40
     failed = []
@@ -90,3 +105,4 @@ def test_commands_of_pages_are_understood(repository, pages, configs):
         except Exception as error:
             failed.append(f"{path}: {script} {shlex.join(words)}: {error}")
     assert failed == []
+    assert 5 < len(bases) < len(known)

@@ -1,8 +1,10 @@
-"""Every public name of the packages has a docstring, and docstrings describe only names that exist."""
+"""Public names of the packages have docstrings, which describe only names that exist; examples in docstrings run."""
 
 import ast
+import doctest
 import re
 from collections.abc import Iterator
+from importlib import import_module
 
 import pytest
 
@@ -106,3 +108,42 @@ def test_public_names_are_documented(trees):
 )
 def test_a_missing_docstring_is_seen(source, found):
     assert list(undocumented(ast.parse(source))) == found
+
+
+def with_examples(trees: dict[str, ast.Module]) -> list[str]:
+    """Paths of the files of packages and scripts whose docstrings have examples, but not of scripts themselves."""
+    places = (*PACKAGES, "scripts/launch/", "scripts/benchmarks/", "scripts/documentation/")
+    parser = doctest.DocTestParser()
+    definitions = (Definition, ast.Module)
+    return [
+        path
+        for path, tree in trees.items()
+        if path.startswith(places)
+        and any(
+            parser.get_examples(ast.get_docstring(node) or "")
+            for node in ast.walk(tree)
+            if isinstance(node, definitions)
+        )
+    ]
+
+
+def test_examples_in_docstrings_give_what_they_show(trees):
+    paths = with_examples(trees)
+    assert paths
+    for path in paths:
+        name = path.removeprefix("scripts/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        failed, attempted = doctest.testmod(import_module(name))
+        assert (failed, attempted > 0) == (0, True), path
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ('def f():\n    """Do.\n\n    >>> f()\n    1\n    """', ["envs/x.py"]),
+        ('"""Do.\n\n>>> f()\n1\n"""', ["envs/x.py"]),
+        ('def f():\n    """Do >>> nothing."""', []),
+    ],
+)
+def test_an_example_is_seen(source, found):
+    assert with_examples({"envs/x.py": ast.parse(source)}) == found
+    assert with_examples({"tests/x.py": ast.parse(source)}) == []

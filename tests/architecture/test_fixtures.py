@@ -3,10 +3,14 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tests.conftest import FIRST, pytest_collection_modifyitems
 
 COLLECTED = """
 def test_with(real_data): ...
@@ -50,6 +54,19 @@ def test_tests_that_use_real_data_are_marked(repository, tmp_path):
     )
     collected = [line for line in done.stdout.splitlines() if "::" in line]
     assert collected == ["test_marks.py::test_with"], done.stdout
+
+
+def test_files_with_slow_tests_come_first_and_after_those_that_compile_kernels(repository):
+    assert [path for path in FIRST if not (repository / "tests" / path).exists()] == []
+
+    def test_in(path, *marks):
+        return SimpleNamespace(path=repository / "tests" / path, get_closest_marker=lambda name: name in marks)
+
+    names = ["unit/a.py", "unit/b.py", FIRST[1], "unit/b.py", FIRST[0], "unit/a.py"]
+    items: list[Any] = [test_in(name, *(["slow"] if i == 3 else [])) for i, name in enumerate(names)]
+    pytest_collection_modifyitems(items)
+    found = [item.path.relative_to(repository / "tests").as_posix() for item in items]
+    assert found == [*FIRST[:2], "unit/b.py", "unit/b.py", "unit/a.py", "unit/a.py"]
 
 
 def test_threads_are_few_and_sleep_when_idle():

@@ -99,6 +99,8 @@ def test_a_multirun_has_one_folder_with_a_subfolder_for_each_run(tmp_path):
     assert done.returncode == 0, done.stderr
     (sweep,) = (tmp_path / "runs" / "compare").iterdir()
     assert sorted(path.parent.name for path in sweep.glob("*/results.json")) == ["0", "1"]
+    assert (sweep / "multirun.csv").exists()
+    assert done.stdout.splitlines()[-1] == f"table of all runs: {sweep.relative_to(tmp_path)}/multirun.csv"
 
 
 def test_once_the_task_has_begun_an_error_of_the_system_is_a_fault():

@@ -1,17 +1,47 @@
 """What a multirun ends with, and what a run returns to a sweeper."""
 
 import json
+import os
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
 
-from launch.errors import ChoiceError
+from launch.errors import ChoiceError, short_errors
 from launch.multirun import summarise_multirun
-from launch.objective import FinishedRun, objective_of, rows_with_figures
+from launch.objective import objective_of, rows_with_figures
+from launch.outcomes import OUTCOMES, FinishedRun, MultirunFolder, read_outcomes, write_outcome
 from launch.policies import load_policies, seed_folders
 from launch.training import train_seeds
+from tests.unit.launch.test_scripts import SMALL, here, run
+
+__all__ = ["here"]  # a fixture
+ELSEWHERE = """
+import os
+
+from hydra._internal.core_plugins.basic_launcher import BasicLauncher
+
+class Elsewhere(BasicLauncher):
+    def launch(self, job_overrides, initial_job_idx):
+        for index, overrides in enumerate(job_overrides):
+            child = os.fork()
+            if not child:
+                try:
+                    super().launch([overrides], initial_job_idx + index)
+                finally:
+                    os._exit(0)
+            os.waitpid(child, 0)
+        return []
+"""
+BROKEN = """
+class Broken:
+    def reset(self, cluster, rng):
+        pass
+
+    def schedule(self, view):
+        raise RuntimeError("no idea")
+"""
 
 
 def run_with(folder, **schedulers):
@@ -25,7 +55,11 @@ def run_with(folder, **schedulers):
 
 def test_the_table_is_over_all_runs(tmp_path, capsys):
     runs = [
-        FinishedRun(["task=a", f"seed={seed}"], run_with(tmp_path / str(seed), policy=(jct, jct / 100), fifo=(100, 1)))
+        FinishedRun(
+            seed,
+            ["task=a", f"++seed={seed}"],
+            run_with(tmp_path / str(seed), policy=(jct, jct / 100), fifo=(100, 1)),
+        )
         for seed, jct in enumerate((80.0, 50.0, 90.0, 60.0))
     ]
     table = summarise_multirun(runs, tmp_path)
@@ -88,3 +122,66 @@ def test_more_seeds_than_were_trained_are_refused(tmp_path):
     (tmp_path / "seed_0").mkdir()
     with pytest.raises(ChoiceError, match="seeds=3: .* has 1 training seeds; train them with seeds=3"):
         load_policies(tmp_path, seeds=3)
+
+
+def test_outcomes_are_in_the_order_of_the_runs(tmp_path):
+    runs = {i: FinishedRun(i, [f"seed={i}"], tmp_path / str(i), "" if i else "fifo failed") for i in (10, 9, 0)}
+    for finished in runs.values():
+        write_outcome(finished, tmp_path)
+    assert read_outcomes(tmp_path) == [runs[0], runs[9], runs[10]]
+    config = OmegaConf.create({"hydra": {"sweep": {"dir": str(tmp_path)}}})
+    callback = MultirunFolder()
+    callback.on_multirun_start(config)
+    assert MultirunFolder.current == tmp_path
+    assert not (tmp_path / OUTCOMES).exists()  # of the earlier multirun
+    assert read_outcomes(tmp_path) == []
+    MultirunFolder.start()
+    assert MultirunFolder.current is None
+    callback.on_job_start(config)  # in another process
+    assert MultirunFolder.current == tmp_path
+    MultirunFolder().on_job_start(config)  # a single run
+    assert MultirunFolder.current is None
+
+
+def test_another_process_gets_a_mistake_without_its_causes():
+    error = ChoiceError("resume=x: no such folder")
+    error.__cause__ = OSError(2, "gone")
+    with pytest.raises(ChoiceError, match="^resume=x: no such folder$") as raised, short_errors():
+        raise error
+    assert raised.value.__cause__ is None
+    with pytest.raises(ZeroDivisionError), short_errors():
+        raise ZeroDivisionError
+
+
+def test_runs_of_other_processes_are_in_the_table_and_in_the_exit_status(here, tmp_path, monkeypatch):
+    """A launcher plays each run in a process of its own, as those for Slurm do; a scheduler fails in each."""
+    (tmp_path / "hydra_plugins").mkdir()
+    (tmp_path / "hydra_plugins" / "elsewhere.py").write_text(ELSEWHERE)
+    (tmp_path / "broken.py").write_text(BROKEN)
+    monkeypatch.syspath_prepend(tmp_path)
+    launcher = "hydra.launcher._target_=hydra_plugins.elsewhere.Elsewhere"
+    done = here("-m", launcher, *SMALL, "scheduler=fifo", "+own._target_=broken.Broken", "seed=4,5")
+    assert done.code == 1, done.err
+    assert "2 runs" in done.out
+    (folder,) = (tmp_path / "runs" / "compare").iterdir()
+    rows = [line.split(",")[:3] for line in (folder / "multirun.csv").read_text().splitlines()[1:]]
+    assert rows == [["0", "seed=4", "fifo"], ["1", "seed=5", "fifo"]]
+    lines = [line for line in done.err.splitlines() if line.startswith(f"error: {os.path.relpath(folder, tmp_path)}/")]
+    assert [line.partition(": 1 of 2 schedulers failed: own ")[0][-2:] for line in lines] == ["/0", "/1"]
+
+
+@pytest.mark.slow
+def test_runs_of_submitit_are_in_the_table(tmp_path):
+    needed = "hydra_plugins.hydra_submitit_launcher"
+    pytest.importorskip(needed, reason="needs submitit: pip install -c constraints.txt -e '.[slurm]'")
+    launcher = ["hydra/launcher=submitit_local", "hydra.launcher.timeout_min=10"]
+    done = run(tmp_path, "compare", "-m", *launcher, *SMALL, "scheduler=[fifo,srtf]", "seed=0,1")
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["2", "runs"] in lines
+    assert [line[:2] for line in lines if line[:1] in (["fifo"], ["srtf"])] == [["srtf", "2"], ["fifo", "2"]]
+    (folder,) = (tmp_path / "runs" / "compare").iterdir()
+    assert len((folder / "multirun.csv").read_text().splitlines()) == 5
+    wrong = run(tmp_path, "compare", "-m", *launcher, *SMALL, "scheduler=fifo", "scenario.restart_delay=-1,0")
+    assert wrong.returncode == 2
+    assert wrong.stderr.splitlines()[-1] == "error: scenario.restart_delay is -1 s; it must be finite and not negative"

@@ -1,0 +1,67 @@
+"""How the runs of a multirun ended: a file for each, because launchers may play them in processes of other machines."""
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig
+
+from envs.evaluation.files import write_whole
+
+OUTCOMES = ".outcomes"  # subfolder of a multirun's folder
+
+
+class FinishedRun(NamedTuple):
+    """One run: its number in a multirun, the options that were typed for it, its folder, and what failed or ""."""
+
+    number: int
+    options: Sequence[str]
+    folder: Path
+    failure: str = ""
+
+
+class MultirunFolder(Callback):
+    """Hydra's callback that tells every run of a multirun, in whichever process, the folder of the whole multirun."""
+
+    current: ClassVar[Path | None] = None  # None outside of a multirun
+    _first_process: ClassVar[int | None] = None
+
+    @classmethod
+    def start(cls) -> None:
+        """Begin a command in this process, which prints errors and the table at the end."""
+        cls.current, cls._first_process = None, os.getpid()
+
+    @classmethod
+    def in_first_process(cls) -> bool:
+        """Whether this process is the one that was started by the user."""
+        return cls._first_process == os.getpid()
+
+    def __init__(self) -> None:
+        self.folder: Path | None = None  # launchers send it to other processes with the callback
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        """Note the folder, and remove what an earlier multirun left in it."""
+        self.folder = MultirunFolder.current = Path(config.hydra.sweep.dir).absolute()
+        shutil.rmtree(self.folder / OUTCOMES, ignore_errors=True)
+
+    def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
+        """Note the folder in the process of a run."""
+        MultirunFolder.current = self.folder
+
+
+def write_outcome(run: FinishedRun, multirun: Path) -> None:
+    """Write how a run of a multirun ended."""
+    content = {"options": list(run.options), "folder": str(run.folder.absolute()), "failure": run.failure}
+    (multirun / OUTCOMES).mkdir(parents=True, exist_ok=True)
+    write_whole(multirun / OUTCOMES / f"{run.number}.json", json.dumps(content, indent=2) + "\n")
+
+
+def read_outcomes(multirun: Path) -> list[FinishedRun]:
+    """Return the finished runs of a multirun in order; a run that did not end is left out."""
+    files = sorted((multirun / OUTCOMES).glob("*.json"), key=lambda file: int(file.stem))
+    contents = [(int(file.stem), json.loads(file.read_text(encoding="utf-8"))) for file in files]
+    return [FinishedRun(number, each["options"], Path(each["folder"]), each["failure"]) for number, each in contents]

@@ -108,6 +108,12 @@ class Table:
         return np.flatnonzero(self._game_at >= 0)
 
     @property
+    def numbers(self) -> IntArray:
+        """int64[n]: the place in `games` of the game at each of these indices."""
+        found: IntArray = self._game_at[self.playing]
+        return found
+
+    @property
     def variants(self) -> IntArray:
         """int64[n]: the variants that play at these indices."""
         return np.array([self._games[i].variant for i in self._game_at[self.playing]], np.int64)

@@ -50,9 +50,13 @@ class EvolutionSettings:
                 raise MurmurationError(f"evolution.{name} is {getattr(self, name)}; it must be from 0 to 1")
 
     def merit(self, score: Score) -> float:
-        """Return the merit of an episode, higher is better: the negative weighted mean logarithm of JCT and makespan.
+        """Return the merit of an episode, higher is better; see `log_merit`."""
+        return log_merit(score, self.makespan_share)
 
-        Logarithms make a relative gain count the same on any task and workload.
-        """
-        share = self.makespan_share
-        return -((1.0 - share) * math.log(score.mean_jct) + share * math.log(score.makespan))
+
+def log_merit(score: Score, makespan_share: float) -> float:
+    """Return the merit of an episode, higher is better: the negative weighted mean logarithm of JCT and makespan.
+
+    Logarithms make a relative gain count the same on any task and workload.
+    """
+    return -((1.0 - makespan_share) * math.log(score.mean_jct) + makespan_share * math.log(score.makespan))

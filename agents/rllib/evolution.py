@@ -69,6 +69,23 @@ class BiddingTask:
         return BiddingBatch(self.setup, source.models, source.num_jobs, num_envs, self.market, self.rules)
 
 
+def build_policy(blueprint: Blueprint, spec: BiddingSpec, seed: int, start: Mapping[str, Tensor] | None) -> Any:
+    """Build the network that training starts with.
+
+    Args:
+        blueprint: the network.
+        spec: sizes of the environment.
+        seed: seed of the run, from which random weights follow.
+        start: weights by name; None for random ones. Layers that it lacks keep these.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(seed, Phase.LEARNING))
+        network = blueprint.build(spec)
+    if start is not None:
+        network.load_state_dict(start, strict=False)
+    return network
+
+
 @dataclass(frozen=True)
 class EvolutionSetup:
     """Everything that the parts of a run share.
@@ -89,12 +106,7 @@ class EvolutionSetup:
 
     def build(self) -> Any:
         """Build the network that the search starts with; random weights follow from the seed."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive_seed(self.seed, Phase.LEARNING))
-            network = self.blueprint.build(self.tasks[0].spec)
-        if self.start is not None:
-            network.load_state_dict(self.start, strict=False)
-        return network
+        return build_policy(self.blueprint, self.tasks[0].spec, self.seed, self.start)
 
     def perturbations(self, network: nn.Module, iteration: int) -> LowRankPerturbations:
         """Draw the variants of an iteration: the same in every process."""

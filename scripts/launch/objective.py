@@ -9,7 +9,7 @@ from typing import Any
 def objective_of(folder: Path) -> float | None:
     """Return what a sweeper minimises: the mean JCT in seconds of the run's first scheduler or of its best validation.
 
-    The first scheduler is the policy where there is one. For evolution strategies it is minus the best merit. None for
+    The first scheduler is the policy where there is one. For policies that bid it is minus the best merit. None for
     runs without such a figure.
     """
     if rows := rows_with_figures(folder):
@@ -17,9 +17,10 @@ def objective_of(folder: Path) -> float | None:
         return None if figure is None else float(figure)
     if (state := _read(folder / "state.json")) and state.get("best_iteration", -1) >= 0:
         return float(state["validation"][str(state["best_iteration"])]["mean_jct"])
-    if (state := _read(folder / "evolution.json")) and state.get("best_iteration", -1) >= 0:
-        gains = state["validation"][str(state["best_iteration"])].values()
-        return -fmean(gain[4] for gain in gains)  # the merit of `agents.evolution.training.Gain`
+    for name in ("evolution.json", "branching.json"):
+        if (state := _read(folder / name)) and state.get("best_iteration", -1) >= 0:
+            gains = state["validation"][str(state["best_iteration"])].values()
+            return -fmean(gain[4] for gain in gains)  # the merit of `agents.bidding.training.Gain`
     return None
 
 

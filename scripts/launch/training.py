@@ -10,9 +10,12 @@ from torch import Tensor
 from agents import rllib
 from agents.bidding import BiddingCheckpoint
 from agents.bidding.checkpoint import is_bidding
+from agents.bidding.training import BidTrainer, BidTrainingSettings
+from agents.branching.training import BRANCHING_STATE, BranchTrainer, BranchTrainingSettings
 from agents.checkpoint import find_checkpoint
 from agents.evolution.training import STATE, EvolutionTrainer, EvolutionTrainingSettings
 from agents.networks import Blueprint
+from agents.rllib.branching import BranchSetup
 from agents.rllib.evolution import BiddingTask, EvolutionSetup
 from agents.tensorboard import GAIN, HEADLINE, as_code
 from agents.terminal import ProgressListener
@@ -47,7 +50,7 @@ def train(cfg: DictConfig, folder: Path) -> None:
             compare_and_report(cfg, folder, "test", load_policies(folder, registered(cfg)))
 
 
-def build_trainer(cfg: DictConfig, folder: Path, listener: TrainingListener) -> Trainer | EvolutionTrainer:
+def build_trainer(cfg: DictConfig, folder: Path, listener: TrainingListener) -> Trainer | BidTrainer:
     """Build the training run that a config describes.
 
     Raises:
@@ -55,17 +58,19 @@ def build_trainer(cfg: DictConfig, folder: Path, listener: TrainingListener) -> 
     """
     settings, env = build_object(cfg.trainer), build_object(cfg.env)
     bids = isinstance(env, BiddingRules)
-    if bids != isinstance(settings, EvolutionTrainingSettings):
+    if bids != isinstance(settings, BidTrainingSettings):
         raise ChoiceError(
-            "trainer=evolution trains policies that bid, and the others do not; choose env=bidding agent=bidding "
-            "market=fifo trainer=evolution (experiment=bidding), or none of them"
+            "trainer=evolution and trainer=branching train policies that bid, and the others do not; choose "
+            "env=bidding agent=bidding market=fifo trainer=evolution (experiment=bidding), or none of them"
         )
-    if isinstance(settings, EvolutionTrainingSettings):
-        return _build_evolution(cfg, env, settings, folder, listener)
+    if isinstance(settings, BidTrainingSettings):
+        return _build_bidding(cfg, env, settings, folder, listener)
     if cfg.start:
-        raise ChoiceError("start: only trainer=evolution starts from a policy; leave it empty")
+        raise ChoiceError("start: only policies that bid start from another one (trainer=evolution); leave it empty")
     if cfg.tasks:
-        raise ChoiceError("tasks: only trainer=evolution draws episodes from several tasks; name one as task=<name>")
+        raise ChoiceError(
+            "tasks: only policies that bid train on several tasks (trainer=evolution); name one as task=<name>"
+        )
     inputs, market = build_inputs(cfg), build_object(cfg.market) if cfg.market else None
     add_provenance(folder, traces=trace_hashes(inputs.source))
     return Trainer(
@@ -110,16 +115,16 @@ def train_seed(cfg: DictConfig, folder: Path, listener: TrainingListener) -> boo
     if not (folder / "tensorboard").exists():
         chosen = {key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("trainer", "agent", "env")}
         settings = {**chosen, "seed": cfg.seed}
-        metric = GAIN if isinstance(trainer, EvolutionTrainer) else HEADLINE
+        metric = GAIN if isinstance(trainer, BidTrainer) else HEADLINE
         trainer.tensorboard.describe({"configuration": as_code(OmegaConf.to_yaml(cfg))}, settings, metric)
     return trainer.run().best_iteration >= 0
 
 
-def _build_evolution(
-    cfg: DictConfig, rules: BiddingRules, settings: EvolutionTrainingSettings, folder: Path, listener: TrainingListener
-) -> EvolutionTrainer:
+def _build_bidding(
+    cfg: DictConfig, rules: BiddingRules, settings: BidTrainingSettings, folder: Path, listener: TrainingListener
+) -> BidTrainer:
     if not cfg.market:
-        raise ChoiceError("market: trainer=evolution needs one; choose a file of conf/market, such as market=fifo")
+        raise ChoiceError("market: policies that bid need one; choose a file of conf/market, such as market=fifo")
     inputs = build_inputs(cfg)
     name = cfg.task.name if cfg.get("task") else "workload"
     tasks = {name: inputs}
@@ -129,21 +134,21 @@ def _build_evolution(
     hashes = [trace_hashes(each.source) for each in tasks.values()]
     add_provenance(folder, traces={path: found for each in hashes for path, found in each.items()})
     blueprint = build_object(cfg.agent)
-    return EvolutionTrainer(
-        EvolutionSetup(
-            tuple(bidding_tasks(tasks, build_object(cfg.market), rules)),
-            blueprint,
-            settings.evolution,
-            inputs.seed,
-            read_start(cfg, blueprint, folder),
-        ),
-        settings,
+    made, start = bidding_tasks(tasks, build_object(cfg.market), rules), read_start(cfg, blueprint, folder)
+    rest = (
         describe_market(cfg),
         folder,
         listener,
         {name: partial(_build_scheduler, cfg, name) for name in build_schedulers(cfg)},
         find_teacher(cfg, settings.teacher),
     )
+    if isinstance(settings, BranchTrainingSettings):
+        branching = BranchSetup(tuple(made), blueprint, settings.branching, inputs.seed, start)
+        return BranchTrainer(branching, settings, *rest)
+    if isinstance(settings, EvolutionTrainingSettings):
+        evolution = EvolutionSetup(tuple(made), blueprint, settings.evolution, inputs.seed, start)
+        return EvolutionTrainer(evolution, settings, *rest)
+    raise ChoiceError(f"trainer: {type(settings).__name__} names no method; choose trainer=evolution or branching")
 
 
 def find_teacher(cfg: DictConfig, name: str) -> Callable[[], Scheduler] | None:
@@ -169,7 +174,7 @@ def read_start(cfg: DictConfig, blueprint: Blueprint, folder: Path) -> Mapping[s
         ChoiceError: there is no such folder, or its policy does not bid.
         CheckpointError: the policy is missing or damaged, or its network is not that of `agent`.
     """
-    if not cfg.start or (folder / STATE).exists():
+    if not cfg.start or any((folder / name).exists() for name in (STATE, BRANCHING_STATE)):
         return None
     place = find_checkpoint(existing_folder(cfg, "start"))
     if not is_bidding(place):

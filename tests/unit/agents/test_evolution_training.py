@@ -14,8 +14,9 @@ from safetensors.torch import load_file, save_file
 
 from agents.bidding import BiddingCheckpoint, BiddingScheduler
 from agents.bidding.checkpoint import is_bidding
+from agents.bidding.training import Silence, gain_of
 from agents.evolution import EvolutionSettings, Game, play
-from agents.evolution.training import EvolutionTrainer, EvolutionTrainingSettings, Silence, gain_of
+from agents.evolution.training import EvolutionTrainer, EvolutionTrainingSettings
 from agents.networks import Blueprint
 from agents.networks.bidding import BiddingPolicy
 from agents.rllib.evolution import BiddingTask, EvolutionOnRay, EvolutionSetup, LocalEvolution

@@ -124,7 +124,7 @@ def carry_out(world: World, proposal: Proposal) -> None:
         if changed[row]:
             for node in range(proposal.grid.shape[1]):
                 if proposal.grid[row, node] > 0:
-                    new_share(world, proposal.jobs[row], node, np.int64(proposal.grid[row, node]), np.nan, np.nan)
+                    new_share(world, proposal.jobs[row], node, proposal.grid[row, node], np.nan, np.nan)
 
 
 @jit

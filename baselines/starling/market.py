@@ -130,7 +130,7 @@ def write_changes(proposal: Proposal, changed: BoolArray, changes: Changes, b: i
             continue
         for node in range(proposal.grid.shape[1]):
             if proposal.grid[row, node] > 0:
-                add_row(changes, b, proposal.jobs[row], node, np.int64(proposal.grid[row, node]))
+                add_row(changes, b, proposal.jobs[row], node, proposal.grid[row, node])
 
 
 @jit

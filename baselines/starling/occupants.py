@@ -15,7 +15,6 @@ import numpy as np
 
 from baselines.starling.round import Jobs, Nodes, SharedNodes, StarlingRules
 from envs.simulation.jit import inlined, jit, leaf, part
-from envs.simulation.job_throughput import cell_of
 from envs.simulation.shares import MEASURED, OFF, WORST_CASE
 from envs.types import FloatArray, IntArray
 
@@ -132,6 +131,15 @@ def level_on(node: int, resource: int, job: int, gpus: int, occupants: Occupants
     return np.inf
 
 
+@leaf
+def last_point(grid: FloatArray, amount: float) -> int:
+    """Return the index of the last grid point that is at most the amount and has a successor."""
+    cell = 0
+    for point in range(1, len(grid) - 1):  # to the end: an early exit is hard to predict
+        cell += int(grid[point] <= amount)
+    return cell
+
+
 @inlined
 def fed_fraction(model: int, gpu_type: int, width: int, cpus: float, memory: float, shared: SharedNodes) -> float:
     """Return the fraction of its throughput that a job keeps with these cores, as at scale 1, and GB for each GPU."""
@@ -139,7 +147,7 @@ def fed_fraction(model: int, gpu_type: int, width: int, cpus: float, memory: flo
     table = tables.factor[model, gpu_type, min(width, tables.factor.shape[2] - 1)]
     cpus = min(cpus, tables.cpu_grid[len(tables.cpu_grid) - 1])
     memory = min(memory, tables.memory_grid[len(tables.memory_grid) - 1])
-    i, k = cell_of(tables.cpu_grid, cpus), cell_of(tables.memory_grid, memory)
+    i, k = last_point(tables.cpu_grid, cpus), last_point(tables.memory_grid, memory)
     t = (cpus - tables.cpu_grid[i]) / (tables.cpu_grid[i + 1] - tables.cpu_grid[i])
     u = (memory - tables.memory_grid[k]) / (tables.memory_grid[k + 1] - tables.memory_grid[k])
     above = table[i, k] * (1 - u) + table[i, k + 1] * u

@@ -1,6 +1,6 @@
 """Arguments of the kernels of Starling: one round's jobs, the nodes, and the parameters."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from envs.types import BoolArray, FloatArray, IntArray, ResourceTables, Seconds
 
 # GPUs of one job on one node, up to `envs.types.cluster.MAX_NODE_GPUS`. Plans have an entry for each job and node, so
 # short ones save time on large clusters.
-ROW = np.int16
+ROW: Any = np.int16
 
 
 class SharedNodes(NamedTuple):

@@ -46,10 +46,11 @@ class AdvanceResult(IntEnum):
 def _records(*fields: tuple[str, type]) -> np.dtype[Any]:
     """Records that fill whole cache lines, so that the comments on lines below hold for every record of an array."""
     plain = np.dtype(list(fields), align=True)
+    fields_of: Any = plain.fields
     layout: Any = {
         "names": list(plain.names or ()),
         "formats": [kind for _, kind in fields],
-        "offsets": [(plain.fields or {})[name][1] for name, _ in fields],
+        "offsets": [fields_of[name][1] for name, _ in fields],
         "itemsize": -(-plain.itemsize // LINE) * LINE,
         "aligned": True,
     }

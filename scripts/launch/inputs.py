@@ -43,7 +43,7 @@ def build_inputs(cfg: DictConfig) -> RunInputs:
         ChoiceError: an option that no signature has or that has another type, or a seed that is not a whole number.
     """
     on_first_compilation(
-        lambda: print("compiling, once after an installation: ten seconds to half a minute", flush=True)
+        lambda: print("compiling, once after an installation: ten seconds to some minutes", flush=True)
     )
     if not isinstance(cfg.seed, int) or cfg.seed < 0:
         raise ChoiceError(f"seed is {cfg.seed!r}; it must be a whole number, not negative")

@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -135,6 +136,7 @@ def test_episodes_of_training_begin_with_the_proposal():
     while not env.batch.ended.all():
         env.batch.step(passing)
     for b, workload in enumerate(workloads):
+        assert workload is not None
         alone = run_episode(starling(), Simulator(workload, WORLD.setup))
         np.testing.assert_array_equal(env.batch.state.jobs[b]["finish"], alone.records["finish_time"])
 
@@ -145,7 +147,7 @@ def test_a_checkpoint_names_its_market_and_plays_as_validated(run):
     best = Checkpoint.load(folder)
     assert best.market == DESCRIBED
     assert best.rules == RULES
-    policy = load_policy(folder)  # as scripts/evaluate.py does
+    policy: Any = load_policy(folder)  # as scripts/evaluate.py does
     assert isinstance(policy.market, StarlingMarket)
     assert policy.market.starling.look_ahead == 0
     workloads = [WORLD.source.episode(np.random.default_rng(i), "validation") for i in range(2)]

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -143,7 +144,7 @@ def test_a_gain_is_the_difference_between_two_episodes_when_nothing_is_cut() -> 
     assert differ > 0
 
 
-def branched_round(task, game: Game, settings: BranchSettings, which: int) -> tuple[int, list]:
+def branched_round(task, game: Game, settings: BranchSettings, which: int) -> tuple[int, list[Any]]:
     """Return the number of a round that the game's generator branches, and the bids of its arms."""
     batch, rng = loaded_game(task, game), np.random.default_rng([game.seed, 1])
     nothing = np.zeros(batch.auction.action_shape, np.float32)
@@ -306,9 +307,9 @@ def test_one_iteration_makes_better_arms_more_likely() -> None:
     """Of the jobs that arms explored, the new policy has moved towards what arms with positive advantages did."""
     settings = replace(SETTINGS, num_epochs=1, num_minibatches=1, lr=1e-3, num_games=6)
     local = LocalBranching(branch_setup(settings, tasks=1))
-    before = local.network()
+    before: Any = local.network()
     figures = local.train()
-    after = local.network()
+    after: Any = local.network()
     setup = branch_setup(settings, tasks=1)
     played = BranchSampler(setup.tasks[0], settings).play(
         before, setup.build_tail(), [setup.game(0, number) for number in range(6)]

@@ -176,6 +176,7 @@ def test_only_a_layer_that_is_added_is_trained(tmp_path: Path) -> None:
     louder = Blueprint(BLUEPRINT.target, {**BLUEPRINT.options, "volume": "learned"})
     start = checkpoint.start_for(louder)
     run = trainer(tmp_path / "more", 2, start)
+    assert isinstance(run.settings, EvolutionTrainingSettings)
     settings = replace(run.settings.evolution, layers=("volume",), sigma=1.0)
     run.setup = replace(run.setup, blueprint=louder, settings=settings)
     run.settings = replace(run.settings, evolution=settings)

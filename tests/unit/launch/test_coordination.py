@@ -1,5 +1,7 @@
 """The comparison of ways to choose together: one policy, each way, and its figures."""
 
+from typing import Any
+
 import pytest
 import torch
 from omegaconf import OmegaConf
@@ -29,7 +31,7 @@ def checkpoint(target="agents.networks.CoordinatedPolicy"):
 def test_coordination_removes_conflicts_between_nodes(most):
     """Four nodes claim a job or two; a payoff of -50 for the same candidate forbids it, as the assignment does."""
     workloads = WORLD.source.evaluation("validation")
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for choosing in ("independent", "assignment", "max_plus"):
         policy = chooser(checkpoint(), choosing, most, sampled=True)
         assert policy.rules.max_decisions == most

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from agents.bid_imitation.lesson import Lesson
 from agents.bid_imitation.settings import BidImitationSettings
+from agents.bid_imitation.worth import FutureJudge
 from agents.bidding.scheduler import bids_on
 from agents.evolution.playing import Game
 from agents.rllib.evolution import BiddingTask
@@ -18,8 +19,8 @@ from envs.bidding.columns import PAIR_PRESENT
 from envs.scheduling import Scheduler
 from envs.types import MurmurationError
 
-BIDS = "bids"  # the key of the bids found, beside the observation's
-TaughtRounds = dict[str, Tensor]  # one round of every episode of a batch: the observation, and the bids found
+BIDS, WEIGHTS = "bids", "weights"  # the keys of the bids found and of how much a round counts, beside the observation's
+TaughtRounds = dict[str, Tensor]  # one round of every episode of a batch: the observation, the bids found, the weights
 BidProgress = Callable[[int, int, dict[str, float]], None]  # minibatches and chunks done, their total, figures
 
 
@@ -50,12 +51,7 @@ def imitate_bids(
     rng = np.random.default_rng(derive_seed(seed, Phase.IMITATION))
     optimizer = torch.optim.Adam([each for each in network.parameters() if each.requires_grad], lr=settings.lr)
     lessons = [
-        Lesson(
-            task.batch(settings.num_envs),
-            make_teacher,
-            training_games(task, derive_seed(seed, Phase.IMITATION, 1 + i)),
-            settings.corrections,
-        )
+        make_lesson(task, make_teacher, settings, derive_seed(seed, Phase.IMITATION, 1 + i))
         for i, task in enumerate(tasks)
     ]
     chunks = -(-settings.rounds // (settings.num_envs * len(tasks)))  # of each task in each pass
@@ -75,6 +71,17 @@ def imitate_bids(
     return figures
 
 
+def make_lesson(
+    task: BiddingTask, make_teacher: Callable[[], Scheduler], settings: BidImitationSettings, seed: int
+) -> Lesson:
+    """Return a lesson on training episodes, with a judge of the teacher's choices if the settings want one."""
+    batch = task.batch(settings.num_envs)
+    judge = None
+    if settings.futures:
+        judge = FutureJudge(batch, task.source, settings.futures, settings.horizon, derive_seed(seed, Phase.AUDIT))
+    return Lesson(batch, make_teacher, training_games(task, seed), settings.corrections, judge)
+
+
 def training_games(task: BiddingTask, seed: int) -> Iterator[Game]:
     """Yield training episodes without end."""
     for i in itertools.count():
@@ -88,9 +95,10 @@ def collect(
     """Yield so many rounds of all episodes of a lesson; the policy's bids are played in a share of them."""
     network.eval()
     for _ in range(chunks):
-        bids = lesson.ask().bids
-        observation = lesson.batch.observation
-        yield {BIDS: torch.from_numpy(bids), **{name: torch.tensor(array) for name, array in observation.items()}}
+        taught = lesson.ask()
+        bids, observation = taught.bids, lesson.batch.observation
+        targets = {BIDS: torch.from_numpy(bids), WEIGHTS: torch.from_numpy(taught.weights)}
+        yield {**targets, **{name: torch.tensor(array) for name, array in observation.items()}}
         played = bids
         if student_share > 0:
             own = rng.random(len(bids)) < student_share
@@ -113,11 +121,12 @@ def fit_bids(
     network.train()
     losses = []
     for i in rng.permutation(len(data)).tolist():
-        observation = {name: tensor for name, tensor in data[i].items() if name != BIDS}
+        observation = {name: tensor for name, tensor in data[i].items() if name not in (BIDS, WEIGHTS)}
         said: Tensor = network.bids(observation)  # type: ignore[operator]
         wrong = nn.functional.huber_loss(said, data[i][BIDS], reduction="none", delta=huber)
         present = observation["pairs"][..., PAIR_PRESENT, None]
-        loss = (wrong * present).sum() / (present.sum().clamp(min=1.0) * wrong.shape[-1])
+        weight = data[i][WEIGHTS][:, None, None, None]
+        loss = (wrong * present * weight).sum() / (present.sum().clamp(min=1.0) * wrong.shape[-1])
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(network.parameters(), 1.0)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from envs.types import MurmurationError
+from envs.types import MurmurationError, Seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,9 @@ class BidImitationSettings:
         huber: difference between bid and target up to which the loss is quadratic.
         num_envs: episodes that are played at once; also the rounds of a minibatch.
         num_games: validation workloads of each task on which agreement is measured.
+        futures: sampled futures on which each choice of the teacher is judged against the market alone. What is not
+            better there is not learnt, and the rest counts by what it gains. 0 learns all choices alike.
+        horizon: simulated seconds for which a choice is played on in a future.
     """
 
     passes: int = 3
@@ -31,10 +34,14 @@ class BidImitationSettings:
     huber: float = 0.1
     num_envs: int = 16
     num_games: int = 8
+    futures: int = 0
+    horizon: Seconds = 2000.0
 
     def __post_init__(self) -> None:
-        for name in ("passes", "rounds", "epochs", "corrections", "lr", "huber", "num_envs", "num_games"):
+        for name in ("passes", "rounds", "epochs", "corrections", "lr", "huber", "num_envs", "num_games", "horizon"):
             if not getattr(self, name) > 0:
                 raise MurmurationError(f"imitation.{name} is {getattr(self, name)}; it must be positive")
+        if self.futures < 0:
+            raise MurmurationError(f"imitation.futures is {self.futures}; it must not be negative (0: no judgement)")
         if not 0 <= self.student_share <= 1:
             raise MurmurationError(f"imitation.student_share is {self.student_share}; it must be from 0 to 1")

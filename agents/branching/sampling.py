@@ -11,7 +11,7 @@ import torch
 
 from agents.branching.exploration import Exploration, arms_around, explore
 from agents.branching.settings import BranchSettings
-from agents.branching.tail import TailValue, as_tensors
+from agents.branching.tail import TailValue, backlog_tensors
 from agents.evolution.playing import Game, Score, Table, bids_of
 from agents.networks.bidding import BidNetwork
 from agents.rllib.discount import discounted_rewards
@@ -206,7 +206,7 @@ class BranchSampler:
     def _values(self, places: IntArray, tail: TailValue) -> tuple[FloatArray, Backlog]:
         """Return the tail values of branches, 0 where nothing is left, and what they are taken from."""
         backlog = observe_backlog(self.branches.state, self.branches.table, places)
-        values = tail(as_tensors(backlog)).numpy().astype(np.float64)
+        values = tail(backlog_tensors(backlog)).numpy().astype(np.float64)
         return np.where(self.branches.finished(places), 0.0, values), backlog
 
 

@@ -59,7 +59,7 @@ class BranchSettings:
     horizon: Seconds = 500.0
     discount_time: Seconds = 10_000.0
     tail_segments: int = 4
-    lr: float = 0.01
+    lr: float = 2e-3
     tail_lr: float = 1e-3
     num_epochs: int = 2
     num_minibatches: int = 2

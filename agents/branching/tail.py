@@ -64,6 +64,6 @@ def correction(width_in: int, width: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(width_in, width), nn.Tanh(), out)
 
 
-def as_tensors(backlog: Backlog) -> dict[str, Tensor]:
+def backlog_tensors(backlog: Backlog) -> dict[str, Tensor]:
     """Return the parts of a backlog by name."""
     return {name: torch.from_numpy(part) for name, part in zip(Backlog._fields, backlog, strict=True)}

@@ -45,7 +45,7 @@ from agents.seeding import Phase, derive_seed
 from envs.types import MurmurationError
 
 SCALE_WEIGHT = 0.1  # of new targets in the running scale of the tail value
-Played = Mapping[int, BranchedRounds | None]  # by the number of the game
+PlayedGames = Mapping[int, BranchedRounds | None]  # by the number of the game
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class BranchLearner(TorchLearner):
         loss: Tensor = tail_loss - gain
         return loss
 
-    def learn(self, played: Played, iteration: int) -> dict[str, float]:
+    def learn(self, played: PlayedGames, iteration: int) -> dict[str, float]:
         """Take the steps of one iteration; return figures to log.
 
         Raises:
@@ -212,7 +212,7 @@ class BranchRunner(EnvRunner, Checkpointable):
         self._network, self._tail = self._setup.build(), self._setup.build_tail()
         self._samplers: dict[int, BranchSampler] = {}
 
-    def play_games(self, weights: Mapping[str, Any], iteration: int, numbers: Sequence[int]) -> Played:
+    def play_games(self, weights: Mapping[str, Any], iteration: int, numbers: Sequence[int]) -> PlayedGames:
         """Play and branch these games; what is learnt from each depends neither on the runner nor on the others."""
         self._network.load_state_dict(weights["network"])
         self._network.eval()
@@ -310,7 +310,7 @@ class BranchingPPO(Algorithm):
         for name, value in results_of(found)[0].items():
             self.metrics.log_value(("branching", name), value, window=1)
 
-    def _play_games(self, weights: Mapping[str, Any], iteration: int) -> Played:
+    def _play_games(self, weights: Mapping[str, Any], iteration: int) -> PlayedGames:
         """Play all games: each runner a share, the others those of a runner that dies, the driver what is left."""
         setup: BranchSetup = self.config.env_config["branching"]
         group, left = self.env_runner_group, list(range(setup.settings.num_games))
@@ -337,7 +337,7 @@ def play_games_of(
     return dict(runner.play_games(weights, iteration, numbers)) if numbers else {}
 
 
-def learn_from(learner: BranchLearner, played: Played, iteration: int) -> dict[str, float]:
+def learn_from(learner: BranchLearner, played: PlayedGames, iteration: int) -> dict[str, float]:
     """Take the steps of an iteration."""
     return learner.learn(played, iteration)
 

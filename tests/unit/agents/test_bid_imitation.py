@@ -1,6 +1,7 @@
 """Imitation through bids: how bids are corrected, whether they are found and learned, and a run that does both."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import torch
 
 from agents.bid_imitation import BidImitationSettings, Lesson, correct, imitate_bids, measure_agreement
 from agents.bid_imitation.agreement import count_equal
-from agents.bid_imitation.learning import collect, fit_bids, training_games
+from agents.bid_imitation.learning import collect, fit_bids, make_lesson, training_games
 from agents.bid_imitation.targets import gpus_allocated, grid_held
+from agents.bid_imitation.worth import FutureJudge
 from agents.bidding import BiddingCheckpoint, BiddingScheduler
 from agents.bidding.scheduler import bids_on
 from agents.evolution import Game
@@ -156,6 +158,61 @@ def test_regression_learns_bids_that_follow_from_what_is_observed(task: BiddingT
     rounds[0]["bids"][:] = torch.nan
     with pytest.raises(MurmurationError, match="the loss is not finite"):
         fit_bids(network, optimizer, rounds, 0.1, rng)
+
+
+def test_a_judge_says_what_a_choice_gains(task: BiddingTask) -> None:
+    """After the last arrival all futures are one, so each gain is the difference between two episodes played out."""
+    batch, games = task.batch(4), games_of(task, 4)
+    for b, game in enumerate(games):
+        batch.load(b, game.workload, np.random.default_rng(b))
+    nothing, rounds = np.zeros(batch.auction.action_shape, np.float32), 0
+    while (batch.state.episode["next_job"][:, 0] < batch.state.jobs.shape[1]).any():
+        batch.step(nothing)
+        rounds += 1
+    assert not batch.ended.all()
+    _ = batch.observation
+    bids = np.random.default_rng(5).uniform(-1, 1, nothing.shape).astype(np.float32)
+    bids[3] = 0.0
+    judge = FutureJudge(batch, task.source, futures=2, horizon=1e9, seed=0)
+    judged = judge.judge(bids)
+    for b in range(4):
+        costs = [played_out(task, games[b], b, rounds, each[b]) for each in (nothing, bids)]
+        assert judged.gains[b] == pytest.approx(costs[0] - costs[1], abs=1e-5)
+        kept = judged.gains[b] > 0 or not bids[b].any()
+        assert (judged.bids[b] == (bids[b] if kept else 0.0)).all()
+    better = judged.gains > 0
+    assert (judged.gains != 0).any()
+    assert (judged.weights[~better] == 1).all()
+    assert judged.weights[better] == pytest.approx(np.minimum(judged.gains[better] / judge.usual, 3.0), rel=1e-5)
+
+
+def played_out(task: BiddingTask, game: Game, seed: int, rounds: int, bids: np.ndarray) -> float:
+    """Play an episode without bids, but on these in one round; return its job-seconds."""
+    batch = task.batch(1)
+    batch.load(0, game.workload, np.random.default_rng(seed))
+    nothing = np.zeros(batch.auction.action_shape, np.float32)
+    for _ in range(rounds):
+        batch.step(nothing)
+    batch.step(bids[None])
+    while not batch.ended[0]:
+        batch.step(nothing)
+    return float(batch.state.episode["job_seconds"][0, 0])
+
+
+def test_what_a_judge_declines_is_learnt_as_no_bids(task: BiddingTask) -> None:
+    settings = replace(SHORT, futures=2, horizon=300.0, rounds=32, passes=1)
+    lesson = make_lesson(task, shortest_first(task), settings, 0)
+    declined = 0
+    for _ in range(12):
+        taught = lesson.ask()
+        assert np.isfinite(taught.gains).all()
+        assert not taught.bids[taught.gains < 0].any()
+        declined += (taught.gains < 0).sum()
+        lesson.play(taught.bids)
+    assert declined > 0
+    network = BiddingPolicy(task.spec, width=8)
+    found = imitate_bids(network, [task], shortest_first(task), settings, 0, lambda *_: None)
+    assert 0 < found["loss"] < 0.5
 
 
 def test_training_games_do_not_end_and_differ(task: BiddingTask) -> None:

@@ -15,7 +15,7 @@ from agents.bidding.training import Silence
 from agents.branching import BranchSampler, BranchSettings, TailValue, arms_around, explore, log_ratios
 from agents.branching.exploration import SHARED_BIDS, market_weights
 from agents.branching.sampling import discounted_cost
-from agents.branching.tail import as_tensors
+from agents.branching.tail import backlog_tensors
 from agents.branching.targets import against_others, standardise, targets_of
 from agents.branching.training import BranchTrainer, BranchTrainingSettings
 from agents.branching.variance import (
@@ -206,7 +206,7 @@ def test_a_new_tail_value_is_the_discounted_backlog_and_learns_its_scale() -> No
     backlog = observe_backlog(batch.state, batch.table, np.zeros(1, np.int64))
     for constant in (2000.0, math.inf):
         with torch.no_grad():
-            value = TailValue(constant)(as_tensors(backlog))
+            value = TailValue(constant)(backlog_tensors(backlog))
         assert value.numpy() == pytest.approx(backlog_seconds(backlog, constant), rel=1e-5)
     tail = TailValue(2000.0)
     tail.track_scale(torch.tensor([0.0, 200.0]), 0.1)

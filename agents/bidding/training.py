@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from agents.bid_imitation import (
     measure_agreement,
 )
 from agents.bidding import BiddingCheckpoint, BiddingScheduler
+from agents.bidding.gain import ComparesScores, Gain, gain_of
 from agents.evolution.playing import Game, Score, play
 from agents.networks.bidding import BidNetwork
 from agents.pictures import picture_episode
@@ -56,24 +57,6 @@ from envs.types.units import HOUR
 
 STATES = "checkpoints/states"
 FOLLOWERS = ("policy", "market")  # whose mean JCT is compared with the teacher's
-
-
-class ComparesScores(Protocol):
-    """What a trainer needs of the parameters of a method."""
-
-    @property
-    def num_envs(self) -> int:
-        """Episodes that are stepped in one call."""
-        ...
-
-    @property
-    def num_env_runners(self) -> int:
-        """Ray workers; 0 for none."""
-        ...
-
-    def merit(self, score: Score) -> float:
-        """Return the merit of an episode, higher is better."""
-        ...
 
 
 class ImprovesPolicy(Protocol):
@@ -144,54 +127,6 @@ class BidTrainingSettings:
             NotImplementedError: these are settings of no method.
         """
         raise NotImplementedError("settings of a run need a method; see EvolutionTrainingSettings")
-
-
-class Gain(NamedTuple):
-    """The gain of bids over the market's own scheduler, as fractions, with standard errors over workloads.
-
-    Attributes:
-        jct, makespan: 1 - ratio of the geometric means; 0.05 for 5 % less.
-        jct_error, makespan_error: their standard errors.
-        merit: mean difference in the objective, by which checkpoints are compared.
-        merit_error: its standard error.
-        unfinished: jobs that did not finish, mean over workloads.
-    """
-
-    jct: float
-    jct_error: float
-    makespan: float
-    makespan_error: float
-    merit: float
-    merit_error: float
-    unfinished: float
-
-    def __str__(self) -> str:
-        return (
-            f"mean JCT {self.jct:+.1%} +-{self.jct_error:.1%}, makespan {self.makespan:+.1%} "
-            f"+-{self.makespan_error:.1%}"
-        )
-
-
-def gain_of(scores: list[Score], own: list[Score], settings: ComparesScores) -> Gain:
-    """Compare scores with those of the market's own scheduler on the same workloads, in the same order."""
-
-    def mean(values: list[float]) -> tuple[float, float]:
-        error = float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-        return float(np.mean(values)), error
-
-    pairs = list(zip(scores, own, strict=True))
-    jct, jct_error = mean([math.log(a.mean_jct / b.mean_jct) for a, b in pairs])
-    makespan, makespan_error = mean([math.log(a.makespan / b.makespan) for a, b in pairs])
-    merit, merit_error = mean([settings.merit(a) - settings.merit(b) for a, b in pairs])
-    return Gain(
-        1.0 - math.exp(jct),
-        math.exp(jct) * jct_error,
-        1.0 - math.exp(makespan),
-        math.exp(makespan) * makespan_error,
-        merit,
-        merit_error,
-        float(np.mean([a.unfinished for a in scores])),
-    )
 
 
 @dataclass

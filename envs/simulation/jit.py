@@ -85,10 +85,10 @@ def _compiled(function: Callable[P, R], **options: bool | str) -> Callable[P, R]
     return cast(Callable[P, R], compiled)
 
 
-def _widened(kind: Any) -> Any:
+def _widened(given: Any) -> Any:
     """The type of an argument that a kernel is compiled for: no literal, and no integer of fewer than 64 bits."""
     unliteral: Any = types.unliteral  # untyped
-    plain = unliteral(kind)
+    plain = unliteral(given)
     return types.int64 if isinstance(plain, types.Integer) else plain
 
 
@@ -209,8 +209,8 @@ def _emit_prefetch(typing_context: Any, array: Any, index: Any, line: Any) -> An
         )
         address = builder.add(address, builder.mul(offset, ir.Constant(offset.type, LINE)))
         pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [pointer], kind)
+        form = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [pointer], form)
         read, most_local, data = (ir.Constant(number, flag) for flag in (0, 3, 1))
         builder.call(function, [builder.inttoptr(address, pointer), read, most_local, data])
         return context.get_dummy_value()

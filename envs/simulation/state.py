@@ -49,7 +49,7 @@ def _records(*fields: tuple[str, type]) -> np.dtype[Any]:
     fields_of: Any = plain.fields
     layout: Any = {
         "names": list(plain.names or ()),
-        "formats": [kind for _, kind in fields],
+        "formats": [form for _, form in fields],
         "offsets": [fields_of[name][1] for name, _ in fields],
         "itemsize": -(-plain.itemsize // LINE) * LINE,
         "aligned": True,
@@ -57,12 +57,12 @@ def _records(*fields: tuple[str, type]) -> np.dtype[Any]:
     return np.dtype((np.record, layout))
 
 
-def _zeros(shape: tuple[int, ...], kind: Any, first: int = 0) -> Any:
+def _zeros(shape: tuple[int, ...], record: Any, first: int = 0) -> Any:
     """Zeros of which the record at index `first` begins a cache line. NumPy aligns arrays to 16 bytes."""
-    size = math.prod(shape) * kind.itemsize
+    size = math.prod(shape) * record.itemsize
     room = np.zeros(size + LINE, np.uint8)
-    skip = -(room.ctypes.data + first * kind.itemsize) % LINE
-    return room[skip : skip + size].view(kind).reshape(shape)
+    skip = -(room.ctypes.data + first * record.itemsize) % LINE
+    return room[skip : skip + size].view(record).reshape(shape)
 
 
 f8, i8, i4 = np.float64, np.int64, np.int32

@@ -26,6 +26,7 @@ MODULES = (
     "baselines",
     "agents.networks",
     "agents.rllib",
+    "agents.branching",
     "agents.evolution",
     "agents.bid_imitation",
     "agents.bidding",

@@ -14,7 +14,8 @@ from safetensors.torch import load_file, save_file
 
 from agents.bidding import BiddingCheckpoint, BiddingScheduler
 from agents.bidding.checkpoint import is_bidding
-from agents.bidding.training import Silence, gain_of
+from agents.bidding.gain import gain_of
+from agents.bidding.training import Silence
 from agents.evolution import EvolutionSettings, Game, play
 from agents.evolution.training import EvolutionTrainer, EvolutionTrainingSettings
 from agents.networks import Blueprint

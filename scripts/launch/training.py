@@ -71,7 +71,7 @@ def build_trainer(cfg: DictConfig, folder: Path, listener: TrainingListener) -> 
         raise ChoiceError(
             "tasks: only policies that bid train on several tasks (trainer=evolution); name one as task=<name>"
         )
-    inputs, market = build_inputs(cfg), build_object(cfg.market) if cfg.market else None
+    inputs, market = build_inputs(cfg), build_object(cfg.market) if cfg.get("market") else None
     add_provenance(folder, traces=trace_hashes(inputs.source))
     return Trainer(
         rllib.TrainingSetup(inputs.setup, inputs.source, env.rules, env.reward, market),
@@ -81,7 +81,7 @@ def build_trainer(cfg: DictConfig, folder: Path, listener: TrainingListener) -> 
         folder,
         inputs.seed,
         listener,
-        describe_market(cfg) if cfg.market else None,
+        describe_market(cfg) if cfg.get("market") else None,
     )
 
 
@@ -123,7 +123,7 @@ def train_seed(cfg: DictConfig, folder: Path, listener: TrainingListener) -> boo
 def _build_bidding(
     cfg: DictConfig, rules: BiddingRules, settings: BidTrainingSettings, folder: Path, listener: TrainingListener
 ) -> BidTrainer:
-    if not cfg.market:
+    if not cfg.get("market"):
         raise ChoiceError("market: policies that bid need one; choose a file of conf/market, such as market=fifo")
     inputs = build_inputs(cfg)
     name = cfg.task.name if cfg.get("task") else "workload"

@@ -33,6 +33,7 @@ from envs.scheduling import Scheduler
 from envs.simulation import Scenario, Setup
 from envs.types import MurmurationError
 from launch import spreading
+from launch.commands import share_modules
 from launch.errors import ChoiceError
 from launch.spreading import find_spread, join, joined_cluster, spread_over_ray
 from tests.conformance.test_training import Told, trainer, weights_of
@@ -53,6 +54,7 @@ WORKLOADS = [jobs(*ROWS), jobs(*ROWS[:7]), jobs(*ROWS[2:])]
 def cluster():
     """A head of one CPU and a second node of one; the tests run in this order, and the last ones lose the node."""
     os.environ.setdefault("RAY_worker_niceness", "0")  # else workers wait for all other tests
+    share_modules()  # as scripts do
     head = {"num_cpus": 1, "object_store_memory": STORE, "include_dashboard": False}
     found = Cluster(initialize_head=True, head_node_args=head)
     found.second = found.add_node(num_cpus=1, object_store_memory=STORE)

@@ -36,15 +36,25 @@ def task() -> BiddingTask:
     return BiddingTask("crowded", world.setup, world.source, FifoMarket())
 
 
-def shortest_first(task: BiddingTask) -> Callable[[], Scheduler]:
-    """Teachers that the market can follow: nodes that bid the more for a job the less time it has left."""
+@pytest.fixture(scope="module")
+def burst() -> BiddingTask:
+    """Jobs that come nearly all at once, so that many wait after the last arrival."""
+    world = small_world(num_nodes=3, num_jobs=30, load=60.0)
+    return BiddingTask("burst", world.setup, world.source, FifoMarket())
+
+
+def shortest_first(task: BiddingTask, direction: float = 1.0) -> Callable[[], Scheduler]:
+    """Teachers that the market can follow: nodes that bid the more for a job the less time it has left.
+
+    With a direction of -1 they bid the more, the more time it has left, which makes jobs wait longer.
+    """
     network = BiddingPolicy(task.spec, width=4, strength=1.0)
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.zero_()
         network.job.weight[0, 4] = 1.0  # JOB_REMAINING_TIME
         network.pair_of_job.weight[0, 0] = 1.0
-        network.out.weight[2, 0] = 3.0  # BID_PRIORITY
+        network.out.weight[2, 0] = 3.0 * direction  # BID_PRIORITY
     return lambda: BiddingScheduler(network, FifoMarket(), task.rules)
 
 
@@ -160,8 +170,9 @@ def test_regression_learns_bids_that_follow_from_what_is_observed(task: BiddingT
         fit_bids(network, optimizer, rounds, 0.1, rng)
 
 
-def test_a_judge_says_what_a_choice_gains(task: BiddingTask) -> None:
+def test_a_judge_says_what_a_choice_gains(burst: BiddingTask) -> None:
     """After the last arrival all futures are one, so each gain is the difference between two episodes played out."""
+    task = burst
     batch, games = task.batch(4), games_of(task, 4)
     for b, game in enumerate(games):
         batch.load(b, game.workload, np.random.default_rng(b))
@@ -199,9 +210,10 @@ def played_out(task: BiddingTask, game: Game, seed: int, rounds: int, bids: np.n
     return float(batch.state.episode["job_seconds"][0, 0])
 
 
-def test_what_a_judge_declines_is_learnt_as_no_bids(task: BiddingTask) -> None:
+def test_what_a_judge_declines_is_learnt_as_no_bids(burst: BiddingTask) -> None:
+    task = burst
     settings = replace(SHORT, futures=2, horizon=300.0, rounds=32, passes=1)
-    lesson = make_lesson(task, shortest_first(task), settings, 0)
+    lesson = make_lesson(task, shortest_first(task, -1.0), settings, 0)
     declined = 0
     for _ in range(12):
         taught = lesson.ask()

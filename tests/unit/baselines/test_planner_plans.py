@@ -186,17 +186,17 @@ def test_a_planner_that_knows_the_future_is_never_behind_its_base():
 
 @pytest.mark.parametrize("rounds", range(3))
 def test_rollouts_decide_like_the_base(rounds):
-    """Restarts that take four times as long there, and are counted once, are those that the base counts four times."""
+    """Restarts that take five times as long there, and are counted once, are those that the base counts five times."""
     simulator = in_a_round(rounds)
     base = Starling()
-    continuation = continue_as(base, None, 4.0)
+    continuation = continue_as(base, None, 5.0)
     copy = simulator.view.snapshot()
-    prolong_restarts(copy, 4.0)
+    prolong_restarts(copy, 5.0)
     for scheduler in (base, continuation):
         scheduler.reset(simulator.cluster, np.random.default_rng(0))
     assert continuation.known.restart_weight == 1.0
     assert continuation.schedule(copy.view).changes == base.schedule(simulator.view).changes
-    assert continue_as(base, 0, 4.0).variants == ()
+    assert continue_as(base, 0, 5.0).variants == ()
 
 
 def test_it_needs_the_engine_whose_snapshots_are_fast():

@@ -1,11 +1,13 @@
 """What a multirun ends with, and what a run returns to a sweeper."""
 
+import importlib
 import json
 import os
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hydra.core.plugins import Plugins
 from omegaconf import OmegaConf
 
 from launch.errors import ChoiceError, short_errors
@@ -159,6 +161,8 @@ def test_runs_of_other_processes_are_in_the_table_and_in_the_exit_status(here, t
     (tmp_path / "hydra_plugins" / "elsewhere.py").write_text(ELSEWHERE)
     (tmp_path / "broken.py").write_text(BROKEN)
     monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    Plugins.instance().register(importlib.import_module("hydra_plugins.elsewhere").Elsewhere)
     launcher = "hydra.launcher._target_=hydra_plugins.elsewhere.Elsewhere"
     done = here("-m", launcher, *SMALL, "scheduler=fifo", "+own._target_=broken.Broken", "seed=4,5")
     assert done.code == 1, done.err

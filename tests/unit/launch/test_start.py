@@ -43,7 +43,7 @@ def test_what_cannot_start_a_run_is_refused_in_one_line(tmp_path):
         read_start(cfg, build_object(cfg.agent), tmp_path)
     with pytest.raises(ChoiceError, match="start=missing: no such folder"):
         read_start(config("start=missing"), build_object(cfg.agent), tmp_path)
-    with pytest.raises(ChoiceError, match="only trainer=evolution starts from a policy"):
+    with pytest.raises(ChoiceError, match="only policies that bid start from another one"):
         build_trainer(config("experiment=discrete", f"start={folder}"), tmp_path, ProgressListener())
 
 

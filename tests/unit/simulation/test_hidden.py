@@ -158,10 +158,12 @@ def test_worlds_that_differ_only_in_what_is_hidden_look_alike(through):
 
 
 def contents(begin: list[Any]) -> dict[str, Any]:
-    """All data by path."""
+    """All data by path; of bytes that hold aligned records, what lies between the zeros around them."""
     found: dict[str, Any] = {}
     for path, item in reachable(begin):
-        if isinstance(item, np.ndarray):
+        if isinstance(item, np.ndarray) and item.dtype == np.uint8:
+            found[path] = item.tobytes().strip(b"\0")
+        elif isinstance(item, np.ndarray):
             found[path] = (item.shape, item.dtype.str, b"" if item.dtype.hasobject else item.tobytes())
         elif isinstance(item, (bool, int, float, str)):
             found[path] = repr(item)

@@ -209,7 +209,7 @@ def played_out(task: BiddingTask, game: Game, seed: int, rounds: int, bids: np.n
 
 def test_what_a_judge_declines_is_learnt_as_no_bids(burst: BiddingTask) -> None:
     task = burst
-    settings = replace(SHORT, futures=2, horizon=300.0, rounds=32, passes=1)
+    settings = replace(SHORT, futures=2, horizon=300.0, passes=1)
     lesson = make_lesson(task, shortest_first(task), settings, 0)
     declined = 0
     for _ in range(40):  # the first rounds have no queue

@@ -99,7 +99,7 @@ class StarlingParameters:
 # and 0.6 to 0.8 % on validation workloads.
 # Hysteresis, restart weight, shortage and starving were chosen later, on training workloads of shared-64, full-64,
 # rigid-64, adaptive-40 and types-64, one at a time and then together; before, they were 0.071, 4, 1 and 1
-# (`docs/schedulers.md` has the gain on validation workloads). Slowdown and crowding make no difference there.
+# (`docs/schedulers.md` has the gain on validation workloads).
 KNOWN = StarlingParameters(
     knee=0.457,
     gang=0.9,

@@ -1,9 +1,11 @@
 """Starling as compiled code, on the engine's own arrays: one round, or whole episodes without a step back into Python.
 
 `propose` and `carry_out` are the two halves of a round, for callers that change proposals or play many worlds at once.
+What decides is an argument of them, `deciding`, so that this longest of all kernels is compiled once.
 """
 
-from typing import cast
+from collections.abc import Callable
+from typing import TypeAlias, cast
 
 import numpy as np
 
@@ -15,12 +17,31 @@ from baselines.starling.tables import JobTables, NodeTables
 from envs.scheduling import ClusterView
 from envs.simulation import Simulator
 from envs.simulation.clock import advance
-from envs.simulation.jit import inlined, jit
+from envs.simulation.jit import as_argument, inlined, jit
 from envs.simulation.kernels import LOG_FULL, QUEUED, ROUND, RUNNING, attained_service, remaining_work, settle
 from envs.simulation.ordered_set import next_member
 from envs.simulation.shares import clear_job, new_share
 from envs.simulation.world import World
 from envs.types import BoolArray, ClusterSpec, FloatArray, IntArray, JobId
+
+Decide: TypeAlias = Callable[[Present, JobTables, NodeTables, StarlingRules, int, Offsets], Proposal]
+
+_NOBODY = Present(
+    np.zeros(0, np.int64),
+    np.zeros(0, np.bool_),
+    np.zeros(0),
+    np.zeros(0),
+    np.zeros(0),
+    np.zeros((0, 3), np.int64),
+    np.zeros(0, np.int64),
+    np.zeros(0),
+    np.zeros(0, np.bool_),
+)
+
+
+def deciding(tables: JobTables, site: NodeTables, rules: StarlingRules, offsets: Offsets) -> Decide:
+    """Return `decide_round` as an argument of `propose` and `play_starling`, whose arguments have the same types."""
+    return as_argument(decide_round, _NOBODY, tables, site, rules, 0, offsets)
 
 
 class EveryJob:
@@ -98,10 +119,16 @@ def gather_present(world: World) -> Present:
 
 @jit
 def propose(
-    world: World, tables: JobTables, site: NodeTables, rules: StarlingRules, look_ahead: int, offsets: Offsets
+    decide: Decide,
+    world: World,
+    tables: JobTables,
+    site: NodeTables,
+    rules: StarlingRules,
+    look_ahead: int,
+    offsets: Offsets,
 ) -> Proposal:
-    """Decide one round without applying it; arguments are those of `baselines.starling.decide.decide_round`."""
-    return decide_round(gather_present(world), tables, site, rules, look_ahead, offsets)
+    """Decide one round without applying it; the other arguments are those of `decide`, which `deciding` returns."""
+    return decide(gather_present(world), tables, site, rules, look_ahead, offsets)
 
 
 @inlined
@@ -129,6 +156,7 @@ def carry_out(world: World, proposal: Proposal) -> None:
 
 @jit
 def play_starling(
+    decide: Decide,
     world: World,
     tables: JobTables,
     site: NodeTables,
@@ -143,6 +171,7 @@ def play_starling(
     round has taken effect and before time passes.
 
     Args:
+        decide: see `deciding`.
         rounds: decisions to take; negative for no limit.
 
     Returns:
@@ -156,5 +185,5 @@ def play_starling(
         outcome = advance(world)
         if outcome != ROUND:
             return outcome, rounds
-        carry_out(world, decide_round(gather_present(world), tables, site, rules, look_ahead, offsets))
+        carry_out(world, decide(gather_present(world), tables, site, rules, look_ahead, offsets))
         rounds -= 1

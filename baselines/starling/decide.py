@@ -32,7 +32,7 @@ from baselines.starling.round import (
     Variants,
 )
 from baselines.starling.tables import JobTables, NodeTables
-from envs.simulation.jit import inlined, jit
+from envs.simulation.jit import inlined, jit, shared
 from envs.simulation.ordered_set import fill_by_node
 from envs.types import BoolArray, FloatArray, IntArray
 
@@ -307,7 +307,7 @@ def squeeze_in(waiting: IntArray, free: IntArray, tables: JobTables, site: NodeT
     return Proposal(waiting[placed[:num_placed]], np.zeros_like(grid), grid)
 
 
-@inlined
+@shared
 def decide_round(
     present: Present,
     tables: JobTables,

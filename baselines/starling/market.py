@@ -4,9 +4,9 @@ import copy
 
 import numpy as np
 
-from baselines.starling.compiled import EveryJob, changed_rows, propose
+from baselines.starling.compiled import Decide, EveryJob, changed_rows, deciding, propose
 from baselines.starling.knee import Knees, ScalingGroups
-from baselines.starling.offsets import Offsets
+from baselines.starling.offsets import NO_OFFSETS, Offsets
 from baselines.starling.round import Proposal, StarlingRules
 from baselines.starling.scheduler import Starling
 from baselines.starling.tables import JobTables, NodeTables, tables_of_jobs, tables_of_nodes
@@ -135,6 +135,7 @@ def write_changes(proposal: Proposal, changed: BoolArray, changes: Changes, b: i
 
 @jit
 def clear_starling(
+    decide: Decide,
     worlds: World,
     shared: JobTables,
     by_job: IntArray,
@@ -148,6 +149,7 @@ def clear_starling(
     """Decide in every episode that is in a round.
 
     Args:
+        decide: see `baselines.starling.compiled.deciding`.
         worlds: a batch.
         shared: see `BatchTables`.
         by_job: likewise.
@@ -167,7 +169,7 @@ def clear_starling(
             bids.priority[b], bids.size[b], bids.growth[b], bids.restart[b], bids.cores[b], bids.affinity[b]
         )
         tables = tables_of_episode(shared, by_job[b], requested[b])
-        proposal = propose(world, tables, site, rules, look_ahead, offsets)
+        proposal = propose(decide, world, tables, site, rules, look_ahead, offsets)
         write_changes(proposal, changed_rows(proposal), changes, b)
 
 
@@ -238,9 +240,11 @@ class StarlingMarket:
     def _decide(self, worlds: World, bids: BidArrays, changes: Changes) -> Changes:
         assert self._tables is not None, "begin an episode first"
         tables = self._tables
+        shared = tables.shared
         clear_starling(
+            deciding(shared, self._site, self._rules, NO_OFFSETS),
             worlds,
-            tables.shared,
+            shared,
             tables.by_job,
             tables.requested,
             self._site,

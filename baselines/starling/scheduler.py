@@ -10,7 +10,7 @@ import numpy as np
 from baselines.parts.priority import jobs_present
 from baselines.parts.scalability import AnalysedJobs, Analyser
 from baselines.parts.submitted import SubmittedJobs
-from baselines.starling.compiled import EveryJob, play_starling
+from baselines.starling.compiled import EveryJob, deciding, play_starling
 from baselines.starling.decide import decide_round, remaining_work_of
 from baselines.starling.knee import Knees
 from baselines.starling.offsets import NO_OFFSETS, Offsets
@@ -301,8 +301,9 @@ class Starling:
         episode = simulator.state.episode[0, 0]
         horizon, left = float(episode.horizon), -1 if rounds is None else rounds
         episode.horizon, outcome = min(until, horizon), LOG_FULL
+        decide = deciding(*arguments, offsets)
         while outcome == LOG_FULL:
-            outcome, left = play_starling(simulator.world, *arguments, self._depth, offsets, left)
+            outcome, left = play_starling(decide, simulator.world, *arguments, self._depth, offsets, left)
             if outcome == LOG_FULL:
                 simulator.grow_log()
         episode.horizon = horizon

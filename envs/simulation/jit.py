@@ -1,8 +1,9 @@
 """Decorators that compile kernels: once, cached on disk, without checks for division by zero, releasing the GIL.
 
-There are four. `leaf`: a small function, inlined into its callers. `part`: a larger function that only kernels call.
+There are five. `leaf`: a small function, inlined into its callers. `part`: a larger function that only kernels call.
 `kernel`: a function that Python calls. These three use existing arrays and cannot allocate, so that numba counts no
-references (its `_nrt` option is undocumented, hence the pinned version). `jit`: a function that allocates.
+references (its `_nrt` option is undocumented, hence the pinned version). `jit`: a function that allocates. `shared`: a
+long one with several callers, which take it as an argument.
 
 The first start after an installation waits for all kernels, so nothing is compiled twice: a literal argument makes no
 separate version, and only kernels get a wrapper through which Python calls them.
@@ -30,6 +31,7 @@ Records = Any  # one record, or an array of them: numba knows the fields, mypy d
 LINE = 64  # bytes of a cache line
 COMPILES = not numba.config.DISABLE_JIT  # type: ignore[attr-defined]
 
+_arguments: dict[tuple[Any, tuple[Any, ...]], Any] = {}  # by function and types, see `as_argument`
 _stamps: dict[str, str] = {}  # by file with kernels, see `_stamp`
 
 
@@ -45,6 +47,34 @@ def inlined(function: Callable[P, R]) -> Callable[P, R]:
     therefore saves the time to compile it alone.
     """
     return _compiled(function, inline="always")
+
+
+def shared(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile like `jit`; other compiled functions can take it as an argument, see `as_argument`.
+
+    A function that is called by name is compiled once more with each of its callers, this one is not.
+    """
+    return _compiled(function, no_cfunc_wrapper=False)
+
+
+def as_argument(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Callable[P, R]:
+    """Return a `shared` function as an argument for compiled functions, which call it by its address.
+
+    Args:
+        function: a `shared` function.
+        *args: arguments of the types that it will be called with; they are not read.
+        **kwargs: none; compiled functions take no such arguments.
+    """
+    if not COMPILES:
+        return function
+    assert not kwargs
+    compiled: Any = function
+    given = tuple(_widened(numba.typeof(arg)) for arg in args)  # type: ignore[no-untyped-call]
+    key = compiled, given
+    if key not in _arguments:
+        compiled.compile(given)
+        _arguments[key] = types.CompileResultWAP(compiled.overloads[given])
+    return cast(Callable[P, R], _arguments[key])
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
@@ -75,7 +105,8 @@ def _inner(function: Callable[P, R], **options: bool) -> Callable[P, R]:
 
 def _compiled(function: Callable[P, R], **options: bool | str) -> Callable[P, R]:
     njit: Any = numba.njit  # its type stubs do not know all options
-    compiled = njit(cache=True, error_model="numpy", nogil=True, no_cfunc_wrapper=True, **options)(function)
+    defaults: dict[str, bool | str] = {"cache": True, "error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True}
+    compiled = njit(**(defaults | options))(function)
     _outdate_with_sources(compiled, function)
     if hasattr(compiled, "get_call_template"):  # not where compilation is switched off
         template_of = compiled.get_call_template
@@ -180,8 +211,8 @@ register("numba:compile", _collection)  # type: ignore[no-untyped-call]
 
 
 class _FirstCompilation(Listener):
-    def __init__(self, tell: Callable[[], None]) -> None:
-        self.tell = tell
+    def __init__(self) -> None:
+        self.tell: Callable[[], None] = lambda: None
 
     def on_start(self, event: Any) -> None:
         """Call `tell`: a kernel is being compiled that is not in the cache."""
@@ -192,9 +223,16 @@ class _FirstCompilation(Listener):
         """Do nothing."""
 
 
+_first_compilation = _FirstCompilation()
+register("numba:compile", _first_compilation)  # type: ignore[no-untyped-call]
+
+
 def on_first_compilation(tell: Callable[[], None]) -> None:
-    """Call `tell` once, before the first kernel that is not cached compiles: after an installation or a change."""
-    register("numba:compile", _FirstCompilation(tell))  # type: ignore[no-untyped-call]
+    """Call `tell` once, before the first kernel that is not cached compiles: after an installation or a change.
+
+    Of several calls the last counts, and none after that kernel.
+    """
+    _first_compilation.tell = tell
 
 
 def _emit_prefetch(typing_context: Any, array: Any, index: Any, line: Any) -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from baselines.starling import Starling
-from baselines.starling.compiled import changed_rows, propose
+from baselines.starling.compiled import changed_rows, deciding, propose
 from baselines.starling.offsets import NO_OFFSETS, Offsets
 from envs.simulation import RunResult, Scenario, Setup, Simulator, run_episode
 from envs.simulation.state import State
@@ -168,7 +168,8 @@ def test_a_proposal_is_the_schedule_and_changes_nothing():
         if not world.simulator.advance():
             continue
         before = world.simulator.state.jobs.tobytes(), world.simulator.state.nodes.tobytes()
-        proposal = propose(world.simulator.world, *scheduler.kernel_arguments(world.simulator), 12, NO_OFFSETS)
+        arguments = scheduler.kernel_arguments(world.simulator)
+        proposal = propose(deciding(*arguments, NO_OFFSETS), world.simulator.world, *arguments, 12, NO_OFFSETS)
         allocation = scheduler.schedule(world.simulator.view)
         changes = {}
         for row in np.flatnonzero(changed_rows(proposal)).tolist():
@@ -214,7 +215,8 @@ def first_grid(world: World, offsets: Offsets, scheduler: Starling | None = None
     world.simulator.state.copy_from(world.start)
     scheduler.reset(world.simulator.cluster, world.simulator.rng)
     assert world.simulator.advance()
-    proposal = propose(world.simulator.world, *scheduler.kernel_arguments(world.simulator), 0, offsets)
+    arguments = scheduler.kernel_arguments(world.simulator)
+    proposal = propose(deciding(*arguments, offsets), world.simulator.world, *arguments, 0, offsets)
     grid = np.zeros_like(proposal.grid)
     for row, job in enumerate(proposal.jobs.tolist()):
         grid[job] = proposal.grid[row]

@@ -107,7 +107,8 @@ class ComparisonCharts:
             )
             for name, estimate in estimates.items()
         ]
-        return chart(traces, log_axis("CPU time per decision (ms)"), log_axis(f"mean JCT ({word})", wide=False))
+        horizontal = log_axis("CPU time per decision (ms)", [trace["x"] for trace in traces])
+        return chart(traces, horizontal, log_axis(f"mean JCT ({word})", [trace["y"] for trace in traces]))
 
     def jct_distribution(self) -> Chart:
         """Share of jobs with at most a JCT, over the jobs that all schedulers finished."""
@@ -125,7 +126,8 @@ class ComparisonCharts:
             for name, values in jct.items()
             if len(values)
         ]
-        return chart(traces, log_axis(f"job completion time ({word})"), axis("share of jobs", tickformat=".0%"))
+        horizontal = log_axis(f"job completion time ({word})", [trace["x"] for trace in traces])
+        return chart(traces, horizontal, axis("share of jobs", tickformat=".0%"))
 
     def by_size(self, figure: str) -> Chart:
         """Mean JCT or mean wait ("JCT", "wait") of jobs by the GPUs that they request."""
@@ -204,7 +206,8 @@ class ComparisonCharts:
             ends = short([known.min() * 0.9, known.max() * 1.1])
             line = {"color": "#777", "dash": "dot", "width": 1}
             traces.append({"type": "scatter", "x": ends, "y": ends, "mode": "lines", "line": line} | UNNAMED)
-        return chart(traces, log_axis(f"mean JCT of {self.rival} ({word})"), log_axis(f"mean JCT ({word})"))
+        horizontal = log_axis(f"mean JCT of {self.rival} ({word})", [each for trace in traces for each in trace["x"]])
+        return chart(traces, horizontal, log_axis(f"mean JCT ({word})"))
 
     def performance_profiles(self, aggregates: Sequence[Aggregate]) -> Chart:
         """Share of scores (workloads x training seeds) that are at most as large as the horizontal position."""
@@ -279,9 +282,18 @@ def axis(title: str, **fields: Any) -> dict[str, Any]:
     return {**AXIS, "title": {"text": title, "standoff": 8}, **fields}
 
 
-def log_axis(title: str, wide: bool = True) -> dict[str, Any]:
-    """Return a logarithmic axis with a label at 1, 2 and 5 of every decade; with more where it may be narrower."""
-    labels = {"dtick": "D2"} if wide else {"nticks": 8}
+def log_axis(title: str, values: npt.ArrayLike = ()) -> dict[str, Any]:
+    """Return a logarithmic axis.
+
+    Args:
+        title: see `axis`.
+        values: what it shows. Over more than two decades their beginnings have labels, over less than half a decade
+            a few numbers, and else, or without values, 1, 2 and 5 of each decade.
+    """
+    shown = np.asarray(values, np.float64)
+    shown = shown[shown > 0]  # without unknown ones
+    decades = float(np.log10(shown.max() / shown.min())) if shown.size else 1.0
+    labels = {"dtick": 1} if decades > 2 else {"dtick": "D2"} if decades > 0.5 else {"nticks": 5}
     return axis(title, type="log", exponentformat="none", tickformat=",.3~g", **labels)
 
 

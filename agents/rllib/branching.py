@@ -1,47 +1,38 @@
 """PPO on bids with advantages from branches as an RLlib `Algorithm`: runners branch games, the learner takes the steps.
 
-`BranchingPPO` is RLlib's `Algorithm` on Ray, with its own `training_step`. `LocalBranching` connects the same runner
-and learner in this process, without Ray; both give the same weights.
+`BranchingPPO` is RLlib's `Algorithm` on Ray, `LocalBranching` connects the same runner and learner in this process,
+without Ray; both give the same weights. See `agents.rllib.pieces`: a piece is a game.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import ray
 import torch
-from ray.rllib.algorithms.algorithm import Algorithm
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
-from ray.rllib.core.learner.torch.torch_learner import TorchLearner
-from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 from ray.rllib.core.rl_module.torch import TorchRLModule
-from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
-from ray.rllib.utils.checkpoints import Checkpointable
-from torch import Tensor, nn
+from torch import Tensor
 
 from agents.branching import BranchedRounds, BranchSampler, BranchSettings, TailValue, log_ratios
 from agents.branching.targets import RoundTargets, targets_of
 from agents.evolution import Game
 from agents.networks import Blueprint
-from agents.rllib.algorithm import DIVERGED, RLLIB, require_finite
-from agents.rllib.evolution import NOTHING, BiddingTask, build_policy
-from agents.rllib.quiet import quieten
-from agents.rllib.state import (
-    LEARNER,
-    RESTARTS,
-    explaining_losses,
-    load_state,
-    refusing_damage,
-    results_of,
-    save_state,
-    start_ray_for,
+from agents.rllib.algorithm import DIVERGED
+from agents.rllib.evolution import BiddingTask, build_policy
+from agents.rllib.pieces import (
+    SETUP,
+    LocalTraining,
+    PieceAlgorithm,
+    PieceConfig,
+    PieceLearner,
+    PieceRunner,
+    TrainingOnRay,
 )
 from agents.seeding import Phase, derive_seed
+from envs.bidding import BiddingSpec
 from envs.types import MurmurationError
 
 SCALE_WEIGHT = 0.1  # of new targets in the running scale of the tail value
@@ -66,9 +57,24 @@ class BranchSetup:
     seed: int
     start: Mapping[str, Tensor] | None = None
 
+    @property
+    def spec(self) -> BiddingSpec:
+        """Sizes of observation and action of the first task, for which policies are built."""
+        return self.tasks[0].spec
+
+    @property
+    def num_pieces(self) -> int:
+        """Games of an iteration."""
+        return self.settings.num_games
+
+    @property
+    def num_env_runners(self) -> int:
+        """Processes that play games, with Ray."""
+        return self.settings.num_env_runners
+
     def build(self) -> Any:
         """Build the policy that training starts with; random weights follow from the seed."""
-        return build_policy(self.blueprint, self.tasks[0].spec, self.seed, self.start)
+        return build_policy(self.blueprint, self.spec, self.seed, self.start)
 
     def build_tail(self) -> TailValue:
         """Build the tail value."""
@@ -88,31 +94,19 @@ class BranchSetup:
 
 
 class BranchModule(TorchRLModule):
-    """A bidding network and a tail value as an RLlib module. `model_config` holds `branching`, a `BranchSetup`."""
+    """A bidding network and a tail value as an RLlib module."""
 
     def setup(self) -> None:
         """Build both networks."""
-        setup: BranchSetup = self.model_config["branching"]
+        setup: BranchSetup = self.model_config[SETUP]
         self.network, self.tail = setup.build(), setup.build_tail()
 
     def _forward(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
         return {"bids": self.network.bids(batch["observation"]), "tail_values": self.tail(batch["backlog"])}
 
 
-class BranchLearner(TorchLearner):
-    """PPO's loss, with a ratio and a clip for each job that an arm explores.
-
-    `config.learner_config_dict` has `branching`, a `BranchSetup`.
-    """
-
-    @property
-    def _setup(self) -> BranchSetup:
-        found: BranchSetup = self.config.learner_config_dict["branching"]
-        return found
-
-    @property
-    def _own(self) -> Any:
-        return self.module[DEFAULT_MODULE_ID].unwrapped()
+class BranchLearner(PieceLearner):
+    """PPO's loss, with a ratio and a clip for each job that an arm explores."""
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
         """Register Adam for the policy, and another with its own learning rate for the tail value."""
@@ -202,18 +196,23 @@ class BranchLearner(TorchLearner):
             for part in ("network", "tail")
         }
 
+    def policy(self) -> dict[str, Tensor]:
+        """Return the weights of the policy."""
+        return self.weights()["network"]
 
-class BranchRunner(EnvRunner, Checkpointable):
-    """Plays and branches training games. `config.env_config` holds `branching`."""
+
+class BranchRunner(PieceRunner):
+    """Plays and branches training games."""
 
     def __init__(self, *, config: AlgorithmConfig, **kwargs: Any) -> None:
         super().__init__(config=config, **kwargs)
-        self._setup: BranchSetup = config.env_config["branching"]
         self._network, self._tail = self._setup.build(), self._setup.build_tail()
         self._samplers: dict[int, BranchSampler] = {}
 
-    def play_games(self, weights: Mapping[str, Any], iteration: int, numbers: Sequence[int]) -> PlayedGames:
-        """Play and branch these games; what is learnt from each depends neither on the runner nor on the others."""
+    def play(
+        self, weights: Mapping[str, Any], iteration: int, numbers: Sequence[int]
+    ) -> dict[int, BranchedRounds | None]:
+        """Play and branch games; return what is learnt from each."""
         self._network.load_state_dict(weights["network"])
         self._network.eval()
         self._tail.load_state_dict(weights["tail"])
@@ -230,200 +229,38 @@ class BranchRunner(EnvRunner, Checkpointable):
             self._samplers[index] = BranchSampler(self._setup.tasks[index], self._setup.settings)
         return self._samplers[index]
 
-    def sample(self, **_: Any) -> Any:
-        """Refuse: a runner returns branched rounds, not episodes of steps.
 
-        Raises:
-            NotImplementedError: always.
-        """
-        raise NotImplementedError("branches are no samples of one policy; see BranchRunner.play_games")
-
-    def get_spaces(self) -> dict[str, Any]:
-        """Return stand-ins, which RLlib asks for."""
-        return {"__env__": (NOTHING, NOTHING), DEFAULT_MODULE_ID: (NOTHING, NOTHING)}
-
-    def assert_healthy(self) -> None:
-        """Assert that the networks were built."""
-        assert self._network is not None
-
-    def get_state(self, *_: Any, **__: Any) -> dict[str, Any]:
-        """Return nothing: a runner has no state between iterations."""
-        return {}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Do nothing."""
-
-    def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments of the constructor."""
-        return (), {"config": self.config}
-
-
-class BranchConfig(AlgorithmConfig):
-    """RLlib's configuration for a `BranchSetup`."""
-
-    @classmethod
-    def of(cls, setup: BranchSetup) -> "BranchConfig":
-        """Return the configuration of a run."""
-        config = cls(BranchingPPO)
-        config.environment(
-            env=None,
-            observation_space=NOTHING,
-            action_space=NOTHING,
-            env_config={"branching": setup},
-            disable_env_checking=True,
-        )
-        config.env_runners(
-            env_runner_cls=BranchRunner,
-            num_env_runners=setup.settings.num_env_runners,
-            create_local_env_runner=True,
-        )
-        config.rl_module(rl_module_spec=RLModuleSpec(module_class=BranchModule, model_config={"branching": setup}))
-        config.learners(learner_class=BranchLearner, learner_config_dict={"branching": setup})
-        config.training(grad_clip=setup.settings.grad_clip)
-        config.fault_tolerance(**RESTARTS)
-        config.debugging(seed=derive_seed(setup.seed, Phase.LEARNING), log_level="ERROR")
-        config.reporting(min_time_s_per_iteration=None)
-        return config
-
-    def get_default_rl_module_spec(self) -> RLModuleSpec:
-        """Return the module of policy and tail value."""
-        return RLModuleSpec(module_class=BranchModule)
-
-    def get_default_learner_class(self) -> type[BranchLearner]:
-        """Return the learner."""
-        return BranchLearner
-
-
-class BranchingPPO(Algorithm):
+class BranchingPPO(PieceAlgorithm):
     """RLlib's `Algorithm`: in each iteration all runners play their share of the games, then the learner steps."""
 
     @classmethod
-    def get_default_config(cls) -> BranchConfig:
+    def get_default_config(cls) -> "BranchConfig":
         """Return an empty configuration; use `BranchConfig.of`."""
         return BranchConfig(cls)
 
-    def training_step(self) -> None:
-        """Play all games of one iteration and take the steps."""
-        iteration, weights = self.iteration, self.learner_group.foreach_learner(lambda learner: learner.weights())
-        played = self._play_games(results_of(weights)[0], iteration)
-        found = self.learner_group.foreach_learner(partial(learn_from, played=played, iteration=iteration))
-        for name, value in results_of(found)[0].items():
-            self.metrics.log_value(("branching", name), value, window=1)
 
-    def _play_games(self, weights: Mapping[str, Any], iteration: int) -> PlayedGames:
-        """Play all games: each runner a share, the others those of a runner that dies, the driver what is left."""
-        setup: BranchSetup = self.config.env_config["branching"]
-        group, left = self.env_runner_group, list(range(setup.settings.num_games))
-        played: dict[int, BranchedRounds | None] = {}
-        for _ in range(2):
-            runners = group.healthy_env_runner_ids()
-            if not (runners and left):
-                break
-            shares = [left[i :: len(runners)] for i in range(len(runners))]
-            calls = [partial(play_games_of, weights=weights, iteration=iteration, numbers=share) for share in shares]
-            for part in group.foreach_env_runner(calls, remote_worker_ids=runners, local_env_runner=False):
-                played |= part
-            left = [number for number in left if number not in played]
-        return played | play_games_of(group.local_env_runner, weights=weights, iteration=iteration, numbers=left)
+class BranchConfig(PieceConfig):
+    """RLlib's configuration for a `BranchSetup`."""
+
+    runner, learner, module, algorithm = BranchRunner, BranchLearner, BranchModule, BranchingPPO
+
+    @classmethod
+    def of(cls, setup: Any) -> "PieceConfig":
+        """Return the configuration of a run."""
+        config = super().of(setup)
+        config.training(grad_clip=setup.settings.grad_clip)
+        return config
 
 
-# Functions and not methods, because RLlib sends them to the workers.
-
-
-def play_games_of(
-    runner: BranchRunner, weights: Mapping[str, Any], iteration: int, numbers: Sequence[int]
-) -> dict[int, BranchedRounds | None]:
-    """Return what a runner learns from games, by their numbers."""
-    return dict(runner.play_games(weights, iteration, numbers)) if numbers else {}
-
-
-def learn_from(learner: BranchLearner, played: PlayedGames, iteration: int) -> dict[str, float]:
-    """Take the steps of an iteration."""
-    return learner.learn(played, iteration)
-
-
-class LocalBranching:
+class LocalBranching(LocalTraining):
     """Runner and learner in this process, without Ray."""
 
     def __init__(self, setup: BranchSetup, iteration: int = 0) -> None:
-        quieten()
-        config = BranchConfig.of(setup)
-        self._settings, self._iteration = setup.settings, iteration
-        self._runner = BranchRunner(config=config, worker_index=0)
-        self._learner: BranchLearner = config.build_learner(spaces=self._runner.get_spaces())
-        self._blueprint, self._spec = setup.blueprint, setup.tasks[0].spec
-
-    def network(self) -> nn.Module:
-        """Return a copy of the policy."""
-        network = self._blueprint.build(self._spec)
-        network.load_state_dict(self._learner.weights()["network"])
-        return require_finite(network)
-
-    def train(self) -> dict[str, float]:
-        """Run one iteration."""
-        games = range(self._settings.num_games)
-        figures = self._learner.learn(
-            self._runner.play_games(self._learner.weights(), self._iteration, games), self._iteration
-        )
-        self._iteration += 1
-        return figures
-
-    def save(self, folder: Path) -> None:
-        """Write the learner's state, which is a pickle: restore only your own."""
-        save_state(folder, {"learner": self._learner.get_state(), "iteration": self._iteration})
-
-    def restore(self, folder: Path) -> None:
-        """Resume from a saved state.
-
-        Raises:
-            CheckpointError: it is missing or corrupt.
-        """
-        with refusing_damage(folder / LEARNER):
-            state = load_state(folder)
-            self._learner.set_state(state["learner"])
-            self._iteration = int(state["iteration"])
-
-    def stop(self) -> None:
-        """Release all resources."""
-        self._runner.stop()
+        super().__init__(setup, BranchConfig, iteration)
 
 
-class BranchingOnRay:
-    """RLlib's `Algorithm` on Ray, with the interface of `LocalBranching`: several workers, several machines."""
+class BranchingOnRay(TrainingOnRay):
+    """RLlib's `Algorithm` on Ray: several workers, several machines."""
 
     def __init__(self, setup: BranchSetup, iteration: int = 0) -> None:
-        self._started_ray = start_ray_for("trainer.branching", setup.settings.num_env_runners)
-        self._algorithm = BranchConfig.of(setup).build_algo()
-        self._blueprint, self._spec = setup.blueprint, setup.tasks[0].spec
-
-    def network(self) -> nn.Module:
-        """Return a copy of the policy."""
-        network = self._blueprint.build(self._spec)
-        found = self._algorithm.learner_group.foreach_learner(lambda learner: learner.weights()["network"])
-        network.load_state_dict(results_of(found)[0])
-        return require_finite(network)
-
-    def train(self) -> dict[str, float]:
-        """Run one iteration."""
-        with explaining_losses():
-            figures: dict[str, float] = self._algorithm.train()["branching"]
-        return {name: float(value) for name, value in figures.items()}
-
-    def save(self, folder: Path) -> None:
-        """Write RLlib's checkpoint. It contains pickles: restore only your own."""
-        self._algorithm.save_to_path(str((folder / RLLIB).resolve()))
-
-    def restore(self, folder: Path) -> None:
-        """Resume from a saved checkpoint.
-
-        Raises:
-            CheckpointError: it is missing or corrupt.
-        """
-        with refusing_damage(folder):
-            self._algorithm.restore_from_path(str((folder / RLLIB).resolve()))
-
-    def stop(self) -> None:
-        """Stop the workers, and Ray if this object started it."""
-        self._algorithm.stop()
-        if self._started_ray:
-            ray.shutdown()
+        super().__init__(setup, BranchConfig, "trainer.branching")

@@ -203,7 +203,7 @@ def test_ppo_is_the_same_to_the_bit_though_runners_are_killed(cluster, stopped, 
 def test_evolution_strategies_are_the_same_to_the_bit_though_runners_are_killed(cluster, stopped):
     settings = EvolutionSettings(num_pairs=4, num_workloads=1, num_envs=2)
     algorithm = stopped(EvolutionOnRay(setup_of(replace(settings, num_env_runners=2), tasks=1)))
-    figures = train_with_losses(algorithm, "play_pairs")
+    figures = train_with_losses(algorithm, "play")
     local = LocalEvolution(setup_of(settings, tasks=1))
     assert [local.train() for _ in figures] == [pytest.approx(each, nan_ok=True) for each in figures]
     assert equal(algorithm.network(), local.network())
@@ -290,7 +290,7 @@ def test_ppo_is_the_same_to_the_bit_though_a_node_is_lost(replaced, stopped, tmp
 def test_evolution_strategies_are_the_same_to_the_bit_though_a_node_is_lost(replaced, stopped):
     settings = EvolutionSettings(num_pairs=4, num_workloads=1, num_envs=2)
     algorithm = stopped(EvolutionOnRay(setup_of(replace(settings, num_env_runners=2), tasks=1)))
-    figures = [lose_node_in_iteration(replaced, algorithm, "play_pairs"), algorithm.train()]
+    figures = [lose_node_in_iteration(replaced, algorithm, "play"), algorithm.train()]
     local = LocalEvolution(setup_of(settings, tasks=1))
     assert [local.train() for _ in figures] == [pytest.approx(each, nan_ok=True) for each in figures]
     assert equal(algorithm.network(), local.network())

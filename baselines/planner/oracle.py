@@ -18,8 +18,8 @@ class OraclePlanner:
     to the end without margin has at most the sum of JCTs of its base.
 
     Args:
-        planner: the planner; it must not draw arrivals, since the true ones are known. None for one without margin, in
-            whose rollouts restarts take as long as in the world.
+        planner: the planner; it must not draw arrivals, since the true ones are known. None for one without margin,
+            whose rollouts go on to the end, with restarts that take as long as in the world.
 
     Raises:
         MurmurationError: the planner draws arrivals.
@@ -30,7 +30,7 @@ class OraclePlanner:
     elastic = True
 
     def __init__(self, planner: RolloutPlanner | None = None) -> None:
-        self.planner = planner or RolloutPlanner(margin=0.0, restart_weight=1.0)
+        self.planner = planner or RolloutPlanner(rounds=None, margin=0.0, restart_weight=1.0)
         if self.planner.arrivals != "none":
             raise MurmurationError(f"oracle: planner.arrivals is {self.planner.arrivals}; set none: it knows them")
 

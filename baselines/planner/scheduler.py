@@ -112,7 +112,7 @@ class RolloutPlanner:
         base: Starling | None = None,
         rollouts: int = 16,
         milliseconds: float | None = None,
-        rounds: int | None = None,
+        rounds: int | None = 20,
         look_ahead: int | None = None,
         share: float = 0.5,
         margin: float = 0.02,

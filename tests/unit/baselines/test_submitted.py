@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines.parts.scalability import AnalysedJobs, Analyser, fewest_nodes
@@ -93,6 +93,7 @@ def at_best(view: ClusterView, measured_only: bool = True) -> SubmittedJobs:
     return submitted
 
 
+@settings(max_examples=15)  # each looks up some hundred throughputs one by one
 @given(seed=st.integers(0, 10_000), measured_only=st.booleans(), setting=st.sampled_from(EFFICIENCY_SETTINGS))
 def test_the_best_batch_is_the_faster_of_the_usual_and_the_analysers(seed, measured_only, setting):
     """For each size, a named batch gives the throughput in the table, is in the job's range and beats the usual batch

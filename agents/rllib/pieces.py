@@ -53,7 +53,7 @@ class PieceSetup(Protocol):
 
     @property
     def spec(self) -> Any:
-        """What the network is built for."""
+        """Sizes of observation and action, for which the network is built."""
         ...
 
     @property

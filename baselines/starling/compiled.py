@@ -1,7 +1,7 @@
 """Starling as compiled code, on the engine's own arrays: one round, or whole episodes without a step back into Python.
 
 `propose` and `carry_out` are the two halves of a round, for callers that change proposals or play many worlds at once.
-What decides is an argument of them, `deciding`, so that this longest of all kernels is compiled once.
+The decision itself is an argument of both (`deciding`), so that this longest of all kernels is compiled once.
 """
 
 from collections.abc import Callable

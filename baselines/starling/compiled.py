@@ -5,15 +5,16 @@ The decision itself is an argument of both (`deciding`), so that this longest of
 """
 
 from collections.abc import Callable
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 
-from baselines.starling.decide import decide_round
+from baselines.starling.decide import decide_round, plan_writing
 from baselines.starling.offsets import Offsets
 from baselines.starling.room import equal
 from baselines.starling.round import Present, Proposal, StarlingRules
 from baselines.starling.tables import JobTables, NodeTables
+from baselines.starling.two_plans import WritePlan
 from envs.scheduling import ClusterView
 from envs.simulation import Simulator
 from envs.simulation.clock import advance
@@ -24,7 +25,7 @@ from envs.simulation.shares import clear_job, new_share
 from envs.simulation.world import World
 from envs.types import BoolArray, ClusterSpec, FloatArray, IntArray, JobId
 
-Decide: TypeAlias = Callable[[Present, JobTables, NodeTables, StarlingRules, int, Offsets], Proposal]
+Decide: TypeAlias = Callable[[WritePlan, Present, JobTables, NodeTables, StarlingRules, int, Offsets], Proposal]
 
 _NOBODY = Present(
     np.zeros(0, np.int64),
@@ -39,9 +40,22 @@ _NOBODY = Present(
 )
 
 
-def deciding(tables: JobTables, site: NodeTables, rules: StarlingRules, offsets: Offsets) -> Decide:
-    """Return `decide_round` as an argument of `propose` and `play_starling`, whose arguments have the same types."""
-    return as_argument(decide_round, _NOBODY, tables, site, rules, 0, offsets)
+class Deciding(NamedTuple):
+    """The kernels of a decision.
+
+    Attributes:
+        decide: `decide_round`.
+        write: its first argument.
+    """
+
+    decide: Decide
+    write: WritePlan
+
+
+def deciding(tables: JobTables, site: NodeTables, rules: StarlingRules, offsets: Offsets) -> Deciding:
+    """Return the decision as an argument of `propose` and `play_starling`, whose arguments have the same types."""
+    write = plan_writing(tables, site, rules)
+    return Deciding(as_argument(decide_round, write, _NOBODY, tables, site, rules, 0, offsets), write)
 
 
 class EveryJob:
@@ -117,9 +131,9 @@ def gather_present(world: World) -> Present:
     return Present(jobs, runs, work, service, restart, shares, capacity, ran, ended)
 
 
-@jit
+@inlined
 def propose(
-    decide: Decide,
+    decision: Deciding,
     world: World,
     tables: JobTables,
     site: NodeTables,
@@ -127,8 +141,8 @@ def propose(
     look_ahead: int,
     offsets: Offsets,
 ) -> Proposal:
-    """Decide one round without applying it; the other arguments are those of `decide`, which `deciding` returns."""
-    return decide(gather_present(world), tables, site, rules, look_ahead, offsets)
+    """Decide one round without applying it; `decision` is what `deciding` returns."""
+    return decision.decide(decision.write, gather_present(world), tables, site, rules, look_ahead, offsets)
 
 
 @inlined
@@ -156,7 +170,7 @@ def carry_out(world: World, proposal: Proposal) -> None:
 
 @jit
 def play_starling(
-    decide: Decide,
+    decision: Deciding,
     world: World,
     tables: JobTables,
     site: NodeTables,
@@ -171,7 +185,7 @@ def play_starling(
     round has taken effect and before time passes.
 
     Args:
-        decide: see `deciding`.
+        decision: see `deciding`.
         rounds: decisions to take; negative for no limit.
 
     Returns:
@@ -185,5 +199,5 @@ def play_starling(
         outcome = advance(world)
         if outcome != ROUND:
             return outcome, rounds
-        carry_out(world, decide(gather_present(world), tables, site, rules, look_ahead, offsets))
+        carry_out(world, propose(decision, world, tables, site, rules, look_ahead, offsets))
         rounds -= 1

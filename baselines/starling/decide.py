@@ -32,12 +32,23 @@ from baselines.starling.round import (
     Variants,
 )
 from baselines.starling.tables import JobTables, NodeTables
+from baselines.starling.two_plans import WritePlan, writing
 from envs.simulation.jit import inlined, jit, shared
 from envs.simulation.ordered_set import fill_by_node
 from envs.types import BoolArray, FloatArray, IntArray
 
 DEPTH = 8  # the queue is considered until its least sizes would fill the cluster so many times
 EFFORT = 250_000  # upper bound on jobs times nodes times completions in the forecast of one plan
+
+
+def plan_writing(tables: JobTables, site: NodeTables, rules: StarlingRules) -> WritePlan:
+    """Return what writes plans, as an argument of `decide_round`, whose other arguments have the same types."""
+    none, whole, no_rows = np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 0))
+    sizes, rows = np.zeros((0, 0), np.int64), np.zeros((0, 0), ROW)
+    groups = tables.throughputs, tables.most_nodes
+    jobs = Jobs(*groups, whole, whole, none, none, none, sizes, rows, none, none, no_rows)
+    shared = SharedNodes(site.counted, site.mode, none, none, site.link, site.resources)
+    return writing(jobs, Nodes(whole, site.types, shared), rules)
 
 
 @inlined
@@ -61,25 +72,29 @@ def remaining_work_of(present: Present, tables: JobTables, rules: StarlingRules)
 
 
 @jit
-def rank(jobs: IntArray, work: FloatArray, tables: JobTables, variant: int, priority: FloatArray) -> IntArray:
+def rank(
+    jobs: IntArray, by_job: IntArray, work: FloatArray, tables: JobTables, variant: int, priority: FloatArray
+) -> IntArray:
     """int64[len(jobs)]: places in `jobs` by falling priority, of equals by job; jobs without a knee come last.
 
     Args:
         jobs: any jobs.
+        by_job: int64[len(jobs)], places in `jobs` by job.
         work: float64[len(jobs)], samples left.
         tables: fixed properties of all jobs.
         variant: index of the variant, whose exponent `gang` applies.
         priority: as in `Offsets`.
     """
     left = np.empty(len(jobs))
-    for place in range(len(jobs)):
+    for rank_by_job in range(len(jobs)):
+        place = by_job[rank_by_job]
         group = tables.group[jobs[place]]
         throughput = tables.knee_throughput[group]
-        left[place] = work[place] / throughput * tables.gpu_factor[variant, group] if throughput > 0 else np.inf
+        seconds = work[place] / throughput * tables.gpu_factor[variant, group] if throughput > 0 else np.inf
         if len(priority) > 0:
-            left[place] *= np.exp(priority[jobs[place]])
-    by_job = np.argsort(jobs, kind="mergesort")
-    order: IntArray = by_job[np.argsort(left[by_job], kind="mergesort")]
+            seconds *= np.exp(priority[jobs[place]])
+        left[rank_by_job] = seconds
+    order: IntArray = by_job[np.argsort(left, kind="mergesort")]
     return order
 
 
@@ -186,7 +201,9 @@ def affordable_depth(look_ahead: int, cells: int) -> int:
 
 @inlined
 def plan_considered(
+    write: WritePlan,
     places: IntArray,
+    by_job: IntArray,
     held: IntArray,
     work: FloatArray,
     capacity: IntArray,
@@ -200,7 +217,9 @@ def plan_considered(
     """int16[len(places), num_nodes]: the plan for the considered jobs.
 
     Args:
+        write: see `baselines.starling.two_plans.writing`.
         places: int64[num_considered], places of the considered jobs in `present.jobs`, by falling priority.
+        by_job: int64[num_considered], indices of `places` by job.
         held: int16[num_considered, num_nodes], what they hold.
         work: float64[num_present], samples left.
         capacity: int64[num_nodes], GPUs to share out.
@@ -213,7 +232,7 @@ def plan_considered(
     orders = np.empty((num_variants, len(jobs)), np.int64)
     orders[0] = np.arange(len(jobs))
     for variant in range(1, num_variants):
-        orders[variant] = rank(jobs, its_work, tables, variant, offsets.priority)
+        orders[variant] = rank(jobs, by_job, its_work, tables, variant, offsets.priority)
     variants = Variants(orders, wanted_sizes(jobs, tables, num_variants, offsets.size))
     restart = present.restart[places] * rules.restart_weight * factors(jobs, offsets.restart)
     begun = present.service[places] > 0
@@ -232,10 +251,10 @@ def plan_considered(
         factors(jobs, offsets.cores),
         affinity_rows(jobs, offsets.affinity),
     )
-    return plan_ahead(variants, its, outlook, share_nodes(capacity, site), rules, depth)
+    return plan_ahead(write, variants, its, outlook, share_nodes(capacity, site), rules, depth)
 
 
-@jit
+@inlined
 def find_start(group: int, floor: NodeArrays, tables: JobTables, nodes: IntArray, gpus: IntArray) -> int:
     """Find GPUs for a job that is not planned for; return on how many nodes, 0 if there is no room.
 
@@ -263,7 +282,7 @@ def find_start(group: int, floor: NodeArrays, tables: JobTables, nodes: IntArray
     return 0
 
 
-@jit
+@inlined
 def squeeze_in(waiting: IntArray, free: IntArray, tables: JobTables, site: NodeTables) -> Proposal:
     """Start jobs at their least size where there is room; gangs over several types come last.
 
@@ -309,6 +328,7 @@ def squeeze_in(waiting: IntArray, free: IntArray, tables: JobTables, site: NodeT
 
 @shared
 def decide_round(
+    write: WritePlan,
     present: Present,
     tables: JobTables,
     site: NodeTables,
@@ -319,11 +339,12 @@ def decide_round(
     """Plan the jobs at the head of the order, then start others on GPUs left over.
 
     Args:
+        write: see `plan_writing`.
         rules: the parameters.
         look_ahead: completions in the forecast; 0 takes the first variant's plan at once.
     """
     work = remaining_work_of(present, tables, rules)
-    order = rank(present.jobs, work, tables, 0, offsets.priority)
+    order = rank(present.jobs, np.arange(len(work)), work, tables, 0, offsets.priority)
     chosen = select_considered(order, present, tables)
     places, place = np.empty(chosen.sum(), np.int64), np.full(len(order), -1, np.int64)
     count, beyond, num_beyond = 0, np.empty(len(order), np.int64), 0
@@ -334,9 +355,16 @@ def decide_round(
         elif not present.runs[at]:
             beyond[num_beyond] = present.jobs[at]
             num_beyond += 1
+    by_job, num_ranked = np.empty(count, np.int64), 0
+    for at in range(len(place)):
+        if place[at] >= 0:
+            by_job[num_ranked] = place[at]
+            num_ranked += 1
     capacity = present.capacity.copy()
     held = tabulate_shares(present, place, count, capacity)
-    grid = plan_considered(places, held, work, capacity, present, tables, site, rules, look_ahead, offsets)
+    grid = plan_considered(
+        write, places, by_job, held, work, capacity, present, tables, site, rules, look_ahead, offsets
+    )
     jobs = present.jobs[places]
     if num_beyond == 0:
         return Proposal(jobs, held, grid)

@@ -9,7 +9,7 @@ from baselines.starling.occupants import find_fractions
 from baselines.starling.room import clear_row, copy_plan, count_gpus, equal, equal_plans, gpu_type_of
 from baselines.starling.round import ROW, JobForecast, Jobs, Nodes, StarlingRules, Variants
 from baselines.starling.scratch import PlanScratch, new_scratch
-from baselines.starling.two_plans import choose_by_part, fill_plan, plan_twice, write_plan, write_two_plans
+from baselines.starling.two_plans import WritePlan, choose_by_part, write_two_plans
 from envs.simulation.jit import inlined, jit, part
 from envs.types import BoolArray, FloatArray, IntArray, Seconds
 
@@ -109,6 +109,7 @@ def with_progress(jobs: Jobs, work: FloatArray, delay: FloatArray, weight: Float
 
 @inlined
 def forecast(
+    write: WritePlan,
     grid: IntArray,
     order: IntArray,
     jobs: Jobs,
@@ -119,11 +120,12 @@ def forecast(
     depth: int,
     scratch: PlanScratch,
 ) -> Seconds:
-    """Return the sum of the times from now to each job's end if a plan is followed, by `plan_twice` at each completion.
+    """Return the sum of the times from now to each job's end if a plan is followed, and replaced at each completion.
 
-    The work left after `depth` completions is estimated by `backlog`.
+    Later plans are those of `write_two_plans`. The work left after `depth` completions is estimated by `backlog`.
 
     Args:
+        write: see `baselines.starling.two_plans.writing`.
         grid: the plan; changed.
         first_stall: float64[num_jobs], seconds until each job of the plan begins to work.
         depth: completions to look ahead.
@@ -132,11 +134,12 @@ def forecast(
     begun, stalled, alive = outlook.begun.copy(), first_stall.copy(), np.empty_like(order)
     later = with_progress(jobs, jobs.work.copy(), jobs.delay.copy(), jobs.weight.copy(), grid)
     kept, after = np.empty_like(grid), np.empty_like(grid)
-    return play_ahead(order, later, outlook, begun, stalled, alive, kept, after, nodes, rules, depth, scratch)
+    return play_ahead(write, order, later, outlook, begun, stalled, alive, kept, after, nodes, rules, depth, scratch)
 
 
 @part
 def play_ahead(
+    write: WritePlan,
     order: IntArray,
     later: Jobs,
     outlook: JobForecast,
@@ -153,6 +156,7 @@ def play_ahead(
     """Do what `forecast` describes; the arrays are changed.
 
     Args:
+        write: see `forecast`.
         later: the jobs; they hold the plan.
         begun: bool[num_jobs], whether each job has begun.
         stalled: float64[num_jobs], seconds until it begins to work.
@@ -184,7 +188,7 @@ def play_ahead(
         for job in range(len(work)):
             later.delay[job] = outlook.restart[job] if begun[job] else 0.0
         write_weights(work, outlook.knee_throughput, rules, later.weight)
-        write_two_plans(alive[:count], later, nodes, rules, scratch, kept, after)
+        write_two_plans(write, alive[:count], later, nodes, rules, scratch, kept, after)
         for job in alive[:count]:
             if not equal(after[job], grid[job]):
                 stalled[job] = later.delay[job]
@@ -224,34 +228,43 @@ def with_variant(jobs: Jobs, variants: Variants, variant: int) -> Jobs:
 
 
 @inlined
-def candidates(variants: Variants, jobs: Jobs, nodes: Nodes, rules: StarlingRules, scratch: PlanScratch) -> IntArray:
+def candidates(
+    write: WritePlan, variants: Variants, jobs: Jobs, nodes: Nodes, rules: StarlingRules, scratch: PlanScratch
+) -> IntArray:
     """Build the plans to compare: int16[num_variants + 3, num_jobs, num_nodes].
 
-    The first `num_variants` are both plans merged (`plan_twice`) for each variant. The last three use the first
+    The first `num_variants` are both plans merged (`write_two_plans`) for each variant. The last three use the first
     variant: keep running jobs with growth, plan anew, and keep running jobs without growth.
     """
     count, order, first = len(variants.orders), variants.orders[0], with_variant(jobs, variants, 0)
-    plans, free = np.zeros((count + 3, *jobs.present.shape), ROW), nodes.capacity.copy()
+    plans = np.zeros((count + 3, *jobs.present.shape), ROW)
     for variant in range(1, count):
         its = with_variant(jobs, variants, variant)
-        write_two_plans(variants.orders[variant], its, nodes, rules, scratch, plans[0], plans[variant])
-    write_plan(True, order, first, nodes, rules, scratch, plans[count])
-    write_plan(False, order, first, nodes, rules, scratch, plans[count + 1])
+        write_two_plans(write, variants.orders[variant], its, nodes, rules, scratch, plans[0], plans[variant])
+    write(True, True, order, first, nodes, rules, scratch, plans[count])
+    write(False, True, order, first, nodes, rules, scratch, plans[count + 1])
     plans[0] = plans[count + 1]
     choose_by_part(first, nodes, rules, plans[count], plans[0], scratch)
-    fill_plan(True, order, first, free, nodes, rules, plans[count + 2], scratch)
+    write(True, False, order, first, nodes, rules, scratch, plans[count + 2])
     return plans
 
 
 @inlined
 def plan_ahead(
-    variants: Variants, jobs: Jobs, outlook: JobForecast, nodes: Nodes, rules: StarlingRules, depth: int
+    write: WritePlan,
+    variants: Variants,
+    jobs: Jobs,
+    outlook: JobForecast,
+    nodes: Nodes,
+    rules: StarlingRules,
+    depth: int,
 ) -> IntArray:
     """Choose the plan of `candidates` with the least sum of completion times of the jobs present; the first of equals.
 
     The forecast of each candidate uses the variant that built it.
 
     Args:
+        write: see `baselines.starling.two_plans.writing`.
         variants: the variants to plan.
         jobs: the jobs; `wanted` is ignored, since each variant supplies its own.
         outlook: what is known about the jobs for later.
@@ -259,10 +272,13 @@ def plan_ahead(
         rules: the parameters.
         depth: completions to look ahead; 0 takes the first variant's merged plan at once.
     """
-    if depth == 0:
-        return plan_twice(variants.orders[0], with_variant(jobs, variants, 0), nodes, rules)
     scratch = new_scratch(jobs, nodes)
-    plans, best, soonest = candidates(variants, jobs, nodes, rules, scratch), 0, np.inf
+    if depth == 0:
+        kept, merged = np.empty_like(jobs.present), np.empty_like(jobs.present)
+        first = with_variant(jobs, variants, 0)
+        write_two_plans(write, variants.orders[0], first, nodes, rules, scratch, kept, merged)
+        return merged
+    plans, best, soonest = candidates(write, variants, jobs, nodes, rules, scratch), 0, np.inf
     different = find_distinct_plans(plans)
     for option in range(len(plans)):
         if different[option] and different.sum() > 1:
@@ -272,7 +288,7 @@ def plan_ahead(
                     stall[job] = jobs.delay[job]
             its = with_variant(jobs, variants, variant)
             order, grid = variants.orders[variant], plans[option].copy()
-            ends = forecast(grid, order, its, outlook, stall, nodes, rules, depth, scratch)
+            ends = forecast(write, grid, order, its, outlook, stall, nodes, rules, depth, scratch)
             if ends < soonest:
                 best, soonest = option, ends
     chosen: IntArray = plans[best]

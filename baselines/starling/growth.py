@@ -17,7 +17,7 @@ from baselines.starling.room import (
 from baselines.starling.round import Jobs, Nodes, StarlingRules
 from baselines.starling.scratch import PlanScratch
 from baselines.starling.worth import MARGIN, NEGLIGIBLE_GAIN, after_delay, throughput_under
-from envs.simulation.jit import inlined, part
+from envs.simulation.jit import inlined, leaf
 from envs.types import FloatArray, IntArray
 
 
@@ -113,7 +113,7 @@ def best_growth(
     return gain if more > 0 else 0.0, more, where
 
 
-@inlined
+@leaf
 def largest_of(gains: FloatArray) -> int:
     """Return the first index of the largest number."""
     best = 0
@@ -123,7 +123,7 @@ def largest_of(gains: FloatArray) -> int:
     return best
 
 
-@part
+@inlined
 def grow_plan(
     jobs: Jobs, free: IntArray, nodes: Nodes, rules: StarlingRules, grid: IntArray, scratch: PlanScratch
 ) -> None:

@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from envs.simulation.jit import jit
+from envs.simulation.jit import inlined
 from envs.types import BoolArray, FloatArray, IntArray, Seconds
 
 NUM_QUANTILES = 8  # jobs of the prior
@@ -22,7 +22,7 @@ LEAST_SURVIVAL = 1e-9  # a smaller share of jobs that run so long is rounding
 LEAST_TIME = 1.0  # seconds; no job is assumed to end sooner
 
 
-@jit
+@inlined
 def survival(ran: FloatArray, ended: BoolArray, median: Seconds, spread: float) -> tuple[FloatArray, FloatArray]:
     """Estimate the share of jobs that run longer than a time, by the product-limit estimator.
 
@@ -53,7 +53,7 @@ def survival(ran: FloatArray, ended: BoolArray, median: Seconds, spread: float) 
     return ended_at, share
 
 
-@jit
+@inlined
 def time_for_an_end(ran: Seconds, times: FloatArray, share: FloatArray, residual: float) -> Seconds:
     """Return the least time that must be spent on a job for each end: the inverse of its Gittins index.
 
@@ -82,7 +82,7 @@ def time_for_an_end(ran: Seconds, times: FloatArray, share: FloatArray, residual
     return max(LEAST_TIME, best)
 
 
-@jit
+@inlined
 def guess_seconds(
     ran: FloatArray, ended: BoolArray, jobs: IntArray, median: Seconds, spread: float, residual: float
 ) -> FloatArray:

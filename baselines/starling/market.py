@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 
-from baselines.starling.compiled import Decide, EveryJob, changed_rows, deciding, propose
+from baselines.starling.compiled import Deciding, EveryJob, changed_rows, deciding, propose
 from baselines.starling.knee import Knees, ScalingGroups
 from baselines.starling.offsets import NO_OFFSETS, Offsets
 from baselines.starling.round import Proposal, StarlingRules
@@ -135,7 +135,7 @@ def write_changes(proposal: Proposal, changed: BoolArray, changes: Changes, b: i
 
 @jit
 def clear_starling(
-    decide: Decide,
+    decision: Deciding,
     worlds: World,
     shared: JobTables,
     by_job: IntArray,
@@ -149,7 +149,7 @@ def clear_starling(
     """Decide in every episode that is in a round.
 
     Args:
-        decide: see `baselines.starling.compiled.deciding`.
+        decision: see `baselines.starling.compiled.deciding`.
         worlds: a batch.
         shared: see `BatchTables`.
         by_job: likewise.
@@ -169,7 +169,7 @@ def clear_starling(
             bids.priority[b], bids.size[b], bids.growth[b], bids.restart[b], bids.cores[b], bids.affinity[b]
         )
         tables = tables_of_episode(shared, by_job[b], requested[b])
-        proposal = propose(decide, world, tables, site, rules, look_ahead, offsets)
+        proposal = propose(decision, world, tables, site, rules, look_ahead, offsets)
         write_changes(proposal, changed_rows(proposal), changes, b)
 
 
@@ -195,6 +195,7 @@ class StarlingMarket:
         self._proposed: Changes
         self._cleared: Changes
         self._silent: BidArrays
+        self._decision: Deciding | None = None
 
     def attach(self, setup: Setup, table: ThroughputTable, state: State) -> "StarlingMarket":
         """Return a market with tables for the episodes of a state.
@@ -241,8 +242,9 @@ class StarlingMarket:
         assert self._tables is not None, "begin an episode first"
         tables = self._tables
         shared = tables.shared
+        self._decision = self._decision or deciding(shared, self._site, self._rules, NO_OFFSETS)
         clear_starling(
-            deciding(shared, self._site, self._rules, NO_OFFSETS),
+            self._decision,
             worlds,
             shared,
             tables.by_job,

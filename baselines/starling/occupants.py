@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from baselines.starling.round import Jobs, Nodes, SharedNodes, StarlingRules
-from envs.simulation.jit import inlined, jit, leaf, part
+from envs.simulation.jit import jit, leaf, part
 from envs.simulation.shares import MEASURED, OFF, WORST_CASE
 from envs.types import FloatArray, IntArray
 
@@ -51,6 +51,23 @@ class Occupants(NamedTuple):
     traffic: FloatArray
     worth: FloatArray
     model: IntArray
+
+
+_NO_INTEGERS, _NO_FLOATS = np.zeros(0, np.int64), np.zeros(0)
+NO_OCCUPANTS = Occupants(  # arrays of the same types without entries
+    _NO_INTEGERS,
+    np.zeros((0, 0), np.int64),
+    np.zeros((0, 0), np.int64),
+    np.zeros((0, 0, 2)),
+    np.zeros((0, 2)),
+    _NO_INTEGERS,
+    _NO_INTEGERS,
+    _NO_FLOATS,
+    _NO_FLOATS,
+    _NO_FLOATS,
+    _NO_FLOATS,
+    _NO_INTEGERS,
+)
 
 
 class Effect(NamedTuple):
@@ -92,7 +109,7 @@ def nobody(jobs: Jobs, nodes: Nodes) -> Occupants:
     )
 
 
-@inlined
+@leaf
 def need_of(model: int, gpus: int, node: int, resource: int, nodes: Nodes) -> float:
     """Return the cores (resource 0) or GB (1) per GPU that saturate a model on so many GPUs of a node."""
     saturating = nodes.shared.tables.saturating
@@ -140,7 +157,7 @@ def last_point(grid: FloatArray, amount: float) -> int:
     return cell
 
 
-@inlined
+@leaf
 def fed_fraction(model: int, gpu_type: int, width: int, cpus: float, memory: float, shared: SharedNodes) -> float:
     """Return the fraction of its throughput that a job keeps with these cores, as at scale 1, and GB for each GPU."""
     tables = shared.tables
@@ -236,7 +253,7 @@ def stages_on(node: int, job: int, occupants: Occupants, shared: SharedNodes) ->
     return total
 
 
-@inlined
+@leaf
 def stage_fraction(stage: float, total: float) -> float:
     """Return the fraction that a job keeps if the CPU stages of its node's jobs, its own included, sum to `total`."""
     return 1.0 / (1.0 + min(stage, 1.0) * (max(1.0, total) - 1.0))
@@ -433,19 +450,19 @@ def effect_of(
     return Effect(fed, stages * network, starved, crowded + lost)
 
 
-@inlined
+@leaf
 def power(base: float, exponent: float) -> float:
     """Return a power, at once for the usual exponent of 1."""
     return base if exponent == 1.0 else float(base**exponent)
 
 
-@inlined
+@leaf
 def own_fraction(fed: float, calm: float, core_weight: float, rules: StarlingRules) -> float:
     """Return the fraction by which the rule lowers a job's own throughput."""
     return power(fed, rules.shortage * core_weight) * power(calm, rules.slowdown)
 
 
-@inlined
+@leaf
 def harm_of(effect: Effect, weight: float, rules: StarlingRules) -> float:
     """Return the samples/s of the job that the rule deducts for what the others lose."""
     return float((rules.starving * effect.starved + rules.crowding * effect.crowded) / weight)

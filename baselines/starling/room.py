@@ -7,11 +7,11 @@ Arguments recur: `free` int64[num_nodes], GPUs not given to a job yet; `row` int
 import numpy as np
 
 from baselines.starling.round import Nodes
-from envs.simulation.jit import inlined, leaf, part
+from envs.simulation.jit import leaf, part
 from envs.types import FloatArray, IntArray
 
 
-@inlined
+@leaf
 def equal(one: IntArray, other: IntArray) -> bool:
     """Whether two rows hold the same GPUs."""
     node = 0
@@ -20,21 +20,21 @@ def equal(one: IntArray, other: IntArray) -> bool:
     return node == len(one)
 
 
-@inlined
+@leaf
 def copy_row(source: IntArray, target: IntArray) -> None:
     """Overwrite a row with another one. Kernels that allocate nothing cannot assign slices."""
     for node in range(len(target)):
         target[node] = source[node]
 
 
-@inlined
+@leaf
 def clear_row(row: IntArray) -> None:
     """Overwrite a row with zeros."""
     for node in range(len(row)):
         row[node] = 0
 
 
-@inlined
+@leaf
 def count_gpus(row: IntArray) -> int:
     """Return the sum of a row."""
     total = 0
@@ -43,14 +43,14 @@ def count_gpus(row: IntArray) -> int:
     return total
 
 
-@inlined
+@leaf
 def copy_plan(source: IntArray, target: IntArray) -> None:
     """Overwrite a plan with another one."""
     for job in range(len(target)):
         copy_row(source[job], target[job])
 
 
-@inlined
+@leaf
 def gpu_type_of(row: IntArray, types: IntArray) -> int:
     """Return the GPU type of a job's first node; -1 if it holds nothing."""
     for node in range(len(row)):
@@ -59,7 +59,7 @@ def gpu_type_of(row: IntArray, types: IntArray) -> int:
     return -1
 
 
-@inlined
+@leaf
 def equal_plans(one: IntArray, other: IntArray) -> bool:
     """Whether two plans hold the same GPUs."""
     job = 0
@@ -68,7 +68,7 @@ def equal_plans(one: IntArray, other: IntArray) -> bool:
     return job == len(one)
 
 
-@inlined
+@leaf
 def shape_of(free: IntArray, nodes: Nodes, gpu_type: int, row: IntArray) -> tuple[int, int, int]:
     """Summarise the free GPUs of a type on nodes where the job holds nothing.
 
@@ -88,7 +88,7 @@ def shape_of(free: IntArray, nodes: Nodes, gpu_type: int, row: IntArray) -> tupl
     return largest, whole, rest
 
 
-@inlined
+@leaf
 def has_room(size: int, largest: int, whole: int, rest: int) -> bool:
     """Whether so many GPUs are available on the fewest nodes, given the result of `shape_of`."""
     if largest == 0:
@@ -107,7 +107,7 @@ def largest_room(want: int, largest: int, whole: int, rest: int) -> int:
     return want
 
 
-@inlined
+@leaf
 def nodes_needed(size: int, largest: int) -> int:
     """Return on how many nodes `take_room` puts so many GPUs, given the GPUs of the largest node."""
     return (size + largest - 1) // largest

@@ -11,11 +11,12 @@ from baselines.parts.priority import jobs_present
 from baselines.parts.scalability import AnalysedJobs, Analyser
 from baselines.parts.submitted import SubmittedJobs
 from baselines.starling.compiled import EveryJob, deciding, play_starling
-from baselines.starling.decide import decide_round, remaining_work_of
+from baselines.starling.decide import decide_round, plan_writing, remaining_work_of
 from baselines.starling.knee import Knees
 from baselines.starling.offsets import NO_OFFSETS, Offsets
 from baselines.starling.round import Present, Proposal, StarlingRules
 from baselines.starling.tables import JobTables, NodeTables, tables_of_jobs, tables_of_nodes
+from baselines.starling.two_plans import WritePlan
 from envs.scheduling import ClusterView
 from envs.simulation import Simulator
 from envs.simulation.kernels import LOG_FULL
@@ -238,6 +239,7 @@ class Starling:
         self._knees = self._new_knees()
         self._tables: JobTables | None = None
         self._site: NodeTables | None = None
+        self._write: WritePlan | None = None
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Forget the jobs of the last episode."""
@@ -254,7 +256,9 @@ class Starling:
             work = view.remaining_work(jobs)
             self._look_for_batches(view)
             arguments = self._arguments(view, hidden=bool(np.isnan(work).any()))
-            self._carry_out(allocation, decide_round(_gather(view, jobs, work), *arguments, self._depth, NO_OFFSETS))
+            self._write = self._write or plan_writing(*arguments)
+            present = _gather(view, jobs, work)
+            self._carry_out(allocation, decide_round(self._write, present, *arguments, self._depth, NO_OFFSETS))
         return allocation
 
     def assumed_work(self, view: ClusterView) -> FloatArray | None:
@@ -301,9 +305,9 @@ class Starling:
         episode = simulator.state.episode[0, 0]
         horizon, left = float(episode.horizon), -1 if rounds is None else rounds
         episode.horizon, outcome = min(until, horizon), LOG_FULL
-        decide = deciding(*arguments, offsets)
+        decision = deciding(*arguments, offsets)
         while outcome == LOG_FULL:
-            outcome, left = play_starling(decide, simulator.world, *arguments, self._depth, offsets, left)
+            outcome, left = play_starling(decision, simulator.world, *arguments, self._depth, offsets, left)
             if outcome == LOG_FULL:
                 simulator.grow_log()
         episode.horizon = horizon

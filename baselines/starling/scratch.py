@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from baselines.starling.occupants import Occupants, nobody
+from baselines.starling.occupants import NO_OCCUPANTS, Occupants, nobody
 from baselines.starling.round import ROW, Jobs, Nodes
 from envs.simulation.jit import jit, leaf
 from envs.types import FloatArray, IntArray
@@ -95,3 +95,24 @@ def new_scratch(jobs: Jobs, nodes: Nodes) -> PlanScratch:
         np.ones(num_jobs),
         nobody(jobs, nodes),
     )
+
+
+_NO_INTEGERS, _NO_FLOATS, _NO_GPUS = np.zeros(0, np.int64), np.zeros(0), np.zeros(0, ROW)
+NO_SCRATCH = PlanScratch(  # arrays of the same types without entries
+    _NO_INTEGERS,
+    _NO_GPUS,
+    _NO_GPUS,
+    _NO_INTEGERS,
+    _NO_INTEGERS,
+    _NO_FLOATS,
+    _NO_FLOATS,
+    _NO_INTEGERS,
+    _NO_INTEGERS,
+    _NO_INTEGERS,
+    _NO_INTEGERS,
+    _NO_INTEGERS,
+    _NO_INTEGERS,
+    _NO_FLOATS,
+    _NO_FLOATS,
+    NO_OCCUPANTS,
+)

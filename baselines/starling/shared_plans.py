@@ -27,7 +27,7 @@ from envs.simulation.jit import inlined, leaf, part
 from envs.types import FloatArray, IntArray
 
 
-@leaf
+@part
 def value_of(
     job: int,
     row: IntArray,
@@ -167,7 +167,7 @@ def best_room(
     return Found(best, best_type, best_size, -1, 1.0)
 
 
-@inlined
+@leaf
 def can_stay(job: int, free: IntArray, jobs: Jobs, nodes: Nodes) -> bool:
     """Whether a job's present GPUs are still free and at most its `wanted` size."""
     present, held, gpu_type = jobs.present[job], 0, -1
@@ -179,7 +179,7 @@ def can_stay(job: int, free: IntArray, jobs: Jobs, nodes: Nodes) -> bool:
     return gpu_type >= 0 and held <= jobs.wanted[job, gpu_type]
 
 
-@inlined
+@leaf
 def span_of(row: IntArray) -> tuple[int, int, int]:
     """Return the first node on which a job holds GPUs, the node after the last one, and their number; 0 if none."""
     first, end, count = 0, 0, 0
@@ -238,7 +238,7 @@ def choose_gpus(
             copy_row(trial, chosen)
 
 
-@part
+@inlined
 def fill_shared(
     keep: bool,
     order: IntArray,

@@ -7,6 +7,9 @@ Arguments recur:
     grid: int16[num_jobs, num_nodes], the plan: GPUs by node.
 """
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import numpy as np
 
 from baselines.starling.growth import grow_plan
@@ -24,11 +27,15 @@ from baselines.starling.room import (
     take_room,
 )
 from baselines.starling.round import Found, Jobs, Nodes, StarlingRules
-from baselines.starling.scratch import PlanScratch, new_scratch
+from baselines.starling.scratch import NO_SCRATCH, PlanScratch
 from baselines.starling.shared_plans import fill_shared
 from baselines.starling.worth import after_delay, throughput_under
-from envs.simulation.jit import inlined, jit, part
+from envs.simulation.jit import as_argument, inlined, part, shared_kernel
 from envs.types import FloatArray, IntArray
+
+WritePlan: TypeAlias = Callable[[bool, bool, IntArray, Jobs, Nodes, StarlingRules, PlanScratch, IntArray], None]
+
+_NO_ORDER = np.zeros(0, np.int64)
 
 
 @inlined
@@ -54,7 +61,7 @@ def fill_plan(
         fill_alone(keep, order, jobs, free, nodes, rules, grid, scratch)
 
 
-@part
+@inlined
 def fill_alone(
     keep: bool,
     order: IntArray,
@@ -252,20 +259,34 @@ def choose_by_part(
             scratch.fractions[job] = scratch.kept_fractions[job]
 
 
-@part
+@shared_kernel
 def write_plan(
-    keep: bool, order: IntArray, jobs: Jobs, nodes: Nodes, rules: StarlingRules, scratch: PlanScratch, grid: IntArray
+    keep: bool,
+    grow: bool,
+    order: IntArray,
+    jobs: Jobs,
+    nodes: Nodes,
+    rules: StarlingRules,
+    scratch: PlanScratch,
+    grid: IntArray,
 ) -> None:
-    """Keep running jobs and add others, or plan anew; then give out GPUs left over. Overwrites `grid`."""
+    """Keep running jobs and add others, or plan anew; then perhaps give out GPUs left over. Overwrites `grid`."""
     for job in range(len(grid)):
         clear_row(grid[job])
     copy_row(nodes.capacity, scratch.free)
     fill_plan(keep, order, jobs, scratch.free, nodes, rules, grid, scratch)
-    grow_plan(jobs, scratch.free, nodes, rules, grid, scratch)
+    if grow:
+        grow_plan(jobs, scratch.free, nodes, rules, grid, scratch)
 
 
-@part
+def writing(jobs: Jobs, nodes: Nodes, rules: StarlingRules) -> WritePlan:
+    """Return `write_plan` as an argument of the other kernels, whose arguments have the same types."""
+    return as_argument(write_plan, True, True, _NO_ORDER, jobs, nodes, rules, NO_SCRATCH, jobs.present)
+
+
+@inlined
 def write_two_plans(
+    write: WritePlan,
     order: IntArray,
     jobs: Jobs,
     nodes: Nodes,
@@ -277,28 +298,9 @@ def write_two_plans(
     """Build both plans; write the better one for each part of the cluster into `grid`, its fractions into `scratch`.
 
     Args:
+        write: see `writing`.
         kept: overwritten by the plan that keeps running jobs.
     """
-    write_plan(True, order, jobs, nodes, rules, scratch, kept)
-    write_plan(False, order, jobs, nodes, rules, scratch, grid)
+    write(True, True, order, jobs, nodes, rules, scratch, kept)
+    write(False, True, order, jobs, nodes, rules, scratch, grid)
     choose_by_part(jobs, nodes, rules, kept, grid, scratch)
-
-
-@jit
-def plan(keep: bool, order: IntArray, jobs: Jobs, nodes: Nodes, rules: StarlingRules) -> IntArray:
-    """Keep running jobs and add others, or plan anew; then give out GPUs left over.
-
-    Returns:
-        int16[num_jobs, num_nodes]: GPUs of each job by node; none for jobs not in `order`.
-    """
-    grid = np.empty_like(jobs.present)
-    write_plan(keep, order, jobs, nodes, rules, new_scratch(jobs, nodes), grid)
-    return grid
-
-
-@jit
-def plan_twice(order: IntArray, jobs: Jobs, nodes: Nodes, rules: StarlingRules) -> IntArray:
-    """Build both plans and return the better one for each part of the cluster; arguments are those of `plan`."""
-    kept, grid = np.empty_like(jobs.present), np.empty_like(jobs.present)
-    write_two_plans(order, jobs, nodes, rules, new_scratch(jobs, nodes), kept, grid)
-    return grid

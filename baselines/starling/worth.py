@@ -2,7 +2,7 @@
 
 from baselines.starling.room import count_gpus, equal, gpu_type_of
 from baselines.starling.round import Jobs
-from envs.simulation.jit import inlined
+from envs.simulation.jit import leaf
 from envs.types import IntArray, Seconds
 
 NEGLIGIBLE_GAIN = 1e-12  # smaller gains, relative to a job's present throughput, are rounding
@@ -10,7 +10,7 @@ MARGIN = 1e-9  # relative, far more than rounding
 LEAST_SHARE = 0.02  # lower bound on the share of its throughput that a job keeps after a change
 
 
-@inlined
+@leaf
 def after_delay(throughput: float, work: float, delay: Seconds, horizon: Seconds) -> float:
     """Return the mean throughput over the horizon, or up to the job's end if earlier, after a pause of `delay`."""
     if throughput <= 0 or delay <= 0:
@@ -18,7 +18,7 @@ def after_delay(throughput: float, work: float, delay: Seconds, horizon: Seconds
     return throughput * max(LEAST_SHARE, 1.0 - delay / min(horizon, work / throughput + delay))
 
 
-@inlined
+@leaf
 def throughput_under(job: int, jobs: Jobs, row: IntArray, types: IntArray, horizon: Seconds) -> float:
     """Return a job's mean throughput under a plan, restart included; 0 if it gets no GPUs."""
     gpu_type = gpu_type_of(row, types)

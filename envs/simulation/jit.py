@@ -1,9 +1,9 @@
 """Decorators that compile kernels: once, cached on disk, without checks for division by zero, releasing the GIL.
 
-There are five. `leaf`: a small function, inlined into its callers. `part`: a larger function that only kernels call.
+There are six. `leaf`: a small function, inlined into its callers. `part`: a larger function that only kernels call.
 `kernel`: a function that Python calls. These three use existing arrays and cannot allocate, so that numba counts no
 references (its `_nrt` option is undocumented, hence the pinned version). `jit`: a function that allocates. `shared`: a
-long one with several callers, which take it as an argument.
+long one with several callers, which take it as an argument; `shared_kernel`: the same if it cannot allocate.
 
 The first start after an installation waits for all kernels, so nothing is compiled twice: a literal argument makes no
 separate version, and only kernels get a wrapper through which Python calls them.
@@ -57,11 +57,16 @@ def shared(function: Callable[P, R]) -> Callable[P, R]:
     return _compiled(function, no_cfunc_wrapper=False)
 
 
+def shared_kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile like `shared`, for a function that allocates nothing."""
+    return _compiled(function, _nrt=False, no_cfunc_wrapper=False)
+
+
 def as_argument(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Callable[P, R]:
-    """Return a `shared` function as an argument for compiled functions, which call it by its address.
+    """Return a shared function as an argument for compiled functions, which call it by its address.
 
     Args:
-        function: a `shared` function.
+        function: a `shared` function or a `shared_kernel`.
         *args: arguments of the types that it will be called with; they are not read.
         **kwargs: none; compiled functions take no such arguments.
     """

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from baselines.starling import round
 from baselines.starling.forecast import advance_jobs, backlog, forecast, next_end, plan_ahead, weights
 from baselines.starling.scratch import new_scratch
+from baselines.starling.two_plans import writing
 from envs.types import IntArray
 from tests.unit.baselines import slow_plans as slow
 from tests.unit.baselines.slow_plans import Ahead, Jobs, Rules, arrays, drawn, grid_of, is_sound, kernel_jobs, nodes_of
@@ -22,7 +23,9 @@ def looked(
     its, outlook = arrays(jobs), ahead.outlook
     variants = round.Variants(np.array(orders), np.array(wanted or [its.wanted]))
     its = its._replace(weight=weights(its.work, outlook.knee_throughput, rules.numbers))
-    return plan_ahead(variants, its, outlook, nodes_of(jobs), rules.numbers, ahead.depth)
+    nodes = nodes_of(jobs)
+    write = writing(its, nodes, rules.numbers)
+    return plan_ahead(write, variants, its, outlook, nodes, rules.numbers, ahead.depth)
 
 
 def drawn_ways(seed: int) -> tuple[list[list[int]], Jobs, Rules, Ahead, list[IntArray]]:
@@ -44,8 +47,8 @@ def foreseen(order: list[int], jobs: Jobs, rules: Rules, ahead: Ahead, stall: li
     """Run `forecast` for the jobs that run now."""
     its, nodes = arrays(jobs), nodes_of(jobs)
     return forecast(
-        its.present.copy(), np.array(order), its, ahead.outlook, np.array(stall), nodes, rules.numbers, ahead.depth,
-        new_scratch(its, nodes),
+        writing(its, nodes, rules.numbers), its.present.copy(), np.array(order), its, ahead.outlook, np.array(stall),
+        nodes, rules.numbers, ahead.depth, new_scratch(its, nodes),
     )  # fmt: skip
 
 

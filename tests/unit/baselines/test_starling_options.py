@@ -58,7 +58,10 @@ def test_every_way_has_its_order_and_sizes():
     """Job 0 runs on 4 GPUs for 10 s, job 1 on 1 GPU for 20: by time 0 is first, by GPU-time 1."""
     starling = Starling(replace(KNOWN, gang=0.0), variants=[Variant(gang=1.0, knee=0.3)])
     present, tables, _, _ = inputs(starling, round_at(0, jobs((0, 4, 10), (0, 1, 20)), two_nodes()))
-    orders = [rank(present.jobs, present.work, tables, variant, np.zeros(0)).tolist() for variant in (0, 1)]
+    orders = [
+        rank(present.jobs, np.arange(len(present.jobs)), present.work, tables, variant, np.zeros(0)).tolist()
+        for variant in (0, 1)
+    ]
     assert orders == [[0, 1], [1, 0]]
     assert tables.sizes[:, tables.group].shape == (2, 2, 1)
 
@@ -131,7 +134,7 @@ def test_hidden_work_depends_on_service():
     assert np.isnan(present.work).all()
     work = remaining_work_of(present, tables, parameters)
     assert work.tolist() == pytest.approx([8 * 16.0, 8 * 2.25])
-    assert rank(present.jobs, work, tables, 0, np.zeros(0)).tolist() == [1, 0]
+    assert rank(present.jobs, np.arange(len(present.jobs)), work, tables, 0, np.zeros(0)).tolist() == [1, 0]
 
 
 def test_it_plans_for_no_more_jobs_than_there_are_gpus():
@@ -139,5 +142,5 @@ def test_it_plans_for_no_more_jobs_than_there_are_gpus():
     for size, planned in ((1, 8), (8, 8), (4, 8)):
         view = round_at(0, jobs(*((0.0, size, 5.0 + i) for i in range(20))), two_nodes())
         present, tables, _, _ = inputs(Starling(), view)
-        order = rank(present.jobs, present.work, tables, 0, np.zeros(0))
+        order = rank(present.jobs, np.arange(len(present.jobs)), present.work, tables, 0, np.zeros(0))
         assert np.flatnonzero(select_considered(order, present, tables)).tolist() == list(range(planned))

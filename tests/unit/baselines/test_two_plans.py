@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from baselines.starling.growth import best_growth, grow_plan
 from baselines.starling.room import has_room, largest_room, shape_of, take_room
 from baselines.starling.scratch import new_scratch
-from baselines.starling.two_plans import choose_by_part, fill_plan, plan, plan_twice
+from baselines.starling.two_plans import choose_by_part
 from baselines.starling.worth import after_delay
 from tests.unit.baselines import slow_plans as slow
+from tests.unit.baselines.kernel_plans import plan, plan_twice
 from tests.unit.baselines.slow_plans import Rules, arrays, drawn, grid_of, is_sound, nodes_of
 
 seeds = st.integers(0, 1_000_000)
@@ -41,11 +42,9 @@ def test_has_room_agrees_with_take_room(seed, size):
 def test_fill_plan_equals_the_reference(seed, keep):
     order, jobs, rules, _ = drawn(seed)
     its, nodes = arrays(jobs), nodes_of(jobs)
-    grid, free = np.zeros_like(its.present), nodes.capacity.copy()
-    fill_plan(keep, np.array(order), its, free, nodes, rules.numbers, grid, new_scratch(its, nodes))
     expected = slow.fill(keep, order, jobs, rules)
-    assert grid.tolist() == grid_of(expected, len(free)).tolist()
-    assert free.tolist() == slow.free_under(expected, jobs.capacity)
+    grid = plan(keep, np.array(order), its, nodes, rules.numbers, grow=False)
+    assert grid.tolist() == grid_of(expected, len(nodes.capacity)).tolist()
 
 
 @given(seed=seeds)

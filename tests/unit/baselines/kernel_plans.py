@@ -1,0 +1,23 @@
+"""The kernels that write plans, called from Python."""
+
+import numpy as np
+
+from baselines.starling import two_plans
+from baselines.starling.round import Jobs, Nodes, StarlingRules
+from baselines.starling.scratch import new_scratch
+from envs.types import IntArray
+
+
+def plan(keep: bool, order: IntArray, jobs: Jobs, nodes: Nodes, rules: StarlingRules, *, grow: bool = True) -> IntArray:
+    """int16[num_jobs, num_nodes]: the result of `write_plan`."""
+    grid = np.empty_like(jobs.present)
+    two_plans.write_plan(keep, grow, order, jobs, nodes, rules, new_scratch(jobs, nodes), grid)
+    return grid
+
+
+def plan_twice(order: IntArray, jobs: Jobs, nodes: Nodes, rules: StarlingRules) -> IntArray:
+    """int16[num_jobs, num_nodes]: the result of `write_two_plans`."""
+    write, scratch = two_plans.writing(jobs, nodes, rules), new_scratch(jobs, nodes)
+    kept, grid = np.empty_like(jobs.present), np.empty_like(jobs.present)
+    two_plans.write_two_plans(write, order, jobs, nodes, rules, scratch, kept, grid)
+    return grid

@@ -1,6 +1,7 @@
 """Starling as a market: it proposes an allocation for every episode of a batch, and clears the bids of node agents."""
 
 import copy
+from typing import Any
 
 import numpy as np
 
@@ -196,6 +197,10 @@ class StarlingMarket:
         self._cleared: Changes
         self._silent: BidArrays
         self._decision: Deciding | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the kernels' addresses, which mean nothing in another process."""
+        return self.__dict__ | {"_decision": None}
 
     def attach(self, setup: Setup, table: ThroughputTable, state: State) -> "StarlingMarket":
         """Return a market with tables for the episodes of a state.

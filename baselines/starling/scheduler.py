@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -240,6 +240,10 @@ class Starling:
         self._tables: JobTables | None = None
         self._site: NodeTables | None = None
         self._write: WritePlan | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the kernel's address, which means nothing in another process."""
+        return self.__dict__ | {"_write": None}
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Forget the jobs of the last episode."""

@@ -1,6 +1,7 @@
 """Options of Starling, and the jobs that it considers."""
 
 import math
+import pickle
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -144,3 +145,13 @@ def test_it_plans_for_no_more_jobs_than_there_are_gpus():
         present, tables, _, _ = inputs(Starling(), view)
         order = rank(present.jobs, np.arange(len(present.jobs)), present.work, tables, 0, np.zeros(0))
         assert np.flatnonzero(select_considered(order, present, tables)).tolist() == list(range(planned))
+
+
+def test_it_can_be_sent_to_another_process_after_a_decision():
+    """The copy decides as the original does."""
+    starling, view = Starling(), round_at(0, jobs((0, 4, 10), (0, 4, 20)), two_nodes())
+    starling.reset(view.cluster, np.random.default_rng(0))
+    first = starling.schedule(view)
+    copy = pickle.loads(pickle.dumps(starling))
+    again = copy.schedule(view)
+    assert {job: again.placement(job) for job in again.jobs()} == {job: first.placement(job) for job in first.jobs()}

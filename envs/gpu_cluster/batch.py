@@ -89,10 +89,10 @@ class GpuClusterBatch(EpisodeBatch):
         self.negotiation.set_actions(actions)
         if self._in_python:
             self._closed[:] = True
-            kernels.decide_all(self.negotiation.arrays, 0, self.batch_size, self._closed)
+            kernels.decide_all(self.negotiation.rules, self.negotiation.arrays, 0, self.batch_size, self._closed)
             self._pass_time(self._closed)
         else:
-            kernels.step(self.negotiation.arrays, 0, self.batch_size, True, self._outcomes)
+            kernels.step(self.negotiation.rules, self.negotiation.arrays, 0, self.batch_size, True, self._outcomes)
             for b in np.flatnonzero(self._outcomes == LOG_FULL):
                 self._proceed(int(b))
         return *self._pay(before), self.ended
@@ -103,10 +103,10 @@ class GpuClusterBatch(EpisodeBatch):
             self.negotiation.set_episode_actions(b, joint)
             if self._in_python:
                 self._closed[:] = False
-                kernels.decide_all(self.negotiation.arrays, b, b + 1, self._closed)
+                kernels.decide_all(self.negotiation.rules, self.negotiation.arrays, b, b + 1, self._closed)
                 self._pass_time(self._closed)
                 continue
-            kernels.step(self.negotiation.arrays, b, b + 1, True, self._outcomes)
+            kernels.step(self.negotiation.rules, self.negotiation.arrays, b, b + 1, True, self._outcomes)
             if self._outcomes[b] == LOG_FULL:
                 self._proceed(b)
 
@@ -125,7 +125,7 @@ class GpuClusterBatch(EpisodeBatch):
     def _proceed(self, b: int) -> None:
         """Apply a closed round and advance time to the next choice."""
         while True:
-            kernels.step(self.negotiation.arrays, b, b + 1, False, self._outcomes)
+            kernels.step(self.negotiation.rules, self.negotiation.arrays, b, b + 1, False, self._outcomes)
             if self._outcomes[b] != LOG_FULL:
                 return
             self.state.grow_log()
@@ -147,9 +147,9 @@ class GpuClusterBatch(EpisodeBatch):
             if negotiation.market is not None and begun.any():
                 negotiation.propose(begun)
             for b in waiting:
-                closed[b] = kernels.observe_episode(negotiation.arrays, b) == 0 and self._outcomes[b] != END
+                closed[b] = negotiation.kernels.observe(negotiation.arrays, b) == 0 and self._outcomes[b] != END
                 if closed[b]:
-                    kernels.close_round(negotiation.arrays, b)
+                    negotiation.kernels.close(negotiation.arrays, b)
 
     def _next_round(self, b: int) -> int:
         """Advance one episode to its next round or its end; return the result code."""

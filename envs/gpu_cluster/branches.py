@@ -3,7 +3,6 @@
 import numpy as np
 
 from envs.episodes.branches import Branches
-from envs.gpu_cluster import kernels
 from envs.gpu_cluster.batch import GpuClusterBatch
 from envs.gpu_cluster.negotiation import Negotiation
 from envs.simulation.market import Market
@@ -51,6 +50,6 @@ class ChoiceBranches(Branches):
         """
         for place, joint in zip(np.asarray(places).tolist(), actions, strict=True):
             self._negotiation.set_episode_actions(place, joint)
-            kernels.decide_episode(self._negotiation.arrays, place)
-            kernels.close_round(self._negotiation.arrays, place)
+            self._negotiation.kernels.decide(self._negotiation.arrays, place)
+            self._negotiation.kernels.close(self._negotiation.arrays, place)
             self._negotiation.price(place)

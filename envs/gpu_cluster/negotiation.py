@@ -77,6 +77,8 @@ class Negotiation:
         self._unattached = market
         self.market = market.attach(setup, table, state) if market else None
         self.proposals: list[PlannedProposal | None] = [None] * len(state.episode)  # of the present rounds
+        self.kernels = kernels.AMENDMENTS if rules.amendments else kernels.CLAIMS
+        self._arguments: kernels.RoundKernels | None = None
 
     @property
     def names_amounts(self) -> bool:
@@ -87,6 +89,13 @@ class Negotiation:
     def observation(self) -> Observation:
         """The current observation by name, with a leading batch axis; the next step overwrites the arrays."""
         return {name: getattr(self.arrays, name) for name in observation_keys(self.spec)}
+
+    @property
+    def rules(self) -> kernels.RoundKernels:
+        """The kernels that decide, as an argument of compiled functions."""
+        if self._arguments is None:
+            self._arguments = kernels.as_arguments(self.kernels, self.arrays)
+        return self._arguments
 
     def use_table(self, table: ThroughputTable) -> None:
         """Use another throughput table, which a workload with larger jobs needs."""
@@ -230,16 +239,16 @@ class NegotiatedRound:
 
     def observe(self) -> bool:
         """Write the observation; return False if no node has a choice, which ends the round."""
-        return kernels.observe_episode(self.negotiation.arrays, 0) > 0
+        return self.negotiation.kernels.observe(self.negotiation.arrays, 0) > 0
 
     def decide(self, actions: IntArray) -> bool:
         """Apply a joint action int64[num_nodes]; return whether the round is over."""
         self.negotiation.set_actions(actions[None])
-        return bool(kernels.decide_episode(self.negotiation.arrays, 0))
+        return bool(self.negotiation.kernels.decide(self.negotiation.arrays, 0))
 
     def fill(self, allocation: Allocation) -> Allocation:
         """Write the round's plan into a `keep_running` allocation."""
-        kernels.close_round(self.negotiation.arrays, 0)
+        self.negotiation.kernels.close(self.negotiation.arrays, 0)
         assert self._snapshot is not None
         state, plans = self.negotiation.state, self._snapshot.plans
         touched = state.touched[0, : state.episode[0, 0].num_touched]

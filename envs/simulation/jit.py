@@ -23,6 +23,8 @@ from numba.core import types
 from numba.core.event import Listener, register, unregister
 from numba.extending import intrinsic
 
+from envs.simulation.linked_code import linked_only
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -105,7 +107,18 @@ def _inner(function: Callable[P, R], **options: bool) -> Callable[P, R]:
         alone = njit(error_model="numpy", _nrt=False)(function)
         compiled._insert = lambda *_: None  # no wrapper for Python; the next line makes one when Python calls
         compiled._compile_for_args = lambda *_: alone
+        compiled.compile = _linked(compiled.compile)
     return cast(Callable[P, R], compiled)
+
+
+def _linked(function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function that compiles or loads, without machine code."""
+
+    def compile_or_load(*args: P.args, **kwargs: P.kwargs) -> R:
+        with linked_only():
+            return function(*args, **kwargs)
+
+    return compile_or_load
 
 
 def _compiled(function: Callable[P, R], **options: bool | str) -> Callable[P, R]:

@@ -40,7 +40,9 @@ def restore(batch: GpuClusterBatch, start: State) -> None:
     for b in range(batch.batch_size):
         batch.state.episode_view(b).copy_from(start)
         batch.negotiation.clear_counters(b)
-    kernels.step(batch.negotiation.arrays, 0, batch.batch_size, False, np.zeros(batch.batch_size, np.int64))
+    negotiation = batch.negotiation
+    outcomes = np.zeros(batch.batch_size, np.int64)
+    kernels.step(negotiation.rules, negotiation.arrays, 0, batch.batch_size, False, outcomes)
 
 
 def bytes_per_environment(batch: GpuClusterBatch) -> float:

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs.gpu_cluster import DecisionRules, GpuClusterBatch
-from envs.gpu_cluster.kernels import decide_episode
 from envs.simulation import EventKind, Information, Rounds, Scenario
 from envs.simulation.kernels import RUNNING
 from envs.types import JobSpec
@@ -96,7 +95,7 @@ def test_a_choice_of_one_node_alone_is_never_refused(data, given_rules, scenario
         job = named(batch, node, int(choice[node]))
         before = batch.counters()["conflicts"]
         batch.negotiation.set_actions(actions)
-        decide_episode(batch.negotiation.arrays, 0)
+        batch.negotiation.kernels.decide(batch.negotiation.arrays, 0)
         assert plan(batch).get(job, {}).get(node, 0) == gpus[node]
         assert batch.counters()["conflicts"] == before
         batch.step(np.zeros_like(actions))  # everybody passes: the round ends

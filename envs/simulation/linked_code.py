@@ -2,7 +2,7 @@
 
 Numba optimises each function together with all that it calls, and makes machine code of it. For a function at depth `n`
 below a kernel, this happens `n` times more, and nobody runs the results. `linked_only` leaves this out: LLVM optimises
-such functions once in each kernel. It halves the time of a first start.
+such functions once in each kernel. A first start takes a third less time.
 
 It uses numba's classes of code libraries, which are undocumented (hence the pinned version).
 """

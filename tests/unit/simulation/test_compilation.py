@@ -115,3 +115,45 @@ def test_unrelated_imports_do_not_invalidate_a_kernel(tmp_path):
     (tmp_path / "lower.py").write_text(kernel.format("", "one_more", "a + 10"))
     again = python(f"{tell}import other, upper; {play}", tmp_path, NUMBA_DISABLE_JIT="0").split()
     assert again == ["compiling", "12"]
+
+
+def test_a_part_is_linked_into_several_kernels_from_the_cache_too_and_python_can_call_it(tmp_path):
+    """A part has no machine code of its own: kernels get it, and Python compiles it again."""
+    (tmp_path / "parts.py").write_text(
+        textwrap.dedent("""
+        from envs.simulation.jit import kernel, leaf, part
+
+        @leaf
+        def one_more(a):
+            return a + 1
+
+        @part
+        def steps(a, b):
+            total = 0
+            for i in range(a, b):
+                total += one_more(i)
+            return total
+
+        @kernel
+        def both(a, b):
+            return steps(a, b) + 1000
+
+        @kernel
+        def twice(a, b):
+            return 2 * steps(a, b)
+        """)
+    )
+    tell = "from envs.simulation.jit import on_first_compilation as on; on(lambda: print('compiling')); "
+    calls = ("parts.both(0, 4)", "parts.both(0, 4)", "parts.twice(1, 3), parts.steps(0, 2), parts.one_more(5)")
+    told = [python(f"{tell}import parts; print({call})", tmp_path, NUMBA_DISABLE_JIT="0").split() for call in calls]
+    assert told == [["compiling", "1010"], ["1010"], ["compiling", "10", "3", "6"]]
+
+
+def test_code_that_only_kernels_call_is_kept_without_machine_code(tmp_path):
+    (tmp_path / "parts.py").write_text(
+        "from envs.simulation.jit import kernel, part\n\n@part\ndef half(a):\n    return 0.5 * a\n\n"
+        "@kernel\ndef quarter(a):\n    return half(half(a))\n"
+    )
+    ask = "import parts; print(parts.quarter(2.0)); [library] = [c.library for c in parts.half.overloads.values()]; "
+    kinds = "print(type(library).__name__, library.get_pointer_to_function('half'))"
+    assert python(ask + kinds, tmp_path, NUMBA_DISABLE_JIT="0").split() == ["0.5", "LinkedLibrary", "0"]

@@ -38,13 +38,22 @@ class ArrivalModel:
             left = np.where(np.isnan(left), assumed[jobs], left)
         self._work.extend(left.tolist())
 
+    def knows(self, view: ClusterView, until: Seconds) -> bool:
+        """Whether enough jobs have been submitted to draw others, and `until` is finite."""
+        count = len(self._work)
+        return (
+            count >= LEAST_JOBS
+            and view.time > view.submit_time[0]
+            and bool(np.isfinite(until))
+            and bool(self._usable())
+        )
+
     def draw(self, view: ClusterView, until: Seconds, rng: np.random.Generator) -> list[JobSpec]:
-        """Return jobs that might be submitted between now and `until`, in order of submission."""
-        count, submit = len(self._work), view.submit_time
-        span = view.time - float(submit[0]) if count else 0.0
-        known = [job for job, work in enumerate(self._work) if np.isfinite(work) and work > 0]
-        if count < LEAST_JOBS or span <= 0 or not np.isfinite(until) or not known:
+        """Return jobs that might be submitted between now and `until`, in order of submission; none if unknown."""
+        if not self.knows(view, until):
             return []
+        count, known = len(self._work), self._usable()
+        span = view.time - float(view.submit_time[0])
         number = min(int(rng.poisson(count / span * (until - view.time))), MOST_JOBS)
         times = np.sort(rng.uniform(view.time, until, number))
         drawn = rng.choice(known, number)
@@ -52,3 +61,7 @@ class ArrivalModel:
             replace(view.job(job), submit_time=float(at), work=self._work[job], name="")
             for at, job in zip(times, drawn.tolist(), strict=True)
         ]
+
+    def _usable(self) -> list[int]:
+        """Jobs whose work is known."""
+        return [job for job, work in enumerate(self._work) if np.isfinite(work) and work > 0]

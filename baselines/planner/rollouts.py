@@ -183,7 +183,7 @@ class Rollouts:
         self.rest, self.restart_weight = rest, restart_weight
         self.count = 0  # rollouts so far in this round
         self.until: Seconds = math.inf
-        self._later_jobs = False
+        self._horizon_is_set = self._later_jobs = False
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Begin an episode."""
@@ -201,7 +201,12 @@ class Rollouts:
             later_jobs: whether jobs are submitted during rollouts.
         """
         self.count, self.until, self._later_jobs = 0, math.inf, later_jobs
+        self._horizon_is_set = False
         self.rest.begin()
+
+    def set_horizon(self, until: Seconds) -> None:
+        """Play all allocations of this round up to a time that other rollouts have set."""
+        self.until, self._horizon_is_set = until, True
 
     def play(self, trial: Simulator, allocation: Allocation) -> Seconds | None:
         """Play an allocation on a copy of the present round; return its job-seconds from now on.
@@ -216,7 +221,7 @@ class Rollouts:
             return None
         if self._later_jobs and not isinstance(self.continuation, PlaysAhead):
             self.forget_jobs(trial.cluster, trial.rng)  # an earlier rollout may have seen more of them
-        first, self.count = self.count == 0, self.count + 1
+        first, self.count, self._horizon_is_set = not self._horizon_is_set, self.count + 1, True
         rounds = self.rounds if first or self.rounds is None else SLACK * self.rounds
         play_on(trial, self.continuation, rounds, self.until)
         episode = trial.state.episode[0, 0]

@@ -10,9 +10,10 @@ import numpy as np
 from baselines.hesrpt import HeSrpt
 from baselines.optimus import Optimus
 from baselines.planner.arrivals import ArrivalModel
+from baselines.planner.futures import Copies, Futures
 from baselines.planner.leader import Leader, LedStarling
 from baselines.planner.rollouts import Rest, Rollouts
-from baselines.planner.search import Budget, Copies, Search
+from baselines.planner.search import Budget, Search
 from baselines.starling import Starling
 from baselines.starling.scheduler import KNOWN, OTHER_VARIANTS
 from envs.scheduling import ClusterView, Scheduler
@@ -58,16 +59,19 @@ class RolloutPlanner:
     In each round:
 
     1. The base, `Starling`, decides. Its allocation is applied to a snapshot of the round (`ClusterView.snapshot`).
-       There, the base decides in the next `rounds` rounds too, at usual batch sizes. No further job arrives. The time
-       that this takes is the horizon of the decision.
-    2. Other proposals are played up to the same time: to change nothing, what Starling's variants without forecast
-       would allocate, and what Optimus and heSRPT would.
+       There, the base decides in the next `rounds` rounds too, at usual batch sizes. The time that this takes is the
+       horizon of the decision. Then several futures are drawn: jobs that arrive up to the horizon, from a model of
+       those submitted so far (`ArrivalModel`). The base's allocation and all other plans are played in each of them.
+    2. Other proposals: to change nothing, what Starling's variants without forecast would allocate, and what Optimus
+       and heSRPT would.
     3. Then local changes of the best plan so far: a job moves, two jobs swap, one grows or shrinks, is evicted, or is
        squeezed in where others give way. A change that is better is the next plan to be changed.
     4. The value of a plan is the sum of the times that the jobs present spend in the system: up to the horizon by the
        rules of the world, with restarts and all that jobs share, and after it by an estimate (`rollouts.Rest`).
        Restarts take `restart_weight` times as long as in the world, since jobs that arrive end plans early and cause
        further restarts.
+    5. A plan takes the place of the best one so far if it is better on average over the futures, by `caution` standard
+       errors of the difference. One that is behind in the first half of the futures is not played in the others.
 
     A plan is worth what the rounds after it make of it, so rollouts must continue with the scheduler that will decide:
     a plan that is better when followed by a weaker scheduler is often worse when followed by the base.
@@ -85,19 +89,21 @@ class RolloutPlanner:
 
     Args:
         base: the scheduler that proposes first, and whose parameters the rollouts use.
-        rollouts: most rollouts in a decision, that of the base's allocation included.
+        rollouts: most rollouts in a decision, each of one plan in one future; those of the base's allocation count.
         milliseconds: most wall-clock time of a decision besides the base's; None for no limit. With a limit, results
             depend on the machine.
         rounds: rounds up to the horizon; None plays until the jobs present have ended.
         look_ahead: completions that Starling forecasts in the rounds of a rollout; 0 for no forecast and no variants;
             None for those of the base.
         share: the largest share of the rollouts that proposals use; local changes use the rest.
-        margin: the share of the value of the base's allocation by which a plan must be better than the best one so far.
-        arrivals: "none", or "fitted": jobs arrive up to the horizon, drawn from a model of those submitted so far (see
-            `ArrivalModel`), the same for all plans of a decision.
+        margin: the share of the value of the base's allocation by which a plan must be better than the best one so far
+            where there is one future only: without arrivals, or before enough jobs have come to draw others.
+        arrivals: "fitted", or "none": no further job arrives in rollouts.
         proposers: the schedulers of step 2; None for those named there.
         restart_weight: factor on restart delays in rollouts.
         leader: decides first in place of the base, which must then be the Starling of its market; None for the base.
+        futures: the number of futures that are drawn; at most half of `rollouts` are, so that two plans are compared.
+        caution: standard errors by which a plan must be better.
 
     Raises:
         MurmurationError: an argument is out of range, or `arrivals` is unknown or needs a horizon.
@@ -110,16 +116,18 @@ class RolloutPlanner:
     def __init__(
         self,
         base: Starling | None = None,
-        rollouts: int = 16,
+        rollouts: int = 64,
         milliseconds: float | None = None,
         rounds: int | None = 20,
         look_ahead: int | None = None,
         share: float = 0.5,
         margin: float = 0.02,
-        arrivals: Literal["none", "fitted"] = "none",
+        arrivals: Literal["none", "fitted"] = "fitted",
         proposers: Sequence[Scheduler] | None = None,
         restart_weight: float = KNOWN.restart_weight,
         leader: Leader | None = None,
+        futures: int = 4,
+        caution: float = 1.5,
     ) -> None:
         if arrivals not in ("none", "fitted"):
             raise MurmurationError(f"planner: arrivals is {arrivals!r}; it must be none or fitted")
@@ -130,14 +138,15 @@ class RolloutPlanner:
         continuation = continue_as(self.base, look_ahead, restart_weight)
         others = default_proposers() if proposers is None else list(proposers)
         rest = Rest(self.base.known.knee, self.base.known.horizon)
-        self._led = None if leader is None else LedStarling(continuation)
+        player = continuation if leader is None else LedStarling(continuation)
+        model = ArrivalModel() if arrivals == "fitted" else None
         self._search = Search(
             others if leader is None else [self.base, *others],
-            Rollouts(self._led or continuation, rounds, rest, restart_weight),
+            Futures(Rollouts(player, rounds, rest, restart_weight), futures, model),
             Budget(rollouts, milliseconds),
             share,
             margin,
-            ArrivalModel() if arrivals == "fitted" else None,
+            caution,
         )
         self._copies: tuple[Snapshot, Snapshot] | None = None
 
@@ -173,10 +182,12 @@ class RolloutPlanner:
 
     def _first(self, view: ClusterView) -> Allocation:
         """Return the allocation of the leader, or of the base without one."""
-        if self.leader is None or self._led is None:
+        if self.leader is None:
             return self.base.schedule(view)
         allocation = self.leader.schedule(view)
-        self._led.follow(self.leader.bids)
+        for player in self._search.futures.players:
+            if isinstance(player.continuation, LedStarling):
+                player.continuation.follow(self.leader.bids)
         return allocation
 
     def _copy(self, view: ClusterView, assumed: FloatArray | None) -> tuple[Snapshot, Snapshot]:

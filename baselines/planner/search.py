@@ -3,24 +3,19 @@
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 
-from baselines.planner.arrivals import ArrivalModel
 from baselines.planner.changes import LocalChanges
+from baselines.planner.futures import Copies, Futures
 from baselines.planner.plan import Key, Plan
-from baselines.planner.rollouts import Rollouts
 from envs.scheduling import ClusterView, Scheduler
-from envs.simulation import Snapshot
-from envs.simulation.replica import Replica
-from envs.types import Allocation, ClusterSpec, FloatArray, MurmurationError, Seconds
+from envs.types import Allocation, ClusterSpec, FloatArray, MurmurationError
 
 ROUNDING = 1e-9  # a smaller share of a value is rounding
+LEAST_PLANS = 2  # that are compared: a small budget draws fewer futures
 DRAWS = 4  # local changes drawn for each rollout at most, since some are known already or are refused
 PROPOSALS, LOCAL_CHANGES = "chosen_proposals", "chosen_local_changes"  # counters
-
-Copies: TypeAlias = tuple[Snapshot, Snapshot] | tuple[Replica, Replica]  # of a round, and one to play on
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +54,15 @@ class Search:
 
     Args:
         proposers: further schedulers whose allocations are compared; those that refuse the scenario are left out.
-        rollouts: values plans.
+        futures: in which plans are compared.
         budget: the effort for each decision.
         share: the largest share of the budget that proposals use; local changes use the rest.
-        margin: the share of the value of the base's allocation by which a plan must be better than the best one.
-        arrivals: the model from which arrivals are drawn; None plays without arrivals.
+        margin: the share of the value of the base's allocation by which a plan must be better than the best one, where
+            there is one future only.
+        caution: the standard errors by which a plan must be better on average than the best one in several futures.
 
     Raises:
-        MurmurationError: `share` or `margin` is not between 0 and 1.
+        MurmurationError: `share` or `margin` is not between 0 and 1, or `caution` is negative.
 
     Attributes:
         counters: rollouts so far, and decisions for a proposal or a local change instead of the base's allocation.
@@ -75,17 +71,18 @@ class Search:
     def __init__(
         self,
         proposers: Sequence[Scheduler],
-        rollouts: Rollouts,
+        futures: Futures,
         budget: Budget,
         share: float,
         margin: float,
-        arrivals: ArrivalModel | None = None,
+        caution: float,
     ) -> None:
-        for name, value in (("share", share), ("margin", margin)):
-            if not 0 <= value <= 1:
-                raise MurmurationError(f"planner: {name} is {value}; it must be between 0 and 1")
-        self.proposers, self.rollouts, self.budget, self.share = tuple(proposers), rollouts, budget, share
-        self.margin, self.arrivals = margin, arrivals
+        for name, value, most in (("share", share, 1.0), ("margin", margin, 1.0), ("caution", caution, np.inf)):
+            if not 0 <= value <= most:
+                bounds = "at least 0" if most > 1 else "between 0 and 1"
+                raise MurmurationError(f"planner: {name} is {value}; it must be {bounds}")
+        self.proposers, self.futures, self.budget, self.share = tuple(proposers), futures, budget, share
+        self.margin, self.caution = margin, caution
         self.counters: dict[str, int] = {}
         self._able: list[Scheduler] = []
         self._rng = np.random.default_rng(0)
@@ -96,9 +93,7 @@ class Search:
         self.counters = {"rollouts": 0, PROPOSALS: 0, LOCAL_CHANGES: 0}
         for scheduler in self.proposers:
             scheduler.reset(cluster, rng)
-        self.rollouts.reset(cluster, rng)
-        if self.arrivals is not None:
-            self.arrivals.reset()
+        self.futures.reset(cluster, rng)
 
     def choose(
         self, view: ClusterView, base: Allocation, copies: Copies, assumed: FloatArray | None = None
@@ -113,15 +108,16 @@ class Search:
         """
         deadline, present = self.budget.deadline(), Plan.present(view)
         best, chosen, source = present.with_allocation(base), base, ""
-        lowest = self._begin(view, base, copies, assumed)
-        if lowest is None:
+        most = max(self.budget.rollouts // LEAST_PLANS, 1)
+        values = self.futures.begin(view, base, copies, assumed, self._rng, most)
+        if values is None:
             return base
-        least = max(self.margin, ROUNDING) * lowest
+        least = max(self.margin if len(values) == 1 else 0.0, ROUNDING) * float(values.mean())
         seen: set[Key] = {best.key}
         proposals, local = self._proposals(view, present), LocalChanges(view, present, best)
         draws = DRAWS * self.budget.rollouts
-        while draws and self.rollouts.count < self.budget.rollouts and time.perf_counter() < deadline:
-            early = self.rollouts.count <= self.share * self.budget.rollouts
+        while draws and self.futures.count < self.budget.rollouts and time.perf_counter() < deadline:
+            early = self.futures.count <= self.share * self.budget.rollouts
             plan, origin = next(proposals, None) if early else None, PROPOSALS
             if plan is None:
                 plan, origin, draws = local.draw(best, self._rng), LOCAL_CHANGES, draws - 1
@@ -130,32 +126,18 @@ class Search:
             seen.add(plan.key)
             allocation = plan.allocation(view, present)
             allocation.next_decision = base.next_decision
-            value = self._value(copies, allocation)
-            if value is not None and value < lowest - least:
-                best, chosen, lowest, source = plan, allocation, value, origin
-        self.counters["rollouts"] += self.rollouts.count
+            found = self.futures.values(allocation, best=values)
+            if found is not None and self._is_better(values - found, least):
+                best, chosen, values, source = plan, allocation, found, origin
+        self.counters["rollouts"] += self.futures.count
         if source:
             self.counters[source] += 1
         return chosen
 
-    def _begin(self, view: ClusterView, base: Allocation, copies: Copies, assumed: FloatArray | None) -> Seconds | None:
-        """Value the base's allocation, which sets the horizon, on a copy to which arrivals are added if wanted."""
-        self.rollouts.begin(later_jobs=self.arrivals is not None or isinstance(copies[0], Replica))
-        value = self._value(copies, base)
-        if self.arrivals is None or not isinstance(copies[0], Snapshot):
-            return value
-        self.arrivals.observe(view, assumed)
-        jobs = self.arrivals.draw(view, self.rollouts.until, self._rng)
-        if not jobs:
-            return value
-        copies[0].add_arrivals(jobs)
-        self.rollouts.forget_jobs(view.cluster, self._rng)  # others had the ids of these
-        return self._value(copies, base)
-
-    def _value(self, copies: Copies, allocation: Allocation) -> Seconds | None:
-        root, trial = copies
-        trial.copy_from(root)  # type: ignore[arg-type]  # both are of one type
-        return self.rollouts.play(trial, allocation)
+    def _is_better(self, gains: FloatArray, least: float) -> bool:
+        """Whether a plan's gains over the best one, by future, are large enough."""
+        error = float(gains.std(ddof=1)) / len(gains) ** 0.5 if len(gains) > 1 else 0.0
+        return float(gains.mean()) > least + self.caution * error
 
     def _proposals(self, view: ClusterView, present: Plan) -> Iterator[Plan]:
         """Yield what the jobs hold now, and what the other schedulers would allocate."""

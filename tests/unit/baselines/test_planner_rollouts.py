@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from baselines.planner.arrivals import LEAST_JOBS, ArrivalModel
+from baselines.planner.futures import Futures
 from baselines.planner.rollouts import Rest, Rollouts, prolong_restarts, queue_seconds
 from baselines.starling.scheduler import Starling
 from envs.performance import IdealModel
@@ -207,6 +208,60 @@ def test_arrivals_are_as_frequent_and_mixed_as_so_far():
         assert 100.0 <= times[0] <= times[-1] <= 600.0
         assert {(job.num_gpus, job.work) for job in one} <= known
     assert {job.num_gpus for job in drawn[0]} == {1, 2, 3}
+
+
+def futures_at_hundred(num_futures: int, rounds: int = 3) -> tuple[Futures, Simulator]:
+    """Futures of a round in which 21 jobs have come in 100 s, and its simulator."""
+    simulator = at_hundred(21)
+    made = Futures(rollouts(rounds), num_futures, ArrivalModel())
+    made.reset(simulator.cluster, np.random.default_rng(0))
+    return made, simulator
+
+
+def test_all_plans_meet_the_same_arrivals_and_futures_differ():
+    """The arrivals of a future add to the value of each plan, by another amount in each."""
+    futures, simulator = futures_at_hundred(4)
+    view = simulator.view
+    kept = view.allocation(keep_running=True)
+    copies = view.snapshot(), view.snapshot()
+    base = futures.begin(view, kept, copies, None, np.random.default_rng(1), 9)
+    assert base is not None
+    assert len(set(base.tolist())) == 4
+    assert futures.count == 1 + 4
+    again = futures.values(kept)
+    np.testing.assert_array_equal(again, base)
+    alone = futures_at_hundred(1)[0].begin(view, kept, copies, None, np.random.default_rng(1), 9)
+    assert alone is not None
+    assert len(alone) == 1
+
+
+def test_a_plan_that_is_behind_in_the_first_half_is_not_played_on():
+    futures, simulator = futures_at_hundred(4)
+    view = simulator.view
+    copies = view.snapshot(), view.snapshot()
+    kept, idle = view.allocation(keep_running=True), view.allocation()
+    best = futures.begin(view, kept, copies, None, np.random.default_rng(1), 9)
+    assert best is not None
+    before = futures.count
+    assert futures.values(idle, best=best) is None
+    assert futures.count == before + 2
+    assert futures.values(idle) is not None
+
+
+def test_a_small_budget_draws_fewer_futures_and_too_little_knowledge_none():
+    futures, simulator = futures_at_hundred(8)
+    view = simulator.view
+    copies = view.snapshot(), view.snapshot()
+    few = futures.begin(view, view.allocation(keep_running=True), copies, None, np.random.default_rng(1), 3)
+    assert few is not None
+    assert len(few) == 3
+    new = at_hundred(LEAST_JOBS - 1)
+    futures.reset(new.cluster, new.rng)
+    copies = new.view.snapshot(), new.view.snapshot()
+    one = futures.begin(new.view, new.view.allocation(keep_running=True), copies, None, np.random.default_rng(1), 3)
+    assert one is not None
+    assert len(one) == 1
+    assert futures.count == 1
 
 
 def test_nothing_is_drawn_from_too_little():

@@ -116,7 +116,7 @@ class RolloutPlanner:
     def __init__(
         self,
         base: Starling | None = None,
-        rollouts: int = 64,
+        rollouts: int = 32,
         milliseconds: float | None = None,
         rounds: int | None = 20,
         look_ahead: int | None = None,

@@ -10,7 +10,7 @@ import numpy as np
 from baselines.parts.priority import jobs_present
 from baselines.parts.scalability import AnalysedJobs, Analyser
 from baselines.parts.submitted import SubmittedJobs
-from baselines.starling.compiled import EveryJob, deciding, play_starling
+from baselines.starling.compiled import Deciding, EveryJob, deciding, play_starling
 from baselines.starling.decide import decide_round, plan_writing, remaining_work_of
 from baselines.starling.knee import Knees
 from baselines.starling.offsets import NO_OFFSETS, Offsets
@@ -240,10 +240,11 @@ class Starling:
         self._tables: JobTables | None = None
         self._site: NodeTables | None = None
         self._write: WritePlan | None = None
+        self._decisions: dict[tuple[bool, ...], Deciding] = {}  # of `play`, by the memory layout of the offsets
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out the kernel's address, which means nothing in another process."""
-        return self.__dict__ | {"_write": None}
+        """Leave out the kernels' addresses, which mean nothing in another process."""
+        return self.__dict__ | {"_write": None, "_decisions": {}}
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Forget the jobs of the last episode."""
@@ -309,7 +310,8 @@ class Starling:
         episode = simulator.state.episode[0, 0]
         horizon, left = float(episode.horizon), -1 if rounds is None else rounds
         episode.horizon, outcome = min(until, horizon), LOG_FULL
-        decision = deciding(*arguments, offsets)
+        layout = tuple(flag for array in offsets for flag in (array.flags.c_contiguous, array.flags.writeable))
+        decision = self._decisions.get(layout) or self._decisions.setdefault(layout, deciding(*arguments, offsets))
         while outcome == LOG_FULL:
             outcome, left = play_starling(decision, simulator.world, *arguments, self._depth, offsets, left)
             if outcome == LOG_FULL:

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,6 +16,28 @@ from envs.types import Allocation, ClusterSpec, FloatArray, MurmurationError
 Copies = tuple[Snapshot, Snapshot] | tuple[Replica, Replica]  # of a round, and one to play on
 
 
+@dataclass(frozen=True, slots=True)
+class DrawnFutures:
+    """How many futures are drawn in a round, and when one plan counts as better than another.
+
+    Attributes:
+        number: of futures; at most half of the rollouts of a decision, so that it compares two plans.
+        caution: standard errors by which a plan must be better on average.
+
+    Raises:
+        MurmurationError: `number` is below 1, or `caution` is negative or no number.
+    """
+
+    number: int = 4
+    caution: float = 1.5
+
+    def __post_init__(self) -> None:
+        if self.number < 1:
+            raise MurmurationError(f"planner: arrivals.number is {self.number}; it must be at least 1")
+        if not 0 <= self.caution < np.inf:
+            raise MurmurationError(f"planner: arrivals.caution is {self.caution}; it must be at least 0")
+
+
 class Futures:
     """Copies of one round to which different jobs to come are added; every plan is played on each of them.
 
@@ -22,19 +45,14 @@ class Futures:
 
     Args:
         rollouts: values a plan in one future.
-        number: how many futures are drawn.
-        arrivals: the model from which they are drawn; None plays once, without further arrivals.
-
-    Raises:
-        MurmurationError: `number` is below 1.
+        drawn: how they are drawn, from `ArrivalModel`; None plays once, without further arrivals.
     """
 
-    def __init__(self, rollouts: Rollouts, number: int, arrivals: ArrivalModel | None) -> None:
-        if number < 1:
-            raise MurmurationError(f"planner: futures is {number}; it must be at least 1")
-        self.arrivals, self.number = arrivals, number if arrivals is not None else 1
+    def __init__(self, rollouts: Rollouts, drawn: DrawnFutures | None) -> None:
+        self.arrivals = ArrivalModel() if drawn else None
+        self.number, self.caution = (drawn.number, drawn.caution) if drawn else (0, 0.0)
         # Each future has jobs of its own, so that no scheduler may carry what it knows of them to the next one.
-        self._players = [rollouts, *(copy.deepcopy(rollouts) for _ in range(self.number))][: self.number + 1]
+        self._players = [rollouts, *(copy.deepcopy(rollouts) for _ in range(self.number))]
         self._roots: list[Snapshot] = []
         self._drawn = 0
         self._copies: Copies | None = None
@@ -118,6 +136,11 @@ class Futures:
             if best is not None and k + 1 == len(roots) // 2 and values[: k + 1].sum() >= best[: k + 1].sum():
                 return None
         return values
+
+    def mean_gain(self, gains: FloatArray) -> float:
+        """Return a plan's mean gain over another one, less `caution` standard errors; float64[futures]: its gains."""
+        error = float(gains.std(ddof=1)) / len(gains) ** 0.5 if len(gains) > 1 else 0.0
+        return float(gains.mean()) - self.caution * error
 
     def _draw(self, view: ClusterView, root: Snapshot, rng: np.random.Generator, number: int) -> None:
         """Add the arrivals of each future to a copy of the round; none if too little is known of them."""

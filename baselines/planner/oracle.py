@@ -30,11 +30,9 @@ class OraclePlanner:
     elastic = True
 
     def __init__(self, planner: RolloutPlanner | None = None) -> None:
-        self.planner = planner or RolloutPlanner(
-            rollouts=16, rounds=None, margin=0.0, arrivals="none", restart_weight=1.0
-        )
-        if self.planner.arrivals != "none":
-            raise MurmurationError(f"oracle: planner.arrivals is {self.planner.arrivals}; set none: it knows them")
+        self.planner = planner or RolloutPlanner(rounds=None, margin=0.0, restart_weight=1.0)
+        if self.planner.knows_arrivals:
+            raise MurmurationError("oracle: the planner draws arrivals; set planner.arrivals to none: it knows them")
 
     @property
     def counters(self) -> dict[str, int]:

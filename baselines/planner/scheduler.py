@@ -9,8 +9,7 @@ import numpy as np
 
 from baselines.hesrpt import HeSrpt
 from baselines.optimus import Optimus
-from baselines.planner.arrivals import ArrivalModel
-from baselines.planner.futures import Copies, Futures
+from baselines.planner.futures import Copies, DrawnFutures, Futures
 from baselines.planner.leader import Leader, LedStarling
 from baselines.planner.rollouts import Rest, Rollouts
 from baselines.planner.search import Budget, Search
@@ -60,8 +59,8 @@ class RolloutPlanner:
 
     1. The base, `Starling`, decides. Its allocation is applied to a snapshot of the round (`ClusterView.snapshot`).
        There, the base decides in the next `rounds` rounds too, at usual batch sizes. The time that this takes is the
-       horizon of the decision. Then several futures are drawn: jobs that arrive up to the horizon, from a model of
-       those submitted so far (`ArrivalModel`). The base's allocation and all other plans are played in each of them.
+       horizon of the decision. No further job arrives. With `arrivals="fitted"`, several futures are drawn: jobs that
+       arrive up to the horizon, from a model of those submitted so far. All plans are played in each of them.
     2. Other proposals: to change nothing, what Starling's variants without forecast would allocate, and what Optimus
        and heSRPT would.
     3. Then local changes of the best plan so far: a job moves, two jobs swap, one grows or shrinks, is evicted, or is
@@ -70,8 +69,8 @@ class RolloutPlanner:
        rules of the world, with restarts and all that jobs share, and after it by an estimate (`rollouts.Rest`).
        Restarts take `restart_weight` times as long as in the world, since jobs that arrive end plans early and cause
        further restarts.
-    5. A plan takes the place of the best one so far if it is better on average over the futures, by `caution` standard
-       errors of the difference. One that is behind in the first half of the futures is not played in the others.
+    5. A plan takes the place of the best one so far if it is better by the share `margin`, and in several futures if it
+       is better on average by some standard errors of the difference.
 
     A plan is worth what the rounds after it make of it, so rollouts must continue with the scheduler that will decide:
     a plan that is better when followed by a weaker scheduler is often worse when followed by the base.
@@ -98,12 +97,10 @@ class RolloutPlanner:
         share: the largest share of the rollouts that proposals use; local changes use the rest.
         margin: the share of the value of the base's allocation by which a plan must be better than the best one so far
             where there is one future only: without arrivals, or before enough jobs have come to draw others.
-        arrivals: "fitted", or "none": no further job arrives in rollouts.
+        arrivals: "none": no further job arrives in rollouts; "fitted" for `DrawnFutures()`; or such settings.
         proposers: the schedulers of step 2; None for those named there.
         restart_weight: factor on restart delays in rollouts.
         leader: decides first in place of the base, which must then be the Starling of its market; None for the base.
-        futures: the number of futures that are drawn; at most half of `rollouts` are, so that two plans are compared.
-        caution: standard errors by which a plan must be better.
 
     Raises:
         MurmurationError: an argument is out of range, or `arrivals` is unknown or needs a horizon.
@@ -116,37 +113,34 @@ class RolloutPlanner:
     def __init__(
         self,
         base: Starling | None = None,
-        rollouts: int = 32,
+        rollouts: int = 16,
         milliseconds: float | None = None,
         rounds: int | None = 20,
         look_ahead: int | None = None,
         share: float = 0.5,
         margin: float = 0.02,
-        arrivals: Literal["none", "fitted"] = "fitted",
+        arrivals: Literal["none", "fitted"] | DrawnFutures = "none",
         proposers: Sequence[Scheduler] | None = None,
         restart_weight: float = KNOWN.restart_weight,
         leader: Leader | None = None,
-        futures: int = 4,
-        caution: float = 1.5,
     ) -> None:
-        if arrivals not in ("none", "fitted"):
-            raise MurmurationError(f"planner: arrivals is {arrivals!r}; it must be none or fitted")
-        if arrivals == "fitted" and rounds is None:
-            raise MurmurationError("planner: arrivals is fitted and rounds is null; set rounds, the time for arrivals")
+        if arrivals not in ("none", "fitted") and not isinstance(arrivals, DrawnFutures):
+            raise MurmurationError(f"planner: arrivals is {arrivals!r}; it must be none, fitted or DrawnFutures(...)")
+        drawn = DrawnFutures() if arrivals == "fitted" else None if arrivals == "none" else arrivals
+        if drawn and rounds is None:
+            raise MurmurationError("planner: arrivals are drawn and rounds is null; set rounds, the time for arrivals")
         self.base = Starling() if base is None else base
-        self.arrivals, self.leader = arrivals, leader
+        self.knows_arrivals, self.leader = drawn is not None, leader
         continuation = continue_as(self.base, look_ahead, restart_weight)
         others = default_proposers() if proposers is None else list(proposers)
         rest = Rest(self.base.known.knee, self.base.known.horizon)
         player = continuation if leader is None else LedStarling(continuation)
-        model = ArrivalModel() if arrivals == "fitted" else None
         self._search = Search(
             others if leader is None else [self.base, *others],
-            Futures(Rollouts(player, rounds, rest, restart_weight), futures, model),
+            Futures(Rollouts(player, rounds, rest, restart_weight), drawn),
             Budget(rollouts, milliseconds),
             share,
             margin,
-            caution,
         )
         self._copies: tuple[Snapshot, Snapshot] | None = None
 

@@ -59,10 +59,9 @@ class Search:
         share: the largest share of the budget that proposals use; local changes use the rest.
         margin: the share of the value of the base's allocation by which a plan must be better than the best one, where
             there is one future only.
-        caution: the standard errors by which a plan must be better on average than the best one in several futures.
 
     Raises:
-        MurmurationError: `share` or `margin` is not between 0 and 1, or `caution` is negative.
+        MurmurationError: `share` or `margin` is not between 0 and 1.
 
     Attributes:
         counters: rollouts so far, and decisions for a proposal or a local change instead of the base's allocation.
@@ -75,14 +74,12 @@ class Search:
         budget: Budget,
         share: float,
         margin: float,
-        caution: float,
     ) -> None:
-        for name, value, most in (("share", share, 1.0), ("margin", margin, 1.0), ("caution", caution, np.inf)):
-            if not 0 <= value <= most:
-                bounds = "at least 0" if most > 1 else "between 0 and 1"
-                raise MurmurationError(f"planner: {name} is {value}; it must be {bounds}")
+        for name, value in (("share", share), ("margin", margin)):
+            if not 0 <= value <= 1:
+                raise MurmurationError(f"planner: {name} is {value}; it must be between 0 and 1")
         self.proposers, self.futures, self.budget, self.share = tuple(proposers), futures, budget, share
-        self.margin, self.caution = margin, caution
+        self.margin = margin
         self.counters: dict[str, int] = {}
         self._able: list[Scheduler] = []
         self._rng = np.random.default_rng(0)
@@ -127,17 +124,12 @@ class Search:
             allocation = plan.allocation(view, present)
             allocation.next_decision = base.next_decision
             found = self.futures.values(allocation, best=values)
-            if found is not None and self._is_better(values - found, least):
+            if found is not None and self.futures.mean_gain(values - found) > least:
                 best, chosen, values, source = plan, allocation, found, origin
         self.counters["rollouts"] += self.futures.count
         if source:
             self.counters[source] += 1
         return chosen
-
-    def _is_better(self, gains: FloatArray, least: float) -> bool:
-        """Whether a plan's gains over the best one, by future, are large enough."""
-        error = float(gains.std(ddof=1)) / len(gains) ** 0.5 if len(gains) > 1 else 0.0
-        return float(gains.mean()) > least + self.caution * error
 
     def _proposals(self, view: ClusterView, present: Plan) -> Iterator[Plan]:
         """Yield what the jobs hold now, and what the other schedulers would allocate."""

@@ -1,11 +1,10 @@
 """The rollout planner and the oracle on schedules worked by hand."""
 
 from dataclasses import replace
-from typing import Literal
 
 import pytest
 
-from baselines.planner import OraclePlanner, RolloutPlanner
+from baselines.planner import DrawnFutures, OraclePlanner, RolloutPlanner
 from baselines.starling.scheduler import Starling
 from envs.performance import IdealModel
 from envs.simulation import Information, Scenario, Setup, Simulator, run_episode
@@ -30,8 +29,7 @@ def test_the_base_alone_runs_the_wide_job_last():
 @pytest.mark.parametrize("rounds", [1, 3, None])
 def test_it_finds_the_better_order(proposers, rounds):
     """B first ends at 1 and A at 101: 102 s of JCT in place of 201."""
-    arrivals: Literal["none", "fitted"] = "none" if rounds is None else "fitted"
-    planner = RolloutPlanner(BASE, rounds=rounds, arrivals=arrivals, proposers=proposers)
+    planner = RolloutPlanner(BASE, rounds=rounds, proposers=proposers)
     assert times(play(planner, LONG_AND_WIDE, ONE_NODE)) == [(1, 101), (0, 1)]
     counters = planner.counters
     assert counters["chosen_local_changes" if proposers == [] else "chosen_proposals"] >= 1
@@ -69,10 +67,7 @@ def test_the_oracle_knows_hidden_work():
 def test_the_oracle_without_a_budget_is_starling():
     workload = jobs((0, 4, 16), (0, 4, 4), (3, 2, 9), (4, 8, 2), elastic=(1, 8))
     expected = play(Starling(), workload, two_nodes(), restart_delay=2.0)
-    assert (
-        play(OraclePlanner(RolloutPlanner(rollouts=0, arrivals="none")), workload, two_nodes(), restart_delay=2.0).log
-        == expected.log
-    )
+    assert play(OraclePlanner(RolloutPlanner(rollouts=0)), workload, two_nodes(), restart_delay=2.0).log == expected.log
 
 
 def test_the_oracle_does_not_decide_from_a_view():
@@ -94,12 +89,12 @@ def test_the_oracle_does_not_decide_from_a_view():
         (lambda: RolloutPlanner(share=1.5), "share is 1.5; it must be between 0 and 1"),
         (
             lambda: RolloutPlanner(arrivals="some"),  # type: ignore[arg-type]
-            "arrivals is 'some'; it must be none or fitted",
+            "arrivals is 'some'; it must be none, fitted or DrawnFutures",
         ),
         (lambda: RolloutPlanner(arrivals="fitted", rounds=None), "rounds is null; set rounds"),
-        (lambda: OraclePlanner(RolloutPlanner(rounds=20, arrivals="fitted")), "arrivals is fitted; set none"),
-        (lambda: RolloutPlanner(futures=0), "futures is 0; it must be at least 1"),
-        (lambda: RolloutPlanner(caution=-0.5), "caution is -0.5; it must be at least 0"),
+        (lambda: OraclePlanner(RolloutPlanner(rounds=20, arrivals="fitted")), "the planner draws arrivals"),
+        (lambda: DrawnFutures(0), "arrivals.number is 0; it must be at least 1"),
+        (lambda: DrawnFutures(caution=-0.5), "arrivals.caution is -0.5; it must be at least 0"),
     ],
 )
 def test_what_they_refuse(build, message):

@@ -149,7 +149,7 @@ def test_all_jobs_end_and_the_seed_decides(arrivals):
             assert one.finished.all(), world.name
             ended += 1
         if arrivals == "none":
-            assert result_of(OraclePlanner(RolloutPlanner(rollouts=6, arrivals="none")), world) is not None
+            assert result_of(OraclePlanner(RolloutPlanner(rollouts=6)), world) is not None
         played += 1
         changed += one.log != expected.log
     assert played > 5
@@ -175,9 +175,7 @@ def test_a_planner_that_knows_the_future_is_never_behind_its_base():
         world = random_world(seed)
         expected = job_seconds(Starling(batch="usual"), world)
         found = job_seconds(
-            OraclePlanner(
-                RolloutPlanner(Starling(batch="usual"), 6, rounds=None, margin=0.0, arrivals="none", restart_weight=1.0)
-            ),
+            OraclePlanner(RolloutPlanner(Starling(batch="usual"), 6, rounds=None, margin=0.0, restart_weight=1.0)),
             world,
         )
         if expected is not None and found is not None:

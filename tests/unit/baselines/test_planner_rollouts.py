@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from baselines.planner.arrivals import LEAST_JOBS, ArrivalModel
-from baselines.planner.futures import Futures
+from baselines.planner.futures import DrawnFutures, Futures
 from baselines.planner.rollouts import Rest, Rollouts, prolong_restarts, queue_seconds
 from baselines.starling.scheduler import Starling
 from envs.performance import IdealModel
@@ -213,7 +213,7 @@ def test_arrivals_are_as_frequent_and_mixed_as_so_far():
 def futures_at_hundred(num_futures: int, rounds: int = 3) -> tuple[Futures, Simulator]:
     """Futures of a round in which 21 jobs have come in 100 s, and its simulator."""
     simulator = at_hundred(21)
-    made = Futures(rollouts(rounds), num_futures, ArrivalModel())
+    made = Futures(rollouts(rounds), DrawnFutures(num_futures))
     made.reset(simulator.cluster, np.random.default_rng(0))
     return made, simulator
 

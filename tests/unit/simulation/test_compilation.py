@@ -155,5 +155,5 @@ def test_code_that_only_kernels_call_is_kept_without_machine_code(tmp_path):
         "@kernel\ndef quarter(a):\n    return half(half(a))\n"
     )
     ask = "import parts; print(parts.quarter(2.0)); [library] = [c.library for c in parts.half.overloads.values()]; "
-    kinds = "print(type(library).__name__, library.get_pointer_to_function('half'))"
-    assert python(ask + kinds, tmp_path, NUMBA_DISABLE_JIT="0").split() == ["0.5", "LinkedLibrary", "0"]
+    tell = "print(type(library).__name__, library.get_pointer_to_function('half'))"
+    assert python(ask + tell, tmp_path, NUMBA_DISABLE_JIT="0").split() == ["0.5", "LinkedLibrary", "0"]

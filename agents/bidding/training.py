@@ -21,6 +21,7 @@ from agents.bid_imitation import (
     measure_agreement,
 )
 from agents.bidding import BiddingCheckpoint, BiddingScheduler
+from agents.bidding.curves import LearningCurve, learning_curves
 from agents.bidding.gain import ComparesScores, Gain, gain_of
 from agents.evolution.playing import Game, Score, play
 from agents.networks.bidding import BidNetwork
@@ -137,6 +138,8 @@ class BidTrainingState:
     iteration: int = 0
     baselines: dict[str, ValidationFigures] = field(default_factory=dict)  # on the compared workloads
     validation: dict[str, dict[str, list[float]]] = field(default_factory=dict)  # iteration -> task -> Gain
+    num_episodes: int = 0  # training episodes of an iteration
+    cpu_time: list[float] = field(default_factory=list)  # of each iteration without validation, in s; without workers
     best_iteration: int = -1
     fresh: dict[str, list[float]] = field(default_factory=dict)  # task -> Gain of the best on fresh workloads
     # task -> agreement with the teacher (`agents.bid_imitation.measure_agreement`), and mean JCT relative to its
@@ -203,6 +206,7 @@ class BidTrainer:
             if self.make_teacher and not resumed:
                 self._imitate(self.make_teacher)
             algorithm = self._make_algorithm()
+            self.state.num_episodes = self._num_episodes
             try:
                 if resumed:
                     algorithm.restore(resumed)
@@ -313,6 +317,7 @@ class BidTrainer:
             self.state.iteration += 1
             figures["throughput/episodes_per_second"] = self._num_episodes / (time.perf_counter() - began)
             figures["throughput/cpu_seconds"] = time.process_time() - cpu
+            self.state.cpu_time.append(figures["throughput/cpu_seconds"])
             self.tensorboard.write(figures, self.state.iteration)
             if self.state.iteration % settings.validate_every == 0 or self.state.iteration == settings.iterations:
                 self._validate(algorithm)
@@ -334,6 +339,8 @@ class BidTrainer:
         mean_jct = self._mean_jct(scores[self.setup.tasks[0].name])
         self.tensorboard.write({GAIN: 100.0 * mean_gain, HEADLINE: mean_jct / HOUR}, self.state.iteration)
         self._picture(network)
+        curve = LearningCurve(self.state.validation, self.state.num_episodes, self.state.cpu_time)
+        self.tensorboard.show({"learning_curve": learning_curves({f"seed {self.state.seed}": curve})}, 0)
         self.tensorboard.flush()
         if self.state.merit(self.state.iteration) > best:
             self.state.best_iteration = self.state.iteration

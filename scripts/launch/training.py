@@ -10,13 +10,15 @@ from torch import Tensor
 from agents import rllib
 from agents.bidding import BiddingCheckpoint
 from agents.bidding.checkpoint import is_bidding
-from agents.bidding.training import BidTrainer, BidTrainingSettings
+from agents.bidding.curves import LearningCurve, learning_curves
+from agents.bidding.training import BidTrainer, BidTrainingSettings, BidTrainingState
 from agents.branching.training import BRANCHING_STATE, BranchTrainer, BranchTrainingSettings
 from agents.checkpoint import find_checkpoint
 from agents.evolution.training import STATE, EvolutionTrainer, EvolutionTrainingSettings
 from agents.networks import Blueprint
 from agents.rllib.branching import BranchSetup
 from agents.rllib.evolution import BiddingTask, EvolutionSetup
+from agents.saving import read_state
 from agents.tensorboard import GAIN, HEADLINE, as_code
 from agents.terminal import ProgressListener
 from agents.training import Trainer, TrainingListener
@@ -46,8 +48,21 @@ def train(cfg: DictConfig, folder: Path) -> None:
     if trained:
         hashes = [checkpoint_hashes(find_checkpoint(each)) for each in seed_folders(folder) or [folder]]
         add_provenance(folder, checkpoint={path: found for each in hashes for path, found in each.items()})
+        write_learning_curves(folder)
         if cfg.evaluate:
             compare_and_report(cfg, folder, "test", load_policies(folder, registered(cfg)))
+
+
+def write_learning_curves(folder: Path) -> None:
+    """Write `learning_curves.png` into the folder of a run of policies that bid, over all its training seeds."""
+    runs = {}
+    for each in seed_folders(folder) or [folder]:
+        for name in (STATE, BRANCHING_STATE):
+            if (each / name).exists():
+                state = read_state(each / name, BidTrainingState)
+                runs[f"seed {state.seed}"] = LearningCurve(state.validation, state.num_episodes, state.cpu_time)
+    if runs:
+        learning_curves(runs).savefig(folder / "learning_curves.png", dpi=120)
 
 
 def build_trainer(cfg: DictConfig, folder: Path, listener: TrainingListener) -> Trainer | BidTrainer:

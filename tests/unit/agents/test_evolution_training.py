@@ -137,7 +137,9 @@ def test_a_run_goes_on_where_it_stopped_and_its_policy_plays(tmp_path: Path) -> 
     assert set(state.fresh) == {"task 0", "task 1"}
     trainer(tmp_path / "parts", 2).run()
     resumed = trainer(tmp_path / "parts", 3)
-    assert resumed.run().validation == state.validation
+    again = resumed.run()
+    assert again.validation == state.validation
+    assert (state.num_episodes, len(state.cpu_time), len(again.cpu_time)) == (16, 3, 3)
     assert any("resumed after iteration 2" in note for note in resumed.listener.notes)  # type: ignore[attr-defined]
     last = [BiddingCheckpoint.load(tmp_path / name / "checkpoints" / "last") for name in ("whole", "parts")]
     assert equal(last[0].network, last[1].network)

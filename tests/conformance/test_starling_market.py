@@ -3,21 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 
-from baselines.parts.submitted import SubmittedJobs
 from baselines.starling import Starling
-from baselines.starling.market import StarlingMarket, name_batches
+from baselines.starling.market import StarlingMarket
 from envs.bidding import BiddingBatch, BiddingRules
 from envs.performance import EFFICIENCY_SETTINGS, Contention, TableModel, model_profile
-from envs.simulation import EventKind, Information, Scenario, Setup, Simulator, State, run_episode
-from envs.simulation.market import add_row, no_changes
+from envs.simulation import EventKind, Information, Scenario, Setup, Simulator, run_episode
 from envs.types import ClusterSpec, JobSpec, NodeSpec
 from envs.workloads import Workload
 from tests.conformance.random_worlds import RandomWorld, random_world
-from tests.unit.bidding.bidders import Bidder, loud, rolled_out, silent
+from tests.unit.bidding.bidders import Bidder, loud, louder, rolled_out, silent
 
 NO_AHEAD = Starling(look_ahead=0)
 THREE_TYPES = ClusterSpec((NodeSpec("V100", 4), NodeSpec("K80", 4), NodeSpec("V100", 4), NodeSpec("P100", 2)))
@@ -47,8 +46,8 @@ def test_without_bids_it_is_starling(seed: int, look_ahead: int) -> None:
 def test_agents_and_scheduler_leave_one_log(seed: int) -> None:
     world, rules = calm(seed), BiddingRules(num_candidates=5, contenders=3)
     market = StarlingMarket(NO_AHEAD)
-    batch = rolled_out(loud, market, world.setup, world.workload, seed, rules)
-    result = run_episode(Bidder(loud, market, rules), Simulator(world.workload, world.setup, seed))
+    batch = rolled_out(louder, market, world.setup, world.workload, seed, rules)
+    result = run_episode(Bidder(louder, market, rules), Simulator(world.workload, world.setup, seed))
     assert batch.state.log(0) == result.log
 
 
@@ -103,22 +102,28 @@ def test_batch_sizes_are_chosen_and_left() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_agents_and_scheduler_leave_one_log_on_models_of_the_zoo(seed: int) -> None:
     setup, workload = zoo_world(seed)
-    batch = rolled_out(loud, StarlingMarket(NO_AHEAD), setup, workload, seed)
-    result = run_episode(Bidder(loud, StarlingMarket(NO_AHEAD)), Simulator(workload, setup, seed))
+    batch = rolled_out(louder, StarlingMarket(NO_AHEAD), setup, workload, seed)
+    result = run_episode(Bidder(louder, StarlingMarket(NO_AHEAD)), Simulator(workload, setup, seed))
     assert batch.state.log(0) == result.log
 
 
-def test_names_follow_from_the_type_and_the_sum_of_gpus() -> None:
-    """Job 0 on one type gets the batch size for its 3 GPUs, job 2 on two types none; the rows of others are left."""
-    submitted = SubmittedJobs()
-    submitted.table = np.array([1, 0, 1])
-    submitted.batches = np.arange(2 * 2 * 4).reshape(2, 2, 4)
-    changes = no_changes(State.allocate(THREE_TYPES, 3))
-    for job, node, gpus in ((2, 0, 1), (2, 1, 1), (0, 0, 2), (0, 2, 1)):
-        add_row(changes, 0, job, node, gpus)
-    changes.rows["batch_size"][0, 4:] = 99
-    name_batches(changes, 0, np.array([1, 0, 1]), submitted)
-    assert changes.rows["batch_size"][0, :5].tolist() == [0, 0, 15, 15, 99]
+def test_without_bids_for_batch_sizes_six_columns_say_the_same() -> None:
+    """Policies from before there were such bids state six; where batch sizes are fixed, the seventh has no effect."""
+    setup, workload = zoo_world(0)
+    fixed = replace(setup, scenario=replace(setup.scenario, batch_sizes="usual"))
+    rules = BiddingRules(num_candidates=5)
+    logs = {
+        (name, world): rolled_out(policy, StarlingMarket(NO_AHEAD), of, workload, 0, rules).state.log(0)
+        for name, policy in (("six", loud), ("zeros", padded(loud)), ("seven", louder))
+        for world, of in (("chosen", setup), ("fixed", fixed))
+    }
+    assert logs["six", "chosen"] == logs["zeros", "chosen"] != logs["seven", "chosen"]
+    assert logs["six", "fixed"] == logs["zeros", "fixed"] == logs["seven", "fixed"]
+
+
+def padded(policy: Any) -> Any:
+    """A policy that also bids 0 for batch sizes."""
+    return lambda observation: np.pad(policy(observation), ((0, 0), (0, 0), (0, 0), (0, 1)))
 
 
 def test_bids_change_the_result() -> None:

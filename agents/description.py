@@ -15,6 +15,7 @@ from torch import Tensor
 
 from agents.networks import Blueprint
 from envs.bidding import BiddingRules, BiddingSpec
+from envs.bidding.columns import BID_BATCH, BID_COLUMNS
 from envs.gpu_cluster import DecisionRules, EnvSpec
 from envs.types import CheckpointError, MurmurationError
 
@@ -32,6 +33,7 @@ LARGEST: Mapping[str, int] = {  # of the whole numbers in `spec` and `rules`
     "contenders": 1000,
 }
 LEAST: Mapping[str, int] = {"contenders": 0}  # of whole numbers that need not be positive
+BID_COUNTS = (BID_BATCH, len(BID_COLUMNS))  # without and with bids for batch sizes
 LARGEST_OBSERVATION = 20_000_000  # numbers of one observation with its mask: that of 1,024 nodes has two millions
 LARGEST_OPTION = 65_536  # magnitude of a number among the network's options
 LARGEST_OPTIONS: Mapping[str, int] = {
@@ -97,6 +99,8 @@ def check_bidding_description(description: Mapping[str, Any], networks: Collecti
         CheckpointError: names the field, its value, and what is allowed.
     """
     check_blueprint(description, networks)
+    if description.get("num_bids") not in BID_COUNTS:
+        raise CheckpointError(f"num_bids is {_short(description.get('num_bids'))}; it must be one of {BID_COUNTS}")
     check_fields("rules", _mapping(description, "rules"), BiddingRules)
     check_market(_mapping(description, "market"))
     _mapping(description, "notes")

@@ -23,7 +23,8 @@ def main(cfg: DictConfig, folder: Path) -> None:
     """Branch rounds of training episodes; print the shares and write them as CSV."""
     inputs, settings, blueprint = build_inputs(cfg), build_object(cfg.measure), build_object(cfg.agent)
     task = branched_task(cfg, inputs)
-    network = build_policy(blueprint, task.spec, inputs.seed, read_start(cfg, blueprint, folder))
+    start = read_start(cfg, blueprint, task.spec.num_bids, folder)
+    network = build_policy(blueprint, task.spec, inputs.seed, start)
     network.eval()
     shares = measure_shares(
         task,

@@ -102,7 +102,8 @@ def collect(
         played = bids
         if student_share > 0:
             own = rng.random(len(bids)) < student_share
-            played = np.where(own[:, None, None, None], bids_on(network, observation), bids)  # type: ignore[arg-type]
+            said = bids_on(network, observation)[..., : bids.shape[-1]]  # type: ignore[arg-type]
+            played = np.where(own[:, None, None, None], said, bids)
         lesson.play(played)
 
 
@@ -123,7 +124,8 @@ def fit_bids(
     for i in rng.permutation(len(data)).tolist():
         observation = {name: tensor for name, tensor in data[i].items() if name not in (BIDS, WEIGHTS)}
         said: Tensor = network.bids(observation)  # type: ignore[operator]
-        wrong = nn.functional.huber_loss(said, data[i][BIDS], reduction="none", delta=huber)
+        target = data[i][BIDS]  # without the batch size, where the task fixes it
+        wrong = nn.functional.huber_loss(said[..., : target.shape[-1]], target, reduction="none", delta=huber)
         present = observation["pairs"][..., PAIR_PRESENT, None]
         weight = data[i][WEIGHTS][:, None, None, None]
         loss = (wrong * present * weight).sum() / (present.sum().clamp(min=1.0) * wrong.shape[-1])

@@ -69,7 +69,7 @@ def correct(held: Grid, taught: Grid, cleared: Grid, listed: IntArray, pair_jobs
         pair_jobs: int32[num_nodes, num_pairs], the row of each pair, -1 for none.
 
     Returns:
-        float32[num_nodes, num_pairs, num_bids].
+        float32[num_nodes, num_pairs, len(BID_COLUMNS)].
     """
     wanted, given, running = taught.sum(axis=1), cleared.sum(axis=1), held.any(axis=1)
     by_job = np.zeros((len(held), len(columns.BID_COLUMNS)), np.float32)
@@ -107,7 +107,8 @@ def find_bids(auction: Auction, held: Sequence[Grid], taught: Sequence[Grid], co
             if differ < fewest[b]:
                 best[b], fewest[b] = bids[b], differ
             arrays = auction.arrays
-            bids[b] += step * correct(held[b], taught[b], cleared, arrays.listed[b], arrays.pair_jobs[b])
+            change = correct(held[b], taught[b], cleared, arrays.listed[b], arrays.pair_jobs[b])
+            bids[b] += step * change[..., : bids.shape[-1]]
         if not fewest.any():
             break
         np.clip(bids, -1.0, 1.0, out=bids)

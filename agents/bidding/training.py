@@ -410,7 +410,8 @@ class BidTrainer:
                 for name, values in self.state.validation.get(str(self.state.iteration), {}).items()
             },
         }
-        return BiddingCheckpoint(network, self.setup.blueprint, self.setup.tasks[0].rules, self.market, notes)
+        rules, num_bids = self.setup.tasks[0].rules, self.setup.spec.num_bids
+        return BiddingCheckpoint(network, self.setup.blueprint, rules, self.market, notes, num_bids)
 
     def _save(self, algorithm: ImprovesPolicy) -> None:
         """Save the resumable state."""

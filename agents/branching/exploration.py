@@ -1,7 +1,7 @@
 """Gaussian bids: noise around a policy's means, on a few jobs at a time, and its probability under another policy.
 
 The market averages most of what nodes say about a job. Noise that each node drew for itself would cancel out there. So
-all nodes share the noise of a job's priority, size, growth, restart and cores, and a policy's mean is the average that
+all nodes share the noise of a job's other bids, and a policy's mean is the average that
 the market takes. Only affinity has noise of its own for each node. Jobs that are not explored keep their means; which
 ones are explored does not depend on the policy.
 """
@@ -13,17 +13,20 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from envs.bidding.columns import BID_AFFINITY, BID_COLUMNS, PAIR_GPUS, PAIR_PROPOSED_GPUS
+from envs.bidding.columns import BID_AFFINITY, PAIR_GPUS, PAIR_PROPOSED_GPUS
 from envs.episodes.candidates import Features
 
-SHARED_BIDS = tuple(i for i in range(len(BID_COLUMNS)) if i != BID_AFFINITY)
+
+def shared_bids(num_bids: int) -> tuple[int, ...]:
+    """Return the columns of an action in which all nodes share the noise: all but affinity."""
+    return tuple(i for i in range(num_bids) if i != BID_AFFINITY)
 
 
 class Exploration(NamedTuple):
     """Standard normal noise of the arms of one round.
 
     Attributes:
-        jobs: float32[num_arms, num_job_rows, len(SHARED_BIDS)], 0 for jobs that are not explored.
+        jobs: float32[num_arms, num_job_rows, num_bids - 1], 0 for jobs that are not explored.
         pairs: float32[num_arms, num_nodes, num_pairs], of affinities, likewise.
         explored: bool[num_arms, num_job_rows].
     """
@@ -34,7 +37,12 @@ class Exploration(NamedTuple):
 
 
 def explore(
-    pair_jobs: npt.NDArray[np.int32], num_rows: int, num_arms: int, share: float, rng: np.random.Generator
+    pair_jobs: npt.NDArray[np.int32],
+    num_rows: int,
+    num_arms: int,
+    num_bids: int,
+    share: float,
+    rng: np.random.Generator,
 ) -> Exploration:
     """Draw the noise of one round, in which at least one job must be shown.
 
@@ -42,6 +50,7 @@ def explore(
         pair_jobs: int32[num_nodes, num_pairs], the row of each pair, -1 for none.
         num_rows: rows of jobs.
         num_arms: number of arms.
+        num_bids: bids for each pair.
         share: share of the jobs that each arm explores; at least one.
         rng: source of the noise.
     """
@@ -50,7 +59,7 @@ def explore(
     drawn = rng.random((num_arms, len(shown))) < share
     drawn[np.arange(num_arms), rng.integers(len(shown), size=num_arms)] = True
     explored[:, shown] = drawn
-    jobs = rng.standard_normal((num_arms, num_rows, len(SHARED_BIDS)), dtype=np.float32)
+    jobs = rng.standard_normal((num_arms, num_rows, num_bids - 1), dtype=np.float32)
     pairs = rng.standard_normal((num_arms, *pair_jobs.shape), dtype=np.float32)
     of_pairs = explored[:, np.maximum(pair_jobs, 0)] & (pair_jobs >= 0)
     return Exploration(jobs * explored[..., None], pairs * of_pairs, explored)
@@ -71,7 +80,7 @@ def arms_around(means: Features, noise: Exploration, pair_jobs: npt.NDArray[np.i
     arms = np.repeat(means[None], len(noise.jobs), axis=0)
     arms[..., BID_AFFINITY] += sigma * noise.pairs
     present = (pair_jobs >= 0)[..., None]
-    arms[..., SHARED_BIDS] += sigma * noise.jobs[:, np.maximum(pair_jobs, 0)] * present
+    arms[..., shared_bids(means.shape[-1])] += sigma * noise.jobs[:, np.maximum(pair_jobs, 0)] * present
     return np.clip(arms, -1.0, 1.0, out=arms)
 
 
@@ -96,7 +105,7 @@ def log_ratios(
     place = torch.where(pair_jobs >= 0, pair_jobs, rows).flatten(1)  # pairs without a job go to one more row
     weight = market_weights(observation["pairs"]).flatten(1)
     total = weight.new_zeros(batch, rows + 1).scatter_add(1, place, weight)
-    shared = change[..., SHARED_BIDS].flatten(1, 2) * weight[..., None]
+    shared = change[..., shared_bids(means.shape[-1])].flatten(1, 2) * weight[..., None]
     index = place[..., None].expand_as(shared)
     of_jobs = shared.new_zeros(batch, rows + 1, shared.shape[-1]).scatter_add(1, index, shared)
     of_jobs = (of_jobs / total.clamp(min=1.0)[..., None])[:, None, :rows]

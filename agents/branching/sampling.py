@@ -116,9 +116,9 @@ class BranchSampler:
         settings, batch = self.settings, self.batch
         observation = {name: array[episodes].copy() for name, array in batch.observation.items()}
         pair_jobs: npt.NDArray[np.int32] = observation["pair_jobs"]  # type: ignore[assignment]
+        shape = batch.spec.num_job_rows, settings.num_arms, means.shape[-1]
         noises = [
-            explore(each, batch.spec.num_job_rows, settings.num_arms, settings.explored_share, rng)
-            for each, rng in zip(pair_jobs, rngs, strict=True)
+            explore(each, *shape, settings.explored_share, rng) for each, rng in zip(pair_jobs, rngs, strict=True)
         ]
         arms = np.stack(
             [
@@ -151,7 +151,7 @@ class BranchSampler:
             bool[n, num_arms], arms on which the market decides as on the first bids; they get no branch.
         """
         batch = self.batch
-        whole = np.zeros(batch.auction.action_shape, np.float32)
+        whole = np.zeros((*batch.auction.action_shape[:3], bids.shape[-1]), np.float32)
         same = np.zeros(places.shape, np.bool_)
         base: Changes | None = None
         for k in range(self._size):

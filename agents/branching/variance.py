@@ -210,8 +210,9 @@ def differing_arms(
     """
     pair_jobs = batch.auction.arrays.pair_jobs[0]
     arms, known = [means], [copy_changes(batch.auction.clear(means[None]))]
+    shape = batch.spec.num_job_rows, settings.arms, means.shape[-1]
     for _ in range(DRAWS if (pair_jobs >= 0).any() else 0):
-        noise = explore(pair_jobs, batch.spec.num_job_rows, settings.arms, settings.explored_share, rng)
+        noise = explore(pair_jobs, *shape, settings.explored_share, rng)
         for bids in arms_around(means, noise, pair_jobs, settings.sigma):
             changes = batch.auction.clear(bids[None])
             if len(arms) < settings.arms and not any(equal_changes(each, changes, 0) for each in known):

@@ -35,6 +35,8 @@ class BidNetwork(Protocol):
     def bids(self, observation: dict[str, Tensor]) -> Tensor:
         """Return bids float32[B, N, P, num_bids] from -1 to 1; 0 for the market's own decision.
 
+        The number of bids is that of the spec for which the network was built.
+
         Args:
             observation: float32 `jobs` [B, R, F_job], `nodes` [B, N, F_node], `pairs` [B, N, P, F_pair], `cluster`
                 [B, F_cluster] and `edge_features` [B, E, F_edge], int32 `pair_jobs` [B, N, P] (row of `jobs`, -1 for
@@ -95,7 +97,7 @@ class BiddingPolicy(nn.Module):
             raise MurmurationError(f"network: width {width} must be positive, and rounds {rounds} not negative")
         self.strength = checked_strength(strength)
         self.heard: Tensor
-        self.register_buffer("heard", heard_bids(silent), persistent=False)
+        self.register_buffer("heard", heard_bids(silent)[: spec.num_bids], persistent=False)
         jobs, nodes, pairs, cluster, edges = map(
             len, (JOB_COLUMNS, NODE_COLUMNS, PAIR_COLUMNS, CLUSTER_COLUMNS, EDGE_COLUMNS)
         )
@@ -163,7 +165,7 @@ class ConstantBids(nn.Module):
         super().__init__()
         self.strength = checked_strength(strength)
         self.heard: Tensor
-        self.register_buffer("heard", heard_bids(silent), persistent=False)
+        self.register_buffer("heard", heard_bids(silent)[: spec.num_bids], persistent=False)
         self.out = nn.Linear(1, spec.num_bids, bias=False)
         start_at_zero(self.out)
 
@@ -187,7 +189,7 @@ def checked_strength(strength: float) -> float:
 
 
 def heard_bids(silent: Sequence[str]) -> Tensor:
-    """Return float32[num_bids], 0 for the bids in `silent` and 1 for the others.
+    """Return float32[len(BID_COLUMNS)], 0 for the bids in `silent` and 1 for the others.
 
     Raises:
         MurmurationError: there is no such bid.

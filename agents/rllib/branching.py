@@ -21,7 +21,7 @@ from agents.branching.targets import RoundTargets, targets_of
 from agents.evolution import Game
 from agents.networks import Blueprint
 from agents.rllib.algorithm import DIVERGED
-from agents.rllib.evolution import BiddingTask, build_policy
+from agents.rllib.evolution import BiddingTask, build_policy, spec_of
 from agents.rllib.pieces import (
     SETUP,
     LocalTraining,
@@ -59,8 +59,8 @@ class BranchSetup:
 
     @property
     def spec(self) -> BiddingSpec:
-        """Sizes of observation and action of the first task, for which policies are built."""
-        return self.tasks[0].spec
+        """Sizes of observation and action of the first task with most bids, for which policies are built."""
+        return spec_of(self.tasks)
 
     @property
     def num_pieces(self) -> int:

@@ -46,12 +46,17 @@ class BiddingTask:
     @property
     def spec(self) -> BiddingSpec:
         """Sizes of observation and action."""
-        return BiddingSpec.of(self.setup.cluster, self.rules)
+        return BiddingSpec.of(self.setup.cluster, self.rules, self.setup.scenario)
 
     def batch(self, num_envs: int) -> BiddingBatch:
         """Make empty episodes for workloads of this task."""
         source = self.source
         return BiddingBatch(self.setup, source.models, source.num_jobs, num_envs, self.market, self.rules)
+
+
+def spec_of(tasks: Sequence[BiddingTask]) -> BiddingSpec:
+    """Return the sizes of the first task with most bids. A network for it plays in the others too, where it may."""
+    return max((task.spec for task in tasks), key=lambda spec: spec.num_bids)
 
 
 def build_policy(blueprint: Blueprint, spec: BiddingSpec, seed: int, start: Mapping[str, Tensor] | None) -> Any:
@@ -91,8 +96,8 @@ class EvolutionSetup:
 
     @property
     def spec(self) -> BiddingSpec:
-        """Sizes of observation and action of the first task, for which networks are built."""
-        return self.tasks[0].spec
+        """Sizes of observation and action of the first task with most bids, for which networks are built."""
+        return spec_of(self.tasks)
 
     @property
     def num_pieces(self) -> int:

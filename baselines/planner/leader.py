@@ -45,7 +45,7 @@ class LedStarling:
 
     def follow(self, bids: BidArrays) -> None:
         """Take the bids of a decision."""
-        self.offsets = Offsets(*(array[0] for array in bids))
+        self.offsets = Offsets(*(getattr(bids, name)[0] for name in Offsets._fields))
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Begin an episode."""

@@ -1,100 +1,23 @@
 """Starling as a market: it proposes an allocation for every episode of a batch, and clears the bids of node agents."""
 
-import copy
 from typing import Any
 
 import numpy as np
 
-from baselines.starling.compiled import Deciding, EveryJob, changed_rows, deciding, propose
-from baselines.starling.knee import Knees, ScalingGroups
+from baselines.parts.scalability import Analyser
+from baselines.starling.batch_bids import name_batches, shift_batches
+from baselines.starling.compiled import Deciding, changed_rows, deciding, propose
+from baselines.starling.episode_jobs import BatchTables, EpisodeJobs
 from baselines.starling.offsets import NO_OFFSETS, Offsets
 from baselines.starling.round import Proposal, StarlingRules
 from baselines.starling.scheduler import Starling
-from baselines.starling.tables import JobTables, NodeTables, tables_of_jobs, tables_of_nodes
+from baselines.starling.tables import JobTables, NodeTables, tables_of_nodes
 from envs.simulation import Setup, SimulationView, State, ThroughputTable
+from envs.simulation.exact import ExactThroughputs
 from envs.simulation.jit import jit
 from envs.simulation.market import BidArrays, Changes, add_row, clear_changes, in_round, no_changes
 from envs.simulation.world import World, slice_batch
-from envs.types import BoolArray, ClusterSpec, FloatArray, IntArray, MurmurationError
-
-
-class EpisodeJobs(EveryJob):
-    """The jobs of one episode of a batch as submitted, future ones included; see `EveryJob`."""
-
-    def __init__(self, worlds: World, b: int, cluster: ClusterSpec, table: ThroughputTable) -> None:
-        jobs = worlds.jobs[b]
-        columns = jobs[jobs["submit"] < np.inf]
-        self.cluster = cluster
-        self.num_gpus, self.min_gpus = columns["num_gpus"].copy(), columns["min_gpus"].copy()
-        self.max_gpus, self.model = columns["max_gpus"].copy(), columns["model"].copy()
-        self._table = table
-
-    def continues(self, earlier: "EpisodeJobs") -> bool:
-        """Whether these are the jobs of an earlier round and perhaps further ones, as on snapshots of one episode."""
-        count = len(earlier.model)
-        return len(self.model) >= count and all(
-            np.array_equal(getattr(self, name)[:count], getattr(earlier, name))
-            for name in ("num_gpus", "min_gpus", "max_gpus", "model")
-        )
-
-
-class BatchTables:
-    """`JobTables` of all episodes of a batch. Jobs of equal scaling form one group, in whichever episodes they are.
-
-    Args:
-        thresholds: knees of the variants, see `Knees`.
-        gangs: `gang` of the variants.
-        batch_size: number of episodes.
-        num_jobs: the largest number of jobs of one episode.
-
-    Attributes:
-        by_job: int64[batch_size, 3, num_jobs], group, model and requested GPUs of each job.
-        requested: float64[batch_size, num_jobs], samples/s on the requested GPUs.
-        shared: the tables of the groups; its arrays by job are those of the episode that was entered last.
-    """
-
-    def __init__(self, thresholds: tuple[float, ...], gangs: tuple[float, ...], batch_size: int, num_jobs: int) -> None:
-        self._thresholds, self._gangs = thresholds, gangs
-        self._index: dict[tuple[int, int, int], int] = {}
-        self._groups: list[ScalingGroups] = []
-        self._entered: dict[int, tuple[Knees, EpisodeJobs]] = {}
-        self.by_job: IntArray = np.zeros((batch_size, 3, num_jobs), np.int64)
-        self.requested: FloatArray = np.zeros((batch_size, num_jobs))
-        self.shared: JobTables
-
-    def enter(self, b: int, jobs: EpisodeJobs) -> None:
-        """Enter the jobs of an episode in place of those that it had."""
-        knees = self._look_up(b, jobs)
-        keys = list(zip(jobs.model.tolist(), jobs.min_gpus.tolist(), jobs.max_gpus.tolist(), strict=True))
-        known = len(self._groups)
-        for job, key in enumerate(keys):
-            if key not in self._index:
-                self._index[key] = len(self._groups)
-                self._groups.append(group_of(knees.by_group, int(knees.group[job])))
-        count = len(keys)
-        self.by_job[b, 0, :count] = [self._index[key] for key in keys]
-        self.by_job[b, 1, :count], self.by_job[b, 2, :count] = knees.model, knees.num_gpus
-        self.requested[b, :count] = knees.requested_throughput
-        if len(self._groups) > known:
-            stacked = ScalingGroups(*(np.array(values) for values in zip(*self._groups, strict=True)))
-            everything = copy.copy(knees)  # the episode's own groups stay as they are
-            everything.by_group = stacked._replace(sizes=np.ascontiguousarray(stacked.sizes.swapaxes(0, 1)))
-            self.shared = tables_of_jobs(everything, self._gangs)
-
-    def _look_up(self, b: int, jobs: EpisodeJobs) -> Knees:
-        """Return the sizes of an episode's jobs; those that were entered before are not looked up again."""
-        knees, earlier = self._entered.get(b, (None, None))
-        if knees is None or earlier is None or not jobs.continues(earlier):
-            knees = Knees(self._thresholds)
-        knees.look_up(jobs.view)
-        self._entered[b] = knees, jobs
-        return knees
-
-
-def group_of(groups: ScalingGroups, place: int) -> ScalingGroups:
-    """Return one group, without the axis of groups."""
-    taken = {name: np.asarray(getattr(groups, name)[place]) for name in groups._fields if name != "sizes"}
-    return ScalingGroups(**taken, sizes=groups.sizes[:, place])
+from envs.types import BoolArray, FloatArray, IntArray
 
 
 @jit
@@ -177,8 +100,11 @@ def clear_starling(
 class StarlingMarket:
     """Starling with bids as offsets to its own view of the jobs; see `baselines.starling.offsets.Offsets`.
 
-    Bids of 0 give what `Starling.schedule` decides, to the bit. Bids do not express batch sizes yet, so `attach`
-    refuses a scenario that lets them be chosen, unless Starling does not choose any.
+    Bids of 0 give what `Starling.schedule` decides, to the bit.
+
+    Where the scenario lets batch sizes be chosen, it names those of best goodput, if Starling does. A bid for a batch
+    size moves the one that is named (`baselines.starling.batch_bids.shifted_batch`) when the job starts, or gets other
+    GPUs; it moves no GPUs. In all plans a job counts with its best goodput, whatever is bid.
 
     Args:
         starling: its settings; `Starling()` if None.
@@ -188,6 +114,8 @@ class StarlingMarket:
         self.starling = starling or Starling()
         self._setup: Setup
         self._table: ThroughputTable
+        self._exact: ExactThroughputs
+        self._analyser: Analyser | None = None
         self._look_ahead = 0
         self._shape: tuple[int, int]
         self._tables: BatchTables | None = None
@@ -203,24 +131,18 @@ class StarlingMarket:
         return self.__dict__ | {"_decision": None}
 
     def attach(self, setup: Setup, table: ThroughputTable, state: State) -> "StarlingMarket":
-        """Return a market with tables for the episodes of a state.
-
-        Raises:
-            MurmurationError: batch sizes are to be chosen.
-        """
-        if self.starling.batch == "best" and setup.scenario.batch_sizes != "usual":
-            raise MurmurationError(
-                "StarlingMarket: bids cannot choose batch sizes; set scenario.batch_sizes to usual, or Starling's batch"
-            )
+        """Return a market with tables for the episodes of a state."""
         market = StarlingMarket(self.starling)
-        market._setup, market._table = setup, table
+        market._setup, market._table, market._exact = setup, table, ExactThroughputs(setup)
+        if self.starling.batch == "best" and setup.scenario.batch_sizes != "usual":
+            market._analyser = Analyser("best", self.starling.measured_only)
         market._shape = (state.jobs.shape[0], state.jobs.shape[1])
         counted = self.starling.shared == "counted"
         market._site = tables_of_nodes(setup.cluster, table.shared_resources(setup.scenario), counted=counted)
         market._proposed, market._cleared = no_changes(state), no_changes(state)
         batch, nodes = len(state.jobs), state.nodes.shape[1]
-        priority, size, growth, restart, cores = np.zeros((5, batch, 0))
-        market._silent = BidArrays(priority, size, growth, restart, cores, np.zeros((batch, 0, nodes)))
+        priority, size, growth, restart, cores, sizes = np.zeros((6, batch, 0))
+        market._silent = BidArrays(priority, size, growth, restart, cores, np.zeros((batch, 0, nodes)), sizes)
         return market
 
     def begin(self, worlds: World, b: int, view: SimulationView) -> None:
@@ -232,8 +154,9 @@ class StarlingMarket:
             self._look_ahead = starling.look_ahead if known else starling.hidden_look_ahead
             knees = (tuning.knee, *(variant.knee for variant in starling.variants))
             gangs = (tuning.gang, *(variant.gang for variant in starling.variants))
-            self._tables, self._rules = BatchTables(knees, gangs, *self._shape), tuning.rules
-        self._tables.enter(b, EpisodeJobs(worlds, b, self._setup.cluster, self._table))
+            self._tables, self._rules = BatchTables(knees, gangs, self._analyser, *self._shape), tuning.rules
+        jobs = EpisodeJobs(worlds, b, self._setup.cluster, self._table, self._exact)
+        self._tables.enter(b, jobs)
 
     def propose(self, worlds: World) -> Changes:
         """Return what Starling would decide."""
@@ -260,4 +183,15 @@ class StarlingMarket:
             bids,
             changes,
         )
+        if self._analyser is not None:
+            self._name_batches(tables, bids, changes)
         return changes
+
+    def _name_batches(self, tables: BatchTables, bids: BidArrays, changes: Changes) -> None:
+        """Name the batch sizes of all episodes' changes."""
+        measured_only = self.starling.measured_only
+        for b in np.flatnonzero(changes.num_rows).tolist():
+            knees, jobs = tables.entered(b)
+            name_batches(changes, b, self._site.types, knees.submitted)
+            if bids.batch.size:
+                shift_batches(changes, b, bids.batch[b], jobs, measured_only=measured_only)

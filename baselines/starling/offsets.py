@@ -12,7 +12,7 @@ class Offsets(NamedTuple):
 
     Each array covers at least the submitted jobs, by job; an array of length 0 stands for zeros. The forms are those of
     a prototype in which agents bid for jobs. They are chosen so that a zero changes no bit: each is the exponent of a
-    factor.
+    factor. A bid for a batch size is not among them: it changes no decision about GPUs.
 
     Attributes:
         priority: float64[num_jobs], added to the logarithm of the key by which jobs are ordered; a job with a lower key

@@ -5,6 +5,7 @@ import numpy.typing as npt
 
 from envs.bidding import kernels
 from envs.bidding.arrays import OBSERVATION_KEYS, allocate_bidding
+from envs.bidding.columns import BID_BATCH, BID_COLUMNS
 from envs.bidding.spec import BiddingRules, BiddingSpec
 from envs.episodes.candidates import Features
 from envs.simulation import Setup, SimulationView, Snapshot, State, ThroughputTable
@@ -32,7 +33,7 @@ class Auction:
 
     def __init__(self, setup: Setup, state: State, table: ThroughputTable, market: Market, rules: BiddingRules) -> None:
         self.setup, self.state, self.table = setup, state, table
-        self.spec = BiddingSpec.of(setup.cluster, rules)
+        self.spec = BiddingSpec.of(setup.cluster, rules, setup.scenario)
         self.market = market.attach(setup, table, state)
         self.arrays = allocate_bidding(state, self.spec, rules, table)
         self.bids = no_bids(state)
@@ -76,12 +77,15 @@ class Auction:
 
         Args:
             actions: float32[B, num_nodes, num_pairs, num_bids], each -1 ... 1; see `envs.bidding.columns`. Entries for
-                empty pairs have no effect.
+                empty pairs have no effect. The last column may be left out, which counts as 0, and may be given where
+                batch sizes are fixed, which has no effect: a policy plays in all worlds.
 
         Raises:
             MurmurationError: the actions have another shape or type, or leave their bounds.
         """
-        check_actions(actions, self.action_shape)
+        width = actions.shape[-1] if getattr(actions, "ndim", 0) == 4 else 0
+        wide = width if width in (BID_BATCH, len(BID_COLUMNS)) else self.spec.num_bids
+        check_actions(actions, (*self.action_shape[:3], wide))
         assert self.proposal is not None, "observe first"
         kernels.collect_batch(self.arrays, self.proposal, actions, self.bids, self._weights)
         changes = self.market.clear(self.worlds, self.bids)

@@ -28,6 +28,8 @@ def add_statement(bids: BidArrays, b: int, j: int, n: int, said: Features, weigh
     bids.size[b, j] += weight * c.BID_SCALE[c.BID_SIZE] * said[c.BID_SIZE]
     bids.restart[b, j] += weight * c.BID_SCALE[c.BID_RESTART] * said[c.BID_RESTART]
     bids.cores[b, j] += weight * c.BID_SCALE[c.BID_CORES] * said[c.BID_CORES]
+    if len(said) > c.BID_BATCH:
+        bids.batch[b, j] += weight * c.BID_SCALE[c.BID_BATCH] * said[c.BID_BATCH]
 
 
 @leaf
@@ -39,7 +41,7 @@ def collect_bids(
     Args:
         a: the episode as it was observed.
         proposal, b: the market's proposal, and the episode's place in it and in the bids.
-        actions: float32[num_nodes, num_pairs, num_bids].
+        actions: float32[num_nodes, num_pairs, num_bids]; a column that is left out counts as 0.
         bids: 0 for this episode; overwritten.
         weights: float64[num_job_rows], working memory.
     """
@@ -61,6 +63,7 @@ def collect_bids(
             average(bids.size[b], j, weights[row])
             average(bids.restart[b], j, weights[row])
             average(bids.cores[b], j, weights[row])
+            average(bids.batch[b], j, weights[row])
 
 
 @leaf
@@ -74,6 +77,7 @@ def erase_bids(a: BiddingArrays, bids: BidArrays, b: int) -> None:
             bids.growth[b, j] = 0.0
             bids.restart[b, j] = 0.0
             bids.cores[b, j] = 0.0
+            bids.batch[b, j] = 0.0
     for n in range(a.pair_jobs.shape[0]):
         for pair in range(a.pair_jobs.shape[1]):
             row = a.pair_jobs[n, pair]

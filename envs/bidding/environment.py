@@ -33,7 +33,7 @@ class BiddingEnv(NodeParallelEnv[BiddingBatch, Features]):
     |---|---|
     | agents | `node_0` ... `node_{N-1}`, one per node, all alive for the whole episode |
     | observation | dict per agent, see below; float32 except for the mask |
-    | action | `Box(-1, 1, (S + K, 6), float32)`: what the node says about each job that it sees |
+    | action | `Box(-1, 1, (S + K, 6 or 7), float32)`: what the node says about each job that it sees |
     | jobs seen | up to S jobs that run on this node, then K candidates, which all nodes see |
     | reward | shared: minus the integral of the number of jobs in the system, so the return is minus total JCT |
     | termination | all jobs done, or the horizon: unfinished jobs are charged up to it |
@@ -41,9 +41,10 @@ class BiddingEnv(NodeParallelEnv[BiddingBatch, Features]):
 
     Observation of an agent: `node` [F_node] this node, `pairs` [S + K, F_pair] each job as seen from this node, `jobs`
     [S + K, F_job] the same jobs by themselves, `cluster` [F_cluster] the shared features, `mask` int8[S + K] 1 for rows
-    that hold a job. `envs.bidding.columns` explains all features, and the six bids: affinity, appetite, priority, size,
-    restart and cores. Bids of 0 everywhere leave the market's own decision, to the bit. S is the number of GPUs of the
-    largest node, K is `BiddingRules.num_candidates`. Candidates that hold GPUs on the node stand in its slots only.
+    that hold a job. `envs.bidding.columns` explains all features, and the bids: affinity, appetite, priority, size,
+    restart, cores, and the batch size where the scenario lets it be chosen. Bids of 0 everywhere leave the market's own
+    decision, to the bit. S is the number of GPUs of the largest node, K is `BiddingRules.num_candidates`. Candidates
+    that hold GPUs on the node stand in its slots only.
 
     `infos[agent]` holds `time` (s), `elapsed` (s in this step), the agent's `illegal` actions so far and `edges`, the
     number of directed edges in the coordination graph, which `coordination_graph` returns.

@@ -6,6 +6,7 @@ from typing import Literal
 
 from envs.bidding import columns
 from envs.episodes.candidates import QUEUE_ORDERS
+from envs.simulation import Scenario
 from envs.types import ClusterSpec, MurmurationError
 
 
@@ -38,10 +39,11 @@ class BiddingSpec:
     num_slots: int  # jobs on one node that are shown: GPUs of the largest node
     num_candidates: int
     contenders: int
+    num_bids: int = len(columns.BID_COLUMNS)  # numbers that a node states about each job that it sees
 
     @classmethod
-    def of(cls, cluster: ClusterSpec, rules: BiddingRules) -> "BiddingSpec":
-        """Return the sizes that follow from a cluster and the rules."""
+    def of(cls, cluster: ClusterSpec, rules: BiddingRules, scenario: Scenario) -> "BiddingSpec":
+        """Return the sizes that follow from a cluster, the rules, and whether batch sizes may be chosen."""
         candidates = max(rules.num_candidates, math.ceil(rules.candidates_per_node * cluster.num_nodes))
         return cls(
             cluster.num_nodes,
@@ -49,6 +51,7 @@ class BiddingSpec:
             int(cluster.node_gpus.max()),
             candidates,
             min(rules.contenders, cluster.num_nodes),
+            columns.BID_BATCH if scenario.batch_sizes == "usual" else len(columns.BID_COLUMNS),
         )
 
     @property
@@ -60,11 +63,6 @@ class BiddingSpec:
     def num_job_rows(self) -> int:
         """Rows of `jobs`: first the candidates, then the other running jobs in ascending order."""
         return self.num_candidates + self.num_gpus
-
-    @property
-    def num_bids(self) -> int:
-        """Numbers that a node states about each job that it sees."""
-        return len(columns.BID_COLUMNS)
 
     @property
     def most_edges(self) -> int:

@@ -225,7 +225,7 @@ class FifoMarket:
 
     Bids: jobs come in order of age / exp(`priority`), with `size` they want exp(size) times the requested GPUs within
     their range, and a placement is worth the log of its type's throughput plus the mean `affinity` of its nodes. The
-    other bids have no effect, since nothing is resized or moved, and cores are left to the world.
+    other bids have no effect, since nothing is resized or moved, and cores and batch sizes are left to the world.
 
     Args:
         skip: whether jobs may pass those that do not fit. It keeps GPUs busy, and a large job may starve.

@@ -24,12 +24,13 @@ class BidArrays(NamedTuple):
     All are natural logarithms of a factor, so 0.7 doubles and -0.7 halves: `priority` on the key by which a market
     orders jobs (a lower key is first), `size` on the GPUs that a job should have, `growth` on its weight when further
     GPUs are given out, `restart` on what a change is assumed to cost it, `cores` on the weight of its shortage of cores
-    and memory, `affinity` on the value of a node for it. A market may ignore bids that it has no use for, and its
-    documentation says so.
+    and memory, `affinity` on the value of a node for it, `batch` on its batch size where it may be chosen. A market may
+    ignore bids that it has no use for, and its documentation says so.
 
     Attributes:
         priority, size, growth, restart, cores: float64[B, num_jobs].
         affinity: float64[B, num_jobs, num_nodes], of a node for a job.
+        batch: float64[B, num_jobs].
     """
 
     priority: FloatArray
@@ -38,6 +39,7 @@ class BidArrays(NamedTuple):
     restart: FloatArray
     cores: FloatArray
     affinity: FloatArray
+    batch: FloatArray
 
 
 class Changes(NamedTuple):
@@ -62,8 +64,8 @@ class Changes(NamedTuple):
 def no_bids(state: State) -> BidArrays:
     """Allocate bids of 0 for all jobs of a state. Pages of `affinity` that nothing is written to need no memory."""
     batch, jobs = state.jobs.shape
-    priority, size, growth, restart, cores = np.zeros((5, batch, jobs))
-    return BidArrays(priority, size, growth, restart, cores, np.zeros((batch, jobs, state.nodes.shape[1])))
+    priority, size, growth, restart, cores, sizes = np.zeros((6, batch, jobs))
+    return BidArrays(priority, size, growth, restart, cores, np.zeros((batch, jobs, state.nodes.shape[1])), sizes)
 
 
 def no_changes(state: State) -> Changes:

@@ -181,6 +181,8 @@ JOB = _records(
     ("submit", f8),
     ("min_gpus", i8),
     ("max_gpus", i8),
+    ("min_batch", i8),  # its own range of batch sizes; 0 for none
+    ("max_batch", i8),
     ("work", f8),
     ("estimate", f8),  # factor on the remaining work that schedulers see; 1 if exact
     ("num_preemptions", i4),
@@ -188,7 +190,7 @@ JOB = _records(
 )
 COLUMNS_OF_JOB = (  # fields of JOB, and the columns of a workload from which they are filled
     *(("submit", "submit_time"), ("work", "work"), ("remaining", "work"), ("saved", "work"), ("least", "work")),
-    *((name, name) for name in ("num_gpus", "min_gpus", "max_gpus")),
+    *((name, name) for name in ("num_gpus", "min_gpus", "max_gpus", "min_batch", "max_batch")),
 )
 NODE = _records(
     # Line 1: GPUs and the list of shares.

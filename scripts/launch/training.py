@@ -17,7 +17,7 @@ from agents.checkpoint import find_checkpoint
 from agents.evolution.training import STATE, EvolutionTrainer, EvolutionTrainingSettings
 from agents.networks import Blueprint
 from agents.rllib.branching import BranchSetup
-from agents.rllib.evolution import BiddingTask, EvolutionSetup
+from agents.rllib.evolution import BiddingTask, EvolutionSetup, spec_of
 from agents.saving import read_state
 from agents.tensorboard import GAIN, HEADLINE, as_code
 from agents.terminal import ProgressListener
@@ -149,7 +149,8 @@ def _build_bidding(
     hashes = [trace_hashes(each.source) for each in tasks.values()]
     add_provenance(folder, traces={path: found for each in hashes for path, found in each.items()})
     blueprint = build_object(cfg.agent)
-    made, start = bidding_tasks(tasks, build_object(cfg.market), rules), read_start(cfg, blueprint, folder)
+    made = bidding_tasks(tasks, build_object(cfg.market), rules)
+    start = read_start(cfg, blueprint, spec_of(made).num_bids, folder)
     rest = (
         describe_market(cfg),
         folder,
@@ -179,7 +180,7 @@ def find_teacher(cfg: DictConfig, name: str) -> Callable[[], Scheduler] | None:
     return partial(_build_scheduler, cfg, name)
 
 
-def read_start(cfg: DictConfig, blueprint: Blueprint, folder: Path) -> Mapping[str, Tensor] | None:
+def read_start(cfg: DictConfig, blueprint: Blueprint, num_bids: int, folder: Path) -> Mapping[str, Tensor] | None:
     """Read the weights that `start` names, and enter their hashes into the run's provenance.
 
     Returns:
@@ -195,7 +196,7 @@ def read_start(cfg: DictConfig, blueprint: Blueprint, folder: Path) -> Mapping[s
     if not is_bidding(place):
         raise ChoiceError(f"start={cfg.start}: is no policy that bids; give one of experiment=bidding")
     try:
-        weights = BiddingCheckpoint.load(place, registered(cfg)).start_for(blueprint)
+        weights = BiddingCheckpoint.load(place, registered(cfg)).start_for(blueprint, num_bids)
     except CheckpointError as error:
         raise CheckpointError(f"start={cfg.start}: {error}") from error
     add_provenance(folder, start=checkpoint_hashes(place))

@@ -69,7 +69,7 @@ def test_a_leader_without_bids_adds_nothing(seed: int) -> None:
 @pytest.mark.parametrize("seed", [1, 5])
 def test_rollouts_hear_the_bids(seed: int) -> None:
     """Some rounds, played to the end under the bids and under none, end in different ways."""
-    world, differ = calm(seed), 0
+    world, differ = calm(seed, choice=False), 0  # whole episodes are played at usual batch sizes only
     simulator, leader = Simulator(world.workload, world.setup, seed), LeadingBidder(loud)
     leader.reset(simulator.cluster, simulator.rng)
     while simulator.advance():

@@ -1,6 +1,9 @@
 """Starling as a market: without bids it is Starling to the bit, with bids one policy gives one result everywhere."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,18 +11,24 @@ import pytest
 from baselines.starling import Starling
 from baselines.starling.market import StarlingMarket
 from envs.bidding import BiddingBatch, BiddingRules
-from envs.simulation import EventKind, Information, Setup, Simulator, run_episode
+from envs.performance import EFFICIENCY_SETTINGS, Contention, TableModel, model_profile
+from envs.simulation import EventKind, Information, Scenario, Setup, Simulator, run_episode
+from envs.types import ClusterSpec, JobSpec, NodeSpec
+from envs.workloads import Workload
 from tests.conformance.random_worlds import RandomWorld, random_world
-from tests.unit.bidding.bidders import Bidder, loud, rolled_out, silent
+from tests.unit.bidding.bidders import Bidder, loud, louder, rolled_out, silent
 
 NO_AHEAD = Starling(look_ahead=0)
+THREE_TYPES = ClusterSpec((NodeSpec("V100", 4), NodeSpec("K80", 4), NodeSpec("V100", 4), NodeSpec("P100", 2)))
 
 
-def calm(seed: int) -> RandomWorld:
+def calm(seed: int, *, choice: bool = True) -> RandomWorld:
     """A random world whose nodes do not fail, as a batch draws failures in another order."""
     world = random_world(seed)
     horizon = min(world.setup.scenario.horizon, 3000.0)
-    scenario = replace(world.setup.scenario, failures=None, horizon=horizon, batch_sizes="usual")
+    scenario = replace(world.setup.scenario, failures=None, horizon=horizon)
+    if not choice:
+        scenario = replace(scenario, batch_sizes="usual")
     return replace(world, setup=replace(world.setup, scenario=scenario))
 
 
@@ -37,9 +46,84 @@ def test_without_bids_it_is_starling(seed: int, look_ahead: int) -> None:
 def test_agents_and_scheduler_leave_one_log(seed: int) -> None:
     world, rules = calm(seed), BiddingRules(num_candidates=5, contenders=3)
     market = StarlingMarket(NO_AHEAD)
-    batch = rolled_out(loud, market, world.setup, world.workload, seed, rules)
-    result = run_episode(Bidder(loud, market, rules), Simulator(world.workload, world.setup, seed))
+    batch = rolled_out(louder, market, world.setup, world.workload, seed, rules)
+    result = run_episode(Bidder(louder, market, rules), Simulator(world.workload, world.setup, seed))
     assert batch.state.log(0) == result.log
+
+
+@cache
+def zoo_world(seed: int) -> tuple[Setup, Workload]:
+    """Jobs of models that have measured noise scales, some with their own ranges, where batch sizes may be chosen."""
+    rng = np.random.default_rng(seed)
+    scenario = Scenario(
+        restart_delay=20.0,
+        horizon=1e6,
+        cpu_memory=("unlimited", "shared")[seed % 2],
+        contention=Contention(("off", "measured")[seed // 2 % 2]),
+        statistical_efficiency=EFFICIENCY_SETTINGS[seed % 3],
+        information=Information(("exact", "estimate", "none")[seed // 3 % 3]),
+    )
+    return Setup(THREE_TYPES, TableModel(), scenario), Workload.of(list(zoo_jobs(rng)))
+
+
+def zoo_jobs(rng: np.random.Generator) -> Sequence[JobSpec]:
+    """Twelve jobs, some elastic, some with a batch range of their own."""
+    specs = []
+    for i in range(12):
+        model, gpus = str(rng.choice(["resnet18", "resnet50", "transformer", "lm"])), int(rng.integers(1, 7))
+        elastic = (int(rng.integers(1, gpus + 1)), int(rng.integers(gpus, 9))) if rng.random() < 0.6 else (0, 0)
+        profile, own = model_profile(model), (0, 0)
+        if rng.random() < 0.3:
+            own = tuple(np.sort(rng.integers(profile.min_batch, profile.max_batch + 1, 2)).tolist())
+        specs.append(JobSpec(i, 60.0 * (i // 4), gpus, float(rng.integers(1_000, 2_000_000)), model, *elastic, *own))
+    return specs
+
+
+@pytest.mark.parametrize("seed", range(18))
+def test_without_bids_it_is_starling_on_models_of_the_zoo(seed: int) -> None:
+    setup, workload = zoo_world(seed)
+    starling = Starling(look_ahead=12 * (seed // 9))
+    batch = rolled_out(silent, StarlingMarket(starling), setup, workload, seed)
+    result = run_episode(starling, Simulator(workload, setup, seed), compiled=False)
+    assert batch.state.log(0) == result.log
+
+
+def test_batch_sizes_are_chosen_and_left() -> None:
+    """The tests above would pass in worlds that offer no choice."""
+    worlds = [(calm(seed).setup, calm(seed).workload, seed) for seed in (2, 5, 7)]
+    for setup, workload, seed in (*worlds, *((*zoo_world(seed), seed) for seed in (0, 1))):
+        events = rolled_out(silent, StarlingMarket(NO_AHEAD), setup, workload, seed).state.log(0).events
+        placed = np.isin(events["kind"], [EventKind.START, EventKind.RESIZE])
+        assert (events["batch_size"][placed] > 0).any()
+        usual = StarlingMarket(Starling(look_ahead=0, batch="usual"))
+        assert not rolled_out(silent, usual, setup, workload, seed).state.log(0).events["batch_size"].any()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_agents_and_scheduler_leave_one_log_on_models_of_the_zoo(seed: int) -> None:
+    setup, workload = zoo_world(seed)
+    batch = rolled_out(louder, StarlingMarket(NO_AHEAD), setup, workload, seed)
+    result = run_episode(Bidder(louder, StarlingMarket(NO_AHEAD)), Simulator(workload, setup, seed))
+    assert batch.state.log(0) == result.log
+
+
+def test_without_bids_for_batch_sizes_six_columns_say_the_same() -> None:
+    """Policies from before there were such bids state six; where batch sizes are fixed, the seventh has no effect."""
+    setup, workload = zoo_world(0)
+    fixed = replace(setup, scenario=replace(setup.scenario, batch_sizes="usual"))
+    rules = BiddingRules(num_candidates=5)
+    logs = {
+        (name, world): rolled_out(policy, StarlingMarket(NO_AHEAD), of, workload, 0, rules).state.log(0)
+        for name, policy in (("six", loud), ("zeros", padded(loud)), ("seven", louder))
+        for world, of in (("chosen", setup), ("fixed", fixed))
+    }
+    assert logs["six", "chosen"] == logs["zeros", "chosen"] != logs["seven", "chosen"]
+    assert logs["six", "fixed"] == logs["zeros", "fixed"] == logs["seven", "fixed"]
+
+
+def padded(policy: Any) -> Any:
+    """A policy that also bids 0 for batch sizes."""
+    return lambda observation: np.pad(policy(observation), ((0, 0), (0, 0), (0, 0), (0, 1)))
 
 
 def test_bids_change_the_result() -> None:

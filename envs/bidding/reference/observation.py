@@ -49,7 +49,7 @@ class BidObserver:
 
     def __init__(self, engine: ReferenceSimulator, rules: BiddingRules, proposed: Proposed) -> None:
         self.engine, self.rules, self.proposed = engine, rules, proposed
-        self.spec = BiddingSpec.of(engine.cluster, rules)
+        self.spec = BiddingSpec.of(engine.cluster, rules, engine.scenario)
         self.knows_work = engine.scenario.information.work != "none"
         self.coupling = Coupling(engine)
         self.listed = self._listed()

@@ -1,5 +1,6 @@
 """What bidding networks leave out: some of the bids, or all observations."""
 
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -9,8 +10,10 @@ import torch
 from agents.networks.bidding import BiddingPolicy, ConstantBids
 from envs.bidding.columns import (
     BID_AFFINITY,
+    BID_BATCH,
     BID_CORES,
     BID_PRIORITY,
+    BID_SIZE,
     CLUSTER_CONTENTION,
     CLUSTER_SHARES_CPU_MEMORY,
     PAIR_PRESENT,
@@ -69,6 +72,26 @@ def test_constant_bids_are_equal_wherever_there_is_a_job(seen):
     expected[BID_PRIORITY] = np.tanh(1.5)
     torch.testing.assert_close(said[present], expected.expand(int(present.sum()), -1))
     assert (said[~present] == 0).all()
+
+
+@pytest.mark.parametrize(("target", "options"), [(BiddingPolicy, {"volume": "learned"}), (ConstantBids, {})])
+def test_a_network_states_the_bids_that_it_was_built_for(target, options, seen):
+    """Weights of one more row state one more bid, and the same first six."""
+    spec, observation = seen
+    small, large = target(replace(spec, num_bids=6), silent=["size"], **options), target(spec, **options)
+    randomised(small)
+    weights = {name: value.clone() for name, value in small.state_dict().items()}
+    for name, value in large.state_dict().items():
+        if value.shape != weights[name].shape:
+            weights[name] = torch.cat([weights[name], value.new_ones(1, *value.shape[1:])])
+    large.load_state_dict(weights)
+    with torch.no_grad():
+        few, many = small.bids(observation), large.bids(observation)
+    assert (few.shape[-1], many.shape[-1]) == (6, 7)
+    assert (few[..., BID_SIZE] == 0).all()
+    heard = [place for place in range(6) if place != BID_SIZE]
+    torch.testing.assert_close(few[..., heard], many[..., heard])
+    assert many[..., BID_BATCH].any()
 
 
 @pytest.mark.parametrize("target", [BiddingPolicy, ConstantBids])

@@ -13,7 +13,7 @@ import torch
 from agents.bidding import BiddingCheckpoint
 from agents.bidding.training import Silence
 from agents.branching import BranchSampler, BranchSettings, TailValue, arms_around, explore, log_ratios
-from agents.branching.exploration import SHARED_BIDS, market_weights
+from agents.branching.exploration import market_weights, shared_bids
 from agents.branching.sampling import discounted_cost
 from agents.branching.tail import backlog_tensors
 from agents.branching.targets import against_others, standardise, targets_of
@@ -33,7 +33,7 @@ from baselines.starling.market import StarlingMarket
 from envs.bidding.columns import BID_AFFINITY, PAIR_GPUS, PAIR_PROPOSED_GPUS
 from envs.episodes.backlog import backlog_seconds, observe_backlog
 from envs.episodes.branches import Stretch
-from envs.simulation import FifoMarket
+from envs.simulation import FifoMarket, Scenario
 from envs.types import MurmurationError
 from tests.unit.agents.test_evolution_training import BLUEPRINT, Quiet, equal, setup_of
 
@@ -65,7 +65,7 @@ def test_noise_moves_the_bids_of_explored_jobs_alone_and_alike_on_all_nodes() ->
     batch = loaded(setup_of(tasks=1).tasks[0])
     pair_jobs = batch.auction.arrays.pair_jobs[0]
     means = np.random.default_rng(0).uniform(-0.3, 0.3, batch.auction.action_shape[1:]).astype(np.float32)
-    noise = explore(pair_jobs, batch.spec.num_job_rows, 50, 0.3, np.random.default_rng(1))
+    noise = explore(pair_jobs, batch.spec.num_job_rows, 50, batch.spec.num_bids, 0.3, np.random.default_rng(1))
     moved = arms_around(means, noise, pair_jobs, 0.1) - means
     shown = np.unique(pair_jobs[pair_jobs >= 0])
     assert noise.explored.any(axis=1).all()
@@ -76,7 +76,7 @@ def test_noise_moves_the_bids_of_explored_jobs_alone_and_alike_on_all_nodes() ->
         here = pair_jobs == row
         still = ~noise.explored[:, row]
         assert (moved[still][:, here] == 0).all()
-        shared = moved[:, here][..., SHARED_BIDS]
+        shared = moved[:, here][..., shared_bids(batch.spec.num_bids)]
         assert shared == pytest.approx(np.broadcast_to(shared[:, :1], shared.shape), abs=1e-6)
     affinities = moved[..., BID_AFFINITY][moved[..., BID_AFFINITY] != 0]
     assert len(np.unique(affinities)) == len(affinities)
@@ -90,7 +90,7 @@ def test_ratios_are_those_of_normal_densities_of_what_the_market_averages() -> N
     pair_jobs = batch.auction.arrays.pair_jobs[0]
     rng, sigma, rows = np.random.default_rng(2), 0.2, batch.spec.num_job_rows
     before, after = (rng.normal(0, 0.1, (2, 1, *batch.auction.action_shape[1:]))).astype(np.float32)
-    noise = explore(pair_jobs, rows, 4, 0.5, rng)
+    noise = explore(pair_jobs, rows, 4, batch.spec.num_bids, 0.5, rng)
     found = log_ratios(
         torch.from_numpy(after),
         torch.from_numpy(before),
@@ -111,7 +111,7 @@ def test_ratios_are_those_of_normal_densities_of_what_the_market_averages() -> N
             here = pair_jobs == row
             expected = 0.0
             if noise.explored[arm, row]:
-                for k, bid in enumerate(SHARED_BIDS):
+                for k, bid in enumerate(shared_bids(batch.spec.num_bids)):
                     old, new = (np.average(each[0][here][:, bid], weights=weights[here]) for each in (before, after))
                     value = old + sigma * noise.jobs[arm, row, k]
                     expected += log_density(value, new) - log_density(value, old)
@@ -148,11 +148,12 @@ def branched_round(task, game: Game, settings: BranchSettings, which: int) -> tu
     """Return the number of a round that the game's generator branches, and the bids of its arms."""
     batch, rng = loaded_game(task, game), np.random.default_rng([game.seed, 1])
     nothing = np.zeros(batch.auction.action_shape, np.float32)
+    shape = batch.spec.num_job_rows, settings.num_arms, batch.spec.num_bids
     for number in range(10**6):
         _ = batch.observation
         pair_jobs = batch.auction.arrays.pair_jobs[0]
         if rng.random() < settings.branch_share and (pair_jobs >= 0).any():
-            noise = explore(pair_jobs, batch.spec.num_job_rows, settings.num_arms, settings.explored_share, rng)
+            noise = explore(pair_jobs, *shape, settings.explored_share, rng)
             if which == 0:
                 return number, [nothing[0], *arms_around(nothing[0], noise, pair_jobs, settings.sigma)]
             which -= 1
@@ -260,7 +261,9 @@ def test_shares_are_found_where_they_are_known() -> None:
 
 def test_the_share_of_a_decision_is_measured_by_horizon() -> None:
     """All futures are the same up to the first arrival, so a very short branch belongs to its decision alone."""
-    task = replace(setup_of(tasks=1).tasks[0], market=MARKET_OF_STARLING)
+    task = setup_of(tasks=1).tasks[0]
+    fixed = replace(task.setup, scenario=Scenario(batch_sizes="usual"))
+    task = replace(task, market=MARKET_OF_STARLING, setup=fixed)
     settings = VarianceSettings(decisions=4, arms=3, futures=3, horizons=(1.0, 400.0, math.inf), round_share=0.3)
     told: list[int] = []
     silent = Silence(task.spec.num_bids)

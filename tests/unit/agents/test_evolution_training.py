@@ -25,7 +25,7 @@ from agents.tensorboard import BOUND_LINE, HEADLINE, MARKET_LINE, POLICY
 from baselines.srtf import Srtf
 from envs.evaluation.playing import workload_seed
 from envs.scheduling import Scheduler
-from envs.simulation import FifoMarket, Simulator, run_episode
+from envs.simulation import FifoMarket, Scenario, Simulator, run_episode
 from envs.types import CheckpointError, MurmurationError
 from tests.unit.agents.curves import scalars
 from tests.unit.agents.worlds import small_world
@@ -156,7 +156,7 @@ def test_a_run_goes_on_where_it_stopped_and_its_policy_plays(tmp_path: Path) -> 
 def test_a_run_that_starts_from_a_checkpoint_begins_with_its_weights(tmp_path: Path) -> None:
     """Its first validation is that of the checkpoint, against the market alone; resumed, it needs no start."""
     gains = trainer(tmp_path / "first", 2).run().validation["2"]
-    start = BiddingCheckpoint.load(tmp_path / "first" / "checkpoints" / "last").start_for(BLUEPRINT)
+    start = BiddingCheckpoint.load(tmp_path / "first" / "checkpoints" / "last").start_for(BLUEPRINT, 7)
     trainer(tmp_path / "none", 0, start).run()
     begun = BiddingCheckpoint.load(tmp_path / "none" / "checkpoints" / "last").network.state_dict()
     assert all(torch.equal(begun[name], start[name]) for name in start)
@@ -175,9 +175,9 @@ def test_only_a_layer_that_is_added_is_trained(tmp_path: Path) -> None:
         for value in network.parameters():
             value.add_(3.0 * torch.randn(value.shape, generator=torch.Generator().manual_seed(1)))
     checkpoint = BiddingCheckpoint(network, BLUEPRINT, setup.tasks[0].rules, {}, {})
-    gains = trainer(tmp_path / "plain", 0, checkpoint.start_for(BLUEPRINT)).run().validation["0"]
+    gains = trainer(tmp_path / "plain", 0, checkpoint.start_for(BLUEPRINT, 7)).run().validation["0"]
     louder = Blueprint(BLUEPRINT.target, {**BLUEPRINT.options, "volume": "learned"})
-    start = checkpoint.start_for(louder)
+    start = checkpoint.start_for(louder, 7)
     run = trainer(tmp_path / "more", 2, start)
     assert isinstance(run.settings, EvolutionTrainingSettings)
     settings = replace(run.settings.evolution, layers=("volume",), sigma=1.0)
@@ -195,14 +195,78 @@ def test_another_network_cannot_start_from_a_checkpoint() -> None:
     checkpoint = BiddingCheckpoint(setup.build(), BLUEPRINT, setup.tasks[0].rules, {}, {})
     wider = Blueprint(BLUEPRINT.target, {"width": 8, "rounds": 2})
     with pytest.raises(CheckpointError, match="the network to train has width 8 and that of the checkpoint width 4"):
-        checkpoint.start_for(wider)
+        checkpoint.start_for(wider, 7)
     unnamed = BiddingCheckpoint(
         BiddingPolicy(setup.tasks[0].spec), Blueprint(BLUEPRINT.target), setup.tasks[0].rules, {}, {}
     )
     with pytest.raises(CheckpointError, match="the network to train has rounds 2, width 8 and that of"):
-        unnamed.start_for(wider)
+        unnamed.start_for(wider, 7)
     with pytest.raises(CheckpointError, match="has target 'agents.networks.bidding.ConstantBids'"):
-        checkpoint.start_for(Blueprint("agents.networks.bidding.ConstantBids", {"width": 4}))
+        checkpoint.start_for(Blueprint("agents.networks.bidding.ConstantBids", {"width": 4}), 7)
+
+
+def six_bids(**options: object) -> tuple[BiddingCheckpoint, BiddingTask]:
+    """A loud policy of six bids, and a task in which batch sizes may be chosen."""
+    task = setup_of(tasks=1).tasks[0]
+    network = BiddingPolicy(replace(task.spec, num_bids=6), width=4, **options)  # type: ignore[arg-type]
+    with torch.no_grad():
+        for value in network.parameters():
+            value.add_(3.0 * torch.randn(value.shape, generator=torch.Generator().manual_seed(1)))
+    blueprint = Blueprint(BLUEPRINT.target, {**BLUEPRINT.options, **options})
+    return BiddingCheckpoint(network, blueprint, task.rules, {"name": "fifo", "options": {}}, {}, num_bids=6), task
+
+
+def test_a_policy_of_six_bids_is_loaded_and_plays_where_there_are_seven(tmp_path: Path) -> None:
+    """Manifests from before there were seven do not say how many they have."""
+    checkpoint, task = six_bids()
+    checkpoint.save(tmp_path)
+    manifest = json.loads((tmp_path / "policy.json").read_text())
+    assert manifest.pop("num_bids") == 6
+    games = [Game(0, task.source.episode(np.random.default_rng(i), "validation"), i) for i in range(2)]
+    expected = play(checkpoint.network, task.batch(2), games)  # type: ignore[arg-type]
+    for written in (manifest, {**manifest, "num_bids": 6}):
+        (tmp_path / "policy.json").write_text(json.dumps(written))
+        found = BiddingCheckpoint.load(tmp_path)
+        assert (found.num_bids, task.spec.num_bids) == (6, 7)
+        assert play(found.network, task.batch(2), games) == expected  # type: ignore[arg-type]
+    for wrong in (5, 8, "6"):
+        (tmp_path / "policy.json").write_text(json.dumps({**manifest, "num_bids": wrong}))
+        with pytest.raises(CheckpointError, match=rf"num_bids is '?{wrong}'?; it must be one of \(6, 7\)"):
+            BiddingCheckpoint.load(tmp_path)
+    (tmp_path / "policy.json").write_text(json.dumps({**manifest, "num_bids": 7}))
+    with pytest.raises(CheckpointError, match="are those of a network of"):
+        BiddingCheckpoint.load(tmp_path)
+
+
+@pytest.mark.parametrize("volume", ["full", "learned"])
+def test_training_from_six_bids_begins_with_a_seventh_of_zero(volume: str) -> None:
+    checkpoint, task = six_bids(volume=volume)
+    start = checkpoint.start_for(checkpoint.blueprint, 7)
+    whole = EvolutionSetup((task,), checkpoint.blueprint, SETTINGS, 0, start).build()
+    batch = task.batch(1)
+    batch.load(0, task.source.episode(np.random.default_rng(0), "train"), np.random.default_rng(0))
+    observation = {name: torch.from_numpy(array) for name, array in batch.observation.items()}
+    with torch.no_grad():
+        few, many = checkpoint.network.bids(observation), whole.bids(observation)  # type: ignore[operator]
+    torch.testing.assert_close(many[..., :6], few)
+    assert few.any()
+    assert not many[..., 6].any()
+    wider = replace(checkpoint, network=whole, num_bids=7)
+    with pytest.raises(CheckpointError, match="the network to train has 6 bids and that of the checkpoint 7; add a"):
+        wider.start_for(checkpoint.blueprint, 6)
+
+
+def test_a_run_in_worlds_with_and_without_a_choice_has_the_seventh_bid(tmp_path: Path) -> None:
+    """The first task fixes batch sizes, the second lets them be chosen; both validate the same network."""
+    fixed, chosen = setup_of().tasks
+    fixed = replace(fixed, setup=replace(fixed.setup, scenario=Scenario(batch_sizes="usual")))
+    assert (fixed.spec.num_bids, chosen.spec.num_bids) == (6, 7)
+    run = trainer(tmp_path, 1)
+    run.setup = replace(run.setup, tasks=(fixed, chosen))
+    assert isinstance(run.setup, EvolutionSetup)
+    assert run.setup.spec.num_bids == 7
+    assert set(run.run().validation["1"]) == {"task 0", "task 1"}
+    assert BiddingCheckpoint.load(tmp_path / "checkpoints" / "last").num_bids == 7
 
 
 def test_a_checkpoint_of_a_stranger_is_refused(tmp_path: Path) -> None:

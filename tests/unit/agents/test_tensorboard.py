@@ -107,7 +107,7 @@ def test_pictures_of_a_policy_are_written(tmp_path):
 @pytest.mark.parametrize("mixing", ["graph", "dense", "none"])
 def test_pictures_of_a_bidding_policy_show_bids_and_graph(mixing):
     world = small_world(num_nodes=4, num_jobs=8)
-    spec = BiddingSpec.of(world.setup.cluster, BiddingRules())
+    spec = BiddingSpec.of(world.setup.cluster, BiddingRules(), world.setup.scenario)
     torch.manual_seed(0)
     policy = BiddingPolicy(spec, width=4, mixing=mixing)
     torch.nn.init.normal_(policy.direct.weight)

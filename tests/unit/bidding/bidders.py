@@ -33,6 +33,12 @@ def loud(observation: BidObservation) -> Actions:
     return np.sin(seen + phase).astype(np.float32)
 
 
+def louder(observation: BidObservation) -> Actions:
+    """The bids of `loud`, and bids for batch sizes."""
+    said = loud(observation)
+    return np.concatenate([said, said[..., :1] * np.float32(-0.5)], axis=-1)
+
+
 def one_of(worlds: World, b: int) -> World:
     """One episode of a batch, for plain Python."""
     return worlds._replace(**{name: getattr(worlds, name)[b] for name in STATE_FIELDS})

@@ -62,8 +62,8 @@ def test_offsets_are_means_weighted_by_gpus_and_affinity_stays_with_the_node():
     batch = begun(jobs_like((0, 3, 50), (1, 4, 50)))
     batch.step(silent(batch.observation))
     assert held(batch.state, 0) == {0: 3}
-    actions = silent(batch.observation)
-    for bid in range(6):
+    actions = np.zeros(batch.auction.action_shape, np.float32)
+    for bid in range(7):
         say(batch, actions, 0, 0, bid, 0.5)
         say(batch, actions, 1, 0, bid, -0.5)
     bids = bids_on(batch, actions)
@@ -76,6 +76,7 @@ def test_offsets_are_means_weighted_by_gpus_and_affinity_stays_with_the_node():
         ("size", columns.BID_SIZE),
         ("restart", columns.BID_RESTART),
         ("cores", columns.BID_CORES),
+        ("batch", columns.BID_BATCH),
     ):
         assert getattr(bids, name)[0].tolist() == pytest.approx([scale[bid] * mean, 0.0]), name
 
@@ -85,6 +86,26 @@ def test_bids_for_empty_rows_have_no_effect():
     actions = np.ones_like(silent(batch.observation))
     actions[batch.auction.arrays.pair_jobs >= 0] = 0.0
     assert not any(offsets.any() for offsets in bids_on(batch, actions))
+
+
+def test_a_bid_that_is_left_out_counts_as_none():
+    batch = begun(jobs_like((0, 3, 50), (1, 4, 50)))
+    actions = np.full_like(silent(batch.observation), 0.5)
+    bids = bids_on(batch, actions)
+    assert bids.cores.any()
+    assert not bids.batch.any()
+
+
+def test_the_fifo_market_leaves_batch_sizes_to_the_world():
+    """Nothing but bids for batch sizes is the same as no bids."""
+    found = []
+    for value in (0.0, 1.0):
+        batch = begun(jobs_like((0, 3, 50), (1, 4, 50)))
+        actions = np.zeros(batch.auction.action_shape, np.float32)
+        actions[..., columns.BID_BATCH] = value
+        batch.step(actions)
+        found.append((held(batch.state, 0), held(batch.state, 1), batch.state.jobs["batch_size"].tolist()))
+    assert found[0] == found[1]
 
 
 def test_a_job_that_is_no_candidate_gets_bids_from_its_nodes_only():
@@ -172,10 +193,13 @@ def test_wrong_rules_are_refused(rules, told):
 
 
 def test_sizes_follow_from_cluster_and_rules():
-    spec = BiddingSpec.of(HETEROGENEOUS, BiddingRules(num_candidates=3, candidates_per_node=1.5, contenders=9))
+    spec = BiddingSpec.of(
+        HETEROGENEOUS, BiddingRules(num_candidates=3, candidates_per_node=1.5, contenders=9), Scenario()
+    )
     assert (spec.num_slots, spec.num_candidates, spec.num_pairs, spec.num_job_rows) == (4, 8, 12, 22)
-    assert (spec.contenders, spec.num_bids, spec.most_edges) == (5, 6, 20)
+    assert (spec.contenders, spec.num_bids, spec.most_edges) == (5, 7, 20)
     assert len(columns.BID_SCALE) == len(columns.BID_COLUMNS) == spec.num_bids
+    assert BiddingSpec.of(HETEROGENEOUS, BiddingRules(), Scenario(batch_sizes="usual")).num_bids == 6
 
 
 def test_features_do_not_depend_on_names_or_positions():

@@ -2,17 +2,19 @@
 
 import pytest
 
-from agents.bidding import BiddingScheduler
+from agents.bidding import BiddingCheckpoint, BiddingScheduler
 from agents.networks.bidding import BiddingPolicy
 from baselines import Fifo
 from baselines.planner import RolloutPlanner
 from baselines.starling import Starling
 from baselines.starling.market import StarlingMarket
 from envs.bidding import BiddingRules, BiddingSpec
-from envs.simulation import FifoMarket
+from envs.simulation import FifoMarket, Simulator, run_episode
 from envs.types import CheckpointError
+from launch.choices import CONF
 from launch.errors import ChoiceError
 from launch.policies import build_market, market_of_class, plan_with, without_names
+from tests.conformance.test_starling_market import zoo_world
 
 
 def test_a_market_is_built_by_name_with_its_options():
@@ -71,3 +73,13 @@ def test_other_policies_lead_no_planner():
     for policy in (Fifo(), BiddingScheduler(network, FifoMarket(), BiddingRules())):
         with pytest.raises(ChoiceError, match="only a policy that bids in market=starling can lead a planner"):
             plan_with(policy, 5)
+
+
+def test_the_shipped_policy_plays_where_batch_sizes_may_be_chosen():
+    """It states six bids; the market names batch sizes, and jobs finish."""
+    policy = BiddingCheckpoint.load(CONF.parent / "checkpoints" / "bids-mix")
+    assert policy.num_bids == 6
+    setup, workload = zoo_world(1)
+    result = run_episode(policy.scheduler(StarlingMarket(Starling(look_ahead=2))), Simulator(workload, setup, 1))
+    assert (result.records["finish_time"] < setup.scenario.horizon).all()
+    assert (result.log.events["batch_size"] > 0).any()

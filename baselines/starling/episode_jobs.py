@@ -1,0 +1,129 @@
+"""The jobs of the episodes of a batch, looked up before they arrive, for a market that decides in compiled code."""
+
+import copy
+
+import numpy as np
+
+from baselines.parts.scalability import AnalysedJobs, Analyser
+from baselines.starling.compiled import EveryJob
+from baselines.starling.knee import Knees, ScalingGroups
+from baselines.starling.tables import JobTables, tables_of_jobs
+from envs.simulation import ThroughputTable
+from envs.simulation.exact import ExactThroughputs
+from envs.simulation.world import World
+from envs.types import ClusterSpec, Configuration, FloatArray, IntArray, JobId, JobSpec
+
+RANGES = ("min_gpus", "max_gpus", "min_batch", "max_batch")  # of a job; jobs of one model that share them scale alike
+
+
+class EpisodeJobs(EveryJob):
+    """The jobs of one episode of a batch as submitted, future ones included; see `EveryJob`."""
+
+    def __init__(
+        self, worlds: World, b: int, cluster: ClusterSpec, table: ThroughputTable, exact: ExactThroughputs
+    ) -> None:
+        jobs = worlds.jobs[b]
+        columns = jobs[jobs["submit"] < np.inf]
+        self.cluster = cluster
+        self.num_gpus, self.min_gpus = columns["num_gpus"].copy(), columns["min_gpus"].copy()
+        self.max_gpus, self.model = columns["max_gpus"].copy(), columns["model"].copy()
+        self.min_batch, self.max_batch = columns["min_batch"].copy(), columns["max_batch"].copy()
+        self._table, self._exact = table, exact
+
+    def job(self, job: JobId) -> JobSpec:
+        """See `ClusterView.job`; of its columns, those on which throughputs depend."""
+        requested, least, most, low, high = (int(getattr(self, name)[job]) for name in ("num_gpus", *RANGES))
+        return JobSpec(job, 0.0, requested, np.nan, self._model(job), least, most, low, high)
+
+    def goodput(self, job: JobId, configuration: Configuration) -> float:
+        """See `ClusterView.goodput`."""
+        return self._exact.goodput(self._model(job), configuration)
+
+    def batch_range(self, job: JobId, gpu_type: str, num_gpus: int) -> tuple[int, int] | None:
+        """See `ClusterView.batch_range`."""
+        low, high = int(self.min_batch[job]), int(self.max_batch[job])
+        return self._exact.batches.offered(self._model(job), gpu_type, num_gpus, low, high)
+
+    def _model(self, job: JobId) -> str:
+        return self._table.models[int(self.model[job])]
+
+    def continues(self, earlier: "EpisodeJobs") -> bool:
+        """Whether these are the jobs of an earlier round and perhaps further ones, as on snapshots of one episode."""
+        count = len(earlier.model)
+        return len(self.model) >= count and all(
+            np.array_equal(getattr(self, name)[:count], getattr(earlier, name))
+            for name in ("num_gpus", "model", *RANGES)
+        )
+
+
+class BatchTables:
+    """`JobTables` of all episodes of a batch. Jobs of equal scaling form one group, in whichever episodes they are.
+
+    Args:
+        thresholds: knees of the variants, see `Knees`.
+        gangs: `gang` of the variants.
+        analyser: finds the batch sizes of best goodput; None leaves all batch sizes to the world.
+        batch_size: number of episodes.
+        num_jobs: the largest number of jobs of one episode.
+
+    Attributes:
+        by_job: int64[batch_size, 3, num_jobs], group, model and requested GPUs of each job.
+        requested: float64[batch_size, num_jobs], samples/s on the requested GPUs.
+        shared: the tables of the groups; its arrays by job are those of the episode that was entered last.
+    """
+
+    def __init__(
+        self,
+        thresholds: tuple[float, ...],
+        gangs: tuple[float, ...],
+        analyser: Analyser | None,
+        batch_size: int,
+        num_jobs: int,
+    ) -> None:
+        self._thresholds, self._gangs, self._analyser = thresholds, gangs, analyser
+        self._index: dict[tuple[int, ...], int] = {}
+        self._groups: list[ScalingGroups] = []
+        self._entered: dict[int, tuple[Knees, EpisodeJobs]] = {}
+        self.by_job: IntArray = np.zeros((batch_size, 3, num_jobs), np.int64)
+        self.requested: FloatArray = np.zeros((batch_size, num_jobs))
+        self.shared: JobTables
+
+    def enter(self, b: int, jobs: EpisodeJobs) -> None:
+        """Enter the jobs of an episode in place of those that it had."""
+        knees = self._look_up(b, jobs)
+        columns = [getattr(jobs, name).tolist() for name in ("model", *RANGES)]
+        keys = list(zip(*columns, strict=True))
+        known = len(self._groups)
+        for job, key in enumerate(keys):
+            if key not in self._index:
+                self._index[key] = len(self._groups)
+                self._groups.append(group_of(knees.by_group, int(knees.group[job])))
+        count = len(keys)
+        self.by_job[b, 0, :count] = [self._index[key] for key in keys]
+        self.by_job[b, 1, :count], self.by_job[b, 2, :count] = knees.model, knees.num_gpus
+        self.requested[b, :count] = knees.requested_throughput
+        if len(self._groups) > known:
+            stacked = ScalingGroups(*(np.array(values) for values in zip(*self._groups, strict=True)))
+            everything = copy.copy(knees)  # the episode's own groups stay as they are
+            everything.by_group = stacked._replace(sizes=np.ascontiguousarray(stacked.sizes.swapaxes(0, 1)))
+            self.shared = tables_of_jobs(everything, self._gangs)
+
+    def entered(self, b: int) -> tuple[Knees, EpisodeJobs]:
+        """Return the sizes and the jobs of an episode."""
+        return self._entered[b]
+
+    def _look_up(self, b: int, jobs: EpisodeJobs) -> Knees:
+        """Return the sizes of an episode's jobs; those that were entered before are not looked up again."""
+        knees, earlier = self._entered.get(b, (None, None))
+        if knees is None or earlier is None or not jobs.continues(earlier):
+            analysed = None if self._analyser is None else AnalysedJobs(self._analyser, jobs.cluster)
+            knees = Knees(self._thresholds, analysed)
+        knees.look_up(jobs.view)
+        self._entered[b] = knees, jobs
+        return knees
+
+
+def group_of(groups: ScalingGroups, place: int) -> ScalingGroups:
+    """Return one group, without the axis of groups."""
+    taken = {name: np.asarray(getattr(groups, name)[place]) for name in groups._fields if name != "sizes"}
+    return ScalingGroups(**taken, sizes=groups.sizes[:, place])

@@ -17,6 +17,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ParamSpec, TypeVar, cast
 
+from envs.simulation.numba_import import import_registries  # before numba
+
+# isort: split
 import numba
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import types
@@ -212,6 +215,8 @@ class _Collection(Listener):
         if gc.isenabled():
             self.resting = True
             gc.disable()
+        if not self.frozen:
+            import_registries()
 
     def on_end(self, event: Any) -> None:
         """Count a kernel that is ready; after the last one, enable the collector again."""

@@ -49,6 +49,14 @@ class LinkedLibrary(_JitLibrary):  # type: ignore[misc]  # a class without types
         """Return the intermediate code for the cache."""
         return (self.name, "bitcode", self._get_module_for_linking().as_bitcode())
 
+    def _optimize_functions(self, ll_module: Any) -> None:
+        """Run LLVM's passes on the functions that the module defines; numba does so on those that it only declares."""
+        ll_module.data_layout = self._codegen._data_layout
+        for function in ll_module.functions:
+            if not function.is_declaration:
+                manager, builder = self._codegen._function_pass_manager()
+                manager.run(function, builder)
+
     def _optimize_final_module(self) -> None:
         """Leave it to the callers."""
 

@@ -157,3 +157,33 @@ def test_code_that_only_kernels_call_is_kept_without_machine_code(tmp_path):
     ask = "import parts; print(parts.quarter(2.0)); [library] = [c.library for c in parts.half.overloads.values()]; "
     tell = "print(type(library).__name__, library.get_pointer_to_function('half'))"
     assert python(ask + tell, tmp_path, NUMBA_DISABLE_JIT="0").split() == ["0.5", "LinkedLibrary", "0"]
+
+
+def test_kernels_load_without_linear_algebra_which_compiled_code_may_still_use(tmp_path):
+    (tmp_path / "kernels.py").write_text(
+        textwrap.dedent("""
+        import gc
+        import sys
+        from envs.simulation.jit import jit, kernel
+        assert gc.isenabled() and gc.get_freeze_count() > 0
+
+        @kernel
+        def one_more(a):
+            return a + 1
+
+        @jit
+        def product(a, b):
+            return a @ b
+
+        assert one_more(1) == 2
+        print([name for name in sys.modules if name.startswith("scipy.linalg")])
+        import numpy as np
+        matrix = np.arange(9.0).reshape(3, 3)
+        print(np.array_equal(product(matrix, matrix), matrix @ matrix), "scipy.linalg.cython_blas" in sys.modules)
+        import scipy.linalg.cython_blas
+        print("dgemm" in scipy.linalg.cython_blas.__pyx_capi__)
+        """)
+    )
+    for _ in range(2):  # compiled, then loaded
+        lines = python("import kernels", tmp_path, NUMBA_DISABLE_JIT="0").splitlines()
+        assert lines == ["[]", "True True", "True"]

@@ -31,7 +31,7 @@ def test_names_of_classes_do_not_enter_a_manifest():
 @pytest.mark.parametrize(
     ("described", "said"),
     [
-        ({"name": "../../etc"}, "the policy's market is '../../etc'; there are: fifo, starling"),
+        ({"name": "../../etc"}, "the policy's market is '../../etc'; there are: fifo, forecast_planner, starling"),
         ({"name": "fifo", "options": {"_target_": "os.system"}}, "has no option '_target_'"),
         ({"name": "starling", "options": {"starling": {"_target_": "os.system"}}}, "has no option '_target_'"),
         ({"name": "starling", "options": {"starling": 3}}, "is 3, which does not fit"),
@@ -46,6 +46,7 @@ def test_a_stranger_cannot_name_what_is_built(described, said):
 def test_a_market_is_found_by_its_class():
     """A resumed run types no market."""
     assert market_of_class("baselines.starling.market.StarlingMarket") == "starling"
+    assert market_of_class("baselines.planner.ForecastMarket") == "forecast_planner"
     assert market_of_class("envs.simulation.FifoMarket") == "fifo"
     assert market_of_class("own.Market") is None
 

@@ -139,7 +139,9 @@ class BidTrainingState:
     baselines: dict[str, ValidationFigures] = field(default_factory=dict)  # on the compared workloads
     validation: dict[str, dict[str, list[float]]] = field(default_factory=dict)  # iteration -> task -> Gain
     num_episodes: int = 0  # training episodes of an iteration
-    cpu_time: list[float] = field(default_factory=list)  # of each iteration without validation, in s; without workers
+    cpu_time: list[float] = field(
+        default_factory=list, compare=False
+    )  # of each iteration without validation, in s; without workers
     best_iteration: int = -1
     fresh: dict[str, list[float]] = field(default_factory=dict)  # task -> Gain of the best on fresh workloads
     # task -> agreement with the teacher (`agents.bid_imitation.measure_agreement`), and mean JCT relative to its

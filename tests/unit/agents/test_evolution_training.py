@@ -42,6 +42,15 @@ def setup_of(
     return EvolutionSetup(made, BLUEPRINT, settings, seed=3, start=start)
 
 
+def fixed_batches(settings: EvolutionSettings) -> EvolutionSetup:
+    """Two tasks in which every job keeps its usual batch size, so that nodes have six bids."""
+    setup = setup_of(settings)
+    scenario = replace(setup.tasks[0].setup.scenario, batch_sizes="usual")
+    return replace(
+        setup, tasks=tuple(replace(task, setup=replace(task.setup, scenario=scenario)) for task in setup.tasks)
+    )
+
+
 class Quiet:
     """A listener that keeps the notes."""
 
@@ -299,11 +308,12 @@ def test_a_checkpoint_of_a_stranger_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_on_ray_the_same_weights_come_out(tmp_path: Path) -> None:
-    local = LocalEvolution(setup_of())
+    """Torch's last bits depend on how many episodes share a forward pass; with six bids no decision here does."""
+    local = LocalEvolution(fixed_batches(SETTINGS))
     figures = [local.train() for _ in range(2)]
     ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100_000_000)
     try:
-        remote = EvolutionOnRay(setup_of(replace(SETTINGS, num_env_runners=2)))
+        remote = EvolutionOnRay(fixed_batches(replace(SETTINGS, num_env_runners=2)))
         for expected in figures:
             found = remote.train()
             assert found == pytest.approx(expected)

@@ -1,7 +1,8 @@
 """RLlib algorithms whose iterations consist of numbered pieces of work, with and without Ray.
 
 Runners play pieces with the learner's weights, and the learner takes its steps from all of them. What comes out of a
-piece depends neither on the runner nor on the other pieces, so the same weights come out wherever they are played:
+piece depends neither on the runner nor on the other pieces, except that the last bit of a forward pass may depend on
+how many episodes share it. Where no decision hangs on that bit, the same weights come out wherever they are played:
 `PieceAlgorithm` is RLlib's `Algorithm` on Ray, with its own `training_step`, and `LocalTraining` connects the same
 runner and learner in this process. Evolution strategies and PPO with branches are built on this.
 """

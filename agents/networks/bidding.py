@@ -12,6 +12,7 @@ from envs.bidding.columns import (
     BID_COLUMNS,
     CLUSTER_COLUMNS,
     EDGE_COLUMNS,
+    JOB_CANDIDATE,
     JOB_COLUMNS,
     NODE_COLUMNS,
     PAIR_COLUMNS,
@@ -22,6 +23,7 @@ from envs.types import MurmurationError
 
 MIXINGS = ("graph", "dense", "none")
 VOLUMES = ("full", "shared", "learned")
+AFFINITIES = ("all", "candidates")
 SHARING = (CLUSTER_COLUMNS.index("shares_cpu_memory"), CLUSTER_COLUMNS.index("contention"))
 
 
@@ -72,9 +74,11 @@ class BiddingPolicy(nn.Module):
         volume: "full" for 1; "shared" for 1 where jobs share cores, memory or links, and 0 where they share nothing;
             "learned" for a factor from 0 to 2 on each kind of bid, which follows from the features of the cluster (its
             rules, load and size) by a layer of its own and starts at 1.
+        affinities: "all" for affinities to every job that a node sees; "candidates" for none to the other jobs on it.
+            No other node can bid for those, so the market would compare one affinity with the 0 of all other nodes.
 
     Raises:
-        MurmurationError: a size is out of range, or `mixing`, `volume` or a name in `silent` is unknown.
+        MurmurationError: a size is out of range, or `mixing`, `volume`, `affinities` or a name in `silent` is unknown.
     """
 
     def __init__(
@@ -87,12 +91,15 @@ class BiddingPolicy(nn.Module):
         strength: float = 0.1,
         silent: Sequence[str] = (),
         volume: Literal["full", "shared", "learned"] = "full",
+        affinities: Literal["all", "candidates"] = "all",
     ) -> None:
         super().__init__()
         if mixing not in MIXINGS:
             raise MurmurationError(f"network: mixing is {mixing!r}; it must be one of {', '.join(MIXINGS)}")
         if volume not in VOLUMES:
             raise MurmurationError(f"network: volume is {volume!r}; it must be one of {', '.join(VOLUMES)}")
+        if affinities not in AFFINITIES:
+            raise MurmurationError(f"network: affinities is {affinities!r}; it must be one of {', '.join(AFFINITIES)}")
         if width < 1 or rounds < 0:
             raise MurmurationError(f"network: width {width} must be positive, and rounds {rounds} not negative")
         self.strength = checked_strength(strength)
@@ -117,7 +124,7 @@ class BiddingPolicy(nn.Module):
         self.direct = nn.Linear(pairs, spec.num_bids, bias=False)
         start_at_zero(self.out)
         start_at_zero(self.direct)
-        self.quiet_alone = volume == "shared"
+        self.quiet_alone, self.candidates_only = volume == "shared", affinities == "candidates"
         self.volume = nn.Linear(cluster, spec.num_bids) if volume == "learned" else None
         if self.volume is not None:
             start_at_zero(self.volume)
@@ -138,6 +145,9 @@ class BiddingPolicy(nn.Module):
         state = self.pair(pairs) + at_pairs(self.pair_of_job(jobs), pair_jobs) + self.pair_of_node(nodes)[:, :, None]
         bids = torch.tanh(self.strength * (self.out(torch.tanh(state)) + self.direct(pairs)))
         found: Tensor = bids * self.heard * pairs[..., PAIR_PRESENT, None]
+        if self.candidates_only:
+            candidate = at_pairs(observation["jobs"][..., JOB_CANDIDATE, None], pair_jobs)
+            found = torch.cat([found[..., :1] * candidate, found[..., 1:]], -1)  # column `BID_AFFINITY` is the first
         if self.quiet_alone:
             shares = (observation["cluster"][:, SHARING] > 0).any(-1)
             found = found * shares[:, None, None, None]

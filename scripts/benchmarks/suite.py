@@ -26,6 +26,7 @@ BENCHMARKS = {
     "compiled": ("decisions", "measure_compiled_decisions"),
     "starting": ("starting", "measure_starting"),
     "training": ("training", "measure_training"),
+    "evolution": ("evolution", "measure_evolution"),
     "traces": ("traces", "measure_traces"),
     "published": ("published", "measure_published"),
     "workers": ("workers", "measure_workers"),
@@ -51,6 +52,7 @@ class Suite:
     iterations: int = 2  # of PPO
     batch: int = 8192  # environment steps of an iteration, learned from in eighths
     fresh: bool = True  # whether a start without compiled kernels is timed
+    pairs: int = 8  # of an iteration of evolution strategies, each with one workload
     workers: Sequence[int] = ()  # numbers of Ray workers, one first; none: nothing is measured
     million: bool = True  # whether 1,000,000 jobs on 100,000 GPUs are played
 

@@ -16,6 +16,7 @@ from envs.bidding.columns import (
     BID_SIZE,
     CLUSTER_CONTENTION,
     CLUSTER_SHARES_CPU_MEMORY,
+    JOB_CANDIDATE,
     PAIR_PRESENT,
 )
 from envs.bidding.spec import BiddingSpec
@@ -132,3 +133,23 @@ def test_a_policy_may_be_silent_where_jobs_share_nothing(seen):
     assert torch.equal(said[1], everything[1])
     with pytest.raises(MurmurationError, match="volume is 'loud'; it must be one of full, shared, learned"):
         BiddingPolicy(spec, volume="loud")  # type: ignore[arg-type]
+
+
+def test_affinities_may_be_for_candidates_only(seen):
+    """All jobs of the first rounds are candidates; here the first one of the second episode is made another job."""
+    spec, observation = seen
+    whole, part = randomised(BiddingPolicy(spec)), randomised(BiddingPolicy(spec, affinities="candidates"))
+    jobs = observation["jobs"].clone()
+    assert (jobs[:, 0, JOB_CANDIDATE] == 1).all()
+    jobs[1, 0, JOB_CANDIDATE] = 0.0
+    observation = {**observation, "jobs": jobs}
+    with torch.no_grad():
+        everything, said = whole.bids(observation), part.bids(observation)
+    other = observation["pair_jobs"] == 0
+    other[0] = False
+    assert (everything[other][:, BID_AFFINITY] != 0).any()
+    assert (said[other][:, BID_AFFINITY] == 0).all()
+    assert torch.equal(said[~other], everything[~other])
+    assert torch.equal(said[..., BID_AFFINITY + 1 :], everything[..., BID_AFFINITY + 1 :])
+    with pytest.raises(MurmurationError, match="affinities is 'some'; it must be one of all, candidates"):
+        BiddingPolicy(spec, affinities="some")  # type: ignore[arg-type]

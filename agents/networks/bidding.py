@@ -1,5 +1,6 @@
 """The bidding network: every node looks at its jobs and the candidates, and states its bids for each."""
 
+import math
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
@@ -23,7 +24,6 @@ from envs.types import MurmurationError
 
 MIXINGS = ("graph", "dense", "none")
 VOLUMES = ("full", "shared", "learned")
-AFFINITIES = ("all", "candidates")
 SHARING = (CLUSTER_COLUMNS.index("shares_cpu_memory"), CLUSTER_COLUMNS.index("contention"))
 
 
@@ -74,11 +74,12 @@ class BiddingPolicy(nn.Module):
         volume: "full" for 1; "shared" for 1 where jobs share cores, memory or links, and 0 where they share nothing;
             "learned" for a factor from 0 to 2 on each kind of bid, which follows from the features of the cluster (its
             rules, load and size) by a layer of its own and starts at 1.
-        affinities: "all" for affinities to every job that a node sees; "candidates" for none to the other jobs on it.
-            No other node can bid for those, so the market would compare one affinity with the 0 of all other nodes.
+        attached: most nodes of a cluster on which nodes have affinities for all their jobs; on larger ones only for
+            candidates. No other node can bid for other jobs, so the market compares such an affinity with the 0 of all
+            other nodes, of which larger clusters have more. None for no limit.
 
     Raises:
-        MurmurationError: a size is out of range, or `mixing`, `volume`, `affinities` or a name in `silent` is unknown.
+        MurmurationError: a size is out of range, or `mixing`, `volume` or a name in `silent` is unknown.
     """
 
     def __init__(
@@ -91,17 +92,19 @@ class BiddingPolicy(nn.Module):
         strength: float = 0.1,
         silent: Sequence[str] = (),
         volume: Literal["full", "shared", "learned"] = "full",
-        affinities: Literal["all", "candidates"] = "all",
+        attached: int | None = None,
     ) -> None:
         super().__init__()
         if mixing not in MIXINGS:
             raise MurmurationError(f"network: mixing is {mixing!r}; it must be one of {', '.join(MIXINGS)}")
         if volume not in VOLUMES:
             raise MurmurationError(f"network: volume is {volume!r}; it must be one of {', '.join(VOLUMES)}")
-        if affinities not in AFFINITIES:
-            raise MurmurationError(f"network: affinities is {affinities!r}; it must be one of {', '.join(AFFINITIES)}")
         if width < 1 or rounds < 0:
             raise MurmurationError(f"network: width {width} must be positive, and rounds {rounds} not negative")
+        if attached is not None and attached < 0:
+            raise MurmurationError(
+                f"network: attached is {attached}; it must be a number of nodes, or null for no limit"
+            )
         self.strength = checked_strength(strength)
         self.heard: Tensor
         self.register_buffer("heard", heard_bids(silent)[: spec.num_bids], persistent=False)
@@ -124,7 +127,7 @@ class BiddingPolicy(nn.Module):
         self.direct = nn.Linear(pairs, spec.num_bids, bias=False)
         start_at_zero(self.out)
         start_at_zero(self.direct)
-        self.quiet_alone, self.candidates_only = volume == "shared", affinities == "candidates"
+        self.quiet_alone, self.attached = volume == "shared", math.inf if attached is None else attached
         self.volume = nn.Linear(cluster, spec.num_bids) if volume == "learned" else None
         if self.volume is not None:
             start_at_zero(self.volume)
@@ -145,7 +148,7 @@ class BiddingPolicy(nn.Module):
         state = self.pair(pairs) + at_pairs(self.pair_of_job(jobs), pair_jobs) + self.pair_of_node(nodes)[:, :, None]
         bids = torch.tanh(self.strength * (self.out(torch.tanh(state)) + self.direct(pairs)))
         found: Tensor = bids * self.heard * pairs[..., PAIR_PRESENT, None]
-        if self.candidates_only:
+        if nodes.shape[1] > self.attached:
             candidate = at_pairs(observation["jobs"][..., JOB_CANDIDATE, None], pair_jobs)
             found = torch.cat([found[..., :1] * candidate, found[..., 1:]], -1)  # column `BID_AFFINITY` is the first
         if self.quiet_alone:

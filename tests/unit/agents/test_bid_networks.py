@@ -135,10 +135,10 @@ def test_a_policy_may_be_silent_where_jobs_share_nothing(seen):
         BiddingPolicy(spec, volume="loud")  # type: ignore[arg-type]
 
 
-def test_affinities_may_be_for_candidates_only(seen):
+def test_on_large_clusters_affinities_are_for_candidates_only(seen):
     """All jobs of the first rounds are candidates; here the first one of the second episode is made another job."""
     spec, observation = seen
-    whole, part = randomised(BiddingPolicy(spec)), randomised(BiddingPolicy(spec, affinities="candidates"))
+    whole, part = randomised(BiddingPolicy(spec)), randomised(BiddingPolicy(spec, attached=spec.num_nodes - 1))
     jobs = observation["jobs"].clone()
     assert (jobs[:, 0, JOB_CANDIDATE] == 1).all()
     jobs[1, 0, JOB_CANDIDATE] = 0.0
@@ -151,5 +151,7 @@ def test_affinities_may_be_for_candidates_only(seen):
     assert (said[other][:, BID_AFFINITY] == 0).all()
     assert torch.equal(said[~other], everything[~other])
     assert torch.equal(said[..., BID_AFFINITY + 1 :], everything[..., BID_AFFINITY + 1 :])
-    with pytest.raises(MurmurationError, match="affinities is 'some'; it must be one of all, candidates"):
-        BiddingPolicy(spec, affinities="some")  # type: ignore[arg-type]
+    with torch.no_grad():
+        assert torch.equal(randomised(BiddingPolicy(spec, attached=spec.num_nodes)).bids(observation), everything)
+    with pytest.raises(MurmurationError, match="attached is -1; it must be a number of nodes"):
+        BiddingPolicy(spec, attached=-1)

@@ -10,6 +10,7 @@ from envs.episodes.coupling import SUM_WITH_TRAFFIC
 from envs.gpu_cluster.levels import LevelTable
 from envs.gpu_cluster.spec import DecisionRules, EnvSpec
 from envs.simulation import State, ThroughputTable
+from envs.simulation.by_reference import by_reference
 from envs.simulation.jit import Records, leaf
 from envs.simulation.world import World, batch_world, episode_of
 from envs.types import FloatArray, IntArray
@@ -50,6 +51,7 @@ RULES = np.dtype(
 ) = range(3)
 
 
+@by_reference
 class EnvArrays(NamedTuple):
     """The engine's arrays, the decision rules, observations and choices, of one episode or of a batch.
 

@@ -27,6 +27,7 @@ from numba.core.event import Listener, register, unregister
 from numba.extending import intrinsic
 
 from envs.simulation.linked_code import linked_only
+from envs.simulation.one_value import Compiler
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,6 +39,7 @@ COMPILES = not numba.config.DISABLE_JIT  # type: ignore[attr-defined]
 
 _arguments: dict[tuple[Any, tuple[Any, ...]], Any] = {}  # by function and types, see `as_argument`
 _stamps: dict[str, str] = {}  # by file with kernels, see `_stamp`
+_COMPILER = [Path(__file__).with_name(name) for name in ("jit.py", "linked_code.py", "by_reference.py", "one_value.py")]
 
 
 def jit(function: Callable[P, R]) -> Callable[P, R]:
@@ -107,7 +109,7 @@ def _inner(function: Callable[P, R], **options: bool) -> Callable[P, R]:
     config: Any = numba.config
     if not config.DISABLE_JIT:
         njit: Any = numba.njit
-        alone = njit(error_model="numpy", _nrt=False)(function)
+        alone = njit(error_model="numpy", _nrt=False, pipeline_class=Compiler)(function)
         compiled._insert = lambda *_: None  # no wrapper for Python; the next line makes one when Python calls
         compiled._compile_for_args = lambda *_: alone
         compiled.compile = _linked(compiled.compile)
@@ -127,7 +129,7 @@ def _linked(function: Callable[P, R]) -> Callable[P, R]:
 def _compiled(function: Callable[P, R], **options: bool | str) -> Callable[P, R]:
     njit: Any = numba.njit  # its type stubs do not know all options
     defaults: dict[str, bool | str] = {"cache": True, "error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True}
-    compiled = njit(**(defaults | options))(function)
+    compiled = njit(pipeline_class=Compiler, **(defaults | options))(function)
     _outdate_with_sources(compiled, function)
     if hasattr(compiled, "get_call_template"):  # not where compilation is switched off
         template_of = compiled.get_call_template
@@ -161,14 +163,14 @@ def _outdate_with_sources(compiled: Any, function: Callable[..., Any]) -> None:
 
 
 def _stamp(function: Callable[..., Any]) -> str:
-    """Hash of a kernel's file, and of all files whose kernels it may call, at import.
+    """Hash of a kernel's file, of all files whose kernels it may call, and of those that compile it, at import.
 
     It covers modification time, size, and the constants defined or imported above the first kernel.
     """
     path = inspect.getfile(function)
     if path not in _stamps:
-        stat = Path(path).stat()
-        parts = {f"{path} {stat.st_mtime} {stat.st_size}"}
+        stats = [(file, file.stat()) for file in (Path(path), *_COMPILER)]
+        parts = {f"{file} {stat.st_mtime} {stat.st_size}" for file, stat in stats}
         for name, value in function.__globals__.items():
             if isinstance(value, (int, float, str)) and not name.startswith("__"):
                 parts.add(f"{name} = {value!r}")

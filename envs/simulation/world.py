@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from envs.simulation.by_reference import by_reference
 from envs.simulation.heap import Places
 from envs.simulation.jit import Records, inlined, leaf
 from envs.simulation.state import State
@@ -12,6 +13,7 @@ from envs.simulation.throughput import ThroughputTable, cells_of
 from envs.types import FloatArray, IntArray
 
 
+@by_reference
 class World(NamedTuple):
     """A `State` and a `ThroughputTable` for compiled code.
 

@@ -74,9 +74,9 @@ class BiddingPolicy(nn.Module):
         volume: "full" for 1; "shared" for 1 where jobs share cores, memory or links, and 0 where they share nothing;
             "learned" for a factor from 0 to 2 on each kind of bid, which follows from the features of the cluster (its
             rules, load and size) by a layer of its own and starts at 1.
-        attached: most nodes of a cluster on which nodes have affinities for all their jobs; on larger ones only for
-            candidates. No other node can bid for other jobs, so the market compares such an affinity with the 0 of all
-            other nodes, of which larger clusters have more. None for no limit.
+        full_affinity_nodes: largest number of nodes at which nodes bid affinities for all jobs that they see. On larger
+            clusters they do so for candidates only: no other node can bid for the remaining jobs, so that the market
+            would compare their affinities with zeros. None for no limit, the value in older checkpoints.
 
     Raises:
         MurmurationError: a size is out of range, or `mixing`, `volume` or a name in `silent` is unknown.
@@ -92,7 +92,7 @@ class BiddingPolicy(nn.Module):
         strength: float = 0.1,
         silent: Sequence[str] = (),
         volume: Literal["full", "shared", "learned"] = "full",
-        attached: int | None = None,
+        full_affinity_nodes: int | None = None,
     ) -> None:
         super().__init__()
         if mixing not in MIXINGS:
@@ -101,9 +101,9 @@ class BiddingPolicy(nn.Module):
             raise MurmurationError(f"network: volume is {volume!r}; it must be one of {', '.join(VOLUMES)}")
         if width < 1 or rounds < 0:
             raise MurmurationError(f"network: width {width} must be positive, and rounds {rounds} not negative")
-        if attached is not None and attached < 0:
+        if full_affinity_nodes is not None and full_affinity_nodes < 0:
             raise MurmurationError(
-                f"network: attached is {attached}; it must be a number of nodes, or null for no limit"
+                f"network: full_affinity_nodes is {full_affinity_nodes}; it must be a number, or null for no limit"
             )
         self.strength = checked_strength(strength)
         self.heard: Tensor
@@ -127,7 +127,8 @@ class BiddingPolicy(nn.Module):
         self.direct = nn.Linear(pairs, spec.num_bids, bias=False)
         start_at_zero(self.out)
         start_at_zero(self.direct)
-        self.quiet_alone, self.attached = volume == "shared", math.inf if attached is None else attached
+        self.quiet_alone = volume == "shared"
+        self.full_affinity_nodes = math.inf if full_affinity_nodes is None else full_affinity_nodes
         self.volume = nn.Linear(cluster, spec.num_bids) if volume == "learned" else None
         if self.volume is not None:
             start_at_zero(self.volume)
@@ -148,7 +149,7 @@ class BiddingPolicy(nn.Module):
         state = self.pair(pairs) + at_pairs(self.pair_of_job(jobs), pair_jobs) + self.pair_of_node(nodes)[:, :, None]
         bids = torch.tanh(self.strength * (self.out(torch.tanh(state)) + self.direct(pairs)))
         found: Tensor = bids * self.heard * pairs[..., PAIR_PRESENT, None]
-        if nodes.shape[1] > self.attached:
+        if nodes.shape[1] > self.full_affinity_nodes:
             candidate = at_pairs(observation["jobs"][..., JOB_CANDIDATE, None], pair_jobs)
             found = torch.cat([found[..., :1] * candidate, found[..., 1:]], -1)  # column `BID_AFFINITY` is the first
         if self.quiet_alone:

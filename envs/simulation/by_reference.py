@@ -1,7 +1,7 @@
 """Tuples that compiled functions refer to by their address.
 
 Numba passes each number of a tuple as an argument of its own, which makes more than two hundred for a `World`. Most of
-a function's code is then about its arguments, and a first start takes half as long again.
+a function's code then handles its arguments, and a first start takes a quarter longer.
 
 Compiled code never changes a tuple, so that an address serves as well as a copy, as long as the tuple is there. Each
 place of a function that makes a tuple, or calls a function that returns one, has memory for one; the next tuple from
@@ -35,14 +35,18 @@ _classes: set[type] = set()
 
 
 def by_reference(class_: Class) -> Class:
-    """Let compiled functions refer to the tuples of a `NamedTuple` class by their address; a decorator."""
+    """Let compiled functions refer to the tuples of a `NamedTuple` class by their address; a decorator.
+
+    Compiled code may read fields by name only; it cannot index or unpack such a tuple, or return it to Python. A class
+    whose fields all have one type is passed as numba does by default.
+    """
     _classes.add(class_)
     return class_
 
 
 def refers(tuple_type: Any) -> bool:
     """Whether compiled functions refer to tuples of a type by their address."""
-    return getattr(tuple_type, "instance_class", None) in _classes
+    return isinstance(tuple_type, types.NamedTuple) and tuple_type.instance_class in _classes
 
 
 @_registry.register_default(types.NamedTuple)
@@ -69,7 +73,7 @@ class _NamedTupleModel(_TupleModel):  # type: ignore[misc]  # a class without ty
         """Return the tuple that the caller passes."""
         if not refers(self.fe_type):
             return super().from_argument(builder, value)
-        value.add_attribute("noalias")  # nobody writes it while the function runs
+        value.add_attribute("noalias")  # nothing writes to it while the function runs
         return value
 
     def get_data_type(self) -> Any:

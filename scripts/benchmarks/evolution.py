@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -96,7 +96,7 @@ class TimedMarket:
 
     Attributes:
         market: decides.
-        clock: of this market and of those that it is attached as.
+        clock: shared by this market and all markets attached from it.
     """
 
     market: Market
@@ -127,7 +127,7 @@ class TimedPolicy(BiddingPolicy):
         clock: of all such networks in this process.
     """
 
-    clock = Clock()
+    clock: ClassVar[Clock] = Clock()
 
     def bids(self, observation: dict[str, Tensor]) -> Tensor:
         """Return bids [B, N, P, num_bids] from -1 to 1."""

@@ -138,7 +138,10 @@ def test_a_policy_may_be_silent_where_jobs_share_nothing(seen):
 def test_on_large_clusters_affinities_are_for_candidates_only(seen):
     """All jobs of the first rounds are candidates; here the first one of the second episode is made another job."""
     spec, observation = seen
-    whole, part = randomised(BiddingPolicy(spec)), randomised(BiddingPolicy(spec, attached=spec.num_nodes - 1))
+    whole, part = (
+        randomised(BiddingPolicy(spec)),
+        randomised(BiddingPolicy(spec, full_affinity_nodes=spec.num_nodes - 1)),
+    )
     jobs = observation["jobs"].clone()
     assert (jobs[:, 0, JOB_CANDIDATE] == 1).all()
     jobs[1, 0, JOB_CANDIDATE] = 0.0
@@ -152,6 +155,8 @@ def test_on_large_clusters_affinities_are_for_candidates_only(seen):
     assert torch.equal(said[~other], everything[~other])
     assert torch.equal(said[..., BID_AFFINITY + 1 :], everything[..., BID_AFFINITY + 1 :])
     with torch.no_grad():
-        assert torch.equal(randomised(BiddingPolicy(spec, attached=spec.num_nodes)).bids(observation), everything)
-    with pytest.raises(MurmurationError, match="attached is -1; it must be a number of nodes"):
-        BiddingPolicy(spec, attached=-1)
+        assert torch.equal(
+            randomised(BiddingPolicy(spec, full_affinity_nodes=spec.num_nodes)).bids(observation), everything
+        )
+    with pytest.raises(MurmurationError, match="full_affinity_nodes is -1; it must be a number"):
+        BiddingPolicy(spec, full_affinity_nodes=-1)

@@ -1,7 +1,7 @@
 """Tuples that compiled functions refer to by their address.
 
 Numba passes each number of a tuple as an argument of its own, which makes more than two hundred for a `World`. Most of
-a function's code then handles its arguments, and a first start takes a quarter longer.
+a function's code then handles its arguments, and a first start takes longer.
 
 Compiled code never changes a tuple, so that an address serves as well as a copy, as long as the tuple is there. Each
 place of a function that makes a tuple, or calls a function that returns one, has memory for one; the next tuple from
@@ -35,7 +35,7 @@ _classes: set[type] = set()
 
 
 def by_reference(class_: Class) -> Class:
-    """Let compiled functions refer to the tuples of a `NamedTuple` class by their address; a decorator.
+    """Decorate a `NamedTuple` class whose tuples compiled functions receive as addresses.
 
     Compiled code may read fields by name only; it cannot index or unpack such a tuple, or return it to Python. A class
     whose fields all have one type is passed as numba does by default.
@@ -168,7 +168,7 @@ _context.make_tuple = _make
 
 
 def _emit_copy(typing_context: Any, given: Any) -> Any:
-    """The type and code of `copy_fields`."""
+    """Return the signature of `copy_fields` and a function that generates its code."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         """Load all fields and store them in the memory of the present function."""
@@ -178,13 +178,13 @@ def _emit_copy(typing_context: Any, given: Any) -> Any:
     return given(given), generate
 
 
-def _same(given: Any) -> Any:
-    """What `copy_fields` is without compilation."""
+def _return_unchanged(given: Any) -> Any:
+    """Return the tuple unchanged: replaces `copy_fields` where compilation is switched off."""
     return given
 
 
 _compiles: bool = not numba.config.DISABLE_JIT  # type: ignore[attr-defined]
-copy_fields: Any = intrinsic(_emit_copy) if _compiles else _same
+copy_fields: Any = intrinsic(_emit_copy) if _compiles else _return_unchanged
 """Return a `by_reference` tuple whose fields the present kernel holds itself, in registers where it can.
 
 This pays in a kernel that runs for long: it reads the fields of its argument from memory again and again.

@@ -12,6 +12,7 @@ from baselines.starling.scratch import PlanScratch, new_scratch
 from baselines.starling.two_plans import WritePlan, choose_by_part, write_two_plans
 from envs.simulation.jit import inlined, jit, part
 from envs.types import BoolArray, FloatArray, IntArray, Seconds
+from envs.types.units import HOUR
 
 _DONE = 1e-9  # a job with at most this share of its work left is done: rounding
 
@@ -70,22 +71,38 @@ def advance_jobs(
 
 
 @part
-def backlog(order: IntArray, work: FloatArray, outlook: JobForecast, num_gpus: int) -> tuple[Seconds, int]:
-    """Estimate the sum of completion times if jobs run one after the other, ignoring nodes.
+def discounted(seconds: Seconds, rules: StarlingRules) -> Seconds:
+    """Return how much a completion in so many seconds counts; see `StarlingParameters.discount`."""
+    return seconds / (1.0 + rules.discount * seconds / HOUR)
+
+
+@part
+def with_backlog(
+    total: Seconds,
+    now: Seconds,
+    order: IntArray,
+    work: FloatArray,
+    outlook: JobForecast,
+    num_gpus: int,
+    rules: StarlingRules,
+) -> Seconds:
+    """Add an estimate of the remaining jobs' completion times to a sum: they run one after the other, ignoring nodes.
 
     Each job takes its knee's share of the cluster, and at least its time alone.
 
-    Returns:
-        Seconds, summed over the jobs with work left, and the number of these jobs.
+    Args:
+        total: the sum so far, discounted.
+        now: when the first of them begins, in seconds from the start of the forecast.
     """
-    queued, total, count = 0.0, 0.0, 0
+    queued, rest, count, discounted_rest = 0.0, 0.0, 0, 0.0
     for job in order:
         if work[job] > 0:
             alone = work[job] / outlook.knee_throughput[job]
             queued += alone * outlook.knee_gpus[job] / num_gpus
-            total += max(queued, alone)
+            rest += max(queued, alone)
             count += 1
-    return total, count
+            discounted_rest += discounted(now + max(queued, alone), rules)
+    return total + discounted_rest if rules.discount > 0 else total + count * now + rest
 
 
 @inlined
@@ -122,7 +139,7 @@ def forecast(
 ) -> Seconds:
     """Return the sum of the times from now to each job's end if a plan is followed, and replaced at each completion.
 
-    Later plans are those of `write_two_plans`. The work left after `depth` completions is estimated by `backlog`.
+    Later plans are those of `write_two_plans`. The work left after `depth` completions is estimated by `with_backlog`.
 
     Args:
         write: see `baselines.starling.two_plans.writing`.
@@ -174,7 +191,7 @@ def play_ahead(
             begun[job] = begun[job] or gpu_type_of(grid[job], nodes.types) >= 0
         ended = advance_jobs(seconds, grid, later, stalled, nodes.types, fractions)
         now += seconds
-        total += ended * now
+        total += ended * discounted(now, rules)
         left -= ended
         if left == 0:
             return total
@@ -193,8 +210,7 @@ def play_ahead(
             if not equal(after[job], grid[job]):
                 stalled[job] = later.delay[job]
         copy_plan(after, grid)
-    rest, count = backlog(order, work, outlook, max(1, count_gpus(nodes.capacity)))
-    return total + count * now + rest
+    return with_backlog(total, now, order, work, outlook, max(1, count_gpus(nodes.capacity)), rules)
 
 
 @inlined

@@ -124,6 +124,7 @@ class StarlingRules(NamedTuple):
     spread: float
     residual: float
     restart_weight: float
+    discount: float
 
 
 class Present(NamedTuple):

@@ -58,6 +58,8 @@ class StarlingParameters:
         crowding: weight of what others lose by contention.
         restart_weight: factor on the restart delays in plans and forecasts. 1 counts what the world takes. Plans and
             forecasts assume that nothing further arrives; arrivals end plans early and cause further restarts.
+        discount: how much less late completions count when forecasts are compared, for each hour: one in t hours counts
+            as t / (1 + discount * t) hours. 0 compares sums of completion times.
     """
 
     knee: float
@@ -76,6 +78,7 @@ class StarlingParameters:
     starving: float = 1.0
     crowding: float = 1.0
     restart_weight: float = 1.0
+    discount: float = 0.0
 
     def __post_init__(self) -> None:
         for field in fields(self):

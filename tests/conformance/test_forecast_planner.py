@@ -18,9 +18,11 @@ def worlds(first: int, count: int) -> list[World]:
     return [world for world in found if world is not None][:count]
 
 
-def test_without_further_plans_it_is_starling():
+def test_without_further_plans_and_discount_it_is_starling():
     for world in worlds(7000, 20):
-        assert told(world.play(ForecastPlanner(plans=0, batch="usual"))) == told(world.play(Starling(batch="usual")))
+        assert told(world.play(ForecastPlanner(plans=0, discount=0.0, batch="usual"))) == told(
+            world.play(Starling(batch="usual"))
+        )
 
 
 def test_it_plays_as_it_decides_and_not_as_starling():

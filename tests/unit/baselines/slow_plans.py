@@ -32,6 +32,7 @@ class Rules:
     spread: float = 1.2
     residual: float = 1.0
     restart_weight: float = 1.0
+    discount: float = 0.0
 
     @property
     def numbers(self) -> round.StarlingRules:
@@ -244,6 +245,10 @@ def forecast(
     places: Sequence[Gpus], order: Sequence[int], jobs: Jobs, rules: Rules, ahead: Ahead, stall: Sequence[float]
 ) -> float:
     """Reference implementation of `forecast.forecast`: completion by completion, job by job."""
+
+    def counted(seconds: float) -> float:
+        return seconds / (1.0 + rules.discount * seconds / 3600.0)
+
     work, stalled, begun = list(jobs.work), list(stall), list(ahead.begun)
     now, total, alive, at = 0.0, 0.0, list(order), [dict(place) for place in places]
     for _ in range(ahead.depth):
@@ -257,7 +262,7 @@ def forecast(
             done = max(step - stalled[job], 0.0) * jobs.throughput(job, at[job])
             stalled[job] = max(stalled[job] - step, 0.0)
             if done >= work[job] * (1.0 - 1e-9):
-                total += now
+                total += counted(now)
                 alive.remove(job)
                 work[job], at[job] = 0.0, {}
             else:
@@ -275,7 +280,7 @@ def forecast(
     for job in alive:
         alone = work[job] / ahead.knee_throughput[job]
         queued += alone * ahead.knee_gpus[job] / max(1, sum(jobs.capacity))
-        total += now + max(queued, alone)
+        total += counted(now + max(queued, alone))
     return total
 
 
@@ -355,7 +360,8 @@ def drawn(seed: int) -> tuple[list[int], Jobs, Rules, Ahead]:
         restart.tolist(), begun, knee_throughput, rng.integers(1, 5, num_jobs).tolist(), int(rng.integers(0, 6))
     )
     rules = Rules(*(float(rng.choice(values)) for values in ([100.0, 1e5], [0, 0.3], [0, 0.3], [-0.1, 0, 0.1])))
-    return rng.permutation(num_jobs).tolist(), jobs, rules, ahead
+    order = rng.permutation(num_jobs).tolist()
+    return order, jobs, replace(rules, discount=float(rng.choice([0.0, 0.5]))), ahead
 
 
 def arrays(jobs: Jobs) -> round.Jobs:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baselines.starling import round
-from baselines.starling.forecast import advance_jobs, backlog, forecast, next_end, plan_ahead, weights
+from baselines.starling.forecast import advance_jobs, forecast, next_end, plan_ahead, weights, with_backlog
 from baselines.starling.scratch import new_scratch
 from baselines.starling.two_plans import writing
 from envs.types import IntArray
@@ -158,11 +158,23 @@ def test_time_advances_more_slowly_beside_others():
     assert work.tolist() == [24.0]
 
 
-def test_the_backlog_is_worked_off_in_order():
-    """Alone 10, 20 and 0 s on 4 of 8 GPUs: the first ends at 10 (not at 10 / 2), the second at max(20, 5 + 10)."""
+@pytest.mark.parametrize(("discount", "expected"), [(0.0, 250.0), (36.0, 50 + 110 / 2.1 + 120 / 2.2)])
+def test_the_backlog_is_worked_off_in_order(discount, expected):
+    """Alone 10, 20 and 0 s on 4 of 8 GPUs, from 100 s on: the first ends at 110 (not at 105), the second at 120.
+
+    At a discount of 36 / h, a completion in 100 s counts half.
+    """
     outlook = round.JobForecast(np.zeros(3), np.zeros(3, np.bool_), np.full(3, 4.0), np.full(3, 4))
-    ends = backlog(np.array([0, 1, 2]), np.array([40.0, 80.0, 0.0]), outlook, 8)
-    assert ends == (30.0, 2)
+    order, work, rules = np.array([0, 1, 2]), np.array([40.0, 80.0, 0.0]), Rules(discount=discount).numbers
+    counted = 20.0 if discount == 0 else 50.0
+    assert with_backlog(counted, 100.0, order, work, outlook, 8, rules) == pytest.approx(expected)
+
+
+def test_late_completions_count_less():
+    """They end at 10 and 110 s; at 36 / h these count as 10 / 1.1 and 110 / 2.1."""
+    order, jobs, _, ahead = two_rigid([{0: 4}, {}])
+    rules = Rules(urgency=0.0, discount=36.0)
+    assert foreseen(order, jobs, rules, ahead, [0.0, 0.0]) == pytest.approx(10 / 1.1 + 110 / 2.1)
 
 
 def test_the_worth_of_a_job():

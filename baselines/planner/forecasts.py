@@ -1,6 +1,6 @@
 """The forecast planner: Starling that compares more plans in each round, all in compiled code."""
 
-from dataclasses import replace
+import math
 from typing import Literal
 
 from baselines.starling import Starling
@@ -43,12 +43,13 @@ class ForecastPlanner(Starling):
     Args:
         plans: number of further variants, at most `len(FURTHER_VARIANTS)`; the first ones are used.
         look_ahead: completions in the forecast.
-        discount: as in `StarlingParameters`, per hour; it replaces that of `known`.
-        known: Starling's other parameters if remaining work is known or estimated.
+        discount: as in `Starling`, per hour.
+        known: Starling's parameters if remaining work is known or estimated.
         batch: as in `Starling`.
 
     Raises:
-        MurmurationError: `plans` is out of range, or `look_ahead` or `discount` is negative.
+        MurmurationError: `plans` is out of range, `look_ahead` is negative, or `discount` is negative or
+            not finite.
     """
 
     def __init__(
@@ -63,13 +64,15 @@ class ForecastPlanner(Starling):
             raise MurmurationError(
                 f"ForecastPlanner: plans is {plans}; it must be from 0, for Starling, to {len(FURTHER_VARIANTS)}"
             )
+        if not 0 <= discount < math.inf:
+            raise MurmurationError(f"ForecastPlanner: discount is {discount}; it must be at least 0, and finite")
         super().__init__(
-            replace(known, discount=discount),
+            known,
             look_ahead=look_ahead,
             variants=(*OTHER_VARIANTS, *FURTHER_VARIANTS[:plans]),
             batch=batch,
         )
-        self.plans = plans
+        self.plans, self.discount = plans, discount
 
 
 class ForecastMarket(StarlingMarket):

@@ -49,7 +49,9 @@ def continue_as(base: Starling, look_ahead: int | None, restart_weight: float) -
     depth = base.look_ahead if look_ahead is None else look_ahead
     hidden = base.hidden_look_ahead if look_ahead is None else look_ahead
     variants = base.variants if depth else ()
-    return Starling(known, unknown, depth, variants, "usual", shared=base.shared, hidden_look_ahead=hidden)
+    starling = Starling(known, unknown, depth, variants, "usual", shared=base.shared, hidden_look_ahead=hidden)
+    starling.discount = base.discount
+    return starling
 
 
 class RolloutPlanner:

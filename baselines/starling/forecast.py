@@ -72,7 +72,7 @@ def advance_jobs(
 
 @part
 def discounted(seconds: Seconds, rules: StarlingRules) -> Seconds:
-    """Return how much a completion in so many seconds counts; see `StarlingParameters.discount`."""
+    """Return how much a completion in so many seconds counts; see `Starling.discount`."""
     return seconds / (1.0 + rules.discount * seconds / HOUR)
 
 

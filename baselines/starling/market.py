@@ -154,7 +154,7 @@ class StarlingMarket:
             self._look_ahead = starling.look_ahead if known else starling.hidden_look_ahead
             knees = (tuning.knee, *(variant.knee for variant in starling.variants))
             gangs = (tuning.gang, *(variant.gang for variant in starling.variants))
-            self._tables, self._rules = BatchTables(knees, gangs, self._analyser, *self._shape), tuning.rules
+            self._tables, self._rules = BatchTables(knees, gangs, self._analyser, *self._shape), starling.rules(tuning)
         jobs = EpisodeJobs(worlds, b, self._setup.cluster, self._table, self._exact)
         self._tables.enter(b, jobs)
 

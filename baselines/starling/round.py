@@ -108,7 +108,7 @@ class Variants(NamedTuple):
 
 
 class StarlingRules(NamedTuple):
-    """The parameters of `baselines.starling.scheduler.StarlingParameters` that the kernels use."""
+    """What the kernels use of `baselines.starling.scheduler.StarlingParameters`, and `Starling.discount`."""
 
     horizon: Seconds
     stickiness: float

@@ -58,8 +58,6 @@ class StarlingParameters:
         crowding: weight of what others lose by contention.
         restart_weight: factor on the restart delays in plans and forecasts. 1 counts what the world takes. Plans and
             forecasts assume that nothing further arrives; arrivals end plans early and cause further restarts.
-        discount: how much less late completions count when forecasts are compared, for each hour: one in t hours counts
-            as t / (1 + discount * t) hours. 0 compares sums of completion times.
     """
 
     knee: float
@@ -78,7 +76,6 @@ class StarlingParameters:
     starving: float = 1.0
     crowding: float = 1.0
     restart_weight: float = 1.0
-    discount: float = 0.0
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -92,8 +89,9 @@ class StarlingParameters:
 
     @property
     def rules(self) -> StarlingRules:
-        """The parameters that the kernels use."""
-        return StarlingRules(*(float(getattr(self, name)) for name in StarlingRules._fields))
+        """The parameters that the kernels use, without discount."""
+        *own, _ = StarlingRules._fields  # the last is the discount
+        return StarlingRules(*(float(getattr(self, name)) for name in own), 0.0)
 
 
 # The best of 80 candidates that `scripts/tune.py tuning=starling_traces` compared, with the look-ahead of several
@@ -202,6 +200,10 @@ class Starling:
 
     Raises:
         MurmurationError: a look-ahead is negative, a variant has an invalid number, or `batch` or `shared` is unknown.
+
+    Attributes:
+        discount: how much less late completions count where forecasts are compared, per hour: one in t hours counts as
+            t / (1 + discount * t) hours. 0 here, so that sums of completion times are compared.
     """
 
     information = "none"
@@ -235,6 +237,7 @@ class Starling:
             replace(known, gang=variant.gang, knee=variant.knee)  # checks them
         self.look_ahead, self.hidden_look_ahead = look_ahead, hidden_look_ahead
         self.variants = tuple(variants)
+        self.discount: float = 0.0
         self._tuning = known
         self._hidden = False  # whether remaining work is hidden in this episode
         self._analysed: AnalysedJobs | None = None
@@ -343,7 +346,7 @@ class Starling:
             self._tables = tables_of_jobs(self._knees, gangs)
         if self._site is None:
             self._site = tables_of_nodes(view.cluster, view.shared_resources, counted=self.shared == "counted")
-        return self._tables, self._site, self._tuning.rules
+        return self._tables, self._site, self.rules(self._tuning)
 
     def _look_for_batches(self, view: ClusterView) -> None:
         """Begin to choose batch sizes at the first job to which the world offers a choice."""
@@ -353,6 +356,10 @@ class Starling:
                 self._analysed, self._tables = AnalysedJobs(Analyser("best", self.measured_only), view.cluster), None
                 self._knees = self._new_knees()
             self._num_seen = submitted
+
+    def rules(self, parameters: StarlingParameters) -> StarlingRules:
+        """Return some parameters, and the discount, in the form that the kernels take."""
+        return parameters.rules._replace(discount=self.discount)
 
     @property
     def _depth(self) -> int:

@@ -1,5 +1,7 @@
 """The forecast planner: Starling with more plans to compare; none more is Starling, to the bit."""
 
+import math
+
 import pytest
 
 from baselines.planner import ForecastMarket, ForecastPlanner
@@ -50,3 +52,18 @@ def test_plans_are_bounded():
     for plans in (-1, len(FURTHER_VARIANTS) + 1):
         with pytest.raises(MurmurationError, match=f"ForecastPlanner: plans is {plans}; it must be from 0"):
             ForecastPlanner(plans)
+
+
+@pytest.mark.parametrize("discount", [-0.1, math.inf, math.nan])
+def test_a_discount_is_finite_and_not_negative(discount):
+    with pytest.raises(MurmurationError, match="ForecastPlanner: discount is"):
+        ForecastPlanner(discount=discount)
+
+
+def test_a_discount_changes_decisions():
+    differs = 0
+    for world in worlds(7200, 20):
+        differs += told(world.play(ForecastPlanner(batch="usual"))) != told(
+            world.play(ForecastPlanner(discount=0.0, batch="usual"))
+        )
+    assert differs > 0

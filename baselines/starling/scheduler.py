@@ -91,7 +91,7 @@ class StarlingParameters:
     def rules(self) -> StarlingRules:
         """The parameters that the kernels use, without discount."""
         *own, _ = StarlingRules._fields  # the last is the discount
-        return StarlingRules(*(float(getattr(self, name)) for name in own), 0.0)
+        return StarlingRules._make([*(float(getattr(self, name)) for name in own), 0.0])
 
 
 # The best of 80 candidates that `scripts/tune.py tuning=starling_traces` compared, with the look-ahead of several

@@ -15,9 +15,7 @@ FURTHER_VARIANTS = (
     *(Variant(gang=gang, knee=knee) for gang in (0.0, 1.0, 1.4) for knee in (0.15, 0.4, 0.7)),
 )
 
-# Chosen on 100 training workloads of each of shared-64, rigid-64 and full-64, among 0, 0.12 and 0.24 (and some other
-# forms). There the planner's mean JCT is 0.5, 1.1 and 0.8 % below Starling's; without discount it is 0.3, 0.4 and 0.7 %
-# below.
+# Chosen on 100 training workloads of each of shared-64, rigid-64 and full-64.
 DISCOUNT = 0.12
 
 
@@ -48,8 +46,7 @@ class ForecastPlanner(Starling):
         batch: as in `Starling`.
 
     Raises:
-        MurmurationError: `plans` is out of range, `look_ahead` is negative, or `discount` is negative or
-            not finite.
+        MurmurationError: `plans` is out of range, `look_ahead` is negative, or `discount` is negative or infinite.
     """
 
     def __init__(
@@ -61,16 +58,11 @@ class ForecastPlanner(Starling):
         batch: Literal["usual", "best"] = "best",
     ) -> None:
         if not 0 <= plans <= len(FURTHER_VARIANTS):
-            raise MurmurationError(
-                f"ForecastPlanner: plans is {plans}; it must be from 0, for Starling, to {len(FURTHER_VARIANTS)}"
-            )
+            raise MurmurationError(f"ForecastPlanner: plans is {plans}; it must be from 0 to {len(FURTHER_VARIANTS)}")
         if not 0 <= discount < math.inf:
             raise MurmurationError(f"ForecastPlanner: discount is {discount}; it must be at least 0, and finite")
         super().__init__(
-            known,
-            look_ahead=look_ahead,
-            variants=(*OTHER_VARIANTS, *FURTHER_VARIANTS[:plans]),
-            batch=batch,
+            known, look_ahead=look_ahead, variants=(*OTHER_VARIANTS, *FURTHER_VARIANTS[:plans]), batch=batch
         )
         self.plans, self.discount = plans, discount
 

@@ -102,7 +102,9 @@ def with_backlog(
             rest += max(queued, alone)
             count += 1
             discounted_rest += discounted(now + max(queued, alone), rules)
-    return total + discounted_rest if rules.discount > 0 else total + count * now + rest
+    if rules.discount > 0:
+        return total + discounted_rest
+    return total + count * now + rest  # equal up to rounding; this order of additions is that of Starling's records
 
 
 @inlined
@@ -138,6 +140,8 @@ def forecast(
     scratch: PlanScratch,
 ) -> Seconds:
     """Return the sum of the times from now to each job's end if a plan is followed, and replaced at each completion.
+
+    Late ends are discounted (`Starling.discount`).
 
     Later plans are those of `write_two_plans`. The work left after `depth` completions is estimated by `with_backlog`.
 

@@ -108,7 +108,7 @@ class Variants(NamedTuple):
 
 
 class StarlingRules(NamedTuple):
-    """What the kernels use of `baselines.starling.scheduler.StarlingParameters`, and `Starling.discount`."""
+    """The parameters of Starling that the kernels use: those of `StarlingParameters`, and the discount."""
 
     horizon: Seconds
     stickiness: float

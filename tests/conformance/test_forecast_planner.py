@@ -1,4 +1,4 @@
-"""The forecast planner: Starling with more plans to compare; none more is Starling, to the bit."""
+"""The forecast planner: Starling with more plans to compare; none more and no discount are Starling, to the bit."""
 
 import math
 

@@ -275,4 +275,7 @@ def fill_shared(
                 free[node] -= chosen[node]
                 left -= chosen[node]
             sum_up_free(free, gpu_type, scratch)
+            for node in range(len(free)):  # another scheduler may have put the job on several types
+                if chosen[node] > 0 and nodes.types[node] != gpu_type:
+                    sum_up_free(free, nodes.types[node], scratch)
             seat(job, grid, occupants, jobs, nodes)

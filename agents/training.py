@@ -9,12 +9,14 @@ from typing import Any, Protocol
 
 import torch
 
+from agents.branching import BranchSettings
 from agents.checkpoint import Checkpoint
 from agents.imitation import ImitationSettings, imitate
 from agents.networks import Blueprint, check_network, missing_protocols
 from agents.pictures import picture_episode
 from agents.rllib import PPOSettings, TrainingSetup
 from agents.rllib.algorithm import LocalAlgorithm, PPOAlgorithm
+from agents.rllib.choice_branching import ChoiceBranchingOnRay, ChoiceSetup, LocalChoiceBranching
 from agents.saving import BEST, SavedStates, best_on_disk, read_state, refusing_writes
 from agents.seeding import Phase, derive_seed
 from agents.tensorboard import BOUND_LINE, HEADLINE, IMITATION, PLANNER, TensorBoardWriter, choose_levels
@@ -38,6 +40,7 @@ from envs.types import CheckpointError, MurmurationError
 from envs.types.units import HOUR
 from envs.workloads import Workload
 
+Algorithm = PPOAlgorithm | LocalAlgorithm | ChoiceBranchingOnRay | LocalChoiceBranching
 STATE, STATES = "state.json", "checkpoints/states"
 POOR = 1.5  # an imitating policy with this multiple of its teacher's mean JCT has not learnt it
 
@@ -52,6 +55,7 @@ class TrainingSettings:
     teacher: str = "best"  # name of a baseline, "best" for the best in validation, or "none" to start from scratch
     imitation: ImitationSettings = field(default_factory=ImitationSettings)
     ppo: PPOSettings = field(default_factory=PPOSettings)
+    branching: BranchSettings | None = None  # PPO with advantages from branches, in place of what `ppo` describes
     num_threads: int = 2  # of torch
     picture_every: int = 10  # iterations between pictures of a validation episode for TensorBoard; 0 for none
 
@@ -198,13 +202,16 @@ class Trainer:
         missing = missing_protocols(
             network,
             imitates=self.settings.teacher != "none" and self.settings.imitation.passes > 0,
-            learns_values=self.settings.ppo.advantage != "group",
+            learns_values=self.settings.branching is None and self.settings.ppo.advantage != "group",
         )
         if missing:
             self.listener.note(f"network {self.blueprint.target} lacks {'; and '.join(missing)}")
 
-    def _algorithm(self) -> PPOAlgorithm | LocalAlgorithm:
-        ppo = self.settings.ppo
+    def _algorithm(self) -> Algorithm:
+        ppo, branching = self.settings.ppo, self.settings.branching
+        if branching is not None:
+            setup = ChoiceSetup(self.training_setup, self.blueprint, branching, self.state.seed)
+            return LocalChoiceBranching(setup) if branching.num_env_runners == 0 else ChoiceBranchingOnRay(setup)
         alone = ppo.num_env_runners == 0 and ppo.num_learners == 0
         algorithm = LocalAlgorithm if alone else PPOAlgorithm
         return algorithm(self.training_setup, self.blueprint, ppo, self.state.seed)
@@ -258,7 +265,7 @@ class Trainer:
         imitate(network, env, self.baselines[self.state.teacher], imitation, self.state.seed, progress)
         return network
 
-    def _improve(self, algorithm: PPOAlgorithm | LocalAlgorithm) -> None:
+    def _improve(self, algorithm: Algorithm) -> None:
         settings = self.settings
         self.listener.phase("ppo", settings.iterations)
         while self.state.iteration < settings.iterations:
@@ -266,14 +273,15 @@ class Trainer:
             figures = algorithm.train()
             self.state.iteration += 1
             spent = time.perf_counter() - began
-            figures["throughput/env_steps_per_second"] = figures["train/env_steps"] / spent
+            if "train/env_steps" in figures:
+                figures["throughput/env_steps_per_second"] = figures["train/env_steps"] / spent
             self.tensorboard.write(figures, self.state.iteration)
             if self.state.iteration % settings.validate_every == 0 or self.state.iteration == settings.iterations:
                 self._validate(algorithm)
             self._save(algorithm)
             self.listener.step(self.state.iteration, {**figures, **self._standing()})
 
-    def _validate(self, algorithm: PPOAlgorithm | LocalAlgorithm) -> None:
+    def _validate(self, algorithm: Algorithm) -> None:
         checkpoint = self._checkpoint(algorithm)
         setup, scheduler = self.training_setup.setup, checkpoint.scheduler(market=self.training_setup.market)
         figures = validate_scheduler(scheduler, setup, self._workloads)
@@ -327,7 +335,7 @@ class Trainer:
                 standing["baseline"] = baseline.mean_jct
         return standing
 
-    def _checkpoint(self, algorithm: PPOAlgorithm | LocalAlgorithm) -> Checkpoint:
+    def _checkpoint(self, algorithm: Algorithm) -> Checkpoint:
         notes = {
             "seed": self.state.seed,
             "iteration": self.state.iteration,
@@ -341,7 +349,7 @@ class Trainer:
         spec, rules = training_setup.spec, training_setup.rules
         return Checkpoint(algorithm.network(), self.blueprint, spec, rules, gpu_types, notes, self.market)
 
-    def _save(self, algorithm: PPOAlgorithm | LocalAlgorithm) -> None:
+    def _save(self, algorithm: Algorithm) -> None:
         """Save the resumable state."""
         text = json.dumps(asdict(self.state), indent=2) + "\n"
 

@@ -1,29 +1,25 @@
 """Whole episodes played by a bidding policy; some rounds are branched, to see what other bids would be worth."""
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from agents.branching.exploration import Exploration, arms_around, explore
+from agents.branching.playing import BranchedPlay
 from agents.branching.settings import BranchSettings
-from agents.branching.tail import TailValue, backlog_tensors
-from agents.evolution.playing import Game, Score, Table, bids_of
+from agents.branching.tail import TailValue
+from agents.evolution.playing import Score, bids_of
 from agents.networks.bidding import BidNetwork
-from agents.rllib.discount import discounted_rewards
 from agents.rllib.evolution import BiddingTask
 from envs.bidding import BiddingBatch, BidObservation
-from envs.episodes.backlog import Backlog, observe_backlog
-from envs.episodes.branches import Branches, Stretch
+from envs.episodes.backlog import Backlog
+from envs.episodes.branches import Branches
 from envs.episodes.candidates import Features
-from envs.simulation.market import Changes
-from envs.types import BoolArray, FloatArray, IntArray, Seconds
-
-NOISE = 1  # beside a game's seed, for the seed of what is branched and explored
+from envs.simulation.market import Changes, no_bids
+from envs.types import BoolArray, FloatArray, IntArray
 
 
 class BranchedRounds(NamedTuple):
@@ -49,26 +45,13 @@ class BranchedRounds(NamedTuple):
     tails: FloatArray
     score: Score
 
-
-def stack_rounds(rounds: Sequence[dict[str, Any]], score: Score) -> BranchedRounds | None:
-    """Join the branched rounds of one game, each a dictionary with the other fields; None if there are none."""
-    if not rounds:
-        return None
-
-    def stack(name: str) -> Any:
-        parts = [each[name] for each in rounds]
-        if isinstance(parts[0], dict):
-            return {key: np.stack([part[key] for part in parts]) for key in parts[0]}
-        if isinstance(parts[0], tuple):  # a named one
-            return type(parts[0])(*(np.stack(column) for column in zip(*parts, strict=True)))
-        return np.stack(parts)
-
-    joined: dict[str, Any] = {name: stack(name) for name in rounds[0]}
-    return BranchedRounds(**joined, score=score)
+    def lesson(self) -> dict[str, Any]:
+        """Return observation, means and noise."""
+        return {"observation": self.observation, "means": self.means, "noise": self.noise._asdict()}
 
 
-class BranchSampler:
-    """Plays games of one task and branches their rounds.
+class BranchSampler(BranchedPlay):
+    """Plays games of one task and branches their rounds; an arm is Gaussian noise around the policy's bids.
 
     Args:
         task: world, workloads and market.
@@ -76,44 +59,27 @@ class BranchSampler:
     """
 
     def __init__(self, task: BiddingTask, settings: BranchSettings) -> None:
-        self.settings, self.batch = settings, task.batch(settings.num_envs)
-        self._size = 1 + settings.num_arms  # branches of a round; the first one is the baseline
-        self.branches = Branches(self.batch, settings.num_envs * self._size, task.market)
+        self.batch = task.batch(settings.num_envs)
+        branches = Branches(self.batch, settings.num_envs * (1 + settings.num_arms), task.market)
+        super().__init__(self.batch, branches, settings)
+        if settings.hold_bids:
+            self.batch.auction.last_bids = no_bids(self.batch.state)
 
-    @torch.inference_mode()
-    def play(self, network: BidNetwork, tail: TailValue, games: Sequence[Game]) -> list[BranchedRounds | None]:
-        """Play games with the policy's means, to their ends; what is returned depends on each game alone.
+    def _decide(self, network: BidNetwork, playing: IntArray) -> tuple[Features, BoolArray]:
+        means = bids_of(network, self.batch, playing)
+        shown: BoolArray = (self.batch.auction.arrays.pair_jobs[playing] >= 0).max(axis=(1, 2))
+        return means, shown
 
-        Args:
-            network: states the bids.
-            tail: value of what is left when branches are cut.
-            games: see `agents.evolution.playing.play`.
+    def _step(self, decisions: Features, playing: IntArray) -> None:
+        self.batch.step(decisions)
 
-        Returns:
-            For each game its branched rounds, None if there are none.
-        """
-        batch, table = self.batch, Table(self.batch, games)
-        rngs = [np.random.default_rng([game.seed, NOISE]) for game in games]
-        found: list[list[dict[str, Any]]] = [[] for _ in games]
-        while table.playing.size:
-            while not batch.ended[table.playing].any():
-                playing, numbers = table.playing, table.numbers
-                means = bids_of(network, batch, playing)
-                shown = (batch.auction.arrays.pair_jobs[playing] >= 0).any(axis=(1, 2))
-                drawn = np.array([rngs[i].random() < self.settings.branch_share for i in numbers]) & shown
-                if drawn.any():
-                    rounds = self._branch(means, playing[drawn], [rngs[i] for i in numbers[drawn]], tail)
-                    for i, each in zip(numbers[drawn].tolist(), rounds, strict=True):
-                        found[i].append(each)
-                batch.step(means)
-            table.replace_ended()
-        return [stack_rounds(rounds, score) for rounds, score in zip(found, table.scores, strict=True)]
+    def _learnt(self, rounds: dict[str, Any], score: Score) -> BranchedRounds:
+        return BranchedRounds(**rounds, score=score)
 
     def _branch(
-        self, means: Features, episodes: IntArray, rngs: Sequence[np.random.Generator], tail: TailValue
+        self, decisions: Features, episodes: IntArray, rngs: Sequence[np.random.Generator], tail: TailValue
     ) -> list[dict[str, Any]]:
-        """Branch the present rounds of some episodes; return the fields of `BranchedRounds` for each."""
-        settings, batch = self.settings, self.batch
+        settings, batch, means = self.settings, self.batch, decisions
         observation = {name: array[episodes].copy() for name, array in batch.observation.items()}
         pair_jobs: npt.NDArray[np.int32] = observation["pair_jobs"]  # type: ignore[assignment]
         shape = batch.spec.num_job_rows, settings.num_arms, means.shape[-1]
@@ -126,20 +92,16 @@ class BranchSampler:
                 for b, noise, each in zip(episodes.tolist(), noises, pair_jobs, strict=True)
             ]
         )
-        places = episodes[:, None] * self._size + np.arange(self._size)
+        places = self._places(episodes)
         same = self._plan(np.concatenate([means[episodes][:, None], arms], axis=1), episodes, places)
-        began = batch.time[episodes]
-        gains = self._gains(places, same, began, tail)
-        backlogs, tails = self._follow(places[:, 0], began + settings.horizon, tail)
+        prices = self._price(places, same, tail)
         return [
             {
                 "observation": {name: array[e] for name, array in observation.items()},
                 "means": means[b],
                 "noise": noises[e],
-                "gains": gains[e],
                 "same": same[e],
-                "backlog": Backlog(*(part[e] for part in backlogs)),
-                "tails": tails[e],
+                **prices.of_round(e),
             }
             for e, b in enumerate(episodes.tolist())
         ]
@@ -165,49 +127,9 @@ class BranchSampler:
             new = ~same[:, k]
             self.branches.copy(places[new, k], episodes[new])
             self.branches.plan(places[new, k], changes, episodes[new])
+            if batch.auction.last_bids is not None:
+                self.branches.hold(places[new, k], batch.auction.last_bids, episodes[new])
         return same[:, 1:]
-
-    def _gains(self, places: IntArray, same: BoolArray, began: FloatArray, tail: TailValue) -> FloatArray:
-        """Play the branches up to their cut; return float64[n, num_arms]."""
-        played = np.concatenate([np.ones((len(places), 1), np.bool_), ~same], axis=1)
-        start = np.broadcast_to(began[:, None], places.shape)[played]
-        costs = np.zeros(places.shape)
-        costs[played] = self._play(places[played], start)
-        costs[played] += self._factor * self._values(places[played], tail)[0]
-        return np.where(same, 0.0, costs[:, :1] - costs[:, 1:])
-
-    def _follow(self, places: IntArray, cut: FloatArray, tail: TailValue) -> tuple[Backlog, FloatArray]:
-        """Play baselines on from their cut; return what there was to see, and to pay from there on."""
-        seen, costs = [], []
-        for i in range(self.settings.tail_segments):
-            seen.append(self._values(places, tail)[1])
-            costs.append(self._play(places, cut + i * self.settings.horizon))
-        values = self._values(places, tail)[0]
-        tails = []
-        for cost in reversed(costs):
-            values = cost + self._factor * values
-            tails.append(values)
-        stacked = Backlog(*(np.stack(parts, axis=1) for parts in zip(*seen, strict=True)))
-        return stacked, np.stack(tails[::-1], axis=1)
-
-    def _play(self, places: IntArray, start: FloatArray) -> FloatArray:
-        """Play branches for a horizon from `start`, float64[n]; return their job-seconds, discounted to it."""
-        constant = self.settings.discount_time
-        idle = start - self.branches.state.episode["time"][places, 0]  # time stops in a branch without jobs
-        stretch = self.branches.play(places, start + self.settings.horizon)
-        cost: FloatArray = np.exp(idle / constant) * discounted_cost(stretch, constant)[places]
-        return cost
-
-    @property
-    def _factor(self) -> float:
-        """The discount of a horizon."""
-        return math.exp(-self.settings.horizon / self.settings.discount_time)
-
-    def _values(self, places: IntArray, tail: TailValue) -> tuple[FloatArray, Backlog]:
-        """Return the tail values of branches, 0 where nothing is left, and what they are taken from."""
-        backlog = observe_backlog(self.branches.state, self.branches.table, places)
-        values = tail(backlog_tensors(backlog)).numpy().astype(np.float64)
-        return np.where(self.branches.finished(places), 0.0, values), backlog
 
 
 @contextmanager
@@ -237,13 +159,3 @@ def equal_changes(one: Changes, other: Changes, b: int) -> bool:
         np.array_equal(one.stopped[b, :stopped], other.stopped[b, :stopped])
         and one.rows[b, :rows].tobytes() == other.rows[b, :rows].tobytes()
     )
-
-
-def discounted_cost(stretch: Stretch, time_constant: Seconds) -> FloatArray:
-    """float64[num_branches]: job-seconds of a stretch, discounted to its beginning."""
-    if not len(stretch.seconds):
-        return np.zeros(stretch.seconds.shape[1])
-    before = np.cumsum(stretch.seconds, axis=0) - stretch.seconds
-    worth = discounted_rewards(stretch.job_seconds, stretch.seconds, time_constant)
-    cost: FloatArray = (np.exp(-before / time_constant) * worth).sum(axis=0)
-    return cost

@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from agents.branching.exploration import Exploration
-from agents.branching.sampling import BranchedRounds
+from agents.branching.playing import Branched
 from agents.branching.settings import BranchSettings
-from envs.episodes.backlog import Backlog
-from envs.types import FloatArray
+from envs.types import BoolArray, FloatArray
 
 
 @dataclass(frozen=True)
@@ -18,8 +16,8 @@ class RoundTargets:
     """What the learner fits.
 
     Attributes:
-        columns: arrays by name with a leading axis of branched rounds, in random order; `observation`, `noise` and
-            `backlog` are dictionaries of such arrays.
+        columns: arrays by name with a leading axis of branched rounds, in random order; some, such as `observation`
+            and `backlog`, are dictionaries of such arrays.
         figures: scalars to log.
     """
 
@@ -32,7 +30,7 @@ class RoundTargets:
         return len(self.columns["advantages"])
 
 
-def targets_of(games: Sequence[BranchedRounds], settings: BranchSettings, rng: np.random.Generator) -> RoundTargets:
+def targets_of(games: Sequence[Branched], settings: BranchSettings, rng: np.random.Generator) -> RoundTargets:
     """Join the branched rounds of games of one task.
 
     Args:
@@ -41,17 +39,11 @@ def targets_of(games: Sequence[BranchedRounds], settings: BranchSettings, rng: n
         rng: puts the rounds into random order.
     """
     gains, same = (np.concatenate([getattr(game, name) for game in games]) for name in ("gains", "same"))
-    advantages = standardise(against_others(gains), settings.advantage_clip)
-    noise = Exploration(*(np.concatenate(parts) for parts in zip(*(game.noise for game in games), strict=True)))
-    backlog = Backlog(*(np.concatenate(parts) for parts in zip(*(game.backlog for game in games), strict=True)))
+    advantages = standardise(against_others(gains), settings.advantage_clip, ~same)
     columns: dict[str, Any] = {
-        "observation": {
-            name: np.concatenate([game.observation[name] for game in games]) for name in games[0].observation
-        },
-        "means": np.concatenate([game.means for game in games]),
-        "noise": noise._asdict(),
+        **_joined([game.lesson() for game in games]),
         "advantages": advantages.astype(np.float32),
-        "backlog": backlog._asdict(),
+        "backlog": _joined([game.backlog._asdict() for game in games]),
         "tails": np.concatenate([game.tails for game in games]).astype(np.float32),
     }
     order = rng.permutation(len(gains))
@@ -80,12 +72,19 @@ def against_others(gains: FloatArray) -> FloatArray:
     return advantages
 
 
-def standardise(advantages: FloatArray, most: float) -> FloatArray:
-    """Divide advantages by their root mean square, and limit them to -most ... most."""
-    scale = max(float(np.sqrt(np.mean(advantages**2))), 1e-9)
+def standardise(advantages: FloatArray, most: float, differ: BoolArray) -> FloatArray:
+    """Divide advantages by the root mean square of the arms that differ, and limit them to -most ... most."""
+    scale = max(float(np.sqrt(np.mean(advantages[differ] ** 2))) if differ.any() else 0.0, 1e-9)
     limited: FloatArray = np.clip(advantages / scale, -most, most)
     return limited
 
 
 def _reordered(columns: dict[str, Any], order: Any) -> dict[str, Any]:
     return {name: _reordered(part, order) if isinstance(part, dict) else part[order] for name, part in columns.items()}
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """Join arrays, or dictionaries of them, along their leading axes."""
+    if isinstance(parts[0], dict):
+        return {name: _joined([part[name] for part in parts]) for name in parts[0]}
+    return np.concatenate(parts)

@@ -11,6 +11,7 @@ import torch
 from agents.evolution.perturbations import LowRankPerturbations
 from agents.networks.bidding import BidNetwork
 from envs.bidding import BiddingBatch
+from envs.episodes import EpisodeBatch
 from envs.simulation.state import Status
 from envs.types import IntArray
 from envs.workloads import Workload
@@ -94,7 +95,7 @@ class Table:
         scores: of the games that have ended, by their place in `games`.
     """
 
-    def __init__(self, batch: BiddingBatch, games: Sequence[Game]) -> None:
+    def __init__(self, batch: EpisodeBatch, games: Sequence[Game]) -> None:
         self._batch, self._games = batch, games
         self._game_at = np.full(batch.batch_size, -1)
         self._next = 0
@@ -142,7 +143,7 @@ class Table:
         self._next += 1
 
 
-def score_of(batch: BiddingBatch, b: int) -> Score:
+def score_of(batch: EpisodeBatch, b: int) -> Score:
     """Return the score of an episode that has ended."""
     workload = batch.workloads[b]
     assert workload is not None

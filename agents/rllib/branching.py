@@ -16,7 +16,8 @@ from ray.rllib.core.rl_module.torch import TorchRLModule
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from torch import Tensor
 
-from agents.branching import BranchedRounds, BranchSampler, BranchSettings, TailValue, log_ratios
+from agents.branching import BranchSampler, BranchSettings, TailValue, log_ratios
+from agents.branching.playing import Branched, BranchedPlay
 from agents.branching.targets import RoundTargets, targets_of
 from agents.evolution import Game
 from agents.networks import Blueprint
@@ -36,7 +37,7 @@ from envs.bidding import BiddingSpec
 from envs.types import MurmurationError
 
 SCALE_WEIGHT = 0.1  # of new targets in the running scale of the tail value
-PlayedGames = Mapping[int, BranchedRounds | None]  # by the number of the game
+PlayedGames = Mapping[int, Branched | None]  # by the number of the game
 
 
 @dataclass(frozen=True)
@@ -88,9 +89,18 @@ class BranchSetup:
         task = self.tasks[self.task_of(number)]
         return Game(0, task.source.episode(np.random.default_rng(seed), "train"), seed)
 
+    @property
+    def num_tasks(self) -> int:
+        """Tasks from which games are drawn."""
+        return len(self.tasks)
+
     def task_of(self, number: int) -> int:
         """Return the task from which a game is drawn."""
         return number % len(self.tasks)
+
+    def sampler(self, index: int) -> BranchedPlay:
+        """Return what plays and branches the games of a task."""
+        return BranchSampler(self.tasks[index], self.settings)
 
 
 class BranchModule(TorchRLModule):
@@ -129,8 +139,8 @@ class BranchLearner(PieceLearner):
     ) -> Tensor:
         """Return the clipped policy loss and the Huber loss of the tail value, each a mean."""
         settings, module = self._setup.settings, self.module[module_id].unwrapped()
-        log_ratio = log_ratios(fwd_out["bids"], batch["means"], batch["observation"], batch["noise"], settings.sigma)
-        ratio, explored = log_ratio.exp(), batch["noise"]["explored"].float()
+        log_ratio, explored = self._log_ratios(batch, fwd_out)
+        ratio = log_ratio.exp()
         advantage = batch["advantages"].unsqueeze(-1)
         clipped = ratio.clamp(1.0 - settings.clip_param, 1.0 + settings.clip_param)
         count = explored.sum().clamp(min=1.0)
@@ -149,8 +159,18 @@ class BranchLearner(PieceLearner):
             key=module_id,
             window=1,
         )
-        loss: Tensor = tail_loss - gain
+        loss: Tensor = tail_loss - gain - self._bonus(batch, fwd_out)
         return loss
+
+    def _log_ratios(self, batch: dict[str, Any], fwd_out: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Return logarithms of ratios of probabilities, [B, num_arms, n], and 1 where an arm explored, else 0."""
+        sigma, noise = self._setup.settings.sigma, batch["noise"]
+        ratios = log_ratios(fwd_out["bids"], batch["means"], batch["observation"], noise, sigma)
+        return ratios, noise["explored"].float()
+
+    def _bonus(self, _batch: dict[str, Any], fwd_out: dict[str, Tensor]) -> Tensor:
+        """Return what exploring for its own sake is worth; Gaussian bids keep their deviation, so nothing."""
+        return fwd_out["tail_values"].new_zeros(())
 
     def learn(self, played: PlayedGames, iteration: int) -> dict[str, float]:
         """Take the steps of one iteration; return figures to log.
@@ -160,7 +180,7 @@ class BranchLearner(PieceLearner):
         """
         setup, settings = self._setup, self._setup.settings
         figures: dict[str, float] = {}
-        for index in range(len(setup.tasks)):
+        for index in range(setup.num_tasks):
             rounds = [each for number, each in sorted(played.items()) if setup.task_of(number) == index and each]
             if not rounds:
                 continue
@@ -186,8 +206,8 @@ class BranchLearner(PieceLearner):
             shuffle_batch_per_epoch=False,  # by RLlib from a global generator; the rounds are in random order already
         )
         found = result[DEFAULT_MODULE_ID]
-        names = ("policy_loss", "tail_loss", "tail_explained_variance", "kl", "clip_fraction")
-        return {f"learner/{name}": float(found[name]) for name in names}
+        names = ("policy_loss", "tail_loss", "tail_explained_variance", "kl", "clip_fraction", "entropy")
+        return {f"learner/{name}": float(found[name]) for name in names if name in found}
 
     def weights(self) -> dict[str, dict[str, Tensor]]:
         """Return the weights of policy and tail value."""
@@ -207,26 +227,24 @@ class BranchRunner(PieceRunner):
     def __init__(self, *, config: AlgorithmConfig, **kwargs: Any) -> None:
         super().__init__(config=config, **kwargs)
         self._network, self._tail = self._setup.build(), self._setup.build_tail()
-        self._samplers: dict[int, BranchSampler] = {}
+        self._samplers: dict[int, BranchedPlay] = {}
 
-    def play(
-        self, weights: Mapping[str, Any], iteration: int, numbers: Sequence[int]
-    ) -> dict[int, BranchedRounds | None]:
+    def play(self, weights: Mapping[str, Any], iteration: int, numbers: Sequence[int]) -> dict[int, Branched | None]:
         """Play and branch games; return what is learnt from each."""
         self._network.load_state_dict(weights["network"])
         self._network.eval()
         self._tail.load_state_dict(weights["tail"])
-        setup, found = self._setup, dict[int, BranchedRounds | None]()
-        for index in range(len(setup.tasks)):
+        setup, found = self._setup, dict[int, Branched | None]()
+        for index in range(setup.num_tasks):
             own = [number for number in numbers if setup.task_of(number) == index]
             if own:
                 games = [setup.game(iteration, number) for number in own]
                 found |= zip(own, self._sampler(index).play(self._network, self._tail, games), strict=True)
         return found
 
-    def _sampler(self, index: int) -> BranchSampler:
+    def _sampler(self, index: int) -> BranchedPlay:
         if index not in self._samplers:
-            self._samplers[index] = BranchSampler(self._setup.tasks[index], self._setup.settings)
+            self._samplers[index] = self._setup.sampler(index)
         return self._samplers[index]
 
 

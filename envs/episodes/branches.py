@@ -16,7 +16,7 @@ from envs.simulation.clearing import plan_all
 from envs.simulation.clock import advance
 from envs.simulation.jit import kernel
 from envs.simulation.kernels import ROUND, settle
-from envs.simulation.market import Changes, Market, no_changes
+from envs.simulation.market import BidArrays, Changes, Market, no_bids, no_changes
 from envs.simulation.world import World, batch_world, episode_of
 from envs.types import BoolArray, FloatArray, IntArray, MurmurationError
 from envs.workloads import Workload
@@ -78,6 +78,7 @@ class Branches:
         self._began = np.full(size, NEVER)  # history of the episode for whose jobs the market has begun
         self._own_horizon = np.full(size, np.inf)
         self._changes = no_changes(self.state)
+        self._held: BidArrays | None = None
         self._use_table()
 
     def _use_table(self) -> None:
@@ -99,6 +100,8 @@ class Branches:
         if self.table is not self.source.table:
             self._use_table()
         self.state.copy_episodes(places, self.source.state, episodes)
+        for bids in self._held or ():
+            bids[places] = 0.0
         self._own_horizon[places] = self.state.episode["horizon"][places, 0]
         histories = self.source.state.episode["history"][episodes, 0]
         for place, b, history in zip(places.tolist(), episodes.tolist(), histories.tolist(), strict=True):
@@ -167,6 +170,23 @@ class Branches:
         plan_all(self._changes, self.worlds, self.state, self.table, self.exact)
         self.state.episode["in_round"][:, 0] = waiting
 
+    def hold(self, places: IntArray, bids: BidArrays, episodes: IntArray) -> None:
+        """Let the market hear bids in all later rounds of branches, until they are copied anew; without, it hears none.
+
+        Args:
+            places: int64[n], branches that have been copied.
+            bids: of the source's episodes.
+            episodes: int64[n], the episode whose bids each branch gets.
+        """
+        if self._held is None:
+            self._held = no_bids(self.state)
+        for own, given in zip(self._held, bids, strict=True):
+            own[places] = given[episodes]
+
+    def _decide(self) -> Changes:
+        """Return what the market does in all branches that are in a round."""
+        return self.market.propose(self.worlds) if self._held is None else self.market.clear(self.worlds, self._held)
+
     def _only(self, places: IntArray) -> IntArray:
         """Mark the other branches as being in no round; return the marks to be put back."""
         flags = self.state.episode["in_round"][:, 0]
@@ -201,7 +221,7 @@ class Branches:
             job_seconds.append(episode["job_seconds"] - spent)
             seconds.append(episode["time"] - began)
             if playing.any():
-                plan_all(self.market.propose(self.worlds), self.worlds, self.state, self.table, self.exact)
+                plan_all(self._decide(), self.worlds, self.state, self.table, self.exact)
         rest = np.ones(self.size, np.bool_)
         rest[places] = False
         episode["in_round"][rest] = others[rest]

@@ -14,7 +14,7 @@ from agents.bidding import BiddingCheckpoint
 from agents.bidding.training import Silence
 from agents.branching import BranchSampler, BranchSettings, TailValue, arms_around, explore, log_ratios
 from agents.branching.exploration import market_weights, shared_bids
-from agents.branching.sampling import discounted_cost
+from agents.branching.playing import discounted_cost
 from agents.branching.tail import backlog_tensors
 from agents.branching.targets import against_others, standardise, targets_of
 from agents.branching.training import BranchTrainer, BranchTrainingSettings
@@ -220,8 +220,11 @@ def test_an_arm_is_compared_with_the_others_and_the_baseline() -> None:
     gains = np.array([[3.0, -1.0, 0.0]])
     # the others of the first arm: baseline 0, -1 and 0; of the second: 0, 3 and 0; of the third: 0, 3 and -1
     assert against_others(gains) == pytest.approx(np.array([[3 + 1 / 3, -1 - 1.0, 0 - 2 / 3]]))
-    assert standardise(np.array([[3.0, -4.0]]), 1.0) == pytest.approx(np.array([[3 / math.sqrt(12.5), -1.0]]))
-    assert standardise(np.zeros((2, 2)), 1.0).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    both = np.ones((1, 2), np.bool_)
+    assert standardise(np.array([[3.0, -4.0]]), 1.0, both) == pytest.approx(np.array([[3 / math.sqrt(12.5), -1.0]]))
+    alone = np.array([[True, False]])
+    assert standardise(np.array([[3.0, -4.0]]), 2.0, alone) == pytest.approx(np.array([[1.0, -4 / 3]]))
+    assert standardise(np.zeros((1, 2)), 1.0, ~both).tolist() == [[0.0, 0.0]]
 
 
 def test_joined_rounds_stay_together() -> None:

@@ -22,6 +22,10 @@ class InTurn(Scheduler):
     def __init__(self) -> None:
         self.starling, self.rounds = Starling(), 0
 
+    def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
+        self.starling.reset(cluster, rng)
+        self.rounds = 0
+
     def schedule(self, view: ClusterView) -> Allocation:
         self.rounds += 1
         present = np.concatenate([view.running, view.queued])

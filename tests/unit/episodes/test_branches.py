@@ -1,5 +1,7 @@
 """Branches: played to the end they are the episode that they copy, and futures differ only in what arrives."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -19,6 +21,7 @@ from envs.gpu_cluster.batch import GpuClusterBatch
 from envs.gpu_cluster.branches import ChoiceBranches
 from envs.performance import Contention
 from envs.simulation import Failures, FifoMarket, Scenario
+from envs.simulation.market import no_bids
 from envs.simulation.state import Status
 from envs.types import MurmurationError
 from tests.unit.agents.worlds import small_world
@@ -122,6 +125,48 @@ def test_nodes_that_choose_are_branched_with_what_they_decided(num_levels):
         while not batch.ended[b]:
             batch.replay(b, nothing[:1])
     assert total[:2] == pytest.approx(batch.state.episode["job_seconds"][:, 0] - before, rel=1e-12)
+
+
+class Listening(FifoMarket):
+    """Keeps the affinities for the first node that it hears."""
+
+    def __init__(self):
+        super().__init__()
+        self.heard: list[Any] = []
+
+    def attach(self, setup, table, state):
+        market = Listening()
+        market.__dict__.update(super().attach(setup, table, state).__dict__)
+        market.heard = []
+        return market
+
+    def clear(self, worlds, bids):
+        self.heard.append(bids.affinity[:, :, 0].copy())
+        return super().clear(worlds, bids)
+
+
+def test_held_bids_are_heard_in_all_later_rounds_until_a_branch_is_copied_anew():
+    made, market = world(), Listening()
+    batch = batch_of(made, market, size=1)
+    step_silently(batch, 4)
+    branches = Branches(batch, 2, market)
+    both, episodes, nowhere = np.arange(2), np.zeros(2, np.int64), np.full(2, np.inf)
+    bids = no_bids(batch.state)
+    bids.affinity[0] = 0.5
+    branches.copy(both, episodes)
+    branches.plan(both, batch.auction.clear(silent(batch)), episodes)
+    branches.hold(both[1:], bids, episodes[1:])
+    branches.play(both, nowhere)
+    assert isinstance(branches.market, Listening)
+    heard = branches.market.heard
+    assert len(heard) > 1
+    assert all((each[0] == 0).all() and (each[1] == 0.5).all() for each in heard)
+    heard.clear()
+    branches.copy(both, episodes)
+    branches.plan(both, batch.auction.clear(silent(batch)), episodes)
+    branches.play(both, nowhere)
+    assert heard
+    assert not np.any(heard)
 
 
 def test_a_redrawn_future_keeps_the_present_and_follows_the_other_workload():

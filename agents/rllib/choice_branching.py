@@ -1,0 +1,147 @@
+"""PPO on the discrete environment with advantages from branches; the counterpart of `agents.rllib.branching`.
+
+The policy's loss is PPO's, with a ratio and a clip for each node that an arm lets explore. All else is shared: pieces
+are games, `LocalChoiceBranching` runs in this process, `ChoiceBranchingOnRay` on RLlib's workers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from ray.rllib.core import DEFAULT_MODULE_ID
+from torch import Tensor, nn
+
+from agents.branching import BranchSettings, TailValue
+from agents.branching.choices import ChoiceSampler, choice_log_ratios
+from agents.branching.playing import BranchedPlay
+from agents.evolution import Game
+from agents.networks import Blueprint
+from agents.rllib.branching import BranchConfig, BranchingPPO, BranchLearner, BranchModule, BranchRunner
+from agents.rllib.config import TrainingSetup
+from agents.rllib.distribution import entropies
+from agents.rllib.pieces import LocalTraining, TrainingOnRay
+from agents.seeding import Phase, derive_seed
+from envs.gpu_cluster import EnvSpec
+
+
+@dataclass(frozen=True)
+class ChoiceSetup:
+    """Everything that the parts of a run share; see `agents.rllib.pieces.PieceSetup`.
+
+    Attributes:
+        training_setup: what episodes are made of; it has a market.
+        blueprint: the network, which implements `agents.networks.PolicyNetwork`.
+        settings: parameters of PPO and of branches.
+        seed: seed of the run.
+    """
+
+    training_setup: TrainingSetup
+    blueprint: Blueprint
+    settings: BranchSettings
+    seed: int
+
+    @property
+    def spec(self) -> EnvSpec:
+        """Sizes of observation and action."""
+        return self.training_setup.spec
+
+    @property
+    def num_pieces(self) -> int:
+        """Games of an iteration."""
+        return self.settings.num_games
+
+    @property
+    def num_env_runners(self) -> int:
+        """Processes that play games, with Ray."""
+        return self.settings.num_env_runners
+
+    @property
+    def num_tasks(self) -> int:
+        """Tasks from which games are drawn."""
+        return 1
+
+    def task_of(self, _number: int) -> int:
+        """Return the task from which a game is drawn."""
+        return 0
+
+    def build(self) -> nn.Module:
+        """Build a policy; training gives it its first weights."""
+        return self.blueprint.build(self.spec)
+
+    def build_tail(self) -> TailValue:
+        """Build the tail value."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive_seed(self.seed, Phase.LEARNING, 1))
+            return TailValue(self.settings.discount_time)
+
+    def game(self, iteration: int, number: int) -> Game:
+        """Draw a training game."""
+        seed = derive_seed(self.seed, Phase.SAMPLING, iteration, number)
+        return Game(0, self.training_setup.source.episode(np.random.default_rng(seed), "train"), seed)
+
+    def sampler(self, _index: int) -> BranchedPlay:
+        """Return what plays and branches games."""
+        return ChoiceSampler(self.training_setup, self.settings)
+
+
+class ChoiceModule(BranchModule):
+    """A policy of the discrete environment and a tail value as an RLlib module."""
+
+    def _forward(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
+        return {"logits": self.network.logits(batch["observation"]), "tail_values": self.tail(batch["backlog"])}
+
+
+class ChoiceLearner(BranchLearner):
+    """PPO's loss, with a ratio and a clip for each node that an arm lets explore."""
+
+    def _log_ratios(self, batch: dict[str, Any], fwd_out: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        explored = batch["explored"].float()
+        return choice_log_ratios(fwd_out["logits"], batch["actions"], batch["log_probs"], explored), explored
+
+    def _bonus(self, batch: dict[str, Any], fwd_out: dict[str, Tensor]) -> Tensor:
+        """Return the entropy of the nodes' choices, a mean over those that have one, times its weight."""
+        choosing = (batch["observation"]["mask"] > 0).sum(-1) > 1
+        entropy = (entropies(fwd_out["logits"].log_softmax(-1)) * choosing).sum() / choosing.sum().clamp(min=1)
+        self.metrics.log_value((DEFAULT_MODULE_ID, "entropy"), entropy, window=1)
+        bonus: Tensor = self._setup.settings.entropy_coeff * entropy
+        return bonus
+
+    def set_policy(self, weights: Mapping[str, Tensor]) -> None:
+        """Copy the weights of a policy."""
+        self._own.network.load_state_dict(weights)
+
+
+class ChoiceConfig(BranchConfig):
+    """RLlib's configuration for a `ChoiceSetup`."""
+
+    runner, learner, module, algorithm = BranchRunner, ChoiceLearner, ChoiceModule, BranchingPPO
+
+
+class LocalChoiceBranching(LocalTraining):
+    """Runner and learner in this process, without Ray."""
+
+    def __init__(self, setup: ChoiceSetup, iteration: int = 0) -> None:
+        super().__init__(setup, ChoiceConfig, iteration)
+
+    def set_network(self, network: nn.Module) -> None:
+        """Copy the weights of a policy."""
+        set_policy(self._learner, network.state_dict())
+
+
+class ChoiceBranchingOnRay(TrainingOnRay):
+    """RLlib's `Algorithm` on Ray: several workers, several machines."""
+
+    def __init__(self, setup: ChoiceSetup) -> None:
+        super().__init__(setup, ChoiceConfig, "trainer.branching")
+
+    def set_network(self, network: nn.Module) -> None:
+        """Copy the weights of a policy."""
+        self._algorithm.learner_group.foreach_learner(partial(set_policy, weights=network.state_dict()))
+
+
+def set_policy(learner: Any, weights: Mapping[str, Tensor]) -> None:
+    """Copy the weights of a policy into a learner; a function, because RLlib sends it to the workers."""
+    learner.set_policy(weights)

@@ -28,14 +28,14 @@ NOTES = (
     "Only the abstract is public; it names neither the traces nor the baselines nor the sizes.",
     "Assumed here: windows of Philly and of ITP on 64 GPUs of three types (docs/tasks.md), rounds at events, exact "
     "remaining work, the full model with fungible cores and memory. The policy is a reconstruction that goes beyond "
-    "MAIFS: nodes bid, and Starling clears. Most of its lead over these baselines is Starling's, which has a row too.",
+    "MAIFS: nodes bid, and a forecasting Starling clears. Most of its lead over these baselines is Starling's, which has a row.",
     "Makespan is from the first submission to the last end among the measured jobs. Where one long job ends last, it "
     "says above all when that job started and how many GPUs it got.",
 )
 
 
 def improvements(
-    data: str, folder: Path, checkpoint: str = "checkpoints/bids-mix", tasks: Sequence[str] = TASKS
+    data: str, folder: Path, checkpoint: str = "checkpoints/bids-64", tasks: Sequence[str] = TASKS
 ) -> Reproduction:
     """Compare a policy with the recorded results of published schedulers on the test windows of two traces.
 

@@ -13,6 +13,7 @@ MOST_GROWTH = 5.0  # of the cost of an event, from the smallest size to the larg
 PROTOTYPES = {8: 69, 64: 76, 1000: 192, 12500: 230}  # ns per event, by nodes: a simpler world, on an idle machine
 LEAST_SPEEDUP = {8: 60, 64: 100, 1000: 400, 12500: 2000}  # over the reference engine, by nodes
 WHOLE = 1000  # the reference engine plays workloads of up to this many jobs completely, larger ones in part
+TOTAL = 1.0  # CPU seconds that the repeats of an episode take at least
 COMPARED = ("start", "finish", "remaining")
 
 
@@ -22,8 +23,7 @@ def measure_engine(report: Report, suite: Suite) -> None:
         costs = []
         for size in suite.sizes:
             episode = FifoEpisode(size, scenario)
-            repeats = suite.repeats if size.jobs > WHOLE else 10 * suite.repeats
-            costs.append(cpu_seconds(episode.play, repeats, episode.rewind) / episode.num_events)
+            costs.append(cpu_seconds(episode.play, suite.repeats, episode.rewind, TOTAL) / episode.num_events)
             report.same(f"events of {size}, {name} model", episode.num_events, 2 * size.jobs)
             report.add(
                 "engine", size, f"FIFO, {name} model", 1e9 * costs[-1], "ns/event", most=3 * PROTOTYPES[size.nodes]

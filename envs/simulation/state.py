@@ -144,7 +144,7 @@ JOB = _records(
     ("synced", f8),  # in the future while the job starts or restarts
     ("finish", f8),  # predicted; final once DONE
     ("saved", f8),  # samples left at the last checkpoint
-    ("segment", f8),  # time at which it last began to process samples after a start or change
+    ("due", f8),  # no checkpoint is saved before that time, see `save_checkpoint`
     ("traffic", f8),  # GB/s over the link of each of its nodes, without co-located jobs
     ("alone", f8),  # samples/s without co-located jobs
     ("limit", i4),  # NO_LIMIT, CPU_LIMIT, MEMORY_LIMIT or NETWORK_LIMIT of envs.simulation.job_throughput
@@ -168,12 +168,13 @@ JOB = _records(
     ("batch_size", i8),
     ("exact", f8),  # samples/s of the named placement; 0 if the table has it
     ("sample_traffic", f8),  # GB per sample, for a named batch size
-    # Line 5: the placement at the start of the current round, if touched.
+    # Line 5: the placement at the start of the current round, if touched; and `segment`, which is seldom read.
     ("before_gpus", i8),
     ("before_shares", i8),
     ("before_share", i8),
-    ("before_plan", i8),
-    ("before_batch_size", i8),
+    ("before_plan", i4),
+    ("before_batch_size", i4),
+    ("segment", f8),  # time at which it last began to process samples after a start or change
     ("before_named", i8),
     ("before_exact", f8),
     ("before_sample_traffic", f8),

@@ -14,6 +14,8 @@ PROTOTYPES = {8: 69, 64: 76, 1000: 192, 12500: 230}  # ns per event, by nodes: a
 LEAST_SPEEDUP = {8: 60, 64: 100, 1000: 400, 12500: 2000}  # over the reference engine, by nodes
 WHOLE = 1000  # the reference engine plays workloads of up to this many jobs completely, larger ones in part
 TOTAL = 1.0  # CPU seconds that the repeats of an episode take at least
+CALLS = 1000  # of the compiled function on an episode that has ended: what a call takes is deducted
+FRESH = 8  # times that a small episode is built anew: where its arrays lie in memory changes its time by some per cent
 COMPARED = ("start", "finish", "remaining")
 
 
@@ -22,8 +24,12 @@ def measure_engine(report: Report, suite: Suite) -> None:
     for name, scenario in (("full", FULL), ("plain", PLAIN)):
         costs = []
         for size in suite.sizes:
-            episode = FifoEpisode(size, scenario)
-            costs.append(cpu_seconds(episode.play, suite.repeats, episode.rewind, TOTAL) / episode.num_events)
+            best = np.inf
+            for _ in range(FRESH if size.jobs <= WHOLE else 1):
+                episode = FifoEpisode(size, scenario)
+                best = min(best, cpu_seconds(episode.play, suite.repeats, episode.rewind, TOTAL))
+            call = cpu_seconds(episode.play, CALLS)  # of an episode that has ended
+            costs.append((best - call) / episode.num_events)
             report.same(f"events of {size}, {name} model", episode.num_events, 2 * size.jobs)
             report.add(
                 "engine", size, f"FIFO, {name} model", 1e9 * costs[-1], "ns/event", most=3 * PROTOTYPES[size.nodes]

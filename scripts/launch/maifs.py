@@ -28,7 +28,8 @@ NOTES = (
     "Only the abstract is public; it names neither the traces nor the baselines nor the sizes.",
     "Assumed here: windows of Philly and of ITP on 64 GPUs of three types (docs/tasks.md), rounds at events, exact "
     "remaining work, the full model with fungible cores and memory. The policy is a reconstruction that goes beyond "
-    "MAIFS: nodes bid, and a forecasting Starling clears. Most of its lead over these baselines is Starling's, which has a row.",
+    "MAIFS: nodes bid, and a planner around Starling clears. Most of its lead over these baselines is Starling's, "
+    "which has a row.",
     "Makespan is from the first submission to the last end among the measured jobs. Where one long job ends last, it "
     "says above all when that job started and how many GPUs it got.",
 )

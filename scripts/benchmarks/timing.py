@@ -17,25 +17,15 @@ class OutOfTimeError(Exception):
     """Something took longer than its limit."""
 
 
-def cpu_seconds(
-    work: Callable[[], object], repeats: int = 1, prepare: Callable[[], object] | None = None, total: float = 0.0
-) -> float:
-    """The least process CPU time of a call; the time of `prepare`, called before each repeat, is not counted.
-
-    Args:
-        work: the call.
-        repeats: how often it is called at least.
-        prepare: called before each repeat.
-        total: CPU seconds that all calls together take at least; a call of less than a millisecond needs many.
-    """
-    best, spent, calls = float("inf"), 0.0, 0
-    while calls < repeats or spent < total:
+def cpu_seconds(work: Callable[[], object], repeats: int = 1, prepare: Callable[[], object] | None = None) -> float:
+    """The least process CPU time of a call; the time of `prepare`, called before each repeat, is not counted."""
+    best = float("inf")
+    for _ in range(repeats):
         if prepare is not None:
             prepare()
         began = time.process_time()
         work()
-        seconds = time.process_time() - began
-        best, spent, calls = min(best, seconds), spent + seconds, calls + 1
+        best = min(best, time.process_time() - began)
     return best
 
 

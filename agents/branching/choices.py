@@ -46,7 +46,7 @@ class BranchedChoices(NamedTuple):
         return {name: getattr(self, name) for name in ("observation", "actions", "log_probs", "explored")}
 
 
-class Policy(NamedTuple):
+class PolicyChoices(NamedTuple):
     """What the policy says in some episodes.
 
     Attributes:
@@ -85,14 +85,14 @@ class ChoiceSampler(BranchedPlay):
 
     branches: ChoiceBranches
 
-    def _decide(self, network: nn.Module, playing: IntArray) -> tuple[Policy, BoolArray]:
+    def _decide(self, network: nn.Module, playing: IntArray) -> tuple[PolicyChoices, BoolArray]:
         observation = {name: torch.from_numpy(array[playing]) for name, array in self.batch.observation.items()}
         log_probs = network.logits(observation).log_softmax(-1)  # type: ignore[operator]
-        policy = Policy(log_probs, log_probs.argmax(-1).numpy(), playing)
+        policy = PolicyChoices(log_probs, log_probs.argmax(-1).numpy(), playing)
         matters: BoolArray = has_choice(observation["mask"].numpy()).max(axis=1)
         return policy, matters
 
-    def _step(self, decisions: Policy, playing: IntArray) -> None:
+    def _step(self, decisions: PolicyChoices, playing: IntArray) -> None:
         actions = np.full((self.batch.batch_size, self.batch.spec.num_nodes), PASS, np.int64)
         actions[playing] = decisions.likeliest
         self.batch.step(actions)
@@ -101,7 +101,7 @@ class ChoiceSampler(BranchedPlay):
         return BranchedChoices(**rounds, score=score)
 
     def _branch(
-        self, decisions: Policy, episodes: IntArray, rngs: Sequence[np.random.Generator], tail: TailValue
+        self, decisions: PolicyChoices, episodes: IntArray, rngs: Sequence[np.random.Generator], tail: TailValue
     ) -> list[dict[str, Any]]:
         settings, observation = self.settings, self.batch.observation
         rows = np.searchsorted(decisions.episodes, episodes)
@@ -113,7 +113,10 @@ class ChoiceSampler(BranchedPlay):
             ]
         )
         drawn = np.stack(
-            [draw(log_probs[i].numpy(), each, rng) for i, (each, rng) in enumerate(zip(explored, rngs, strict=True))]
+            [
+                draw_explored(log_probs[i].numpy(), each, rng)
+                for i, (each, rng) in enumerate(zip(explored, rngs, strict=True))
+            ]
         )
         actions = np.where(explored, drawn, likeliest[:, None])
         of_arms = log_probs[:, None].expand(-1, settings.num_arms, -1, -1)
@@ -163,7 +166,7 @@ def explored_nodes(choosing: BoolArray, settings: BranchSettings, rng: np.random
     return explored
 
 
-def draw(log_probs: npt.NDArray[np.float32], explored: BoolArray, rng: np.random.Generator) -> IntArray:
+def draw_explored(log_probs: npt.NDArray[np.float32], explored: BoolArray, rng: np.random.Generator) -> IntArray:
     """Draw an action of each exploring node of each arm, int64[num_arms, num_nodes]; 0 for the others.
 
     Args:

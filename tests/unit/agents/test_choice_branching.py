@@ -11,7 +11,7 @@ import ray
 import torch
 
 from agents.branching import BranchSettings, TailValue
-from agents.branching.choices import ChoiceSampler, choice_log_ratios, draw, explored_nodes, has_choice
+from agents.branching.choices import ChoiceSampler, choice_log_ratios, draw_explored, explored_nodes, has_choice
 from agents.branching.targets import targets_of
 from agents.checkpoint import Checkpoint
 from agents.evolution import Game
@@ -65,7 +65,7 @@ def test_nodes_that_explore_have_a_choice_and_draw_what_they_may() -> None:
     assert explored[:, 1:].mean() == pytest.approx(0.3 + 0.7 / 2, abs=0.05), "the one that must explore, and the share"
     chances = np.array([[1.0, 0, 0, 0], [0.5, 0.2, 0, 0.3], [0.1, 0, 0.6, 0.3]])
     with np.errstate(divide="ignore"):
-        drawn = draw(np.maximum(np.log(chances), -1e9).astype(np.float32), np.ones((20000, 3), np.bool_), rng)
+        drawn = draw_explored(np.maximum(np.log(chances), -1e9).astype(np.float32), np.ones((20000, 3), np.bool_), rng)
     for node in range(3):
         found = np.bincount(drawn[:, node], minlength=4) / len(drawn)
         assert found == pytest.approx(chances[node], abs=0.015)

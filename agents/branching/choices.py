@@ -22,7 +22,7 @@ from envs.types import BoolArray, FloatArray, IntArray, MurmurationError
 
 
 class BranchedChoices(NamedTuple):
-    """What was learnt from the branched decisions of one game, D of them; the other fields are those of `Branched`.
+    """The D branched decisions of one game, to learn from; the other fields are those of `Branched`.
 
     Attributes:
         observation: by name, with a leading axis of D.
@@ -47,7 +47,7 @@ class BranchedChoices(NamedTuple):
 
 
 class PolicyChoices(NamedTuple):
-    """What the policy says in some episodes.
+    """The policy's probabilities and its likeliest choices in some episodes.
 
     Attributes:
         log_probs: float32[n, num_nodes, num_actions].

@@ -21,7 +21,7 @@ NOISE = 1  # beside a game's seed, for the seed of what is branched and explored
 
 
 class Branched(Protocol):
-    """What was learnt from the branched rounds of one game, D of them."""
+    """The D branched rounds of one game, to learn from."""
 
     @property
     def gains(self) -> FloatArray:
@@ -54,7 +54,7 @@ class Branched(Protocol):
 
 
 class Prices(NamedTuple):
-    """What arms are worth in some rounds, and what the baselines show of the tail value; see `Branched`."""
+    """The gains of arms in some rounds, and the targets of the tail value from their baselines; see `Branched`."""
 
     gains: FloatArray
     backlog: Backlog
@@ -90,7 +90,7 @@ class BranchedPlay(ABC):
 
     @abstractmethod
     def _step(self, decisions: Any, playing: IntArray) -> None:
-        """Let the policy's decisions take effect."""
+        """Apply the policy's decisions, and advance to the next rounds."""
 
     @abstractmethod
     def _learnt(self, rounds: dict[str, Any], score: Score) -> Branched:

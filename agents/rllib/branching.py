@@ -4,6 +4,7 @@
 without Ray; both give the same weights. See `agents.rllib.pieces`: a piece is a game.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,13 +36,61 @@ from agents.rllib.pieces import (
 from agents.seeding import Phase, derive_seed
 from envs.bidding import BiddingSpec
 from envs.types import MurmurationError
+from envs.workloads import WorkloadSource
 
 SCALE_WEIGHT = 0.1  # of new targets in the running scale of the tail value
 PlayedGames = Mapping[int, Branched | None]  # by the number of the game
 
 
+class GameSetup(ABC):
+    """The part of `agents.rllib.pieces.PieceSetup` that bids and the discrete environment share: pieces are games.
+
+    Attributes:
+        settings: parameters of PPO and of branches.
+        seed: seed of the run.
+    """
+
+    settings: BranchSettings
+    seed: int
+
+    @property
+    @abstractmethod
+    def sources(self) -> Sequence[WorkloadSource]:
+        """Workloads of the tasks, from which games are drawn in turn."""
+
+    @abstractmethod
+    def sampler(self, index: int) -> BranchedPlay:
+        """Return what plays and branches the games of a task."""
+
+    @property
+    def num_pieces(self) -> int:
+        """Games of an iteration."""
+        return self.settings.num_games
+
+    @property
+    def num_env_runners(self) -> int:
+        """Processes that play games, with Ray."""
+        return self.settings.num_env_runners
+
+    def build_tail(self) -> TailValue:
+        """Build the tail value."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive_seed(self.seed, Phase.LEARNING, 1))
+            return TailValue(self.settings.discount_time)
+
+    def game(self, iteration: int, number: int) -> Game:
+        """Draw a training game."""
+        seed = derive_seed(self.seed, Phase.SAMPLING, iteration, number)
+        source = self.sources[self.task_of(number)]
+        return Game(0, source.episode(np.random.default_rng(seed), "train"), seed)
+
+    def task_of(self, number: int) -> int:
+        """Return the task from which a game is drawn."""
+        return number % len(self.sources)
+
+
 @dataclass(frozen=True)
-class BranchSetup:
+class BranchSetup(GameSetup):
     """Everything that the parts of a run share.
 
     Attributes:
@@ -64,39 +113,13 @@ class BranchSetup:
         return spec_of(self.tasks)
 
     @property
-    def num_pieces(self) -> int:
-        """Games of an iteration."""
-        return self.settings.num_games
-
-    @property
-    def num_env_runners(self) -> int:
-        """Processes that play games, with Ray."""
-        return self.settings.num_env_runners
+    def sources(self) -> Sequence[WorkloadSource]:
+        """Workloads of the tasks."""
+        return [task.source for task in self.tasks]
 
     def build(self) -> Any:
         """Build the policy that training starts with; random weights follow from the seed."""
         return build_policy(self.blueprint, self.spec, self.seed, self.start)
-
-    def build_tail(self) -> TailValue:
-        """Build the tail value."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive_seed(self.seed, Phase.LEARNING, 1))
-            return TailValue(self.settings.discount_time)
-
-    def game(self, iteration: int, number: int) -> Game:
-        """Draw a training game."""
-        seed = derive_seed(self.seed, Phase.SAMPLING, iteration, number)
-        task = self.tasks[self.task_of(number)]
-        return Game(0, task.source.episode(np.random.default_rng(seed), "train"), seed)
-
-    @property
-    def num_tasks(self) -> int:
-        """Tasks from which games are drawn."""
-        return len(self.tasks)
-
-    def task_of(self, number: int) -> int:
-        """Return the task from which a game is drawn."""
-        return number % len(self.tasks)
 
     def sampler(self, index: int) -> BranchedPlay:
         """Return what plays and branches the games of a task."""
@@ -180,7 +203,7 @@ class BranchLearner(PieceLearner):
         """
         setup, settings = self._setup, self._setup.settings
         figures: dict[str, float] = {}
-        for index in range(setup.num_tasks):
+        for index in range(len(setup.sources)):
             rounds = [each for number, each in sorted(played.items()) if setup.task_of(number) == index and each]
             if not rounds:
                 continue
@@ -235,7 +258,7 @@ class BranchRunner(PieceRunner):
         self._network.eval()
         self._tail.load_state_dict(weights["tail"])
         setup, found = self._setup, dict[int, Branched | None]()
-        for index in range(setup.num_tasks):
+        for index in range(len(setup.sources)):
             own = [number for number in numbers if setup.task_of(number) == index]
             if own:
                 games = [setup.game(iteration, number) for number in own]

@@ -4,31 +4,28 @@ The policy's loss is PPO's, with a ratio and a clip for each node that an arm le
 are games, `LocalChoiceBranching` runs in this process, `ChoiceBranchingOnRay` on RLlib's workers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
 from torch import Tensor, nn
 
-from agents.branching import BranchSettings, TailValue
+from agents.branching import BranchSettings
 from agents.branching.choices import ChoiceSampler, choice_log_ratios
 from agents.branching.playing import BranchedPlay
-from agents.evolution import Game
 from agents.networks import Blueprint
-from agents.rllib.branching import BranchConfig, BranchingPPO, BranchLearner, BranchModule, BranchRunner
+from agents.rllib.branching import BranchConfig, BranchingPPO, BranchLearner, BranchModule, BranchRunner, GameSetup
 from agents.rllib.config import TrainingSetup
 from agents.rllib.distribution import entropies
 from agents.rllib.pieces import LocalTraining, TrainingOnRay
-from agents.seeding import Phase, derive_seed
 from envs.gpu_cluster import EnvSpec
+from envs.workloads import WorkloadSource
 
 
 @dataclass(frozen=True)
-class ChoiceSetup:
+class ChoiceSetup(GameSetup):
     """Everything that the parts of a run share; see `agents.rllib.pieces.PieceSetup`.
 
     Attributes:
@@ -49,40 +46,15 @@ class ChoiceSetup:
         return self.training_setup.spec
 
     @property
-    def num_pieces(self) -> int:
-        """Games of an iteration."""
-        return self.settings.num_games
-
-    @property
-    def num_env_runners(self) -> int:
-        """Processes that play games, with Ray."""
-        return self.settings.num_env_runners
-
-    @property
-    def num_tasks(self) -> int:
-        """Tasks from which games are drawn."""
-        return 1
-
-    def task_of(self, _number: int) -> int:
-        """Return the task from which a game is drawn."""
-        return 0
+    def sources(self) -> Sequence[WorkloadSource]:
+        """Workloads of the only task."""
+        return [self.training_setup.source]
 
     def build(self) -> nn.Module:
         """Build a policy; training gives it its first weights."""
         return self.blueprint.build(self.spec)
 
-    def build_tail(self) -> TailValue:
-        """Build the tail value."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive_seed(self.seed, Phase.LEARNING, 1))
-            return TailValue(self.settings.discount_time)
-
-    def game(self, iteration: int, number: int) -> Game:
-        """Draw a training game."""
-        seed = derive_seed(self.seed, Phase.SAMPLING, iteration, number)
-        return Game(0, self.training_setup.source.episode(np.random.default_rng(seed), "train"), seed)
-
-    def sampler(self, _index: int) -> BranchedPlay:
+    def sampler(self, index: int) -> BranchedPlay:
         """Return what plays and branches games."""
         return ChoiceSampler(self.training_setup, self.settings)
 

@@ -171,7 +171,7 @@ class Branches:
         self.state.episode["in_round"][:, 0] = waiting
 
     def hold(self, places: IntArray, bids: BidArrays, episodes: IntArray) -> None:
-        """Let the market hear bids in all later rounds of branches, until they are copied anew; without, it hears none.
+        """Pass these bids to the market in all later rounds of branches, until a branch is copied again.
 
         Args:
             places: int64[n], branches that have been copied.

@@ -32,11 +32,14 @@ SLOW_SCHEDULERS = (
     *("sampling_matching", "sia", "synergy_greedy", "synergy_opt", "synergy_proportional", "synergy_tune", "themis"),
 )
 # They take 50 ms and more, and play fewer episodes still.
-SLOWEST_SCHEDULERS = ("oracle", "planner", "pollux")
+SLOWEST_SCHEDULERS = ("learned_planner", "oracle", "planner", "pollux")
 # They choose batch sizes: scheduler=all leaves them out of tasks in which every job keeps its usual one.
 BATCH_SCHEDULERS = ("elastic_dp",)
-# They know the future and measure headroom: scheduler=all leaves them out, and they must be named.
+# They know the future and measure headroom.
 ORACLE_SCHEDULERS = ("oracle",)
+# They are trained policies, which need the extra `learn`.
+LEARNED_SCHEDULERS = ("learned_planner",)
+NAMED_SCHEDULERS = (*ORACLE_SCHEDULERS, *LEARNED_SCHEDULERS)  # scheduler=all leaves them out: they must be named
 CHECKED_GROUPS = ("experiment", "task", "network")  # Hydra ignores a wrong choice in a group that is optional
 
 
@@ -192,7 +195,7 @@ def select_schedulers(wanted: Sequence[str], search: Sequence[str] = ()) -> list
     """
     known = list_choices("scheduler", search)
     if list(wanted) == [ALL]:
-        return [name for name in known if name not in ORACLE_SCHEDULERS]
+        return [name for name in known if name not in NAMED_SCHEDULERS]
     if list(wanted) == [FAST]:
         return list(FAST_SCHEDULERS)
     for name in wanted:

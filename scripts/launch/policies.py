@@ -22,6 +22,8 @@ from launch.provenance import add_provenance, checkpoint_hashes
 from launch.registry import registered
 from launch.runs import compare_and_report
 
+CHECKPOINTS = CONF.parent / "checkpoints"  # those that the project ships
+
 
 def load_policy(path: str | Path, networks: Collection[str] = (), *, sampled: bool = True) -> Scheduler:
     """Return the policy of a checkpoint, or of the best checkpoint of a training run, as a scheduler.
@@ -59,8 +61,13 @@ def evaluate_policy(cfg: DictConfig, folder: Path) -> None:
     compare_and_report(cfg, folder, cfg.split, policies)
 
 
-def plan_with(policy: Scheduler, rollouts: int) -> Scheduler:
+def plan_with(policy: Scheduler, rollouts: int, milliseconds: float | None = None) -> Scheduler:
     """Return a planner whose first proposal is a policy's, and whose rollouts continue under its bids.
+
+    Args:
+        policy: a policy that bids.
+        rollouts: most rollouts in a decision.
+        milliseconds: most time of a decision besides the policy's; None for no limit.
 
     Raises:
         ChoiceError: the policy does not bid in a market of Starling, or `rollouts` is no number of rollouts.
@@ -70,7 +77,26 @@ def plan_with(policy: Scheduler, rollouts: int) -> Scheduler:
     if not isinstance(policy, BiddingScheduler) or not isinstance(policy.market, StarlingMarket):
         raise ChoiceError("rollouts: only a policy that bids in market=starling can lead a planner; leave it at 0")
     leader = BiddingScheduler(policy.network, policy.market, policy.rules, keep_bids=True)
-    return RolloutPlanner(policy.market.starling, rollouts, leader=leader)
+    return RolloutPlanner(policy.market.starling, rollouts, milliseconds, leader=leader)
+
+
+def load_planner(checkpoint: str = "bids-64", rollouts: int = 8, milliseconds: float | None = None) -> Scheduler:
+    """Return a planner that a trained policy leads, for `scheduler=learned_planner`.
+
+    The policy's allocation is the first proposal, and rollouts continue under its bids; see `RolloutPlanner`. What its
+    market compares on every bid without rollouts is in the checkpoint's manifest.
+
+    Args:
+        checkpoint: name of a folder of `checkpoints/`, or the path of a checkpoint or of a training run.
+        rollouts: most rollouts in a decision; with 0 or 1 the policy decides alone.
+        milliseconds: see `RolloutPlanner`.
+
+    Raises:
+        ChoiceError: the policy does not bid in a market of Starling, or `rollouts` is negative.
+        CheckpointError: see `load_policy`.
+    """
+    shipped = CHECKPOINTS / checkpoint
+    return plan_with(load_policy(shipped if shipped.is_dir() else checkpoint), rollouts, milliseconds)
 
 
 def load_policies(

@@ -4,7 +4,14 @@ import pytest
 from hydra.errors import OverrideParseException
 
 from envs.types import did_you_mean
-from launch.arguments import choose_schedulers, force_options, hydra_arguments, select_schedulers, split_words
+from launch.arguments import (
+    NAMED_SCHEDULERS,
+    choose_schedulers,
+    force_options,
+    hydra_arguments,
+    select_schedulers,
+    split_words,
+)
 from launch.building import describe_type, matches_type
 from launch.choices import CONF, list_choices
 from launch.errors import ChoiceError, explain_error
@@ -17,10 +24,11 @@ def chosen(*typed, default="all"):
     return [word.rpartition("=")[2] for word in choose_schedulers(typed, default) if word.startswith("+scheduler@")]
 
 
-def test_all_means_every_file_there_is_except_for_the_oracle():
+def test_all_means_every_file_there_is_except_for_those_that_must_be_named():
     names = {path.stem for path in (CONF / "scheduler").glob("*.yaml")}
-    assert "oracle" in names
-    assert chosen("scheduler=all") == sorted(names - {"oracle"})
+    assert set(NAMED_SCHEDULERS) == {"oracle", "learned_planner"}
+    assert set(NAMED_SCHEDULERS) <= names
+    assert chosen("scheduler=all") == sorted(names - set(NAMED_SCHEDULERS))
     assert chosen() == chosen("scheduler=all")
 
 
@@ -37,8 +45,9 @@ def test_the_fast_schedulers_are_some_of_all():
         ("scheduler=[fifo,srtf]", ["fifo", "srtf"]),
         ("scheduler=[ srtf , fifo ]", ["srtf", "fifo"]),
         ("scheduler=srtf,fifo,srtf", ["srtf", "fifo"]),
-        ("scheduler=[all]", [name for name in list_choices("scheduler") if name != "oracle"]),
+        ("scheduler=[all]", [name for name in list_choices("scheduler") if name not in NAMED_SCHEDULERS]),
         ("scheduler=[oracle,fifo]", ["oracle", "fifo"]),
+        ("scheduler=learned_planner", ["learned_planner"]),
         ("scheduler=[]", []),
     ],
 )

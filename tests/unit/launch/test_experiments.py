@@ -2,7 +2,7 @@
 
 import pytest
 
-from launch.arguments import compose_options, hydra_arguments
+from launch.arguments import NAMED_SCHEDULERS, compose_options, hydra_arguments
 from launch.choices import list_choices, open_configs
 from launch.errors import ChoiceError
 
@@ -60,7 +60,7 @@ def test_an_experiment_that_does_not_exist_is_refused(words, mine):
 def test_an_experiment_that_names_none_gets_all():
     arguments, _ = hydra_arguments(["experiment=discrete"], "train", "all")
     schedulers = [word.rpartition("=")[2] for word in arguments if word.startswith("+sch")]
-    assert schedulers == [name for name in list_choices("scheduler") if name != "oracle"]
+    assert schedulers == [name for name in list_choices("scheduler") if name not in NAMED_SCHEDULERS]
 
 
 def test_the_demo_compares_with_the_market_without_bids():

@@ -13,7 +13,7 @@ from envs.simulation import FifoMarket, Simulator, run_episode
 from envs.types import CheckpointError
 from launch.choices import CONF
 from launch.errors import ChoiceError
-from launch.policies import build_market, market_of_class, plan_with, without_names
+from launch.policies import build_market, load_planner, market_of_class, plan_with, without_names
 from tests.conformance.test_starling_market import zoo_world
 
 
@@ -61,6 +61,25 @@ def test_a_policy_that_bids_to_starling_leads_a_planner():
     assert planner.leader.keep_bids
     assert planner.leader.network is network
     assert planner.base is starling
+
+
+def test_the_learned_planner_is_led_by_a_shipped_policy():
+    """By the name of its folder or by its path; without rollouts it is the policy, to the bit."""
+    shipped = CONF.parent / "checkpoints" / "bids-64"
+    setup, workload = zoo_world(1)
+    policy = BiddingCheckpoint.load(shipped)
+    alone = run_episode(policy.scheduler(build_market(policy.market)), Simulator(workload, setup, 1))
+    for planner in (load_planner(rollouts=0), load_planner(str(shipped), rollouts=1)):
+        assert run_episode(planner, Simulator(workload, setup, 1)).log == alone.log
+    searching = load_planner(rollouts=4)
+    assert run_episode(searching, Simulator(workload, setup, 1)).finished.all()
+    assert isinstance(searching, RolloutPlanner)
+    assert searching.counters["rollouts"] > 0
+
+
+def test_a_learned_planner_without_checkpoint_is_refused():
+    with pytest.raises(CheckpointError, match=r"bids-6 contains no policy\.json; give the folder"):
+        load_planner("bids-6")
 
 
 @pytest.mark.parametrize("rollouts", [-1, 1.5, "many"])

@@ -10,7 +10,7 @@ from launch import ROOT, build_inputs
 from launch.arguments import (
     BATCH_SCHEDULERS,
     FAST_SCHEDULERS,
-    ORACLE_SCHEDULERS,
+    NAMED_SCHEDULERS,
     SLOW_SCHEDULERS,
     SLOWEST_SCHEDULERS,
     compose_options,
@@ -91,7 +91,7 @@ def test_the_objective_of_the_task_is_the_reward_of_training():
 
 
 def test_named_schedulers_exist():
-    assert {*BATCH_SCHEDULERS, *ORACLE_SCHEDULERS} <= set(list_choices("scheduler"))
+    assert {*BATCH_SCHEDULERS, *NAMED_SCHEDULERS} <= set(list_choices("scheduler"))
     assert sorted([*SLOW_SCHEDULERS, *SLOWEST_SCHEDULERS, *FAST_SCHEDULERS]) == sorted(list_choices("scheduler"))
 
 

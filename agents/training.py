@@ -9,8 +9,10 @@ from typing import Any, Protocol
 
 import torch
 
+from agents.bidding.gain import gain_of
 from agents.branching import BranchSettings
 from agents.checkpoint import Checkpoint
+from agents.evolution.playing import Score
 from agents.imitation import ImitationSettings, imitate
 from agents.networks import Blueprint, check_network, missing_protocols
 from agents.pictures import picture_episode
@@ -18,22 +20,34 @@ from agents.rllib import PPOSettings, TrainingSetup
 from agents.rllib.algorithm import LocalAlgorithm, PPOAlgorithm
 from agents.rllib.choice_branching import ChoiceBranchingOnRay, ChoiceSetup, LocalChoiceBranching
 from agents.saving import BEST, SavedStates, best_on_disk, read_state, refusing_writes
+from agents.scheduler import PolicyScheduler
 from agents.seeding import Phase, derive_seed
-from agents.tensorboard import BOUND_LINE, HEADLINE, IMITATION, PLANNER, TensorBoardWriter, choose_levels
+from agents.tensorboard import (
+    BOUND_LINE,
+    GAIN,
+    HEADLINE,
+    IMITATION,
+    MARKET_LINE,
+    PLANNER,
+    TensorBoardWriter,
+    choose_levels,
+)
 from agents.validation import (
     VALIDATION_SEED,
     ValidationFigures,
     audit_training_episode,
     best_of,
     mean_bound,
+    mean_figures,
     outcome_of,
+    play_validation,
     validate_baselines,
-    validate_scheduler,
     validation_workloads,
 )
 from envs.evaluation.files import write_whole
 from envs.evaluation.outcome import Outcome
 from envs.evaluation.playing import workload_seed
+from envs.gpu_cluster.columns import PASS
 from envs.scheduling import Scheduler
 from envs.simulation import Setup
 from envs.types import CheckpointError, MurmurationError
@@ -67,6 +81,11 @@ class TrainingSettings:
             raise MurmurationError(
                 "trainer: iterations must not be negative; validate_every, num_validation and num_threads at least 1"
             )
+
+    @property
+    def samples(self) -> bool:
+        """Whether validation draws actions from the policy; PPO with branches plays the likeliest in training too."""
+        return self.branching is None
 
 
 class TrainingListener(Protocol):
@@ -114,6 +133,11 @@ class TrainingState:
     validation: dict[str, ValidationFigures] = field(default_factory=dict)  # of the policy, by iteration
     best_iteration: int = -1
     num_validation: int = 0  # distinct workloads over which all these figures are means
+    # With a market, for learning curves: gains of the policy over the market alone, iteration -> name -> Gain.
+    gains: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    num_episodes: int = 0  # training episodes of an iteration of PPO with branches; 0 where it has no fixed number
+    # Of each iteration without validation and without workers, in s.
+    cpu_time: list[float] = field(default_factory=list, compare=False)
 
     @property
     def best(self) -> Outcome | None:
@@ -138,6 +162,7 @@ class Trainer:
             one, to the bit, in this process and on Ray's workers.
         listener: receives reports on progress.
         market: the name and options of `training_setup.market`, for checkpoints; None if it has none.
+        task: name of the task, for learning curves; empty for the name of the source of workloads.
     """
 
     def __init__(
@@ -150,6 +175,7 @@ class Trainer:
         seed: int,
         listener: TrainingListener,
         market: dict[str, Any] | None = None,
+        task: str = "",
     ) -> None:
         if settings.teacher not in ("best", "none", *baselines):
             raise MurmurationError(
@@ -160,6 +186,8 @@ class Trainer:
         self.training_setup, self.blueprint, self.settings = training_setup, blueprint, settings
         self.baselines, self.folder, self.listener, self.market = baselines, folder, listener, market
         self._workloads = validation_workloads(training_setup.source, settings.num_validation)
+        self._own: list[Score] = []  # of the market alone
+        self._task = task or training_setup.source.name
         self.state = TrainingState(seed, num_validation=len(self._workloads))
         self.saved = SavedStates(folder / STATES)
         self.tensorboard = TensorBoardWriter(folder / "tensorboard", listener.note)
@@ -179,6 +207,9 @@ class Trainer:
         resumed = self._restore()
         algorithm = self._algorithm()
         try:
+            self._measure_own()
+            if self.settings.branching is not None:
+                self.state.num_episodes = self.settings.branching.num_games
             if resumed:
                 self._draw_levels()
                 algorithm.restore(resumed)
@@ -241,6 +272,24 @@ class Trainer:
             f"{figures['mean_jct']:,.0f} s{undone}; teacher: {self.state.teacher}"
         )
 
+    def _measure_own(self) -> None:
+        """Play all validation workloads by the market alone, if there is one."""
+        setup = self.training_setup
+        if setup.market is None:
+            return
+        alone = PolicyScheduler(
+            AlwaysPass(), setup.spec, setup.rules, self._gpu_types, sampled=False, market=setup.market
+        )
+        rows = play_validation(alone, setup.setup, self._workloads)
+        self._own = [score_from(row) for row in rows]
+        jct = mean_figures(rows)["mean_jct"]
+        self.tensorboard.draw_level({HEADLINE: jct / HOUR}, self.settings.iterations, MARKET_LINE)
+        self.listener.note(f"the market alone has a mean JCT of {jct:,.0f} s")
+
+    @property
+    def _gpu_types(self) -> tuple[str, ...]:
+        return self.training_setup.setup.cluster.gpu_types
+
     def _draw_levels(self) -> None:
         """Draw the best baselines, the teacher, the planner and the lower bound as horizontal lines."""
         known = self.state.baselines
@@ -269,10 +318,12 @@ class Trainer:
         settings = self.settings
         self.listener.phase("ppo", settings.iterations)
         while self.state.iteration < settings.iterations:
-            began = time.perf_counter()
+            began, cpu = time.perf_counter(), time.process_time()
             figures = algorithm.train()
             self.state.iteration += 1
             spent = time.perf_counter() - began
+            figures["throughput/cpu_seconds"] = time.process_time() - cpu
+            self.state.cpu_time.append(figures["throughput/cpu_seconds"])
             if "train/env_steps" in figures:
                 figures["throughput/env_steps_per_second"] = figures["train/env_steps"] / spent
             self.tensorboard.write(figures, self.state.iteration)
@@ -283,8 +334,9 @@ class Trainer:
 
     def _validate(self, algorithm: Algorithm) -> None:
         checkpoint = self._checkpoint(algorithm)
-        setup, scheduler = self.training_setup.setup, checkpoint.scheduler(market=self.training_setup.market)
-        figures = validate_scheduler(scheduler, setup, self._workloads)
+        setup, scheduler = self.training_setup.setup, self._scheduler(checkpoint)
+        rows = play_validation(scheduler, setup, self._workloads)
+        figures = mean_figures(rows)
         sample = derive_seed(self.state.seed, Phase.AUDIT, self.state.iteration)
         audit_training_episode(scheduler, setup, self.training_setup.source, sample)
         if self.state.iteration == 0:
@@ -292,7 +344,7 @@ class Trainer:
         best = self.state.best
         self.state.validation[str(self.state.iteration)] = figures
         curves = _tagged("validation", figures) | {HEADLINE: figures["mean_jct"] / HOUR}
-        self.tensorboard.write(curves, self.state.iteration)
+        self.tensorboard.write(curves | self._compare_with_market(rows), self.state.iteration)
         self._picture(checkpoint)
         self.tensorboard.flush()
         if best is None or outcome_of(figures) < best:
@@ -300,12 +352,25 @@ class Trainer:
             with refusing_writes(self.folder):
                 self._checkpoint(algorithm).save(self.folder / BEST)
 
+    def _scheduler(self, checkpoint: Checkpoint) -> PolicyScheduler:
+        """Return a policy as it is evaluated."""
+        return checkpoint.scheduler(sampled=self.settings.samples, market=self.training_setup.market)
+
+    def _compare_with_market(self, rows: Sequence[ValidationFigures]) -> dict[str, float]:
+        """Keep the gain over the market alone in these episodes, and return it for TensorBoard; nothing without one."""
+        if not self._own:
+            return {}
+        merit = (self.settings.branching or BranchSettings()).merit
+        gain = gain_of([score_from(row) for row in rows], self._own, merit)
+        self.state.gains[str(self.state.iteration)] = {self._task: list(gain)}
+        return {GAIN: 100.0 * gain.jct} | _tagged("validation/gain", gain._asdict())
+
     def _picture(self, checkpoint: Checkpoint) -> None:
         """Write pictures of the first validation workload, every `picture_every` iterations and at the end."""
         every, now = self.settings.picture_every, self.state.iteration
         if every == 0 or not (now % every == 0 or now == self.settings.iterations):
             return
-        scheduler, setup = checkpoint.scheduler(market=self.training_setup.market), self.training_setup.setup
+        scheduler, setup = self._scheduler(checkpoint), self.training_setup.setup
         self.tensorboard.show(
             picture_episode(scheduler, self._workloads[0], setup, workload_seed(VALIDATION_SEED, 0)), now
         )
@@ -344,10 +409,10 @@ class Trainer:
             "cluster": self.training_setup.setup.cluster.name,
             "validation": self.state.validation.get(str(self.state.iteration), {}),
             "num_validation": self.state.num_validation,
+            "sampled": self.settings.samples,
         }
-        training_setup, gpu_types = self.training_setup, self.training_setup.setup.cluster.gpu_types
-        spec, rules = training_setup.spec, training_setup.rules
-        return Checkpoint(algorithm.network(), self.blueprint, spec, rules, gpu_types, notes, self.market)
+        spec, rules = self.training_setup.spec, self.training_setup.rules
+        return Checkpoint(algorithm.network(), self.blueprint, spec, rules, self._gpu_types, notes, self.market)
 
     def _save(self, algorithm: Algorithm) -> None:
         """Save the resumable state."""
@@ -376,6 +441,21 @@ class Trainer:
         self.state.best_iteration = best_on_disk(self.state.best_iteration, self.folder / BEST, self.listener.note)
         self.tensorboard.continue_after(self.state.iteration)
         return path
+
+
+def score_from(figures: ValidationFigures) -> Score:
+    """Return the score of one validation workload."""
+    return Score(figures["mean_jct"], figures["makespan"], int(figures["num_unfinished"]))
+
+
+class AlwaysPass:
+    """A policy whose nodes leave everything as it is, so that the market decides alone."""
+
+    def logits(self, observation: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Return scores [B, N, A] that favour passing."""
+        scores = torch.zeros(observation["mask"].shape)
+        scores[..., PASS] = 1.0
+        return scores
 
 
 def _tagged(group: str, figures: Mapping[str, float]) -> dict[str, float]:

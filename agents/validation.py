@@ -38,16 +38,33 @@ def validate_scheduler(scheduler: Scheduler, setup: Setup, workloads: Sequence[W
     Raises:
         ImpossibleResultError: the event log of a run contradicts its result.
     """
+    return mean_figures(play_validation(scheduler, setup, workloads))
+
+
+def play_validation(scheduler: Scheduler, setup: Setup, workloads: Sequence[Workload]) -> list[ValidationFigures]:
+    """Return the figures of `validate_scheduler` for each workload.
+
+    Raises:
+        ImpossibleResultError: the event log of a run contradicts its result.
+    """
     rows, audit = [], Audit(setup)
     for index, workload in enumerate(workloads):
         seed = workload_seed(VALIDATION_SEED, index)
         result = run_episode(scheduler, Simulator(workload, setup, seed))
         audit.check(result)
         summary = summarise(result)
-        rows.append([*(getattr(summary, name) for name in SUMMARY_FIGURES), *Outcome.of(result, setup.scenario)])
-    columns = np.array(rows, dtype=float).T
-    means = [float(np.nanmean(column)) if not np.isnan(column).all() else float("nan") for column in columns]
-    return dict(zip((*SUMMARY_FIGURES, *Outcome._fields), means, strict=True))
+        own = {name: float(getattr(summary, name)) for name in SUMMARY_FIGURES}
+        rows.append(own | {name: float(value) for name, value in Outcome.of(result, setup.scenario)._asdict().items()})
+    return rows
+
+
+def mean_figures(rows: Sequence[ValidationFigures]) -> ValidationFigures:
+    """Return the means of figures of several workloads, without those that are not defined."""
+    columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    return {
+        name: float(np.nanmean(column)) if not np.isnan(column).all() else float("nan")
+        for name, column in columns.items()
+    }
 
 
 def audit_training_episode(scheduler: Scheduler, setup: Setup, source: WorkloadSource, seed: int) -> AuditCounts:

@@ -1,6 +1,7 @@
 """What bids gain over the market's own scheduler."""
 
 import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -52,8 +53,14 @@ class Gain(NamedTuple):
         )
 
 
-def gain_of(scores: list[Score], own: list[Score], settings: ComparesScores) -> Gain:
-    """Compare scores with those of the market's own scheduler on the same workloads, in the same order."""
+def gain_of(scores: Sequence[Score], own: Sequence[Score], merit: Callable[[Score], float]) -> Gain:
+    """Compare scores with those of the market's own scheduler on the same workloads, in the same order.
+
+    Args:
+        scores: of the policy.
+        own: of the market alone.
+        merit: of an episode, higher is better.
+    """
 
     def mean(values: list[float]) -> tuple[float, float]:
         error = float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.nan
@@ -62,13 +69,13 @@ def gain_of(scores: list[Score], own: list[Score], settings: ComparesScores) -> 
     pairs = list(zip(scores, own, strict=True))
     jct, jct_error = mean([math.log(a.mean_jct / b.mean_jct) for a, b in pairs])
     makespan, makespan_error = mean([math.log(a.makespan / b.makespan) for a, b in pairs])
-    merit, merit_error = mean([settings.merit(a) - settings.merit(b) for a, b in pairs])
+    mean_merit, merit_error = mean([merit(a) - merit(b) for a, b in pairs])
     return Gain(
         1.0 - math.exp(jct),
         math.exp(jct) * jct_error,
         1.0 - math.exp(makespan),
         math.exp(makespan) * makespan_error,
-        merit,
+        mean_merit,
         merit_error,
         float(np.mean([a.unfinished for a in scores])),
     )

@@ -306,7 +306,7 @@ class BidTrainer:
         policy = play(network, self._batches[task.name], games)  # type: ignore[arg-type]
         found: dict[str, float] = {}
         for name, scores in zip(FOLLOWERS, (policy, self._own[task.name][:count]), strict=True):
-            gain = gain_of(scores, teacher, settings.method)
+            gain = gain_of(scores, teacher, settings.method.merit)
             found |= {f"{name}_jct": 1.0 - gain.jct, f"{name}_jct_error": gain.jct_error}
         return found
 
@@ -392,7 +392,7 @@ class BidTrainer:
 
     def _gain(self, scores: list[Score], task: str, first: int) -> Gain:
         """Compare the scores of validation workloads, from the first on, with those of the market alone."""
-        return gain_of(scores, self._own[task][first : first + len(scores)], self.settings.method)
+        return gain_of(scores, self._own[task][first : first + len(scores)], self.settings.method.merit)
 
     def _standing(self) -> Mapping[str, float]:
         latest = self.state.validation[max(self.state.validation, key=int)]

@@ -25,13 +25,14 @@ from launch.runs import compare_and_report
 CHECKPOINTS = CONF.parent / "checkpoints"  # those that the project ships
 
 
-def load_policy(path: str | Path, networks: Collection[str] = (), *, sampled: bool = True) -> Scheduler:
+def load_policy(path: str | Path, networks: Collection[str] = (), *, sampled: bool | None = None) -> Scheduler:
     """Return the policy of a checkpoint, or of the best checkpoint of a training run, as a scheduler.
 
     Args:
         path: folder of the checkpoint or of the run.
         networks: import paths of network classes that it may name, besides the project's own.
-        sampled: whether a policy of the discrete environment samples its actions; bids are never sampled.
+        sampled: whether a policy of the discrete environment samples its actions; None for what its training
+            validated. Bids are never sampled.
 
     Raises:
         CheckpointError: the checkpoint is missing or corrupt, or its market is not in `conf/market`.
@@ -41,6 +42,7 @@ def load_policy(path: str | Path, networks: Collection[str] = (), *, sampled: bo
         checkpoint = BiddingCheckpoint.load(folder, networks)
         return checkpoint.scheduler(build_market(checkpoint.market))
     policy = Checkpoint.load(folder, networks)
+    sampled = bool(policy.notes.get("sampled", True)) if sampled is None else sampled
     return policy.scheduler(sampled=sampled, market=build_market(policy.market) if policy.market else None)
 
 
@@ -100,7 +102,7 @@ def load_planner(checkpoint: str = "bids-64", rollouts: int = 8, milliseconds: f
 
 
 def load_policies(
-    path: str | Path, networks: Collection[str] = (), *, sampled: bool = True, seeds: int | None = None
+    path: str | Path, networks: Collection[str] = (), *, sampled: bool | None = None, seeds: int | None = None
 ) -> dict[str, Scheduler]:
     """Return the policies of a checkpoint or a training run by name: `policy`, or `policy_0` ... for training seeds.
 

@@ -97,6 +97,7 @@ def build_trainer(cfg: DictConfig, folder: Path, listener: TrainingListener) -> 
         inputs.seed,
         listener,
         describe_market(cfg) if cfg.get("market") else None,
+        cfg.task.name if cfg.get("task") else "",
     )
 
 

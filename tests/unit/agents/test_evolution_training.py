@@ -105,7 +105,7 @@ def test_a_new_policy_bids_nothing_and_scores_as_the_market() -> None:
     policy = BiddingPolicy(task.spec, width=4)
     scores = play(policy, task.batch(2), games)
     assert scores == play(Silence(task.spec.num_bids), task.batch(4), games)
-    gain = gain_of(scores, scores, SETTINGS)
+    gain = gain_of(scores, scores, SETTINGS.merit)
     assert (gain.jct, gain.makespan, gain.merit, gain.unfinished) == (0, 0, 0, 0)
     for score in scores:
         assert 0 < score.mean_jct < score.makespan

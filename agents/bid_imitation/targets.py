@@ -84,7 +84,9 @@ def correct(held: Grid, taught: Grid, cleared: Grid, listed: IntArray, pair_jobs
     return np.where(present[..., None], found, np.float32(0.0))
 
 
-def find_bids(auction: Auction, held: Sequence[Grid], taught: Sequence[Grid], corrections: int) -> Features:
+def find_bids(
+    auction: Auction, held: Sequence[Grid], taught: Sequence[Grid], corrections: int, start: Features | None = None
+) -> Features:
     """Return bids on which the market decides like the teacher, as nearly as `corrections` corrections come.
 
     Args:
@@ -92,11 +94,14 @@ def find_bids(auction: Auction, held: Sequence[Grid], taught: Sequence[Grid], co
         held: of each episode.
         taught: likewise.
         corrections: number of corrections; each changes a bid by at most its inverse.
+        start: float32[B, num_nodes, num_pairs, num_bids], the bids with which to begin; None for bids of 0.
 
     Returns:
         float32[B, num_nodes, num_pairs, num_bids].
     """
-    bids = np.zeros(auction.action_shape, np.float32)
+    bids = (
+        np.zeros(auction.action_shape, np.float32) if start is None else start[..., : auction.action_shape[-1]].copy()
+    )
     best, fewest = bids.copy(), np.full(len(bids), np.iinfo(np.int64).max)
     step = np.float32(1.0 / corrections)
     for _ in range(corrections + 1):
@@ -106,6 +111,8 @@ def find_bids(auction: Auction, held: Sequence[Grid], taught: Sequence[Grid], co
             differ = int(differing(cleared, taught[b]).sum())
             if differ < fewest[b]:
                 best[b], fewest[b] = bids[b], differ
+            if not differ:
+                continue
             arrays = auction.arrays
             change = correct(held[b], taught[b], cleared, arrays.listed[b], arrays.pair_jobs[b])
             bids[b] += step * change[..., : bids.shape[-1]]

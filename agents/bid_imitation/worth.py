@@ -14,7 +14,7 @@ from envs.bidding import BiddingBatch
 from envs.episodes.backlog import backlog_seconds, observe_backlog
 from envs.episodes.branches import Branches
 from envs.episodes.candidates import Features
-from envs.simulation.market import Changes
+from envs.simulation.market import BidArrays, Changes
 from envs.types import FloatArray, Seconds
 from envs.workloads import WorkloadSource
 
@@ -64,7 +64,7 @@ class FutureJudge:
         gains = np.zeros(len(bids))
         for b in range(len(bids)):
             if not self.batch.ended[b] and not equal_changes(own, taught, b):
-                gains[b] = self._gain(b, own, taught)
+                gains[b] = self.gains(b, own, taught, self._rng).mean()
         better = gains > 0
         for gain in gains[better].tolist():
             self.usual += (gain - self.usual) * (REMEMBERED if self.usual else 1.0)
@@ -72,17 +72,30 @@ class FutureJudge:
         silent = (gains <= 0) & (bids.any(axis=(1, 2, 3)))
         return Judged(np.where(silent[:, None, None, None], np.float32(0.0), bids), weights.astype(np.float32), gains)
 
-    def _gain(self, b: int, own: Changes, taught: Changes) -> float:
-        """Return the job-seconds that one round's choice saves on average over the futures."""
+    def gains(
+        self, b: int, own: Changes, taught: Changes, rng: np.random.Generator, held: BidArrays | None = None
+    ) -> FloatArray:
+        """Return the job-seconds that one round's choice saves in each future, float64[futures].
+
+        Args:
+            b: an episode that is in a round.
+            own: the choice to compare with: a market's answer for the whole batch.
+            taught: the choice to judge, likewise.
+            rng: draws the futures.
+            held: bids for the whole batch under which the market goes on; None for none.
+        """
         branches, count = self.branches, self.futures
         places, episodes = np.arange(2 * count), np.full(2 * count, b)
-        drawn = [self.source.episode(self._rng, "train") for _ in range(count)]
+        drawn = [self.source.episode(rng, "train") for _ in range(count)]
         branches.copy(places, episodes)
         for place in places.tolist():
             branches.redraw_arrivals(place, b, drawn[place % count])
         branches.plan(places[:count], own, episodes[:count])
         branches.plan(places[count:], taught, episodes[count:])
+        if held is not None:
+            branches.hold(places, held, episodes)
         until = np.full(2 * count, float(self.batch.time[b]) + self.horizon)
         costs = branches.play(places, until).total()
         costs += backlog_seconds(observe_backlog(branches.state, branches.table, places))
-        return float(costs[:count].mean() - costs[count:].mean())
+        saved: FloatArray = costs[:count] - costs[count:]
+        return saved

@@ -28,6 +28,7 @@ from agents.networks.bidding import BidNetwork
 from agents.pictures import picture_episode
 from agents.rllib.branching import BranchSetup
 from agents.rllib.evolution import BiddingTask, EvolutionSetup
+from agents.rllib.expert_iteration import ExpertSetup
 from agents.saving import BEST, SavedStates, best_on_disk, read_state, refusing_writes
 from agents.seeding import Phase, derive_seed
 from agents.tensorboard import (
@@ -173,7 +174,7 @@ class BidTrainer:
 
     def __init__(
         self,
-        setup: EvolutionSetup | BranchSetup,
+        setup: EvolutionSetup | BranchSetup | ExpertSetup,
         settings: BidTrainingSettings,
         market: dict[str, Any],
         folder: Path,

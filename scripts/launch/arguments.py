@@ -32,7 +32,7 @@ SLOW_SCHEDULERS = (
     *("sampling_matching", "sia", "synergy_greedy", "synergy_opt", "synergy_proportional", "synergy_tune", "themis"),
 )
 # They take 50 ms and more, and play fewer episodes still.
-SLOWEST_SCHEDULERS = ("learned_planner", "oracle", "planner", "pollux")
+SLOWEST_SCHEDULERS = ("oracle", "planner", "pollux")
 # They choose batch sizes: scheduler=all leaves them out of tasks in which every job keeps its usual one.
 BATCH_SCHEDULERS = ("elastic_dp",)
 # They know the future and measure headroom.

@@ -25,7 +25,13 @@ from launch.runs import compare_and_report
 CHECKPOINTS = CONF.parent / "checkpoints"  # those that the project ships
 
 
-def load_policy(path: str | Path, networks: Collection[str] = (), *, sampled: bool | None = None) -> Scheduler:
+def load_policy(
+    path: str | Path,
+    networks: Collection[str] = (),
+    *,
+    sampled: bool | None = None,
+    market_options: Mapping[str, Any] | None = None,
+) -> Scheduler:
     """Return the policy of a checkpoint, or of the best checkpoint of a training run, as a scheduler.
 
     Args:
@@ -33,6 +39,7 @@ def load_policy(path: str | Path, networks: Collection[str] = (), *, sampled: bo
         networks: import paths of network classes that it may name, besides the project's own.
         sampled: whether a policy of the discrete environment samples its actions; None for what its training
             validated. Bids are never sampled.
+        market_options: options of the market of a policy that bids, in place of those that it was saved with.
 
     Raises:
         CheckpointError: the checkpoint is missing or corrupt, or its market is not in `conf/market`.
@@ -40,7 +47,8 @@ def load_policy(path: str | Path, networks: Collection[str] = (), *, sampled: bo
     folder = find_checkpoint(Path(path))
     if is_bidding(folder):
         checkpoint = BiddingCheckpoint.load(folder, networks)
-        return checkpoint.scheduler(build_market(checkpoint.market))
+        options = {**checkpoint.market.get("options", {}), **(market_options or {})}
+        return checkpoint.scheduler(build_market({**checkpoint.market, "options": options}))
     policy = Checkpoint.load(folder, networks)
     sampled = bool(policy.notes.get("sampled", True)) if sampled is None else sampled
     return policy.scheduler(sampled=sampled, market=build_market(policy.market) if policy.market else None)
@@ -82,23 +90,29 @@ def plan_with(policy: Scheduler, rollouts: int, milliseconds: float | None = Non
     return RolloutPlanner(policy.market.starling, rollouts, milliseconds, leader=leader)
 
 
-def load_planner(checkpoint: str = "bids-64", rollouts: int = 8, milliseconds: float | None = None) -> Scheduler:
-    """Return a planner that a trained policy leads, for `scheduler=learned_planner`.
+def load_planner(
+    checkpoint: str = "bids-64", plans: int | None = None, rollouts: int = 0, milliseconds: float | None = None
+) -> Scheduler:
+    """Return a planner with a trained policy's bids, for `scheduler=learned_planner`.
 
-    The policy's allocation is the first proposal, and rollouts continue under its bids; see `RolloutPlanner`. What its
-    market compares on every bid without rollouts is in the checkpoint's manifest.
+    On the bids of each round, its market compares the plans of several variants of Starling, in compiled code
+    (`ForecastPlanner`): the bids are in all proposals, and in the forecasts by which they are compared. With
+    `rollouts`, a `RolloutPlanner` searches from the allocation found, and rollouts continue under the bids.
 
     Args:
         checkpoint: name of a folder of `checkpoints/`, or the path of a checkpoint or of a training run.
-        rollouts: most rollouts in a decision; with 0 or 1 the policy decides alone.
-        milliseconds: see `RolloutPlanner`.
+        plans: further variants that the market compares, see `ForecastPlanner`; None for those of the checkpoint.
+        rollouts: most rollouts in a decision; with 0 or 1 there is no such search.
+        milliseconds: most time of this search in a decision; see `RolloutPlanner`.
 
     Raises:
-        ChoiceError: the policy does not bid in a market of Starling, or `rollouts` is negative.
-        CheckpointError: see `load_policy`.
+        ChoiceError: `rollouts` is negative, or it is not 0 and the policy does not bid in a market of Starling.
+        CheckpointError: see `load_policy`, or the policy's market has no `plans`.
     """
     shipped = CHECKPOINTS / checkpoint
-    return plan_with(load_policy(shipped if shipped.is_dir() else checkpoint), rollouts, milliseconds)
+    options = {} if plans is None else {"plans": plans}
+    policy = load_policy(shipped if shipped.is_dir() else checkpoint, market_options=options)
+    return plan_with(policy, rollouts, milliseconds) if rollouts else policy
 
 
 def load_policies(

@@ -15,9 +15,11 @@ from agents.bidding.training import BidTrainer, BidTrainingSettings, BidTraining
 from agents.branching.training import BRANCHING_STATE, BranchTrainer, BranchTrainingSettings
 from agents.checkpoint import find_checkpoint
 from agents.evolution.training import STATE, EvolutionTrainer, EvolutionTrainingSettings
+from agents.expert_iteration.training import EXPERT_STATE, ExpertTrainer, ExpertTrainingSettings
 from agents.networks import Blueprint
 from agents.rllib.branching import BranchSetup
 from agents.rllib.evolution import BiddingTask, EvolutionSetup, spec_of
+from agents.rllib.expert_iteration import ExpertSetup
 from agents.saving import read_state
 from agents.tensorboard import GAIN, HEADLINE, as_code
 from agents.terminal import ProgressListener
@@ -34,6 +36,8 @@ from launch.policies import describe_market, load_policies, seed_folders
 from launch.provenance import add_provenance, checkpoint_hashes, trace_hashes
 from launch.registry import registered
 from launch.runs import compare_and_report, existing_folder
+
+BID_STATES = (STATE, BRANCHING_STATE, EXPERT_STATE)  # the files with the progress of policies that bid
 
 
 def train(cfg: DictConfig, folder: Path) -> None:
@@ -57,7 +61,7 @@ def write_learning_curves(folder: Path) -> None:
     """Write `learning_curves.png` into the folder of a run of policies that bid, over all its training seeds."""
     runs = {}
     for each in seed_folders(folder) or [folder]:
-        for name in (STATE, BRANCHING_STATE):
+        for name in BID_STATES:
             if (each / name).exists():
                 state = read_state(each / name, BidTrainingState)
                 runs[f"seed {state.seed}"] = LearningCurve(state.validation, state.num_episodes, state.cpu_time)
@@ -75,7 +79,7 @@ def build_trainer(cfg: DictConfig, folder: Path, listener: TrainingListener) -> 
     bids = isinstance(env, BiddingRules)
     if bids != isinstance(settings, BidTrainingSettings):
         raise ChoiceError(
-            "trainer=evolution and trainer=branching train policies that bid, and the others do not; choose "
+            "trainer=evolution, branching and expert train policies that bid, and the others do not; choose "
             "env=bidding agent=bidding market=fifo trainer=evolution (experiment=bidding), or none of them"
         )
     if isinstance(settings, BidTrainingSettings):
@@ -162,10 +166,15 @@ def _build_bidding(
     if isinstance(settings, BranchTrainingSettings):
         branching = BranchSetup(tuple(made), blueprint, settings.branching, inputs.seed, start)
         return BranchTrainer(branching, settings, *rest)
+    if isinstance(settings, ExpertTrainingSettings):
+        asking = ExpertSetup(tuple(made), blueprint, settings.method, inputs.seed, start)
+        return ExpertTrainer(asking, settings, *rest)
     if isinstance(settings, EvolutionTrainingSettings):
         evolution = EvolutionSetup(tuple(made), blueprint, settings.evolution, inputs.seed, start)
         return EvolutionTrainer(evolution, settings, *rest)
-    raise ChoiceError(f"trainer: {type(settings).__name__} names no method; choose trainer=evolution or branching")
+    raise ChoiceError(
+        f"trainer: {type(settings).__name__} names no method; choose trainer=evolution, branching or expert"
+    )
 
 
 def find_teacher(cfg: DictConfig, name: str) -> Callable[[], Scheduler] | None:
@@ -191,7 +200,7 @@ def read_start(cfg: DictConfig, blueprint: Blueprint, num_bids: int, folder: Pat
         ChoiceError: there is no such folder, or its policy does not bid.
         CheckpointError: the policy is missing or damaged, or its network is not that of `agent`.
     """
-    if not cfg.start or any((folder / name).exists() for name in (STATE, BRANCHING_STATE)):
+    if not cfg.start or any((folder / name).exists() for name in BID_STATES):
         return None
     place = find_checkpoint(existing_folder(cfg, "start"))
     if not is_bidding(place):

@@ -63,23 +63,33 @@ def test_a_policy_that_bids_to_starling_leads_a_planner():
     assert planner.base is starling
 
 
-def test_the_learned_planner_is_led_by_a_shipped_policy():
-    """By the name of its folder or by its path; without rollouts it is the policy, to the bit."""
+def test_the_learned_planner_is_a_shipped_policy_and_searches_further_if_asked():
+    """By the name of its folder or by its path; `plans` is its market's, which without plans is another one."""
     shipped = CONF.parent / "checkpoints" / "bids-64"
     setup, workload = zoo_world(1)
     policy = BiddingCheckpoint.load(shipped)
-    alone = run_episode(policy.scheduler(build_market(policy.market)), Simulator(workload, setup, 1))
-    for planner in (load_planner(rollouts=0), load_planner(str(shipped), rollouts=1)):
-        assert run_episode(planner, Simulator(workload, setup, 1)).log == alone.log
+
+    def play(scheduler):
+        return run_episode(scheduler, Simulator(workload, setup, 1))
+
+    alone = play(policy.scheduler(build_market(policy.market)))
+    for planner in (load_planner(), load_planner(str(shipped), plans=4), load_planner(rollouts=1)):
+        assert play(planner).log == alone.log
+    fewer = load_planner(plans=0)
+    assert isinstance(fewer, BiddingScheduler)
+    assert isinstance(fewer.market, StarlingMarket)
+    assert len(fewer.market.starling.variants) < len(load_planner().market.starling.variants)
     searching = load_planner(rollouts=4)
-    assert run_episode(searching, Simulator(workload, setup, 1)).finished.all()
+    assert play(searching).finished.all()
     assert isinstance(searching, RolloutPlanner)
     assert searching.counters["rollouts"] > 0
 
 
-def test_a_learned_planner_without_checkpoint_is_refused():
+def test_a_learned_planner_is_refused_without_checkpoint_and_without_plans():
     with pytest.raises(CheckpointError, match=r"bids-6 contains no policy\.json; give the folder"):
         load_planner("bids-6")
+    with pytest.raises(CheckpointError, match="the policy's market starling"):
+        load_planner("bids-mix", plans=3)
 
 
 @pytest.mark.parametrize("rollouts", [-1, 1.5, "many"])

@@ -10,6 +10,7 @@ from launch import ROOT, build_inputs
 from launch.arguments import (
     BATCH_SCHEDULERS,
     FAST_SCHEDULERS,
+    LEARNED_SCHEDULERS,
     NAMED_SCHEDULERS,
     SLOW_SCHEDULERS,
     SLOWEST_SCHEDULERS,
@@ -92,7 +93,8 @@ def test_the_objective_of_the_task_is_the_reward_of_training():
 
 def test_named_schedulers_exist():
     assert {*BATCH_SCHEDULERS, *NAMED_SCHEDULERS} <= set(list_choices("scheduler"))
-    assert sorted([*SLOW_SCHEDULERS, *SLOWEST_SCHEDULERS, *FAST_SCHEDULERS]) == sorted(list_choices("scheduler"))
+    named = [*SLOW_SCHEDULERS, *SLOWEST_SCHEDULERS, *FAST_SCHEDULERS, *LEARNED_SCHEDULERS]
+    assert sorted(named) == sorted(list_choices("scheduler"))
 
 
 def test_slow_schedulers_play_fewer_episodes_of_a_task():

@@ -10,17 +10,15 @@ from torch import Tensor
 from agents import rllib
 from agents.bidding import BiddingCheckpoint
 from agents.bidding.checkpoint import is_bidding
-from agents.bidding.curves import LearningCurve, learning_curves
-from agents.bidding.training import BidTrainer, BidTrainingSettings, BidTrainingState
-from agents.branching.training import BRANCHING_STATE, BranchTrainer, BranchTrainingSettings
+from agents.bidding.training import BidTrainer, BidTrainingSettings
+from agents.branching.training import BranchTrainer, BranchTrainingSettings
 from agents.checkpoint import find_checkpoint
-from agents.evolution.training import STATE, EvolutionTrainer, EvolutionTrainingSettings
-from agents.expert_iteration.training import EXPERT_STATE, ExpertTrainer, ExpertTrainingSettings
+from agents.evolution.training import EvolutionTrainer, EvolutionTrainingSettings
+from agents.expert_iteration.training import ExpertTrainer, ExpertTrainingSettings
 from agents.networks import Blueprint
 from agents.rllib.branching import BranchSetup
 from agents.rllib.evolution import BiddingTask, EvolutionSetup, spec_of
 from agents.rllib.expert_iteration import ExpertSetup
-from agents.saving import read_state
 from agents.tensorboard import GAIN, HEADLINE, as_code
 from agents.terminal import ProgressListener
 from agents.training import Trainer, TrainingListener
@@ -30,14 +28,13 @@ from envs.simulation.market import Market
 from envs.types import CheckpointError
 from launch.arguments import compose_options
 from launch.building import build_object
+from launch.curves import BID_STATES, write_learning_curves
 from launch.errors import ChoiceError
 from launch.inputs import RunInputs, build_inputs, build_schedulers
 from launch.policies import describe_market, load_policies, seed_folders
 from launch.provenance import add_provenance, checkpoint_hashes, trace_hashes
 from launch.registry import registered
 from launch.runs import compare_and_report, existing_folder
-
-BID_STATES = (STATE, BRANCHING_STATE, EXPERT_STATE)  # the files with the progress of policies that bid
 
 
 def train(cfg: DictConfig, folder: Path) -> None:
@@ -55,18 +52,6 @@ def train(cfg: DictConfig, folder: Path) -> None:
         write_learning_curves(folder)
         if cfg.evaluate:
             compare_and_report(cfg, folder, "test", load_policies(folder, registered(cfg)))
-
-
-def write_learning_curves(folder: Path) -> None:
-    """Write `learning_curves.png` into the folder of a run of policies that bid, over all its training seeds."""
-    runs = {}
-    for each in seed_folders(folder) or [folder]:
-        for name in BID_STATES:
-            if (each / name).exists():
-                state = read_state(each / name, BidTrainingState)
-                runs[f"seed {state.seed}"] = LearningCurve(state.validation, state.num_episodes, state.cpu_time)
-    if runs:
-        learning_curves(runs).savefig(folder / "learning_curves.png", dpi=120)
 
 
 def build_trainer(cfg: DictConfig, folder: Path, listener: TrainingListener) -> Trainer | BidTrainer:

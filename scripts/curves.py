@@ -1,0 +1,25 @@
+"""Draw learning curves of several methods: gains over the market alone in validation, over episodes and CPU time.
+
+python scripts/curves.py "runs={evolution: runs/train/a, branches: runs/train/b}"
+"""
+
+import os
+from pathlib import Path
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: waiting threads that spin slow down the others
+
+from omegaconf import DictConfig
+
+from launch import command
+
+
+@command("curves")
+def main(cfg: DictConfig, folder: Path) -> None:
+    """Read the runs, print a row for each method and task, and write curves.csv and curves.png."""
+    from launch.curves import compare_runs
+
+    compare_runs(cfg, folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Learning curves of several runs in one table and one figure."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from omegaconf import OmegaConf
+
+from agents.bidding.gain import Gain
+from agents.bidding.training import BidTrainingState
+from agents.training import TrainingState
+from launch.curves import compare_runs, read_curves
+from launch.errors import ChoiceError
+
+
+def gains_of(*gains: float) -> dict[str, dict[str, list[float]]]:
+    """Validations every five iterations, of one task."""
+    return {str(5 * i): {"full-64": list(Gain(gain, 0.002, 0, 0, gain, 0, 0))} for i, gain in enumerate(gains)}
+
+
+def written(folder: Path, name: str, state: BidTrainingState | TrainingState) -> None:
+    folder.mkdir(parents=True)
+    (folder / name).write_text(json.dumps(asdict(state)))
+
+
+def test_runs_of_both_environments_are_read_with_all_their_seeds(tmp_path: Path) -> None:
+    for seed, gain in ((0, 0.01), (1, 0.03)):
+        bids = BidTrainingState(seed, 10, validation=gains_of(0.0, gain, 2 * gain), num_episodes=4, cpu_time=[6.0] * 10)
+        written(tmp_path / "bids" / f"seed_{seed}", "expert_iteration.json", bids)
+    choices = TrainingState(7, 5, gains=gains_of(0.0, -0.01), num_episodes=8, cpu_time=[12.0] * 5)
+    written(tmp_path / "choices", "state.json", choices)
+    assert list(read_curves(tmp_path / "bids")) == ["seed 0", "seed 1"]
+    runs = {"expert": str(tmp_path / "bids"), "choices": [str(tmp_path / "choices")]}
+    compare_runs(OmegaConf.create({"runs": runs}), tmp_path)
+    assert (tmp_path / "curves.png").stat().st_size > 10_000
+    found = pd.read_csv(tmp_path / "curves.csv")
+    last = found[found.method == "expert"].sort_values("iteration").groupby("curve").last()
+    assert last["gain"].tolist() == pytest.approx([2.0, 6.0])
+    assert last["error"].tolist() == pytest.approx([0.2, 0.2])
+    assert last["episodes"].tolist() == [40, 40]
+    assert last["CPU-minutes"].tolist() == pytest.approx([1.0, 1.0])
+    assert found[found.method == "choices"]["gain"].tolist() == pytest.approx([0.0, -1.0])
+
+
+def test_a_run_without_a_market_has_no_curve_to_compare(tmp_path: Path) -> None:
+    written(tmp_path / "run", "state.json", TrainingState(0))
+    with pytest.raises(ChoiceError, match=r"runs\.ppo: .*run has no learning curves; give the folder"):
+        compare_runs(OmegaConf.create({"runs": {"ppo": str(tmp_path / "run")}}), tmp_path)
+
+
+@pytest.mark.parametrize("runs", ["runs/a", [], {}, "???"])
+def test_runs_without_names_are_refused(runs: object, tmp_path: Path) -> None:
+    with pytest.raises(ChoiceError, match="runs is .*; give folders by name"):
+        compare_runs(OmegaConf.create({"runs": runs}), tmp_path)

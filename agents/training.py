@@ -15,6 +15,7 @@ from agents.checkpoint import Checkpoint
 from agents.evolution.playing import Score
 from agents.imitation import ImitationSettings, imitate
 from agents.networks import Blueprint, check_network, missing_protocols
+from agents.outside import OutsideSettings
 from agents.pictures import picture_episode
 from agents.rllib import PPOSettings, TrainingSetup
 from agents.rllib.algorithm import LocalAlgorithm, PPOAlgorithm
@@ -54,7 +55,35 @@ from envs.types import CheckpointError, MurmurationError
 from envs.types.units import HOUR
 from envs.workloads import Workload
 
-Algorithm = PPOAlgorithm | LocalAlgorithm | ChoiceBranchingOnRay | LocalChoiceBranching
+
+class Algorithm(Protocol):
+    """A method of training on the discrete environment."""
+
+    def network(self) -> torch.nn.Module:
+        """Return a copy of the policy."""
+        ...
+
+    def set_network(self, network: torch.nn.Module) -> None:
+        """Copy the weights of a policy."""
+        ...
+
+    def train(self) -> dict[str, float]:
+        """Run one iteration; return figures to log."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write everything that `restore` needs."""
+        ...
+
+    def restore(self, folder: Path) -> None:
+        """Continue from a saved state."""
+        ...
+
+    def stop(self) -> None:
+        """Release all resources."""
+        ...
+
+
 STATE, STATES = "state.json", "checkpoints/states"
 POOR = 1.5  # an imitating policy with this multiple of its teacher's mean JCT has not learnt it
 
@@ -70,6 +99,7 @@ class TrainingSettings:
     imitation: ImitationSettings = field(default_factory=ImitationSettings)
     ppo: PPOSettings = field(default_factory=PPOSettings)
     branching: BranchSettings | None = None  # PPO with advantages from branches, in place of what `ppo` describes
+    outside: OutsideSettings | None = None  # a method of TorchRL, in place of what `ppo` describes
     num_threads: int = 2  # of torch
     picture_every: int = 10  # iterations between pictures of a validation episode for TensorBoard; 0 for none
 
@@ -84,8 +114,13 @@ class TrainingSettings:
 
     @property
     def samples(self) -> bool:
-        """Whether validation draws actions from the policy; PPO with branches plays the likeliest in training too."""
-        return self.branching is None
+        """Whether validation draws actions from the policy; with branches and in TorchRL's methods it does not."""
+        return self.branching is None and self.outside is None
+
+    @property
+    def num_episodes(self) -> int:
+        """Training episodes of an iteration; 0 where it has no fixed number."""
+        return self.branching.num_games if self.branching else self.outside.num_envs if self.outside else 0
 
 
 class TrainingListener(Protocol):
@@ -208,8 +243,7 @@ class Trainer:
         algorithm = self._algorithm()
         try:
             self._measure_own()
-            if self.settings.branching is not None:
-                self.state.num_episodes = self.settings.branching.num_games
+            self.state.num_episodes = self.settings.num_episodes
             if resumed:
                 self._draw_levels()
                 algorithm.restore(resumed)
@@ -239,7 +273,11 @@ class Trainer:
             self.listener.note(f"network {self.blueprint.target} lacks {'; and '.join(missing)}")
 
     def _algorithm(self) -> Algorithm:
-        ppo, branching = self.settings.ppo, self.settings.branching
+        ppo, branching, outside = self.settings.ppo, self.settings.branching, self.settings.outside
+        if outside is not None:
+            from agents.outside.methods import make_outside  # TorchRL is not part of the extra `learn`
+
+            return make_outside(self.training_setup, self.blueprint, outside, self.state.seed)
         if branching is not None:
             setup = ChoiceSetup(self.training_setup, self.blueprint, branching, self.state.seed)
             return LocalChoiceBranching(setup) if branching.num_env_runners == 0 else ChoiceBranchingOnRay(setup)

@@ -14,6 +14,7 @@ from agents.branching import BranchSettings
 from agents.checkpoint import Checkpoint
 from agents.evolution.playing import Score
 from agents.imitation import ImitationSettings, imitate
+from agents.market_alone import AlwaysPass, score_from
 from agents.networks import Blueprint, check_network, missing_protocols
 from agents.outside import OutsideSettings
 from agents.pictures import picture_episode
@@ -48,7 +49,6 @@ from agents.validation import (
 from envs.evaluation.files import write_whole
 from envs.evaluation.outcome import Outcome
 from envs.evaluation.playing import workload_seed
-from envs.gpu_cluster.columns import PASS
 from envs.scheduling import Scheduler
 from envs.simulation import Setup
 from envs.types import CheckpointError, MurmurationError
@@ -479,21 +479,6 @@ class Trainer:
         self.state.best_iteration = best_on_disk(self.state.best_iteration, self.folder / BEST, self.listener.note)
         self.tensorboard.continue_after(self.state.iteration)
         return path
-
-
-def score_from(figures: ValidationFigures) -> Score:
-    """Return the score of one validation workload."""
-    return Score(figures["mean_jct"], figures["makespan"], int(figures["num_unfinished"]))
-
-
-class AlwaysPass:
-    """A policy whose nodes leave everything as it is, so that the market decides alone."""
-
-    def logits(self, observation: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Return scores [B, N, A] that favour passing."""
-        scores = torch.zeros(observation["mask"].shape)
-        scores[..., PASS] = 1.0
-        return scores
 
 
 def _tagged(group: str, figures: Mapping[str, float]) -> dict[str, float]:

@@ -33,7 +33,8 @@ class ClusterEnv(EnvBase):
         size = torch.Size([episodes.num_envs])
         super().__init__(batch_size=size)
         self.episodes, self.scale = episodes, scale
-        spec, shapes = episodes.batch.spec, episodes.single_observation_space
+        spec = episodes.batch.spec
+        shapes: Any = episodes.single_observation_space
         parts: dict[str, Any] = {
             name: Binary(shape=(*size, *space.shape), dtype=torch.bool)
             if name == "mask"
@@ -70,7 +71,7 @@ class ClusterEnv(EnvBase):
         """Return the present observation, which is copied."""
         parts = {
             name: torch.from_numpy(array > 0 if name == "mask" else array.copy())
-            for name, array in self.episodes.batch.observation.items()
+            for name, array in dict[str, Any](self.episodes.batch.observation).items()
         }
         state = torch.cat([parts["cluster"], parts["nodes"].mean(dim=1)], dim=-1)
         return TensorDict({OBSERVATION: TensorDict(parts, self.batch_size), STATE: state}, self.batch_size)

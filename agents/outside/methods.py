@@ -56,7 +56,7 @@ class OutsideMethod(ABC):
             self.policy = blueprint.build(setup.spec)
             episodes = setup.vector_env(settings.num_envs)
             self.env = ClusterEnv(episodes, reward_scale(episodes))
-            self.names = list(episodes.single_observation_space)
+            self.names = list(episodes.batch.observation)
             self.build()
 
     @abstractmethod
@@ -236,7 +236,7 @@ class Mappo(OutsideMethod):
             for chosen in torch.randperm(len(flat)).split(settings.minibatch_size):
                 found = self.loss(flat[chosen])
                 losses = {name: value for name, value in found.items() if name.startswith("loss_")}
-                self._step(self.optimizer, sum(losses.values()))  # type: ignore[arg-type]
+                self._step(self.optimizer, sum(losses.values()))
                 for name in (*losses, "entropy", "kl_approx", "clip_fraction"):
                     if (value := found.get(name, None)) is not None:
                         figures.setdefault(f"learner/{name}", []).append(float(value.detach().mean()))
@@ -277,7 +277,7 @@ class Qmix(OutsideMethod):
             action=ACTION,
         )
         self.loss.make_value_estimator(gamma=settings.gamma)
-        self.targets = SoftUpdate(self.loss, tau=settings.target_rate)
+        self.targets = SoftUpdate(self.loss, tau=settings.target_step)
         self.buffer = TensorDictReplayBuffer(
             storage=LazyTensorStorage(settings.buffer_size), batch_size=settings.minibatch_size
         )

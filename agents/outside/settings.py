@@ -30,7 +30,7 @@ class OutsideSettings:
         buffer_size: of QMIX, steps that are remembered. They are not part of a saved state: a run that is resumed
             begins with an empty buffer, and need not give what an unbroken one would.
         mixing_width: of QMIX's mixing network.
-        target_rate: of QMIX, share by which the target network moves at each step.
+        target_step: of QMIX, share by which the target network moves at each step.
     """
 
     method: Literal["mappo", "qmix"] = "mappo"
@@ -47,7 +47,7 @@ class OutsideSettings:
     exploration: float = 0.01
     buffer_size: int = 16_000
     mixing_width: int = 32
-    target_rate: float = 0.01
+    target_step: float = 0.01
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -55,7 +55,7 @@ class OutsideSettings:
         for name in (*POSITIVE, "mixing_width"):
             if not getattr(self, name) > 0:
                 raise MurmurationError(f"outside.{name} is {getattr(self, name)}; it must be positive")
-        for name in ("gamma", "gae_lambda", "exploration", "target_rate"):
+        for name in ("gamma", "gae_lambda", "exploration", "target_step"):
             if not 0 <= getattr(self, name) <= 1:
                 raise MurmurationError(f"outside.{name} is {getattr(self, name)}; it must be from 0 to 1")
         if not self.entropy_coeff >= 0:

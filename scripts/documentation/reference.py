@@ -27,6 +27,8 @@ MODULES = (
     "agents.networks",
     "agents.rllib",
     "agents.branching",
+    "agents.expert_iteration",
+    "agents.outside",
     "agents.evolution",
     "agents.bid_imitation",
     "agents.bidding",

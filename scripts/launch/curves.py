@@ -59,8 +59,8 @@ def compare_runs(cfg: DictConfig, folder: Path) -> None:
     """
     methods = {name: list(curves_of(name, folders)) for name, folders in named_folders(cfg).items()}
     rows = pd.DataFrame([row for name, curves in methods.items() for row in describe_curves(name, curves)])
-    summary = rows.groupby(["task", "method"], sort=False).apply(summarise_seeds, include_groups=False).reset_index()
-    summary["seeds"] = summary["seeds"].astype(int)
+    groups = rows.groupby(["task", "method"], sort=False)
+    summary = pd.DataFrame([summarise_seeds(str(task), str(method), own) for (task, method), own in groups])
     print_frame("Gain in mean JCT over the market alone in validation (%), after the last iteration", summary)
     rows.to_csv(folder / "curves.csv", index=False)
     compare_curves(methods).savefig(folder / "curves.png", dpi=DOTS_PER_INCH)
@@ -117,18 +117,18 @@ def describe_curves(method: str, curves: list[LearningCurve]) -> Iterator[dict[s
                 }
 
 
-def summarise_seeds(rows: pd.DataFrame) -> pd.Series:
+def summarise_seeds(task: str, method: str, rows: pd.DataFrame) -> dict[str, Any]:
     """Return the row of a method and a task: the last validation of each training seed, and their mean."""
     last = rows.sort_values("iteration").groupby("curve").last()
     gains = last["gain"].to_numpy()
-    return pd.Series(
-        {
-            "seeds": len(last),
-            "episodes": float(last["episodes"].mean()),
-            "CPU-minutes": float(last["CPU-minutes"].mean()),
-            "gain": float(gains.mean()),
-            "lowest": float(gains.min()),
-            "highest": float(gains.max()),
-            "error of one": float(np.sqrt((last["error"] ** 2).mean())),
-        }
-    )
+    return {
+        "task": task,
+        "method": method,
+        "seeds": len(last),
+        "episodes": float(last["episodes"].mean()),
+        "CPU-minutes": float(last["CPU-minutes"].mean()),
+        "gain": float(gains.mean()),
+        "lowest": float(gains.min()),
+        "highest": float(gains.max()),
+        "error of one": float(np.sqrt((last["error"] ** 2).mean())),
+    }

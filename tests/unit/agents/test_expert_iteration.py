@@ -117,7 +117,7 @@ def rounds_with(gains: list[list[float]]) -> AskedRounds:
     """One round for each list of gains, whose bids are 1 where the policy's are 0."""
     count = len(gains)
     shape = count, 1, 2, 3
-    observation = {"pairs": np.arange(count, dtype=np.float32)}
+    observation: dict[str, Any] = {"pairs": np.arange(count, dtype=np.float32)}
     own, bids = np.zeros(shape, np.float32), np.ones(shape, np.float32)
     differs = np.array([any(each) for each in gains])
     return AskedRounds(observation, own, bids, np.array(gains), differs, differs, Score(10.0, 20.0, 0))
@@ -214,7 +214,7 @@ def test_expert_iteration_on_ray_gives_the_same_weights() -> None:
         ("num_env_runners", -1),
     ],
 )
-def test_impossible_parameters_are_refused(option: str, value: float) -> None:
+def test_impossible_parameters_are_refused(option: str, value: Any) -> None:
     with pytest.raises(MurmurationError, match=rf"expert_iteration\.{option} is {value}"):
         replace(SETTINGS, **{option: value})
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ SETTINGS = {
 every_method = pytest.mark.parametrize("name", SETTINGS)
 
 
-def made(name: str, **changes: object) -> OutsideMethod:
+def made(name: str, **changes: Any) -> OutsideMethod:
     return make_outside(WORLD, BLUEPRINT, replace(SETTINGS[name], **changes), 3)
 
 
@@ -54,7 +55,7 @@ def test_steps_are_those_of_the_vectorised_environment() -> None:
         for b in np.flatnonzero(ended).tolist():
             plain.begin(b)
             ends += 1
-        for key, array in plain.batch.observation.items():
+        for key, array in dict[str, Any](plain.batch.observation).items():
             assert (current["observation", key].numpy() == (array > 0 if key == "mask" else array)).all()
     assert ends >= 2
 
@@ -154,6 +155,6 @@ def test_a_damaged_state_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "value"), [("method", "dqn"), ("num_envs", 0), ("gamma", 1.5), ("lr", 0.0), ("entropy_coeff", -1.0)]
 )
-def test_impossible_parameters_are_refused(option: str, value: object) -> None:
+def test_impossible_parameters_are_refused(option: str, value: Any) -> None:
     with pytest.raises(MurmurationError, match=rf"outside\.{option} is "):
         replace(SETTINGS["mappo"], **{option: value})

@@ -75,10 +75,11 @@ def test_the_learned_planner_is_a_shipped_policy_and_searches_further_if_asked()
     alone = play(policy.scheduler(build_market(policy.market)))
     for planner in (load_planner(), load_planner(str(shipped), plans=4), load_planner(rollouts=1)):
         assert play(planner).log == alone.log
-    fewer = load_planner(plans=0)
-    assert isinstance(fewer, BiddingScheduler)
-    assert isinstance(fewer.market, StarlingMarket)
-    assert len(fewer.market.starling.variants) < len(load_planner().market.starling.variants)
+    fewer, usual = load_planner(plans=0), load_planner()
+    for each in (fewer, usual):
+        assert isinstance(each, BiddingScheduler)
+        assert isinstance(each.market, StarlingMarket)
+    assert len(fewer.market.starling.variants) < len(usual.market.starling.variants)  # type: ignore[attr-defined]
     searching = load_planner(rollouts=4)
     assert play(searching).finished.all()
     assert isinstance(searching, RolloutPlanner)

@@ -41,7 +41,6 @@ NO_CHANGE: Any = np.int64(-1)
 FINISH, DOWN, INTERRUPT, UP, ARRIVE, STOP, START, RESIZE = _EVENT_KINDS  # EventKind
 ROUND, END, LOG_FULL = 0, 1, 2  # AdvanceResult
 ENDED_DONE, ENDED_STALLED, ENDED_NO_PROGRESS = 1, 2, 3  # EndReason
-SOON = 0.999  # of the interval between checkpoints; the rest is much more than rounding
 CHANGED, UNCHANGED = 1, 2  # values of a job's `touched` at the end of the round
 
 
@@ -116,12 +115,19 @@ def note_least(world: World, job: Records) -> None:
         job.least = min(job.least, remaining_work(job, checked))
 
 
+@leaf
+def counts_checkpoints(episode: Any, next_change: float, time: float) -> bool:
+    """Return whether a checkpoint up to `time` can be the last one before the next failure.
+
+    Where the next node changes more than two intervals later, a later checkpoint will count, and most updates of a job
+    need not look for its last one. One interval would do, but for rounding.
+    """
+    return bool(time + 2.0 * episode.checkpoint_interval >= next_change)
+
+
 @part
 def save_checkpoint(world: World, job: Records, time: float) -> None:
-    """Note the samples that a running job had left at its last checkpoint, if that was since its last update.
-
-    `due` is then a little before the next checkpoint: until then this would find the same one again.
-    """
+    """Note the samples that a running job had left at its last checkpoint, if that was since its last update."""
     if time <= job.synced:
         return
     interval = world.episode[0].checkpoint_interval
@@ -131,15 +137,13 @@ def save_checkpoint(world: World, job: Records, time: float) -> None:
         last = job.segment + math.floor((time - job.segment) / interval) * interval
         if last > job.synced:
             job.saved = max(job.remaining - job.throughput * (last - job.synced), 0.0)
-        if last <= time:  # else by rounding
-            job.due = last + SOON * interval
 
 
 @leaf
 def bring_up_to_date(world: World, job: Records, time: float) -> None:
     """Update a running job's progress, checkpoints and service to `time`."""
     note_least(world, job)
-    if world.episode[0].failing and time >= job.due:
+    if world.episode[0].failing and counts_checkpoints(world.episode[0], world.outage_heap[0].time, time):
         save_checkpoint(world, job, time)
     job.remaining = remaining_work(job, time)
     job.service = attained_service(job, time)
@@ -255,7 +259,6 @@ def change_job(world: World, j: int, kind: int) -> None:
     else:
         job.synced = time + (job.start_delay if first else job.restart_delay)
         job.segment = job.synced
-        job.due = job.synced + SOON * world.episode[0].checkpoint_interval
         job.saved = job.remaining
         if not first:
             job.num_restarts += 1

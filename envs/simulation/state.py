@@ -143,8 +143,8 @@ JOB = _records(
     ("served", f8),
     ("synced", f8),  # in the future while the job starts or restarts
     ("finish", f8),  # predicted; final once DONE
-    ("saved", f8),  # samples left at the last checkpoint
-    ("due", f8),  # no checkpoint is saved before that time, see `save_checkpoint`
+    ("saved", f8),  # samples left at the last checkpoint, where that counts, see `counts_checkpoints`
+    ("estimate", f8),  # factor on the remaining work that schedulers see; 1 if exact
     ("traffic", f8),  # GB/s over the link of each of its nodes, without co-located jobs
     ("alone", f8),  # samples/s without co-located jobs
     ("limit", i4),  # NO_LIMIT, CPU_LIMIT, MEMORY_LIMIT or NETWORK_LIMIT of envs.simulation.job_throughput
@@ -185,7 +185,6 @@ JOB = _records(
     ("min_batch", i8),  # its own range of batch sizes; 0 for none
     ("max_batch", i8),
     ("work", f8),
-    ("estimate", f8),  # factor on the remaining work that schedulers see; 1 if exact
     ("num_preemptions", i4),
     ("num_interruptions", i4),
 )

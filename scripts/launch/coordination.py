@@ -1,5 +1,6 @@
 """The measurement of scripts/coordination.py. Needs torch."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from agents.networks.coordinated import CHOOSING
 from agents.scheduler import PolicyScheduler
 from envs.metrics import job_completion_times
 from envs.simulation import Setup, Simulator, run_episode
+from envs.types import FloatArray
 from envs.workloads import Workload
 from launch.errors import ChoiceError
 from launch.inputs import build_inputs
@@ -41,15 +43,17 @@ def compare_choosing(cfg: DictConfig, path: Path) -> None:
     inputs = build_inputs(cfg)
     workloads = inputs.source.evaluation(cfg.split)
     workloads = workloads[: count_episodes(cfg, len(workloads))]
-    rows = []
+    rows: list[FigureRow] = []
+    first: FloatArray | None = None  # mean JCTs of the first row
     for most in cfg.most_decisions:
         for choosing in cfg.choosing:
             print(f"{choosing}, at most {most} decisions in a round ...", flush=True)
             policy = chooser(checkpoint, choosing, most, sampled=cfg.sampled)
-            figures = measure_choosing(policy, workloads, inputs.setup, inputs.seed)
-            rows.append({"choosing": choosing, "most decisions": float(most), **figures})
+            figures, jct = measure_choosing(policy, workloads, inputs.setup, inputs.seed)
+            first = jct if first is None else first
+            rows.append({"choosing": choosing, "most decisions": float(most), **figures, **against(jct, first)})
     frame = pd.DataFrame(rows)
-    print_frame(f"{len(workloads)} episodes of {inputs.source.name}, split {cfg.split}", frame)
+    print_frame(f"{len(workloads)} episodes of {inputs.source.name}, split {cfg.split}", frame, digits=3)
     frame.to_csv(path, index=False)
 
 
@@ -63,10 +67,21 @@ def chooser(checkpoint: Checkpoint, choosing: str, most_decisions: int, *, sampl
     return changed.scheduler(sampled=sampled, market=build_market(checkpoint.market) if checkpoint.market else None)
 
 
-def measure_choosing(policy: PolicyScheduler, workloads: Sequence[Workload], setup: Setup, seed: int) -> FigureRow:
-    """Return conflicts as a share of claims, mean JCT in s with its standard error, and CPU ms for a joint decision.
+def against(jct: FloatArray, first: FloatArray) -> FigureRow:
+    """Return the ratio of mean JCTs to those of the first row, in geometric mean, and its paired standard error."""
+    logs = np.log(jct / first)
+    ratio, several = float(np.exp(logs.mean())), len(logs) > 1
+    error = ratio * float(logs.std(ddof=1)) / math.sqrt(len(logs)) if several else float("nan")
+    return {"/ first row": ratio, "+- paired": error}
 
-    The standard error is over episodes. A decision's time includes the observation and the network.
+
+def measure_choosing(
+    policy: PolicyScheduler, workloads: Sequence[Workload], setup: Setup, seed: int
+) -> tuple[FigureRow, FloatArray]:
+    """Return figures, and the mean JCT of each episode in s, float64[episodes].
+
+    The figures are conflicts as a share of claims, mean JCT in s with its standard error over episodes, and CPU ms for
+    a joint decision, which includes the observation and the network.
     """
     jct, unfinished, seconds = list[float](), 0, 0.0
     counted = dict.fromkeys(("claims", "conflicts", "decisions"), 0)
@@ -77,7 +92,7 @@ def measure_choosing(policy: PolicyScheduler, workloads: Sequence[Workload], set
         seconds += result.decision_seconds
         for name in counted:
             counted[name] += policy.counters[name]
-    return {
+    figures: FigureRow = {
         "conflicts %": 100.0 * counted["conflicts"] / max(counted["claims"], 1),
         "claims": float(counted["claims"]),
         "mean JCT (s)": float(np.mean(jct)),
@@ -85,3 +100,4 @@ def measure_choosing(policy: PolicyScheduler, workloads: Sequence[Workload], set
         "unfinished": float(unfinished),
         "ms per decision": 1e3 * seconds / max(counted["decisions"], 1),
     }
+    return figures, np.array(jct)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from omegaconf import OmegaConf
@@ -9,7 +10,7 @@ from omegaconf import OmegaConf
 from agents.checkpoint import Checkpoint
 from agents.networks import Blueprint
 from envs.gpu_cluster import DecisionRules
-from launch.coordination import chooser, compare_choosing, measure_choosing
+from launch.coordination import against, chooser, compare_choosing, measure_choosing
 from launch.errors import ChoiceError
 from tests.unit.agents.worlds import small_world
 
@@ -35,7 +36,8 @@ def test_coordination_removes_conflicts_between_nodes(most):
     for choosing in ("independent", "assignment", "max_plus"):
         policy = chooser(checkpoint(), choosing, most, sampled=True)
         assert policy.rules.max_decisions == most
-        found[choosing] = measure_choosing(policy, workloads, WORLD.setup, 0)
+        found[choosing], jct = measure_choosing(policy, workloads, WORLD.setup, 0)
+        assert found[choosing]["mean JCT (s)"] == pytest.approx(jct.mean())
     for figures in found.values():
         assert figures["unfinished"] == 0
         assert figures["ms per decision"] > 0
@@ -43,6 +45,14 @@ def test_coordination_removes_conflicts_between_nodes(most):
     assert found["independent"]["conflicts %"] > 5
     for choosing in ("assignment", "max_plus"):
         assert found[choosing]["conflicts %"] < 0.7 * found["independent"]["conflicts %"]
+
+
+def test_ways_are_compared_episode_by_episode():
+    """Ratios of 2 and 0.5 have a geometric mean of 1, and logarithms of +-0.69."""
+    found = against(np.array([20.0, 5.0]), np.array([10.0, 10.0]))
+    assert found["/ first row"] == pytest.approx(1.0)
+    assert found["+- paired"] == pytest.approx(np.log(2.0) * np.sqrt(2.0) / np.sqrt(2.0))
+    assert np.isnan(against(np.array([3.0]), np.array([2.0]))["+- paired"])
 
 
 def test_what_cannot_be_compared_is_refused(tmp_path):

@@ -17,6 +17,8 @@ from envs.types import MurmurationError, did_you_mean
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)  # errors of the operating system, not of the code
 LEARN_MODULES = ("ray", "safetensors", "torch")  # every other import is a dependency of the base installation
 INSTALL_LEARN = "pip install -c constraints.txt -e '.[learn]'"
+OUTSIDE_MODULES = ("tensordict", "torchrl")  # of the extra `recipes`
+INSTALL_OUTSIDE = "pip install -c constraints.txt -e '.[learn,recipes]'"
 
 
 class ChoiceError(MurmurationError):
@@ -88,10 +90,15 @@ def explain_error(error: BaseException) -> str | None:
 
 
 def explain_missing_extra(error: BaseException) -> str | None:
-    """One line for an import that failed because the extra `learn` is not installed; None for any other error."""
-    if not isinstance(error, ModuleNotFoundError) or (error.name or "").partition(".")[0] not in LEARN_MODULES:
+    """One line for an import that failed because an extra is not installed; None for any other error."""
+    if not isinstance(error, ModuleNotFoundError):
         return None
-    return f"{error.name} is not installed; training and trained policies need it: {INSTALL_LEARN}"
+    module = (error.name or "").partition(".")[0]
+    if module in LEARN_MODULES:
+        return f"{error.name} is not installed; training and trained policies need it: {INSTALL_LEARN}"
+    if module in OUTSIDE_MODULES:
+        return f"{error.name} is not installed; trainer=torchrl needs it: {INSTALL_OUTSIDE}"
+    return None
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

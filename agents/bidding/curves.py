@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from agents.bidding.gain import Gain
 from envs.evaluation.plots import COLOURS
@@ -101,6 +102,9 @@ def compare_curves(methods: Mapping[str, Sequence[LearningCurve]]) -> Figure:
                     axes.plot(costs, gains.mean(axis=0), color=colour, label=label, lw=1.6, marker="o", ms=3)
                     axes.fill_between(costs, gains.min(axis=0), gains.max(axis=0), color=colour, alpha=0.15, lw=0)
             axes.set_xscale("log")
+            axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            axes.xaxis.set_minor_formatter(NullFormatter())
             axes.grid(color="0.9")
             axes.spines[["top", "right"]].set_visible(False)
         charts[0].set_ylabel("gain in mean JCT (%)")

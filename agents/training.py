@@ -361,7 +361,8 @@ class Trainer:
             self.state.iteration += 1
             spent = time.perf_counter() - began
             figures["throughput/cpu_seconds"] = time.process_time() - cpu
-            self.state.cpu_time.append(figures["throughput/cpu_seconds"])
+            if self._own:  # for learning curves
+                self.state.cpu_time.append(figures["throughput/cpu_seconds"])
             if "train/env_steps" in figures:
                 figures["throughput/env_steps_per_second"] = figures["train/env_steps"] / spent
             self.tensorboard.write(figures, self.state.iteration)

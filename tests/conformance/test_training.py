@@ -155,7 +155,7 @@ def test_a_policy_that_starves_jobs_is_never_the_best(tmp_path, monkeypatch, sta
     """Two validations, the lower mean with a starved job: best is the other, whichever came first."""
     outcomes = [{"num_starved": 0.5, "mean_jct": 100.0}, {"num_starved": 0.0, "mean_jct": 200.0}]
     told = iter([{**figures, "num_unfinished": 0.5} for figures in outcomes[:: 1 if starves_first else -1]])
-    monkeypatch.setattr("agents.training.validate_scheduler", lambda *_: next(told))
+    monkeypatch.setattr("agents.training.play_validation", lambda *_: [next(told)])
     listener = Told()
     settings = replace(SETTINGS, iterations=1, teacher="none")
     state = trainer(tmp_path, settings, listener, baselines={}).run()
@@ -168,7 +168,7 @@ def test_a_policy_that_starves_jobs_is_never_the_best(tmp_path, monkeypatch, sta
 def test_means_over_different_jobs_are_not_held_against_each_other(tmp_path, monkeypatch):
     listener = Told()
     validated = {"num_starved": 1.0, "num_unfinished": 1.0, "mean_jct": 1.0}
-    monkeypatch.setattr("agents.training.validate_scheduler", lambda *_: dict(validated))
+    monkeypatch.setattr("agents.training.play_validation", lambda *_: [dict(validated)])
     trainer(tmp_path, replace(SETTINGS, iterations=1, teacher="fifo"), listener).run()
     assert listener.figures[-1]["validated"] == 1.0
     assert "baseline" not in listener.figures[-1]
@@ -179,7 +179,7 @@ def test_a_policy_much_worse_than_its_teacher_after_imitation_is_reported(tmp_pa
     """Once, when imitation is over; the teacher's mean JCT is 100 s."""
     listener = Told()
     figures = {"num_starved": 0.0, "num_unfinished": 0.0}
-    monkeypatch.setattr("agents.training.validate_scheduler", lambda *_: {**figures, "mean_jct": imitated})
+    monkeypatch.setattr("agents.training.play_validation", lambda *_: [{**figures, "mean_jct": imitated}])
     known = {name: {**figures, "mean_jct": 100.0} for name in BASELINES}
     monkeypatch.setattr("agents.training.validate_baselines", lambda *_: known)
     trainer(tmp_path, replace(SETTINGS, iterations=1, teacher="fifo"), listener).run()

@@ -4,7 +4,7 @@
 without Ray; both give the same weights. See `agents.rllib.pieces`: a piece is a game.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,19 +20,11 @@ from torch import Tensor
 from agents.branching import BranchSampler, BranchSettings, TailValue, log_ratios
 from agents.branching.playing import Branched, BranchedPlay
 from agents.branching.targets import RoundTargets, targets_of
-from agents.evolution import Game
 from agents.networks import Blueprint
 from agents.rllib.algorithm import DIVERGED
 from agents.rllib.evolution import BiddingTask, build_policy, spec_of
-from agents.rllib.pieces import (
-    SETUP,
-    LocalTraining,
-    PieceAlgorithm,
-    PieceConfig,
-    PieceLearner,
-    PieceRunner,
-    TrainingOnRay,
-)
+from agents.rllib.games import GameConfig, GameRunner, GameSetup
+from agents.rllib.pieces import SETUP, LocalTraining, PieceAlgorithm, PieceLearner, TrainingOnRay
 from agents.seeding import Phase, derive_seed
 from envs.bidding import BiddingSpec
 from envs.types import MurmurationError
@@ -42,8 +34,8 @@ SCALE_WEIGHT = 0.1  # of new targets in the running scale of the tail value
 PlayedGames = Mapping[int, Branched | None]  # by the number of the game
 
 
-class GameSetup(ABC):
-    """The part of `agents.rllib.pieces.PieceSetup` that bids and the discrete environment share: pieces are games.
+class BranchedSetup(GameSetup):
+    """The part of a setup that bids and the discrete environment share.
 
     Attributes:
         settings: parameters of PPO and of branches.
@@ -53,24 +45,9 @@ class GameSetup(ABC):
     settings: BranchSettings
     seed: int
 
-    @property
-    @abstractmethod
-    def sources(self) -> Sequence[WorkloadSource]:
-        """Workloads of the tasks, from which games are drawn in turn."""
-
     @abstractmethod
     def sampler(self, index: int) -> BranchedPlay:
         """Return what plays and branches the games of a task."""
-
-    @property
-    def num_pieces(self) -> int:
-        """Games of an iteration."""
-        return self.settings.num_games
-
-    @property
-    def num_env_runners(self) -> int:
-        """Processes that play games, with Ray."""
-        return self.settings.num_env_runners
 
     def build_tail(self) -> TailValue:
         """Build the tail value."""
@@ -78,19 +55,9 @@ class GameSetup(ABC):
             torch.manual_seed(derive_seed(self.seed, Phase.LEARNING, 1))
             return TailValue(self.settings.discount_time)
 
-    def game(self, iteration: int, number: int) -> Game:
-        """Draw a training game."""
-        seed = derive_seed(self.seed, Phase.SAMPLING, iteration, number)
-        source = self.sources[self.task_of(number)]
-        return Game(0, source.episode(np.random.default_rng(seed), "train"), seed)
-
-    def task_of(self, number: int) -> int:
-        """Return the task from which a game is drawn."""
-        return number % len(self.sources)
-
 
 @dataclass(frozen=True)
-class BranchSetup(GameSetup):
+class BranchSetup(BranchedSetup):
     """Everything that the parts of a run share.
 
     Attributes:
@@ -244,31 +211,21 @@ class BranchLearner(PieceLearner):
         return self.weights()["network"]
 
 
-class BranchRunner(PieceRunner):
+class BranchRunner(GameRunner):
     """Plays and branches training games."""
 
     def __init__(self, *, config: AlgorithmConfig, **kwargs: Any) -> None:
         super().__init__(config=config, **kwargs)
-        self._network, self._tail = self._setup.build(), self._setup.build_tail()
-        self._samplers: dict[int, BranchedPlay] = {}
+        self._tail = self._setup.build_tail()
 
     def play(self, weights: Mapping[str, Any], iteration: int, numbers: Sequence[int]) -> dict[int, Branched | None]:
         """Play and branch games; return what is learnt from each."""
         self._network.load_state_dict(weights["network"])
         self._network.eval()
         self._tail.load_state_dict(weights["tail"])
-        setup, found = self._setup, dict[int, Branched | None]()
-        for index in range(len(setup.sources)):
-            own = [number for number in numbers if setup.task_of(number) == index]
-            if own:
-                games = [setup.game(iteration, number) for number in own]
-                found |= zip(own, self._sampler(index).play(self._network, self._tail, games), strict=True)
-        return found
-
-    def _sampler(self, index: int) -> BranchedPlay:
-        if index not in self._samplers:
-            self._samplers[index] = self._setup.sampler(index)
-        return self._samplers[index]
+        return self.play_games(
+            iteration, numbers, lambda sampler, games: sampler.play(self._network, self._tail, games)
+        )
 
 
 class BranchingPPO(PieceAlgorithm):
@@ -280,17 +237,10 @@ class BranchingPPO(PieceAlgorithm):
         return BranchConfig(cls)
 
 
-class BranchConfig(PieceConfig):
+class BranchConfig(GameConfig):
     """RLlib's configuration for a `BranchSetup`."""
 
     runner, learner, module, algorithm = BranchRunner, BranchLearner, BranchModule, BranchingPPO
-
-    @classmethod
-    def of(cls, setup: Any) -> "PieceConfig":
-        """Return the configuration of a run."""
-        config = super().of(setup)
-        config.training(grad_clip=setup.settings.grad_clip)
-        return config
 
 
 class LocalBranching(LocalTraining):

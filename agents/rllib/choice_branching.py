@@ -16,7 +16,7 @@ from agents.branching import BranchSettings
 from agents.branching.choices import ChoiceSampler, choice_log_ratios
 from agents.branching.playing import BranchedPlay
 from agents.networks import Blueprint
-from agents.rllib.branching import BranchConfig, BranchingPPO, BranchLearner, BranchModule, BranchRunner, GameSetup
+from agents.rllib.branching import BranchConfig, BranchedSetup, BranchingPPO, BranchLearner, BranchModule, BranchRunner
 from agents.rllib.config import TrainingSetup
 from agents.rllib.distribution import entropies
 from agents.rllib.pieces import LocalTraining, TrainingOnRay
@@ -25,7 +25,7 @@ from envs.workloads import WorkloadSource
 
 
 @dataclass(frozen=True)
-class ChoiceSetup(GameSetup):
+class ChoiceSetup(BranchedSetup):
     """Everything that the parts of a run share; see `agents.rllib.pieces.PieceSetup`.
 
     Attributes:

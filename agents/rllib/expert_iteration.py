@@ -13,36 +13,27 @@ from typing import Any
 
 import numpy as np
 import torch
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from torch import Tensor
 
-from agents.evolution import Game
 from agents.expert_iteration import AskedRounds, ExpertSampler, ExpertSettings
 from agents.networks import Blueprint
 from agents.rllib.algorithm import DIVERGED
 from agents.rllib.evolution import BiddingTask, build_policy, spec_of
-from agents.rllib.pieces import (
-    SETUP,
-    LocalTraining,
-    PieceAlgorithm,
-    PieceConfig,
-    PieceLearner,
-    PieceRunner,
-    TrainingOnRay,
-)
-from agents.seeding import Phase, derive_seed
+from agents.rllib.games import GameConfig, GameRunner, GameSetup
+from agents.rllib.pieces import SETUP, LocalTraining, PieceAlgorithm, PieceLearner, TrainingOnRay
 from envs.bidding import BiddingSpec
 from envs.bidding.columns import PAIR_PRESENT
 from envs.types import FloatArray, MurmurationError
+from envs.workloads import WorkloadSource
 
 AskedGames = Mapping[int, AskedRounds | None]  # by the number of the game
 
 
 @dataclass(frozen=True)
-class ExpertSetup:
+class ExpertSetup(GameSetup):
     """Everything that the parts of a run share.
 
     Attributes:
@@ -65,28 +56,17 @@ class ExpertSetup:
         return spec_of(self.tasks)
 
     @property
-    def num_pieces(self) -> int:
-        """Games of an iteration."""
-        return self.settings.num_games
+    def sources(self) -> Sequence[WorkloadSource]:
+        """Workloads of the tasks."""
+        return [task.source for task in self.tasks]
 
-    @property
-    def num_env_runners(self) -> int:
-        """Processes that play games, with Ray."""
-        return self.settings.num_env_runners
+    def sampler(self, index: int) -> ExpertSampler:
+        """Return what plays the games of a task and asks the expert."""
+        return ExpertSampler(self.tasks[index], self.settings)
 
     def build(self) -> Any:
         """Build the policy that training starts with; random weights follow from the seed."""
         return build_policy(self.blueprint, self.spec, self.seed, self.start)
-
-    def task_of(self, number: int) -> int:
-        """Return the task from which a game is drawn."""
-        return number % len(self.tasks)
-
-    def game(self, iteration: int, number: int) -> Game:
-        """Draw a training game."""
-        seed = derive_seed(self.seed, Phase.SAMPLING, iteration, number)
-        source = self.tasks[self.task_of(number)].source
-        return Game(0, source.episode(np.random.default_rng(seed), "train"), seed)
 
 
 class ExpertModule(TorchRLModule):
@@ -134,7 +114,7 @@ class ExpertLearner(PieceLearner):
         """
         setup, settings = self._setup, self._setup.settings
         figures: dict[str, float] = {}
-        for index in range(len(setup.tasks)):
+        for index in range(len(setup.sources)):
             games = [each for number, each in sorted(played.items()) if setup.task_of(number) == index and each]
             if not games:
                 continue
@@ -210,13 +190,8 @@ def lessons_of(
     return columns, figures
 
 
-class ExpertRunner(PieceRunner):
+class ExpertRunner(GameRunner):
     """Plays training games and asks the expert."""
-
-    def __init__(self, *, config: AlgorithmConfig, **kwargs: Any) -> None:
-        super().__init__(config=config, **kwargs)
-        self._network = self._setup.build()
-        self._samplers: dict[int, ExpertSampler] = {}
 
     def play(
         self, weights: Mapping[str, Tensor], iteration: int, numbers: Sequence[int]
@@ -224,18 +199,7 @@ class ExpertRunner(PieceRunner):
         """Play games; return what is learnt from each."""
         self._network.load_state_dict(weights)
         self._network.eval()
-        setup, found = self._setup, dict[int, AskedRounds | None]()
-        for index in range(len(setup.tasks)):
-            own = [number for number in numbers if setup.task_of(number) == index]
-            if own:
-                games = [setup.game(iteration, number) for number in own]
-                found |= zip(own, self._sampler(index).play(self._network, games), strict=True)
-        return found
-
-    def _sampler(self, index: int) -> ExpertSampler:
-        if index not in self._samplers:
-            self._samplers[index] = ExpertSampler(self._setup.tasks[index], self._setup.settings)
-        return self._samplers[index]
+        return self.play_games(iteration, numbers, lambda sampler, games: sampler.play(self._network, games))
 
 
 class ExpertIteration(PieceAlgorithm):
@@ -247,17 +211,10 @@ class ExpertIteration(PieceAlgorithm):
         return ExpertConfig(cls)
 
 
-class ExpertConfig(PieceConfig):
+class ExpertConfig(GameConfig):
     """RLlib's configuration for an `ExpertSetup`."""
 
     runner, learner, module, algorithm = ExpertRunner, ExpertLearner, ExpertModule, ExpertIteration
-
-    @classmethod
-    def of(cls, setup: Any) -> "PieceConfig":
-        """Return the configuration of a run."""
-        config = super().of(setup)
-        config.training(grad_clip=setup.settings.grad_clip)
-        return config
 
 
 class LocalExpertIteration(LocalTraining):

@@ -243,13 +243,34 @@ class Mappo(OutsideMethod):
         return {name: float(np.mean(values)) for name, values in figures.items()}
 
 
+class RelativeToPassing(nn.Module):
+    """Action values less that of passing, [..., num_nodes, num_actions]; `values` returns action values.
+
+    What a state is worth if all nodes pass is then the mixing network's to learn, from the state.
+    """
+
+    def __init__(self, values: nn.Module) -> None:
+        super().__init__()
+        self.values = values
+
+    def forward(self, *parts: torch.Tensor) -> torch.Tensor:
+        """Return the values on the parts of an observation."""
+        found: torch.Tensor = self.values(*parts)
+        return found - found[..., :1]
+
+
 class Qmix(OutsideMethod):
-    """QMIX: nodes' action values, mixed monotonically into one, learnt off-policy by double Q-learning."""
+    """QMIX: nodes' action values, mixed monotonically into one, learnt off-policy by double Q-learning.
+
+    Unlike the published method, a node's values are relative to that of passing, a dueling form. Nodes nearly always
+    pass here. Values of their own would follow the cost of an episode for passing alone, and passing would soon look
+    worse than actions that were hardly tried.
+    """
 
     def build(self) -> None:
         """Build action values, mixing network, loss, buffer and optimizer."""
         settings = self.settings
-        values = OnObservation(self.policy, self.names, "logits")
+        values = RelativeToPassing(OnObservation(self.policy, self.names, "logits"))
         local = TensorDictSequential(
             TensorDictModule(values, self.keys, [(NODES, "action_value")]),
             QValueModule(

@@ -121,44 +121,45 @@ def give_all(world: World, n: int, memory: bool) -> None:
 
 
 @leaf
-def serve_in_order(world: World, n: int, memory: bool) -> tuple[int, int, int]:
-    """Link the shares of a node that name no cores, or no memory, in ascending order of (saturating per GPU, job).
+def put_in_order(serving: Records, count: int, per_gpu: float, share: int) -> None:
+    """Insert a share into the first `count` entries, which ascend, after its equals.
 
-    Returns the first one, -1 if there is none, their GPUs, and the 64ths that the other shares name. `next_served` of
-    each is the next one.
+    It passes all entries, without branches: a processor could not predict where to stop.
     """
-    shares = world.shares
+    for place in range(count - 1, -1, -1):
+        entry = serving[place]
+        other, other_share = entry.per_gpu, entry.share
+        later = other > per_gpu
+        serving[place + 1].per_gpu = other if later else per_gpu
+        serving[place + 1].share = other_share if later else share
+        per_gpu = per_gpu if later else other
+        share = share if later else other_share
+    serving[0].per_gpu = per_gpu
+    serving[0].share = share
+
+
+@leaf
+def serve_in_order(world: World, n: int, memory: bool) -> tuple[int, int, int]:
+    """Put the shares of a node that name no cores, or no memory, into `serving`, by (saturating per GPU, job).
+
+    Returns how many these are, their GPUs, and the 64ths that the other shares name. Amounts per GPU that differ have
+    different quotients, for they are fractions of whole numbers below 2**26.
+    """
     total = 0
     named = 0
-    first = -1
-    last = -1
+    count = 0
     share = world.nodes[n].first_share
     while share >= 0:  # ascending job: a share comes after its equals
-        record = shares[share]
+        record = world.shares[share]
         most = most_of(record, memory)
         if most > 0:
-            gpus = record.gpus
-            total += gpus
-            before = last
-            if last >= 0 and most_of(shares[last], memory) * gpus > most * shares[last].gpus:
-                before = -1
-                after = first
-                while most_of(shares[after], memory) * gpus <= most * shares[after].gpus:
-                    before = after
-                    after = shares[after].next_served
-            if before < 0:
-                record.next_served = first
-                first = share
-            else:
-                record.next_served = shares[before].next_served
-                shares[before].next_served = share
-            if before == last:
-                record.next_served = -1
-                last = share
+            total += record.gpus
+            put_in_order(world.serving, count, most / record.gpus, share)
+            count += 1
         else:
             named += claimed(record, memory)
         share = record.next_of_node
-    return first, total, named
+    return count, total, named
 
 
 @leaf
@@ -170,9 +171,10 @@ def divide(world: World, n: int, memory: bool) -> None:
     """
     node = world.nodes[n]
     left = int((node.memory if memory else node.cpus) * PARTS)
-    share, gpus, named = serve_in_order(world, n, memory)
+    count, gpus, named = serve_in_order(world, n, memory)
     left -= named
-    while share >= 0:
+    for i in range(count):
+        share = world.serving[i].share
         record = world.shares[share]
         parts = most_of(record, memory)
         if parts * gpus > left * record.gpus:
@@ -180,7 +182,6 @@ def divide(world: World, n: int, memory: bool) -> None:
         give(world, share, memory, parts)
         left -= parts
         gpus -= record.gpus
-        share = record.next_served
 
 
 @leaf

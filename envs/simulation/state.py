@@ -220,13 +220,16 @@ SHARE_RECORD = _records(  # one line
     ("gpus", i4),
     ("next_of_job", i4),
     ("next_of_node", i4),
-    ("next_served", i4),  # order in which cores or memory are divided; valid while that is done
     ("most_cpus", i4),  # 64ths up to which the world gives it cores; 0 if its placement names them
     ("most_memory", i4),
     ("cpus", f8),  # NaN until assigned
     ("memory", f8),
     ("network", f8),  # factor on throughput by contention for the node's link
     ("cpu_stage", f8),  # the same for its CPUs
+)
+SERVED = _records(
+    ("per_gpu", f8),  # 64ths of cores, or of memory, at which the share saturates, for each of its GPUs
+    ("share", i8),
 )
 
 
@@ -258,6 +261,7 @@ class State:
     room: IntArray  # int64[B, num_gpu_types, most GPUs of a node + 1, words]: ordered sets of nodes by free GPUs
     touched: IntArray  # int64[B, num_jobs]
     uneven: IntArray  # int64[B, num_nodes]
+    serving: Records  # SERVED [B, slots of a node]: shares in the order in which `divide` serves them
     dirty: IntArray  # int64[B, num_nodes]
     outages: FloatArray  # float64[B, num_nodes, OUTAGES, 2]; empty without failures
     events: npt.NDArray[np.void]  # EVENT [B, capacity], empty without a log
@@ -291,6 +295,7 @@ class State:
             room=np.zeros((batch_size, *sizes, node_words), np.int64),
             touched=np.zeros((batch_size, num_jobs), np.int64),
             uneven=np.zeros((batch_size, cluster.num_nodes), np.int64),
+            serving=_zeros((batch_size, 1 << log2_slots(cluster)), SERVED),
             dirty=np.zeros((batch_size, cluster.num_nodes), np.int64),
             outages=np.zeros((batch_size, failing, OUTAGES, 2)),
             events=np.zeros((batch_size, 0), EVENT),

@@ -33,6 +33,7 @@ class World(NamedTuple):
     room: IntArray  # [num_gpu_types, most GPUs of a node + 1, words]
     touched: IntArray  # [num_jobs]
     uneven: IntArray  # [num_nodes]
+    serving: Records  # SERVED [slots of a node]
     dirty: IntArray  # [num_nodes]
     outages: FloatArray  # [num_nodes or 0, OUTAGES, 2]
     events: npt.NDArray[np.void]  # EVENT
@@ -99,6 +100,7 @@ def slice_batch(batch: World, b: int) -> World:
         batch.room[b],
         batch.touched[b],
         batch.uneven[b],
+        batch.serving[b],
         batch.dirty[b],
         batch.outages[b],
         batch.events[b],

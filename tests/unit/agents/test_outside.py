@@ -145,6 +145,14 @@ def test_a_run_starts_as_the_market_and_goes_on_where_it_stopped(name: str, tmp_
         assert equal(last[0], last[1])
 
 
+def test_values_of_qmix_are_relative_to_passing() -> None:
+    method = made("qmix")
+    state = method.player(method.env.reset())
+    values = state["agents", "action_value"]
+    assert (values[..., 0] == 0).all()
+    assert (values[..., 1:] < 0).all()  # by the bias on passing
+
+
 def test_a_damaged_state_is_refused(tmp_path: Path) -> None:
     method = made("qmix")
     assert isinstance(method, Qmix)

@@ -12,6 +12,7 @@ separate version, and only kernels get a wrapper through which Python calls them
 import gc
 import inspect
 from collections.abc import Callable
+from glob import escape
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
@@ -158,6 +159,7 @@ def _outdate_with_sources(compiled: Any, function: Callable[..., Any]) -> None:
         cache_file._source_stamp = _stamp(function)
         load = cache_file._load_index
         cache_file._load_index = lambda: _or_nothing(load)
+        cache_file.save = lambda key, data: _save_code(cache_file, key, data)
         load_overload = cache.load_overload
         cache.load_overload = lambda *about: _at_rest(load_overload, *about)
 
@@ -197,6 +199,22 @@ def _or_nothing(load: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
         return load()
     except (AttributeError, ImportError):
         return {}
+
+
+def _save_code(cache_file: Any, key: Any, data: Any) -> None:
+    """Save a kernel's code in a file of its own, then name it in the index.
+
+    Numba numbers the files and writes the index first. Another process that starts at the same time, or after this one
+    was killed in between, may then take code of an older version from the file.
+    """
+    known = cache_file._load_index()
+    number = int.from_bytes(sha256(f"{cache_file._source_stamp} {key}".encode()).digest()[:8], "big")
+    name = known.get(key) or cache_file._data_name(number)
+    if not known:
+        for outdated in Path(cache_file._cache_path).glob(f"{escape(Path(cache_file._index_name).stem)}.*.nbc"):
+            outdated.unlink(missing_ok=True)
+    cache_file._save_data(name, data)
+    cache_file._save_index(known | {key: name})
 
 
 class _Collection(Listener):

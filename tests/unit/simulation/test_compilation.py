@@ -101,6 +101,20 @@ def test_a_kernel_is_recompiled_after_a_change_to_an_imported_constant(tmp_path)
     assert printed == ["6", "10"]
 
 
+def test_a_process_that_dies_between_two_files_of_the_cache_leaves_no_older_code_in_use(tmp_path):
+    """As another process would find it that starts at that moment."""
+    dies = "import os; from numba.core.caching import IndexDataCacheFile as F; F.{} = lambda *_: os._exit(0); "
+    show = "import kernels; print(kernels.scaled(2))"
+    source = "from envs.simulation.jit import kernel\n\n\n@kernel\ndef scaled(a):\n    return {} * a\n"
+    for first, writes in ((3, "_save_data"), (10, "_save_index")):
+        (tmp_path / "kernels.py").write_text(source.format(first))
+        assert python(show, tmp_path, NUMBA_DISABLE_JIT="0").split() == [str(2 * first)]
+        (tmp_path / "kernels.py").write_text(source.format(first + 2))
+        assert not python(dies.format(writes) + show, tmp_path, NUMBA_DISABLE_JIT="0")
+        assert python(show, tmp_path, NUMBA_DISABLE_JIT="0").split() == [str(2 * first + 4)]
+    assert len(list(tmp_path.glob("__pycache__/*.nbc"))) == 1  # outdated code is removed
+
+
 def test_unrelated_imports_do_not_invalidate_a_kernel(tmp_path):
     """`upper` calls `lower`; `other` is unrelated, whatever the order of imports."""
     kernel = "from envs.simulation.jit import kernel\n{}\n@kernel\ndef {}(a):\n    return {}\n"

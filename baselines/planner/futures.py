@@ -156,5 +156,5 @@ class Futures:
             if jobs:
                 future.add_arrivals(jobs)
             player.forget_jobs(view.cluster, rng)  # others had the ids of these
-            player.set_horizon(until)
+            player.share_horizon(self._players[0])
         self._drawn = number

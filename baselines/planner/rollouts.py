@@ -53,6 +53,19 @@ def play_on(copy: Simulator, scheduler: Scheduler, rounds: int | None, until: Se
     episode.horizon = horizon
 
 
+def play_events(copy: Simulator, scheduler: Scheduler, rounds: int) -> None:
+    """Play as `play_on`, but do not count rounds that only an interval causes: no job is submitted or ends in them.
+
+    Otherwise the horizon would be 20 minutes where the world asks for a decision in each minute, and hours elsewhere.
+    """
+    episode = copy.state.episode[0, 0]
+    before, left = -1, rounds
+    while left and episode.num_rounds != before:
+        before, jobs = int(episode.num_rounds), (int(episode.next_job), int(episode.num_active))
+        play_on(copy, scheduler, 1, math.inf)
+        left -= (int(episode.next_job), int(episode.num_active)) != jobs
+
+
 def prolong_restarts(copy: Simulator, weight: float) -> None:
     """Multiply the restart delays of the jobs of a copy that have not ended, before an allocation is applied to it."""
     jobs = copy.state.jobs
@@ -163,8 +176,8 @@ def queue_seconds(
 class Rollouts:
     """Values of the allocations of one round: job-seconds up to a common instant, and an estimate of those after it.
 
-    The first allocation is played for `rounds` rounds. The time that it reaches is the horizon of all others, so that
-    they are compared at the same instant.
+    The first allocation is played for `rounds` rounds in which a job is submitted or ends. The time that it reaches is
+    the horizon of all others, so that they are compared at the same instant.
 
     Args:
         continuation: the scheduler that decides after the first round; it must not draw random numbers.
@@ -184,6 +197,7 @@ class Rollouts:
         self.count = 0  # rollouts so far in this round
         self.until: Seconds = math.inf
         self._horizon_is_set = self._later_jobs = False
+        self._most_rounds: int | None = None  # of a rollout that is not the first
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Begin an episode."""
@@ -204,9 +218,9 @@ class Rollouts:
         self._horizon_is_set = False
         self.rest.begin()
 
-    def set_horizon(self, until: Seconds) -> None:
-        """Play all allocations of this round up to a time that other rollouts have set."""
-        self.until, self._horizon_is_set = until, True
+    def share_horizon(self, other: "Rollouts") -> None:
+        """Play all allocations of this round up to the time that other rollouts have set."""
+        self.until, self._most_rounds, self._horizon_is_set = other.until, other._most_rounds, True
 
     def play(self, trial: Simulator, allocation: Allocation) -> Seconds | None:
         """Play an allocation on a copy of the present round; return its job-seconds from now on.
@@ -222,9 +236,22 @@ class Rollouts:
         if self._later_jobs and not isinstance(self.continuation, PlaysAhead):
             self.forget_jobs(trial.cluster, trial.rng)  # an earlier rollout may have seen more of them
         first, self.count, self._horizon_is_set = not self._horizon_is_set, self.count + 1, True
-        rounds = self.rounds if first or self.rounds is None else SLACK * self.rounds
-        play_on(trial, self.continuation, rounds, self.until)
         episode = trial.state.episode[0, 0]
-        if first and not episode.ended:
-            self.until = float(episode.time)
+        if first:
+            self._play_first(trial)
+        else:
+            play_on(trial, self.continuation, self._most_rounds, self.until)
         return float(episode.job_seconds) - before + self.rest.job_seconds(trial)
+
+    def _play_first(self, trial: Simulator) -> None:
+        """Play to the horizon, and set it for the other rollouts of this round."""
+        episode = trial.state.episode[0, 0]
+        before = int(episode.num_rounds)
+        if self.rounds is None or not trial.scenario.rounds.interval:
+            play_on(trial, self.continuation, self.rounds, math.inf)
+        else:
+            play_events(trial, self.continuation, self.rounds)
+        if self.rounds is not None:
+            self._most_rounds = SLACK * max(self.rounds, int(episode.num_rounds) - before)
+        if not episode.ended:
+            self.until = float(episode.time)

@@ -81,7 +81,8 @@ class RolloutPlanner:
     of the base's, which is the next proposal, and the base continues under the bids of this round.
 
     The effort is bounded in rollouts, which gives the same result on every machine, or also in milliseconds. Below two
-    rollouts it is the base (or the leader), to the bit. Hidden work is assumed to be what the base guesses. Jobs whose
+    rollouts it is the base (or the leader), to the bit, and so it is where work is hidden and the base does not
+    forecast with its guesses (`Starling.hidden_look_ahead`), as rollouts would take guesses for facts. Jobs whose
     placements name batch sizes, cores, memory or plans are left to the schedulers that propose them.
 
     Sources: rollout of a heuristic, in scheduling first by Bertsekas and Castanon (Journal of Heuristics 1999);
@@ -93,7 +94,8 @@ class RolloutPlanner:
         rollouts: most rollouts in a decision, each of one plan in one future; those of the base's allocation count.
         milliseconds: most wall-clock time of a decision besides the base's; None for no limit. With a limit, results
             depend on the machine.
-        rounds: rounds up to the horizon; None plays until the jobs present have ended.
+        rounds: rounds up to the horizon in which a job is submitted or ends; None plays until the jobs present have
+            ended.
         look_ahead: completions that Starling forecasts in the rounds of a rollout; 0 for no forecast and no variants;
             None for those of the base.
         share: the largest share of the rollouts that proposals use; local changes use the rest.
@@ -169,6 +171,8 @@ class RolloutPlanner:
         if not self._search.budget.compares:
             return base
         assumed = self.base.assumed_work(view)
+        if assumed is not None and not self.base.hidden_look_ahead:
+            return base
         return self._search.choose(view, base, self._copy(view, assumed), assumed)
 
     def decide(self, view: ClusterView, copies: Copies) -> Allocation:

@@ -64,6 +64,16 @@ def test_the_oracle_knows_hidden_work():
     assert hidden(OraclePlanner()) == [(1, 101), (0, 1)]
 
 
+def test_with_hidden_work_it_plans_only_if_its_base_forecasts():
+    setup = Setup(two_nodes(), IdealModel(), Scenario(information=Information("none"), restart_delay=2.0))
+    workload = jobs((0, 4, 16), (0, 4, 4), (3, 2, 9), (4, 8, 2), elastic=(1, 8))
+    played = [RolloutPlanner(), RolloutPlanner(Starling(hidden_look_ahead=4))]
+    logs = [run_episode(scheduler, Simulator(workload, setup)).log for scheduler in (Starling(), played[0])]
+    assert logs[0] == logs[1]
+    run_episode(played[1], Simulator(workload, setup))
+    assert [scheduler.counters["rollouts"] > 0 for scheduler in played] == [False, True]
+
+
 def test_the_oracle_without_a_budget_is_starling():
     workload = jobs((0, 4, 16), (0, 4, 4), (3, 2, 9), (4, 8, 2), elastic=(1, 8))
     expected = play(Starling(), workload, two_nodes(), restart_delay=2.0)

@@ -1,5 +1,6 @@
 """Values of allocations worked out by hand, and the model of arrivals."""
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -10,7 +11,7 @@ from baselines.planner.futures import DrawnFutures, Futures
 from baselines.planner.rollouts import Rest, Rollouts, prolong_restarts, queue_seconds
 from baselines.starling.scheduler import Starling
 from envs.performance import IdealModel
-from envs.simulation import Information, Scenario, Setup, Simulator, Snapshot
+from envs.simulation import Information, Rounds, Scenario, Setup, Simulator, Snapshot
 from envs.types import Allocation, ClusterSpec
 from envs.workloads import Workload
 from tests.golden.playground import TwoThroughputs, fast_and_slow, jobs, two_nodes
@@ -59,6 +60,19 @@ def test_values_at_a_common_horizon():
     assert ahead.play(wide, placed(simulator, {2: {0: 4, 1: 4}})) == pytest.approx(45.0)
     assert wide.view.time == pytest.approx(10.0)
     assert ahead.count == 2
+
+
+def test_rounds_of_an_interval_alone_do_not_shorten_the_horizon():
+    """As above, but a decision is asked for every 3 s too; A still sets the horizon, at 10."""
+    scenario = replace(FREE, rounds=Rounds(interval=3.0))
+    simulator = Simulator(THREE, Setup(two_nodes(), IdealModel(), scenario))
+    assert simulator.advance()
+    ahead = rollouts(1)
+    assert ahead.play(simulator.view.snapshot(), placed(simulator, {0: {0: 4}, 1: {1: 4}})) == pytest.approx(55.0)
+    assert ahead.until == pytest.approx(10.0)
+    wide = simulator.view.snapshot()
+    assert ahead.play(wide, placed(simulator, {2: {0: 4, 1: 4}})) == pytest.approx(45.0)
+    assert wide.view.time == pytest.approx(10.0)
 
 
 def test_to_the_end_there_is_nothing_to_estimate():

@@ -18,6 +18,8 @@ from launch.errors import ChoiceError
 
 TYPE_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text", type(None): "null"}
 
+QUOTES = """; text that reads as a number needs quotes, as in "name='7e2'" or "names=['7e2']\""""
+
 logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # it logs what it raises, which would be a second line
 
 
@@ -62,7 +64,9 @@ def check_options(node: DictConfig, given: Mapping[str, object]) -> None:
             allowed, hint = ", ".join(taken) or "nothing", did_you_mean(name, taken, lead=", ")
             raise ChoiceError(f"{key}.{name}: {target} takes no {name}{hint}; it takes: {allowed}")
         if name in node and name in hints and not matches_type(node[name], hints[name]):
-            raise ChoiceError(f"{key}.{name} is {node[name]!r}; it must be {describe_type(hints[name])}")
+            wanted = describe_type(hints[name])
+            quotes = QUOTES if TYPE_NAMES[str] in wanted and _holds_number(node[name]) else ""
+            raise ChoiceError(f"{key}.{name} is {node[name]!r}; it must be {wanted}{quotes}")
 
 
 def check_missing(key: str, made: "partial[Any]", given: Mapping[str, object]) -> None:
@@ -148,6 +152,11 @@ def _is_protocol(hint: Any) -> bool:
     return bool(getattr(hint, "_is_protocol", False))  # `typing.is_protocol` is new in Python 3.13
 
 
+def _holds_number(value: object) -> bool:
+    entries = value if isinstance(value, Sequence | ListConfig) and not isinstance(value, str) else [value]
+    return any(isinstance(entry, int | float) and not isinstance(entry, bool) for entry in entries)
+
+
 def describe_type(hint: Any) -> str:
     """A type hint in plain English."""
     origin = typing.get_origin(hint)
@@ -155,6 +164,8 @@ def describe_type(hint: Any) -> str:
         return " or ".join(describe_type(part) for part in typing.get_args(hint))
     if origin is Literal:
         return " or ".join(str(part) for part in typing.get_args(hint))
+    if origin in (Sequence, list):
+        return f"a list, of which each entry is {describe_type(typing.get_args(hint)[0])}"
     if origin is not None:
         return str(hint).replace("collections.abc.", "")
     return TYPE_NAMES.get(hint, f"a {hint.__name__}, as <name>._target_" if isinstance(hint, type) else str(hint))

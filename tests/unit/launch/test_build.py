@@ -1,5 +1,6 @@
 """Objects built from configs: given objects are passed on unchanged, and mistakes are refused in one line."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -29,6 +30,7 @@ class Outer:
     cluster: ClusterSpec
     name: str
     factor: float = 1.0
+    labels: Sequence[str] = ()
     inner: Inner = field(default_factory=Inner)
 
 
@@ -63,7 +65,9 @@ def test_given_objects_are_passed_on_unchanged():
             r"thing\.faktor: .*Outer takes no faktor, did you mean factor\?; it takes: cluster, name",
         ),
         ({"name": "a", "factor": "much"}, r"thing\.factor is 'much'; it must be a number$"),
-        ({"name": 3}, r"thing\.name is 3; it must be text$"),
+        ({"name": 3}, r"thing\.name is 3; it must be text; text that reads as a number needs quotes, as in .*$"),
+        ({"name": None}, r"thing\.name is None; it must be text$"),
+        ({"name": "a", "labels": [7e2]}, r"labels is \[700.0\]; .* a list, of which each entry is text; .* quotes"),
         ({}, r"thing: missing a required argument: 'name'; set it as thing\.<name>=<value>"),
         ({"name": "a", "inner": {"_target_": f"{HERE}.Inner", "dept": 3}}, r"thing\.inner\.dept: .*did you mean depth"),
         (

@@ -110,6 +110,11 @@ class Comparison:
         values = {name: figure("mean_jct", name).value for name in self.runs}
         return sorted(self.runs, key=lambda name: math.inf if math.isnan(values[name]) else values[name])
 
+    @property
+    def best(self) -> str:
+        """The first scheduler of `order` that ran all workloads: the first ones may be harder or easier than others."""
+        return next(name for name in self.order if len(self.runs[name]) == self.num_workloads)
+
     @cached_property
     def episodes(self) -> dict[str, list[EpisodeFigures]]:
         """The figures of all runs, by scheduler and then by workload."""
@@ -348,9 +353,10 @@ class Comparison:
     def _how_to_read_bounds(self) -> list[str]:
         if not self.bounds:
             return []
-        best = self.order[0]
+        best, of_all = self.best, " of all workloads" if self.partial else ""
         above = self.bound_ratio(best)
-        nearest = "" if math.isnan(above) else f" The best row, {best}, is {above - 1:.0%} above its lower bound."
+        nearest = f" The best row{of_all}, {best}, is {above - 1:.0%} above its lower bound."
+        nearest = "" if math.isnan(above) else nearest
         below = f"No scheduler can be below the lower bound at the simulator's batch sizes.{nearest}"
         choosing = names_batches(self.runs)
         if ANY_BATCH not in self.relaxations or not choosing:

@@ -32,13 +32,13 @@ def task_table(comparison: Comparison) -> str:
     rows = [[column.cells[row] for column in columns] for row in [*by_mean_jct(comparison), *rows_below(comparison)]]
     lines = [[column.head for column in columns], ["---"] + ["---:"] * (len(columns) - 1), *rows]
     table = [f"| {' | '.join(line)} |" for line in lines]
-    best = comparison.order[0]
+    best, of_all = comparison.best, " of all episodes" if comparison.partial else ""
     said = [
         f"{comparison.settings['task']['label']}: {comparison.num_workloads} episodes, "
         f"{sum(map(len, comparison.compared)):,} jobs that every scheduler finished."
     ]
     if not math.isnan(comparison.bound_ratio(best)):
-        said.append(f"The best row, {best}, is {comparison.bound_ratio(best) - 1:.0%} above its lower bound.")
+        said.append(f"The best row{of_all}, {best}, is {comparison.bound_ratio(best) - 1:.0%} above its lower bound.")
     said += [f"{name} {failure}." for name, failure in comparison.failures.items()]
     reasons: dict[str, list[str]] = {}
     for name, reason in comparison.inapplicable.items():

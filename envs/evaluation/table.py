@@ -31,7 +31,7 @@ def print_table(comparison: Comparison, console: Console | None = None) -> None:
 
 def comparison_table(comparison: Comparison, width: int) -> Table:
     """Return a `rich` table of at most `width` characters, with a row per scheduler, failed ones too, and per bound."""
-    best = comparison.order[0]
+    best = comparison.best
     table = Table(box=None, header_style="bold", padding=(0, 1))
     columns = that_fit(all_columns(comparison), width)
     for column in columns:

@@ -176,8 +176,8 @@ def queue_seconds(
 class Rollouts:
     """Values of the allocations of one round: job-seconds up to a common instant, and an estimate of those after it.
 
-    The first allocation is played for `rounds` rounds in which a job is submitted or ends. The time that it reaches is
-    the horizon of all others, so that they are compared at the same instant.
+    The first allocation is played for `rounds` rounds, without those that only an interval causes. The time that it
+    reaches is the horizon of all others, so that they are compared at the same instant.
 
     Args:
         continuation: the scheduler that decides after the first round; it must not draw random numbers.
@@ -248,7 +248,7 @@ class Rollouts:
         episode = trial.state.episode[0, 0]
         before = int(episode.num_rounds)
         if self.rounds is None or not trial.scenario.rounds.interval:
-            play_on(trial, self.continuation, self.rounds, math.inf)
+            play_on(trial, self.continuation, self.rounds, math.inf)  # one call, as every round is an event
         else:
             play_events(trial, self.continuation, self.rounds)
         if self.rounds is not None:

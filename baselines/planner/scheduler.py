@@ -94,8 +94,8 @@ class RolloutPlanner:
         rollouts: most rollouts in a decision, each of one plan in one future; those of the base's allocation count.
         milliseconds: most wall-clock time of a decision besides the base's; None for no limit. With a limit, results
             depend on the machine.
-        rounds: rounds up to the horizon in which a job is submitted or ends; None plays until the jobs present have
-            ended.
+        rounds: rounds up to the horizon, without those that only an interval causes; None plays until the jobs present
+            have ended.
         look_ahead: completions that Starling forecasts in the rounds of a rollout; 0 for no forecast and no variants;
             None for those of the base.
         share: the largest share of the rollouts that proposals use; local changes use the rest.

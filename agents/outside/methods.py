@@ -5,6 +5,7 @@ do: with a bias on passing, as what a market proposes. All else is TorchRL's: lo
 mixing network, replay buffer, exploration.
 """
 
+import logging
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ from envs.types import CheckpointError, MurmurationError
 
 SAVED = "torchrl.pt"
 PAID = ("reward", "done", "terminated")  # what follows from a step, beside what is seen then
+
+logging.getLogger("torchrl").setLevel(logging.WARNING)  # it tells of each buffer that it makes
 
 
 def make_outside(setup: TrainingSetup, blueprint: Blueprint, settings: OutsideSettings, seed: int) -> "OutsideMethod":
@@ -259,12 +262,28 @@ class RelativeToPassing(nn.Module):
         return found - found[..., :1]
 
 
+class NeverPositive(nn.Module):
+    """A mixing network whose value is negative, log(sigmoid(value)): a cost that is far from 0 stays what it is.
+
+    That is monotone, so each node's best action is still part of the best joint one.
+    """
+
+    def __init__(self, mixer: QMixer) -> None:
+        super().__init__()
+        self.mixer = mixer
+
+    def forward(self, chosen: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
+        """Return the value [..., 1] of the nodes' chosen action values [..., num_nodes, 1] in a state."""
+        return nn.functional.logsigmoid(self.mixer(chosen, state))
+
+
 class Qmix(OutsideMethod):
     """QMIX: nodes' action values, mixed monotonically into one, learnt off-policy by double Q-learning.
 
     Unlike the published method, a node's values are relative to that of passing, a dueling form. Nodes nearly always
     pass here. Values of their own would follow the cost of an episode for passing alone, and passing would soon look
-    worse than actions that were hardly tried.
+    worse than actions that were hardly tried. And unless `positive` is set, the mixed value is at most 0, as a return
+    is that has no positive reward: the maximum over all nodes' actions prefers what is overestimated.
     """
 
     def build(self) -> None:
@@ -289,7 +308,9 @@ class Qmix(OutsideMethod):
         self._player = TensorDictSequential(local, explore)
         state = self.env.observation_spec[STATE].shape[-1]
         mixer = QMixer((state,), settings.mixing_width, self.setup.spec.num_nodes, "cpu")
-        mixing = TensorDictModule(mixer, [(NODES, "chosen_action_value"), STATE], ["chosen_action_value"])
+        mixed = mixer if settings.positive else NeverPositive(mixer)
+        mixing = TensorDictModule(mixed, [(NODES, "chosen_action_value"), STATE], ["chosen_action_value"])
+        self.judge = TensorDictSequential(local, mixing)
         self.loss = QMixerLoss(local, mixing, action_space="categorical", delay_value=True)
         self.loss.set_keys(
             action_value=(NODES, "action_value"),
@@ -302,7 +323,12 @@ class Qmix(OutsideMethod):
         self.buffer = TensorDictReplayBuffer(
             storage=LazyTensorStorage(settings.buffer_size), batch_size=settings.minibatch_size
         )
-        self.optimizer = torch.optim.Adam([each for each in self.loss.parameters() if each.requires_grad], settings.lr)
+        self.optimizer = torch.optim.Adam(
+            [
+                {"params": [each for each in self.policy.parameters() if each.requires_grad], "lr": settings.lr},
+                {"params": list(mixed.parameters()), "lr": settings.critic_lr},
+            ]
+        )
 
     @property
     def player(self) -> Any:
@@ -326,4 +352,9 @@ class Qmix(OutsideMethod):
             self._step(self.optimizer, found["loss"])
             self.targets.step()
             losses.append(float(found["loss"].detach()))
-        return {"learner/loss": float(np.mean(losses))}
+        return {"learner/loss": float(np.mean(losses)), "learner/value": self._value(kept)}
+
+    @torch.no_grad()
+    def _value(self, steps: Any) -> float:
+        """Return the mean of what the best actions are estimated at in the first steps [B] of the episodes."""
+        return float(self.judge(steps[:, 0].select(OBSERVATION, STATE))["chosen_action_value"].mean())

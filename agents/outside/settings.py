@@ -19,7 +19,7 @@ class OutsideSettings:
             are followed by others, whose beginnings are learnt from too.
         gamma: discount of a step, which is a joint decision of all nodes.
         lr: learning rate of policy or action values.
-        critic_lr: learning rate of MAPPO's value function.
+        critic_lr: learning rate of MAPPO's value function and of QMIX's mixing network.
         num_epochs: passes over the steps of an iteration; with QMIX, minibatches from the buffer are drawn as often.
         minibatch_size: steps.
         gae_lambda: of MAPPO's advantages.
@@ -31,6 +31,7 @@ class OutsideSettings:
             begins with an empty buffer, and need not give what an unbroken one would.
         mixing_width: of QMIX's mixing network.
         target_step: of QMIX, share by which the target network moves at each step.
+        positive: of QMIX, whether returns may be positive. Else the mixed value is at most 0.
     """
 
     method: Literal["mappo", "qmix"] = "mappo"
@@ -48,6 +49,7 @@ class OutsideSettings:
     buffer_size: int = 16_000
     mixing_width: int = 32
     target_step: float = 0.01
+    positive: bool = False
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:

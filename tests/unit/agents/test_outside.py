@@ -153,6 +153,28 @@ def test_values_of_qmix_are_relative_to_passing() -> None:
     assert (values[..., 1:] < 0).all()  # by the bias on passing
 
 
+def test_values_of_qmix_are_negative_unless_returns_may_be_positive() -> None:
+    """Nodes that pass have values of 0, so the mixing network alone decides: with a bias of +-50 it says so."""
+    for positive in (False, True):
+        method = made("qmix", positive=positive)
+        assert isinstance(method, Qmix)
+        state = method.env.reset()
+        for bias in (-50.0, 50.0):
+            mixer = dict(method.judge.named_modules())
+            (last,) = [each for name, each in mixer.items() if name.endswith("V.2")]
+            torch.nn.init.constant_(last.bias, bias)
+            value = method.judge(state)["chosen_action_value"].detach().numpy()
+            assert value == pytest.approx(0.0 if bias > 0 and not positive else bias, abs=10.0)
+            assert positive or (value <= 0).all()
+
+
+def test_qmix_trains_all_its_weights() -> None:
+    method = made("qmix")
+    assert isinstance(method, Qmix)
+    stepped = {id(each) for group in method.optimizer.param_groups for each in group["params"]}
+    assert stepped == {id(each) for each in method.loss.parameters() if each.requires_grad}
+
+
 def test_a_damaged_state_is_refused(tmp_path: Path) -> None:
     method = made("qmix")
     assert isinstance(method, Qmix)

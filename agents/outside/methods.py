@@ -16,6 +16,7 @@ from tensordict.nn import TensorDictModule, TensorDictSequential
 from torch import nn
 from torch.distributions import Categorical
 from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
+from torchrl.data.postprocs import MultiStep
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 from torchrl.modules import EGreedyModule, PopArtValueNorm, ProbabilisticActor, QMixer, QValueModule
 from torchrl.objectives import SoftUpdate
@@ -277,8 +278,20 @@ class NeverPositive(nn.Module):
         return nn.functional.logsigmoid(self.mixer(chosen, state))
 
 
+def returns_of_steps(steps: Any, n_steps: int, gamma: float) -> Any:
+    """Return steps [B, T] whose reward is the discounted sum of `n_steps`, and whose next state comes after these.
+
+    TorchRL's `MultiStep` leaves out whether the episode ends within these steps; that is added here.
+    """
+    found = MultiStep(gamma, n_steps)(steps)
+    last = torch.arange(steps.shape[1]) + found["steps_to_next_obs"] - 1
+    for name in ("done", "terminated"):
+        found["next", name] = steps["next", name].gather(1, last.unsqueeze(-1))
+    return found.select(*steps.keys(True, True), "steps_to_next_obs")
+
+
 class Qmix(OutsideMethod):
-    """QMIX: nodes' action values, mixed monotonically into one, learnt off-policy by double Q-learning.
+    """QMIX: nodes' action values, mixed monotonically into one, learnt off-policy by Q-learning with a target network.
 
     Unlike the published method, a node's values are relative to that of passing, a dueling form. Nodes nearly always
     pass here. Values of their own would follow the cost of an episode for passing alone, and passing would soon look
@@ -346,7 +359,7 @@ class Qmix(OutsideMethod):
         kept = steps.select(
             OBSERVATION, STATE, ACTION, ("next", OBSERVATION), ("next", STATE), *(("next", name) for name in PAID)
         )
-        self.buffer.extend(kept.reshape(-1))
+        self.buffer.extend(returns_of_steps(kept, settings.n_steps, settings.gamma).reshape(-1))
         for _ in range(settings.num_epochs * -(-steps.numel() // settings.minibatch_size)):
             found = self.loss(self.buffer.sample())
             self._step(self.optimizer, found["loss"])

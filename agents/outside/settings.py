@@ -29,6 +29,8 @@ class OutsideSettings:
         exploration: of QMIX, probability with which a node acts at random instead of by its highest value.
         buffer_size: of QMIX, steps that are remembered. They are not part of a saved state: a run that is resumed
             begins with an empty buffer, and need not give what an unbroken one would.
+        n_steps: of QMIX, steps whose rewards are added before the value of the state that follows. With one step, what
+            an episode costs takes as many updates of the target network as it has steps to be learnt.
         mixing_width: of QMIX's mixing network.
         target_step: of QMIX, share by which the target network moves at each step.
         positive: of QMIX, whether returns may be positive. Else the mixed value is at most 0.
@@ -47,6 +49,7 @@ class OutsideSettings:
     grad_clip: float = 1.0
     exploration: float = 0.01
     buffer_size: int = 16_000
+    n_steps: int = 20
     mixing_width: int = 32
     target_step: float = 0.01
     positive: bool = False
@@ -54,7 +57,7 @@ class OutsideSettings:
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise MurmurationError(f"outside.method is {self.method!r}; it must be one of {', '.join(METHODS)}")
-        for name in (*POSITIVE, "mixing_width"):
+        for name in (*POSITIVE, "mixing_width", "n_steps"):
             if not getattr(self, name) > 0:
                 raise MurmurationError(f"outside.{name} is {getattr(self, name)}; it must be positive")
         for name in ("gamma", "gae_lambda", "exploration", "target_step"):

@@ -10,13 +10,14 @@ import torch
 
 pytest.importorskip("torchrl", reason="needs torchrl: pip install -c constraints.txt -e '.[learn,recipes]'")
 
+from tensordict import TensorDict
 from torchrl.envs.utils import check_env_specs
 
 from agents.checkpoint import Checkpoint
 from agents.networks import Blueprint
 from agents.outside import OutsideSettings
 from agents.outside.environment import ACTION, ClusterEnv
-from agents.outside.methods import SAVED, Mappo, OutsideMethod, Qmix, make_outside, reward_scale
+from agents.outside.methods import SAVED, Mappo, OutsideMethod, Qmix, make_outside, returns_of_steps, reward_scale
 from agents.training import Trainer, TrainingSettings
 from envs.types import CheckpointError, MurmurationError
 from tests.unit.agents.test_choice_branching import DESCRIBED, WORLD
@@ -166,6 +167,22 @@ def test_values_of_qmix_are_negative_unless_returns_may_be_positive() -> None:
             value = method.judge(state)["chosen_action_value"].detach().numpy()
             assert value == pytest.approx(0.0 if bias > 0 and not positive else bias, abs=10.0)
             assert positive or (value <= 0).all()
+
+
+def test_rewards_of_several_steps_end_with_the_episode() -> None:
+    """Two episodes one after the other, of three steps and of two so far; steps of three."""
+    done = torch.tensor([[[0], [0], [1], [0], [0]]], dtype=torch.bool)
+    paid = {"reward": -torch.tensor([[[1.0], [2.0], [4.0], [8.0], [16.0]]]), "done": done, "terminated": done}
+    following = torch.arange(1.0, 6.0).reshape(1, 5, 1)
+    steps = TensorDict({"state": following - 1, "next": TensorDict({"state": following, **paid}, [1, 5])}, [1, 5])
+    found = returns_of_steps(steps, 3, 0.5)
+    assert found["next", "reward"].flatten().tolist() == [-3.0, -4.0, -4.0, -16.0, -16.0]
+    assert found["next", "state"].flatten().tolist() == [3.0, 3.0, 3.0, 5.0, 5.0]
+    assert found["next", "done"].flatten().tolist() == [True, True, True, False, False]
+    assert found["next", "terminated"].flatten().tolist() == [True, True, True, False, False]
+    assert found["steps_to_next_obs"].flatten().tolist() == [3, 2, 1, 2, 1]
+    assert found["state"].equal(steps["state"])
+    assert steps["next", "reward"].equal(paid["reward"])  # what is given stays as it is
 
 
 def test_qmix_trains_all_its_weights() -> None:

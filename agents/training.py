@@ -113,6 +113,11 @@ class TrainingSettings:
             )
 
     @property
+    def method_name(self) -> str:
+        """What progress bars call the method."""
+        return self.outside.method if self.outside else "branching" if self.branching else "ppo"
+
+    @property
     def samples(self) -> bool:
         """Whether validation draws actions from the policy; with branches and in TorchRL's methods it does not."""
         return self.branching is None and self.outside is None
@@ -354,7 +359,7 @@ class Trainer:
 
     def _improve(self, algorithm: Algorithm) -> None:
         settings = self.settings
-        self.listener.phase("ppo", settings.iterations)
+        self.listener.phase(settings.method_name, settings.iterations)
         while self.state.iteration < settings.iterations:
             began, cpu = time.perf_counter(), time.process_time()
             figures = algorithm.train()

@@ -52,12 +52,14 @@ def fixed_batches(settings: EvolutionSettings) -> EvolutionSetup:
 
 
 class Quiet:
-    """A listener that keeps the notes."""
+    """A listener that keeps the notes, and the names of phases."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
+        self.phases: list[str] = []
 
-    def phase(self, name: str, total: int) -> None: ...
+    def phase(self, name: str, total: int) -> None:
+        self.phases.append(name)
 
     def step(self, done: int, figures: object) -> None: ...
 

@@ -132,7 +132,10 @@ def trainer(folder: Path, name: str, iterations: int) -> Trainer:
 
 @every_method
 def test_a_run_starts_as_the_market_and_goes_on_where_it_stopped(name: str, tmp_path: Path) -> None:
-    state = trainer(tmp_path / "whole", name, 3).run()
+    whole = trainer(tmp_path / "whole", name, 3)
+    state = whole.run()
+    assert isinstance(whole.listener, Quiet)
+    assert whole.listener.phases[-1] == name
     assert sorted(map(int, state.validation)) == [0, 1, 2, 3]
     (at_first,) = state.gains["0"].values()
     assert at_first[0] == 0.0

@@ -114,7 +114,7 @@ class TrainingSettings:
 
     @property
     def method_name(self) -> str:
-        """What progress bars call the method."""
+        """Name of the training method, for progress bars."""
         return self.outside.method if self.outside else "branching" if self.branching else "ppo"
 
     @property

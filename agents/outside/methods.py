@@ -34,7 +34,7 @@ from envs.types import CheckpointError, MurmurationError
 SAVED = "torchrl.pt"
 PAID = ("reward", "done", "terminated")  # what follows from a step, beside what is seen then
 
-logging.getLogger("torchrl").setLevel(logging.WARNING)  # it tells of each buffer that it makes
+logging.getLogger("torchrl").setLevel(logging.WARNING)  # it logs every new buffer
 
 
 def make_outside(setup: TrainingSetup, blueprint: Blueprint, settings: OutsideSettings, seed: int) -> "OutsideMethod":
@@ -263,10 +263,10 @@ class RelativeToPassing(nn.Module):
         return found - found[..., :1]
 
 
-class NeverPositive(nn.Module):
-    """A mixing network whose value is negative, log(sigmoid(value)): a cost that is far from 0 stays what it is.
+class NegativeMixer(nn.Module):
+    """A mixing network with negative values, log(sigmoid(value)), which hardly changes values far below 0.
 
-    That is monotone, so each node's best action is still part of the best joint one.
+    The function is monotone, so each node's best action is still part of the best joint action.
     """
 
     def __init__(self, mixer: QMixer) -> None:
@@ -278,10 +278,10 @@ class NeverPositive(nn.Module):
         return nn.functional.logsigmoid(self.mixer(chosen, state))
 
 
-def returns_of_steps(steps: Any, n_steps: int, gamma: float) -> Any:
-    """Return steps [B, T] whose reward is the discounted sum of `n_steps`, and whose next state comes after these.
+def sum_rewards(steps: Any, n_steps: int, gamma: float) -> Any:
+    """Replace the reward of each step [B, T] by the discounted sum over `n_steps`, and its next state by the one after.
 
-    TorchRL's `MultiStep` leaves out whether the episode ends within these steps; that is added here.
+    TorchRL's `MultiStep` does not mark steps whose episode ends within these `n_steps`; this is done here.
     """
     found = MultiStep(gamma, n_steps)(steps)
     last = torch.arange(steps.shape[1]) + found["steps_to_next_obs"] - 1
@@ -295,8 +295,8 @@ class Qmix(OutsideMethod):
 
     Unlike the published method, a node's values are relative to that of passing, a dueling form. Nodes nearly always
     pass here. Values of their own would follow the cost of an episode for passing alone, and passing would soon look
-    worse than actions that were hardly tried. And unless `positive` is set, the mixed value is at most 0, as a return
-    is that has no positive reward: the maximum over all nodes' actions prefers what is overestimated.
+    worse than actions that were hardly tried. Unless `positive` is set, the mixed value is at most 0, since no
+    reward is positive. This bounds the overestimation that the maximum over all nodes' actions causes.
     """
 
     def build(self) -> None:
@@ -321,7 +321,7 @@ class Qmix(OutsideMethod):
         self._player = TensorDictSequential(local, explore)
         state = self.env.observation_spec[STATE].shape[-1]
         mixer = QMixer((state,), settings.mixing_width, self.setup.spec.num_nodes, "cpu")
-        mixed = mixer if settings.positive else NeverPositive(mixer)
+        mixed = mixer if settings.positive else NegativeMixer(mixer)
         mixing = TensorDictModule(mixed, [(NODES, "chosen_action_value"), STATE], ["chosen_action_value"])
         self.judge = TensorDictSequential(local, mixing)
         self.loss = QMixerLoss(local, mixing, action_space="categorical", delay_value=True)
@@ -359,7 +359,7 @@ class Qmix(OutsideMethod):
         kept = steps.select(
             OBSERVATION, STATE, ACTION, ("next", OBSERVATION), ("next", STATE), *(("next", name) for name in PAID)
         )
-        self.buffer.extend(returns_of_steps(kept, settings.n_steps, settings.gamma).reshape(-1))
+        self.buffer.extend(sum_rewards(kept, settings.n_steps, settings.gamma).reshape(-1))
         for _ in range(settings.num_epochs * -(-steps.numel() // settings.minibatch_size)):
             found = self.loss(self.buffer.sample())
             self._step(self.optimizer, found["loss"])
@@ -369,5 +369,5 @@ class Qmix(OutsideMethod):
 
     @torch.no_grad()
     def _value(self, steps: Any) -> float:
-        """Return the mean of what the best actions are estimated at in the first steps [B] of the episodes."""
+        """Return the mean value of the best joint action in the first step of each episode [B, T]."""
         return float(self.judge(steps[:, 0].select(OBSERVATION, STATE))["chosen_action_value"].mean())

@@ -6,7 +6,18 @@ from typing import Literal
 from envs.types import MurmurationError
 
 METHODS = ("mappo", "qmix")
-POSITIVE = ("num_envs", "lr", "critic_lr", "num_epochs", "minibatch_size", "clip_param", "grad_clip", "buffer_size")
+POSITIVE = (
+    "num_envs",
+    "lr",
+    "critic_lr",
+    "num_epochs",
+    "minibatch_size",
+    "clip_param",
+    "grad_clip",
+    "buffer_size",
+    "n_steps",
+    "mixing_width",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +40,11 @@ class OutsideSettings:
         exploration: of QMIX, probability with which a node acts at random instead of by its highest value.
         buffer_size: of QMIX, steps that are remembered. They are not part of a saved state: a run that is resumed
             begins with an empty buffer, and need not give what an unbroken one would.
-        n_steps: of QMIX, steps whose rewards are added before the value of the state that follows. With one step, what
-            an episode costs takes as many updates of the target network as it has steps to be learnt.
+        n_steps: of QMIX, number of steps whose rewards are summed before the value of the next state is added. With one
+            step, the cost of an episode is learnt slowly: each update of the target network carries it one step back.
         mixing_width: of QMIX's mixing network.
         target_step: of QMIX, share by which the target network moves at each step.
-        positive: of QMIX, whether returns may be positive. Else the mixed value is at most 0.
+        positive: of QMIX, whether returns may be positive. If not, the mixed value is at most 0.
     """
 
     method: Literal["mappo", "qmix"] = "mappo"
@@ -57,7 +68,7 @@ class OutsideSettings:
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise MurmurationError(f"outside.method is {self.method!r}; it must be one of {', '.join(METHODS)}")
-        for name in (*POSITIVE, "mixing_width", "n_steps"):
+        for name in POSITIVE:
             if not getattr(self, name) > 0:
                 raise MurmurationError(f"outside.{name} is {getattr(self, name)}; it must be positive")
         for name in ("gamma", "gae_lambda", "exploration", "target_step"):

@@ -355,8 +355,9 @@ class Comparison:
             return []
         best, of_all = self.best, " of all workloads" if self.partial else ""
         above = self.bound_ratio(best)
-        nearest = f" The best row{of_all}, {best}, is {above - 1:.0%} above its lower bound."
-        nearest = "" if math.isnan(above) else nearest
+        nearest = ""
+        if not math.isnan(above):
+            nearest = f" The best row{of_all}, {best}, is {above - 1:.0%} above its lower bound."
         below = f"No scheduler can be below the lower bound at the simulator's batch sizes.{nearest}"
         choosing = names_batches(self.runs)
         if ANY_BATCH not in self.relaxations or not choosing:

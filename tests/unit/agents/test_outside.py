@@ -17,7 +17,7 @@ from agents.checkpoint import Checkpoint
 from agents.networks import Blueprint
 from agents.outside import OutsideSettings
 from agents.outside.environment import ACTION, ClusterEnv
-from agents.outside.methods import SAVED, Mappo, OutsideMethod, Qmix, make_outside, returns_of_steps, reward_scale
+from agents.outside.methods import SAVED, Mappo, OutsideMethod, Qmix, make_outside, reward_scale, sum_rewards
 from agents.training import Trainer, TrainingSettings
 from envs.types import CheckpointError, MurmurationError
 from tests.unit.agents.test_choice_branching import DESCRIBED, WORLD
@@ -178,7 +178,7 @@ def test_rewards_of_several_steps_end_with_the_episode() -> None:
     paid = {"reward": -torch.tensor([[[1.0], [2.0], [4.0], [8.0], [16.0]]]), "done": done, "terminated": done}
     following = torch.arange(1.0, 6.0).reshape(1, 5, 1)
     steps = TensorDict({"state": following - 1, "next": TensorDict({"state": following, **paid}, [1, 5])}, [1, 5])
-    found = returns_of_steps(steps, 3, 0.5)
+    found = sum_rewards(steps, 3, 0.5)
     assert found["next", "reward"].flatten().tolist() == [-3.0, -4.0, -4.0, -16.0, -16.0]
     assert found["next", "state"].flatten().tolist() == [3.0, 3.0, 3.0, 5.0, 5.0]
     assert found["next", "done"].flatten().tolist() == [True, True, True, False, False]

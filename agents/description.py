@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 import typing
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -47,6 +48,10 @@ LARGEST_OPTIONS: Mapping[str, int] = {
 }  # of the networks of this project
 NUM_OPTIONS = 100  # values among the network's options
 LONGEST_TEXT = 200  # characters of a name
+DEEPEST_OPTION = 4  # levels of the market's options
+LARGEST_NUMBER = 10**12  # magnitude of a number among the market's options
+OPTION_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")  # no name of a class such as `_target_`
+PLAIN_TEXT = re.compile(rf"[\w .,:/+-]{{0,{LONGEST_TEXT}}}")  # in particular without `${` and `???`
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -107,14 +112,50 @@ def check_bidding_description(description: Mapping[str, Any], networks: Collecti
 
 
 def check_market(market: Mapping[str, Any]) -> None:
-    """Check the market that a description names.
+    """Check the market that a description names, and that its options are plain data.
+
+    Whoever builds the market may hand its options to libraries that interpret texts, such as OmegaConf.
 
     Raises:
         CheckpointError: names the field, its value, and what is allowed.
     """
     if not isinstance(market.get("name"), str) or len(market["name"]) > LONGEST_TEXT:
         raise CheckpointError(f"market.name is {_short(market.get('name'))}; it must be the name of a market")
-    _mapping(market, "options", "market.")
+    pending: list[tuple[str, Any, int]] = [("market.options", _mapping(market, "options", "market."), 0)]
+    for seen, (name, value, depth) in enumerate(pending):
+        if seen > NUM_OPTIONS or depth > DEEPEST_OPTION:
+            raise CheckpointError(
+                f"market.options has more than {NUM_OPTIONS} values or is nested more than {DEEPEST_OPTION} levels deep"
+            )
+        if isinstance(value, Mapping):
+            for key, each in value.items():  # visited by this loop
+                if not isinstance(key, str) or not OPTION_NAME.fullmatch(key):
+                    raise CheckpointError(f"{name} has no option {_short(key)}; names have letters, digits and _")
+                pending.append((f"{name}.{key}", each, depth + 1))
+        elif isinstance(value, list):
+            if any(isinstance(each, Mapping) for each in value):
+                raise CheckpointError(f"{name} is {_short(value)}; a list may not contain objects")
+            pending += [(name, each, depth + 1) for each in value]
+        else:
+            _check_plain(name, value)
+
+
+def _check_plain(name: str, value: Any) -> None:
+    """Check that a value is true or false, null, a finite number, or a short text that nothing interprets.
+
+    Raises:
+        CheckpointError: it is not.
+    """
+    if isinstance(value, bool) or value is None:
+        return
+    if isinstance(value, int | float):
+        if not abs(value) <= LARGEST_NUMBER:
+            raise CheckpointError(f"{name} is {_short(value)}; it must lie between plus and minus {LARGEST_NUMBER:,}")
+    elif not isinstance(value, str) or not PLAIN_TEXT.fullmatch(value):
+        raise CheckpointError(
+            f"{name} is {_short(value)}; a text may have letters, digits, spaces and .,:/+- and at most {LONGEST_TEXT} "
+            "characters"
+        )
 
 
 def check_description(description: Mapping[str, Any], networks: Collection[str]) -> None:

@@ -23,20 +23,27 @@ QUOTES = """; text that reads as a number needs quotes, as in "name='7e2'" or "n
 logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # it logs what it raises, which would be a second line
 
 
-def build_object(node: DictConfig, **given: object) -> Any:
+def build_object(node: DictConfig, wanted: type | types.UnionType | None = None, /, **given: object) -> Any:
     """Call the node's `_target_` with its options and with the given objects, which are passed on unchanged.
 
     Hydra's `instantiate` alone would turn dataclasses among the given objects into configs.
 
+    Args:
+        node: names what is called.
+        wanted: the class or protocol of the result, or several; None for any.
+        given: further arguments.
+
     Raises:
         ChoiceError: here or in a nested node, a class cannot be imported, its signature does not have an option or
-            lacks one, or a value has another type.
+            lacks one, or a value has another type; or what is called returns nothing of the wanted class.
     """
     if not isinstance(node, DictConfig):
         raise ChoiceError(f"a group of the configuration is {node!r}; it must have a _target_, a class to build")
     key = str(node._get_full_key(None))
     if "_target_" not in node:
         raise ChoiceError(f"{key}: has no _target_; choose a file of conf/{key} or name a class to build")
+    if wanted is not None and not any(builds(node, each) for each in typing.get_args(wanted) or (wanted,)):
+        raise ChoiceError(f"{key}._target_ is {node['_target_']}; it must build {describe_type(wanted)}")
     check_options(node, given)
     made = instantiate(node, _convert_="all", _partial_=True)
     assert isinstance(made, partial)
@@ -51,8 +58,9 @@ def check_options(node: DictConfig, given: Mapping[str, object]) -> None:
         ChoiceError: names the option, its value, what is allowed and the most similar name.
     """
     for child in node.values():
-        if isinstance(child, DictConfig):
-            check_options(child, {})
+        for each in child if isinstance(child, ListConfig) else [child]:
+            if isinstance(each, DictConfig):
+                check_options(each, {})
     if "_target_" not in node:
         return
     key, target = str(node._get_full_key(None)), str(node["_target_"])

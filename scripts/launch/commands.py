@@ -17,7 +17,7 @@ from launch.choices import CONF
 from launch.errors import ChoiceError, RunFailedError, one_line_errors, short_errors
 from launch.objective import objective_of
 from launch.outcomes import FinishedRun, MultirunFolder, read_outcomes, write_outcome
-from launch.provenance import PROVENANCE, write_provenance
+from launch.provenance import PROVENANCE, resolve_config, write_provenance
 from launch.spreading import joined_cluster
 
 CONFIG_FOLDER = ".hydra"  # the subfolder in which Hydra keeps a run's config
@@ -47,6 +47,7 @@ def command(config_name: str, *, schedulers: str | None = None) -> Callable[[Scr
             with one_line_errors() if here else short_errors():
                 started.append(cfg)
                 check_keys(cfg, keys, own=schedulers is not None)
+                cfg = resolve_config(cfg)
                 folder = Path(HydraConfig.get().runtime.output_dir)
                 kept, failure = folder, ""
                 write_provenance(folder, config_name, cfg)

@@ -4,9 +4,11 @@ from dataclasses import dataclass
 
 from omegaconf import DictConfig
 
+from envs.performance import PerformanceModel
 from envs.scheduling import Scheduler
-from envs.simulation import Setup
+from envs.simulation import Scenario, Setup
 from envs.simulation.jit import on_first_compilation
+from envs.types import ClusterSpec
 from envs.workloads import WorkloadSource
 from launch.building import build_object
 from launch.errors import ChoiceError
@@ -47,8 +49,12 @@ def build_inputs(cfg: DictConfig) -> RunInputs:
     )
     if not isinstance(cfg.seed, int) or cfg.seed < 0:
         raise ChoiceError(f"seed is {cfg.seed!r}; it must be a whole number, not negative")
-    setup = Setup(build_object(cfg.cluster), build_object(cfg.performance), build_object(cfg.scenario))
-    source = build_object(cfg.workload, cluster=setup.cluster, performance=setup.performance)
+    setup = Setup(
+        build_object(cfg.cluster, ClusterSpec),
+        build_object(cfg.performance, PerformanceModel),
+        build_object(cfg.scenario, Scenario),
+    )
+    source = build_object(cfg.workload, WorkloadSource, cluster=setup.cluster, performance=setup.performance)
     return RunInputs(setup, source, cfg.seed)
 
 

@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from agents.bidding import BiddingCheckpoint, BiddingScheduler
 from agents.bidding.checkpoint import is_bidding
 from agents.checkpoint import Checkpoint, find_checkpoint
+from agents.description import check_market
 from baselines.planner import RolloutPlanner
 from baselines.starling.market import StarlingMarket
 from envs.scheduling import Scheduler
@@ -174,30 +175,38 @@ def build_market(described: dict[str, Any]) -> Market:
     """Build a market from the result of `describe_market`. Only classes named in `conf/market` are built.
 
     Raises:
-        CheckpointError: there is no such market, or it has no such option.
+        CheckpointError: there is no such market, it has no such option, or an option is not plain data.
+        ChoiceError: an option has another type.
     """
-    name, options = described.get("name"), described.get("options", {})
+    described = {"options": {}, **described}
+    check_market(described)
+    name, options = described["name"], described["options"]
     if name not in list_choices("market"):
         raise CheckpointError(f"the policy's market is {name!r}; there are: {', '.join(list_choices('market'))}")
-    node = OmegaConf.load(CONF / "market" / f"{name}.yaml")
-    assert isinstance(node, DictConfig)
+    node = OmegaConf.to_container(OmegaConf.load(CONF / "market" / f"{name}.yaml"))
+    assert isinstance(node, dict)
     set_options(node, options, f"the policy's market {name}")
-    market: Market = build_object(OmegaConf.create({"market": node}).market)
+    market: Market = build_object(OmegaConf.create({"market": node}).market, Market)
     return market
 
 
-def set_options(node: DictConfig, options: Mapping[str, Any], where: str) -> None:
-    """Set options of a config that has them already, at every level; classes stay those of the config.
+def set_options(node: dict[Any, Any], options: Mapping[str, Any], where: str) -> None:
+    """Set options of a plain node that has them already, at every level; classes stay those of the node.
+
+    Args:
+        node: what a file of `conf/market` has; it is changed.
+        options: plain data that `check_market` accepts.
+        where: how messages call the node.
 
     Raises:
-        CheckpointError: the config has no such option.
+        CheckpointError: the node has no such option.
     """
     for key, value in options.items():
-        if key not in node or str(key).startswith("_"):
+        if key not in node or key.startswith("_"):
             raise CheckpointError(f"{where} has no option {key!r}; this version has {[str(name) for name in node]}")
-        if isinstance(node[key], DictConfig) and isinstance(value, Mapping):
+        if isinstance(node[key], dict) and isinstance(value, Mapping):
             set_options(node[key], value, f"{where}.{key}")
-        elif isinstance(node[key], DictConfig) or isinstance(value, Mapping):
+        elif isinstance(node[key], dict) or isinstance(value, Mapping):
             raise CheckpointError(f"{where}.{key} is {value!r}, which does not fit; this version has {node[key]}")
         else:
             node[key] = value

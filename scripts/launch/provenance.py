@@ -22,14 +22,16 @@ from envs.workloads import TraceSource, WorkloadSource
 from envs.workloads.readers.reader import locate
 from launch.choices import CONF
 from launch.errors import ChoiceError
+from launch.plain import check_resolved, read_json
 
 PROVENANCE = "provenance.json"
+SAVED = Path(".hydra") / "config.yaml"  # the configuration of a run
 GIT_SECONDS = 20.0  # after which the revision counts as unknown
 FURTHER_PACKAGES = ("omegaconf", "gymnasium", "llvmlite")  # that decide about results, besides the direct requirements
 
 
 def write_provenance(folder: Path, script: str, cfg: DictConfig) -> None:
-    """Write what is known of a run before it begins.
+    """Write what is known of a run before it begins, and its configuration without references, as it is played.
 
     It has the script and its options, the hash of the whole configuration, the seed, the time, the git revision of the
     clone and whether it has uncommitted changes, and the versions of Python and of the packages. `add_provenance` adds
@@ -50,6 +52,25 @@ def write_provenance(folder: Path, script: str, cfg: DictConfig) -> None:
         "packages": package_versions(),
     }
     _write(folder, content)
+    if (folder / SAVED).exists():  # Hydra has written it with references, and not at all with hydra.output_subdir=null
+        write_whole(folder / SAVED, OmegaConf.to_yaml(cfg, resolve=False))
+
+
+def resolve_config(cfg: DictConfig) -> DictConfig:
+    """Return a configuration with the value in place of every reference `${...}`.
+
+    A run is played with it and keeps it, so that whoever reads it again resolves nothing. A value that depends on
+    `seed` is that of the first training seed for all of them.
+
+    Raises:
+        ChoiceError: a value contains `${` all the same.
+    """
+    plain = OmegaConf.to_container(cfg, resolve=True)
+    assert isinstance(plain, dict)
+    check_resolved(plain)
+    resolved = OmegaConf.create(plain)
+    OmegaConf.set_struct(resolved, OmegaConf.is_struct(cfg))
+    return resolved
 
 
 def hash_config(cfg: DictConfig) -> str:
@@ -81,12 +102,9 @@ def read_provenance(folder: Path) -> dict[str, Any]:
         ChoiceError: the file is missing or is no JSON object.
     """
     try:
-        found = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise ChoiceError(
-            f"{folder / PROVENANCE}: cannot be read ({reason}); give a run folder of this version"
-        ) from error
+        found = read_json(folder / PROVENANCE)
+    except ChoiceError as error:
+        raise ChoiceError(f"{error}; give a run folder of this version") from error
     if not isinstance(found, dict):
         raise ChoiceError(f"{folder / PROVENANCE}: is no JSON object; give a run folder of this version")
     return cast(dict[str, Any], found)

@@ -5,7 +5,7 @@ name is checked against the registry first. `docs/security.md` states what is tr
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,34 @@ from omegaconf import DictConfig, OmegaConf
 from envs.types import did_you_mean
 from launch.choices import CONF
 from launch.errors import ChoiceError
+from launch.plain import is_unsafe, short, walk
 
 NAMING_KEYS = ("_target_", "target")  # keys whose text names a class; `target` is the network of a blueprint
 REQUIRED = ("cluster", "performance", "scenario", "workload")
-RESOLVER = re.compile(r"\$\{[^}]*:")
-HARMLESS = re.compile(r"\$\{oc\.select:[\w.,\s-]*\}")  # reads another key of the same configuration
+OPTIONAL = ("agent", "env", "market", "task", "trainer")  # groups that a run may be without
+# What a value can be, as messages call it.
+KINDS: Mapping[str, Callable[[Any], bool]] = {
+    "null": lambda value: value is None,
+    "true or false": lambda value: isinstance(value, bool),
+    "a whole number": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "a text": lambda value: isinstance(value, str),
+    "a list of texts": lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value),
+}
+# What the other keys of a run's configuration hold; those that are missing here name schedulers of the user's own.
+SCALARS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("seed", "rollouts"), ("a whole number",)),
+    **dict.fromkeys(("seeds", "episodes"), ("a whole number", "null")),
+    **dict.fromkeys(("checkpoint", "reference", "start"), ("a text",)),
+    **dict.fromkeys(("split", "results"), ("a text", "null")),
+    **dict.fromkeys(("again", "evaluate", "optional", "record"), ("true or false",)),
+    "sampled": ("true or false", "null"),
+    "recorded": ("true or false", "a text", "a list of texts"),
+    "tasks": ("a list of texts",),
+}
+# An option of a further task, as in `tasks=["rigid-64 workload.load=0.6"]`: Hydra reads it like a typed one.
+TASK_NAME = re.compile(r"[A-Za-z][\w-]*")
+TASK_OPTION = re.compile(r"\+{0,2}(?P<key>[A-Za-z]\w*(?:[./@]\w+)*)=[\w.+:/\[\],-]*")
+NO_PARTS = ("tuning",)  # groups of `conf/` whose files describe no part of a run
 
 
 def registered(cfg: DictConfig) -> frozenset[str]:
@@ -31,7 +54,7 @@ def registered(cfg: DictConfig) -> frozenset[str]:
         cfg: the configuration of the current command line, with everything that it names; `cfg.trust` lists more.
 
     Returns:
-        The targets of all YAML files of `conf/` and of `--config-dir`, of `cfg`, and those of `cfg.trust`.
+        The targets of the groups of `conf/` and of `--config-dir`, of `cfg`, and those of `cfg.trust`.
     """
     found = set(project_targets(CONF))
     for source in HydraConfig.get().runtime.config_sources if HydraConfig.initialized() else ():
@@ -43,9 +66,14 @@ def registered(cfg: DictConfig) -> frozenset[str]:
 
 @cache
 def project_targets(folder: Path) -> frozenset[str]:
-    """Return what the YAML files under a folder name as targets."""
+    """Return what the YAML files of the groups in a folder name as targets.
+
+    Functions that scripts call to do something, such as experiments that write files, are in no group.
+    """
     found: set[str] = set()
-    for path in sorted(folder.rglob("*.yaml")):
+    for path in sorted(folder.glob("*/**/*.yaml")):
+        if path.relative_to(folder).parts[0] in NO_PARTS:
+            continue
         try:
             content = yaml.safe_load(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, yaml.YAMLError):
@@ -72,45 +100,69 @@ def check_recalled(recalled: Mapping[str, Any], allowed: frozenset[str], origin:
     """Check a configuration that was read from a run folder, before anything in it is imported.
 
     Args:
-        recalled: by top-level key, what is taken from the file, as plain values without resolution.
+        recalled: by top-level key, what is taken from the file, as plain values.
         allowed: the result of `registered`.
         origin: the file, for the message.
 
     Raises:
-        ChoiceError: a group is missing, a name is not in the registry, or a key or a value could run something.
+        ChoiceError: a key has another type, a name is not in the registry, or a key or a value could run something.
     """
-    for key in REQUIRED:
-        if key in recalled and not (isinstance(recalled[key], Mapping) and "_target_" in recalled[key]):
-            raise ChoiceError(
-                f"{origin}: {key} is {_short(recalled[key])}; it must name a class to build as {key}._target_"
-            )
-    for key, value in _walk(recalled, ""):
+    for key, value in recalled.items():
+        _check_key(key, value, origin)
+    for key, value in walk(recalled):
         name = key.rpartition(".")[2]
         if name.startswith("_") and name != "_target_":
             raise ChoiceError(
                 f"{origin}: {key} is not allowed in a recalled configuration; give it on this command line"
             )
         if name in NAMING_KEYS and not isinstance(value, str):
-            raise ChoiceError(f"{origin}: {key} is {_short(value)}; it must be the import path of a class")
+            raise ChoiceError(f"{origin}: {key} is {short(value)}; it must be the import path of a class")
         if name in NAMING_KEYS and value not in allowed:
             raise ChoiceError(
-                f"{origin}: {key} names {_short(value)}, which is no class of this project"
+                f"{origin}: {key} names {short(value)}, which is no class of this project"
                 f"{did_you_mean(str(value), allowed, lead=', ')}; "
                 f"if it is your own and you trust it, add trust=[{value}]"
             )
-        if isinstance(value, str) and RESOLVER.search(HARMLESS.sub("", value)):
-            raise ChoiceError(f"{origin}: {key} is {_short(value)}; a recalled configuration may not call resolvers")
+        if isinstance(value, str) and is_unsafe(value):
+            raise ChoiceError(f"{origin}: {key} is {short(value)}; a recalled configuration may hold no ${{...}}")
 
 
-def _walk(node: Any, key: str) -> Iterator[tuple[str, Any]]:
-    """Yield every key of a plain configuration with its value, inner ones too."""
-    items = node.items() if isinstance(node, Mapping) else enumerate(node) if isinstance(node, list | tuple) else ()
-    for name, value in items:
-        inner = f"{key}.{name}" if key else str(name)
-        yield inner, value
-        yield from _walk(value, inner)
+def _check_key(key: str, value: Any, origin: Path) -> None:
+    """Check the type of a top-level key's value.
+
+    Raises:
+        ChoiceError: names the key, its value, and what is allowed.
+    """
+    names_class = isinstance(value, Mapping) and "_target_" in value
+    if key in REQUIRED and not names_class:
+        raise ChoiceError(f"{origin}: {key} is {short(value)}; it must name a class to build as {key}._target_")
+    if key in OPTIONAL and value and not names_class:
+        raise ChoiceError(f"{origin}: {key} is {short(value)}; it must name a class as {key}._target_, or be null")
+    if key == "schedulers":
+        nodes = value.values() if isinstance(value, Mapping) else [None]
+        if not all(isinstance(node, Mapping) and "_target_" in node for node in nodes):
+            raise ChoiceError(f"{origin}: schedulers is {short(value)}; each of them must name a class as _target_")
+    if key in SCALARS and not any(KINDS[kind](value) for kind in SCALARS[key]):
+        raise ChoiceError(f"{origin}: {key} is {short(value)}; it must be {' or '.join(SCALARS[key])}")
+    if key == "tasks":
+        for entry in value:
+            _check_task(entry, origin)
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+def _check_task(entry: str, origin: Path) -> None:
+    """Check an entry of `tasks`: its options may choose parts of the project and set plain values, no classes.
+
+    Raises:
+        ChoiceError: names the first word that does more.
+    """
+    name, *options = entry.split() or [""]
+    if not TASK_NAME.fullmatch(name):
+        raise ChoiceError(f"{origin}: tasks: {short(entry)} must be a task and options of it")
+    for option in options:
+        found = TASK_OPTION.fullmatch(option)
+        parts = re.split(r"[./@]", found["key"]) if found else [""]
+        if any(part.startswith("_") or part in {"", "hydra", "target", "trust"} for part in parts):
+            raise ChoiceError(
+                f"{origin}: tasks: {short(option)} is not allowed in a recalled configuration; an option may choose a "
+                "file of a group or set plain values, such as workload.load=0.6"
+            )

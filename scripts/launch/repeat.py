@@ -1,6 +1,5 @@
 """Repeat an earlier run from its folder, and say whether its figures are the same to the bit."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from launch.arguments import key_of, parse_overrides
 from launch.errors import ChoiceError, DifferentResultError, SchedulersFailedError
-from launch.provenance import changed_since, read_provenance
+from launch.plain import is_unsafe, read_json, short
+from launch.provenance import PROVENANCE, changed_since, read_provenance
 from launch.runs import compare_and_report, existing_folder, recall_whole
 
 COMPARED = (
@@ -39,11 +39,11 @@ def repeat_run(cfg: DictConfig, folder: Path) -> None:
     own = cfg.copy()
     own.checkpoint = ""  # a missing value, unless the earlier run has one
     recalled = recall_whole(own, run)
+    OmegaConf.update(recalled, "record", False, force_add=True)  # nothing is written outside the new folder
     script = earlier.get("script")
     try:
         match script:
             case "compare":
-                OmegaConf.update(recalled, "record", False, force_add=True)
                 compare_and_report(recalled, folder, recalled.split)
             case "evaluate":
                 from launch.policies import evaluate_policy
@@ -76,9 +76,16 @@ def refuse_other_options() -> None:
 
 
 def find_again(cfg: DictConfig, earlier: Mapping[str, Any]) -> DictConfig:
-    """The config with the place of its checkpoint: as it was typed, else where the earlier run read it."""
+    """The config with the place of its checkpoint: as it was typed, else where the earlier run read it.
+
+    Raises:
+        ChoiceError: that is no path.
+    """
+    known = earlier.get("checkpoint") or {}
+    if not isinstance(known, Mapping) or any(is_unsafe(path) for path in known):
+        raise ChoiceError(f"{PROVENANCE}: checkpoint is {short(known)}; it must have the paths of a policy's files")
     if not Path(cfg.checkpoint).is_dir():
-        for path in earlier.get("checkpoint", {}):
+        for path in known:
             OmegaConf.update(cfg, "checkpoint", str(Path(path).parent))
             break
     return cfg
@@ -115,10 +122,7 @@ def read_figures(path: Path) -> Any:
     Raises:
         ChoiceError: it is missing or damaged.
     """
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ChoiceError(f"{path}: cannot be read ({' '.join(str(error).split())})") from error
+    found = read_json(path)
     return {key: value for key, value in found.items() if key != TIMES} if isinstance(found, Mapping) else found
 
 

@@ -6,13 +6,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pandas as pd
-import yaml
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from rich.table import Table
 
 from envs.evaluation.failure import Failure
@@ -23,7 +21,8 @@ from envs.scheduling import Scheduler
 from launch.arguments import key_of, parse_overrides
 from launch.errors import ChoiceError, SchedulersFailedError
 from launch.inputs import build_inputs, build_schedulers
-from launch.provenance import add_provenance, hash_config, read_provenance, trace_hashes
+from launch.plain import read_configuration, read_unfilled, short
+from launch.provenance import SAVED, add_provenance, hash_config, read_provenance, trace_hashes
 from launch.records import consult_records
 from launch.registry import check_recalled, registered
 from launch.spreading import find_spread
@@ -32,7 +31,7 @@ from launch.tasks import count_episodes, describe_task, leave_out, limit_slow
 PACKAGED_GROUPS = {"network": "cluster.network_gbps"}  # groups whose files set an option of another group
 # A checkpoint contains its environment's settings.
 SETUP_KEYS = {"cluster", "performance", "scenario", "workload", "task"}
-SAVED = Path(".hydra") / "config.yaml"
+NOT_RECALLED = {"ray", "resume", "run", "trust"}  # by whoever repeats or resumes a run
 
 
 def compare_and_report(
@@ -113,7 +112,9 @@ def recall_setup(cfg: DictConfig) -> DictConfig:
     folder = existing_folder(cfg, "checkpoint").resolve()
     run = next((place for place in (folder, *folder.parents[:2]) if (place / SAVED).exists()), None)
     typed = [key_of(each) for each in parse_overrides(HydraConfig.get().overrides.task)]
-    return _recall(cfg, run, SETUP_KEYS) if run and "task" not in typed else cfg
+    if run is None or "task" in typed:
+        return cfg
+    return _recall(cfg, read_configuration(run / SAVED), run / SAVED, SETUP_KEYS)
 
 
 def recall_run(cfg: DictConfig, folder: Path) -> tuple[DictConfig, Path]:
@@ -131,42 +132,62 @@ def recall_run(cfg: DictConfig, folder: Path) -> tuple[DictConfig, Path]:
     return recall_whole(cfg, run), run
 
 
-def _recall(cfg: DictConfig, run: Path, keys: set[str]) -> DictConfig:
-    """A config with these top-level keys of an earlier run, except for options that were typed for the current one."""
-    earlier, result = _load(run / SAVED), cfg.copy()
+def _recall(cfg: DictConfig, earlier: Mapping[str, Any], origin: Path, keys: set[str]) -> DictConfig:
+    """A config with these top-level keys of an earlier run, except for options that were typed for the current one.
+
+    Args:
+        cfg: the config of the current command line.
+        earlier: the configuration of the earlier run, as plain data.
+        origin: its file, for messages.
+        keys: what is taken from it.
+    """
+    result = cfg.copy()
     overrides = parse_overrides(HydraConfig.get().overrides.task)
     # Schedulers of the current command line do not join those of the earlier run.
     keys_of = [key_of(each) for each in overrides if not each.is_delete() and each.key_or_group != "scheduler"]
     typed = [PACKAGED_GROUPS.get(key, key) for key in keys_of]
-    taken = sorted(keys.difference(typed))
-    plain = cast(dict[str, Any], OmegaConf.to_container(earlier, resolve=False))
-    check_recalled({key: plain.get(key) for key in taken}, registered(cfg), run / SAVED)
-    for key in taken:
-        OmegaConf.update(result, key, earlier.get(key), merge=False, force_add=True)
+    taken = {key: earlier.get(key) for key in sorted(keys.difference(typed))}
+    check_recalled(taken, registered(cfg), origin)
+    for key, value in taken.items():
+        OmegaConf.update(result, key, value, merge=False, force_add=True)
     for option in typed:
         top, dot, _ = option.partition(".")
         if top in keys and dot:  # whether the recalled object takes the option is checked when it is built
             OmegaConf.update(result, option, OmegaConf.select(cfg, option), merge=False, force_add=True)
     for option in set(PACKAGED_GROUPS.values()).difference(typed):
         if option.partition(".")[0] in keys.intersection(typed):  # the default task may have set it in a typed group
-            OmegaConf.update(result, option, OmegaConf.select(earlier, option), force_add=True)
+            OmegaConf.update(result, option, _find_number(earlier, option, origin), force_add=True)
     return result
+
+
+def _find_number(earlier: Mapping[str, Any], option: str, origin: Path) -> float | None:
+    """Return the number that an earlier configuration has for an option of a group; None without one.
+
+    Raises:
+        ChoiceError: it is no number.
+    """
+    group, _, name = option.partition(".")
+    node = earlier.get(group)
+    found = node.get(name) if isinstance(node, Mapping) else None
+    if found is not None and (isinstance(found, bool) or not isinstance(found, int | float)):
+        raise ChoiceError(f"{origin}: {option} is {short(found)}; it must be a number or null")
+    return found
 
 
 def recall_whole(cfg: DictConfig, run: Path) -> DictConfig:
     """The config with everything that the config of an earlier run has.
 
     Raises:
-        ChoiceError: the folder has no config, one that names a class outside the registry, or one that has changed
-            since the run began.
+        ChoiceError: the folder has no config, one that is not plain data, one that names a class outside the registry,
+            or one that has changed since the run began.
     """
-    earlier = _load(run / SAVED)
-    recalled = _recall(cfg, run, {str(key) for key in earlier} - {"ray", "resume", "run", "trust"})
-    check_unchanged(earlier, run)
+    earlier = read_configuration(run / SAVED)
+    recalled = _recall(cfg, earlier, run / SAVED, set(earlier) - NOT_RECALLED)
+    check_unchanged(run)
     return recalled
 
 
-def check_unchanged(earlier: DictConfig, run: Path) -> None:
+def check_unchanged(run: Path) -> None:
     """Assert that the config of an earlier run is the one that the run began with, by the hash in its provenance.
 
     Without a provenance that can be read, it must at least have the parts of a setup: what a truncated config lacks
@@ -175,31 +196,17 @@ def check_unchanged(earlier: DictConfig, run: Path) -> None:
     Raises:
         ChoiceError: it is not.
     """
-    if missing := sorted({"cluster", "performance", "scenario", "workload", "seed"}.difference(map(str, earlier))):
+    earlier = read_unfilled(run / SAVED)  # as it was written, so with the references of earlier versions
+    if missing := sorted({"cluster", "performance", "scenario", "workload", "seed"}.difference(earlier)):
         raise ChoiceError(f"{run / SAVED}: lacks {', '.join(missing)}; it is damaged, or no configuration of a run")
     try:
         began = read_provenance(run).get("configuration")
     except ChoiceError:
         return
-    if began is not None and began != hash_config(earlier):
+    if began is not None and began != hash_config(OmegaConf.create(earlier)):
         raise ChoiceError(
             f"{run / SAVED}: has changed since the run began, or is damaged; undo the change, or start a new run"
         )
-
-
-def _load(path: Path) -> DictConfig:
-    """Read the config of an earlier run; nothing that it names is imported.
-
-    Raises:
-        ChoiceError: it is no YAML file with keys.
-    """
-    try:
-        found = OmegaConf.load(path)
-    except (OSError, ValueError, yaml.YAMLError, OmegaConfBaseException) as error:
-        raise ChoiceError(f"{path}: cannot be read ({' '.join(str(error).split())[:200]})") from error
-    if not isinstance(found, DictConfig):
-        raise ChoiceError(f"{path}: is no configuration; it must have keys such as cluster and workload")
-    return found
 
 
 def existing_folder(cfg: DictConfig, key: str) -> Path:

@@ -16,7 +16,7 @@ PROBLEM_KEYS = ("cluster", "performance", "scenario", "workload", "seed")
 
 def build_task(cfg: DictConfig) -> Task | None:
     """Build the task that the config chooses; None with `task=none`."""
-    return build_object(cfg.task) if cfg.get("task") else None
+    return build_object(cfg.task, Task) if cfg.get("task") else None
 
 
 def find_hash(cfg: DictConfig, inputs: RunInputs, task: Task) -> str:

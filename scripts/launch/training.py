@@ -21,8 +21,9 @@ from agents.rllib.evolution import BiddingTask, EvolutionSetup, spec_of
 from agents.rllib.expert_iteration import ExpertSetup
 from agents.tensorboard import GAIN, HEADLINE, as_code
 from agents.terminal import ProgressListener
-from agents.training import Trainer, TrainingListener
+from agents.training import Trainer, TrainingListener, TrainingSettings
 from envs.bidding import BiddingRules
+from envs.gpu_cluster import EnvSettings
 from envs.scheduling import Scheduler
 from envs.simulation.market import Market
 from envs.types import CheckpointError
@@ -60,7 +61,8 @@ def build_trainer(cfg: DictConfig, folder: Path, listener: TrainingListener) -> 
     Raises:
         ChoiceError: an option that does not exist or has another type, or parts that do not belong together.
     """
-    settings, env = build_object(cfg.trainer), build_object(cfg.env)
+    settings = build_object(cfg.trainer, TrainingSettings | BidTrainingSettings)
+    env = build_object(cfg.env, EnvSettings | BiddingRules)
     bids = isinstance(env, BiddingRules)
     if bids != isinstance(settings, BidTrainingSettings):
         raise ChoiceError(
@@ -75,11 +77,11 @@ def build_trainer(cfg: DictConfig, folder: Path, listener: TrainingListener) -> 
         raise ChoiceError(
             "tasks: only policies that bid train on several tasks (trainer=evolution); name one as task=<name>"
         )
-    inputs, market = build_inputs(cfg), build_object(cfg.market) if cfg.get("market") else None
+    inputs, market = build_inputs(cfg), build_object(cfg.market, Market) if cfg.get("market") else None
     add_provenance(folder, traces=trace_hashes(inputs.source))
     return Trainer(
         rllib.TrainingSetup(inputs.setup, inputs.source, env.rules, env.reward, market),
-        build_object(cfg.agent),
+        build_object(cfg.agent, Blueprint),
         settings,
         {name: partial(_build_scheduler, cfg, name) for name in build_schedulers(cfg)},
         folder,
@@ -138,8 +140,8 @@ def _build_bidding(
         tasks[further if further not in tasks else f"{further}-{len(tasks)}"] = found
     hashes = [trace_hashes(each.source) for each in tasks.values()]
     add_provenance(folder, traces={path: found for each in hashes for path, found in each.items()})
-    blueprint = build_object(cfg.agent)
-    made = bidding_tasks(tasks, build_object(cfg.market), rules)
+    blueprint = build_object(cfg.agent, Blueprint)
+    made = bidding_tasks(tasks, build_object(cfg.market, Market), rules)
     start = read_start(cfg, blueprint, spec_of(made).num_bids, folder)
     rest = (
         describe_market(cfg),

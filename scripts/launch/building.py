@@ -6,7 +6,7 @@ import logging
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, Union
 
@@ -45,9 +45,9 @@ def build_object(node: DictConfig, wanted: type | types.UnionType | None = None,
     if wanted is not None and not any(builds(node, each) for each in typing.get_args(wanted) or (wanted,)):
         raise ChoiceError(f"{key}._target_ is {node['_target_']}; it must build {describe_type(wanted)}")
     check_options(node, given)
+    check_missing(node, given)
     made = instantiate(node, _convert_="all", _partial_=True)
     assert isinstance(made, partial)
-    check_missing(key, made, given)
     return made(**given)
 
 
@@ -57,10 +57,8 @@ def check_options(node: DictConfig, given: Mapping[str, object]) -> None:
     Raises:
         ChoiceError: names the option, its value, what is allowed and the most similar name.
     """
-    for child in node.values():
-        for each in child if isinstance(child, ListConfig) else [child]:
-            if isinstance(each, DictConfig):
-                check_options(each, {})
+    for child in _nodes_in(node):
+        check_options(child, {})
     if "_target_" not in node:
         return
     key, target = str(node._get_full_key(None)), str(node["_target_"])
@@ -77,16 +75,33 @@ def check_options(node: DictConfig, given: Mapping[str, object]) -> None:
             raise ChoiceError(f"{key}.{name} is {node[name]!r}; it must be {wanted}{quotes}")
 
 
-def check_missing(key: str, made: "partial[Any]", given: Mapping[str, object]) -> None:
-    """Check that a signature gets all arguments that it requires, from its options and from the given objects.
+def check_missing(node: DictConfig, given: Mapping[str, object]) -> None:
+    """Check that the signature of every `_target_` of the node and of its children gets all arguments it requires.
+
+    Args:
+        node: the result of `check_options` is that its targets can be imported.
+        given: arguments besides the options of the outermost one.
 
     Raises:
-        ChoiceError: names the argument.
+        ChoiceError: names the first one that is missing.
     """
-    try:
-        inspect.signature(made.func).bind(*made.args, **made.keywords, **given)
-    except TypeError as refusal:
-        raise ChoiceError(f"{key}: {refusal}; set it as {key}.<name>=<value>") from refusal
+    for child in _nodes_in(node):
+        check_missing(child, {})
+    if "_target_" not in node or node.get("_partial_"):
+        return
+    key, optional = str(node._get_full_key(None)), (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    taken = inspect.signature(import_target(key, str(node["_target_"]))).parameters
+    for name, parameter in [*taken.items()][len(node.get("_args_", ())) :]:
+        if parameter.default is parameter.empty and parameter.kind not in optional and name not in {*node, *given}:
+            raise ChoiceError(f"{key}: missing a required argument: {name!r}; set it as {key}.<name>=<value>")
+
+
+def _nodes_in(node: DictConfig) -> Iterator[DictConfig]:
+    """Yield the nodes directly in a node, also those in its lists."""
+    for child in node.values():
+        for each in child if isinstance(child, ListConfig) else [child]:
+            if isinstance(each, DictConfig):
+                yield each
 
 
 def import_target(key: str, target: str) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from launch.arguments import check_keys, hydra_arguments
 from launch.choices import CONF
-from launch.errors import ChoiceError, RunFailedError, one_line_errors, short_errors
+from launch.errors import ChoiceError, RunFailedError, as_line, one_line_errors, short_errors
 from launch.objective import objective_of
 from launch.outcomes import FinishedRun, MultirunFolder, read_outcomes, write_outcome
 from launch.provenance import PROVENANCE, resolve_config, write_provenance
@@ -55,7 +55,7 @@ def command(config_name: str, *, schedulers: str | None = None) -> Callable[[Scr
                     try:
                         kept = task(cfg, folder) or folder  # a task that continues an earlier run returns its folder
                     except RunFailedError as error:
-                        failure = str(error)  # other runs of --multirun still take place
+                        failure = as_line(str(error))  # other runs of --multirun still take place
                         print(f"error: {failure}", file=sys.stderr)
                 print(f"run: {os.path.relpath(kept)}")
                 number = HydraConfig.get().job.num if MultirunFolder.current else 0

@@ -72,6 +72,16 @@ def short_errors() -> Iterator[None]:
 
 def explain_error(error: BaseException) -> str | None:
     """One line that names the thing, the value, what is allowed and the fix; None if it is not the user's mistake."""
+    found = _explain(error)
+    return None if found is None else as_line(found)
+
+
+def as_line(text: str) -> str:
+    """Return a text as one line for a terminal, which characters of a stranger's file do not control."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def _explain(error: BaseException) -> str | None:
     explanations = [explain_missing_extra(link) for link in _chain(error)]
     explanations += [str(link) for link in _chain(error) if isinstance(link, MurmurationError)]
     if found := next(filter(None, explanations), None):

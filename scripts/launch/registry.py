@@ -121,7 +121,7 @@ def check_recalled(recalled: Mapping[str, Any], allowed: frozenset[str], origin:
             raise ChoiceError(
                 f"{origin}: {key} names {short(value)}, which is no class of this project"
                 f"{did_you_mean(str(value), allowed, lead=', ')}; "
-                f"if it is your own and you trust it, add trust=[{value}]"
+                f"if it is your own and you trust it, add trust=[{short(value)[1:-1]}]"
             )
         if isinstance(value, str) and is_unsafe(value):
             raise ChoiceError(f"{origin}: {key} is {short(value)}; a recalled configuration may hold no ${{...}}")

@@ -8,7 +8,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from launch.arguments import key_of, parse_overrides
-from launch.errors import ChoiceError, DifferentResultError, SchedulersFailedError
+from launch.errors import ChoiceError, DifferentResultError, SchedulersFailedError, as_line
 from launch.plain import is_unsafe, read_json, short
 from launch.provenance import PROVENANCE, changed_since, read_provenance
 from launch.runs import compare_and_report, existing_folder, recall_whole
@@ -58,7 +58,7 @@ def repeat_run(cfg: DictConfig, folder: Path) -> None:
     except SchedulersFailedError as failure:  # as they may have in the earlier run
         print(f"note: {failure}")
     for change in changed_since(earlier, read_provenance(folder)):
-        print(f"changed since: {change}")
+        print(f"changed since: {as_line(change)}")
     report_differences(run, folder)
 
 
@@ -107,7 +107,7 @@ def report_differences(earlier: Path, now: Path) -> None:
         count += len(before)
         for key in sorted({*before, *after}):
             if before.get(key) != after.get(key) or (key in before) != (key in after):
-                differing.append(f"{name} {key} was {before.get(key)} and is {after.get(key)} now")
+                differing.append(f"{name} {key[:200]} was {short(before.get(key))} and is {short(after.get(key))} now")
     if differing:
         more = f" and {len(differing) - NAMED} more" if len(differing) > NAMED else ""
         raise DifferentResultError(

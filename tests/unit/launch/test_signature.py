@@ -63,11 +63,15 @@ def test_objects_given_by_the_script_must_be_taken_too():
 
 
 def test_a_missing_argument_is_reported_before_the_call():
-    from functools import partial
-
-    check_missing("t", partial(required, a=1), {"b": 2.0})
-    with pytest.raises(ChoiceError, match=r"t: missing a required argument: 'b'; set it as t\.<name>=<value>"):
-        check_missing("t", partial(required, a=1), {})
+    check_missing(config("t: {_target_: HERE.required, a: 1}").t, {"b": 2.0})
+    check_missing(config("t: {_target_: HERE.required, _args_: [1, 2.0]}").t, {})
+    check_missing(config("t: {_target_: HERE.Tree, left: {_target_: HERE.required, _partial_: true}}").t, {})
+    for text in ("t: {_target_: HERE.required, a: 1}", "t: {_target_: HERE.required, _args_: [1]}"):
+        with pytest.raises(ChoiceError, match=r"t: missing a required argument: 'b'; set it as t\.<name>=<value>"):
+            check_missing(config(text).t, {})
+    for text in ("left: {_target_: HERE.required}", "left: [{_target_: HERE.required}]"):
+        with pytest.raises(ChoiceError, match=r"t\.left.*: missing a required argument: 'a'"):
+            check_missing(config(f"t: {{_target_: HERE.Tree, {text}}}").t, {})
 
 
 def test_functions_are_built_as_classes_are():

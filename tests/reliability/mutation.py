@@ -118,8 +118,8 @@ def wrong(rng: random.Random, targets: Sequence[str]) -> Any:
 
 def hostile(rng: random.Random) -> Any:
     """Draw a value that could run something, read something, or need much memory if it were interpreted."""
-    node = {"_target_": rng.choice(TARGETS), "a": rng.choice([CODE, *REFERENCES])}
-    match rng.randrange(12):
+    node = {"_target_": rng.choice(TARGETS), "a": rng.choice([CODE, rng.choice(REFERENCES)])}
+    match rng.randrange(13):
         case 0 | 1 | 2 | 3:
             return rng.choice(REFERENCES)
         case 4:
@@ -136,6 +136,8 @@ def hostile(rng: random.Random) -> Any:
             return nested(rng.choice([3, 30, 90]), rng.choice([node, rng.choice(REFERENCES)]), rng.random() < 0.5)
         case 10:
             return list(TASKS[: rng.randrange(1, len(TASKS))]) if rng.random() < 0.3 else [rng.choice(TASKS)]
+        case 11:
+            return rng.choice(TARGETS)
         case _:
             return rng.choice(HARMLESS)
 
@@ -154,7 +156,8 @@ def mutate(rng: random.Random, honest: Any, targets: Sequence[str] = ()) -> Any:
         places = [
             (node, key) for node in _containers(found) for key in (node if isinstance(node, dict) else range(len(node)))
         ]
-        node, key = rng.choice(places)
+        named = [place for place in places if place[1] == "_target_"]
+        node, key = rng.choice(named if named and rng.random() < 0.1 else places)
         match rng.randrange(8):
             case 0 | 1 | 2 | 3:
                 node[key] = wrong(rng, targets) if targets else hostile(rng)

@@ -42,8 +42,10 @@ def build_object(node: DictConfig, wanted: type | types.UnionType | None = None,
     key = str(node._get_full_key(None))
     if "_target_" not in node:
         raise ChoiceError(f"{key}: has no _target_; choose a file of conf/{key} or name a class to build")
-    if wanted is not None and not any(builds(node, each) for each in typing.get_args(wanted) or (wanted,)):
-        raise ChoiceError(f"{key}._target_ is {node['_target_']}; it must build {describe_type(wanted)}")
+    kinds = () if wanted is None else typing.get_args(wanted) or (wanted,)
+    if kinds and not any(builds(node, each) for each in kinds):
+        names = " or ".join(each.__name__ for each in kinds)
+        raise ChoiceError(f"{key}._target_ is {node['_target_']}; it must build a {names}")
     check_options(node, given)
     check_missing(node, given)
     made = instantiate(node, _convert_="all", _partial_=True)

@@ -1,7 +1,6 @@
 """A run folder or a checkpoint of a stranger runs nothing: attacks are refused before anything is imported."""
 
 import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,9 +21,9 @@ from envs.types import CheckpointError
 from launch.building import build_object
 from launch.choices import CONF
 from launch.errors import ChoiceError
+from launch.inputs import build_inputs
 from launch.registry import check_recalled, named_targets, project_targets, registered
 from tests.unit.agents.worlds import SPEC
-from tests.unit.launch.test_scripts import run as run_script
 
 BLUEPRINT = Blueprint(options={"width": 8, "layers": 1, "heads": 2})
 ORIGIN = Path("run/.hydra/config.yaml")
@@ -103,10 +102,19 @@ def test_other_keys_of_hydra_are_refused(key):
         check({**GROUPS, "scenario": {**GROUPS["scenario"], key: ["x"]}})
 
 
-@pytest.mark.parametrize("value", ["${oc.env:HOME}", "${oc.decode:1}", "x ${oc.create:y}", "${a:${oc.select:b}}"])
-def test_resolvers_are_refused(value):
-    with pytest.raises(ChoiceError, match="may hold no"):
-        check({**GROUPS, "workload": {**GROUPS["workload"], "path": value}})
+def test_what_does_something_when_it_is_called_is_no_part_of_a_run():
+    """Experiments write files into the folder that they are given."""
+    for target in ("launch.maifs.improvements", "baselines.reproductions.synergy.experiment.mechanisms"):
+        with pytest.raises(ChoiceError, match="which is no class of this project"):
+            check({**GROUPS, "scenario": {"_target_": target, "data": "", "folder": "."}})
+
+
+@pytest.mark.parametrize("group", ["cluster", "performance", "scenario", "workload"])
+def test_a_class_of_the_project_in_the_wrong_group_is_refused(group):
+    cfg = OmegaConf.create({**GROUPS, group: {"_target_": "baselines.fifo.Fifo"}, "seed": 0})
+    cfg.cluster.groups = [{"gpu_type": "V100", "num_nodes": 1, "num_gpus": 1}]
+    with pytest.raises(ChoiceError, match=rf"{group}\._target_ is baselines\.fifo\.Fifo; it must build a "):
+        build_inputs(cfg)
 
 
 @pytest.mark.parametrize("target", [5, None, ["os.system"], {"_target_": "os.system"}])
@@ -316,18 +324,3 @@ def test_recalled_objects_have_the_types_of_the_signature():
         with pytest.raises(ChoiceError, match=f"scenario.{next(iter(wrong))} is"):
             build_object(cfg.scenario)
     assert build_object(OmegaConf.create({"scenario": {**scenario, "rounds": rounds}}).scenario).rounds.on_events
-
-
-def test_evaluating_a_strangers_run_runs_nothing(saved, tmp_path):
-    """The attack of a published run folder, through the script itself."""
-    run = tmp_path / "run"
-    shutil.copytree(saved, run / "checkpoints" / "best")
-    (run / ".hydra").mkdir()
-    mark = tmp_path / "executed"
-    attack = {"_target_": "sympy.sympify", "a": f"__import__('os').system('touch {mark}')"}
-    OmegaConf.save(OmegaConf.create({**GROUPS, "scenario": attack}), run / ".hydra" / "config.yaml")
-    done = run_script(tmp_path, "evaluate", f"checkpoint={run}", "scheduler=fifo")
-    assert done.returncode == 2
-    assert done.stderr.strip().splitlines()[-1].startswith("error: ")
-    assert "sympy.sympify" in done.stderr
-    assert not mark.exists()

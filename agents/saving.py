@@ -122,8 +122,8 @@ def read_state(path: Path, make: Callable[..., _State]) -> _State:
     """
     try:
         return make(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        reason = " ".join(str(error).split())
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:200]
         raise CheckpointError(f"{path} is not a training state ({reason}); start a new run") from error
 
 
@@ -161,7 +161,7 @@ def damage_of(folder: Path) -> str:
                 return f"{name} is missing"
             if file_hash(folder / name) != expected:
                 return f"{name} has changed"
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         return f"{MANIFEST} cannot be read: {' '.join(str(error).split())}"
     return ""
 

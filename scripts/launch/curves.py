@@ -28,16 +28,38 @@ def read_curve(folder: Path) -> tuple[str, LearningCurve] | None:
     """Return the name of the training seed of a run without further seeds, and its curve; None if it has none.
 
     Runs of the discrete environment have curves if they begin with a market's proposals.
+
+    Raises:
+        ChoiceError: its figures are no curve.
+        CheckpointError: it has no training state.
     """
     for name in BID_STATES:
         if (folder / name).exists():
             bids = read_state(folder / name, BidTrainingState)
-            return f"seed {bids.seed}", LearningCurve(bids.validation, bids.num_episodes, bids.cpu_time)
+            curve = LearningCurve(bids.validation, bids.num_episodes, bids.cpu_time)
+            return f"seed {bids.seed}", checked(curve, folder / name)
     if (folder / CHOICE_STATE).exists():
         choices = read_state(folder / CHOICE_STATE, TrainingState)
         if choices.gains:
-            return f"seed {choices.seed}", LearningCurve(choices.gains, choices.num_episodes, choices.cpu_time)
+            curve = LearningCurve(choices.gains, choices.num_episodes, choices.cpu_time)
+            return f"seed {choices.seed}", checked(curve, folder / CHOICE_STATE)
     return None
+
+
+def checked(curve: LearningCurve, path: Path) -> LearningCurve:
+    """Return a curve after all that is drawn of it has been computed once.
+
+    Raises:
+        ChoiceError: a value has another type, or the tasks of validations differ; names the file.
+    """
+    try:
+        figures = [curve.episodes(), curve.cpu_minutes(), *(each for task in curve.tasks for each in curve.gains(task))]
+        if not all(np.isfinite(each).all() for each in figures):
+            raise ValueError("a figure is not finite")
+    except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise ChoiceError(f"{path}: has no figures of validations ({reason}); give the folder of a run") from error
+    return curve
 
 
 def read_curves(folder: Path) -> dict[str, LearningCurve]:

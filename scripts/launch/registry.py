@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from envs.types import did_you_mean
 from launch.choices import CONF
 from launch.errors import ChoiceError
-from launch.plain import is_unsafe, short, walk
+from launch.plain import KEY, is_unsafe, short, walk
 
 NAMING_KEYS = ("_target_", "target")  # keys whose text names a class; `target` is the network of a blueprint
 REQUIRED = ("cluster", "performance", "scenario", "workload")
@@ -139,9 +139,13 @@ def _check_key(key: str, value: Any, origin: Path) -> None:
     if key in OPTIONAL and value and not names_class:
         raise ChoiceError(f"{origin}: {key} is {short(value)}; it must name a class as {key}._target_, or be null")
     if key == "schedulers":
-        nodes = value.values() if isinstance(value, Mapping) else [None]
-        if not all(isinstance(node, Mapping) and "_target_" in node for node in nodes):
+        nodes = value if isinstance(value, Mapping) else {"": None}
+        if not all(isinstance(node, Mapping) and "_target_" in node for node in nodes.values()):
             raise ChoiceError(f"{origin}: schedulers is {short(value)}; each of them must name a class as _target_")
+        if wrong := [name for name in nodes if not KEY.fullmatch(str(name))]:  # files of the report are named after it
+            raise ChoiceError(
+                f"{origin}: {short(wrong[0])} is no name of a scheduler; give it one of letters and digits"
+            )
     if key in SCALARS and not any(KINDS[kind](value) for kind in SCALARS[key]):
         raise ChoiceError(f"{origin}: {key} is {short(value)}; it must be {' or '.join(SCALARS[key])}")
     if key == "tasks":

@@ -109,6 +109,29 @@ def test_what_does_something_when_it_is_called_is_no_part_of_a_run():
             check({**GROUPS, "scenario": {"_target_": target, "data": "", "folder": "."}})
 
 
+@pytest.mark.parametrize("name", ["../../evil", "a/b", "", "\x1b[2J", 5])
+def test_a_scheduler_that_would_name_a_file_elsewhere_is_refused(name):
+    with pytest.raises(ChoiceError, match="is no name of a scheduler"):
+        check({**GROUPS, "schedulers": {name: {"_target_": "baselines.fifo.Fifo"}}})
+    check({**GROUPS, "schedulers": {"fifo-2": {"_target_": "baselines.fifo.Fifo"}}})
+
+
+@pytest.mark.parametrize("value", [None, 5, [], {"fifo": None}, {"fifo": {"backfill": "easy"}}])
+def test_schedulers_must_name_classes(value):
+    with pytest.raises(ChoiceError, match="schedulers is .*each of them must name a class"):
+        check({**GROUPS, "schedulers": value})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("seed", "x"), ("seed", True), ("seeds", [1]), ("split", 3), ("checkpoint", None), ("sampled", 1), ("tasks", "x")]
+    + [("recorded", [1]), ("record", "yes"), ("env", 3), ("market", "starling"), ("task", {"name": "x"})],
+)
+def test_a_key_of_another_type_is_refused(key, value):
+    with pytest.raises(ChoiceError, match=rf"config\.yaml: {key} is .*; it must "):
+        check({**GROUPS, key: value})
+
+
 @pytest.mark.parametrize("group", ["cluster", "performance", "scenario", "workload"])
 def test_a_class_of_the_project_in_the_wrong_group_is_refused(group):
     cfg = OmegaConf.create({**GROUPS, group: {"_target_": "baselines.fifo.Fifo"}, "seed": 0})

@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 from agents.bidding.gain import Gain
 from agents.bidding.training import BidTrainingState
 from agents.training import TrainingState
+from envs.types import MurmurationError
 from launch.curves import compare_runs, read_curves
 from launch.errors import ChoiceError
 
@@ -48,6 +49,34 @@ def test_a_run_without_a_market_has_no_curve_to_compare(tmp_path: Path) -> None:
     written(tmp_path / "run", "state.json", TrainingState(0))
     with pytest.raises(ChoiceError, match=r"runs\.ppo: .*run has no learning curves; give the folder"):
         compare_runs(OmegaConf.create({"runs": {"ppo": str(tmp_path / "run")}}), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"validation": 5},
+        {"validation": {"a": {"t": [0.0] * 7}}},
+        {"validation": {"1": {"t": [0.0]}}},
+        {"validation": {"1": {"t": ["x"] * 7}}},
+        {"validation": {"1": {"t": [0.0] * 7}, "2": {}}},
+        {"validation": {"1": {"t": [float("nan")] * 7}}},
+        {"num_episodes": "x" * 1000},
+        {"cpu_time": "x"},
+        {"cpu_time": [None]},
+        {"other": 1},
+    ],
+)
+def test_figures_that_are_no_curve_are_one_line(tmp_path: Path, changes: dict[str, object]) -> None:
+    (tmp_path / "run").mkdir()
+    state = {**asdict(BidTrainingState(0, 10, validation=gains_of(0.0, 0.1), num_episodes=4, cpu_time=[6.0] * 10))}
+    (tmp_path / "run" / "evolution.json").write_text(json.dumps({**state, **changes}))
+    with pytest.raises(MurmurationError, match=r"evolution\.json") as error:
+        compare_runs(OmegaConf.create({"runs": {"a": str(tmp_path / "run")}}), tmp_path)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 500
+    (tmp_path / "run" / "evolution.json").write_text("[" * 100_000)
+    with pytest.raises(MurmurationError, match="is not a training state"):
+        compare_runs(OmegaConf.create({"runs": {"a": str(tmp_path / "run")}}), tmp_path)
 
 
 @pytest.mark.parametrize("runs", ["runs/a", [], {}, "???"])

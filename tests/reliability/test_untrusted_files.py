@@ -124,8 +124,17 @@ def test_schedulers_must_name_classes(value):
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("seed", "x"), ("seed", True), ("seeds", [1]), ("split", 3), ("checkpoint", None), ("sampled", 1), ("tasks", "x")]
-    + [("recorded", [1]), ("record", "yes"), ("env", 3), ("market", "starling"), ("task", {"name": "x"})],
+    [
+        *(("seed", "x"), ("seed", True), ("seeds", [1]), ("split", 3), ("checkpoint", None), ("sampled", 1)),
+        *(
+            ("tasks", "x"),
+            ("recorded", [1]),
+            ("record", "yes"),
+            ("env", 3),
+            ("market", "starling"),
+            ("task", {"name": 1}),
+        ),
+    ],
 )
 def test_a_key_of_another_type_is_refused(key, value):
     with pytest.raises(ChoiceError, match=rf"config\.yaml: {key} is .*; it must "):

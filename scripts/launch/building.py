@@ -42,9 +42,9 @@ def build_object(node: DictConfig, wanted: type | types.UnionType | None = None,
     key = str(node._get_full_key(None))
     if "_target_" not in node:
         raise ChoiceError(f"{key}: has no _target_; choose a file of conf/{key} or name a class to build")
-    kinds = () if wanted is None else typing.get_args(wanted) or (wanted,)
-    if kinds and not any(builds(node, each) for each in kinds):
-        names = " or ".join(each.__name__ for each in kinds)
+    classes = () if wanted is None else typing.get_args(wanted) or (wanted,)
+    if classes and not any(builds(node, each) for each in classes):
+        names = " or ".join(each.__name__ for each in classes)
         raise ChoiceError(f"{key}._target_ is {node['_target_']}; it must build a {names}")
     check_options(node, given)
     check_missing(node, given)

@@ -57,18 +57,18 @@ def read_unfilled(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
         raise ChoiceError(f"{path}: is no configuration; it must have keys such as cluster and workload")
     if wrong := [name for name in found if not KEY.fullmatch(name)]:  # OmegaConf reads `[trust]` as the key `trust`
-        raise ChoiceError(f"{path}: {short(wrong[0])} is no key of a configuration; remove it")
+        raise ChoiceError(f"{path}: {shorten(wrong[0])} is no key of a configuration; remove it")
     for key, value in walk(found):
         if isinstance(value, str) and is_unsafe(value) and not REFERENCE.fullmatch(value):
             raise ChoiceError(
-                f"{path}: {key} is {short(value)}; a recalled configuration may hold no ${{...}}: write its value there"
+                f"{path}: {key} is {shorten(value)}; a recalled configuration may hold no ${{...}}: write the value"
             )
         if isinstance(value, str) and ("\0" in value or (value == MISSING and key not in MAY_MISS)):
-            raise ChoiceError(f"{path}: {key} is {short(value)}, which is no value; write one there")
+            raise ChoiceError(f"{path}: {key} is {shorten(value)}, which is no value; write one there")
     return found
 
 
-def read_json(path: Path) -> Any:
+def load_json(path: Path) -> Any:
     """Read a JSON file of a run folder.
 
     Raises:
@@ -97,7 +97,7 @@ def check_resolved(values: Mapping[Any, Any]) -> None:
     """
     for key, value in walk(values):
         if isinstance(value, str) and is_unsafe(value):
-            raise ChoiceError(f"{key} is {short(value)}; no value of a configuration may contain ${{")
+            raise ChoiceError(f"{key} is {shorten(value)}; no value of a configuration may contain ${{")
 
 
 def fill_references(value: Any, content: Mapping[str, Any]) -> Any:
@@ -141,7 +141,7 @@ def depth_of(node: Any) -> int:
     return depth
 
 
-def short(value: Any) -> str:
+def shorten(value: Any) -> str:
     """Return a value as Python writes it, cut to 80 characters, for messages."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
@@ -199,7 +199,7 @@ class _Composer:
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
             raise yaml.YAMLError(f"an alias or anchor in line {event.start_mark.line + 1}; write the value itself")
         if event.tag is not None:
-            raise yaml.YAMLError(f"the tag {short(event.tag)} in line {event.start_mark.line + 1}; leave it out")
+            raise yaml.YAMLError(f"the tag {shorten(event.tag)} in line {event.start_mark.line + 1}; leave it out")
         if isinstance(event, yaml.ScalarEvent):
             return self._scalar(event)
         if depth >= DEEPEST:
@@ -217,9 +217,9 @@ class _Composer:
         for event in self._until(yaml.MappingEndEvent):
             key = self._value(event, depth)
             if isinstance(key, bool) or not isinstance(key, int | str) or (isinstance(key, str) and is_unsafe(key)):
-                raise yaml.YAMLError(f"the key {short(key)}, which is no name")
+                raise yaml.YAMLError(f"the key {shorten(key)}, which is no name")
             if key in found:
-                raise yaml.YAMLError(f"the key {short(key)} twice")
+                raise yaml.YAMLError(f"the key {shorten(key)} twice")
             found[key] = self._value(next(self._events), depth)
         if len({type(key) for key in found}) > 1:
             raise yaml.YAMLError("keys of one mapping that are names and numbers")

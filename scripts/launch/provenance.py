@@ -22,7 +22,7 @@ from envs.workloads import TraceSource, WorkloadSource
 from envs.workloads.readers.reader import locate
 from launch.choices import CONF
 from launch.errors import ChoiceError
-from launch.plain import check_resolved, read_json
+from launch.plain import check_resolved, load_json
 
 PROVENANCE = "provenance.json"
 SAVED = Path(".hydra") / "config.yaml"  # the configuration of a run
@@ -102,7 +102,7 @@ def read_provenance(folder: Path) -> dict[str, Any]:
         ChoiceError: the file is missing or is no JSON object.
     """
     try:
-        found = read_json(folder / PROVENANCE)
+        found = load_json(folder / PROVENANCE)
     except ChoiceError as error:
         raise ChoiceError(f"{error}; give a run folder of this version") from error
     if not isinstance(found, dict):

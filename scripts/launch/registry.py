@@ -17,13 +17,13 @@ from omegaconf import DictConfig, OmegaConf
 from envs.types import did_you_mean
 from launch.choices import CONF
 from launch.errors import ChoiceError
-from launch.plain import KEY, is_unsafe, short, walk
+from launch.plain import KEY, is_unsafe, shorten, walk
 
 NAMING_KEYS = ("_target_", "target")  # keys whose text names a class; `target` is the network of a blueprint
 REQUIRED = ("cluster", "performance", "scenario", "workload")
 OPTIONAL = ("agent", "env", "market", "task", "trainer")  # groups that a run may be without
 # What a value can be, as messages call it.
-KINDS: Mapping[str, Callable[[Any], bool]] = {
+VALUES: Mapping[str, Callable[[Any], bool]] = {
     "null": lambda value: value is None,
     "true or false": lambda value: isinstance(value, bool),
     "a whole number": lambda value: isinstance(value, int) and not isinstance(value, bool),
@@ -116,15 +116,15 @@ def check_recalled(recalled: Mapping[str, Any], allowed: frozenset[str], origin:
                 f"{origin}: {key} is not allowed in a recalled configuration; give it on this command line"
             )
         if name in NAMING_KEYS and not isinstance(value, str):
-            raise ChoiceError(f"{origin}: {key} is {short(value)}; it must be the import path of a class")
+            raise ChoiceError(f"{origin}: {key} is {shorten(value)}; it must be the import path of a class")
         if name in NAMING_KEYS and value not in allowed:
             raise ChoiceError(
-                f"{origin}: {key} names {short(value)}, which is no class of this project"
+                f"{origin}: {key} names {shorten(value)}, which is no class of this project"
                 f"{did_you_mean(str(value), allowed, lead=', ')}; "
-                f"if it is your own and you trust it, add trust=[{short(value)[1:-1]}]"
+                f"if it is your own and you trust it, add trust=[{shorten(value)[1:-1]}]"
             )
         if isinstance(value, str) and is_unsafe(value):
-            raise ChoiceError(f"{origin}: {key} is {short(value)}; a recalled configuration may hold no ${{...}}")
+            raise ChoiceError(f"{origin}: {key} is {shorten(value)}; a recalled configuration may hold no ${{...}}")
 
 
 def _check_key(key: str, value: Any, origin: Path) -> None:
@@ -135,19 +135,19 @@ def _check_key(key: str, value: Any, origin: Path) -> None:
     """
     names_class = isinstance(value, Mapping) and "_target_" in value
     if key in REQUIRED and not names_class:
-        raise ChoiceError(f"{origin}: {key} is {short(value)}; it must name a class to build as {key}._target_")
+        raise ChoiceError(f"{origin}: {key} is {shorten(value)}; it must name a class to build as {key}._target_")
     if key in OPTIONAL and value and not names_class:
-        raise ChoiceError(f"{origin}: {key} is {short(value)}; it must name a class as {key}._target_, or be null")
+        raise ChoiceError(f"{origin}: {key} is {shorten(value)}; it must name a class as {key}._target_, or be null")
     if key == "schedulers":
         nodes = value if isinstance(value, Mapping) else {"": None}
         if not all(isinstance(node, Mapping) and "_target_" in node for node in nodes.values()):
-            raise ChoiceError(f"{origin}: schedulers is {short(value)}; each of them must name a class as _target_")
+            raise ChoiceError(f"{origin}: schedulers is {shorten(value)}; each of them must name a class as _target_")
         if wrong := [name for name in nodes if not KEY.fullmatch(str(name))]:  # files of the report are named after it
             raise ChoiceError(
-                f"{origin}: {short(wrong[0])} is no name of a scheduler; give it one of letters and digits"
+                f"{origin}: {shorten(wrong[0])} is no name of a scheduler; give it one of letters and digits"
             )
-    if key in SCALARS and not any(KINDS[kind](value) for kind in SCALARS[key]):
-        raise ChoiceError(f"{origin}: {key} is {short(value)}; it must be {' or '.join(SCALARS[key])}")
+    if key in SCALARS and not any(VALUES[name](value) for name in SCALARS[key]):
+        raise ChoiceError(f"{origin}: {key} is {shorten(value)}; it must be {' or '.join(SCALARS[key])}")
     if key == "tasks":
         for entry in value:
             _check_task(entry, origin)
@@ -161,12 +161,12 @@ def _check_task(entry: str, origin: Path) -> None:
     """
     name, *options = entry.split() or [""]
     if not TASK_NAME.fullmatch(name):
-        raise ChoiceError(f"{origin}: tasks: {short(entry)} must be a task and options of it")
+        raise ChoiceError(f"{origin}: tasks: {shorten(entry)} must be a task and options of it")
     for option in options:
         found = TASK_OPTION.fullmatch(option)
         parts = re.split(r"[./@]", found["key"]) if found else [""]
         if any(part.startswith("_") or part in {"", "hydra", "target", "trust"} for part in parts):
             raise ChoiceError(
-                f"{origin}: tasks: {short(option)} is not allowed in a recalled configuration; an option may choose a "
-                "file of a group or set plain values, such as workload.load=0.6"
+                f"{origin}: tasks: {shorten(option)} is not allowed in a recalled configuration; an option may choose "
+                "a file of a group or set plain values, such as workload.load=0.6"
             )

@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from launch.arguments import key_of, parse_overrides
 from launch.errors import ChoiceError, DifferentResultError, SchedulersFailedError, as_line
-from launch.plain import is_unsafe, read_json, short
+from launch.plain import is_unsafe, load_json, shorten
 from launch.provenance import PROVENANCE, changed_since, read_provenance
 from launch.runs import compare_and_report, existing_folder, recall_whole
 
@@ -83,7 +83,7 @@ def find_again(cfg: DictConfig, earlier: Mapping[str, Any]) -> DictConfig:
     """
     known = earlier.get("checkpoint") or {}
     if not isinstance(known, Mapping) or any(is_unsafe(path) for path in known):
-        raise ChoiceError(f"{PROVENANCE}: checkpoint is {short(known)}; it must have the paths of a policy's files")
+        raise ChoiceError(f"{PROVENANCE}: checkpoint is {shorten(known)}; it must have the paths of a policy's files")
     if not Path(cfg.checkpoint).is_dir():
         for path in known:
             OmegaConf.update(cfg, "checkpoint", str(Path(path).parent))
@@ -107,7 +107,9 @@ def report_differences(earlier: Path, now: Path) -> None:
         count += len(before)
         for key in sorted({*before, *after}):
             if before.get(key) != after.get(key) or (key in before) != (key in after):
-                differing.append(f"{name} {key[:200]} was {short(before.get(key))} and is {short(after.get(key))} now")
+                differing.append(
+                    f"{name} {key[:200]} was {shorten(before.get(key))} and is {shorten(after.get(key))} now"
+                )
     if differing:
         more = f" and {len(differing) - NAMED} more" if len(differing) > NAMED else ""
         raise DifferentResultError(
@@ -122,7 +124,7 @@ def read_figures(path: Path) -> Any:
     Raises:
         ChoiceError: it is missing or damaged.
     """
-    found = read_json(path)
+    found = load_json(path)
     return {key: value for key, value in found.items() if key != TIMES} if isinstance(found, Mapping) else found
 
 

@@ -21,7 +21,7 @@ from envs.scheduling import Scheduler
 from launch.arguments import key_of, parse_overrides
 from launch.errors import ChoiceError, SchedulersFailedError
 from launch.inputs import build_inputs, build_schedulers
-from launch.plain import read_configuration, read_unfilled, short
+from launch.plain import read_configuration, read_unfilled, shorten
 from launch.provenance import SAVED, add_provenance, hash_config, read_provenance, trace_hashes
 from launch.records import consult_records
 from launch.registry import check_recalled, registered
@@ -170,7 +170,7 @@ def _find_number(earlier: Mapping[str, Any], option: str, origin: Path) -> float
     node = earlier.get(group)
     found = node.get(name) if isinstance(node, Mapping) else None
     if found is not None and (isinstance(found, bool) or not isinstance(found, int | float)):
-        raise ChoiceError(f"{origin}: {option} is {short(found)}; it must be a number or null")
+        raise ChoiceError(f"{origin}: {option} is {shorten(found)}; it must be a number or null")
     return found
 
 

@@ -279,21 +279,21 @@ class Guard:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Watch what this process does within the block."""
-        kind: Any = type(os.environ)
-        before = kind.__getitem__
+        environment: Any = type(os.environ)
+        before = environment.__getitem__
 
         def read(mapping: Any, key: Any) -> Any:
             if key != "OC_CAUSE":  # OmegaConf reads it whenever it raises an error
                 self.seen.append(f"environment variable {key}")
             return before(mapping, key)
 
-        kind.__getitem__ = read
+        environment.__getitem__ = read
         self._on = True
         try:
             yield
         finally:
             self._on = False
-            kind.__getitem__ = before
+            environment.__getitem__ = before
 
 
 def plant(folder: Path) -> None:

@@ -67,7 +67,7 @@ def _entries(path: Path) -> list[Any]:
     try:
         with open_text(path) as file:
             entries = json.load(file)
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, RecursionError) as error:
         raise TraceError(
             f"{path}: is not the JSON of a cluster_job_log ({type(error).__name__}: {error}); download the file again"
         ) from error

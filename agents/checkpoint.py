@@ -17,6 +17,7 @@ from agents.description import (
     check_network_size,
     explaining_damage,
     read_json,
+    require_file,
 )
 from agents.gpu_types import check_types
 from agents.networks import Blueprint, NetworkError, check_network
@@ -103,6 +104,7 @@ class Checkpoint:
             market = dict(description["market"]) if description.get("market") else None
             check_types(gpu_types, spec)
         with explaining_damage(folder / WEIGHTS, NO_WEIGHTS):
+            require_file(folder / WEIGHTS)
             weights = load_file(str(folder / WEIGHTS))
             check_finite(weights)
         with explaining_damage(folder / DESCRIPTION, NO_DESCRIPTION):

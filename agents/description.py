@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import re
+import stat
 import typing
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -62,6 +63,7 @@ def read_json(path: Path) -> dict[str, Any]:
         OSError: it cannot be read.
         ValueError: it is no JSON.
     """
+    require_file(path)
     if path.stat().st_size > LARGEST_FILE:
         raise CheckpointError(f"it has {path.stat().st_size:,} bytes, at most {LARGEST_FILE:,} are read")
 
@@ -75,6 +77,17 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict) or "format" not in found:
         raise CheckpointError("it is no JSON object with a format")
     return found
+
+
+def require_file(path: Path) -> None:
+    """Check that a path is no pipe or device, which may have no end.
+
+    Raises:
+        CheckpointError: it is one, or a folder.
+        OSError: there is nothing.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise CheckpointError("it is no file")
 
 
 def check_blueprint(description: Mapping[str, Any], networks: Collection[str]) -> None:

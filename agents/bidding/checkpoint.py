@@ -19,6 +19,7 @@ from agents.description import (
     check_network_size,
     explaining_damage,
     read_json,
+    require_file,
 )
 from agents.networks import Blueprint
 from envs.bidding import BiddingRules, BiddingSpec
@@ -100,6 +101,7 @@ class BiddingCheckpoint:
             blueprint = Blueprint.from_dict(manifest["network"])
             rules, market, notes = BiddingRules(**manifest["rules"]), dict(manifest["market"]), dict(manifest["notes"])
         with explaining_damage(folder / WEIGHTS, NO_WEIGHTS):
+            require_file(folder / WEIGHTS)
             weights = load_file(str(folder / WEIGHTS))
             check_finite(weights)
         with explaining_damage(folder / MANIFEST, NO_DESCRIPTION):

@@ -143,7 +143,8 @@ def load_policies(
 
 def seed_folders(run: Path) -> list[Path]:
     """Return the folders of the training seeds of a run, in order; none for a run of one seed."""
-    return sorted(run.glob("seed_*[0-9]"), key=lambda folder: int(folder.name.removeprefix("seed_")))
+    numbers = {each: each.name.removeprefix("seed_") for each in run.glob("seed_*")}
+    return sorted((each for each, number in numbers.items() if number.isdecimal()), key=lambda each: int(numbers[each]))
 
 
 def describe_market(cfg: DictConfig) -> dict[str, Any]:

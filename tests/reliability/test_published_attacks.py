@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
+from agents.bidding import BiddingCheckpoint
+from envs.types import CheckpointError
 from launch.arguments import compose_options
 from launch.choices import CONF, open_configs
 from launch.errors import ChoiceError
 from launch.plain import read_configuration, read_unfilled
+from launch.policies import seed_folders
 from launch.provenance import PROVENANCE, SAVED, hash_config, resolve_config
 from launch.registry import check_recalled, project_targets
 from launch.repeat import find_again
@@ -165,6 +168,21 @@ def test_a_pipe_and_a_huge_file_are_not_read(run):
         read_configuration(run / SAVED)
 
 
+@pytest.mark.parametrize("name", ["policy.json", "weights.safetensors"])
+def test_a_policy_that_is_a_pipe_is_not_read(run, name):
+    best = run / "checkpoints" / "best"
+    (best / name).unlink()
+    os.mkfifo(best / name)
+    with pytest.raises(CheckpointError, match="it is no file"):
+        BiddingCheckpoint.load(best)
+
+
+def test_folders_that_are_no_training_seeds_are_passed_over(run):
+    for name in ("seed_10", "seed_2", "seed_x1", "seed_", "seed_-1"):
+        (run / name).mkdir()
+    assert [folder.name for folder in seed_folders(run)] == ["seed_2", "seed_10"]
+
+
 def test_a_new_run_keeps_its_configuration_without_references(script, tmp_path, monkeypatch):
     monkeypatch.setenv("NAME_OF_CLUSTER", "mine")
     words = [*SMALL, "cluster.name=${oc.env:NAME_OF_CLUSTER}", "workload.seed=${seed}", "seed=4"]
@@ -199,4 +217,4 @@ def test_the_reference_of_earlier_versions_is_read_and_others_are_refused(script
     change(run, env={**env, "reward": {**reward, "jct": "${seed}"}})
     code, err = script("evaluate", f"run={run}")
     assert (code, len(err)) == (2, 1)
-    assert "env.reward.jct is '${seed}'; a recalled configuration may hold no ${...}: write its value there" in err[0]
+    assert "env.reward.jct is '${seed}'; a recalled configuration may hold no ${...}: write the value" in err[0]

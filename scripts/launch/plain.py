@@ -233,5 +233,5 @@ class _Composer:
             return text
         if _EXPONENT.fullmatch(text):
             return float(text)
-        tag = self._scalars.resolve(yaml.ScalarNode, text, (True, False))
+        tag = self._scalars.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
         return self._scalars.construct_object(yaml.ScalarNode(tag, text)) if tag in _SCALARS else text

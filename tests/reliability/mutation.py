@@ -14,7 +14,15 @@ import yaml
 MARK = "owned"  # the file that every attack tries to make in the working directory
 CANARY = "stranger"  # the module that every attack tries to import
 CODE = f"open('{MARK}', 'w').close()"
-TARGETS = ("os.system", "builtins.exec", f"{CANARY}.Net", "this.s", "sympy.sympify", "hydra.utils.instantiate", "")
+TARGETS: tuple[str, ...] = (
+    "os.system",
+    "builtins.exec",
+    f"{CANARY}.Net",
+    "this.s",
+    "sympy.sympify",
+    "hydra.utils.instantiate",
+    "",
+)
 TARGETS += ("runpy.run_path", "envs.simulation.Scenario.__init__", "launch.maifs.improvements", "subprocess.Popen")
 TARGETS += ("baselines.reproductions.sampling_matching.report.jct_gap", "launch.commands.os.system", "..", "a" * 5000)
 REFERENCES = (
@@ -65,7 +73,7 @@ TEXTS = (
     "é" * 99,
 )
 NUMBERS = (0, 1, -1, 3, 10**6, 10**30, 0.0, -0.5, 1e308, 1.5, float("inf"), float("nan"))
-KEYS = (
+KEYS: tuple[str, ...] = (
     "_target_",
     "_args_",
     "_partial_",
@@ -91,7 +99,11 @@ KEYS += (
     "own",
     "<<",
 )
-TASKS = ("shared-16 workload._target_=this.s", "shared-16 hydra.searchpath=[/tmp]", "shared-16 +x={_target_:this.s}")
+TASKS: tuple[str, ...] = (
+    "shared-16 workload._target_=this.s",
+    "shared-16 hydra.searchpath=[/tmp]",
+    "shared-16 +x={_target_:this.s}",
+)
 TASKS += ("shared-16 scenario.failures=${oc.env:HOME}", "shared-16 agent.target=this.s", "--config-dir /tmp", "..", "")
 TASKS += (
     "shared-16 ++workload@trust=x",
@@ -240,7 +252,7 @@ def _containers(node: Any) -> list[Any]:
 class Guard:
     """Notes what forbidden things happen within `watching`: imports, writes, commands, reads of the environment."""
 
-    FORBIDDEN = (
+    FORBIDDEN: tuple[str, ...] = (
         "import",
         "os.system",
         "os.exec",

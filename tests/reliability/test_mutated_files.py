@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -180,9 +181,9 @@ def test_mutated_policies_run_nothing(guard, folder, evaluated, capsys):
         (place / DESCRIPTION).write_bytes(
             text.encode() if number % 8 else mutate_text(rng, json.dumps(content, indent=1))
         )
-        problems += attempt(guard, outcomes, lambda place=place: load_policy(place, networks))
+        problems += attempt(guard, outcomes, partial(load_policy, place, networks))
         if number % 2 and isinstance(content["market"], dict):
-            problems += attempt(guard, outcomes, lambda market=content["market"]: build_market(market))
+            problems += attempt(guard, outcomes, partial(build_market, content["market"]))
     with capsys.disabled():
         print(f"\n{NUM_POLICIES} policies, with their markets once more: {dict(outcomes)}")
     assert not problems

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from agents.bidding import BiddingCheckpoint
 from envs.types import CheckpointError
@@ -43,7 +43,7 @@ def script(tmp_path, monkeypatch, capsys):
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(sys, "argv", [f"{name}.py", *words])
         monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
-        code = 0
+        code: object = 0
         try:
             importlib.import_module(name).main()
         except SystemExit as left:
@@ -210,7 +210,9 @@ def test_the_reference_of_earlier_versions_is_read_and_others_are_refused(script
     task = {"_target_": "envs.evaluation.task.Task", "name": "t", "version": 1}
     change(run, env=env, task={**task, "objective": {"_target_": "envs.evaluation.task.Objective", "makespan": 0.2}})
     assert read_configuration(run / SAVED)["env"]["reward"] == {**reward, "jct": 1.0, "makespan": 0.2}
-    began = hash_config(OmegaConf.load(run / SAVED))  # as the run of an earlier version hashed it
+    old = OmegaConf.load(run / SAVED)
+    assert isinstance(old, DictConfig)
+    began = hash_config(old)  # as the run of an earlier version hashed it
     (run / PROVENANCE).write_text(json.dumps({"script": "compare", "configuration": began}))
     _, err = script("evaluate", f"run={run}")
     assert "was not finished" in err[0]

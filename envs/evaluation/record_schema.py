@@ -1,7 +1,6 @@
 """Which values a record may have: every line has its keys and no others, and every value a type and a range."""
 
 import dataclasses
-import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -37,9 +36,10 @@ def is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST
 
 
-def is_amount(value: object) -> bool:
-    """Whether a value is a finite number from 0 on."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST
+def is_amount(value: object, digits: int = DIGITS) -> bool:
+    """Whether a value is a finite number from 0 on, with no more significant digits than are recorded."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and 0 <= value <= MOST and float(f"{value:.{digits}g}") == value  # type: ignore[operator]
 
 
 def is_known(value: object) -> bool:
@@ -49,9 +49,9 @@ def is_known(value: object) -> bool:
 
 def is_share(value: object) -> bool:
     """Whether a value is a share of 1, or none; rounding may lead a hair beyond the ends."""
-    return value is None or (
-        isinstance(value, int | float) and not isinstance(value, bool) and -1e-8 <= value <= 1 + 1e-8
-    )
+    return (
+        value is None or (isinstance(value, float) and -1e-8 <= value < 0) or (is_amount(value) and value <= 1 + 1e-8)
+    )  # type: ignore[operator]
 
 
 HEADER: Mapping[str, Check] = {
@@ -120,8 +120,10 @@ def check_episode(line: object, number: int) -> None:
     values = _check_keys(line, EPISODE, OPTIONAL, f"episode {number}")
     _check_keys(values["summary"], SUMMARY, {}, f"episode {number}: summary")
     for place, jct in enumerate(values["jct"]):
-        if jct is not None and not (is_amount(jct) and jct > 0 and math.isfinite(jct)):
-            raise RecordError(f"episode {number}: JCT {place} is {show(jct)}; it must be a number of seconds above 0")
+        if jct is not None and not (is_amount(jct, JOB_DIGITS) and jct > 0):
+            raise RecordError(
+                f"episode {number}: JCT {place} is {show(jct)}; it must be above 0 s, with {JOB_DIGITS} digits"
+            )
 
 
 def _check_keys(line: object, required: Mapping[str, Check], optional: Mapping[str, Check], of: str) -> dict[str, Any]:

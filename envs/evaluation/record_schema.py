@@ -3,7 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from envs.metrics import Summary
 from envs.types import MurmurationError
@@ -36,10 +36,14 @@ def is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST
 
 
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value is a number, and not too large for a float."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MOST
+
+
 def is_amount(value: object, digits: int = DIGITS) -> bool:
-    """Whether a value is a finite number from 0 on, with no more significant digits than are recorded."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and 0 <= value <= MOST and float(f"{value:.{digits}g}") == value  # type: ignore[operator]
+    """Whether a value is a number from 0 on, with no more significant digits than are recorded."""
+    return is_number(value) and value >= 0 and float(f"{value:.{digits}g}") == value
 
 
 def is_known(value: object) -> bool:
@@ -49,9 +53,7 @@ def is_known(value: object) -> bool:
 
 def is_share(value: object) -> bool:
     """Whether a value is a share of 1, or none; rounding may lead a hair beyond the ends."""
-    return (
-        value is None or (isinstance(value, float) and -1e-8 <= value < 0) or (is_amount(value) and value <= 1 + 1e-8)
-    )  # type: ignore[operator]
+    return value is None or (is_number(value) and -1e-8 <= value <= 1 + 1e-8 and is_amount(abs(value)))
 
 
 HEADER: Mapping[str, Check] = {
@@ -66,7 +68,7 @@ HEADER: Mapping[str, Check] = {
     "sources": lambda value: value == "" or is_hash(value),
     "format": is_count,
     "configuration_hash": is_hash,
-    "digits": lambda value: value == JOB_DIGITS,
+    "digits": lambda value: is_count(value) and value == JOB_DIGITS,
     "checksum": is_hash,
 }
 EPISODE: Mapping[str, Check] = {

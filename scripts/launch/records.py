@@ -169,9 +169,11 @@ def consult_records(
         check_recordable(cfg, name, library)
     for name in [*asked, *further]:
         count = min(counts.get(name, len(workloads)), len(workloads))
-        found = folder.read(name, library[name], count) if name in library else "is of no scheduler in conf/scheduler"
-        if not isinstance(found, str):
-            found = restore(found, workloads[:count], ideals, setup.scenario, library[name])
+        record = folder.read(name, library[name], count) if name in library else "is of no scheduler in conf/scheduler"
+        if isinstance(record, str):
+            found: Sequence[EpisodeFigures] | Inapplicable | str = record
+        else:
+            found = restore_record(record, workloads[:count], ideals, setup.scenario, library[name])
         if name in asked and (cfg.get("again") or isinstance(found, str)):
             pending[name] = library[name]
         elif isinstance(found, str):
@@ -190,7 +192,7 @@ class Inapplicable:
     reason: str
 
 
-def restore(
+def restore_record(
     record: Record,
     workloads: Sequence[Workload],
     ideals: Sequence[FloatArray],

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from types import new_class
 from typing import Any, Generic, TypeVar
 
@@ -40,10 +41,10 @@ from tests.unit.bidding.bidders import louder, rolled_out
 T = TypeVar("T")
 EVERYONE = {**SCHEDULERS, **{name: build(name) for name in ORACLE_SCHEDULERS}, "led": LedStarling(Starling())}
 COMPILED = {name: one for name, one in EVERYONE.items() if any("play" in vars(each) for each in type(one).__mro__)}
-KINDS = {type(one): name for name, one in reversed(COMPILED.items())}  # the first of each class
-PLAYED = {kind: name for kind, name in KINDS.items() if name not in ORACLE_SCHEDULERS}
-every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-every_played = pytest.mark.parametrize("kind", PLAYED, ids=lambda kind: kind.__name__)
+CLASSES = {type(one): name for name, one in reversed(COMPILED.items())}  # the first of each class
+PLAYED = {cls: name for cls, name in CLASSES.items() if name not in ORACLE_SCHEDULERS}
+every_class = pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+every_played = pytest.mark.parametrize("cls", PLAYED, ids=lambda cls: cls.__name__)
 RANDOM = random_world(3, plain=True)
 SCENARIO = replace(RANDOM.setup.scenario, batch_sizes="usual")  # with a choice, Starling does not play compiled
 WORLD = replace(RANDOM, setup=replace(RANDOM.setup, scenario=SCENARIO))
@@ -63,24 +64,24 @@ MARKETS = {
 every_market = pytest.mark.parametrize("name", MARKETS)
 
 
-def of(kind: type, sub: type) -> Any:
+def of(cls: type, sub: type) -> Any:
     """The scheduler of a class, as one of a subclass of it."""
-    scheduler = deepcopy(COMPILED[KINDS[kind]])
+    scheduler = deepcopy(COMPILED[CLASSES[cls]])
     object.__setattr__(scheduler, "__class__", sub)
     return scheduler
 
 
-def hooks_of(kind: type) -> dict[str, Any]:
+def hooks_of(cls: type) -> dict[str, Any]:
     """Whatever a class and its bases define, by name."""
     found: dict[str, Any] = {}
-    for each in reversed(kind.__mro__[:-1]):
+    for each in reversed(cls.__mro__[:-1]):
         found.update(vars(each))
     return {name: value for name, value in found.items() if name not in IGNORED and not name.startswith("__")}
 
 
 def noting(name: str, value: Any, noted: list[str]) -> Any:
     """A property or a function that does as one of a class does, and notes that it was asked."""
-    inner = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+    inner: Any = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
 
     def ask(*args: Any, **options: Any) -> Any:
         noted.append(name)
@@ -116,42 +117,43 @@ def played(scheduler: Scheduler, **options: Any) -> RunResult:
 
 
 def test_there_are_compiled_schedulers_and_markets() -> None:
-    assert {"Fifo", "Srtf", "Starling", "ForecastPlanner", "OraclePlanner"} <= {kind.__name__ for kind in KINDS}
+    assert {"Fifo", "Srtf", "Starling", "ForecastPlanner", "OraclePlanner"} <= {cls.__name__ for cls in CLASSES}
     assert {"fifo", "starling", "forecast_planner"} <= set(MARKETS)
 
 
-@every_kind
-def test_a_scheduler_and_a_subclass_that_overrides_nothing_are_compiled(kind: type) -> None:
+@every_class
+def test_a_scheduler_and_a_subclass_that_overrides_nothing_are_compiled(cls: type) -> None:
     def begin(self: Any, *args: Any, **options: Any) -> None:
-        super(type(self), self).__init__(*args, **options)  # type: ignore[misc]
+        super(type(self), self).__init__(*args, **options)
 
     new = {"__init__": begin, "__doc__": "Other.", "of_its_own": 3, "help": lambda self: None}
     assert all(plays_compiled(one) for one in COMPILED.values())
-    typed = new_class("Typed", (kind, Generic[T]))  # type: ignore[arg-type]
-    for sub in (type("Sub", (kind,), new), ABCMeta("Abstract", (kind,), {}), typed):
-        assert find_override(of(kind, sub), kind) == ""
-        assert plays_compiled(of(kind, sub))
+    generic: Any = Generic
+    typed = new_class("Typed", (cls, generic[T]))
+    for sub in (type("Sub", (cls,), new), ABCMeta("Abstract", (cls,), {}), typed):
+        assert find_override(of(cls, sub), cls) == ""
+        assert plays_compiled(of(cls, sub))
 
 
 @every_played
-def test_every_hook_that_is_overridden_is_asked_where_the_scheduler_asks_for_it(kind: type) -> None:
+def test_every_hook_that_is_overridden_is_asked_where_the_scheduler_asks_for_it(cls: type) -> None:
     """What runs decision by decision is what an overriding method must see; in a subclass, a mixin and an instance."""
-    scheduler = COMPILED[KINDS[kind]]
+    scheduler = COMPILED[CLASSES[cls]]
     with codes_run() as ran:
         expected = played(deepcopy(scheduler), compiled=False)
     asked = 0
-    for name, value in hooks_of(kind).items():
+    for name, value in hooks_of(cls).items():
         code = code_of(value)
         if name == "play" or code is None:
             continue
         noted: list[str] = []
         other = noting(name, value, noted)
         changed = [
-            of(kind, type("Sub", (kind,), {name: other})),
-            of(kind, type("Mixed", (type("Mixin", (), {name: other}), kind), {})),
+            of(cls, type("Sub", (cls,), {name: other})),
+            of(cls, type("Mixed", (type("Mixin", (), {name: other}), cls), {})),
         ]
         if not isinstance(value, property):
-            changed.append(of(kind, kind))
+            changed.append(of(cls, cls))
             vars(changed[-1])[name] = other.__get__(changed[-1])
         for one in changed:
             noted.clear()
@@ -159,21 +161,21 @@ def test_every_hook_that_is_overridden_is_asked_where_the_scheduler_asks_for_it(
             assert played(one).log == expected.log, name
             assert bool(noted) == (code in ran), name
             asked += bool(noted)
-    print(f"{kind.__name__}: {asked} overriding methods were asked")
+    print(f"{cls.__name__}: {asked} overriding methods were asked")
     assert asked >= 6, "at least `reset` and `schedule`, three ways"
 
 
-@every_kind
-def test_every_attribute_that_is_overridden_prevents_compiled_play(kind: type) -> None:
-    for name, value in hooks_of(kind).items():
+@every_class
+def test_every_attribute_that_is_overridden_prevents_compiled_play(cls: type) -> None:
+    for name, value in hooks_of(cls).items():
         if code_of(value) is None:
-            assert not plays_compiled(of(kind, type("Sub", (kind,), {name: object()}))), name
-    owner = find_definer(COMPILED[KINDS[kind]], "play")
-    for name in vars(COMPILED[KINDS[owner]]) if owner else ():
-        sub = type("Sub", (kind,), {name: property(lambda self, name=name: vars(self)[name])})
-        assert not plays_compiled(of(kind, sub)), name
+            assert not plays_compiled(of(cls, type("Sub", (cls,), {name: object()}))), name
+    owner = find_definer(COMPILED[CLASSES[cls]], "play")
+    for name in vars(COMPILED[CLASSES[owner]]) if owner else ():
+        sub = type("Sub", (cls,), {name: property(partial(lambda name, self: vars(self)[name], name))})
+        assert not plays_compiled(of(cls, sub)), name
     for name in ACCESS:
-        assert not plays_compiled(of(kind, type("Sub", (kind,), {name: lambda self, *args: None}))), name
+        assert not plays_compiled(of(cls, type("Sub", (cls,), {name: lambda self, *args: None}))), name
 
 
 class OwnRule:
@@ -184,34 +186,34 @@ class OwnRule:
         return HeSrpt().schedule(view)
 
 
-@every_kind
-def test_a_subclass_is_played_by_its_own_rule(kind: type) -> None:
+@every_class
+def test_a_subclass_is_played_by_its_own_rule(cls: type) -> None:
     expected = played(HeSrpt())
-    parent = played(of(kind, kind))
-    direct = type("Sub", (kind,), {"schedule": OwnRule.schedule})
-    for sub in (direct, type("Deep", (direct,), {}), type("Mixed", (OwnRule, kind), {})):
-        assert played(of(kind, sub)).log == expected.log != parent.log
-    behind = of(kind, type("Behind", (kind, OwnRule), {}))  # the class comes first, so that its rule counts
+    parent = played(of(cls, cls))
+    direct = type("Sub", (cls,), {"schedule": OwnRule.schedule})
+    for sub in (direct, type("Deep", (direct,), {}), type("Mixed", (OwnRule, cls), {})):
+        assert played(of(cls, sub)).log == expected.log != parent.log
+    behind = of(cls, type("Behind", (cls, OwnRule), {}))  # the class comes first, so that its rule counts
     assert plays_compiled(behind)
     assert played(behind).log == parent.log
-    alone = of(kind, kind)
+    alone = of(cls, cls)
     alone.schedule = HeSrpt().schedule
     assert played(alone).log == expected.log
 
 
-@every_kind
-def test_a_subclass_that_overrides_play_too_is_compiled_by_its_own(kind: type) -> None:
+@every_class
+def test_a_subclass_that_overrides_play_too_is_compiled_by_its_own(cls: type) -> None:
     asked = []
 
     def play(self: Any, simulator: Simulator, **options: Any) -> bool:
-        asked.append(kind.play(self, simulator, **options))  # type: ignore[attr-defined]
+        asked.append(cls.play(self, simulator, **options))  # type: ignore[attr-defined]
         return bool(asked[-1])
 
-    sub = type("Sub", (kind,), {"schedule": OwnRule.schedule, "play": play})
-    assert plays_compiled(of(kind, sub))
-    assert played(of(kind, sub)).log == played(of(kind, kind)).log
+    sub = type("Sub", (cls,), {"schedule": OwnRule.schedule, "play": play})
+    assert plays_compiled(of(cls, sub))
+    assert played(of(cls, sub)).log == played(of(cls, cls)).log
     assert asked == [True]
-    assert not plays_compiled(of(kind, type("Below", (sub,), {"schedule": Las.schedule})))
+    assert not plays_compiled(of(cls, type("Below", (sub,), {"schedule": Las.schedule})))
 
 
 def test_a_mixin_in_between_and_a_class_without_schedule_count() -> None:
@@ -237,7 +239,12 @@ def test_options_in_the_fields_of_a_dataclass_are_no_override() -> None:
             """See `Scheduler`."""
 
     assert plays_compiled(Fields(size=4))
-    assert not plays_compiled(dataclass(type("Sub", (Fields,), {"size": 5, "__annotations__": {"size": int}}))())
+
+    @dataclass
+    class Larger(Fields):
+        size: int = 5
+
+    assert not plays_compiled(Larger())
 
 
 def test_a_wrapper_that_passes_on_attributes_is_asked_itself() -> None:
@@ -282,7 +289,7 @@ def test_the_check_is_cheap() -> None:
 @every_market
 def test_every_hook_of_a_market_that_is_overridden_is_asked(name: str) -> None:
     """`attach` must keep the class of a market, and what was set on it."""
-    kind, (setup, workload) = type(MARKETS[name]), zoo_world(0)
+    cls, (setup, workload) = type(MARKETS[name]), zoo_world(0)
 
     def run(market: Any) -> Any:
         return rolled_out(louder, market, setup, workload, 0).state.log(0)
@@ -290,13 +297,13 @@ def test_every_hook_of_a_market_that_is_overridden_is_asked(name: str) -> None:
     with codes_run() as ran:
         expected = run(deepcopy(MARKETS[name]))
     asked = set()
-    for hook, value in hooks_of(kind).items():
+    for hook, value in hooks_of(cls).items():
         code = code_of(value)
         if code is None:
             continue
         noted: list[str] = []
         market = deepcopy(MARKETS[name])
-        market.__class__ = type("Sub", (kind,), {hook: noting(hook, value, noted)})
+        market.__class__ = type("Sub", (cls,), {hook: noting(hook, value, noted)})
         assert run(market) == expected
         assert bool(noted) == (code in ran), hook
         asked |= set(noted)
@@ -307,11 +314,11 @@ def test_every_hook_of_a_market_that_is_overridden_is_asked(name: str) -> None:
 @every_market
 def test_a_subclass_of_a_market_decides_by_its_own_rule(name: str) -> None:
     """One that proposes for bids what it proposes without, and so is deaf; a class or an object that says so."""
-    kind, (setup, workload) = type(MARKETS[name]), zoo_world(0)
+    cls, (setup, workload) = type(MARKETS[name]), zoo_world(0)
     logs = {}
     for rule, methods in {"deaf": {"clear": lambda self, worlds, bids: self.propose(worlds)}, "hearing": {}}.items():
         market = deepcopy(MARKETS[name])
-        market.__class__ = type("Sub", (kind,), methods)
+        market.__class__ = type("Sub", (cls,), methods)
         logs[rule] = rolled_out(louder, market, setup, workload, 0).state.log(0)
 
     def mute(observation: Any) -> Any:

@@ -10,7 +10,6 @@ from envs.evaluation import compare_schedulers
 from envs.evaluation.episode import EpisodeFigures
 from envs.evaluation.page import markdown_page
 from envs.evaluation.record import (
-    JOB_DIGITS,
     RecordHeader,
     describe_episode,
     digest_records,
@@ -19,6 +18,7 @@ from envs.evaluation.record import (
     restore_episode,
     write_record,
 )
+from envs.evaluation.record_schema import JOB_DIGITS
 from envs.evaluation.webpage import html_page
 from envs.evaluation.webpage.charts import ComparisonCharts
 from envs.metrics import summarise

@@ -8,7 +8,7 @@ import numpy as np
 from baselines.starling import Starling
 from baselines.starling.offsets import NO_OFFSETS, Offsets
 from envs.scheduling import ClusterView, Scheduler
-from envs.simulation import Simulator
+from envs.simulation import Simulator, plays_compiled
 from envs.simulation.market import BidArrays
 from envs.types import Allocation, ClusterSpec, FloatArray, Seconds
 
@@ -56,7 +56,9 @@ class LedStarling:
         return self.starling.schedule(view)
 
     def play(self, simulator: Simulator, *, rounds: int | None = None, until: Seconds = math.inf) -> bool:
-        """Play under the bids; see `Starling.play`."""
+        """Play under the bids; see `Starling.play`. Return False if that does not stand for the scheduler's rule."""
+        if not plays_compiled(self.starling):
+            return False
         jobs = simulator.state.jobs.shape[1]
         offsets = Offsets(*(lengthened(array, jobs) for array in self.offsets))
         return self.starling.play(simulator, rounds=rounds, until=until, offsets=offsets)

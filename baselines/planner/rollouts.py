@@ -3,14 +3,14 @@
 import math
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
 from baselines.parts.priority import jobs_present
 from baselines.starling.knee import knee
 from envs.scheduling import ClusterView, Scheduler
-from envs.simulation import Simulator
+from envs.simulation import Simulator, plays_compiled
 from envs.simulation.state import Status
 from envs.types import Allocation, AllocationError, ClusterSpec, FloatArray, IntArray, JobId, MurmurationError, Seconds
 
@@ -33,6 +33,11 @@ class PlaysAhead(Protocol):
         ...
 
 
+def plays_ahead(scheduler: Scheduler) -> TypeGuard[PlaysAhead]:
+    """Return whether a scheduler plays ahead in compiled code, and nothing for which that stands is overridden."""
+    return isinstance(scheduler, PlaysAhead) and plays_compiled(scheduler)
+
+
 def play_on(copy: Simulator, scheduler: Scheduler, rounds: int | None, until: Seconds) -> None:
     """Let a scheduler decide on a copy whose present round is settled, in compiled code where it can.
 
@@ -42,7 +47,7 @@ def play_on(copy: Simulator, scheduler: Scheduler, rounds: int | None, until: Se
         rounds: stop when so many of them have taken effect; None for no limit.
         until: stop at this time.
     """
-    if isinstance(scheduler, PlaysAhead) and scheduler.play(copy, rounds=rounds, until=until):
+    if plays_ahead(scheduler) and scheduler.play(copy, rounds=rounds, until=until):
         return
     episode = copy.state.episode[0, 0]
     horizon, left = float(episode.horizon), rounds
@@ -233,7 +238,7 @@ class Rollouts:
             trial.apply(allocation)
         except AllocationError:
             return None
-        if self._later_jobs and not isinstance(self.continuation, PlaysAhead):
+        if self._later_jobs and not plays_ahead(self.continuation):
             self.forget_jobs(trial.cluster, trial.rng)  # an earlier rollout may have seen more of them
         first, self.count, self._horizon_is_set = not self._horizon_is_set, self.count + 1, True
         episode = trial.state.episode[0, 0]

@@ -17,6 +17,7 @@ from baselines.starling import Starling
 from baselines.starling.scheduler import KNOWN, OTHER_VARIANTS
 from envs.scheduling import ClusterView, Scheduler
 from envs.simulation import SimulationView, Snapshot
+from envs.simulation.overriding import find_override
 from envs.types import Allocation, ClusterSpec, FloatArray, MurmurationError
 
 
@@ -38,8 +39,14 @@ def continue_as(base: Starling, look_ahead: int | None, restart_weight: float) -
         restart_weight: factor by which rollouts prolong restarts; its own factor is divided by it.
 
     Raises:
-        MurmurationError: `restart_weight` is not positive.
+        MurmurationError: `restart_weight` is not positive, or the base overrides a method or an attribute of
+            `Starling`, as which rollouts continue.
     """
+    if overridden := find_override(base, Starling):
+        raise MurmurationError(
+            f"planner: base is {type(base).__name__}, which has its own `{overridden}`, but rollouts continue as "
+            "Starling; pass it in proposers"
+        )
     if not 0 < restart_weight < math.inf:
         raise MurmurationError(f"planner: restart_weight is {restart_weight}; it must be positive and finite")
     known, unknown = (

@@ -1,6 +1,7 @@
 """Starling as a market: it proposes an allocation for every episode of a batch, and clears the bids of node agents."""
 
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 
@@ -16,8 +17,9 @@ from envs.simulation import Setup, SimulationView, State, ThroughputTable
 from envs.simulation.exact import ExactThroughputs
 from envs.simulation.jit import jit
 from envs.simulation.market import BidArrays, Changes, add_row, clear_changes, in_round, no_changes
+from envs.simulation.overriding import find_override
 from envs.simulation.world import World, slice_batch
-from envs.types import BoolArray, FloatArray, IntArray
+from envs.types import BoolArray, FloatArray, IntArray, MurmurationError
 
 
 @jit
@@ -108,10 +110,18 @@ class StarlingMarket:
 
     Args:
         starling: its settings; `Starling()` if None.
+
+    Raises:
+        MurmurationError: `starling` overrides a method or an attribute of `Starling`, whose decision this is.
     """
 
     def __init__(self, starling: Starling | None = None) -> None:
         self.starling = starling or Starling()
+        if overridden := find_override(self.starling, Starling):
+            raise MurmurationError(
+                f"StarlingMarket: {type(self.starling).__name__} has its own `{overridden}`, which this market does "
+                "not call; pass a Starling with other options, or use AdvisedMarket(StarlingMarket(), <the scheduler>)"
+            )
         self._setup: Setup
         self._table: ThroughputTable
         self._exact: ExactThroughputs
@@ -130,9 +140,10 @@ class StarlingMarket:
         """Leave out the kernels' addresses, which mean nothing in another process."""
         return self.__dict__ | {"_decision": None}
 
-    def attach(self, setup: Setup, table: ThroughputTable, state: State) -> "StarlingMarket":
+    def attach(self, setup: Setup, table: ThroughputTable, state: State) -> Self:
         """Return a market with tables for the episodes of a state."""
-        market = StarlingMarket(self.starling)
+        market = copy(self)
+        market._analyser, market._tables, market._decision = None, None, None
         market._setup, market._table, market._exact = setup, table, ExactThroughputs(setup)
         if self.starling.batch == "best" and setup.scenario.batch_sizes != "usual":
             market._analyser = Analyser("best", self.starling.measured_only)

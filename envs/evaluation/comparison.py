@@ -185,7 +185,17 @@ class Comparison:
             *self._not_arrived(),
             *(f"Cut short: {name}: {why}." for name, results in self.runs.items() for why in cut_short(results)),
             *(f"Note: {note}." for note in self.settings.get("notes", ())),
+            *self.remarks,
         ]
+
+    @property
+    def remarks(self) -> list[str]:
+        """What is to be said of figures that were recorded earlier, once with the names of all to which it applies."""
+        found: dict[str, list[str]] = {}
+        for name, results in self.runs.items():
+            for remark in {each.remark for each in results if isinstance(each, EpisodeFigures) and each.remark}:
+                found.setdefault(remark, []).append(name)
+        return [f"{', '.join(names)}: {remark}." for remark, names in found.items()]
 
     def estimate(self, metric: str, scheduler: str) -> Estimate:
         """Estimate a mean of `ESTIMATED` with its interval."""
@@ -280,8 +290,11 @@ class Comparison:
 
         It is of the compared jobs; NaN for a workload without them. Empty without relaxations.
         """
-        bound = ANY_BATCH if ANY_BATCH in self.relaxations and scheduler in names_batches(self.runs) else BOUND
-        return self._bound_jct.get(bound, [])
+        return self._bound_jct.get(self.bound_of(scheduler), [])
+
+    def bound_of(self, scheduler: str) -> str:
+        """Return the name of the lower bound that holds for a scheduler."""
+        return ANY_BATCH if ANY_BATCH in self.relaxations and scheduler in names_batches(self.runs) else BOUND
 
     @cached_property
     def _bound_jct(self) -> dict[str, list[float]]:

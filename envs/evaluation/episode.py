@@ -40,6 +40,8 @@ class EpisodeFigures:
         num_rounds: rounds of the whole run.
         decision_seconds: CPU time of the scheduler.
         chose_batches: whether the scheduler chose a batch size.
+        named_plans: whether the scheduler named an execution plan.
+        remark: what is to be said of figures that were recorded earlier.
     """
 
     workload: Workload
@@ -51,6 +53,8 @@ class EpisodeFigures:
     num_rounds: int
     decision_seconds: float
     chose_batches: bool
+    named_plans: bool = False
+    remark: str = ""
 
     @classmethod
     def of(cls, run: RunResult) -> "EpisodeFigures":
@@ -73,6 +77,7 @@ class EpisodeFigures:
             num_rounds=run.num_rounds,
             decision_seconds=run.decision_seconds,
             chose_batches=bool((run.log.events["batch_size"] > 0).any()),
+            named_plans=bool((run.log.events["plan"] >= 0).any()),
         )
 
     @cached_property

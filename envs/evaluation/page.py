@@ -44,6 +44,7 @@ def task_table(comparison: Comparison) -> str:
     for name, reason in comparison.inapplicable.items():
         reasons.setdefault(reason, []).append(name)
     said += [f"Left out: {', '.join(names)} ({reason})." for reason, names in reasons.items()]
+    said += comparison.remarks
     return "\n".join([*table, "", " ".join(said)]) + "\n"
 
 

@@ -2,7 +2,8 @@
 
 A record is a gzipped text of JSON lines, to be read with `zcat`. Its first line says what was played. Each further line
 is an episode (`EpisodeFigures`): its metrics with `DIGITS` significant digits, and the JCT of every measured job with
-`JOB_DIGITS`.
+`JOB_DIGITS`. The first line has a checksum of all that the record says, against mistakes, not against intent: anyone
+can compute it. `record_schema` states which values a record may have, and `record_checks` how they must agree.
 
 The rounding limits the size of the files. Metrics of episodes in which every scheduler finished the same jobs keep all
 their digits. In an episode in which another scheduler left jobs unfinished, means over the remaining jobs are computed
@@ -16,24 +17,25 @@ import gzip
 import io
 import json
 import math
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from envs.evaluation.episode import JOB, EpisodeFigures
+from envs.evaluation.record_checks import EpisodeCheck
+from envs.evaluation.record_schema import DIGITS, FORMAT, JOB_DIGITS, RecordError, check_episode, check_header, show
 from envs.evaluation.task import hash_text, to_hashable
 from envs.metrics import Summary
-from envs.simulation import WORLD_VERSION, Setup, ThroughputTable
+from envs.simulation import WORLD_VERSION, Scenario, Setup, ThroughputTable
 from envs.types import FloatArray, MurmurationError
 from envs.workloads import Workload
 
-FORMAT = 1  # version of the files
-DIGITS = 9  # significant digits of the metrics of an episode
-JOB_DIGITS = 3  # of the figures of jobs
 SUFFIX = ".jsonl.gz"
+LARGEST = 1 << 26  # bytes of a record's text; one of 100,000 jobs has less than 1 MB
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class RecordHeader:
         package_version: version of the package that recorded it.
         inapplicable: the reason if the scheduler cannot run; empty if it can.
         world_version: `WORLD_VERSION` at the time.
+        sources: a hash of the scheduler's source files at the time; empty in records from before they had one.
         format: version of the file's format.
     """
 
@@ -60,6 +63,7 @@ class RecordHeader:
     package_version: str
     inapplicable: str = ""
     world_version: int = WORLD_VERSION
+    sources: str = ""
     format: int = FORMAT
 
     @property
@@ -75,17 +79,30 @@ class Record:
     header: RecordHeader
     episodes: Sequence[Mapping[str, Any]]
 
-    def figures(self, workloads: Sequence[Workload], ideals: Sequence[FloatArray]) -> list[EpisodeFigures]:
+    def figures(
+        self, workloads: Sequence[Workload], ideals: Sequence[FloatArray], scenario: Scenario, remark: str = ""
+    ) -> list[EpisodeFigures]:
         """Return the figures of the episodes of a comparison.
 
         Args:
             workloads: the workloads of the comparison, at least as many as the episodes that are wanted.
             ideals: the `ideal_durations` of the workloads.
+            scenario: of the comparison.
+            remark: what is to be said of them.
+
+        Raises:
+            RecordError: an episode is of another workload, or its values disagree; names them.
         """
-        return [
-            restore_episode(values, workload, ideal)
-            for values, workload, ideal in zip(self.episodes, workloads, ideals, strict=False)
-        ]
+        found = []
+        for values, workload, ideal in zip(self.episodes, workloads, ideals, strict=False):
+            if values["workload"] != workload.name:
+                raise RecordError(f"has an episode of {show(values['workload'])}, which should be of {workload.name}")
+            if len(values["jct"]) > workload.measured.sum():
+                raise RecordError(f"{workload.name}: has {len(values['jct'])} JCTs, more than jobs are measured")
+            figures = restore_episode(values, workload, ideal)
+            EpisodeCheck(figures, scenario).run()
+            found.append(replace(figures, remark=remark))
+        return found
 
 
 def ideal_durations(workloads: Sequence[Workload], setup: Setup) -> list[FloatArray]:
@@ -115,6 +132,7 @@ def describe_episode(episode: EpisodeFigures) -> dict[str, Any]:
         "num_late": episode.num_late,
         "stay": _round(episode.stay, DIGITS),
         "beyond": _round(episode.beyond, DIGITS),
+        **({"named_plans": True} if episode.named_plans else {}),
         "summary": {name: _round(value, DIGITS) for name, value in dataclasses.asdict(episode.own).items()},
         "jct": [_round(each, JOB_DIGITS) for each in (jobs["finish_time"] - jobs["submit_time"]).tolist()],
     }
@@ -137,14 +155,20 @@ def restore_episode(values: Mapping[str, Any], workload: Workload, ideal: FloatA
     texts = {None: math.nan, "inf": math.inf}
     summary = {name: texts.get(value, value) for name, value in values["summary"].items()}
     kept = ("num_late", "stay", "beyond", "num_rounds", "decision_seconds", "chose_batches")
-    return EpisodeFigures(workload, jobs, Summary(**summary), **{name: values[name] for name in kept})
+    figures = {name: values[name] for name in kept}
+    return EpisodeFigures(workload, jobs, Summary(**summary), **figures, named_plans="named_plans" in values)
 
 
 def write_record(path: Path, header: RecordHeader, episodes: Iterable[EpisodeFigures]) -> None:
     """Write a record. The file appears when it is complete, and equal figures give equal bytes."""
     first = {**dataclasses.asdict(header), "configuration_hash": header.configuration_hash, "digits": JOB_DIGITS}
-    lines = [first, *(describe_episode(episode) for episode in episodes)]
-    text = "".join(json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n" for line in lines)
+    write_lines(path, [first, *(describe_episode(episode) for episode in episodes)])
+
+
+def write_lines(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
+    """Write the plain values of a record, the first line's first, with their checksum."""
+    first = {**lines[0], "checksum": checksum(lines)}
+    text = "".join(json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n" for line in [first, *lines[1:]])
     packed = io.BytesIO()
     with gzip.GzipFile(filename="", mode="wb", fileobj=packed, compresslevel=9, mtime=0) as file:
         file.write(text.encode())
@@ -154,31 +178,84 @@ def write_record(path: Path, header: RecordHeader, episodes: Iterable[EpisodeFig
     part.replace(path)
 
 
+def checksum(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Return a hash of all values of a record but the checksum itself, whatever the layout of their text."""
+    first = {name: value for name, value in lines[0].items() if name != "checksum"}
+    return hash_text(json.dumps([first, *lines[1:]], sort_keys=True))
+
+
 def read_record(path: Path) -> Record:
     """Read a record.
 
     Raises:
-        MurmurationError: the file is damaged, or its format is another version's.
+        MurmurationError: the file is damaged, its format is another version's, or a value is none that it may have.
     """
     try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            first, *episodes = [json.loads(line) for line in file]
+        lines = [_parse(line) for line in _read_text(path).splitlines()]
+        check_header(lines[0] if lines else None)
+        first, *episodes = lines
+        for number, episode in enumerate(episodes):
+            check_episode(episode, number)
         known = {each.name for each in dataclasses.fields(RecordHeader)}
         header = RecordHeader(**{name: value for name, value in first.items() if name in known})
-        named = first["configuration_hash"]
-    except (OSError, EOFError, ValueError, TypeError, KeyError) as error:
-        raise MurmurationError(f"{path}: is no record ({error}); delete it and record the scheduler again") from error
-    if header.format != FORMAT:
-        raise MurmurationError(f"{path}: has format {header.format}, not {FORMAT}; delete it and record it again")
-    if len(episodes) != header.num_episodes or named != header.configuration_hash:
-        raise MurmurationError(f"{path}: its content and its first line differ; delete it and record it again")
+        if len(episodes) != header.num_episodes or first["configuration_hash"] != header.configuration_hash:
+            raise RecordError("its content and its first line differ")
+        if first["checksum"] != checksum(lines):
+            raise RecordError("its checksum is of other content: it was changed after it was written")
+    except RecordError as error:
+        raise MurmurationError(f"{path}: {error}; delete it and record the scheduler again") from error
     return Record(header, episodes)
 
 
 def digest_records(paths: Iterable[Path]) -> str:
     """Return a hash that depends on the names and the content of records, in any order."""
-    parts = [f"{path.name} {hash_text(gzip.decompress(path.read_bytes()).decode())}" for path in sorted(paths)]
-    return hash_text("\n".join(parts))
+    return hash_text("\n".join(f"{path.name} {_digest(path)}" for path in sorted(paths)))
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hash_text(_read_text(path))
+    except RecordError:
+        return "damaged"
+
+
+def _read_text(path: Path) -> str:
+    """Return the text of a record.
+
+    Raises:
+        RecordError: it cannot be read, or is too large.
+    """
+    try:
+        with gzip.open(path, "rb") as file:
+            content = file.read(LARGEST + 1)
+        if len(content) <= LARGEST:
+            return content.decode("utf-8")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise RecordError(f"is no record ({type(error).__name__} while it was read)") from error
+    raise RecordError(f"is no record: it has more than {LARGEST >> 20} MB")
+
+
+def _parse(line: str) -> Any:
+    """Return the value of a line of JSON, which names no key twice, and no number that is not finite.
+
+    Raises:
+        RecordError: it is no such line.
+    """
+    try:
+        return json.loads(line, parse_constant=_refuse_constant, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise RecordError("is no record (a line is no plain JSON)") from error
+
+
+def _refuse_constant(text: str) -> float:
+    raise ValueError(f"{text} is not finite")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice")
+    return found
 
 
 def _round(value: float, digits: int) -> float | str | None:

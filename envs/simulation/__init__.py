@@ -8,7 +8,7 @@ from envs.simulation.market import BidArrays, Changes, Market
 from envs.simulation.result import RECORD, EndReason, LimitedTime, RunResult
 from envs.simulation.scenario import Failures, Information, Rounds, Scenario
 from envs.simulation.setup import Setup
-from envs.simulation.simulator import CompiledScheduler, Simulator, run_episode
+from envs.simulation.simulator import CompiledScheduler, Simulator, plays_compiled, run_episode
 from envs.simulation.snapshot import Snapshot
 from envs.simulation.state import State
 from envs.simulation.throughput import ThroughputTable
@@ -44,5 +44,6 @@ __all__ = [
     "Snapshot",
     "State",
     "ThroughputTable",
+    "plays_compiled",
     "run_episode",
 ]

@@ -1,6 +1,7 @@
 """A market whose proposal is another scheduler's allocation; jobs without bids keep it."""
 
 import copy
+from typing import Self
 
 import numpy as np
 
@@ -40,9 +41,10 @@ class AdvisedMarket:
         self._proposed: Changes
         self._cleared: Changes
 
-    def attach(self, setup: Setup, table: ThroughputTable, state: State) -> "AdvisedMarket":
+    def attach(self, setup: Setup, table: ThroughputTable, state: State) -> Self:
         """Return a market with a copy of the adviser for each episode of a state."""
-        attached = AdvisedMarket(self.market.attach(setup, table, state), self.adviser, self.seed)
+        attached = copy.copy(self)
+        attached.market = self.market.attach(setup, table, state)
         count = len(state.episode)
         attached._advisers = [copy.deepcopy(self.adviser) for _ in range(count)]
         attached._histories, attached._views, attached._asked = [-1] * count, [None] * count, [(-1, -1)] * count

@@ -1,6 +1,7 @@
 """First in, first out as a market: small, for tests and as the default of the bidding environment."""
 
-from typing import NamedTuple
+from copy import copy
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -238,9 +239,9 @@ class FifoMarket:
         self._proposed: Changes
         self._cleared: Changes
 
-    def attach(self, setup: Setup, table: ThroughputTable, state: State) -> "FifoMarket":
+    def attach(self, setup: Setup, table: ThroughputTable, state: State) -> Self:
         """Return a market with memory for the episodes of a state."""
-        market = FifoMarket(self.skip)
+        market = copy(self)
         jobs, nodes = state.jobs.shape[1], state.nodes.shape[1]
         market._memory = FifoMemory(
             np.zeros(jobs, np.int64), np.zeros(jobs), *(np.zeros(nodes, np.int64) for _ in range(5))

@@ -90,7 +90,7 @@ class Market(Protocol):
     """
 
     def attach(self, setup: Setup, table: ThroughputTable, state: State) -> "Market":
-        """Return a market with the same settings for the episodes of a state, with tables and memory of its own.
+        """Return a market for the episodes of a state: same class, same settings, tables and memory of its own.
 
         Args:
             setup: cluster, performance model and scenario of all episodes.

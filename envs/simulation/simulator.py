@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NoReturn, Protocol, cast, runtime_checkable
+from typing import NoReturn, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from envs.simulation import kernels, requested
 from envs.simulation.entries import end_round, next_round
 from envs.simulation.exact import PARTS, ExactThroughputs, whole_parts
 from envs.simulation.jit import Records
+from envs.simulation.overriding import find_definer, find_override
 from envs.simulation.requested import REQUESTED, plan_requested
 from envs.simulation.result import RECORD, EndReason, LimitedTime, RunResult
 from envs.simulation.setup import Setup
@@ -403,6 +404,17 @@ class CompiledScheduler(Scheduler, Protocol):
         ...
 
 
+def plays_compiled(scheduler: Scheduler) -> TypeGuard[CompiledScheduler]:
+    """Return whether a scheduler may be asked to `play`: nothing for which that stands is overridden.
+
+    `play` stands for what the class that defines it defines, inherits and sets. If a subclass, a mixin or the object
+    itself has another `schedule`, helper method or attribute, its own rule is played, decision by decision. A subclass
+    that overrides `play` too is compiled again.
+    """
+    owner = find_definer(scheduler, "play")
+    return owner is not None and not find_override(scheduler, owner, "schedule")
+
+
 def run_episode(
     scheduler: Scheduler,
     simulator: Engine,
@@ -413,10 +425,10 @@ def run_episode(
 ) -> RunResult:
     """Run one workload to its end under one scheduler, heuristic or trained policy.
 
-    A `CompiledScheduler` runs the episode itself where it can, unless `compiled` is False; its decision time is then
-    the time of the whole episode. Decision times are CPU time of the process, so that other programs on the machine
-    hardly change them. A `SlowDecisionWarning` names a decision that takes longer than `decision_limit` seconds of real
-    time (infinite: none does), while it still runs.
+    A `CompiledScheduler` runs the episode itself where it can (`plays_compiled`), unless `compiled` is False; its
+    decision time is then the time of the whole episode. Decision times are CPU time of the process, so that other
+    programs on the machine hardly change them. A `SlowDecisionWarning` names a decision that takes longer than
+    `decision_limit` seconds of real time (infinite: none does), while it still runs.
 
     Raises:
         AllocationError: an allocation does not fit; names scheduler, time, job, node and resource.
@@ -424,8 +436,7 @@ def run_episode(
     name = name or type(scheduler).__name__
     scheduler.reset(simulator.cluster, simulator.rng)
     began = time.process_time()
-    can_play = compiled and isinstance(simulator, Simulator) and isinstance(scheduler, CompiledScheduler)
-    if can_play and cast(CompiledScheduler, scheduler).play(cast(Simulator, simulator)):
+    if compiled and isinstance(simulator, Simulator) and plays_compiled(scheduler) and scheduler.play(simulator):
         return simulator.result(name, time.process_time() - began)
     thought = 0.0
     with DecisionWatch(name, decision_limit) as watch:

@@ -14,17 +14,21 @@ from envs.evaluation.episode import EpisodeFigures
 from envs.evaluation.failure import Failure
 from envs.evaluation.playing import Played
 from envs.evaluation.record import SUFFIX, Record, RecordHeader, ideal_durations, read_record, write_record
-from envs.simulation import WORLD_VERSION, Setup
-from envs.types import did_you_mean
+from envs.evaluation.record_schema import LONGEST, RecordError, show
+from envs.simulation import WORLD_VERSION, Scenario, Setup
+from envs.types import FloatArray, MurmurationError, did_you_mean
 from envs.workloads import Workload
 from launch.arguments import compose_options
 from launch.building import import_target
 from launch.choices import CONF, list_choices
 from launch.errors import ChoiceError
 from launch.inputs import find_schedulers
+from launch.sources import hash_sources
 from launch.tasks import limit_slow
 
 RESULTS = CONF.parent / "results"
+BEFORE_SOURCES = "recorded before source files were hashed, so that a change of code would not be noticed"
+OTHER_SOURCES = "source files have changed since it was recorded; again=true plays it anew"
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,8 @@ class RecordFolder:
             configuration,
             num_episodes=0 if isinstance(played, str) else len(played),
             package_version=version("murmuration"),
-            inapplicable=played if isinstance(played, str) else "",
+            inapplicable=" ".join(played.split())[:LONGEST] if isinstance(played, str) else "",
+            sources=hash_sources(configuration),
         )
 
     def write(self, scheduler: str, configuration: Mapping[str, Any], played: Played) -> None:
@@ -85,14 +90,16 @@ class RecordFolder:
             scheduler: its name.
             configuration: the class and options that it would run with now.
             num_episodes: the number of episodes that are needed.
-
-        Raises:
-            MurmurationError: the file is damaged.
         """
         if not self.path(scheduler).exists():
             return "has no record"
-        record = read_record(self.path(scheduler))
+        try:
+            record = read_record(self.path(scheduler))
+        except MurmurationError as error:
+            return f"is damaged: {error}"
         header, now = record.header, RecordHeader(scheduler, "", "", configuration, 0, "")
+        if (header.scheduler, header.task) != (scheduler, self.title):
+            return f"is of {show(header.scheduler)} in {show(header.task)}"
         if header.world_version != WORLD_VERSION:
             return (
                 f"was recorded with version {header.world_version} of the world's rules, which is {WORLD_VERSION} now"
@@ -162,16 +169,52 @@ def consult_records(
         check_recordable(cfg, name, library)
     for name in [*asked, *further]:
         count = min(counts.get(name, len(workloads)), len(workloads))
-        found = folder.read(name, library[name], count) if name in library else "is of no scheduler in conf/scheduler"
+        record = folder.read(name, library[name], count) if name in library else "is of no scheduler in conf/scheduler"
+        if isinstance(record, str):
+            found: Sequence[EpisodeFigures] | Inapplicable | str = record
+        else:
+            found = restore_record(record, workloads[:count], ideals, setup.scenario, library[name])
         if name in asked and (cfg.get("again") or isinstance(found, str)):
             pending[name] = library[name]
         elif isinstance(found, str):
             invalid[name] = f"its record is not used: it {found}"
-        elif found.header.inapplicable:
-            inapplicable[name] = found.header.inapplicable
+        elif isinstance(found, Inapplicable):
+            inapplicable[name] = found.reason
         else:
-            figures[name] = found.figures(workloads[:count], ideals)
+            figures[name] = found
     return Recorded(figures, inapplicable, invalid, folder, pending)
+
+
+@dataclass(frozen=True)
+class Inapplicable:
+    """What a record of a scheduler says that cannot run: the reason."""
+
+    reason: str
+
+
+def restore_record(
+    record: Record,
+    workloads: Sequence[Workload],
+    ideals: Sequence[FloatArray],
+    scenario: Scenario,
+    configuration: Mapping[str, Any],
+) -> Sequence[EpisodeFigures] | Inapplicable | str:
+    """Return the figures of a record, or why it has none, or why it is of no use.
+
+    A record whose scheduler has other source files now is used, and its figures say so: most changes of code change no
+    decision.
+    """
+    if record.header.inapplicable:
+        return Inapplicable(record.header.inapplicable)
+    remark = ""
+    if not record.header.sources:
+        remark = BEFORE_SOURCES
+    elif record.header.sources != hash_sources(configuration):
+        remark = OTHER_SOURCES
+    try:
+        return record.figures(workloads, ideals, scenario, remark)
+    except RecordError as error:
+        return f"cannot be: {error}; delete it and record the scheduler again"
 
 
 def check_recordable(cfg: DictConfig, name: str, library: Mapping[str, Mapping[str, Any]]) -> None:
@@ -260,4 +303,10 @@ def _with_defaults(values: Any) -> Any:
 def differences(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Say which options differ, with their values."""
     names = [name for name in {**recorded, **now} if recorded.get(name) != now.get(name)]
-    return "; ".join(f"{name} was {recorded.get(name)} and is {now.get(name)} now" for name in names)
+    return "; ".join(f"{_line(name)} was {_line(recorded.get(name))} and is {now.get(name)} now" for name in names)
+
+
+def _line(value: Any) -> str:
+    """Return a value of a record as one line."""
+    text = str(value)
+    return text if len(text) <= LONGEST and text.isprintable() else show(value)

@@ -147,10 +147,9 @@ def table_from_records(name: str, results: Path = RESULTS, options: Sequence[str
         about = describe_task(cfg, inputs, None, len(workloads))
         recorded = consult_records(cfg, about, [], workloads, inputs.setup)
     outside = leave_out(everyone)
-    there = {*recorded.figures, *recorded.inapplicable, *outside}
-    missing = [str(each) for each in everyone.schedulers if each not in there]
+    names = [str(each) for each in everyone.schedulers if each not in {*recorded.inapplicable, *outside}]
     if not recorded.figures or recorded.folder is None:
-        return RecordedTable("", missing)
+        return RecordedTable("", [name for name in names if name not in recorded.figures])
     comparison = compare_schedulers(
         {},
         workloads,
@@ -161,6 +160,7 @@ def table_from_records(name: str, results: Path = RESULTS, options: Sequence[str
         recorded=recorded.figures,
     )
     digest = DIGEST.format(digest=digest_records(recorded.folder.files))
+    missing = [name for name in names if name not in comparison.runs]
     return RecordedTable(f"{digest}\n\n{task_table(comparison)}", missing)
 
 

@@ -135,8 +135,7 @@ class Listening(FifoMarket):
         self.heard: list[Any] = []
 
     def attach(self, setup, table, state):
-        market = Listening()
-        market.__dict__.update(super().attach(setup, table, state).__dict__)
+        market = super().attach(setup, table, state)
         market.heard = []
         return market
 

@@ -10,7 +10,6 @@ from envs.evaluation import compare_schedulers
 from envs.evaluation.episode import EpisodeFigures
 from envs.evaluation.page import markdown_page
 from envs.evaluation.record import (
-    JOB_DIGITS,
     RecordHeader,
     describe_episode,
     digest_records,
@@ -19,6 +18,7 @@ from envs.evaluation.record import (
     restore_episode,
     write_record,
 )
+from envs.evaluation.record_schema import JOB_DIGITS
 from envs.evaluation.webpage import html_page
 from envs.evaluation.webpage.charts import ComparisonCharts
 from envs.metrics import summarise
@@ -35,15 +35,21 @@ def played(scheduler, count=6, setup=SETUP):
 
 
 def header(**changes):
-    values = {"scheduler": "s", "task": "toy-v1", "hash": "0123", "configuration": {"a": 1.5}, "num_episodes": 6}
+    values = {
+        "scheduler": "s",
+        "task": "toy-v1",
+        "hash": "0123456789ab",
+        "configuration": {"a": 1.5},
+        "num_episodes": 6,
+    }
     return RecordHeader(**{**values, "package_version": "0", **changes})
 
 
-def through_a_file(runs, path):
+def through_a_file(runs, path, scenario=SETUP.scenario):
     """Write runs and read them again, with the workloads of the first ones."""
     write_record(path, header(num_episodes=len(runs)), [EpisodeFigures.of(run) for run in runs])
     same = [run.workload for run in runs]
-    return read_record(path).figures(same, ideal_durations(same, SETUP))
+    return read_record(path).figures(same, ideal_durations(same, SETUP), scenario)
 
 
 def without_cpu_time(page):
@@ -106,7 +112,7 @@ def test_unfinished_jobs_stay_unfinished(tmp_path):
     setup = Setup(CLUSTER, IdealModel(), Scenario(horizon=60.0))
     runs = played(InOrder(), 5, setup)
     assert sum(run.num_unfinished for run in runs) > 0
-    for run, figures in zip(runs, through_a_file(runs, tmp_path / "s.jsonl.gz"), strict=True):
+    for run, figures in zip(runs, through_a_file(runs, tmp_path / "s.jsonl.gz", setup.scenario), strict=True):
         assert figures.finished.tolist() == EpisodeFigures.of(run).finished.tolist()
         assert figures.jobs["job"].tolist() == EpisodeFigures.of(run).jobs["job"].tolist()
 
@@ -124,7 +130,7 @@ def test_equal_figures_give_equal_bytes_and_a_digest_that_sees_every_change(tmp_
     write_record(other, header(), episodes)
     assert one.read_bytes() == other.read_bytes()
     assert digest_records([one]) == digest_records([other])
-    write_record(other, header(hash="4567"), episodes)
+    write_record(other, header(hash="456789abcdef"), episodes)
     assert digest_records([one]) != digest_records([other])
     assert [path.name for path in one.parent.iterdir()] == ["s.jsonl.gz"]
 
@@ -162,8 +168,10 @@ def damage(path, change):
     [
         (lambda lines: lines[:-1], "its content and its first line differ"),
         (lambda lines: [lines[0].replace('"a":1.5', '"a":2.5'), *lines[1:]], "its content and its first line differ"),
-        (lambda lines: [lines[0].replace('"format":1', '"format":9'), *lines[1:]], "has format 9"),
-        (lambda lines: ["{}\n"], "is no record"),
+        (lambda lines: [lines[0].replace('"format":2', '"format":9'), *lines[1:]], "has format 9"),
+        (lambda lines: ["{}\n"], "its first line lacks 'scheduler'"),
+        (lambda lines: [lines[0].replace("0123456789ab", "456789abcdef"), *lines[1:]], "its checksum is of other"),
+        (lambda lines: [*lines[:-1], lines[-1].replace('"jct":[', '"jct":[0,')], "JCT 0 is 0; it must be"),
         (lambda lines: ["not json"], "is no record"),
     ],
 )

@@ -6,12 +6,13 @@ import json
 import pytest
 
 from baselines.las import Las
-from envs.evaluation.record import digest_records, read_record
+from envs.evaluation.record import digest_records, read_record, write_lines
 from launch import ROOT
 from launch.choices import open_configs
 from launch.errors import ChoiceError
 from launch.inputs import find_schedulers
 from launch.records import RESULTS, RecordFolder, configuration_of, library_configurations
+from launch.sources import hash_sources
 from launch.task_pages import DIGEST, MARKERS, find_disagreements, insert_table, recorded_tables, table_from_records
 from tests.unit.launch.test_scripts import here
 from tests.unit.launch.test_tasks import SHARED, composed
@@ -81,13 +82,38 @@ def test_what_is_recorded_is_not_played_again(play, tmp_path):
 
 
 def rewrite(path, change):
-    """Change the plain values of a record; return the new bytes."""
+    """Change the plain values of a record, and its checksum; return the new bytes."""
     with gzip.open(path, "rt") as file:
         header, *episodes = [json.loads(line) for line in file]
     change(header, episodes)
-    with gzip.open(path, "wt") as file:
-        file.writelines(json.dumps(line) + "\n" for line in [header, *episodes])
+    write_lines(path, [header, *episodes])
     return path.read_bytes()
+
+
+def test_bad_records_are_named_and_left_out_and_changed_sources_are_told(play, tmp_path):
+    """One with a changed figure, one that says what cannot be, one of another scheduler, and one of other code."""
+    play("scheduler=[fifo,las,srtf]", "record=true")
+    fifo, las, srtf = records_of(tmp_path)
+    header = read_record(srtf).header
+    assert header.sources == hash_sources(header.configuration)
+    srtf.with_name("hesrpt.jsonl.gz").write_bytes(srtf.read_bytes())
+    text = gzip.decompress(fifo.read_bytes()).decode()
+    fifo.write_bytes(gzip.compress(text.replace('"jct":[', '"jct":[1,', 1).encode()))
+    rewrite(las, lambda header, episodes: episodes[1]["summary"].update(mean_jct=1))
+    rewrite(srtf, lambda header, episodes: header.update(sources="0" * 12))
+    done, results = play("scheduler=random", "recorded=true")
+    assert done.code == 0, done.err
+    reasons = {row["scheduler"]: row.get("inapplicable", "") for row in results["schedulers"]}
+    assert {name for name, reason in reasons.items() if not reason} == {"random", "srtf"}
+    assert "its checksum is of other content" in reasons["fifo"]
+    assert "cannot be" in reasons["las"]
+    assert "mean_jct is 1, but its JCTs give" in reasons["las"]
+    assert "it is of 'srtf' in" in reasons["hesrpt"]
+    assert not any("\n" in reason for reason in reasons.values())
+    tables = [path.read_text() for path in (tmp_path / "runs" / "compare").glob("*/table.md")]
+    (table,) = [text for text in tables if "hesrpt" in text]
+    assert "srtf: source files have changed since it was recorded; again=true plays it anew." in table
+    assert "Left out: las (its record is not used: it cannot be: " in table
 
 
 def test_an_interrupt_keeps_the_schedulers_that_are_finished(play, tmp_path, monkeypatch):

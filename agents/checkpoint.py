@@ -22,11 +22,12 @@ from agents.gpu_types import check_types
 from agents.networks import Blueprint, NetworkError, check_network
 from agents.scheduler import PolicyScheduler
 from envs.gpu_cluster import DecisionRules, EnvSpec
-from envs.simulation.market import Market
 from envs.types import CheckpointError
 
 WEIGHTS, DESCRIPTION = "weights.safetensors", "policy.json"
-FORMAT = 4  # of the description; raised when its meaning changes. Format 3 named no market.
+FORMAT = 4  # of the description; raised when its meaning changes
+# What earlier versions could also say, each with the only value that this version can play.
+REMOVED = {"rules": {"amendments": False, "num_levels": 1}, "spec": {"num_levels": 1}}
 # Format 2 called nodes servers; the weights of our own network had that word in their names, too.
 OLD_KEYS = {"num_servers": "num_nodes", "candidates_per_server": "candidates_per_node"}
 OLD_WEIGHTS = {"encode_server.": "encode_node.", "pointer_server.": "pointer_node."}
@@ -34,19 +35,12 @@ OLD_NETWORK = "agents.networks.AttentionPolicy"
 NETWORKS = (
     "agents.networks.AttentionPolicy",
     "agents.networks.policy.AttentionPolicy",
-    "agents.networks.CoordinatedPolicy",
-    "agents.networks.coordinated.CoordinatedPolicy",
 )  # that any description may name
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A policy with all that is needed to run it again, except for its market, which is only named.
-
-    Attributes:
-        market: `name` of the market in `conf/market` that proposes and its `options`, by which the script that loads
-            the policy builds one; None for a policy whose rounds begin with what jobs hold.
-    """
+    """A policy with all that is needed to run it again."""
 
     network: nn.Module
     blueprint: Blueprint
@@ -54,7 +48,6 @@ class Checkpoint:
     rules: DecisionRules
     gpu_types: tuple[str, ...]  # in the order of the network's features
     notes: dict[str, Any]  # origin: seed, iteration, validation figures, teacher
-    market: dict[str, Any] | None = None
 
     def save(self, folder: Path) -> None:
         """Write `weights.safetensors` and `policy.json`; each is replaced as a whole."""
@@ -66,7 +59,6 @@ class Checkpoint:
             "spec": asdict(self.spec),
             "rules": asdict(self.rules),
             "gpu_types": list(self.gpu_types),
-            "market": self.market,
             "notes": self.notes,
         }
         save_file(weights, str(folder / f"{WEIGHTS}.part"))
@@ -94,13 +86,13 @@ class Checkpoint:
             old = description["format"] == 2
             if old:
                 description = _migrated(description)
+            description = _without_removed(description)
             if description["format"] not in (3, FORMAT):
                 raise CheckpointError(f"its format is {description['format']}, this version reads 2 to {FORMAT}")
             check_description(description, {*NETWORKS, *networks})
             blueprint = Blueprint.from_dict(description["network"])
             spec, rules = EnvSpec(**description["spec"]), DecisionRules(**description["rules"])
             gpu_types, notes = tuple(map(str, description["gpu_types"])), dict(description["notes"])
-            market = dict(description["market"]) if description.get("market") else None
             check_types(gpu_types, spec)
         with explaining_damage(folder / WEIGHTS, NO_WEIGHTS):
             weights = load_file(str(folder / WEIGHTS))
@@ -111,25 +103,12 @@ class Checkpoint:
         with explaining_damage(folder / WEIGHTS, NO_WEIGHTS):
             network.load_state_dict(_renamed(weights) if old and blueprint.target == OLD_NETWORK else weights)
         _check(network, spec, folder)
-        return cls(network, blueprint, spec, rules, gpu_types, notes, market)
+        return cls(network, blueprint, spec, rules, gpu_types, notes)
 
-    def scheduler(self, *, sampled: bool = True, market: Market | None = None) -> PolicyScheduler:
-        """Return the policy as a scheduler.
-
-        Args:
-            sampled: see `PolicyScheduler`.
-            market: the one that `self.market` names; it proposes.
-
-        Raises:
-            CheckpointError: the policy has a market and none is given, or it has none.
-        """
-        if (market is None) != (self.market is None):
-            needed = "no market" if self.market is None else f"the market {self.market.get('name')}"
-            raise CheckpointError(
-                f"the policy was trained with {needed}; give the market that its description names, and no other"
-            )
+    def scheduler(self, *, sampled: bool = True) -> PolicyScheduler:
+        """Return the policy as a scheduler; see there for `sampled`."""
         network: Any = self.network
-        return PolicyScheduler(network, self.spec, self.rules, self.gpu_types, sampled=sampled, market=market)
+        return PolicyScheduler(network, self.spec, self.rules, self.gpu_types, sampled=sampled)
 
 
 def _migrated(description: dict[str, Any]) -> dict[str, Any]:
@@ -139,6 +118,24 @@ def _migrated(description: dict[str, Any]) -> dict[str, Any]:
         for part in ("spec", "rules")
     }
     return {**description, **parts, "format": 3}
+
+
+def _without_removed(description: dict[str, Any]) -> dict[str, Any]:
+    """Return a description without what only earlier versions could do.
+
+    Raises:
+        CheckpointError: the policy needs it.
+    """
+    if description.get("market") is not None:
+        raise CheckpointError("its rounds begin with a market's proposal, which this version cannot play")
+    found = dict(description)
+    for part, removed in REMOVED.items():
+        values = dict(found[part]) if isinstance(found.get(part), dict) else {}
+        for name, value in removed.items():
+            if values.pop(name, value) != value:
+                raise CheckpointError(f"{part}.{name} is {found[part][name]!r}, which this version cannot play")
+        found[part] = values
+    return found
 
 
 def _renamed(weights: dict[str, Tensor]) -> dict[str, Tensor]:

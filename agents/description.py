@@ -27,7 +27,6 @@ LARGEST: Mapping[str, int] = {  # of the whole numbers in `spec` and `rules`
     "node_gpus": 1024,
     "num_candidates": 100_000,
     "num_slots": 1024,
-    "num_levels": 64,
     "max_decisions": 1_000_000,
     "candidates_per_node": 1000,
     "contenders": 1000,
@@ -41,9 +40,6 @@ LARGEST_OPTIONS: Mapping[str, int] = {
     "width": 8192,
     "heads": 256,
     "rounds": 64,
-    "rank": 1024,
-    "kept": 1024,
-    "iterations": 1024,
 }  # of the networks of this project
 NUM_OPTIONS = 100  # values among the network's options
 LONGEST_TEXT = 200  # characters of a name
@@ -139,12 +135,6 @@ def check_description(description: Mapping[str, Any], networks: Collection[str])
     types = description.get("gpu_types")
     if not isinstance(types, list) or not all(isinstance(each, str) and len(each) <= LONGEST_TEXT for each in types):
         raise CheckpointError(f"gpu_types is {_short(types)}; it must be a list of names")
-    if description.get("market") is not None:  # absent from policies of earlier versions
-        check_market(_mapping(description, "market"))
-        if not description["rules"].get("amendments"):
-            raise CheckpointError(
-                "market is named but rules.amendments is not true, so no round begins with a proposal"
-            )
     _mapping(description, "notes")
 
 

@@ -21,7 +21,7 @@ from agents.packing import PackedStep, StepArrays, pack_step
 from agents.scheduler import choose_actions
 from agents.seeding import Phase, derive_seed
 from envs.gpu_cluster.columns import PASS
-from envs.gpu_cluster.demonstrate import RequestedShares, demonstrate, requested_shares
+from envs.gpu_cluster.demonstrate import RequestedGpus, demonstrate, requested_gpus
 from envs.gpu_cluster.vector import GpuClusterVectorEnv
 from envs.scheduling import Scheduler
 from envs.simulation import SimulationView
@@ -60,7 +60,7 @@ class Demonstrator:
     def __init__(self, env: GpuClusterVectorEnv, teachers: list[Scheduler], rng: np.random.Generator) -> None:
         self.env, self.teachers = env, teachers
         self._rng = rng
-        self._requested: list[RequestedShares | None] = [None] * env.num_envs
+        self._requested: list[RequestedGpus | None] = [None] * env.num_envs
         self._views: list[SimulationView] = []
 
     def begin(self, b: int) -> None:
@@ -78,7 +78,7 @@ class Demonstrator:
             if requested is None or negotiation.arrays.rules[b, 0].decision == 0:
                 with self.env.batch.view_at_round(b) as view:
                     allocation = self.teachers[b].schedule(view)
-                    requested = self._requested[b] = requested_shares(allocation, negotiation, b)
+                    requested = self._requested[b] = requested_gpus(allocation, negotiation, b)
             result[b] = demonstrate(requested, negotiation, b)
         return result
 

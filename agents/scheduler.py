@@ -7,11 +7,10 @@ import torch
 from torch import nn
 
 from agents.gpu_types import TypeOrder, check_types
-from agents.networks import JointChoice, PolicyNetwork
+from agents.networks import PolicyNetwork
 from envs.gpu_cluster import DecisionRules, EnvSpec, NegotiatedRound, Observation
 from envs.scheduling import ClusterView
 from envs.simulation import SimulationView
-from envs.simulation.market import Market
 from envs.types import Allocation, CheckpointError, ClusterSpec, IntArray
 
 
@@ -24,16 +23,10 @@ def as_tensors(observation: Observation) -> dict[str, torch.Tensor]:
 def choose_actions(
     network: PolicyNetwork, observation: Observation, rng: np.random.Generator | None = None
 ) -> IntArray:
-    """Return joint actions int64[B, num_nodes]: the likeliest, or sampled from the policy if an `rng` is given.
-
-    The nodes of a network with `JointChoice` choose together.
-    """
+    """Return joint actions int64[B, num_nodes]: the likeliest, or sampled from the policy if an `rng` is given."""
     tensors, noise = as_tensors(observation), None
     if rng is not None:
         noise = torch.from_numpy(rng.gumbel(size=tuple(tensors["mask"].shape)).astype(np.float32))
-    if isinstance(network, JointChoice):
-        together: IntArray = network.choose(tensors, noise).numpy()
-        return together
     logits = network.logits(tensors)
     actions: IntArray = (logits if noise is None else logits + noise).argmax(-1).numpy()
     return actions
@@ -50,7 +43,6 @@ class PolicyScheduler:
             other order.
         sampled: whether actions are sampled. Equal nodes share the probability of one choice, so the likeliest action
             of each is usually to pass.
-        market: proposes the allocation with which each round begins; None for the present placements.
 
     Raises:
         CheckpointError: the number of names differs from the number of types that the network knows.
@@ -68,13 +60,11 @@ class PolicyScheduler:
         gpu_types: tuple[str, ...],
         *,
         sampled: bool = True,
-        market: Market | None = None,
     ) -> None:
         check_types(gpu_types, spec)
         if isinstance(network, nn.Module):
             network.eval()
         self.network, self.spec, self.rules, self.gpu_types, self.sampled = network, spec, rules, gpu_types, sampled
-        self.market = market
         self.counters: dict[str, int] = {}
         self._negotiated: NegotiatedRound | None = None
         self._order: TypeOrder | None = None
@@ -103,7 +93,7 @@ class PolicyScheduler:
         """Negotiate one round and return its allocation."""
         assert isinstance(view, SimulationView), "a policy observes a snapshot of the compiled engine"
         if self._negotiated is None:
-            self._negotiated = NegotiatedRound(EnvSpec.of(view.cluster, self.rules), self.rules, self.market)
+            self._negotiated = NegotiatedRound(EnvSpec.of(view.cluster, self.rules), self.rules)
         negotiated = self._negotiated
         negotiated.begin(view)
         while negotiated.observe():
@@ -117,11 +107,10 @@ class PolicyScheduler:
         return allocation
 
 
-def _fixed_sizes(spec: EnvSpec) -> tuple[int, int, bool]:
+def _fixed_sizes(spec: EnvSpec) -> tuple[int, bool]:
     """Return what a network cannot be used with other values of."""
-    return spec.node_gpus, spec.num_levels, spec.effects
+    return spec.node_gpus, spec.effects
 
 
 def _described(spec: EnvSpec, gpu_types: tuple[str, ...]) -> str:
-    levels = f" and {spec.num_levels} levels" if spec.num_levels > 1 else ""
-    return f"{', '.join(gpu_types)} with up to {spec.node_gpus} GPUs a node{levels}"
+    return f"{', '.join(gpu_types)} with up to {spec.node_gpus} GPUs a node"

@@ -5,31 +5,22 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
-from agents.bidding.gain import gain_of
-from agents.branching import BranchSettings
 from agents.checkpoint import Checkpoint
-from agents.evolution.playing import Score
 from agents.imitation import ImitationSettings, imitate
-from agents.market_alone import AlwaysPass, score_from
 from agents.networks import Blueprint, check_network, missing_protocols
-from agents.outside import OutsideSettings
 from agents.pictures import picture_episode
 from agents.rllib import PPOSettings, TrainingSetup
 from agents.rllib.algorithm import LocalAlgorithm, PPOAlgorithm
-from agents.rllib.choice_branching import ChoiceBranchingOnRay, ChoiceSetup, LocalChoiceBranching
 from agents.saving import BEST, SavedStates, best_on_disk, read_state, refusing_writes
-from agents.scheduler import PolicyScheduler
 from agents.seeding import Phase, derive_seed
 from agents.tensorboard import (
     BOUND_LINE,
-    GAIN,
     HEADLINE,
     IMITATION,
-    MARKET_LINE,
     PLANNER,
     TensorBoardWriter,
     choose_levels,
@@ -40,10 +31,9 @@ from agents.validation import (
     audit_training_episode,
     best_of,
     mean_bound,
-    mean_figures,
     outcome_of,
-    play_validation,
     validate_baselines,
+    validate_scheduler,
     validation_workloads,
 )
 from envs.evaluation.files import write_whole
@@ -98,8 +88,6 @@ class TrainingSettings:
     teacher: str = "best"  # name of a baseline, "best" for the best in validation, or "none" to start from scratch
     imitation: ImitationSettings = field(default_factory=ImitationSettings)
     ppo: PPOSettings = field(default_factory=PPOSettings)
-    branching: BranchSettings | None = None  # PPO with advantages from branches, in place of what `ppo` describes
-    outside: OutsideSettings | None = None  # a method of TorchRL, in place of what `ppo` describes
     num_threads: int = 2  # of torch
     picture_every: int = 10  # iterations between pictures of a validation episode for TensorBoard; 0 for none
 
@@ -111,21 +99,6 @@ class TrainingSettings:
             raise MurmurationError(
                 "trainer: iterations must not be negative; validate_every, num_validation and num_threads at least 1"
             )
-
-    @property
-    def method_name(self) -> str:
-        """Name of the training method, for progress bars."""
-        return self.outside.method if self.outside else "branching" if self.branching else "ppo"
-
-    @property
-    def samples(self) -> bool:
-        """Whether validation draws actions from the policy; with branches and in TorchRL's methods it does not."""
-        return self.branching is None and self.outside is None
-
-    @property
-    def num_episodes(self) -> int:
-        """Training episodes of an iteration; 0 where it has no fixed number."""
-        return self.branching.num_games if self.branching else self.outside.num_envs if self.outside else 0
 
 
 class TrainingListener(Protocol):
@@ -173,11 +146,6 @@ class TrainingState:
     validation: dict[str, ValidationFigures] = field(default_factory=dict)  # of the policy, by iteration
     best_iteration: int = -1
     num_validation: int = 0  # distinct workloads over which all these figures are means
-    # With a market, for learning curves: gains of the policy over the market alone, iteration -> name -> Gain.
-    gains: dict[str, dict[str, list[float]]] = field(default_factory=dict)
-    num_episodes: int = 0  # training episodes of an iteration of PPO with branches; 0 where it has no fixed number
-    # Of each iteration without validation and without workers, in s.
-    cpu_time: list[float] = field(default_factory=list, compare=False)
 
     @property
     def best(self) -> Outcome | None:
@@ -201,8 +169,6 @@ class Trainer:
         seed: seed of all random draws. One seed gives one result, and a resumed run gives that of an uninterrupted
             one, to the bit, in this process and on Ray's workers.
         listener: receives reports on progress.
-        market: the name and options of `training_setup.market`, for checkpoints; None if it has none.
-        task: name of the task, for learning curves; empty for the name of the source of workloads.
     """
 
     def __init__(
@@ -214,20 +180,14 @@ class Trainer:
         folder: Path,
         seed: int,
         listener: TrainingListener,
-        market: dict[str, Any] | None = None,
-        task: str = "",
     ) -> None:
         if settings.teacher not in ("best", "none", *baselines):
             raise MurmurationError(
                 f"trainer.teacher is {settings.teacher!r}; it must be best, none or one of {', '.join(baselines)}"
             )
-        if (training_setup.market is None) != (market is None):
-            raise MurmurationError("market: a training setup with a market needs its name, and no other one has a name")
         self.training_setup, self.blueprint, self.settings = training_setup, blueprint, settings
-        self.baselines, self.folder, self.listener, self.market = baselines, folder, listener, market
+        self.baselines, self.folder, self.listener = baselines, folder, listener
         self._workloads = validation_workloads(training_setup.source, settings.num_validation)
-        self._own: list[Score] = []  # of the market alone
-        self._task = task or training_setup.source.name
         self.state = TrainingState(seed, num_validation=len(self._workloads))
         self.saved = SavedStates(folder / STATES)
         self.tensorboard = TensorBoardWriter(folder / "tensorboard", listener.note)
@@ -247,8 +207,6 @@ class Trainer:
         resumed = self._restore()
         algorithm = self._algorithm()
         try:
-            self._measure_own()
-            self.state.num_episodes = self.settings.num_episodes
             if resumed:
                 self._draw_levels()
                 algorithm.restore(resumed)
@@ -272,20 +230,13 @@ class Trainer:
         missing = missing_protocols(
             network,
             imitates=self.settings.teacher != "none" and self.settings.imitation.passes > 0,
-            learns_values=self.settings.branching is None and self.settings.ppo.advantage != "group",
+            learns_values=self.settings.ppo.advantage != "group",
         )
         if missing:
             self.listener.note(f"network {self.blueprint.target} lacks {'; and '.join(missing)}")
 
     def _algorithm(self) -> Algorithm:
-        ppo, branching, outside = self.settings.ppo, self.settings.branching, self.settings.outside
-        if outside is not None:
-            from agents.outside.methods import make_outside  # TorchRL is not part of the extra `learn`
-
-            return make_outside(self.training_setup, self.blueprint, outside, self.state.seed)
-        if branching is not None:
-            setup = ChoiceSetup(self.training_setup, self.blueprint, branching, self.state.seed)
-            return LocalChoiceBranching(setup) if branching.num_env_runners == 0 else ChoiceBranchingOnRay(setup)
+        ppo = self.settings.ppo
         alone = ppo.num_env_runners == 0 and ppo.num_learners == 0
         algorithm = LocalAlgorithm if alone else PPOAlgorithm
         return algorithm(self.training_setup, self.blueprint, ppo, self.state.seed)
@@ -314,20 +265,6 @@ class Trainer:
             f"best baseline on {found} validation workload{'s' * (found > 1)}: {best}, mean JCT "
             f"{figures['mean_jct']:,.0f} s{undone}; teacher: {self.state.teacher}"
         )
-
-    def _measure_own(self) -> None:
-        """Play all validation workloads by the market alone, if there is one."""
-        setup = self.training_setup
-        if setup.market is None:
-            return
-        alone = PolicyScheduler(
-            AlwaysPass(), setup.spec, setup.rules, self._gpu_types, sampled=False, market=setup.market
-        )
-        rows = play_validation(alone, setup.setup, self._workloads)
-        self._own = [score_from(row) for row in rows]
-        jct = mean_figures(rows)["mean_jct"]
-        self.tensorboard.draw_level({HEADLINE: jct / HOUR}, self.settings.iterations, MARKET_LINE)
-        self.listener.note(f"the market alone has a mean JCT of {jct:,.0f} s")
 
     @property
     def _gpu_types(self) -> tuple[str, ...]:
@@ -359,15 +296,13 @@ class Trainer:
 
     def _improve(self, algorithm: Algorithm) -> None:
         settings = self.settings
-        self.listener.phase(settings.method_name, settings.iterations)
+        self.listener.phase("ppo", settings.iterations)
         while self.state.iteration < settings.iterations:
             began, cpu = time.perf_counter(), time.process_time()
             figures = algorithm.train()
             self.state.iteration += 1
             spent = time.perf_counter() - began
             figures["throughput/cpu_seconds"] = time.process_time() - cpu
-            if self._own:  # for learning curves
-                self.state.cpu_time.append(figures["throughput/cpu_seconds"])
             if "train/env_steps" in figures:
                 figures["throughput/env_steps_per_second"] = figures["train/env_steps"] / spent
             self.tensorboard.write(figures, self.state.iteration)
@@ -378,9 +313,8 @@ class Trainer:
 
     def _validate(self, algorithm: Algorithm) -> None:
         checkpoint = self._checkpoint(algorithm)
-        setup, scheduler = self.training_setup.setup, self._scheduler(checkpoint)
-        rows = play_validation(scheduler, setup, self._workloads)
-        figures = mean_figures(rows)
+        setup, scheduler = self.training_setup.setup, checkpoint.scheduler()
+        figures = validate_scheduler(scheduler, setup, self._workloads)
         sample = derive_seed(self.state.seed, Phase.AUDIT, self.state.iteration)
         audit_training_episode(scheduler, setup, self.training_setup.source, sample)
         if self.state.iteration == 0:
@@ -388,7 +322,7 @@ class Trainer:
         best = self.state.best
         self.state.validation[str(self.state.iteration)] = figures
         curves = _tagged("validation", figures) | {HEADLINE: figures["mean_jct"] / HOUR}
-        self.tensorboard.write(curves | self._compare_with_market(rows), self.state.iteration)
+        self.tensorboard.write(curves, self.state.iteration)
         self._picture(checkpoint)
         self.tensorboard.flush()
         if best is None or outcome_of(figures) < best:
@@ -396,25 +330,12 @@ class Trainer:
             with refusing_writes(self.folder):
                 self._checkpoint(algorithm).save(self.folder / BEST)
 
-    def _scheduler(self, checkpoint: Checkpoint) -> PolicyScheduler:
-        """Return a policy as it is evaluated."""
-        return checkpoint.scheduler(sampled=self.settings.samples, market=self.training_setup.market)
-
-    def _compare_with_market(self, rows: Sequence[ValidationFigures]) -> dict[str, float]:
-        """Keep the gain over the market alone in these episodes, and return it for TensorBoard; nothing without one."""
-        if not self._own:
-            return {}
-        merit = (self.settings.branching or BranchSettings()).merit
-        gain = gain_of([score_from(row) for row in rows], self._own, merit)
-        self.state.gains[str(self.state.iteration)] = {self._task: list(gain)}
-        return {GAIN: 100.0 * gain.jct} | _tagged("validation/gain", gain._asdict())
-
     def _picture(self, checkpoint: Checkpoint) -> None:
         """Write pictures of the first validation workload, every `picture_every` iterations and at the end."""
         every, now = self.settings.picture_every, self.state.iteration
         if every == 0 or not (now % every == 0 or now == self.settings.iterations):
             return
-        scheduler, setup = self._scheduler(checkpoint), self.training_setup.setup
+        scheduler, setup = checkpoint.scheduler(), self.training_setup.setup
         self.tensorboard.show(
             picture_episode(scheduler, self._workloads[0], setup, workload_seed(VALIDATION_SEED, 0)), now
         )
@@ -453,10 +374,10 @@ class Trainer:
             "cluster": self.training_setup.setup.cluster.name,
             "validation": self.state.validation.get(str(self.state.iteration), {}),
             "num_validation": self.state.num_validation,
-            "sampled": self.settings.samples,
+            "sampled": True,
         }
         spec, rules = self.training_setup.spec, self.training_setup.rules
-        return Checkpoint(algorithm.network(), self.blueprint, spec, rules, self._gpu_types, notes, self.market)
+        return Checkpoint(algorithm.network(), self.blueprint, spec, rules, self._gpu_types, notes)
 
     def _save(self, algorithm: Algorithm) -> None:
         """Save the resumable state."""

@@ -10,8 +10,8 @@ from agents.networks.bidding import BidNetwork
 from envs.bidding import Auction, BiddingRound, BiddingRules, BidObservation
 from envs.scheduling import ClusterView
 from envs.simulation import SimulationView
-from envs.simulation.market import BidArrays, Market, no_bids
-from envs.types import Allocation, ClusterSpec, MurmurationError
+from envs.simulation.market import Market
+from envs.types import Allocation, ClusterSpec
 
 
 @torch.inference_mode()
@@ -29,35 +29,22 @@ class BiddingScheduler:
         network: the policy; it plays on any cluster.
         market: what clears the bids; with bids of 0 this is the market's own scheduler.
         rules: what nodes see, as in training.
-        keep_bids: whether `bids` has those of the last decision, for a planner that follows this policy.
     """
 
     preemptive: ClassVar[bool] = True
     elastic: ClassVar[bool] = True
     information: ClassVar[str] = "none"
 
-    def __init__(self, network: BidNetwork, market: Market, rules: BiddingRules, *, keep_bids: bool = False) -> None:
+    def __init__(self, network: BidNetwork, market: Market, rules: BiddingRules) -> None:
         if isinstance(network, nn.Module):
             network.eval()
         self.network, self.market, self.rules = network, market, rules
-        self._round, self.keep_bids = BiddingRound(market, rules), keep_bids
+        self._round = BiddingRound(market, rules)
 
     @property
     def auction(self) -> Auction:
         """The auction of the last round, for pictures."""
         return self._round.auction
-
-    @property
-    def bids(self) -> BidArrays:
-        """The bids of the last decision, for a batch of one episode, if `keep_bids` was set.
-
-        Raises:
-            MurmurationError: it was not.
-        """
-        found = self._round.auction.last_bids
-        if found is None:
-            raise MurmurationError("BiddingScheduler: keeps no bids; set keep_bids=True")
-        return found
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Begin an episode."""
@@ -67,6 +54,4 @@ class BiddingScheduler:
         """Return the allocation in which the market clears the bids of all nodes."""
         assert isinstance(view, SimulationView), "a policy observes a snapshot of the compiled engine"
         self._round.begin(view)
-        if self.keep_bids and self.auction.last_bids is None:
-            self.auction.last_bids = no_bids(self.auction.state)
         return self._round.fill(bids_on(self.network, self._round.observation), view.allocation(keep_running=True))

@@ -1,11 +1,11 @@
-"""A training run of a policy that bids: imitate, improve, validate, save checkpoints, resume."""
+"""A training run of a policy that bids: improve, validate, save checkpoints, resume."""
 
 import json
 import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -13,29 +13,19 @@ import numpy as np
 import torch
 from torch import nn
 
-from agents.bid_imitation import (
-    ANSWERS,
-    BidImitationSettings,
-    describe_agreement,
-    imitate_bids,
-    measure_agreement,
-)
 from agents.bidding import BiddingCheckpoint, BiddingScheduler
 from agents.bidding.curves import LearningCurve, learning_curves
 from agents.bidding.gain import ComparesScores, Gain, gain_of
 from agents.evolution.playing import Game, Score, play
 from agents.networks.bidding import BidNetwork
 from agents.pictures import picture_episode
-from agents.rllib.branching import BranchSetup
-from agents.rllib.evolution import BiddingTask, EvolutionSetup
-from agents.rllib.expert_iteration import ExpertSetup
+from agents.rllib.evolution import EvolutionSetup
 from agents.saving import BEST, SavedStates, best_on_disk, read_state, refusing_writes
 from agents.seeding import Phase, derive_seed
 from agents.tensorboard import (
     BOUND_LINE,
     GAIN,
     HEADLINE,
-    IMITATION,
     MARKET_LINE,
     PLANNER,
     TensorBoardWriter,
@@ -52,13 +42,10 @@ from agents.validation import (
 from envs.evaluation.files import write_whole
 from envs.evaluation.playing import workload_seed
 from envs.scheduling import Scheduler
-from envs.simulation import FifoMarket
-from envs.simulation.advised_market import AdvisedMarket
 from envs.types import MurmurationError
 from envs.types.units import HOUR
 
 STATES = "checkpoints/states"
-FOLLOWERS = ("policy", "market")  # whose mean JCT is compared with the teacher's
 
 
 class ImprovesPolicy(Protocol):
@@ -98,8 +85,6 @@ class BidTrainingSettings:
             of mean JCT in TensorBoard is about them.
         num_threads: of torch.
         picture_every: iterations between pictures of a validation episode for TensorBoard; 0 for none.
-        teacher: name of a scheduler that the policy learns to imitate first; empty for none.
-        imitation: how it does so.
     """
 
     iterations: int = 60
@@ -108,8 +93,6 @@ class BidTrainingSettings:
     num_compared: int = 8
     num_threads: int = 1
     picture_every: int = 20
-    teacher: str = ""
-    imitation: BidImitationSettings = field(default_factory=BidImitationSettings)
 
     def __post_init__(self) -> None:
         if self.picture_every < 0:
@@ -145,8 +128,6 @@ class BidTrainingState:
     )  # of each iteration without validation, in s; without workers
     best_iteration: int = -1
     fresh: dict[str, list[float]] = field(default_factory=dict)  # task -> Gain of the best on fresh workloads
-    # task -> agreement with the teacher (`agents.bid_imitation.measure_agreement`), and mean JCT relative to its
-    imitation: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def merit(self, iteration: int) -> float:
         """Mean merit over tasks of a validated iteration."""
@@ -166,7 +147,6 @@ class BidTrainer:
         folder: folder of the run.
         listener: receives reports on progress.
         baselines: makers of schedulers by name, for comparison in TensorBoard.
-        make_teacher: makes the scheduler to imitate first; None for none.
     """
 
     state_file: ClassVar[str]
@@ -174,17 +154,15 @@ class BidTrainer:
 
     def __init__(
         self,
-        setup: EvolutionSetup | BranchSetup | ExpertSetup,
+        setup: EvolutionSetup,
         settings: BidTrainingSettings,
         market: dict[str, Any],
         folder: Path,
         listener: TrainingListener,
         baselines: Mapping[str, Callable[[], Scheduler]] | None = None,
-        make_teacher: Callable[[], Scheduler] | None = None,
     ) -> None:
         self.setup, self.settings, self.market = setup, settings, market
         self.folder, self.listener, self.baselines = folder, listener, baselines or {}
-        self.make_teacher = make_teacher
         self.state = BidTrainingState(setup.seed)
         self.saved = SavedStates(folder / STATES)
         self.tensorboard = TensorBoardWriter(folder / "tensorboard", listener.note)
@@ -206,8 +184,6 @@ class BidTrainer:
         with closing(self.tensorboard):
             self._measure_own()
             self._compare(resumed is None)
-            if self.make_teacher and not resumed:
-                self._imitate(self.make_teacher)
             algorithm = self._make_algorithm()
             self.state.num_episodes = self._num_episodes
             try:
@@ -266,50 +242,6 @@ class BidTrainer:
     def _mean_jct(self, scores: list[Score]) -> float:
         """Mean JCT of the first task, in s, over the workloads that baselines play too."""
         return float(np.mean([score.mean_jct for score in scores[: self._compared]]))
-
-    def _imitate(self, make_teacher: Callable[[], Scheduler]) -> None:
-        """Let the network learn what the teacher does; the method starts with its weights."""
-        network, imitation = self.setup.build(), self.settings.imitation
-
-        def progress(done: int, total: int, figures: dict[str, float]) -> None:
-            self.tensorboard.write({f"imitation/{name}": value for name, value in figures.items()}, done, IMITATION)
-            self.listener.step(done, {**figures, "total": total})
-
-        self.listener.phase("imitation", 1)
-        imitate_bids(network, self.setup.tasks, make_teacher, imitation, self.setup.seed, progress)
-        self.setup = replace(
-            self.setup, start={name: value.detach().clone() for name, value in network.state_dict().items()}
-        )
-        for task in self.setup.tasks:
-            games = self._games[task.name][: imitation.num_games]
-            figures = measure_agreement(network, task.batch(1), make_teacher, games, imitation.corrections)
-            figures |= self._compare_with_teacher(network, task, make_teacher)
-            self.state.imitation[task.name] = figures
-            scalars = {f"imitation/{task.name}/{name}": value for name, value in figures.items()}
-            self.tensorboard.write(scalars, 0)
-            self.listener.note(f"{task.name}: {figures['rounds']:.0f} rounds of {self.settings.teacher}")
-            for name, answer in ANSWERS.items():
-                self.listener.note(f"  {answer}: {describe_agreement(figures, name)}")
-            ratios = {name: f"{figures[f'{name}_jct']:.3f} +-{figures[f'{name}_jct_error']:.3f}" for name in FOLLOWERS}
-            self.listener.note(
-                f"{task.name}: mean JCT / that of {self.settings.teacher}: policy {ratios['policy']}, market alone "
-                f"{ratios['market']}"
-            )
-
-    def _compare_with_teacher(
-        self, network: nn.Module, task: BiddingTask, make_teacher: Callable[[], Scheduler]
-    ) -> dict[str, float]:
-        """Return mean JCT relative to the teacher's of policy and market, with standard errors, in validation."""
-        count, settings = self.settings.num_validation, self.settings
-        games, silent = self._games[task.name][:count], Silence(task.spec.num_bids)
-        advised = replace(task, market=AdvisedMarket(FifoMarket(), make_teacher()))
-        teacher = play(silent, advised.batch(settings.method.num_envs), games)
-        policy = play(network, self._batches[task.name], games)  # type: ignore[arg-type]
-        found: dict[str, float] = {}
-        for name, scores in zip(FOLLOWERS, (policy, self._own[task.name][:count]), strict=True):
-            gain = gain_of(scores, teacher, settings.method.merit)
-            found |= {f"{name}_jct": 1.0 - gain.jct, f"{name}_jct_error": gain.jct_error}
-        return found
 
     def _improve(self, algorithm: ImprovesPolicy) -> None:
         settings = self.settings

@@ -2,13 +2,11 @@
 
 from agents.networks.blueprint import Blueprint
 from agents.networks.check import check_network
-from agents.networks.coordinated import CoordinatedPolicy
 from agents.networks.layers import NodeAttention, Perceptron, pool
 from agents.networks.policy import AttentionPolicy
 from agents.networks.protocol import (
     MASKED,
     AdjustableSharpness,
-    JointChoice,
     NetworkError,
     PolicyNetwork,
     SeparateCritic,
@@ -22,8 +20,6 @@ __all__ = [
     "AdjustableSharpness",
     "AttentionPolicy",
     "Blueprint",
-    "CoordinatedPolicy",
-    "JointChoice",
     "NetworkError",
     "NodeAttention",
     "Perceptron",

@@ -18,10 +18,8 @@ from agents.rllib.runner import BatchedEnvRunner
 from agents.rllib.state import RESTARTS
 from agents.seeding import Phase, derive_seed
 from envs.gpu_cluster import DecisionRules, EnvSpec, Reward, TeamReward
-from envs.gpu_cluster.negotiation import check_proposals
 from envs.gpu_cluster.vector import GpuClusterVectorEnv
 from envs.simulation import Setup
-from envs.simulation.market import Market
 from envs.types import MurmurationError, Seconds
 from envs.workloads import WorkloadSource
 
@@ -30,23 +28,12 @@ ADVANTAGES = ("gae", "group")
 
 @dataclass(frozen=True)
 class TrainingSetup:
-    """Everything that training episodes are made of; it is sent to the workers.
-
-    `market` proposes the allocation with which each round begins, only with `rules.amendments`; without a market rounds
-    begin with what jobs hold.
-
-    Raises:
-        MurmurationError: there is a market, and nodes do not amend.
-    """
+    """Everything that training episodes are made of; it is sent to the workers."""
 
     setup: Setup
     source: WorkloadSource
     rules: DecisionRules = field(default_factory=DecisionRules)
     reward: Reward = field(default_factory=TeamReward)
-    market: Market | None = None
-
-    def __post_init__(self) -> None:
-        check_proposals(self.rules, self.market)
 
     @property
     def spec(self) -> EnvSpec:
@@ -57,9 +44,7 @@ class TrainingSetup:
         self, num_envs: int, seed: int = 0, group_size: int = 1, split: str = "train"
     ) -> GpuClusterVectorEnv:
         """A batch of training episodes."""
-        return GpuClusterVectorEnv(
-            self.setup, self.source, num_envs, self.rules, self.reward, group_size, split, seed, market=self.market
-        )
+        return GpuClusterVectorEnv(self.setup, self.source, num_envs, self.rules, self.reward, group_size, split, seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +132,6 @@ class TrainingEnv(GpuClusterVectorEnv):
             training_setup.rules,
             training_setup.reward,
             context["group_size"],
-            market=training_setup.market,
         )
 
 

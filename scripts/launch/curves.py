@@ -10,34 +10,20 @@ from omegaconf import DictConfig, OmegaConf
 
 from agents.bidding.curves import LearningCurve, compare_curves, learning_curves
 from agents.bidding.training import BidTrainingState
-from agents.branching.training import BRANCHING_STATE
 from agents.evolution.training import STATE
-from agents.expert_iteration.training import EXPERT_STATE
 from agents.saving import read_state
-from agents.training import STATE as CHOICE_STATE
-from agents.training import TrainingState
 from envs.evaluation.report import DOTS_PER_INCH
 from launch.errors import ChoiceError
 from launch.policies import seed_folders
 from launch.runs import print_frame
 
-BID_STATES = (STATE, BRANCHING_STATE, EXPERT_STATE)  # the files with the progress of policies that bid
-
 
 def read_curve(folder: Path) -> tuple[str, LearningCurve] | None:
-    """Return the name of the training seed of a run without further seeds, and its curve; None if it has none.
-
-    Runs of the discrete environment have curves if they begin with a market's proposals.
-    """
-    for name in BID_STATES:
-        if (folder / name).exists():
-            bids = read_state(folder / name, BidTrainingState)
-            return f"seed {bids.seed}", LearningCurve(bids.validation, bids.num_episodes, bids.cpu_time)
-    if (folder / CHOICE_STATE).exists():
-        choices = read_state(folder / CHOICE_STATE, TrainingState)
-        if choices.gains:
-            return f"seed {choices.seed}", LearningCurve(choices.gains, choices.num_episodes, choices.cpu_time)
-    return None
+    """Return the name of the training seed of a run without further seeds, and its curve; None if it has none."""
+    if not (folder / STATE).exists():
+        return None
+    state = read_state(folder / STATE, BidTrainingState)
+    return f"seed {state.seed}", LearningCurve(state.validation, state.num_episodes, state.cpu_time)
 
 
 def read_curves(folder: Path) -> dict[str, LearningCurve]:
@@ -93,7 +79,7 @@ def curves_of(method: str, folders: list[str]) -> Iterator[LearningCurve]:
         if not found:
             raise ChoiceError(
                 f"runs.{method}: {each} has no learning curves; give the folder of a run of scripts/train.py whose "
-                "policy bids, or amends a market's proposals"
+                "policy bids"
             )
         yield from found.values()
 

@@ -1,6 +1,6 @@
 """Training runs built from configs. Needs torch and ray."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -11,14 +11,10 @@ from agents import rllib
 from agents.bidding import BiddingCheckpoint
 from agents.bidding.checkpoint import is_bidding
 from agents.bidding.training import BidTrainer, BidTrainingSettings
-from agents.branching.training import BranchTrainer, BranchTrainingSettings
 from agents.checkpoint import find_checkpoint
-from agents.evolution.training import EvolutionTrainer, EvolutionTrainingSettings
-from agents.expert_iteration.training import ExpertTrainer, ExpertTrainingSettings
+from agents.evolution.training import STATE, EvolutionTrainer, EvolutionTrainingSettings
 from agents.networks import Blueprint
-from agents.rllib.branching import BranchSetup
 from agents.rllib.evolution import BiddingTask, EvolutionSetup, spec_of
-from agents.rllib.expert_iteration import ExpertSetup
 from agents.tensorboard import GAIN, HEADLINE, as_code
 from agents.terminal import ProgressListener
 from agents.training import Trainer, TrainingListener
@@ -28,7 +24,7 @@ from envs.simulation.market import Market
 from envs.types import CheckpointError
 from launch.arguments import compose_options
 from launch.building import build_object
-from launch.curves import BID_STATES, write_learning_curves
+from launch.curves import write_learning_curves
 from launch.errors import ChoiceError
 from launch.inputs import RunInputs, build_inputs, build_schedulers
 from launch.policies import describe_market, load_policies, seed_folders
@@ -64,7 +60,7 @@ def build_trainer(cfg: DictConfig, folder: Path, listener: TrainingListener) -> 
     bids = isinstance(env, BiddingRules)
     if bids != isinstance(settings, BidTrainingSettings):
         raise ChoiceError(
-            "trainer=evolution, branching and expert train policies that bid, and the others do not; choose "
+            "trainer=evolution trains policies that bid, and the others do not; choose "
             "env=bidding agent=bidding market=fifo trainer=evolution (experiment=bidding), or none of them"
         )
     if isinstance(settings, BidTrainingSettings):
@@ -75,18 +71,18 @@ def build_trainer(cfg: DictConfig, folder: Path, listener: TrainingListener) -> 
         raise ChoiceError(
             "tasks: only policies that bid train on several tasks (trainer=evolution); name one as task=<name>"
         )
-    inputs, market = build_inputs(cfg), build_object(cfg.market) if cfg.get("market") else None
+    if cfg.get("market"):
+        raise ChoiceError("market: only policies that bid have one (env=bidding); leave it empty")
+    inputs = build_inputs(cfg)
     add_provenance(folder, traces=trace_hashes(inputs.source))
     return Trainer(
-        rllib.TrainingSetup(inputs.setup, inputs.source, env.rules, env.reward, market),
+        rllib.TrainingSetup(inputs.setup, inputs.source, env.rules, env.reward),
         build_object(cfg.agent),
         settings,
         {name: partial(_build_scheduler, cfg, name) for name in build_schedulers(cfg)},
         folder,
         inputs.seed,
         listener,
-        describe_market(cfg) if cfg.get("market") else None,
-        cfg.task.name if cfg.get("task") else "",
     )
 
 
@@ -146,33 +142,11 @@ def _build_bidding(
         folder,
         listener,
         {name: partial(_build_scheduler, cfg, name) for name in build_schedulers(cfg)},
-        find_teacher(cfg, settings.teacher),
     )
-    if isinstance(settings, BranchTrainingSettings):
-        branching = BranchSetup(tuple(made), blueprint, settings.branching, inputs.seed, start)
-        return BranchTrainer(branching, settings, *rest)
-    if isinstance(settings, ExpertTrainingSettings):
-        asking = ExpertSetup(tuple(made), blueprint, settings.method, inputs.seed, start)
-        return ExpertTrainer(asking, settings, *rest)
     if isinstance(settings, EvolutionTrainingSettings):
         evolution = EvolutionSetup(tuple(made), blueprint, settings.evolution, inputs.seed, start)
         return EvolutionTrainer(evolution, settings, *rest)
-    raise ChoiceError(
-        f"trainer: {type(settings).__name__} names no method; choose trainer=evolution, branching or expert"
-    )
-
-
-def find_teacher(cfg: DictConfig, name: str) -> Callable[[], Scheduler] | None:
-    """Return a maker of the chosen scheduler of this name; None without a name.
-
-    Raises:
-        ChoiceError: it is not among the chosen schedulers.
-    """
-    if not name:
-        return None
-    if name not in (chosen := build_schedulers(cfg)):
-        raise ChoiceError(f"trainer.teacher={name}: is not chosen; add scheduler=[{name}], or take one of {[*chosen]}")
-    return partial(_build_scheduler, cfg, name)
+    raise ChoiceError(f"trainer: {type(settings).__name__} names no method; choose trainer=evolution")
 
 
 def read_start(cfg: DictConfig, blueprint: Blueprint, num_bids: int, folder: Path) -> Mapping[str, Tensor] | None:
@@ -185,7 +159,7 @@ def read_start(cfg: DictConfig, blueprint: Blueprint, num_bids: int, folder: Pat
         ChoiceError: there is no such folder, or its policy does not bid.
         CheckpointError: the policy is missing or damaged, or its network is not that of `agent`.
     """
-    if not cfg.start or any((folder / name).exists() for name in BID_STATES):
+    if not cfg.start or (folder / STATE).exists():
         return None
     place = find_checkpoint(existing_folder(cfg, "start"))
     if not is_bidding(place):

@@ -25,23 +25,19 @@ def written(folder: Path, name: str, state: BidTrainingState | TrainingState) ->
     (folder / name).write_text(json.dumps(asdict(state)))
 
 
-def test_runs_of_both_environments_are_read_with_all_their_seeds(tmp_path: Path) -> None:
+def test_runs_are_read_with_all_their_seeds(tmp_path: Path) -> None:
     for seed, gain in ((0, 0.01), (1, 0.03)):
         bids = BidTrainingState(seed, 10, validation=gains_of(0.0, gain, 2 * gain), num_episodes=4, cpu_time=[6.0] * 10)
-        written(tmp_path / "bids" / f"seed_{seed}", "expert_iteration.json", bids)
-    choices = TrainingState(7, 5, gains=gains_of(0.0, -0.01), num_episodes=8, cpu_time=[12.0] * 5)
-    written(tmp_path / "choices", "state.json", choices)
+        written(tmp_path / "bids" / f"seed_{seed}", "evolution.json", bids)
     assert list(read_curves(tmp_path / "bids")) == ["seed 0", "seed 1"]
-    runs = {"expert": str(tmp_path / "bids"), "choices": [str(tmp_path / "choices")]}
-    compare_runs(OmegaConf.create({"runs": runs}), tmp_path)
+    compare_runs(OmegaConf.create({"runs": {"evolution": str(tmp_path / "bids")}}), tmp_path)
     assert (tmp_path / "curves.png").stat().st_size > 10_000
     found = pd.read_csv(tmp_path / "curves.csv")
-    last = found[found.method == "expert"].sort_values("iteration").groupby("curve").last()
+    last = found[found.method == "evolution"].sort_values("iteration").groupby("curve").last()
     assert last["gain"].tolist() == pytest.approx([2.0, 6.0])
     assert last["error"].tolist() == pytest.approx([0.2, 0.2])
     assert last["episodes"].tolist() == [40, 40]
     assert last["CPU-minutes"].tolist() == pytest.approx([1.0, 1.0])
-    assert found[found.method == "choices"]["gain"].tolist() == pytest.approx([0.0, -1.0])
 
 
 def test_a_run_without_a_market_has_no_curve_to_compare(tmp_path: Path) -> None:

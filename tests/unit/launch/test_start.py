@@ -1,4 +1,4 @@
-"""What evolution begins with: the weights that `start=` names, and a teacher that is imitated."""
+"""What evolution begins with: the weights that `start=` names."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ from envs.types import CheckpointError
 from launch.building import build_object
 from launch.choices import CONF
 from launch.errors import ChoiceError
-from launch.training import build_trainer, find_teacher, read_start
+from launch.training import build_trainer, read_start
 
 
 def config(*options: str) -> DictConfig:
@@ -57,14 +57,3 @@ def test_what_cannot_start_a_run_is_refused_in_one_line(tmp_path):
         read_start(config("start=missing"), build_object(cfg.agent), 6, tmp_path)
     with pytest.raises(ChoiceError, match="only policies that bid start from another one"):
         build_trainer(config("experiment=discrete", f"start={folder}"), tmp_path, ProgressListener())
-
-
-def test_a_teacher_must_be_among_the_chosen_schedulers():
-    cfg = config()
-    assert find_teacher(cfg, "") is None
-    make = find_teacher(cfg, "optimus")
-    assert make is not None
-    assert type(make()).__name__ == "Optimus"
-    assert make() is not make()
-    with pytest.raises(ChoiceError, match=r"trainer\.teacher=gavel: is not chosen; add scheduler=\[gavel\]"):
-        find_teacher(cfg, "gavel")

@@ -18,8 +18,8 @@ class OraclePlanner:
     to the end without margin has at most the sum of JCTs of its base.
 
     Args:
-        planner: the planner; None for one without margin, whose rollouts go on to the end, with restarts that take as long
-            as in the world.
+        planner: the planner; None for one without margin, whose rollouts go on to the end, with restarts that take as
+            long as in the world.
     """
 
     information = "estimate"

@@ -26,11 +26,7 @@ MODULES = (
     "baselines",
     "agents.networks",
     "agents.rllib",
-    "agents.branching",
-    "agents.expert_iteration",
-    "agents.outside",
     "agents.evolution",
-    "agents.bid_imitation",
     "agents.bidding",
     "agents",
 )

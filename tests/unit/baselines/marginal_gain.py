@@ -1,4 +1,4 @@
-"""Share out GPUs of several types among elastic jobs by marginal gain."""
+"""Reference implementation of `baselines.parts.sharing`: share out GPUs of several types by marginal gain."""
 
 import heapq
 from collections.abc import Mapping
@@ -6,17 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from envs.types import FloatArray, GpuSeconds, IntArray, JobId, Seconds
-
-NEGLIGIBLE: Seconds = 1e-9  # smaller gains are rounding
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """GPUs of one type for one job."""
-
-    gpu_type: int  # index into the cluster's types
-    num_gpus: int
+from baselines.parts.grants import Grant
+from baselines.parts.sharing import NEGLIGIBLE
+from envs.types import FloatArray, GpuSeconds, IntArray, JobId
 
 
 @dataclass(frozen=True)

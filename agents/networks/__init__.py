@@ -1,7 +1,7 @@
 """Networks in pure torch: encoders, attention among nodes, the policy. Imports neither ray nor RLlib."""
 
 from agents.networks.blueprint import Blueprint
-from agents.networks.check import check_network
+from agents.networks.check import check_bid_network, check_network
 from agents.networks.layers import NodeAttention, Perceptron, pool
 from agents.networks.policy import AttentionPolicy
 from agents.networks.protocol import (
@@ -25,6 +25,7 @@ __all__ = [
     "Perceptron",
     "PolicyNetwork",
     "SeparateCritic",
+    "check_bid_network",
     "check_network",
     "critic_of",
     "missing_protocols",

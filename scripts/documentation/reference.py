@@ -25,9 +25,9 @@ MODULES = (
     "envs",
     "baselines",
     "agents.networks",
-    "agents.rllib",
-    "agents.evolution",
-    "agents.bidding",
+    "agents.methods.ppo",
+    "agents.methods.evolution",
+    "agents.policies",
     "agents",
 )
 

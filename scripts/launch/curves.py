@@ -8,10 +8,9 @@ import numpy as np
 import pandas as pd
 from omegaconf import DictConfig, OmegaConf
 
-from agents.bidding.curves import LearningCurve, compare_curves, learning_curves
-from agents.bidding.training import BidTrainingState
-from agents.evolution.training import STATE
+from agents.curves import LearningCurve, compare_curves, learning_curves
 from agents.saving import read_state
+from agents.training import STATE, TrainingState
 from envs.evaluation.report import DOTS_PER_INCH
 from launch.errors import ChoiceError
 from launch.policies import seed_folders
@@ -22,7 +21,9 @@ def read_curve(folder: Path) -> tuple[str, LearningCurve] | None:
     """Return the name of the training seed of a run without further seeds, and its curve; None if it has none."""
     if not (folder / STATE).exists():
         return None
-    state = read_state(folder / STATE, BidTrainingState)
+    state = read_state(folder / STATE, TrainingState)
+    if not all("merit" in figures for each in state.validation.values() for figures in each.values()):
+        return None  # its policy has no market to gain over
     return f"seed {state.seed}", LearningCurve(state.validation, state.num_episodes, state.cpu_time)
 
 

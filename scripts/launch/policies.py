@@ -7,9 +7,9 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from agents.bidding import BiddingCheckpoint
-from agents.bidding.checkpoint import is_bidding
-from agents.checkpoint import Checkpoint, find_checkpoint
+from agents.policies import BiddingCheckpoint
+from agents.policies.bid_checkpoint import is_bidding
+from agents.policies.checkpoint import Checkpoint, find_checkpoint
 from envs.scheduling import Scheduler
 from envs.simulation.market import Market
 from envs.types import CheckpointError

@@ -8,27 +8,26 @@ import pandas as pd
 import pytest
 from omegaconf import OmegaConf
 
-from agents.bidding.gain import Gain
-from agents.bidding.training import BidTrainingState
+from agents.problems.gain import Gain
 from agents.training import TrainingState
 from launch.curves import compare_runs, read_curves
 from launch.errors import ChoiceError
 
 
-def gains_of(*gains: float) -> dict[str, dict[str, list[float]]]:
+def gains_of(*gains: float) -> dict[str, dict[str, dict[str, float]]]:
     """Validations every five iterations, of one task."""
-    return {str(5 * i): {"full-64": list(Gain(gain, 0.002, 0, 0, gain, 0, 0))} for i, gain in enumerate(gains)}
+    return {str(5 * i): {"full-64": Gain(gain, 0.002, 0, 0, gain, 0, 0)._asdict()} for i, gain in enumerate(gains)}
 
 
-def written(folder: Path, name: str, state: BidTrainingState | TrainingState) -> None:
+def written(folder: Path, name: str, state: TrainingState) -> None:
     folder.mkdir(parents=True)
     (folder / name).write_text(json.dumps(asdict(state)))
 
 
 def test_runs_are_read_with_all_their_seeds(tmp_path: Path) -> None:
     for seed, gain in ((0, 0.01), (1, 0.03)):
-        bids = BidTrainingState(seed, 10, validation=gains_of(0.0, gain, 2 * gain), num_episodes=4, cpu_time=[6.0] * 10)
-        written(tmp_path / "bids" / f"seed_{seed}", "evolution.json", bids)
+        bids = TrainingState(seed, 10, validation=gains_of(0.0, gain, 2 * gain), num_episodes=4, cpu_time=[6.0] * 10)
+        written(tmp_path / "bids" / f"seed_{seed}", "state.json", bids)
     assert list(read_curves(tmp_path / "bids")) == ["seed 0", "seed 1"]
     compare_runs(OmegaConf.create({"runs": {"evolution": str(tmp_path / "bids")}}), tmp_path)
     assert (tmp_path / "curves.png").stat().st_size > 10_000
@@ -41,7 +40,7 @@ def test_runs_are_read_with_all_their_seeds(tmp_path: Path) -> None:
 
 
 def test_a_run_without_a_market_has_no_curve_to_compare(tmp_path: Path) -> None:
-    written(tmp_path / "run", "state.json", TrainingState(0))
+    written(tmp_path / "run", "state.json", TrainingState(0, validation={"0": {"full-64": {"mean_jct": 3.0}}}))
     with pytest.raises(ChoiceError, match=r"runs\.ppo: .*run has no learning curves; give the folder"):
         compare_runs(OmegaConf.create({"runs": {"ppo": str(tmp_path / "run")}}), tmp_path)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.bidding import BiddingCheckpoint, BiddingScheduler
+from agents.policies import BiddingCheckpoint, BiddingScheduler
 from baselines.starling import Starling
 from baselines.starling.market import StarlingMarket
 from envs.simulation import FifoMarket, Simulator, run_episode

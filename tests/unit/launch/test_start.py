@@ -71,18 +71,27 @@ def test_what_cannot_start_a_run_is_refused_in_one_line(tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["agent=attention"], "agents.networks.AttentionPolicy does not bid: it has no method bids; use agent=bidding"),
-        (["trainer=scratch"], r"ppo trains by choices, and nodes of this environment act by bids; choose env=default"),
-        (["env=default", "market=null"], "evolution trains by bids, and nodes of this environment act by choices"),
+        (
+            ["experiment=bidding", "agent=attention"],
+            "agents.networks.AttentionPolicy does not bid: it has no method bids; use agent=bidding",
+        ),
+        (
+            ["experiment=bidding", "trainer=scratch"],
+            r"ppo trains by choices, and nodes of this environment act by bids; choose env=default",
+        ),
+        (
+            ["experiment=bidding", "env=default", "~market"],
+            "evolution trains by bids, and nodes of this environment act by choices",
+        ),
         (
             ["experiment=discrete", "agent=bidding"],
-            "BiddingPolicy does not choose: it has no method logits; use agent=",
+            "BiddingPolicy does not choose: it has no method logits",
         ),
         (["experiment=discrete", "+market._target_=envs.simulation.FifoMarket"], "market: only policies that bid have"),
-        (["trainer=default"], "ppo trains by choices"),
     ],
 )
-def test_a_wrong_pair_of_method_network_and_environment_is_one_line(tmp_path, options, said):
+def test_a_wrong_pair_of_method_network_and_environment_is_one_line(tmp_path, options, said, monkeypatch):
+    monkeypatch.setattr("launch.training.describe_market", lambda _: {"name": "fifo", "options": {}})
     with pytest.raises(MurmurationError, match=said) as refusal:
         build_trainer(config(*options), tmp_path, ProgressListener())
     assert "\n" not in str(refusal.value)

@@ -4,24 +4,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agents.checkpoint import Checkpoint
-    from agents.imitation import ImitationSettings
+    from agents.methods.imitation import ImitationSettings
+    from agents.methods.ppo import PPOSettings, TrainingSetup
     from agents.networks import AttentionPolicy, Blueprint, PolicyNetwork
-    from agents.rllib import PPOSettings, TrainingSetup
-    from agents.scheduler import PolicyScheduler
+    from agents.policies.checkpoint import Checkpoint
+    from agents.policies.scheduler import PolicyScheduler
     from agents.training import Trainer, TrainingSettings
 
 _HOMES = {
     "AttentionPolicy": "agents.networks",
     "Blueprint": "agents.networks",
-    "Checkpoint": "agents.checkpoint",
-    "ImitationSettings": "agents.imitation",
-    "PPOSettings": "agents.rllib",
+    "Checkpoint": "agents.policies.checkpoint",
+    "ImitationSettings": "agents.methods.imitation",
+    "PPOSettings": "agents.methods.ppo",
     "PolicyNetwork": "agents.networks",
-    "PolicyScheduler": "agents.scheduler",
+    "PolicyScheduler": "agents.policies.scheduler",
     "Trainer": "agents.training",
     "TrainingSettings": "agents.training",
-    "TrainingSetup": "agents.rllib",
+    "TrainingSetup": "agents.methods.ppo",
 }
 
 __all__ = [

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from envs.gpu_cluster import DecisionRules, EnvSpec, NegotiatedRound
-from envs.gpu_cluster.demonstrate import demonstrate, requested_shares
+from envs.gpu_cluster.demonstrate import demonstrate, requested_gpus
 from envs.metrics import job_completion_times
 from envs.scheduling import ClusterView, Scheduler
 from envs.simulation import Setup, SimulationView, Simulator, run_episode
 from envs.simulation.exact import PARTS, whole_parts
-from envs.simulation.market import Market
 from envs.types import Allocation, ClusterSpec, JobId, NodeId, Placement
 from envs.workloads import Workload
 
@@ -102,14 +101,13 @@ class DemonstratedScheduler:
     Args:
         teacher: decides.
         rules: those of the nodes' decisions.
-        market: proposes the allocation with which each round begins; None for the present placements.
 
     Attributes:
         count: rounds and jobs since the beginning, over all episodes.
     """
 
-    def __init__(self, teacher: Scheduler, rules: DecisionRules, market: Market | None = None) -> None:
-        self.teacher, self.rules, self.market = teacher, rules, market
+    def __init__(self, teacher: Scheduler, rules: DecisionRules) -> None:
+        self.teacher, self.rules = teacher, rules
         self.count = InterfaceCount()
         self._negotiated: NegotiatedRound | None = None
 
@@ -122,13 +120,12 @@ class DemonstratedScheduler:
         """Ask the teacher, and play the nodes' choices that lead as near to its allocation as they can."""
         assert isinstance(view, SimulationView), "nodes negotiate on a snapshot of the compiled engine"
         if self._negotiated is None:
-            self._negotiated = NegotiatedRound(EnvSpec.of(view.cluster, self.rules), self.rules, self.market)
+            self._negotiated = NegotiatedRound(EnvSpec.of(view.cluster, self.rules), self.rules)
         negotiated = self._negotiated
         before = {int(job): view.placement(int(job)) for job in view.running}
         wanted = self.teacher.schedule(view)
         negotiated.begin(view)
-        with negotiated.negotiation.without_proposal(0):
-            requested = requested_shares(wanted, negotiated.negotiation)
+        requested = requested_gpus(wanted, negotiated.negotiation)
         going = negotiated.observe()
         candidates = frozenset(negotiated.negotiation.arrays.heads[0].tolist())
         while going:
@@ -190,7 +187,6 @@ def measure_interface(
     setup: Setup,
     rules: DecisionRules,
     seed: int = 0,
-    market: Market | None = None,
 ) -> InterfaceLoss:
     """Play workloads under a scheduler, once by itself and once through the nodes' choices.
 
@@ -200,9 +196,8 @@ def measure_interface(
         setup: cluster, performance model and scenario.
         rules: those of the nodes' decisions.
         seed: of the scheduler and of estimates of work; the same for both.
-        market: proposes the allocation with which each round begins; None for the present placements.
     """
-    demonstrated = DemonstratedScheduler(scheduler, rules, market)
+    demonstrated = DemonstratedScheduler(scheduler, rules)
     jct: dict[bool, list[float]] = {False: [], True: []}
     for index, workload in enumerate(workloads):
         for through in (False, True):

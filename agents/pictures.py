@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor, nn
 
-from agents.bidding import BiddingScheduler
-from agents.bidding.scheduler import bids_on
 from agents.networks.graph import DenseAttention, GraphAttention
 from agents.networks.layers import NodeAttention
+from agents.policies import BiddingScheduler
+from agents.policies.bid_scheduler import bids_on
 from envs.bidding.environment import strongest_bids
 from envs.episodes.drawing import draw_scene
 from envs.episodes.scene import Scene

@@ -17,13 +17,10 @@ from matplotlib.figure import Figure
 from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
 
+from agents.tags import GAIN, HEADLINE, POLICY
 from agents.validation import ValidationFigures, outcome_of
 
-POLICY, IMITATION, BOUND_LINE, MARKET_LINE = "policy", "imitation", "lower_bound", "market_without_bids"
 NUM_LEVELS, PLANNER = 3, "planner"  # baselines that are shown, and one that is shown in any case
-OVERVIEW = "0_overview"  # the group that TensorBoard shows first, as it sorts by name
-HEADLINE = f"{OVERVIEW}/validation_mean_jct_hours"
-GAIN = f"{OVERVIEW}/validation_gain_percent"  # of evolution strategies, over the market alone
 HEADINGS = {
     HEADLINE: "validation: mean JCT (h) of policy, best baselines and lower bound",
     GAIN: "validation: gain over the market alone (%)",

@@ -1,154 +1,129 @@
-"""Training: imitate the best heuristic, then improve with PPO; validate, save checkpoints, resume."""
+"""The trainer: stages before a method, the method's iterations, validation, checkpoints, resume. It knows no method."""
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
 
 import torch
+from torch import Tensor, nn
 
-from agents.bidding.gain import gain_of
-from agents.branching import BranchSettings
-from agents.checkpoint import Checkpoint
-from agents.evolution.playing import Score
-from agents.imitation import ImitationSettings, imitate
-from agents.market_alone import AlwaysPass, score_from
-from agents.networks import Blueprint, check_network, missing_protocols
-from agents.outside import OutsideSettings
+from agents.curves import LearningCurve, learning_curves
+from agents.listener import TrainingListener
+from agents.method import Algorithm, Method, Stage, check_pairing
 from agents.pictures import picture_episode
-from agents.rllib import PPOSettings, TrainingSetup
-from agents.rllib.algorithm import LocalAlgorithm, PPOAlgorithm
-from agents.rllib.choice_branching import ChoiceBranchingOnRay, ChoiceSetup, LocalChoiceBranching
+from agents.problems.objective import Objective
+from agents.problems.problem import Compared, Problem, TaskFigures, ValidationPlan
 from agents.saving import BEST, SavedStates, best_on_disk, read_state, refusing_writes
-from agents.scheduler import PolicyScheduler
 from agents.seeding import Phase, derive_seed
-from agents.tensorboard import (
-    BOUND_LINE,
-    GAIN,
-    HEADLINE,
-    IMITATION,
-    MARKET_LINE,
-    PLANNER,
-    TensorBoardWriter,
-    choose_levels,
-)
+from agents.tags import BOUND_LINE, GAIN, HEADLINE, IMITATION
+from agents.tensorboard import PLANNER, TensorBoardWriter, choose_levels
 from agents.validation import (
     VALIDATION_SEED,
     ValidationFigures,
     audit_training_episode,
     best_of,
     mean_bound,
-    mean_figures,
-    outcome_of,
-    play_validation,
     validate_baselines,
-    validation_workloads,
 )
 from envs.evaluation.files import write_whole
-from envs.evaluation.outcome import Outcome
 from envs.evaluation.playing import workload_seed
 from envs.scheduling import Scheduler
-from envs.simulation import Setup
 from envs.types import CheckpointError, MurmurationError
 from envs.types.units import HOUR
-from envs.workloads import Workload
-
-
-class Algorithm(Protocol):
-    """A method of training on the discrete environment."""
-
-    def network(self) -> torch.nn.Module:
-        """Return a copy of the policy."""
-        ...
-
-    def set_network(self, network: torch.nn.Module) -> None:
-        """Copy the weights of a policy."""
-        ...
-
-    def train(self) -> dict[str, float]:
-        """Run one iteration; return figures to log."""
-        ...
-
-    def save(self, folder: Path) -> None:
-        """Write everything that `restore` needs."""
-        ...
-
-    def restore(self, folder: Path) -> None:
-        """Continue from a saved state."""
-        ...
-
-    def stop(self) -> None:
-        """Release all resources."""
-        ...
-
 
 STATE, STATES = "state.json", "checkpoints/states"
 POOR = 1.5  # an imitating policy with this multiple of its teacher's mean JCT has not learnt it
+Baselines = Mapping[str, Callable[[], Scheduler]]
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSettings:
-    """Settings of a training run."""
+    """Settings of a training run.
 
-    iterations: int = 30  # PPO iterations after imitation
-    validate_every: int = 5  # iterations between validations; each writes checkpoints
-    num_validation: int = 8  # distinct workloads of the validation split, each as long as a training episode
-    teacher: str = "best"  # name of a baseline, "best" for the best in validation, or "none" to start from scratch
-    imitation: ImitationSettings = field(default_factory=ImitationSettings)
-    ppo: PPOSettings = field(default_factory=PPOSettings)
-    branching: BranchSettings | None = None  # PPO with advantages from branches, in place of what `ppo` describes
-    outside: OutsideSettings | None = None  # a method of TorchRL, in place of what `ppo` describes
-    num_threads: int = 2  # of torch
-    picture_every: int = 10  # iterations between pictures of a validation episode for TensorBoard; 0 for none
+    Attributes:
+        method: how the policy is improved, such as `agents.methods.evolution.EvolutionSettings`.
+        iterations: of the method.
+        validate_every: iterations between validations; each writes checkpoints.
+        num_validation: distinct workloads of each task's validation split, each as long as a training episode.
+        num_compared: the first of these, of the first task, on which the baselines are played too; None for all. Only
+            policies that bid may be validated on more.
+        num_threads: of torch.
+        picture_every: iterations between pictures of a validation episode for TensorBoard; 0 for none.
+        teacher: name of a baseline to imitate first, "best" for the best in validation, or "none" for a start from
+            nothing.
+        imitation: how it is imitated; None where there is no teacher.
+        objective: what policies that bid are to maximise, and by which their checkpoints are compared; None for the
+            reward of the environment if it has one of its own, else `LogMerit`.
+    """
+
+    method: Method
+    iterations: int = 30
+    validate_every: int = 5
+    num_validation: int = 8
+    num_compared: int | None = None
+    num_threads: int = 1
+    picture_every: int = 10
+    teacher: str = "none"
+    imitation: Stage | None = None
+    objective: Objective | None = None
 
     def __post_init__(self) -> None:
         if self.picture_every < 0:
             raise MurmurationError(f"trainer.picture_every is {self.picture_every}; it must not be negative")
-        least = min(self.validate_every, self.num_validation, self.num_threads)
-        if self.iterations < 0 or least < 1:
+        if self.iterations < 0 or min(self.validate_every, self.num_validation, self.num_threads) < 1:
             raise MurmurationError(
                 "trainer: iterations must not be negative; validate_every, num_validation and num_threads at least 1"
             )
+        if self.num_compared is not None and self.num_compared < 1:
+            raise MurmurationError(f"trainer.num_compared is {self.num_compared}; it must be at least 1, or null")
+        if self.teacher != "none" and self.imitation is None:
+            raise MurmurationError(
+                f"trainer.teacher is {self.teacher!r}, but trainer.imitation is not set; choose trainer=default, or "
+                "trainer.teacher=none"
+            )
+
+
+@dataclass
+class TrainingState:
+    """Progress of a run, part of every saved state.
+
+    Attributes:
+        seed: of the run.
+        iteration: iterations so far.
+        teacher: the baseline that was imitated, or "none".
+        baselines: figures of the baselines, by name.
+        validation: figures of the policy, by iteration and task.
+        best_iteration: of the best validation; -1 before the first.
+        objective: what a sweeper minimises, of the best validation; None before the first.
+        num_validation: distinct workloads over which these figures are means.
+        num_episodes: training episodes of an iteration; 0 where it has no fixed number.
+        cpu_time: of each iteration without validation and without workers, in s.
+        fresh: figures of the best policy on workloads that did not choose it, by task.
+    """
+
+    seed: int
+    iteration: int = 0
+    teacher: str = "none"
+    baselines: dict[str, ValidationFigures] = field(default_factory=dict)
+    validation: dict[str, TaskFigures] = field(default_factory=dict)
+    best_iteration: int = -1
+    objective: float | None = None
+    num_validation: int = 0
+    num_episodes: int = 0
+    cpu_time: list[float] = field(default_factory=list, compare=False)
+    fresh: TaskFigures = field(default_factory=dict)
 
     @property
-    def method_name(self) -> str:
-        """Name of the training method, for progress bars."""
-        return self.outside.method if self.outside else "branching" if self.branching else "ppo"
-
-    @property
-    def samples(self) -> bool:
-        """Whether validation draws actions from the policy; with branches and in TorchRL's methods it does not."""
-        return self.branching is None and self.outside is None
-
-    @property
-    def num_episodes(self) -> int:
-        """Training episodes of an iteration; 0 where it has no fixed number."""
-        return self.branching.num_games if self.branching else self.outside.num_envs if self.outside else 0
-
-
-class TrainingListener(Protocol):
-    """Receives reports on the progress of training."""
-
-    def phase(self, name: str, total: int) -> None:
-        """Report that a new phase with `total` steps begins."""
-        ...
-
-    def step(self, done: int, figures: Mapping[str, float]) -> None:
-        """Report that the phase has completed `done` steps."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Report a message of one line."""
-        ...
+    def latest(self) -> TaskFigures:
+        """The figures of the last validation."""
+        return self.validation[max(self.validation, key=int)]
 
 
 def measure_baselines(
-    baselines: Mapping[str, Callable[[], Scheduler]],
-    setup: Setup,
-    workloads: Sequence[Workload],
-    listener: TrainingListener,
+    baselines: Baselines, compared: Compared, listener: TrainingListener
 ) -> dict[str, ValidationFigures]:
     """Return the figures of every baseline that can run in this scenario, by name, and report which cannot."""
     listener.phase("baselines", len(baselines))
@@ -159,30 +134,7 @@ def measure_baselines(
         if refusal:
             listener.note(f"{name} is skipped: {refusal}")
 
-    return validate_baselines(baselines, setup, workloads, tell)
-
-
-@dataclass
-class TrainingState:
-    """Progress of a run, part of every saved state."""
-
-    seed: int
-    iteration: int = 0
-    teacher: str = ""
-    baselines: dict[str, ValidationFigures] = field(default_factory=dict)
-    validation: dict[str, ValidationFigures] = field(default_factory=dict)  # of the policy, by iteration
-    best_iteration: int = -1
-    num_validation: int = 0  # distinct workloads over which all these figures are means
-    # With a market, for learning curves: gains of the policy over the market alone, iteration -> name -> Gain.
-    gains: dict[str, dict[str, list[float]]] = field(default_factory=dict)
-    num_episodes: int = 0  # training episodes of an iteration of PPO with branches; 0 where it has no fixed number
-    # Of each iteration without validation and without workers, in s.
-    cpu_time: list[float] = field(default_factory=list, compare=False)
-
-    @property
-    def best(self) -> Outcome | None:
-        """The policy's best validated outcome so far; None before the first."""
-        return outcome_of(self.validation[str(self.best_iteration)]) if self.best_iteration >= 0 else None
+    return validate_baselines(baselines, compared.setup, compared.workloads, tell)
 
 
 class Trainer:
@@ -192,43 +144,40 @@ class Trainer:
     last few iterations, to resume), `state.json` (progress, for readers) and `tensorboard/`.
 
     Args:
-        training_setup: the setup of all episodes; validation uses its `setup`.
-        blueprint: the network.
-        settings: length and optimizer.
+        problem: what is trained: environment, tasks and network.
+        settings: the method, and the length of the run.
         baselines: makers of schedulers by name, as teachers and for comparison. They are arguments because `agents`
             does not import baselines.
         folder: folder of the run.
         seed: seed of all random draws. One seed gives one result, and a resumed run gives that of an uninterrupted
             one, to the bit, in this process and on Ray's workers.
         listener: receives reports on progress.
-        market: the name and options of `training_setup.market`, for checkpoints; None if it has none.
-        task: name of the task, for learning curves; empty for the name of the source of workloads.
+        start: weights by name with which training begins; None for fresh ones.
+
+    Raises:
+        MurmurationError: method, network and environment do not belong together, or there is no such teacher.
     """
 
     def __init__(
         self,
-        training_setup: TrainingSetup,
-        blueprint: Blueprint,
+        problem: Problem,
         settings: TrainingSettings,
-        baselines: Mapping[str, Callable[[], Scheduler]],
+        baselines: Baselines,
         folder: Path,
         seed: int,
         listener: TrainingListener,
-        market: dict[str, Any] | None = None,
-        task: str = "",
+        start: Mapping[str, Tensor] | None = None,
     ) -> None:
+        check_pairing(settings.method, problem)
         if settings.teacher not in ("best", "none", *baselines):
             raise MurmurationError(
                 f"trainer.teacher is {settings.teacher!r}; it must be best, none or one of {', '.join(baselines)}"
             )
-        if (training_setup.market is None) != (market is None):
-            raise MurmurationError("market: a training setup with a market needs its name, and no other one has a name")
-        self.training_setup, self.blueprint, self.settings = training_setup, blueprint, settings
-        self.baselines, self.folder, self.listener, self.market = baselines, folder, listener, market
-        self._workloads = validation_workloads(training_setup.source, settings.num_validation)
-        self._own: list[Score] = []  # of the market alone
-        self._task = task or training_setup.source.name
-        self.state = TrainingState(seed, num_validation=len(self._workloads))
+        if settings.imitation is not None and settings.teacher != "none":
+            check_pairing(settings.imitation, problem)
+        self.problem, self.settings, self.baselines = problem, settings, baselines
+        self.folder, self.listener, self.start = folder, listener, start
+        self.state = TrainingState(seed)
         self.saved = SavedStates(folder / STATES)
         self.tensorboard = TensorBoardWriter(folder / "tensorboard", listener.note)
 
@@ -236,240 +185,201 @@ class Trainer:
         """Train to the end, or resume from the folder's newest undamaged state, which every iteration saves.
 
         Raises:
-            NetworkError: the network breaks `PolicyNetwork`; nothing has been started.
+            NetworkError: the network breaks its protocol; nothing has been started.
             CheckpointError: the states of an earlier run are all damaged, or the disk is full; the run can be resumed
                 from the states before.
             ImpossibleResultError: an audited episode contradicts its event log.
         """
-        torch.set_num_threads(self.settings.num_threads)
+        settings = self.settings
+        torch.set_num_threads(settings.num_threads)
         self._check_network()
         torch.manual_seed(self.state.seed)
         resumed = self._restore()
-        algorithm = self._algorithm()
-        try:
-            self._measure_own()
-            self.state.num_episodes = self.settings.num_episodes
-            if resumed:
-                self._draw_levels()
-                algorithm.restore(resumed)
-                self.listener.note(f"resumed after iteration {self.state.iteration}")
-            else:
-                self._report_few_workloads()
-                self._measure_baselines()
-                algorithm.set_network(self._warm_start())
-                self._validate(algorithm)
-                self._save(algorithm)
-            self._improve(algorithm)
-        finally:
-            self.tensorboard.close()
-            algorithm.stop()
+        plan = ValidationPlan(settings.num_validation, settings.num_compared, settings.method.num_envs)
+        with closing(self.tensorboard):
+            found = self.problem.prepare(plan, self.listener)
+            self._accept(found, resumed)
+            self._compare(anew=resumed is None)
+            network = self.problem.build(self.state.seed, self.start)
+            if resumed is None:
+                self._imitate(network)
+            algorithm = settings.method.start(self.problem, network, self.state.seed)
+            self.state.num_episodes = settings.method.num_episodes
+            try:
+                if resumed:
+                    algorithm.restore(resumed)
+                    self.listener.note(f"resumed after iteration {self.state.iteration}")
+                else:
+                    self._validate(algorithm)
+                    self._save(algorithm)
+                self._improve(algorithm)
+                self._validate_anew()
+            finally:
+                algorithm.stop()
         return self.state
 
     def _check_network(self) -> None:
         """Check a network like the one to be trained; report optional protocols that it lacks, in one note."""
-        network = self.blueprint.build(self.training_setup.spec)
-        check_network(network, self.training_setup.spec)
-        missing = missing_protocols(
-            network,
-            imitates=self.settings.teacher != "none" and self.settings.imitation.passes > 0,
-            learns_values=self.settings.branching is None and self.settings.ppo.advantage != "group",
+        settings = self.settings
+        missing = self.problem.check(
+            imitates=self._imitates, learns_values=bool(getattr(settings.method, "learns_values", False))
         )
         if missing:
-            self.listener.note(f"network {self.blueprint.target} lacks {'; and '.join(missing)}")
+            self.listener.note(f"network {self.problem.blueprint.target} lacks {'; and '.join(missing)}")
 
-    def _algorithm(self) -> Algorithm:
-        ppo, branching, outside = self.settings.ppo, self.settings.branching, self.settings.outside
-        if outside is not None:
-            from agents.outside.methods import make_outside  # TorchRL is not part of the extra `learn`
+    @property
+    def _imitates(self) -> bool:
+        stage = self.settings.imitation
+        return self.settings.teacher != "none" and stage is not None and not stage.is_off
 
-            return make_outside(self.training_setup, self.blueprint, outside, self.state.seed)
-        if branching is not None:
-            setup = ChoiceSetup(self.training_setup, self.blueprint, branching, self.state.seed)
-            return LocalChoiceBranching(setup) if branching.num_env_runners == 0 else ChoiceBranchingOnRay(setup)
-        alone = ppo.num_env_runners == 0 and ppo.num_learners == 0
-        algorithm = LocalAlgorithm if alone else PPOAlgorithm
-        return algorithm(self.training_setup, self.blueprint, ppo, self.state.seed)
+    def _accept(self, found: int, resumed: Path | None) -> None:
+        """Keep the number of validation workloads.
 
-    def _report_few_workloads(self) -> None:
-        found, wanted = self.state.num_validation, self.settings.num_validation
-        if found < wanted:
-            self.listener.note(
-                f"validation uses {found} distinct workload{'s' * (found > 1)}, not {wanted}: the validation split of "
-                f"{self.training_setup.source.name} has no more episodes; a smaller workload.num_jobs gives more"
+        Raises:
+            CheckpointError: a resumed run had another one.
+        """
+        if resumed and self.state.num_validation != found:
+            raise CheckpointError(
+                f"{resumed}: was validated on {self.state.num_validation} workloads, this run would use {found}; keep "
+                "trainer.num_validation and the workload, or start a new run"
             )
+        self.state.num_validation = found
 
-    def _measure_baselines(self) -> None:
-        setup = self.training_setup.setup
-        self.state.baselines = measure_baselines(self.baselines, setup, self._workloads, self.listener)
-        self._draw_levels()
+    def _compare(self, *, anew: bool) -> None:
+        """Measure the baselines; draw the best ones, the teacher, the planner and the bound as horizontal lines."""
+        compared = self.problem.compared()
+        if anew:
+            self.state.baselines = measure_baselines(self.baselines, compared, self.listener)
+            self._choose_teacher(len(compared.workloads))
+        last, known = self.settings.iterations, self.state.baselines
+        for name in choose_levels(known, self.state.teacher, PLANNER):
+            line = {**self.problem.level(known[name]), HEADLINE: known[name]["mean_jct"] / HOUR}
+            self.tensorboard.draw_level(line, last, name)
+        bound = mean_bound(compared.setup, compared.workloads)
+        for name, jct in {**self.problem.levels(), BOUND_LINE: bound}.items():
+            self.tensorboard.draw_level({HEADLINE: jct / HOUR}, last, name)
+
+    def _choose_teacher(self, found: int) -> None:
+        """Settle which baseline is imitated, and report the best one."""
         self.state.teacher = self.settings.teacher
         if not self.state.baselines and self.state.teacher == "none":
             return
         best = best_of(self.state.baselines)
         if self.state.teacher == "best":
             self.state.teacher = best
-        figures, found = self.state.baselines[best], len(self._workloads)
+        figures = self.state.baselines[best]
         undone = f", {figures['num_starved']:.3g} jobs starved" if figures["num_starved"] else ""
         self.listener.note(
             f"best baseline on {found} validation workload{'s' * (found > 1)}: {best}, mean JCT "
             f"{figures['mean_jct']:,.0f} s{undone}; teacher: {self.state.teacher}"
         )
 
-    def _measure_own(self) -> None:
-        """Play all validation workloads by the market alone, if there is one."""
-        setup = self.training_setup
-        if setup.market is None:
+    def _imitate(self, network: nn.Module) -> None:
+        stage = self.settings.imitation
+        if stage is None or not self._imitates:
             return
-        alone = PolicyScheduler(
-            AlwaysPass(), setup.spec, setup.rules, self._gpu_types, sampled=False, market=setup.market
-        )
-        rows = play_validation(alone, setup.setup, self._workloads)
-        self._own = [score_from(row) for row in rows]
-        jct = mean_figures(rows)["mean_jct"]
-        self.tensorboard.draw_level({HEADLINE: jct / HOUR}, self.settings.iterations, MARKET_LINE)
-        self.listener.note(f"the market alone has a mean JCT of {jct:,.0f} s")
+        self.listener.phase(stage.name, 1)
 
-    @property
-    def _gpu_types(self) -> tuple[str, ...]:
-        return self.training_setup.setup.cluster.gpu_types
-
-    def _draw_levels(self) -> None:
-        """Draw the best baselines, the teacher, the planner and the lower bound as horizontal lines."""
-        known = self.state.baselines
-        for name in choose_levels(known, self.state.teacher, PLANNER):
-            figures = _tagged("validation", known[name]) | {HEADLINE: known[name]["mean_jct"] / HOUR}
-            self.tensorboard.draw_level(figures, self.settings.iterations, name)
-        bound = mean_bound(self.training_setup.setup, self._workloads)
-        self.tensorboard.draw_level({HEADLINE: bound / HOUR}, self.settings.iterations, BOUND_LINE)
-
-    def _warm_start(self) -> torch.nn.Module:
-        network = self.blueprint.build(self.training_setup.spec)
-        imitation = self.settings.imitation
-        if self.state.teacher == "none" or imitation.passes == 0:
-            return network
-        env = self.training_setup.vector_env(self.settings.ppo.num_envs, self.state.seed + 1)
-        self.listener.phase("imitation", 1)
-
-        def progress(_phase: str, done: int, total: int, figures: dict[str, float]) -> None:
+        def progress(done: int, total: int, figures: Mapping[str, float]) -> None:
             self.listener.step(done, {"total": total, **figures})
-            self.tensorboard.write(_tagged("imitation", figures), done, IMITATION)
+            self.tensorboard.write({f"imitation/{name}": value for name, value in figures.items()}, done, IMITATION)
 
-        imitate(network, env, self.baselines[self.state.teacher], imitation, self.state.seed, progress)
-        return network
+        stage.run(self.problem, network, self.baselines[self.state.teacher], self.state.seed, progress)
 
     def _improve(self, algorithm: Algorithm) -> None:
-        settings = self.settings
-        self.listener.phase(settings.method_name, settings.iterations)
-        while self.state.iteration < settings.iterations:
+        settings, state = self.settings, self.state
+        self.listener.phase(settings.method.name, settings.iterations)
+        while state.iteration < settings.iterations:
             began, cpu = time.perf_counter(), time.process_time()
             figures = algorithm.train()
-            self.state.iteration += 1
+            state.iteration += 1
             spent = time.perf_counter() - began
             figures["throughput/cpu_seconds"] = time.process_time() - cpu
-            if self._own:  # for learning curves
-                self.state.cpu_time.append(figures["throughput/cpu_seconds"])
             if "train/env_steps" in figures:
                 figures["throughput/env_steps_per_second"] = figures["train/env_steps"] / spent
-            self.tensorboard.write(figures, self.state.iteration)
-            if self.state.iteration % settings.validate_every == 0 or self.state.iteration == settings.iterations:
+            if state.num_episodes:
+                figures["throughput/episodes_per_second"] = state.num_episodes / spent
+            state.cpu_time.append(figures["throughput/cpu_seconds"])
+            self.tensorboard.write(figures, state.iteration)
+            if state.iteration % settings.validate_every == 0 or state.iteration == settings.iterations:
                 self._validate(algorithm)
             self._save(algorithm)
-            self.listener.step(self.state.iteration, {**figures, **self._standing()})
+            self.listener.step(state.iteration, {**figures, **self.problem.standing(state.latest, state.baselines)})
 
     def _validate(self, algorithm: Algorithm) -> None:
-        checkpoint = self._checkpoint(algorithm)
-        setup, scheduler = self.training_setup.setup, self._scheduler(checkpoint)
-        rows = play_validation(scheduler, setup, self._workloads)
-        figures = mean_figures(rows)
-        sample = derive_seed(self.state.seed, Phase.AUDIT, self.state.iteration)
-        audit_training_episode(scheduler, setup, self.training_setup.source, sample)
-        if self.state.iteration == 0:
+        network, state = algorithm.network(), self.state
+        figures, scalars = self.problem.validate(network)
+        world = self.problem.world(network, state.iteration)
+        sample = derive_seed(state.seed, Phase.AUDIT, state.iteration)
+        audit_training_episode(world.scheduler, world.setup, world.source, sample)
+        if state.iteration == 0:
             self._compare_with_teacher(figures)
-        best = self.state.best
-        self.state.validation[str(self.state.iteration)] = figures
-        curves = _tagged("validation", figures) | {HEADLINE: figures["mean_jct"] / HOUR}
-        self.tensorboard.write(curves | self._compare_with_market(rows), self.state.iteration)
-        self._picture(checkpoint)
+        best = self.problem.rank(state.validation[str(state.best_iteration)]) if state.best_iteration >= 0 else None
+        state.validation[str(state.iteration)] = figures
+        self.tensorboard.write(scalars, state.iteration)
+        self._picture(network)
         self.tensorboard.flush()
-        if best is None or outcome_of(figures) < best:
-            self.state.best_iteration = self.state.iteration
+        if best is None or self.problem.rank(figures) > best:
+            state.best_iteration, state.objective = state.iteration, self.problem.objective_of(figures)
             with refusing_writes(self.folder):
-                self._checkpoint(algorithm).save(self.folder / BEST)
+                self.problem.checkpoint(network, self._notes()).save(self.folder / BEST)
 
-    def _scheduler(self, checkpoint: Checkpoint) -> PolicyScheduler:
-        """Return a policy as it is evaluated."""
-        return checkpoint.scheduler(sampled=self.settings.samples, market=self.training_setup.market)
-
-    def _compare_with_market(self, rows: Sequence[ValidationFigures]) -> dict[str, float]:
-        """Keep the gain over the market alone in these episodes, and return it for TensorBoard; nothing without one."""
-        if not self._own:
-            return {}
-        merit = (self.settings.branching or BranchSettings()).merit
-        gain = gain_of([score_from(row) for row in rows], self._own, merit)
-        self.state.gains[str(self.state.iteration)] = {self._task: list(gain)}
-        return {GAIN: 100.0 * gain.jct} | _tagged("validation/gain", gain._asdict())
-
-    def _picture(self, checkpoint: Checkpoint) -> None:
-        """Write pictures of the first validation workload, every `picture_every` iterations and at the end."""
+    def _picture(self, network: nn.Module) -> None:
+        """Write the learning curve, and every `picture_every` iterations and at the end, a validation workload."""
+        if self.problem.metric == GAIN:
+            curve = LearningCurve(self.state.validation, self.state.num_episodes, self.state.cpu_time)
+            self.tensorboard.show({"learning_curve": learning_curves({f"seed {self.state.seed}": curve})}, 0)
         every, now = self.settings.picture_every, self.state.iteration
-        if every == 0 or not (now % every == 0 or now == self.settings.iterations):
-            return
-        scheduler, setup = self._scheduler(checkpoint), self.training_setup.setup
-        self.tensorboard.show(
-            picture_episode(scheduler, self._workloads[0], setup, workload_seed(VALIDATION_SEED, 0)), now
-        )
+        if every and (now % every == 0 or now == self.settings.iterations):
+            world, compared = self.problem.world(network, 0), self.problem.compared()
+            seed = workload_seed(VALIDATION_SEED, 0)
+            self.tensorboard.show(picture_episode(world.scheduler, compared.workloads[0], world.setup, seed), now)
 
-    def _compare_with_teacher(self, student: ValidationFigures) -> None:
+    def _compare_with_teacher(self, student: TaskFigures) -> None:
         """Report that imitation has not learnt its teacher: not every allocation follows from the observation."""
-        teacher = self.state.baselines.get(self.state.teacher)
-        if teacher and self.settings.imitation.passes and student["mean_jct"] > POOR * teacher["mean_jct"]:
+        teacher, own = self.state.baselines.get(self.state.teacher), next(iter(student.values()))
+        if teacher and self._imitates and own["mean_jct"] > POOR * teacher["mean_jct"]:
             self.listener.note(
-                f"imitation has not learnt {self.state.teacher}: the policy's mean JCT is "
-                f"{student['mean_jct']:,.0f} s, the teacher's {teacher['mean_jct']:,.0f} s; try another "
-                "trainer.teacher or more trainer.imitation.steps"
+                f"imitation has not learnt {self.state.teacher}: the policy's mean JCT is {own['mean_jct']:,.0f} s, "
+                f"the teacher's {teacher['mean_jct']:,.0f} s; try another trainer.teacher or more "
+                "trainer.imitation.steps"
             )
 
-    def _standing(self) -> ValidationFigures:
-        """Return the policy's latest validated mean JCT, its unfinished jobs if any, and the best baseline's mean JCT.
+    def _validate_anew(self) -> None:
+        """Validate the best checkpoint on workloads that did not choose it."""
+        if self.state.best_iteration < 0:
+            return  # removed, and nothing was validated since
+        self.state.fresh = self.problem.validate_anew(self.problem.load(self.folder / BEST), self.listener.note)
+        with refusing_writes(self.folder):
+            self._write_state(self.folder)
 
-        The baseline is included only if equally many jobs starve: otherwise the means are not comparable.
-        """
-        latest = self.state.validation[max(self.state.validation, key=int)]
-        standing = {"validated": latest["mean_jct"]}
-        if latest["num_unfinished"]:
-            standing["unfinished"] = latest["num_unfinished"]
-        if self.state.baselines:
-            baseline = outcome_of(self.state.baselines[best_of(self.state.baselines)])
-            if baseline.num_starved == outcome_of(latest).num_starved:
-                standing["baseline"] = baseline.mean_jct
-        return standing
-
-    def _checkpoint(self, algorithm: Algorithm) -> Checkpoint:
-        notes = {
-            "seed": self.state.seed,
-            "iteration": self.state.iteration,
-            "teacher": self.state.teacher,
-            "source": self.training_setup.source.name,
-            "cluster": self.training_setup.setup.cluster.name,
-            "validation": self.state.validation.get(str(self.state.iteration), {}),
-            "num_validation": self.state.num_validation,
-            "sampled": self.settings.samples,
+    def _notes(self) -> dict[str, object]:
+        state = self.state
+        return {
+            "seed": state.seed,
+            "iteration": state.iteration,
+            "method": self.settings.method.name,
+            "teacher": state.teacher,
+            "tasks": list(self.problem.tasks),
+            "validation": state.validation.get(str(state.iteration), {}),
+            "num_validation": state.num_validation,
         }
-        spec, rules = self.training_setup.spec, self.training_setup.rules
-        return Checkpoint(algorithm.network(), self.blueprint, spec, rules, self._gpu_types, notes, self.market)
 
     def _save(self, algorithm: Algorithm) -> None:
         """Save the resumable state."""
-        text = json.dumps(asdict(self.state), indent=2) + "\n"
 
         def write(folder: Path) -> None:
             algorithm.save(folder)
-            write_whole(folder / STATE, text)
+            self._write_state(folder)
 
         with refusing_writes(self.folder):
-            self._checkpoint(algorithm).save(self.folder / "checkpoints" / "last")
+            last = self.folder / "checkpoints" / "last"
+            self.problem.checkpoint(algorithm.network(), self._notes()).save(last)
             self.saved.save(self.state.iteration, write)
-            write_whole(self.folder / STATE, text)
+            self._write_state(self.folder)
+
+    def _write_state(self, folder: Path) -> None:
+        write_whole(folder / STATE, json.dumps(asdict(self.state), indent=2) + "\n")
 
     def _restore(self) -> Path | None:
         """Read the progress of the newest undamaged state, and return its folder; None for a new run."""
@@ -477,15 +387,6 @@ class Trainer:
         if path is None:
             return None
         self.state = read_state(path / STATE, TrainingState)
-        if self.state.num_validation != len(self._workloads):
-            raise CheckpointError(
-                f"{path}: was validated on {self.state.num_validation} workloads, this run would use "
-                f"{len(self._workloads)}; keep trainer.num_validation and the workload, or start a new run"
-            )
         self.state.best_iteration = best_on_disk(self.state.best_iteration, self.folder / BEST, self.listener.note)
         self.tensorboard.continue_after(self.state.iteration)
         return path
-
-
-def _tagged(group: str, figures: Mapping[str, float]) -> dict[str, float]:
-    return {f"{group}/{name}": value for name, value in figures.items()}

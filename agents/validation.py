@@ -38,15 +38,6 @@ def validate_scheduler(scheduler: Scheduler, setup: Setup, workloads: Sequence[W
     Raises:
         ImpossibleResultError: the event log of a run contradicts its result.
     """
-    return mean_figures(play_validation(scheduler, setup, workloads))
-
-
-def play_validation(scheduler: Scheduler, setup: Setup, workloads: Sequence[Workload]) -> list[ValidationFigures]:
-    """Return the figures of `validate_scheduler` for each workload.
-
-    Raises:
-        ImpossibleResultError: the event log of a run contradicts its result.
-    """
     rows, audit = [], Audit(setup)
     for index, workload in enumerate(workloads):
         seed = workload_seed(VALIDATION_SEED, index)
@@ -55,11 +46,6 @@ def play_validation(scheduler: Scheduler, setup: Setup, workloads: Sequence[Work
         summary = summarise(result)
         own = {name: float(getattr(summary, name)) for name in SUMMARY_FIGURES}
         rows.append(own | {name: float(value) for name, value in Outcome.of(result, setup.scenario)._asdict().items()})
-    return rows
-
-
-def mean_figures(rows: Sequence[ValidationFigures]) -> ValidationFigures:
-    """Return the means of figures of several workloads, without those that are not defined."""
     columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     return {
         name: float(np.nanmean(column)) if not np.isnan(column).all() else float("nan")

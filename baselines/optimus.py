@@ -18,7 +18,7 @@ from envs.types import Allocation, ClusterSpec, FloatArray, IntArray, Murmuratio
 
 @dataclass(frozen=True)
 class Demands:
-    """Seconds to the end of each present job by number of GPUs: `marginal_gain.Demand` for all jobs at once, as arrays.
+    """Seconds to the end of each present job by number of GPUs, for all jobs at once, as arrays.
 
     Attributes:
         jobs: int64[num_jobs], ascending.
@@ -163,7 +163,7 @@ def _capacity(view: ClusterView, demands: Demands) -> IntArray:
 
 
 def _grants(demands: Demands, capacity: IntArray) -> tuple[IntArray, IntArray]:
-    """Run `marginal_gain.share_out` for the jobs that can get GPUs; costs of the other jobs are not computed.
+    """Share out GPUs among the jobs that can get GPUs; costs of the other jobs are not computed.
 
     Returns:
         int64[num_jobs] twice, GPU type and GPUs of each of `demands.jobs`; -1 and 0 for jobs that get none.

@@ -7,8 +7,7 @@ import numpy as np
 
 from baselines.parts.choosing import NODE_LIMIT, SizeChoice, Solver
 from baselines.parts.estimates import remaining_time, require_remaining_work
-from baselines.parts.grants import free_by_type, held_grants, pack_grant
-from baselines.parts.marginal_gain import Grant
+from baselines.parts.grants import Grant, free_by_type, held_grants, pack_grant
 from baselines.parts.offers import Offer, OfferCache
 from baselines.parts.options import Options
 from baselines.parts.prices import best_prices, useful_options

@@ -1,14 +1,12 @@
 """Networks in pure torch: encoders, attention among nodes, the policy. Imports neither ray nor RLlib."""
 
 from agents.networks.blueprint import Blueprint
-from agents.networks.check import check_network
-from agents.networks.coordinated import CoordinatedPolicy
+from agents.networks.check import check_bid_network, check_network
 from agents.networks.layers import NodeAttention, Perceptron, pool
 from agents.networks.policy import AttentionPolicy
 from agents.networks.protocol import (
     MASKED,
     AdjustableSharpness,
-    JointChoice,
     NetworkError,
     PolicyNetwork,
     SeparateCritic,
@@ -22,13 +20,12 @@ __all__ = [
     "AdjustableSharpness",
     "AttentionPolicy",
     "Blueprint",
-    "CoordinatedPolicy",
-    "JointChoice",
     "NetworkError",
     "NodeAttention",
     "Perceptron",
     "PolicyNetwork",
     "SeparateCritic",
+    "check_bid_network",
     "check_network",
     "critic_of",
     "missing_protocols",

@@ -22,11 +22,11 @@ class Blueprint:
     target: str = "agents.networks.AttentionPolicy"
     options: dict[str, Any] = field(default_factory=dict)
 
-    def build(self, spec: EnvSpec | BiddingSpec) -> nn.Module:
-        """Build a fresh network for these sizes.
+    def network_class(self) -> type[nn.Module]:
+        """Import the class.
 
         Raises:
-            MurmurationError: the class cannot be found, is not a network, or does not take the options.
+            MurmurationError: it cannot be found, or is not a network.
         """
         module, _, name = self.target.rpartition(".")
         try:
@@ -38,10 +38,20 @@ class Blueprint:
         # A published description says which class is called: call nothing but a network.
         if not (isinstance(found, type) and issubclass(found, nn.Module)):
             raise MurmurationError(f"network {self.target!r} is not a torch.nn.Module; name a class that is one")
+        return found
+
+    def build(self, spec: EnvSpec | BiddingSpec) -> nn.Module:
+        """Build a fresh network for these sizes.
+
+        Raises:
+            MurmurationError: the class cannot be found, is not a network, or does not take the options.
+        """
+        found: Any = self.network_class()
         try:
-            return found(spec, **self.options)
+            network: nn.Module = found(spec, **self.options)
         except TypeError as error:
             raise MurmurationError(f"network {self.target}: {error}; options were {self.options}") from error
+        return network
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""

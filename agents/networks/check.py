@@ -74,10 +74,15 @@ def _check_batch(network: nn.Module, spec: EnvSpec, observation: dict[str, Tenso
 
 
 def _called(
-    network: nn.Module, method: str, observation: dict[str, Tensor], shape: tuple[int, ...], axes: str
+    network: nn.Module,
+    method: str,
+    observation: dict[str, Tensor],
+    shape: tuple[int, ...],
+    axes: str,
+    protocol: str = "PolicyNetwork",
 ) -> Tensor:
-    """Call a method of `PolicyNetwork`; return its result if that is a finite float32 tensor of this shape."""
-    place = f"network {name_of(network)}: PolicyNetwork.{method}"
+    """Call a method of a protocol; return its result if that is a finite float32 tensor of this shape."""
+    place = f"network {name_of(network)}: {protocol}.{method}"
     expected = f"float32{list(shape)} ({axes})"
     call: Callable[[dict[str, Tensor]], object] | None = getattr(network, method, None)
     if not callable(call):
@@ -97,3 +102,26 @@ def _called(
             "for masked actions"
         )
     return result
+
+
+def check_bid_network(network: nn.Module, observation: dict[str, Tensor], num_bids: int) -> None:
+    """Check that a network keeps to `BidNetwork` on an observation of two episodes.
+
+    Raises:
+        NetworkError: `bids` is missing or fails, or its result has a wrong type, shape or value.
+    """
+    was_training = network.training
+    network.eval()
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            for count in BATCHES:
+                rows = {name: array[:count] for name, array in observation.items()}
+                shape = (*rows["pair_jobs"].shape, num_bids)
+                bids = _called(network, "bids", rows, shape, "batch, nodes, pairs, bids", protocol="BidNetwork")
+                if bool((bids.abs() > 1).any()):
+                    raise NetworkError(
+                        f"network {name_of(network)}: BidNetwork.bids must lie in -1 to 1 but reaches "
+                        f"{float(bids.abs().max()):.3g}; end with torch.tanh"
+                    )
+    finally:
+        network.train(was_training)

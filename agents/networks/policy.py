@@ -49,8 +49,6 @@ class AttentionPolicy(nn.Module):
         layers: number of attention layers; with 0, nodes do not see each other.
         heads: number of attention heads.
         sharpness: factor on all logits, see `AdjustableSharpness`.
-        pass_bias: first value of the bias on passing. With 12 a fresh policy nearly always passes: where rounds begin
-            with a proposal, it starts as the scheduler that proposes.
     """
 
     sharpness: Tensor
@@ -62,7 +60,6 @@ class AttentionPolicy(nn.Module):
         layers: int = 2,
         heads: int = 4,
         sharpness: float = 1.0,
-        pass_bias: float = 0.0,
     ) -> None:
         super().__init__()
         if min(width, heads) < 1 or layers < 0 or width % heads or not sharpness > 0:
@@ -71,7 +68,6 @@ class AttentionPolicy(nn.Module):
                 "width must be a positive multiple of heads, layers not negative, sharpness positive"
             )
         self.spec = spec
-        amounts = (spec.node_gpus + 1) * spec.num_levels
         self.encode_queue = Perceptron(spec.job_features, width)
         self.encode_slots = Perceptron(spec.slot_features, width)
         self.encode_node = Perceptron(spec.node_features + spec.cluster_features + 4 * width, width)
@@ -81,10 +77,8 @@ class AttentionPolicy(nn.Module):
         self.pointer_queue = nn.Linear(width, width, bias=False)
         self.pointer_slot = nn.Linear(width, width, bias=False)
         self.encode_effects = Perceptron(spec.effect_features, width) if spec.effects else None
-        self.amounts = nn.Linear(width, amounts)
+        self.amounts = nn.Linear(width, spec.node_gpus + 1)
         self.nothing = nn.Linear(width, 1)
-        if pass_bias:
-            nn.init.constant_(self.nothing.bias, pass_bias)
         self.critic = Critic(spec, width)
         self.register_buffer("sharpness", torch.tensor(float(sharpness)))
 

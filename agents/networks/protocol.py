@@ -1,17 +1,16 @@
-"""The interface between training and networks: one required protocol, three optional ones.
+"""The interface between training and networks: one required protocol, two optional ones.
 
 | protocol | required | used by training for |
 |---|---|---|
 | `PolicyNetwork` | yes | sampling, imitation, PPO, evaluation |
 | `SeparateCritic` | no | a separate learning rate for the critic, and a warm-up that trains only the critic |
 | `AdjustableSharpness` | no | sharper logits after imitation |
-| `JointChoice` | no | evaluation: nodes choose together |
 
 `check_network` raises an error if a network breaks a protocol. `missing_protocols` describes what training does if an
 optional one is missing.
 """
 
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from torch import Tensor, nn
 
@@ -61,18 +60,6 @@ class AdjustableSharpness(Protocol):
     """
 
     sharpness: Tensor
-
-
-@runtime_checkable
-class JointChoice(Protocol):
-    """Optional: nodes choose one joint action together, where evaluation would take each node's by itself.
-
-    `logits` remain what imitation and PPO train.
-    """
-
-    def choose(self, observation: dict[str, Tensor], noise: Tensor | None = None) -> Tensor:
-        """Return joint actions int64[B, N], for utilities with `noise` [B, N, A] added if it is given."""
-        ...
 
 
 def critic_of(network: nn.Module) -> nn.Module | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from baselines.parts.marginal_gain import Grant
+from baselines.parts.grants import Grant
 from baselines.parts.placing import Gpus, best_fit
 from baselines.parts.scalability import AnalysedJobs
 from envs.scheduling import ClusterView

@@ -9,7 +9,7 @@ import numpy as np
 from baselines.elastic_dp.optimizer import best_shares
 from baselines.elastic_dp.placing import held_by, place_over_types, place_shares
 from baselines.elastic_dp.types import TypeCapacity
-from baselines.parts.marginal_gain import Grant
+from baselines.parts.grants import Grant
 from baselines.parts.scalability import BATCH_RULES, AnalysedJobs, Analyser, BatchRule
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, IntArray, JobId, MurmurationError, NodeId, Seconds

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from baselines.parts.marginal_gain import Grant
+from baselines.parts.grants import Grant
 from baselines.parts.scalability import AnalysedJobs
 from envs.types import FloatArray, IntArray, JobId
 

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from baselines.parts.grants import free_by_type, held_grants
-from baselines.parts.marginal_gain import Grant
+from baselines.parts.grants import Grant, free_by_type, held_grants
 from envs.scheduling import ClusterView
 from envs.types import Allocation, BoolArray, FloatArray, GpuSeconds, IntArray, JobId, Seconds
 

@@ -1,13 +1,21 @@
 """Place grants (GPUs of one type for each job) on nodes, and read grants from placements."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from baselines.parts.marginal_gain import Grant
 from baselines.parts.placing import Gpus, pack
 from envs.scheduling import ClusterView
 from envs.types import Allocation, Configuration, IntArray, JobId
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """GPUs of one type for one job."""
+
+    gpu_type: int  # index into the cluster's types
+    num_gpus: int
 
 
 def capacity_by_type(view: ClusterView) -> IntArray:

@@ -7,8 +7,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from baselines.parts.choosing import Solver
-from baselines.parts.grants import held_grants, place_grants
-from baselines.parts.marginal_gain import Grant
+from baselines.parts.grants import Grant, held_grants, place_grants
 from baselines.parts.offers import OfferCache, OfferOf, OfferTable
 from baselines.parts.options import Options
 from baselines.parts.priority import jobs_present

@@ -1,15 +1,16 @@
-"""The compiled form of `marginal_gain.share_out`: the same grants from arrays, for queues of thousands of jobs.
+"""Share out GPUs of several types among elastic jobs by marginal gain, compiled, for queues of thousands of jobs.
 
-`marginal_gain` is the reference implementation; a test checks that both agree. Arguments recur: `cost`
+A test checks that it agrees with a simple implementation beside the tests. Arguments recur: `cost`
 float64[num_jobs, num_gpu_types, sizes], `weight` float64[num_jobs], `least` int64[num_jobs, num_gpu_types], `left`
 int64[num_gpu_types], and the grants as `gpu_types` and `sizes`, int64[num_jobs], size 0 for none. Jobs ascend by id.
 """
 
 import numpy as np
 
-from baselines.parts.marginal_gain import NEGLIGIBLE
 from envs.simulation.jit import jit
-from envs.types import BoolArray, FloatArray, IntArray
+from envs.types import BoolArray, FloatArray, IntArray, Seconds
+
+NEGLIGIBLE: Seconds = 1e-9  # smaller gains are rounding
 
 
 def admissible(need: IntArray, room: int) -> BoolArray:
@@ -126,7 +127,7 @@ def move_one(
 def share_out_arrays(
     cost: FloatArray, weight: FloatArray, present: IntArray, least: IntArray, order: IntArray, capacity: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Share out GPUs as `marginal_gain.share_out` does: least sizes, growth by gain per GPU, moves to idle types.
+    """Share out GPUs: least sizes, growth by gain per GPU, moves to idle types.
 
     Args:
         cost: seconds to the end by type and GPUs; infinite where a job cannot run.

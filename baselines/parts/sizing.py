@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from baselines.parts.grants import capacity_by_type
-from baselines.parts.marginal_gain import Grant
+from baselines.parts.grants import Grant, capacity_by_type
 from baselines.parts.placing import best_fit, start_waiting
 from envs.scheduling import ClusterView
 from envs.types import Allocation, FloatArray, IntArray, JobId

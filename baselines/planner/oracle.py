@@ -18,11 +18,8 @@ class OraclePlanner:
     to the end without margin has at most the sum of JCTs of its base.
 
     Args:
-        planner: the planner; it must not draw arrivals, since the true ones are known. None for one without margin,
-            whose rollouts go on to the end, with restarts that take as long as in the world.
-
-    Raises:
-        MurmurationError: the planner draws arrivals.
+        planner: the planner; None for one without margin, whose rollouts go on to the end, with restarts that take as
+            long as in the world.
     """
 
     information = "estimate"
@@ -31,8 +28,6 @@ class OraclePlanner:
 
     def __init__(self, planner: RolloutPlanner | None = None) -> None:
         self.planner = planner or RolloutPlanner(rounds=None, margin=0.0, restart_weight=1.0)
-        if self.planner.knows_arrivals:
-            raise MurmurationError("oracle: the planner draws arrivals; set planner.arrivals to none: it knows them")
 
     @property
     def counters(self) -> dict[str, int]:

@@ -223,10 +223,6 @@ class Rollouts:
         self._horizon_is_set = False
         self.rest.begin()
 
-    def share_horizon(self, other: "Rollouts") -> None:
-        """Play all allocations of this round up to the time that other rollouts have set."""
-        self.until, self._most_rounds, self._horizon_is_set = other.until, other._most_rounds, True
-
     def play(self, trial: Simulator, allocation: Allocation) -> Seconds | None:
         """Play an allocation on a copy of the present round; return its job-seconds from now on.
 

@@ -3,16 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 
 from baselines.hesrpt import HeSrpt
 from baselines.optimus import Optimus
-from baselines.planner.futures import Copies, DrawnFutures, Futures
-from baselines.planner.leader import Leader, LedStarling
 from baselines.planner.rollouts import Rest, Rollouts
-from baselines.planner.search import Budget, Search
+from baselines.planner.search import Budget, Copies, Search
 from baselines.starling import Starling
 from baselines.starling.scheduler import KNOWN, OTHER_VARIANTS
 from envs.scheduling import ClusterView, Scheduler
@@ -68,8 +65,7 @@ class RolloutPlanner:
 
     1. The base, `Starling`, decides. Its allocation is applied to a snapshot of the round (`ClusterView.snapshot`).
        There, the base decides in the next `rounds` rounds too, at usual batch sizes. The time that this takes is the
-       horizon of the decision. No further job arrives. With `arrivals="fitted"`, several futures are drawn: jobs that
-       arrive up to the horizon, from a model of those submitted so far. All plans are played in each of them.
+       horizon of the decision. No further job arrives.
     2. Other proposals: to change nothing, what Starling's variants without forecast would allocate, and what Optimus
        and heSRPT would.
     3. Then local changes of the best plan so far: a job moves, two jobs swap, one grows or shrinks, is evicted, or is
@@ -78,17 +74,13 @@ class RolloutPlanner:
        rules of the world, with restarts and all that jobs share, and after it by an estimate (`rollouts.Rest`).
        Restarts take `restart_weight` times as long as in the world, since jobs that arrive end plans early and cause
        further restarts.
-    5. A plan takes the place of the best one so far if it is better by the share `margin`, and in several futures if it
-       is better on average by some standard errors of the difference.
+    5. A plan takes the place of the best one so far if it is better by the share `margin`.
 
     A plan is worth what the rounds after it make of it, so rollouts must continue with the scheduler that will decide:
     a plan that is better when followed by a weaker scheduler is often worse when followed by the base.
 
-    With a leader, which bids in a market of Starling (a trained policy), the leader's allocation comes first in place
-    of the base's, which is the next proposal, and the base continues under the bids of this round.
-
     The effort is bounded in rollouts, which gives the same result on every machine, or also in milliseconds. Below two
-    rollouts it is the base (or the leader), to the bit, and so it is where work is hidden and the base does not
+    rollouts it is the base, to the bit, and so it is where work is hidden and the base does not
     forecast with its guesses (`Starling.hidden_look_ahead`), as rollouts would take guesses for facts. Jobs whose
     placements name batch sizes, cores, memory or plans are left to the schedulers that propose them.
 
@@ -106,15 +98,12 @@ class RolloutPlanner:
         look_ahead: completions that Starling forecasts in the rounds of a rollout; 0 for no forecast and no variants;
             None for those of the base.
         share: the largest share of the rollouts that proposals use; local changes use the rest.
-        margin: the share of the value of the base's allocation by which a plan must be better than the best one so far
-            where there is one future only: without arrivals, or before enough jobs have come to draw others.
-        arrivals: "none": no further job arrives in rollouts; "fitted" for `DrawnFutures()`; or such settings.
+        margin: the share of the value of the base's allocation by which a plan must be better than the best one so far.
         proposers: the schedulers of step 2; None for those named there.
         restart_weight: factor on restart delays in rollouts.
-        leader: decides first in place of the base, which must then be the Starling of its market; None for the base.
 
     Raises:
-        MurmurationError: an argument is out of range, or `arrivals` is unknown or needs a horizon.
+        MurmurationError: an argument is out of range.
     """
 
     information = "none"
@@ -130,25 +119,16 @@ class RolloutPlanner:
         look_ahead: int | None = None,
         share: float = 0.5,
         margin: float = 0.02,
-        arrivals: Literal["none", "fitted"] | DrawnFutures = "none",
         proposers: Sequence[Scheduler] | None = None,
         restart_weight: float = KNOWN.restart_weight,
-        leader: Leader | None = None,
     ) -> None:
-        if arrivals not in ("none", "fitted") and not isinstance(arrivals, DrawnFutures):
-            raise MurmurationError(f"planner: arrivals is {arrivals!r}; it must be none, fitted or DrawnFutures(...)")
-        drawn = DrawnFutures() if arrivals == "fitted" else None if arrivals == "none" else arrivals
-        if drawn and rounds is None:
-            raise MurmurationError("planner: arrivals are drawn and rounds is null; set rounds, the time for arrivals")
         self.base = Starling() if base is None else base
-        self.knows_arrivals, self.leader = drawn is not None, leader
         continuation = continue_as(self.base, look_ahead, restart_weight)
         others = default_proposers() if proposers is None else list(proposers)
         rest = Rest(self.base.known.knee, self.base.known.horizon)
-        player = continuation if leader is None else LedStarling(continuation)
         self._search = Search(
-            others if leader is None else [self.base, *others],
-            Futures(Rollouts(player, rounds, rest, restart_weight), drawn),
+            others,
+            Rollouts(continuation, rounds, rest, restart_weight),
             Budget(rollouts, milliseconds),
             share,
             margin,
@@ -163,8 +143,6 @@ class RolloutPlanner:
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Forget the last episode."""
         self.base.reset(cluster, rng)
-        if self.leader is not None:
-            self.leader.reset(cluster, rng)
         self._search.reset(cluster, rng)
         self._copies = None
 
@@ -174,28 +152,18 @@ class RolloutPlanner:
         Raises:
             MurmurationError: the view is that of the reference engine, whose copies are too slow.
         """
-        base = self._first(view)
+        base = self.base.schedule(view)
         if not self._search.budget.compares:
             return base
         assumed = self.base.assumed_work(view)
         if assumed is not None and not self.base.hidden_look_ahead:
             return base
-        return self._search.choose(view, base, self._copy(view, assumed), assumed)
+        return self._search.choose(view, base, self._copy(view, assumed))
 
     def decide(self, view: ClusterView, copies: Copies) -> Allocation:
         """Return the best allocation found on copies that the caller has made of this round."""
-        base = self._first(view)
+        base = self.base.schedule(view)
         return self._search.choose(view, base, copies) if self._search.budget.compares else base
-
-    def _first(self, view: ClusterView) -> Allocation:
-        """Return the allocation of the leader, or of the base without one."""
-        if self.leader is None:
-            return self.base.schedule(view)
-        allocation = self.leader.schedule(view)
-        for player in self._search.futures.players:
-            if isinstance(player.continuation, LedStarling):
-                player.continuation.follow(self.leader.bids)
-        return allocation
 
     def _copy(self, view: ClusterView, assumed: FloatArray | None) -> tuple[Snapshot, Snapshot]:
         """Return a snapshot of the round, and another one to play on."""

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from baselines.planner.changes import LocalChanges
-from baselines.planner.futures import Copies, Futures
 from baselines.planner.plan import Key, Plan
+from baselines.planner.rollouts import Rollouts
 from envs.scheduling import ClusterView, Scheduler
-from envs.types import Allocation, ClusterSpec, FloatArray, MurmurationError
+from envs.simulation import Snapshot
+from envs.simulation.replica import Replica
+from envs.types import Allocation, ClusterSpec, MurmurationError
 
 ROUNDING = 1e-9  # a smaller share of a value is rounding
-LEAST_PLANS = 2  # that are compared: a small budget draws fewer futures
+Copies = tuple[Snapshot, Snapshot] | tuple[Replica, Replica]  # of a round, and one to play on
 DRAWS = 4  # local changes drawn for each rollout at most, since some are known already or are refused
 PROPOSALS, LOCAL_CHANGES = "chosen_proposals", "chosen_local_changes"  # counters
 
@@ -54,11 +56,10 @@ class Search:
 
     Args:
         proposers: further schedulers whose allocations are compared; those that refuse the scenario are left out.
-        futures: in which plans are compared.
+        rollouts: values a plan.
         budget: the effort for each decision.
         share: the largest share of the budget that proposals use; local changes use the rest.
-        margin: the share of the value of the base's allocation by which a plan must be better than the best one, where
-            there is one future only.
+        margin: the share of the value of the base's allocation by which a plan must be better than the best one.
 
     Raises:
         MurmurationError: `share` or `margin` is not between 0 and 1.
@@ -70,7 +71,7 @@ class Search:
     def __init__(
         self,
         proposers: Sequence[Scheduler],
-        futures: Futures,
+        rollouts: Rollouts,
         budget: Budget,
         share: float,
         margin: float,
@@ -78,43 +79,40 @@ class Search:
         for name, value in (("share", share), ("margin", margin)):
             if not 0 <= value <= 1:
                 raise MurmurationError(f"planner: {name} is {value}; it must be between 0 and 1")
-        self.proposers, self.futures, self.budget, self.share = tuple(proposers), futures, budget, share
+        self.proposers, self.rollouts, self.budget, self.share = tuple(proposers), rollouts, budget, share
         self.margin = margin
         self.counters: dict[str, int] = {}
         self._able: list[Scheduler] = []
         self._rng = np.random.default_rng(0)
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
-        """Begin an episode; local changes and arrivals are drawn from `rng`."""
+        """Begin an episode; local changes are drawn from `rng`."""
         self._rng, self._able = rng, list(self.proposers)
         self.counters = {"rollouts": 0, PROPOSALS: 0, LOCAL_CHANGES: 0}
         for scheduler in self.proposers:
             scheduler.reset(cluster, rng)
-        self.futures.reset(cluster, rng)
+        self.rollouts.reset(cluster, rng)
 
-    def choose(
-        self, view: ClusterView, base: Allocation, copies: Copies, assumed: FloatArray | None = None
-    ) -> Allocation:
+    def choose(self, view: ClusterView, base: Allocation, copies: Copies) -> Allocation:
         """Return the best allocation found; `base` unless a better one is.
 
         Args:
             view: the round.
             base: the base scheduler's allocation.
             copies: a copy of this round, and another one to be overwritten.
-            assumed: float64[num_submitted], samples left where the scenario hides them.
         """
         deadline, present = self.budget.deadline(), Plan.present(view)
         best, chosen, source = present.with_allocation(base), base, ""
-        most = max(self.budget.rollouts // LEAST_PLANS, 1)
-        values = self.futures.begin(view, base, copies, assumed, self._rng, most)
-        if values is None:
+        self.rollouts.begin(later_jobs=isinstance(copies[0], Replica))
+        value = self._value(base, copies)
+        if value is None:
             return base
-        least = max(self.margin if len(values) == 1 else 0.0, ROUNDING) * float(values.mean())
+        least = max(self.margin, ROUNDING) * value
         seen: set[Key] = {best.key}
         proposals, local = self._proposals(view, present), LocalChanges(view, present, best)
         draws = DRAWS * self.budget.rollouts
-        while draws and self.futures.count < self.budget.rollouts and time.perf_counter() < deadline:
-            early = self.futures.count <= self.share * self.budget.rollouts
+        while draws and self.rollouts.count < self.budget.rollouts and time.perf_counter() < deadline:
+            early = self.rollouts.count <= self.share * self.budget.rollouts
             plan, origin = next(proposals, None) if early else None, PROPOSALS
             if plan is None:
                 plan, origin, draws = local.draw(best, self._rng), LOCAL_CHANGES, draws - 1
@@ -123,13 +121,19 @@ class Search:
             seen.add(plan.key)
             allocation = plan.allocation(view, present)
             allocation.next_decision = base.next_decision
-            found = self.futures.values(allocation, best=values)
-            if found is not None and self.futures.mean_gain(values - found) > least:
-                best, chosen, values, source = plan, allocation, found, origin
-        self.counters["rollouts"] += self.futures.count
+            found = self._value(allocation, copies)
+            if found is not None and value - found > least:
+                best, chosen, value, source = plan, allocation, found, origin
+        self.counters["rollouts"] += self.rollouts.count
         if source:
             self.counters[source] += 1
         return chosen
+
+    def _value(self, allocation: Allocation, copies: Copies) -> float | None:
+        """Return the value of an allocation, played on the second copy; None if it is refused."""
+        root, trial = copies
+        trial.copy_from(root)  # type: ignore[arg-type]  # both are of one type
+        return self.rollouts.play(trial, allocation)
 
     def _proposals(self, view: ClusterView, present: Plan) -> Iterator[Plan]:
         """Yield what the jobs hold now, and what the other schedulers would allocate."""

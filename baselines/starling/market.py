@@ -120,7 +120,7 @@ class StarlingMarket:
         if overridden := find_override(self.starling, Starling):
             raise MurmurationError(
                 f"StarlingMarket: {type(self.starling).__name__} has its own `{overridden}`, which this market does "
-                "not call; pass a Starling with other options, or use AdvisedMarket(StarlingMarket(), <the scheduler>)"
+                "not call; pass a Starling with other options"
             )
         self._setup: Setup
         self._table: ThroughputTable

@@ -3,6 +3,7 @@
 from envs.bidding.auction import Auction, BiddingRound, BidObservation
 from envs.bidding.batch import BiddingBatch
 from envs.bidding.environment import BiddingEnv, bidding_env, env, parallel_env, raw_env
+from envs.bidding.settings import BiddingSettings
 from envs.bidding.spec import BiddingRules, BiddingSpec
 from envs.bidding.vector import BiddingVectorEnv
 
@@ -13,6 +14,7 @@ __all__ = [
     "BiddingEnv",
     "BiddingRound",
     "BiddingRules",
+    "BiddingSettings",
     "BiddingSpec",
     "BiddingVectorEnv",
     "bidding_env",

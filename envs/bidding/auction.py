@@ -10,7 +10,7 @@ from envs.bidding.spec import BiddingRules, BiddingSpec
 from envs.episodes.candidates import Features
 from envs.simulation import Setup, SimulationView, Snapshot, State, ThroughputTable
 from envs.simulation.clearing import fill_allocation
-from envs.simulation.market import BidArrays, Changes, Market, no_bids
+from envs.simulation.market import Changes, Market, no_bids
 from envs.simulation.world import World, batch_world
 from envs.types import Allocation, MurmurationError
 
@@ -26,9 +26,6 @@ class Auction:
         table: throughputs of the models in the state.
         market: proposes and clears; the auction attaches its own copy.
         rules: see its class.
-
-    Attributes:
-        last_bids: if it is set to arrays as `no_bids` makes them, `clear` leaves its bids there.
     """
 
     def __init__(self, setup: Setup, state: State, table: ThroughputTable, market: Market, rules: BiddingRules) -> None:
@@ -37,7 +34,6 @@ class Auction:
         self.market = market.attach(setup, table, state)
         self.arrays = allocate_bidding(state, self.spec, rules, table)
         self.bids = no_bids(state)
-        self.last_bids: BidArrays | None = None
         self.proposal: Changes | None = None
         self._weights = np.zeros(self.spec.num_job_rows)
 
@@ -89,9 +85,6 @@ class Auction:
         assert self.proposal is not None, "observe first"
         kernels.collect_batch(self.arrays, self.proposal, actions, self.bids, self._weights)
         changes = self.market.clear(self.worlds, self.bids)
-        if self.last_bids is not None:
-            for kept, array in zip(self.last_bids, self.bids, strict=True):
-                kept[:] = array
         kernels.erase_batch(self.arrays, self.bids)
         return changes
 

@@ -7,7 +7,6 @@ import numpy.typing as npt
 
 from envs.episodes.candidates import QUEUE_ORDERS, Features
 from envs.episodes.coupling import SUM_WITH_TRAFFIC
-from envs.gpu_cluster.levels import LevelTable
 from envs.gpu_cluster.spec import DecisionRules, EnvSpec
 from envs.simulation import State, ThroughputTable
 from envs.simulation.by_reference import by_reference
@@ -25,8 +24,6 @@ RULES = np.dtype(
             ("queue_order", np.int64),  # index into QUEUE_ORDERS
             ("preemptive", np.int64),
             ("elastic", np.int64),
-            ("amendments", np.int64),
-            ("proposes", np.int64),  # whether each round begins with a proposal
             (
                 "seen",
                 np.int64,
@@ -64,8 +61,6 @@ class EnvArrays(NamedTuple):
     keys: FloatArray  # [num_candidates]
     choice: IntArray  # [num_nodes]: -1 for passing
     gpus: IntArray  # [num_nodes]
-    level: IntArray  # [num_nodes]
-    amended: IntArray  # [num_jobs]: the last decision of this round that amended a job; 0 for none
     scratch: IntArray  # [3, num_nodes]: rows CLAIM_DONE, SLOT_JOB and NEXT_CLAIM
     equals: (
         IntArray  # [num_gpu_types, most GPUs of a node + 1]: nodes of this type with so many free GPUs, counted so far
@@ -78,13 +73,9 @@ class EnvArrays(NamedTuple):
     effects: Features  # [num_nodes, num_choices, F_effect]; F_effect is 0 without `DecisionRules.effects`
     sums: FloatArray  # [5]: of the present node, see `envs.episodes.coupling`
     mask: Mask  # [num_nodes, num_actions]
-    level_cpus: FloatArray  # as in `LevelTable`, for all episodes
-    level_memory: FloatArray
 
 
-def allocate(
-    state: State, spec: EnvSpec, rules: DecisionRules, table: ThroughputTable, levels: LevelTable, proposes: bool
-) -> EnvArrays:
+def allocate(state: State, spec: EnvSpec, rules: DecisionRules, table: ThroughputTable) -> EnvArrays:
     """Allocate arrays for all episodes of a state."""
     batch, nodes = state.nodes.shape
     records = np.zeros((batch, 1), RULES)
@@ -92,8 +83,6 @@ def allocate(
     records["queue_order"] = QUEUE_ORDERS.index(rules.queue_order)
     records["preemptive"] = rules.preemptive
     records["elastic"] = rules.elastic
-    records["amendments"] = rules.amendments
-    records["proposes"] = proposes
     return EnvArrays(
         world=batch_world(state, table),
         rules=records,
@@ -101,8 +90,6 @@ def allocate(
         keys=np.zeros((batch, spec.num_candidates)),
         choice=np.zeros((batch, nodes), np.int64),
         gpus=np.zeros((batch, nodes), np.int64),
-        level=np.zeros((batch, nodes), np.int64),
-        amended=np.zeros(state.jobs.shape, np.int64),
         scratch=np.zeros((batch, NEXT_CLAIM + 1, nodes), np.int64),
         equals=np.zeros((batch, spec.num_gpu_types, spec.node_gpus + 1), np.int64),
         first_claim=np.zeros((batch, spec.num_candidates), np.int64),
@@ -113,8 +100,6 @@ def allocate(
         effects=np.zeros((batch, nodes, spec.num_choices, spec.effect_features), np.float32),
         sums=np.zeros((batch, SUM_WITH_TRAFFIC + 1)),
         mask=np.zeros((batch, nodes, spec.num_actions), np.int8),
-        level_cpus=levels.cpus,
-        level_memory=levels.memory,
     )
 
 
@@ -128,8 +113,6 @@ def episode_arrays(batch: EnvArrays, b: int) -> EnvArrays:
         batch.keys[b],
         batch.choice[b],
         batch.gpus[b],
-        batch.level[b],
-        batch.amended[b],
         batch.scratch[b],
         batch.equals[b],
         batch.first_claim[b],
@@ -140,6 +123,4 @@ def episode_arrays(batch: EnvArrays, b: int) -> EnvArrays:
         batch.effects[b],
         batch.sums[b],
         batch.mask[b],
-        batch.level_cpus,
-        batch.level_memory,
     )

@@ -16,7 +16,6 @@ from envs.gpu_cluster.batch import GpuClusterBatch
 from envs.gpu_cluster.columns import PASS
 from envs.gpu_cluster.spec import DecisionRules
 from envs.simulation import Setup
-from envs.simulation.market import Market
 from envs.types import MurmurationError
 from envs.workloads import WorkloadSource
 
@@ -40,12 +39,8 @@ class GpuClusterEnv(NodeParallelEnv[GpuClusterBatch, int]):
     simultaneous choices are resolved. While nothing runs, 0 is masked out for a node that could start a waiting job.
     CPU, memory, plan and batch size follow the simulator's rules.
 
-    With `DecisionRules.amendments` a node may set the GPUs of any of K candidates, waiting or running, and of the jobs
-    on it; `envs.gpu_cluster.amend` states the rules. A round then begins with the allocation that a `market` proposes,
-    if there is one: if all nodes pass, it takes place as it is. With `DecisionRules.num_levels` L above 1 an action
-    also chooses a level of cores and memory, and there are 1 + choices * (G + 1) * L actions. With
-    `DecisionRules.effects` an observation also has `effects` [choices, F_effect]: for each choice, what the job and
-    the others on this node would do to each other through cores, memory and links.
+    With `DecisionRules.effects` an observation also has `effects` [choices, F_effect]: for each choice, what the job
+    and the others on this node would do to each other through cores, memory and links.
 
     `infos[agent]` holds `time` (s), `elapsed` (s in this step), `conflicts`, `claims` and `decisions` of the episode,
     the agent's `illegal` actions so far, and its `action_mask`.
@@ -54,7 +49,6 @@ class GpuClusterEnv(NodeParallelEnv[GpuClusterBatch, int]):
 
     Args:
         rules: see its class.
-        market: proposes the allocation with which each round begins; only with `amendments`.
         reward: see its class.
     """
 
@@ -73,14 +67,13 @@ class GpuClusterEnv(NodeParallelEnv[GpuClusterBatch, int]):
         max_cycles: int | None = None,
         illegal: Illegal = "nothing",
         illegal_penalty: float = 0.0,
-        market: Market | None = None,
     ) -> None:
         super().__init__(setup, source, reward, split, seed, render_mode, max_cycles, illegal, illegal_penalty)
-        self._rules, self._market = rules, market
+        self._rules = rules
 
     def _make_batch(self, num_jobs: int) -> GpuClusterBatch:
         models = self.source.models
-        options = {"rules": self._rules, "reward": self._reward, "market": self._market}
+        options = {"rules": self._rules, "reward": self._reward}
         return GpuClusterBatch(self.setup, models, num_jobs, logging=True, **options)  # type: ignore[arg-type]
 
     def observation_space(self, agent: str) -> spaces.Dict:

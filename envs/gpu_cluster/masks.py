@@ -91,12 +91,9 @@ def change_allowed(a: EnvArrays, job: Records, n: int, here: int, gpus: int) -> 
 
 @leaf
 def allow(a: EnvArrays, n: int, choice: int, gpus: int) -> None:
-    """Allow the actions of node `n` that set a choice to this many GPUs, at every level."""
+    """Allow the action of node `n` that sets a choice to this many GPUs."""
     amounts = a.slots.shape[1] + 1  # as many slots as GPUs of the largest node
-    num_levels = (a.mask.shape[1] - FIRST_CHOICE) // ((len(a.heads) + a.slots.shape[1]) * amounts)
-    first = FIRST_CHOICE + (choice * amounts + gpus) * num_levels
-    for level in range(num_levels):
-        a.mask[n, first + level] = 1
+    a.mask[n, FIRST_CHOICE + choice * amounts + gpus] = 1
 
 
 @leaf

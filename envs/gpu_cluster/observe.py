@@ -68,30 +68,23 @@ def waits(rules: Records, job: Records) -> bool:
 
 @leaf
 def head_of_queue(a: EnvArrays) -> int:
-    """Fill `heads` with the first waiting jobs in queue order (ties by id), then -1; return how many jobs wait.
-
-    With amendments `heads` stays as it is, see `envs.gpu_cluster.amend.rank_candidates`.
-    """
+    """Fill `heads` with the first waiting jobs in queue order (ties by id), then -1; return how many jobs wait."""
     world, order = a.world, a.rules[0].queue_order
-    lists = a.rules[0].amendments == 0
-    if lists:
-        for c in range(len(a.heads)):
-            a.heads[c] = -1
+    for c in range(len(a.heads)):
+        a.heads[c] = -1
     count = 0
     waiting = 0
     j = next_member(world.queued, len(world.jobs), 0)
     while j >= 0:
         if waits(a.rules, world.jobs[j]):
             waiting += 1
-            if lists:
-                count = enter_sorted(a.heads, a.keys, len(a.heads), count, j, queue_key(world, order, world.jobs[j]))
+            count = enter_sorted(a.heads, a.keys, len(a.heads), count, j, queue_key(world, order, world.jobs[j]))
         j = next_member(world.queued, len(world.jobs), j + 1)
     for i in range(world.episode[0].num_touched):  # jobs that ran and from which the plan has taken GPUs
         j = world.touched[i]
         if world.jobs[j].status == RUNNING and waits(a.rules, world.jobs[j]):
             waiting += 1
-            if lists:
-                count = enter_sorted(a.heads, a.keys, len(a.heads), count, j, queue_key(world, order, world.jobs[j]))
+            count = enter_sorted(a.heads, a.keys, len(a.heads), count, j, queue_key(world, order, world.jobs[j]))
     return waiting
 
 

@@ -22,10 +22,6 @@ class DecisionRules:
     max_decisions: int = 16  # joint decisions after which a round ends in any case
     preemptive: bool = True  # whether running jobs may be evicted
     elastic: bool = True  # whether numbers of GPUs other than the requested one may be chosen
-    # Nodes set the GPUs of any job shown, and candidates include running jobs (see `envs.gpu_cluster.amend`); if False,
-    # they change the jobs that run there and claim waiting jobs (see `envs.gpu_cluster.decide`).
-    amendments: bool = False
-    num_levels: int = 1  # of cores and memory, see `envs.gpu_cluster.levels`; more than 1 only with amendments
     # Whether nodes see what each choice and the other jobs on a node do to each other, see `envs.gpu_cluster.effects`.
     effects: bool = False
 
@@ -34,10 +30,6 @@ class DecisionRules:
             raise MurmurationError(
                 f"env: num_candidates is {self.num_candidates} and max_decisions is {self.max_decisions}; "
                 "both must be at least 1"
-            )
-        if self.num_levels < 1 or (self.num_levels > 1 and not self.amendments):
-            raise MurmurationError(
-                f"env: num_levels is {self.num_levels}; it must be 1, or with amendments=true at least 1"
             )
         if not self.candidates_per_node >= 0:
             raise MurmurationError(f"env: candidates_per_node is {self.candidates_per_node}; it must be 0 or more")
@@ -56,7 +48,6 @@ class EnvSpec:
     node_gpus: int  # GPUs of the largest node: the largest number that a choice can set
     num_candidates: int
     num_slots: int  # jobs running on one node that can be shown
-    num_levels: int = 1  # CPU and memory levels of a choice
     effects: bool = False  # whether observations have `effects`
 
     @classmethod
@@ -65,7 +56,7 @@ class EnvSpec:
         largest = int(cluster.node_gpus.max())
         candidates = max(rules.num_candidates, math.ceil(rules.candidates_per_node * cluster.num_nodes))
         types = len(cluster.gpu_types)
-        return cls(cluster.num_nodes, types, largest, candidates, largest, rules.num_levels, rules.effects)
+        return cls(cluster.num_nodes, types, largest, candidates, largest, rules.effects)
 
     @property
     def num_choices(self) -> int:
@@ -74,8 +65,8 @@ class EnvSpec:
 
     @property
     def num_actions(self) -> int:
-        """1 (pass) + choices x numbers of GPUs (0 to node_gpus) x levels."""
-        return columns.FIRST_CHOICE + self.num_choices * (self.node_gpus + 1) * self.num_levels
+        """1 (pass) + choices x numbers of GPUs (0 to node_gpus)."""
+        return columns.FIRST_CHOICE + self.num_choices * (self.node_gpus + 1)
 
     @property
     def job_columns(self) -> tuple[str, ...]:
@@ -127,13 +118,11 @@ class EnvSpec:
         """Number of features that all nodes share."""
         return len(self.cluster_columns)
 
-    def action(self, choice: int, gpus: int, level: int = 0) -> int:
+    def action(self, choice: int, gpus: int) -> int:
         """Return the number of the action that sets the GPUs of a choice."""
-        return columns.FIRST_CHOICE + (choice * (self.node_gpus + 1) + gpus) * self.num_levels + level
+        return columns.FIRST_CHOICE + choice * (self.node_gpus + 1) + gpus
 
-    def decode(self, actions: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-        """Return choice, GPUs and level of each action; choice -1 for passing."""
-        index = np.asarray(actions) - columns.FIRST_CHOICE
-        choice, rest = np.divmod(index, (self.node_gpus + 1) * self.num_levels)
-        gpus, level = np.divmod(rest, self.num_levels)
-        return choice, gpus, level
+    def decode(self, actions: IntArray) -> tuple[IntArray, IntArray]:
+        """Return choice and GPUs of each action; choice -1 for passing."""
+        choice, gpus = np.divmod(np.asarray(actions) - columns.FIRST_CHOICE, self.node_gpus + 1)
+        return choice, gpus

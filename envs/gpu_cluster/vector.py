@@ -14,7 +14,6 @@ from envs.gpu_cluster.columns import PASS
 from envs.gpu_cluster.negotiation import Observation, observation_keys
 from envs.gpu_cluster.spec import DecisionRules, EnvSpec
 from envs.simulation import Setup
-from envs.simulation.market import Market
 from envs.types import BoolArray, FloatArray, IntArray, MurmurationError
 from envs.workloads import WorkloadSource
 
@@ -47,7 +46,6 @@ class GpuClusterVectorEnv(EpisodeVectorEnv[GpuClusterBatch, IntArray]):
         num_envs: number of episodes in one call.
         rules: see its class.
         reward: see its class.
-        market: see `GpuClusterBatch`.
     """
 
     def __init__(
@@ -62,9 +60,8 @@ class GpuClusterVectorEnv(EpisodeVectorEnv[GpuClusterBatch, IntArray]):
         seed: int = 0,
         illegal: Illegal = "nothing",
         illegal_penalty: float = 0.0,
-        market: Market | None = None,
     ) -> None:
-        batch = GpuClusterBatch(setup, source.models, source.num_jobs, num_envs, rules, reward, market=market)
+        batch = GpuClusterBatch(setup, source.models, source.num_jobs, num_envs, rules, reward)
         super().__init__(batch, source, group_size, split, seed, illegal, illegal_penalty)
         self.single_observation_space, self.single_action_space = joint_spaces(self.batch.spec)
         self.observation_space = batch_space(self.single_observation_space, num_envs)

@@ -91,33 +91,6 @@ class Contention:
         fair = np.where(busy, granted / np.where(busy, wanted, 1.0), 1.0)
         return fair if self.mode == "max_min" else np.minimum(collision_factors(share_of_time), fair)
 
-    def cpu_stage_factors(self, models: Sequence[str], node_share: npt.ArrayLike) -> FloatArray:
-        """Return throughputs of the jobs that share one node's cores and storage, relative to alone: float64[num_jobs].
-
-        The demand on a node is the sum of the jobs' CPU stages, each weighted by the job's share of the node. Once the
-        demand exceeds 1, every CPU stage takes that many times as long. Worst case: the node is not partitioned, so
-        every job has weight 1.
-
-        Args:
-            models: zoo name or alias of each job.
-            node_share: float64[num_jobs], the share of the node's cores that each job uses; if CPUs are allocated in
-                proportion to GPUs, this is the job's GPUs over the node's.
-
-        Raises:
-            PerformanceError: a model is unknown, or a share is outside [0, 1].
-        """
-        share = np.asarray(node_share, np.float64)
-        if share.shape != (len(models),) or not ((share >= 0) & (share <= 1)).all():
-            raise PerformanceError(
-                f"CPU stage: node_share is {share.tolist()}; give each of {len(models)} jobs a share from 0 to 1"
-            )
-        if self.mode == "off" or not len(models):
-            return np.ones(len(models))
-        cpu = np.array([stage_profile(model).cpu for model in models])
-        weight = np.ones(len(models)) if self.mode == "worst_case" else share
-        stretch = max(1.0, float((cpu * weight).sum()))
-        return np.asarray(1.0 / (1.0 + np.minimum(cpu, 1.0) * (stretch - 1.0)))
-
     def shared_gpu_factors(self, models: Sequence[str], gpu_type: str) -> FloatArray:
         """Return throughputs of the jobs on one GPU, relative to alone: float64[num_jobs]; all 0 if they do not fit.
 

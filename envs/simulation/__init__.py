@@ -1,6 +1,5 @@
 """The simulator: state arrays, kernels, engine, event log, and the checks on every allocation."""
 
-from envs.simulation.advised_market import AdvisedMarket
 from envs.simulation.fifo_market import FifoMarket
 from envs.simulation.link_limit import LinkLimit
 from envs.simulation.log import EVENT, SHARE, EventKind, EventLog
@@ -21,7 +20,6 @@ __all__ = [
     "RECORD",
     "SHARE",
     "WORLD_VERSION",
-    "AdvisedMarket",
     "BidArrays",
     "Changes",
     "CompiledScheduler",

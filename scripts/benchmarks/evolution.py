@@ -8,10 +8,11 @@ from typing import ClassVar, TypeVar
 import torch
 from torch import Tensor
 
-from agents.evolution import EvolutionSettings
+from agents.methods.evolution import EvolutionSettings
+from agents.methods.evolution.learning import EvolutionSetup, LocalEvolution
 from agents.networks import Blueprint
 from agents.networks.bidding import BiddingPolicy
-from agents.rllib.evolution import BiddingTask, EvolutionSetup, LocalEvolution
+from agents.problems.bids import BiddingTask
 from baselines.planner import ForecastMarket
 from baselines.starling import Starling
 from baselines.starling.market import StarlingMarket

@@ -6,14 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from agents.methods.ppo import PPOSettings, TrainingSetup
+from agents.methods.ppo.distribution import chosen_log_probabilities, entropies, sample
 from agents.networks import Blueprint, PolicyNetwork
-from agents.rllib import PPOSettings, TrainingSetup
-from agents.rllib.distribution import chosen_log_probabilities, entropies, sample
 from envs.gpu_cluster.vector import GpuClusterVectorEnv
 
 Columns = dict[str, Tensor]
 
-VALUE_UPDATE = 0.1  # weight of new targets in the running scale of values, as in agents.rllib.advantage
+VALUE_UPDATE = 0.1  # weight of new targets in the running scale of values, as in agents.methods.ppo.advantage
 
 
 class PlainPPO:
@@ -106,7 +106,7 @@ def estimate_advantages(done: Columns, values: Tensor, settings: PPOSettings) ->
 
 
 def ppo_loss(network: PolicyNetwork, seen: Columns, done: Columns, settings: PPOSettings) -> Tensor:
-    """PPO's loss as in `agents.rllib.learner`: clipped policy loss per agent, Huber value loss and entropy bonus.
+    """PPO's loss as in `agents.methods.ppo.learner`: clipped policy loss per agent, Huber value loss and entropy bonus.
 
     Args:
         network: policy and critic.

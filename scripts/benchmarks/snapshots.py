@@ -42,7 +42,7 @@ def restore(batch: GpuClusterBatch, start: State) -> None:
         batch.negotiation.clear_counters(b)
     negotiation = batch.negotiation
     outcomes = np.zeros(batch.batch_size, np.int64)
-    kernels.step(negotiation.rules, negotiation.arrays, 0, batch.batch_size, False, outcomes)
+    kernels.step(negotiation.arrays, 0, batch.batch_size, False, outcomes)
 
 
 def bytes_per_environment(batch: GpuClusterBatch) -> float:

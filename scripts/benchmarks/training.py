@@ -2,9 +2,9 @@
 
 import torch
 
+from agents.methods.ppo import PPOSettings, TrainingSetup
+from agents.methods.ppo.algorithm import LocalAlgorithm
 from agents.networks import Blueprint
-from agents.rllib import PPOSettings, TrainingSetup
-from agents.rllib.algorithm import LocalAlgorithm
 from benchmarks.plain_ppo import PlainPPO
 from benchmarks.report import Report
 from benchmarks.suite import SIZES, Suite

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import ray
 
+from agents.methods.ppo import PPOSettings, TrainingSetup
+from agents.methods.ppo.algorithm import PPOAlgorithm
 from agents.networks import Blueprint
-from agents.rllib import PPOSettings, TrainingSetup
-from agents.rllib.algorithm import PPOAlgorithm
 from baselines import Las
 from benchmarks.report import Report
 from benchmarks.suite import SIZES, Suite

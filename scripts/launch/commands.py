@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence, Sized
+from collections.abc import Callable, Collection, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -14,12 +14,13 @@ from omegaconf import DictConfig, OmegaConf
 
 from launch.arguments import check_keys, hydra_arguments
 from launch.choices import CONF
-from launch.errors import ChoiceError, RunFailedError, as_line, one_line_errors, short_errors
+from launch.errors import ChoiceError, RunFailedError, as_line, explain_error, one_line_errors, short_errors
 from launch.objective import objective_of
 from launch.outcomes import FinishedRun, MultirunFolder, read_outcomes, write_outcome
 from launch.provenance import PROVENANCE, resolve_config, write_provenance
 from launch.spreading import joined_cluster
 
+CURVES = "events.out.tfevents."  # how the files of TensorBoard begin
 CONFIG_FOLDER = ".hydra"  # the subfolder in which Hydra keeps a run's config
 # Scripts print and write files themselves: Hydra's logging would leave empty files and close the handlers of others.
 SILENT = ("hydra/job_logging=none", "hydra/hydra_logging=none")
@@ -50,8 +51,8 @@ def command(config_name: str, *, schedulers: str | None = None) -> Callable[[Scr
                 cfg = resolve_config(cfg)
                 folder = Path(HydraConfig.get().runtime.output_dir)
                 kept, failure = folder, ""
-                write_provenance(folder, config_name, cfg)
                 with no_folder_beside(folder, cfg.get("resume")), joined_cluster(cfg):
+                    write_provenance(folder, config_name, cfg)
                     try:
                         kept = task(cfg, folder) or folder  # a task that continues an earlier run returns its folder
                     except RunFailedError as error:
@@ -204,12 +205,40 @@ def config_subfolder(folder: Path) -> str:
 
 @contextmanager
 def no_folder_beside(folder: Path, resumed: str | None) -> Iterator[None]:
-    """Remove the folder that was made for a run if it goes on in the folder of an earlier run, however it ends."""
+    """Leave no folder behind that holds nothing: of a run that goes on in an earlier one's folder, or is refused.
+
+    A refused run has written no more than its configuration, its provenance and empty curves. These are removed, so
+    that the same command can be tried again.
+    """
+    before = set(folder.rglob("*")) - {folder / CONFIG_FOLDER, *(folder / CONFIG_FOLDER).rglob("*")}
+    write_nothing = False
     try:
         yield
+    except Exception as error:
+        write_nothing = explain_error(error) is not None  # a fault keeps its folder
+        raise
     finally:
-        if resumed and {path.name for path in folder.iterdir()} <= {CONFIG_FOLDER, PROVENANCE}:
-            shutil.rmtree(folder, ignore_errors=True)
+        if resumed or write_nothing:
+            remove_started(folder, before)
+
+
+def remove_started(folder: Path, before: Collection[Path]) -> None:
+    """Remove what a run wrote into its folder if that is no result, and the folder if nothing else is in it.
+
+    Args:
+        folder: of the run.
+        before: what was in it when the run began.
+    """
+    config = folder / CONFIG_FOLDER
+    written = [path for path in folder.rglob("*") if path not in before and config not in (path, *path.parents)]
+    if any(path.is_file() and path.name != PROVENANCE and not path.name.startswith(CURVES) for path in written):
+        return
+    shutil.rmtree(config, ignore_errors=True)
+    for path in (*sorted(written, reverse=True), folder):  # what is in a folder before the folder
+        try:
+            path.unlink() if path.is_file() else path.rmdir()
+        except OSError:  # not empty, or not ours to remove
+            continue
 
 
 @contextmanager

@@ -8,57 +8,44 @@ import numpy as np
 import pandas as pd
 from omegaconf import DictConfig, OmegaConf
 
-from agents.bidding.curves import LearningCurve, compare_curves, learning_curves
-from agents.bidding.training import BidTrainingState
-from agents.branching.training import BRANCHING_STATE
-from agents.evolution.training import STATE
-from agents.expert_iteration.training import EXPERT_STATE
+from agents.curves import LearningCurve, compare_curves, learning_curves
 from agents.saving import read_state
-from agents.training import STATE as CHOICE_STATE
-from agents.training import TrainingState
+from agents.training import STATE, TrainingState
 from envs.evaluation.report import DOTS_PER_INCH
 from launch.errors import ChoiceError
 from launch.policies import seed_folders
 from launch.runs import print_frame
 
-BID_STATES = (STATE, BRANCHING_STATE, EXPERT_STATE)  # the files with the progress of policies that bid
-
 
 def read_curve(folder: Path) -> tuple[str, LearningCurve] | None:
     """Return the name of the training seed of a run without further seeds, and its curve; None if it has none.
-
-    Runs of the discrete environment have curves if they begin with a market's proposals.
 
     Raises:
         ChoiceError: its figures are no curve.
         CheckpointError: it has no training state.
     """
-    for name in BID_STATES:
-        if (folder / name).exists():
-            bids = read_state(folder / name, BidTrainingState)
-            curve = LearningCurve(bids.validation, bids.num_episodes, bids.cpu_time)
-            return f"seed {bids.seed}", checked(curve, folder / name)
-    if (folder / CHOICE_STATE).exists():
-        choices = read_state(folder / CHOICE_STATE, TrainingState)
-        if choices.gains:
-            curve = LearningCurve(choices.gains, choices.num_episodes, choices.cpu_time)
-            return f"seed {choices.seed}", checked(curve, folder / CHOICE_STATE)
-    return None
-
-
-def checked(curve: LearningCurve, path: Path) -> LearningCurve:
-    """Return a curve after all that is drawn of it has been computed once.
-
-    Raises:
-        ChoiceError: a value has another type, or the tasks of validations differ; names the file.
-    """
+    path = folder / STATE
+    if not path.exists():
+        return None
+    state = read_state(path, TrainingState)
     try:
-        figures = [curve.episodes(), curve.cpu_minutes(), *(each for task in curve.tasks for each in curve.gains(task))]
-        if not all(np.isfinite(each).all() for each in figures):
-            raise ValueError("a figure is not finite")
+        if not all("merit" in figures for each in state.validation.values() for figures in each.values()):
+            return None  # its policy has no market to gain over
+        return f"seed {state.seed}", checked(LearningCurve(state.validation, state.num_episodes, state.cpu_time))
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise ChoiceError(f"{path}: has no figures of validations ({reason}); give the folder of a run") from error
+
+
+def checked(curve: LearningCurve) -> LearningCurve:
+    """Return a curve after all that is drawn of it has been computed once.
+
+    Raises:
+        ValueError: a figure is not finite. Figures of another form raise other errors.
+    """
+    figures = [curve.episodes(), curve.cpu_minutes(), *(each for task in curve.tasks for each in curve.gains(task))]
+    if not all(np.isfinite(each).all() for each in figures):
+        raise ValueError("a figure is not finite")
     return curve
 
 
@@ -115,7 +102,7 @@ def curves_of(method: str, folders: list[str]) -> Iterator[LearningCurve]:
         if not found:
             raise ChoiceError(
                 f"runs.{method}: {each} has no learning curves; give the folder of a run of scripts/train.py whose "
-                "policy bids, or amends a market's proposals"
+                "policy bids"
             )
         yield from found.values()
 

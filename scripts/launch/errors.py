@@ -17,8 +17,6 @@ from envs.types import MurmurationError, did_you_mean
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)  # errors of the operating system, not of the code
 LEARN_MODULES = ("ray", "safetensors", "torch")  # every other import is a dependency of the base installation
 INSTALL_LEARN = "pip install -c constraints.txt -e '.[learn]'"
-OUTSIDE_MODULES = ("tensordict", "torchrl")  # of the extra `recipes`
-INSTALL_OUTSIDE = "pip install -c constraints.txt -e '.[learn,recipes]'"
 
 
 class ChoiceError(MurmurationError):
@@ -106,8 +104,6 @@ def explain_missing_extra(error: BaseException) -> str | None:
     module = (error.name or "").partition(".")[0]
     if module in LEARN_MODULES:
         return f"{error.name} is not installed; training and trained policies need it: {INSTALL_LEARN}"
-    if module in OUTSIDE_MODULES:
-        return f"{error.name} is not installed; trainer=torchrl needs it: {INSTALL_OUTSIDE}"
     return None
 
 

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 
@@ -15,12 +14,9 @@ def objective_of(folder: Path) -> float | None:
     if rows := rows_with_figures(folder):
         figure = rows[0].get("mean_jct")
         return None if figure is None else float(figure)
-    if (state := _read(folder / "state.json")) and state.get("best_iteration", -1) >= 0:
-        return float(state["validation"][str(state["best_iteration"])]["mean_jct"])
-    for name in ("evolution.json", "branching.json"):
-        if (state := _read(folder / name)) and state.get("best_iteration", -1) >= 0:
-            gains = state["validation"][str(state["best_iteration"])].values()
-            return -fmean(gain[4] for gain in gains)  # the merit of `agents.bidding.training.Gain`
+    objective = _read(folder / "state.json").get("objective")
+    if objective is not None:
+        return float(objective)
     return None
 
 

@@ -7,12 +7,10 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from agents.bidding import BiddingCheckpoint, BiddingScheduler
-from agents.bidding.checkpoint import is_bidding
-from agents.checkpoint import Checkpoint, find_checkpoint
-from agents.description import check_market
-from baselines.planner import RolloutPlanner
-from baselines.starling.market import StarlingMarket
+from agents.policies import BiddingCheckpoint
+from agents.policies.bid_checkpoint import is_bidding
+from agents.policies.checkpoint import Checkpoint, find_checkpoint
+from agents.policies.description import check_market
 from envs.scheduling import Scheduler
 from envs.simulation.market import Market
 from envs.types import CheckpointError
@@ -52,7 +50,7 @@ def load_policy(
         return checkpoint.scheduler(build_market({**checkpoint.market, "options": options}))
     policy = Checkpoint.load(folder, networks)
     sampled = bool(policy.notes.get("sampled", True)) if sampled is None else sampled
-    return policy.scheduler(sampled=sampled, market=build_market(policy.market) if policy.market else None)
+    return policy.scheduler(sampled=sampled)
 
 
 def evaluate_policy(cfg: DictConfig, folder: Path) -> None:
@@ -64,56 +62,28 @@ def evaluate_policy(cfg: DictConfig, folder: Path) -> None:
         SchedulersFailedError: see `compare_and_report`.
     """
     policies = load_policies(cfg.checkpoint, registered(cfg), sampled=cfg.sampled, seeds=cfg.seeds)
-    if cfg.rollouts:
-        policies |= {f"{name}_planner": plan_with(policy, cfg.rollouts) for name, policy in policies.items()}
     path = Path(cfg.checkpoint)
     hashes = [checkpoint_hashes(find_checkpoint(each)) for each in seed_folders(path)[: cfg.seeds] or [path]]
     add_provenance(folder, checkpoint={name: found for each in hashes for name, found in each.items()})
     compare_and_report(cfg, folder, cfg.split, policies)
 
 
-def plan_with(policy: Scheduler, rollouts: int, milliseconds: float | None = None) -> Scheduler:
-    """Return a planner whose first proposal is a policy's, and whose rollouts continue under its bids.
-
-    Args:
-        policy: a policy that bids.
-        rollouts: most rollouts in a decision.
-        milliseconds: most time of a decision besides the policy's; None for no limit.
-
-    Raises:
-        ChoiceError: the policy does not bid in a market of Starling, or `rollouts` is no number of rollouts.
-    """
-    if not isinstance(rollouts, int) or rollouts < 0:
-        raise ChoiceError(f"rollouts is {rollouts!r}; it must be a whole number, 0 for no planner")
-    if not isinstance(policy, BiddingScheduler) or not isinstance(policy.market, StarlingMarket):
-        raise ChoiceError("rollouts: only a policy that bids in market=starling can lead a planner; leave it at 0")
-    leader = BiddingScheduler(policy.network, policy.market, policy.rules, keep_bids=True)
-    return RolloutPlanner(policy.market.starling, rollouts, milliseconds, leader=leader)
-
-
-def load_planner(
-    checkpoint: str = "bids-64", plans: int | None = None, rollouts: int = 0, milliseconds: float | None = None
-) -> Scheduler:
+def load_planner(checkpoint: str = "bids-64", plans: int | None = None) -> Scheduler:
     """Return a planner with a trained policy's bids, for `scheduler=learned_planner`.
 
     On the bids of each round, its market compares the plans of several variants of Starling, in compiled code
-    (`ForecastPlanner`): the bids are in all proposals, and in the forecasts by which they are compared. With
-    `rollouts`, a `RolloutPlanner` searches from the allocation found, and rollouts continue under the bids.
+    (`ForecastPlanner`): the bids are in all proposals, and in the forecasts by which they are compared.
 
     Args:
         checkpoint: name of a folder of `checkpoints/`, or the path of a checkpoint or of a training run.
         plans: further variants that the market compares, see `ForecastPlanner`; None for those of the checkpoint.
-        rollouts: most rollouts in a decision; with 0 or 1 there is no such search.
-        milliseconds: most time of this search in a decision; see `RolloutPlanner`.
 
     Raises:
-        ChoiceError: `rollouts` is negative, or it is not 0 and the policy does not bid in a market of Starling.
         CheckpointError: see `load_policy`, or the policy's market has no `plans`.
     """
     shipped = CHECKPOINTS / checkpoint
     options = {} if plans is None else {"plans": plans}
-    policy = load_policy(shipped if shipped.is_dir() else checkpoint, market_options=options)
-    return plan_with(policy, rollouts, milliseconds) if rollouts else policy
+    return load_policy(shipped if shipped.is_dir() else checkpoint, market_options=options)
 
 
 def load_policies(

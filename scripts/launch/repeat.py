@@ -13,12 +13,7 @@ from launch.plain import is_unsafe, load_json, shorten
 from launch.provenance import PROVENANCE, changed_since, read_provenance
 from launch.runs import compare_and_report, existing_folder, recall_whole
 
-COMPARED = (
-    "results.json",
-    "state.json",
-    "evolution.json",
-    "branching.json",
-)  # the figures of a run, as far as it has these files
+COMPARED = ("results.json", "state.json")  # the figures of a run, as far as it has these files
 TIMES = "cpu_time"  # the only figures that differ between equal runs
 NAMED = 3  # of the figures that differ, those that a message names
 

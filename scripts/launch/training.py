@@ -1,35 +1,33 @@
 """Training runs built from configs. Needs torch and ray."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from agents import rllib
-from agents.bidding import BiddingCheckpoint
-from agents.bidding.checkpoint import is_bidding
-from agents.bidding.training import BidTrainer, BidTrainingSettings
-from agents.branching.training import BranchTrainer, BranchTrainingSettings
-from agents.checkpoint import find_checkpoint
-from agents.evolution.training import EvolutionTrainer, EvolutionTrainingSettings
-from agents.expert_iteration.training import ExpertTrainer, ExpertTrainingSettings
+from agents.listener import TrainingListener
 from agents.networks import Blueprint
-from agents.rllib.branching import BranchSetup
-from agents.rllib.evolution import BiddingTask, EvolutionSetup, spec_of
-from agents.rllib.expert_iteration import ExpertSetup
-from agents.tensorboard import GAIN, HEADLINE, as_code
+from agents.policies import BiddingCheckpoint
+from agents.policies.bid_checkpoint import is_bidding
+from agents.policies.checkpoint import find_checkpoint
+from agents.problems.bids import BiddingTask, BidProblem
+from agents.problems.choices import ChoiceProblem, TrainingSetup
+from agents.problems.objective import LogMerit, Return
+from agents.problems.problem import Problem
+from agents.tensorboard import as_code
 from agents.terminal import ProgressListener
-from agents.training import Trainer, TrainingListener, TrainingSettings
-from envs.bidding import BiddingRules
+from agents.training import STATE, Trainer, TrainingSettings
+from envs.bidding import BiddingSettings
 from envs.gpu_cluster import EnvSettings
 from envs.scheduling import Scheduler
 from envs.simulation.market import Market
 from envs.types import CheckpointError
 from launch.arguments import compose_options
 from launch.building import build_object
-from launch.curves import BID_STATES, write_learning_curves
+from launch.curves import write_learning_curves
 from launch.errors import ChoiceError
 from launch.inputs import RunInputs, build_inputs, build_schedulers
 from launch.policies import describe_market, load_policies, seed_folders
@@ -55,41 +53,81 @@ def train(cfg: DictConfig, folder: Path) -> None:
             compare_and_report(cfg, folder, "test", load_policies(folder, registered(cfg)))
 
 
-def build_trainer(cfg: DictConfig, folder: Path, listener: TrainingListener) -> Trainer | BidTrainer:
+def build_trainer(cfg: DictConfig, folder: Path, listener: TrainingListener) -> Trainer:
     """Build the training run that a config describes.
 
     Raises:
         ChoiceError: an option that does not exist or has another type, or parts that do not belong together.
+        MurmurationError: method, network and environment do not belong together.
     """
-    settings = build_object(cfg.trainer, TrainingSettings | BidTrainingSettings)
-    env = build_object(cfg.env, EnvSettings | BiddingRules)
-    bids = isinstance(env, BiddingRules)
-    if bids != isinstance(settings, BidTrainingSettings):
+    settings, env = build_object(cfg.trainer), build_object(cfg.env)
+    if not isinstance(settings, TrainingSettings):
         raise ChoiceError(
-            "trainer=evolution, branching and expert train policies that bid, and the others do not; choose "
-            "env=bidding agent=bidding market=fifo trainer=evolution (experiment=bidding), or none of them"
+            f"trainer: is a {type(settings).__name__}; its _target_ must be agents.training.TrainingSettings"
         )
-    if isinstance(settings, BidTrainingSettings):
-        return _build_bidding(cfg, env, settings, folder, listener)
-    if cfg.start:
-        raise ChoiceError("start: only policies that bid start from another one (trainer=evolution); leave it empty")
-    if cfg.tasks:
-        raise ChoiceError(
-            "tasks: only policies that bid train on several tasks (trainer=evolution); name one as task=<name>"
-        )
-    inputs, market = build_inputs(cfg), build_object(cfg.market, Market) if cfg.get("market") else None
-    add_provenance(folder, traces=trace_hashes(inputs.source))
+    make = PROBLEMS.get(type(env))
+    if make is None:
+        known = ", ".join(f"{cls.__module__}.{cls.__qualname__}" for cls in PROBLEMS)
+        raise ChoiceError(f"env: is a {type(env).__name__}; its _target_ must be one of {known}")
+    problem, inputs = make(cfg, env, settings, folder)
     return Trainer(
-        rllib.TrainingSetup(inputs.setup, inputs.source, env.rules, env.reward, market),
-        build_object(cfg.agent, Blueprint),
+        problem,
         settings,
         {name: partial(_build_scheduler, cfg, name) for name in build_schedulers(cfg)},
         folder,
         inputs.seed,
         listener,
-        describe_market(cfg) if cfg.get("market") else None,
-        cfg.task.name if cfg.get("task") else "",
+        read_start(cfg, problem, folder),
     )
+
+
+def choice_problem(
+    cfg: DictConfig, env: EnvSettings, settings: TrainingSettings, folder: Path
+) -> tuple[ChoiceProblem, RunInputs]:
+    """Return the discrete environment that a config describes, and its inputs.
+
+    Raises:
+        ChoiceError: there is an option that only policies that bid have.
+    """
+    for key, why in (("tasks", "train on several tasks"), ("market", "have one")):
+        if cfg.get(key):
+            raise ChoiceError(f"{key}: only policies that bid {why} (env=bidding); leave it empty")
+    if settings.objective is not None:
+        raise ChoiceError("trainer.objective: only policies that bid have one; the others follow env.reward")
+    inputs = build_inputs(cfg)
+    add_provenance(folder, traces=trace_hashes(inputs.source))
+    setup = TrainingSetup(inputs.setup, inputs.source, env.rules, env.reward)
+    return ChoiceProblem(setup, build_object(cfg.agent, Blueprint), cfg.task.name if cfg.get("task") else ""), inputs
+
+
+def bid_problem(
+    cfg: DictConfig, env: BiddingSettings, settings: TrainingSettings, folder: Path
+) -> tuple[BidProblem, RunInputs]:
+    """Return the bidding environment that a config describes, and the inputs of its first task.
+
+    Raises:
+        ChoiceError: there is no market, or a further task does not exist.
+    """
+    if not cfg.get("market"):
+        raise ChoiceError("market: policies that bid need one; choose a file of conf/market, such as market=fifo")
+    inputs, market = build_inputs(cfg), build_object(cfg.market, Market)
+    name = cfg.task.name if cfg.get("task") else "workload"
+    tasks = {name: inputs}
+    for entry in cfg.tasks:
+        further, found = build_further(entry)
+        tasks[further if further not in tasks else f"{further}-{len(tasks)}"] = found
+    hashes = [trace_hashes(each.source) for each in tasks.values()]
+    add_provenance(folder, traces={path: found for each in hashes for path, found in each.items()})
+    made = [BiddingTask(name, each.setup, each.source, market, env.rules, env.reward) for name, each in tasks.items()]
+    objective = settings.objective or (LogMerit() if env.reward is None else Return())
+    return BidProblem(made, build_object(cfg.agent, Blueprint), describe_market(cfg), objective), inputs
+
+
+# How each kind of environment becomes what is trained, by the class of `env`.
+PROBLEMS: Mapping[type, Callable[..., tuple[Any, RunInputs]]] = {
+    EnvSettings: choice_problem,
+    BiddingSettings: bid_problem,
+}
 
 
 def train_seeds(cfg: DictConfig, folder: Path, listener: TrainingListener) -> bool:
@@ -122,62 +160,13 @@ def train_seed(cfg: DictConfig, folder: Path, listener: TrainingListener) -> boo
     if not (folder / "tensorboard").exists():
         chosen = {key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("trainer", "agent", "env")}
         settings = {**chosen, "seed": cfg.seed}
-        metric = GAIN if isinstance(trainer, BidTrainer) else HEADLINE
-        trainer.tensorboard.describe({"configuration": as_code(OmegaConf.to_yaml(cfg))}, settings, metric)
+        trainer.tensorboard.describe(
+            {"configuration": as_code(OmegaConf.to_yaml(cfg))}, settings, trainer.problem.metric
+        )
     return trainer.run().best_iteration >= 0
 
 
-def _build_bidding(
-    cfg: DictConfig, rules: BiddingRules, settings: BidTrainingSettings, folder: Path, listener: TrainingListener
-) -> BidTrainer:
-    if not cfg.get("market"):
-        raise ChoiceError("market: policies that bid need one; choose a file of conf/market, such as market=fifo")
-    inputs = build_inputs(cfg)
-    name = cfg.task.name if cfg.get("task") else "workload"
-    tasks = {name: inputs}
-    for entry in cfg.tasks:
-        further, found = build_further(entry)
-        tasks[further if further not in tasks else f"{further}-{len(tasks)}"] = found
-    hashes = [trace_hashes(each.source) for each in tasks.values()]
-    add_provenance(folder, traces={path: found for each in hashes for path, found in each.items()})
-    blueprint = build_object(cfg.agent, Blueprint)
-    made = bidding_tasks(tasks, build_object(cfg.market, Market), rules)
-    start = read_start(cfg, blueprint, spec_of(made).num_bids, folder)
-    rest = (
-        describe_market(cfg),
-        folder,
-        listener,
-        {name: partial(_build_scheduler, cfg, name) for name in build_schedulers(cfg)},
-        find_teacher(cfg, settings.teacher),
-    )
-    if isinstance(settings, BranchTrainingSettings):
-        branching = BranchSetup(tuple(made), blueprint, settings.branching, inputs.seed, start)
-        return BranchTrainer(branching, settings, *rest)
-    if isinstance(settings, ExpertTrainingSettings):
-        asking = ExpertSetup(tuple(made), blueprint, settings.method, inputs.seed, start)
-        return ExpertTrainer(asking, settings, *rest)
-    if isinstance(settings, EvolutionTrainingSettings):
-        evolution = EvolutionSetup(tuple(made), blueprint, settings.evolution, inputs.seed, start)
-        return EvolutionTrainer(evolution, settings, *rest)
-    raise ChoiceError(
-        f"trainer: {type(settings).__name__} names no method; choose trainer=evolution, branching or expert"
-    )
-
-
-def find_teacher(cfg: DictConfig, name: str) -> Callable[[], Scheduler] | None:
-    """Return a maker of the chosen scheduler of this name; None without a name.
-
-    Raises:
-        ChoiceError: it is not among the chosen schedulers.
-    """
-    if not name:
-        return None
-    if name not in (chosen := build_schedulers(cfg)):
-        raise ChoiceError(f"trainer.teacher={name}: is not chosen; add scheduler=[{name}], or take one of {[*chosen]}")
-    return partial(_build_scheduler, cfg, name)
-
-
-def read_start(cfg: DictConfig, blueprint: Blueprint, num_bids: int, folder: Path) -> Mapping[str, Tensor] | None:
+def read_start(cfg: DictConfig, problem: Problem, folder: Path) -> Mapping[str, Tensor] | None:
     """Read the weights that `start` names, and enter their hashes into the run's provenance.
 
     Returns:
@@ -187,13 +176,16 @@ def read_start(cfg: DictConfig, blueprint: Blueprint, num_bids: int, folder: Pat
         ChoiceError: there is no such folder, or its policy does not bid.
         CheckpointError: the policy is missing or damaged, or its network is not that of `agent`.
     """
-    if not cfg.start or any((folder / name).exists() for name in BID_STATES):
+    if not cfg.start or (folder / STATE).exists():
         return None
+    if not isinstance(problem, BidProblem):
+        raise ChoiceError("start: only policies that bid start from another one (env=bidding); leave it empty")
     place = find_checkpoint(existing_folder(cfg, "start"))
     if not is_bidding(place):
         raise ChoiceError(f"start={cfg.start}: is no policy that bids; give one of experiment=bidding")
     try:
-        weights = BiddingCheckpoint.load(place, registered(cfg)).start_for(blueprint, num_bids)
+        checkpoint = BiddingCheckpoint.load(place, registered(cfg))
+        weights = checkpoint.start_for(problem.blueprint, problem.spec.num_bids)
     except CheckpointError as error:
         raise CheckpointError(f"start={cfg.start}: {error}") from error
     add_provenance(folder, start=checkpoint_hashes(place))
@@ -214,11 +206,6 @@ def build_further(entry: str) -> tuple[str, RunInputs]:
         raise ChoiceError(f"tasks: {entry!r} must be a task and options of it, such as 'rigid-64 workload.load=0.6'")
     name = words[0] if len(words) == 1 else f"{words[0]}-modified"
     return name, build_inputs(compose_options("train", [f"task={words[0]}", *words[1:]], "[]"))
-
-
-def bidding_tasks(tasks: dict[str, RunInputs], market: Market, rules: BiddingRules) -> Sequence[BiddingTask]:
-    """Return what episodes of each task are made of."""
-    return [BiddingTask(name, inputs.setup, inputs.source, market, rules) for name, inputs in tasks.items()]
 
 
 def _build_scheduler(cfg: DictConfig, name: str) -> Scheduler:

@@ -48,8 +48,11 @@ ALLOWED_IN_FILE = {
     ("envs/simulation/kernels.py", "kind"): "the kind of an event",
     ("envs/simulation/log.py", "kind"): "the kind of an event",
     ("envs/simulation/reference/log.py", "kind"): "the kind of an event",
-    ("agents/checkpoint.py", "num_servers"): "a field of checkpoints of format 2, which are still read",
-    ("agents/checkpoint.py", "candidates_per_server"): "a field of checkpoints of format 2, which are still read",
+    ("agents/policies/checkpoint.py", "num_servers"): "a field of format 2, which is still read",
+    (
+        "agents/policies/checkpoint.py",
+        "candidates_per_server",
+    ): "a field of format 2, which is still read",
     ("tests/conformance/audit.py", "kind"): "the kind of an event",
     ("tests/unit/agents/test_checkpoint.py", "num_servers"): "a field of checkpoints of format 2",
     ("tests/reliability/test_untrusted_files.py", "num_servers"): "a field of checkpoints of format 2",

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any
@@ -17,24 +18,28 @@ import torch
 import yaml
 from omegaconf import DictConfig
 
+import agents.methods
 import agents.networks
 import baselines
 import envs.episodes
 import envs.performance
 import envs.workloads.readers
 from agents.networks import check_network, missing_protocols
+from agents.training import Trainer
 from envs.episodes import Elapsed
 from envs.gpu_cluster import EnvSpec
 from envs.performance import default_model
 from envs.scheduling import Scheduler
 from envs.types import Configuration, PerformanceError
 from launch.building import build_object
+from tests.unit.agents.test_evolution_training import Quiet, problem_of, trainer
 
 FILE = re.compile(r"`(?P<path>[\w/]+\.(?:py|yaml))`:\n\n```(?:python|yaml)\n(?P<text>.*?)```", re.DOTALL)
 CHANGE = re.compile(r"`(?P<path>[\w/]+\.py)`:\n(?P<blocks>(?:\n {4}```(?:diff|python)\n.*?\n {4}```\n)+)", re.DOTALL)
 BLOCK = re.compile(r" {4}```(?P<language>diff|python)\n(?P<text>.*?\n) {4}```", re.DOTALL)
 LIMIT = 40  # lines of one file; a recipe is short
-PACKAGES = (agents.networks, baselines, envs.episodes, envs.performance, envs.workloads.readers)
+METHOD = 75  # lines of a method, which is settings and an algorithm
+PACKAGES = (agents.methods, agents.networks, baselines, envs.episodes, envs.performance, envs.workloads.readers)
 
 
 @pytest.fixture(scope="module")
@@ -94,11 +99,13 @@ def targets(content):
 
 def test_there_is_a_recipe_for_each_part(recipes):
     groups = {PurePosixPath(path).parent.name for path in recipes if path.endswith(".yaml")}
-    assert groups == {"scheduler", "agent", "workload", "cluster", "performance", "reconfiguration", "env"}
+    assert groups == {"scheduler", "agent", "trainer", "workload", "cluster", "performance", "reconfiguration", "env"}
 
 
 def test_recipes_are_short_and_belong_to_folders_that_exist(recipes, repository):
-    assert {path for path, text in recipes.items() if len(text.splitlines()) > LIMIT} == set()
+    long = {path for path, text in recipes.items() if len(text.splitlines()) > LIMIT}
+    assert long == {"agents/methods/hill_climbing.py"}
+    assert len(recipes["agents/methods/hill_climbing.py"].splitlines()) <= METHOD
     assert {path for path in recipes if not (repository / path).parent.is_dir()} == set()
 
 
@@ -152,6 +159,29 @@ def test_the_network_implements_all_protocols(build):
     assert isinstance(network, torch.nn.Module)
 
 
+def test_the_bidding_network_starts_as_the_market_and_keeps_the_rule(build, tmp_path):
+    """Evolution strategies train it: each of its layers has the episodes first."""
+    problem = problem_of(blueprint=build("conf/agent/plain_bids.yaml"))
+    assert problem.check(imitates=False, learns_values=False) == []
+    state = trainer(tmp_path / "run", 1, problem=problem).run()
+    assert all(figures["jct"] == 0.0 for figures in state.validation["0"].values())
+    assert state.validation["1"] != state.validation["0"]
+
+
+def test_a_run_of_the_method_goes_on_where_it_stopped(build, tmp_path):
+    settings = build("conf/trainer/hill_climbing.yaml")
+    settings = replace(settings, method=replace(settings.method, num_envs=3), validate_every=1, num_validation=2)
+
+    def run(name, iterations):
+        length = replace(settings, iterations=iterations)
+        return Trainer(problem_of(), length, {}, tmp_path / name, 0, Quiet()).run()
+
+    whole = run("whole", 4)
+    run("parts", 2)
+    assert run("parts", 4).validation == whole.validation
+    assert len({figures["task 0"]["jct"] for figures in whole.validation.values()}) > 1, "it never kept a change"
+
+
 def test_the_trace_reader_counts_the_malformed_row(build, repository):
     page = (repository / "docs" / "how_to" / "trace_reader.md").read_text(encoding="utf-8")
     (text,) = re.findall(r"printf '(submitted,.*?)' > jobs.csv", page)
@@ -187,6 +217,7 @@ def test_the_reconfiguration_cost_is_flat(build):
 def test_the_reward_charges_for_jobs_and_gpus(build):
     """Two episodes: 10 job-seconds on no GPU; 5 job-seconds and 20 GPU-seconds at a tenth of a second each."""
     reward = build("conf/env/priced.yaml").reward
+    assert build("conf/env/priced_bids.yaml").reward == reward
     elapsed = Elapsed(
         seconds=np.array([2.0, 2.0]), job_seconds=np.array([10.0, 5.0]), busy_seconds=np.array([0.0, 20.0])
     )

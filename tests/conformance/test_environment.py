@@ -7,15 +7,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from envs.cluster import NodeGroup, build_cluster
 from envs.gpu_cluster import DecisionRules, EnvSpec, GpuClusterBatch, GpuClusterEnv, NegotiatedRound, Observation
-from envs.gpu_cluster.demonstrate import RequestedShares, demonstrate, requested_shares
+from envs.gpu_cluster.demonstrate import RequestedGpus, demonstrate, requested_gpus
 from envs.metrics import job_completion_times
-from envs.performance import default_model
 from envs.scheduling import ClusterView, Scheduler
 from envs.simulation import (
     EventKind,
-    FifoMarket,
     Information,
     Rounds,
     RunResult,
@@ -25,8 +22,6 @@ from envs.simulation import (
     Simulator,
     run_episode,
 )
-from envs.simulation.advised_market import AdvisedMarket
-from envs.simulation.market import Market
 from envs.types import Allocation, ClusterSpec, IntArray, JobSpec
 from envs.workloads import Workload
 from tests.conformance.audit import check_run
@@ -58,8 +53,8 @@ def linear(observation: Observation, rng: np.random.Generator) -> IntArray:
 class PolicyAsScheduler:
     """A policy that answers `Scheduler.schedule` by negotiating on a copy of the cluster's state."""
 
-    def __init__(self, policy: Policy, rules: DecisionRules, seed: int, market: Market | None = None) -> None:
-        self.policy, self.rules, self.seed, self.market = policy, rules, seed, market
+    def __init__(self, policy: Policy, rules: DecisionRules, seed: int) -> None:
+        self.policy, self.rules, self.seed = policy, rules, seed
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Draw from the same seed as the agents do."""
@@ -70,7 +65,7 @@ class PolicyAsScheduler:
         """One round."""
         assert isinstance(view, SimulationView)
         if self._negotiated is None:
-            self._negotiated = NegotiatedRound(EnvSpec.of(view.cluster, self.rules), self.rules, self.market)
+            self._negotiated = NegotiatedRound(EnvSpec.of(view.cluster, self.rules), self.rules)
         negotiated = self._negotiated
         negotiated.begin(view)
         while negotiated.observe():
@@ -112,7 +107,6 @@ RULES = {
     "narrow": DecisionRules(num_candidates=2, max_decisions=3, queue_order="fifo"),
     "patient": DecisionRules(preemptive=False, queue_order="least_service"),
     "rigid": DecisionRules(elastic=False),
-    "amended": DecisionRules(amendments=True, num_candidates=6),
 }
 CLUSTERS = {"homogeneous": HOMOGENEOUS, "three types": HETEROGENEOUS}
 
@@ -134,29 +128,6 @@ def test_agents_and_scheduler_leave_one_log(policy, cluster, scenario, rules):
         assert env.batch.counters() == result.counters
         if SCENARIOS[scenario].worker_shares == "proportional":  # as the audit recomputes it
             check_run(result, Curved(), SCENARIOS[scenario])
-
-
-SHARED = Setup(
-    build_cluster("small", [NodeGroup("V100", 2, 4), NodeGroup("P100", 1, 4)]),
-    default_model(),
-    Scenario(restart_delay=2.0, cpu_memory="shared", horizon=1e5),
-)
-
-
-@pytest.mark.parametrize("policy", [coin, linear])
-@pytest.mark.parametrize("adviser", ["synergy_tune", "starling", None])
-def test_agents_and_scheduler_leave_one_log_with_proposals_and_levels(policy, adviser):
-    """Rounds that begin with what another scheduler proposes, and cores and memory that nodes name."""
-    rules = DecisionRules(amendments=True, num_candidates=6, max_decisions=4, num_levels=6)
-    market = AdvisedMarket(FifoMarket(), SCHEDULERS[adviser]) if adviser else None
-    for seed in (0, 1):
-        workload = bursts(seed, num_jobs=8, most_gpus=4, models=("resnet18", "m5", "bert"))
-        env = played(policy, GpuClusterEnv(SHARED, Fixed(workload), rules, market=market), seed)
-        scheduler = PolicyAsScheduler(policy, rules, seed, market)
-        result = run_episode(scheduler, Simulator(workload, SHARED))
-        assert env.log == result.log
-        assert env.batch.counters() == result.counters
-        assert (env.log.events["kind"] == EventKind.START).sum() >= 3
 
 
 def test_a_larger_state_than_the_workload_needs_makes_no_difference():
@@ -190,10 +161,10 @@ def taught(scheduler: Scheduler, workload: Workload, scenario: Scenario) -> GpuC
     )
     batch.load(0, workload, np.random.default_rng(0))
     scheduler.reset(HOMOGENEOUS, np.random.default_rng(0))
-    requested: RequestedShares = {}
+    requested: RequestedGpus = {}
     while not batch.ended[0]:
         if batch.negotiation.arrays.rules[0, 0].decision == 0:
-            requested = requested_shares(scheduler.schedule(batch.view(0)), batch.negotiation)
+            requested = requested_gpus(scheduler.schedule(batch.view(0)), batch.negotiation)
         batch.step(demonstrate(requested, batch.negotiation)[None])
     return batch
 

@@ -22,14 +22,12 @@ from hydra.utils import instantiate
 from baselines.hesrpt import HeSrpt
 from baselines.las import Las
 from baselines.planner import RolloutPlanner
-from baselines.planner.leader import LedStarling
 from baselines.planner.rollouts import play_on, plays_ahead
 from baselines.starling import Starling
 from baselines.starling.market import StarlingMarket
 from envs.evaluation.playing import ReportingScheduler
 from envs.scheduling import Scheduler
-from envs.simulation import FifoMarket, RunResult, Simulator, plays_compiled, run_episode
-from envs.simulation.advised_market import AdvisedMarket
+from envs.simulation import RunResult, Simulator, plays_compiled, run_episode
 from envs.simulation.overriding import ACCESS, IGNORED, find_definer, find_override
 from envs.types import MurmurationError
 from launch.arguments import ORACLE_SCHEDULERS
@@ -39,7 +37,7 @@ from tests.conformance.test_starling_market import zoo_world
 from tests.unit.bidding.bidders import louder, rolled_out
 
 T = TypeVar("T")
-EVERYONE = {**SCHEDULERS, **{name: build(name) for name in ORACLE_SCHEDULERS}, "led": LedStarling(Starling())}
+EVERYONE = {**SCHEDULERS, **{name: build(name) for name in ORACLE_SCHEDULERS}}
 COMPILED = {name: one for name, one in EVERYONE.items() if any("play" in vars(each) for each in type(one).__mro__)}
 CLASSES = {type(one): name for name, one in reversed(COMPILED.items())}  # the first of each class
 PLAYED = {cls: name for cls, name in CLASSES.items() if name not in ORACLE_SCHEDULERS}
@@ -57,10 +55,7 @@ def build_market(name: str) -> Any:
 
 
 FILES = sorted(path.stem for path in (CONF / "market").glob("*.yaml"))
-MARKETS = {
-    **{name: build_market(name) for name in FILES},
-    "advised": AdvisedMarket(FifoMarket(), Las()),
-}
+MARKETS = {name: build_market(name) for name in FILES}
 every_market = pytest.mark.parametrize("name", MARKETS)
 
 
@@ -258,12 +253,12 @@ def test_rollouts_continue_by_the_rule_of_a_subclass() -> None:
     assert plays_ahead(Starling())
     assert not plays_ahead(sub)
     logs = []
-    for scheduler in (sub, HeSrpt(), LedStarling(sub), Starling()):
+    for scheduler in (sub, HeSrpt(), Starling()):
         simulator = engine()
         scheduler.reset(simulator.cluster, simulator.rng)
         play_on(simulator, scheduler, None, float("inf"))
         logs.append(simulator.result("x").log)
-    assert logs[0] == logs[1] == logs[2] != logs[3]
+    assert logs[0] == logs[1] != logs[2]
 
 
 @pytest.mark.parametrize("build_with", [StarlingMarket, RolloutPlanner])

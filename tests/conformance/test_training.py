@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from agents.checkpoint import Checkpoint
-from agents.imitation import ImitationSettings
+from agents.methods.imitation import ImitationSettings
 from agents.networks import Blueprint
-from agents.scheduler import choose_actions
-from agents.tensorboard import BOUND_LINE, HEADLINE
+from agents.policies.checkpoint import Checkpoint
+from agents.policies.scheduler import choose_actions
+from agents.problems.choices import ChoiceProblem
+from agents.tags import BOUND_LINE, HEADLINE
 from agents.training import Trainer, TrainingSettings
 from agents.validation import validate_scheduler
 from baselines.fifo import Fifo
@@ -31,8 +32,8 @@ SETTINGS = TrainingSettings(
     validate_every=1,
     num_validation=2,
     imitation=ImitationSettings(passes=1, steps=64, epochs=1, batch_size=32),
-    ppo=PPO,
-    num_threads=1,
+    teacher="best",
+    method=PPO,
 )
 BASELINES = {"fifo": Fifo, "srtf": Srtf}
 
@@ -58,9 +59,8 @@ class Told:
 
 
 def trainer(folder, settings=SETTINGS, listener=None, seed=0, world=WORLD, baselines=None):
-    return Trainer(
-        world, BLUEPRINT, settings, BASELINES if baselines is None else baselines, folder, seed, listener or Told()
-    )
+    known = BASELINES if baselines is None else baselines
+    return Trainer(ChoiceProblem(world, BLUEPRINT, "tiny"), settings, known, folder, seed, listener or Told())
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def test_the_listener_hears_of_every_phase(run):
     assert told.phases == ["baselines", "imitation", "ppo"]
     assert [step for step in told.steps if step[0] == "baselines"] == [("baselines", 1), ("baselines", 2)]
     assert [step for step in told.steps if step[0] == "ppo"] == [("ppo", 1), ("ppo", 2)]
-    assert told.figures[-1]["validated"] == state.validation["2"]["mean_jct"]
+    assert told.figures[-1]["validated"] == state.validation["2"]["tiny"]["mean_jct"]
     assert told.figures[-1]["baseline"] == state.baselines[state.teacher]["mean_jct"]
     assert any(f"teacher: {state.teacher}" in note for note in told.notes)
 
@@ -116,7 +116,7 @@ def test_curves_of_the_policy_and_level_lines_of_the_baselines(run):
         assert np.isfinite([value for _, value in drawn[f"learner/{tag}"]]).all()
     assert "throughput/env_steps_per_second" in drawn
     assert "imitation/imitation_loss" in scalars(folder / "tensorboard" / "imitation")
-    curve = [state.validation[str(step)]["mean_jct"] for step in range(3)]
+    curve = [state.validation[str(step)]["tiny"]["mean_jct"] for step in range(3)]
     assert [value for _, value in drawn["validation/mean_jct"]] == pytest.approx(curve, rel=1e-5)
     assert [value * 3600 for _, value in drawn[HEADLINE]] == pytest.approx(curve, rel=1e-5)
     (bound, *_) = scalars(folder / "tensorboard" / BOUND_LINE)[HEADLINE]
@@ -128,7 +128,7 @@ def test_curves_of_the_policy_and_level_lines_of_the_baselines(run):
 
 
 def test_sampled_episodes_are_drawn_as_curves_once_some_have_ended(tmp_path):
-    settings = replace(SETTINGS, iterations=1, ppo=replace(PPO, train_batch_size=600, minibatch_size=300))
+    settings = replace(SETTINGS, iterations=1, method=replace(PPO, train_batch_size=600, minibatch_size=300))
     trainer(tmp_path, replace(settings, teacher="none"), world=small_world(num_jobs=4)).run()
     drawn = scalars(tmp_path / "tensorboard" / "policy")
     tags = ("return", "decisions", "mean_jct", "makespan", "utilisation", "conflict_rate", "unfinished")
@@ -137,9 +137,9 @@ def test_sampled_episodes_are_drawn_as_curves_once_some_have_ended(tmp_path):
 
 def test_the_best_checkpoint_is_the_one_with_the_lowest_validation(run):
     folder, _, state = run
-    figures = {int(step): told["mean_jct"] for step, told in state.validation.items()}
+    figures = {int(step): told["tiny"]["mean_jct"] for step, told in state.validation.items()}
     assert state.best_iteration == min(figures, key=lambda step: (figures[step], step))
-    assert all(told["num_starved"] == 0 for told in state.validation.values())
+    assert all(told["tiny"]["num_starved"] == 0 for told in state.validation.values())
     best = Checkpoint.load(folder)
     assert best.notes["iteration"] == state.best_iteration
     assert best.notes["cluster"] == WORLD.setup.cluster.name
@@ -147,7 +147,7 @@ def test_the_best_checkpoint_is_the_one_with_the_lowest_validation(run):
     assert best.gpu_types == WORLD.setup.cluster.gpu_types
     workloads = [WORLD.source.episode(np.random.default_rng(i), "validation") for i in range(2)]
     again = validate_scheduler(best.scheduler(), WORLD.setup, workloads)
-    assert again == pytest.approx(state.validation[str(state.best_iteration)])
+    assert again == pytest.approx(state.validation[str(state.best_iteration)]["tiny"])
 
 
 @pytest.mark.parametrize("starves_first", [True, False])
@@ -155,20 +155,20 @@ def test_a_policy_that_starves_jobs_is_never_the_best(tmp_path, monkeypatch, sta
     """Two validations, the lower mean with a starved job: best is the other, whichever came first."""
     outcomes = [{"num_starved": 0.5, "mean_jct": 100.0}, {"num_starved": 0.0, "mean_jct": 200.0}]
     told = iter([{**figures, "num_unfinished": 0.5} for figures in outcomes[:: 1 if starves_first else -1]])
-    monkeypatch.setattr("agents.training.play_validation", lambda *_: [next(told)])
+    monkeypatch.setattr("agents.problems.choices.validate_scheduler", lambda *_: next(told))
     listener = Told()
     settings = replace(SETTINGS, iterations=1, teacher="none")
     state = trainer(tmp_path, settings, listener, baselines={}).run()
     assert state.best_iteration == (1 if starves_first else 0)
     assert Checkpoint.load(tmp_path).notes["iteration"] == state.best_iteration
-    assert state.best == (0.0, 200.0)
+    assert state.objective == 200.0
     assert listener.figures[-1]["unfinished"] == 0.5
 
 
 def test_means_over_different_jobs_are_not_held_against_each_other(tmp_path, monkeypatch):
     listener = Told()
     validated = {"num_starved": 1.0, "num_unfinished": 1.0, "mean_jct": 1.0}
-    monkeypatch.setattr("agents.training.play_validation", lambda *_: [dict(validated)])
+    monkeypatch.setattr("agents.problems.choices.validate_scheduler", lambda *_: dict(validated))
     trainer(tmp_path, replace(SETTINGS, iterations=1, teacher="fifo"), listener).run()
     assert listener.figures[-1]["validated"] == 1.0
     assert "baseline" not in listener.figures[-1]
@@ -179,7 +179,7 @@ def test_a_policy_much_worse_than_its_teacher_after_imitation_is_reported(tmp_pa
     """Once, when imitation is over; the teacher's mean JCT is 100 s."""
     listener = Told()
     figures = {"num_starved": 0.0, "num_unfinished": 0.0}
-    monkeypatch.setattr("agents.training.play_validation", lambda *_: [{**figures, "mean_jct": imitated}])
+    monkeypatch.setattr("agents.problems.choices.validate_scheduler", lambda *_: {**figures, "mean_jct": imitated})
     known = {name: {**figures, "mean_jct": 100.0} for name in BASELINES}
     monkeypatch.setattr("agents.training.validate_baselines", lambda *_: known)
     trainer(tmp_path, replace(SETTINGS, iterations=1, teacher="fifo"), listener).run()

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from baselines.planner import DrawnFutures, OraclePlanner, RolloutPlanner
+from baselines.planner import OraclePlanner, RolloutPlanner
 from baselines.starling.scheduler import Starling
 from envs.performance import IdealModel
 from envs.simulation import Information, Scenario, Setup, Simulator, run_episode
@@ -97,14 +97,6 @@ def test_the_oracle_does_not_decide_from_a_view():
         (lambda: RolloutPlanner(rounds=0), "rounds is 0; it must be at least 1, or null"),
         (lambda: RolloutPlanner(restart_weight=0.0), "restart_weight is 0.0; it must be positive and finite"),
         (lambda: RolloutPlanner(share=1.5), "share is 1.5; it must be between 0 and 1"),
-        (
-            lambda: RolloutPlanner(arrivals="some"),  # type: ignore[arg-type]
-            "arrivals is 'some'; it must be none, fitted or DrawnFutures",
-        ),
-        (lambda: RolloutPlanner(arrivals="fitted", rounds=None), "rounds is null; set rounds"),
-        (lambda: OraclePlanner(RolloutPlanner(rounds=20, arrivals="fitted")), "the planner draws arrivals"),
-        (lambda: DrawnFutures(0), "arrivals.number is 0; it must be at least 1"),
-        (lambda: DrawnFutures(caution=-0.5), "arrivals.caution is -0.5; it must be at least 0"),
     ],
 )
 def test_what_they_refuse(build, message):

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from agents.checkpoint import DESCRIPTION, WEIGHTS, Checkpoint
 from agents.networks import Blueprint
+from agents.policies.checkpoint import DESCRIPTION, WEIGHTS, Checkpoint
 from envs.gpu_cluster import DecisionRules
 from envs.performance import default_model
 from envs.types import ClusterSpec, MurmurationError, NodeSpec

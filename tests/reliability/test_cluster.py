@@ -17,12 +17,12 @@ from omegaconf import OmegaConf
 from ray.cluster_utils import Cluster
 from safetensors.torch import load_file
 
-from agents.evolution import EvolutionSettings
-from agents.evolution.training import EvolutionTrainer, EvolutionTrainingSettings
+from agents.methods.evolution import EvolutionSettings
+from agents.methods.evolution.learning import EvolutionOnRay, LocalEvolution
+from agents.methods.ppo.algorithm import PPOAlgorithm
 from agents.networks import Blueprint
-from agents.rllib.algorithm import PPOAlgorithm
-from agents.rllib.evolution import EvolutionOnRay, LocalEvolution
-from agents.rllib.state import explaining_losses
+from agents.on_ray.state import explaining_losses
+from agents.training import Trainer, TrainingSettings
 from baselines import Las, Srtf
 from envs.evaluation import compare_schedulers
 from envs.evaluation.spread import LostCallError, one_after_another
@@ -41,7 +41,7 @@ from tests.golden.playground import jobs, two_nodes
 from tests.reliability.faulty import Deadly, Faulty, Fragile, Leaving, Opaque
 from tests.reliability.test_crashes import GAE
 from tests.unit.agents.curves import scalars
-from tests.unit.agents.test_evolution_training import setup_of
+from tests.unit.agents.test_evolution_training import problem_of, setup_of
 from tests.unit.agents.worlds import PPO, network, small_world
 
 pytestmark = pytest.mark.slow
@@ -216,7 +216,7 @@ def copy_states(here, there, last):
 
 
 def test_a_resumed_run_of_ppo_with_one_runner_equals_the_unbroken_one_to_the_bit(cluster, tmp_path):
-    settings = replace(GAE, ppo=replace(GAE.ppo, num_env_runners=1))
+    settings = replace(GAE, method=replace(GAE.method, num_env_runners=1))
     unbroken = trainer(tmp_path / "unbroken", settings).run()
     copy_states(tmp_path / "unbroken", tmp_path / "resumed", last=3)
     told = Told()
@@ -235,9 +235,9 @@ def test_a_resumed_run_of_evolution_strategies_with_one_runner_equals_the_unbrok
 
     def search(name, **changes):
         changed = replace(settings, **changes)
-        length = EvolutionTrainingSettings(iterations=2, validate_every=1, num_validation=2, evolution=changed)
-        setup = setup_of(changed, tasks=1)
-        return EvolutionTrainer(setup, length, {"name": "fifo", "options": {}}, tmp_path / name, Told()).run()
+        length = TrainingSettings(changed, iterations=2, validate_every=1, num_validation=2)
+        problem = problem_of(setup_of(changed, tasks=1).tasks)
+        return Trainer(problem, length, {}, tmp_path / name, 3, Told()).run()
 
     search("on Ray", num_env_runners=1)
     copy_states(tmp_path / "on Ray", tmp_path / "resumed", last=2)

@@ -16,8 +16,8 @@ from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
-from agents.checkpoint import DESCRIPTION, Checkpoint
 from agents.networks import Blueprint
+from agents.policies.checkpoint import DESCRIPTION, Checkpoint
 from envs.gpu_cluster import DecisionRules
 from launch.arguments import compose_options
 from launch.building import build_object, import_target
@@ -37,7 +37,11 @@ NUM_RUNS, NUM_POLICIES, NUM_FIGURES = 1300, 1200, 400
 TRACE = ["task=none", "workload=csv", "workload.path=jobs.csv", "scenario=full", "+failures@scenario.failures=rsc1"]
 RUNS = {
     "compare": ("compare", ["task=shared-16"], "[fifo,starling]"),
-    "train": ("train", ["task=shared-16", "env=amended", "market=starling", "trainer=choices"], "[fifo]"),
+    "train": (
+        "train",
+        ["task=shared-16", "env=bidding", "agent=bidding", "market=starling", "trainer=evolution"],
+        "[fifo]",
+    ),
     "bidding": ("train", ["experiment=bidding_mix"], "[]"),
     "trace": ("compare", TRACE, "[tiresias]"),
 }

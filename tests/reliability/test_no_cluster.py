@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 import ray
 
-from agents.evolution import EvolutionSettings
+from agents.methods.evolution import EvolutionSettings
+from agents.methods.evolution.learning import EvolutionOnRay
+from agents.methods.ppo.algorithm import PPOAlgorithm
 from agents.networks import Blueprint
-from agents.rllib.algorithm import PPOAlgorithm
-from agents.rllib.evolution import EvolutionOnRay
 from envs.types import MurmurationError
 from launch.errors import ChoiceError
 from launch.spreading import join, try_to_connect
@@ -61,14 +61,14 @@ def two_cpus(monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (replace(PPO, num_env_runners=3), r"trainer.ppo.num_env_runners=3 needs 3 CPUs, and Ray has 2 on 2 nodes; "),
+        (replace(PPO, num_env_runners=3), r"trainer.method.num_env_runners=3 needs 3 CPUs, and Ray has 2 on 2 nodes; "),
         (
             replace(PPO, num_env_runners=1, num_learners=2),
-            r"trainer.ppo.num_env_runners=1 with num_learners=2 needs 3 CPUs, and Ray has 2 on 2 nodes; ",
+            r"trainer.method.num_env_runners=1 with num_learners=2 needs 3 CPUs, and Ray has 2 on 2 nodes; ",
         ),
         (
             replace(PPO, num_learners=1, num_gpus_per_learner=1.0),
-            r"trainer.ppo.num_gpus_per_learner=1 with num_learners=1 needs 1 GPUs, and Ray has 0 on 2 nodes; ",
+            r"trainer.method.num_gpus_per_learner=1 with num_learners=1 needs 1 GPUs, and Ray has 0 on 2 nodes; ",
         ),
     ],
     ids=["runners", "learners", "GPUs"],
@@ -82,7 +82,7 @@ def test_a_cluster_without_room_for_the_runners_is_one_line(two_cpus, settings, 
 
 def test_evolution_strategies_say_too_that_there_is_no_room(two_cpus):
     settings = EvolutionSettings(num_pairs=4, num_workloads=1, num_envs=2, num_env_runners=5)
-    with pytest.raises(MurmurationError, match="trainer.evolution.num_env_runners=5 needs 5 CPUs, and Ray has 2"):
+    with pytest.raises(MurmurationError, match="trainer.method.num_env_runners=5 needs 5 CPUs, and Ray has 2"):
         EvolutionOnRay(setup_of(settings, tasks=1))
 
 

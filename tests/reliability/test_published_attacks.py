@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from agents.bidding import BiddingCheckpoint
+from agents.policies import BiddingCheckpoint
 from envs.types import CheckpointError
 from launch.arguments import compose_options
 from launch.choices import CONF, open_configs

@@ -11,10 +11,10 @@ from omegaconf import OmegaConf
 from safetensors.torch import load_file, save_file
 
 import evaluate
-from agents.bidding import BiddingCheckpoint
-from agents.bidding.checkpoint import ANY_SPEC
-from agents.checkpoint import DESCRIPTION, WEIGHTS, Checkpoint
 from agents.networks import Blueprint
+from agents.policies import BiddingCheckpoint
+from agents.policies.bid_checkpoint import ANY_SPEC
+from agents.policies.checkpoint import DESCRIPTION, WEIGHTS, Checkpoint
 from envs.bidding import BiddingRules
 from envs.gpu_cluster import DecisionRules
 from envs.types import CheckpointError

@@ -1,19 +1,16 @@
 """Reference implementation of the environment's decision step, in plain Python on the reference engine.
 
 Tests compare the compiled environment with it, decision by decision; benchmarks compare their CPU time. The rules are
-documented in `amend`, `decide`, `observe`, `effects` and `masks`, which this module repeats with dicts and lists.
+documented in `decide`, `observe`, `effects` and `masks`, which this module repeats with dicts and lists.
 """
 
 from collections.abc import Sequence
-
-import numpy as np
 
 from envs.gpu_cluster.columns import FIRST_CHOICE
 from envs.gpu_cluster.negotiation import Observation
 from envs.gpu_cluster.reference.observation import ReferenceObserver
 from envs.gpu_cluster.reference.plan import JointPlan
 from envs.gpu_cluster.spec import DecisionRules, EnvSpec
-from envs.scheduling import Scheduler
 from envs.simulation.reference import ReferenceSimulator
 from envs.types import JobId, NodeId
 
@@ -26,8 +23,6 @@ class ReferenceEnvironment:
     Args:
         simulator: the engine, at any instant; its scenario has the finite horizon that the environment sets.
         rules: how nodes decide.
-        adviser: proposes the allocation with which each round begins; None for the present placements. It is reset.
-        seed: of the adviser's generator.
 
     Attributes:
         observation: arrays by name as in `GpuClusterBatch.observation`, without the batch axis; empty at first.
@@ -36,16 +31,11 @@ class ReferenceEnvironment:
         counters: decisions, claims, conflicts and incomplete gangs so far.
     """
 
-    def __init__(
-        self, simulator: ReferenceSimulator, rules: DecisionRules, adviser: Scheduler | None = None, seed: int = 0
-    ) -> None:
-        self.simulator, self.rules, self.adviser = simulator, rules, adviser
+    def __init__(self, simulator: ReferenceSimulator, rules: DecisionRules) -> None:
+        self.simulator, self.rules = simulator, rules
         self.spec = EnvSpec.of(simulator.cluster, rules)
         self.plan = JointPlan(simulator, rules)
-        self.observer = ReferenceObserver(self.plan, self.spec, proposes=adviser is not None)
-        if adviser is not None:
-            adviser.reset(simulator.cluster, np.random.default_rng(seed))
-        self.amendments = self.observer.amendments
+        self.observer = ReferenceObserver(self.plan, self.spec)
         self.observation: Observation = {}
         self.heads: list[JobId] = []
         self.ended = False
@@ -55,10 +45,7 @@ class ReferenceEnvironment:
     def look(self) -> bool:
         """Observe the present plan; return whether any node has a choice other than passing."""
         waiting = self.plan.waiting()
-        if not self.rules.amendments:
-            self.heads = self.observer.head(waiting)
-        elif not self.decision:
-            self.heads = self.amendments.candidates()[: self.spec.num_candidates]
+        self.heads = self.observer.head(waiting)
         self.observation = self.observer.observation(self.heads, len(waiting), self.decision)
         return bool(self.observation["mask"][:, 1:].any())
 
@@ -68,8 +55,6 @@ class ReferenceEnvironment:
             self.plan.apply()
             self.ended = not self.simulator.advance()
             self.plan.begin()
-            if self.adviser is not None and not self.ended:
-                self.plan.propose(self.adviser.schedule(self.simulator.view))
             if self.look() or self.ended:
                 return
             self._drop_incomplete()
@@ -82,39 +67,24 @@ class ReferenceEnvironment:
         self._drop_incomplete()
         self.proceed()
 
-    def _decoded(self, action: int) -> tuple[int, int, int]:
-        """Return choice, GPUs and level of an action; choice `NONE` for passing."""
-        amounts = (self.spec.node_gpus + 1) * self.spec.num_levels
-        index = action - FIRST_CHOICE
-        return index // amounts, index % amounts // self.spec.num_levels, index % self.spec.num_levels
+    def _decoded(self, action: int) -> tuple[int, int]:
+        """Return choice and GPUs of an action; choice `NONE` for passing."""
+        return divmod(action - FIRST_CHOICE, self.spec.node_gpus + 1)
 
-    def _decide(self, choices: list[tuple[int, int, int]]) -> bool:
+    def _decide(self, choices: list[tuple[int, int]]) -> bool:
         """Apply the choices of all nodes to the plan; return whether the round is over."""
         candidates = self.spec.num_candidates
-        in_slots = [self._in_slot(node, choice - candidates) for node, (choice, _, _) in enumerate(choices)]
+        in_slots = [self._in_slot(node, choice - candidates) for node, (choice, _) in enumerate(choices)]
         self.decision += 1
         self.counters["decisions"] += 1
-        passed = all(choice == NONE for choice, _, _ in choices)
+        passed = all(choice == NONE for choice, _ in choices)
         over = passed or self.decision >= self.rules.max_decisions
-        if self.rules.amendments:
-            self._amend(choices, in_slots)
-            return over
-        for node, (choice, gpus, _) in enumerate(choices):
+        for node, (choice, gpus) in enumerate(choices):
             if choice >= candidates:
                 self._count(self._change(in_slots[node], node, gpus))
         for place, job in enumerate(self.heads):
-            self._share_out(job, {node: gpus for node, (choice, gpus, _) in enumerate(choices) if choice == place})
+            self._share_out(job, {node: gpus for node, (choice, gpus) in enumerate(choices) if choice == place})
         return over
-
-    def _amend(self, choices: list[tuple[int, int, int]], in_slots: list[JobId]) -> None:
-        """Apply amendments, node by node."""
-        jobs = [
-            self.heads[at] if 0 <= at < len(self.heads) else in_slots[node] for node, (at, _, _) in enumerate(choices)
-        ]
-        for node, (choice, gpus, level) in enumerate(choices):
-            if choice != NONE:
-                job = jobs[node]
-                self._count(job != NONE and self.amendments.amend(job, node, gpus, level, self.decision))
 
     def _in_slot(self, node: NodeId, slot: int) -> JobId:
         """Return the job in a slot of a node, as the observation shows it."""
@@ -152,13 +122,8 @@ class ReferenceEnvironment:
 
     def _drop_incomplete(self) -> None:
         """Free the GPUs of jobs below their minimum and of mixes that do not run; begin a new round."""
-        self.counters["incomplete"] += self.amendments.close()
         for job, held in self.plan.changed.items():
-            if (
-                held
-                and not self.rules.amendments
-                and (self.plan.gpus(job) < self.plan.least(job) or not self.plan.runs(job))
-            ):
+            if held and (self.plan.gpus(job) < self.plan.least(job) or not self.plan.runs(job)):
                 self.plan.clear(job)
                 self.counters["incomplete"] += 1
         self.decision = 0

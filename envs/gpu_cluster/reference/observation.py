@@ -8,9 +8,7 @@ import math
 import numpy as np
 
 from envs.gpu_cluster.columns import FIRST_CHOICE, PASS, SCALING_POINTS
-from envs.gpu_cluster.levels import level_table
 from envs.gpu_cluster.negotiation import Observation
-from envs.gpu_cluster.reference.amendments import Amendments
 from envs.gpu_cluster.reference.effects import ReferenceEffects
 from envs.gpu_cluster.reference.plan import JointPlan
 from envs.gpu_cluster.spec import EnvSpec
@@ -28,19 +26,16 @@ class ReferenceObserver:
     Args:
         plan: the GPUs of every job in the round.
         spec: sizes of observation and action.
-        proposes: whether rounds begin with a proposal.
     """
 
-    def __init__(self, plan: JointPlan, spec: EnvSpec, *, proposes: bool = False) -> None:
-        self.plan, self.spec, self.simulator, self.proposes = plan, spec, plan.simulator, proposes
+    def __init__(self, plan: JointPlan, spec: EnvSpec) -> None:
+        self.plan, self.spec, self.simulator = plan, spec, plan.simulator
         self.knows_work = self.simulator.scenario.information.work != "none"
         table = self.simulator.rules.table
         self.consolidated: list[list[list[float]]] = table.consolidated().tolist()
         self._levels: list[list[int]] = table.levels.tolist()
         self._on_one_node: list[list[list[float]]] = table.throughputs[:, :, :, 0].tolist()
         self.reference: list[list[float]] = table.reference().tolist()
-        levels = level_table(self.simulator.setup, table, spec.node_gpus, spec.num_levels)
-        self.amendments = Amendments(plan, lambda job: self._key(plan.job(job)), levels)
         self.effects = ReferenceEffects(plan, spec)
         self._job_columns = spec.job_columns
         self._slot_columns = spec.slot_columns[len(self._job_columns) :]
@@ -174,10 +169,6 @@ class ReferenceObserver:
         """Return for each node and action whether it may be taken."""
         rows = [[1] + [0] * (self.spec.num_actions - FIRST_CHOICE) for _ in range(self.spec.num_nodes)]
         num_free, idle = self.plan.num_free, self.plan.idle
-        if self.plan.rules.amendments:
-            for node, row in enumerate(rows):
-                self._mask_amendments(row, node, heads, idle and not self.proposes)
-            return rows
         for choice, job in enumerate(heads):
             is_gang = not self.plan.one_node_holds(job)
             held = self.plan.held(job)
@@ -186,28 +177,14 @@ class ReferenceObserver:
                     continue
                 for gpus in range(1, self.plan.free(node) + 1):
                     if self._may_claim(job, node, gpus, is_gang, num_free):
-                        self._open(rows[node], choice, gpus)
+                        rows[node][self.spec.action(choice, gpus)] = 1
                         rows[node][PASS] = 0 if idle else rows[node][PASS]  # a node that can start a job must
         for node, row in enumerate(rows):
             for slot, job in enumerate(self.jobs_on(node)):
                 for gpus in range(self.spec.node_gpus + 1):
                     if self._may_change(job, node, gpus):
-                        self._open(row, self.spec.num_candidates + slot, gpus)
+                        row[self.spec.action(self.spec.num_candidates + slot, gpus)] = 1
         return rows
-
-    def _mask_amendments(self, row: list[int], node: NodeId, heads: list[JobId], idle: bool) -> None:
-        """Open the amendments of one node; while all is idle, a node that can give GPUs to a candidate may not pass."""
-        here = self.jobs_on(node)
-        shown = [(choice, job) for choice, job in enumerate(heads) if job not in here]
-        shown += [(self.spec.num_candidates + slot, job) for slot, job in enumerate(here)]
-        for choice, job in shown:
-            for gpus, level in self.amendments.options(job, node):
-                row[self.spec.action(choice, gpus, level)] = 1
-                row[PASS] = 0 if idle else row[PASS]
-
-    def _open(self, row: list[int], choice: int, gpus: int) -> None:
-        for level in range(self.spec.num_levels):
-            row[self.spec.action(choice, gpus, level)] = 1
 
     def _may_claim(self, job: JobId, node: NodeId, gpus: int, is_gang: bool, num_free: int) -> bool:
         """Below the minimum GPUs a claim is part of a gang: only if no node holds the job and the rest is free."""

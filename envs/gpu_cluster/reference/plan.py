@@ -2,23 +2,13 @@
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from envs.gpu_cluster.spec import DecisionRules
-from envs.simulation.exact import whole_parts
 from envs.simulation.reference import Job, JobStatus, ReferenceSimulator
-from envs.types import Allocation, JobId, NodeId, Placement
+from envs.types import JobId, NodeId, Placement
 
 Amounts = tuple[float, float]  # cores and GB; NaN where they are left open
 OPEN: Amounts = (math.nan, math.nan)
-
-
-class NamedSettings(NamedTuple):
-    """What the placement of a changed job names besides its GPUs."""
-
-    cpus: bool = False
-    memory: bool = False
-    batch_size: int | None = None
 
 
 class JointPlan:
@@ -26,10 +16,7 @@ class JointPlan:
 
     Attributes:
         changed: for each job that the round has changed so far, its GPUs by node; empty if it gets none.
-        amounts: for each of these jobs, its cores and GB by node.
-        settings: what these jobs name; all that they leave open may be absent.
         on_node: for each node, the GPUs of each job there.
-        next_decision: the instant of the next round for which the proposal asks, in s.
     """
 
     def __init__(self, simulator: ReferenceSimulator, rules: DecisionRules) -> None:
@@ -40,37 +27,16 @@ class JointPlan:
     def begin(self) -> None:
         """Discard all changes and copy the engine's shares."""
         self.changed: dict[JobId, dict[NodeId, int]] = {}
-        self.amounts: dict[JobId, dict[NodeId, Amounts]] = {}
-        self.settings: dict[JobId, NamedSettings] = {}
-        self.next_decision = math.inf
         self.on_node = [{share.job.id: share.gpus for share in node.shares} for node in self.simulator.nodes]
-
-    def propose(self, allocation: Allocation) -> None:
-        """Change what an allocation changes, before the first decision of the round."""
-        running = {job.id for job in self.simulator.running()}
-        placed = {job: placement for job, placement in allocation.changes.items() if placement is not None}
-        left_out = set() if allocation.keep_running else running - placed.keys()
-        stopped = left_out | (allocation.changes.keys() - placed.keys())
-        for job in (*sorted(stopped & running), *placed):
-            self.clear(job)
-        for job, placement in placed.items():
-            self.take(job, placement)
-        self.next_decision = allocation.next_decision
 
     def job(self, job: JobId) -> Job:
         """Return the engine's job."""
         return self.simulator.jobs[job]
 
-    def names(self, job: JobId, resource: str) -> bool:
-        """Whether a job names its "cpus" or "memory"."""
-        if job in self.changed:
-            return bool(getattr(self.settings.get(job, NamedSettings()), resource))
-        return bool(getattr(self.job(job), f"names_{resource}"))
-
     def amounts_on(self, job: JobId, node: NodeId) -> Amounts:
-        """Cores and GB of a job on one of its nodes: those that the plan names, or of an unchanged job what it has."""
+        """Cores and GB of a job on one of its nodes; a job that the plan has changed leaves them open."""
         if job in self.changed:
-            return self.amounts[job].get(node, OPEN)
+            return OPEN
         share = next(share for share in self.job(job).shares if share.node.id == node)
         return share.cpus, share.memory
 
@@ -151,43 +117,19 @@ class JointPlan:
             return False
         return all(self.runs_on(job, other, total) for other in self.held(job))
 
-    def set(self, job: JobId, node: NodeId, gpus: int, amounts: Amounts = OPEN) -> None:
-        """Set a job's GPUs on a node, with cores and GB, and leave its other nodes unchanged."""
-        held, settings = {**self.held(job), node: gpus}, self.settings.get(job, NamedSettings())
-        named = {**self.amounts.get(job, {}), node: amounts}
+    def set(self, job: JobId, node: NodeId, gpus: int) -> None:
+        """Set a job's GPUs on a node, and leave its other nodes unchanged."""
+        held = {**self.held(job), node: gpus}
         self._hold(job, {at: count for at, count in held.items() if count > 0})
-        self.amounts[job] = {at: named.get(at, OPEN) for at in self.changed[job]}
-        self.settings[job] = settings
 
     def clear(self, job: JobId) -> None:
         """Take all GPUs from a job."""
         self._hold(job, {})
 
-    def take(self, job: JobId, placement: Placement) -> None:
-        """Give a job what a placement names."""
-        self._hold(job, dict(placement.gpus))
-        cpus, memory = (
-            {node: math.nan if amounts is None else whole_parts(amounts[node]) for node in placement.gpus}
-            for amounts in (placement.cpus, placement.memory)
-        )
-        self.amounts[job] = {node: (cpus[node], memory[node]) for node in placement.gpus}
-        named = placement.cpus is not None, placement.memory is not None
-        self.settings[job] = NamedSettings(*named, placement.batch_size)
-
-    def leave_open(self, job: JobId) -> None:
-        """Clear what a changed job's placement names besides its GPUs."""
-        self.amounts[job], self.settings[job] = {}, NamedSettings()
-
-    def name_amounts(self, job: JobId) -> None:
-        """Let an amended job name its cores and memory if they are set on all its nodes."""
-        open_somewhere = any(math.isnan(self.amounts_on(job, node)[0]) for node in self.changed[job])
-        self.leave_open(job) if open_somewhere else self.settings.update({job: NamedSettings(True, True)})
-
     def _hold(self, job: JobId, gpus: dict[NodeId, int]) -> None:
         for node in self.held(job):
             del self.on_node[node][job]
         self.changed[job] = dict(sorted(gpus.items()))
-        self.amounts[job], self.settings[job] = {}, NamedSettings()
         for node, count in gpus.items():
             self.on_node[node][job] = count
 
@@ -197,23 +139,12 @@ class JointPlan:
 
     def apply(self) -> None:
         """Apply the round's changes to the engine."""
-        if not self.changed and self.next_decision == math.inf:
+        if not self.changed:
             return
         allocation = self.simulator.view.allocation(keep_running=True)
-        allocation.next_decision = self.next_decision
         for job in sorted(self.changed):
             allocation.stop(job)
         for job in sorted(self.changed):
             if self.changed[job]:
-                allocation.place(job, self.placement(job))
+                allocation.place(job, Placement(self.changed[job]))
         self.simulator.apply(allocation)
-
-    def placement(self, job: JobId) -> Placement:
-        """Return the placement of a changed job that gets GPUs."""
-        settings, amounts = self.settings[job], self.amounts[job]
-        return Placement(
-            self.changed[job],
-            cpus={node: amounts[node][0] for node in self.changed[job]} if settings.cpus else None,
-            memory={node: amounts[node][1] for node in self.changed[job]} if settings.memory else None,
-            batch_size=settings.batch_size,
-        )

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import torch
 
-from agents.rllib.module import JointModule
+from agents.methods.ppo.module import JointModule
 from envs.gpu_cluster.vector import joint_spaces
 from tests.unit.agents.worlds import SPEC
 

@@ -12,8 +12,8 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.evaluation.postprocessing import Postprocessing
 
-from agents.rllib.advantage import GroupAdvantages, TimeDiscountedAdvantages, generalised_advantages
-from agents.rllib.columns import AGAINST_GROUP, ELAPSED
+from agents.methods.ppo.advantage import GroupAdvantages, TimeDiscountedAdvantages, generalised_advantages
+from agents.methods.ppo.columns import AGAINST_GROUP, ELAPSED
 from tests.unit.agents.modules import ValueModule
 
 

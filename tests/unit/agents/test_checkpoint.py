@@ -9,9 +9,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from agents.checkpoint import DESCRIPTION, WEIGHTS, Checkpoint
 from agents.networks import Blueprint
-from agents.scheduler import choose_actions
+from agents.policies.checkpoint import DESCRIPTION, WEIGHTS, Checkpoint
+from agents.policies.scheduler import choose_actions
 from envs.gpu_cluster import DecisionRules
 from envs.types import CheckpointError
 from tests.unit.agents.worlds import SPEC, observation

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.rllib.advantage import generalised_advantages
-from agents.rllib.discount import discounted_rewards, discounted_seconds, returns_to_go
+from agents.methods.ppo.advantage import generalised_advantages
+from agents.methods.ppo.discount import discounted_rewards, discounted_seconds, returns_to_go
 
 TIME_CONSTANTS = st.sampled_from([50.0, 10_000.0, math.inf])
 

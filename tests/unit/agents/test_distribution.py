@@ -7,9 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.distributions import Categorical, kl_divergence
 
+from agents.methods.ppo.distribution import (
+    NodeCategorical,
+    chosen_log_probabilities,
+    entropies,
+    log_probabilities,
+    sample,
+)
 from agents.networks import MASKED
-from agents.rllib.distribution import NodeCategorical, chosen_log_probabilities, entropies, log_probabilities, sample
-from agents.scheduler import choose_actions
+from agents.policies.scheduler import choose_actions
 from envs.gpu_cluster.vector import joint_spaces
 from tests.unit.agents.worlds import SPEC, network, observation
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from agents.evolution import Ascent, LowRankPerturbations, rank_shaped
-from agents.evolution.ascent import signal_share
+from agents.methods.evolution import Ascent, LowRankPerturbations, rank_shaped
+from agents.methods.evolution.ascent import signal_share
 from envs.types import MurmurationError
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -12,21 +12,24 @@ import ray
 import torch
 from safetensors.torch import load_file, save_file
 
-from agents.bidding import BiddingCheckpoint, BiddingScheduler
-from agents.bidding.checkpoint import is_bidding
-from agents.bidding.gain import gain_of
-from agents.bidding.training import Silence
-from agents.evolution import EvolutionSettings, Game, play
-from agents.evolution.training import EvolutionTrainer, EvolutionTrainingSettings
+from agents.methods.evolution import EvolutionSettings
+from agents.methods.evolution.learning import EvolutionOnRay, EvolutionSetup, LocalEvolution
 from agents.networks import Blueprint
 from agents.networks.bidding import BiddingPolicy
-from agents.rllib.evolution import BiddingTask, EvolutionOnRay, EvolutionSetup, LocalEvolution
-from agents.tensorboard import BOUND_LINE, HEADLINE, MARKET_LINE, POLICY
+from agents.policies import BiddingCheckpoint, BiddingScheduler
+from agents.policies.bid_checkpoint import is_bidding
+from agents.problems.bids import BiddingTask, BidProblem, Silence
+from agents.problems.gain import gain_of
+from agents.problems.objective import LogMerit, Return
+from agents.problems.playing import Game, play
+from agents.tags import BOUND_LINE, HEADLINE, MARKET_LINE, POLICY
+from agents.training import Trainer, TrainingSettings
 from baselines.srtf import Srtf
+from envs.episodes import Elapsed
 from envs.evaluation.playing import workload_seed
 from envs.scheduling import Scheduler
 from envs.simulation import FifoMarket, Scenario, Simulator, run_episode
-from envs.types import CheckpointError, MurmurationError
+from envs.types import CheckpointError, FloatArray, MurmurationError
 from tests.unit.agents.curves import scalars
 from tests.unit.agents.worlds import small_world
 
@@ -67,9 +70,22 @@ class Quiet:
         self.notes.append(text)
 
 
-def trainer(folder: Path, iterations: int, start: Mapping[str, torch.Tensor] | None = None) -> EvolutionTrainer:
-    length = EvolutionTrainingSettings(iterations=iterations, validate_every=1, num_validation=3, evolution=SETTINGS)
-    return EvolutionTrainer(setup_of(start=start), length, {"name": "fifo", "options": {}}, folder, Quiet())
+FIFO = {"name": "fifo", "options": {}}
+
+
+def problem_of(tasks: tuple[BiddingTask, ...] | None = None, blueprint: Blueprint = BLUEPRINT) -> BidProblem:
+    return BidProblem(tasks or setup_of().tasks, blueprint, FIFO)
+
+
+def trainer(
+    folder: Path,
+    iterations: int,
+    start: Mapping[str, torch.Tensor] | None = None,
+    problem: BidProblem | None = None,
+    method: EvolutionSettings = SETTINGS,
+) -> Trainer:
+    length = TrainingSettings(method, iterations, validate_every=1, num_validation=3, picture_every=20)
+    return Trainer(problem or problem_of(), length, {}, folder, 3, Quiet(), start)
 
 
 def test_the_first_chart_has_the_policy_beside_baselines_market_and_bound(tmp_path: Path) -> None:
@@ -80,9 +96,8 @@ def test_the_first_chart_has_the_policy_beside_baselines_market_and_bound(tmp_pa
         "alone": partial(BiddingScheduler, Silence(task.spec.num_bids), task.market, task.rules),
         "srtf": Srtf,
     }
-    length = EvolutionTrainingSettings(2, 1, 3, num_compared=2, evolution=SETTINGS, picture_every=0)
-    run = EvolutionTrainer(setup, length, {"name": "fifo", "options": {}}, tmp_path, Quiet(), baselines)
-    state = run.run()
+    length = TrainingSettings(SETTINGS, 2, 1, 3, num_compared=2, picture_every=0)
+    state = Trainer(problem_of(setup.tasks), length, baselines, tmp_path, 3, Quiet()).run()
     lines = {
         name: scalars(tmp_path / "tensorboard" / name)[HEADLINE]
         for name in (*baselines, POLICY, MARKET_LINE, BOUND_LINE)
@@ -107,7 +122,7 @@ def test_a_new_policy_bids_nothing_and_scores_as_the_market() -> None:
     policy = BiddingPolicy(task.spec, width=4)
     scores = play(policy, task.batch(2), games)
     assert scores == play(Silence(task.spec.num_bids), task.batch(4), games)
-    gain = gain_of(scores, scores, SETTINGS.merit)
+    gain = gain_of(scores, scores, LogMerit())
     assert (gain.jct, gain.makespan, gain.merit, gain.unfinished) == (0, 0, 0, 0)
     for score in scores:
         assert 0 < score.mean_jct < score.makespan
@@ -144,7 +159,7 @@ def test_a_run_goes_on_where_it_stopped_and_its_policy_plays(tmp_path: Path) -> 
     whole = trainer(tmp_path / "whole", 3)
     state = whole.run()
     assert sorted(map(int, state.validation)) == [0, 1, 2, 3]
-    assert state.merit(0) == 0.0
+    assert all(figures["merit"] == 0.0 for figures in state.validation["0"].values())
     assert set(state.fresh) == {"task 0", "task 1"}
     trainer(tmp_path / "parts", 2).run()
     resumed = trainer(tmp_path / "parts", 3)
@@ -156,7 +171,7 @@ def test_a_run_goes_on_where_it_stopped_and_its_policy_plays(tmp_path: Path) -> 
     assert equal(last[0].network, last[1].network)
 
     assert is_bidding(tmp_path / "whole" / "checkpoints" / "last")
-    task = whole.setup.tasks[0]
+    task = setup_of().tasks[0]
     workload = task.source.episode(np.random.default_rng(0), "validation")
     (score,) = play(last[0].network, task.batch(1), [Game(0, workload, workload_seed(0, 0))])  # type: ignore[arg-type]
     result = run_episode(last[0].scheduler(FifoMarket()), Simulator(workload, task.setup, workload_seed(0, 0)))
@@ -173,7 +188,7 @@ def test_a_run_that_starts_from_a_checkpoint_begins_with_its_weights(tmp_path: P
     assert all(torch.equal(begun[name], start[name]) for name in start)
     state = trainer(tmp_path / "whole", 2, start).run()
     assert state.validation["0"] == gains
-    assert gains["task 0"][0] != 0.0
+    assert gains["task 0"]["jct"] != 0.0
     trainer(tmp_path / "parts", 1, start).run()
     assert trainer(tmp_path / "parts", 2).run().validation == state.validation
 
@@ -189,11 +204,8 @@ def test_only_a_layer_that_is_added_is_trained(tmp_path: Path) -> None:
     gains = trainer(tmp_path / "plain", 0, checkpoint.start_for(BLUEPRINT, 7)).run().validation["0"]
     louder = Blueprint(BLUEPRINT.target, {**BLUEPRINT.options, "volume": "learned"})
     start = checkpoint.start_for(louder, 7)
-    run = trainer(tmp_path / "more", 2, start)
-    assert isinstance(run.settings, EvolutionTrainingSettings)
-    settings = replace(run.settings.evolution, layers=("volume",), sigma=1.0)
-    run.setup = replace(run.setup, blueprint=louder, settings=settings)
-    run.settings = replace(run.settings, evolution=settings)
+    settings = replace(SETTINGS, layers=("volume",), sigma=1.0)
+    run = trainer(tmp_path / "more", 2, start, problem_of(blueprint=louder), settings)
     assert run.run().validation["0"] == gains
     trained = BiddingCheckpoint.load(tmp_path / "more" / "checkpoints" / "last").network.state_dict()
     assert {name for name in trained if name not in start} == {"volume.weight", "volume.bias"}
@@ -272,11 +284,9 @@ def test_a_run_in_worlds_with_and_without_a_choice_has_the_seventh_bid(tmp_path:
     fixed, chosen = setup_of().tasks
     fixed = replace(fixed, setup=replace(fixed.setup, scenario=Scenario(batch_sizes="usual")))
     assert (fixed.spec.num_bids, chosen.spec.num_bids) == (6, 7)
-    run = trainer(tmp_path, 1)
-    run.setup = replace(run.setup, tasks=(fixed, chosen))
-    assert isinstance(run.setup, EvolutionSetup)
-    assert run.setup.spec.num_bids == 7
-    assert set(run.run().validation["1"]) == {"task 0", "task 1"}
+    problem = problem_of((fixed, chosen))
+    assert problem.spec.num_bids == 7
+    assert set(trainer(tmp_path, 1, problem=problem).run().validation["1"]) == {"task 0", "task 1"}
     assert BiddingCheckpoint.load(tmp_path / "checkpoints" / "last").num_bids == 7
 
 
@@ -306,6 +316,33 @@ def test_a_checkpoint_of_a_stranger_is_refused(tmp_path: Path) -> None:
     save_file(weights, str(tmp_path / "weights.safetensors"))
     with pytest.raises(CheckpointError, match="out.bias has values that are not finite"):
         BiddingCheckpoint.load(tmp_path)
+
+
+def test_the_objective_of_a_user_decides_what_is_climbed_and_which_checkpoint_is_best(tmp_path: Path) -> None:
+    """Scores of variants are ranked by it; the return of an own reward is one."""
+
+    @dataclass(frozen=True)
+    class Priced:
+        """Charges for GPUs alone."""
+
+        def __call__(self, elapsed: Elapsed) -> FloatArray:
+            return -elapsed.busy_seconds
+
+    tasks = tuple(replace(task, reward=Priced()) for task in setup_of(tasks=1).tasks)
+    weights = {}
+    for name, objective in (("usual", LogMerit()), ("own", Return()), ("makespan", LogMerit(1.0))):
+        made = LocalEvolution(replace(setup_of(tasks=1), tasks=tasks, objective=objective))
+        figures = made.train()
+        assert figures["train/reward"] < 0
+        weights[name] = made.network()
+    assert not any(equal(weights["own"], weights[name]) for name in ("usual", "makespan"))
+    problem = BidProblem(tasks, BLUEPRINT, FIFO, Return())
+    state = trainer(tmp_path, 1, problem=problem).run()
+    game = play(weights["own"], tasks[0].batch(1), [Game(0, tasks[0].source.episode(np.random.default_rng(0)), 0)])[0]
+    assert Return()(game) == game.reward < 0
+    gains = {step: figures["task 0"]["merit"] for step, figures in state.validation.items()}
+    assert state.best_iteration == int(max(gains, key=lambda step: (gains[step], -int(step))))
+    assert state.objective == -gains[str(state.best_iteration)]
 
 
 @pytest.mark.slow

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agents.gpu_types import TypeOrder, check_types
-from agents.scheduler import PolicyScheduler
+from agents.policies.gpu_types import TypeOrder, check_types
+from agents.policies.scheduler import PolicyScheduler
 from envs.gpu_cluster import EnvSpec, GpuClusterBatch
 from envs.gpu_cluster.columns import JOB_THROUGHPUT, NODE_POSITION, NODE_TYPE
 from envs.simulation import Simulator, run_episode

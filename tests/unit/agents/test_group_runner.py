@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from agents.methods.ppo import group_runner
+from agents.methods.ppo.columns import AGAINST_GROUP, ELAPSED, NODE_LOGP
+from agents.methods.ppo.config import algorithm_config
+from agents.methods.ppo.discount import returns_to_go
+from agents.methods.ppo.group_runner import GroupRunner
 from agents.networks import Blueprint
-from agents.rllib import group_runner
-from agents.rllib.columns import AGAINST_GROUP, ELAPSED, NODE_LOGP
-from agents.rllib.config import algorithm_config
-from agents.rllib.discount import returns_to_go
-from agents.rllib.group_runner import GroupRunner
 from envs.simulation import Failures, Scenario
 from tests.unit.agents.test_groups import slow_return
 from tests.unit.agents.worlds import PPO, small_world

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.rllib.discount import returns_to_go
-from agents.rllib.groups import ReturnCurve, explained_variance, group_advantages
+from agents.methods.ppo.discount import returns_to_go
+from agents.methods.ppo.groups import ReturnCurve, explained_variance, group_advantages
 
 
 @st.composite

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from agents.imitation import Demonstrator, ImitationSettings, fit_epoch, gather, imitate
+from agents.methods.imitation import Demonstrator, ImitationSettings, fit_epoch, gather, imitate
 from agents.packing import pack_step
-from agents.scheduler import PolicyScheduler
+from agents.policies.scheduler import PolicyScheduler
 from agents.validation import validate_scheduler
 from baselines.fifo import Fifo
 from baselines.srtf import Srtf

@@ -12,11 +12,11 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.evaluation.postprocessing import Postprocessing
 
+from agents.methods.ppo.advantage import GroupAdvantages, TimeDiscountedAdvantages
+from agents.methods.ppo.algorithm import LocalAlgorithm, figures_of
+from agents.methods.ppo.columns import NODE_LOGP
+from agents.methods.ppo.config import algorithm_config
 from agents.networks import Blueprint
-from agents.rllib.advantage import GroupAdvantages, TimeDiscountedAdvantages
-from agents.rllib.algorithm import LocalAlgorithm, figures_of
-from agents.rllib.columns import NODE_LOGP
-from agents.rllib.config import algorithm_config
 from envs.types import MurmurationError
 from tests.unit.agents.worlds import PPO, small_world
 
@@ -244,7 +244,7 @@ def test_a_weight_that_is_no_number_is_told(settings):
     with pytest.raises(MurmurationError, match=r"ppo: policy_loss is nan.*lower ppo\.lr") as error:
         algorithm.train()
     assert "\n" not in str(error.value)
-    with pytest.raises(MurmurationError, match=r"ppo: weight .* is not finite"):
+    with pytest.raises(MurmurationError, match=r"training: weight .* is not finite"):
         algorithm.network()
     algorithm.stop()
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.bidding.curves import LearningCurve, compare_curves, learning_curves
-from agents.bidding.gain import Gain
+from agents.curves import LearningCurve, compare_curves, learning_curves
+from agents.problems.gain import Gain
 
 
 def gain(jct: float) -> list[float]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from agents.scheduler import PolicyScheduler, choose_actions
+from agents.policies.scheduler import PolicyScheduler, choose_actions
 from envs.gpu_cluster import GpuClusterEnv
 from envs.scheduling import Scheduler
 from envs.simulation import Simulator, run_episode

@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from agents.checkpoint import Checkpoint
-from agents.imitation import ImitationSettings
+from agents.methods.imitation import ImitationSettings
+from agents.methods.ppo.algorithm import LocalAlgorithm
 from agents.networks import Blueprint, NetworkError, check_network, critic_of, missing_protocols, sharpness_of
-from agents.rllib.algorithm import LocalAlgorithm
+from agents.policies.checkpoint import Checkpoint
+from agents.problems.choices import ChoiceProblem
 from agents.training import Trainer, TrainingSettings
 from baselines.fifo import Fifo
 from envs.types import MurmurationError
@@ -118,11 +119,11 @@ def trainer(folder, name, listener, settings=None, **options):
         iterations=1,
         num_validation=1,
         imitation=ImitationSettings(passes=1, steps=16, epochs=1, batch_size=16, sharpness=3.0),
-        ppo=replace(PPO, critic_warmup=1),
-        num_threads=1,
+        teacher="best",
+        method=replace(PPO, critic_warmup=1),
     )
     blueprint = Blueprint(f"their_networks.{name}", options)
-    return Trainer(small_world(num_jobs=6), blueprint, settings, {"fifo": Fifo}, folder, 0, listener)
+    return Trainer(ChoiceProblem(small_world(num_jobs=6), blueprint), settings, {"fifo": Fifo}, folder, 0, listener)
 
 
 @pytest.mark.parametrize("make", [network, lambda: built("Minimal"), lambda: built("Complete")])
@@ -183,7 +184,7 @@ def test_a_missing_method_and_odd_attributes_are_named(name, says):
 
 @pytest.mark.parametrize("wrong", ["flat", "column"])
 def test_a_broken_network_stops_a_run_before_anything_is_started(tmp_path, monkeypatch, wrong):
-    monkeypatch.setattr("agents.training.LocalAlgorithm", None)  # RLlib would raise a TypeError
+    monkeypatch.setattr("agents.methods.ppo.algorithm.LocalAlgorithm", None)  # it would raise a TypeError
     listener = Notes()
     with pytest.raises(NetworkError, match="PolicyNetwork"):
         trainer(tmp_path / "run", "Minimal", listener, wrong=wrong).run()

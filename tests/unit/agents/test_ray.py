@@ -7,8 +7,8 @@ import pytest
 import ray
 import torch
 
+from agents.methods.ppo.algorithm import PPOAlgorithm
 from agents.networks import Blueprint
-from agents.rllib.algorithm import PPOAlgorithm
 from envs.types import CheckpointError
 from tests.unit.agents.worlds import PPO, network, small_world
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from agents.methods.ppo.columns import ELAPSED, NODE_LOGP
+from agents.methods.ppo.config import algorithm_config
+from agents.methods.ppo.runner import BatchedEnvRunner
 from agents.networks import Blueprint
-from agents.rllib.columns import ELAPSED, NODE_LOGP
-from agents.rllib.config import algorithm_config
-from agents.rllib.runner import BatchedEnvRunner
 from tests.unit.agents.worlds import PPO, small_world
 
 SETTINGS = replace(PPO, train_batch_size=400, reward_scale=500.0)

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from agents.methods.ppo import PPOSettings, TrainingSetup
+from agents.methods.ppo.config import algorithm_config
+from agents.methods.ppo.group_runner import GroupRunner
+from agents.methods.ppo.learner import NodePPOLearner
+from agents.methods.ppo.runner import BatchedEnvRunner
 from agents.networks import Blueprint
-from agents.rllib import PPOSettings, TrainingSetup
-from agents.rllib.config import algorithm_config
-from agents.rllib.group_runner import GroupRunner
-from agents.rllib.learner import NodePPOLearner
-from agents.rllib.runner import BatchedEnvRunner
 from agents.seeding import Phase, derive_seed
 from agents.training import TrainingSettings
 from envs.gpu_cluster import EnvSpec
@@ -55,7 +55,7 @@ def test_ppo_settings_that_make_no_sense(wrong):
 )
 def test_training_settings_that_make_no_sense(wrong):
     with pytest.raises(MurmurationError, match=next(iter(wrong))):
-        TrainingSettings(**wrong)
+        TrainingSettings(PPOSettings(), **wrong)
 
 
 def test_endless_patience_is_allowed():

@@ -10,7 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
-from agents.bidding import BiddingScheduler
+from agents.methods.ppo import PPOSettings
 from agents.networks.bidding import BiddingPolicy
 from agents.networks.graph import DenseAttention, GraphAttention
 from agents.networks.layers import NodeAttention
@@ -21,8 +21,10 @@ from agents.pictures import (
     picture_episode,
     watch_attention,
 )
-from agents.scheduler import PolicyScheduler
-from agents.tensorboard import GAIN, HEADLINE, POLICY, TensorBoardWriter, as_code, flatten, layout_of
+from agents.policies import BiddingScheduler
+from agents.policies.scheduler import PolicyScheduler
+from agents.tags import GAIN, HEADLINE, POLICY
+from agents.tensorboard import TensorBoardWriter, as_code, flatten, layout_of
 from agents.training import TrainingSettings
 from envs.bidding import BiddingRules, BiddingSpec
 from envs.simulation import FifoMarket
@@ -160,5 +162,5 @@ def test_the_heat_map_shows_shares_of_gpus_held():
 
 def test_a_negative_distance_between_pictures_is_refused():
     with pytest.raises(MurmurationError, match="trainer.picture_every is -1; it must not be negative"):
-        TrainingSettings(picture_every=-1)
-    assert json.dumps(TrainingSettings().picture_every) == "10"
+        TrainingSettings(PPOSettings(), picture_every=-1)
+    assert json.dumps(TrainingSettings(PPOSettings()).picture_every) == "10"

@@ -10,7 +10,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from agents.tensorboard import BOUND_LINE, GAIN, HEADLINE, MARKET_LINE, OVERVIEW, POLICY, TensorBoardWriter
+from agents.tags import BOUND_LINE, GAIN, HEADLINE, MARKET_LINE, OVERVIEW, POLICY
+from agents.tensorboard import TensorBoardWriter
 from tests.unit.evaluation.pages import drawn, find_browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

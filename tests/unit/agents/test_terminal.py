@@ -5,8 +5,9 @@ import logging
 
 from rich.console import Console
 
-from agents.rllib.quiet import LOGGERS, quieten
-from agents.tensorboard import POLICY, TensorBoardWriter
+from agents.on_ray.quiet import LOGGERS, quieten
+from agents.tags import POLICY
+from agents.tensorboard import TensorBoardWriter
 from agents.terminal import ProgressListener
 from tests.unit.agents.curves import scalars
 

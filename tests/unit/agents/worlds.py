@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from agents.methods.ppo import PPOSettings, TrainingSetup
 from agents.networks import AttentionPolicy
-from agents.rllib import PPOSettings, TrainingSetup
 from envs.gpu_cluster import DecisionRules, EnvSpec
 from envs.gpu_cluster.columns import JOB_PRESENT, PASS
 from envs.performance import default_model

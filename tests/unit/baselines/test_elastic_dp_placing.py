@@ -1,7 +1,7 @@
 """Placing shares on nodes, on views of real rounds."""
 
 from baselines.elastic_dp.placing import held_by, place_over_types, place_shares
-from baselines.parts.marginal_gain import Grant
+from baselines.parts.grants import Grant
 from baselines.parts.scalability import AnalysedJobs, Analyser
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, Configuration, JobId, JobSpec, NodeSpec

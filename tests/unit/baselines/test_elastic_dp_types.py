@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baselines.elastic_dp.types import TypeCapacity
-from baselines.parts.marginal_gain import Grant
+from baselines.parts.grants import Grant
 from baselines.parts.scalability import AnalysedJobs
 from envs.types import IntArray
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.parts.marginal_gain import Demand, Grant, share_out
+from baselines.parts.grants import Grant
+from tests.unit.baselines.marginal_gain import Demand, share_out
 
 
 def demand(*work_by_type: float, least: int = 1, most: int = 8, weight: float = 1.0, present: Grant | None = None):

@@ -1,17 +1,14 @@
-"""Values of allocations worked out by hand, and the model of arrivals."""
+"""Values of allocations worked out by hand."""
 
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 import pytest
 
-from baselines.planner.arrivals import LEAST_JOBS, ArrivalModel
-from baselines.planner.futures import DrawnFutures, Futures
 from baselines.planner.rollouts import Rest, Rollouts, prolong_restarts, queue_seconds
 from baselines.starling.scheduler import Starling
 from envs.performance import IdealModel
-from envs.simulation import Information, Rounds, Scenario, Setup, Simulator, Snapshot
+from envs.simulation import Information, Rounds, Scenario, Setup, Simulator
 from envs.types import Allocation, ClusterSpec
 from envs.workloads import Workload
 from tests.golden.playground import TwoThroughputs, fast_and_slow, jobs, two_nodes
@@ -195,106 +192,3 @@ def test_a_gang_over_both_types_counts_as_linear():
     """8 GPUs on no one type, at the best throughput per GPU: 80 samples at 16/s."""
     simulator = round_of(jobs((0, 8, 10)), fast_and_slow())
     assert rest_of(simulator.view.snapshot()) == pytest.approx(80.0 / 16.0)
-
-
-def at_hundred(num_jobs: int, information: Literal["exact", "none"] = "exact") -> Simulator:
-    """A simulator at t = 100, with jobs submitted since 0."""
-    rows = [(100.0 * i / (num_jobs - 1), 1 + i % 3, 5.0 + i) for i in range(num_jobs)]
-    setup = Setup(two_nodes(), IdealModel(), Scenario(information=Information(information)))
-    simulator = Simulator(jobs(*rows, (1e6, 7, 1.0)), setup)
-    while simulator.advance() and simulator.view.time < 100.0:
-        simulator.apply(simulator.view.allocation(keep_running=True))
-    return simulator
-
-
-def test_arrivals_are_as_frequent_and_mixed_as_so_far():
-    """21 jobs in 100 s: 2,000 s bring 420 +-21, of which 200 are drawn at most; 500 s bring 105 +-10."""
-    view, model = at_hundred(21).view, ArrivalModel()
-    model.observe(view, None)
-    rng = np.random.default_rng(0)
-    drawn = [model.draw(view, 600.0, rng) for _ in range(50)]
-    assert np.mean([len(one) for one in drawn]) == pytest.approx(105.0, abs=5.0)
-    assert len(model.draw(view, 2100.0, rng)) == 200
-    known = {(job.num_gpus, job.work) for job in (view.job(j) for j in range(21))}
-    for one in drawn:
-        times = [job.submit_time for job in one]
-        assert times == sorted(times)
-        assert 100.0 <= times[0] <= times[-1] <= 600.0
-        assert {(job.num_gpus, job.work) for job in one} <= known
-    assert {job.num_gpus for job in drawn[0]} == {1, 2, 3}
-
-
-def futures_at_hundred(num_futures: int, rounds: int = 3) -> tuple[Futures, Simulator]:
-    """Futures of a round in which 21 jobs have come in 100 s, and its simulator."""
-    simulator = at_hundred(21)
-    made = Futures(rollouts(rounds), DrawnFutures(num_futures))
-    made.reset(simulator.cluster, np.random.default_rng(0))
-    return made, simulator
-
-
-def test_all_plans_meet_the_same_arrivals_and_futures_differ():
-    """The arrivals of a future add to the value of each plan, by another amount in each."""
-    futures, simulator = futures_at_hundred(4)
-    view = simulator.view
-    kept = view.allocation(keep_running=True)
-    copies = view.snapshot(), view.snapshot()
-    base = futures.begin(view, kept, copies, None, np.random.default_rng(1), 9)
-    assert base is not None
-    assert len(set(base.tolist())) == 4
-    assert futures.count == 1 + 4
-    again = futures.values(kept)
-    np.testing.assert_array_equal(again, base)
-    alone = futures_at_hundred(1)[0].begin(view, kept, copies, None, np.random.default_rng(1), 9)
-    assert alone is not None
-    assert len(alone) == 1
-
-
-def test_a_plan_that_is_behind_in_the_first_half_is_not_played_on():
-    futures, simulator = futures_at_hundred(4)
-    view = simulator.view
-    copies = view.snapshot(), view.snapshot()
-    kept, idle = view.allocation(keep_running=True), view.allocation()
-    best = futures.begin(view, kept, copies, None, np.random.default_rng(1), 9)
-    assert best is not None
-    before = futures.count
-    assert futures.values(idle, best=best) is None
-    assert futures.count == before + 2
-    assert futures.values(idle) is not None
-
-
-def test_a_small_budget_draws_fewer_futures_and_too_little_knowledge_none():
-    futures, simulator = futures_at_hundred(8)
-    view = simulator.view
-    copies = view.snapshot(), view.snapshot()
-    few = futures.begin(view, view.allocation(keep_running=True), copies, None, np.random.default_rng(1), 3)
-    assert few is not None
-    assert len(few) == 3
-    new = at_hundred(LEAST_JOBS - 1)
-    futures.reset(new.cluster, new.rng)
-    copies = new.view.snapshot(), new.view.snapshot()
-    one = futures.begin(new.view, new.view.allocation(keep_running=True), copies, None, np.random.default_rng(1), 3)
-    assert one is not None
-    assert len(one) == 1
-    assert futures.count == 1
-
-
-def test_nothing_is_drawn_from_too_little():
-    few, model = at_hundred(LEAST_JOBS - 1).view, ArrivalModel()
-    model.observe(few, None)
-    assert model.draw(few, 1e4, np.random.default_rng(0)) == []
-    view = at_hundred(21).view
-    model.reset()
-    model.observe(view, None)
-    assert model.draw(view, float("inf"), np.random.default_rng(0)) == []
-
-
-def test_hidden_work_of_arrivals_is_what_the_caller_assumed_when_it_saw_the_job():
-    view, model = at_hundred(21, "none").view, ArrivalModel()
-    model.observe(view, np.full(21, 33.0))
-    model.observe(view, np.full(21, 99.0))
-    drawn = model.draw(view, 1000.0, np.random.default_rng(0))
-    assert {job.work for job in drawn} == {33.0}
-    snapshot = view.snapshot(np.full(21, 33.0))
-    assert isinstance(snapshot, Snapshot)
-    snapshot.add_arrivals(drawn)
-    assert len(snapshot.workload) == 21 + len(drawn)

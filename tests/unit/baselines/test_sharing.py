@@ -4,8 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.parts.marginal_gain import Demand, Grant, share_out
+from baselines.parts.grants import Grant
 from baselines.parts.sharing import admissible, share_out_arrays
+from tests.unit.baselines.marginal_gain import Demand, share_out
 from tests.unit.baselines.slow import admissible_slowly, padded
 
 

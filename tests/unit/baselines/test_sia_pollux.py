@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines import Pollux, Sia
-from baselines.parts.grants import capacity_by_type, held_grants
-from baselines.parts.marginal_gain import Grant
+from baselines.parts.grants import Grant, capacity_by_type, held_grants
 from baselines.parts.sizing import restart_factor
 from envs.scheduling import ClusterView
 from envs.types import ClusterSpec, JobSpec, NodeSpec

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from baselines import Pollux, Sia
 from baselines.parts.arrays import gang_sizes
 from baselines.parts.grants import (
+    Grant,
     capacity_by_type,
     free_by_type,
     held_grants,
     place_grants,
 )
-from baselines.parts.marginal_gain import Grant
 from baselines.parts.offers import OfferTable
 from baselines.parts.round_timer import RoundTimer
 from baselines.parts.sizing import (

@@ -9,7 +9,7 @@ from gymnasium.vector import AutoresetMode
 from envs.episodes.defaults import Illegal
 from envs.gpu_cluster import DecisionRules, GpuClusterBatch, TeamReward
 from envs.gpu_cluster.vector import GpuClusterVectorEnv
-from envs.simulation import FifoMarket, Information, Scenario, Setup
+from envs.simulation import Information, Scenario, Setup
 from envs.types import MurmurationError
 from envs.workloads import Workload
 from tests.conformance.worlds import HETEROGENEOUS, HOMOGENEOUS, Curved
@@ -20,19 +20,17 @@ SCENARIO = Scenario(restart_delay=0.5, information=Information("estimate"))
 SOURCE = Fixed(*(bursts(seed, num_jobs=8, models=MODELS) for seed in range(5)))
 
 
-def batch_of(size: int, proposes: bool = False) -> GpuClusterBatch:
+def batch_of(size: int) -> GpuClusterBatch:
     """Room for episodes of up to 12 jobs on three GPU types."""
-    rules = DecisionRules(num_candidates=4, max_decisions=5, amendments=proposes)
-    market = FifoMarket() if proposes else None
-    return GpuClusterBatch(Setup(HETEROGENEOUS, Curved(), SCENARIO), MODELS, 12, size, rules, market=market)
+    rules = DecisionRules(num_candidates=4, max_decisions=5)
+    return GpuClusterBatch(Setup(HETEROGENEOUS, Curved(), SCENARIO), MODELS, 12, size, rules)
 
 
-@pytest.mark.parametrize("proposes", [False, True])
-def test_a_batch_is_its_single_episodes_step_for_step(proposes):
+def test_a_batch_is_its_single_episodes_step_for_step():
     """Workloads of different lengths, each with its own random play; whatever one does, no other one notices."""
     lengths = (12, 3, 7)
-    together = batch_of(3, proposes)
-    alone = [batch_of(1, proposes) for _ in lengths]
+    together = batch_of(3)
+    alone = [batch_of(1) for _ in lengths]
     for b, length in enumerate(lengths):
         workload = bursts(b, num_jobs=length, models=MODELS)
         together.load(b, workload, np.random.default_rng(b))

@@ -3,6 +3,7 @@
 import pytest
 
 from envs.gpu_cluster import DecisionRules, GpuClusterBatch
+from envs.gpu_cluster.kernels import observe_episode
 from envs.simulation import Scenario
 from envs.types import ClusterSpec, JobSpec, NodeSpec
 from envs.workloads import Workload
@@ -254,7 +255,7 @@ def test_a_resize_may_not_push_a_mixed_gang_off_the_types_that_it_runs_on(node):
     act(batch, {0: ("claim", 0, 4), 1: ("claim", 0, 4)})
     act(batch)
     batch.state.jobs[0, 0].min_gpus = 2  # the range alone would allow it
-    batch.negotiation.kernels.observe(batch.negotiation.arrays, 0)
+    observe_episode(batch.negotiation.arrays, 0)
     assert amounts(batch, node, "set", 0) == [0, 2, 3]
 
 

@@ -197,18 +197,18 @@ def test_sizes_follow_from_cluster_and_rules():
     }
 
 
-@given(choice=st.integers(0, 10), gpus=st.integers(0, 4), level=st.integers(0, 2))
-def test_actions_are_numbered_one_to_one(choice, gpus, level):
-    spec = EnvSpec(5, 3, 4, 7, 4, num_levels=3)
-    action = spec.action(choice, gpus, level)
+@given(choice=st.integers(0, 10), gpus=st.integers(0, 4))
+def test_actions_are_numbered_one_to_one(choice, gpus):
+    spec = EnvSpec(5, 3, 4, 7, 4)
+    action = spec.action(choice, gpus)
     assert 1 <= action < spec.num_actions
-    assert [part.tolist() for part in spec.decode(np.array([action, 0]))] == [[choice, -1], [gpus, 4], [level, 2]]
+    assert [part.tolist() for part in spec.decode(np.array([action, 0]))] == [[choice, -1], [gpus, 4]]
 
 
 def test_all_actions_decode_to_different_choices():
     spec = EnvSpec(5, 3, 4, 7, 4)
-    choice, gpus, level = spec.decode(np.arange(1, spec.num_actions))
-    assert len(set(zip(choice.tolist(), gpus.tolist(), level.tolist(), strict=True))) == spec.num_actions - 1
+    choice, gpus = spec.decode(np.arange(1, spec.num_actions))
+    assert len(set(zip(choice.tolist(), gpus.tolist(), strict=True))) == spec.num_actions - 1
     assert choice.max() == spec.num_choices - 1
 
 
@@ -230,7 +230,7 @@ def test_impossible_rules_are_refused(build, says):
 def test_effects_worked_by_hand():
     """A node of 4 GPUs and 24 cores; resnet18 can use 9 cores for each GPU. Job 0 holds 2 GPUs, jobs 1 and 2 wait."""
     cluster = ClusterSpec((NodeSpec("V100", 4, 24.0, 500.0),), "one")
-    rules = DecisionRules(amendments=True, num_candidates=3, num_levels=18, effects=True)
+    rules = DecisionRules(num_candidates=3, effects=True)
     scenario = Scenario(restart_delay=60.0, cpu_memory="shared", horizon=1e6)
     batch = GpuClusterBatch(Setup(cluster, default_model(), scenario), ("resnet18",), 3, rules=rules, logging=True)
     jobs = Workload.of([JobSpec(i, 0.0, 2, 1e5, "resnet18") for i in range(3)])
@@ -239,23 +239,21 @@ def test_effects_worked_by_hand():
     alone = dict(zip(names, batch.observation["effects"][0, 0, 0].tolist(), strict=True))
     assert (alone["present"], alone["fit"], alone["cpu_shortage"], alone["cpu_harm"]) == (1, 1, 0, 0)
     assert alone["cpus_wanted"] == 9 / 16
-    level = int(np.nanargmax(batch.negotiation.arrays.level_cpus[0, 0, 2]))
-    batch.step(np.array([[batch.spec.action(0, 2, level)]]))
+    batch.step(np.array([[batch.spec.action(0, 2)]]))
     held, beside = (
-        dict(zip(names, batch.observation["effects"][0, 0, choice].tolist(), strict=True)) for choice in (3, 1)
+        dict(zip(names, batch.observation["effects"][0, 0, choice].tolist(), strict=True)) for choice in (3, 0)
     )
-    assert (held["cpus"], held["cpu_shortage"], held["move_cost"]) == (9 / 16, 0, 0)  # changed by this round's plan
+    assert (held["cpus"], held["cpu_shortage"], held["move_cost"]) == (0, 0, 0)  # changed by this round's plan
     assert (beside["fit"], beside["cpus"]) == (1, 0)
     third = pytest.approx(1 - 24 / 36)
     assert (beside["cpu_shortage"], beside["cpu_harm"]) == (third, third)
-    assert not batch.observation["effects"][0, 0, 0].any()  # it holds GPUs here, so it is in a slot
     assert not batch.observation["effects"][0, 0, 4:].any()
 
 
 def test_effects_of_what_runs_follow_the_plan():
     """Its cores are those that it has; a change would cost a restart, and nothing more once the plan has changed it."""
     cluster = ClusterSpec((NodeSpec("V100", 4, 24.0, 500.0),), "one")
-    rules = DecisionRules(amendments=True, num_candidates=3, effects=True)
+    rules = DecisionRules(num_candidates=3, effects=True)
     scenario = Scenario(restart_delay=60.0, cpu_memory="shared", horizon=1e6)
     batch = GpuClusterBatch(Setup(cluster, default_model(), scenario), ("resnet18",), 2, rules=rules, logging=True)
     jobs = Workload.of([JobSpec(i, 600.0 * i, 2, 1e7, "resnet18", min_gpus=1, max_gpus=4) for i in range(2)])

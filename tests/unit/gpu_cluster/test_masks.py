@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs.gpu_cluster import DecisionRules, GpuClusterBatch
+from envs.gpu_cluster.kernels import decide_episode
 from envs.simulation import EventKind, Information, Rounds, Scenario
 from envs.simulation.kernels import RUNNING
 from envs.types import JobSpec
@@ -91,11 +92,11 @@ def test_a_choice_of_one_node_alone_is_never_refused(data, given_rules, scenario
         node = int(rng.choice(np.flatnonzero(mask[:, 1:].any(axis=1))))
         actions = np.zeros((1, len(mask)), np.int64)
         actions[0, node] = 1 + rng.choice(np.flatnonzero(mask[node, 1:]))
-        choice, gpus, _ = batch.spec.decode(actions[0])
+        choice, gpus = batch.spec.decode(actions[0])
         job = named(batch, node, int(choice[node]))
         before = batch.counters()["conflicts"]
         batch.negotiation.set_actions(actions)
-        batch.negotiation.kernels.decide(batch.negotiation.arrays, 0)
+        decide_episode(batch.negotiation.arrays, 0)
         assert plan(batch).get(job, {}).get(node, 0) == gpus[node]
         assert batch.counters()["conflicts"] == before
         batch.step(np.zeros_like(actions))  # everybody passes: the round ends

@@ -10,7 +10,7 @@ from pettingzoo.test import parallel_api_test, parallel_seed_test, render_test
 from pettingzoo.utils.conversions import parallel_to_aec
 
 from envs.gpu_cluster import DecisionRules, EnvSpec, GpuClusterEnv, parallel_env
-from envs.simulation import EventKind, FifoMarket, Information, Scenario, Setup
+from envs.simulation import EventKind, Information, Scenario, Setup
 from envs.types import MurmurationError
 from tests.conformance.worlds import HETEROGENEOUS, HOMOGENEOUS, Curved
 from tests.unit.gpu_cluster.players import Fixed, bursts, equal_observations, jobs_like, play_env
@@ -29,13 +29,7 @@ def mixed(scenario: Scenario | None = None, rules: DecisionRules | None = None) 
     return GpuClusterEnv(Setup(HETEROGENEOUS, Curved(), scenario or Scenario()), MIXED_SOURCE, rules)
 
 
-def amended() -> GpuClusterEnv:
-    """Rounds that begin with a proposal, which nodes amend."""
-    setup = Setup(HETEROGENEOUS, Curved(), Scenario(horizon=1e5))
-    return GpuClusterEnv(setup, MIXED_SOURCE, DecisionRules(amendments=True), market=FifoMarket())
-
-
-@pytest.mark.parametrize("build", [small, mixed, amended])
+@pytest.mark.parametrize("build", [small, mixed])
 def test_pettingzoo_is_content(build):
     parallel_api_test(build(), num_cycles=300)
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from hydra import initialize_config_dir
 
-from agents.bidding.training import Silence
-from agents.evolution import Game, play
-from agents.rllib.evolution import BiddingTask
+from agents.problems.bids import BiddingTask, Silence
+from agents.problems.playing import Game, play
 from baselines.starling import Starling
 from baselines.starling.market import StarlingMarket
 from benchmarks import evolution

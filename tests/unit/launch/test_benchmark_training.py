@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
+from agents.methods.ppo import PPOSettings, TrainingSetup
+from agents.methods.ppo.advantage import generalised_advantages as expected
 from agents.networks import Blueprint
-from agents.rllib import PPOSettings, TrainingSetup
-from agents.rllib.advantage import generalised_advantages as expected
 from benchmarks.plain_ppo import Columns, PlainPPO, estimate_advantages, ppo_loss, sample_steps, stack_rows
 from tests.unit.agents.worlds import small_world
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from launch.commands import config_subfolder, explain_refusal, make_run_folder, refusals_before_start
+from launch.commands import config_subfolder, explain_refusal, make_run_folder, refusals_before_start, remove_started
 from launch.errors import ChoiceError
 from tests.unit.launch.test_scripts import SMALL, here, run
 
@@ -101,6 +101,35 @@ def test_a_multirun_has_one_folder_with_a_subfolder_for_each_run(tmp_path):
     assert sorted(path.parent.name for path in sweep.glob("*/results.json")) == ["0", "1"]
     assert (sweep / "multirun.csv").exists()
     assert done.stdout.splitlines()[-1] == f"table of all runs: {sweep.relative_to(tmp_path)}/multirun.csv"
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_refused_start_leaves_nothing_that_refuses_the_retry(here, tmp_path, there):
+    """Nothing at all in a folder of its own; in a folder of the user, only what was there before."""
+    where = "hydra.run.dir=mine"
+    if there:
+        (tmp_path / "mine").mkdir()
+        (tmp_path / "mine" / "notes.txt").write_text("mine")
+    done = here(*SMALL, "scheduler=fifo", where, "episodes=0")
+    assert done.code == 2, done.err
+    assert sorted(path.name for path in tmp_path.glob("mine/**/*")) == (["notes.txt"] if there else [])
+    assert (tmp_path / "mine").exists() == there
+    assert here(*SMALL, "scheduler=fifo", where).code == 0
+
+
+def test_what_a_refused_run_has_written_is_kept(tmp_path):
+    """Curves without a point and a provenance are no result; a state is."""
+    before = tmp_path / "notes.txt"
+    before.touch()
+    for name in (".hydra/config.yaml", "seed_0/provenance.json", "seed_0/tensorboard/policy/events.out.tfevents.1"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "seed_0" / "state.json").touch()
+    remove_started(tmp_path, {before})
+    assert (tmp_path / "seed_0" / "provenance.json").exists()
+    (tmp_path / "seed_0" / "state.json").unlink()
+    remove_started(tmp_path, {before})
+    assert list(tmp_path.iterdir()) == [before]
 
 
 def test_once_the_task_has_begun_an_error_of_the_system_is_a_fault():

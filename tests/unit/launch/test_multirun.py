@@ -85,9 +85,9 @@ def test_the_objective_is_the_first_schedulers_mean_jct(tmp_path):
 @pytest.mark.parametrize(
     ("name", "state", "objective"),
     [
-        ("state.json", {"best_iteration": 5, "validation": {"0": {"mean_jct": 9.0}, "5": {"mean_jct": 7.0}}}, 7.0),
-        ("state.json", {"best_iteration": -1, "validation": {}}, None),
-        ("evolution.json", {"best_iteration": 0, "validation": {"0": {"a": [0, 0, 0, 0, 3.0, 0, 0]}}}, -3.0),
+        ("state.json", {"best_iteration": 5, "objective": 7.0}, 7.0),
+        ("state.json", {"best_iteration": -1, "objective": None}, None),
+        ("state.json", {"best_iteration": 0, "objective": -3.0}, -3.0),
     ],
 )
 def test_the_objective_of_training_is_its_best_validation(tmp_path, name, state, objective):

@@ -2,18 +2,13 @@
 
 import pytest
 
-from agents.bidding import BiddingCheckpoint, BiddingScheduler
-from agents.networks.bidding import BiddingPolicy
-from baselines import Fifo
-from baselines.planner import RolloutPlanner
+from agents.policies import BiddingCheckpoint, BiddingScheduler
 from baselines.starling import Starling
 from baselines.starling.market import StarlingMarket
-from envs.bidding import BiddingRules, BiddingSpec
 from envs.simulation import FifoMarket, Simulator, run_episode
 from envs.types import CheckpointError
 from launch.choices import CONF
-from launch.errors import ChoiceError
-from launch.policies import build_market, load_planner, market_of_class, plan_with, without_names
+from launch.policies import build_market, load_planner, market_of_class, without_names
 from tests.conformance.test_starling_market import zoo_world
 
 
@@ -51,19 +46,7 @@ def test_a_market_is_found_by_its_class():
     assert market_of_class("own.Market") is None
 
 
-def test_a_policy_that_bids_to_starling_leads_a_planner():
-    network = BiddingPolicy(BiddingSpec(1, 1, 1, 1, 0))
-    starling = Starling(look_ahead=3)
-    policy = BiddingScheduler(network, StarlingMarket(starling), BiddingRules())
-    planner = plan_with(policy, 5)
-    assert isinstance(planner, RolloutPlanner)
-    assert isinstance(planner.leader, BiddingScheduler)
-    assert planner.leader.keep_bids
-    assert planner.leader.network is network
-    assert planner.base is starling
-
-
-def test_the_learned_planner_is_a_shipped_policy_and_searches_further_if_asked():
+def test_the_learned_planner_is_a_shipped_policy():
     """By the name of its folder or by its path; `plans` is its market's, which without plans is another one."""
     shipped = CONF.parent / "checkpoints" / "bids-64"
     setup, workload = zoo_world(1)
@@ -73,17 +56,13 @@ def test_the_learned_planner_is_a_shipped_policy_and_searches_further_if_asked()
         return run_episode(scheduler, Simulator(workload, setup, 1))
 
     alone = play(policy.scheduler(build_market(policy.market)))
-    for planner in (load_planner(), load_planner(str(shipped), plans=4), load_planner(rollouts=1)):
+    for planner in (load_planner(), load_planner(str(shipped), plans=4)):
         assert play(planner).log == alone.log
     fewer, usual = load_planner(plans=0), load_planner()
     for each in (fewer, usual):
         assert isinstance(each, BiddingScheduler)
         assert isinstance(each.market, StarlingMarket)
     assert len(fewer.market.starling.variants) < len(usual.market.starling.variants)  # type: ignore[attr-defined]
-    searching = load_planner(rollouts=4)
-    assert play(searching).finished.all()
-    assert isinstance(searching, RolloutPlanner)
-    assert searching.counters["rollouts"] > 0
 
 
 def test_a_learned_planner_is_refused_without_checkpoint_and_without_plans():
@@ -91,19 +70,6 @@ def test_a_learned_planner_is_refused_without_checkpoint_and_without_plans():
         load_planner("bids-6")
     with pytest.raises(CheckpointError, match="the policy's market starling"):
         load_planner("bids-mix", plans=3)
-
-
-@pytest.mark.parametrize("rollouts", [-1, 1.5, "many"])
-def test_rollouts_that_are_no_number_are_refused(rollouts):
-    with pytest.raises(ChoiceError, match="must be a whole number"):
-        plan_with(Fifo(), rollouts)
-
-
-def test_other_policies_lead_no_planner():
-    network = BiddingPolicy(BiddingSpec(1, 1, 1, 1, 0))
-    for policy in (Fifo(), BiddingScheduler(network, FifoMarket(), BiddingRules())):
-        with pytest.raises(ChoiceError, match="only a policy that bids in market=starling can lead a planner"):
-            plan_with(policy, 5)
 
 
 def test_the_shipped_policy_plays_where_batch_sizes_may_be_chosen():

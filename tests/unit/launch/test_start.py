@@ -1,18 +1,19 @@
-"""What evolution begins with: the weights that `start=` names, and a teacher that is imitated."""
+"""What evolution begins with: the weights that `start=` names."""
 
 import pytest
 import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from agents.bidding import BiddingCheckpoint
-from agents.networks import Blueprint
+from agents.policies import BiddingCheckpoint
+from agents.problems.bids import BidProblem
 from agents.terminal import ProgressListener
-from envs.types import CheckpointError
+from envs.types import CheckpointError, MurmurationError
 from launch.building import build_object
 from launch.choices import CONF
 from launch.errors import ChoiceError
-from launch.training import build_trainer, find_teacher, read_start
+from launch.training import build_trainer, read_start
+from tests.unit.agents.test_evolution_training import SETTINGS, fixed_batches, setup_of
 
 
 def config(*options: str) -> DictConfig:
@@ -20,10 +21,18 @@ def config(*options: str) -> DictConfig:
         return compose("train", ["experiment=demo", *options])
 
 
+def problem(cfg: DictConfig, num_bids: int = 6) -> BidProblem:
+    """A small world in which nodes state so many bids, and the network of a config."""
+    tasks = (setup_of() if num_bids == 7 else fixed_batches(SETTINGS)).tasks
+    found = BidProblem(tasks, build_object(cfg.agent), {"name": "fifo", "options": {}})
+    assert found.spec.num_bids == num_bids
+    return found
+
+
 def test_the_shipped_policy_can_be_trained_further(tmp_path):
     folder = CONF.parent / "checkpoints" / "bids-mix"
     cfg = config(f"start={folder}")
-    found = read_start(cfg, build_object(cfg.agent), 6, tmp_path)
+    found = read_start(cfg, problem(cfg), tmp_path)
     expected = BiddingCheckpoint.load(folder).network.state_dict()
     assert found is not None
     assert set(found) == set(expected)
@@ -33,7 +42,7 @@ def test_the_shipped_policy_can_be_trained_further(tmp_path):
 def test_the_shipped_policy_gets_a_bid_for_batch_sizes_where_they_may_be_chosen(tmp_path):
     folder = CONF.parent / "checkpoints" / "bids-mix"
     cfg = config(f"start={folder}")
-    found, six = (read_start(cfg, build_object(cfg.agent), num_bids, tmp_path) for num_bids in (7, 6))
+    found, six = (read_start(cfg, problem(cfg, num_bids), tmp_path) for num_bids in (7, 6))
     assert found is not None
     assert six is not None
     for name in ("out.weight", "out.bias", "direct.weight"):
@@ -43,28 +52,46 @@ def test_the_shipped_policy_gets_a_bid_for_batch_sizes_where_they_may_be_chosen(
 
 
 def test_a_resumed_run_and_a_run_without_start_read_no_policy(tmp_path):
-    assert read_start(config(), Blueprint(), 6, tmp_path) is None
-    (tmp_path / "evolution.json").touch()
-    assert read_start(config("start=missing"), Blueprint(), 6, tmp_path) is None
+    assert read_start(config(), problem(config()), tmp_path) is None
+    (tmp_path / "state.json").touch()
+    assert read_start(config("start=missing"), problem(config()), tmp_path) is None
 
 
 def test_what_cannot_start_a_run_is_refused_in_one_line(tmp_path):
     folder = CONF.parent / "checkpoints" / "bids-mix"
     cfg = config(f"start={folder}", "agent.options.width=8")
     with pytest.raises(CheckpointError, match=r"start=.*bids-mix: the network to train has width 8 and that of .* 16"):
-        read_start(cfg, build_object(cfg.agent), 6, tmp_path)
+        read_start(cfg, problem(cfg), tmp_path)
     with pytest.raises(ChoiceError, match="start=missing: no such folder"):
-        read_start(config("start=missing"), build_object(cfg.agent), 6, tmp_path)
+        read_start(config("start=missing"), problem(cfg), tmp_path)
     with pytest.raises(ChoiceError, match="only policies that bid start from another one"):
         build_trainer(config("experiment=discrete", f"start={folder}"), tmp_path, ProgressListener())
 
 
-def test_a_teacher_must_be_among_the_chosen_schedulers():
-    cfg = config()
-    assert find_teacher(cfg, "") is None
-    make = find_teacher(cfg, "optimus")
-    assert make is not None
-    assert type(make()).__name__ == "Optimus"
-    assert make() is not make()
-    with pytest.raises(ChoiceError, match=r"trainer\.teacher=gavel: is not chosen; add scheduler=\[gavel\]"):
-        find_teacher(cfg, "gavel")
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            ["experiment=bidding", "agent=attention"],
+            "agents.networks.AttentionPolicy does not bid: it has no method bids; use agent=bidding",
+        ),
+        (
+            ["experiment=bidding", "trainer=scratch"],
+            r"ppo trains by choices, and nodes of this environment act by bids; choose env=default",
+        ),
+        (
+            ["experiment=bidding", "env=default", "~market"],
+            "evolution trains by bids, and nodes of this environment act by choices",
+        ),
+        (
+            ["experiment=discrete", "agent=bidding"],
+            "BiddingPolicy does not choose: it has no method logits",
+        ),
+        (["experiment=discrete", "+market._target_=envs.simulation.FifoMarket"], "market: only policies that bid have"),
+    ],
+)
+def test_a_wrong_pair_of_method_network_and_environment_is_one_line(tmp_path, options, said, monkeypatch):
+    monkeypatch.setattr("launch.training.describe_market", lambda _: {"name": "fifo", "options": {}})
+    with pytest.raises(MurmurationError, match=said) as refusal:
+        build_trainer(config(*options), tmp_path, ProgressListener())
+    assert "\n" not in str(refusal.value)

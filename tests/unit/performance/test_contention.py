@@ -214,26 +214,6 @@ def test_stages_are_muris(real_data):
         assert profile.cpu == pytest.approx(min(row["resource_time_0"] / row["iteration_time"], 1))
 
 
-@given(st.lists(models, min_size=1, max_size=8))
-def test_proportional_cpu_shares_do_not_interfere(names):
-    share = np.full(len(names), 1 / len(names))
-    assert MEASURED.cpu_stage_factors(names, share) == pytest.approx(np.ones(len(names)))
-    assert (WORST.cpu_stage_factors(names, share) <= 1).all()
-    assert (OFF.cpu_stage_factors(names, share) == 1).all()
-
-
-def test_an_unpartitioned_node_by_hand():
-    """Two jobs of CPU share c: the stage takes 2 c times as long, and a step takes (1 - c) + c x 2 c."""
-    cpu = stage_profile("a2c").cpu
-    assert WORST.cpu_stage_factors(["a2c", "a2c"], [0.5, 0.5]) == pytest.approx(1 / (1 + cpu * (2 * cpu - 1)))
-
-
-@pytest.mark.parametrize("share", [[0.5], [0.5, 1.5], [0.5, -0.1], [0.5, np.nan]])
-def test_impossible_cpu_shares_are_refused(share):
-    with pytest.raises(PerformanceError, match="give each of 2 jobs a share from 0 to 1"):
-        MEASURED.cpu_stage_factors(["a2c", "bert"], share)
-
-
 def test_unknown_names_are_refused():
     with pytest.raises(PerformanceError, match="did you mean 'resnet50'"):
         MEASURED.shared_gpu_factors(["resnet5", "bert"], "V100")

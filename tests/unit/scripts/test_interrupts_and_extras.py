@@ -47,8 +47,6 @@ def test_an_extra_that_is_not_installed_is_one_line(tmp_path, without, script, m
 
 def test_only_modules_of_the_extra_are_explained():
     assert explain_missing_extra(ModuleNotFoundError("No module named 'ray.rllib'", name="ray.rllib"))
-    outside = explain_missing_extra(ModuleNotFoundError("No module named 'torchrl.data'", name="torchrl.data"))
-    assert outside == f"torchrl.data is not installed; trainer=torchrl needs it: {INSTALL[:-2]},recipes]'"
     assert explain_missing_extra(ModuleNotFoundError("No module named 'numpyy'", name="numpyy")) is None
     assert explain_missing_extra(ImportError("no")) is None
     wrapped = ChoiceError("agent._target_: cannot import agents.networks.policy")

@@ -21,9 +21,9 @@ TINY = [
     "trainer.imitation.passes=1",
     "trainer.imitation.steps=64",
     "trainer.imitation.epochs=1",
-    "trainer.ppo.num_envs=4",
-    "trainer.ppo.train_batch_size=64",
-    "trainer.ppo.minibatch_size=32",
+    "trainer.method.num_envs=4",
+    "trainer.method.train_batch_size=64",
+    "trainer.method.minibatch_size=32",
     "scheduler=[fifo,srtf]",
 ]
 
@@ -112,11 +112,11 @@ MISTAKES = [
     ("train", ["resume=nowhere"], "resume=nowhere: no such folder"),
     ("train", ["resume=."], "holds no training run; give the folder that training printed"),
     ("train", ["trainer.itterations=3"], "takes no itterations, did you mean iterations?"),
-    ("train", ["trainer.ppo.lrr=1"], "takes no lrr, did you mean lr?"),
+    ("train", ["trainer.method.lrr=1"], "takes no lrr, did you mean lr?"),
     ("train", ["trainer.imitation.step=1"], "takes no step, did you mean steps?"),
     ("train", ["env.rules.max_decision=1"], "takes no max_decision, did you mean max_decisions?"),
-    ("train", ["trainer.ppo.lr=-1"], "ppo.lr is -1; it must be positive"),
-    ("train", ["trainer.ppo.lr=fast"], "trainer.ppo.lr is 'fast'; it must be a number"),
+    ("train", ["trainer.method.lr=-1"], "ppo.lr is -1; it must be positive"),
+    ("train", ["trainer.method.lr=fast"], "trainer.method.lr is 'fast'; it must be a number"),
     ("train", ["agent.options.width=30"], "width must be a positive multiple of heads"),
     ("train", ["agent.options.widht=32"], "unexpected keyword argument 'widht'"),
     ("train", ["trainer.teacher=sertf"], "it must be best, none or one of"),
@@ -178,7 +178,7 @@ def test_mistakes_are_one_line(number, outcomes):
 
 @pytest.mark.slow
 def test_a_mistake_is_one_line_in_a_process_of_its_own(tmp_path):
-    done = run(tmp_path, "train", "trainer.ppo.lrr=1")
+    done = run(tmp_path, "train", "trainer.method.lrr=1")
     assert "did you mean lr?" in one_line(done.returncode, done.stderr)
 
 

@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs.performance import Contention, default_model, sensitivity_of
-from envs.performance.contention import Mode
+from envs.performance.contention import Mode, stage_profile
 from envs.simulation import Scenario, Setup, State, ThroughputTable
 from envs.simulation.job_throughput import UNLIMITED, cell_of, feed, share_node
 from envs.simulation.shares import new_share
 from envs.simulation.throughput import CPU_GRID, MEMORY_GRID, cells_of
 from envs.simulation.world import World, world_of
-from envs.types import ClusterSpec, NodeSpec
+from envs.types import ClusterSpec, FloatArray, NodeSpec
 
 MODELS = ("alexnet", "resnet50", "m5", "bert", "vgg16")
 LINK = 1.25
@@ -94,8 +94,27 @@ def test_contention_factors_agree_with_the_contention_model(mode, rows):
     share_node(here, 0)
     contention = Contention(mode)
     network = contention.network_factors([traffic for _, traffic in rows], LINK)
-    cpu_stage = contention.cpu_stage_factors([MODELS[model] for model, _ in rows], np.full(len(rows), 1 / 8))
+    cpu_stage = cpu_stage_factors(mode, [MODELS[model] for model, _ in rows], 1 / 8)
     for j in range(len(rows)):
         share = here.shares[here.jobs[j].first_share]
         assert share.network == pytest.approx(network[j], rel=1e-12)
         assert share.cpu_stage == pytest.approx(cpu_stage[j], rel=1e-12)
+
+
+def cpu_stage_factors(mode: str, models: list[str], node_share: float) -> FloatArray:
+    """Throughputs of jobs that share one node's cores and storage, relative to alone, by Muri's stages.
+
+    The demand on a node is the sum of the jobs' CPU stages, each weighted by the job's share of the node; in the worst
+    case by 1. Once the demand exceeds 1, every CPU stage takes that many times as long.
+    """
+    if mode == "off":
+        return np.ones(len(models))
+    cpu = np.array([stage_profile(model).cpu for model in models])
+    stretch = max(1.0, float(cpu.sum()) * (1.0 if mode == "worst_case" else node_share))
+    return np.asarray(1.0 / (1.0 + np.minimum(cpu, 1.0) * (stretch - 1.0)))
+
+
+def test_two_jobs_on_an_unpartitioned_node_by_hand():
+    """Of CPU share c: the stage takes 2 c times as long, and a step takes (1 - c) + c x 2 c."""
+    cpu = stage_profile("a2c").cpu
+    assert cpu_stage_factors("worst_case", ["a2c", "a2c"], 0.5) == pytest.approx(1 / (1 + cpu * (2 * cpu - 1)))

@@ -1,0 +1,1 @@
+"""Methods of training, one file or folder each; none knows another."""

@@ -1,0 +1,151 @@
+"""What both of RLlib's algorithms here need besides training: Ray, and states on disk. RLlib's states are pickles."""
+
+import os
+import pickle
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+from ray.exceptions import RayError, RayTaskError
+from torch import nn
+
+from agents.on_ray.quiet import quieten
+from envs.types import CheckpointError, MurmurationError
+
+LEARNER = "learner.pkl"
+RLLIB = "rllib"  # the subfolder of a saved state for RLlib's own checkpoint
+DIVERGED = "training has diverged; restart from an earlier checkpoint or with a lower learning rate"
+RESTARTS: dict[str, Any] = {  # of RLlib's runners; the others play for a lost one, so nothing waits for it
+    "restart_failed_env_runners": True,
+    "delay_between_env_runner_restarts_s": 1.0,
+    "env_runner_health_probe_timeout_s": 2.0,
+}
+
+
+def start_ray() -> bool:
+    """Start Ray quietly unless it runs; return whether it was started, so that the caller must stop it.
+
+    The environment variable RAY_ADDRESS names an existing cluster to join instead.
+
+    Raises:
+        MurmurationError: no cluster answers there.
+    """
+    quieten()
+    if ray.is_initialized():
+        return False
+    if address := os.environ.get("RAY_ADDRESS"):
+        try:
+            ray.init(log_to_driver=False, logging_level="ERROR")
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise MurmurationError(f"RAY_ADDRESS={address}: no Ray cluster answers there ({reason})") from error
+        return True
+    own = {"include_dashboard": False, "object_store_memory": 400_000_000}
+    ray.init(address="local", log_to_driver=False, logging_level="ERROR", **own)  # never one that happens to run
+    return True
+
+
+def start_ray_for(setting: str, runners: int, learners: int = 0, gpus: float = 0.0) -> bool:
+    """Start Ray unless it runs, and check that it has room; RLlib would wait for ever for what there is not.
+
+    Args:
+        setting: the part of the configuration that has `num_env_runners`, for the error.
+        runners: CPUs for runners.
+        learners: learners besides the driver.
+        gpus: GPUs of each learner; a learner without one needs a CPU.
+
+    Returns:
+        Whether Ray was started, so that the caller must stop it.
+
+    Raises:
+        MurmurationError: no cluster answers, or it is too small; says what is asked for, what there is, and what to do.
+    """
+    started = start_ray()
+    try:
+        _require("CPU", runners + (0 if gpus else learners), f"{setting}.num_env_runners={runners}", learners)
+        _require("GPU", learners * gpus, f"{setting}.num_gpus_per_learner={gpus:g}", learners)
+    except MurmurationError:
+        if started:
+            ray.shutdown()
+        raise
+    return started
+
+
+def _require(resource: str, needed: float, option: str, learners: int) -> None:
+    """Assert that Ray has so much of a resource in all.
+
+    Raises:
+        MurmurationError: it has less.
+    """
+    there, nodes = ray.cluster_resources().get(resource, 0.0), sum(bool(node["Alive"]) for node in ray.nodes())
+    if needed > there:
+        also = f" with num_learners={learners}" if learners else ""
+        raise MurmurationError(
+            f"{option}{also} needs {needed:g} {resource}s, and Ray has {there:g} on {nodes} node{'s' * (nodes != 1)}; "
+            "lower it, or add machines to a cluster by  ray start --address=...  and name it by ray.address"
+        )
+
+
+def save_state(folder: Path, state: Mapping[str, Any]) -> None:
+    """Write a state into a folder; `agents.saving` makes folders appear as a whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / LEARNER).write_bytes(pickle.dumps(dict(state)))
+
+
+def load_state(folder: Path) -> dict[str, Any]:
+    """Read the result of `save_state`. Only a state of one's own may be read: a pickle can run anything."""
+    found: dict[str, Any] = pickle.loads((folder / LEARNER).read_bytes())
+    return found
+
+
+@contextmanager
+def refusing_damage(path: Path) -> Iterator[None]:
+    """Turn whatever restoring raises into one error.
+
+    Raises:
+        CheckpointError: the state is missing or corrupt.
+    """
+    try:
+        yield
+    except Exception as error:  # damaged pickles raise almost anything
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise CheckpointError(f"{path} cannot be restored ({reason}); start a new run") from error
+
+
+@contextmanager
+def explaining_losses() -> Iterator[None]:
+    """Explain the loss of a worker that training cannot do without: a learner, or Ray itself.
+
+    Raises:
+        MurmurationError: says how to continue.
+    """
+    try:
+        yield
+    except RayTaskError:  # an error that a worker raised
+        raise
+    except RayError as error:
+        reason = " ".join(str(error).split())[:200]
+        raise MurmurationError(
+            f"Ray has lost a learner or its node ({type(error).__name__}: {reason}); go on with  resume=<the run's "
+            "folder>  from the last iteration"
+        ) from error
+
+
+def results_of(calls: Any) -> list[Any]:
+    """Return the results of a call to all learners, which are wrapped if the learners are remote."""
+    return [found.get() if hasattr(found, "get") and not isinstance(found, dict) else found for found in calls]
+
+
+def require_finite(network: nn.Module) -> nn.Module:
+    """Return the network if all its weights are finite.
+
+    Raises:
+        MurmurationError: a weight is not finite; validation would not notice, because of masks and arg-max.
+    """
+    for name, weight in network.state_dict().items():
+        if not bool(torch.isfinite(weight).all()):
+            raise MurmurationError(f"training: weight {name} is not finite; {DIVERGED}")
+    return network

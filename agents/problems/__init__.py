@@ -1,0 +1,1 @@
+"""What is trained: an environment with its policies, as the trainer sees it."""

@@ -1,20 +1,28 @@
-"""Learned scheduling: networks, imitation, PPO, checkpoints. The only package that imports torch and ray."""
+"""Learned scheduling: networks, policies, methods, the trainer. The only package that imports torch and ray."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from agents.methods.evolution import EvolutionSettings
     from agents.methods.imitation import ImitationSettings
     from agents.methods.ppo import PPOSettings, TrainingSetup
     from agents.networks import AttentionPolicy, Blueprint, PolicyNetwork
+    from agents.policies import BiddingCheckpoint
     from agents.policies.checkpoint import Checkpoint
     from agents.policies.scheduler import PolicyScheduler
+    from agents.problems.bids import BidProblem
+    from agents.problems.choices import ChoiceProblem
     from agents.training import Trainer, TrainingSettings
 
 _HOMES = {
     "AttentionPolicy": "agents.networks",
+    "BidProblem": "agents.problems.bids",
+    "BiddingCheckpoint": "agents.policies",
     "Blueprint": "agents.networks",
     "Checkpoint": "agents.policies.checkpoint",
+    "ChoiceProblem": "agents.problems.choices",
+    "EvolutionSettings": "agents.methods.evolution",
     "ImitationSettings": "agents.methods.imitation",
     "PPOSettings": "agents.methods.ppo",
     "PolicyNetwork": "agents.networks",
@@ -26,8 +34,12 @@ _HOMES = {
 
 __all__ = [
     "AttentionPolicy",
+    "BidProblem",
+    "BiddingCheckpoint",
     "Blueprint",
     "Checkpoint",
+    "ChoiceProblem",
+    "EvolutionSettings",
     "ImitationSettings",
     "PPOSettings",
     "PolicyNetwork",

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from torch import nn
 
-from agents.problems.problem import Problem
+from agents.problems.problem import TrainingProblem
 from envs.scheduling import Scheduler
 from envs.types import MurmurationError
 
@@ -21,12 +21,12 @@ class Needs:
     """What a method needs of an environment and its network.
 
     Attributes:
-        kinds: of environments that it can train in, see `Problem.kind`.
+        faces: of environments that it can train in, see `TrainingProblem.face`.
         advice: options that choose such an environment and network, for a message.
         critic: whether the network must estimate values (`value`).
     """
 
-    kinds: tuple[str, ...]
+    faces: tuple[str, ...]
     advice: str
     critic: bool = False
 
@@ -86,7 +86,7 @@ class Method(Protocol):
         """Begin training.
 
         Args:
-            problem: of one of the kinds that it needs.
+            problem: of one of the faces that it needs.
             network: with the weights with which training begins.
             seed: of all random draws.
         """
@@ -122,7 +122,7 @@ class Stage(Protocol):
         """Change a network.
 
         Args:
-            problem: of one of the kinds that it needs.
+            problem: of one of the faces that it needs.
             network: changed in place.
             make_teacher: makes a scheduler to learn from.
             seed: of all random draws.
@@ -131,16 +131,16 @@ class Stage(Protocol):
         ...
 
 
-def check_pairing(part: Method | Stage, problem: Problem) -> None:
+def check_pairing(part: Method | Stage, problem: TrainingProblem) -> None:
     """Check that a method or a stage can train the network of a problem, before anything is built.
 
     Raises:
         MurmurationError: it cannot; says what to choose.
     """
-    if problem.kind not in part.needs.kinds:
+    if problem.face not in part.needs.faces:
         raise MurmurationError(
-            f"trainer: {part.name} trains by {' or '.join(part.needs.kinds)}, and nodes of this environment act by "
-            f"{problem.kind}; choose {part.needs.advice}, or a trainer for {problem.kind}"
+            f"trainer: {part.name} trains by {' or '.join(part.needs.faces)}, and nodes of this environment act by "
+            f"{problem.face}; choose {part.needs.advice}, or a trainer for {problem.face}"
         )
     cls = problem.blueprint.network_class()
     for method, does in problem.network_methods.items():

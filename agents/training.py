@@ -14,8 +14,8 @@ from agents.curves import LearningCurve, learning_curves
 from agents.listener import TrainingListener
 from agents.method import Algorithm, Method, Stage, check_pairing
 from agents.pictures import picture_episode
-from agents.problems.objective import Objective
-from agents.problems.problem import Compared, Problem, TaskFigures, ValidationPlan
+from agents.problems.objective import EpisodeObjective
+from agents.problems.problem import Compared, TaskFigures, TrainingProblem, ValidationPlan
 from agents.saving import BEST, SavedStates, best_on_disk, read_state, refusing_writes
 from agents.seeding import Phase, derive_seed
 from agents.tags import BOUND_LINE, GAIN, HEADLINE, IMITATION
@@ -68,7 +68,7 @@ class TrainingSettings:
     picture_every: int = 10
     teacher: str = "none"
     imitation: Stage | None = None
-    objective: Objective | None = None
+    objective: EpisodeObjective | None = None
 
     def __post_init__(self) -> None:
         if self.picture_every < 0:
@@ -160,7 +160,7 @@ class Trainer:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: TrainingProblem,
         settings: TrainingSettings,
         baselines: Baselines,
         folder: Path,

@@ -14,12 +14,12 @@ from agents.networks import Blueprint, check_bid_network
 from agents.networks.bidding import BidNetwork
 from agents.policies import BiddingCheckpoint, BiddingScheduler
 from agents.problems.gain import Gain, gain_of
-from agents.problems.objective import LogMerit, Objective
+from agents.problems.objective import EpisodeObjective, LogMerit
 from agents.problems.playing import Game, Score, play
-from agents.problems.problem import Compared, Figures, TaskFigures, Validated, ValidationPlan, World
+from agents.problems.problem import Compared, TaskFigures, TrainingWorld, Validated, ValidationPlan
 from agents.seeding import Phase, derive_seed
 from agents.tags import GAIN, HEADLINE, MARKET_LINE
-from agents.validation import VALIDATION_SEED, validation_workloads
+from agents.validation import VALIDATION_SEED, ValidationFigures, validation_workloads
 from envs.bidding import BiddingBatch, BiddingRules, BiddingSpec
 from envs.episodes import Reward
 from envs.evaluation.playing import workload_seed
@@ -57,7 +57,7 @@ def spec_of(tasks: Sequence[BiddingTask]) -> BiddingSpec:
 
 
 def build_policy(blueprint: Blueprint, spec: BiddingSpec, seed: int, start: Mapping[str, Tensor] | None) -> Any:
-    """Build the network that training starts with; see `Problem.build`."""
+    """Build the network that training starts with; see `TrainingProblem.build`."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, Phase.LEARNING))
         network = blueprint.build(spec)
@@ -78,7 +78,7 @@ class Silence:
 
 
 class BidProblem:
-    """The bidding environment, as `Problem` says.
+    """The bidding environment, as `TrainingProblem` says.
 
     Args:
         worlds: the tasks; training draws from all in turn, and they share the market's name and options.
@@ -87,7 +87,7 @@ class BidProblem:
         objective: what is to be maximised, and by which checkpoints are compared.
     """
 
-    kind: ClassVar[str] = "bids"
+    face: ClassVar[str] = "bids"
     network_methods: ClassVar[Mapping[str, str]] = {"bids": "bid"}
     advice: ClassVar[str] = "agent=bidding or agent=constant_bids"
     metric: ClassVar[str] = GAIN
@@ -97,10 +97,10 @@ class BidProblem:
         worlds: Sequence[BiddingTask],
         blueprint: Blueprint,
         market: dict[str, Any],
-        objective: Objective | None = None,
+        objective: EpisodeObjective | None = None,
     ) -> None:
         self.worlds, self.blueprint, self.market = tuple(worlds), blueprint, market
-        self.objective: Objective = objective or LogMerit()
+        self.objective: EpisodeObjective = objective or LogMerit()
         self.tasks = tuple(world.name for world in self.worlds)
         self._games: dict[str, list[Game]] = {}
         self._batches: dict[str, BiddingBatch] = {}
@@ -155,7 +155,7 @@ class BidProblem:
         """Return the mean JCT of the market alone."""
         return {MARKET_LINE: self._mean_jct(self._own[self.tasks[0]])}
 
-    def level(self, baseline: Figures) -> Mapping[str, float]:
+    def level(self, baseline: ValidationFigures) -> Mapping[str, float]:
         """Return nothing: the figures of a policy are gains over the market, which baselines do not have."""
         return {}
 
@@ -189,7 +189,7 @@ class BidProblem:
         """Return minus that gain."""
         return -self.rank(figures)[0]
 
-    def standing(self, figures: TaskFigures, baselines: Mapping[str, Figures]) -> Mapping[str, float]:
+    def standing(self, figures: TaskFigures, baselines: Mapping[str, ValidationFigures]) -> Mapping[str, float]:
         """Return the mean gain in mean JCT, and its standard error."""
         gains = [Gain(**each) for each in figures.values()]
         return {
@@ -210,11 +210,11 @@ class BidProblem:
             tell(f"{name}: best checkpoint on {fresh} fresh workloads, against the market alone: {gain}")
         return found
 
-    def world(self, network: nn.Module, number: int) -> World:
+    def world(self, network: nn.Module, number: int) -> TrainingWorld:
         """Return where a policy plays: the tasks in turn."""
         world = self.worlds[number % len(self.worlds)]
         scheduler = BiddingScheduler(network, world.market, world.rules)  # type: ignore[arg-type]
-        return World(scheduler, world.setup, world.source)
+        return TrainingWorld(scheduler, world.setup, world.source)
 
     def checkpoint(self, network: nn.Module, notes: dict[str, Any]) -> BiddingCheckpoint:
         """Return a policy as a checkpoint."""

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from agents.listener import TrainingListener
 from agents.networks import Blueprint, check_network, missing_protocols
 from agents.policies.checkpoint import Checkpoint
-from agents.problems.problem import Compared, Figures, TaskFigures, Validated, ValidationPlan, World
+from agents.problems.problem import Compared, TaskFigures, TrainingWorld, Validated, ValidationPlan
 from agents.seeding import Phase, derive_seed
 from agents.tags import HEADLINE
-from agents.validation import best_of, outcome_of, validate_scheduler, validation_workloads
+from agents.validation import ValidationFigures, best_of, outcome_of, validate_scheduler, validation_workloads
 from envs.gpu_cluster import DecisionRules, EnvSpec, Reward, TeamReward
 from envs.gpu_cluster.vector import GpuClusterVectorEnv
 from envs.simulation import Setup
@@ -44,7 +44,7 @@ class TrainingSetup:
 
 
 class ChoiceProblem:
-    """The discrete environment, as `Problem` says; a policy is validated by its sampled actions.
+    """The discrete environment, as `TrainingProblem` says; a policy is validated by its sampled actions.
 
     Args:
         training_setup: the setup of all episodes.
@@ -52,7 +52,7 @@ class ChoiceProblem:
         task: name of the task, for figures.
     """
 
-    kind: ClassVar[str] = "choices"
+    face: ClassVar[str] = "choices"
     network_methods: ClassVar[Mapping[str, str]] = {"logits": "choose"}
     advice: ClassVar[str] = "agent=attention"
     metric: ClassVar[str] = HEADLINE
@@ -96,7 +96,7 @@ class ChoiceProblem:
         """Return no further lines."""
         return {}
 
-    def level(self, baseline: Figures) -> Mapping[str, float]:
+    def level(self, baseline: ValidationFigures) -> Mapping[str, float]:
         """Return all figures of a baseline."""
         return {f"validation/{name}": value for name, value in baseline.items()}
 
@@ -115,7 +115,7 @@ class ChoiceProblem:
         """Return the mean JCT in s."""
         return figures[self.tasks[0]]["mean_jct"]
 
-    def standing(self, figures: TaskFigures, baselines: Mapping[str, Figures]) -> Mapping[str, float]:
+    def standing(self, figures: TaskFigures, baselines: Mapping[str, ValidationFigures]) -> Mapping[str, float]:
         """Return mean JCT, unfinished jobs if any, and the best baseline's mean JCT.
 
         The baseline is included only if equally many jobs starve: otherwise the means are not comparable.
@@ -134,10 +134,10 @@ class ChoiceProblem:
         """Return nothing: the test split is for that."""
         return {}
 
-    def world(self, network: nn.Module, number: int) -> World:
+    def world(self, network: nn.Module, number: int) -> TrainingWorld:
         """Return where a policy plays."""
         setup = self.training_setup
-        return World(self.checkpoint(network, {}).scheduler(), setup.setup, setup.source)
+        return TrainingWorld(self.checkpoint(network, {}).scheduler(), setup.setup, setup.source)
 
     def checkpoint(self, network: nn.Module, notes: dict[str, Any]) -> Checkpoint:
         """Return a policy as a checkpoint."""

@@ -8,7 +8,7 @@ from agents.problems.playing import Score
 from envs.types import MurmurationError
 
 
-class Objective(Protocol):
+class EpisodeObjective(Protocol):
     """Any function from the score of an episode to its merit."""
 
     def __call__(self, score: Score) -> float:

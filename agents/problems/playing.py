@@ -16,8 +16,8 @@ from envs.types import FloatArray, IntArray
 from envs.workloads import Workload
 
 
-class Variants(Protocol):
-    """Variants of one network, such as those of evolution strategies."""
+class NetworkVariants(Protocol):
+    """NetworkVariants of one network, such as those of evolution strategies."""
 
     def applied(self, variants: torch.Tensor) -> AbstractContextManager[None]:
         """Compute each world under its own variant, int64[num_worlds], inside the context."""
@@ -28,7 +28,7 @@ class Game(NamedTuple):
     """One episode to play.
 
     Attributes:
-        variant: the variant of the network that plays, see `Variants`; ignored without any.
+        variant: the variant of the network that plays, see `NetworkVariants`; ignored without any.
         workload: the jobs.
         seed: seed of outages and of noisy estimates.
     """
@@ -59,7 +59,7 @@ def play(
     network: BidNetwork,
     batch: BiddingBatch,
     games: Sequence[Game],
-    perturbations: Variants | None = None,
+    perturbations: NetworkVariants | None = None,
 ) -> list[Score]:
     """Play all games on the episodes of a batch; an episode that ends makes room for the next game.
 

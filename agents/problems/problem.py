@@ -9,15 +9,15 @@ from torch import Tensor, nn
 
 from agents.listener import TrainingListener
 from agents.networks import Blueprint
+from agents.validation import ValidationFigures
 from envs.scheduling import Scheduler
 from envs.simulation import Setup
 from envs.workloads import Workload, WorkloadSource
 
-Figures = dict[str, float]
-TaskFigures = dict[str, Figures]  # by task
+TaskFigures = dict[str, ValidationFigures]  # by task
 
 
-class World(NamedTuple):
+class TrainingWorld(NamedTuple):
     """What an episode of training is drawn from, and the policy as a scheduler in it."""
 
     scheduler: Scheduler
@@ -70,11 +70,11 @@ class SavesPolicy(Protocol):
         ...
 
 
-class Problem(Protocol):
-    """What the trainer needs of an environment. A new kind of environment is one class with these members.
+class TrainingProblem(Protocol):
+    """What the trainer needs of an environment. Another environment is one class with these members.
 
     Attributes:
-        kind: of what its policies state, such as "bids"; methods name the kinds that they can train.
+        face: what its policies state, such as "bids"; methods name the faces that they can train.
         network_methods: methods that a network must have for it, in the words of a message: name -> what it does.
         advice: options that choose networks which have them.
         metric: the tag by which TensorBoard compares runs.
@@ -82,7 +82,7 @@ class Problem(Protocol):
         tasks: names of the tasks on which it is validated.
     """
 
-    kind: ClassVar[str]
+    face: ClassVar[str]
     network_methods: ClassVar[Mapping[str, str]]
     advice: ClassVar[str]
     metric: ClassVar[str]
@@ -126,7 +126,7 @@ class Problem(Protocol):
         """Return further horizontal lines of the first chart: mean JCT in s by name."""
         ...
 
-    def level(self, baseline: Figures) -> Mapping[str, float]:
+    def level(self, baseline: ValidationFigures) -> Mapping[str, float]:
         """Return the scalars of a baseline's horizontal line, besides its mean JCT."""
         ...
 
@@ -146,7 +146,7 @@ class Problem(Protocol):
         """Return what a sweeper minimises."""
         ...
 
-    def standing(self, figures: TaskFigures, baselines: Mapping[str, Figures]) -> Mapping[str, float]:
+    def standing(self, figures: TaskFigures, baselines: Mapping[str, ValidationFigures]) -> Mapping[str, float]:
         """Return the figures of a progress bar."""
         ...
 
@@ -154,7 +154,7 @@ class Problem(Protocol):
         """Validate the best policy on workloads that did not choose it; nothing where there are none."""
         ...
 
-    def world(self, network: nn.Module, number: int) -> World:
+    def world(self, network: nn.Module, number: int) -> TrainingWorld:
         """Return where a policy plays; the number selects one of the tasks in turn, the first for 0."""
         ...
 

@@ -108,12 +108,6 @@ def check_rows(world: World, rows: Records) -> tuple[int, int]:
 
 
 @kernel
-def withdraw(world: World) -> None:
-    """Call `undo_plan` from Python."""
-    undo_plan(world)
-
-
-@kernel
 def plan_requested(world: World, stopped: IntArray, rows: Records) -> tuple[int, int]:
     """Plan a requested allocation, or find the first error and plan nothing.
 

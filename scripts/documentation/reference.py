@@ -27,9 +27,6 @@ MODULES = (
     "agents.networks",
     "agents.methods.ppo",
     "agents.methods.evolution",
-    "agents.method",
-    "agents.problems.problem",
-    "agents.problems.objective",
     "agents.policies",
     "agents",
 )

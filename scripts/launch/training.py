@@ -16,7 +16,7 @@ from agents.policies.checkpoint import find_checkpoint
 from agents.problems.bids import BiddingTask, BidProblem
 from agents.problems.choices import ChoiceProblem, TrainingSetup
 from agents.problems.objective import LogMerit, Return
-from agents.problems.problem import Problem
+from agents.problems.problem import TrainingProblem
 from agents.tensorboard import as_code
 from agents.terminal import ProgressListener
 from agents.training import STATE, Trainer, TrainingSettings
@@ -166,7 +166,7 @@ def train_seed(cfg: DictConfig, folder: Path, listener: TrainingListener) -> boo
     return trainer.run().best_iteration >= 0
 
 
-def read_start(cfg: DictConfig, problem: Problem, folder: Path) -> Mapping[str, Tensor] | None:
+def read_start(cfg: DictConfig, problem: TrainingProblem, folder: Path) -> Mapping[str, Tensor] | None:
     """Read the weights that `start` names, and enter their hashes into the run's provenance.
 
     Returns:

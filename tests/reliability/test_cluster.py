@@ -39,7 +39,7 @@ from launch.spreading import find_spread, join, joined_cluster, spread_over_ray
 from tests.conformance.test_training import Told, trainer, weights_of
 from tests.golden.playground import jobs, two_nodes
 from tests.reliability.faulty import Deadly, Faulty, Fragile, Leaving, Opaque
-from tests.reliability.test_crashes import GAE
+from tests.reliability.test_crashes import FEW, GAE
 from tests.unit.agents.curves import scalars
 from tests.unit.agents.test_evolution_training import problem_of, setup_of
 from tests.unit.agents.worlds import PPO, network, small_world
@@ -216,7 +216,7 @@ def copy_states(here, there, last):
 
 
 def test_a_resumed_run_of_ppo_with_one_runner_equals_the_unbroken_one_to_the_bit(cluster, tmp_path):
-    settings = replace(GAE, method=replace(GAE.method, num_env_runners=1))
+    settings = replace(GAE, method=replace(FEW, num_env_runners=1))
     unbroken = trainer(tmp_path / "unbroken", settings).run()
     copy_states(tmp_path / "unbroken", tmp_path / "resumed", last=3)
     told = Told()

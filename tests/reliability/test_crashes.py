@@ -22,8 +22,9 @@ from tests.unit.agents.curves import scalars
 from tests.unit.agents.worlds import PPO, small_world
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-GAE = replace(SETTINGS, iterations=3, validate_every=3, method=replace(PPO, train_batch_size=96))
-GROUPS = replace(GAE, method=replace(GAE.method, advantage="group", group_size=2))
+FEW = replace(PPO, train_batch_size=96)
+GAE = replace(SETTINGS, iterations=3, validate_every=3, method=FEW)
+GROUPS = replace(GAE, method=replace(FEW, advantage="group", group_size=2))
 WORLD = small_world(num_jobs=10, num_evaluation=2)
 KILLED = """
 import os, signal, sys

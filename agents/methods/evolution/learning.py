@@ -28,7 +28,7 @@ from agents.on_ray.pieces import (
     TrainingOnRay,
 )
 from agents.problems.bids import BiddingTask, build_policy, spec_of
-from agents.problems.objective import LogMerit, Objective
+from agents.problems.objective import EpisodeObjective, LogMerit
 from agents.problems.playing import Game, Score, play
 from agents.seeding import Phase, derive_seed
 from envs.bidding import BiddingBatch, BiddingSpec
@@ -53,7 +53,7 @@ class EvolutionSetup:
     settings: EvolutionSettings
     seed: int
     start: Mapping[str, Tensor] | None = None
-    objective: Objective = field(default_factory=LogMerit)
+    objective: EpisodeObjective = field(default_factory=LogMerit)
 
     @property
     def spec(self) -> BiddingSpec:
@@ -161,7 +161,7 @@ class Scores:
 
     pairs: tuple[PairScores, ...]
 
-    def merits(self, objective: Objective) -> FloatArray:
+    def merits(self, objective: EpisodeObjective) -> FloatArray:
         """float64[num_pairs, 2, num_workloads]."""
         return np.array([[[objective(score) for score in scores] for scores in pair] for pair in self.pairs])
 

@@ -338,7 +338,8 @@ def test_the_objective_of_a_user_decides_what_is_climbed_and_which_checkpoint_is
     assert not any(equal(weights["own"], weights[name]) for name in ("usual", "makespan"))
     problem = BidProblem(tasks, BLUEPRINT, FIFO, Return())
     state = trainer(tmp_path, 1, problem=problem).run()
-    game = play(weights["own"], tasks[0].batch(1), [Game(0, tasks[0].source.episode(np.random.default_rng(0)), 0)])[0]
+    workload = tasks[0].source.episode(np.random.default_rng(0))
+    (game,) = play(weights["own"], tasks[0].batch(1), [Game(0, workload, 0)])  # type: ignore[arg-type]
     assert Return()(game) == game.reward < 0
     gains = {step: figures["task 0"]["merit"] for step, figures in state.validation.items()}
     assert state.best_iteration == int(max(gains, key=lambda step: (gains[step], -int(step))))

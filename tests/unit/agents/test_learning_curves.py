@@ -9,8 +9,8 @@ from agents.curves import LearningCurve, compare_curves, learning_curves
 from agents.problems.gain import Gain
 
 
-def gain(jct: float) -> list[float]:
-    return list(Gain(jct, 0.001, 0.0, 0.0, jct, 0.0, 0.0))
+def gain(jct: float) -> dict[str, float]:
+    return Gain(jct, 0.001, 0.0, 0.0, jct, 0.0, 0.0)._asdict()
 
 
 def curve(*gains: float) -> LearningCurve:

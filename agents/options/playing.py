@@ -1,0 +1,166 @@
+"""Whole episodes under the option scorer, in compiled code."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from agents.options.tape import Tape, TapeArrays, has_room, note_moment, record_decision
+from agents.options.weights import Numbers, ScorerArrays, score_options, scorer_arrays
+from envs.options import OptionBatch
+from envs.options.arrays import OptionArrays, episode_arrays
+from envs.options.features import write_features
+from envs.options.kernels import pass_time, prepare, take
+from envs.simulation.jit import kernel, leaf
+from envs.simulation.kernels import END, LOG_FULL, ROUND
+from envs.types import FloatArray, IntArray
+from envs.workloads import Workload
+
+FINISHED, TAPE_FULL, DRAWS_USED = 0, 1, 2
+
+
+@leaf
+def likeliest(a: OptionArrays, s: ScorerArrays) -> int:
+    """Return the option with the highest score, the first of equals."""
+    best = 0
+    for option in range(1, a.rules[0].num_options):
+        if s.scores[option] > s.scores[best]:
+            best = option
+    return best
+
+
+@leaf
+def weigh(a: OptionArrays, s: ScorerArrays, temperature: float) -> float:
+    """Turn the scores into weights exp((score - highest) / temperature); return their sum."""
+    highest = s.scores[likeliest(a, s)]
+    total = 0.0
+    for option in range(a.rules[0].num_options):
+        s.scores[option] = np.exp((s.scores[option] - highest) / temperature)
+        total += s.scores[option]
+    return total
+
+
+@leaf
+def draw_option(a: OptionArrays, s: ScorerArrays, total: float, draw: float) -> int:
+    """Return the option at which the weights, added up in order, pass `draw` times their sum."""
+    passed = 0.0
+    for option in range(a.rules[0].num_options):
+        passed += s.scores[option]
+        if passed > draw * total:
+            return option
+    return int(a.rules[0].num_options - 1)
+
+
+@kernel
+def play_episode(
+    batch: OptionArrays,
+    s: ScorerArrays,
+    b: int,
+    draws: FloatArray,
+    temperature: float,
+    fraction: float,
+    tape: TapeArrays,
+    outcomes: IntArray,
+) -> int:
+    """Play one episode to its end, or until something needs more room.
+
+    Args:
+        batch: the environment.
+        s: the scorers.
+        b: the episode.
+        draws: float64[K, 2], uniform random numbers; the row is the number of decisions so far.
+        temperature: of the softmax over scores; 0 for the likeliest option.
+        fraction: of the decisions that are recorded.
+        tape: nothing is noted at temperature 0.
+        outcomes: int64[B], the result codes of the environment, overwritten.
+
+    Returns:
+        FINISHED (the episode has ended, or its log is full), TAPE_FULL or DRAWS_USED.
+    """
+    a = episode_arrays(batch, b)
+    v = s.variant[b]
+    if outcomes[b] != ROUND:
+        return FINISHED
+    prepare(a)
+    while True:
+        option = 0
+        if a.rules[0].num_options > 1:
+            if temperature > 0 and a.rules[0].decisions >= len(draws):
+                return DRAWS_USED
+            if temperature > 0 and not has_room(tape, a):
+                return TAPE_FULL
+            write_features(a)
+            score_options(a, s, v)
+            if temperature > 0:
+                k = a.rules[0].decisions
+                total = weigh(a, s, temperature)
+                option = draw_option(a, s, total, draws[k, 0])
+                note_moment(tape, a, b)
+                if draws[k, 1] < fraction:
+                    record_decision(tape, a, option, np.log(s.scores[option] / total))
+            else:
+                option = likeliest(a, s)
+        if take(a, option):
+            outcomes[b] = pass_time(a)
+            if outcomes[b] != ROUND:
+                return FINISHED
+
+
+class Player:
+    """Plays batches of workloads under option scorers.
+
+    Args:
+        batch: the environment.
+    """
+
+    def __init__(self, batch: OptionBatch) -> None:
+        self.batch = batch
+        self.tape = Tape(batch.cluster.num_nodes)
+
+    def play(
+        self,
+        workloads: Sequence[Workload],
+        weights: Numbers,
+        rng: np.random.Generator,
+        *,
+        variant: IntArray | None = None,
+        temperature: float = 1.0,
+        fraction: float = 0.0,
+    ) -> FloatArray:
+        """Play workloads to their ends; the tape has the decisions of these episodes alone.
+
+        Args:
+            workloads: at most as many as the environment has episodes.
+            weights: [V, num_weights(H)].
+            rng: for choices and noisy estimates.
+            variant: int64[B], the scorer of each episode; None for the first.
+            temperature, fraction: see `play_episode`.
+
+        Returns:
+            float64[len(workloads)], the mean JCT of the measured jobs, in s.
+        """
+        batch = self.batch
+        self.tape.clear()
+        chosen = np.zeros(batch.batch_size, np.int64) if variant is None else variant
+        streams = rng.spawn(len(workloads))
+        for b, workload in enumerate(workloads):
+            batch.load(b, workload, streams[b])
+        scorer = scorer_arrays(weights, chosen, batch.arrays)
+        for b in range(len(workloads)):
+            self._play_one(scorer, b, streams[b], temperature, fraction)
+        return np.array([batch.mean_jct(b) for b in range(len(workloads))])
+
+    def _play_one(
+        self, scorer: ScorerArrays, b: int, rng: np.random.Generator, temperature: float, fraction: float
+    ) -> None:
+        batch = self.batch
+        draws = rng.random((512, 2)) if temperature > 0 else np.zeros((0, 2))
+        while batch.outcomes[b] != END:
+            code = play_episode(
+                batch.arrays, scorer, b, draws, temperature, fraction, self.tape.arrays, batch.outcomes
+            )
+            if code == TAPE_FULL:
+                self.tape.grow()
+            elif code == DRAWS_USED:
+                draws = np.concatenate((draws, rng.random(draws.shape)))
+            elif batch.outcomes[b] == LOG_FULL:
+                batch.resume(b)

@@ -1,0 +1,6 @@
+"""The placement environment: in each round, nodes have options, and one option is carried out at a time."""
+
+from envs.options.batch import OptionBatch, Options
+from envs.options.rules import OptionRules
+
+__all__ = ["OptionBatch", "OptionRules", "Options"]

@@ -8,6 +8,7 @@ from torch import nn
 
 from envs.bidding import BiddingSpec
 from envs.gpu_cluster import EnvSpec
+from envs.options import OptionSpec
 from envs.types import CheckpointError, MurmurationError
 
 
@@ -22,7 +23,7 @@ class Blueprint:
     target: str = "agents.networks.AttentionPolicy"
     options: dict[str, Any] = field(default_factory=dict)
 
-    def build(self, spec: EnvSpec | BiddingSpec) -> nn.Module:
+    def build(self, spec: EnvSpec | BiddingSpec | OptionSpec) -> nn.Module:
         """Build a fresh network for these sizes.
 
         Raises:

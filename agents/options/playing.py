@@ -1,10 +1,12 @@
 """Whole episodes under the option scorer, in compiled code."""
 
 from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from agents.options.tape import Tape, TapeArrays, has_room, note_moment, record_decision
+from agents.options.torch_playing import play_in_torch
 from agents.options.weights import Numbers, ScorerArrays, score_options, scorer_arrays
 from envs.options import OptionBatch
 from envs.options.arrays import OptionArrays, episode_arrays
@@ -105,8 +107,20 @@ def play_episode(
                 return FINISHED
 
 
+@runtime_checkable
+class ActsCompiled(Protocol):
+    """A network whose choices compiled code can make: an `OptionScorer`."""
+
+    def flat(self) -> Numbers:
+        """Return all weights float32[1, num_weights(hidden)], in the order of `ScorerArrays`."""
+        ...
+
+
 class Player:
-    """Plays batches of workloads under option scorers.
+    """Plays batches of workloads under a network for options.
+
+    A network that is `ActsCompiled` plays episode after episode in compiled code. Any other network chooses for all
+    episodes at once, in torch.
 
     Args:
         batch: the environment.
@@ -119,10 +133,9 @@ class Player:
     def play(
         self,
         workloads: Sequence[Workload],
-        weights: Numbers,
+        network: Any,
         rng: np.random.Generator,
         *,
-        variant: IntArray | None = None,
         temperature: float = 1.0,
         fraction: float = 0.0,
     ) -> FloatArray:
@@ -130,34 +143,32 @@ class Player:
 
         Args:
             workloads: at most as many as the environment has episodes.
-            weights: [V, num_weights(H)].
+            network: has a method `scores`, see `OptionScorer`.
             rng: for choices and noisy estimates.
-            variant: int64[B], the scorer of each episode; None for the first.
             temperature, fraction: see `play_episode`.
 
         Returns:
             float64[len(workloads)], the mean JCT of the measured jobs, in s.
         """
-        batch = self.batch
         self.tape.clear()
-        chosen = np.zeros(batch.batch_size, np.int64) if variant is None else variant
         streams = rng.spawn(len(workloads))
         for b, workload in enumerate(workloads):
-            batch.load(b, workload, streams[b])
-        scorer = scorer_arrays(weights, chosen, batch.arrays)
-        for b in range(len(workloads)):
-            self._play_one(scorer, b, streams[b], temperature, fraction)
-        return np.array([batch.mean_jct(b) for b in range(len(workloads))])
+            self.batch.load(b, workload, streams[b])
+        if isinstance(network, ActsCompiled):
+            scorer = scorer_arrays(network.flat(), np.zeros(self.batch.batch_size, np.int64), self.batch.arrays)
+            for b in range(len(workloads)):
+                self._play_compiled(scorer, b, streams[b], temperature, fraction)
+        else:
+            play_in_torch(self.batch, network, len(workloads), streams, self.tape, temperature, fraction)
+        return np.array([self.batch.mean_jct(b) for b in range(len(workloads))])
 
-    def _play_one(
+    def _play_compiled(
         self, scorer: ScorerArrays, b: int, rng: np.random.Generator, temperature: float, fraction: float
     ) -> None:
         batch = self.batch
         draws = rng.random((512, 2)) if temperature > 0 else np.zeros((0, 2))
         while batch.outcomes[b] != END:
-            code = play_episode(
-                batch.arrays, scorer, b, draws, temperature, fraction, self.tape.arrays, batch.outcomes
-            )
+            code = play_episode(batch.arrays, scorer, b, draws, temperature, fraction, self.tape.arrays, batch.outcomes)
             if code == TAPE_FULL:
                 self.tape.grow()
             elif code == DRAWS_USED:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from agents.options.tape import TapeArrays
+from agents.options.lesson import Lesson
 from envs.types import IntArray
 
 
@@ -20,7 +20,8 @@ class Decisions(NamedTuple):
         first: int64[D], the first option of each decision.
         jobs: float32[J, columns].
         job_decision: int64[J], the decision of each job, ascending.
-        nodes: float32[D * num_nodes, columns], the nodes of each decision.
+        nodes: float32[N, columns], all nodes of all decisions.
+        node_decision: int64[N], the decision of each node, ascending.
         cluster: float32[D, columns].
     """
 
@@ -32,6 +33,7 @@ class Decisions(NamedTuple):
     jobs: torch.Tensor
     job_decision: torch.Tensor
     nodes: torch.Tensor
+    node_decision: torch.Tensor
     cluster: torch.Tensor
 
     @property
@@ -40,29 +42,43 @@ class Decisions(NamedTuple):
         return len(self.first)
 
 
-def gather(tape: TapeArrays, records: IntArray) -> Decisions:
-    """Return some records of a tape as one minibatch.
+class Rows(NamedTuple):
+    """Where the rows of each decision of a lesson begin; int64[D] each."""
+
+    options: IntArray
+    jobs: IntArray
+    nodes: IntArray
+
+    @classmethod
+    def of(cls, lesson: Lesson) -> "Rows":
+        """Return the places for a lesson."""
+        return cls(*(np.cumsum(n) - n for n in (lesson.num_options, lesson.num_jobs, lesson.num_nodes)))
+
+
+def gather(lesson: Lesson, rows: Rows, chosen: IntArray) -> Decisions:
+    """Return some decisions of a lesson as one minibatch.
 
     Args:
-        tape: the records.
-        records: int64[D], which ones.
+        lesson: all decisions.
+        rows: where their rows begin.
+        chosen: int64[D], which decisions.
     """
-    counts, job_counts = tape.num_options[records], tape.num_jobs[records]
-    rows, first = ranges(tape.first_option[records], counts)
-    job_rows, first_job = ranges(tape.first_job[records], job_counts)
-    decision = np.repeat(np.arange(len(records)), counts)
-    job_of, node_of = tape.job_of[rows], tape.node_of[rows]
-    num_nodes = tape.nodes.shape[1]
+    options, first = ranges(rows.options[chosen], lesson.num_options[chosen])
+    jobs, first_job = ranges(rows.jobs[chosen], lesson.num_jobs[chosen])
+    nodes, first_node = ranges(rows.nodes[chosen], lesson.num_nodes[chosen])
+    decision = np.repeat(np.arange(len(chosen)), lesson.num_options[chosen])
+    job_of, node_of = lesson.job_of[options], lesson.node_of[options]
     return Decisions(
-        torch.from_numpy(tape.options[rows]),
+        torch.from_numpy(lesson.options[options]),
         torch.from_numpy(decision),
         torch.from_numpy(np.where(job_of < 0, -1, job_of + first_job[decision])),
-        torch.from_numpy(np.where(node_of < 0, -1, node_of + decision * num_nodes)),
+        torch.from_numpy(np.where(node_of < 0, -1, node_of + first_node[decision])),
         torch.from_numpy(first),
-        torch.from_numpy(tape.jobs[job_rows]),
-        torch.from_numpy(np.repeat(np.arange(len(records)), job_counts)),
-        torch.from_numpy(tape.nodes[records].reshape(len(records) * num_nodes, -1)),
-        torch.from_numpy(tape.cluster[records]),
+        torch.from_numpy(lesson.jobs[jobs]),
+        torch.from_numpy(np.repeat(np.arange(len(chosen)), lesson.num_jobs[chosen])),
+        torch.from_numpy(lesson.nodes[nodes]),
+        torch.from_numpy(np.repeat(np.arange(len(chosen)), lesson.num_nodes[chosen])),
+        torch.from_numpy(lesson.cluster[chosen]),
     )
 
 

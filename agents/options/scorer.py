@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from agents.options.rows import Decisions
-from agents.options.weights import INPUTS, Numbers
+from agents.options.weights import Numbers
+from envs.options import OptionSpec
 
 
 class OptionScorer(nn.Module):
@@ -14,14 +15,16 @@ class OptionScorer(nn.Module):
     A score is `output . relu(option W_o + job W_j + node W_n + cluster W_c + bias)`; waiting has no job and no node.
 
     Args:
+        spec: sizes of the rows.
         hidden: units of the hidden layer.
         output_scale: spread of the initial output weights; small values begin near the uniform policy.
     """
 
-    def __init__(self, hidden: int = 24, output_scale: float = 0.05) -> None:
+    def __init__(self, spec: OptionSpec, hidden: int = 24, output_scale: float = 0.05) -> None:
         super().__init__()
         self.hidden, self.output_scale = hidden, output_scale
-        self.parts = nn.ParameterList([nn.Parameter(torch.randn(size, hidden) / 10**0.5) for size in INPUTS])
+        sizes = (spec.option_features, spec.job_features, spec.node_features, spec.cluster_features)
+        self.parts = nn.ParameterList([nn.Parameter(torch.randn(size, hidden) / 10**0.5) for size in sizes])
         self.bias = nn.Parameter(torch.zeros(hidden))
         self.output = nn.Parameter(torch.randn(hidden) * output_scale)
 

@@ -10,7 +10,7 @@ from envs.options.arrays import OPTION_NODE, OPTION_ROW, OptionArrays
 from envs.options.columns import NUM_CLUSTER_COLUMNS, NUM_JOB_COLUMNS, NUM_NODE_COLUMNS, NUM_OPTION_COLUMNS
 from envs.simulation.by_reference import by_reference
 from envs.simulation.jit import leaf
-from envs.types import FloatArray, IntArray
+from envs.types import BoolArray, FloatArray, IntArray
 
 Numbers = npt.NDArray[np.float32]
 MOMENTS, RECORDS, OPTIONS, JOBS = range(4)  # of `TapeArrays.count`
@@ -31,7 +31,7 @@ class TapeArrays(NamedTuple):
         log_probability: float64[records], of the chosen option.
         options, jobs: float32[rows, columns].
         job_of, node_of: int64[rows of options]: of its record, see `Options`.
-        nodes: float32[records, num_nodes, columns].
+        nodes: float32[records * num_nodes, columns].
         cluster: float32[records, columns].
     """
 
@@ -78,15 +78,73 @@ class Tape:
         self.arrays.count[:] = 0
 
     def grow(self) -> None:
-        """Double the room of what is more than half full."""
-        old = self.arrays
+        """Double the room of what is at least half full, or of everything if nothing is."""
+        old, used = self.arrays, self.arrays.count.tolist()
         sizes = [len(old.time), len(old.moment), len(old.options), len(old.jobs)]
+        full = [2 * count >= size for count, size in zip(used, sizes, strict=True)]
         self.moments, self.records, self.options, self.jobs = (
-            2 * size if 2 * used > size else size for size, used in zip(sizes, old.count.tolist(), strict=True)
+            2 * size if grows or not any(full) else size for size, grows in zip(sizes, full, strict=True)
         )
         self.arrays = self._allocate()
         for before, after in zip(old, self.arrays, strict=True):
             after[: len(before)] = before
+
+    def take(self, seen: "Tape", chosen: IntArray, log_probability: FloatArray, kept: BoolArray) -> None:
+        """Append the decisions of another tape, whose records are its moments.
+
+        Args:
+            seen: the other tape, of the same cluster.
+            chosen, log_probability: int64[moments] and float64[moments], what was chosen in each.
+            kept: bool[moments], which of them are recorded here.
+        """
+        new, options, jobs = seen.arrays, int(seen.arrays.count[OPTIONS]), int(seen.arrays.count[JOBS])
+        count, records = len(chosen), np.flatnonzero(kept)
+        while not self._holds(count, len(records), options, jobs):
+            self.grow()
+        own = self.arrays
+        moment, record = int(own.count[MOMENTS]), int(own.count[RECORDS])
+        for name in ("episode", "time", "job_seconds", "busy_seconds"):
+            getattr(own, name)[moment : moment + count] = getattr(new, name)[:count]
+        for i, k in enumerate(records.tolist(), record):
+            own.moment[i], own.chosen[i], own.log_probability[i] = moment + k, chosen[k], log_probability[k]
+            self._take_rows(i, new, k)
+            own.nodes[i * self.num_nodes : (i + 1) * self.num_nodes] = new.nodes[
+                k * self.num_nodes : (k + 1) * self.num_nodes
+            ]
+            own.cluster[i] = new.cluster[k]
+        own.count[MOMENTS], own.count[RECORDS] = moment + count, record + len(records)
+
+    def _take_rows(self, i: int, new: TapeArrays, k: int) -> None:
+        """Append the rows of options and jobs of another tape's record `k` as those of record `i`."""
+        own = self.arrays
+        first, first_job = int(own.count[OPTIONS]), int(own.count[JOBS])
+        options, jobs = int(new.num_options[k]), int(new.num_jobs[k])
+        from_option, from_job = int(new.first_option[k]), int(new.first_job[k])
+        own.first_option[i], own.num_options[i], own.first_job[i], own.num_jobs[i] = first, options, first_job, jobs
+        for name in ("options", "job_of", "node_of"):
+            getattr(own, name)[first : first + options] = getattr(new, name)[from_option : from_option + options]
+        own.jobs[first_job : first_job + jobs] = new.jobs[from_job : from_job + jobs]
+        own.count[OPTIONS], own.count[JOBS] = first + options, first_job + jobs
+
+    def _holds(self, moments: int, records: int, options: int, jobs: int) -> bool:
+        """Return whether so many more of each fit."""
+        own = self.arrays
+        sizes = (len(own.time), len(own.moment), len(own.options), len(own.jobs))
+        return all(
+            int(used) + more <= size
+            for used, more, size in zip(own.count, (moments, records, options, jobs), sizes, strict=True)
+        )
+
+    def sort_moments(self) -> None:
+        """Put the moments of each episode together, in the order of episodes; records stay where they are."""
+        own, count = self.arrays, int(self.arrays.count[MOMENTS])
+        order = np.argsort(own.episode[:count], kind="stable")
+        for name in ("episode", "time", "job_seconds", "busy_seconds"):
+            getattr(own, name)[:count] = getattr(own, name)[:count][order]
+        place = np.empty(count, np.int64)
+        place[order] = np.arange(count)
+        records = int(own.count[RECORDS])
+        own.moment[:records] = place[own.moment[:records]]
 
     def _allocate(self) -> TapeArrays:
         moments, records, options, jobs = self.moments, self.records, self.options, self.jobs
@@ -99,7 +157,7 @@ class Tape:
             np.zeros((options, NUM_OPTION_COLUMNS), np.float32),
             *np.zeros((2, options), np.int64),
             np.zeros((jobs, NUM_JOB_COLUMNS), np.float32),
-            np.zeros((records, self.num_nodes, NUM_NODE_COLUMNS), np.float32),
+            np.zeros((records * self.num_nodes, NUM_NODE_COLUMNS), np.float32),
             np.zeros((records, NUM_CLUSTER_COLUMNS), np.float32),
         )
 
@@ -147,7 +205,7 @@ def record_decision(tape: TapeArrays, a: OptionArrays, chosen: int, log_probabil
             tape.jobs[first_job + i, c] = a.jobs[i, c]
     for n in range(len(a.nodes)):
         for c in range(a.nodes.shape[1]):
-            tape.nodes[k, n, c] = a.nodes[n, c]
+            tape.nodes[k * len(a.nodes) + n, c] = a.nodes[n, c]
     for c in range(len(a.cluster)):
         tape.cluster[k, c] = a.cluster[c]
     tape.count[RECORDS] = k + 1

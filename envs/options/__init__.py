@@ -2,5 +2,7 @@
 
 from envs.options.batch import OptionBatch, Options
 from envs.options.rules import OptionRules
+from envs.options.settings import OptionSettings
+from envs.options.spec import OptionSpec
 
-__all__ = ["OptionBatch", "OptionRules", "Options"]
+__all__ = ["OptionBatch", "OptionRules", "OptionSettings", "OptionSpec", "Options"]

@@ -11,6 +11,7 @@ from envs.options import kernels
 from envs.options.arrays import OPTION_NODE, OPTION_ROW, allocate
 from envs.options.rules import OptionRules
 from envs.simulation import Setup
+from envs.simulation.state import Status
 from envs.simulation.kernels import END, LOG_FULL
 from envs.simulation.world import batch_world
 from envs.types import FloatArray, IntArray
@@ -123,10 +124,11 @@ class OptionBatch(EpisodeBatch):
     def mean_jct(self, b: int) -> float:
         """Return the mean JCT of an ended episode's measured jobs, in s; unfinished ones count up to its end."""
         workload = self.workloads[b]
-        assert workload is not None and self._outcomes[b] == END, "the episode has not ended"
+        assert workload is not None, "the episode has not begun"
+        assert self._outcomes[b] == END, "the episode has not ended"
         jobs = self.state.jobs[b][: len(workload)]
         end = self.state.episode[b, 0]["time"]
-        finish = np.where(jobs["status"] == 3, jobs["finish"], end)
+        finish = np.where(jobs["status"] == Status.DONE, jobs["finish"], end)
         return float((finish - jobs["submit"])[workload.measured].mean())
 
     def _use_table(self) -> None:

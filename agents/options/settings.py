@@ -1,0 +1,62 @@
+"""Settings of PPO with a group baseline."""
+
+from dataclasses import dataclass
+
+from envs.types import MurmurationError
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPPOSettings:
+    """Parameters of PPO with a group baseline (`agents.options.learner`).
+
+    Attributes:
+        num_workloads: fresh training workloads in an iteration.
+        group_size: episodes of each, at least 2; the others are the baseline of each one.
+        horizon: in s of simulated time; a cost that lies t seconds ahead counts exp(-t / horizon).
+        lr: learning rate of Adam at the beginning; it falls linearly.
+        final_lr: at the end, as a fraction of `lr`.
+        entropy: weight of the bonus on the entropy of the choice.
+        clip: PPO's clip of the ratio of probabilities.
+        num_epochs: passes over the decisions of an iteration.
+        num_minibatches: steps in each pass.
+        max_grad_norm: gradients are scaled down to this norm.
+        temperature: of the softmax over scores, in sampling and learning.
+        record_fraction: of the decisions that are learnt from, drawn at random; fewer save memory and time.
+        num_env_runners: additional Ray workers that play; 0 plays in this process.
+    """
+
+    num_workloads: int = 16
+    group_size: int = 8
+    horizon: float = 30_000.0
+    lr: float = 2e-3
+    final_lr: float = 0.03
+    entropy: float = 0.003
+    clip: float = 0.2
+    num_epochs: int = 2
+    num_minibatches: int = 6
+    max_grad_norm: float = 0.5
+    temperature: float = 1.0
+    record_fraction: float = 1.0
+    num_env_runners: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("num_workloads", "num_epochs", "num_minibatches"):
+            if getattr(self, name) < 1:
+                raise MurmurationError(f"group_ppo.{name} is {getattr(self, name)}; it must be at least 1")
+        if self.group_size < 2:
+            raise MurmurationError(f"group_ppo.group_size is {self.group_size}; it must be at least 2")
+        for name in ("horizon", "lr", "clip", "max_grad_norm", "temperature"):
+            if not getattr(self, name) > 0:
+                raise MurmurationError(f"group_ppo.{name} is {getattr(self, name)}; it must be positive")
+        for name in ("final_lr", "entropy", "num_env_runners"):
+            if not getattr(self, name) >= 0:
+                raise MurmurationError(f"group_ppo.{name} is {getattr(self, name)}; it must not be negative")
+        if not 0 < self.record_fraction <= 1:
+            raise MurmurationError(
+                f"group_ppo.record_fraction is {self.record_fraction}; it must be above 0 and at most 1"
+            )
+
+    @property
+    def num_episodes(self) -> int:
+        """Training episodes of an iteration."""
+        return self.num_workloads * self.group_size

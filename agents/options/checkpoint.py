@@ -24,7 +24,10 @@ from envs.types import CheckpointError
 
 WEIGHTS, MANIFEST = "weights.safetensors", "policy.json"
 FACE, FORMAT = "options", 1
-OPTION_NETWORKS = ("agents.options.scorer.OptionScorer",)  # that any manifest may name
+OPTION_NETWORKS = (
+    "agents.options.scorer.OptionScorer",
+    "agents.options.attention.OptionAttention",
+)  # that any manifest may name
 
 
 @dataclass(frozen=True)

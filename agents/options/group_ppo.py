@@ -10,7 +10,7 @@ See `agents.rllib.pieces`: a piece is a workload with its group of episodes.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,10 @@ class OptionTask:
     source: WorkloadSource
     rules: OptionRules
     reward: Reward
+
+    def only_starting(self) -> "OptionTask":
+        """Return the task with rules by which jobs are only started."""
+        return replace(self, rules=replace(self.rules, changes="start"))
 
     def batch(self, num_episodes: int) -> OptionBatch:
         """Make empty episodes for workloads of this task."""
@@ -99,6 +103,10 @@ class GroupSetup:
             torch.manual_seed(derive_seed(self.seed, Phase.LEARNING))
             return self.blueprint.build(self.spec)
 
+    def only_starts(self, iteration: int) -> bool:
+        """Whether jobs are only started in an iteration, see `GroupPPOSettings.start_only`."""
+        return iteration < self.settings.start_only * self.iterations
+
     def learning_rate(self, iteration: int) -> float:
         """Return the learning rate of an iteration."""
         done = min(iteration / max(self.iterations, 1), 1.0)
@@ -111,7 +119,7 @@ class GroupRunner(PieceRunner):
     def __init__(self, *, config: AlgorithmConfig, **kwargs: Any) -> None:
         super().__init__(config=config, **kwargs)
         self._network = self._setup.build()
-        self._players: dict[int, Player] = {}
+        self._players: dict[tuple[int, bool], Player] = {}  # by task, and whether jobs are only started
 
     def play(
         self, weights: Mapping[str, Tensor], iteration: int, numbers: Sequence[int]
@@ -123,9 +131,11 @@ class GroupRunner(PieceRunner):
     def _play_group(self, iteration: int, number: int) -> tuple[Lesson, dict[str, float]]:
         setup: GroupSetup = self._setup
         settings, index = setup.settings, number % len(setup.tasks)
-        if index not in self._players:
-            self._players[index] = Player(setup.tasks[index].batch(settings.group_size))
-        player, task = self._players[index], setup.tasks[index]
+        task, key = setup.tasks[index], (index, setup.only_starts(iteration))
+        if key not in self._players:
+            made = task.only_starting() if setup.only_starts(iteration) else task
+            self._players[key] = Player(made.batch(settings.group_size))
+        player = self._players[key]
         seed = derive_seed(setup.seed, Phase.SAMPLING, iteration, number)
         workload = task.source.episode(np.random.default_rng(seed), "train")
         jct = player.play(

@@ -22,6 +22,8 @@ class GroupPPOSettings:
         max_grad_norm: gradients are scaled down to this norm.
         temperature: of the softmax over scores, in sampling and learning.
         record_fraction: of the decisions that are learnt from, drawn at random; fewer save memory and time.
+        start_only: fraction of the iterations, the first ones, in which jobs are only started, whatever else the rules of
+            the environment allow; a policy learns that within seconds, and resizing and moving faster thereafter.
         num_env_runners: additional Ray workers that play; 0 plays in this process.
     """
 
@@ -37,6 +39,7 @@ class GroupPPOSettings:
     max_grad_norm: float = 0.5
     temperature: float = 1.0
     record_fraction: float = 1.0
+    start_only: float = 0.15
     num_env_runners: int = 0
 
     def __post_init__(self) -> None:
@@ -51,6 +54,8 @@ class GroupPPOSettings:
         for name in ("final_lr", "entropy", "num_env_runners"):
             if not getattr(self, name) >= 0:
                 raise MurmurationError(f"group_ppo.{name} is {getattr(self, name)}; it must not be negative")
+        if not 0 <= self.start_only <= 1:
+            raise MurmurationError(f"group_ppo.start_only is {self.start_only}; it must be from 0 to 1")
         if not 0 < self.record_fraction <= 1:
             raise MurmurationError(
                 f"group_ppo.record_fraction is {self.record_fraction}; it must be above 0 and at most 1"

@@ -136,12 +136,21 @@ class OptionTrainer:
         """Draw all baselines and the lower bound as horizontal lines."""
         task = self.setup.tasks[0]
         workloads = self._validations[task.name].workloads[: self.settings.num_compared]
-        if anew:
+        if anew and not self._take_from_sibling():
             self.state.baselines = measure_baselines(self.baselines, task.setup, workloads, self.listener)
         levels = {name: figures["mean_jct"] for name, figures in self.state.baselines.items()}
         levels[BOUND_LINE] = mean_bound(task.setup, workloads)
         for name, jct in levels.items():
             self.tensorboard.draw_level({HEADLINE: jct / HOUR}, self.settings.iterations, name)
+
+    def _take_from_sibling(self) -> bool:
+        """Take the figures of baselines from another training seed of the same run; return whether there is one."""
+        for path in sorted(self.folder.parent.glob(f"seed_*/{STATE}")) if self.folder.name.startswith("seed_") else ():
+            known = read_state(path, OptionTrainingState).baselines
+            if path.parent != self.folder and known:
+                self.state.baselines = known
+                return True
+        return False
 
     def _improve(self, algorithm: LocalGroupPPO | GroupPPOOnRay) -> None:
         settings = self.settings
@@ -164,7 +173,10 @@ class OptionTrainer:
 
     def _validate(self, algorithm: LocalGroupPPO | GroupPPOOnRay) -> None:
         network, iteration = algorithm.network(), self.state.iteration
-        found = {name: validation.figures(network) for name, validation in self._validations.items()}
+        only_starts = iteration > 0 and self.setup.only_starts(iteration - 1)  # as in the iteration that has ended
+        found = {
+            name: validation.figures(network, only_starts=only_starts) for name, validation in self._validations.items()
+        }
         self.state.validation[str(iteration)] = found
         score, mode = self.state.score(iteration), self.state.best_mode(iteration)
         scalars = {f"validation/{name}/{key}": value for name, own in found.items() for key, value in own.items()}
@@ -180,7 +192,9 @@ class OptionTrainer:
             "validation": found,
             "cpu_seconds": sum(self.state.cpu_time),
         }
-        checkpoint = OptionCheckpoint(network, self.setup.blueprint, self.setup.tasks[0].rules, notes)
+        task = self.setup.tasks[0]
+        rules = (task.only_starting() if only_starts else task).rules
+        checkpoint = OptionCheckpoint(network, self.setup.blueprint, rules, notes)
         with refusing_writes(self.folder / LAST):
             checkpoint.save(self.folder / LAST)
             best = self.state.best_iteration

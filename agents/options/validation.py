@@ -10,7 +10,6 @@ from agents.options.group_ppo import OptionTask
 from agents.options.playing import Player
 from agents.validation import VALIDATION_SEED, validation_workloads
 from envs.evaluation.playing import workload_seed
-from envs.types import FloatArray
 from envs.workloads import Workload
 
 MODES = {"greedy": 0.0, "sampled": 1.0}  # temperatures at which policies are validated
@@ -31,14 +30,21 @@ class Validation:
     def __post_init__(self) -> None:
         self.workloads: Sequence[Workload] = validation_workloads(self.task.source, self.count)
         self._seeds = [workload_seed(VALIDATION_SEED, i) for i in range(len(self.workloads))]
-        self._player = Player(self.task.batch(len(self.workloads)))
+        self._players: dict[bool, Player] = {}
 
-    def jcts(self, network: Any, temperature: float) -> FloatArray:
-        """Return the mean JCT of each workload under a network, float64[workloads], in s."""
-        return self._player.play(self.workloads, network, self._seeds, temperature=temperature)
+    def figures(self, network: Any, *, only_starts: bool = False) -> dict[str, float]:
+        """Return the mean JCT at each of `MODES`, in s, and the mean decisions of an episode.
 
-    def figures(self, network: Any) -> dict[str, float]:
-        """Return the mean JCT at each of `MODES`, and mean decisions of an episode."""
-        found = {mode: float(self.jcts(network, temperature).mean()) for mode, temperature in MODES.items()}
-        decisions = self._player.batch.arrays.rules["decisions"][:, 0]
-        return {**found, "decisions": float(np.mean(decisions))}
+        Args:
+            network: the policy.
+            only_starts: whether jobs are only started, whatever else the rules of the task allow.
+        """
+        if only_starts not in self._players:
+            task = self.task.only_starting() if only_starts else self.task
+            self._players[only_starts] = Player(task.batch(len(self.workloads)))
+        player = self._players[only_starts]
+        found = {
+            mode: float(player.play(self.workloads, network, self._seeds, temperature=temperature).mean())
+            for mode, temperature in MODES.items()
+        }
+        return {**found, "decisions": float(np.mean(player.batch.arrays.rules["decisions"][:, 0]))}

@@ -13,6 +13,9 @@ from agents.bidding.training import BidTrainingState
 from agents.branching.training import BRANCHING_STATE
 from agents.evolution.training import STATE
 from agents.expert_iteration.training import EXPERT_STATE
+from agents.options.curves import JctCurve, jct_curves
+from agents.options.training import STATE as OPTION_STATE
+from agents.options.training import OptionTrainingState
 from agents.saving import read_state
 from agents.training import STATE as CHOICE_STATE
 from agents.training import TrainingState
@@ -45,8 +48,18 @@ def read_curves(folder: Path) -> dict[str, LearningCurve]:
     return dict(found for each in seed_folders(folder) or [folder] if (found := read_curve(each)))
 
 
+def has_options(folder: Path) -> bool:
+    """Whether a folder holds the progress of a policy that chooses options."""
+    return (folder / OPTION_STATE).exists()
+
+
 def write_learning_curves(folder: Path) -> None:
     """Write `learning_curves.png` into the folder of a run, over all its training seeds, if it has curves."""
+    folders = seed_folders(folder) or [folder]
+    if states := [read_state(each / OPTION_STATE, OptionTrainingState) for each in folders if has_options(each)]:
+        title = f"{next(iter(states[0].validation['0']))}, {len(states)} training seed{'s'[: len(states) > 1]}"
+        jct_curves([JctCurve.of(state) for state in states], title).savefig(folder / "learning_curves.png", dpi=120)
+        return
     if runs := read_curves(folder):
         learning_curves(runs).savefig(folder / "learning_curves.png", dpi=120)
 

@@ -1,0 +1,42 @@
+"""How an option changes the plan of a round, in compiled code."""
+
+from envs.options.arrays import OPTION_AMOUNT, OPTION_KIND, OPTION_NODE, OPTION_ROW, OptionArrays
+from envs.options.columns import EVICT, MOVE, WAIT
+from envs.options.listing import waits
+from envs.simulation.jit import leaf
+from envs.simulation.shares import clear_job, set_share
+
+
+@leaf
+def carry_out(a: OptionArrays, option: int) -> bool:
+    """Carry out one of the listed options; return whether it was waiting, which ends the round.
+
+    A job that has fewer GPUs than it needs afterwards is the gang that other nodes must join.
+    """
+    kind, row = a.what[option, OPTION_KIND], a.what[option, OPTION_ROW]
+    if kind == WAIT:
+        return True
+    change_plan(a, kind, a.job_ids[row], a.what[option, OPTION_NODE], a.what[option, OPTION_AMOUNT])
+    return False
+
+
+@leaf
+def change_plan(a: OptionArrays, kind: int, j: int, n: int, amount: int) -> None:
+    """Carry out an option other than waiting for a job: its GPUs on a node become `amount`."""
+    rules = a.rules[0]
+    if kind == MOVE or kind == EVICT:
+        clear_job(a.world, j)
+    if kind != EVICT:
+        set_share(a.world, j, n, amount)
+    rules.gang = j if kind != EVICT and waits(a.world.jobs[j]) else -1
+    rules.decision += 1
+
+
+@leaf
+def break_gang(a: OptionArrays) -> None:
+    """Give up the gang that no further node can join; its job waits for the next round."""
+    rules = a.rules[0]
+    clear_job(a.world, rules.gang)
+    a.refused[rules.gang] = a.world.episode[0].num_rounds + 1
+    rules.gang = -1
+    rules.broken_gangs += 1

@@ -150,7 +150,7 @@ def write_cluster(a: OptionArrays) -> None:
     out[CLUSTER_RUNNING] = np.log1p(episode.num_running) / 5.0
     out[CLUSTER_FREE] = episode.num_free / episode.num_gpus
     out[CLUSTER_WAITING_PER_GPU] = ratio(rules.waiting, episode.num_gpus)
-    out[CLUSTER_DECISIONS] = rules.decision / rules.max_decisions
+    out[CLUSTER_DECISIONS] = min(rules.decision / rules.max_decisions, 1.0)  # a gang may end after the last decision
     out[CLUSTER_GANG] = 1.0 if rules.gang >= 0 else 0.0
 
 

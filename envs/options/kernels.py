@@ -14,13 +14,12 @@ from envs.types import IntArray
 def prepare(a: OptionArrays) -> int:
     """List the options of the present decision; return how many there are besides waiting, 0 if the round is over."""
     rules = a.rules[0]
-    if rules.decision >= rules.max_decisions and rules.gang < 0:
-        return 0
-    choices = list_options(a)
-    if choices == 0 and rules.gang >= 0:
-        break_gang(a)
+    if rules.gang >= 0:  # it is completed even if that takes more decisions than a round may have
         choices = list_options(a)
-    return choices
+        if choices > 0:
+            return choices
+        break_gang(a)
+    return list_options(a) if rules.decision < rules.max_decisions else 0
 
 
 @part

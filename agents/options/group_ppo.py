@@ -126,12 +126,12 @@ class GroupRunner(PieceRunner):
         if index not in self._players:
             self._players[index] = Player(setup.tasks[index].batch(settings.group_size))
         player, task = self._players[index], setup.tasks[index]
-        rng = np.random.default_rng(derive_seed(setup.seed, Phase.SAMPLING, iteration, number))
-        workload = task.source.episode(rng, "train")
+        seed = derive_seed(setup.seed, Phase.SAMPLING, iteration, number)
+        workload = task.source.episode(np.random.default_rng(seed), "train")
         jct = player.play(
             [workload] * settings.group_size,
             self._network,
-            rng,
+            [seed] * settings.group_size,  # the same outages and estimates for all
             temperature=settings.temperature,
             fraction=settings.record_fraction,
         )

@@ -134,7 +134,7 @@ class Player:
         self,
         workloads: Sequence[Workload],
         network: Any,
-        rng: np.random.Generator,
+        seeds: Sequence[int],
         *,
         temperature: float = 1.0,
         fraction: float = 0.0,
@@ -144,16 +144,17 @@ class Player:
         Args:
             workloads: at most as many as the environment has episodes.
             network: has a method `scores`, see `OptionScorer`.
-            rng: for choices and noisy estimates.
+            seeds: of each episode. Outages and noisy estimates follow from its seed alone, as in `Simulator`; choices
+                follow from the seed and the place of the episode.
             temperature, fraction: see `play_episode`.
 
         Returns:
             float64[len(workloads)], the mean JCT of the measured jobs, in s.
         """
         self.tape.clear()
-        streams = rng.spawn(len(workloads))
+        streams = [np.random.default_rng([seed, b]) for b, seed in enumerate(seeds)]
         for b, workload in enumerate(workloads):
-            self.batch.load(b, workload, streams[b])
+            self.batch.load(b, workload, np.random.default_rng(seeds[b]))
         if isinstance(network, ActsCompiled):
             scorer = scorer_arrays(network.flat(), np.zeros(self.batch.batch_size, np.int64), self.batch.arrays)
             for b in range(len(workloads)):

@@ -16,6 +16,7 @@ from agents.checkpoint import find_checkpoint
 from agents.evolution.training import EvolutionTrainer, EvolutionTrainingSettings
 from agents.expert_iteration.training import ExpertTrainer, ExpertTrainingSettings
 from agents.networks import Blueprint
+from agents.options import OptionTrainer
 from agents.rllib.branching import BranchSetup
 from agents.rllib.evolution import BiddingTask, EvolutionSetup, spec_of
 from agents.rllib.expert_iteration import ExpertSetup
@@ -23,6 +24,7 @@ from agents.tensorboard import GAIN, HEADLINE, as_code
 from agents.terminal import ProgressListener
 from agents.training import Trainer, TrainingListener
 from envs.bidding import BiddingRules
+from envs.options import OptionSettings
 from envs.scheduling import Scheduler
 from envs.simulation.market import Market
 from envs.types import CheckpointError
@@ -31,6 +33,7 @@ from launch.building import build_object
 from launch.curves import BID_STATES, write_learning_curves
 from launch.errors import ChoiceError
 from launch.inputs import RunInputs, build_inputs, build_schedulers
+from launch.option_training import build_option_trainer
 from launch.policies import describe_market, load_policies, seed_folders
 from launch.provenance import add_provenance, checkpoint_hashes, trace_hashes
 from launch.registry import registered
@@ -54,13 +57,16 @@ def train(cfg: DictConfig, folder: Path) -> None:
             compare_and_report(cfg, folder, "test", load_policies(folder, registered(cfg)))
 
 
-def build_trainer(cfg: DictConfig, folder: Path, listener: TrainingListener) -> Trainer | BidTrainer:
+def build_trainer(cfg: DictConfig, folder: Path, listener: TrainingListener) -> Trainer | BidTrainer | OptionTrainer:
     """Build the training run that a config describes.
 
     Raises:
         ChoiceError: an option that does not exist or has another type, or parts that do not belong together.
     """
     settings, env = build_object(cfg.trainer), build_object(cfg.env)
+    if isinstance(env, OptionSettings):
+        baselines = {name: partial(_build_scheduler, cfg, name) for name in build_schedulers(cfg)}
+        return build_option_trainer(all_tasks(cfg), env, build_object(cfg.agent), settings, baselines, folder, listener)
     bids = isinstance(env, BiddingRules)
     if bids != isinstance(settings, BidTrainingSettings):
         raise ChoiceError(
@@ -130,12 +136,8 @@ def _build_bidding(
 ) -> BidTrainer:
     if not cfg.get("market"):
         raise ChoiceError("market: policies that bid need one; choose a file of conf/market, such as market=fifo")
-    inputs = build_inputs(cfg)
-    name = cfg.task.name if cfg.get("task") else "workload"
-    tasks = {name: inputs}
-    for entry in cfg.tasks:
-        further, found = build_further(entry)
-        tasks[further if further not in tasks else f"{further}-{len(tasks)}"] = found
+    tasks = all_tasks(cfg)
+    inputs = next(iter(tasks.values()))
     hashes = [trace_hashes(each.source) for each in tasks.values()]
     add_provenance(folder, traces={path: found for each in hashes for path, found in each.items()})
     blueprint = build_object(cfg.agent)
@@ -160,6 +162,15 @@ def _build_bidding(
     raise ChoiceError(
         f"trainer: {type(settings).__name__} names no method; choose trainer=evolution, branching or expert"
     )
+
+
+def all_tasks(cfg: DictConfig) -> dict[str, RunInputs]:
+    """Return what each task needs to run by name: the run's own task, then those of `tasks`."""
+    tasks = {cfg.task.name if cfg.get("task") else "workload": build_inputs(cfg)}
+    for entry in cfg.tasks:
+        further, found = build_further(entry)
+        tasks[further if further not in tasks else f"{further}-{len(tasks)}"] = found
+    return tasks
 
 
 def find_teacher(cfg: DictConfig, name: str) -> Callable[[], Scheduler] | None:

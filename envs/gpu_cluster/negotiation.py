@@ -1,12 +1,13 @@
 """Rounds of decisions on a simulator's state, shared by the environment and by a trained policy as a scheduler."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from envs.episodes.placements import placement_in_plan
 from envs.gpu_cluster import kernels
 from envs.gpu_cluster.arrays import allocate
 from envs.gpu_cluster.levels import level_table
@@ -17,17 +18,12 @@ from envs.simulation.exact import ExactThroughputs
 from envs.simulation.jit import Records
 from envs.simulation.market import Market
 from envs.simulation.requested import FITS, plan_requested, withdraw
-from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY
 from envs.simulation.world import batch_world, world_of
 from envs.types import (
     Allocation,
     BoolArray,
-    ExecutionPlan,
     IntArray,
-    JobId,
     MurmurationError,
-    NodeId,
-    Placement,
 )
 
 Observation = dict[str, npt.NDArray[np.generic]]
@@ -277,31 +273,3 @@ def check_proposals(rules: DecisionRules, market: Market | None) -> None:
     """
     if market is not None and not rules.amendments:
         raise MurmurationError("env: rounds begin with a proposal only where nodes amend it; set amendments to true")
-
-
-def placement_in_plan(state: State, b: int, job: JobId, plans: Sequence[ExecutionPlan] = ()) -> Placement | None:
-    """Return what a job gets in the plan of an episode, with what the placement names; None for no GPUs.
-
-    Args:
-        state: the engine's arrays.
-        b: the episode.
-        job: a job that the plan has touched.
-        plans: the execution plans to which placements refer.
-    """
-    record = state.jobs[b, job]
-    gpus, cpus, memory = dict[NodeId, int](), dict[NodeId, float](), dict[NodeId, float]()
-    share = record.first_share
-    while share >= 0:
-        part = state.shares[b, share]
-        node = int(part.node)
-        gpus[node], cpus[node], memory[node] = int(part.gpus), float(part.cpus), float(part.memory)
-        share = part.next_of_job
-    if not gpus:
-        return None
-    return Placement(
-        gpus,
-        cpus=cpus if record.named & NAMED_CPUS else None,
-        memory=memory if record.named & NAMED_MEMORY else None,
-        plan=plans[record.plan] if record.plan >= 0 else None,
-        batch_size=int(record.batch_size) or None,
-    )

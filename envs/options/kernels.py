@@ -62,6 +62,23 @@ def relist(batch: OptionArrays, b: int) -> int:
 
 
 @kernel
+def open_round(batch: OptionArrays, b: int) -> bool:
+    """Begin a round in the present state of an episode; return whether there is an option besides waiting."""
+    a = episode_arrays(batch, b)
+    a.rules[0].decision = 0
+    a.rules[0].gang = -1
+    return prepare(a) > 0
+
+
+@kernel
+def decide(batch: OptionArrays, b: int, option: int) -> bool:
+    """Carry out an option of an episode by its place among all; return whether that ends the round."""
+    a = episode_arrays(batch, b)
+    prepare(a)
+    return take(a, option)
+
+
+@kernel
 def step(batch: OptionArrays, b: int, option: int) -> int:
     """Carry out an option of an episode by its place among all; advance time if that ends the round."""
     a = episode_arrays(batch, b)
@@ -84,3 +101,8 @@ def step_all(batch: OptionArrays, chosen: IntArray, outcomes: IntArray) -> None:
             outcomes[b] = ROUND
             if take(a, chosen[b]):
                 outcomes[b] = pass_time(a)
+
+
+def count_events(batch: OptionArrays, b: int) -> dict[str, int]:
+    """Count decisions, gangs that were given up, and options that did not fit into the arrays, in an episode."""
+    return {name: int(batch.rules[b, 0][name]) for name in ("decisions", "broken_gangs", "left_out")}

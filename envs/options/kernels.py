@@ -53,6 +53,12 @@ def begin(batch: OptionArrays, b: int) -> int:
 
 
 @kernel
+def list_present(batch: OptionArrays, b: int) -> None:
+    """List the options of the present decision of an episode, without their features."""
+    prepare(episode_arrays(batch, b))
+
+
+@kernel
 def relist(batch: OptionArrays, b: int) -> int:
     """Put the options of the present decision of an episode into the workspace; return their number."""
     a = episode_arrays(batch, b)

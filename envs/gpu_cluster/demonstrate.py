@@ -7,7 +7,7 @@ With `amendments` every allocation that names no plans or batch sizes is reached
 its amounts of cores and memory are among the levels, and the round is long enough. Other amounts are replaced by the
 next larger level, after all others, and cut to what the node has left. Without amendments much cannot be expressed: a
 waiting job beyond the head of the queue, or an elastic job that should start on two nodes although one suffices, is
-skipped. `scripts/interface.py` measures it.
+skipped.
 """
 
 import math

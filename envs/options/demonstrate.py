@@ -25,7 +25,19 @@ Gpus = Mapping[NodeId, int]
 WantedGpus = Mapping[JobId, Gpus]  # of all jobs that run
 
 # In this order options are chosen.
-STOP_JOB, SHRINK_JOB, MOVE_JOB, CLEAR_JOB, GIVE_GPUS, FREE_JOB, COME_NEARER, DO_NOTHING, ANYTHING = range(9)
+(
+    STOP_JOB,
+    SHRINK_JOB,
+    MOVE_JOB,
+    CLEAR_JOB,  # its placement changes otherwise: it starts anew
+    CLEAR_MOVE,  # it could move if its new node had room
+    GIVE_GPUS,
+    CLEAR_REST,  # a job that could be resized or joined in another order
+    GIVE_SOME,  # where not all that the job should have is free
+    COME_NEARER,
+    DO_NOTHING,
+    ANYTHING,
+) = range(11)
 
 
 class ListedOption(NamedTuple):
@@ -77,27 +89,40 @@ class Demonstration:
         ):
             yield ListedOption(place, kind, job, node, gpus)
 
+    def _has_room(self, plan: Gpus, wanted: Gpus) -> bool:
+        """Whether all that a job still should get is free."""
+        free = self.arrays.world.nodes[self.b]["free"]
+        return all(gpus - plan.get(node, 0) <= free[node] for node, gpus in wanted.items())
+
     def _rank(self, option: ListedOption, plan: Gpus) -> tuple[int, int, int]:
         """Return a rank; the option with the lowest is chosen."""
         if option.kind == WAIT:
             return DO_NOTHING, 0, 0
         wanted = self.wanted.get(option.job, {})
         differing = [node for node in plan if plan[node] != wanted.get(node, 0)]
-        touched = bool(self.arrays.world.jobs[self.b, option.job].touched)
         reason = ANYTHING
         if option.kind == EVICT:
-            reason = STOP_JOB if not wanted else CLEAR_JOB if len(differing) > 1 else FREE_JOB
+            reason = reason_to_evict(plan, wanted)
         elif option.kind == MOVE:
             reason = MOVE_JOB if wanted == {option.node: option.gpus} else ANYTHING
         elif option.kind == RESIZE and differing == [option.node] and wanted.get(option.node, 0) == option.gpus:
             reason = SHRINK_JOB if option.gpus < plan[option.node] else GIVE_GPUS
-        elif option.kind in (START, JOIN) and wanted.get(option.node, 0) == option.gpus:
-            # A job that runs can be resized only before other nodes join it.
-            reason = GIVE_GPUS if touched or not differing else ANYTHING
+        elif option.kind in (START, JOIN) and wanted.get(option.node, 0) == option.gpus and not differing:
+            reason = GIVE_GPUS if self._has_room(plan, wanted) else GIVE_SOME
         after = distance(after_option(option, plan), wanted)
         if reason == ANYTHING and after < distance(plan, wanted):
             reason = COME_NEARER
         return reason, after, -option.gpus
+
+
+def reason_to_evict(plan: Gpus, wanted: Gpus) -> int:
+    """Return why and when a job would be evicted that has one thing and should have another."""
+    if not wanted:
+        return STOP_JOB
+    if len(plan) == len(wanted) == 1 and plan.keys() != wanted.keys() and sum(plan.values()) == sum(wanted.values()):
+        return CLEAR_MOVE
+    differing = sum(plan[node] != wanted.get(node, 0) for node in plan)
+    return CLEAR_REST if differing <= 1 and plan.keys() & wanted.keys() else CLEAR_JOB
 
 
 def planned_gpus(arrays: OptionArrays, b: int, job: JobId) -> dict[NodeId, int]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from agents.interface import DemonstratedScheduler, InterfaceCount
 from baselines.synergy import Synergy
 from envs.cluster import NodeGroup, build_cluster
 from envs.gpu_cluster import DecisionRules, EnvSpec, GpuClusterBatch, NegotiatedRound
@@ -176,33 +175,6 @@ class Fitting(Whims):
         return allocation
 
 
-WORLDS = range(40)
-WIDE = DecisionRules(amendments=True, num_candidates=25, max_decisions=17)  # 8 GPUs change hands, then all pass
-
-
-def demonstrated(seed: int, market: AdvisedMarket | None = None) -> InterfaceCount:
-    """Play random allocations through the nodes' choices in a random world."""
-    world = random_world(seed, plain=bool(seed % 2))
-    scheduler = DemonstratedScheduler(Fitting(), WIDE, market)
-    run_episode(scheduler, Simulator(world.workload, world.setup, world.seed))
-    return scheduler.count
-
-
-def test_every_random_allocation_can_be_expressed():
-    """In random worlds the nodes' choices lead to exactly the random allocation, in every round."""
-    counts = [demonstrated(seed) for seed in WORLDS]
-    assert [(count.equal_rounds, count.reasons) for count in counts] == [(count.rounds, {}) for count in counts]
-    assert sum(count.rounds for count in counts) > 300
-    assert sum(count.jobs for count in counts) > 600
-
-
-def test_every_random_allocation_can_be_reached_from_every_other_one():
-    """The same in rounds that begin with another random allocation as a proposal."""
-    counts = [demonstrated(seed, AdvisedMarket(FifoMarket(), Fitting(), seed + 1)) for seed in WORLDS]
-    assert [(count.equal_rounds, count.reasons) for count in counts] == [(count.rounds, {}) for count in counts]
-    assert sum(count.rounds for count in counts) > 300
-
-
 class AllPass:
     """A scheduler whose nodes all pass in every round."""
 
@@ -270,14 +242,6 @@ def test_cores_and_memory_that_a_proposal_names_take_place_to_the_bit(mechanism)
     found = run_episode(passing, Simulator(named_jobs(1), ADAPTED))
     assert found.log == run_episode(adviser, Simulator(named_jobs(1), ADAPTED)).log
     assert passing.named > 12
-
-
-def test_levels_express_the_amounts_of_synergy():
-    """Almost all: a job that is given what is left between two levels gets the nearest one."""
-    scheduler = DemonstratedScheduler(Synergy(mechanism="tune"), LEVELS)
-    run_episode(scheduler, Simulator(named_jobs(1), ADAPTED))
-    assert scheduler.count.equal_jobs >= 0.95 * scheduler.count.jobs
-    assert scheduler.count.jobs > 20
 
 
 def test_the_amounts_of_the_job_that_was_amended_last_are_cut():

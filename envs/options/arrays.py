@@ -63,7 +63,7 @@ class OptionArrays(NamedTuple):
     jobs: Features  # [num_rows, NUM_JOB_COLUMNS]
     nodes: Features  # [num_nodes, NUM_NODE_COLUMNS]
     cluster: Features  # [NUM_CLUSTER_COLUMNS]
-    sums: FloatArray  # [num_nodes, 5]: see `envs.episodes.coupling`
+    sums: FloatArray  # [num_nodes + 1, 5]: see `envs.episodes.coupling`; the last row is scratch
     twin: IntArray  # [num_nodes]: 1 for an empty node that equals an empty one of lower index
     classes: IntArray  # [num_nodes]: nodes of one class have equal hardware
     seen: IntArray  # [num_classes]
@@ -94,7 +94,7 @@ def allocate(state: State, rules: OptionRules, table: ThroughputTable, candidate
         jobs=np.zeros((rows, NUM_JOB_COLUMNS), np.float32),
         nodes=np.zeros((nodes, NUM_NODE_COLUMNS), np.float32),
         cluster=np.zeros(NUM_CLUSTER_COLUMNS, np.float32),
-        sums=np.zeros((nodes, SUM_WITH_TRAFFIC + 1)),
+        sums=np.zeros((nodes + 1, SUM_WITH_TRAFFIC + 1)),
         twin=np.zeros(nodes, np.int64),
         classes=classes,
         seen=np.zeros(classes.max() + 1, np.int64),

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from envs.episodes import EpisodeBatch, Reward
 from envs.episodes.candidates import Features
 from envs.options import kernels
-from envs.options.arrays import OPTION_NODE, OPTION_ROW, allocate
+from envs.options.arrays import OPTION_NODE, OPTION_ROW, OptionArrays, allocate
 from envs.options.rules import OptionRules
 from envs.simulation import Setup
 from envs.simulation.state import Status
@@ -82,16 +82,7 @@ class OptionBatch(EpisodeBatch):
 
     def options(self, b: int = 0) -> Options:
         """Return the options of the present decision of an episode."""
-        count = kernels.relist(self.arrays, b)
-        arrays, rows = self.arrays, self.arrays.rules[b, 0].num_jobs
-        return Options(
-            arrays.what[:count].copy(),
-            arrays.options[:count].copy(),
-            arrays.job_ids[:rows].copy(),
-            arrays.jobs[:rows].copy(),
-            arrays.nodes.copy(),
-            arrays.cluster.copy(),
-        )
+        return copy_options(self.arrays, b)
 
     def step(self, chosen: IntArray) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
         """Carry out one option in every episode.
@@ -118,8 +109,7 @@ class OptionBatch(EpisodeBatch):
 
     def counters(self, b: int = 0) -> dict[str, int]:
         """Count decisions, gangs that were given up, and options that did not fit into the arrays, in an episode."""
-        record = self.arrays.rules[b, 0]
-        return {name: int(record[name]) for name in ("decisions", "broken_gangs", "left_out")}
+        return kernels.count_events(self.arrays, b)
 
     def mean_jct(self, b: int) -> float:
         """Return the mean JCT of an ended episode's measured jobs, in s; unfinished ones count up to its end."""
@@ -142,6 +132,20 @@ class OptionBatch(EpisodeBatch):
         self.arrays.refused[b] = 0
         self._outcomes[b] = kernels.begin(self.arrays, b)
         self.resume(b)
+
+
+def copy_options(arrays: OptionArrays, b: int) -> Options:
+    """Return copies of the options of the present decision of an episode, which must not be over."""
+    count = kernels.relist(arrays, b)
+    rows = arrays.rules[b, 0].num_jobs
+    return Options(
+        arrays.what[:count].copy(),
+        arrays.options[:count].copy(),
+        arrays.job_ids[:rows].copy(),
+        arrays.jobs[:rows].copy(),
+        arrays.nodes.copy(),
+        arrays.cluster.copy(),
+    )
 
 
 def most_options(candidates: int, nodes: int, node_gpus: int) -> int:

@@ -64,7 +64,6 @@ from envs.options.columns import (
     OPTION_TIME_SAVED,
     OPTION_TYPE_LOSS,
     RATIO_LIMIT,
-    RESIZE,
     WAIT,
 )
 from envs.options.listing import waits
@@ -73,6 +72,7 @@ from envs.simulation.job_throughput import level_of
 from envs.simulation.kernels import RUNNING, attained_service, remaining_work
 from envs.simulation.shares import OFF, share_on
 from envs.simulation.world import World
+from envs.types import FloatArray
 
 
 @leaf
@@ -112,18 +112,26 @@ def write_job(a: OptionArrays, row: int) -> None:
 
 
 @leaf
+def sum_jobs(a: OptionArrays, n: int, without: int, sums: FloatArray) -> None:
+    """Write the sums over the jobs on a node, except one."""
+    world = a.world
+    for i in range(len(sums)):
+        sums[i] = 0.0
+    share = world.nodes[n].first_share
+    while share >= 0:
+        record = world.shares[share]
+        job = world.jobs[record.job]
+        if record.job != without:
+            add_to_sums(world, n, job, record.gpus, planned_traffic(world, job, job.num_shares), sums)
+        share = record.next_of_node
+
+
+@leaf
 def write_node(a: OptionArrays, n: int) -> None:
     """Write the row of a node, and the sums over its jobs."""
     world, out, sums = a.world, a.nodes[n], a.sums[n]
     node, unit = world.nodes[n], a.rules[0].node_gpus
-    for i in range(len(sums)):
-        sums[i] = 0.0
-    share = node.first_share
-    while share >= 0:
-        record = world.shares[share]
-        job = world.jobs[record.job]
-        add_to_sums(world, n, job, record.gpus, planned_traffic(world, job, job.num_shares), sums)
-        share = record.next_of_node
+    sum_jobs(a, n, -1, sums)
     out[NODE_FREE] = node.free / unit
     out[NODE_GPUS] = node.num_gpus / unit
     out[NODE_JOBS] = node.num_jobs / unit
@@ -142,7 +150,7 @@ def write_cluster(a: OptionArrays) -> None:
     out[CLUSTER_RUNNING] = np.log1p(episode.num_running) / 5.0
     out[CLUSTER_FREE] = episode.num_free / episode.num_gpus
     out[CLUSTER_WAITING_PER_GPU] = ratio(rules.waiting, episode.num_gpus)
-    out[CLUSTER_DECISIONS] = rules.decision / rules.max_decisions
+    out[CLUSTER_DECISIONS] = min(rules.decision / rules.max_decisions, 1.0)  # a gang may end after the last decision
     out[CLUSTER_GANG] = 1.0 if rules.gang >= 0 else 0.0
 
 
@@ -248,10 +256,14 @@ def write_option(a: OptionArrays, option: int) -> None:
         count += (job.min_gpus - total + unit - 1) // unit
         total = job.min_gpus
     write_speed(a, j, kind, n, here, total, count, out)
-    if here > 0 or kind == RESIZE:
-        traffic = spread_traffic(world, job, total, count)
-        counted = held > 0 and planned_traffic(world, job, job.num_shares) > 0
-        write_coupling(world, n, job, here, traffic, held > 0, counted, a.sums[n], out[OPTION_CPU_SHORTAGE:])
+    if here == 0:
+        return
+    others = n
+    if held > 0:  # its GPUs and traffic there change, so that the sums less what it has after the option would be wrong
+        others = len(world.nodes)
+        sum_jobs(a, n, j, a.sums[others])
+    traffic = spread_traffic(world, job, total, count)
+    write_coupling(world, n, job, here, traffic, False, False, a.sums[others], out[OPTION_CPU_SHORTAGE:])
 
 
 @part

@@ -14,13 +14,12 @@ from envs.types import IntArray
 def prepare(a: OptionArrays) -> int:
     """List the options of the present decision; return how many there are besides waiting, 0 if the round is over."""
     rules = a.rules[0]
-    if rules.decision >= rules.max_decisions and rules.gang < 0:
-        return 0
-    choices = list_options(a)
-    if choices == 0 and rules.gang >= 0:
-        break_gang(a)
+    if rules.gang >= 0:  # it is completed even if that takes more decisions than a round may have
         choices = list_options(a)
-    return choices
+        if choices > 0:
+            return choices
+        break_gang(a)
+    return list_options(a) if rules.decision < rules.max_decisions else 0
 
 
 @part
@@ -54,12 +53,35 @@ def begin(batch: OptionArrays, b: int) -> int:
 
 
 @kernel
+def list_present(batch: OptionArrays, b: int) -> None:
+    """List the options of the present decision of an episode, without their features."""
+    prepare(episode_arrays(batch, b))
+
+
+@kernel
 def relist(batch: OptionArrays, b: int) -> int:
     """Put the options of the present decision of an episode into the workspace; return their number."""
     a = episode_arrays(batch, b)
     prepare(a)
     write_features(a)
     return int(a.rules[0].num_options)
+
+
+@kernel
+def open_round(batch: OptionArrays, b: int) -> bool:
+    """Begin a round in the present state of an episode; return whether there is an option besides waiting."""
+    a = episode_arrays(batch, b)
+    a.rules[0].decision = 0
+    a.rules[0].gang = -1
+    return prepare(a) > 0
+
+
+@kernel
+def decide(batch: OptionArrays, b: int, option: int) -> bool:
+    """Carry out an option of an episode by its place among all; return whether that ends the round."""
+    a = episode_arrays(batch, b)
+    prepare(a)
+    return take(a, option)
 
 
 @kernel
@@ -85,3 +107,8 @@ def step_all(batch: OptionArrays, chosen: IntArray, outcomes: IntArray) -> None:
             outcomes[b] = ROUND
             if take(a, chosen[b]):
                 outcomes[b] = pass_time(a)
+
+
+def count_events(batch: OptionArrays, b: int) -> dict[str, int]:
+    """Count decisions, gangs that were given up, and options that did not fit into the arrays, in an episode."""
+    return {name: int(batch.rules[b, 0][name]) for name in ("decisions", "broken_gangs", "left_out")}

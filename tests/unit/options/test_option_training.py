@@ -17,7 +17,7 @@ from baselines.fifo import Fifo
 from baselines.srtf import Srtf
 from envs.episodes import Elapsed
 from envs.types import CheckpointError, MurmurationError
-from tests.unit.options.worlds import small_task
+from tests.unit.options.tasks import small_task
 
 METHOD = GroupPPOSettings(num_workloads=4, group_size=4, num_minibatches=2, lr=1e-2)
 SETTINGS = OptionTrainingSettings(

@@ -12,7 +12,7 @@ from agents.policies.options.rows import Rows, gather
 from agents.networks.option_scorer import OptionScorer
 from agents.policies.options.tape import MOMENTS, RECORDS, Tape
 from envs.options import OptionSpec
-from tests.unit.options.worlds import small_task
+from tests.unit.options.tasks import small_task
 
 
 class OnlyInTorch(nn.Module):

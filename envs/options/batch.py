@@ -115,6 +115,21 @@ class OptionBatch(EpisodeBatch):
             self.arrays = self.arrays._replace(world=world)
             self._outcomes[b] = kernels.begin(self.arrays, b)
 
+    def copy_episodes(self, places: IntArray, other: "OptionBatch", episodes: IntArray) -> None:
+        """Copy running episodes of another batch, in the middle of a round too; the copies write no log.
+
+        Args:
+            places: int64[n], indices of the copies.
+            other: a batch with the same cluster, rules and throughput table, and as many jobs.
+            episodes: int64[n], indices in the other batch.
+        """
+        self.state.copy_episodes(places, other.state, episodes)
+        for name in ("rules", "refused"):
+            getattr(self.arrays, name)[places] = getattr(other.arrays, name)[episodes]
+        self._outcomes[places] = other.outcomes[episodes]
+        for place, episode in zip(places.tolist(), episodes.tolist(), strict=True):
+            self.workloads[place] = other.workloads[episode]
+
     def counters(self, b: int = 0) -> dict[str, int]:
         """Count decisions, gangs that were given up, and options that did not fit into the arrays, in an episode."""
         record = self.arrays.rules[b, 0]

@@ -28,6 +28,7 @@ class Options(NamedTuple):
         jobs: float32[num_jobs, NUM_JOB_COLUMNS].
         nodes: float32[num_nodes, NUM_NODE_COLUMNS].
         cluster: float32[NUM_CLUSTER_COLUMNS].
+        turn: the node whose turn it is, -1 in an auction.
     """
 
     what: IntArray
@@ -36,6 +37,7 @@ class Options(NamedTuple):
     jobs: Features
     nodes: Features
     cluster: Features
+    turn: int = -1
 
     @property
     def node_of(self) -> IntArray:
@@ -51,7 +53,8 @@ class Options(NamedTuple):
 class OptionBatch(EpisodeBatch):
     """`batch_size` independent episodes on one cluster, in which one option is carried out at a time.
 
-    A round of an episode ends when waiting is chosen or nothing else is left. Rounds without options are passed over.
+    A round of an episode ends when waiting is chosen or nothing else is left; `OptionRules.turn` says how it ends where
+    nodes take turns. Rounds without options are passed over.
     The other arguments are those of `EpisodeBatch`.
 
     Args:
@@ -90,6 +93,7 @@ class OptionBatch(EpisodeBatch):
             arrays.jobs[:rows].copy(),
             arrays.nodes.copy(),
             arrays.cluster.copy(),
+            int(arrays.rules[b, 0].turn_of),
         )
 
     def step(self, chosen: IntArray) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
@@ -124,7 +128,7 @@ class OptionBatch(EpisodeBatch):
             episodes: int64[n], indices in the other batch.
         """
         self.state.copy_episodes(places, other.state, episodes)
-        for name in ("rules", "refused"):
+        for name in ("rules", "refused", "waited"):
             getattr(self.arrays, name)[places] = getattr(other.arrays, name)[episodes]
         self._outcomes[places] = other.outcomes[episodes]
         for place, episode in zip(places.tolist(), episodes.tolist(), strict=True):

@@ -72,10 +72,9 @@ class Plan:
         """Free GPUs of all nodes together."""
         return sum(self.free(node.id) for node in self.nodes)
 
-    @property
-    def idle(self) -> bool:
-        """Whether no job holds a GPU."""
-        return not any(self.held(job.id) for job in self.simulator.active)
+    def idle_but_for(self, gang: JobId = NOTHING) -> bool:
+        """Whether no job holds a GPU, except perhaps a gang that is put together."""
+        return not any(self.held(job.id) for job in self.simulator.active if job.id != gang)
 
     def waits(self, job: JobId) -> bool:
         """Whether a job has fewer GPUs than it needs."""

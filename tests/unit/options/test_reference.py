@@ -15,6 +15,7 @@ from envs.options.columns import (
     OPTION_COLUMNS,
 )
 from envs.options.reference import ReferenceOptions
+from envs.options.rules import CHANGES, TURNS
 from envs.types import ClusterError, Configuration
 from tests.conformance.random_worlds import Workshop, random_world
 from tests.unit.options.worlds import batch_of, begun, draw, listed, random_rules
@@ -43,6 +44,7 @@ def compare(name: str, batch: OptionBatch, reference: ReferenceOptions) -> None:
         return
     assert listed(batch) == [tuple(option) for option in reference.options], name
     found, observer = batch.options(), reference.observer
+    assert found.turn == reference.lister.turn, name
     assert found.job_ids.tolist() == reference.lister.rows, name
     compare_rows(f"{name}, options", found.options, observer.options(reference.options), OPTION_COLUMNS)
     compare_rows(f"{name}, jobs", found.jobs, observer.jobs(), JOB_COLUMNS)
@@ -65,13 +67,14 @@ def play(name: str, batch: OptionBatch, reference: ReferenceOptions, rng: np.ran
 
 
 @pytest.mark.parametrize("plain", [True, False])
+@pytest.mark.parametrize("turn", TURNS)
 @pytest.mark.parametrize("chunk", range(4))
-def test_both_see_and_do_the_same(chunk, plain):
+def test_both_see_and_do_the_same(chunk, turn, plain):
     """From the first decision of random worlds under random rules."""
     kinds: Counter[str] = Counter()
     for seed in range(CHUNK * chunk, CHUNK * (chunk + 1)):
         world, rng = random_world(seed, plain=plain), np.random.default_rng(seed)
-        rules = random_rules(rng, changes=("start", "resize", "move")[seed % 3])
+        rules = random_rules(rng, changes=CHANGES[seed % 3], turn=turn)
         batch, reference = begun(world, rules)
         kinds.update(play(f"{world.name} {rules}", batch, reference, rng))
         assert batch.state.log(0) == reference.simulator.log, world.name

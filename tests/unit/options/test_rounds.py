@@ -99,9 +99,18 @@ def test_features_worked_by_hand():
     found = batch.options()
     row = dict(zip(OPTION_COLUMNS, found.options[listed(batch).index((START, 0, 0, 2))].tolist(), strict=True))
     expected = {
-        **{"is_start": 1, "gpus": 0.5, "gpus_here": 0.5, "gpus_change": 0.5, "of_request": 1},
-        **{"run_time": math.log(2) / 10, "gpu_time": math.log(3) / 10, "throughput": 1, "efficiency": 1},
-        **{"spread": 1 / 3, "free_after": 0.5, "cluster_free_after": 0.75},
+        "is_start": 1,
+        "gpus": 0.5,
+        "gpus_here": 0.5,
+        "gpus_change": 0.5,
+        "of_request": 1,
+        "run_time": math.log(2) / 10,
+        "gpu_time": math.log(3) / 10,
+        "throughput": 1,
+        "efficiency": 1,
+        "spread": 1 / 3,
+        "free_after": 0.5,
+        "cluster_free_after": 0.75,
     }
     assert {name: value for name, value in row.items() if value} == pytest.approx(expected)
     part = dict(zip(OPTION_COLUMNS, found.options[listed(batch).index((START, 1, 0, 4))].tolist(), strict=True))

@@ -26,6 +26,7 @@ def random_rules(rng: np.random.Generator, **fixed: object) -> OptionRules:
         queue_order=("shortest", "fifo", "least_service")[int(rng.integers(3))],
         max_decisions=int(rng.integers(1, 12)),
         distinct_nodes=bool(rng.random() < 0.7),
+        turn=("auction", "turns")[int(rng.integers(2))],
     )
     return replace(rules, **fixed)  # type: ignore[arg-type]
 

@@ -1,6 +1,8 @@
 """The placement environment: in each round, nodes have options, and one option is carried out at a time."""
 
 from envs.options.batch import OptionBatch, Options
+from envs.options.environment import OptionEnv, env, parallel_env, raw_env
 from envs.options.rules import OptionRules
+from envs.options.vector import OptionVectorEnv
 
-__all__ = ["OptionBatch", "OptionRules", "Options"]
+__all__ = ["OptionBatch", "OptionEnv", "OptionRules", "OptionVectorEnv", "Options", "env", "parallel_env", "raw_env"]

@@ -9,10 +9,12 @@ import pytest
 from envs.options import OptionBatch
 from envs.options.columns import (
     CLUSTER_COLUMNS,
+    EVICT,
     JOB_COLUMNS,
     KIND_NAMES,
     NODE_COLUMNS,
     OPTION_COLUMNS,
+    WAIT,
 )
 from envs.options.reference import ReferenceOptions
 from envs.options.rules import CHANGES, TURNS
@@ -80,6 +82,29 @@ def test_both_see_and_do_the_same(chunk, turn, plain):
         assert batch.state.log(0) == reference.simulator.log, world.name
     assert sum(kinds.values()) > 20 * CHUNK
     assert min(kinds[kind] for kind in KIND_NAMES) > 0, kinds
+
+
+@pytest.mark.parametrize("seed", [11, 85])
+def test_both_ask_nodes_again_that_have_waited(seed):
+    """Nodes wait and evict until nothing runs in these two worlds, and all that have waited must choose again."""
+    world, rng = random_world(seed), np.random.default_rng(seed)
+    batch, reference = begun(world, random_rules(rng, turn="turns", changes="move"))
+    again = 0
+    for _ in range(60):
+        if batch.ended[0]:
+            break
+        kinds = [option.kind for option in reference.options]
+        evictions = [place for place, kind in enumerate(kinds) if kind == EVICT]
+        if evictions and rng.random() < 0.4:
+            chosen = int(rng.choice(evictions))
+        else:
+            chosen = 0 if kinds[0] == WAIT and rng.random() < 0.5 else int(rng.integers(len(kinds)))
+        have_waited, now = bool(reference.lister.waited), reference.simulator.num_rounds
+        batch.step(np.array([chosen]))
+        reference.step(chosen)
+        compare(world.name, batch, reference)
+        again += have_waited and not reference.lister.waited and now == reference.simulator.num_rounds
+    assert again > 0
 
 
 class Narrow(Workshop):

@@ -24,10 +24,10 @@ from envs.options.columns import (
 )
 from envs.options.padding import (
     check_max_options,
-    features_box,
     job_rows,
     joint_state,
     mask_box,
+    option_features_box,
     padded_mask,
     padded_rows,
     state_size,
@@ -152,10 +152,10 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
         observation = {
             agent: spaces.Dict(
                 {
-                    "node": features_box(NUM_NODE_COLUMNS),
-                    "options": features_box(rows, NUM_OPTION_COLUMNS),
-                    "jobs": features_box(rows, NUM_JOB_COLUMNS),
-                    "cluster": features_box(NUM_CLUSTER_COLUMNS),
+                    "node": option_features_box(NUM_NODE_COLUMNS),
+                    "options": option_features_box(rows, NUM_OPTION_COLUMNS),
+                    "jobs": option_features_box(rows, NUM_JOB_COLUMNS),
+                    "cluster": option_features_box(NUM_CLUSTER_COLUMNS),
                     self.mask_name: mask_box(rows),
                 }
             )

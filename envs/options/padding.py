@@ -20,7 +20,7 @@ def check_max_options(max_options: int) -> None:
         raise MurmurationError(f"max_options is {max_options}; it must be at least 1")
 
 
-def features_box(*shape: int) -> spaces.Box:
+def option_features_box(*shape: int) -> spaces.Box:
     """A space of features."""
     return spaces.Box(-np.inf, np.inf, shape, np.float32)
 

@@ -51,7 +51,7 @@ class TurnTaking(Protocol):
         ...
 
 
-class NodesInTurn(AECEnv):
+class NodesInTurn(AECEnv):  # type: ignore[misc]  # PettingZoo's types are lost here
     """A parallel environment whose nodes take turns, as PettingZoo's AEC form.
 
     Args:
@@ -66,7 +66,7 @@ class NodesInTurn(AECEnv):
         self.possible_agents = list(parallel.possible_agents)
         self.render_mode = parallel.render_mode
         self.state_space = parallel.state_space
-        self.agents = []
+        self.agents: list[str] = []
         self._observations: dict[str, AgentObservation] = {}
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
@@ -110,7 +110,7 @@ class NodesInTurn(AECEnv):
         """Return float32[...]: the joint observation, flat, for central critics."""
         return self._parallel.state()
 
-    def render(self) -> str | npt.NDArray[np.uint8] | None:  # type: ignore[override]
+    def render(self) -> str | npt.NDArray[np.uint8] | None:
         """Show the present state of the cluster as `render_mode` says."""
         return self._parallel.render()
 

@@ -16,9 +16,9 @@ from envs.options.batch import OptionBatch
 from envs.options.columns import NUM_CLUSTER_COLUMNS, NUM_JOB_COLUMNS, NUM_NODE_COLUMNS, NUM_OPTION_COLUMNS
 from envs.options.padding import (
     check_max_options,
-    features_box,
     mask_box,
     most_jobs,
+    option_features_box,
     padded_indices,
     padded_mask,
     padded_rows,
@@ -34,12 +34,12 @@ def joint_option_spaces(batch: OptionBatch, max_options: int) -> tuple[spaces.Di
     jobs, nodes = most_jobs(batch), batch.cluster.num_nodes
     observation = spaces.Dict(
         {
-            "options": features_box(max_options, NUM_OPTION_COLUMNS),
+            "options": option_features_box(max_options, NUM_OPTION_COLUMNS),
             "option_jobs": spaces.Box(-1, jobs - 1, (max_options,), np.int64),
             "option_nodes": spaces.Box(-1, nodes - 1, (max_options,), np.int64),
-            "jobs": features_box(jobs, NUM_JOB_COLUMNS),
-            "nodes": features_box(nodes, NUM_NODE_COLUMNS),
-            "cluster": features_box(NUM_CLUSTER_COLUMNS),
+            "jobs": option_features_box(jobs, NUM_JOB_COLUMNS),
+            "nodes": option_features_box(nodes, NUM_NODE_COLUMNS),
+            "cluster": option_features_box(NUM_CLUSTER_COLUMNS),
             "action_mask": mask_box(max_options),
         }
     )

@@ -7,7 +7,7 @@ Tests compare the compiled environment with it, decision by decision. The rules 
 from envs.options.columns import WAIT
 from envs.options.reference.features import Observer
 from envs.options.reference.listing import Lister
-from envs.options.reference.plan import NOTHING, Option, Plan
+from envs.options.reference.plan import NOTHING, Option, OptionPlan
 from envs.options.rules import OptionRules
 from envs.simulation.reference import ReferenceSimulator
 
@@ -27,7 +27,7 @@ class ReferenceOptions:
 
     def __init__(self, simulator: ReferenceSimulator, rules: OptionRules) -> None:
         self.simulator, self.rules = simulator, rules
-        self.plan = Plan(simulator)
+        self.plan = OptionPlan(simulator)
         self.lister = Lister(self.plan, rules)
         self.observer = Observer(self.lister)
         self.options: list[Option] = []
@@ -52,7 +52,7 @@ class ReferenceOptions:
         option = self.options[chosen]
         self.counters["decisions"] += len(self.options) > 1
         self.lister.last_node = self.lister.turn
-        if option.kind != WAIT:
+        if option.change != WAIT:
             self._take(option)
         elif self.rules.turn == "turns":
             self.lister.waited.add(self.lister.turn)
@@ -88,4 +88,4 @@ class ReferenceOptions:
 
     def _has_choice(self) -> bool:
         self.options = self.lister.options(self.gang)
-        return any(option.kind != WAIT for option in self.options)
+        return any(option.change != WAIT for option in self.options)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, START, WAIT
-from envs.options.reference.plan import NOTHING, Option, Plan
+from envs.options.reference.plan import NOTHING, Option, OptionPlan
 from envs.options.rules import OptionRules
 from envs.simulation.reference import Job
 from envs.types import JobId, NodeId
@@ -27,7 +27,7 @@ class Lister:
         turn: the node whose turn it is, -1 for none.
     """
 
-    def __init__(self, plan: Plan, rules: OptionRules) -> None:
+    def __init__(self, plan: OptionPlan, rules: OptionRules) -> None:
         self.plan, self.rules = plan, rules
         self.num_heads = rules.candidates(plan.simulator.cluster)
         self.reference: list[list[float]] = plan.simulator.rules.table.reference().tolist()
@@ -119,7 +119,7 @@ class Lister:
             return alone
         return list(self._joins_of_gang(START, job))
 
-    def _joins_of_gang(self, kind: int, job: JobId) -> Iterator[Option]:
+    def _joins_of_gang(self, change: int, job: JobId) -> Iterator[Option]:
         """What further nodes can give: all that the job lacks, or a part if the other nodes can give the rest."""
         plan, spec, held = self.plan, self.plan.job(job).spec, self.plan.held(job)
         lacking = spec.min_gpus - plan.gpus(job)
@@ -129,7 +129,7 @@ class Lister:
         room = sum(plan.free(node) for node in able)
         for node in self._shown() if room >= lacking else []:
             for gpus in range(1, min(plan.free(node), most) + 1) if node in able else ():
-                option = Option(kind, job, node, gpus)
+                option = Option(change, job, node, gpus)
                 is_complete = gpus >= lacking and plan.runs(job, plan.after(option))
                 if is_complete or (gpus < lacking and room - plan.free(node) >= lacking - gpus):
                     yield option

@@ -15,19 +15,19 @@ class Option(NamedTuple):
     """One change of the plan, or waiting.
 
     Attributes:
-        kind: see `envs.options.columns.KIND_NAMES`.
+        change: see `envs.options.columns.KIND_NAMES`.
         job: -1 for waiting.
         node: -1 for waiting.
         gpus: of the job on this node after it.
     """
 
-    kind: int
+    change: int
     job: JobId
     node: NodeId
     gpus: int
 
 
-class Plan:
+class OptionPlan:
     """The engine's shares and the changes of one round, which take effect at its end.
 
     Attributes:
@@ -103,9 +103,9 @@ class Plan:
 
     def after(self, option: Option) -> dict[NodeId, int]:
         """Return the GPUs of an option's job by node after it."""
-        if option.kind == EVICT:
+        if option.change == EVICT:
             return {}
-        others = {} if option.kind == MOVE else dict(self.held(option.job))
+        others = {} if option.change == MOVE else dict(self.held(option.job))
         others[option.node] = option.gpus
         return {node: gpus for node, gpus in sorted(others.items()) if gpus}
 

@@ -20,7 +20,7 @@ from tests.unit.gpu_cluster.players import Fixed, bursts, jobs_like
 from tests.unit.options.test_rounds import nodes
 
 SOURCE = Fixed(*(bursts(seed) for seed in range(4)))
-RULES = {turn: OptionRules(turn=turn, changes="move") for turn in ("auction", "turns")}  # type: ignore[arg-type]
+RULES = {turn: OptionRules(turn=turn, changes="move") for turn in ("auction", "turns")}
 
 
 def small(turn: str = "auction", **options: Any) -> OptionEnv:
@@ -41,6 +41,11 @@ def bids(*choices: tuple[int, float]) -> dict[str, Any]:
     return {
         f"node_{n}": {"option": option, "bid": np.array([bid], np.float32)} for n, (option, bid) in enumerate(choices)
     }
+
+
+def sampled(made: OptionEnv) -> dict[str, Any]:
+    """An action of each agent, allowed or not."""
+    return {agent: made.action_space(agent).sample() for agent in made.agents}
 
 
 def forms(turn: str) -> SimpleNamespace:
@@ -91,7 +96,7 @@ def test_observations_lie_in_their_spaces(turn):
         for agent, observation in observations.items():
             assert made.observation_space(agent).contains(observation)
         assert made.state_space.contains(made.state())
-        observations, *_ = made.step({agent: made.action_space(agent).sample() for agent in made.agents})
+        observations, *_ = made.step(sampled(made))
     assert (made.log.events["kind"] == EventKind.FINISH).sum() == 12
 
 
@@ -210,7 +215,7 @@ def test_a_seed_gives_one_whole_episode(turn):
         for n, agent in enumerate(made.agents):
             made.action_space(agent).seed(n)
         while made.agents:
-            made.step({agent: made.action_space(agent).sample() for agent in made.agents})
+            made.step(sampled(made))
         logs.append(made.log)
     assert logs[0] == logs[1]
 

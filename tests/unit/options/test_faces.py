@@ -21,7 +21,7 @@ assert envs.registration.VECTOR_ENVS  # the import registers the ids
 
 SETUP = Setup(HETEROGENEOUS, Curved(), Scenario(restart_delay=2.0, horizon=1e5))
 RULES = {
-    f"{turn}, {changes}": OptionRules(turn=turn, changes=changes, max_decisions=16)  # type: ignore[arg-type]
+    f"{turn}, {changes}": OptionRules(turn=turn, changes=changes, max_decisions=16)
     for turn in ("auction", "turns")
     for changes in ("start", "move")
 }
@@ -105,7 +105,8 @@ def by_gymnasium(workload: Workload, rules: OptionRules) -> EventLog:
         assert joint.action_masks().tolist() == (observation["action_mask"] > 0).tolist()
         observation, _, ended, _, _ = made.step(joint_choice(observation))
         steps += 1
-    return joint._vector.batch.state.log(0)
+    log: EventLog = joint._vector.batch.state.log(0)
+    return log
 
 
 def by_vector(workload: Workload, rules: OptionRules) -> EventLog:

@@ -59,11 +59,11 @@ def test_every_option_fits(seed):
         if batch.ended[0]:
             return
         jobs, free = batch.state.jobs[0], free_gpus(batch)
-        for kind, job, node, gpus in listed(batch):
-            if kind in (START, JOIN):
+        for change, job, node, gpus in listed(batch):
+            if change in (START, JOIN):
                 assert 1 <= gpus <= free[node]
                 assert jobs[job]["gpus"] + gpus <= jobs[job]["max_gpus"]
-            assert gpus <= batch.cluster.node_gpus[max(node, 0)] or kind == WAIT
+            assert gpus <= batch.cluster.node_gpus[max(node, 0)] or change == WAIT
         batch.step(np.array([draw(batch, rng)]))
         assert (free_gpus(batch) >= 0).all()
         assert (batch.state.jobs[0]["gpus"] <= batch.state.jobs[0]["max_gpus"]).all()
@@ -98,11 +98,11 @@ def test_nobody_waits_on_an_idle_cluster_where_a_job_fits(seed):
     for _ in range(STEPS):
         if batch.ended[0]:
             return
-        kinds = {kind for kind, *_ in listed(batch)}
+        changes = {change for change, *_ in listed(batch)}
         up = batch.state.nodes["num_gpus"][0] * (batch.state.nodes["down"][0] == 0)
         gang = int(batch.arrays.rules[0, 0]["gang"])
         others_run = free_gpus(batch).sum() + (batch.state.jobs[0][gang]["gpus"] if gang >= 0 else 0) < up.sum()
-        assert (WAIT in kinds) == (others_run and (gang < 0 or batch.rules.turn == "turns"))
+        assert (WAIT in changes) == (others_run and (gang < 0 or batch.rules.turn == "turns"))
         batch.step(np.array([draw(batch, rng)]))
 
 
@@ -187,8 +187,8 @@ def test_copies_of_a_running_episode_continue_identically(seed):
     before = [] if batch.ended[0] else listed(batch)
     chosen: list[int] = []
     while not other.ended[1] and len(chosen) < STEPS:
-        kinds = other.options(1).what[:, 0]
-        chosen.append(int(rng.integers(len(kinds))))
+        changes = other.options(1).what[:, 0]
+        chosen.append(int(rng.integers(len(changes))))
         other.step(np.array([-1, chosen[-1]]))
     assert before == ([] if batch.ended[0] else listed(batch))
     for option in chosen:
@@ -214,4 +214,4 @@ def test_an_evicted_job_waits_and_may_start_again(seed):
         if evictions and batch.state.episode[0, 0]["num_rounds"] == round_before:
             job = options[place][1]
             assert batch.state.jobs[0][job]["gpus"] == 0
-            assert job not in [other for kind, other, *_ in listed(batch) if kind not in (WAIT, START)]
+            assert job not in [other for change, other, *_ in listed(batch) if change not in (WAIT, START)]

@@ -56,16 +56,16 @@ def compare(name: str, batch: OptionBatch, reference: ReferenceOptions) -> None:
 
 
 def play(name: str, batch: OptionBatch, reference: ReferenceOptions, rng: np.random.Generator) -> list[str]:
-    """Chance decides for both; return the kinds of the options that were carried out."""
+    """Chance decides for both; return the changes of the options that were carried out."""
     compare(name, batch, reference)
-    kinds = []
-    while len(kinds) < MOST_STEPS and not batch.ended[0]:
+    changes: list[str] = []
+    while len(changes) < MOST_STEPS and not batch.ended[0]:
         chosen = draw(batch, rng)
-        kinds.append(KIND_NAMES[reference.options[chosen].kind])
+        changes.append(KIND_NAMES[reference.options[chosen].change])
         batch.step(np.array([chosen]))
         reference.step(chosen)
-        compare(f"{name}, step {len(kinds)}", batch, reference)
-    return kinds
+        compare(f"{name}, step {len(changes)}", batch, reference)
+    return changes
 
 
 @pytest.mark.parametrize("plain", [True, False])
@@ -73,15 +73,15 @@ def play(name: str, batch: OptionBatch, reference: ReferenceOptions, rng: np.ran
 @pytest.mark.parametrize("chunk", range(4))
 def test_both_see_and_do_the_same(chunk, turn, plain):
     """From the first decision of random worlds under random rules."""
-    kinds: Counter[str] = Counter()
+    changes: Counter[str] = Counter()
     for seed in range(CHUNK * chunk, CHUNK * (chunk + 1)):
         world, rng = random_world(seed, plain=plain), np.random.default_rng(seed)
         rules = random_rules(rng, changes=CHANGES[seed % 3], turn=turn)
         batch, reference = begun(world, rules)
-        kinds.update(play(f"{world.name} {rules}", batch, reference, rng))
+        changes.update(play(f"{world.name} {rules}", batch, reference, rng))
         assert batch.state.log(0) == reference.simulator.log, world.name
-    assert sum(kinds.values()) > 20 * CHUNK
-    assert min(kinds[kind] for kind in KIND_NAMES) > 0, kinds
+    assert sum(changes.values()) > 20 * CHUNK
+    assert min(changes[change] for change in KIND_NAMES) > 0, changes
 
 
 @pytest.mark.parametrize("seed", [11, 85])
@@ -93,12 +93,12 @@ def test_both_ask_nodes_again_that_have_waited(seed):
     for _ in range(60):
         if batch.ended[0]:
             break
-        kinds = [option.kind for option in reference.options]
-        evictions = [place for place, kind in enumerate(kinds) if kind == EVICT]
+        changes = [option.change for option in reference.options]
+        evictions = [place for place, change in enumerate(changes) if change == EVICT]
         if evictions and rng.random() < 0.4:
             chosen = int(rng.choice(evictions))
         else:
-            chosen = 0 if kinds[0] == WAIT and rng.random() < 0.5 else int(rng.integers(len(kinds)))
+            chosen = 0 if changes[0] == WAIT and rng.random() < 0.5 else int(rng.integers(len(changes)))
         have_waited, now = bool(reference.lister.waited), reference.simulator.num_rounds
         batch.step(np.array([chosen]))
         reference.step(chosen)

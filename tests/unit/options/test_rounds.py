@@ -21,10 +21,10 @@ def nodes(*gpus: int) -> ClusterSpec:
     return ClusterSpec(tuple(NodeSpec("V100", count) for count in gpus))
 
 
-def events(batch: OptionBatch, kind: EventKind) -> list[tuple[float, int]]:
-    """Time and job of the events of a kind."""
+def events(batch: OptionBatch, what: EventKind) -> list[tuple[float, int]]:
+    """Time and job of the events of one sort."""
     found = batch.state.log(0).events
-    return [(float(event["time"]), int(event["job"])) for event in found[found["kind"] == kind]]
+    return [(float(event["time"]), int(event["job"])) for event in found[found["kind"] == what]]
 
 
 def test_a_round_worked_by_hand():

@@ -102,7 +102,7 @@ def test_nobody_waits_after_an_eviction_that_leaves_all_idle():
     assert (batch.time[0], turn(batch), listed(batch)) == (1.0, 0, [WAITING, (EVICT, 0, 0, 0)])
     choose(batch, (EVICT, 0, 0, 0))
     assert turn(batch) == 1
-    assert {kind for kind, *_ in listed(batch)} == {START}  # of gangs; all is idle, so that nobody may wait
+    assert {change for change, *_ in listed(batch)} == {START}  # of gangs; all is idle, so that nobody may wait
 
 
 def test_a_gang_that_nobody_can_complete_is_given_up():
@@ -110,7 +110,7 @@ def test_a_gang_that_nobody_can_complete_is_given_up():
     choose(batch, (START, 0, 0, 1))
     choose(batch, (JOIN, 0, 1, 1))
     assert batch.counters()["broken_gangs"] == 1
-    assert {kind for kind, *_ in listed(batch)} == {START}
+    assert {change for change, *_ in listed(batch)} == {START}
 
 
 def test_a_node_changes_only_its_own_jobs():
@@ -134,9 +134,9 @@ def test_random_play_ends_in_both_orders():
         for _ in range(3000):
             if batch.ended[0]:
                 break
-            kinds = batch.options().what[:, 0]
-            may_wait = kinds[0] == WAIT
-            batch.step(np.array([0 if may_wait and rng.random() < waiting else int(rng.integers(len(kinds)))]))
+            changes = batch.options().what[:, 0]
+            may_wait = changes[0] == WAIT
+            batch.step(np.array([0 if may_wait and rng.random() < waiting else int(rng.integers(len(changes)))]))
         assert batch.ended[0]
         assert len(events(batch, EventKind.FINISH)) == 12
 

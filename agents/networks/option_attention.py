@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from agents.networks.graph import start_at_zero
 from agents.networks.decisions import Decisions
+from agents.networks.graph import start_at_zero
 from envs.options import OptionSpec
 from envs.types import MurmurationError
 
@@ -42,8 +42,8 @@ class OptionAttention(nn.Module):
         super().__init__()
         if min(width, heads, rounds) < 1 or width % heads:
             raise MurmurationError(
-                f"network: width {width}, heads {heads}, rounds {rounds}; all must be positive, and width a multiple of "
-                "heads"
+                f"network: width {width}, heads {heads}, rounds {rounds}; all must be positive, and width a "
+                "multiple of heads"
             )
         if mixing not in MIXINGS:
             raise MurmurationError(f"network: mixing is {mixing!r}; it must be one of {', '.join(MIXINGS)}")
@@ -51,9 +51,7 @@ class OptionAttention(nn.Module):
         self.option, self.job = nn.Linear(spec.option_features, width), nn.Linear(spec.job_features, width, bias=False)
         self.node = nn.Linear(spec.node_features, width, bias=False)
         self.cluster = nn.Linear(spec.cluster_features, width, bias=False)
-        self.messages = nn.ModuleList(
-            [nn.Linear(width, 3 * width) for _ in range(rounds)] if mixing != "none" else []
-        )
+        self.messages = nn.ModuleList([nn.Linear(width, 3 * width) for _ in range(rounds)] if mixing != "none" else [])
         self.outs = nn.ModuleList([nn.Linear(width, width) for _ in self.messages])
         for out in self.outs:
             start_at_zero(out)

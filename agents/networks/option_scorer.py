@@ -1,11 +1,11 @@
 """The option scorer: one hidden layer over an option with its job, its node and the cluster."""
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
 from agents.networks.decisions import Decisions
-from agents.policies.options.weights import Numbers
 from envs.options import OptionSpec
 
 
@@ -41,7 +41,7 @@ class OptionScorer(nn.Module):
         hidden = hidden + common.index_select(0, decisions.decision_of)
         return torch.relu(hidden) @ self.output
 
-    def flat(self) -> Numbers:
+    def flat(self) -> npt.NDArray[np.float32]:
         """Return all weights float32[1, num_weights(hidden)], for compiled code."""
         pieces = [*self.parts, self.bias, self.output]
         return np.concatenate([piece.detach().numpy().ravel() for piece in pieces])[None]

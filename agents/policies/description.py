@@ -218,7 +218,9 @@ def observation_size(spec: EnvSpec) -> int:
     return spec.num_nodes * per_node + spec.num_candidates * spec.job_features + spec.cluster_features
 
 
-def check_network_size(blueprint: Blueprint, spec: EnvSpec | BiddingSpec | OptionSpec, weights: Mapping[str, Tensor]) -> None:
+def check_network_size(
+    blueprint: Blueprint, spec: EnvSpec | BiddingSpec | OptionSpec, weights: Mapping[str, Tensor]
+) -> None:
     """Check that a network has no more numbers than its weights, before memory is allocated for it.
 
     The network is built without memory, on torch's device `meta`. A network that cannot be built there is not checked:

@@ -1,7 +1,5 @@
 """Rounds of decisions on a simulator's state, shared by the environment and by a trained policy as a scheduler."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
@@ -10,15 +8,10 @@ from envs.gpu_cluster import kernels
 from envs.gpu_cluster.arrays import allocate
 from envs.gpu_cluster.spec import DecisionRules, EnvSpec
 from envs.simulation import Setup, SimulationView, Snapshot, State, ThroughputTable
-from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY
 from envs.simulation.world import batch_world
 from envs.types import (
     Allocation,
-    ExecutionPlan,
     IntArray,
-    JobId,
-    NodeId,
-    Placement,
 )
 
 Observation = dict[str, npt.NDArray[np.generic]]

@@ -11,6 +11,7 @@ See `agents.on_ray.pieces`: a piece is a workload with its group of episodes.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,14 +21,10 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from torch import Tensor, nn
 
-from agents.networks import Blueprint
 from agents.methods.group_ppo.advantage import cost_to_go, group_advantages
-from agents.policies.options.lesson import Lesson
-from agents.policies.options.playing import Player
-from agents.networks.decisions import Decisions, segment_log_softmax
-from agents.policies.options.rows import Rows, gather
 from agents.methods.group_ppo.settings import GroupPPOSettings
-from agents.policies.options.tape import MOMENTS
+from agents.networks import Blueprint
+from agents.networks.decisions import Decisions, segment_log_softmax
 from agents.on_ray.pieces import (
     SETUP,
     LocalTraining,
@@ -37,6 +34,10 @@ from agents.on_ray.pieces import (
     PieceRunner,
     TrainingOnRay,
 )
+from agents.policies.options.lesson import Lesson
+from agents.policies.options.playing import Player
+from agents.policies.options.rows import Rows, gather
+from agents.policies.options.tape import MOMENTS
 from agents.problems.options import OptionTask
 from agents.seeding import Phase, derive_seed
 from envs.episodes import Elapsed, Reward
@@ -147,7 +148,7 @@ def tape_advantages(player: Player, reward: Reward, horizon: float) -> FloatArra
     cost[1:] = -np.asarray(reward(Elapsed(*(np.diff(total) for total in totals))))
     cost[first[:-1]] = 0.0  # what lies before the first decision of an episode
     cost = np.cumsum(cost)
-    to_go = np.concatenate([cost_to_go(totals[0][a:b], cost[a:b], horizon) for a, b in zip(first, first[1:])])
+    to_go = np.concatenate([cost_to_go(totals[0][a:b], cost[a:b], horizon) for a, b in pairwise(first)])
     return group_advantages(first, totals[0], cost, to_go, group, horizon)[place]
 
 

@@ -27,8 +27,8 @@ class GroupPPOSettings:
         max_grad_norm: gradients are scaled down to this norm.
         temperature: of the softmax over scores, in sampling and learning.
         record_fraction: of the decisions that are learnt from, drawn at random; fewer save memory and time.
-        start_only: fraction of the iterations, the first ones, in which jobs are only started, whatever else the rules of
-            the environment allow; a policy learns that within seconds, and resizing and moving faster thereafter.
+        start_only: fraction of the iterations, the first ones, in which jobs are only started, whatever else the rules
+            of the environment allow; a policy learns that within seconds, and resizing and moving faster thereafter.
         iterations: after which the learning rate has fallen to its last value; those of the run.
         num_env_runners: additional Ray workers that play; 0 plays in this process.
     """

@@ -9,6 +9,7 @@ from typing import Any
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from agents.networks import Blueprint
 from agents.policies.checkpoint import check_finite
 from agents.policies.description import (
     NO_DESCRIPTION,
@@ -18,7 +19,6 @@ from agents.policies.description import (
     explaining_damage,
     read_json,
 )
-from agents.networks import Blueprint
 from agents.policies.options.scheduler import OptionScheduler
 from envs.options import OptionRules, OptionSpec
 from envs.types import CheckpointError

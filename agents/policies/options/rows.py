@@ -54,4 +54,3 @@ def ranges(first: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
     """Return the concatenation of first[i] ... first[i] + counts[i] - 1, and where each range begins in it."""
     begins = np.cumsum(counts) - counts
     return np.repeat(first - begins, counts) + np.arange(int(counts.sum())), begins
-

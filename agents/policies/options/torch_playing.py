@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from agents.policies.options.lesson import Lesson
 from agents.networks.decisions import segment_log_softmax
+from agents.policies.options.lesson import Lesson
 from agents.policies.options.rows import Rows, gather
 from agents.policies.options.tape import Tape, TapeArrays, has_room, note_moment, record_decision
 from envs.options import OptionBatch
@@ -83,9 +83,7 @@ def play_in_torch(
     tape.sort_moments()
 
 
-def choose(
-    network: Any, lesson: Lesson, temperature: float, draws: FloatArray | None
-) -> tuple[IntArray, FloatArray]:
+def choose(network: Any, lesson: Lesson, temperature: float, draws: FloatArray | None) -> tuple[IntArray, FloatArray]:
     """Choose an option in every decision of a lesson.
 
     Args:

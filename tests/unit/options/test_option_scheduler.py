@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from agents.policies.options.playing import Player
 from agents.networks.decisions import Decisions
-from agents.policies.options.scheduler import OptionScheduler
 from agents.networks.option_scorer import OptionScorer
+from agents.policies.options.playing import Player
+from agents.policies.options.scheduler import OptionScheduler
 from envs.options import OptionBatch, OptionRules, OptionSpec
 from envs.options.rules import CHANGES
 from envs.scheduling import Scheduler

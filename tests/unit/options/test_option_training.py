@@ -2,27 +2,25 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
+from agents.methods.group_ppo import GroupPPOSettings
 from agents.networks import Blueprint
-from agents.options import GroupPPOSettings, OptionTrainer, OptionTrainingSettings
 from agents.policies.options.checkpoint import OptionCheckpoint, chooses_options
-from agents.methods.group_ppo.learning import GroupSetup, LocalGroupPPO, OptionTask
-from agents.options.training import STATE
-from agents.problems.option_validation import Validation
+from agents.problems.options import OptionProblem, OptionTask
+from agents.problems.problem import ValidationPlan
+from agents.training import STATE, Trainer, TrainingSettings
 from baselines.fifo import Fifo
 from baselines.srtf import Srtf
 from envs.episodes import Elapsed
 from envs.types import CheckpointError, MurmurationError
 from tests.unit.options.tasks import small_task
 
-METHOD = GroupPPOSettings(num_workloads=4, group_size=4, num_minibatches=2, lr=1e-2)
-SETTINGS = OptionTrainingSettings(
-    iterations=4, validate_every=2, save_every=1, num_validation=6, num_compared=6, group_ppo=METHOD
-)
+METHOD = GroupPPOSettings(num_workloads=4, group_size=4, num_minibatches=2, lr=1e-2, iterations=4, start_only=0.5)
+SETTINGS = TrainingSettings(METHOD, iterations=4, validate_every=2, num_validation=6, picture_every=0)
 BLUEPRINT = Blueprint("agents.networks.option_scorer.OptionScorer", {"hidden": 8})
 
 
@@ -42,22 +40,25 @@ class Quiet:
         self.notes.append(text)
 
 
-def setup_of(task: OptionTask | None = None, settings: GroupPPOSettings = METHOD, iterations: int = 4) -> GroupSetup:
-    return GroupSetup((task or small_task(),), BLUEPRINT, settings, seed=1, iterations=iterations)
+def problem_of(*tasks: OptionTask) -> OptionProblem:
+    return OptionProblem(tasks or (small_task("move"),), BLUEPRINT)
 
 
-def train(folder, settings=SETTINGS, **rest):
+def train(folder: Path, settings: TrainingSettings = SETTINGS, problem: OptionProblem | None = None, **baselines):
     listener = Quiet()
-    trainer = OptionTrainer(setup_of(settings=settings.group_ppo, iterations=4), settings, folder, listener, **rest)
+    trainer = Trainer(problem or problem_of(), settings, baselines, folder, 1, listener)
     return trainer.run(), listener.notes
 
 
 def mean_jct_after(task: OptionTask, iterations: int) -> float:
     """Mean JCT over 16 validation workloads, with sampled choices, after so many iterations."""
-    algorithm = LocalGroupPPO(setup_of(task, iterations=40))
+    problem = problem_of(task)
+    problem.prepare(ValidationPlan(16, None, 4), Quiet())
+    method = dataclasses.replace(METHOD, iterations=40, start_only=0.0)
+    algorithm = method.start(problem, problem.build(1, None), 1)
     for _ in range(iterations):
         algorithm.train()
-    found = Validation(task, 16).figures(algorithm.network())["sampled"]
+    found = problem.validate(algorithm.network()).figures[task.name]["sampled"]
     algorithm.stop()
     return found
 
@@ -78,16 +79,27 @@ def test_a_reward_of_ones_own_is_what_is_learnt_from():
 
 
 def test_a_run_leaves_checkpoints_that_are_read_again(tmp_path):
-    state, notes = train(tmp_path, baselines={"fifo": Fifo, "srtf": Srtf})
+    state, notes = train(tmp_path, fifo=Fifo, srtf=Srtf)
     assert sorted(map(int, state.validation)) == [0, 2, 4]
-    assert len(state.cpu_time) == 4
     assert any("CPU-s: mean JCT" in note and "passed:" in note for note in notes)
     for name in ("best", "last"):
         assert chooses_options(tmp_path / "checkpoints" / name)
     checkpoint = OptionCheckpoint.load(tmp_path / "checkpoints" / "best")
     assert checkpoint.notes["iteration"] == state.best_iteration
-    assert checkpoint.rules == small_task().rules
+    assert checkpoint.scheduler().rules == checkpoint.rules
+    assert OptionCheckpoint.load(tmp_path / "checkpoints" / "last").rules.changes == "move"
     assert json.loads((tmp_path / STATE).read_text())["iteration"] == 4
+
+
+def test_jobs_are_only_started_at_first_and_a_checkpoint_says_so(tmp_path):
+    train(tmp_path, dataclasses.replace(SETTINGS, iterations=2))
+    assert OptionCheckpoint.load(tmp_path / "checkpoints" / "last").rules.changes == "start"
+
+
+def test_training_draws_from_several_tasks(tmp_path):
+    tasks = [dataclasses.replace(small_task("move", num_nodes=nodes), name=f"nodes-{nodes}") for nodes in (2, 3)]
+    state, _ = train(tmp_path, problem=problem_of(*tasks))
+    assert set(state.latest) == {"nodes-2", "nodes-3"}
 
 
 def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path):
@@ -115,7 +127,7 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path):
 )
 def test_a_damaged_manifest_is_refused_in_one_line(tmp_path, field, value, text):
     task = small_task()
-    OptionCheckpoint(setup_of(task).build(), BLUEPRINT, task.rules, {"temperature": 0.0}).save(tmp_path)
+    OptionCheckpoint(problem_of(task).build(0, None), BLUEPRINT, task.rules, {"temperature": 0.0}).save(tmp_path)
     manifest = json.loads((tmp_path / "policy.json").read_text())
     (tmp_path / "policy.json").write_text(json.dumps({**manifest, field: value}))
     with pytest.raises(CheckpointError, match=text) as caught:

@@ -5,11 +5,11 @@ import pytest
 import torch
 from torch import nn
 
+from agents.networks.decisions import Decisions, segment_log_softmax
+from agents.networks.option_scorer import OptionScorer
 from agents.policies.options.lesson import Lesson
 from agents.policies.options.playing import Player
-from agents.networks.decisions import Decisions, segment_log_softmax
 from agents.policies.options.rows import Rows, gather
-from agents.networks.option_scorer import OptionScorer
 from agents.policies.options.tape import MOMENTS, RECORDS, Tape
 from envs.options import OptionSpec
 from tests.unit.options.tasks import small_task

@@ -1,4 +1,4 @@
-"""The interface loss: how much of a scheduler's decisions the nodes of the discrete environment can express."""
+"""The interface loss: how much of a scheduler's decisions the options of nodes can express."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from envs.gpu_cluster import DecisionRules, EnvSpec, NegotiatedRound
-from envs.gpu_cluster.demonstrate import demonstrate, requested_gpus
 from envs.metrics import job_completion_times
+from envs.options import OptionRound, OptionRules
+from envs.options.demonstrate import Demonstration, wanted_gpus
 from envs.scheduling import ClusterView, Scheduler
 from envs.simulation import Setup, SimulationView, Simulator, run_episode
 from envs.simulation.exact import PARTS, whole_parts
@@ -25,7 +25,9 @@ class InterfaceCount:
     Attributes:
         rounds, equal_rounds: scheduling rounds, and those with an identical allocation, see `is_same`.
         jobs, equal_jobs: jobs that a round changes, or was asked to change, and those that got what was wanted.
-        decisions: joint decisions of all rounds.
+        decisions: options carried out in all rounds, waiting included.
+        named_rounds: rounds in which a changed job gets more than GPUs: cores, memory, a batch size or a plan.
+        equal_gpus: rounds in which all jobs got the GPUs that were wanted for them.
         reasons: the other jobs by reason, see `reason_of`.
     """
 
@@ -34,6 +36,8 @@ class InterfaceCount:
     jobs: int = 0
     equal_jobs: int = 0
     decisions: int = 0
+    named_rounds: int = 0
+    equal_gpus: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
 
     def add(
@@ -48,19 +52,26 @@ class InterfaceCount:
         Args:
             before: placements when the round began.
             wanted: those that the scheduler asked for.
-            found: those that the nodes' choices have led to.
-            candidates: the jobs among which nodes could choose when the round began.
+            found: those that options have led to.
+            candidates: the waiting jobs that could be started when the round began.
         """
         jobs = before.keys() | wanted.keys() | found.keys()
         changed = {job for job in jobs if not before.get(job) == wanted.get(job) == found.get(job)}
         wrong = [job for job in changed if not is_same(wanted.get(job), found.get(job))]
+        reasons = [reason_of(before.get(job), wanted.get(job), found.get(job), job in candidates) for job in wrong]
         self.rounds += 1
+        self.named_rounds += any(names_more(wanted[job]) for job in changed if job in wanted)
+        self.equal_gpus += all(reason.startswith("other ") for reason in reasons)
         self.equal_rounds += not wrong
         self.jobs += len(changed)
         self.equal_jobs += len(changed) - len(wrong)
-        self.reasons.update(
-            reason_of(before.get(job), wanted.get(job), found.get(job), job in candidates) for job in wrong
-        )
+        self.reasons.update(reasons)
+
+
+def names_more(placement: Placement) -> bool:
+    """Whether a placement names more than GPUs."""
+    named = (placement.cpus, placement.memory, placement.plan, placement.batch_size)
+    return any(part is not None for part in named)
 
 
 def is_same(one: Placement | None, other: Placement | None) -> bool:
@@ -83,7 +94,9 @@ def reason_of(before: Placement | None, wanted: Placement | None, found: Placeme
     if wanted is None:
         return "starts unasked" if before is None else "is not stopped"
     if found is not None and found.gpus == wanted.gpus:
-        return "other cores or memory"
+        if found.batch_size != wanted.batch_size:
+            return "other batch size"
+        return "other plan" if found.plan != wanted.plan else "other cores or memory"
     if before is None:
         if not candidate:
             return "waits, is no candidate"
@@ -96,42 +109,38 @@ def reason_of(before: Placement | None, wanted: Placement | None, found: Placeme
 
 
 class DemonstratedScheduler:
-    """A scheduler whose allocations pass through the nodes' choices of the discrete environment.
+    """A scheduler whose allocations pass through options.
 
     Args:
         teacher: decides.
-        rules: those of the nodes' decisions.
+        rules: which options there are.
 
     Attributes:
         count: rounds and jobs since the beginning, over all episodes.
     """
 
-    def __init__(self, teacher: Scheduler, rules: DecisionRules) -> None:
+    def __init__(self, teacher: Scheduler, rules: OptionRules) -> None:
         self.teacher, self.rules = teacher, rules
         self.count = InterfaceCount()
-        self._negotiated: NegotiatedRound | None = None
+        self._round = OptionRound(rules)
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Begin an episode."""
         self.teacher.reset(cluster, rng)
-        self._negotiated = None
+        self._round = OptionRound(self.rules)
 
     def schedule(self, view: ClusterView) -> Allocation:
-        """Ask the teacher, and play the nodes' choices that lead as near to its allocation as they can."""
-        assert isinstance(view, SimulationView), "nodes negotiate on a snapshot of the compiled engine"
-        if self._negotiated is None:
-            self._negotiated = NegotiatedRound(EnvSpec.of(view.cluster, self.rules), self.rules)
-        negotiated = self._negotiated
+        """Ask the teacher, and carry out the options that lead as near to its allocation as they can."""
+        assert isinstance(view, SimulationView), "options are carried out on a snapshot of the compiled engine"
         before = {int(job): view.placement(int(job)) for job in view.running}
         wanted = self.teacher.schedule(view)
-        negotiated.begin(view)
-        requested = requested_gpus(wanted, negotiated.negotiation)
-        going = negotiated.observe()
-        candidates = frozenset(negotiated.negotiation.arrays.heads[0].tolist())
+        going = self._round.begin(view)
+        candidates = frozenset(self._round.arrays.heads.tolist())
+        demonstration = Demonstration(wanted_gpus(wanted), self._round.arrays)
         while going:
             self.count.decisions += 1
-            going = not negotiated.decide(demonstrate(requested, negotiated.negotiation)) and negotiated.observe()
-        allocation = negotiated.fill(view.allocation(keep_running=True))
+            going = not self._round.step(demonstration.choose())
+        allocation = self._round.fill(view.allocation(keep_running=True))
         allocation.next_decision = wanted.next_decision
         self.count.add(before, granted_placements(wanted), granted_placements(allocation), candidates)
         return allocation
@@ -153,12 +162,12 @@ def _rounded(amounts: Mapping[NodeId, float] | None) -> Mapping[NodeId, float] |
 
 @dataclass(frozen=True)
 class InterfaceLoss:
-    """What a scheduler loses when it acts through the nodes' choices.
+    """What a scheduler loses when it acts through options.
 
     Attributes:
         count: rounds and jobs of all episodes.
         mean_jct: of the scheduler itself, in s, over all finished jobs of all episodes.
-        demonstrated_jct: the same through the nodes' choices.
+        demonstrated_jct: the same through options.
     """
 
     count: InterfaceCount
@@ -171,13 +180,23 @@ class InterfaceLoss:
         return self.count.equal_rounds / max(self.count.rounds, 1)
 
     @property
+    def equal_gpus(self) -> float:
+        """Share of the rounds in which all jobs got the GPUs that were wanted for them."""
+        return self.count.equal_gpus / max(self.count.rounds, 1)
+
+    @property
+    def named_rounds(self) -> float:
+        """Share of the rounds in which a changed job gets more than GPUs."""
+        return self.count.named_rounds / max(self.count.rounds, 1)
+
+    @property
     def equal_jobs(self) -> float:
         """Share of the changed jobs that got what the scheduler wanted."""
         return self.count.equal_jobs / max(self.count.jobs, 1)
 
     @property
     def jct_ratio(self) -> float:
-        """Mean JCT through the nodes' choices, relative to the scheduler's own."""
+        """Mean JCT through options, relative to the scheduler's own."""
         return self.demonstrated_jct / self.mean_jct
 
 
@@ -185,16 +204,16 @@ def measure_interface(
     scheduler: Scheduler,
     workloads: Sequence[Workload],
     setup: Setup,
-    rules: DecisionRules,
+    rules: OptionRules,
     seed: int = 0,
 ) -> InterfaceLoss:
-    """Play workloads under a scheduler, once by itself and once through the nodes' choices.
+    """Play workloads under a scheduler, once by itself and once through options.
 
     Args:
-        scheduler: any one; it must name no execution plans.
+        scheduler: any one.
         workloads: the episodes.
         setup: cluster, performance model and scenario.
-        rules: those of the nodes' decisions.
+        rules: which options there are.
         seed: of the scheduler and of estimates of work; the same for both.
     """
     demonstrated = DemonstratedScheduler(scheduler, rules)

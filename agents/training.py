@@ -252,7 +252,8 @@ class Trainer:
             self.state.baselines = measure_baselines(self.baselines, compared, self.listener)
             self._choose_teacher(len(compared.workloads))
         last, known = self.settings.iterations, self.state.baselines
-        for name in choose_levels(known, self.state.teacher, PLANNER):
+        from_nothing = self.state.teacher == "none"  # such a policy passes one baseline after the other: show all
+        for name in known if from_nothing else choose_levels(known, self.state.teacher, PLANNER):
             line = {**self.problem.level(known[name]), HEADLINE: known[name]["mean_jct"] / HOUR}
             self.tensorboard.draw_level(line, last, name)
         bound = mean_bound(compared.setup, compared.workloads)
@@ -317,12 +318,26 @@ class Trainer:
         best = self.problem.rank(state.validation[str(state.best_iteration)]) if state.best_iteration >= 0 else None
         state.validation[str(state.iteration)] = figures
         self.tensorboard.write(scalars, state.iteration)
+        self._tell_passed(figures)
         self._picture(network)
         self.tensorboard.flush()
         if best is None or self.problem.rank(figures) > best:
             state.best_iteration, state.objective = state.iteration, self.problem.objective_of(figures)
             with refusing_writes(self.folder):
                 self.problem.checkpoint(network, self._notes()).save(self.folder / BEST)
+
+    def _tell_passed(self, figures: TaskFigures) -> None:
+        """Report the mean JCT of a policy that learns from nothing, and which baselines it has passed."""
+        state = self.state
+        jct = self.problem.standing(figures, {}).get("validated")
+        if jct is None or state.teacher != "none" or not state.baselines:
+            return
+        known = {name: own["mean_jct"] for name, own in state.baselines.items()}
+        order = sorted(known, key=lambda name: -known[name])
+        passed = [name for name in order if known[name] > jct]
+        text = f"{sum(state.cpu_time):,.0f} CPU-s: mean JCT {jct:,.0f} s, passed: {', '.join(passed) or 'none'}"
+        ahead = order[len(passed) :]
+        self.listener.note(f"{text}; next: {ahead[0]} ({known[ahead[0]]:,.0f} s)" if ahead else text)
 
     def _picture(self, network: nn.Module) -> None:
         """Write the learning curve, and every `picture_every` iterations and at the end, a validation workload."""

@@ -1,7 +1,8 @@
-"""Measure how much of each scheduler's decisions the nodes' choices in the discrete environment can express.
+"""Measure how much of each scheduler's decisions the options of the placement environment can express.
 
-python scripts/interface.py task=full-64 scheduler=[starling,afs,optimus]
-python scripts/interface.py task=full-64 scheduler=starling env.rules.num_candidates=64
+python scripts/interface.py task=full-64 scheduler=[starling,afs,optimus,sia]
+python scripts/interface.py task=rigid-64 scheduler=gavel_max_min episodes=3
+python scripts/interface.py task=full-64 scheduler=starling env.rules.changes=resize
 """
 
 from pathlib import Path
@@ -19,7 +20,7 @@ from launch.tasks import count_episodes
 
 @command("interface", schedulers="all")
 def main(cfg: DictConfig, folder: Path) -> None:
-    """Play every scheduler by itself and through the nodes' choices; print the table and write it as CSV."""
+    """Play every scheduler by itself and through options; print the table and write it as CSV."""
     inputs, rules = build_inputs(cfg), build_object(cfg.env).rules
     workloads = inputs.source.evaluation(cfg.split)
     workloads = workloads[: count_episodes(cfg, len(workloads))]

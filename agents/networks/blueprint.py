@@ -8,6 +8,7 @@ from torch import nn
 
 from envs.bidding import BiddingSpec
 from envs.gpu_cluster import EnvSpec
+from envs.options import OptionSpec
 from envs.types import CheckpointError, MurmurationError
 
 
@@ -40,7 +41,7 @@ class Blueprint:
             raise MurmurationError(f"network {self.target!r} is not a torch.nn.Module; name a class that is one")
         return found
 
-    def build(self, spec: EnvSpec | BiddingSpec) -> nn.Module:
+    def build(self, spec: EnvSpec | BiddingSpec | OptionSpec) -> nn.Module:
         """Build a fresh network for these sizes.
 
         Raises:

@@ -19,6 +19,7 @@ from agents.networks import Blueprint
 from envs.bidding import BiddingRules, BiddingSpec
 from envs.bidding.columns import BID_BATCH, BID_COLUMNS
 from envs.gpu_cluster import DecisionRules, EnvSpec
+from envs.options import OptionRules, OptionSpec
 from envs.types import CheckpointError, MurmurationError
 
 NO_DESCRIPTION, NO_WEIGHTS = "is not a policy description", "does not contain this network's weights"
@@ -120,6 +121,24 @@ def check_bidding_description(description: Mapping[str, Any], networks: Collecti
     _mapping(description, "notes")
 
 
+def check_option_description(description: Mapping[str, Any], networks: Collection[str]) -> None:
+    """Check types and bounds of the description of a policy that chooses options.
+
+    Args:
+        description: the content of `policy.json`.
+        networks: import paths of the network classes that it may name.
+
+    Raises:
+        CheckpointError: names the field, its value, and what is allowed.
+    """
+    check_blueprint(description, networks)
+    check_fields("rules", _mapping(description, "rules"), OptionRules)
+    notes = _mapping(description, "notes")
+    temperature = notes.get("temperature", 0.0)
+    if isinstance(temperature, bool) or not isinstance(temperature, int | float) or not 0 <= temperature <= 100:
+        raise CheckpointError(f"notes.temperature is {_short(temperature)}; it must be a number from 0 to 100")
+
+
 def check_market(market: Mapping[str, Any]) -> None:
     """Check the market that a description names, and that its options are plain data.
 
@@ -199,7 +218,9 @@ def observation_size(spec: EnvSpec) -> int:
     return spec.num_nodes * per_node + spec.num_candidates * spec.job_features + spec.cluster_features
 
 
-def check_network_size(blueprint: Blueprint, spec: EnvSpec | BiddingSpec, weights: Mapping[str, Tensor]) -> None:
+def check_network_size(
+    blueprint: Blueprint, spec: EnvSpec | BiddingSpec | OptionSpec, weights: Mapping[str, Tensor]
+) -> None:
     """Check that a network has no more numbers than its weights, before memory is allocated for it.
 
     The network is built without memory, on torch's device `meta`. A network that cannot be built there is not checked:

@@ -1,23 +1,17 @@
 """Rounds of decisions on a simulator's state, shared by the environment and by a trained policy as a scheduler."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
+from envs.episodes.placements import placement_in_plan
 from envs.gpu_cluster import kernels
 from envs.gpu_cluster.arrays import allocate
 from envs.gpu_cluster.spec import DecisionRules, EnvSpec
 from envs.simulation import Setup, SimulationView, Snapshot, State, ThroughputTable
-from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY
 from envs.simulation.world import batch_world
 from envs.types import (
     Allocation,
-    ExecutionPlan,
     IntArray,
-    JobId,
-    NodeId,
-    Placement,
 )
 
 Observation = dict[str, npt.NDArray[np.generic]]
@@ -143,31 +137,3 @@ class NegotiatedRound:
 def observation_keys(spec: EnvSpec) -> tuple[str, ...]:
     """Return the names of the arrays of an observation."""
     return ("nodes", "slots", "queue", "cluster", *(("effects",) if spec.effects else ()), "mask")
-
-
-def placement_in_plan(state: State, b: int, job: JobId, plans: Sequence[ExecutionPlan] = ()) -> Placement | None:
-    """Return what a job gets in the plan of an episode, with what the placement names; None for no GPUs.
-
-    Args:
-        state: the engine's arrays.
-        b: the episode.
-        job: a job that the plan has touched.
-        plans: the execution plans to which placements refer.
-    """
-    record = state.jobs[b, job]
-    gpus, cpus, memory = dict[NodeId, int](), dict[NodeId, float](), dict[NodeId, float]()
-    share = record.first_share
-    while share >= 0:
-        part = state.shares[b, share]
-        node = int(part.node)
-        gpus[node], cpus[node], memory[node] = int(part.gpus), float(part.cpus), float(part.memory)
-        share = part.next_of_job
-    if not gpus:
-        return None
-    return Placement(
-        gpus,
-        cpus=cpus if record.named & NAMED_CPUS else None,
-        memory=memory if record.named & NAMED_MEMORY else None,
-        plan=plans[record.plan] if record.plan >= 0 else None,
-        batch_size=int(record.batch_size) or None,
-    )

@@ -450,6 +450,20 @@ class State:
         self.episode["logging"] = 0
         self.episode["history"] = [[next(_histories)] for _ in self.episode]
 
+    def copy_episodes(self, places: IntArray, other: "State", episodes: IntArray) -> None:
+        """Copy some episodes of another state for the same cluster and as many jobs, without their logs.
+
+        Args:
+            places: int64[n], indices of the copies.
+            other: the state.
+            episodes: int64[n], indices in the other state.
+        """
+        for name in self.__dataclass_fields__:
+            if name not in ("events", "log_shares"):
+                getattr(self, name)[places] = getattr(other, name)[episodes]
+        self.episode["logging"][places] = 0
+        self.episode["history"][places, 0] = [next(_histories) for _ in places]
+
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""

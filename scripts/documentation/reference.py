@@ -20,6 +20,7 @@ MODULES = (
     "envs.metrics",
     "envs.episodes",
     "envs.gpu_cluster",
+    "envs.options",
     "envs.bidding",
     "envs.evaluation",
     "envs",

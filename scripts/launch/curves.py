@@ -9,6 +9,7 @@ import pandas as pd
 from omegaconf import DictConfig, OmegaConf
 
 from agents.curves import LearningCurve, compare_curves, learning_curves
+from agents.jct_curves import JctCurve, jct_curves
 from agents.saving import read_state
 from agents.training import STATE, TrainingState
 from envs.evaluation.report import DOTS_PER_INCH
@@ -56,7 +57,13 @@ def read_curves(folder: Path) -> dict[str, LearningCurve]:
 
 def write_learning_curves(folder: Path) -> None:
     """Write `learning_curves.png` into the folder of a run, over all its training seeds, if it has curves."""
-    if runs := read_curves(folder):
+    folders = seed_folders(folder) or [folder]
+    states = [read_state(each / STATE, TrainingState) for each in folders if (each / STATE).exists()]
+    if states and all("compared_jct" in own for state in states for own in state.latest.values()):
+        title = f"{next(iter(states[0].latest))}, {len(states)} training seed{'s'[: len(states) > 1]}"
+        curves = [JctCurve.of(state.validation, state.cpu_time, state.baselines) for state in states]
+        jct_curves(curves, title).savefig(folder / "learning_curves.png", dpi=120)
+    elif runs := read_curves(folder):
         learning_curves(runs).savefig(folder / "learning_curves.png", dpi=120)
 
 

@@ -19,16 +19,18 @@ def print_interface(found: Mapping[str, InterfaceLoss], path: Path) -> None:
                 "scheduler": name,
                 "rounds": count.rounds,
                 "equal rounds %": 100 * loss.equal_rounds,
+                "equal GPUs %": 100 * loss.equal_gpus,
+                "rounds naming more %": 100 * loss.named_rounds,
                 "changed jobs": count.jobs,
                 "equal jobs %": 100 * loss.equal_jobs,
                 "decisions per round": count.decisions / max(count.rounds, 1),
                 "mean JCT (s)": loss.mean_jct,
-                "through choices (s)": loss.demonstrated_jct,
+                "through options (s)": loss.demonstrated_jct,
                 "ratio": loss.jct_ratio,
             }
         )
     frame = pd.DataFrame(rows)
-    print_frame("Allocations through the nodes' choices", frame)
+    print_frame("Allocations through options", frame)
     reasons = pd.DataFrame({name: loss.count.reasons for name, loss in found.items()}).fillna(0).astype(int)
     reasons.index.name = "jobs that differ"
     if len(reasons):

@@ -16,12 +16,14 @@ from agents.policies.checkpoint import find_checkpoint
 from agents.problems.bids import BiddingTask, BidProblem
 from agents.problems.choices import ChoiceProblem, TrainingSetup
 from agents.problems.objective import LogMerit, Return
+from agents.problems.options import OptionProblem, OptionTask
 from agents.problems.problem import TrainingProblem
 from agents.tensorboard import as_code
 from agents.terminal import ProgressListener
 from agents.training import STATE, Trainer, TrainingSettings
 from envs.bidding import BiddingSettings
 from envs.gpu_cluster import EnvSettings
+from envs.options import OptionSettings
 from envs.scheduling import Scheduler
 from envs.simulation.market import Market
 from envs.types import CheckpointError
@@ -110,12 +112,8 @@ def bid_problem(
     """
     if not cfg.get("market"):
         raise ChoiceError("market: policies that bid need one; choose a file of conf/market, such as market=fifo")
-    inputs, market = build_inputs(cfg), build_object(cfg.market, Market)
-    name = cfg.task.name if cfg.get("task") else "workload"
-    tasks = {name: inputs}
-    for entry in cfg.tasks:
-        further, found = build_further(entry)
-        tasks[further if further not in tasks else f"{further}-{len(tasks)}"] = found
+    tasks, market = all_tasks(cfg), build_object(cfg.market, Market)
+    inputs = next(iter(tasks.values()))
     hashes = [trace_hashes(each.source) for each in tasks.values()]
     add_provenance(folder, traces={path: found for each in hashes for path, found in each.items()})
     made = [BiddingTask(name, each.setup, each.source, market, env.rules, env.reward) for name, each in tasks.items()]
@@ -123,10 +121,39 @@ def bid_problem(
     return BidProblem(made, build_object(cfg.agent, Blueprint), describe_market(cfg), objective), inputs
 
 
+def option_problem(
+    cfg: DictConfig, env: OptionSettings, settings: TrainingSettings, folder: Path
+) -> tuple[OptionProblem, RunInputs]:
+    """Return the placement environment that a config describes, and the inputs of its first task.
+
+    Raises:
+        ChoiceError: there is an option that only policies that bid have, or a further task does not exist.
+    """
+    if cfg.get("market"):
+        raise ChoiceError("market: only policies that bid have one (env=bidding); leave it empty")
+    if settings.objective is not None:
+        raise ChoiceError("trainer.objective: only policies that bid have one; the others follow env.reward")
+    tasks = all_tasks(cfg)
+    hashes = [trace_hashes(each.source) for each in tasks.values()]
+    add_provenance(folder, traces={path: found for each in hashes for path, found in each.items()})
+    made = [OptionTask(name, each.setup, each.source, env.rules, env.reward) for name, each in tasks.items()]
+    return OptionProblem(made, build_object(cfg.agent, Blueprint)), next(iter(tasks.values()))
+
+
+def all_tasks(cfg: DictConfig) -> dict[str, RunInputs]:
+    """Return what each task needs to run by name: the run's own task, then those of `tasks`."""
+    tasks = {cfg.task.name if cfg.get("task") else "workload": build_inputs(cfg)}
+    for entry in cfg.tasks:
+        further, found = build_further(entry)
+        tasks[further if further not in tasks else f"{further}-{len(tasks)}"] = found
+    return tasks
+
+
 # How each kind of environment becomes what is trained, by the class of `env`.
 PROBLEMS: Mapping[type, Callable[..., tuple[Any, RunInputs]]] = {
     EnvSettings: choice_problem,
     BiddingSettings: bid_problem,
+    OptionSettings: option_problem,
 }
 
 

@@ -154,20 +154,19 @@ def test_mutated_run_folders_run_nothing(guard, folder, evaluated, honest, capsy
     assert min(outcomes["accepted"], outcomes["refused"]) > 100
 
 
-def save_choices(folder, market):
+def save_choices(folder):
     """Save a policy of the discrete environment."""
     blueprint = Blueprint(options={"width": 8, "layers": 1, "heads": 2})
-    rules = DecisionRules(num_candidates=SPEC.num_candidates, amendments=market is not None)
+    rules = DecisionRules(num_candidates=SPEC.num_candidates)
     torch.manual_seed(3)
-    Checkpoint(blueprint.build(SPEC), blueprint, SPEC, rules, ("V100", "K80"), {"seed": 1}, market).save(folder)
+    Checkpoint(blueprint.build(SPEC), blueprint, SPEC, rules, ("V100", "K80"), {"seed": 1}).save(folder)
 
 
 def test_mutated_policies_run_nothing(guard, folder, evaluated, capsys):
     for name in SHIPPED:
         shutil.copytree(CONF.parent / "checkpoints" / name, folder / name)
-    save_choices(folder / "choices", None)
-    save_choices(folder / "amended", {"name": "starling", "options": {"starling": {"look_ahead": 2}}})
-    names = [*SHIPPED, "choices", "amended"]
+    save_choices(folder / "choices")
+    names = [*SHIPPED, "choices"]
     networks, targets = registered(evaluated), sorted(project_targets(CONF))
     honest = {name: json.loads((folder / name / DESCRIPTION).read_text()) for name in names}
     for name in names:

@@ -1,0 +1,118 @@
+"""The MAIFS policy on options: nodes attend to each other along the dynamic coordination graph."""
+
+import torch
+from torch import Tensor, nn
+
+from agents.networks.decisions import Decisions
+from agents.networks.graph import start_at_zero
+from envs.options import OptionSpec
+from envs.types import MurmurationError
+
+MIXINGS = ("graph", "dense", "none")
+
+
+class OptionAttention(nn.Module):
+    """Scores of options by attention among the nodes that have them; the same weights for all nodes.
+
+    1. An option's state follows from its features and those of its job, its node and the cluster.
+    2. A node's state is the mean of the states of its options.
+    3. Nodes attend to each other, `rounds` times: along the edges of the coordination graph, or to all nodes.
+    4. A score follows from the option's state and from what its node has received.
+
+    Two nodes are linked in the graph if both have an option for the same job: a waiting job that both could start, or a
+    job that holds GPUs on one and could use the other's. So the graph changes from decision to decision.
+
+    A reconstruction: MAIFS (TPDS'25) combines multi-agent attention with a dynamic coordination graph, and its
+    equations are not public. Its agents act at the same time; here the highest of all scores decides (an auction).
+
+    Args:
+        spec: sizes of the rows.
+        width: of states; a multiple of `heads`.
+        heads: of attention.
+        rounds: of messages.
+        mixing: "graph", "dense" (all nodes attend to all) or "none" (no messages).
+
+    Raises:
+        MurmurationError: an option is out of range.
+    """
+
+    def __init__(
+        self, spec: OptionSpec, width: int = 32, heads: int = 2, rounds: int = 1, mixing: str = "graph"
+    ) -> None:
+        super().__init__()
+        if min(width, heads, rounds) < 1 or width % heads:
+            raise MurmurationError(
+                f"network: width {width}, heads {heads}, rounds {rounds}; all must be positive, and width a "
+                "multiple of heads"
+            )
+        if mixing not in MIXINGS:
+            raise MurmurationError(f"network: mixing is {mixing!r}; it must be one of {', '.join(MIXINGS)}")
+        self.heads, self.mixing = heads, mixing
+        self.option, self.job = nn.Linear(spec.option_features, width), nn.Linear(spec.job_features, width, bias=False)
+        self.node = nn.Linear(spec.node_features, width, bias=False)
+        self.cluster = nn.Linear(spec.cluster_features, width, bias=False)
+        self.messages = nn.ModuleList([nn.Linear(width, 3 * width) for _ in range(rounds)] if mixing != "none" else [])
+        outs = [nn.Linear(width, width) for _ in self.messages]
+        for out in outs:
+            start_at_zero(out)
+        self.outs = nn.ModuleList(outs)
+        self.last = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, 1))
+
+    def scores(self, decisions: Decisions) -> Tensor:
+        """Return float32[M], the score of every option."""
+        none = torch.zeros(1, self.option.out_features)
+        jobs = torch.cat((self.job(decisions.jobs), none))  # index -1, of waiting, is the last row
+        nodes = torch.cat((self.node(decisions.nodes), none))
+        state = self.option(decisions.options) + self.cluster(decisions.cluster)[decisions.decision_of]
+        state = torch.relu(state + jobs[decisions.job_of] + nodes[decisions.node_of])
+        received = self._mix(decisions, state)
+        received = torch.cat((received, none))[decisions.node_of]
+        scores: Tensor = self.last(torch.cat((state, received), -1)).squeeze(-1)
+        return scores
+
+    def _mix(self, decisions: Decisions, state: Tensor) -> Tensor:
+        """Return float32[N, width], the states of all nodes after their messages."""
+        owned = decisions.node_of >= 0
+        of = decisions.node_of[owned]
+        total = torch.zeros(len(decisions.nodes), state.shape[1]).index_add(0, of, state[owned])
+        count = torch.zeros(len(decisions.nodes)).index_add(0, of, torch.ones(len(of)))
+        own = total / count.clamp(min=1.0)[:, None]
+        if not len(self.messages):
+            return own
+        place, width = places(decisions.node_decision, decisions.num_decisions)
+        padded = torch.zeros(decisions.num_decisions, width, state.shape[1])
+        padded[decisions.node_decision, place] = own
+        allowed = coordination_graph(decisions, place, width) if self.mixing == "graph" else None
+        if allowed is None:
+            allowed = torch.zeros(decisions.num_decisions, width, dtype=torch.bool)
+            allowed[decisions.node_decision, place] = True
+            allowed = allowed[:, None, :].expand(-1, width, -1)
+        allowed = allowed | torch.eye(width, dtype=torch.bool)
+        for message, out in zip(self.messages, self.outs, strict=True):
+            parts = message(padded).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+            query, key, value = parts
+            mixed = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=allowed[:, None])
+            padded = padded + out(mixed.transpose(1, 2).flatten(-2))
+        return padded[decisions.node_decision, place]
+
+
+def places(node_decision: Tensor, num_decisions: int) -> tuple[Tensor, int]:
+    """Return int64[N], the place of each node among those of its decision, and the most nodes of a decision."""
+    counts = torch.bincount(node_decision, minlength=num_decisions)
+    first = counts.cumsum(0) - counts
+    return torch.arange(len(node_decision)) - first[node_decision], int(counts.max())
+
+
+def coordination_graph(decisions: Decisions, place: Tensor, width: int) -> Tensor:
+    """Return bool[D, width, width]: which nodes have an option for the same job.
+
+    Args:
+        decisions: the decisions.
+        place: int64[N], see `places`.
+        width: the most nodes of a decision.
+    """
+    owned = decisions.node_of >= 0
+    has = torch.zeros(len(decisions.jobs), width)
+    has[decisions.job_of[owned], place[decisions.node_of[owned]]] = 1.0
+    shared = torch.zeros(decisions.num_decisions, width, width)
+    return shared.index_add(0, decisions.job_decision, has[:, :, None] * has[:, None, :]) > 0

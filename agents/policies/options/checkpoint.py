@@ -1,0 +1,112 @@
+"""Checkpoints of policies that choose options: weights in safetensors and a plain manifest. No pickle is ever read."""
+
+import json
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from agents.networks import Blueprint
+from agents.policies.checkpoint import check_finite
+from agents.policies.description import (
+    NO_DESCRIPTION,
+    NO_WEIGHTS,
+    check_network_size,
+    check_option_description,
+    explaining_damage,
+    read_json,
+)
+from agents.policies.options.scheduler import OptionScheduler
+from envs.options import OptionRules, OptionSpec
+from envs.types import CheckpointError
+
+WEIGHTS, MANIFEST = "weights.safetensors", "policy.json"
+FACE, FORMAT = "options", 1
+OPTION_NETWORKS = (
+    "agents.networks.option_scorer.OptionScorer",
+    "agents.networks.option_attention.OptionAttention",
+)  # that any manifest may name
+
+
+@dataclass(frozen=True)
+class OptionCheckpoint:
+    """A policy that chooses options, with all that is needed to run it again.
+
+    Attributes:
+        network: has a method `scores` from `agents.policies.options.rows.Decisions` to scores.
+        blueprint: how it was built.
+        rules: which options nodes have.
+        notes: origin: seed, iteration, tasks, validation figures; `temperature`, at which it was validated best.
+    """
+
+    network: nn.Module
+    blueprint: Blueprint
+    rules: OptionRules
+    notes: dict[str, Any]
+
+    def save(self, folder: Path) -> None:
+        """Write `weights.safetensors` and `policy.json`; each is replaced as a whole."""
+        folder.mkdir(parents=True, exist_ok=True)
+        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network.state_dict().items()}
+        manifest = {
+            "face": FACE,
+            "format": FORMAT,
+            "network": self.blueprint.to_dict(),
+            "rules": asdict(self.rules),
+            "notes": self.notes,
+        }
+        save_file(weights, str(folder / f"{WEIGHTS}.part"))
+        (folder / f"{MANIFEST}.part").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        (folder / f"{WEIGHTS}.part").replace(folder / WEIGHTS)
+        (folder / f"{MANIFEST}.part").replace(folder / MANIFEST)
+
+    @classmethod
+    def load(cls, folder: Path, networks: Collection[str] = ()) -> "OptionCheckpoint":
+        """Read a checkpoint from its folder. The manifest is checked before anything that it names is imported.
+
+        Args:
+            folder: the folder.
+            networks: import paths of network classes that it may name, besides `OPTION_NETWORKS`.
+
+        Raises:
+            CheckpointError: it is missing or corrupt, or its weights do not fit its network.
+        """
+        with explaining_damage(folder / MANIFEST, NO_DESCRIPTION):
+            manifest = read_json(folder / MANIFEST)
+            if (manifest.get("face"), manifest["format"]) != (FACE, FORMAT):
+                raise CheckpointError(
+                    f"its face is {manifest.get('face')!r} in format {manifest['format']!r}; this version reads {FACE} "
+                    f"in format {FORMAT}"
+                )
+            check_option_description(manifest, {*OPTION_NETWORKS, *networks})
+            blueprint = Blueprint.from_dict(manifest["network"])
+            rules, notes = OptionRules(**manifest["rules"]), dict(manifest["notes"])
+        with explaining_damage(folder / WEIGHTS, NO_WEIGHTS):
+            weights = load_file(str(folder / WEIGHTS))
+            check_finite(weights)
+        with explaining_damage(folder / MANIFEST, NO_DESCRIPTION):
+            check_network_size(blueprint, OptionSpec(), weights)
+            network = blueprint.build(OptionSpec())
+        with explaining_damage(folder / WEIGHTS, NO_WEIGHTS):
+            network.load_state_dict(weights)
+        return cls(network, blueprint, rules, notes)
+
+    def scheduler(self, temperature: float | None = None) -> OptionScheduler:
+        """Return the policy as a scheduler.
+
+        Args:
+            temperature: of the softmax over scores; None for the one that the notes name, or the likeliest option.
+        """
+        own = float(self.notes.get("temperature", 0.0)) if temperature is None else temperature
+        return OptionScheduler(self.network, self.rules, temperature=own)
+
+
+def chooses_options(folder: Path) -> bool:
+    """Whether a folder holds a checkpoint of a policy that chooses options."""
+    try:
+        return bool(read_json(folder / MANIFEST).get("face") == FACE)
+    except (OSError, ValueError, CheckpointError):
+        return False

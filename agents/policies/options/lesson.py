@@ -1,0 +1,77 @@
+"""What is learnt from: recorded decisions with their advantages, of one task or of several."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from agents.policies.options.tape import Tape
+from envs.types import FloatArray, IntArray
+
+Numbers = npt.NDArray[np.float32]
+
+
+class Lesson(NamedTuple):
+    """Recorded decisions; rows of options, jobs and nodes follow one another.
+
+    Attributes:
+        num_options, num_jobs, num_nodes: int64[D], rows of each decision.
+        chosen: int64[D], place of the chosen option among those of its decision.
+        log_probability: float64[D], of the chosen option when it was chosen.
+        advantage: float64[D].
+        options: float32[M, columns].
+        job_of, node_of: int64[M], the row of its job and node among those of its decision; -1 for waiting.
+        jobs: float32[J, columns].
+        nodes: float32[N, columns].
+        cluster: float32[D, columns].
+    """
+
+    num_options: IntArray
+    num_jobs: IntArray
+    num_nodes: IntArray
+    chosen: IntArray
+    log_probability: FloatArray
+    advantage: FloatArray
+    options: Numbers
+    job_of: IntArray
+    node_of: IntArray
+    jobs: Numbers
+    nodes: Numbers
+    cluster: Numbers
+
+    @property
+    def num_decisions(self) -> int:
+        """Number of decisions."""
+        return len(self.chosen)
+
+    @classmethod
+    def of(cls, tape: Tape, advantage: FloatArray) -> "Lesson":
+        """Copy the records of a tape.
+
+        Args:
+            tape: recorded decisions.
+            advantage: float64[moments], of all decisions.
+        """
+        arrays = tape.arrays
+        moments, records, options, jobs = arrays.counts.tolist()
+        assert len(advantage) == moments, "every moment has an advantage"
+        return cls(
+            arrays.num_options[:records].copy(),
+            arrays.num_jobs[:records].copy(),
+            np.full(records, tape.num_nodes),
+            arrays.chosen[:records].copy(),
+            arrays.log_probability[:records].copy(),
+            advantage[arrays.moment[:records]],
+            arrays.options[:options].copy(),
+            arrays.job_of[:options].copy(),
+            arrays.node_of[:options].copy(),
+            arrays.jobs[:jobs].copy(),
+            arrays.nodes[: records * tape.num_nodes].copy(),
+            arrays.cluster[:records].copy(),
+        )
+
+    @classmethod
+    def join(cls, lessons: Sequence["Lesson"]) -> "Lesson":
+        """Return all decisions of several lessons, in their order."""
+        return cls(*(np.concatenate(parts) for parts in zip(*lessons, strict=True)))

@@ -1,0 +1,178 @@
+"""Whole episodes under the option scorer, in compiled code."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from agents.policies.options.tape import Tape, TapeArrays, has_room, note_moment, record_decision
+from agents.policies.options.torch_playing import play_in_torch
+from agents.policies.options.weights import Numbers, ScorerArrays, score_options, scorer_arrays
+from envs.options import OptionBatch
+from envs.options.arrays import OptionArrays, episode_arrays
+from envs.options.features import write_features
+from envs.options.kernels import pass_time, prepare, take
+from envs.simulation.jit import kernel, leaf
+from envs.simulation.kernels import END, LOG_FULL, ROUND
+from envs.types import FloatArray, IntArray
+from envs.workloads import Workload
+
+FINISHED, TAPE_FULL, DRAWS_USED = 0, 1, 2
+
+
+@leaf
+def likeliest(a: OptionArrays, s: ScorerArrays) -> int:
+    """Return the option with the highest score, the first of equals."""
+    best = 0
+    for option in range(1, a.rules[0].num_options):
+        if s.scores[option] > s.scores[best]:
+            best = option
+    return best
+
+
+@leaf
+def weigh(a: OptionArrays, s: ScorerArrays, temperature: float) -> float:
+    """Turn the scores into weights exp((score - highest) / temperature); return their sum."""
+    highest = s.scores[likeliest(a, s)]
+    total = 0.0
+    for option in range(a.rules[0].num_options):
+        s.scores[option] = np.exp((s.scores[option] - highest) / temperature)
+        total += s.scores[option]
+    return total
+
+
+@leaf
+def draw_option(a: OptionArrays, s: ScorerArrays, total: float, draw: float) -> int:
+    """Return the option at which the weights, added up in order, pass `draw` times their sum."""
+    passed = 0.0
+    for option in range(a.rules[0].num_options):
+        passed += s.scores[option]
+        if passed > draw * total:
+            return option
+    return int(a.rules[0].num_options - 1)
+
+
+@kernel
+def play_episode(
+    batch: OptionArrays,
+    s: ScorerArrays,
+    b: int,
+    draws: FloatArray,
+    temperature: float,
+    fraction: float,
+    tape: TapeArrays,
+    outcomes: IntArray,
+) -> int:
+    """Play one episode to its end, or until something needs more room.
+
+    Args:
+        batch: the environment.
+        s: the scorers.
+        b: the episode.
+        draws: float64[K, 2], uniform random numbers; the row is the number of decisions so far.
+        temperature: of the softmax over scores; 0 for the likeliest option.
+        fraction: of the decisions that are recorded.
+        tape: nothing is noted at temperature 0.
+        outcomes: int64[B], the result codes of the environment, overwritten.
+
+    Returns:
+        FINISHED (the episode has ended, or its log is full), TAPE_FULL or DRAWS_USED.
+    """
+    a = episode_arrays(batch, b)
+    v = s.variant[b]
+    if outcomes[b] != ROUND:
+        return FINISHED
+    prepare(a)
+    while True:
+        option = 0
+        if a.rules[0].num_options > 1:
+            if temperature > 0 and a.rules[0].decisions >= len(draws):
+                return DRAWS_USED
+            if temperature > 0 and not has_room(tape, a):
+                return TAPE_FULL
+            write_features(a)
+            score_options(a, s, v)
+            if temperature > 0:
+                k = a.rules[0].decisions
+                total = weigh(a, s, temperature)
+                option = draw_option(a, s, total, draws[k, 0])
+                note_moment(tape, a, b)
+                if draws[k, 1] < fraction:
+                    record_decision(tape, a, option, np.log(s.scores[option] / total))
+            else:
+                option = likeliest(a, s)
+        if take(a, option):
+            outcomes[b] = pass_time(a)
+            if outcomes[b] != ROUND:
+                return FINISHED
+
+
+@runtime_checkable
+class ActsCompiled(Protocol):
+    """A network whose choices compiled code can make: an `OptionScorer`."""
+
+    def flat(self) -> Numbers:
+        """Return all weights float32[1, num_weights(hidden)], in the order of `ScorerArrays`."""
+        ...
+
+
+class Player:
+    """Plays batches of workloads under a network for options.
+
+    A network that is `ActsCompiled` plays episode after episode in compiled code. Any other network chooses for all
+    episodes at once, in torch.
+
+    Args:
+        batch: the environment.
+    """
+
+    def __init__(self, batch: OptionBatch) -> None:
+        self.batch = batch
+        self.tape = Tape(batch.cluster.num_nodes)
+
+    def play(
+        self,
+        workloads: Sequence[Workload],
+        network: Any,
+        seeds: Sequence[int],
+        *,
+        temperature: float = 1.0,
+        fraction: float = 0.0,
+    ) -> FloatArray:
+        """Play workloads to their ends; the tape has the decisions of these episodes alone.
+
+        Args:
+            workloads: at most as many as the environment has episodes.
+            network: has a method `scores`, see `OptionScorer`.
+            seeds: of each episode. Outages and noisy estimates follow from its seed alone, as in `Simulator`; choices
+                follow from the seed and the place of the episode.
+            temperature, fraction: see `play_episode`.
+
+        Returns:
+            float64[len(workloads)], the mean JCT of the measured jobs, in s.
+        """
+        self.tape.clear()
+        streams = [np.random.default_rng([seed, b]) for b, seed in enumerate(seeds)]
+        for b, workload in enumerate(workloads):
+            self.batch.load(b, workload, np.random.default_rng(seeds[b]))
+        if isinstance(network, ActsCompiled):
+            scorer = scorer_arrays(network.flat(), np.zeros(self.batch.batch_size, np.int64), self.batch.arrays)
+            for b in range(len(workloads)):
+                self._play_compiled(scorer, b, streams[b], temperature, fraction)
+        else:
+            play_in_torch(self.batch, network, len(workloads), streams, self.tape, temperature, fraction)
+        return np.array([self.batch.mean_jct(b) for b in range(len(workloads))])
+
+    def _play_compiled(
+        self, scorer: ScorerArrays, b: int, rng: np.random.Generator, temperature: float, fraction: float
+    ) -> None:
+        batch = self.batch
+        draws = rng.random((512, 2)) if temperature > 0 else np.zeros((0, 2))
+        while batch.outcomes[b] != END:
+            code = play_episode(batch.arrays, scorer, b, draws, temperature, fraction, self.tape.arrays, batch.outcomes)
+            if code == TAPE_FULL:
+                self.tape.grow()
+            elif code == DRAWS_USED:
+                draws = np.concatenate((draws, rng.random(draws.shape)))
+            elif batch.outcomes[b] == LOG_FULL:
+                batch.resume(b)

@@ -1,0 +1,130 @@
+"""A policy over options as a scheduler, which runs in the same loop as every heuristic."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from agents.policies.options.lesson import Lesson
+from agents.policies.options.playing import ActsCompiled, draw_option, likeliest, weigh
+from agents.policies.options.torch_playing import choose
+from agents.policies.options.weights import ScorerArrays, score_options, scorer_arrays
+from envs.options import OptionRound, OptionRules, Options
+from envs.options.arrays import OptionArrays, episode_arrays
+from envs.options.features import write_features
+from envs.options.kernels import prepare, take
+from envs.scheduling import ClusterView
+from envs.simulation import SimulationView
+from envs.simulation.jit import kernel
+from envs.types import Allocation, ClusterSpec, FloatArray
+
+DRAWS = 64  # random numbers that are drawn for a round at first
+
+
+@kernel
+def decide_round(batch: OptionArrays, s: ScorerArrays, draws: FloatArray, temperature: float) -> bool:
+    """Take decisions of episode 0 until its round is over.
+
+    Args:
+        batch: the environment, in a round that is not over.
+        s: the scorer.
+        draws: float64[K], uniform random numbers; the row is the number of decisions in this round so far.
+        temperature: of the softmax over scores; 0 for the likeliest option.
+
+    Returns:
+        Whether the round is over; if not, there are too few draws for the next decision.
+    """
+    a = episode_arrays(batch, 0)
+    prepare(a)
+    while True:
+        option = 0
+        if a.rules[0].num_options > 1:
+            decision = a.rules[0].decision
+            if temperature > 0 and decision >= len(draws):
+                return False
+            write_features(a)
+            score_options(a, s, 0)
+            if temperature > 0:
+                option = draw_option(a, s, weigh(a, s, temperature), draws[decision])
+            else:
+                option = likeliest(a, s)
+        if take(a, option):
+            return True
+
+
+class OptionScheduler:
+    """A policy over options as a scheduler. Each round is played on a copy of the state; its plan is the allocation.
+
+    A network that is `ActsCompiled` takes all decisions of a round in one call of compiled code. Any other network is
+    asked for scores decision by decision, in torch.
+
+    Args:
+        network: has a method `scores`, see `OptionScorer`. Its weights are read when an episode begins.
+        rules: those with which it was trained, or others.
+        temperature: of the softmax over scores from which options are drawn; 0 for the likeliest option.
+    """
+
+    preemptive: ClassVar[bool] = True
+    elastic: ClassVar[bool] = True
+    information: ClassVar[str] = "estimate"
+
+    def __init__(self, network: Any, rules: OptionRules, *, temperature: float = 0.0) -> None:
+        self.network, self.rules, self.temperature = network, rules, temperature
+        self.counters: dict[str, int] = {}
+        self._round = OptionRound(rules)
+        self._rng = np.random.default_rng(0)
+        self._arrays: OptionArrays | None = None
+        self._scorer: ScorerArrays | None = None
+
+    def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
+        """Begin an episode."""
+        self._round, self._rng, self._arrays = OptionRound(self.rules), rng, None
+        self.counters = {}
+
+    def schedule(self, view: ClusterView) -> Allocation:
+        """Play one round and return its allocation."""
+        assert isinstance(view, SimulationView), "a policy observes a snapshot of the compiled engine"
+        if self._round.begin(view):
+            if isinstance(self.network, ActsCompiled):
+                self._decide_compiled(self.network)
+            else:
+                self._decide_in_torch()
+        self.counters = self._round.counters()
+        return self._round.fill(view.allocation(keep_running=True))
+
+    def _decide_compiled(self, network: ActsCompiled) -> None:
+        arrays = self._round.arrays
+        if arrays is not self._arrays:  # a new episode, or the snapshot has grown
+            self._scorer, self._arrays = scorer_arrays(network.flat(), np.zeros(1, np.int64), arrays), arrays
+        assert self._scorer is not None
+        draws = self._rng.random(DRAWS) if self.temperature > 0 else np.zeros(0)
+        while not decide_round(arrays, self._scorer, draws, self.temperature):
+            draws = np.concatenate((draws, self._rng.random(len(draws))))
+
+    @torch.inference_mode()
+    def _decide_in_torch(self) -> None:
+        over = False
+        while not over:
+            options, place = self._round.options(), 0
+            if len(options.what) > 1:
+                draws = self._rng.random((1, 2)) if self.temperature > 0 else None
+                place = int(choose(self.network, as_lesson(options), self.temperature, draws)[0][0])
+            over = self._round.step(place)
+
+
+def as_lesson(options: Options) -> Lesson:
+    """Return one decision in the form in which networks see many."""
+    return Lesson(
+        num_options=np.array([len(options.what)]),
+        num_jobs=np.array([len(options.jobs)]),
+        num_nodes=np.array([len(options.nodes)]),
+        chosen=np.zeros(1, np.int64),
+        log_probability=np.zeros(1),
+        advantage=np.zeros(1),
+        options=options.options,
+        job_of=options.job_of,
+        node_of=options.node_of,
+        jobs=options.jobs,
+        nodes=options.nodes,
+        cluster=options.cluster[None],
+    )

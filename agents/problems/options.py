@@ -1,0 +1,176 @@
+"""Nodes that choose options: the placement environment as the trainer sees it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from agents.listener import TrainingListener
+from agents.networks import Blueprint
+from agents.policies.options.checkpoint import OptionCheckpoint
+from agents.policies.options.playing import Player
+from agents.problems.problem import Compared, TaskFigures, TrainingWorld, Validated, ValidationPlan
+from agents.seeding import Phase, derive_seed
+from agents.tags import HEADLINE
+from agents.validation import VALIDATION_SEED, ValidationFigures, validation_workloads
+from envs.episodes import Reward, TeamReward
+from envs.evaluation.playing import workload_seed
+from envs.options import OptionBatch, OptionRules, OptionSpec
+from envs.simulation import Setup
+from envs.types.units import HOUR
+from envs.workloads import Workload, WorkloadSource
+
+MODES = {"greedy": 0.0, "sampled": 1.0}  # temperatures at which policies are validated
+
+
+@dataclass(frozen=True)
+class OptionTask:
+    """The world, the workloads and the reward of training episodes; it is sent to the workers."""
+
+    name: str
+    setup: Setup
+    source: WorkloadSource
+    rules: OptionRules = field(default_factory=OptionRules)
+    reward: Reward = field(default_factory=TeamReward)
+
+    def under(self, rules: OptionRules) -> "OptionTask":
+        """Return the task with other rules."""
+        return replace(self, rules=rules)
+
+    def batch(self, num_episodes: int) -> OptionBatch:
+        """Make empty episodes for workloads of this task."""
+        source = self.source
+        return OptionBatch(self.setup, source.models, source.num_jobs, num_episodes, self.rules, self.reward)
+
+
+def rules_of(network: nn.Module, default: OptionRules) -> OptionRules:
+    """Return the rules under which a policy was trained last, where a method has noted them on it as `rules`."""
+    found = getattr(network, "rules", None)
+    return found if isinstance(found, OptionRules) else default
+
+
+class OptionProblem:
+    """The placement environment, as `TrainingProblem` says.
+
+    A policy is validated on many workloads in one batch, by its likeliest options and by options drawn from it; the
+    better of both counts.
+
+    Args:
+        tasks: training episodes are drawn from all of them in turn; all have the same rules.
+        blueprint: the network.
+    """
+
+    face: ClassVar[str] = "options"
+    network_methods: ClassVar[Mapping[str, str]] = {"scores": "score options"}
+    advice: ClassVar[str] = "agent=options"
+    metric: ClassVar[str] = HEADLINE
+
+    def __init__(self, tasks: Sequence[OptionTask], blueprint: Blueprint) -> None:
+        self.worlds, self.blueprint = tuple(tasks), blueprint
+        self.tasks = tuple(task.name for task in tasks)
+        self._workloads: dict[str, list[Workload]] = {}
+        self._players: dict[tuple[str, OptionRules], Player] = {}
+        self._compared = 0
+
+    def check(self, *, imitates: bool, learns_values: bool) -> list[str]:
+        """Build a network once; a fault in it shows here. It lacks nothing that methods could miss."""
+        self.build(0, None)
+        return []
+
+    def build(self, seed: int, start: Mapping[str, Tensor] | None) -> nn.Module:
+        """Build the network that training begins with."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive_seed(seed, Phase.LEARNING))
+            network = self.blueprint.build(OptionSpec())
+        if start is not None:
+            network.load_state_dict(start, strict=False)
+        return network
+
+    def prepare(self, plan: ValidationPlan, listener: TrainingListener) -> int:
+        """Choose the validation workloads of every task; return the number of the first one."""
+        for task in self.worlds:
+            self._workloads[task.name] = validation_workloads(task.source, plan.num_validation)
+        found = len(self._workloads[self.tasks[0]])
+        if found < plan.num_validation:
+            listener.note(f"validation uses {found} distinct workloads, not {plan.num_validation}: there are no more")
+        self._compared = min(found, plan.num_compared or found)
+        return found
+
+    def compared(self) -> Compared:
+        """Return the first validation workloads of the first task."""
+        first = self.worlds[0]
+        return Compared(first.setup, self._workloads[first.name][: self._compared])
+
+    def levels(self) -> Mapping[str, float]:
+        """Return no further lines."""
+        return {}
+
+    def level(self, baseline: ValidationFigures) -> Mapping[str, float]:
+        """Return no further scalars."""
+        return {}
+
+    def validate(self, network: nn.Module) -> Validated:
+        """Validate a policy on all tasks."""
+        rules = rules_of(network, self.worlds[0].rules)
+        found = {task.name: self._figures(task, network, rules) for task in self.worlds}
+        scalars = {f"validation/{name}/{key}": value for name, own in found.items() for key, value in own.items()}
+        return Validated(found, {**scalars, HEADLINE: found[self.tasks[0]]["mean_jct"] / HOUR})
+
+    def _figures(self, task: OptionTask, network: nn.Module, rules: OptionRules) -> ValidationFigures:
+        """Return mean JCT in s: of both modes, of the better one, and of this one on the compared workloads."""
+        workloads = self._workloads[task.name]
+        if (key := (task.name, rules)) not in self._players:
+            self._players[key] = Player(task.under(rules).batch(len(workloads)))
+        seeds = [workload_seed(VALIDATION_SEED, i) for i in range(len(workloads))]
+        jct = {
+            mode: self._players[key].play(workloads, network, seeds, temperature=temperature)
+            for mode, temperature in MODES.items()
+        }
+        better = min(MODES, key=lambda mode: float(jct[mode].mean()))
+        return {
+            **{mode: float(own.mean()) for mode, own in jct.items()},
+            "mean_jct": float(jct[better].mean()),
+            "compared_jct": float(jct[better][: self._compared].mean()),
+        }
+
+    def rank(self, figures: TaskFigures) -> tuple[float, ...]:
+        """Return minus the mean JCT over tasks; unfinished jobs count up to the end of an episode."""
+        return (-self.objective_of(figures),)
+
+    def objective_of(self, figures: TaskFigures) -> float:
+        """Return the mean JCT over tasks, in s."""
+        return sum(own["mean_jct"] for own in figures.values()) / len(figures)
+
+    def standing(self, figures: TaskFigures, baselines: Mapping[str, ValidationFigures]) -> Mapping[str, float]:
+        """Return the mean JCT on the workloads that baselines play too."""
+        return {"validated": figures[self.tasks[0]]["compared_jct"]}
+
+    def validate_anew(self, policy: nn.Module, tell: Callable[[str], None]) -> TaskFigures:
+        """Return nothing: the test split is for that."""
+        return {}
+
+    def world(self, network: nn.Module, number: int) -> TrainingWorld:
+        """Return where a policy plays."""
+        task = self.worlds[number % len(self.worlds)]
+        return TrainingWorld(self.checkpoint(network, {}).scheduler(), task.setup, task.source)
+
+    def checkpoint(self, network: nn.Module, notes: dict[str, Any]) -> OptionCheckpoint:
+        """Return a policy as a checkpoint that plays at the temperature at which it was validated better."""
+        figures: TaskFigures = notes.get("validation") or {}
+        temperature = 0.0
+        if figures:
+            totals = {mode: sum(own[mode] for own in figures.values()) for mode in MODES}
+            temperature = MODES[min(totals, key=lambda mode: totals[mode])]
+        rules = rules_of(network, self.worlds[0].rules)
+        return OptionCheckpoint(network, self.blueprint, rules, {**notes, "temperature": temperature})
+
+    def load(self, folder: Path) -> nn.Module:
+        """Read the policy of a checkpoint."""
+        checkpoint = OptionCheckpoint.load(folder, (self.blueprint.target,))
+        network: Any = checkpoint.network
+        network.rules = checkpoint.rules  # a note, no weight
+        loaded: nn.Module = network
+        return loaded

@@ -1,0 +1,151 @@
+"""The arrays that the kernels of the options read and write."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from envs.episodes.candidates import QUEUE_ORDERS, Features
+from envs.episodes.coupling import SUM_WITH_TRAFFIC
+from envs.options.columns import NUM_CLUSTER_COLUMNS, NUM_JOB_COLUMNS, NUM_NODE_COLUMNS, NUM_OPTION_COLUMNS
+from envs.options.rules import CHANGES, TURNS, OptionRules
+from envs.simulation import State, ThroughputTable
+from envs.simulation.by_reference import by_reference
+from envs.simulation.jit import Records, leaf
+from envs.simulation.world import World, batch_world, episode_of
+from envs.types import FloatArray, IntArray
+
+RULES = np.dtype(
+    (
+        np.record,
+        [
+            ("changes", np.int64),  # index into CHANGES
+            ("queue_order", np.int64),  # index into QUEUE_ORDERS
+            ("max_decisions", np.int64),
+            ("distinct_nodes", np.int64),
+            ("turn", np.int64),  # index into TURNS
+            ("node_gpus", np.int64),  # GPUs of the largest node
+            # The present round.
+            ("decision", np.int64),  # options carried out so far
+            ("gang", np.int64),  # a job that has fewer GPUs in the plan than it needs, -1 for none
+            ("last_node", np.int64),  # the node whose turn was last, -1 for none; only where nodes take turns
+            # The present decision.
+            ("turn_of", np.int64),  # the node whose turn it is, -1 for none
+            ("num_options", np.int64),
+            ("num_jobs", np.int64),  # rows of jobs
+            ("num_candidates", np.int64),  # of these, the first ones: jobs that wait, in queue order
+            ("waiting", np.int64),  # all jobs that wait
+            # Counters of the episode.
+            ("decisions", np.int64),  # decisions with two or more options
+            ("broken_gangs", np.int64),  # gangs that no further node could join
+            ("left_out", np.int64),  # options that did not fit into the arrays
+        ],
+    ),
+    align=True,
+)
+# Columns of `OptionArrays.what`.
+OPTION_KIND, OPTION_ROW, OPTION_NODE, OPTION_AMOUNT = range(4)  # kind, row of the job (-1: none), node, GPUs there
+
+
+@by_reference
+class OptionArrays(NamedTuple):
+    """The engine's arrays, the rules, and the options of one decision.
+
+    `world`, `rules`, `refused` and `waited` hold one episode or, with a leading axis, a batch; `episode_arrays` takes
+    out one episode. The others are a workspace, overwritten by each decision of each episode: of `options` and `what`
+    the first `rules.num_options` rows count, of `jobs` and `job_ids` the first `rules.num_jobs`.
+    """
+
+    world: World
+    rules: Records  # RULES [1]
+    refused: IntArray  # [num_jobs]: the last round in which a gang of this job was given up, plus 1
+    waited: IntArray  # [num_nodes]: 1 for a node whose part of the round has ended; only where nodes take turns
+    heads: IntArray  # [num_candidates]: the first waiting jobs, -1 where there is none
+    keys: FloatArray  # [num_candidates]
+    what: IntArray  # [capacity, 4]: see OPTION_KIND
+    options: Features  # [capacity, NUM_OPTION_COLUMNS]
+    job_ids: IntArray  # [num_rows]: jobs behind the rows of `jobs`
+    jobs: Features  # [num_rows, NUM_JOB_COLUMNS]
+    nodes: Features  # [num_nodes, NUM_NODE_COLUMNS]
+    cluster: Features  # [NUM_CLUSTER_COLUMNS]
+    sums: FloatArray  # [num_nodes + 1, 5]: see `envs.episodes.coupling`; the last row is scratch
+    twin: IntArray  # [num_nodes]: 1 for an empty node that equals an empty one of lower index, or has waited
+    classes: IntArray  # [num_nodes]: nodes of one class have equal hardware
+    seen: IntArray  # [num_classes]
+    speeds: FloatArray  # [num_gpu_types]: see NODE_SPEED
+
+
+def allocate(state: State, rules: OptionRules, table: ThroughputTable, candidates: int, capacity: int) -> OptionArrays:
+    """Allocate arrays for all episodes of a state, for at most `capacity` options of a decision."""
+    batch, nodes = state.nodes.shape
+    rows = min(candidates + int(state.nodes["num_gpus"][0].sum()), state.jobs.shape[1])
+    records = np.zeros((batch, 1), RULES)
+    records["changes"] = CHANGES.index(rules.changes)
+    records["queue_order"] = QUEUE_ORDERS.index(rules.queue_order)
+    records["max_decisions"] = rules.max_decisions
+    records["distinct_nodes"] = rules.distinct_nodes
+    records["turn"] = TURNS.index(rules.turn)
+    records["node_gpus"] = state.nodes["num_gpus"][0].max()
+    for name in ("gang", "last_node", "turn_of"):
+        records[name] = -1
+    classes = node_classes(state)
+    return OptionArrays(
+        world=batch_world(state, table),
+        rules=records,
+        refused=np.zeros(state.jobs.shape, np.int64),
+        waited=np.zeros((batch, nodes), np.int64),
+        heads=np.full(candidates, -1, np.int64),
+        keys=np.zeros(candidates),
+        what=np.zeros((capacity, OPTION_AMOUNT + 1), np.int64),
+        options=np.zeros((capacity, NUM_OPTION_COLUMNS), np.float32),
+        job_ids=np.zeros(rows, np.int64),
+        jobs=np.zeros((rows, NUM_JOB_COLUMNS), np.float32),
+        nodes=np.zeros((nodes, NUM_NODE_COLUMNS), np.float32),
+        cluster=np.zeros(NUM_CLUSTER_COLUMNS, np.float32),
+        sums=np.zeros((nodes + 1, SUM_WITH_TRAFFIC + 1)),
+        twin=np.zeros(nodes, np.int64),
+        classes=classes,
+        seen=np.zeros(classes.max() + 1, np.int64),
+        speeds=type_speeds(table),
+    )
+
+
+def node_classes(state: State) -> IntArray:
+    """Return int64[num_nodes]: a number for each node, the same for nodes of equal hardware."""
+    fields = [state.nodes[name][0] for name in ("gpu_type", "num_gpus", "cpus", "memory", "link")]
+    _, classes = np.unique(np.stack(fields, axis=1).astype(np.float64), axis=0, return_inverse=True)
+    return classes.reshape(-1).astype(np.int64)
+
+
+def type_speeds(table: ThroughputTable) -> FloatArray:
+    """Return float64[num_gpu_types]: throughput of a type as a fraction of the fastest, on one GPU, mean over models.
+
+    Models that do not run on one GPU of a type count as 0 there.
+    """
+    single = table.consolidated()[:, :, 1]
+    best = single.max(axis=1, keepdims=True)
+    found: FloatArray = np.divide(single, best, out=np.zeros_like(single), where=best > 0).mean(axis=0)
+    return found
+
+
+@leaf
+def episode_arrays(batch: OptionArrays, b: int) -> OptionArrays:
+    """Return the arrays of one episode of a batch."""
+    return OptionArrays(
+        episode_of(batch.world, b),
+        batch.rules[b],
+        batch.refused[b],
+        batch.waited[b],
+        batch.heads,
+        batch.keys,
+        batch.what,
+        batch.options,
+        batch.job_ids,
+        batch.jobs,
+        batch.nodes,
+        batch.cluster,
+        batch.sums,
+        batch.twin,
+        batch.classes,
+        batch.seen,
+        batch.speeds,
+    )

@@ -1,0 +1,173 @@
+"""Many episodes in which nodes choose options: the environment that training uses."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from envs.episodes import EpisodeBatch, Reward
+from envs.episodes.candidates import Features
+from envs.options import kernels
+from envs.options.arrays import OPTION_NODE, OPTION_ROW, OptionArrays, allocate
+from envs.options.rules import OptionRules
+from envs.simulation import Setup
+from envs.simulation.kernels import END, LOG_FULL
+from envs.simulation.state import Status
+from envs.simulation.world import batch_world
+from envs.types import FloatArray, IntArray
+
+MOST_OPTIONS = 1 << 16  # room for the options of one decision, at most
+
+
+class Options(NamedTuple):
+    """The options of one decision of one episode, as copies.
+
+    Attributes:
+        what: int64[num_options, 4]: kind, row of the job (-1: none), node (-1: none), GPUs there.
+        options: float32[num_options, NUM_OPTION_COLUMNS].
+        job_ids: int64[num_jobs].
+        jobs: float32[num_jobs, NUM_JOB_COLUMNS].
+        nodes: float32[num_nodes, NUM_NODE_COLUMNS].
+        cluster: float32[NUM_CLUSTER_COLUMNS].
+        turn: the node whose turn it is, -1 in an auction.
+    """
+
+    what: IntArray
+    options: Features
+    job_ids: IntArray
+    jobs: Features
+    nodes: Features
+    cluster: Features
+    turn: int = -1
+
+    @property
+    def node_of(self) -> IntArray:
+        """int64[num_options]: the node that has each option, -1 for waiting."""
+        return self.what[:, OPTION_NODE]
+
+    @property
+    def job_of(self) -> IntArray:
+        """int64[num_options]: the row of `jobs` that each option is about, -1 for waiting."""
+        return self.what[:, OPTION_ROW]
+
+
+class OptionBatch(EpisodeBatch):
+    """`batch_size` independent episodes on one cluster, in which one option is carried out at a time.
+
+    A round of an episode ends when waiting is chosen or nothing else is left; `OptionRules.turn` says how it ends where
+    nodes take turns. Rounds without options are passed over.
+    The other arguments are those of `EpisodeBatch`.
+
+    Args:
+        rules: see its class.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        models: tuple[str, ...],
+        num_jobs: int,
+        batch_size: int = 1,
+        rules: OptionRules | None = None,
+        reward: Reward | None = None,
+        logging: bool = False,
+    ) -> None:
+        super().__init__(setup, models, num_jobs, batch_size, reward, logging)
+        self.rules = rules or OptionRules()
+        self.num_candidates = self.rules.candidates(self.cluster)
+        capacity = most_options(self.num_candidates, self.cluster.num_nodes, int(self.cluster.node_gpus.max()))
+        self.arrays = allocate(self.state, self.rules, self.table, self.num_candidates, capacity)
+
+    @property
+    def outcomes(self) -> IntArray:
+        """int64[B]: the result code of the last step of each episode, see `AdvanceResult`; kernels write it."""
+        return self._outcomes
+
+    def options(self, b: int = 0) -> Options:
+        """Return the options of the present decision of an episode."""
+        return copy_options(self.arrays, b)
+
+    def step(self, chosen: IntArray) -> tuple[FloatArray, FloatArray, npt.NDArray[np.bool_]]:
+        """Carry out one option in every episode.
+
+        Args:
+            chosen: int64[B], places in the lists of `options`; -1 leaves an episode as it is.
+
+        Returns:
+            rewards float64[B], elapsed simulated seconds float64[B], ended bool[B].
+        """
+        before = self._totals()
+        kernels.step_all(self.arrays, chosen, self._outcomes)
+        for b in np.flatnonzero(self._outcomes == LOG_FULL):
+            self.resume(int(b))
+        return *self._pay(before), self.ended
+
+    def resume(self, b: int) -> None:
+        """Go on with an episode whose log was full in the middle of a step."""
+        while self._outcomes[b] == LOG_FULL:
+            self.state.grow_log()
+            world = self.arrays.world._replace(events=self.state.events, log_shares=self.state.log_shares)
+            self.arrays = self.arrays._replace(world=world)
+            self._outcomes[b] = kernels.begin(self.arrays, b)
+
+    def copy_episodes(self, places: IntArray, other: "OptionBatch", episodes: IntArray) -> None:
+        """Copy running episodes of another batch, in the middle of a round too; the copies write no log.
+
+        Args:
+            places: int64[n], indices of the copies.
+            other: a batch with the same cluster, rules and throughput table, and as many jobs.
+            episodes: int64[n], indices in the other batch.
+        """
+        self.state.copy_episodes(places, other.state, episodes)
+        for name in ("rules", "refused", "waited"):
+            getattr(self.arrays, name)[places] = getattr(other.arrays, name)[episodes]
+        self._outcomes[places] = other.outcomes[episodes]
+        for place, episode in zip(places.tolist(), episodes.tolist(), strict=True):
+            self.workloads[place] = other.workloads[episode]
+
+    def counters(self, b: int = 0) -> dict[str, int]:
+        """Count decisions, gangs that were given up, and options that did not fit into the arrays, in an episode."""
+        return kernels.count_events(self.arrays, b)
+
+    def mean_jct(self, b: int) -> float:
+        """Return the mean JCT of an ended episode's measured jobs, in s; unfinished ones count up to its end."""
+        workload = self.workloads[b]
+        assert workload is not None, "the episode has not begun"
+        assert self._outcomes[b] == END, "the episode has not ended"
+        jobs = self.state.jobs[b][: len(workload)]
+        end = self.state.episode[b, 0]["time"]
+        finish = np.where(jobs["status"] == Status.DONE, jobs["finish"], end)
+        return float((finish - jobs["submit"])[workload.measured].mean())
+
+    def _use_table(self) -> None:
+        self.arrays = self.arrays._replace(world=batch_world(self.state, self.table))
+
+    def _begin(self, b: int) -> None:
+        record = self.arrays.rules[b, 0]
+        for name in ("decision", "decisions", "broken_gangs", "left_out"):
+            record[name] = 0
+        record["gang"] = -1
+        self.arrays.refused[b] = 0
+        self._outcomes[b] = kernels.begin(self.arrays, b)
+        self.resume(b)
+
+
+def copy_options(arrays: OptionArrays, b: int) -> Options:
+    """Return copies of the options of the present decision of an episode, which must not be over."""
+    count = kernels.relist(arrays, b)
+    rows = arrays.rules[b, 0].num_jobs
+    return Options(
+        arrays.what[:count].copy(),
+        arrays.options[:count].copy(),
+        arrays.job_ids[:rows].copy(),
+        arrays.jobs[:rows].copy(),
+        arrays.nodes.copy(),
+        arrays.cluster.copy(),
+        int(arrays.rules[b, 0].turn_of),
+    )
+
+
+def most_options(candidates: int, nodes: int, node_gpus: int) -> int:
+    """Return the room that is kept for the options of one decision: for all that there can be, within MOST_OPTIONS."""
+    jobs = candidates + nodes * node_gpus
+    return min(1 + jobs * nodes * (node_gpus + 1), MOST_OPTIONS)

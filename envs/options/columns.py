@@ -1,0 +1,118 @@
+"""Columns of the feature rows that a policy sees: options, jobs, nodes and the cluster.
+
+The kernels, the reference implementation and `agents` index features by these names. No column depends on how many GPU
+types, nodes or jobs there are, so that a policy can be used on any cluster.
+
+Scaling: "log time" is log(1 + minutes) / 10, see `envs.episodes.candidates.log_minutes`. "/ node" is divided by the
+GPUs of the largest node. "As a fraction" lies between 0 and 1. Ratios are limited to `RATIO_LIMIT`.
+"""
+
+RATIO_LIMIT = 4.0
+
+# Kinds of options. WAIT ends a node's part of the round; each of the others carries out one change of the plan.
+(
+    WAIT,
+    START,  # a waiting job gets GPUs of a node; below its minimum it is a gang that further nodes must join
+    JOIN,  # a job that holds GPUs elsewhere gets GPUs of this node too
+    RESIZE,  # a job that runs on the node gets another number of its GPUs
+    MOVE,  # a running job goes to this node, with as many GPUs as it has
+    EVICT,  # a running job returns to the queue
+) = range(6)
+KIND_NAMES = ("wait", "start", "join", "resize", "move", "evict")
+
+# An option: what would be so after it.
+(
+    OPTION_WAIT,  # 1 for this kind of option, else 0; the next five likewise
+    OPTION_START,
+    OPTION_JOIN,
+    OPTION_RESIZE,
+    OPTION_MOVE,
+    OPTION_EVICT,
+    OPTION_GPUS,  # GPUs of the job; / node
+    OPTION_GPUS_HERE,  # of these, on this node; / node
+    OPTION_GPUS_CHANGE,  # more GPUs for the job than it has in the plan; / node
+    OPTION_OF_REQUEST,  # GPUs of the job / those that it requested
+    OPTION_RUN_TIME,  # estimated time from now until the job is done, without contention; log time; 0 if unknown
+    OPTION_GPU_TIME,  # the same times its GPUs; log time
+    OPTION_TIME_SAVED,  # by how much a running job would be done earlier: OPTION_RUN_TIME now minus then
+    OPTION_THROUGHPUT,  # of the job / that on the GPUs that it requested, of its fastest type
+    OPTION_EFFICIENCY,  # throughput per GPU / that on the GPUs that it requested, of its fastest type
+    OPTION_TYPE_LOSS,  # fraction of throughput lost because the node's type is not the fastest for the job
+    OPTION_SPREAD,  # log2(1 + nodes of the job) / 3
+    OPTION_RESTART,  # its start or restart delay, as a fraction of that and its remaining time
+    OPTION_FREE_AFTER,  # GPUs that remain free on the node; / node
+    OPTION_FULL,  # 1 if none does
+    OPTION_CLUSTER_FREE_AFTER,  # GPUs that remain free in the cluster, as a fraction of all
+    OPTION_CPU_SHORTAGE,  # these eight: what job and co-located jobs do to each other, see `envs.episodes.coupling`
+    OPTION_CPU_HARM,
+    OPTION_MEMORY_SHORTAGE,
+    OPTION_MEMORY_HARM,
+    OPTION_STAGE_SUFFERED,
+    OPTION_STAGE_HARM,
+    OPTION_LINK_SUFFERED,
+    OPTION_LINK_HARM,
+    NUM_OPTION_COLUMNS,
+) = range(30)
+
+# A job that some option is about.
+(
+    JOB_WAITS,  # 1 if it needs GPUs in the plan
+    JOB_RUNS,  # 1 if it ran when the round began
+    JOB_CHANGED,  # 1 if this round's plan has changed it
+    JOB_RANK,  # place in the queue / number of candidates; 0 for a job that does not wait
+    JOB_FIRST,  # 1 for the first in the queue
+    JOB_REMAINING_TIME,  # estimated, on the requested GPUs of the fastest type; log time; 0 if work is unknown
+    JOB_GPU_TIME,  # the same times these GPUs; log time
+    JOB_AGE,  # since submission; log time
+    JOB_ATTAINED_SERVICE,  # GPU-seconds received so far; log time
+    JOB_REQUESTED_GPUS,  # / node
+    JOB_MIN_GPUS,  # / node
+    JOB_MAX_GPUS,  # / node
+    JOB_GPUS,  # in the plan; / node
+    JOB_SPREAD,  # log2(1 + its nodes in the plan) / 3
+    JOB_RESTART_DELAY,  # log time
+    JOB_CONTENTION,  # fraction of its throughput that it loses to co-located jobs now
+    JOB_LACKS_CPUS,  # fraction of its throughput that it lacks for cores now
+    JOB_LACKS_MEMORY,  # the same for memory
+    JOB_EFFICIENCY,  # four columns: throughput per GPU on 1, 2, 4, 8 GPUs, see `envs.episodes.candidates`
+) = range(19)
+NUM_JOB_COLUMNS = JOB_EFFICIENCY + 4
+
+# A node.
+(
+    NODE_FREE,  # GPUs that no job holds in the plan; / node
+    NODE_GPUS,  # / node
+    NODE_JOBS,  # jobs in the plan; / node
+    NODE_SPEED,  # throughput of its type / that of the fastest, on one GPU, mean over models
+    NODE_CPU_DEMAND,  # cores that its jobs can use / cores
+    NODE_MEMORY_DEMAND,  # the same for memory
+    NODE_LINK_LOAD,  # traffic of its jobs / its link
+    NODE_DOWN,  # 1 while it has failed
+    NUM_NODE_COLUMNS,
+) = range(9)
+
+# The cluster.
+(
+    CLUSTER_WAITING,  # log(1 + waiting jobs) / 5
+    CLUSTER_RUNNING,  # log(1 + jobs that ran when the round began) / 5
+    CLUSTER_FREE,  # GPUs that no job holds in the plan, as a fraction of all
+    CLUSTER_WAITING_PER_GPU,  # waiting jobs / all GPUs
+    CLUSTER_DECISIONS,  # decisions taken in this round / the most that a round may have
+    CLUSTER_GANG,  # 1 while a gang is being put together
+    NUM_CLUSTER_COLUMNS,
+) = range(7)
+
+OPTION_COLUMNS = (
+    *(f"is_{name}" for name in KIND_NAMES),
+    *("gpus", "gpus_here", "gpus_change", "of_request", "run_time", "gpu_time", "time_saved", "throughput"),
+    *("efficiency", "type_loss", "spread", "restart", "free_after", "full", "cluster_free_after"),
+    *("cpu_shortage", "cpu_harm", "memory_shortage", "memory_harm"),
+    *("stage_suffered", "stage_harm", "link_suffered", "link_harm"),
+)
+JOB_COLUMNS = (
+    *("waits", "runs", "changed", "rank", "first", "remaining_time", "gpu_time", "age", "attained_service"),
+    *("requested_gpus", "min_gpus", "max_gpus", "gpus", "spread", "restart_delay", "contention"),
+    *("lacks_cpus", "lacks_memory", "efficiency_1", "efficiency_2", "efficiency_4", "efficiency_8"),
+)
+NODE_COLUMNS = ("free", "gpus", "jobs", "speed", "cpu_demand", "memory_demand", "link_load", "down")
+CLUSTER_COLUMNS = ("waiting", "running", "free", "waiting_per_gpu", "decisions", "gang")

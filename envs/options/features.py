@@ -1,0 +1,278 @@
+"""The feature rows of options, jobs, nodes and the cluster, written by compiled kernels.
+
+`envs.options.columns` names and explains every column. All rows describe the plan of the round as it is at the present
+decision. Remaining work is used only where schedulers know it, and only as their estimate of it.
+"""
+
+import numpy as np
+
+from envs.episodes.candidates import Features, estimated_time, fastest_type, log_minutes, scaling_efficiency
+from envs.episodes.coupling import SUM_CPUS, SUM_LOAD, SUM_MEMORY, add_to_sums, write_coupling
+from envs.episodes.physics import delay_share, planned_traffic, spread_traffic, type_throughput
+from envs.options.arrays import OPTION_AMOUNT, OPTION_KIND, OPTION_NODE, OPTION_ROW, OptionArrays
+from envs.options.columns import (
+    CLUSTER_DECISIONS,
+    CLUSTER_FREE,
+    CLUSTER_GANG,
+    CLUSTER_RUNNING,
+    CLUSTER_WAITING,
+    CLUSTER_WAITING_PER_GPU,
+    EVICT,
+    JOB_AGE,
+    JOB_ATTAINED_SERVICE,
+    JOB_CHANGED,
+    JOB_CONTENTION,
+    JOB_EFFICIENCY,
+    JOB_FIRST,
+    JOB_GPU_TIME,
+    JOB_GPUS,
+    JOB_LACKS_CPUS,
+    JOB_LACKS_MEMORY,
+    JOB_MAX_GPUS,
+    JOB_MIN_GPUS,
+    JOB_RANK,
+    JOB_REMAINING_TIME,
+    JOB_REQUESTED_GPUS,
+    JOB_RESTART_DELAY,
+    JOB_RUNS,
+    JOB_SPREAD,
+    JOB_WAITS,
+    MOVE,
+    NODE_CPU_DEMAND,
+    NODE_DOWN,
+    NODE_FREE,
+    NODE_GPUS,
+    NODE_JOBS,
+    NODE_LINK_LOAD,
+    NODE_MEMORY_DEMAND,
+    NODE_SPEED,
+    NUM_OPTION_COLUMNS,
+    OPTION_CLUSTER_FREE_AFTER,
+    OPTION_CPU_SHORTAGE,
+    OPTION_EFFICIENCY,
+    OPTION_FREE_AFTER,
+    OPTION_FULL,
+    OPTION_GPU_TIME,
+    OPTION_GPUS,
+    OPTION_GPUS_CHANGE,
+    OPTION_GPUS_HERE,
+    OPTION_OF_REQUEST,
+    OPTION_RESTART,
+    OPTION_RUN_TIME,
+    OPTION_SPREAD,
+    OPTION_THROUGHPUT,
+    OPTION_TIME_SAVED,
+    OPTION_TYPE_LOSS,
+    RATIO_LIMIT,
+    WAIT,
+)
+from envs.options.listing import waits
+from envs.simulation.jit import Records, leaf, part
+from envs.simulation.job_throughput import level_of
+from envs.simulation.kernels import RUNNING, attained_service, remaining_work
+from envs.simulation.shares import OFF, share_on
+from envs.simulation.world import World
+from envs.types import FloatArray
+
+
+@leaf
+def ratio(value: float, unit: float) -> float:
+    """Return a quotient of at most RATIO_LIMIT; 0 where the unit is 0."""
+    return min(value / unit, RATIO_LIMIT) if unit > 0 else 0.0
+
+
+@leaf
+def write_job(a: OptionArrays, row: int) -> None:
+    """Write the row of a job."""
+    world, out = a.world, a.jobs[row]
+    job, episode, unit = world.jobs[a.job_ids[row]], world.episode[0], a.rules[0].node_gpus
+    is_waiting = waits(job)
+    runs = job.status == RUNNING
+    estimate = estimated_time(job, episode.time, world.reference) if episode.knows_work else 0.0
+    out[JOB_WAITS] = 1.0 if is_waiting else 0.0
+    out[JOB_RUNS] = 1.0 if runs else 0.0
+    out[JOB_CHANGED] = 1.0 if job.touched else 0.0
+    out[JOB_RANK] = row / len(a.heads) if row < a.rules[0].num_candidates else 0.0
+    out[JOB_FIRST] = 1.0 if row == 0 and a.rules[0].num_candidates > 0 else 0.0
+    out[JOB_REMAINING_TIME] = log_minutes(estimate)
+    out[JOB_GPU_TIME] = log_minutes(estimate * job.num_gpus)
+    out[JOB_AGE] = log_minutes(episode.time - job.submit)
+    out[JOB_ATTAINED_SERVICE] = log_minutes(attained_service(job, episode.time))
+    out[JOB_REQUESTED_GPUS] = job.num_gpus / unit
+    out[JOB_MIN_GPUS] = job.min_gpus / unit
+    out[JOB_MAX_GPUS] = job.max_gpus / unit
+    out[JOB_GPUS] = job.gpus / unit
+    out[JOB_SPREAD] = np.log2(1.0 + job.num_shares) / 3.0
+    out[JOB_RESTART_DELAY] = log_minutes(job.restart_delay)
+    out[JOB_CONTENTION] = 1.0 - job.throughput / job.alone if runs and job.alone > 0 else 0.0
+    out[JOB_LACKS_CPUS] = 1.0 - job.fed_by_cpus if runs else 0.0
+    out[JOB_LACKS_MEMORY] = 1.0 - job.fed_by_memory if runs else 0.0
+    gpus = min(job.num_gpus, world.reference.shape[1] - 1)
+    scaling_efficiency(world, job, fastest_type(world, job, gpus), out[JOB_EFFICIENCY:])
+
+
+@leaf
+def sum_jobs(a: OptionArrays, n: int, without: int, sums: FloatArray) -> None:
+    """Write the sums over the jobs on a node, except one."""
+    world = a.world
+    for i in range(len(sums)):
+        sums[i] = 0.0
+    share = world.nodes[n].first_share
+    while share >= 0:
+        record = world.shares[share]
+        job = world.jobs[record.job]
+        if record.job != without:
+            add_to_sums(world, n, job, record.gpus, planned_traffic(world, job, job.num_shares), sums)
+        share = record.next_of_node
+
+
+@leaf
+def write_node(a: OptionArrays, n: int) -> None:
+    """Write the row of a node, and the sums over its jobs."""
+    world, out, sums = a.world, a.nodes[n], a.sums[n]
+    node, unit = world.nodes[n], a.rules[0].node_gpus
+    sum_jobs(a, n, -1, sums)
+    out[NODE_FREE] = node.free / unit
+    out[NODE_GPUS] = node.num_gpus / unit
+    out[NODE_JOBS] = node.num_jobs / unit
+    out[NODE_SPEED] = a.speeds[node.gpu_type]
+    out[NODE_CPU_DEMAND] = ratio(sums[SUM_CPUS], node.cpus)
+    out[NODE_MEMORY_DEMAND] = ratio(sums[SUM_MEMORY], node.memory)
+    out[NODE_LINK_LOAD] = min(sums[SUM_LOAD], RATIO_LIMIT)
+    out[NODE_DOWN] = 1.0 if node.down else 0.0
+
+
+@leaf
+def write_cluster(a: OptionArrays) -> None:
+    """Write the row of the cluster."""
+    episode, rules, out = a.world.episode[0], a.rules[0], a.cluster
+    out[CLUSTER_WAITING] = np.log1p(rules.waiting) / 5.0
+    out[CLUSTER_RUNNING] = np.log1p(episode.num_running) / 5.0
+    out[CLUSTER_FREE] = episode.num_free / episode.num_gpus
+    out[CLUSTER_WAITING_PER_GPU] = ratio(rules.waiting, episode.num_gpus)
+    out[CLUSTER_DECISIONS] = min(rules.decision / rules.max_decisions, 1.0)  # a gang may end after the last decision
+    out[CLUSTER_GANG] = 1.0 if rules.gang >= 0 else 0.0
+
+
+@leaf
+def throughput_after(world: World, job: Records, kind: int, n: int, here: int, total: int, count: int) -> float:
+    """Samples/s of a job after an option, with ample cores and memory and without contention for links.
+
+    Args:
+        world: the episode.
+        job: the job.
+        kind: the kind of option.
+        n: its node.
+        here: GPUs on this node after it.
+        total: GPUs of the job.
+        count: nodes of the job.
+    """
+    throughputs = world.throughputs
+    level = level_of(count, throughputs.shape[3] - 1)
+    slowest = throughputs[job.model, world.nodes[n].gpu_type, total, level] if here > 0 else np.inf
+    link = world.nodes[n].link if here > 0 else np.inf
+    weighted = here * slowest if here > 0 else 0.0
+    held = here
+    unequal = False
+    if kind != MOVE:
+        share = job.first_share
+        while share >= 0:
+            record = world.shares[share]
+            if record.node != n:
+                throughput = throughputs[job.model, world.nodes[record.node].gpu_type, total, level]
+                unequal = unequal or (held > 0 and throughput != slowest)
+                slowest = min(slowest, throughput)
+                weighted += record.gpus * throughput
+                held += record.gpus
+                link = min(link, world.nodes[record.node].link)
+            share = record.next_of_job
+    throughput = slowest
+    if unequal and slowest > 0 and world.episode[0].proportional:
+        throughput = weighted / held
+    if count > 1 and world.episode[0].contention != OFF and world.links_limit[job.model]:
+        per_sample = world.traffic[job.model, total] * (count - 1) / count
+        if per_sample > 0:
+            throughput = min(throughput, link / per_sample)
+    return float(throughput)
+
+
+@leaf
+def write_speed(a: OptionArrays, j: int, kind: int, n: int, here: int, total: int, count: int, out: Features) -> None:
+    """Write what an option means for the throughput of a job, and for the time until it is done."""
+    world, episode = a.world, a.world.episode[0]
+    job = world.jobs[j]
+    throughput = throughput_after(world, job, kind, n, here, total, count)
+    requested = min(job.num_gpus, world.reference.shape[1] - 1)
+    best = world.reference[job.model, requested]
+    out[OPTION_THROUGHPUT] = ratio(throughput, best)
+    out[OPTION_EFFICIENCY] = ratio(throughput * requested, best * total)
+    fastest = world.reference[job.model, total]
+    out[OPTION_TYPE_LOSS] = 1.0 - ratio(type_throughput(world, job, world.nodes[n].gpu_type, total), fastest)
+    left = remaining_work(job, episode.time) * job.estimate
+    delay = job.restart_delay if attained_service(job, episode.time) > 0 else job.start_delay
+    if episode.knows_work == 0 or throughput <= 0:
+        return
+    time = left / throughput
+    out[OPTION_RUN_TIME] = log_minutes(time)
+    out[OPTION_GPU_TIME] = log_minutes(time * total)
+    out[OPTION_RESTART] = delay_share(delay, time)
+    if job.status == RUNNING and job.touched == 0 and job.throughput > 0:
+        out[OPTION_TIME_SAVED] = log_minutes(left / job.throughput) - out[OPTION_RUN_TIME]
+
+
+@leaf
+def write_option(a: OptionArrays, option: int) -> None:
+    """Write the row of an option."""
+    world, out, unit = a.world, a.options[option], a.rules[0].node_gpus
+    kind, n, here = a.what[option, OPTION_KIND], a.what[option, OPTION_NODE], a.what[option, OPTION_AMOUNT]
+    for i in range(NUM_OPTION_COLUMNS):
+        out[i] = 0.0
+    out[kind] = 1.0  # the first columns are the kinds
+    out[OPTION_CLUSTER_FREE_AFTER] = world.episode[0].num_free / world.episode[0].num_gpus
+    if kind == WAIT:
+        return
+    j = a.job_ids[a.what[option, OPTION_ROW]]
+    job, node = world.jobs[j], world.nodes[n]
+    held = share_on(world, j, n)
+    total = job.gpus - held + here
+    count = job.num_shares + (1 if held == 0 else 0) - (1 if here == 0 else 0)
+    if kind == MOVE:
+        total = here
+        count = 1
+    elif kind == EVICT:
+        total = 0
+        count = 0
+    out[OPTION_GPUS] = total / unit
+    out[OPTION_GPUS_HERE] = here / unit
+    out[OPTION_GPUS_CHANGE] = (total - job.gpus) / unit
+    out[OPTION_OF_REQUEST] = ratio(total, job.num_gpus)
+    out[OPTION_SPREAD] = np.log2(1.0 + count) / 3.0
+    out[OPTION_FREE_AFTER] = (node.free + held - here) / unit
+    out[OPTION_FULL] = 1.0 if node.free + held == here else 0.0
+    out[OPTION_CLUSTER_FREE_AFTER] = (world.episode[0].num_free + job.gpus - total) / world.episode[0].num_gpus
+    if kind == EVICT:
+        return
+    if total < job.min_gpus:  # a gang: what it will have, on as many nodes like the largest as the rest needs
+        count += (job.min_gpus - total + unit - 1) // unit
+        total = job.min_gpus
+    write_speed(a, j, kind, n, here, total, count, out)
+    if here == 0:
+        return
+    others = n
+    if held > 0:  # its GPUs and traffic there change, so that the sums less what it has after the option would be wrong
+        others = len(world.nodes)
+        sum_jobs(a, n, j, a.sums[others])
+    traffic = spread_traffic(world, job, total, count)
+    write_coupling(world, n, job, here, traffic, False, False, a.sums[others], out[OPTION_CPU_SHORTAGE:])
+
+
+@part
+def write_features(a: OptionArrays) -> None:
+    """Write all rows for the listed options."""
+    for n in range(len(a.world.nodes)):
+        write_node(a, n)
+    write_cluster(a)
+    for row in range(a.rules[0].num_jobs):
+        write_job(a, row)
+    for option in range(a.rules[0].num_options):
+        write_option(a, option)

@@ -1,0 +1,118 @@
+"""Compiled steps of an episode: list the options, carry one out, end the round, advance time."""
+
+from envs.options.applying import ask_again, begin_round, break_gang, carry_out
+from envs.options.arrays import OptionArrays, episode_arrays
+from envs.options.features import write_features
+from envs.options.listing import list_options
+from envs.simulation.clock import advance
+from envs.simulation.jit import kernel, leaf, part
+from envs.simulation.kernels import END, LOG_FULL, ROUND, settle
+from envs.types import IntArray
+
+
+@part
+def prepare(a: OptionArrays) -> int:
+    """List the options of the present decision; return how many there are besides waiting, 0 if the round is over."""
+    rules = a.rules[0]
+    # A gang is completed even if that takes more decisions than a round may have.
+    while rules.gang >= 0 or rules.decision < rules.max_decisions:
+        choices = list_options(a)
+        if choices > 0:
+            return choices
+        if rules.gang >= 0:
+            break_gang(a)
+        elif not ask_again(a):
+            return 0
+    return 0
+
+
+@part
+def pass_time(a: OptionArrays) -> int:
+    """End the round and advance time to the next one in which there is an option besides waiting; return the result.
+
+    LOG_FULL asks for a longer log and for another call.
+    """
+    while True:
+        if settle(a.world) < 0:
+            return LOG_FULL
+        outcome = advance(a.world)
+        if outcome == LOG_FULL:
+            return outcome
+        begin_round(a)
+        if outcome == END or prepare(a) > 0:
+            return outcome
+
+
+@leaf
+def take(a: OptionArrays, option: int) -> bool:
+    """Carry out a listed option and list those of the next decision; return whether the round is over."""
+    a.rules[0].decisions += a.rules[0].num_options > 1
+    return carry_out(a, option) or prepare(a) == 0
+
+
+@kernel
+def begin(batch: OptionArrays, b: int) -> int:
+    """Advance an episode to its first decision, or go on doing so with a longer log; return the result code."""
+    return pass_time(episode_arrays(batch, b))
+
+
+@kernel
+def list_present(batch: OptionArrays, b: int) -> None:
+    """List the options of the present decision of an episode, without their features."""
+    prepare(episode_arrays(batch, b))
+
+
+@kernel
+def relist(batch: OptionArrays, b: int) -> int:
+    """Put the options of the present decision of an episode into the workspace; return their number."""
+    a = episode_arrays(batch, b)
+    prepare(a)
+    write_features(a)
+    return int(a.rules[0].num_options)
+
+
+@kernel
+def open_round(batch: OptionArrays, b: int) -> bool:
+    """Begin a round in the present state of an episode; return whether there is an option besides waiting."""
+    a = episode_arrays(batch, b)
+    a.rules[0].gang = -1
+    begin_round(a)
+    return prepare(a) > 0
+
+
+@kernel
+def decide(batch: OptionArrays, b: int, option: int) -> bool:
+    """Carry out an option of an episode by its place among all; return whether that ends the round."""
+    a = episode_arrays(batch, b)
+    prepare(a)
+    return take(a, option)
+
+
+@kernel
+def step(batch: OptionArrays, b: int, option: int) -> int:
+    """Carry out an option of an episode by its place among all; advance time if that ends the round."""
+    a = episode_arrays(batch, b)
+    prepare(a)
+    if not take(a, option):
+        return ROUND
+    return pass_time(a)
+
+
+@kernel
+def step_all(batch: OptionArrays, chosen: IntArray, outcomes: IntArray) -> None:
+    """Call `step` for all episodes with an option; -1 in `chosen` int64[B] leaves an episode as it is.
+
+    Outcomes int64[B] are overwritten where an option was carried out.
+    """
+    for b in range(len(chosen)):
+        if chosen[b] >= 0:
+            a = episode_arrays(batch, b)
+            prepare(a)
+            outcomes[b] = ROUND
+            if take(a, chosen[b]):
+                outcomes[b] = pass_time(a)
+
+
+def count_events(batch: OptionArrays, b: int) -> dict[str, int]:
+    """Count decisions, gangs that were given up, and options that did not fit into the arrays, in an episode."""
+    return {name: int(batch.rules[b, 0][name]) for name in ("decisions", "broken_gangs", "left_out")}

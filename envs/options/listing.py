@@ -1,0 +1,342 @@
+"""Which options there are in the plan of a round, listed by compiled kernels.
+
+The order is: waiting; then the candidates in order of the queue; then the jobs that hold GPUs, by their first node.
+The options of one job are in ascending order of nodes, then of GPUs. Where waiting is not offered, the last option
+takes its place.
+
+A job may be changed once in a round, and further nodes may join it afterwards; an evicted job may be started again. So
+a round has finitely many decisions.
+
+Where nodes take turns, only the options of the node whose turn it is are listed. Nodes that have waited have none, do
+not count as equals of other nodes, and are not expected to join a gang.
+"""
+
+from envs.episodes.candidates import enter_sorted, queue_key
+from envs.options.arrays import OPTION_AMOUNT, OPTION_KIND, OPTION_NODE, OPTION_ROW, OptionArrays
+from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, START, WAIT
+from envs.options.rules import CHANGES, TURNS
+from envs.simulation.jit import Records, leaf
+from envs.simulation.job_throughput import level_of
+from envs.simulation.kernels import QUEUED, RUNNING
+from envs.simulation.ordered_set import next_member
+from envs.simulation.shares import share_on
+
+ALLOWS_RESIZE, ALLOWS_MOVE = CHANGES.index("resize"), CHANGES.index("move")
+TAKES_TURNS = TURNS.index("turns")
+
+
+@leaf
+def waits(job: Records) -> bool:
+    """Whether a job has fewer GPUs in the plan than it needs."""
+    return bool((job.status == QUEUED or job.status == RUNNING) and job.gpus < job.min_gpus)
+
+
+@leaf
+def rank_candidates(a: OptionArrays) -> None:
+    """Fill `heads` with the first jobs that wait, in queue order (ties by id), then -1; count the jobs that wait."""
+    world, order = a.world, a.rules[0].queue_order
+    for c in range(len(a.heads)):
+        a.heads[c] = -1
+    count = 0
+    waiting = 0
+    j = next_member(world.queued, len(world.jobs), 0)
+    while j >= 0:
+        if waits(world.jobs[j]):
+            waiting += 1
+            count = enter_sorted(a.heads, a.keys, len(a.heads), count, j, queue_key(world, order, world.jobs[j]))
+        j = next_member(world.queued, len(world.jobs), j + 1)
+    for i in range(world.episode[0].num_touched):  # jobs that the plan has evicted
+        j = world.touched[i]
+        if world.jobs[j].status == RUNNING and waits(world.jobs[j]):
+            waiting += 1
+            count = enter_sorted(a.heads, a.keys, len(a.heads), count, j, queue_key(world, order, world.jobs[j]))
+    a.rules[0].waiting = waiting
+
+
+@leaf
+def find_twins(a: OptionArrays) -> None:
+    """Mark in `twin` the empty nodes that equal an empty node of lower index, and those that have waited."""
+    nodes = a.world.nodes
+    for i in range(len(a.seen)):
+        a.seen[i] = 0
+    for n in range(len(nodes)):
+        a.twin[n] = a.waited[n]
+        if a.waited[n] == 0 and nodes[n].num_jobs == 0 and nodes[n].free > 0:
+            a.twin[n] = a.rules[0].distinct_nodes * a.seen[a.classes[n]]
+            a.seen[a.classes[n]] = 1
+
+
+@leaf
+def runs_on(a: OptionArrays, job: Records, n: int, total: int) -> bool:
+    """Whether a job runs on so many GPUs if this node's type is among them, over some number of nodes."""
+    throughputs = a.world.throughputs
+    if total >= throughputs.shape[2]:
+        return False
+    for level in range(throughputs.shape[3]):
+        if throughputs[job.model, a.world.nodes[n].gpu_type, total, level] > 0:
+            return True
+    return False
+
+
+@leaf
+def runs_with(a: OptionArrays, job: Records, n: int, total: int, count: int) -> bool:
+    """Whether a job runs on `total` GPUs of this node and of its other nodes in the plan, `count` nodes in all."""
+    world, throughputs = a.world, a.world.throughputs
+    if total >= throughputs.shape[2]:
+        return False
+    level = level_of(count, throughputs.shape[3] - 1)
+    if throughputs[job.model, world.nodes[n].gpu_type, total, level] <= 0:
+        return False
+    share = job.first_share
+    while share >= 0:
+        other = world.shares[share].node
+        if other != n and throughputs[job.model, world.nodes[other].gpu_type, total, level] <= 0:
+            return False
+        share = world.shares[share].next_of_job
+    return True
+
+
+@leaf
+def add_option(a: OptionArrays, kind: int, row: int, n: int, amount: int) -> None:
+    """Append an option; count it if the arrays are full."""
+    count = a.rules[0].num_options
+    if count == len(a.what):
+        a.rules[0].left_out += 1
+        return
+    a.what[count, OPTION_KIND] = kind
+    a.what[count, OPTION_ROW] = row
+    a.what[count, OPTION_NODE] = n
+    a.what[count, OPTION_AMOUNT] = amount
+    a.rules[0].num_options = count + 1
+
+
+@leaf
+def add_row(a: OptionArrays, j: int) -> int:
+    """Append a job; return its row."""
+    row = a.rules[0].num_jobs
+    a.job_ids[row] = j
+    a.rules[0].num_jobs = row + 1
+    return int(row)
+
+
+@leaf
+def most_gpus(job: Records) -> int:
+    """The most GPUs that a job may hold."""
+    return int(job.max_gpus)
+
+
+@leaf
+def list_starts(a: OptionArrays, row: int, job: Records) -> bool:
+    """List the nodes on which a waiting job can start at once; return whether there are any."""
+    found = False
+    for n in range(len(a.world.nodes)):
+        if a.twin[n]:
+            continue
+        for gpus in range(job.min_gpus, min(a.world.nodes[n].free, most_gpus(job)) + 1):
+            if runs_with(a, job, n, gpus, 1):
+                add_option(a, START, row, n, gpus)
+                found = True
+    return found
+
+
+@leaf
+def room_for_gang(a: OptionArrays, job: Records, j: int) -> int:
+    """Free GPUs on all nodes that could join a gang of a job."""
+    room = 0
+    for n in range(len(a.world.nodes)):
+        if a.world.nodes[n].free == 0 or a.waited[n] or share_on(a.world, j, n) > 0:
+            continue
+        if runs_on(a, job, n, job.min_gpus):
+            room += a.world.nodes[n].free
+    return room
+
+
+@leaf
+def list_gang(a: OptionArrays, kind: int, row: int, j: int) -> None:
+    """List what nodes can give to a job that has fewer GPUs than it needs: a part of the rest, or all of it."""
+    job, nodes = a.world.jobs[j], a.world.nodes
+    rest = job.min_gpus - job.gpus
+    most = most_gpus(job) - job.gpus if a.rules[0].changes >= ALLOWS_RESIZE else rest
+    room = room_for_gang(a, job, j)
+    if room < rest:
+        return
+    for n in range(len(nodes)):
+        if a.twin[n] or share_on(a.world, j, n) > 0 or not runs_on(a, job, n, job.min_gpus):
+            continue
+        for gpus in range(1, min(nodes[n].free, most) + 1):
+            if gpus < rest:
+                allowed = rest - gpus <= room - nodes[n].free
+            else:
+                allowed = runs_with(a, job, n, job.gpus + gpus, job.num_shares + 1)
+            if allowed:
+                add_option(a, kind, row, n, gpus)
+
+
+@leaf
+def list_candidates(a: OptionArrays) -> None:
+    """List the starts of the candidates, as gangs where no node can hold a job alone."""
+    now = a.world.episode[0].num_rounds + 1
+    if a.world.episode[0].num_free == 0:
+        return
+    for c in range(len(a.heads)):
+        j = a.heads[c]
+        if j < 0:
+            return
+        row = add_row(a, j)
+        a.rules[0].num_candidates += 1
+        job = a.world.jobs[j]
+        if job.min_gpus <= a.world.episode[0].num_free and not list_starts(a, row, job) and a.refused[j] != now:
+            list_gang(a, START, row, j)
+
+
+@leaf
+def list_joins(a: OptionArrays, row: int, j: int) -> None:
+    """List the nodes that can join a job that has enough GPUs."""
+    job, nodes = a.world.jobs[j], a.world.nodes
+    for n in range(len(nodes)):
+        if nodes[n].free == 0 or a.twin[n] or share_on(a.world, j, n) > 0:
+            continue
+        for gpus in range(1, min(nodes[n].free, most_gpus(job) - job.gpus) + 1):
+            if runs_with(a, job, n, job.gpus + gpus, job.num_shares + 1):
+                add_option(a, JOIN, row, n, gpus)
+
+
+@leaf
+def list_sizes(a: OptionArrays, row: int, j: int) -> None:
+    """List the other numbers of GPUs that a running job can have on each of its nodes."""
+    world, job = a.world, a.world.jobs[j]
+    share = job.first_share
+    while share >= 0:
+        n, here = world.shares[share].node, world.shares[share].gpus
+        for gpus in range(here + world.nodes[n].free + 1):
+            total = job.gpus - here + gpus
+            if gpus == here or total < job.min_gpus or total > most_gpus(job):
+                continue
+            if gpus > 0 and runs_with(a, job, n, total, job.num_shares):
+                add_option(a, RESIZE, row, n, gpus)
+            elif gpus == 0 and runs_without(a, job, n, total):
+                add_option(a, RESIZE, row, n, 0)
+        share = world.shares[share].next_of_job
+
+
+@leaf
+def runs_without(a: OptionArrays, job: Records, n: int, total: int) -> bool:
+    """Whether a job runs on its nodes other than this one, with `total` GPUs."""
+    share = job.first_share
+    while share >= 0:
+        other = a.world.shares[share].node
+        if other != n:  # the types of all remaining nodes are checked with the first of them
+            return remaining_run(a, job, n, total)
+        share = a.world.shares[share].next_of_job
+    return False
+
+
+@leaf
+def remaining_run(a: OptionArrays, job: Records, n: int, total: int) -> bool:
+    """Whether the types of all nodes of a job except one run it with `total` GPUs."""
+    world, throughputs = a.world, a.world.throughputs
+    level = level_of(job.num_shares - 1, throughputs.shape[3] - 1)
+    share = job.first_share
+    while share >= 0:
+        other = world.shares[share].node
+        if other != n and throughputs[job.model, world.nodes[other].gpu_type, total, level] <= 0:
+            return False
+        share = world.shares[share].next_of_job
+    return True
+
+
+@leaf
+def list_moves(a: OptionArrays, row: int, j: int) -> None:
+    """List the nodes that could hold a running job as it is, and its eviction."""
+    world, job = a.world, a.world.jobs[j]
+    throughputs = world.throughputs
+    add_option(a, EVICT, row, world.shares[job.first_share].node, 0)
+    for n in range(len(world.nodes)):
+        here = share_on(world, j, n)
+        if a.twin[n] or here == job.gpus or world.nodes[n].free + here < job.gpus:
+            continue
+        if throughputs[job.model, world.nodes[n].gpu_type, job.gpus, 0] > 0:
+            add_option(a, MOVE, row, n, job.gpus)
+
+
+@leaf
+def list_holders(a: OptionArrays) -> None:
+    """List the options of the jobs that hold GPUs in the plan."""
+    world = a.world
+    for n in range(len(world.nodes)):
+        share = world.nodes[n].first_share
+        while share >= 0:
+            j = world.shares[share].job
+            if world.jobs[j].first_share == share:
+                row = add_row(a, j)
+                if world.jobs[j].touched == 0:
+                    list_sizes(a, row, j)
+                list_joins(a, row, j)
+                if world.jobs[j].touched == 0 and a.rules[0].changes >= ALLOWS_MOVE:
+                    list_moves(a, row, j)
+            share = world.shares[share].next_of_node
+
+
+@leaf
+def is_idle(a: OptionArrays) -> bool:
+    """Whether no job holds GPUs in the plan, except a gang that is put together."""
+    episode, gang = a.world.episode[0], a.rules[0].gang
+    held = a.world.jobs[gang].gpus if gang >= 0 else 0
+    return bool(episode.num_free + held == episode.num_up)
+
+
+@leaf
+def keep_turn(a: OptionArrays) -> None:
+    """Choose the node whose turn it is, and keep its options and waiting alone."""
+    rules, num_nodes = a.rules[0], len(a.waited)
+    nearest = num_nodes
+    for option in range(1, rules.num_options):
+        n = a.what[option, OPTION_NODE]
+        after = (n - rules.last_node - 1 + num_nodes) % num_nodes
+        if a.waited[n] == 0 and after < nearest:
+            nearest = after
+            rules.turn_of = n
+    count = 1
+    for option in range(1, rules.num_options):
+        if a.what[option, OPTION_NODE] == rules.turn_of:
+            for i in range(OPTION_AMOUNT + 1):
+                a.what[count, i] = a.what[option, i]
+            count += 1
+    rules.num_options = count
+
+
+@leaf
+def list_options(a: OptionArrays) -> int:
+    """List all options of the present plan; return how many there are besides waiting.
+
+    While a gang is put together there are no others; waiting is offered then only where nodes take turns. It is never
+    offered while the cluster is idle and some job can be started: a policy that waits there would leave the jobs
+    waiting forever.
+    """
+    rules = a.rules[0]
+    takes_turns = rules.turn == TAKES_TURNS
+    rules.turn_of = -1
+    rules.num_options = 0
+    rules.num_jobs = 0
+    rules.num_candidates = 0
+    rank_candidates(a)
+    find_twins(a)
+    if rules.gang < 0 or takes_turns:
+        add_option(a, WAIT, -1, -1, 0)
+    if rules.gang >= 0:
+        list_gang(a, JOIN, add_row(a, rules.gang), rules.gang)
+        if not takes_turns:
+            return int(rules.num_options)
+    else:
+        list_candidates(a)
+        if rules.changes >= ALLOWS_RESIZE:
+            list_holders(a)
+    if takes_turns:
+        keep_turn(a)
+    choices = rules.num_options - 1
+    if choices > 0 and is_idle(a):
+        last = choices  # the last option takes the place of waiting
+        for i in range(OPTION_AMOUNT + 1):
+            a.what[0, i] = a.what[last, i]
+        rules.num_options = choices
+    return int(choices)

@@ -1,0 +1,278 @@
+"""Reference implementation of `envs.options.features` in plain Python; its features must be equal as float32.
+
+`envs.options.columns` names and explains every feature.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from envs.episodes.candidates import Features
+from envs.episodes.reference import Coupling
+from envs.episodes.reference.coupling import lacking
+from envs.options.columns import (
+    CLUSTER_COLUMNS,
+    EVICT,
+    JOB_COLUMNS,
+    KIND_NAMES,
+    NODE_COLUMNS,
+    OPTION_COLUMNS,
+    RATIO_LIMIT,
+    WAIT,
+)
+from envs.options.reference.listing import Lister
+from envs.options.reference.plan import NOTHING, Option
+from envs.simulation.reference import Job, Node
+from envs.types import JobId, NodeId
+
+FeatureRow = dict[str, float]
+
+
+def _log_minutes(seconds: float) -> float:
+    """Compress a time."""
+    return math.log1p(max(seconds, 0.0) / 60.0) / 10.0
+
+
+def _ratio(value: float, unit: float) -> float:
+    """Return a quotient of at most RATIO_LIMIT; 0 where the unit is 0."""
+    return min(value / unit, RATIO_LIMIT) if unit > 0 else 0.0
+
+
+def array_of(rows: Sequence[FeatureRow], columns: Sequence[str]) -> Features:
+    """float32[num_rows, num_columns]; a column that a row lacks is 0."""
+    values = [[row.get(name, 0.0) for name in columns] for row in rows]
+    return np.array(values, np.float32).reshape(-1, len(columns))
+
+
+class Observer:
+    """Feature rows of a plan.
+
+    Args:
+        lister: of the plan's options.
+    """
+
+    def __init__(self, lister: Lister) -> None:
+        self.lister, self.plan, self.rules = lister, lister.plan, lister.rules
+        self.engine = self.plan.simulator
+        self.table = self.engine.rules.table
+        self.coupling = Coupling(self.engine)
+        self.knows_work = self.engine.scenario.information.work != "none"
+        self.unit = max(node.spec.num_gpus for node in self.plan.nodes)
+        self._relative = self._by_type()
+
+    def _by_type(self) -> list[float]:
+        """Throughput of each type on one GPU, as a fraction of the fastest, mean over models."""
+        single = self.table.consolidated()[:, :, 1].tolist()
+        fractions = [[_ratio(value, max(row)) for value in row] for row in single]
+        return [sum(column) / len(column) for column in zip(*fractions, strict=True)]
+
+    def cluster(self, decision: int, gang: JobId) -> Features:
+        """float32[NUM_CLUSTER_COLUMNS]."""
+        total, waiting = self.engine.cluster.num_gpus, len(self.plan.waiting())
+        row = {
+            "waiting": math.log1p(waiting) / 5.0,
+            "running": math.log1p(len(self.engine.running())) / 5.0,
+            "free": self.plan.num_free / total,
+            "waiting_per_gpu": _ratio(waiting, total),
+            "decisions": min(decision / self.rules.max_decisions, 1.0),
+            "gang": float(gang != NOTHING),
+        }
+        found: Features = array_of([row], CLUSTER_COLUMNS)[0]
+        return found
+
+    def nodes(self) -> Features:
+        """float32[num_nodes, NUM_NODE_COLUMNS]."""
+        return array_of([self._node(node) for node in self.plan.nodes], NODE_COLUMNS)
+
+    def _node(self, node: Node) -> FeatureRow:
+        jobs = [(self.plan.job(job), gpus) for job, gpus in self.plan.jobs_on(node.id).items()]
+        own_type = self.engine.rules.node_types[node.id]
+        return {
+            "free": self.plan.free(node.id) / self.unit,
+            "gpus": node.spec.num_gpus / self.unit,
+            "jobs": len(jobs) / self.unit,
+            "speed": self._relative[own_type],
+            "cpu_demand": _ratio(self._wanted(jobs, node, "cpus"), node.cpus),
+            "memory_demand": _ratio(self._wanted(jobs, node, "memory"), node.memory),
+            "link_load": min(sum(self._loads(jobs, node)), RATIO_LIMIT),
+            "down": float(not node.up),
+        }
+
+    def _wanted(self, jobs: Sequence[tuple[Job, int]], node: Node, resource: str) -> float:
+        """Cores or GB that jobs can use on a node."""
+        own_type, wanted = self.engine.rules.node_types[node.id], 0.0
+        for job, gpus in jobs:
+            wanted += self.coupling.wanted(job, own_type, gpus, resource)
+        return wanted
+
+    def _loads(self, jobs: Sequence[tuple[Job, int]], node: Node) -> list[float]:
+        """Traffic of each job that has some, at most the link, as a fraction of the link."""
+        link = node.spec.inter_node_bandwidth
+        sent = [self._traffic(job) for job, _ in jobs]
+        return [min(traffic, link) / link for traffic in sent if traffic > 0]
+
+    def _traffic(self, job: Job) -> float:
+        """GB/s between the nodes of a job: at present, or as the plan changes it."""
+        if self.plan.is_running(job.id) and job.id not in self.plan.changed and job.traffic > 0:
+            return job.traffic
+        largest = len(self.coupling.reference[job.model]) - 1
+        size = min(self.plan.gpus(job.id) or job.spec.num_gpus, largest)
+        return self._spread_traffic(job, size, len(self.plan.held(job.id)))
+
+    def _spread_traffic(self, job: Job, gpus: int, nodes: int) -> float:
+        if nodes < 2 or self.engine.rules.contention == "off":
+            return 0.0
+        per_second = float(self.table.traffic[job.model, gpus]) * self.coupling.reference[job.model][gpus]
+        return per_second * (nodes - 1) / nodes
+
+    def jobs(self) -> Features:
+        """float32[num_rows, NUM_JOB_COLUMNS]."""
+        rows = [self._job(self.plan.job(job), row) for row, job in enumerate(self.lister.rows)]
+        return array_of(rows, JOB_COLUMNS)
+
+    def _job(self, job: Job, row: int) -> FeatureRow:
+        spec, time, is_running = job.spec, self.engine.time, self.plan.is_running(job.id)
+        left = self.lister.estimated_time(job) if self.knows_work else 0.0
+        return {
+            "waits": float(self.plan.waits(job.id)),
+            "runs": float(is_running),
+            "changed": float(job.id in self.plan.changed),
+            "rank": row / self.lister.num_heads if row < self.lister.num_candidates else 0.0,
+            "first": float(row == 0 < self.lister.num_candidates),
+            "remaining_time": _log_minutes(left),
+            "gpu_time": _log_minutes(left * spec.num_gpus),
+            "age": _log_minutes(time - spec.submit_time),
+            "attained_service": _log_minutes(job.service_at(time)),
+            "requested_gpus": spec.num_gpus / self.unit,
+            "min_gpus": spec.min_gpus / self.unit,
+            "max_gpus": spec.max_gpus / self.unit,
+            "gpus": self.plan.gpus(job.id) / self.unit,
+            "spread": math.log2(1.0 + len(self.plan.held(job.id))) / 3.0,
+            "restart_delay": _log_minutes(job.restart_delay),
+            "contention": 1.0 - job.throughput / job.alone if is_running and job.alone > 0 else 0.0,
+            "lacks_cpus": 1.0 - job.cpu_factor if is_running else 0.0,
+            "lacks_memory": 1.0 - job.memory_factor if is_running else 0.0,
+            **self._scaling(job),
+        }
+
+    def _scaling(self, job: Job) -> FeatureRow:
+        """Throughput per GPU of the fastest type, as a fraction of that on the fewest GPUs on which the job runs."""
+        best = self.coupling.reference[job.model]
+        gpus = min(job.spec.num_gpus, len(best) - 1)
+        by_type = self.table.consolidated()[job.model].tolist()
+        fastest = max((i for i in range(len(by_type)) if by_type[i][gpus] == best[gpus]), default=0)
+        per_gpu = self.coupling.per_gpu(job, fastest)
+        single = next((each for each in per_gpu if each), 0.0)
+        fractions = [each / single if single else 0.0 for each in per_gpu]
+        return {f"efficiency_{1 << i}": fraction for i, fraction in enumerate(fractions)}
+
+    def options(self, listed: Sequence[Option]) -> Features:
+        """float32[num_options, NUM_OPTION_COLUMNS]."""
+        return array_of([self._option(option) for option in listed], OPTION_COLUMNS)
+
+    def _option(self, option: Option) -> FeatureRow:
+        flag, all_gpus = {f"is_{KIND_NAMES[option.change]}": 1.0}, self.engine.cluster.num_gpus
+        if option.change == WAIT:
+            return {**flag, "cluster_free_after": self.plan.num_free / all_gpus}
+        job, plan, after = self.plan.job(option.job), self.plan, self.plan.after(option)
+        total, before = sum(after.values()), plan.gpus(option.job)
+        free = plan.free(option.node) + plan.held(option.job).get(option.node, 0) - option.gpus
+        row = flag | {
+            "gpus": total / self.unit,
+            "gpus_here": option.gpus / self.unit,
+            "gpus_change": (total - before) / self.unit,
+            "of_request": _ratio(total, job.spec.num_gpus),
+            "spread": math.log2(1.0 + len(after)) / 3.0,
+            "free_after": free / self.unit,
+            "full": float(free == 0),
+            "cluster_free_after": (plan.num_free + before - total) / all_gpus,
+        }
+        if option.change == EVICT:
+            return row
+        count, missing = len(after), max(job.spec.min_gpus - total, 0)
+        total, count = total + missing, count + -(-missing // self.unit)
+        row |= self._times(job, option, after, total, count)
+        return row | self._effects(job, option, total, count) if option.gpus else row
+
+    def _throughput(self, job: Job, after: Mapping[NodeId, int], total: int, count: int) -> float:
+        """Samples/s on the nodes of a placement with `total` GPUs over `count` nodes, without contention."""
+        rules, held = self.engine.rules, sum(after.values())
+        each = {node: self.plan.throughput(job.id, node, total, count) for node in after}
+        throughput = min(each.values())
+        if throughput > 0 and len(set(each.values())) > 1 and not rules.equal:
+            throughput = 0.0
+            for node, gpus in after.items():
+                throughput += gpus * each[node]
+            throughput /= held
+        if count > 1 and rules.contention != "off" and not rules.counts_links:
+            per_sample = float(self.table.traffic[job.model, total]) * (count - 1) / count
+            link = min(self.plan.nodes[node].spec.inter_node_bandwidth for node in after)
+            throughput = min(throughput, link / per_sample) if per_sample > 0 else throughput
+        return throughput
+
+    def _times(self, job: Job, option: Option, after: Mapping[NodeId, int], total: int, count: int) -> FeatureRow:
+        """What an option means for a job's throughput, and for the time until it is done."""
+        throughput = self._throughput(job, after, total, count)
+        best, own_type = self.coupling.reference[job.model], self.engine.rules.node_types[option.node]
+        requested = min(job.spec.num_gpus, len(best) - 1)
+        on_type = float(self.table.consolidated()[job.model, own_type, total])
+        row = {
+            "throughput": _ratio(throughput, best[requested]),
+            "efficiency": _ratio(throughput * requested, best[requested] * total),
+            "type_loss": 1.0 - _ratio(on_type, best[total]),
+        }
+        if not self.knows_work or throughput <= 0:
+            return row
+        left = job.remaining_at(self.engine.time) * job.estimate
+        delay = job.restart_delay if job.service_at(self.engine.time) > 0 else job.start_delay
+        time = left / throughput
+        row |= {"run_time": _log_minutes(time), "gpu_time": _log_minutes(time * total)}
+        row["restart"] = delay / (delay + time) if delay > 0 else 0.0
+        if self.plan.is_running(job.id) and job.id not in self.plan.changed and job.throughput > 0:
+            # As the kernel does, subtract the feature as it is stored.
+            row["time_saved"] = _log_minutes(left / job.throughput) - float(np.float32(row["run_time"]))
+        return row
+
+    def _effects(self, job: Job, option: Option, total: int, count: int) -> FeatureRow:
+        """What the job and the other jobs on the node would do to each other."""
+        node = self.plan.nodes[option.node]
+        others = [(self.plan.job(other), n) for other, n in self.plan.jobs_on(node.id).items() if other != job.id]
+        row: dict[str, float] = {}
+        for name, resource in (("cpu", "cpus"), ("memory", "memory")):
+            theirs, amount = self._wanted(others, node, resource), getattr(node, resource)
+            both = theirs + self._wanted([(job, option.gpus)], node, resource)
+            row[f"{name}_shortage"] = lacking(both, amount)
+            row[f"{name}_harm"] = lacking(both, amount) - lacking(theirs, amount)
+        link = node.spec.inter_node_bandwidth
+        own_load = min(self._spread_traffic(job, total, count), link) / link
+        return (
+            row | self._stages(job, [other for other, _ in others]) | self._links(own_load, self._loads(others, node))
+        )
+
+    def _stages(self, job: Job, others: Sequence[Job]) -> FeatureRow:
+        if self.engine.rules.contention != "worst_case":
+            return {}
+        own, theirs = self.coupling.stage(job), 0.0
+        for other in others:
+            theirs += self.coupling.stage(other)
+        suffered = 1.0 - 1.0 / (1.0 + min(own, 1.0) * (max(1.0, own + theirs) - 1.0))
+        return {
+            "stage_suffered": suffered,
+            "stage_harm": 1.0 - max(1.0, theirs) / max(1.0, theirs + own) if theirs else 0.0,
+        }
+
+    def _links(self, own: float, loads: Sequence[float]) -> FeatureRow:
+        if own == 0.0 or not loads:
+            return {}
+        theirs = 0.0
+        for load in loads:
+            theirs += load
+        if self.engine.rules.contention == "worst_case":
+            return {
+                "link_suffered": 1.0 - 1.0 / (1.0 + own * len(loads)),
+                "link_harm": 1.0 - 1.0 / (1.0 + theirs / len(loads)),
+            }
+        factor = 1.0 / (1.0 + own * theirs) if self.engine.rules.contention == "measured" else 1.0
+        loss = 1.0 - (min(factor, 1.0 / (own + theirs)) if own + theirs > 1.0 else factor)
+        return {"link_suffered": loss, "link_harm": loss}

@@ -1,0 +1,171 @@
+"""Reference implementation of `envs.options.listing` in plain Python."""
+
+from collections.abc import Iterator
+
+from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, START, WAIT
+from envs.options.reference.plan import NOTHING, Option, OptionPlan
+from envs.options.rules import OptionRules
+from envs.simulation.reference import Job
+from envs.types import JobId, NodeId
+
+WAITING = Option(WAIT, NOTHING, NOTHING, 0)
+
+
+class Lister:
+    """Lists the options of a plan.
+
+    Args:
+        plan: of the round.
+        rules: which options there are.
+
+    Attributes:
+        refused: jobs whose gangs were given up in this round.
+        rows: the jobs that the last list is about, in order.
+        num_candidates: of these, the first ones: waiting jobs in queue order.
+        waited: nodes whose part of the round has ended.
+        last_node: the node whose turn was last, -1 for none.
+        turn: the node whose turn it is, -1 for none.
+    """
+
+    def __init__(self, plan: OptionPlan, rules: OptionRules) -> None:
+        self.plan, self.rules = plan, rules
+        self.num_heads = rules.candidates(plan.simulator.cluster)
+        self.reference: list[list[float]] = plan.simulator.rules.table.reference().tolist()
+        self.refused = set[JobId]()
+        self.rows: list[JobId] = []
+        self.num_candidates = 0
+        self.waited = set[NodeId]()
+        self.last_node, self.turn = NOTHING, NOTHING
+
+    def begin(self) -> None:
+        """Forget what nodes have decided in the round before."""
+        self.refused.clear()
+        self.waited.clear()
+        self.last_node = NOTHING
+
+    def options(self, gang: JobId) -> list[Option]:
+        """Return all options, or where nodes take turns those of one node; while a gang is put together, its alone."""
+        found, takes_turns = self._all_options(gang), self.rules.turn == "turns"
+        if takes_turns:
+            count = len(self.plan.nodes)
+            able = {option.node for option in found} - self.waited
+            self.turn = min(able, key=lambda node: (node - self.last_node - 1) % count, default=NOTHING)
+            found = [option for option in found if option.node == self.turn]
+        if gang != NOTHING and not takes_turns:
+            return found
+        if found and self.plan.idle_but_for(gang):
+            return [found[-1], *found[:-1]]  # the last one takes the place of waiting
+        return [WAITING, *found]
+
+    def _all_options(self, gang: JobId) -> list[Option]:
+        if gang != NOTHING:
+            self.rows, self.num_candidates = [gang], 0
+            return list(self._joins_of_gang(JOIN, gang))
+        heads = self.candidates() if self.plan.num_free else []
+        holders = self._holders() if self.rules.changes != "start" else []
+        self.rows, self.num_candidates = heads + holders, len(heads)
+        found = [option for job in heads for option in self._starts(job)]
+        return found + [option for job in holders for option in self._changes(job)]
+
+    def candidates(self) -> list[JobId]:
+        """Return the first waiting jobs in queue order, ties by id."""
+        waiting = self.plan.waiting()
+        return sorted(waiting, key=lambda job: (self._key(self.plan.job(job)), job))[: self.num_heads]
+
+    def _key(self, job: Job) -> float:
+        time = self.plan.simulator.time
+        if self.rules.queue_order == "fifo":
+            return job.spec.submit_time
+        if self.rules.queue_order == "least_service" or self.plan.simulator.scenario.information.work == "none":
+            return job.service_at(time)
+        return self.estimated_time(job)
+
+    def estimated_time(self, job: Job) -> float:
+        """Remaining seconds on the requested GPUs of the fastest type, as schedulers estimate them."""
+        throughputs = self.reference[job.model]
+        throughput = throughputs[min(job.spec.num_gpus, len(throughputs) - 1)]
+        return job.remaining_at(self.plan.simulator.time) * job.estimate / throughput if throughput > 0 else 0.0
+
+    def _holders(self) -> list[JobId]:
+        """Jobs that hold GPUs, by first node, then by id."""
+        holders = [job.id for job in self.plan.simulator.active if self.plan.held(job.id)]
+        return sorted(holders, key=lambda job: (min(self.plan.held(job)), job))
+
+    def _shown(self) -> list[NodeId]:
+        """Nodes that have not waited, except those that are empty and equal such an empty one of lower index."""
+        shown, seen = [], set[object]()
+        for node in self.plan.nodes:
+            if node.id in self.waited:
+                continue
+            spec = node.spec
+            hardware = spec.gpu_type, spec.num_gpus, node.cpus, node.memory, spec.inter_node_bandwidth
+            is_empty = self.plan.free(node.id) == node.capacity > 0
+            if not (is_empty and hardware in seen and self.rules.distinct_nodes):
+                shown.append(node.id)
+            if is_empty:
+                seen.add(hardware)
+        return shown
+
+    def _starts(self, job: JobId) -> list[Option]:
+        """Starts on one node; where no node can hold the job alone, first parts of a gang."""
+        spec, plan = self.plan.job(job).spec, self.plan
+        alone = [
+            Option(START, job, node, gpus)
+            for node in self._shown()
+            for gpus in range(spec.min_gpus, min(plan.free(node), spec.max_gpus) + 1)
+            if plan.runs(job, {node: gpus})
+        ]
+        if alone or job in self.refused:
+            return alone
+        return list(self._joins_of_gang(START, job))
+
+    def _joins_of_gang(self, change: int, job: JobId) -> Iterator[Option]:
+        """What further nodes can give: all that the job lacks, or a part if the other nodes can give the rest."""
+        plan, spec, held = self.plan, self.plan.job(job).spec, self.plan.held(job)
+        lacking = spec.min_gpus - plan.gpus(job)
+        most = lacking if self.rules.changes == "start" else spec.max_gpus - plan.gpus(job)
+        nodes = {node.id for node in plan.nodes} - held.keys() - self.waited
+        able = {node for node in nodes if plan.runs_on(job, node, spec.min_gpus)}
+        room = sum(plan.free(node) for node in able)
+        for node in self._shown() if room >= lacking else []:
+            for gpus in range(1, min(plan.free(node), most) + 1) if node in able else ():
+                option = Option(change, job, node, gpus)
+                is_complete = gpus >= lacking and plan.runs(job, plan.after(option))
+                if is_complete or (gpus < lacking and room - plan.free(node) >= lacking - gpus):
+                    yield option
+
+    def _changes(self, job: JobId) -> Iterator[Option]:
+        """Other sizes, further nodes, other nodes and eviction; only further nodes for a job changed in this round."""
+        is_changed = job in self.plan.changed
+        if not is_changed:
+            yield from self._sizes(job)
+        yield from self._joins(job)
+        if not is_changed and self.rules.changes == "move":
+            yield Option(EVICT, job, min(self.plan.held(job)), 0)
+            yield from self._moves(job)
+
+    def _sizes(self, job: JobId) -> Iterator[Option]:
+        spec = self.plan.job(job).spec
+        for node, here in self.plan.held(job).items():
+            for gpus in range(here + self.plan.free(node) + 1):
+                option = Option(RESIZE, job, node, gpus)
+                after = self.plan.after(option)
+                fits = spec.min_gpus <= sum(after.values()) <= spec.max_gpus
+                if gpus != here and fits and self.plan.runs(job, after):
+                    yield option
+
+    def _joins(self, job: JobId) -> Iterator[Option]:
+        most = self.plan.job(job).spec.max_gpus - self.plan.gpus(job)
+        for node in self._shown():
+            if node not in self.plan.held(job):
+                for gpus in range(1, min(self.plan.free(node), most) + 1):
+                    option = Option(JOIN, job, node, gpus)
+                    if self.plan.runs(job, self.plan.after(option)):
+                        yield option
+
+    def _moves(self, job: JobId) -> Iterator[Option]:
+        held, total = self.plan.held(job), self.plan.gpus(job)
+        for node in self._shown():
+            has_room = self.plan.free(node) + held.get(node, 0) >= total
+            if held.get(node) != total and has_room and self.plan.runs(job, {node: total}):
+                yield Option(MOVE, job, node, total)

@@ -1,0 +1,134 @@
+"""The plan of a round in plain Python: the GPUs of every job, as options change them."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from envs.options.columns import EVICT, MOVE
+from envs.simulation.reference import Job, JobStatus, Node, ReferenceSimulator
+from envs.simulation.throughput import node_level
+from envs.types import JobId, NodeId, Placement
+
+NOTHING = -1  # no job, or no node
+
+
+class Option(NamedTuple):
+    """One change of the plan, or waiting.
+
+    Attributes:
+        change: see `envs.options.columns.KIND_NAMES`.
+        job: -1 for waiting.
+        node: -1 for waiting.
+        gpus: of the job on this node after it.
+    """
+
+    change: int
+    job: JobId
+    node: NodeId
+    gpus: int
+
+
+class OptionPlan:
+    """The engine's shares and the changes of one round, which take effect at its end.
+
+    Attributes:
+        changed: for each job that the round has changed, its GPUs by node; empty if it gets none.
+    """
+
+    def __init__(self, simulator: ReferenceSimulator) -> None:
+        self.simulator = simulator
+        self.nodes: list[Node] = simulator.nodes
+        self._throughputs: list[list[list[list[float]]]] = simulator.rules.table.throughputs.tolist()
+        self.changed: dict[JobId, dict[NodeId, int]] = {}
+
+    def begin(self) -> None:
+        """Discard all changes."""
+        self.changed = {}
+
+    def job(self, job: JobId) -> Job:
+        """Return the engine's job."""
+        return self.simulator.jobs[job]
+
+    def held(self, job: JobId) -> Mapping[NodeId, int]:
+        """Return the GPUs of a job by node, ascending."""
+        if job in self.changed:
+            return self.changed[job]
+        return {share.node.id: share.gpus for share in self.job(job).shares}
+
+    def gpus(self, job: JobId) -> int:
+        """Return the number of GPUs of a job."""
+        return sum(self.held(job).values())
+
+    def jobs_on(self, node: NodeId) -> dict[JobId, int]:
+        """Return the GPUs of each job on a node, by ascending job."""
+        active = [job.id for job in self.simulator.active]
+        return {job: self.held(job)[node] for job in active if node in self.held(job)}
+
+    def free(self, node: NodeId) -> int:
+        """Return the GPUs of a node that no job holds; 0 while it is down."""
+        return self.nodes[node].capacity - sum(self.jobs_on(node).values())
+
+    @property
+    def num_free(self) -> int:
+        """Free GPUs of all nodes together."""
+        return sum(self.free(node.id) for node in self.nodes)
+
+    def idle_but_for(self, gang: JobId = NOTHING) -> bool:
+        """Whether no job holds a GPU, except perhaps a gang that is put together."""
+        return not any(self.held(job.id) for job in self.simulator.active if job.id != gang)
+
+    def waits(self, job: JobId) -> bool:
+        """Whether a job has fewer GPUs than it needs."""
+        return self.gpus(job) < self.job(job).spec.min_gpus
+
+    def waiting(self) -> list[JobId]:
+        """Return the jobs that wait, ascending."""
+        return [job.id for job in self.simulator.active if self.waits(job.id)]
+
+    def throughput(self, job: JobId, node: NodeId, total: int, count: int) -> float:
+        """Samples/s on `total` GPUs of a node's type, over `count` nodes; 0 if the table has no such number of GPUs."""
+        by_gpus = self._throughputs[self.job(job).model][self.simulator.rules.node_types[node]]
+        if not total < len(by_gpus):
+            return 0.0
+        return by_gpus[total][min(node_level(count), len(by_gpus[total]) - 1)]
+
+    def runs_on(self, job: JobId, node: NodeId, total: int) -> bool:
+        """Whether a job runs on so many GPUs if this node's type is among them, over some number of nodes."""
+        by_gpus = self._throughputs[self.job(job).model][self.simulator.rules.node_types[node]]
+        return total < len(by_gpus) and max(by_gpus[total]) > 0
+
+    def runs(self, job: JobId, gpus: Mapping[NodeId, int]) -> bool:
+        """Whether a job runs on such a placement."""
+        total = sum(gpus.values())
+        return bool(gpus) and all(self.throughput(job, node, total, len(gpus)) > 0 for node in gpus)
+
+    def after(self, option: Option) -> dict[NodeId, int]:
+        """Return the GPUs of an option's job by node after it."""
+        if option.change == EVICT:
+            return {}
+        others = {} if option.change == MOVE else dict(self.held(option.job))
+        others[option.node] = option.gpus
+        return {node: gpus for node, gpus in sorted(others.items()) if gpus}
+
+    def take(self, option: Option) -> None:
+        """Carry out an option other than waiting."""
+        self.changed[option.job] = self.after(option)
+
+    def drop(self, job: JobId) -> None:
+        """Take all GPUs from a job."""
+        self.changed[job] = {}
+
+    def is_running(self, job: JobId) -> bool:
+        """Whether a job ran when the round began."""
+        return self.job(job).status is JobStatus.RUNNING
+
+    def apply(self) -> None:
+        """Apply the round's changes to the engine."""
+        if not self.changed:
+            return
+        allocation = self.simulator.view.allocation(keep_running=True)
+        for job in sorted(self.changed):
+            allocation.stop(job)
+        for job, gpus in sorted(self.changed.items()):
+            if gpus:
+                allocation.place(job, Placement(gpus))
+        self.simulator.apply(allocation)

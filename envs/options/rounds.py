@@ -1,0 +1,82 @@
+"""Rounds of options on a snapshot, with which a policy implements `Scheduler.schedule`."""
+
+import numpy as np
+
+from envs.episodes.placements import placement_in_plan
+from envs.options import kernels
+from envs.options.arrays import OptionArrays, allocate, type_speeds
+from envs.options.batch import Options, copy_options, most_options
+from envs.options.rules import OptionRules
+from envs.simulation import SimulationView, Snapshot, ThroughputTable
+from envs.simulation.world import batch_world
+from envs.types import Allocation
+
+
+class OptionRound:
+    """Rounds in which options are carried out on a copy of the cluster.
+
+    Call `begin`, then, until the round is over, `options` and `step`, or any kernel that carries out options of
+    episode 0 of `arrays`; then `fill`. The counters are those of all rounds since the first.
+
+    Args:
+        rules: see its class.
+    """
+
+    def __init__(self, rules: OptionRules) -> None:
+        self.rules = rules
+        self._snapshot: Snapshot | None = None
+        self._arrays: OptionArrays | None = None
+        self._table: ThroughputTable | None = None
+
+    @property
+    def arrays(self) -> OptionArrays:
+        """The arrays that the kernels use, those of one episode; new ones after the snapshot had to grow."""
+        assert self._arrays is not None, "call begin first"
+        return self._arrays
+
+    def begin(self, view: SimulationView) -> bool:
+        """Take a snapshot at the beginning of a round; return whether there is an option besides waiting."""
+        state = self._snapshot.state if self._snapshot else None
+        self._snapshot = view.snapshot(into=self._snapshot)
+        if self._arrays is None or self._snapshot.state is not state:
+            self._allocate(view, self._snapshot)
+        elif self._snapshot.table is not self._table:
+            table = self._snapshot.table
+            world = batch_world(self._snapshot.state, table)
+            self._arrays = self._arrays._replace(world=world, speeds=type_speeds(table))
+        self._table = self._snapshot.table
+        self.arrays.refused[:] = 0
+        return bool(kernels.open_round(self.arrays, 0))
+
+    def options(self) -> Options:
+        """Return the options of the present decision; the round must not be over."""
+        return copy_options(self.arrays, 0)
+
+    def step(self, option: int) -> bool:
+        """Carry out an option by its place among all; return whether the round is over."""
+        return bool(kernels.decide(self.arrays, 0, option))
+
+    def fill(self, allocation: Allocation) -> Allocation:
+        """Write the round's plan into a `keep_running` allocation."""
+        assert self._snapshot is not None, "call begin first"
+        state, plans = self._snapshot.state, self._snapshot.plans
+        touched = np.sort(state.touched[0, : state.episode[0, 0].num_touched]).tolist()
+        for job in touched:  # all at first, so that GPUs that one job leaves are free for another
+            allocation.stop(job)
+        for job in touched:
+            placement = placement_in_plan(state, 0, job, plans)
+            if placement is not None:
+                allocation.place(job, placement)
+        return allocation
+
+    def counters(self) -> dict[str, int]:
+        """Count decisions, gangs that were given up, and options that did not fit into the arrays, so far."""
+        return kernels.count_events(self.arrays, 0)
+
+    def _allocate(self, view: SimulationView, snapshot: Snapshot) -> None:
+        before, cluster = self._arrays, view.cluster
+        candidates = self.rules.candidates(cluster)
+        capacity = most_options(candidates, cluster.num_nodes, int(cluster.node_gpus.max()))
+        self._arrays = allocate(snapshot.state, self.rules, snapshot.table, candidates, capacity)
+        if before is not None:
+            self._arrays.rules[:] = before.rules

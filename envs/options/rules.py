@@ -1,0 +1,57 @@
+"""The rules by which nodes choose options within a scheduling round."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from envs.episodes.candidates import QUEUE_ORDERS
+from envs.types import ClusterSpec, MurmurationError
+
+CHANGES = ("start", "resize", "move")
+TURNS = ("auction", "turns")
+
+
+@dataclass(frozen=True, slots=True)
+class OptionRules:
+    """Which options nodes have, and in which order they choose.
+
+    Args:
+        changes: what may be changed. "start": waiting jobs are started. "resize": besides, running jobs grow, shrink
+            and join further nodes. "move": besides, running jobs are moved and evicted.
+        num_candidates: waiting jobs that nodes can start, at least.
+        candidates_per_node: the same, per node of the cluster.
+        queue_order: which waiting jobs these are; if work is unknown, "shortest" means the least service.
+        max_decisions: options carried out in a round, at most; then the round ends.
+        distinct_nodes: whether a node is left out for a job that it does not run if a lower-indexed one is equal: of
+            the same type, as many free GPUs, no jobs. Such options differ in nothing but the node's index.
+        turn: "auction": one option of all is chosen, and waiting ends the round. "turns": nodes choose one after
+            another, each one of its own options or waiting, by index and around again; a node without options is left
+            out. Waiting ends a node's part of the round, and the round ends when no other node has options. While a
+            gang is put together, the nodes that can join are asked in this order. If all have waited, the cluster is
+            idle and a job fits, they are asked again.
+
+    Raises:
+        MurmurationError: a value is out of range.
+    """
+
+    changes: Literal["start", "resize", "move"] = "start"
+    num_candidates: int = 16
+    candidates_per_node: float = 0.0
+    queue_order: Literal["shortest", "fifo", "least_service"] = "shortest"
+    max_decisions: int = 64
+    distinct_nodes: bool = True
+    turn: Literal["auction", "turns"] = "auction"
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("changes", CHANGES), ("queue_order", QUEUE_ORDERS), ("turn", TURNS)):
+            if getattr(self, name) not in allowed:
+                raise MurmurationError(f"env.{name} is {getattr(self, name)!r}; it must be one of {', '.join(allowed)}")
+        for name in ("num_candidates", "max_decisions"):
+            if getattr(self, name) < 1:
+                raise MurmurationError(f"env.{name} is {getattr(self, name)}; it must be at least 1")
+        if not self.candidates_per_node >= 0:
+            raise MurmurationError(f"env.candidates_per_node is {self.candidates_per_node}; it must be 0 or more")
+
+    def candidates(self, cluster: ClusterSpec) -> int:
+        """Waiting jobs that nodes can start on a cluster."""
+        return max(self.num_candidates, math.ceil(self.candidates_per_node * cluster.num_nodes))

@@ -1,0 +1,144 @@
+"""Training from nothing: it learns, resumes to the bit, and its checkpoint is read again."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from agents.methods.group_ppo import GroupPPOSettings
+from agents.networks import Blueprint
+from agents.policies.options.checkpoint import OptionCheckpoint, chooses_options
+from agents.problems.options import OptionProblem, OptionTask
+from agents.problems.problem import ValidationPlan
+from agents.training import STATE, Trainer, TrainingSettings
+from baselines.fifo import Fifo
+from baselines.srtf import Srtf
+from envs.episodes import Elapsed
+from envs.types import CheckpointError, MurmurationError
+from tests.unit.options.tasks import small_task
+
+METHOD = GroupPPOSettings(num_workloads=4, group_size=4, num_minibatches=2, lr=1e-2, iterations=4, start_only=0.5)
+SETTINGS = TrainingSettings(METHOD, iterations=4, validate_every=2, num_validation=6, picture_every=0)
+BLUEPRINT = Blueprint("agents.networks.option_scorer.OptionScorer", {"hidden": 8})
+
+
+class Quiet:
+    """A listener that keeps the notes."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def phase(self, name, total):
+        pass
+
+    def step(self, done, figures):
+        pass
+
+    def note(self, text):
+        self.notes.append(text)
+
+
+def problem_of(*tasks: OptionTask) -> OptionProblem:
+    return OptionProblem(tasks or (small_task("move"),), BLUEPRINT)
+
+
+def train(folder: Path, settings: TrainingSettings = SETTINGS, problem: OptionProblem | None = None, **baselines):
+    listener = Quiet()
+    trainer = Trainer(problem or problem_of(), settings, baselines, folder, 1, listener)
+    return trainer.run(), listener.notes
+
+
+def mean_jct_after(task: OptionTask, iterations: int) -> float:
+    """Mean JCT over 16 validation workloads, with sampled choices, after so many iterations."""
+    problem = problem_of(task)
+    problem.prepare(ValidationPlan(16, None, 4), Quiet())
+    method = dataclasses.replace(METHOD, iterations=40, start_only=0.0)
+    algorithm = method.start(problem, problem.build(1, None), 1)
+    for _ in range(iterations):
+        algorithm.train()
+    found = problem.validate(algorithm.network()).figures[task.name]["sampled"]
+    algorithm.stop()
+    return found
+
+
+def test_a_policy_learns_from_random_weights():
+    task = small_task(num_jobs=30)
+    assert mean_jct_after(task, 40) < 0.9 * mean_jct_after(task, 0)
+
+
+def test_a_reward_of_ones_own_is_what_is_learnt_from():
+    """With the opposite reward the policy becomes worse."""
+
+    def rewarding_delay(elapsed: Elapsed):
+        return elapsed.job_seconds
+
+    task = small_task(num_jobs=30, reward=rewarding_delay)
+    assert mean_jct_after(task, 40) > 1.1 * mean_jct_after(task, 0)
+
+
+def test_a_run_leaves_checkpoints_that_are_read_again(tmp_path):
+    state, notes = train(tmp_path, fifo=Fifo, srtf=Srtf)
+    assert sorted(map(int, state.validation)) == [0, 2, 4]
+    assert any("CPU-s: mean JCT" in note and "passed:" in note for note in notes)
+    for name in ("best", "last"):
+        assert chooses_options(tmp_path / "checkpoints" / name)
+    checkpoint = OptionCheckpoint.load(tmp_path / "checkpoints" / "best")
+    assert checkpoint.notes["iteration"] == state.best_iteration
+    assert checkpoint.scheduler().rules == checkpoint.rules
+    assert OptionCheckpoint.load(tmp_path / "checkpoints" / "last").rules.changes == "move"
+    assert json.loads((tmp_path / STATE).read_text())["iteration"] == 4
+
+
+def test_jobs_are_only_started_at_first_and_a_checkpoint_says_so(tmp_path):
+    train(tmp_path, dataclasses.replace(SETTINGS, iterations=2))
+    assert OptionCheckpoint.load(tmp_path / "checkpoints" / "last").rules.changes == "start"
+
+
+def test_training_draws_from_several_tasks(tmp_path):
+    tasks = [dataclasses.replace(small_task("move", num_nodes=nodes), name=f"nodes-{nodes}") for nodes in (2, 3)]
+    state, _ = train(tmp_path, problem=problem_of(*tasks))
+    assert set(state.latest) == {"nodes-2", "nodes-3"}
+
+
+def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path):
+    whole, _ = train(tmp_path / "whole")
+    train(tmp_path / "parts", dataclasses.replace(SETTINGS, iterations=2))
+    parts, notes = train(tmp_path / "parts")
+    assert "resumed after iteration 2" in notes
+    assert parts == whole
+    first, second = (
+        OptionCheckpoint.load(tmp_path / each / "checkpoints" / "last").network for each in ("whole", "parts")
+    )
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        ("network", {"target": "os.system", "options": {}}, "no network of this project"),
+        ("rules", {"changes": "everything"}, "rules.changes"),
+        ("rules", {"num_candidates": 0}, "rules.num_candidates"),
+        ("notes", {"temperature": "hot"}, "notes.temperature"),
+        ("notes", {"temperature": -1}, "notes.temperature"),
+        ("face", "bidding", "its face is"),
+    ],
+)
+def test_a_damaged_manifest_is_refused_in_one_line(tmp_path, field, value, text):
+    task = small_task()
+    OptionCheckpoint(problem_of(task).build(0, None), BLUEPRINT, task.rules, {"temperature": 0.0}).save(tmp_path)
+    manifest = json.loads((tmp_path / "policy.json").read_text())
+    (tmp_path / "policy.json").write_text(json.dumps({**manifest, field: value}))
+    with pytest.raises(CheckpointError, match=text) as caught:
+        OptionCheckpoint.load(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("group_size", 1), ("num_workloads", 0), ("horizon", 0.0), ("lr", -1.0), ("record_fraction", 0.0)],
+)
+def test_settings_out_of_range_are_refused(name, value):
+    with pytest.raises(MurmurationError, match=f"group_ppo.{name}"):
+        GroupPPOSettings(**{name: value})

@@ -55,8 +55,8 @@ class TrainingSettings:
         teacher: name of a baseline to imitate first, "best" for the best in validation, or "none" for a start from
             nothing.
         imitation: how it is imitated; None where there is no teacher.
-        objective: what policies that bid are to maximise, and by which their checkpoints are compared; None for the
-            reward of the environment if it has one of its own, else `LogMerit`.
+        objective: what policies that bid are to maximise, and by which their checkpoints are compared; None for
+            `LogMerit`. Where the environment has a reward of its own, scripts take its return instead.
     """
 
     method: Method

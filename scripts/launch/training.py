@@ -15,7 +15,7 @@ from agents.policies.bid_checkpoint import is_bidding
 from agents.policies.checkpoint import find_checkpoint
 from agents.problems.bids import BiddingTask, BidProblem
 from agents.problems.choices import ChoiceProblem, TrainingSetup
-from agents.problems.objective import LogMerit, Return
+from agents.problems.objective import Return
 from agents.problems.options import OptionProblem, OptionTask
 from agents.problems.problem import TrainingProblem
 from agents.tensorboard import as_code
@@ -117,7 +117,7 @@ def bid_problem(
     hashes = [trace_hashes(each.source) for each in tasks.values()]
     add_provenance(folder, traces={path: found for each in hashes for path, found in each.items()})
     made = [BiddingTask(name, each.setup, each.source, market, env.rules, env.reward) for name, each in tasks.items()]
-    objective = settings.objective or (LogMerit() if env.reward is None else Return())
+    objective = settings.objective if env.reward is None else Return()
     return BidProblem(made, build_object(cfg.agent, Blueprint), describe_market(cfg), objective), inputs
 
 

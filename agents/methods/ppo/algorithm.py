@@ -21,7 +21,6 @@ from agents.networks import Blueprint
 from agents.on_ray.quiet import quieten
 from agents.on_ray.randomness import random_state, set_random_state
 from agents.on_ray.state import (
-    DIVERGED,
     LEARNER,
     RLLIB,
     explaining_losses,
@@ -46,6 +45,7 @@ EPISODE_FIGURES = {
     "group_explained_variance": "train/group_explained_variance",
     "num_env_steps_sampled": "train/env_steps",
 }
+DIVERGED = "training has diverged; restart from an earlier checkpoint or with lower ppo.lr and ppo.critic_lr"
 LEARNER_FIGURES = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "explained_variance")
 
 

@@ -1,8 +1,7 @@
 """Demonstrations play as their scheduler does, and every decision with several options is recorded."""
 
-from collections from collections.abc import Sequence
-
-import Counter
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import pytest

@@ -51,7 +51,7 @@ class TurnTaking(Protocol):
         ...
 
 
-class NodesInTurn(AECEnv):  # type: ignore[misc]  # PettingZoo's types are lost here
+class NodesInTurn(AECEnv):
     """A parallel environment whose nodes take turns, as PettingZoo's AEC form.
 
     Args:

@@ -276,7 +276,8 @@ class LocalGroupPPO(LocalTraining):
 
     def network(self) -> nn.Module:
         """Return a copy of the policy, with the `rules` of the last iteration."""
-        return with_rules(super().network(), self._setup, self._iteration)
+        network: nn.Module = with_rules(super().network(), self._setup, self._iteration)
+        return network
 
 
 class GroupPPOOnRay(TrainingOnRay):
@@ -287,7 +288,8 @@ class GroupPPOOnRay(TrainingOnRay):
 
     def network(self) -> nn.Module:
         """Return a copy of the policy, with the `rules` of the last iteration."""
-        return with_rules(super().network(), self._setup, self._algorithm.iteration)
+        network: nn.Module = with_rules(super().network(), self._setup, self._algorithm.iteration)
+        return network
 
 
 def with_rules(network: Any, setup: Any, iteration: int) -> Any:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from envs.evaluation import Comparison, compare_schedulers
     from envs.gpu_cluster import DecisionRules, GpuClusterBatch, GpuClusterEnv, Reward, TeamReward, parallel_env
     from envs.metrics import Summary, summarise
+    from envs.options import OptionBatch, OptionEnv, OptionRules
     from envs.performance import (
         Contention,
         IdealModel,
@@ -66,6 +67,9 @@ _HOMES = {
     "Market": "envs.simulation",
     "MurmurationError": "envs.types",
     "NodeSpec": "envs.types",
+    "OptionBatch": "envs.options",
+    "OptionEnv": "envs.options",
+    "OptionRules": "envs.options",
     "PerformanceModel": "envs.performance",
     "Placement": "envs.types",
     "ReconfigurationCost": "envs.performance",
@@ -114,6 +118,9 @@ __all__ = [
     "Market",
     "MurmurationError",
     "NodeSpec",
+    "OptionBatch",
+    "OptionEnv",
+    "OptionRules",
     "PerformanceModel",
     "Placement",
     "ReconfigurationCost",

@@ -2,7 +2,8 @@
 
 `gymnasium.make("envs.registration:murmuration/GpuCluster-v0")` needs no import. `make` returns one agent that decides
 for all nodes; `make_vec` the vectorised environment, which steps all episodes in one call. Options are those of
-`GpuClusterVectorEnv` and `BiddingVectorEnv`; setup and source have the same defaults as in the PettingZoo environments.
+`GpuClusterVectorEnv`, `BiddingVectorEnv` and `OptionVectorEnv`; setup and source have the same defaults as in the
+PettingZoo environments.
 """
 
 from collections.abc import Mapping
@@ -15,12 +16,16 @@ from envs.episodes.defaults import default_setup, default_source
 from envs.episodes.standard import JointEnv
 from envs.gpu_cluster.joint import JointGpuClusterEnv
 from envs.gpu_cluster.vector import GpuClusterVectorEnv
+from envs.options.vector import JointOptionEnv, OptionVectorEnv
 from envs.simulation import Setup
 from envs.workloads import WorkloadSource
 
-VECTOR_ENVS: Mapping[str, type[GpuClusterVectorEnv] | type[BiddingVectorEnv]] = {
+VectorForm = GpuClusterVectorEnv | BiddingVectorEnv | OptionVectorEnv
+
+VECTOR_ENVS: Mapping[str, type[GpuClusterVectorEnv] | type[BiddingVectorEnv] | type[OptionVectorEnv]] = {
     "murmuration/GpuCluster-v0": GpuClusterVectorEnv,
     "murmuration/Bidding-v0": BiddingVectorEnv,
+    "murmuration/Options-v0": OptionVectorEnv,
 }
 
 
@@ -43,12 +48,14 @@ def make_joint(
     vector = make_batched(name, 1, setup, source, **options)
     if isinstance(vector, GpuClusterVectorEnv):
         return JointGpuClusterEnv(vector, render_mode)
+    if isinstance(vector, OptionVectorEnv):
+        return JointOptionEnv(vector, render_mode)
     return JointEnv(vector, render_mode)
 
 
 def make_batched(
     name: str, num_envs: int = 1, setup: Setup | None = None, source: WorkloadSource | None = None, **options: Any
-) -> GpuClusterVectorEnv | BiddingVectorEnv:
+) -> VectorForm:
     """Return a vectorised environment; arguments as for `make_joint`."""
     setup = setup or default_setup()
     return VECTOR_ENVS[name](setup, source or default_source(setup), num_envs, **options)

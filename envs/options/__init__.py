@@ -1,9 +1,23 @@
 """The placement environment: in each round, nodes have options, and one option is carried out at a time."""
 
 from envs.options.batch import OptionBatch, Options
+from envs.options.environment import OptionEnv, env, parallel_env, raw_env
 from envs.options.rounds import OptionRound
 from envs.options.rules import OptionRules
 from envs.options.settings import OptionSettings
 from envs.options.spec import OptionSpec
+from envs.options.vector import OptionVectorEnv
 
-__all__ = ["OptionBatch", "OptionRound", "OptionRules", "OptionSettings", "OptionSpec", "Options"]
+__all__ = [
+    "OptionBatch",
+    "OptionEnv",
+    "OptionRound",
+    "OptionRules",
+    "OptionSettings",
+    "OptionSpec",
+    "OptionVectorEnv",
+    "Options",
+    "env",
+    "parallel_env",
+    "raw_env",
+]

@@ -2,20 +2,25 @@
 
 from envs.options.arrays import OPTION_AMOUNT, OPTION_KIND, OPTION_NODE, OPTION_ROW, OptionArrays
 from envs.options.columns import EVICT, MOVE, WAIT
-from envs.options.listing import waits
+from envs.options.listing import TAKES_TURNS, is_idle, waits
 from envs.simulation.jit import leaf
 from envs.simulation.shares import clear_job, set_share
 
 
 @leaf
 def carry_out(a: OptionArrays, option: int) -> bool:
-    """Carry out one of the listed options; return whether it was waiting, which ends the round.
+    """Carry out one of the listed options; return whether it ends the round, as waiting does in an auction.
+
+    Where nodes take turns, waiting ends the part of the node whose turn it is.
 
     A job that has fewer GPUs than it needs afterwards is the gang that other nodes must join.
     """
-    kind, row = a.what[option, OPTION_KIND], a.what[option, OPTION_ROW]
+    kind, row, rules = a.what[option, OPTION_KIND], a.what[option, OPTION_ROW], a.rules[0]
+    rules.last_node = rules.turn_of
     if kind == WAIT:
-        return True
+        if rules.turn == TAKES_TURNS:
+            a.waited[rules.turn_of] = 1
+        return bool(rules.turn != TAKES_TURNS)
     change_plan(a, kind, a.job_ids[row], a.what[option, OPTION_NODE], a.what[option, OPTION_AMOUNT])
     return False
 
@@ -30,6 +35,26 @@ def change_plan(a: OptionArrays, kind: int, j: int, n: int, amount: int) -> None
         set_share(a.world, j, n, amount)
     rules.gang = j if kind != EVICT and waits(a.world.jobs[j]) else -1
     rules.decision += 1
+
+
+@leaf
+def begin_round(a: OptionArrays) -> None:
+    """Forget what nodes have decided in the round before."""
+    a.rules[0].decision = 0
+    a.rules[0].last_node = -1
+    for n in range(len(a.waited)):
+        a.waited[n] = 0
+
+
+@leaf
+def ask_again(a: OptionArrays) -> bool:
+    """Let nodes that have waited choose again if nothing runs; return whether there are any."""
+    again = False
+    if is_idle(a):
+        for n in range(len(a.waited)):
+            again = again or a.waited[n] > 0
+            a.waited[n] = 0
+    return again
 
 
 @leaf

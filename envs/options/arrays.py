@@ -7,7 +7,7 @@ import numpy as np
 from envs.episodes.candidates import QUEUE_ORDERS, Features
 from envs.episodes.coupling import SUM_WITH_TRAFFIC
 from envs.options.columns import NUM_CLUSTER_COLUMNS, NUM_JOB_COLUMNS, NUM_NODE_COLUMNS, NUM_OPTION_COLUMNS
-from envs.options.rules import CHANGES, OptionRules
+from envs.options.rules import CHANGES, TURNS, OptionRules
 from envs.simulation import State, ThroughputTable
 from envs.simulation.by_reference import by_reference
 from envs.simulation.jit import Records, leaf
@@ -22,11 +22,14 @@ RULES = np.dtype(
             ("queue_order", np.int64),  # index into QUEUE_ORDERS
             ("max_decisions", np.int64),
             ("distinct_nodes", np.int64),
+            ("turn", np.int64),  # index into TURNS
             ("node_gpus", np.int64),  # GPUs of the largest node
             # The present round.
             ("decision", np.int64),  # options carried out so far
             ("gang", np.int64),  # a job that has fewer GPUs in the plan than it needs, -1 for none
+            ("last_node", np.int64),  # the node whose turn was last, -1 for none; only where nodes take turns
             # The present decision.
+            ("turn_of", np.int64),  # the node whose turn it is, -1 for none
             ("num_options", np.int64),
             ("num_jobs", np.int64),  # rows of jobs
             ("num_candidates", np.int64),  # of these, the first ones: jobs that wait, in queue order
@@ -47,14 +50,15 @@ OPTION_KIND, OPTION_ROW, OPTION_NODE, OPTION_AMOUNT = range(4)  # kind, row of t
 class OptionArrays(NamedTuple):
     """The engine's arrays, the rules, and the options of one decision.
 
-    `world`, `rules` and `refused` hold one episode or, with a leading axis, a batch; `episode_arrays` takes out one
-    episode. The others are a workspace, overwritten by each decision of each episode: of `options` and `what` the first
-    `rules.num_options` rows count, of `jobs` and `job_ids` the first `rules.num_jobs`.
+    `world`, `rules`, `refused` and `waited` hold one episode or, with a leading axis, a batch; `episode_arrays` takes
+    out one episode. The others are a workspace, overwritten by each decision of each episode: of `options` and `what`
+    the first `rules.num_options` rows count, of `jobs` and `job_ids` the first `rules.num_jobs`.
     """
 
     world: World
     rules: Records  # RULES [1]
     refused: IntArray  # [num_jobs]: the last round in which a gang of this job was given up, plus 1
+    waited: IntArray  # [num_nodes]: 1 for a node whose part of the round has ended; only where nodes take turns
     heads: IntArray  # [num_candidates]: the first waiting jobs, -1 where there is none
     keys: FloatArray  # [num_candidates]
     what: IntArray  # [capacity, 4]: see OPTION_KIND
@@ -64,7 +68,7 @@ class OptionArrays(NamedTuple):
     nodes: Features  # [num_nodes, NUM_NODE_COLUMNS]
     cluster: Features  # [NUM_CLUSTER_COLUMNS]
     sums: FloatArray  # [num_nodes + 1, 5]: see `envs.episodes.coupling`; the last row is scratch
-    twin: IntArray  # [num_nodes]: 1 for an empty node that equals an empty one of lower index
+    twin: IntArray  # [num_nodes]: 1 for an empty node that equals an empty one of lower index, or has waited
     classes: IntArray  # [num_nodes]: nodes of one class have equal hardware
     seen: IntArray  # [num_classes]
     speeds: FloatArray  # [num_gpu_types]: see NODE_SPEED
@@ -79,13 +83,16 @@ def allocate(state: State, rules: OptionRules, table: ThroughputTable, candidate
     records["queue_order"] = QUEUE_ORDERS.index(rules.queue_order)
     records["max_decisions"] = rules.max_decisions
     records["distinct_nodes"] = rules.distinct_nodes
+    records["turn"] = TURNS.index(rules.turn)
     records["node_gpus"] = state.nodes["num_gpus"][0].max()
-    records["gang"] = -1
+    for name in ("gang", "last_node", "turn_of"):
+        records[name] = -1
     classes = node_classes(state)
     return OptionArrays(
         world=batch_world(state, table),
         rules=records,
         refused=np.zeros(state.jobs.shape, np.int64),
+        waited=np.zeros((batch, nodes), np.int64),
         heads=np.full(candidates, -1, np.int64),
         keys=np.zeros(candidates),
         what=np.zeros((capacity, OPTION_AMOUNT + 1), np.int64),
@@ -127,6 +134,7 @@ def episode_arrays(batch: OptionArrays, b: int) -> OptionArrays:
         episode_of(batch.world, b),
         batch.rules[b],
         batch.refused[b],
+        batch.waited[b],
         batch.heads,
         batch.keys,
         batch.what,

@@ -29,6 +29,7 @@ class Options(NamedTuple):
         jobs: float32[num_jobs, NUM_JOB_COLUMNS].
         nodes: float32[num_nodes, NUM_NODE_COLUMNS].
         cluster: float32[NUM_CLUSTER_COLUMNS].
+        turn: the node whose turn it is, -1 in an auction.
     """
 
     what: IntArray
@@ -37,6 +38,7 @@ class Options(NamedTuple):
     jobs: Features
     nodes: Features
     cluster: Features
+    turn: int = -1
 
     @property
     def node_of(self) -> IntArray:
@@ -52,7 +54,8 @@ class Options(NamedTuple):
 class OptionBatch(EpisodeBatch):
     """`batch_size` independent episodes on one cluster, in which one option is carried out at a time.
 
-    A round of an episode ends when waiting is chosen or nothing else is left. Rounds without options are passed over.
+    A round of an episode ends when waiting is chosen or nothing else is left; `OptionRules.turn` says how it ends where
+    nodes take turns. Rounds without options are passed over.
     The other arguments are those of `EpisodeBatch`.
 
     Args:
@@ -107,6 +110,21 @@ class OptionBatch(EpisodeBatch):
             self.arrays = self.arrays._replace(world=world)
             self._outcomes[b] = kernels.begin(self.arrays, b)
 
+    def copy_episodes(self, places: IntArray, other: "OptionBatch", episodes: IntArray) -> None:
+        """Copy running episodes of another batch, in the middle of a round too; the copies write no log.
+
+        Args:
+            places: int64[n], indices of the copies.
+            other: a batch with the same cluster, rules and throughput table, and as many jobs.
+            episodes: int64[n], indices in the other batch.
+        """
+        self.state.copy_episodes(places, other.state, episodes)
+        for name in ("rules", "refused", "waited"):
+            getattr(self.arrays, name)[places] = getattr(other.arrays, name)[episodes]
+        self._outcomes[places] = other.outcomes[episodes]
+        for place, episode in zip(places.tolist(), episodes.tolist(), strict=True):
+            self.workloads[place] = other.workloads[episode]
+
     def counters(self, b: int = 0) -> dict[str, int]:
         """Count decisions, gangs that were given up, and options that did not fit into the arrays, in an episode."""
         return kernels.count_events(self.arrays, b)
@@ -145,6 +163,7 @@ def copy_options(arrays: OptionArrays, b: int) -> Options:
         arrays.jobs[:rows].copy(),
         arrays.nodes.copy(),
         arrays.cluster.copy(),
+        int(arrays.rules[b, 0].turn_of),
     )
 
 

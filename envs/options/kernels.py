@@ -1,6 +1,6 @@
 """Compiled steps of an episode: list the options, carry one out, end the round, advance time."""
 
-from envs.options.applying import break_gang, carry_out
+from envs.options.applying import ask_again, begin_round, break_gang, carry_out
 from envs.options.arrays import OptionArrays, episode_arrays
 from envs.options.features import write_features
 from envs.options.listing import list_options
@@ -14,12 +14,16 @@ from envs.types import IntArray
 def prepare(a: OptionArrays) -> int:
     """List the options of the present decision; return how many there are besides waiting, 0 if the round is over."""
     rules = a.rules[0]
-    if rules.gang >= 0:  # it is completed even if that takes more decisions than a round may have
+    # A gang is completed even if that takes more decisions than a round may have.
+    while rules.gang >= 0 or rules.decision < rules.max_decisions:
         choices = list_options(a)
         if choices > 0:
             return choices
-        break_gang(a)
-    return list_options(a) if rules.decision < rules.max_decisions else 0
+        if rules.gang >= 0:
+            break_gang(a)
+        elif not ask_again(a):
+            return 0
+    return 0
 
 
 @part
@@ -34,7 +38,7 @@ def pass_time(a: OptionArrays) -> int:
         outcome = advance(a.world)
         if outcome == LOG_FULL:
             return outcome
-        a.rules[0].decision = 0
+        begin_round(a)
         if outcome == END or prepare(a) > 0:
             return outcome
 
@@ -71,8 +75,8 @@ def relist(batch: OptionArrays, b: int) -> int:
 def open_round(batch: OptionArrays, b: int) -> bool:
     """Begin a round in the present state of an episode; return whether there is an option besides waiting."""
     a = episode_arrays(batch, b)
-    a.rules[0].decision = 0
     a.rules[0].gang = -1
+    begin_round(a)
     return prepare(a) > 0
 
 

@@ -1,16 +1,20 @@
 """Which options there are in the plan of a round, listed by compiled kernels.
 
-The order is: waiting; then the candidates in order of the queue; then the jobs that hold GPUs, by their first node. The
-options of one job are in ascending order of nodes, then of GPUs.
+The order is: waiting; then the candidates in order of the queue; then the jobs that hold GPUs, by their first node.
+The options of one job are in ascending order of nodes, then of GPUs. Where waiting is not offered, the last option
+takes its place.
 
 A job may be changed once in a round, and further nodes may join it afterwards; an evicted job may be started again. So
 a round has finitely many decisions.
+
+Where nodes take turns, only the options of the node whose turn it is are listed. Nodes that have waited have none, do
+not count as equals of other nodes, and are not expected to join a gang.
 """
 
 from envs.episodes.candidates import enter_sorted, queue_key
 from envs.options.arrays import OPTION_AMOUNT, OPTION_KIND, OPTION_NODE, OPTION_ROW, OptionArrays
 from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, START, WAIT
-from envs.options.rules import CHANGES
+from envs.options.rules import CHANGES, TURNS
 from envs.simulation.jit import Records, leaf
 from envs.simulation.job_throughput import level_of
 from envs.simulation.kernels import QUEUED, RUNNING
@@ -18,6 +22,7 @@ from envs.simulation.ordered_set import next_member
 from envs.simulation.shares import share_on
 
 ALLOWS_RESIZE, ALLOWS_MOVE = CHANGES.index("resize"), CHANGES.index("move")
+TAKES_TURNS = TURNS.index("turns")
 
 
 @leaf
@@ -50,13 +55,13 @@ def rank_candidates(a: OptionArrays) -> None:
 
 @leaf
 def find_twins(a: OptionArrays) -> None:
-    """Mark in `twin` the empty nodes that equal an empty node of lower index."""
+    """Mark in `twin` the empty nodes that equal an empty node of lower index, and those that have waited."""
     nodes = a.world.nodes
     for i in range(len(a.seen)):
         a.seen[i] = 0
     for n in range(len(nodes)):
-        a.twin[n] = 0
-        if nodes[n].num_jobs == 0 and nodes[n].free > 0:
+        a.twin[n] = a.waited[n]
+        if a.waited[n] == 0 and nodes[n].num_jobs == 0 and nodes[n].free > 0:
             a.twin[n] = a.rules[0].distinct_nodes * a.seen[a.classes[n]]
             a.seen[a.classes[n]] = 1
 
@@ -139,7 +144,9 @@ def room_for_gang(a: OptionArrays, job: Records, j: int) -> int:
     """Free GPUs on all nodes that could join a gang of a job."""
     room = 0
     for n in range(len(a.world.nodes)):
-        if a.world.nodes[n].free > 0 and share_on(a.world, j, n) == 0 and runs_on(a, job, n, job.min_gpus):
+        if a.world.nodes[n].free == 0 or a.waited[n] or share_on(a.world, j, n) > 0:
+            continue
+        if runs_on(a, job, n, job.min_gpus):
             room += a.world.nodes[n].free
     return room
 
@@ -271,27 +278,63 @@ def list_holders(a: OptionArrays) -> None:
 
 
 @leaf
+def is_idle(a: OptionArrays) -> bool:
+    """Whether no job holds GPUs in the plan, except a gang that is put together."""
+    episode, gang = a.world.episode[0], a.rules[0].gang
+    held = a.world.jobs[gang].gpus if gang >= 0 else 0
+    return bool(episode.num_free + held == episode.num_up)
+
+
+@leaf
+def keep_turn(a: OptionArrays) -> None:
+    """Choose the node whose turn it is, and keep its options and waiting alone."""
+    rules, num_nodes = a.rules[0], len(a.waited)
+    nearest = num_nodes
+    for option in range(1, rules.num_options):
+        n = a.what[option, OPTION_NODE]
+        after = (n - rules.last_node - 1 + num_nodes) % num_nodes
+        if a.waited[n] == 0 and after < nearest:
+            nearest = after
+            rules.turn_of = n
+    count = 1
+    for option in range(1, rules.num_options):
+        if a.what[option, OPTION_NODE] == rules.turn_of:
+            for i in range(OPTION_AMOUNT + 1):
+                a.what[count, i] = a.what[option, i]
+            count += 1
+    rules.num_options = count
+
+
+@leaf
 def list_options(a: OptionArrays) -> int:
     """List all options of the present plan; return how many there are besides waiting.
 
-    While a gang is put together there are no others. Waiting is not offered then, nor while the cluster is idle and
-    some job can be started: a policy that waits there would leave the jobs waiting forever.
+    While a gang is put together there are no others; waiting is offered then only where nodes take turns. It is never
+    offered while the cluster is idle and some job can be started: a policy that waits there would leave the jobs
+    waiting forever.
     """
-    rules, episode = a.rules[0], a.world.episode[0]
+    rules = a.rules[0]
+    takes_turns = rules.turn == TAKES_TURNS
+    rules.turn_of = -1
     rules.num_options = 0
     rules.num_jobs = 0
     rules.num_candidates = 0
     rank_candidates(a)
     find_twins(a)
+    if rules.gang < 0 or takes_turns:
+        add_option(a, WAIT, -1, -1, 0)
     if rules.gang >= 0:
         list_gang(a, JOIN, add_row(a, rules.gang), rules.gang)
-        return int(rules.num_options)
-    add_option(a, WAIT, -1, -1, 0)
-    list_candidates(a)
-    if rules.changes >= ALLOWS_RESIZE:
-        list_holders(a)
+        if not takes_turns:
+            return int(rules.num_options)
+    else:
+        list_candidates(a)
+        if rules.changes >= ALLOWS_RESIZE:
+            list_holders(a)
+    if takes_turns:
+        keep_turn(a)
     choices = rules.num_options - 1
-    if choices > 0 and episode.num_free == episode.num_up:
+    if choices > 0 and is_idle(a):
         last = choices  # the last option takes the place of waiting
         for i in range(OPTION_AMOUNT + 1):
             a.what[0, i] = a.what[last, i]

@@ -8,6 +8,7 @@ from envs.episodes.candidates import QUEUE_ORDERS
 from envs.types import ClusterSpec, MurmurationError
 
 CHANGES = ("start", "resize", "move")
+TURNS = ("auction", "turns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,11 @@ class OptionRules:
         max_decisions: options carried out in a round, at most; then the round ends.
         distinct_nodes: whether a node is left out for a job that it does not run if a lower-indexed one is equal: of
             the same type, as many free GPUs, no jobs. Such options differ in nothing but the node's index.
+        turn: "auction": one option of all is chosen, and waiting ends the round. "turns": nodes choose one after
+            another, each one of its own options or waiting, by index and around again; a node without options is left
+            out. Waiting ends a node's part of the round, and the round ends when no other node has options. While a
+            gang is put together, the nodes that can join are asked in this order. If all have waited, the cluster is
+            idle and a job fits, they are asked again.
 
     Raises:
         MurmurationError: a value is out of range.
@@ -34,9 +40,10 @@ class OptionRules:
     queue_order: Literal["shortest", "fifo", "least_service"] = "shortest"
     max_decisions: int = 64
     distinct_nodes: bool = True
+    turn: Literal["auction", "turns"] = "auction"
 
     def __post_init__(self) -> None:
-        for name, allowed in (("changes", CHANGES), ("queue_order", QUEUE_ORDERS)):
+        for name, allowed in (("changes", CHANGES), ("queue_order", QUEUE_ORDERS), ("turn", TURNS)):
             if getattr(self, name) not in allowed:
                 raise MurmurationError(f"env.{name} is {getattr(self, name)!r}; it must be one of {', '.join(allowed)}")
         for name in ("num_candidates", "max_decisions"):

@@ -7,7 +7,7 @@ Tests compare the compiled environment with it, decision by decision. The rules 
 from envs.options.columns import WAIT
 from envs.options.reference.features import Observer
 from envs.options.reference.listing import Lister
-from envs.options.reference.plan import NOTHING, Option, Plan
+from envs.options.reference.plan import NOTHING, Option, OptionPlan
 from envs.options.rules import OptionRules
 from envs.simulation.reference import ReferenceSimulator
 
@@ -27,7 +27,7 @@ class ReferenceOptions:
 
     def __init__(self, simulator: ReferenceSimulator, rules: OptionRules) -> None:
         self.simulator, self.rules = simulator, rules
-        self.plan = Plan(simulator)
+        self.plan = OptionPlan(simulator)
         self.lister = Lister(self.plan, rules)
         self.observer = Observer(self.lister)
         self.options: list[Option] = []
@@ -42,7 +42,7 @@ class ReferenceOptions:
             self.plan.apply()
             self.ended = not self.simulator.advance()
             self.plan.begin()
-            self.lister.refused.clear()
+            self.lister.begin()
             self.decision = 0
             if self.ended or self._list():
                 return
@@ -51,20 +51,27 @@ class ReferenceOptions:
         """Carry out one of the options, by its place."""
         option = self.options[chosen]
         self.counters["decisions"] += len(self.options) > 1
-        if option.kind != WAIT:
-            self.plan.take(option)
-            self.decision += 1
-            is_short = self.plan.held(option.job) and self.plan.waits(option.job)
-            self.gang = option.job if is_short else NOTHING
-            if self._list():
-                return
-        self.proceed()
+        self.lister.last_node = self.lister.turn
+        if option.change != WAIT:
+            self._take(option)
+        elif self.rules.turn == "turns":
+            self.lister.waited.add(self.lister.turn)
+        else:
+            self.proceed()
+            return
+        if not self._list():
+            self.proceed()
+
+    def _take(self, option: Option) -> None:
+        self.plan.take(option)
+        self.decision += 1
+        is_short = self.plan.held(option.job) and self.plan.waits(option.job)
+        self.gang = option.job if is_short else NOTHING
 
     def _list(self) -> bool:
         """List the options of the present plan; return whether there are any besides waiting."""
         if self.gang != NOTHING:
-            self.options = self.lister.options(self.gang)
-            if self.options:
+            if self._has_choice():
                 return True
             self.plan.drop(self.gang)
             self.lister.refused.add(self.gang)
@@ -72,5 +79,13 @@ class ReferenceOptions:
             self.counters["broken_gangs"] += 1
         if self.decision >= self.rules.max_decisions:
             return False
-        self.options = self.lister.options(NOTHING)
-        return any(option.kind != WAIT for option in self.options)
+        if self._has_choice():
+            return True
+        if not self.lister.waited or not self.plan.idle_but_for():
+            return False
+        self.lister.waited.clear()  # nothing runs: those that have waited are asked again
+        return self._has_choice()
+
+    def _has_choice(self) -> bool:
+        self.options = self.lister.options(self.gang)
+        return any(option.change != WAIT for option in self.options)

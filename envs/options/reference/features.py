@@ -26,20 +26,20 @@ from envs.options.reference.plan import NOTHING, Option
 from envs.simulation.reference import Job, Node
 from envs.types import JobId, NodeId
 
-Row = Mapping[str, float]
+FeatureRow = dict[str, float]
 
 
-def log_minutes(seconds: float) -> float:
+def _log_minutes(seconds: float) -> float:
     """Compress a time."""
     return math.log1p(max(seconds, 0.0) / 60.0) / 10.0
 
 
-def ratio(value: float, unit: float) -> float:
+def _ratio(value: float, unit: float) -> float:
     """Return a quotient of at most RATIO_LIMIT; 0 where the unit is 0."""
     return min(value / unit, RATIO_LIMIT) if unit > 0 else 0.0
 
 
-def array_of(rows: Sequence[Row], columns: Sequence[str]) -> Features:
+def array_of(rows: Sequence[FeatureRow], columns: Sequence[str]) -> Features:
     """float32[num_rows, num_columns]; a column that a row lacks is 0."""
     values = [[row.get(name, 0.0) for name in columns] for row in rows]
     return np.array(values, np.float32).reshape(-1, len(columns))
@@ -59,12 +59,12 @@ class Observer:
         self.coupling = Coupling(self.engine)
         self.knows_work = self.engine.scenario.information.work != "none"
         self.unit = max(node.spec.num_gpus for node in self.plan.nodes)
-        self._speeds = self._type_speeds()
+        self._relative = self._by_type()
 
-    def _type_speeds(self) -> list[float]:
+    def _by_type(self) -> list[float]:
         """Throughput of each type on one GPU, as a fraction of the fastest, mean over models."""
         single = self.table.consolidated()[:, :, 1].tolist()
-        fractions = [[ratio(value, max(row)) for value in row] for row in single]
+        fractions = [[_ratio(value, max(row)) for value in row] for row in single]
         return [sum(column) / len(column) for column in zip(*fractions, strict=True)]
 
     def cluster(self, decision: int, gang: JobId) -> Features:
@@ -74,26 +74,27 @@ class Observer:
             "waiting": math.log1p(waiting) / 5.0,
             "running": math.log1p(len(self.engine.running())) / 5.0,
             "free": self.plan.num_free / total,
-            "waiting_per_gpu": ratio(waiting, total),
+            "waiting_per_gpu": _ratio(waiting, total),
             "decisions": min(decision / self.rules.max_decisions, 1.0),
             "gang": float(gang != NOTHING),
         }
-        return array_of([row], CLUSTER_COLUMNS)[0]
+        found: Features = array_of([row], CLUSTER_COLUMNS)[0]
+        return found
 
     def nodes(self) -> Features:
         """float32[num_nodes, NUM_NODE_COLUMNS]."""
         return array_of([self._node(node) for node in self.plan.nodes], NODE_COLUMNS)
 
-    def _node(self, node: Node) -> Row:
+    def _node(self, node: Node) -> FeatureRow:
         jobs = [(self.plan.job(job), gpus) for job, gpus in self.plan.jobs_on(node.id).items()]
         own_type = self.engine.rules.node_types[node.id]
         return {
             "free": self.plan.free(node.id) / self.unit,
             "gpus": node.spec.num_gpus / self.unit,
             "jobs": len(jobs) / self.unit,
-            "speed": self._speeds[own_type],
-            "cpu_demand": ratio(self._wanted(jobs, node, "cpus"), node.cpus),
-            "memory_demand": ratio(self._wanted(jobs, node, "memory"), node.memory),
+            "speed": self._relative[own_type],
+            "cpu_demand": _ratio(self._wanted(jobs, node, "cpus"), node.cpus),
+            "memory_demand": _ratio(self._wanted(jobs, node, "memory"), node.memory),
             "link_load": min(sum(self._loads(jobs, node)), RATIO_LIMIT),
             "down": float(not node.up),
         }
@@ -130,7 +131,7 @@ class Observer:
         rows = [self._job(self.plan.job(job), row) for row, job in enumerate(self.lister.rows)]
         return array_of(rows, JOB_COLUMNS)
 
-    def _job(self, job: Job, row: int) -> Row:
+    def _job(self, job: Job, row: int) -> FeatureRow:
         spec, time, is_running = job.spec, self.engine.time, self.plan.is_running(job.id)
         left = self.lister.estimated_time(job) if self.knows_work else 0.0
         return {
@@ -139,28 +140,28 @@ class Observer:
             "changed": float(job.id in self.plan.changed),
             "rank": row / self.lister.num_heads if row < self.lister.num_candidates else 0.0,
             "first": float(row == 0 < self.lister.num_candidates),
-            "remaining_time": log_minutes(left),
-            "gpu_time": log_minutes(left * spec.num_gpus),
-            "age": log_minutes(time - spec.submit_time),
-            "attained_service": log_minutes(job.service_at(time)),
+            "remaining_time": _log_minutes(left),
+            "gpu_time": _log_minutes(left * spec.num_gpus),
+            "age": _log_minutes(time - spec.submit_time),
+            "attained_service": _log_minutes(job.service_at(time)),
             "requested_gpus": spec.num_gpus / self.unit,
             "min_gpus": spec.min_gpus / self.unit,
             "max_gpus": spec.max_gpus / self.unit,
             "gpus": self.plan.gpus(job.id) / self.unit,
             "spread": math.log2(1.0 + len(self.plan.held(job.id))) / 3.0,
-            "restart_delay": log_minutes(job.restart_delay),
+            "restart_delay": _log_minutes(job.restart_delay),
             "contention": 1.0 - job.throughput / job.alone if is_running and job.alone > 0 else 0.0,
             "lacks_cpus": 1.0 - job.cpu_factor if is_running else 0.0,
             "lacks_memory": 1.0 - job.memory_factor if is_running else 0.0,
             **self._scaling(job),
         }
 
-    def _scaling(self, job: Job) -> Row:
+    def _scaling(self, job: Job) -> FeatureRow:
         """Throughput per GPU of the fastest type, as a fraction of that on the fewest GPUs on which the job runs."""
         best = self.coupling.reference[job.model]
         gpus = min(job.spec.num_gpus, len(best) - 1)
         by_type = self.table.consolidated()[job.model].tolist()
-        fastest = max((kind for kind in range(len(by_type)) if by_type[kind][gpus] == best[gpus]), default=0)
+        fastest = max((i for i in range(len(by_type)) if by_type[i][gpus] == best[gpus]), default=0)
         per_gpu = self.coupling.per_gpu(job, fastest)
         single = next((each for each in per_gpu if each), 0.0)
         fractions = [each / single if single else 0.0 for each in per_gpu]
@@ -170,28 +171,28 @@ class Observer:
         """float32[num_options, NUM_OPTION_COLUMNS]."""
         return array_of([self._option(option) for option in listed], OPTION_COLUMNS)
 
-    def _option(self, option: Option) -> Row:
-        kind, all_gpus = {f"is_{KIND_NAMES[option.kind]}": 1.0}, self.engine.cluster.num_gpus
-        if option.kind == WAIT:
-            return {**kind, "cluster_free_after": self.plan.num_free / all_gpus}
+    def _option(self, option: Option) -> FeatureRow:
+        flag, all_gpus = {f"is_{KIND_NAMES[option.change]}": 1.0}, self.engine.cluster.num_gpus
+        if option.change == WAIT:
+            return {**flag, "cluster_free_after": self.plan.num_free / all_gpus}
         job, plan, after = self.plan.job(option.job), self.plan, self.plan.after(option)
         total, before = sum(after.values()), plan.gpus(option.job)
         free = plan.free(option.node) + plan.held(option.job).get(option.node, 0) - option.gpus
-        row = kind | {
+        row = flag | {
             "gpus": total / self.unit,
             "gpus_here": option.gpus / self.unit,
             "gpus_change": (total - before) / self.unit,
-            "of_request": ratio(total, job.spec.num_gpus),
+            "of_request": _ratio(total, job.spec.num_gpus),
             "spread": math.log2(1.0 + len(after)) / 3.0,
             "free_after": free / self.unit,
             "full": float(free == 0),
             "cluster_free_after": (plan.num_free + before - total) / all_gpus,
         }
-        if option.kind == EVICT:
+        if option.change == EVICT:
             return row
         count, missing = len(after), max(job.spec.min_gpus - total, 0)
         total, count = total + missing, count + -(-missing // self.unit)
-        row |= self._speed(job, option, after, total, count)
+        row |= self._times(job, option, after, total, count)
         return row | self._effects(job, option, total, count) if option.gpus else row
 
     def _throughput(self, job: Job, after: Mapping[NodeId, int], total: int, count: int) -> float:
@@ -210,30 +211,30 @@ class Observer:
             throughput = min(throughput, link / per_sample) if per_sample > 0 else throughput
         return throughput
 
-    def _speed(self, job: Job, option: Option, after: Mapping[NodeId, int], total: int, count: int) -> Row:
+    def _times(self, job: Job, option: Option, after: Mapping[NodeId, int], total: int, count: int) -> FeatureRow:
         """What an option means for a job's throughput, and for the time until it is done."""
         throughput = self._throughput(job, after, total, count)
         best, own_type = self.coupling.reference[job.model], self.engine.rules.node_types[option.node]
         requested = min(job.spec.num_gpus, len(best) - 1)
         on_type = float(self.table.consolidated()[job.model, own_type, total])
         row = {
-            "throughput": ratio(throughput, best[requested]),
-            "efficiency": ratio(throughput * requested, best[requested] * total),
-            "type_loss": 1.0 - ratio(on_type, best[total]),
+            "throughput": _ratio(throughput, best[requested]),
+            "efficiency": _ratio(throughput * requested, best[requested] * total),
+            "type_loss": 1.0 - _ratio(on_type, best[total]),
         }
         if not self.knows_work or throughput <= 0:
             return row
         left = job.remaining_at(self.engine.time) * job.estimate
         delay = job.restart_delay if job.service_at(self.engine.time) > 0 else job.start_delay
         time = left / throughput
-        row |= {"run_time": log_minutes(time), "gpu_time": log_minutes(time * total)}
+        row |= {"run_time": _log_minutes(time), "gpu_time": _log_minutes(time * total)}
         row["restart"] = delay / (delay + time) if delay > 0 else 0.0
         if self.plan.is_running(job.id) and job.id not in self.plan.changed and job.throughput > 0:
             # As the kernel does, subtract the feature as it is stored.
-            row["time_saved"] = log_minutes(left / job.throughput) - float(np.float32(row["run_time"]))
+            row["time_saved"] = _log_minutes(left / job.throughput) - float(np.float32(row["run_time"]))
         return row
 
-    def _effects(self, job: Job, option: Option, total: int, count: int) -> Row:
+    def _effects(self, job: Job, option: Option, total: int, count: int) -> FeatureRow:
         """What the job and the other jobs on the node would do to each other."""
         node = self.plan.nodes[option.node]
         others = [(self.plan.job(other), n) for other, n in self.plan.jobs_on(node.id).items() if other != job.id]
@@ -249,7 +250,7 @@ class Observer:
             row | self._stages(job, [other for other, _ in others]) | self._links(own_load, self._loads(others, node))
         )
 
-    def _stages(self, job: Job, others: Sequence[Job]) -> Row:
+    def _stages(self, job: Job, others: Sequence[Job]) -> FeatureRow:
         if self.engine.rules.contention != "worst_case":
             return {}
         own, theirs = self.coupling.stage(job), 0.0
@@ -261,7 +262,7 @@ class Observer:
             "stage_harm": 1.0 - max(1.0, theirs) / max(1.0, theirs + own) if theirs else 0.0,
         }
 
-    def _links(self, own: float, loads: Sequence[float]) -> Row:
+    def _links(self, own: float, loads: Sequence[float]) -> FeatureRow:
         if own == 0.0 or not loads:
             return {}
         theirs = 0.0

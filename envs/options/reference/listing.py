@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, START, WAIT
-from envs.options.reference.plan import NOTHING, Option, Plan
+from envs.options.reference.plan import NOTHING, Option, OptionPlan
 from envs.options.rules import OptionRules
 from envs.simulation.reference import Job
 from envs.types import JobId, NodeId
@@ -22,18 +22,42 @@ class Lister:
         refused: jobs whose gangs were given up in this round.
         rows: the jobs that the last list is about, in order.
         num_candidates: of these, the first ones: waiting jobs in queue order.
+        waited: nodes whose part of the round has ended.
+        last_node: the node whose turn was last, -1 for none.
+        turn: the node whose turn it is, -1 for none.
     """
 
-    def __init__(self, plan: Plan, rules: OptionRules) -> None:
+    def __init__(self, plan: OptionPlan, rules: OptionRules) -> None:
         self.plan, self.rules = plan, rules
         self.num_heads = rules.candidates(plan.simulator.cluster)
         self.reference: list[list[float]] = plan.simulator.rules.table.reference().tolist()
         self.refused = set[JobId]()
         self.rows: list[JobId] = []
         self.num_candidates = 0
+        self.waited = set[NodeId]()
+        self.last_node, self.turn = NOTHING, NOTHING
+
+    def begin(self) -> None:
+        """Forget what nodes have decided in the round before."""
+        self.refused.clear()
+        self.waited.clear()
+        self.last_node = NOTHING
 
     def options(self, gang: JobId) -> list[Option]:
-        """Return all options; while a gang is put together, only those of its job."""
+        """Return all options, or where nodes take turns those of one node; while a gang is put together, its alone."""
+        found, takes_turns = self._all_options(gang), self.rules.turn == "turns"
+        if takes_turns:
+            count = len(self.plan.nodes)
+            able = {option.node for option in found} - self.waited
+            self.turn = min(able, key=lambda node: (node - self.last_node - 1) % count, default=NOTHING)
+            found = [option for option in found if option.node == self.turn]
+        if gang != NOTHING and not takes_turns:
+            return found
+        if found and self.plan.idle_but_for(gang):
+            return [found[-1], *found[:-1]]  # the last one takes the place of waiting
+        return [WAITING, *found]
+
+    def _all_options(self, gang: JobId) -> list[Option]:
         if gang != NOTHING:
             self.rows, self.num_candidates = [gang], 0
             return list(self._joins_of_gang(JOIN, gang))
@@ -41,10 +65,7 @@ class Lister:
         holders = self._holders() if self.rules.changes != "start" else []
         self.rows, self.num_candidates = heads + holders, len(heads)
         found = [option for job in heads for option in self._starts(job)]
-        found += [option for job in holders for option in self._changes(job)]
-        if found and self.plan.idle:
-            return [found[-1], *found[:-1]]  # the last one takes the place of waiting
-        return [WAITING, *found]
+        return found + [option for job in holders for option in self._changes(job)]
 
     def candidates(self) -> list[JobId]:
         """Return the first waiting jobs in queue order, ties by id."""
@@ -71,9 +92,11 @@ class Lister:
         return sorted(holders, key=lambda job: (min(self.plan.held(job)), job))
 
     def _shown(self) -> list[NodeId]:
-        """Nodes except those that are empty and equal an empty one of lower index."""
+        """Nodes that have not waited, except those that are empty and equal such an empty one of lower index."""
         shown, seen = [], set[object]()
         for node in self.plan.nodes:
+            if node.id in self.waited:
+                continue
             spec = node.spec
             hardware = spec.gpu_type, spec.num_gpus, node.cpus, node.memory, spec.inter_node_bandwidth
             is_empty = self.plan.free(node.id) == node.capacity > 0
@@ -96,16 +119,17 @@ class Lister:
             return alone
         return list(self._joins_of_gang(START, job))
 
-    def _joins_of_gang(self, kind: int, job: JobId) -> Iterator[Option]:
+    def _joins_of_gang(self, change: int, job: JobId) -> Iterator[Option]:
         """What further nodes can give: all that the job lacks, or a part if the other nodes can give the rest."""
         plan, spec, held = self.plan, self.plan.job(job).spec, self.plan.held(job)
         lacking = spec.min_gpus - plan.gpus(job)
         most = lacking if self.rules.changes == "start" else spec.max_gpus - plan.gpus(job)
-        able = {node.id for node in plan.nodes if node.id not in held and plan.runs_on(job, node.id, spec.min_gpus)}
+        nodes = {node.id for node in plan.nodes} - held.keys() - self.waited
+        able = {node for node in nodes if plan.runs_on(job, node, spec.min_gpus)}
         room = sum(plan.free(node) for node in able)
         for node in self._shown() if room >= lacking else []:
             for gpus in range(1, min(plan.free(node), most) + 1) if node in able else ():
-                option = Option(kind, job, node, gpus)
+                option = Option(change, job, node, gpus)
                 is_complete = gpus >= lacking and plan.runs(job, plan.after(option))
                 if is_complete or (gpus < lacking and room - plan.free(node) >= lacking - gpus):
                     yield option

@@ -15,19 +15,19 @@ class Option(NamedTuple):
     """One change of the plan, or waiting.
 
     Attributes:
-        kind: see `envs.options.columns.KIND_NAMES`.
+        change: see `envs.options.columns.KIND_NAMES`.
         job: -1 for waiting.
         node: -1 for waiting.
         gpus: of the job on this node after it.
     """
 
-    kind: int
+    change: int
     job: JobId
     node: NodeId
     gpus: int
 
 
-class Plan:
+class OptionPlan:
     """The engine's shares and the changes of one round, which take effect at its end.
 
     Attributes:
@@ -72,10 +72,9 @@ class Plan:
         """Free GPUs of all nodes together."""
         return sum(self.free(node.id) for node in self.nodes)
 
-    @property
-    def idle(self) -> bool:
-        """Whether no job holds a GPU."""
-        return not any(self.held(job.id) for job in self.simulator.active)
+    def idle_but_for(self, gang: JobId = NOTHING) -> bool:
+        """Whether no job holds a GPU, except perhaps a gang that is put together."""
+        return not any(self.held(job.id) for job in self.simulator.active if job.id != gang)
 
     def waits(self, job: JobId) -> bool:
         """Whether a job has fewer GPUs than it needs."""
@@ -104,9 +103,9 @@ class Plan:
 
     def after(self, option: Option) -> dict[NodeId, int]:
         """Return the GPUs of an option's job by node after it."""
-        if option.kind == EVICT:
+        if option.change == EVICT:
             return {}
-        others = {} if option.kind == MOVE else dict(self.held(option.job))
+        others = {} if option.change == MOVE else dict(self.held(option.job))
         others[option.node] = option.gpus
         return {node: gpus for node, gpus in sorted(others.items()) if gpus}
 

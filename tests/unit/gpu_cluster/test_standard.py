@@ -11,11 +11,12 @@ from pettingzoo.test import api_test, max_cycles_test, parallel_api_test, parall
 from pettingzoo.test.state_test import state_test
 
 import envs.registration
-from envs import bidding, gpu_cluster
+from envs import bidding, gpu_cluster, options
 from envs.bidding import BiddingEnv
 from envs.bidding.vector import BiddingVectorEnv
 from envs.gpu_cluster import GpuClusterEnv
 from envs.gpu_cluster.vector import GpuClusterVectorEnv
+from envs.options import OptionVectorEnv
 from envs.simulation import EndReason, EventKind, Setup
 from envs.types import MurmurationError
 from envs.workloads import SyntheticSource
@@ -24,7 +25,7 @@ from tests.unit.gpu_cluster.players import Fixed, bursts, equal_observations
 
 SETUP = Setup(HOMOGENEOUS, Curved())
 SOURCE = Fixed(*(bursts(seed) for seed in range(4)))
-PACKAGES = [gpu_cluster, bidding]
+PACKAGES = [gpu_cluster, bidding, options]
 IDS = list(envs.registration.VECTOR_ENVS)
 
 
@@ -35,11 +36,11 @@ def inner(made: Any) -> Any:
 
 def forms(package: Any) -> SimpleNamespace:
     """The three forms of an environment on a small cluster, as a module that PettingZoo's checks take."""
-    options = {"setup": SETUP, "source": SOURCE}
+    small = {"setup": SETUP, "source": SOURCE}
     return SimpleNamespace(
-        env=lambda **given: package.env(**options, **given),
-        raw_env=lambda **given: package.raw_env(**options, **given),
-        parallel_env=lambda **given: package.parallel_env(**options, **given),
+        env=lambda **given: package.env(**small, **given),
+        raw_env=lambda **given: package.raw_env(**small, **given),
+        parallel_env=lambda **given: package.parallel_env(**small, **given),
     )
 
 
@@ -79,7 +80,7 @@ def test_gymnasium_makes_vectorised_environments_that_agree_with_single_ones(nam
     """Each place of the vector plays what a single environment plays with the place's seed, step by step."""
     many: Any = gymnasium.make_vec(name, num_envs=2, setup=SETUP, source=SOURCE)
     singles: Any = gymnasium.make_vec(name, num_envs=2, setup=SETUP, source=SOURCE, vectorization_mode="sync")
-    assert isinstance(many.unwrapped, GpuClusterVectorEnv | BiddingVectorEnv)
+    assert isinstance(many.unwrapped, GpuClusterVectorEnv | BiddingVectorEnv | OptionVectorEnv)
     assert many.observation_space == singles.observation_space
     assert many.action_space == singles.action_space
     alone = [gymnasium.make(name, setup=SETUP, source=SOURCE) for _ in range(2)]

@@ -9,12 +9,15 @@ import pytest
 from envs.options import OptionBatch
 from envs.options.columns import (
     CLUSTER_COLUMNS,
+    EVICT,
     JOB_COLUMNS,
     KIND_NAMES,
     NODE_COLUMNS,
     OPTION_COLUMNS,
+    WAIT,
 )
 from envs.options.reference import ReferenceOptions
+from envs.options.rules import CHANGES, TURNS
 from envs.types import ClusterError, Configuration
 from tests.conformance.random_worlds import Workshop, random_world
 from tests.unit.options.worlds import batch_of, begun, draw, listed, random_rules
@@ -43,6 +46,7 @@ def compare(name: str, batch: OptionBatch, reference: ReferenceOptions) -> None:
         return
     assert listed(batch) == [tuple(option) for option in reference.options], name
     found, observer = batch.options(), reference.observer
+    assert found.turn == reference.lister.turn, name
     assert found.job_ids.tolist() == reference.lister.rows, name
     compare_rows(f"{name}, options", found.options, observer.options(reference.options), OPTION_COLUMNS)
     compare_rows(f"{name}, jobs", found.jobs, observer.jobs(), JOB_COLUMNS)
@@ -52,31 +56,55 @@ def compare(name: str, batch: OptionBatch, reference: ReferenceOptions) -> None:
 
 
 def play(name: str, batch: OptionBatch, reference: ReferenceOptions, rng: np.random.Generator) -> list[str]:
-    """Chance decides for both; return the kinds of the options that were carried out."""
+    """Chance decides for both; return the changes of the options that were carried out."""
     compare(name, batch, reference)
-    kinds = []
-    while len(kinds) < MOST_STEPS and not batch.ended[0]:
+    changes: list[str] = []
+    while len(changes) < MOST_STEPS and not batch.ended[0]:
         chosen = draw(batch, rng)
-        kinds.append(KIND_NAMES[reference.options[chosen].kind])
+        changes.append(KIND_NAMES[reference.options[chosen].change])
         batch.step(np.array([chosen]))
         reference.step(chosen)
-        compare(f"{name}, step {len(kinds)}", batch, reference)
-    return kinds
+        compare(f"{name}, step {len(changes)}", batch, reference)
+    return changes
 
 
 @pytest.mark.parametrize("plain", [True, False])
+@pytest.mark.parametrize("turn", TURNS)
 @pytest.mark.parametrize("chunk", range(4))
-def test_both_see_and_do_the_same(chunk, plain):
+def test_both_see_and_do_the_same(chunk, turn, plain):
     """From the first decision of random worlds under random rules."""
-    kinds: Counter[str] = Counter()
+    changes: Counter[str] = Counter()
     for seed in range(CHUNK * chunk, CHUNK * (chunk + 1)):
         world, rng = random_world(seed, plain=plain), np.random.default_rng(seed)
-        rules = random_rules(rng, changes=("start", "resize", "move")[seed % 3])
+        rules = random_rules(rng, changes=CHANGES[seed % 3], turn=turn)
         batch, reference = begun(world, rules)
-        kinds.update(play(f"{world.name} {rules}", batch, reference, rng))
+        changes.update(play(f"{world.name} {rules}", batch, reference, rng))
         assert batch.state.log(0) == reference.simulator.log, world.name
-    assert sum(kinds.values()) > 20 * CHUNK
-    assert min(kinds[kind] for kind in KIND_NAMES) > 0, kinds
+    assert sum(changes.values()) > 20 * CHUNK
+    assert min(changes[change] for change in KIND_NAMES) > 0, changes
+
+
+@pytest.mark.parametrize("seed", [11, 85])
+def test_both_ask_nodes_again_that_have_waited(seed):
+    """Nodes wait and evict until nothing runs in these two worlds, and all that have waited must choose again."""
+    world, rng = random_world(seed), np.random.default_rng(seed)
+    batch, reference = begun(world, random_rules(rng, turn="turns", changes="move"))
+    again = 0
+    for _ in range(60):
+        if batch.ended[0]:
+            break
+        changes = [option.change for option in reference.options]
+        evictions = [place for place, change in enumerate(changes) if change == EVICT]
+        if evictions and rng.random() < 0.4:
+            chosen = int(rng.choice(evictions))
+        else:
+            chosen = 0 if changes[0] == WAIT and rng.random() < 0.5 else int(rng.integers(len(changes)))
+        have_waited, now = bool(reference.lister.waited), reference.simulator.num_rounds
+        batch.step(np.array([chosen]))
+        reference.step(chosen)
+        compare(world.name, batch, reference)
+        again += have_waited and not reference.lister.waited and now == reference.simulator.num_rounds
+    assert again > 0
 
 
 class Narrow(Workshop):

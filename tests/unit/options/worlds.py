@@ -15,7 +15,7 @@ from envs.types import ClusterSpec
 from envs.workloads import Workload
 from tests.conformance.random_worlds import RandomWorld
 
-Listed = list[tuple[int, int, int, int]]  # kind, job, node, GPUs there
+Listed = list[tuple[int, int, int, int]]  # change, job, node, GPUs there
 
 
 def random_rules(rng: np.random.Generator, **fixed: object) -> OptionRules:
@@ -26,6 +26,7 @@ def random_rules(rng: np.random.Generator, **fixed: object) -> OptionRules:
         queue_order=("shortest", "fifo", "least_service")[int(rng.integers(3))],
         max_decisions=int(rng.integers(1, 12)),
         distinct_nodes=bool(rng.random() < 0.7),
+        turn=("auction", "turns")[int(rng.integers(2))],
     )
     return replace(rules, **fixed)  # type: ignore[arg-type]
 
@@ -64,7 +65,7 @@ def listed(batch: OptionBatch) -> Listed:
     """The options of the present decision, with the numbers of their jobs."""
     options = batch.options()
     jobs = [*options.job_ids.tolist(), -1]
-    return [(kind, jobs[row], node, gpus) for kind, row, node, gpus in options.what.tolist()]
+    return [(change, jobs[row], node, gpus) for change, row, node, gpus in options.what.tolist()]
 
 
 def choose(batch: OptionBatch, option: tuple[int, int, int, int]) -> None:
@@ -74,8 +75,8 @@ def choose(batch: OptionBatch, option: tuple[int, int, int, int]) -> None:
 
 def draw(batch: OptionBatch, rng: np.random.Generator, waiting: float = 0.2) -> int:
     """The place of a random option; waiting with this probability where there are others too."""
-    kinds = batch.options().what[:, 0]
-    if (kinds == WAIT).any() and rng.random() < waiting:
-        return int(np.flatnonzero(kinds == WAIT)[0])
-    others = np.flatnonzero(kinds != WAIT)
+    changes = batch.options().what[:, 0]
+    if (changes == WAIT).any() and rng.random() < waiting:
+        return int(np.flatnonzero(changes == WAIT)[0])
+    others = np.flatnonzero(changes != WAIT)
     return int(rng.choice(others)) if len(others) else 0

@@ -1,0 +1,284 @@
+"""The PettingZoo forms of the options environment: one agent per node."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from pettingzoo import AECEnv
+from pettingzoo.utils.wrappers import OrderEnforcingWrapper
+
+from envs.episodes import NodeParallelEnv, Reward
+from envs.episodes.defaults import Illegal
+from envs.episodes.parallel import AgentObservation
+from envs.episodes.standard import as_turns
+from envs.options.batch import OptionBatch, Options
+from envs.options.columns import (
+    NUM_CLUSTER_COLUMNS,
+    NUM_JOB_COLUMNS,
+    NUM_NODE_COLUMNS,
+    NUM_OPTION_COLUMNS,
+    WAIT,
+)
+from envs.options.padding import (
+    check_max_options,
+    job_rows,
+    joint_state,
+    mask_box,
+    option_features_box,
+    padded_mask,
+    padded_rows,
+    state_size,
+)
+from envs.options.rules import OptionRules
+from envs.options.turns import NodesInTurn
+from envs.simulation import Setup
+from envs.types import IntArray, MurmurationError
+from envs.workloads import Workload, WorkloadSource
+
+OptionAction = int | Mapping[str, Any]  # a place, or {"option": place, "bid": number}
+AgentSpace = spaces.Discrete[np.int64] | spaces.Dict
+
+
+class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
+    """Nodes of a GPU cluster that choose what to do with training jobs, one option at a time.
+
+    | | |
+    |---|---|
+    | agents | `node_0` ... `node_{N-1}`, one per node, all alive for the whole episode |
+    | observation | dict per agent, see below; float32 except for the mask |
+    | action, `turn="auction"` | {"option": `Discrete(1 + max_options)`, "bid": `Box(float32[1])`} |
+    | action, `turn="turns"` | `Discrete(1 + max_options)` |
+    | choice | 0 waits; any other is one of this node's options: start, join, resize, move or evict a job |
+    | reward | shared: minus the integral of the number of jobs in the system, so the return is minus total JCT |
+    | termination | all jobs done, or the horizon: unfinished jobs are charged up to it |
+    | time | does not advance while nodes decide; it does when a round ends |
+
+    In an auction all nodes choose at once, and the choice with the highest bid is carried out alone (of equal bids that
+    of the lowest node). If it is waiting, the round ends. Nodes that have no option take no part. Where nodes take
+    turns, the choice of the node whose turn it is counts; the mask of the others allows 0 alone. `OptionRules` states
+    both rules.
+
+    Observation of an agent: `node` [F_node] this node, `options` [1 + max_options, F_option] waiting and this node's
+    options, `jobs` [1 + max_options, F_job] the job of each, `cluster` [F_cluster] the shared features, and int8[1 +
+    max_options], 1 for choices that are allowed: `mask` in an auction, `action_mask` where nodes take turns.
+    `envs.options.columns` explains the features.
+
+    Options are in the order of `envs.options.listing`. Those of a node beyond the first `max_options` cannot be chosen;
+    `infos[agent]["left_out"]` has their number. `infos[agent]` also holds `time` (s), `elapsed` (s in this step),
+    `turn` (the node whose turn it is, -1 in an auction), `decisions` and `broken_gangs` of the episode, `unlisted`, the
+    options of the episode for which the batch had no room, and the agent's `illegal` actions so far.
+
+    The other arguments are those of `NodeParallelEnv`.
+
+    Args:
+        rules: see its class.
+        reward: see its class.
+        max_options: of each node.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {**NodeParallelEnv.metadata, "name": "options_v0"}
+    reminder = " (option 0 waits)"
+
+    def __init__(
+        self,
+        setup: Setup | None = None,
+        source: WorkloadSource | None = None,
+        rules: OptionRules | None = None,
+        reward: Reward | None = None,
+        split: str = "train",
+        seed: int | None = None,
+        render_mode: str | None = None,
+        max_cycles: int | None = None,
+        illegal: Illegal = "nothing",
+        illegal_penalty: float = 0.0,
+        max_options: int = 128,
+    ) -> None:
+        super().__init__(setup, source, reward, split, seed, render_mode, max_cycles, illegal, illegal_penalty)
+        check_max_options(max_options)
+        self.rules, self.max_options = rules or OptionRules(), max_options
+        self._options: Options | None = None
+        self._own: list[IntArray] = []  # the places of each node's options among all
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether nodes choose one after another."""
+        return self.rules.turn == "turns"
+
+    @property
+    def turn(self) -> int:
+        """The node whose turn it is, -1 in an auction."""
+        return self._present.turn
+
+    @property
+    def _present(self) -> Options:
+        """The options of the present decision."""
+        if self._options is None:
+            raise MurmurationError("no episode has begun; call reset() first")
+        return self._options
+
+    def _make_batch(self, num_jobs: int) -> OptionBatch:
+        models = self.source.models
+        return OptionBatch(self.setup, models, num_jobs, rules=self.rules, reward=self._reward, logging=True)
+
+    def _load(self, workload: Workload) -> None:
+        super()._load(workload)
+        self._look()
+
+    def _look(self) -> None:
+        """List the options of the present decision by node."""
+        self._options = self.batch.options()
+        node_of = self._options.node_of
+        self._own = [np.flatnonzero(node_of == n) for n in range(self.cluster.num_nodes)]
+
+    @property
+    def _may_wait(self) -> bool:
+        """Whether waiting is offered."""
+        return bool(self._present.what[0, 0] == WAIT)
+
+    def observation_space(self, agent: str) -> spaces.Dict:
+        """Return bounds and shapes; the same object at every call."""
+        return self._spaces[0][agent]
+
+    def action_space(self, agent: str) -> AgentSpace:
+        """Return the space of all choices, allowed or not; the mask tells which are allowed."""
+        return self._spaces[1][agent]
+
+    @cached_property
+    def _spaces(self) -> tuple[dict[str, spaces.Dict], dict[str, AgentSpace]]:
+        rows = 1 + self.max_options
+        observation = {
+            agent: spaces.Dict(
+                {
+                    "node": option_features_box(NUM_NODE_COLUMNS),
+                    "options": option_features_box(rows, NUM_OPTION_COLUMNS),
+                    "jobs": option_features_box(rows, NUM_JOB_COLUMNS),
+                    "cluster": option_features_box(NUM_CLUSTER_COLUMNS),
+                    self.mask_name: mask_box(rows),
+                }
+            )
+            for agent in self.possible_agents
+        }
+        return observation, {agent: self._action_space(rows) for agent in self.possible_agents}
+
+    def _action_space(self, rows: int) -> AgentSpace:
+        choice: spaces.Discrete[np.int64] = spaces.Discrete(rows)
+        if self.takes_turns:
+            return choice
+        return spaces.Dict({"option": choice, "bid": spaces.Box(-np.inf, np.inf, (1,), np.float32)})
+
+    @property
+    def mask_name(self) -> str:
+        """The mask's name in observations: PettingZoo knows `action_mask` for actions that are one number."""
+        return "action_mask" if self.takes_turns else "mask"
+
+    def _mask(self, n: int) -> npt.NDArray[np.int8]:
+        """int8[1 + max_options]: what a node may choose."""
+        mask = padded_mask(1 + len(self._own[n]), 1 + self.max_options)
+        if len(self._own[n]) > 0 and not self._may_wait:
+            mask[0] = 0
+        return mask
+
+    def _mend(self, actions: dict[str, OptionAction]) -> tuple[dict[str, OptionAction], list[str]]:
+        """Replace choices that are not allowed by waiting or, where that is not allowed, by the first option."""
+        mended, wrong = dict(actions), []
+        for n, agent in enumerate(self.possible_agents):
+            choice, bid = read_action(agent, actions[agent], not self.takes_turns)
+            mask = self._mask(n)
+            if 0 <= choice < len(mask) and mask[choice] and not np.isnan(bid):
+                continue
+            if self.illegal == "raise":
+                raise MurmurationError(
+                    f"action {actions[agent]} of {agent} is not allowed; choose an option where {self.mask_name} is 1"
+                    + ("" if self.takes_turns else ", and a bid that is a number")
+                )
+            wrong.append(agent)
+            first = int(np.argmax(mask))
+            mended[agent] = first if self.takes_turns else {"option": first, "bid": -np.inf}
+        return mended, wrong
+
+    def _apply(self, actions: dict[str, OptionAction]) -> tuple[float, float, bool]:
+        """Carry out the choice that counts."""
+        n = self.turn if self.takes_turns else self._winner(actions)
+        choice, _ = read_action("", actions[self.possible_agents[n]], not self.takes_turns)
+        place = int(self._own[n][choice - 1]) if choice > 0 else 0
+        reward, elapsed, ended = self.batch.step(np.array([place]))
+        self._look()
+        return float(reward[0]), float(elapsed[0]), bool(ended[0])
+
+    def _winner(self, actions: dict[str, OptionAction]) -> int:
+        """Return the node with the highest bid of those that have an option, the lowest of equals."""
+        bids = {
+            n: read_action("", actions[agent], True)[1]
+            for n, agent in enumerate(self.possible_agents)
+            if len(self._own[n])
+        }
+        return max(bids, key=lambda n: (bids[n], -n))
+
+    def _observations(self) -> dict[str, AgentObservation]:
+        options, rows = self._present, 1 + self.max_options
+        found: dict[str, AgentObservation] = {}
+        for n, agent in enumerate(self.possible_agents):
+            own = self._own[n][: self.max_options]
+            shown = np.zeros((1 + len(own), NUM_OPTION_COLUMNS), np.float32)
+            shown[0] = options.options[0] if self._may_wait else 0.0
+            shown[1:] = options.options[own]
+            jobs = np.zeros((1 + len(own), NUM_JOB_COLUMNS), np.float32)
+            jobs[1:] = job_rows(options, own)
+            found[agent] = {
+                "node": options.nodes[n].copy(),
+                "options": padded_rows(shown, rows),
+                "jobs": padded_rows(jobs, rows),
+                "cluster": options.cluster.copy(),
+                self.mask_name: self._mask(n),
+            }
+        return found
+
+    def _counters(self) -> dict[str, int]:
+        counters = self.batch.counters()
+        return {**counters, "unlisted": counters.pop("left_out"), "turn": self.turn}
+
+    def _agent_info(self, n: int) -> dict[str, Any]:
+        return {"left_out": max(len(self._own[n]) - self.max_options, 0)}
+
+    def state(self) -> npt.NDArray[np.float32]:
+        """Return float32[...]: nodes, jobs and the cluster, flat, for central critics."""
+        return joint_state(self.batch, self._present)
+
+    def _state_size(self) -> int:
+        return state_size(self.batch)
+
+
+def read_action(agent: str, action: OptionAction, has_bid: bool) -> tuple[int, float]:
+    """Return the choice and the bid of an action; 0 for the bid where there is none.
+
+    Raises:
+        MurmurationError: it has another form.
+    """
+    try:
+        if not has_bid:
+            return int(cast(int, action)), 0.0
+        parts = cast(Mapping[str, Any], action)
+        return int(parts["option"]), float(np.asarray(parts["bid"]).reshape(()))
+    except (TypeError, ValueError, KeyError, IndexError) as error:
+        form = '{"option": number, "bid": float32[1]}' if has_bid else "one number"
+        raise MurmurationError(f"action of {agent} is {action!r}; give {form}") from error
+
+
+parallel_env = OptionEnv  # PettingZoo's usual name
+
+
+def raw_env(**options: Any) -> AECEnv:
+    """Return the environment with nodes that act one after another (PettingZoo's AEC); options of `OptionEnv`.
+
+    In an auction all nodes act in every decision. Where nodes take turns, the one whose turn it is acts.
+    """
+    parallel = OptionEnv(**options)
+    return NodesInTurn(parallel) if parallel.takes_turns else as_turns(parallel)
+
+
+def env(**options: Any) -> AECEnv:
+    """Return `raw_env` with checks of the order of calls."""
+    return OrderEnforcingWrapper(raw_env(**options))

@@ -1,0 +1,174 @@
+"""Rounds worked out by hand, option by option."""
+
+import math
+
+import numpy as np
+import pytest
+
+from envs.options import OptionBatch, OptionRules
+from envs.options.columns import EVICT, JOB_COLUMNS, JOIN, MOVE, OPTION_COLUMNS, RESIZE, START, WAIT
+from envs.performance import IdealModel
+from envs.simulation import EventKind
+from envs.types import ClusterSpec, Configuration, MurmurationError, NodeSpec
+from tests.unit.gpu_cluster.players import jobs_like
+from tests.unit.options.worlds import choose, listed, play_area
+
+WAITING = (WAIT, -1, -1, 0)
+
+
+def nodes(*gpus: int) -> ClusterSpec:
+    """Nodes of one type with so many GPUs."""
+    return ClusterSpec(tuple(NodeSpec("V100", count) for count in gpus))
+
+
+def events(batch: OptionBatch, what: EventKind) -> list[tuple[float, int]]:
+    """Time and job of the events of one sort."""
+    found = batch.state.log(0).events
+    return [(float(event["time"]), int(event["job"])) for event in found[found["kind"] == what]]
+
+
+def test_a_round_worked_by_hand():
+    """Job 2 is the shortest (10 s), jobs 0 and 1 need 50 s. Job 1 needs six GPUs, so it is a gang over both nodes."""
+    batch = play_area(nodes(4, 4), jobs_like((0, 2, 100), (0, 6, 300), (0, 1, 10, 1, 2)))
+    # All is idle, so waiting is not offered. Both nodes are equal, so only the first one has options. One node has
+    # four GPUs: the first part of the gang must have at least two.
+    first = [(START, 2, 0, 1), (START, 2, 0, 2), (START, 0, 0, 2), (START, 1, 0, 2), (START, 1, 0, 3), (START, 1, 0, 4)]
+    assert listed(batch) == [first[-1], *first[:-1]]
+    choose(batch, (START, 1, 0, 4))
+    assert listed(batch) == [(JOIN, 1, 1, 2)]  # the gang must be completed before anything else
+    choose(batch, (JOIN, 1, 1, 2))
+    assert listed(batch) == [WAITING, (START, 2, 1, 1), (START, 2, 1, 2), (START, 0, 1, 2)]
+    choose(batch, (START, 2, 1, 1))  # one GPU is left, job 0 needs two: the round is over; job 2 ends after 10 s
+    assert batch.time[0] == 10.0
+    assert listed(batch) == [WAITING, (START, 0, 1, 2)]
+    choose(batch, WAITING)
+    assert batch.time[0] == 50.0
+    assert listed(batch) == [(START, 0, 0, 2)]
+    choose(batch, (START, 0, 0, 2))
+    assert batch.ended[0]
+    assert events(batch, EventKind.START) == [(0.0, 1), (0.0, 2), (50.0, 0)]
+    assert events(batch, EventKind.FINISH) == [(10.0, 2), (50.0, 1), (100.0, 0)]
+    assert batch.mean_jct(0) == pytest.approx(160 / 3)
+    assert batch.counters() == {"decisions": 3, "broken_gangs": 0, "left_out": 0}  # with a choice
+
+
+def test_equal_nodes_have_options_of_their_own_on_request():
+    batch = play_area(nodes(2, 2, 1), jobs_like((0, 1, 10)), OptionRules(distinct_nodes=False))
+    assert sorted(listed(batch)) == [(START, 0, 0, 1), (START, 0, 1, 1), (START, 0, 2, 1)]
+    batch = play_area(nodes(2, 2, 1), jobs_like((0, 1, 10)))
+    assert sorted(listed(batch)) == [(START, 0, 0, 1), (START, 0, 2, 1)]
+
+
+def test_running_jobs_grow_shrink_and_spread():
+    """Job 0 runs on two of four GPUs; job 1 waits for four."""
+    rules = OptionRules(changes="resize")
+    batch = play_area(nodes(4, 2), jobs_like((0, 2, 100, 1, 5), (1, 6, 60)), rules)
+    choose(batch, (START, 0, 0, 2))
+    choose(batch, WAITING)
+    assert batch.time[0] == 1.0
+    sizes = [(RESIZE, 0, 0, 1), (RESIZE, 0, 0, 3), (RESIZE, 0, 0, 4)]
+    assert listed(batch) == [WAITING, *sizes, (JOIN, 0, 1, 1), (JOIN, 0, 1, 2)]
+    choose(batch, (RESIZE, 0, 0, 4))
+    assert listed(batch) == [WAITING, (JOIN, 0, 1, 1)]  # it was changed once; further nodes may join
+    choose(batch, (JOIN, 0, 1, 1))
+    assert batch.time[0] == 1.0 + 98 / 5
+    choose(batch, (START, 1, 0, 4))
+    choose(batch, (JOIN, 1, 1, 2))
+    assert events(batch, EventKind.RESIZE) == [(1.0, 0)]
+
+
+def test_running_jobs_move_and_leave():
+    """Job 0 is evicted for job 1, and started again on the other node."""
+    batch = play_area(nodes(4, 2), jobs_like((0, 2, 100), (1, 4, 40)), OptionRules(changes="move"))
+    choose(batch, (START, 0, 0, 2))
+    assert batch.time[0] == 1.0  # nothing waits, and job 0 may be changed in the next round only
+    # Nodes 0 and 1 have two free GPUs each, so job 1 can also be a gang.
+    assert listed(batch) == [WAITING, (START, 1, 0, 2), (START, 1, 1, 2), (EVICT, 0, 0, 0), (MOVE, 0, 1, 2)]
+    choose(batch, (EVICT, 0, 0, 0))
+    assert WAITING not in listed(batch)  # all is idle now
+    choose(batch, (START, 1, 0, 4))
+    assert listed(batch) == [WAITING, (START, 0, 1, 2)]
+    choose(batch, (START, 0, 1, 2))
+    assert events(batch, EventKind.RESIZE) == [(1.0, 0)]  # it never stood in the queue
+    assert events(batch, EventKind.START) == [(0.0, 0), (1.0, 1)]
+
+
+def test_features_worked_by_hand():
+    """Job 0 takes two of the first node's four GPUs for a minute; job 1 waits as a gang of six."""
+    batch = play_area(nodes(4, 4), jobs_like((0, 2, 120), (0, 6, 1440)))
+    found = batch.options()
+    row = dict(zip(OPTION_COLUMNS, found.options[listed(batch).index((START, 0, 0, 2))].tolist(), strict=True))
+    expected = {
+        "is_start": 1,
+        "gpus": 0.5,
+        "gpus_here": 0.5,
+        "gpus_change": 0.5,
+        "of_request": 1,
+        "run_time": math.log(2) / 10,
+        "gpu_time": math.log(3) / 10,
+        "throughput": 1,
+        "efficiency": 1,
+        "spread": 1 / 3,
+        "free_after": 0.5,
+        "cluster_free_after": 0.75,
+    }
+    assert {name: value for name, value in row.items() if value} == pytest.approx(expected)
+    part = dict(zip(OPTION_COLUMNS, found.options[listed(batch).index((START, 1, 0, 4))].tolist(), strict=True))
+    # Two more GPUs are missing, on one more node: all six take four minutes.
+    assert (part["gpus"], part["full"], part["throughput"]) == (1.0, 1.0, 1.0)
+    assert part["run_time"] == pytest.approx(math.log(5) / 10)
+    job = dict(zip(JOB_COLUMNS, found.jobs[1].tolist(), strict=True))
+    assert (job["rank"], job["first"], job["waits"], job["min_gpus"]) == (1 / 16, 0.0, 1.0, 1.5)
+    assert found.cluster.tolist() == pytest.approx([math.log(3) / 5, 0, 1, 2 / 8, 0, 0])
+    assert found.nodes[0].tolist() == [1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+
+
+class TwoNodes(IdealModel):
+    """Four GPUs are no use on more than two nodes."""
+
+    def throughput(self, model: str, configuration: Configuration) -> float:
+        """One sample per second for each GPU."""
+        return super().throughput(model, configuration) if configuration.num_nodes <= 2 else 0.0
+
+
+def test_a_gang_that_nobody_can_complete_is_given_up():
+    """Three parts of one GPU cannot run the job; it waits for the next round, the other job starts."""
+    batch = play_area(nodes(2, 1, 1), jobs_like((0, 3, 30), (0, 1, 90)), performance=TwoNodes())
+    choose(batch, (START, 0, 0, 1))
+    assert listed(batch) == [(JOIN, 0, 1, 1)]  # nodes 1 and 2 are equal
+    choose(batch, (JOIN, 0, 1, 1))  # node 2 would be a third one
+    assert batch.counters()["broken_gangs"] == 1
+    assert sorted(listed(batch)) == [(START, 1, 0, 1), (START, 1, 1, 1)]  # no new gang in this round
+    choose(batch, (START, 1, 1, 1))
+    assert batch.time[0] == 90.0  # two nodes are left, of two GPUs and of one, and job 0 may run on both
+
+
+def test_a_round_has_at_most_so_many_decisions():
+    workload = jobs_like(*((0, 1, 10) for _ in range(6)))
+    batch = play_area(nodes(8), workload, OptionRules(max_decisions=4))
+    for _ in range(4):
+        assert batch.time[0] == 0.0
+        batch.step(np.array([len(listed(batch)) - 1]))
+    assert batch.time[0] == 10.0
+
+
+def test_a_round_ends_after_a_gang_that_was_given_up_by_the_last_decision():
+    rules = OptionRules(max_decisions=1)
+    batch = play_area(nodes(2, 1, 1), jobs_like((0, 3, 30), (0, 1, 90), (5, 1, 9)), rules, performance=TwoNodes())
+    choose(batch, (START, 0, 0, 1))
+    choose(batch, (JOIN, 0, 1, 1))
+    assert batch.time[0] == 5.0
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"changes": "all"}, "env.changes is 'all'; it must be one of start, resize, move"),
+        ({"queue_order": "lifo"}, "env.queue_order is 'lifo'; it must be one of shortest, fifo, least_service"),
+        ({"max_decisions": 0}, "env.max_decisions is 0; it must be at least 1"),
+        ({"candidates_per_node": -1.0}, "env.candidates_per_node is -1.0; it must be 0 or more"),
+    ],
+)
+def test_wrong_rules_are_refused(setting, message):
+    with pytest.raises(MurmurationError, match=message):
+        OptionRules(**setting)

@@ -75,9 +75,10 @@ class Demonstrator:
     def _play_one(self, b: int, rng: np.random.Generator, fraction: float) -> None:
         batch, chosen = self.batch, np.full(self.batch.batch_size, -1)
         self.teacher.reset(batch.cluster, rng)
-        demonstration: Demonstration | None = None
+        demonstration, begun = Demonstration({}, batch.arrays, b), -1
         while not batch.ended[b]:
-            if demonstration is None or batch.arrays.rules[b, 0]["decision"] == 0:
+            if begun != batch.state.episode[b, 0]["num_rounds"]:
+                begun = int(batch.state.episode[b, 0]["num_rounds"])
                 demonstration = Demonstration(self._wanted(b), batch.arrays, b)
             chosen[b] = demonstration.choose()
             recorded = bool(rng.random() < fraction)

@@ -22,13 +22,14 @@ DRAWS = 64  # random numbers that are drawn for a round at first
 
 
 @kernel
-def decide_round(batch: OptionArrays, s: ScorerArrays, draws: FloatArray, temperature: float) -> bool:
+def decide_round(batch: OptionArrays, s: ScorerArrays, draws: FloatArray, first: int, temperature: float) -> bool:
     """Take decisions of episode 0 until its round is over.
 
     Args:
         batch: the environment, in a round that is not over.
         s: the scorer.
-        draws: float64[K], uniform random numbers; the row is the number of decisions in this round so far.
+        draws: float64[K], uniform random numbers, one for each decision with several options.
+        first: decisions of the episode before this round.
         temperature: of the softmax over scores; 0 for the likeliest option.
 
     Returns:
@@ -39,7 +40,7 @@ def decide_round(batch: OptionArrays, s: ScorerArrays, draws: FloatArray, temper
     while True:
         option = 0
         if a.rules[0].num_options > 1:
-            decision = a.rules[0].decision
+            decision = a.rules[0].decisions - first
             if temperature > 0 and decision >= len(draws):
                 return False
             write_features(a)
@@ -98,7 +99,8 @@ class OptionScheduler:
             self._scorer, self._arrays = scorer_arrays(network.flat(), np.zeros(1, np.int64), arrays), arrays
         assert self._scorer is not None
         draws = self._rng.random(DRAWS) if self.temperature > 0 else np.zeros(0)
-        while not decide_round(arrays, self._scorer, draws, self.temperature):
+        first = int(arrays.rules[0, 0].decisions)
+        while not decide_round(arrays, self._scorer, draws, first, self.temperature):
             draws = np.concatenate((draws, self._rng.random(len(draws))))
 
     @torch.inference_mode()

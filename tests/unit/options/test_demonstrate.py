@@ -13,6 +13,7 @@ ANYTHING_GOES = OptionRules(changes="move", num_candidates=32, max_decisions=999
 def demonstrated(batch, wanted: WantedGpus) -> Listed:
     """The options that lead to an allocation, without the one that ends the round."""
     taken: Listed = []
+    begun = batch.state.episode[0, 0].num_rounds
     demonstration = Demonstration(wanted, batch.arrays)
     while True:
         option = listed(batch)[demonstration.choose()]
@@ -20,7 +21,7 @@ def demonstrated(batch, wanted: WantedGpus) -> Listed:
             return taken
         taken.append(option)
         choose(batch, option)
-        if batch.arrays.rules[0, 0].decision == 0:
+        if batch.state.episode[0, 0].num_rounds > begun:
             return taken
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from envs.metrics import job_completion_times
 from envs.options import OptionRound, OptionRules
-from envs.options.demonstrate import Demonstration, wanted_gpus
+from envs.options.demonstrate import Demonstration, requested_by_node
 from envs.scheduling import ClusterView, Scheduler
 from envs.simulation import Setup, SimulationView, Simulator, run_episode
 from envs.simulation.exact import PARTS, whole_parts
@@ -60,7 +60,7 @@ class InterfaceCount:
         wrong = [job for job in changed if not is_same(wanted.get(job), found.get(job))]
         reasons = [reason_of(before.get(job), wanted.get(job), found.get(job), job in candidates) for job in wrong]
         self.rounds += 1
-        self.named_rounds += any(names_more(wanted[job]) for job in changed if job in wanted)
+        self.named_rounds += any(names_amounts(wanted[job]) for job in changed if job in wanted)
         self.equal_gpus += all(reason.startswith("other ") for reason in reasons)
         self.equal_rounds += not wrong
         self.jobs += len(changed)
@@ -68,7 +68,7 @@ class InterfaceCount:
         self.reasons.update(reasons)
 
 
-def names_more(placement: Placement) -> bool:
+def names_amounts(placement: Placement) -> bool:
     """Whether a placement names more than GPUs."""
     named = (placement.cpus, placement.memory, placement.plan, placement.batch_size)
     return any(part is not None for part in named)
@@ -136,7 +136,7 @@ class DemonstratedScheduler:
         wanted = self.teacher.schedule(view)
         going = self._round.begin(view)
         candidates = frozenset(self._round.arrays.heads.tolist())
-        demonstration = Demonstration(wanted_gpus(wanted), self._round.arrays)
+        demonstration = Demonstration(requested_by_node(wanted), self._round.arrays)
         while going:
             self.count.decisions += 1
             going = not self._round.step(demonstration.choose())

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
+from envs.evaluation.aggregate import interquartile_mean
 from envs.evaluation.plots import COLOURS
 from envs.types import FloatArray
 from envs.types.units import HOUR
@@ -47,29 +48,20 @@ class JctCurve:
         )
 
 
-def interquartile_mean(values: FloatArray) -> FloatArray:
-    """Return the mean of the middle half over the first axis (Agarwal et al. 2021, section 4.3).
-
-    Of n values, sorted, those at the borders of the middle half count in part, so that it is defined for any n.
-    """
-    ordered, count = np.sort(values, axis=0), len(values)
-    edges = np.arange(count + 1) / count
-    weights = np.clip(np.minimum(edges[1:], 0.75) - np.maximum(edges[:-1], 0.25), 0.0, None)
-    found: FloatArray = np.tensordot(weights / weights.sum(), ordered, axes=1)
-    return found
-
-
 def mean_with_band(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the interquartile mean over seeds and a 95 % percentile bootstrap interval, float64[points] each.
+
+    See Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice", section 4.3.
 
     Args:
         values: float64[seeds, points].
     """
     rng = np.random.default_rng(0)
     drawn = rng.integers(0, len(values), (MOST_RESAMPLES, len(values)))
-    means = np.stack([interquartile_mean(values[each]) for each in drawn])
+    middle = np.array([interquartile_mean(column) for column in values.T])
+    means = np.array([[interquartile_mean(column[each]) for column in values.T] for each in drawn])
     low, high = np.quantile(means, [0.025, 0.975], axis=0)
-    return interquartile_mean(values), low, high
+    return middle, low, high
 
 
 def jct_curves(runs: Sequence[JctCurve], title: str = "") -> Figure:

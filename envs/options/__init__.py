@@ -1,6 +1,6 @@
 """The placement environment: in each round, nodes have options, and one option is carried out at a time."""
 
-from envs.options.batch import OptionBatch, Options
+from envs.options.batch import ListedOptions, OptionBatch
 from envs.options.environment import OptionEnv, env, parallel_env, raw_env
 from envs.options.rounds import OptionRound
 from envs.options.rules import OptionRules
@@ -9,6 +9,7 @@ from envs.options.spec import OptionSpec
 from envs.options.vector import OptionVectorEnv
 
 __all__ = [
+    "ListedOptions",
     "OptionBatch",
     "OptionEnv",
     "OptionRound",
@@ -16,7 +17,6 @@ __all__ = [
     "OptionSettings",
     "OptionSpec",
     "OptionVectorEnv",
-    "Options",
     "env",
     "parallel_env",
     "raw_env",

@@ -1,39 +1,39 @@
 """How an option changes the plan of a round, in compiled code."""
 
-from envs.options.arrays import OPTION_AMOUNT, OPTION_KIND, OPTION_NODE, OPTION_ROW, OptionArrays
+from envs.options.arrays import OPTION_ACTION, OPTION_AMOUNT, OPTION_NODE, OPTION_ROW, OptionArrays
 from envs.options.columns import EVICT, MOVE, WAIT
-from envs.options.listing import TAKES_TURNS, is_idle, waits
+from envs.options.listing import TAKES_TURNS, is_idle, needs_gpus
 from envs.simulation.jit import leaf
 from envs.simulation.shares import clear_job, set_share
 
 
 @leaf
-def carry_out(a: OptionArrays, option: int) -> bool:
+def carry_out_option(a: OptionArrays, option: int) -> bool:
     """Carry out one of the listed options; return whether it ends the round, as waiting does in an auction.
 
     Where nodes take turns, waiting ends the part of the node whose turn it is.
 
     A job that has fewer GPUs than it needs afterwards is the gang that other nodes must join.
     """
-    kind, row, rules = a.what[option, OPTION_KIND], a.what[option, OPTION_ROW], a.rules[0]
+    action, row, rules = a.what[option, OPTION_ACTION], a.what[option, OPTION_ROW], a.rules[0]
     rules.last_node = rules.turn_of
-    if kind == WAIT:
+    if action == WAIT:
         if rules.turn == TAKES_TURNS:
             a.waited[rules.turn_of] = 1
         return bool(rules.turn != TAKES_TURNS)
-    change_plan(a, kind, a.job_ids[row], a.what[option, OPTION_NODE], a.what[option, OPTION_AMOUNT])
+    change_plan(a, action, a.job_ids[row], a.what[option, OPTION_NODE], a.what[option, OPTION_AMOUNT])
     return False
 
 
 @leaf
-def change_plan(a: OptionArrays, kind: int, j: int, n: int, amount: int) -> None:
+def change_plan(a: OptionArrays, action: int, j: int, n: int, amount: int) -> None:
     """Carry out an option other than waiting for a job: its GPUs on a node become `amount`."""
     rules = a.rules[0]
-    if kind in (MOVE, EVICT):
+    if action in (MOVE, EVICT):
         clear_job(a.world, j)
-    if kind != EVICT:
+    if action != EVICT:
         set_share(a.world, j, n, amount)
-    rules.gang = j if kind != EVICT and waits(a.world.jobs[j]) else -1
+    rules.gang = j if action != EVICT and needs_gpus(a.world.jobs[j]) else -1
     rules.decision += 1
 
 

@@ -43,14 +43,14 @@ RULES = np.dtype(
     align=True,
 )
 # Columns of `OptionArrays.what`.
-OPTION_KIND, OPTION_ROW, OPTION_NODE, OPTION_AMOUNT = range(4)  # kind, row of the job (-1: none), node, GPUs there
+OPTION_ACTION, OPTION_ROW, OPTION_NODE, OPTION_AMOUNT = range(4)  # kind, row of the job (-1: none), node, GPUs there
 
 
 @by_reference
 class OptionArrays(NamedTuple):
     """The engine's arrays, the rules, and the options of one decision.
 
-    `world`, `rules`, `refused` and `waited` hold one episode or, with a leading axis, a batch; `episode_arrays` takes
+    `world`, `rules`, `refused` and `waited` hold one episode or, with a leading axis, a batch; `option_arrays` takes
     out one episode. The others are a workspace, overwritten by each decision of each episode: of `options` and `what`
     the first `rules.num_options` rows count, of `jobs` and `job_ids` the first `rules.num_jobs`.
     """
@@ -61,20 +61,22 @@ class OptionArrays(NamedTuple):
     waited: IntArray  # [num_nodes]: 1 for a node whose part of the round has ended; only where nodes take turns
     heads: IntArray  # [num_candidates]: the first waiting jobs, -1 where there is none
     keys: FloatArray  # [num_candidates]
-    what: IntArray  # [capacity, 4]: see OPTION_KIND
+    what: IntArray  # [capacity, 4]: see OPTION_ACTION
     options: Features  # [capacity, NUM_OPTION_COLUMNS]
     job_ids: IntArray  # [num_rows]: jobs behind the rows of `jobs`
     jobs: Features  # [num_rows, NUM_JOB_COLUMNS]
     nodes: Features  # [num_nodes, NUM_NODE_COLUMNS]
     cluster: Features  # [NUM_CLUSTER_COLUMNS]
     sums: FloatArray  # [num_nodes + 1, 5]: see `envs.episodes.coupling`; the last row is scratch
-    twin: IntArray  # [num_nodes]: 1 for an empty node that equals an empty one of lower index, or has waited
+    equals_before: IntArray  # [num_nodes]: 1 for an empty node that equals an empty one of lower index, or has waited
     classes: IntArray  # [num_nodes]: nodes of one class have equal hardware
     seen: IntArray  # [num_classes]
-    speeds: FloatArray  # [num_gpu_types]: see NODE_SPEED
+    type_throughput: FloatArray  # [num_gpu_types]: see NODE_TYPE_THROUGHPUT
 
 
-def allocate(state: State, rules: OptionRules, table: ThroughputTable, candidates: int, capacity: int) -> OptionArrays:
+def allocate_options(
+    state: State, rules: OptionRules, table: ThroughputTable, candidates: int, capacity: int
+) -> OptionArrays:
     """Allocate arrays for all episodes of a state, for at most `capacity` options of a decision."""
     batch, nodes = state.nodes.shape
     rows = min(candidates + int(state.nodes["num_gpus"][0].sum()), state.jobs.shape[1])
@@ -102,10 +104,10 @@ def allocate(state: State, rules: OptionRules, table: ThroughputTable, candidate
         nodes=np.zeros((nodes, NUM_NODE_COLUMNS), np.float32),
         cluster=np.zeros(NUM_CLUSTER_COLUMNS, np.float32),
         sums=np.zeros((nodes + 1, SUM_WITH_TRAFFIC + 1)),
-        twin=np.zeros(nodes, np.int64),
+        equals_before=np.zeros(nodes, np.int64),
         classes=classes,
         seen=np.zeros(classes.max() + 1, np.int64),
-        speeds=type_speeds(table),
+        type_throughput=type_throughputs(table),
     )
 
 
@@ -116,7 +118,7 @@ def node_classes(state: State) -> IntArray:
     return classes.reshape(-1).astype(np.int64)
 
 
-def type_speeds(table: ThroughputTable) -> FloatArray:
+def type_throughputs(table: ThroughputTable) -> FloatArray:
     """Return float64[num_gpu_types]: throughput of a type as a fraction of the fastest, on one GPU, mean over models.
 
     Models that do not run on one GPU of a type count as 0 there.
@@ -128,7 +130,7 @@ def type_speeds(table: ThroughputTable) -> FloatArray:
 
 
 @leaf
-def episode_arrays(batch: OptionArrays, b: int) -> OptionArrays:
+def option_arrays(batch: OptionArrays, b: int) -> OptionArrays:
     """Return the arrays of one episode of a batch."""
     return OptionArrays(
         episode_of(batch.world, b),
@@ -144,8 +146,8 @@ def episode_arrays(batch: OptionArrays, b: int) -> OptionArrays:
         batch.nodes,
         batch.cluster,
         batch.sums,
-        batch.twin,
+        batch.equals_before,
         batch.classes,
         batch.seen,
-        batch.speeds,
+        batch.type_throughput,
     )

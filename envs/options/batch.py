@@ -8,7 +8,7 @@ import numpy.typing as npt
 from envs.episodes import EpisodeBatch, Reward
 from envs.episodes.candidates import Features
 from envs.options import kernels
-from envs.options.arrays import OPTION_NODE, OPTION_ROW, OptionArrays, allocate
+from envs.options.arrays import OPTION_NODE, OPTION_ROW, OptionArrays, allocate_options
 from envs.options.rules import OptionRules
 from envs.simulation import Setup
 from envs.simulation.kernels import END, LOG_FULL
@@ -19,7 +19,7 @@ from envs.types import FloatArray, IntArray
 MOST_OPTIONS = 1 << 16  # room for the options of one decision, at most
 
 
-class Options(NamedTuple):
+class ListedOptions(NamedTuple):
     """The options of one decision of one episode, as copies.
 
     Attributes:
@@ -76,14 +76,14 @@ class OptionBatch(EpisodeBatch):
         self.rules = rules or OptionRules()
         self.num_candidates = self.rules.candidates(self.cluster)
         capacity = most_options(self.num_candidates, self.cluster.num_nodes, int(self.cluster.node_gpus.max()))
-        self.arrays = allocate(self.state, self.rules, self.table, self.num_candidates, capacity)
+        self.arrays = allocate_options(self.state, self.rules, self.table, self.num_candidates, capacity)
 
     @property
     def outcomes(self) -> IntArray:
         """int64[B]: the result code of the last step of each episode, see `AdvanceResult`; kernels write it."""
         return self._outcomes
 
-    def options(self, b: int = 0) -> Options:
+    def options(self, b: int = 0) -> ListedOptions:
         """Return the options of the present decision of an episode."""
         return copy_options(self.arrays, b)
 
@@ -152,11 +152,11 @@ class OptionBatch(EpisodeBatch):
         self.resume(b)
 
 
-def copy_options(arrays: OptionArrays, b: int) -> Options:
+def copy_options(arrays: OptionArrays, b: int) -> ListedOptions:
     """Return copies of the options of the present decision of an episode, which must not be over."""
     count = kernels.relist(arrays, b)
     rows = arrays.rules[b, 0].num_jobs
-    return Options(
+    return ListedOptions(
         arrays.what[:count].copy(),
         arrays.options[:count].copy(),
         arrays.job_ids[:rows].copy(),

@@ -18,7 +18,7 @@ RATIO_LIMIT = 4.0
     MOVE,  # a running job goes to this node, with as many GPUs as it has
     EVICT,  # a running job returns to the queue
 ) = range(6)
-KIND_NAMES = ("wait", "start", "join", "resize", "move", "evict")
+ACTION_NAMES = ("wait", "start", "join", "resize", "move", "evict")
 
 # An option: what would be so after it.
 (
@@ -83,7 +83,7 @@ NUM_JOB_COLUMNS = JOB_EFFICIENCY + 4
     NODE_FREE,  # GPUs that no job holds in the plan; / node
     NODE_GPUS,  # / node
     NODE_JOBS,  # jobs in the plan; / node
-    NODE_SPEED,  # throughput of its type / that of the fastest, on one GPU, mean over models
+    NODE_TYPE_THROUGHPUT,  # throughput of its type / that of the fastest, on one GPU, mean over models
     NODE_CPU_DEMAND,  # cores that its jobs can use / cores
     NODE_MEMORY_DEMAND,  # the same for memory
     NODE_LINK_LOAD,  # traffic of its jobs / its link
@@ -103,16 +103,16 @@ NUM_JOB_COLUMNS = JOB_EFFICIENCY + 4
 ) = range(7)
 
 OPTION_COLUMNS = (
-    *(f"is_{name}" for name in KIND_NAMES),
+    *(f"is_{name}" for name in ACTION_NAMES),
     *("gpus", "gpus_here", "gpus_change", "of_request", "run_time", "gpu_time", "time_saved", "throughput"),
     *("efficiency", "type_loss", "spread", "restart", "free_after", "full", "cluster_free_after"),
     *("cpu_shortage", "cpu_harm", "memory_shortage", "memory_harm"),
     *("stage_suffered", "stage_harm", "link_suffered", "link_harm"),
 )
-JOB_COLUMNS = (
+JOB_ROW_COLUMNS = (
     *("waits", "runs", "changed", "rank", "first", "remaining_time", "gpu_time", "age", "attained_service"),
     *("requested_gpus", "min_gpus", "max_gpus", "gpus", "spread", "restart_delay", "contention"),
     *("lacks_cpus", "lacks_memory", "efficiency_1", "efficiency_2", "efficiency_4", "efficiency_8"),
 )
-NODE_COLUMNS = ("free", "gpus", "jobs", "speed", "cpu_demand", "memory_demand", "link_load", "down")
+NODE_COLUMNS = ("free", "gpus", "jobs", "type_throughput", "cpu_demand", "memory_demand", "link_load", "down")
 CLUSTER_COLUMNS = ("waiting", "running", "free", "waiting_per_gpu", "decisions", "gang")

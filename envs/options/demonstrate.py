@@ -17,12 +17,12 @@ import numpy as np
 
 from envs.options.arrays import OPTION_ROW, OptionArrays
 from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, START, WAIT
-from envs.options.kernels import list_present
+from envs.options.kernels import list_decision
 from envs.simulation.kernels import RUNNING
 from envs.types import Allocation, JobId, NodeId
 
-Gpus = Mapping[NodeId, int]
-WantedGpus = Mapping[JobId, Gpus]  # of all jobs that run
+GpusByNode = Mapping[NodeId, int]
+WantedGpus = Mapping[JobId, GpusByNode]  # of all jobs that run
 
 # In this order options are chosen.
 (
@@ -41,16 +41,16 @@ WantedGpus = Mapping[JobId, Gpus]  # of all jobs that run
 
 
 class ListedOption(NamedTuple):
-    """An option, see `OPTION_KIND`, and its place among those of its decision."""
+    """An option, see `OPTION_ACTION`, and its place among those of its decision."""
 
     place: int
-    kind: int
+    action: int
     job: JobId
     node: NodeId
     gpus: int
 
 
-def wanted_gpus(allocation: Allocation) -> WantedGpus:
+def requested_by_node(allocation: Allocation) -> WantedGpus:
     """Return the GPUs of every job that runs under an allocation; what else its placements name is left out."""
     placements = {job: allocation.placement(job) for job in sorted(allocation.jobs())}
     return {job: placement.gpus for job, placement in placements.items() if placement is not None}
@@ -72,7 +72,7 @@ class Demonstration:
 
     def choose(self) -> int:
         """Return the place of the next option; it lists the options of the present decision."""
-        list_present(self.arrays, self.b)
+        list_decision(self.arrays, self.b)
         plans = {job: planned_gpus(self.arrays, self.b, job) for job in self._open}
         self._open = [job for job in self._open if plans[job] != self.wanted.get(job, {})]
         ranks = [(*self._rank(option, plans.get(option.job, {})), option.place) for option in self._listed()]
@@ -84,30 +84,30 @@ class Demonstration:
         rows = what[:, OPTION_ROW]
         jobs = np.where(rows < 0, -1, self.arrays.job_ids[rows])
         places = np.flatnonzero((rows < 0) | np.isin(jobs, self._open))
-        for place, job, (kind, _, node, gpus) in zip(
+        for place, job, (action, _, node, gpus) in zip(
             places.tolist(), jobs[places].tolist(), what[places].tolist(), strict=True
         ):
-            yield ListedOption(place, kind, job, node, gpus)
+            yield ListedOption(place, action, job, node, gpus)
 
-    def _has_room(self, plan: Gpus, wanted: Gpus) -> bool:
+    def _has_room(self, plan: GpusByNode, wanted: GpusByNode) -> bool:
         """Whether all that a job still should get is free."""
         free = self.arrays.world.nodes[self.b]["free"]
         return all(gpus - plan.get(node, 0) <= free[node] for node, gpus in wanted.items())
 
-    def _rank(self, option: ListedOption, plan: Gpus) -> tuple[int, int, int]:
+    def _rank(self, option: ListedOption, plan: GpusByNode) -> tuple[int, int, int]:
         """Return a rank; the option with the lowest is chosen."""
-        if option.kind == WAIT:
+        if option.action == WAIT:
             return DO_NOTHING, 0, 0
         wanted = self.wanted.get(option.job, {})
         differing = [node for node in plan if plan[node] != wanted.get(node, 0)]
         reason = ANYTHING
-        if option.kind == EVICT:
+        if option.action == EVICT:
             reason = reason_to_evict(plan, wanted)
-        elif option.kind == MOVE:
+        elif option.action == MOVE:
             reason = MOVE_JOB if wanted == {option.node: option.gpus} else ANYTHING
-        elif option.kind == RESIZE and differing == [option.node] and wanted.get(option.node, 0) == option.gpus:
+        elif option.action == RESIZE and differing == [option.node] and wanted.get(option.node, 0) == option.gpus:
             reason = SHRINK_JOB if option.gpus < plan[option.node] else GIVE_GPUS
-        elif option.kind in (START, JOIN) and wanted.get(option.node, 0) == option.gpus and not differing:
+        elif option.action in (START, JOIN) and wanted.get(option.node, 0) == option.gpus and not differing:
             reason = GIVE_GPUS if self._has_room(plan, wanted) else GIVE_SOME
         after = distance(after_option(option, plan), wanted)
         if reason == ANYTHING and after < distance(plan, wanted):
@@ -115,7 +115,7 @@ class Demonstration:
         return reason, after, -option.gpus
 
 
-def reason_to_evict(plan: Gpus, wanted: Gpus) -> int:
+def reason_to_evict(plan: GpusByNode, wanted: GpusByNode) -> int:
     """Return why and when a job would be evicted that has one thing and should have another."""
     if not wanted:
         return STOP_JOB
@@ -136,13 +136,13 @@ def planned_gpus(arrays: OptionArrays, b: int, job: JobId) -> dict[NodeId, int]:
     return found
 
 
-def after_option(option: ListedOption, plan: Gpus) -> dict[NodeId, int]:
+def after_option(option: ListedOption, plan: GpusByNode) -> dict[NodeId, int]:
     """Return what the job of an option has after it."""
-    if option.kind == EVICT:
+    if option.action == EVICT:
         return {}
-    return {option.node: option.gpus} if option.kind == MOVE else {**plan, option.node: option.gpus}
+    return {option.node: option.gpus} if option.action == MOVE else {**plan, option.node: option.gpus}
 
 
-def distance(one: Gpus, other: Gpus) -> int:
+def distance(one: GpusByNode, other: GpusByNode) -> int:
     """Number of GPUs in which placements differ, summed over nodes; one more if only one of them is empty."""
     return sum(abs(one.get(node, 0) - other.get(node, 0)) for node in {*one, *other}) + (bool(one) != bool(other))

@@ -14,7 +14,7 @@ from envs.episodes import NodeParallelEnv, Reward
 from envs.episodes.defaults import Illegal
 from envs.episodes.parallel import AgentObservation
 from envs.episodes.standard import as_turns
-from envs.options.batch import OptionBatch, Options
+from envs.options.batch import ListedOptions, OptionBatch
 from envs.options.columns import (
     NUM_CLUSTER_COLUMNS,
     NUM_JOB_COLUMNS,
@@ -99,7 +99,7 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
         super().__init__(setup, source, reward, split, seed, render_mode, max_cycles, illegal, illegal_penalty)
         check_max_options(max_options)
         self.rules, self.max_options = rules or OptionRules(), max_options
-        self._options: Options | None = None
+        self._options: ListedOptions | None = None
         self._own: list[IntArray] = []  # the places of each node's options among all
 
     @property
@@ -113,7 +113,7 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
         return self._present.turn
 
     @property
-    def _present(self) -> Options:
+    def _present(self) -> ListedOptions:
         """The options of the present decision."""
         if self._options is None:
             raise MurmurationError("no episode has begun; call reset() first")

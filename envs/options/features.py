@@ -9,7 +9,7 @@ import numpy as np
 from envs.episodes.candidates import Features, estimated_time, fastest_type, log_minutes, scaling_efficiency
 from envs.episodes.coupling import SUM_CPUS, SUM_LOAD, SUM_MEMORY, add_to_sums, write_coupling
 from envs.episodes.physics import delay_share, planned_traffic, spread_traffic, type_throughput
-from envs.options.arrays import OPTION_AMOUNT, OPTION_KIND, OPTION_NODE, OPTION_ROW, OptionArrays
+from envs.options.arrays import OPTION_ACTION, OPTION_AMOUNT, OPTION_NODE, OPTION_ROW, OptionArrays
 from envs.options.columns import (
     CLUSTER_DECISIONS,
     CLUSTER_FREE,
@@ -45,7 +45,7 @@ from envs.options.columns import (
     NODE_JOBS,
     NODE_LINK_LOAD,
     NODE_MEMORY_DEMAND,
-    NODE_SPEED,
+    NODE_TYPE_THROUGHPUT,
     NUM_OPTION_COLUMNS,
     OPTION_CLUSTER_FREE_AFTER,
     OPTION_CPU_SHORTAGE,
@@ -66,7 +66,7 @@ from envs.options.columns import (
     RATIO_LIMIT,
     WAIT,
 )
-from envs.options.listing import waits
+from envs.options.listing import needs_gpus
 from envs.simulation.jit import Records, leaf, part
 from envs.simulation.job_throughput import level_of
 from envs.simulation.kernels import RUNNING, attained_service, remaining_work
@@ -86,7 +86,7 @@ def write_job(a: OptionArrays, row: int) -> None:
     """Write the row of a job."""
     world, out = a.world, a.jobs[row]
     job, episode, unit = world.jobs[a.job_ids[row]], world.episode[0], a.rules[0].node_gpus
-    is_waiting = waits(job)
+    is_waiting = needs_gpus(job)
     runs = job.status == RUNNING
     estimate = estimated_time(job, episode.time, world.reference) if episode.knows_work else 0.0
     out[JOB_WAITS] = 1.0 if is_waiting else 0.0
@@ -135,7 +135,7 @@ def write_node(a: OptionArrays, n: int) -> None:
     out[NODE_FREE] = node.free / unit
     out[NODE_GPUS] = node.num_gpus / unit
     out[NODE_JOBS] = node.num_jobs / unit
-    out[NODE_SPEED] = a.speeds[node.gpu_type]
+    out[NODE_TYPE_THROUGHPUT] = a.type_throughput[node.gpu_type]
     out[NODE_CPU_DEMAND] = ratio(sums[SUM_CPUS], node.cpus)
     out[NODE_MEMORY_DEMAND] = ratio(sums[SUM_MEMORY], node.memory)
     out[NODE_LINK_LOAD] = min(sums[SUM_LOAD], RATIO_LIMIT)
@@ -155,13 +155,13 @@ def write_cluster(a: OptionArrays) -> None:
 
 
 @leaf
-def throughput_after(world: World, job: Records, kind: int, n: int, here: int, total: int, count: int) -> float:
+def throughput_after(world: World, job: Records, action: int, n: int, here: int, total: int, count: int) -> float:
     """Samples/s of a job after an option, with ample cores and memory and without contention for links.
 
     Args:
         world: the episode.
         job: the job.
-        kind: the kind of option.
+        action: the action of option.
         n: its node.
         here: GPUs on this node after it.
         total: GPUs of the job.
@@ -174,7 +174,7 @@ def throughput_after(world: World, job: Records, kind: int, n: int, here: int, t
     weighted = here * slowest if here > 0 else 0.0
     held = here
     unequal = False
-    if kind != MOVE:
+    if action != MOVE:
         share = job.first_share
         while share >= 0:
             record = world.shares[share]
@@ -197,11 +197,13 @@ def throughput_after(world: World, job: Records, kind: int, n: int, here: int, t
 
 
 @leaf
-def write_speed(a: OptionArrays, j: int, kind: int, n: int, here: int, total: int, count: int, out: Features) -> None:
+def write_throughput(
+    a: OptionArrays, j: int, action: int, n: int, here: int, total: int, count: int, out: Features
+) -> None:
     """Write what an option means for the throughput of a job, and for the time until it is done."""
     world, episode = a.world, a.world.episode[0]
     job = world.jobs[j]
-    throughput = throughput_after(world, job, kind, n, here, total, count)
+    throughput = throughput_after(world, job, action, n, here, total, count)
     requested = min(job.num_gpus, world.reference.shape[1] - 1)
     best = world.reference[job.model, requested]
     out[OPTION_THROUGHPUT] = ratio(throughput, best)
@@ -224,22 +226,22 @@ def write_speed(a: OptionArrays, j: int, kind: int, n: int, here: int, total: in
 def write_option(a: OptionArrays, option: int) -> None:
     """Write the row of an option."""
     world, out, unit = a.world, a.options[option], a.rules[0].node_gpus
-    kind, n, here = a.what[option, OPTION_KIND], a.what[option, OPTION_NODE], a.what[option, OPTION_AMOUNT]
+    action, n, here = a.what[option, OPTION_ACTION], a.what[option, OPTION_NODE], a.what[option, OPTION_AMOUNT]
     for i in range(NUM_OPTION_COLUMNS):
         out[i] = 0.0
-    out[kind] = 1.0  # the first columns are the kinds
+    out[action] = 1.0  # the first columns are the actions
     out[OPTION_CLUSTER_FREE_AFTER] = world.episode[0].num_free / world.episode[0].num_gpus
-    if kind == WAIT:
+    if action == WAIT:
         return
     j = a.job_ids[a.what[option, OPTION_ROW]]
     job, node = world.jobs[j], world.nodes[n]
     held = share_on(world, j, n)
     total = job.gpus - held + here
     count = job.num_shares + (1 if held == 0 else 0) - (1 if here == 0 else 0)
-    if kind == MOVE:
+    if action == MOVE:
         total = here
         count = 1
-    elif kind == EVICT:
+    elif action == EVICT:
         total = 0
         count = 0
     out[OPTION_GPUS] = total / unit
@@ -250,12 +252,12 @@ def write_option(a: OptionArrays, option: int) -> None:
     out[OPTION_FREE_AFTER] = (node.free + held - here) / unit
     out[OPTION_FULL] = 1.0 if node.free + held == here else 0.0
     out[OPTION_CLUSTER_FREE_AFTER] = (world.episode[0].num_free + job.gpus - total) / world.episode[0].num_gpus
-    if kind == EVICT:
+    if action == EVICT:
         return
     if total < job.min_gpus:  # a gang: what it will have, on as many nodes like the largest as the rest needs
         count += (job.min_gpus - total + unit - 1) // unit
         total = job.min_gpus
-    write_speed(a, j, kind, n, here, total, count, out)
+    write_throughput(a, j, action, n, here, total, count, out)
     if here == 0:
         return
     others = n

@@ -1,7 +1,7 @@
 """Compiled steps of an episode: list the options, carry one out, end the round, advance time."""
 
-from envs.options.applying import ask_again, begin_round, break_gang, carry_out
-from envs.options.arrays import OptionArrays, episode_arrays
+from envs.options.applying import ask_again, begin_round, break_gang, carry_out_option
+from envs.options.arrays import OptionArrays, option_arrays
 from envs.options.features import write_features
 from envs.options.listing import list_options
 from envs.simulation.clock import advance
@@ -27,7 +27,7 @@ def prepare(a: OptionArrays) -> int:
 
 
 @part
-def pass_time(a: OptionArrays) -> int:
+def advance_to_decision(a: OptionArrays) -> int:
     """End the round and advance time to the next one in which there is an option besides waiting; return the result.
 
     LOG_FULL asks for a longer log and for another call.
@@ -47,25 +47,25 @@ def pass_time(a: OptionArrays) -> int:
 def take(a: OptionArrays, option: int) -> bool:
     """Carry out a listed option and list those of the next decision; return whether the round is over."""
     a.rules[0].decisions += a.rules[0].num_options > 1
-    return carry_out(a, option) or prepare(a) == 0
+    return carry_out_option(a, option) or prepare(a) == 0
 
 
 @kernel
 def begin(batch: OptionArrays, b: int) -> int:
     """Advance an episode to its first decision, or go on doing so with a longer log; return the result code."""
-    return pass_time(episode_arrays(batch, b))
+    return advance_to_decision(option_arrays(batch, b))
 
 
 @kernel
-def list_present(batch: OptionArrays, b: int) -> None:
+def list_decision(batch: OptionArrays, b: int) -> None:
     """List the options of the present decision of an episode, without their features."""
-    prepare(episode_arrays(batch, b))
+    prepare(option_arrays(batch, b))
 
 
 @kernel
 def relist(batch: OptionArrays, b: int) -> int:
     """Put the options of the present decision of an episode into the workspace; return their number."""
-    a = episode_arrays(batch, b)
+    a = option_arrays(batch, b)
     prepare(a)
     write_features(a)
     return int(a.rules[0].num_options)
@@ -74,43 +74,43 @@ def relist(batch: OptionArrays, b: int) -> int:
 @kernel
 def open_round(batch: OptionArrays, b: int) -> bool:
     """Begin a round in the present state of an episode; return whether there is an option besides waiting."""
-    a = episode_arrays(batch, b)
+    a = option_arrays(batch, b)
     a.rules[0].gang = -1
     begin_round(a)
     return prepare(a) > 0
 
 
 @kernel
-def decide(batch: OptionArrays, b: int, option: int) -> bool:
+def decide_option(batch: OptionArrays, b: int, option: int) -> bool:
     """Carry out an option of an episode by its place among all; return whether that ends the round."""
-    a = episode_arrays(batch, b)
+    a = option_arrays(batch, b)
     prepare(a)
     return take(a, option)
 
 
 @kernel
-def step(batch: OptionArrays, b: int, option: int) -> int:
+def step_option(batch: OptionArrays, b: int, option: int) -> int:
     """Carry out an option of an episode by its place among all; advance time if that ends the round."""
-    a = episode_arrays(batch, b)
+    a = option_arrays(batch, b)
     prepare(a)
     if not take(a, option):
         return ROUND
-    return pass_time(a)
+    return advance_to_decision(a)
 
 
 @kernel
 def step_all(batch: OptionArrays, chosen: IntArray, outcomes: IntArray) -> None:
-    """Call `step` for all episodes with an option; -1 in `chosen` int64[B] leaves an episode as it is.
+    """Call `step_option` for all episodes with an option; -1 in `chosen` int64[B] leaves an episode as it is.
 
     Outcomes int64[B] are overwritten where an option was carried out.
     """
     for b in range(len(chosen)):
         if chosen[b] >= 0:
-            a = episode_arrays(batch, b)
+            a = option_arrays(batch, b)
             prepare(a)
             outcomes[b] = ROUND
             if take(a, chosen[b]):
-                outcomes[b] = pass_time(a)
+                outcomes[b] = advance_to_decision(a)
 
 
 def count_events(batch: OptionArrays, b: int) -> dict[str, int]:

@@ -12,7 +12,7 @@ not count as equals of other nodes, and are not expected to join a gang.
 """
 
 from envs.episodes.candidates import enter_sorted, queue_key
-from envs.options.arrays import OPTION_AMOUNT, OPTION_KIND, OPTION_NODE, OPTION_ROW, OptionArrays
+from envs.options.arrays import OPTION_ACTION, OPTION_AMOUNT, OPTION_NODE, OPTION_ROW, OptionArrays
 from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, START, WAIT
 from envs.options.rules import CHANGES, TURNS
 from envs.simulation.jit import Records, leaf
@@ -26,7 +26,7 @@ TAKES_TURNS = TURNS.index("turns")
 
 
 @leaf
-def waits(job: Records) -> bool:
+def needs_gpus(job: Records) -> bool:
     """Whether a job has fewer GPUs in the plan than it needs."""
     return bool((job.status == QUEUED or job.status == RUNNING) and job.gpus < job.min_gpus)
 
@@ -41,33 +41,33 @@ def rank_candidates(a: OptionArrays) -> None:
     waiting = 0
     j = next_member(world.queued, len(world.jobs), 0)
     while j >= 0:
-        if waits(world.jobs[j]):
+        if needs_gpus(world.jobs[j]):
             waiting += 1
             count = enter_sorted(a.heads, a.keys, len(a.heads), count, j, queue_key(world, order, world.jobs[j]))
         j = next_member(world.queued, len(world.jobs), j + 1)
     for i in range(world.episode[0].num_touched):  # jobs that the plan has evicted
         j = world.touched[i]
-        if world.jobs[j].status == RUNNING and waits(world.jobs[j]):
+        if world.jobs[j].status == RUNNING and needs_gpus(world.jobs[j]):
             waiting += 1
             count = enter_sorted(a.heads, a.keys, len(a.heads), count, j, queue_key(world, order, world.jobs[j]))
     a.rules[0].waiting = waiting
 
 
 @leaf
-def find_twins(a: OptionArrays) -> None:
-    """Mark in `twin` the empty nodes that equal an empty node of lower index, and those that have waited."""
+def find_equal_nodes(a: OptionArrays) -> None:
+    """Mark in `equals_before` the empty nodes that equal an empty node of lower index, and those that have waited."""
     nodes = a.world.nodes
     for i in range(len(a.seen)):
         a.seen[i] = 0
     for n in range(len(nodes)):
-        a.twin[n] = a.waited[n]
+        a.equals_before[n] = a.waited[n]
         if a.waited[n] == 0 and nodes[n].num_jobs == 0 and nodes[n].free > 0:
-            a.twin[n] = a.rules[0].distinct_nodes * a.seen[a.classes[n]]
+            a.equals_before[n] = a.rules[0].distinct_nodes * a.seen[a.classes[n]]
             a.seen[a.classes[n]] = 1
 
 
 @leaf
-def runs_on(a: OptionArrays, job: Records, n: int, total: int) -> bool:
+def could_run(a: OptionArrays, job: Records, n: int, total: int) -> bool:
     """Whether a job runs on so many GPUs if this node's type is among them, over some number of nodes."""
     throughputs = a.world.throughputs
     if total >= throughputs.shape[2]:
@@ -79,7 +79,7 @@ def runs_on(a: OptionArrays, job: Records, n: int, total: int) -> bool:
 
 
 @leaf
-def runs_with(a: OptionArrays, job: Records, n: int, total: int, count: int) -> bool:
+def runs_on_nodes(a: OptionArrays, job: Records, n: int, total: int, count: int) -> bool:
     """Whether a job runs on `total` GPUs of this node and of its other nodes in the plan, `count` nodes in all."""
     world, throughputs = a.world, a.world.throughputs
     if total >= throughputs.shape[2]:
@@ -97,13 +97,13 @@ def runs_with(a: OptionArrays, job: Records, n: int, total: int, count: int) -> 
 
 
 @leaf
-def add_option(a: OptionArrays, kind: int, row: int, n: int, amount: int) -> None:
+def add_option(a: OptionArrays, action: int, row: int, n: int, amount: int) -> None:
     """Append an option; count it if the arrays are full."""
     count = a.rules[0].num_options
     if count == len(a.what):
         a.rules[0].left_out += 1
         return
-    a.what[count, OPTION_KIND] = kind
+    a.what[count, OPTION_ACTION] = action
     a.what[count, OPTION_ROW] = row
     a.what[count, OPTION_NODE] = n
     a.what[count, OPTION_AMOUNT] = amount
@@ -111,7 +111,7 @@ def add_option(a: OptionArrays, kind: int, row: int, n: int, amount: int) -> Non
 
 
 @leaf
-def add_row(a: OptionArrays, j: int) -> int:
+def list_job(a: OptionArrays, j: int) -> int:
     """Append a job; return its row."""
     row = a.rules[0].num_jobs
     a.job_ids[row] = j
@@ -130,10 +130,10 @@ def list_starts(a: OptionArrays, row: int, job: Records) -> bool:
     """List the nodes on which a waiting job can start at once; return whether there are any."""
     found = False
     for n in range(len(a.world.nodes)):
-        if a.twin[n]:
+        if a.equals_before[n]:
             continue
         for gpus in range(job.min_gpus, min(a.world.nodes[n].free, most_gpus(job)) + 1):
-            if runs_with(a, job, n, gpus, 1):
+            if runs_on_nodes(a, job, n, gpus, 1):
                 add_option(a, START, row, n, gpus)
                 found = True
     return found
@@ -146,13 +146,13 @@ def room_for_gang(a: OptionArrays, job: Records, j: int) -> int:
     for n in range(len(a.world.nodes)):
         if a.world.nodes[n].free == 0 or a.waited[n] or share_on(a.world, j, n) > 0:
             continue
-        if runs_on(a, job, n, job.min_gpus):
+        if could_run(a, job, n, job.min_gpus):
             room += a.world.nodes[n].free
     return room
 
 
 @leaf
-def list_gang(a: OptionArrays, kind: int, row: int, j: int) -> None:
+def list_gang(a: OptionArrays, action: int, row: int, j: int) -> None:
     """List what nodes can give to a job that has fewer GPUs than it needs: a part of the rest, or all of it."""
     job, nodes = a.world.jobs[j], a.world.nodes
     rest = job.min_gpus - job.gpus
@@ -161,19 +161,19 @@ def list_gang(a: OptionArrays, kind: int, row: int, j: int) -> None:
     if room < rest:
         return
     for n in range(len(nodes)):
-        if a.twin[n] or share_on(a.world, j, n) > 0 or not runs_on(a, job, n, job.min_gpus):
+        if a.equals_before[n] or share_on(a.world, j, n) > 0 or not could_run(a, job, n, job.min_gpus):
             continue
         for gpus in range(1, min(nodes[n].free, most) + 1):
             if gpus < rest:
                 allowed = rest - gpus <= room - nodes[n].free
             else:
-                allowed = runs_with(a, job, n, job.gpus + gpus, job.num_shares + 1)
+                allowed = runs_on_nodes(a, job, n, job.gpus + gpus, job.num_shares + 1)
             if allowed:
-                add_option(a, kind, row, n, gpus)
+                add_option(a, action, row, n, gpus)
 
 
 @leaf
-def list_candidates(a: OptionArrays) -> None:
+def list_candidate_options(a: OptionArrays) -> None:
     """List the starts of the candidates, as gangs where no node can hold a job alone."""
     now = a.world.episode[0].num_rounds + 1
     if a.world.episode[0].num_free == 0:
@@ -182,7 +182,7 @@ def list_candidates(a: OptionArrays) -> None:
         j = a.heads[c]
         if j < 0:
             return
-        row = add_row(a, j)
+        row = list_job(a, j)
         a.rules[0].num_candidates += 1
         job = a.world.jobs[j]
         if job.min_gpus <= a.world.episode[0].num_free and not list_starts(a, row, job) and a.refused[j] != now:
@@ -194,10 +194,10 @@ def list_joins(a: OptionArrays, row: int, j: int) -> None:
     """List the nodes that can join a job that has enough GPUs."""
     job, nodes = a.world.jobs[j], a.world.nodes
     for n in range(len(nodes)):
-        if nodes[n].free == 0 or a.twin[n] or share_on(a.world, j, n) > 0:
+        if nodes[n].free == 0 or a.equals_before[n] or share_on(a.world, j, n) > 0:
             continue
         for gpus in range(1, min(nodes[n].free, most_gpus(job) - job.gpus) + 1):
-            if runs_with(a, job, n, job.gpus + gpus, job.num_shares + 1):
+            if runs_on_nodes(a, job, n, job.gpus + gpus, job.num_shares + 1):
                 add_option(a, JOIN, row, n, gpus)
 
 
@@ -212,7 +212,7 @@ def list_sizes(a: OptionArrays, row: int, j: int) -> None:
             total = job.gpus - here + gpus
             if gpus == here or total < job.min_gpus or total > most_gpus(job):
                 continue
-            if gpus > 0 and runs_with(a, job, n, total, job.num_shares):
+            if gpus > 0 and runs_on_nodes(a, job, n, total, job.num_shares):
                 add_option(a, RESIZE, row, n, gpus)
             elif gpus == 0 and runs_without(a, job, n, total):
                 add_option(a, RESIZE, row, n, 0)
@@ -253,7 +253,7 @@ def list_moves(a: OptionArrays, row: int, j: int) -> None:
     add_option(a, EVICT, row, world.shares[job.first_share].node, 0)
     for n in range(len(world.nodes)):
         here = share_on(world, j, n)
-        if a.twin[n] or here == job.gpus or world.nodes[n].free + here < job.gpus:
+        if a.equals_before[n] or here == job.gpus or world.nodes[n].free + here < job.gpus:
             continue
         if throughputs[job.model, world.nodes[n].gpu_type, job.gpus, 0] > 0:
             add_option(a, MOVE, row, n, job.gpus)
@@ -268,7 +268,7 @@ def list_holders(a: OptionArrays) -> None:
         while share >= 0:
             j = world.shares[share].job
             if world.jobs[j].first_share == share:
-                row = add_row(a, j)
+                row = list_job(a, j)
                 if world.jobs[j].touched == 0:
                     list_sizes(a, row, j)
                 list_joins(a, row, j)
@@ -320,15 +320,15 @@ def list_options(a: OptionArrays) -> int:
     rules.num_jobs = 0
     rules.num_candidates = 0
     rank_candidates(a)
-    find_twins(a)
+    find_equal_nodes(a)
     if rules.gang < 0 or takes_turns:
         add_option(a, WAIT, -1, -1, 0)
     if rules.gang >= 0:
-        list_gang(a, JOIN, add_row(a, rules.gang), rules.gang)
+        list_gang(a, JOIN, list_job(a, rules.gang), rules.gang)
         if not takes_turns:
             return int(rules.num_options)
     else:
-        list_candidates(a)
+        list_candidate_options(a)
         if rules.changes >= ALLOWS_RESIZE:
             list_holders(a)
     if takes_turns:

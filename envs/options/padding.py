@@ -1,11 +1,11 @@
-"""Options as arrays of fixed shapes, for interfaces that need them."""
+"""ListedOptions as arrays of fixed shapes, for interfaces that need them."""
 
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
 from envs.episodes.candidates import Features
-from envs.options.batch import OptionBatch, Options
+from envs.options.batch import ListedOptions, OptionBatch
 from envs.options.columns import NUM_CLUSTER_COLUMNS, NUM_JOB_COLUMNS, NUM_NODE_COLUMNS
 from envs.types import IntArray, MurmurationError
 
@@ -51,7 +51,7 @@ def padded_indices(values: IntArray, count: int) -> npt.NDArray[np.int64]:
     return found
 
 
-def job_rows(options: Options, places: IntArray) -> Features:
+def job_rows(options: ListedOptions, places: IntArray) -> Features:
     """float32[len(places), NUM_JOB_COLUMNS]: the job of each of these options; zeros for waiting."""
     rows = options.job_of[places]
     if not len(options.jobs):
@@ -65,7 +65,7 @@ def most_jobs(batch: OptionBatch) -> int:
     return batch.num_candidates + batch.cluster.num_gpus
 
 
-def joint_state(batch: OptionBatch, options: Options) -> Features:
+def joint_state(batch: OptionBatch, options: ListedOptions) -> Features:
     """float32[state_size]: nodes, jobs and the cluster, flat, for central critics."""
     parts = (options.nodes, padded_rows(options.jobs, most_jobs(batch)), options.cluster)
     return np.concatenate([part.ravel() for part in parts], dtype=np.float32)

@@ -4,8 +4,8 @@ import numpy as np
 
 from envs.episodes.placements import placement_in_plan
 from envs.options import kernels
-from envs.options.arrays import OptionArrays, allocate, type_speeds
-from envs.options.batch import Options, copy_options, most_options
+from envs.options.arrays import OptionArrays, allocate_options, type_throughputs
+from envs.options.batch import ListedOptions, copy_options, most_options
 from envs.options.rules import OptionRules
 from envs.simulation import SimulationView, Snapshot, ThroughputTable
 from envs.simulation.world import batch_world
@@ -43,18 +43,18 @@ class OptionRound:
         elif self._snapshot.table is not self._table:
             table = self._snapshot.table
             world = batch_world(self._snapshot.state, table)
-            self._arrays = self._arrays._replace(world=world, speeds=type_speeds(table))
+            self._arrays = self._arrays._replace(world=world, type_throughput=type_throughputs(table))
         self._table = self._snapshot.table
         self.arrays.refused[:] = 0
         return bool(kernels.open_round(self.arrays, 0))
 
-    def options(self) -> Options:
+    def options(self) -> ListedOptions:
         """Return the options of the present decision; the round must not be over."""
         return copy_options(self.arrays, 0)
 
     def step(self, option: int) -> bool:
         """Carry out an option by its place among all; return whether the round is over."""
-        return bool(kernels.decide(self.arrays, 0, option))
+        return bool(kernels.decide_option(self.arrays, 0, option))
 
     def fill(self, allocation: Allocation) -> Allocation:
         """Write the round's plan into a `keep_running` allocation."""
@@ -77,6 +77,6 @@ class OptionRound:
         before, cluster = self._arrays, view.cluster
         candidates = self.rules.candidates(cluster)
         capacity = most_options(candidates, cluster.num_nodes, int(cluster.node_gpus.max()))
-        self._arrays = allocate(snapshot.state, self.rules, snapshot.table, candidates, capacity)
+        self._arrays = allocate_options(snapshot.state, self.rules, snapshot.table, candidates, capacity)
         if before is not None:
             self._arrays.rules[:] = before.rules

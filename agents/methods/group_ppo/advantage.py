@@ -46,7 +46,7 @@ def value_at(time: FloatArray, cost: FloatArray, to_go: FloatArray, horizon: flo
 
 
 @jit
-def group_advantages(
+def leave_one_out_advantages(
     first: IntArray, time: FloatArray, cost: FloatArray, to_go: FloatArray, group_size: int, horizon: float
 ) -> FloatArray:
     """Advantage of every instant: the mean cost to go of the group's other episodes at this time, minus its own.

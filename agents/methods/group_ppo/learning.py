@@ -21,7 +21,7 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from torch import Tensor, nn
 
-from agents.methods.group_ppo.advantage import cost_to_go, group_advantages
+from agents.methods.group_ppo.advantage import cost_to_go, leave_one_out_advantages
 from agents.methods.group_ppo.settings import GroupPPOSettings
 from agents.networks import Blueprint
 from agents.networks.decisions import Decisions, segment_log_softmax
@@ -36,7 +36,7 @@ from agents.on_ray.pieces import (
 )
 from agents.policies.options.lesson import Lesson
 from agents.policies.options.playing import Player
-from agents.policies.options.rows import Rows, gather
+from agents.policies.options.rows import Rows, gather_decisions
 from agents.policies.options.tape import MOMENTS
 from agents.problems.options import OptionTask
 from agents.seeding import Phase, derive_seed
@@ -90,7 +90,7 @@ class GroupSetup:
         return replace(own, changes="start") if self.settings.only_starts(iteration) else own
 
 
-class GroupRunner(PieceRunner):
+class GroupPPORunner(PieceRunner):
     """Plays groups of episodes."""
 
     def __init__(self, *, config: AlgorithmConfig, **kwargs: Any) -> None:
@@ -149,7 +149,7 @@ def tape_advantages(player: Player, reward: Reward, horizon: float) -> FloatArra
     cost[first[:-1]] = 0.0  # what lies before the first decision of an episode
     cost = np.cumsum(cost)
     to_go = np.concatenate([cost_to_go(totals[0][a:b], cost[a:b], horizon) for a, b in pairwise(first)])
-    found: FloatArray = group_advantages(first, totals[0], cost, to_go, group, horizon)[place]
+    found: FloatArray = leave_one_out_advantages(first, totals[0], cost, to_go, group, horizon)[place]
     return found
 
 
@@ -217,7 +217,7 @@ class GroupLearner(PieceLearner):
         for _ in range(setup.settings.num_epochs):
             for chosen in np.array_split(rng.permutation(lesson.num_decisions), setup.settings.num_minibatches):
                 if len(chosen):
-                    self._step(optimizer, gather(lesson, rows, chosen), lesson, chosen)
+                    self._step(optimizer, gather_decisions(lesson, rows, chosen), lesson, chosen)
         names = sorted({name for _, figures in played.values() for name in figures})
         found = {name: float(np.mean([figures[name] for _, figures in played.values()])) for name in names}
         found |= {f"learner/{name}": value for name, value in self.figures.items()}
@@ -265,7 +265,7 @@ class GroupPPO(PieceAlgorithm):
 class GroupConfig(PieceConfig):
     """RLlib's configuration for a `GroupSetup`."""
 
-    runner, learner, module, algorithm = GroupRunner, GroupLearner, GroupModule, GroupPPO
+    runner, learner, module, algorithm = GroupPPORunner, GroupLearner, GroupModule, GroupPPO
 
 
 class LocalGroupPPO(LocalTraining):

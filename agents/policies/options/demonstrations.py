@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agents.policies.options.tape import Tape, TapeArrays, has_room, note_moment, record_decision
+from agents.policies.options.tape import Tape, TapeArrays, note_moment, record_decision, tape_has_room
 from envs.options import OptionBatch
-from envs.options.arrays import OptionArrays, episode_arrays
-from envs.options.demonstrate import Demonstration, WantedGpus, wanted_gpus
+from envs.options.arrays import OptionArrays, option_arrays
+from envs.options.demonstrate import Demonstration, WantedGpus, requested_by_node
 from envs.options.features import write_features
 from envs.options.kernels import prepare
 from envs.scheduling import Scheduler
@@ -27,11 +27,11 @@ def record_choice(batch: OptionArrays, b: int, option: int, recorded: bool, tape
         recorded: whether the decision is recorded too; nothing is noted where there is only one option.
         tape: extended.
     """
-    a = episode_arrays(batch, b)
+    a = option_arrays(batch, b)
     prepare(a)
     if a.rules[0].num_options < 2:
         return True
-    if not has_room(tape, a):
+    if not tape_has_room(tape, a):
         return False
     note_moment(tape, a, b)
     if recorded:
@@ -40,7 +40,7 @@ def record_choice(batch: OptionArrays, b: int, option: int, recorded: bool, tape
     return True
 
 
-class Demonstrator:
+class OptionDemonstrator:
     """Plays a scheduler in the environment, option by option, and records its decisions.
 
     The scheduler is asked at the first decision of each round that has any. Where options cannot lead to its
@@ -87,4 +87,4 @@ class Demonstrator:
             batch.step(chosen)
 
     def _wanted(self, b: int) -> WantedGpus:
-        return wanted_gpus(self.teacher.schedule(self.batch.view(b)))
+        return requested_by_node(self.teacher.schedule(self.batch.view(b)))

@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from agents.policies.options.tape import Tape
+from envs.episodes.candidates import Features
 from envs.types import FloatArray, IntArray
-
-Numbers = npt.NDArray[np.float32]
 
 
 class Lesson(NamedTuple):
@@ -33,12 +31,12 @@ class Lesson(NamedTuple):
     chosen: IntArray
     log_probability: FloatArray
     advantage: FloatArray
-    options: Numbers
+    options: Features
     job_of: IntArray
     node_of: IntArray
-    jobs: Numbers
-    nodes: Numbers
-    cluster: Numbers
+    jobs: Features
+    nodes: Features
+    cluster: Features
 
     @property
     def num_decisions(self) -> int:

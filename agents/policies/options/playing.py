@@ -5,13 +5,14 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from agents.policies.options.tape import Tape, TapeArrays, has_room, note_moment, record_decision
+from agents.policies.options.tape import Tape, TapeArrays, note_moment, record_decision, tape_has_room
 from agents.policies.options.torch_playing import play_in_torch
-from agents.policies.options.weights import Numbers, ScorerArrays, score_options, scorer_arrays
+from agents.policies.options.weights import ScorerArrays, score_options, scorer_arrays
+from envs.episodes.candidates import Features
 from envs.options import OptionBatch
-from envs.options.arrays import OptionArrays, episode_arrays
+from envs.options.arrays import OptionArrays, option_arrays
 from envs.options.features import write_features
-from envs.options.kernels import pass_time, prepare, take
+from envs.options.kernels import advance_to_decision, prepare, take
 from envs.simulation.jit import kernel, leaf
 from envs.simulation.kernels import END, LOG_FULL, ROUND
 from envs.types import FloatArray, IntArray
@@ -78,7 +79,7 @@ def play_episode(
     Returns:
         FINISHED (the episode has ended, or its log is full), TAPE_FULL or DRAWS_USED.
     """
-    a = episode_arrays(batch, b)
+    a = option_arrays(batch, b)
     v = s.variant[b]
     if outcomes[b] != ROUND:
         return FINISHED
@@ -88,7 +89,7 @@ def play_episode(
         if a.rules[0].num_options > 1:
             if temperature > 0 and a.rules[0].decisions >= len(draws):
                 return DRAWS_USED
-            if temperature > 0 and not has_room(tape, a):
+            if temperature > 0 and not tape_has_room(tape, a):
                 return TAPE_FULL
             write_features(a)
             score_options(a, s, v)
@@ -102,7 +103,7 @@ def play_episode(
             else:
                 option = likeliest(a, s)
         if take(a, option):
-            outcomes[b] = pass_time(a)
+            outcomes[b] = advance_to_decision(a)
             if outcomes[b] != ROUND:
                 return FINISHED
 
@@ -111,7 +112,7 @@ def play_episode(
 class ActsCompiled(Protocol):
     """A network whose choices compiled code can make: an `OptionScorer`."""
 
-    def flat(self) -> Numbers:
+    def flat(self) -> Features:
         """Return all weights float32[1, num_weights(hidden)], in the order of `ScorerArrays`."""
         ...
 

@@ -23,7 +23,7 @@ class Rows(NamedTuple):
         return cls(*(np.cumsum(n) - n for n in (lesson.num_options, lesson.num_jobs, lesson.num_nodes)))
 
 
-def gather(lesson: Lesson, rows: Rows, chosen: IntArray) -> Decisions:
+def gather_decisions(lesson: Lesson, rows: Rows, chosen: IntArray) -> Decisions:
     """Return some decisions of a lesson as one minibatch.
 
     Args:

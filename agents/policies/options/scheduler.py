@@ -9,8 +9,8 @@ from agents.policies.options.lesson import Lesson
 from agents.policies.options.playing import ActsCompiled, draw_option, likeliest, weigh
 from agents.policies.options.torch_playing import choose
 from agents.policies.options.weights import ScorerArrays, score_options, scorer_arrays
-from envs.options import OptionRound, OptionRules, Options
-from envs.options.arrays import OptionArrays, episode_arrays
+from envs.options import ListedOptions, OptionRound, OptionRules
+from envs.options.arrays import OptionArrays, option_arrays
 from envs.options.features import write_features
 from envs.options.kernels import prepare, take
 from envs.scheduling import ClusterView
@@ -22,7 +22,7 @@ DRAWS = 64  # random numbers that are drawn for a round at first
 
 
 @kernel
-def decide_round(batch: OptionArrays, s: ScorerArrays, draws: FloatArray, first: int, temperature: float) -> bool:
+def play_round(batch: OptionArrays, s: ScorerArrays, draws: FloatArray, first: int, temperature: float) -> bool:
     """Take decisions of episode 0 until its round is over.
 
     Args:
@@ -35,7 +35,7 @@ def decide_round(batch: OptionArrays, s: ScorerArrays, draws: FloatArray, first:
     Returns:
         Whether the round is over; if not, there are too few draws for the next decision.
     """
-    a = episode_arrays(batch, 0)
+    a = option_arrays(batch, 0)
     prepare(a)
     while True:
         option = 0
@@ -100,7 +100,7 @@ class OptionScheduler:
         assert self._scorer is not None
         draws = self._rng.random(DRAWS) if self.temperature > 0 else np.zeros(0)
         first = int(arrays.rules[0, 0].decisions)
-        while not decide_round(arrays, self._scorer, draws, first, self.temperature):
+        while not play_round(arrays, self._scorer, draws, first, self.temperature):
             draws = np.concatenate((draws, self._rng.random(len(draws))))
 
     @torch.inference_mode()
@@ -114,7 +114,7 @@ class OptionScheduler:
             over = self._round.step(place)
 
 
-def as_lesson(options: Options) -> Lesson:
+def as_lesson(options: ListedOptions) -> Lesson:
     """Return one decision in the form in which networks see many."""
     return Lesson(
         num_options=np.array([len(options.what)]),

@@ -4,15 +4,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from envs.episodes.candidates import Features
 from envs.options.arrays import OPTION_NODE, OPTION_ROW, OptionArrays
 from envs.options.columns import NUM_CLUSTER_COLUMNS, NUM_JOB_COLUMNS, NUM_NODE_COLUMNS, NUM_OPTION_COLUMNS
 from envs.simulation.by_reference import by_reference
 from envs.simulation.jit import leaf
 from envs.types import BoolArray, FloatArray, IntArray
 
-Numbers = npt.NDArray[np.float32]
 MOMENTS, RECORDS, OPTIONS, JOBS = range(4)  # of `TapeArrays.counts`
 
 
@@ -47,12 +46,12 @@ class TapeArrays(NamedTuple):
     num_jobs: IntArray
     chosen: IntArray
     log_probability: FloatArray
-    options: Numbers
+    options: Features
     job_of: IntArray
     node_of: IntArray
-    jobs: Numbers
-    nodes: Numbers
-    cluster: Numbers
+    jobs: Features
+    nodes: Features
+    cluster: Features
 
 
 @dataclass
@@ -153,7 +152,7 @@ class Tape:
         def whole(size: int) -> IntArray:
             return np.zeros(size, np.int64)
 
-        def rows(size: int, columns: int) -> Numbers:
+        def rows(size: int, columns: int) -> Features:
             return np.zeros((size, columns), np.float32)
 
         return TapeArrays(
@@ -179,7 +178,7 @@ class Tape:
 
 
 @leaf
-def has_room(tape: TapeArrays, a: OptionArrays) -> bool:
+def tape_has_room(tape: TapeArrays, a: OptionArrays) -> bool:
     """Whether the present decision fits on the tape."""
     return bool(
         tape.counts[MOMENTS] < len(tape.time)

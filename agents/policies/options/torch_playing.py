@@ -8,10 +8,10 @@ import torch
 
 from agents.networks.decisions import segment_log_softmax
 from agents.policies.options.lesson import Lesson
-from agents.policies.options.rows import Rows, gather
-from agents.policies.options.tape import Tape, TapeArrays, has_room, note_moment, record_decision
+from agents.policies.options.rows import Rows, gather_decisions
+from agents.policies.options.tape import Tape, TapeArrays, note_moment, record_decision, tape_has_room
 from envs.options import OptionBatch
-from envs.options.arrays import OptionArrays, episode_arrays
+from envs.options.arrays import OptionArrays, option_arrays
 from envs.options.features import write_features
 from envs.options.kernels import prepare
 from envs.simulation.jit import kernel
@@ -32,11 +32,11 @@ def see_all(batch: OptionArrays, alive: BoolArray, place: IntArray, tape: TapeAr
         place[b] = -1
         if not alive[b]:
             continue
-        a = episode_arrays(batch, b)
+        a = option_arrays(batch, b)
         prepare(a)
         if a.rules[0].num_options < 2:
             continue
-        if not has_room(tape, a):
+        if not tape_has_room(tape, a):
             return False
         write_features(a)
         place[b] = tape.counts[1]
@@ -96,7 +96,7 @@ def choose(network: Any, lesson: Lesson, temperature: float, draws: FloatArray |
         int64[D], the place of the chosen options, and float64[D], the logarithm of their probabilities.
     """
     every = np.arange(lesson.num_decisions)
-    decisions = gather(lesson, Rows.of(lesson), every)
+    decisions = gather_decisions(lesson, Rows.of(lesson), every)
     scores = network.scores(decisions)
     logs = segment_log_softmax(scores / temperature if draws is not None else scores, decisions.decision_of, len(every))
     weights, first = logs.double().exp().numpy(), decisions.first.numpy()

@@ -5,13 +5,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from envs.episodes.candidates import Features
 from envs.options.arrays import OptionArrays
 from envs.options.columns import NUM_CLUSTER_COLUMNS, NUM_JOB_COLUMNS, NUM_NODE_COLUMNS, NUM_OPTION_COLUMNS
 from envs.simulation.by_reference import by_reference
 from envs.simulation.jit import leaf
 from envs.types import IntArray
 
-Numbers = npt.NDArray[np.float32]
 INPUTS = (NUM_OPTION_COLUMNS, NUM_JOB_COLUMNS, NUM_NODE_COLUMNS, NUM_CLUSTER_COLUMNS)
 
 
@@ -30,16 +30,16 @@ class ScorerArrays(NamedTuple):
     """
 
     variant: IntArray
-    options: Numbers
-    jobs: Numbers
-    nodes: Numbers
-    cluster: Numbers
-    bias: Numbers
-    output: Numbers
-    job_sums: Numbers
-    node_sums: Numbers
-    common: Numbers
-    hidden: Numbers
+    options: Features
+    jobs: Features
+    nodes: Features
+    cluster: Features
+    bias: Features
+    output: Features
+    job_sums: Features
+    node_sums: Features
+    common: Features
+    hidden: Features
     scores: npt.NDArray[np.float64]
 
 
@@ -81,7 +81,7 @@ def scorer_arrays(flat: npt.NDArray[np.floating], variant: IntArray, batch: Opti
 
 
 @leaf
-def add_product(row: Numbers, weights: Numbers, out: Numbers) -> None:
+def add_product(row: Features, weights: Features, out: Features) -> None:
     """Add row [columns] times weights [columns, H] to `out` [H]; zeros are skipped."""
     for i in range(len(row)):
         value = row[i]

@@ -65,7 +65,7 @@ class ReferenceOptions:
     def _take(self, option: Option) -> None:
         self.plan.take(option)
         self.decision += 1
-        is_short = self.plan.held(option.job) and self.plan.waits(option.job)
+        is_short = self.plan.held(option.job) and self.plan.needs_gpus(option.job)
         self.gang = option.job if is_short else NOTHING
 
     def _list(self) -> bool:

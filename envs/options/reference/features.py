@@ -12,10 +12,10 @@ from envs.episodes.candidates import Features
 from envs.episodes.reference import Coupling
 from envs.episodes.reference.coupling import lacking
 from envs.options.columns import (
+    ACTION_NAMES,
     CLUSTER_COLUMNS,
     EVICT,
-    JOB_COLUMNS,
-    KIND_NAMES,
+    JOB_ROW_COLUMNS,
     NODE_COLUMNS,
     OPTION_COLUMNS,
     RATIO_LIMIT,
@@ -92,7 +92,7 @@ class Observer:
             "free": self.plan.free(node.id) / self.unit,
             "gpus": node.spec.num_gpus / self.unit,
             "jobs": len(jobs) / self.unit,
-            "speed": self._relative[own_type],
+            "type_throughput": self._relative[own_type],
             "cpu_demand": _ratio(self._wanted(jobs, node, "cpus"), node.cpus),
             "memory_demand": _ratio(self._wanted(jobs, node, "memory"), node.memory),
             "link_load": min(sum(self._loads(jobs, node)), RATIO_LIMIT),
@@ -129,13 +129,13 @@ class Observer:
     def jobs(self) -> Features:
         """float32[num_rows, NUM_JOB_COLUMNS]."""
         rows = [self._job(self.plan.job(job), row) for row, job in enumerate(self.lister.rows)]
-        return array_of(rows, JOB_COLUMNS)
+        return array_of(rows, JOB_ROW_COLUMNS)
 
     def _job(self, job: Job, row: int) -> FeatureRow:
         spec, time, is_running = job.spec, self.engine.time, self.plan.is_running(job.id)
         left = self.lister.estimated_time(job) if self.knows_work else 0.0
         return {
-            "waits": float(self.plan.waits(job.id)),
+            "waits": float(self.plan.needs_gpus(job.id)),
             "runs": float(is_running),
             "changed": float(job.id in self.plan.changed),
             "rank": row / self.lister.num_heads if row < self.lister.num_candidates else 0.0,
@@ -172,7 +172,7 @@ class Observer:
         return array_of([self._option(option) for option in listed], OPTION_COLUMNS)
 
     def _option(self, option: Option) -> FeatureRow:
-        flag, all_gpus = {f"is_{KIND_NAMES[option.change]}": 1.0}, self.engine.cluster.num_gpus
+        flag, all_gpus = {f"is_{ACTION_NAMES[option.change]}": 1.0}, self.engine.cluster.num_gpus
         if option.change == WAIT:
             return {**flag, "cluster_free_after": self.plan.num_free / all_gpus}
         job, plan, after = self.plan.job(option.job), self.plan, self.plan.after(option)

@@ -125,7 +125,7 @@ class Lister:
         lacking = spec.min_gpus - plan.gpus(job)
         most = lacking if self.rules.changes == "start" else spec.max_gpus - plan.gpus(job)
         nodes = {node.id for node in plan.nodes} - held.keys() - self.waited
-        able = {node for node in nodes if plan.runs_on(job, node, spec.min_gpus)}
+        able = {node for node in nodes if plan.could_run(job, node, spec.min_gpus)}
         room = sum(plan.free(node) for node in able)
         for node in self._shown() if room >= lacking else []:
             for gpus in range(1, min(plan.free(node), most) + 1) if node in able else ():
@@ -166,6 +166,6 @@ class Lister:
     def _moves(self, job: JobId) -> Iterator[Option]:
         held, total = self.plan.held(job), self.plan.gpus(job)
         for node in self._shown():
-            has_room = self.plan.free(node) + held.get(node, 0) >= total
-            if held.get(node) != total and has_room and self.plan.runs(job, {node: total}):
+            tape_has_room = self.plan.free(node) + held.get(node, 0) >= total
+            if held.get(node) != total and tape_has_room and self.plan.runs(job, {node: total}):
                 yield Option(MOVE, job, node, total)

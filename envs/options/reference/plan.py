@@ -15,7 +15,7 @@ class Option(NamedTuple):
     """One change of the plan, or waiting.
 
     Attributes:
-        change: see `envs.options.columns.KIND_NAMES`.
+        change: see `envs.options.columns.ACTION_NAMES`.
         job: -1 for waiting.
         node: -1 for waiting.
         gpus: of the job on this node after it.
@@ -76,13 +76,13 @@ class OptionPlan:
         """Whether no job holds a GPU, except perhaps a gang that is put together."""
         return not any(self.held(job.id) for job in self.simulator.active if job.id != gang)
 
-    def waits(self, job: JobId) -> bool:
+    def needs_gpus(self, job: JobId) -> bool:
         """Whether a job has fewer GPUs than it needs."""
         return self.gpus(job) < self.job(job).spec.min_gpus
 
     def waiting(self) -> list[JobId]:
         """Return the jobs that wait, ascending."""
-        return [job.id for job in self.simulator.active if self.waits(job.id)]
+        return [job.id for job in self.simulator.active if self.needs_gpus(job.id)]
 
     def throughput(self, job: JobId, node: NodeId, total: int, count: int) -> float:
         """Samples/s on `total` GPUs of a node's type, over `count` nodes; 0 if the table has no such number of GPUs."""
@@ -91,7 +91,7 @@ class OptionPlan:
             return 0.0
         return by_gpus[total][min(node_level(count), len(by_gpus[total]) - 1)]
 
-    def runs_on(self, job: JobId, node: NodeId, total: int) -> bool:
+    def could_run(self, job: JobId, node: NodeId, total: int) -> bool:
         """Whether a job runs on so many GPUs if this node's type is among them, over some number of nodes."""
         by_gpus = self._throughputs[self.job(job).model][self.simulator.rules.node_types[node]]
         return total < len(by_gpus) and max(by_gpus[total]) > 0

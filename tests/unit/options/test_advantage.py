@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from agents.methods.group_ppo.advantage import cost_to_go, group_advantages, value_at
+from agents.methods.group_ppo.advantage import cost_to_go, leave_one_out_advantages, value_at
 
 TIME, COST = np.array([0.0, 10.0, 30.0]), np.array([0.0, 20.0, 30.0])  # 2 per second, then a half
 
@@ -13,10 +13,10 @@ def test_without_discount_the_cost_to_go_is_the_rest_of_the_cost():
 
 
 def test_discount_follows_simulated_time():
-    """The integral of rate x exp(-t / horizon), by the midpoint rule on steps of a thousandth of a second."""
+    """The integral of per_second x exp(-t / horizon), by the midpoint rule on steps of a thousandth of a second."""
     moments = np.arange(0.0005, 30.0, 0.001)
-    rates = np.where(moments < 10.0, 2.0, 0.5)
-    expected = (rates * np.exp(-moments / 7.0) * 0.001).sum()
+    costs = np.where(moments < 10.0, 2.0, 0.5)
+    expected = (costs * np.exp(-moments / 7.0) * 0.001).sum()
     assert cost_to_go(TIME, COST, 7.0)[0] == pytest.approx(expected, rel=1e-6)
 
 
@@ -41,14 +41,14 @@ def test_the_value_at_an_instant_is_the_cost_to_go_from_there(horizon):
 def test_an_episode_is_compared_with_the_others_of_its_group_at_the_same_time():
     """Episodes cost 1, 2 and 3 a second for ten seconds: at t = 5 they have 5, 10 and 15 ahead of them."""
     time = np.tile([0.0, 5.0, 10.0], 3)
-    cost = np.concatenate([rate * np.array([0.0, 5.0, 10.0]) for rate in (1.0, 2.0, 3.0)])
+    cost = np.concatenate([per_second * np.array([0.0, 5.0, 10.0]) for per_second in (1.0, 2.0, 3.0)])
     to_go = np.concatenate([cost_to_go(time[:3], cost[3 * i : 3 * i + 3], np.inf) for i in range(3)])
-    found = group_advantages(np.array([0, 3, 6, 9]), time, cost, to_go, 3, np.inf)
+    found = leave_one_out_advantages(np.array([0, 3, 6, 9]), time, cost, to_go, 3, np.inf)
     assert found.tolist() == pytest.approx([15.0, 7.5, 0.0, 0.0, 0.0, 0.0, -15.0, -7.5, 0.0])
 
 
 def test_groups_do_not_mix():
     time, cost = np.tile([0.0, 10.0], 4), np.array([0.0, 1.0, 0.0, 3.0, 0.0, 100.0, 0.0, 100.0])
     to_go = np.array([1.0, 0.0, 3.0, 0.0, 100.0, 0.0, 100.0, 0.0])
-    found = group_advantages(np.array([0, 2, 4, 6, 8]), time, cost, to_go, 2, np.inf)
+    found = leave_one_out_advantages(np.array([0, 2, 4, 6, 8]), time, cost, to_go, 2, np.inf)
     assert found[::2].tolist() == [2.0, -2.0, 0.0, 0.0]

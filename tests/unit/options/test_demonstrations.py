@@ -6,13 +6,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from agents.policies.options.demonstrations import Demonstrator
+from agents.policies.options.demonstrations import OptionDemonstrator
 from agents.policies.options.lesson import Lesson
 from baselines.afs import Afs
 from baselines.srtf import Srtf
 from envs.metrics import job_completion_times
 from envs.options import OptionBatch, OptionRules
-from envs.options.columns import KIND_NAMES
+from envs.options.columns import ACTION_NAMES
 from envs.scheduling import Scheduler
 from envs.simulation import Scenario, Setup, Simulator, run_episode
 from envs.workloads import Workload
@@ -22,12 +22,12 @@ ANYTHING_GOES = OptionRules(changes="move", num_candidates=32, max_decisions=999
 SEEDS = (3, 4)
 
 
-def demonstrator(teacher: Scheduler, **scenario: object) -> tuple[Demonstrator, Sequence[Workload], Setup]:
+def demonstrator(teacher: Scheduler, **scenario: object) -> tuple[OptionDemonstrator, Sequence[Workload], Setup]:
     """The demonstrator, two workloads and their setup; the horizon is the same for both faces."""
     world = small_world(num_nodes=2, num_evaluation=2, scenario=Scenario(horizon=1e7))
     workloads = world.source.evaluation("validation")
     models, size = workloads[0].models, max(len(workload) for workload in workloads)
-    return Demonstrator(OptionBatch(world.setup, models, size, 2, ANYTHING_GOES), teacher), workloads, world.setup
+    return OptionDemonstrator(OptionBatch(world.setup, models, size, 2, ANYTHING_GOES), teacher), workloads, world.setup
 
 
 @pytest.mark.parametrize("teacher", [Afs(), Srtf()])
@@ -47,10 +47,10 @@ def test_every_decision_is_recorded_with_what_was_chosen():
     assert (lesson.chosen < lesson.num_options).all()
     first = np.cumsum(lesson.num_options) - lesson.num_options
     chosen = lesson.options[first + lesson.chosen]
-    kinds = Counter(KIND_NAMES[kind] for kind in chosen[:, : len(KIND_NAMES)].argmax(1).tolist())
-    assert kinds["start"] >= sum(len(workload) for workload in workloads)
-    assert kinds["wait"] > 0
-    assert kinds["resize"] > 0
+    actions = Counter(ACTION_NAMES[action] for action in chosen[:, : len(ACTION_NAMES)].argmax(1).tolist())
+    assert actions["start"] >= sum(len(workload) for workload in workloads)
+    assert actions["wait"] > 0
+    assert actions["resize"] > 0
 
 
 def test_a_part_of_the_decisions_is_recorded():

@@ -56,17 +56,17 @@ def both(world: RandomWorld, network: nn.Module, rules: OptionRules) -> tuple[Ev
 
 @pytest.mark.parametrize("changes", CHANGES)
 def test_scheduler_and_environment_leave_one_log(changes):
-    kinds: Counter[int] = Counter()
+    event_kinds: Counter[int] = Counter()
     for seed in range(SEEDS):
         torch.manual_seed(seed)
         rules = random_rules(np.random.default_rng(seed), changes=changes)
         world = without_chance(seed)
         log, result = both(world, OptionScorer(OptionSpec(), output_scale=1.0), rules)
         assert log == result.log, f"{world.name} {rules}"
-        kinds.update(result.log.events["kind"].tolist())
-    assert kinds[EventKind.START] > 5 * SEEDS
-    assert (kinds[EventKind.RESIZE] > 5) == (changes != "start")
-    assert (kinds[EventKind.STOP] > 5) == (changes == "move")
+        event_kinds.update(result.log.events["kind"].tolist())
+    assert event_kinds[EventKind.START] > 5 * SEEDS
+    assert (event_kinds[EventKind.RESIZE] > 5) == (changes != "start")
+    assert (event_kinds[EventKind.STOP] > 5) == (changes == "move")
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -9,7 +9,7 @@ from agents.networks.decisions import Decisions, segment_log_softmax
 from agents.networks.option_scorer import OptionScorer
 from agents.policies.options.lesson import Lesson
 from agents.policies.options.playing import Player
-from agents.policies.options.rows import Rows, gather
+from agents.policies.options.rows import Rows, gather_decisions
 from agents.policies.options.tape import MOMENTS, RECORDS, Tape
 from envs.options import OptionSpec
 from tests.unit.options.tasks import small_task
@@ -64,7 +64,7 @@ def test_what_is_recorded_gives_the_probabilities_with_which_options_were_drawn(
     player.play([workload] * 2, network, [1, 2], fraction=1.0)
     lesson = Lesson.of(player.tape, np.zeros(int(player.tape.arrays.counts[MOMENTS])))
     every = np.arange(lesson.num_decisions)
-    decisions = gather(lesson, Rows.of(lesson), every)
+    decisions = gather_decisions(lesson, Rows.of(lesson), every)
     logs = segment_log_softmax(network.scores(decisions), decisions.decision_of, len(every))
     chosen = logs[decisions.first + torch.from_numpy(lesson.chosen)]
     assert np.allclose(chosen.detach().numpy(), lesson.log_probability, atol=1e-6)
@@ -77,10 +77,10 @@ def test_a_minibatch_of_some_decisions_has_their_scores():
     player.play([task.source.episode(np.random.default_rng(0), "train")], network, [1], fraction=1.0)
     lesson = Lesson.of(player.tape, np.zeros(int(player.tape.arrays.counts[MOMENTS])))
     rows = Rows.of(lesson)
-    whole = network.scores(gather(lesson, rows, np.arange(lesson.num_decisions))).detach()
+    whole = network.scores(gather_decisions(lesson, rows, np.arange(lesson.num_decisions))).detach()
     picked = np.array([7, 2, 5])
     expected = torch.cat([whole[rows.options[d] : rows.options[d] + lesson.num_options[d]] for d in picked])
-    assert torch.allclose(network.scores(gather(lesson, rows, picked)).detach(), expected, atol=1e-6)
+    assert torch.allclose(network.scores(gather_decisions(lesson, rows, picked)).detach(), expected, atol=1e-6)
 
 
 def test_lessons_of_clusters_of_different_sizes_are_joined():
@@ -91,8 +91,8 @@ def test_lessons_of_clusters_of_different_sizes_are_joined():
         player.play([task.source.episode(np.random.default_rng(0), "train")], network, [1], fraction=1.0)
         lessons.append(Lesson.of(player.tape, np.zeros(int(player.tape.arrays.counts[MOMENTS]))))
     joined = Lesson.join(lessons)
-    apart = [network.scores(gather(each, Rows.of(each), np.arange(each.num_decisions))) for each in lessons]
-    together = network.scores(gather(joined, Rows.of(joined), np.arange(joined.num_decisions)))
+    apart = [network.scores(gather_decisions(each, Rows.of(each), np.arange(each.num_decisions))) for each in lessons]
+    together = network.scores(gather_decisions(joined, Rows.of(joined), np.arange(joined.num_decisions)))
     assert torch.allclose(together, torch.cat(apart), atol=1e-6)
 
 

@@ -10,7 +10,7 @@ from envs.options import OptionBatch
 from envs.options.columns import (
     CLUSTER_COLUMNS,
     EVICT,
-    JOB_COLUMNS,
+    JOB_ROW_COLUMNS,
     JOIN,
     NODE_COLUMNS,
     OPTION_COLUMNS,
@@ -27,7 +27,7 @@ STEPS = 40
 FRACTIONS = {
     "option": (*OPTION_COLUMNS[:6], "type_loss", "restart", "full", "free_after", "cluster_free_after"),
     "job": ("waits", "runs", "changed", "rank", "first", "contention", "lacks_cpus", "lacks_memory"),
-    "node": ("free", "gpus", "jobs", "speed", "down"),
+    "node": ("free", "gpus", "jobs", "type_throughput", "down"),
     "cluster": ("free", "decisions", "gang"),
 }
 RATIOS = {
@@ -137,7 +137,7 @@ def test_features_are_within_their_bounds(seed):
         found = batch.options()
         for name, columns, rows in (
             ("option", OPTION_COLUMNS, found.options),
-            ("job", JOB_COLUMNS, found.jobs),
+            ("job", JOB_ROW_COLUMNS, found.jobs),
             ("node", NODE_COLUMNS, found.nodes),
             ("cluster", CLUSTER_COLUMNS, found.cluster[None]),
         ):

@@ -8,10 +8,10 @@ import pytest
 
 from envs.options import OptionBatch
 from envs.options.columns import (
+    ACTION_NAMES,
     CLUSTER_COLUMNS,
     EVICT,
-    JOB_COLUMNS,
-    KIND_NAMES,
+    JOB_ROW_COLUMNS,
     NODE_COLUMNS,
     OPTION_COLUMNS,
     WAIT,
@@ -49,7 +49,7 @@ def compare(name: str, batch: OptionBatch, reference: ReferenceOptions) -> None:
     assert found.turn == reference.lister.turn, name
     assert found.job_ids.tolist() == reference.lister.rows, name
     compare_rows(f"{name}, options", found.options, observer.options(reference.options), OPTION_COLUMNS)
-    compare_rows(f"{name}, jobs", found.jobs, observer.jobs(), JOB_COLUMNS)
+    compare_rows(f"{name}, jobs", found.jobs, observer.jobs(), JOB_ROW_COLUMNS)
     compare_rows(f"{name}, nodes", found.nodes, observer.nodes(), NODE_COLUMNS)
     expected = observer.cluster(reference.decision, reference.gang)
     compare_rows(f"{name}, cluster", found.cluster[None], expected[None], CLUSTER_COLUMNS)
@@ -61,7 +61,7 @@ def play(name: str, batch: OptionBatch, reference: ReferenceOptions, rng: np.ran
     changes: list[str] = []
     while len(changes) < MOST_STEPS and not batch.ended[0]:
         chosen = draw(batch, rng)
-        changes.append(KIND_NAMES[reference.options[chosen].change])
+        changes.append(ACTION_NAMES[reference.options[chosen].change])
         batch.step(np.array([chosen]))
         reference.step(chosen)
         compare(f"{name}, step {len(changes)}", batch, reference)
@@ -81,7 +81,7 @@ def test_both_see_and_do_the_same(chunk, turn, plain):
         changes.update(play(f"{world.name} {rules}", batch, reference, rng))
         assert batch.state.log(0) == reference.simulator.log, world.name
     assert sum(changes.values()) > 20 * CHUNK
-    assert min(changes[change] for change in KIND_NAMES) > 0, changes
+    assert min(changes[change] for change in ACTION_NAMES) > 0, changes
 
 
 @pytest.mark.parametrize("seed", [11, 85])
@@ -134,7 +134,7 @@ def test_both_give_up_the_same_gangs():
 def test_the_worlds_hold_what_decides():
     """Preemptions, restarts and failures; every feature takes several values."""
     found: Counter[str] = Counter()
-    seen: dict[str, set[float]] = {name: set() for name in (*OPTION_COLUMNS, *JOB_COLUMNS, *NODE_COLUMNS)}
+    seen: dict[str, set[float]] = {name: set() for name in (*OPTION_COLUMNS, *JOB_ROW_COLUMNS, *NODE_COLUMNS)}
     for seed in range(60):
         world, rng = random_world(seed), np.random.default_rng(seed)
         batch = batch_of(world.setup, world.workload, random_rules(rng, changes="move", num_candidates=8), seed)
@@ -144,7 +144,7 @@ def test_the_worlds_hold_what_decides():
             options = batch.options()
             for columns, rows in (
                 (OPTION_COLUMNS, options.options),
-                (JOB_COLUMNS, options.jobs),
+                (JOB_ROW_COLUMNS, options.jobs),
                 (NODE_COLUMNS, options.nodes),
             ):
                 for name, values in zip(columns, rows.T, strict=True):

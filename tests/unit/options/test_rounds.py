@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from envs.options import OptionBatch, OptionRules
-from envs.options.columns import EVICT, JOB_COLUMNS, JOIN, MOVE, OPTION_COLUMNS, RESIZE, START, WAIT
+from envs.options.columns import EVICT, JOB_ROW_COLUMNS, JOIN, MOVE, OPTION_COLUMNS, RESIZE, START, WAIT
 from envs.performance import IdealModel
 from envs.simulation import EventKind
 from envs.types import ClusterSpec, Configuration, MurmurationError, NodeSpec
@@ -117,7 +117,7 @@ def test_features_worked_by_hand():
     # Two more GPUs are missing, on one more node: all six take four minutes.
     assert (part["gpus"], part["full"], part["throughput"]) == (1.0, 1.0, 1.0)
     assert part["run_time"] == pytest.approx(math.log(5) / 10)
-    job = dict(zip(JOB_COLUMNS, found.jobs[1].tolist(), strict=True))
+    job = dict(zip(JOB_ROW_COLUMNS, found.jobs[1].tolist(), strict=True))
     assert (job["rank"], job["first"], job["waits"], job["min_gpus"]) == (1 / 16, 0.0, 1.0, 1.5)
     assert found.cluster.tolist() == pytest.approx([math.log(3) / 5, 0, 1, 2 / 8, 0, 0])
     assert found.nodes[0].tolist() == [1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0]

@@ -9,6 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from agents.listener import TrainingListener
+from agents.method import check_pairing
 from agents.policies import BiddingCheckpoint
 from agents.policies.bid_checkpoint import is_bidding
 from agents.policies.checkpoint import find_checkpoint
@@ -90,12 +91,14 @@ def choice_problem(
     for key, why in (("tasks", "train on several tasks"), ("market", "have one")):
         if cfg.get(key):
             raise ChoiceError(f"{key}: only policies that bid {why} (env=bidding); leave it empty")
-    if settings.objective is not None:
-        raise ChoiceError("trainer.objective: only policies that bid have one; the others follow env.reward")
     inputs = build_inputs(cfg)
     add_provenance(folder, traces=trace_hashes(inputs.source))
     setup = TrainingSetup(inputs.setup, inputs.source, env.rules, env.reward)
-    return ChoiceProblem(setup, build_object(cfg.agent), cfg.task.name if cfg.get("task") else ""), inputs
+    problem = ChoiceProblem(setup, build_object(cfg.agent), cfg.task.name if cfg.get("task") else "")
+    check_pairing(settings.method, problem)
+    if settings.objective is not None:
+        raise ChoiceError("trainer.objective: only policies that bid have one; the others follow env.reward")
+    return problem, inputs
 
 
 def bid_problem(

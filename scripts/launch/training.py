@@ -9,6 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from agents.listener import TrainingListener
+from agents.method import check_pairing
 from agents.networks import Blueprint
 from agents.policies import BiddingCheckpoint
 from agents.policies.bid_checkpoint import is_bidding
@@ -94,12 +95,14 @@ def choice_problem(
     for key, why in (("tasks", "train on several tasks"), ("market", "have one")):
         if cfg.get(key):
             raise ChoiceError(f"{key}: only policies that bid {why} (env=bidding); leave it empty")
-    if settings.objective is not None:
-        raise ChoiceError("trainer.objective: only policies that bid have one; the others follow env.reward")
     inputs = build_inputs(cfg)
     add_provenance(folder, traces=trace_hashes(inputs.source))
     setup = TrainingSetup(inputs.setup, inputs.source, env.rules, env.reward)
-    return ChoiceProblem(setup, build_object(cfg.agent, Blueprint), cfg.task.name if cfg.get("task") else ""), inputs
+    problem = ChoiceProblem(setup, build_object(cfg.agent, Blueprint), cfg.task.name if cfg.get("task") else "")
+    check_pairing(settings.method, problem)
+    if settings.objective is not None:
+        raise ChoiceError("trainer.objective: only policies that bid have one; the others follow env.reward")
+    return problem, inputs
 
 
 def bid_problem(
@@ -131,13 +134,15 @@ def option_problem(
     """
     if cfg.get("market"):
         raise ChoiceError("market: only policies that bid have one (env=bidding); leave it empty")
-    if settings.objective is not None:
-        raise ChoiceError("trainer.objective: only policies that bid have one; the others follow env.reward")
     tasks = all_tasks(cfg)
     hashes = [trace_hashes(each.source) for each in tasks.values()]
     add_provenance(folder, traces={path: found for each in hashes for path, found in each.items()})
     made = [OptionTask(name, each.setup, each.source, env.rules, env.reward) for name, each in tasks.items()]
-    return OptionProblem(made, build_object(cfg.agent, Blueprint)), next(iter(tasks.values()))
+    problem = OptionProblem(made, build_object(cfg.agent, Blueprint))
+    check_pairing(settings.method, problem)
+    if settings.objective is not None:
+        raise ChoiceError("trainer.objective: only policies that bid have one; the others follow env.reward")
+    return problem, next(iter(tasks.values()))
 
 
 def all_tasks(cfg: DictConfig) -> dict[str, RunInputs]:

@@ -107,7 +107,7 @@ def allocate_options(
         equals_before=np.zeros(nodes, np.int64),
         classes=classes,
         seen=np.zeros(classes.max() + 1, np.int64),
-        type_throughput=type_throughputs(table),
+        type_throughput=np.zeros(state.room.shape[1]),
     )
 
 
@@ -116,17 +116,6 @@ def node_classes(state: State) -> IntArray:
     fields = [state.nodes[name][0] for name in ("gpu_type", "num_gpus", "cpus", "memory", "link")]
     _, classes = np.unique(np.stack(fields, axis=1).astype(np.float64), axis=0, return_inverse=True)
     return classes.reshape(-1).astype(np.int64)
-
-
-def type_throughputs(table: ThroughputTable) -> FloatArray:
-    """Return float64[num_gpu_types]: throughput of a type as a fraction of the fastest, on one GPU, mean over models.
-
-    Models that do not run on one GPU of a type count as 0 there.
-    """
-    single = table.consolidated()[:, :, 1]
-    best = single.max(axis=1, keepdims=True)
-    found: FloatArray = np.divide(single, best, out=np.zeros_like(single), where=best > 0).mean(axis=0)
-    return found
 
 
 @leaf

@@ -83,7 +83,7 @@ NUM_JOB_COLUMNS = JOB_EFFICIENCY + 4
     NODE_FREE,  # GPUs that no job holds in the plan; / node
     NODE_GPUS,  # / node
     NODE_JOBS,  # jobs in the plan; / node
-    NODE_TYPE_THROUGHPUT,  # throughput of its type / that of the fastest, on one GPU, mean over models
+    NODE_TYPE_THROUGHPUT,  # throughput on one GPU of its type / that of the fastest, mean over the jobs with options
     NODE_CPU_DEMAND,  # cores that its jobs can use / cores
     NODE_MEMORY_DEMAND,  # the same for memory
     NODE_LINK_LOAD,  # traffic of its jobs / its link

@@ -268,9 +268,25 @@ def write_option(a: OptionArrays, option: int) -> None:
     write_coupling(world, n, job, here, traffic, False, False, a.sums[others], out[OPTION_CPU_SHORTAGE:])
 
 
+@leaf
+def compare_types(a: OptionArrays) -> None:
+    """Write `type_throughput`, see NODE_TYPE_THROUGHPUT; 0 for all types if no job has an option."""
+    types, single = a.type_throughput, a.world.consolidated
+    for t in range(len(types)):
+        types[t] = 0.0
+    for row in range(a.rules[0].num_jobs):
+        model = a.world.jobs[a.job_ids[row]].model
+        best = 0.0
+        for t in range(len(types)):
+            best = max(best, single[model, t, 1])
+        for t in range(len(types)):
+            types[t] += ratio(single[model, t, 1], best) / a.rules[0].num_jobs
+
+
 @part
 def write_features(a: OptionArrays) -> None:
     """Write all rows for the listed options."""
+    compare_types(a)
     for n in range(len(a.world.nodes)):
         write_node(a, n)
     write_cluster(a)

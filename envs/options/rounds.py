@@ -4,7 +4,7 @@ import numpy as np
 
 from envs.episodes.placements import placement_in_plan
 from envs.options import kernels
-from envs.options.arrays import OptionArrays, allocate_options, type_throughputs
+from envs.options.arrays import OptionArrays, allocate_options
 from envs.options.batch import ListedOptions, copy_options, most_options
 from envs.options.rules import OptionRules
 from envs.simulation import SimulationView, Snapshot, ThroughputTable
@@ -43,7 +43,7 @@ class OptionRound:
         elif self._snapshot.table is not self._table:
             table = self._snapshot.table
             world = batch_world(self._snapshot.state, table)
-            self._arrays = self._arrays._replace(world=world, type_throughput=type_throughputs(table))
+            self._arrays = self._arrays._replace(world=world)
         self._table = self._snapshot.table
         self.arrays.refused[:] = 0
         return bool(kernels.open_round(self.arrays, 0))

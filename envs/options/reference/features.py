@@ -59,13 +59,15 @@ class Observer:
         self.coupling = Coupling(self.engine)
         self.knows_work = self.engine.scenario.information.work != "none"
         self.unit = max(node.spec.num_gpus for node in self.plan.nodes)
-        self._relative = self._by_type()
 
     def _by_type(self) -> list[float]:
-        """Throughput of each type on one GPU, as a fraction of the fastest, mean over models."""
-        single = self.table.consolidated()[:, :, 1].tolist()
-        fractions = [[_ratio(value, max(row)) for value in row] for row in single]
-        return [sum(column) / len(column) for column in zip(*fractions, strict=True)]
+        """Throughput of each type on one GPU, as a fraction of the fastest, mean over the jobs with options."""
+        single, found = self.table.consolidated()[:, :, 1].tolist(), [0.0] * len(self.engine.cluster.gpu_types)
+        for job in self.lister.rows:
+            row = single[self.table.models.index(self.plan.job(job).spec.model)]
+            for gpu_type, value in enumerate(row):
+                found[gpu_type] += _ratio(value, max(row)) / len(self.lister.rows)
+        return found
 
     def cluster(self, decision: int, gang: JobId) -> Features:
         """float32[NUM_CLUSTER_COLUMNS]."""
@@ -83,16 +85,17 @@ class Observer:
 
     def nodes(self) -> Features:
         """float32[num_nodes, NUM_NODE_COLUMNS]."""
-        return array_of([self._node(node) for node in self.plan.nodes], NODE_COLUMNS)
+        types = self._by_type()
+        rows = [self._node(node, types[self.engine.rules.node_types[node.id]]) for node in self.plan.nodes]
+        return array_of(rows, NODE_COLUMNS)
 
-    def _node(self, node: Node) -> FeatureRow:
+    def _node(self, node: Node, type_throughput: float) -> FeatureRow:
         jobs = [(self.plan.job(job), gpus) for job, gpus in self.plan.jobs_on(node.id).items()]
-        own_type = self.engine.rules.node_types[node.id]
         return {
             "free": self.plan.free(node.id) / self.unit,
             "gpus": node.spec.num_gpus / self.unit,
             "jobs": len(jobs) / self.unit,
-            "type_throughput": self._relative[own_type],
+            "type_throughput": type_throughput,
             "cpu_demand": _ratio(self._wanted(jobs, node, "cpus"), node.cpus),
             "memory_demand": _ratio(self._wanted(jobs, node, "memory"), node.memory),
             "link_load": min(sum(self._loads(jobs, node)), RATIO_LIMIT),

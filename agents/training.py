@@ -178,6 +178,7 @@ class Trainer:
         self.problem, self.settings, self.baselines = problem, settings, baselines
         self.folder, self.listener, self.start = folder, listener, start
         self.state = TrainingState(seed)
+        self.measured: Mapping[str, ValidationFigures] = {}  # of baselines, by another run on the same workloads
         self.saved = SavedStates(folder / STATES)
         self.tensorboard = TensorBoardWriter(folder / "tensorboard", listener.note)
 
@@ -249,7 +250,9 @@ class Trainer:
         """Measure the baselines; draw the best ones, the teacher, the planner and the bound as horizontal lines."""
         compared = self.problem.compared()
         if anew:
-            self.state.baselines = measure_baselines(self.baselines, compared, self.listener)
+            known = {name: self.measured[name] for name in self.baselines if name in self.measured}
+            others = {name: make for name, make in self.baselines.items() if name not in known}
+            self.state.baselines = {**known, **measure_baselines(others, compared, self.listener)}
             self._choose_teacher(len(compared.workloads))
         last, known = self.settings.iterations, self.state.baselines
         from_nothing = self.state.teacher == "none"  # such a policy passes one baseline after the other: show all

@@ -21,7 +21,8 @@ from agents.problems.options import OptionProblem, OptionTask
 from agents.problems.problem import TrainingProblem
 from agents.tensorboard import as_code
 from agents.terminal import ProgressListener
-from agents.training import STATE, Trainer, TrainingSettings
+from agents.training import STATE, Trainer, TrainingSettings, TrainingState
+from agents.validation import ValidationFigures
 from envs.bidding import BiddingSettings
 from envs.gpu_cluster import EnvSettings
 from envs.options import OptionSettings
@@ -176,26 +177,38 @@ def train_seeds(cfg: DictConfig, folder: Path, listener: TrainingListener) -> bo
     if not isinstance(cfg.seeds, int) or cfg.seeds < 1:
         raise ChoiceError(f"seeds is {cfg.seeds!r}; it must be a whole number of at least 1")
     if cfg.seeds == 1:
-        return train_seed(cfg, folder, listener)
-    trained = []
+        return train_seed(cfg, folder, listener).best_iteration >= 0
+    trained, measured = [], dict[str, ValidationFigures]()
     for seed in range(cfg.seed, cfg.seed + cfg.seeds):
         own = cfg.copy()
         own.seed = seed
         listener.note(f"training seed {seed}, the last one is {cfg.seed + cfg.seeds - 1}")
-        trained.append(train_seed(own, folder / f"seed_{seed}", listener))
+        state = train_seed(own, folder / f"seed_{seed}", listener, measured)
+        trained.append(state.best_iteration >= 0)
+        measured |= state.baselines
     return all(trained)
 
 
-def train_seed(cfg: DictConfig, folder: Path, listener: TrainingListener) -> bool:
-    """Train once, and write the configuration for TensorBoard; return whether there is a policy to evaluate."""
+def train_seed(
+    cfg: DictConfig, folder: Path, listener: TrainingListener, measured: Mapping[str, ValidationFigures] | None = None
+) -> TrainingState:
+    """Train once, and write the configuration for TensorBoard.
+
+    Args:
+        cfg: the configuration.
+        folder: of the training seed.
+        listener: receives reports.
+        measured: figures of baselines in validation, by another seed of the run; they are not played again.
+    """
     trainer = build_trainer(cfg, folder, listener)
+    trainer.measured = measured or {}
     if not (folder / "tensorboard").exists():
         chosen = {key: OmegaConf.to_container(cfg[key], resolve=True) for key in ("trainer", "agent", "env")}
         settings = {**chosen, "seed": cfg.seed}
         trainer.tensorboard.describe(
             {"configuration": as_code(OmegaConf.to_yaml(cfg))}, settings, trainer.problem.metric
         )
-    return trainer.run().best_iteration >= 0
+    return trainer.run()
 
 
 def read_start(cfg: DictConfig, problem: TrainingProblem, folder: Path) -> Mapping[str, Tensor] | None:

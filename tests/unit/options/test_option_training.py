@@ -91,6 +91,20 @@ def test_a_run_leaves_checkpoints_that_are_read_again(tmp_path):
     assert json.loads((tmp_path / STATE).read_text())["iteration"] == 4
 
 
+def test_baselines_that_another_seed_has_measured_are_not_played_again(tmp_path):
+    played = []
+
+    def make():
+        played.append("fifo")
+        return Fifo()
+
+    measured = {"mean_jct": 7.0, "num_starved": 0.0}
+    trainer = Trainer(problem_of(), SETTINGS, {"fifo": make, "srtf": make}, tmp_path, 1, Quiet())
+    trainer.measured = {"srtf": measured}
+    assert trainer.run().baselines["srtf"] == measured
+    assert played == ["fifo"]
+
+
 def test_jobs_are_only_started_at_first_and_a_checkpoint_says_so(tmp_path):
     train(tmp_path, dataclasses.replace(SETTINGS, iterations=2))
     assert OptionCheckpoint.load(tmp_path / "checkpoints" / "last").rules.changes == "start"

@@ -47,6 +47,7 @@ class TrainingSettings:
         method: how the policy is improved, such as `agents.methods.evolution.EvolutionSettings`.
         iterations: of the method.
         validate_every: iterations between validations; each writes checkpoints.
+        save_every: iterations between states from which a run can be resumed; validated iterations are saved, too.
         num_validation: distinct workloads of each task's validation split, each as long as a training episode.
         num_compared: the first of these, of the first task, on which the baselines are played too; None for all. Only
             policies that bid may be validated on more.
@@ -62,6 +63,7 @@ class TrainingSettings:
     method: Method
     iterations: int = 30
     validate_every: int = 5
+    save_every: int = 1
     num_validation: int = 8
     num_compared: int | None = None
     num_threads: int = 1
@@ -73,9 +75,11 @@ class TrainingSettings:
     def __post_init__(self) -> None:
         if self.picture_every < 0:
             raise MurmurationError(f"trainer.picture_every is {self.picture_every}; it must not be negative")
-        if self.iterations < 0 or min(self.validate_every, self.num_validation, self.num_threads) < 1:
+        least = min(self.validate_every, self.save_every, self.num_validation, self.num_threads)
+        if self.iterations < 0 or least < 1:
             raise MurmurationError(
-                "trainer: iterations must not be negative; validate_every, num_validation and num_threads at least 1"
+                "trainer: iterations must not be negative; validate_every, save_every, num_validation and num_threads "
+                "at least 1"
             )
         if self.num_compared is not None and self.num_compared < 1:
             raise MurmurationError(f"trainer.num_compared is {self.num_compared}; it must be at least 1, or null")
@@ -183,7 +187,7 @@ class Trainer:
         self.tensorboard = TensorBoardWriter(folder / "tensorboard", listener.note)
 
     def run(self) -> TrainingState:
-        """Train to the end, or resume from the folder's newest undamaged state, which every iteration saves.
+        """Train to the end, or resume from the folder's newest undamaged state.
 
         Raises:
             NetworkError: the network breaks its protocol; nothing has been started.
@@ -305,9 +309,11 @@ class Trainer:
                 figures["throughput/episodes_per_second"] = state.num_episodes / spent
             state.cpu_time.append(figures["throughput/cpu_seconds"])
             self.tensorboard.write(figures, state.iteration)
-            if state.iteration % settings.validate_every == 0 or state.iteration == settings.iterations:
+            validates = state.iteration % settings.validate_every == 0 or state.iteration == settings.iterations
+            if validates:
                 self._validate(algorithm)
-            self._save(algorithm)
+            if validates or state.iteration % settings.save_every == 0:
+                self._save(algorithm)
             self.listener.step(state.iteration, {**figures, **self.problem.standing(state.latest, state.baselines)})
 
     def _validate(self, algorithm: Algorithm) -> None:

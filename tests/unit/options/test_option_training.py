@@ -12,7 +12,7 @@ from agents.networks import Blueprint
 from agents.policies.options.checkpoint import OptionCheckpoint, chooses_options
 from agents.problems.options import OptionProblem, OptionTask
 from agents.problems.problem import ValidationPlan
-from agents.training import STATE, Trainer, TrainingSettings
+from agents.training import STATE, STATES, Trainer, TrainingSettings
 from baselines.fifo import Fifo
 from baselines.srtf import Srtf
 from envs.episodes import Elapsed
@@ -103,6 +103,13 @@ def test_baselines_that_another_seed_has_measured_are_not_played_again(tmp_path)
     trainer.measured = {"srtf": measured}
     assert trainer.run().baselines["srtf"] == measured
     assert played == ["fifo"]
+
+
+def test_states_are_saved_every_few_iterations_and_at_validations(tmp_path):
+    settings = dataclasses.replace(SETTINGS, iterations=4, validate_every=3, save_every=2)
+    train(tmp_path, settings)
+    saved = sorted(int(path.name.removeprefix("iteration_")) for path in (tmp_path / STATES).iterdir())
+    assert saved == [2, 3, 4]
 
 
 def test_jobs_are_only_started_at_first_and_a_checkpoint_says_so(tmp_path):

@@ -97,16 +97,19 @@ def test_the_objective_of_training_is_its_best_validation(tmp_path, name, state,
 
 def test_every_seed_is_trained_in_its_own_folder(tmp_path, monkeypatch):
     calls: list[Any] = []
+    given: list[Any] = []
 
-    def train(cfg, folder, listener):
+    def train(cfg, folder, listener, measured=None):
         calls.append((cfg.seed, folder))
-        return True
+        given.append(dict(measured or {}))
+        return SimpleNamespace(best_iteration=0, baselines={f"of_{cfg.seed}": {}})
 
     listener = SimpleNamespace(note=calls.append)
     monkeypatch.setattr("launch.training.train_seed", train)
     assert train_seeds(OmegaConf.create({"seed": 3, "seeds": 2}), tmp_path, listener)
     assert calls[1::2] == [(3, tmp_path / "seed_3"), (4, tmp_path / "seed_4")]
     assert calls[0] == "training seed 3, the last one is 4"
+    assert given == [{}, {"of_3": {}}], "baselines are measured by the first training seed"
     calls.clear()
     assert train_seeds(OmegaConf.create({"seed": 3, "seeds": 1}), tmp_path, listener)
     assert calls == [(3, tmp_path)]

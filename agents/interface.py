@@ -162,7 +162,7 @@ def _rounded(amounts: Mapping[NodeId, float] | None) -> Mapping[NodeId, float] |
 
 @dataclass(frozen=True)
 class InterfaceLoss:
-    """What a scheduler loses when it acts through options.
+    """Difference that it makes for a scheduler to act through options.
 
     Attributes:
         count: rounds and jobs of all episodes.

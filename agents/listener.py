@@ -1,4 +1,4 @@
-"""What training reports on its progress."""
+"""The protocol by which training reports its progress."""
 
 from collections.abc import Mapping
 from typing import Protocol

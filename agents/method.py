@@ -18,7 +18,7 @@ from envs.types import MurmurationError
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a method needs of an environment and its network.
+    """Requirements of a method on the environment and its network.
 
     Attributes:
         faces: of environments that it can train in, see `TrainingProblem.face`.
@@ -69,7 +69,7 @@ class Method(Protocol):
 
     @property
     def needs(self) -> Needs:
-        """What it needs of environment and network."""
+        """Requirements on the environment and its network."""
         ...
 
     @property
@@ -94,7 +94,7 @@ class Method(Protocol):
 
 
 class Stage(Protocol):
-    """What changes a network before a method begins, such as imitation."""
+    """A step that changes a network before a method begins, such as imitation."""
 
     @property
     def name(self) -> str:
@@ -103,7 +103,7 @@ class Stage(Protocol):
 
     @property
     def needs(self) -> Needs:
-        """What it needs of environment and network."""
+        """Requirements on the environment and its network."""
         ...
 
     @property

@@ -73,7 +73,7 @@ class ImitationSettings:
         seed: int,
         progress: Callable[[int, int, Mapping[str, float]], None],
     ) -> None:
-        """Let a network learn what a scheduler does."""
+        """Train a network to choose as a scheduler does."""
         env = problem.training_setup.vector_env(self.num_envs, seed + 1)
 
         def tell(_phase: str, done: int, total: int, figures: dict[str, float]) -> None:

@@ -1,33 +1,34 @@
 """Checkpoints of bidding policies: weights in safetensors and a plain manifest. No pickle is ever read."""
 
-import json
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from agents.networks import Blueprint
 from agents.policies.bid_scheduler import BiddingScheduler
 from agents.policies.checkpoint import check_finite
 from agents.policies.description import (
+    DESCRIPTION,
     NO_DESCRIPTION,
     NO_WEIGHTS,
+    WEIGHTS,
     check_bidding_description,
     check_network_size,
     explaining_damage,
     read_json,
     require_file,
+    write_policy,
 )
 from envs.bidding import BiddingRules, BiddingSpec
 from envs.bidding.columns import BID_COLUMNS
 from envs.simulation.market import Market
 from envs.types import CheckpointError
 
-WEIGHTS, MANIFEST = "weights.safetensors", "policy.json"
 FACE, FORMAT = "bidding", 1
 BID_NETWORKS = (
     "agents.networks.bidding.BiddingPolicy",
@@ -61,8 +62,6 @@ class BiddingCheckpoint:
 
     def save(self, folder: Path) -> None:
         """Write `weights.safetensors` and `policy.json`; each is replaced as a whole."""
-        folder.mkdir(parents=True, exist_ok=True)
-        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network.state_dict().items()}
         manifest = {
             "face": FACE,
             "format": FORMAT,
@@ -72,10 +71,7 @@ class BiddingCheckpoint:
             "market": self.market,
             "notes": self.notes,
         }
-        save_file(weights, str(folder / f"{WEIGHTS}.part"))
-        (folder / f"{MANIFEST}.part").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-        (folder / f"{WEIGHTS}.part").replace(folder / WEIGHTS)
-        (folder / f"{MANIFEST}.part").replace(folder / MANIFEST)
+        write_policy(folder, self.network, manifest)
 
     @classmethod
     def load(cls, folder: Path, networks: Collection[str] = ()) -> "BiddingCheckpoint":
@@ -88,8 +84,8 @@ class BiddingCheckpoint:
         Raises:
             CheckpointError: it is missing or corrupt, or its weights do not fit its network.
         """
-        with explaining_damage(folder / MANIFEST, NO_DESCRIPTION):
-            manifest = read_json(folder / MANIFEST)
+        with explaining_damage(folder / DESCRIPTION, NO_DESCRIPTION):
+            manifest = read_json(folder / DESCRIPTION)
             if (manifest.get("face"), manifest["format"]) != (FACE, FORMAT):
                 raise CheckpointError(
                     f"its face is {manifest.get('face')!r} in format {manifest['format']!r}; this version reads {FACE} "
@@ -104,7 +100,7 @@ class BiddingCheckpoint:
             require_file(folder / WEIGHTS)
             weights = load_file(str(folder / WEIGHTS))
             check_finite(weights)
-        with explaining_damage(folder / MANIFEST, NO_DESCRIPTION):
+        with explaining_damage(folder / DESCRIPTION, NO_DESCRIPTION):
             spec = replace(ANY_SPEC, num_bids=num_bids)
             check_network_size(blueprint, spec, weights)
             network = blueprint.build(spec)
@@ -158,6 +154,6 @@ class BiddingCheckpoint:
 def is_bidding(folder: Path) -> bool:
     """Whether a folder holds a checkpoint of a bidding policy."""
     try:
-        return bool(read_json(folder / MANIFEST).get("face") == FACE)
+        return bool(read_json(folder / DESCRIPTION).get("face") == FACE)
     except (OSError, ValueError, CheckpointError):
         return False

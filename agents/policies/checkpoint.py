@@ -1,33 +1,34 @@
 """Checkpoints: weights in safetensors and a plain description. No pickle is ever read."""
 
-import json
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from agents.networks import Blueprint, NetworkError, check_network
 from agents.policies.description import (
+    DESCRIPTION,
     NO_DESCRIPTION,
     NO_WEIGHTS,
+    WEIGHTS,
     check_description,
     check_network_size,
     explaining_damage,
     read_json,
     require_file,
+    write_policy,
 )
 from agents.policies.gpu_types import check_types
 from agents.policies.scheduler import PolicyScheduler
 from envs.gpu_cluster import DecisionRules, EnvSpec
 from envs.types import CheckpointError
 
-WEIGHTS, DESCRIPTION = "weights.safetensors", "policy.json"
 FORMAT = 4  # of the description; raised when its meaning changes
-# What earlier versions could also say, each with the only value that this version can play.
+# Settings of earlier versions, each with the only value that this version can play.
 REMOVED = {"rules": {"amendments": False, "num_levels": 1}, "spec": {"num_levels": 1}}
 # Format 2 called nodes servers; the weights of our own network had that word in their names, too.
 OLD_KEYS = {"num_servers": "num_nodes", "candidates_per_server": "candidates_per_node"}
@@ -52,8 +53,6 @@ class Checkpoint:
 
     def save(self, folder: Path) -> None:
         """Write `weights.safetensors` and `policy.json`; each is replaced as a whole."""
-        folder.mkdir(parents=True, exist_ok=True)
-        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network.state_dict().items()}
         description = {
             "format": FORMAT,
             "network": self.blueprint.to_dict(),
@@ -62,10 +61,7 @@ class Checkpoint:
             "gpu_types": list(self.gpu_types),
             "notes": self.notes,
         }
-        save_file(weights, str(folder / f"{WEIGHTS}.part"))
-        (folder / f"{DESCRIPTION}.part").write_text(json.dumps(description, indent=2) + "\n")
-        (folder / f"{WEIGHTS}.part").replace(folder / WEIGHTS)
-        (folder / f"{DESCRIPTION}.part").replace(folder / DESCRIPTION)
+        write_policy(folder, self.network, description)
 
     @classmethod
     def load(cls, path: str | Path, networks: Collection[str] = ()) -> "Checkpoint":

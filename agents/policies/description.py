@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from torch import Tensor
+from safetensors.torch import save_file
+from torch import Tensor, nn
 
 from agents.networks import Blueprint
 from envs.bidding import BiddingRules, BiddingSpec
@@ -22,6 +23,7 @@ from envs.gpu_cluster import DecisionRules, EnvSpec
 from envs.options import OptionRules, OptionSpec
 from envs.types import CheckpointError, MurmurationError
 
+WEIGHTS, DESCRIPTION = "weights.safetensors", "policy.json"  # the files of a checkpoint
 NO_DESCRIPTION, NO_WEIGHTS = "is not a policy description", "does not contain this network's weights"
 LARGEST_FILE = 1_000_000  # bytes
 LARGEST: Mapping[str, int] = {  # of the whole numbers in `spec` and `rules`
@@ -50,6 +52,16 @@ DEEPEST_OPTION = 4  # levels of the market's options
 LARGEST_NUMBER = 10**12  # magnitude of a number among the market's options
 OPTION_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")  # no name of a class such as `_target_`
 PLAIN_TEXT = re.compile(rf"[\w .,:/+-]{{0,{LONGEST_TEXT}}}")  # in particular without `${` and `???`
+
+
+def write_policy(folder: Path, network: nn.Module, description: Mapping[str, Any]) -> None:
+    """Write a network's weights and a description into a folder; each file is replaced as a whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
+    save_file(weights, str(folder / f"{WEIGHTS}.part"))
+    (folder / f"{DESCRIPTION}.part").write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+    for name in (WEIGHTS, DESCRIPTION):
+        (folder / f"{name}.part").replace(folder / name)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from agents.networks import Blueprint
-from agents.policies.checkpoint import DESCRIPTION, WEIGHTS, Checkpoint
+from agents.policies.checkpoint import Checkpoint
+from agents.policies.description import DESCRIPTION, WEIGHTS
 from envs.gpu_cluster import DecisionRules
 from envs.performance import default_model
 from envs.types import ClusterSpec, MurmurationError, NodeSpec

@@ -17,7 +17,8 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
 from agents.networks import Blueprint
-from agents.policies.checkpoint import DESCRIPTION, Checkpoint
+from agents.policies.checkpoint import Checkpoint
+from agents.policies.description import DESCRIPTION
 from envs.gpu_cluster import DecisionRules
 from launch.arguments import compose_options
 from launch.building import build_object, import_target

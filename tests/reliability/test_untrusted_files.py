@@ -14,7 +14,8 @@ import evaluate
 from agents.networks import Blueprint
 from agents.policies import BiddingCheckpoint
 from agents.policies.bid_checkpoint import ANY_SPEC
-from agents.policies.checkpoint import DESCRIPTION, WEIGHTS, Checkpoint
+from agents.policies.checkpoint import Checkpoint
+from agents.policies.description import DESCRIPTION, WEIGHTS
 from envs.bidding import BiddingRules
 from envs.gpu_cluster import DecisionRules
 from envs.types import CheckpointError

@@ -1,29 +1,30 @@
 """Checkpoints of policies that choose options: weights in safetensors and a plain manifest. No pickle is ever read."""
 
-import json
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 
 from agents.networks import Blueprint
 from agents.policies.checkpoint import check_finite
 from agents.policies.description import (
+    DESCRIPTION,
     NO_DESCRIPTION,
     NO_WEIGHTS,
+    WEIGHTS,
     check_network_size,
     check_option_description,
     explaining_damage,
     read_json,
+    write_policy,
 )
 from agents.policies.options.scheduler import OptionScheduler
 from envs.options import OptionRules, OptionSpec
 from envs.types import CheckpointError
 
-WEIGHTS, MANIFEST = "weights.safetensors", "policy.json"
 FACE, FORMAT = "options", 1
 OPTION_NETWORKS = (
     "agents.networks.option_scorer.OptionScorer",
@@ -49,8 +50,6 @@ class OptionCheckpoint:
 
     def save(self, folder: Path) -> None:
         """Write `weights.safetensors` and `policy.json`; each is replaced as a whole."""
-        folder.mkdir(parents=True, exist_ok=True)
-        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network.state_dict().items()}
         manifest = {
             "face": FACE,
             "format": FORMAT,
@@ -58,10 +57,7 @@ class OptionCheckpoint:
             "rules": asdict(self.rules),
             "notes": self.notes,
         }
-        save_file(weights, str(folder / f"{WEIGHTS}.part"))
-        (folder / f"{MANIFEST}.part").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-        (folder / f"{WEIGHTS}.part").replace(folder / WEIGHTS)
-        (folder / f"{MANIFEST}.part").replace(folder / MANIFEST)
+        write_policy(folder, self.network, manifest)
 
     @classmethod
     def load(cls, folder: Path, networks: Collection[str] = ()) -> "OptionCheckpoint":
@@ -74,8 +70,8 @@ class OptionCheckpoint:
         Raises:
             CheckpointError: it is missing or corrupt, or its weights do not fit its network.
         """
-        with explaining_damage(folder / MANIFEST, NO_DESCRIPTION):
-            manifest = read_json(folder / MANIFEST)
+        with explaining_damage(folder / DESCRIPTION, NO_DESCRIPTION):
+            manifest = read_json(folder / DESCRIPTION)
             if (manifest.get("face"), manifest["format"]) != (FACE, FORMAT):
                 raise CheckpointError(
                     f"its face is {manifest.get('face')!r} in format {manifest['format']!r}; this version reads {FACE} "
@@ -87,7 +83,7 @@ class OptionCheckpoint:
         with explaining_damage(folder / WEIGHTS, NO_WEIGHTS):
             weights = load_file(str(folder / WEIGHTS))
             check_finite(weights)
-        with explaining_damage(folder / MANIFEST, NO_DESCRIPTION):
+        with explaining_damage(folder / DESCRIPTION, NO_DESCRIPTION):
             check_network_size(blueprint, OptionSpec(), weights)
             network = blueprint.build(OptionSpec())
         with explaining_damage(folder / WEIGHTS, NO_WEIGHTS):
@@ -107,6 +103,6 @@ class OptionCheckpoint:
 def chooses_options(folder: Path) -> bool:
     """Whether a folder holds a checkpoint of a policy that chooses options."""
     try:
-        return bool(read_json(folder / MANIFEST).get("face") == FACE)
+        return bool(read_json(folder / DESCRIPTION).get("face") == FACE)
     except (OSError, ValueError, CheckpointError):
         return False

@@ -10,7 +10,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from agents.networks import Blueprint
-from agents.policies.checkpoint import DESCRIPTION, WEIGHTS, Checkpoint
+from agents.policies.checkpoint import Checkpoint
+from agents.policies.description import DESCRIPTION, WEIGHTS
 from agents.policies.scheduler import choose_actions
 from envs.gpu_cluster import DecisionRules
 from envs.types import CheckpointError

@@ -25,6 +25,13 @@ class ProgressListener:
         columns = (TextColumn("{task.description:10s}"), BarColumn(bar_width=24), TextColumn("{task.fields[figures]}"))
         self._bar = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console)
         self._task: TaskID | None = None
+        self._name = ""
+
+    def part(self, name: str) -> "ProgressListener":
+        """Return a listener for a part of the work, such as a training seed, with its own bar and its name in notes."""
+        found = ProgressListener(self.console)
+        found._bar, found._name = self._bar, f"{name}: "
+        return found
 
     def __enter__(self) -> "ProgressListener":
         self._bar.start()
@@ -34,9 +41,11 @@ class ProgressListener:
         self._bar.stop()
 
     def phase(self, name: str, total: int) -> None:
-        """Fill the last bar and begin a new one."""
+        """Fill the last bar and begin a new one, in a part in its place."""
         self._finish()
-        self._task = self._bar.add_task(name, total=total, figures="")
+        if self._name and self._task is not None:
+            self._bar.remove_task(self._task)
+        self._task = self._bar.add_task(self._name + name, total=total, figures="")
 
     def step(self, done: int, figures: Mapping[str, float]) -> None:
         """Advance the bar and show the latest figures."""
@@ -52,9 +61,9 @@ class ProgressListener:
 
     def note(self, text: str) -> None:
         """Print a line above the bars."""
-        self.console.print(text, highlight=False)
+        self.console.print(self._name + text, highlight=False)
 
     def _finish(self) -> None:
         if self._task is not None:
-            task = self._bar.tasks[self._task]
+            task = self._bar.tasks[self._bar.task_ids.index(self._task)]
             self._bar.update(self._task, completed=task.total)

@@ -223,6 +223,16 @@ class Trainer:
                 algorithm.stop()
         return self.state
 
+    def measure(self) -> dict[str, ValidationFigures]:
+        """Return the figures of the baselines, which other training seeds can take as `measured`; train nothing."""
+        resumed = self.saved.intact(self.listener.note, self.folder / STATE)
+        if resumed is not None:
+            return read_state(resumed / STATE, TrainingState).baselines
+        settings = self.settings
+        plan = ValidationPlan(settings.num_validation, settings.num_compared, settings.method.num_envs)
+        self.problem.prepare(plan, self.listener)
+        return measure_baselines(self.baselines, self.problem.compared(), self.listener)
+
     def _check_network(self) -> None:
         """Check a network like the one to be trained; report optional protocols that it lacks, in one note."""
         settings = self.settings

@@ -22,7 +22,7 @@ def main(cfg: DictConfig, folder: Path) -> Path:
     """Train; if `evaluate` is true, compare the best checkpoint with the baselines; return the run's folder."""
     cfg, folder = recall_run(cfg, folder)
 
-    from launch.training import train
+    from launch.seeds import train
 
     with resumable(folder, cfg.seeds):
         train(cfg, folder)

@@ -45,7 +45,7 @@ def repeat_run(cfg: DictConfig, folder: Path) -> None:
 
                 evaluate_policy(find_again(recalled, earlier), folder)
             case "train":
-                from launch.training import train
+                from launch.seeds import train
 
                 train(recalled, folder)
             case _:

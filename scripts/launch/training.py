@@ -20,7 +20,6 @@ from agents.problems.objective import Return
 from agents.problems.options import OptionProblem, OptionTask
 from agents.problems.problem import TrainingProblem
 from agents.tensorboard import as_code
-from agents.terminal import ProgressListener
 from agents.training import STATE, Trainer, TrainingSettings, TrainingState
 from agents.validation import ValidationFigures
 from envs.bidding import BiddingSettings
@@ -31,30 +30,12 @@ from envs.simulation.market import Market
 from envs.types import CheckpointError
 from launch.arguments import compose_options
 from launch.building import build_object
-from launch.curves import write_learning_curves
 from launch.errors import ChoiceError
 from launch.inputs import RunInputs, build_inputs, build_schedulers
-from launch.policies import describe_market, load_policies, seed_folders
+from launch.policies import describe_market
 from launch.provenance import add_provenance, checkpoint_hashes, trace_hashes
 from launch.registry import registered
-from launch.runs import compare_and_report, existing_folder
-
-
-def train(cfg: DictConfig, folder: Path) -> None:
-    """Train; if `evaluate` is true, compare the best checkpoints with the baselines, all in one folder.
-
-    Raises:
-        ChoiceError: `seeds` is not a positive whole number, and all errors of `build_trainer`.
-        CheckpointError: the run cannot be resumed, or its files cannot be written.
-    """
-    with ProgressListener() as listener:
-        trained = train_seeds(cfg, folder, listener)
-    if trained:
-        hashes = [checkpoint_hashes(find_checkpoint(each)) for each in seed_folders(folder) or [folder]]
-        add_provenance(folder, checkpoint={path: found for each in hashes for path, found in each.items()})
-        write_learning_curves(folder)
-        if cfg.evaluate:
-            compare_and_report(cfg, folder, "test", load_policies(folder, registered(cfg)))
+from launch.runs import existing_folder
 
 
 def build_trainer(cfg: DictConfig, folder: Path, listener: TrainingListener) -> Trainer:
@@ -161,32 +142,6 @@ PROBLEMS: Mapping[type, Callable[..., tuple[Any, RunInputs]]] = {
     BiddingSettings: bid_problem,
     OptionSettings: option_problem,
 }
-
-
-def train_seeds(cfg: DictConfig, folder: Path, listener: TrainingListener) -> bool:
-    """Train once, or with `seeds=n` once for each of n seeds, in folders seed_<seed> of the run's folder.
-
-    Seeds that have ended are not trained again when a run is resumed.
-
-    Returns:
-        Whether there is a policy to evaluate.
-
-    Raises:
-        ChoiceError: `seeds` is not a positive whole number, and all errors of `build_trainer`.
-    """
-    if not isinstance(cfg.seeds, int) or cfg.seeds < 1:
-        raise ChoiceError(f"seeds is {cfg.seeds!r}; it must be a whole number of at least 1")
-    if cfg.seeds == 1:
-        return train_seed(cfg, folder, listener).best_iteration >= 0
-    trained, measured = [], dict[str, ValidationFigures]()
-    for seed in range(cfg.seed, cfg.seed + cfg.seeds):
-        own = cfg.copy()
-        own.seed = seed
-        listener.note(f"training seed {seed}, the last one is {cfg.seed + cfg.seeds - 1}")
-        state = train_seed(own, folder / f"seed_{seed}", listener, measured)
-        trained.append(state.best_iteration >= 0)
-        measured |= state.baselines
-    return all(trained)
 
 
 def train_seed(

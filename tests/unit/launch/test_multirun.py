@@ -15,7 +15,7 @@ from launch.multirun import summarise_multirun
 from launch.objective import objective_of, rows_with_figures
 from launch.outcomes import OUTCOMES, FinishedRun, MultirunFolder, read_outcomes, write_outcome
 from launch.policies import load_policies, seed_folders
-from launch.training import train_seeds
+from launch.seeds import train_seeds
 from tests.unit.launch.test_scripts import SMALL, here, run
 
 __all__ = ["here"]  # a fixture
@@ -105,8 +105,8 @@ def test_every_seed_is_trained_in_its_own_folder(tmp_path, monkeypatch):
         return SimpleNamespace(best_iteration=0, baselines={f"of_{cfg.seed}": {}})
 
     listener = SimpleNamespace(note=calls.append)
-    monkeypatch.setattr("launch.training.train_seed", train)
-    assert train_seeds(OmegaConf.create({"seed": 3, "seeds": 2}), tmp_path, listener)
+    monkeypatch.setattr("launch.seeds.train_seed", train)
+    assert train_seeds(OmegaConf.create({"seed": 3, "seeds": 2, "processes": 1}), tmp_path, listener)
     assert calls[1::2] == [(3, tmp_path / "seed_3"), (4, tmp_path / "seed_4")]
     assert calls[0] == "training seed 3, the last one is 4"
     assert given == [{}, {"of_3": {}}], "baselines are measured by the first training seed"
@@ -115,6 +115,8 @@ def test_every_seed_is_trained_in_its_own_folder(tmp_path, monkeypatch):
     assert calls == [(3, tmp_path)]
     with pytest.raises(ChoiceError, match="seeds is 0; it must be a whole number of at least 1"):
         train_seeds(OmegaConf.create({"seed": 3, "seeds": 0}), tmp_path, listener)
+    with pytest.raises(ChoiceError, match="processes is 0; it must be a whole number of at least 1"):
+        train_seeds(OmegaConf.create({"seed": 3, "seeds": 2, "processes": 0}), tmp_path, listener)
 
 
 def test_folders_of_training_seeds_are_in_numerical_order(tmp_path):

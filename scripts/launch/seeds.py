@@ -1,0 +1,210 @@
+"""Training runs of one or several seeds, these in processes of their own. Needs torch and ray."""
+
+import multiprocessing
+import os
+import queue
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from agents.policies.checkpoint import find_checkpoint
+from agents.terminal import ProgressListener
+from agents.validation import ValidationFigures
+from envs.evaluation.failure import portable
+from envs.types import MurmurationError
+from launch.choices import open_configs
+from launch.curves import write_learning_curves
+from launch.errors import ChoiceError
+from launch.policies import load_policies, seed_folders
+from launch.provenance import add_provenance, checkpoint_hashes
+from launch.registry import registered
+from launch.runs import compare_and_report
+from launch.training import build_trainer, train_seed
+
+LOOK_SECONDS = 0.2  # between two looks at what the processes report
+
+
+def train(cfg: DictConfig, folder: Path) -> None:
+    """Train; if `evaluate` is true, compare the best checkpoints with the baselines, all in one folder.
+
+    Raises:
+        ChoiceError: `seeds` is not a positive whole number, and all errors of `build_trainer`.
+        CheckpointError: the run cannot be resumed, or its files cannot be written.
+    """
+    with ProgressListener() as listener:
+        trained = train_seeds(cfg, folder, listener)
+    if trained:
+        hashes = [checkpoint_hashes(find_checkpoint(each)) for each in seed_folders(folder) or [folder]]
+        add_provenance(folder, checkpoint={path: found for each in hashes for path, found in each.items()})
+        write_learning_curves(folder)
+        if cfg.evaluate:
+            compare_and_report(cfg, folder, "test", load_policies(folder, registered(cfg)))
+
+
+def train_seeds(cfg: DictConfig, folder: Path, listener: ProgressListener) -> bool:
+    """Train once, or with `seeds=n` once for each of n seeds, in folders seed_<seed> of the run's folder.
+
+    Baselines are measured once. Then `cfg.processes` seeds are trained at a time, each in a process of its own, which
+    changes no figure. Seeds that have ended are not trained again when a run is resumed.
+
+    Returns:
+        Whether there is a policy to evaluate.
+
+    Raises:
+        ChoiceError: `seeds` or `processes` is not a positive whole number, and all errors of `build_trainer`.
+    """
+    for key in ("seeds", "processes"):
+        value = cfg.get(key)
+        if value is None and key == "processes":
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ChoiceError(f"{key} is {value!r}; it must be a whole number of at least 1")
+    if cfg.seeds == 1:
+        return train_seed(cfg, folder, listener).best_iteration >= 0
+    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
+    runs = {seed: (with_seed(cfg, seed), folder / f"seed_{seed}") for seed in seeds}
+    at_once = min(cfg.get("processes") or count_cores(), len(runs))
+    if at_once == 1:
+        return train_in_turn(runs, listener)
+    listener.note(f"training seeds {seeds[0]} to {seeds[-1]}, {at_once} at a time")
+    own, place = runs[seeds[0]]
+    measured = build_trainer(own, place, listener).measure()
+    return train_at_once(runs, measured, at_once, listener)
+
+
+def with_seed(cfg: DictConfig, seed: int) -> DictConfig:
+    """Return a copy of a configuration with another seed."""
+    own = cfg.copy()
+    own.seed = seed
+    return own
+
+
+def count_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def train_in_turn(runs: Mapping[int, tuple[DictConfig, Path]], listener: ProgressListener) -> bool:
+    """Train seeds one after another in this process; return whether all have a policy."""
+    trained, measured = [], dict[str, ValidationFigures]()
+    for seed, (cfg, folder) in runs.items():
+        listener.note(f"training seed {seed}, the last one is {max(runs)}")
+        state = train_seed(cfg, folder, listener, measured)
+        trained.append(state.best_iteration >= 0)
+        measured |= state.baselines
+    return all(trained)
+
+
+def train_at_once(
+    runs: Mapping[int, tuple[DictConfig, Path]],
+    measured: Mapping[str, ValidationFigures],
+    at_once: int,
+    listener: ProgressListener,
+) -> bool:
+    """Train seeds in several processes; return whether all have a policy.
+
+    Raises:
+        MurmurationError: a process has died. An error that ends the training of a seed is raised as it is.
+    """
+    context = multiprocessing.get_context("spawn")
+    hydra = HydraConfig.instance().cfg
+    with context.Manager() as manager:
+        reports = manager.Queue()
+        boards = {seed: listener.part(f"seed {seed}") for seed in runs}
+        with stopping_at_once(ProcessPoolExecutor(at_once, context, ignore_interrupts)) as pool:
+            calls = [
+                pool.submit(train_apart, list(sys.path), hydra, own, place, dict(measured), reports)
+                for own, place in runs.values()
+            ]
+            for _ in until_done(calls):
+                show_reports(reports, boards)
+            try:
+                results = [call.result() for call in calls]
+            except BrokenProcessPool as error:
+                raise MurmurationError(
+                    "seeds: a process that trained a seed has died, perhaps for want of memory; go on with resume= and "
+                    "fewer processes="
+                ) from error
+    return all(results)
+
+
+@contextmanager
+def stopping_at_once(pool: ProcessPoolExecutor) -> Iterator[ProcessPoolExecutor]:
+    """Yield a pool of processes; after an error or an interrupt these end at once instead of finishing their work."""
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in multiprocessing.active_children():
+            process.terminate()
+        raise
+    pool.shutdown()
+
+
+def until_done(calls: list[Future[bool]]) -> Iterator[None]:
+    """Yield every now and then until all calls have ended or one has failed, and once more then."""
+    pending = set(calls)
+    while pending:
+        done, pending = wait(pending, LOOK_SECONDS, FIRST_COMPLETED)
+        yield
+        if any(call.exception() for call in done):
+            return
+
+
+def show_reports(reports: "queue.Queue[tuple[int, str, tuple[Any, ...]]]", boards: Mapping[int, Any]) -> None:
+    """Hand on what processes have reported since the last look."""
+    while True:
+        try:
+            seed, what, values = reports.get_nowait()
+        except queue.Empty:
+            return
+        getattr(boards[seed], what)(*values)
+
+
+def ignore_interrupts() -> None:
+    """Leave Ctrl-C to the first process, which then ends the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def train_apart(
+    path: list[str],
+    hydra: Any,
+    cfg: DictConfig,
+    folder: Path,
+    measured: Mapping[str, ValidationFigures],
+    reports: "queue.Queue[tuple[int, str, tuple[Any, ...]]]",
+) -> bool:
+    """Train a seed in this process, which knows no more than its arguments; return whether it has a policy.
+
+    Args:
+        path: where the first process imports from.
+        hydra: what Hydra has noted about the run.
+        cfg, folder, measured: see `train_seed`.
+        reports: receives (seed, name of the listener's method, its arguments).
+    """
+    sys.path[:] = path
+    HydraConfig.instance().cfg = hydra
+
+    def tell(what: str) -> Callable[..., None]:
+        return lambda *values: reports.put((cfg.seed, what, values))
+
+    try:
+        with open_configs():
+            return train_seed(cfg, folder, Reporter(tell), measured).best_iteration >= 0
+    except Exception as error:
+        raise portable(error) from None
+
+
+class Reporter:
+    """An `agents.listener.TrainingListener` that sends everything to another process."""
+
+    def __init__(self, tell: Callable[[str], Callable[..., None]]) -> None:
+        self.phase, self.step, self.note = tell("phase"), tell("step"), tell("note")

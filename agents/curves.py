@@ -4,10 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from agents.problems.gain import Gain
 from envs.evaluation.plots import COLOURS
@@ -75,56 +73,6 @@ def learning_curves(runs: Mapping[str, LearningCurve]) -> Figure:
     if len(runs) > 1:
         figure.legend(*rows[0, 0].get_legend_handles_labels(), frameon=False, fontsize=9, loc="outside right upper")
     return figure
-
-
-def compare_curves(methods: Mapping[str, Sequence[LearningCurve]]) -> Figure:
-    """Draw the gains of several methods over training episodes and CPU-minutes, a row of two charts for each task.
-
-    A line is the mean over training seeds, a band reaches from the lowest to the highest. Costs are on a logarithmic
-    scale, and validations before training are left out. Curves of a task with other validations than the first one
-    stand for themselves.
-
-    Args:
-        methods: by name, the curves of all training seeds, which may be of several tasks.
-    """
-    tasks = list(dict.fromkeys(task for curves in methods.values() for curve in curves for task in curve.tasks))
-    figure = Figure(figsize=(9.0, 2.9 * len(tasks) + 0.4), layout="constrained")
-    rows = figure.subplots(len(tasks), 2, squeeze=False, sharey="row", sharex="col")
-    for task, charts in zip(tasks, rows, strict=True):
-        for axes, cost in zip(charts, (LearningCurve.episodes, LearningCurve.cpu_minutes), strict=True):
-            axes.axhline(0.0, color="0.6", linewidth=0.8)
-            for i, (name, curves) in enumerate(methods.items()):
-                own = [curve for curve in curves if task in curve.tasks]
-                for j, group in enumerate(_alike(own)):
-                    costs = np.mean([cost(curve)[1:] for curve in group], axis=0)
-                    gains = np.array([curve.gains(task)[0][1:] for curve in group])
-                    colour, label = COLOURS[i % len(COLOURS)], None if j else name
-                    axes.plot(costs, gains.mean(axis=0), color=colour, label=label, lw=1.6, marker="o", ms=3)
-                    axes.fill_between(costs, gains.min(axis=0), gains.max(axis=0), color=colour, alpha=0.15, lw=0)
-            axes.set_xscale("log")
-            axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-            axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-            axes.xaxis.set_minor_formatter(NullFormatter())
-            axes.grid(color="0.9")
-            axes.spines[["top", "right"]].set_visible(False)
-        charts[0].set_ylabel("gain in mean JCT (%)")
-        charts[0].set_title(task, fontsize=10, loc="left")
-    rows[-1, 0].set_xlabel("training episodes")
-    rows[-1, 1].set_xlabel("CPU-minutes of training")
-    handles: dict[str, Artist] = {}
-    for charts in rows:
-        drawn, labels = charts[0].get_legend_handles_labels()
-        handles |= zip(labels, drawn, strict=True)
-    figure.legend(list(handles.values()), list(handles), frameon=False, fontsize=9, loc="outside right upper")
-    return figure
-
-
-def _alike(curves: Sequence[LearningCurve]) -> list[list[LearningCurve]]:
-    """Group curves that were validated after the same iterations."""
-    groups: dict[tuple[int, ...], list[LearningCurve]] = {}
-    for curve in curves:
-        groups.setdefault(tuple(curve.iterations), []).append(curve)
-    return list(groups.values())
 
 
 def _draw(axes: Axes, costs: Mapping[str, FloatArray], gains: Mapping[str, tuple[FloatArray, FloatArray]]) -> None:

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
+from agents.training import TrainingState
 from envs.evaluation.aggregate import interquartile_mean
 from envs.evaluation.plots import COLOURS
 from envs.types import FloatArray
@@ -15,6 +16,7 @@ from envs.types.units import HOUR
 
 FIRST_SECOND = 1.0  # where the axis begins, and where the untrained policy is drawn
 MOST_RESAMPLES = 2_000
+LOWEST_LEVEL = -0.25  # of progress that is drawn
 
 
 @dataclass(frozen=True)
@@ -22,30 +24,62 @@ class JctCurve:
     """The validations of one training run on its first task.
 
     Attributes:
+        task: its name.
+        seed: of the training run.
+        iterations: after which the policy was validated, in order.
         seconds: float64[validations], CPU time of training before each, without validation.
         jct: float64[validations], mean JCT of the better of greedy and sampled choices, in s.
         baselines: mean JCT of schedulers on the same workloads, in s.
     """
 
+    task: str
+    seed: int
+    iterations: tuple[int, ...]
     seconds: FloatArray
     jct: FloatArray
     baselines: Mapping[str, float]
 
     @classmethod
-    def of(
-        cls,
-        validation: Mapping[str, Mapping[str, Mapping[str, float]]],
-        cpu_time: Sequence[float],
-        baselines: Mapping[str, Mapping[str, float]],
-    ) -> "JctCurve":
-        """Return the curve of a run's progress; the arguments are fields of `agents.training.TrainingState`."""
-        iterations = sorted(map(int, validation))
-        first = [next(iter(validation[str(i)].values())) for i in iterations]
-        return cls(
-            np.array([sum(cpu_time[:i]) for i in iterations]),
-            np.array([figures["compared_jct"] for figures in first]),
-            {name: figures["mean_jct"] for name, figures in baselines.items()},
+    def of(cls, state: TrainingState) -> "JctCurve":
+        """Return the curve of a run's progress.
+
+        Raises:
+            KeyError, TypeError, ValueError: the run has no validations of this form.
+        """
+        iterations = sorted(map(int, state.validation))
+        tasks = {task for figures in state.validation.values() for task in [*figures][:1]}
+        if len(tasks) != 1:
+            raise ValueError(f"validations begin with {len(tasks)} tasks; it must be one")
+        (task,) = tasks
+        found = cls(
+            task,
+            state.seed,
+            tuple(iterations),
+            np.array([float(sum(state.cpu_time[:i])) for i in iterations]),
+            np.array([float(state.validation[str(i)][task]["compared_jct"]) for i in iterations]),
+            {name: float(figures["mean_jct"]) for name, figures in state.baselines.items()},
         )
+        if not all(np.isfinite(each).all() for each in (found.seconds, found.jct, list(found.baselines.values()))):
+            raise ValueError("a figure is not finite")
+        return found
+
+    def progress(self, zero: str, one: str) -> FloatArray:
+        """Return float64[validations]: how far the mean JCT has come from one baseline (0) to another (1).
+
+        Raises:
+            KeyError: there is no such baseline.
+        """
+        start = self.baselines[zero]
+        return (start - self.jct) / (start - self.baselines[one])
+
+    def first_below(self, name: str) -> float:
+        """Return the CPU time at the first validation below a baseline, in s; infinite without one.
+
+        Raises:
+            KeyError: there is no such baseline.
+        """
+        below = np.flatnonzero(self.jct < self.baselines[name])
+        return float(self.seconds[below[0]]) if len(below) else np.inf
 
 
 def mean_with_band(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -81,18 +115,58 @@ def jct_curves(runs: Sequence[JctCurve], title: str = "") -> Figure:
     axes.plot(seconds, middle, color=COLOURS[0], lw=2.2, marker="o", ms=3)
     axes.annotate("policy", (seconds[-1], middle[-1]), (4, -2), textcoords="offset points", color=COLOURS[0], va="top")
     draw_levels(axes, {name: value / HOUR for name, value in runs[0].baselines.items()})
-    axes.set_xscale("log")
+    over_cpu_time(axes)
     axes.set_yscale("log")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
     ticks = [each for each in (1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 15, 20) if low.min() * 0.8 <= each <= high.max() * 1.3]
     axes.set_yticks(ticks)
-    axes.set_xlabel("CPU-seconds of training, from random weights")
     axes.set_ylabel("mean JCT in validation (h)")
     axes.set_title(title, fontsize=10, loc="left")
-    axes.spines[["top", "right"]].set_visible(False)
     return figure
+
+
+def compare_progress(methods: Mapping[str, Sequence[JctCurve]], zero: str, one: str) -> Figure:
+    """Draw how far several methods come from one baseline (0) to another (1), over CPU time; a chart for each task.
+
+    A line is the interquartile mean over training seeds, with a 95 % band. Further baselines are horizontal lines.
+
+    Args:
+        methods: by name, the curves of all training seeds, validated after the same iterations on each task.
+        zero: the baseline at 0, such as random.
+        one: the baseline at 1.
+    """
+    tasks = list(dict.fromkeys(curve.task for curves in methods.values() for curve in curves))
+    figure = Figure(figsize=(7.6, 4.0 * len(tasks)), layout="constrained")
+    for task, axes in zip(tasks, figure.subplots(len(tasks), squeeze=False)[:, 0], strict=True):
+        levels: dict[str, float] = {}
+        for i, (name, curves) in enumerate(methods.items()):
+            own = [curve for curve in curves if curve.task == task]
+            if not own:
+                continue
+            seconds = np.maximum(np.mean([curve.seconds for curve in own], axis=0), FIRST_SECOND)
+            middle, low, high = mean_with_band(np.stack([curve.progress(zero, one) for curve in own]))
+            colour = COLOURS[i % len(COLOURS)]
+            axes.fill_between(seconds, low, high, color=colour, alpha=0.2, lw=0)
+            axes.plot(seconds, middle, color=colour, lw=1.8, marker="o", ms=3, label=name)
+            start, end = own[0].baselines[zero], own[0].baselines[one]
+            levels = {each: (start - value) / (start - end) for each, value in own[0].baselines.items()}
+        draw_levels(axes, {name: level for name, level in levels.items() if level >= LOWEST_LEVEL})
+        axes.set_ylim(LOWEST_LEVEL, 1.1)
+        over_cpu_time(axes)
+        axes.set_ylabel(f"progress from {zero} to {one}")
+        axes.set_title(task, fontsize=10, loc="left")
+        axes.legend(frameon=False, fontsize=9, loc="lower right")
+    return figure
+
+
+def over_cpu_time(axes: Axes) -> None:
+    """Put CPU time on a logarithmic horizontal axis."""
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("CPU-seconds of training, from random weights")
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def draw_levels(axes: Axes, levels: Mapping[str, float]) -> None:

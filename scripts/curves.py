@@ -1,6 +1,6 @@
-"""Draw learning curves of several methods: gains over the market alone in validation, over episodes and CPU time.
+"""Draw learning curves of several methods from nothing: progress from the random policy to Starling, over CPU time.
 
-python scripts/curves.py "runs={evolution: runs/train/a, branches: runs/train/b}"
+python scripts/curves.py "runs={scorer: runs/train/a, attention: runs/train/b}"
 """
 
 import os

@@ -7,6 +7,9 @@ from torch import nn
 
 from agents.networks.decisions import Decisions
 from envs.options import OptionSpec
+from envs.options.columns import OPTION_EVICT, OPTION_MOVE, OPTION_RESIZE
+
+CHANGES_OF_RUNNING = (OPTION_RESIZE, OPTION_MOVE, OPTION_EVICT)
 
 
 class OptionScorer(nn.Module):
@@ -18,15 +21,27 @@ class OptionScorer(nn.Module):
         spec: sizes of the rows.
         hidden: units of the hidden layer.
         output_scale: spread of the initial output weights; small values begin near the uniform policy.
+        reluctance: by how much lower the options that change a running job (resize, move, evict) score at first. A
+            uniform policy would restart jobs in every round, so that its episodes are many times as long.
     """
 
-    def __init__(self, spec: OptionSpec, hidden: int = 24, output_scale: float = 0.05) -> None:
+    def __init__(self, spec: OptionSpec, hidden: int = 24, output_scale: float = 0.05, reluctance: float = 3.0) -> None:
         super().__init__()
-        self.hidden, self.output_scale = hidden, output_scale
+        self.hidden, self.output_scale, self.reluctance = hidden, output_scale, reluctance
         sizes = (spec.option_features, spec.job_features, spec.node_features, spec.cluster_features)
         self.parts = nn.ParameterList([nn.Parameter(torch.randn(size, hidden) / 10**0.5) for size in sizes])
         self.bias = nn.Parameter(torch.zeros(hidden))
         self.output = nn.Parameter(torch.randn(hidden) * output_scale)
+        if reluctance:
+            self._begin_reluctant()
+
+    @torch.no_grad()
+    def _begin_reluctant(self) -> None:
+        """Make the first unit 1 for options that change a running job, and 0 for the others."""
+        for part in self.parts:
+            part[:, 0] = 0.0
+        self.parts[0][list(CHANGES_OF_RUNNING), 0] = 1.0
+        self.output[0] = -self.reluctance
 
     def scores(self, decisions: Decisions) -> torch.Tensor:
         """Return float32[M], the score of every option."""

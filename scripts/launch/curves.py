@@ -8,10 +8,11 @@ import numpy as np
 import pandas as pd
 from omegaconf import DictConfig, OmegaConf
 
-from agents.curves import LearningCurve, compare_curves, learning_curves
-from agents.jct_curves import JctCurve, jct_curves
+from agents.curves import MINUTE, LearningCurve, learning_curves
+from agents.jct_curves import JctCurve, compare_progress, jct_curves
 from agents.saving import read_state
 from agents.training import STATE, TrainingState
+from envs.evaluation.aggregate import interquartile_mean
 from envs.evaluation.report import DOTS_PER_INCH
 from launch.errors import ChoiceError
 from launch.policies import seed_folders
@@ -61,8 +62,7 @@ def write_learning_curves(folder: Path) -> None:
     states = [read_state(each / STATE, TrainingState) for each in folders if (each / STATE).exists()]
     if states and all("compared_jct" in own for state in states for own in state.latest.values()):
         title = f"{next(iter(states[0].latest))}, {len(states)} training seed{'s'[: len(states) > 1]}"
-        curves = [JctCurve.of(state.validation, state.cpu_time, state.baselines) for state in states]
-        jct_curves(curves, title).savefig(folder / "learning_curves.png", dpi=120)
+        jct_curves([JctCurve.of(state) for state in states], title).savefig(folder / "learning_curves.png", dpi=120)
     elif runs := read_curves(folder):
         learning_curves(runs).savefig(folder / "learning_curves.png", dpi=120)
 
@@ -71,15 +71,24 @@ def compare_runs(cfg: DictConfig, folder: Path) -> None:
     """Compare the runs of `cfg.runs`; print a row for each method and task, and write curves.csv and curves.png.
 
     Raises:
-        ChoiceError: `runs` is no mapping of names to folders, or a folder has no learning curves.
+        ChoiceError: `runs` is no mapping of names to folders, a folder has no learning curves from nothing, a baseline
+            was not measured, or seeds of a method were validated after different iterations.
+        CheckpointError: a folder has no training state.
     """
-    methods = {name: list(curves_of(name, folders)) for name, folders in named_folders(cfg).items()}
-    rows = pd.DataFrame([row for name, curves in methods.items() for row in describe_curves(name, curves)])
-    groups = rows.groupby(["task", "method"], sort=False)
-    summary = pd.DataFrame([summarise_seeds(str(task), str(method), own) for (task, method), own in groups])
-    print_frame("Gain in mean JCT over the market alone in validation (%), after the last iteration", summary)
+    methods = {name: list(curves_of(name, folders, cfg)) for name, folders in named_folders(cfg).items()}
+    groups = [
+        (name, task, [curve for curve in curves if curve.task == task])
+        for name, curves in methods.items()
+        for task in dict.fromkeys(curve.task for curve in curves)
+    ]
+    for name, task, curves in groups:
+        if len({curve.iterations for curve in curves}) > 1:
+            raise ChoiceError(f"runs.{name}: seeds on {task} were validated after different iterations")
+    summary = pd.DataFrame([summarise_seeds(name, task, curves, cfg) for name, task, curves in groups])
+    print_frame(f"Progress in validation from {cfg.zero} (0) to {cfg.one} (1), at the last validation", summary)
+    rows = pd.DataFrame([row for name, task, curves in groups for row in describe_curves(name, curves, cfg)])
     rows.to_csv(folder / "curves.csv", index=False)
-    compare_curves(methods).savefig(folder / "curves.png", dpi=DOTS_PER_INCH)
+    compare_progress(methods, cfg.zero, cfg.one).savefig(folder / "curves.png", dpi=DOTS_PER_INCH)
 
 
 def named_folders(cfg: DictConfig) -> dict[str, list[str]]:
@@ -91,60 +100,65 @@ def named_folders(cfg: DictConfig) -> dict[str, list[str]]:
     runs: Any = OmegaConf.to_container(cfg, throw_on_missing=False)
     runs = runs["runs"] if isinstance(runs, Mapping) else None
     if not isinstance(runs, Mapping) or not runs:
-        raise ChoiceError(f'runs is {runs!r}; give folders by name, as in "runs={{evolution: runs/train/a}}"')
+        raise ChoiceError(f'runs is {runs!r}; give folders by name, as in "runs={{scorer: runs/train/a}}"')
     return {
         str(name): [str(each) for each in (value if isinstance(value, list) else [value])]
         for name, value in runs.items()
     }
 
 
-def curves_of(method: str, folders: list[str]) -> Iterator[LearningCurve]:
+def curves_of(method: str, folders: list[str], cfg: DictConfig) -> Iterator[JctCurve]:
     """Yield the curves of all training seeds in the folders of a method.
 
     Raises:
-        ChoiceError: a folder has none.
+        ChoiceError: a folder has none, or a baseline was not measured.
+        CheckpointError: a folder has no training state.
     """
     for each in folders:
-        found = read_curves(Path(each))
-        if not found:
-            raise ChoiceError(
-                f"runs.{method}: {each} has no learning curves; give the folder of a run of scripts/train.py whose "
-                "policy bids"
-            )
-        yield from found.values()
+        for own in seed_folders(Path(each)) or [Path(each)]:
+            state = read_state(own / STATE, TrainingState)
+            try:
+                curve = JctCurve.of(state)
+            except (TypeError, ValueError, KeyError, AttributeError, OverflowError, IndexError) as error:
+                reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+                raise ChoiceError(
+                    f"runs.{method}: {own / STATE} has no learning curve from nothing ({reason}); give the folder of a "
+                    "run of scripts/train.py with env=options"
+                ) from error
+            for key in ("zero", "one", "passed"):
+                if cfg[key] not in curve.baselines:
+                    known = ", ".join(curve.baselines) or "none"
+                    raise ChoiceError(f"{key}={cfg[key]}: {own} has measured no such baseline; it has {known}")
+            yield curve
 
 
-def describe_curves(method: str, curves: list[LearningCurve]) -> Iterator[dict[str, Any]]:
-    """Yield a row for each validation of each task and training seed."""
-    for number, curve in enumerate(curves):
-        for task in curve.tasks:
-            gains, errors = curve.gains(task)
-            points = zip(curve.iterations, curve.episodes(), curve.cpu_minutes(), gains, errors, strict=True)
-            for iteration, episodes, minutes, gain, error in points:
-                yield {
-                    "task": task,
-                    "method": method,
-                    "curve": number,
-                    "iteration": iteration,
-                    "episodes": episodes,
-                    "CPU-minutes": minutes,
-                    "gain": gain,
-                    "error": error,
-                }
+def describe_curves(method: str, curves: list[JctCurve], cfg: DictConfig) -> Iterator[dict[str, Any]]:
+    """Yield a row for each validation of the training seeds of a method on a task."""
+    for curve in curves:
+        points = zip(curve.iterations, curve.seconds, curve.jct, curve.progress(cfg.zero, cfg.one), strict=True)
+        for iteration, seconds, jct, progress in points:
+            yield {
+                "task": curve.task,
+                "method": method,
+                "seed": curve.seed,
+                "iteration": iteration,
+                "CPU-seconds": seconds,
+                "mean JCT": jct,
+                "progress": progress,
+            }
 
 
-def summarise_seeds(task: str, method: str, rows: pd.DataFrame) -> dict[str, Any]:
-    """Return the row of a method and a task: the last validation of each training seed, and their mean."""
-    last = rows.sort_values("iteration").groupby("curve").last()
-    gains = last["gain"].to_numpy()
+def summarise_seeds(method: str, task: str, curves: list[JctCurve], cfg: DictConfig) -> dict[str, Any]:
+    """Return the row of a method and a task: the last validation over its training seeds, and when all have passed."""
+    last = np.array([curve.progress(cfg.zero, cfg.one)[-1] for curve in curves])
     return {
         "task": task,
         "method": method,
-        "seeds": len(last),
-        "episodes": float(last["episodes"].mean()),
-        "CPU-minutes": float(last["CPU-minutes"].mean()),
-        "gain": float(gains.mean()),
-        "lowest": float(gains.min()),
-        "highest": float(gains.max()),
-        "error of one": float(np.sqrt((last["error"] ** 2).mean())),
+        "seeds": len(curves),
+        "CPU-minutes": float(np.mean([curve.seconds[-1] for curve in curves]) / MINUTE),
+        "progress": interquartile_mean(last),
+        "lowest": float(last.min()),
+        "highest": float(last.max()),
+        f"of {cfg.passed}": float(np.mean([curve.jct[-1] / curve.baselines[cfg.passed] for curve in curves])),
+        f"all past {cfg.passed} (s)": max(curve.first_below(cfg.passed) for curve in curves),
     }

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agents.curves import LearningCurve, compare_curves, learning_curves
+from agents.curves import LearningCurve, learning_curves
 from agents.problems.gain import Gain
 
 
@@ -47,22 +47,3 @@ def test_a_chart_for_each_task_and_cost_shows_all_seeds_and_their_mean(tmp_path:
 def test_seeds_of_other_lengths_have_no_mean() -> None:
     figure = learning_curves({"seed 0": curve(0.0, 0.01), "seed 1": curve(0.0, 0.03, 0.04)})
     assert figure.axes[0].get_legend_handles_labels()[1] == ["seed 0", "seed 1"]
-
-
-def test_methods_are_compared_by_the_mean_of_their_seeds() -> None:
-    """Of task "a"; costs before training are 0, which a logarithmic scale has no place for."""
-    methods = {"one": [curve(0.0, 0.01, 0.02), curve(0.0, 0.03, 0.04)], "other": [curve(0.0, -0.02)]}
-    figure = compare_curves(methods)
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["a", "", "b", ""]
-    lines = {str(line.get_label()): line for line in figure.axes[0].get_lines()}
-    assert np.asarray(lines["one"].get_xdata()).tolist() == [80, 160]
-    assert np.asarray(lines["one"].get_ydata()) == pytest.approx([2, 3])
-    assert np.asarray(lines["other"].get_ydata()) == pytest.approx([-2])
-    (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["one", "other"]
-
-
-def test_seeds_with_other_validations_are_drawn_apart() -> None:
-    figure = compare_curves({"one": [curve(0.0, 0.01), curve(0.0, 0.03, 0.04)]})
-    drawn = [np.asarray(line.get_ydata()).tolist() for line in figure.axes[0].get_lines()[1:]]
-    assert [len(each) for each in drawn] == [1, 2]

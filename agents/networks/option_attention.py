@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from agents.networks.decisions import Decisions
 from agents.networks.graph import start_at_zero
 from envs.options import OptionSpec
+from envs.options.columns import CHANGES_OF_RUNNING
 from envs.types import MurmurationError
 
 MIXINGS = ("graph", "dense", "none")
@@ -31,13 +32,20 @@ class OptionAttention(nn.Module):
         heads: of attention.
         rounds: of messages.
         mixing: "graph", "dense" (all nodes attend to all) or "none" (no messages).
+        reluctance: by how much lower the options that change a running job score at first, see `OptionScorer`.
 
     Raises:
         MurmurationError: an option is out of range.
     """
 
     def __init__(
-        self, spec: OptionSpec, width: int = 32, heads: int = 2, rounds: int = 1, mixing: str = "graph"
+        self,
+        spec: OptionSpec,
+        width: int = 32,
+        heads: int = 2,
+        rounds: int = 1,
+        mixing: str = "graph",
+        reluctance: float = 6.0,
     ) -> None:
         super().__init__()
         if min(width, heads, rounds) < 1 or width % heads:
@@ -57,6 +65,7 @@ class OptionAttention(nn.Module):
             start_at_zero(out)
         self.outs = nn.ModuleList(outs)
         self.last = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, 1))
+        self.reluctance = nn.Parameter(torch.tensor(reluctance))
 
     def scores(self, decisions: Decisions) -> Tensor:
         """Return float32[M], the score of every option."""
@@ -68,7 +77,7 @@ class OptionAttention(nn.Module):
         received = self._mix(decisions, state)
         received = torch.cat((received, none))[decisions.node_of]
         scores: Tensor = self.last(torch.cat((state, received), -1)).squeeze(-1)
-        return scores
+        return scores - self.reluctance * decisions.options[:, CHANGES_OF_RUNNING].sum(-1)
 
     def _mix(self, decisions: Decisions, state: Tensor) -> Tensor:
         """Return float32[N, width], the states of all nodes after their messages."""

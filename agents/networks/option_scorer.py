@@ -7,9 +7,7 @@ from torch import nn
 
 from agents.networks.decisions import Decisions
 from envs.options import OptionSpec
-from envs.options.columns import OPTION_EVICT, OPTION_MOVE, OPTION_RESIZE
-
-CHANGES_OF_RUNNING = (OPTION_RESIZE, OPTION_MOVE, OPTION_EVICT)
+from envs.options.columns import CHANGES_OF_RUNNING
 
 
 class OptionScorer(nn.Module):
@@ -25,7 +23,7 @@ class OptionScorer(nn.Module):
             uniform policy would restart jobs in every round, so that its episodes are many times as long.
     """
 
-    def __init__(self, spec: OptionSpec, hidden: int = 24, output_scale: float = 0.05, reluctance: float = 3.0) -> None:
+    def __init__(self, spec: OptionSpec, hidden: int = 24, output_scale: float = 0.05, reluctance: float = 6.0) -> None:
         super().__init__()
         self.hidden, self.output_scale, self.reluctance = hidden, output_scale, reluctance
         sizes = (spec.option_features, spec.job_features, spec.node_features, spec.cluster_features)
@@ -40,7 +38,7 @@ class OptionScorer(nn.Module):
         """Make the first unit 1 for options that change a running job, and 0 for the others."""
         for part in self.parts:
             part[:, 0] = 0.0
-        self.parts[0][list(CHANGES_OF_RUNNING), 0] = 1.0
+        self.parts[0][CHANGES_OF_RUNNING, 0] = 1.0
         self.output[0] = -self.reluctance
 
     def scores(self, decisions: Decisions) -> torch.Tensor:

@@ -28,7 +28,7 @@ class GroupPPOSettings:
         temperature: of the softmax over scores, in sampling and learning.
         record_fraction: of the decisions that are learnt from, drawn at random; fewer save memory and time.
         start_only: fraction of the iterations, the first ones, in which jobs are only started, whatever else the rules
-            of the environment allow; a policy learns that within seconds, and resizing and moving faster thereafter.
+            of the environment allow. The option scorer needs no such curriculum: it begins reluctant to change jobs.
         iterations: after which the learning per_second has fallen to its last value; those of the run.
         num_env_runners: additional Ray workers that play; 0 plays in this process.
     """
@@ -48,7 +48,7 @@ class GroupPPOSettings:
     max_grad_norm: float = 0.5
     temperature: float = 1.0
     record_fraction: float = 1.0
-    start_only: float = 0.15
+    start_only: float = 0.0
     iterations: int = 200
     num_env_runners: int = 0
 

@@ -63,9 +63,9 @@ def test_an_experiment_that_names_none_gets_all():
     assert schedulers == [name for name in list_choices("scheduler") if name not in NAMED_SCHEDULERS]
 
 
-def test_the_demo_compares_with_the_market_without_bids():
+def test_a_bidding_experiment_compares_with_the_market_without_bids():
     with open_configs():
-        cfg = compose_options("train", ["experiment=demo"], "all")
+        cfg = compose_options("train", ["experiment=bidding_16"], "all")
     alone = cfg.schedulers[cfg.reference]
     assert alone["_target_"] == cfg.market.starling["_target_"]
     assert alone.look_ahead == cfg.market.starling.look_ahead == 0

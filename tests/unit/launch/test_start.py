@@ -18,7 +18,7 @@ from tests.unit.agents.test_evolution_training import SETTINGS, fixed_batches, s
 
 def config(*options: str) -> DictConfig:
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        return compose("train", ["experiment=demo", *options])
+        return compose("train", ["experiment=bidding_16", *options])
 
 
 def problem(cfg: DictConfig, num_bids: int = 6) -> BidProblem:

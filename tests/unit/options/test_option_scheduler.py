@@ -61,7 +61,7 @@ def test_scheduler_and_environment_leave_one_log(changes):
         torch.manual_seed(seed)
         rules = random_rules(np.random.default_rng(seed), changes=changes)
         world = without_chance(seed)
-        log, result = both(world, OptionScorer(OptionSpec(), output_scale=1.0), rules)
+        log, result = both(world, OptionScorer(OptionSpec(), output_scale=1.0, reluctance=0.0), rules)
         assert log == result.log, f"{world.name} {rules}"
         event_kinds.update(result.log.events["kind"].tolist())
     assert event_kinds[EventKind.START] > 5 * SEEDS
@@ -80,7 +80,7 @@ def test_a_network_in_torch_leaves_one_log_too(seed):
 
 def test_compiled_and_torch_choices_agree():
     torch.manual_seed(3)
-    network, world, rules = OptionScorer(OptionSpec()), without_chance(5), OptionRules(changes="resize")
+    network, world, rules = OptionScorer(OptionSpec(), reluctance=0.0), without_chance(5), OptionRules(changes="resize")
     hidden = type("Hidden", (), {"scores": network.scores})()
     logs = [
         run_episode(OptionScheduler(one, rules), Simulator(world.workload, world.setup)).log

@@ -28,7 +28,7 @@ class OnlyInTorch(nn.Module):
 
 def scorer_of(seed: int = 0) -> OptionScorer:
     torch.manual_seed(seed)
-    return OptionScorer(OptionSpec(), hidden=8, output_scale=0.5)
+    return OptionScorer(OptionSpec(), hidden=8, output_scale=0.5, reluctance=0.0)
 
 
 @pytest.mark.parametrize("changes", ["start", "resize", "move"])

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from agents.networks.decisions import Decisions
 from agents.networks.graph import start_at_zero
 from envs.options import OptionSpec
-from envs.options.columns import CHANGES_OF_RUNNING
+from envs.options.columns import JOB_RUNS, OPTION_START
 from envs.types import MurmurationError
 
 MIXINGS = ("graph", "dense", "none")
@@ -77,7 +77,8 @@ class OptionAttention(nn.Module):
         received = self._mix(decisions, state)
         received = torch.cat((received, none))[decisions.node_of]
         scores: Tensor = self.last(torch.cat((state, received), -1)).squeeze(-1)
-        return scores - self.reluctance * decisions.options[:, CHANGES_OF_RUNNING].sum(-1)
+        runs = torch.cat((decisions.jobs[:, JOB_RUNS], none[:, 0]))[decisions.job_of]
+        return scores - self.reluctance * torch.relu(runs - decisions.options[:, OPTION_START])
 
     def _mix(self, decisions: Decisions, state: Tensor) -> Tensor:
         """Return float32[N, width], the states of all nodes after their messages."""

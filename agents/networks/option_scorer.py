@@ -7,7 +7,7 @@ from torch import nn
 
 from agents.networks.decisions import Decisions
 from envs.options import OptionSpec
-from envs.options.columns import CHANGES_OF_RUNNING
+from envs.options.columns import JOB_RUNS, OPTION_START
 
 
 class OptionScorer(nn.Module):
@@ -19,8 +19,8 @@ class OptionScorer(nn.Module):
         spec: sizes of the rows.
         hidden: units of the hidden layer.
         output_scale: spread of the initial output weights; small values begin near the uniform policy.
-        reluctance: by how much lower the options that change a running job (resize, move, evict) score at first. A
-            uniform policy would restart jobs in every round, so that its episodes are many times as long.
+        reluctance: by how much lower the options that change a running job (resize, move, evict, further nodes) score
+            at first. A uniform policy would restart jobs in every round; its episodes are many times as long.
     """
 
     def __init__(self, spec: OptionSpec, hidden: int = 24, output_scale: float = 0.05, reluctance: float = 6.0) -> None:
@@ -38,7 +38,9 @@ class OptionScorer(nn.Module):
         """Make the first unit 1 for options that change a running job, and 0 for the others."""
         for part in self.parts:
             part[:, 0] = 0.0
-        self.parts[0][CHANGES_OF_RUNNING, 0] = 1.0
+        of_option, of_job, _, _ = self.parts
+        of_job[JOB_RUNS, 0] = 1.0
+        of_option[OPTION_START, 0] = -1.0  # of a job that was evicted in this round
         self.output[0] = -self.reluctance
 
     def scores(self, decisions: Decisions) -> torch.Tensor:

@@ -54,8 +54,6 @@ ACTION_NAMES = ("wait", "start", "join", "resize", "move", "evict")
     NUM_OPTION_COLUMNS,
 ) = range(30)
 
-CHANGES_OF_RUNNING = [OPTION_RESIZE, OPTION_MOVE, OPTION_EVICT]
-
 # A job that some option is about.
 (
     JOB_WAITS,  # 1 if it needs GPUs in the plan

@@ -5,10 +5,13 @@ import os
 import queue
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from multiprocessing import connection
+from multiprocessing.managers import SyncManager
 from pathlib import Path
 from typing import Any
 
@@ -116,10 +119,12 @@ def train_at_once(
     """
     context = multiprocessing.get_context("spawn")
     hydra = HydraConfig.instance().cfg
-    with context.Manager() as manager:
+    manager = SyncManager(ctx=context)
+    manager.start(depend_on_parent)
+    with manager:
         reports = manager.Queue()
         boards = {seed: listener.part(f"seed {seed}") for seed in runs}
-        with stopping_at_once(ProcessPoolExecutor(at_once, context, ignore_interrupts)) as pool:
+        with stopping_at_once(ProcessPoolExecutor(at_once, context, depend_on_parent)) as pool:
             calls = [
                 pool.submit(train_apart, list(sys.path), hydra, own, place, dict(measured), reports)
                 for own, place in runs.values()
@@ -169,9 +174,18 @@ def show_reports(reports: "queue.Queue[tuple[int, str, tuple[Any, ...]]]", board
         getattr(boards[seed], what)(*values)
 
 
-def ignore_interrupts() -> None:
-    """Leave Ctrl-C to the first process, which then ends the others."""
+def depend_on_parent() -> None:
+    """Leave Ctrl-C to the first process, which then ends the others; end with it, even where it was killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "this is the first process"
+    threading.Thread(target=end_after, args=(parent.sentinel,), daemon=True).start()
+
+
+def end_after(sentinel: int) -> None:
+    """Wait until a process has ended, then end this one without delay."""
+    connection.wait([sentinel])
+    os._exit(1)
 
 
 def train_apart(

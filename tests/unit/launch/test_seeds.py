@@ -70,7 +70,9 @@ def test_a_seed_whose_process_dies_is_one_line(tmp_path):
     assert "Traceback" not in failed.stderr
 
 
-def test_an_interrupt_ends_all_seeds_and_says_how_to_go_on(tmp_path):
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_all_seeds_end_with_the_first_process(tmp_path, how):
+    """After Ctrl-C it says how to go on; killed, it cannot."""
     options = ("trainer.iterations=100000", "trainer.save_every=1", "trainer.validate_every=1", "processes=2")
     command = [sys.executable, str(SCRIPTS / "train.py"), *SMALL, *options]
     with subprocess.Popen(
@@ -80,8 +82,10 @@ def test_an_interrupt_ends_all_seeds_and_says_how_to_go_on(tmp_path):
         for line in process.stdout:
             if line.startswith("seed ") and "CPU-s" in line and not line.split(": ")[1].startswith("0 "):
                 break
-        process.send_signal(signal.SIGINT)
+        process.send_signal(how)
         out, err = process.communicate(timeout=60)  # ends only when no process holds the pipes any more
+    if how == signal.SIGKILL:
+        return
     assert process.returncode == 130, out + err
     assert "Traceback" not in err
     assert err.strip().splitlines()[-1].endswith("train.py resume=made")

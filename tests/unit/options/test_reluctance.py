@@ -9,21 +9,25 @@ from agents.networks.option_attention import OptionAttention
 from agents.networks.option_scorer import OptionScorer
 from agents.policies.options.playing import Player
 from envs.options import OptionBatch, OptionRules, OptionSpec
-from envs.options.columns import ACTION_NAMES, CHANGES_OF_RUNNING
+from envs.options.columns import ACTION_NAMES, JOB_RUNS, JOB_WAITS, OPTION_START, OPTION_WAIT
 from envs.simulation import EventKind
 from tests.conformance.random_worlds import random_world
 
 
-def one_decision(options: torch.Tensor) -> Decisions:
-    """Two nodes and a job with these options."""
+def one_decision(options: torch.Tensor, *, runs: bool) -> Decisions:
+    """Two nodes and a job, which runs or waits, with these options, of which the first waits."""
     spec, none = OptionSpec(), torch.zeros(len(options), dtype=torch.int64)
+    of = none.clone()
+    of[OPTION_WAIT] = -1
+    jobs = torch.rand(1, spec.job_features)
+    jobs[0, [JOB_RUNS, JOB_WAITS]] = torch.tensor([float(runs), float(not runs)])
     return Decisions(
         options=options,
-        jobs=torch.rand(1, spec.job_features),
+        jobs=jobs,
         nodes=torch.rand(2, spec.node_features),
         cluster=torch.rand(1, spec.cluster_features),
-        job_of=none,
-        node_of=none,
+        job_of=of,
+        node_of=of,
         decision_of=none,
         first=none[:1],
         job_decision=torch.zeros(1, dtype=torch.int64),
@@ -31,12 +35,13 @@ def one_decision(options: torch.Tensor) -> Decisions:
     )
 
 
+@pytest.mark.parametrize("runs", [True, False])
 @pytest.mark.parametrize("make", [OptionScorer, OptionAttention])
-def test_changes_of_running_jobs_score_lower_at_first(make):
+def test_changes_of_running_jobs_score_lower_at_first(make, runs):
     """By the reluctance exactly: the same options as if they started a job, but for their kind."""
     options = torch.zeros(len(ACTION_NAMES), OptionSpec().option_features)
     options[:, : len(ACTION_NAMES)] = torch.eye(len(ACTION_NAMES))
-    decision = one_decision(options)
+    decision = one_decision(options, runs=runs)
     scores = {}
     for reluctance in (0.0, 6.0):
         torch.manual_seed(1)
@@ -48,7 +53,7 @@ def test_changes_of_running_jobs_score_lower_at_first(make):
                     network.output[0] = 0.0
         with torch.no_grad():
             scores[reluctance] = network.scores(decision).numpy()
-    lower = np.isin(np.arange(len(ACTION_NAMES)), CHANGES_OF_RUNNING)
+    lower = runs & ~np.isin(np.arange(len(ACTION_NAMES)), (OPTION_WAIT, OPTION_START))
     np.testing.assert_allclose(scores[0.0] - scores[6.0], 6.0 * lower, atol=1e-5)
 
 

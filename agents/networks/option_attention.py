@@ -45,7 +45,7 @@ class OptionAttention(nn.Module):
         heads: int = 2,
         rounds: int = 1,
         mixing: str = "graph",
-        reluctance: float = 6.0,
+        reluctance: float = 8.0,
     ) -> None:
         super().__init__()
         if min(width, heads, rounds) < 1 or width % heads:

@@ -23,7 +23,7 @@ class OptionScorer(nn.Module):
             at first. A uniform policy would restart jobs in every round; its episodes are many times as long.
     """
 
-    def __init__(self, spec: OptionSpec, hidden: int = 24, output_scale: float = 0.05, reluctance: float = 6.0) -> None:
+    def __init__(self, spec: OptionSpec, hidden: int = 24, output_scale: float = 0.05, reluctance: float = 8.0) -> None:
         super().__init__()
         self.hidden, self.output_scale, self.reluctance = hidden, output_scale, reluctance
         sizes = (spec.option_features, spec.job_features, spec.node_features, spec.cluster_features)

@@ -22,6 +22,7 @@ from agents.policies.checkpoint import find_checkpoint
 from agents.terminal import ProgressListener
 from agents.validation import ValidationFigures
 from envs.evaluation.failure import portable
+from envs.evaluation.spread import LostCallError
 from envs.types import MurmurationError
 from launch.choices import open_configs
 from launch.curves import write_learning_curves
@@ -30,6 +31,7 @@ from launch.policies import load_policies, seed_folders
 from launch.provenance import add_provenance, checkpoint_hashes
 from launch.registry import registered
 from launch.runs import compare_and_report
+from launch.spreading import find_spread, spread_over_ray
 from launch.training import build_trainer, train_seed
 
 LOOK_SECONDS = 0.2  # between two looks at what the processes report
@@ -55,8 +57,9 @@ def train(cfg: DictConfig, folder: Path) -> None:
 def train_seeds(cfg: DictConfig, folder: Path, listener: ProgressListener) -> bool:
     """Train once, or with `seeds=n` once for each of n seeds, in folders seed_<seed> of the run's folder.
 
-    Baselines are measured once. Then `cfg.processes` seeds are trained at a time, each in a process of its own, which
-    changes no figure. Seeds that have ended are not trained again when a run is resumed.
+    Baselines are measured once. Then `cfg.processes` seeds are trained at a time, each in a process of its own, or all
+    of them on the workers of a Ray cluster that was joined; figures are the same. Seeds that have ended are not trained
+    again when a run is resumed.
 
     Returns:
         Whether there is a policy to evaluate.
@@ -74,12 +77,15 @@ def train_seeds(cfg: DictConfig, folder: Path, listener: ProgressListener) -> bo
         return train_seed(cfg, folder, listener).best_iteration >= 0
     seeds = range(cfg.seed, cfg.seed + cfg.seeds)
     runs = {seed: (with_seed(cfg, seed), folder / f"seed_{seed}") for seed in seeds}
-    at_once = min(cfg.get("processes") or count_cores(), len(runs))
-    if at_once == 1:
+    at_once, over_ray = min(cfg.get("processes") or count_cores(), len(runs)), find_spread() is not None
+    if at_once == 1 and not over_ray:
         return train_in_turn(runs, listener)
-    listener.note(f"training seeds {seeds[0]} to {seeds[-1]}, {at_once} at a time")
+    place_of_work = "on Ray" if over_ray else f"{at_once} at a time"
+    listener.note(f"training seeds {seeds[0]} to {seeds[-1]}, {place_of_work}")
     own, place = runs[seeds[0]]
     measured = build_trainer(own, place, listener).measure()
+    if over_ray:
+        return train_over_ray(runs, measured, listener)
     return train_at_once(runs, measured, at_once, listener)
 
 
@@ -139,6 +145,56 @@ def train_at_once(
                     "fewer processes="
                 ) from error
     return all(results)
+
+
+def train_over_ray(
+    runs: Mapping[int, tuple[DictConfig, Path]],
+    measured: Mapping[str, ValidationFigures],
+    listener: ProgressListener,
+) -> bool:
+    """Train each seed on a worker of the Ray cluster; return whether all have a policy.
+
+    A seed whose worker is lost goes on elsewhere, after its last state. All machines see the folder of the run.
+
+    Raises:
+        MurmurationError: a seed was lost each time that it was tried. An error that ends its training is raised as it is.
+    """
+    from ray.util.queue import Queue
+
+    reports, ended = Queue(), threading.Event()
+    boards = {seed: listener.part(f"seed {seed}") for seed in runs}
+
+    def show_until_ended() -> None:
+        while not ended.wait(LOOK_SECONDS):
+            show_reports(reports, boards)
+
+    shown = threading.Thread(target=show_until_ended)
+    shown.start()
+    try:
+        common = (os.getcwd(), HydraConfig.instance().cfg, dict(measured), reports)
+        calls = [(own, place.resolve()) for own, place in runs.values()]
+        results = list(spread_over_ray(train_there, common, calls))
+    finally:
+        ended.set()
+        shown.join()
+        show_reports(reports, boards)
+    for seed, result in zip(runs, results, strict=True):
+        if isinstance(result, LostCallError):
+            raise MurmurationError(f"seed {seed}: {result}")
+    return all(results)
+
+
+def train_there(
+    where: str,
+    hydra: Any,
+    measured: Mapping[str, ValidationFigures],
+    reports: "queue.Queue[tuple[int, str, tuple[Any, ...]]]",
+    cfg: DictConfig,
+    folder: Path,
+) -> bool:
+    """Train a seed on a worker, in the working directory of the first process; see `train_apart`."""
+    os.chdir(where)
+    return train_apart(list(sys.path), hydra, cfg, folder, measured, reports)
 
 
 @contextmanager

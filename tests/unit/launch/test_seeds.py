@@ -55,8 +55,12 @@ def test_seeds_at_the_same_time_reach_what_they_reach_in_turn(tmp_path):
     assert at_once.returncode == 0, at_once.stderr
     assert "training seeds 0 to 1, 2 at a time" in at_once.stdout
     assert "seed 1: best baseline on 2 validation workloads: fifo" in at_once.stdout
+    on_ray = train(tmp_path / "c", *options, "ray.address=local")
+    assert on_ray.returncode == 0, on_ray.stderr
+    assert "training seeds 0 to 1, on Ray" in on_ray.stdout
+    assert "seed 1: 0 CPU-s: mean JCT" in on_ray.stdout
     found = validations(tmp_path / "b")
-    assert found == validations(tmp_path / "a")
+    assert found == validations(tmp_path / "a") == validations(tmp_path / "c")
     assert found[0] != found[1]
     assert (tmp_path / "b" / "made" / "learning_curves.png").exists()
 

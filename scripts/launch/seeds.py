@@ -157,7 +157,7 @@ def train_over_ray(
     A seed whose worker is lost goes on elsewhere, after its last state. All machines see the folder of the run.
 
     Raises:
-        MurmurationError: a seed was lost each time that it was tried. An error that ends its training is raised as it is.
+        MurmurationError: a seed was lost each time that it was tried. An error that ends training is raised as it is.
     """
     from ray.util.queue import Queue
 

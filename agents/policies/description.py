@@ -192,9 +192,7 @@ def _check_plain(name: str, value: Any) -> None:
         )
 
 
-def check_network_size(
-    blueprint: Blueprint, spec: BiddingSpec | OptionSpec, weights: Mapping[str, Tensor]
-) -> None:
+def check_network_size(blueprint: Blueprint, spec: BiddingSpec | OptionSpec, weights: Mapping[str, Tensor]) -> None:
     """Check that a network has no more numbers than its weights, before memory is allocated for it.
 
     The network is built without memory, on torch's device `meta`. A network that cannot be built there is not checked:

@@ -23,7 +23,7 @@ class FlatObservations(BaseParallelWrapper):
     `gymnasium.spaces.unflatten(env.parts(agent), vector)` gives the parts back. Actions, rewards, infos, `state` and
     everything else are those of the wrapped environment.
 
-    With `key`, an action mask int8[num_actions], which options have where nodes take turns (`turn="turns"`), stands beside
+    Options have an action mask int8[num_actions] where nodes take turns (`turn="turns"`). With `key`, it stands beside
     the vector, and the observation is a dict of two entries:
 
     | `key` | observation of an agent | for |

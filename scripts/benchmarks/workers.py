@@ -38,7 +38,10 @@ def measure_workers(report: Report, suite: Suite) -> None:
             address="local", num_cpus=count, include_dashboard=False, log_to_driver=False, object_store_memory=STORE
         )
         try:
-            found = {"episodes/s": episodes_per_second(world, count), "training episodes/s": trained_per_second(world, count)}
+            found = {
+                "episodes/s": episodes_per_second(world, count),
+                "training episodes/s": trained_per_second(world, count),
+            }
         finally:
             ray.shutdown()
         for unit, value in found.items():

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from envs.gpu_cluster import EnvSpec
 from omegaconf import DictConfig
 
 import agents.methods
@@ -27,7 +28,6 @@ import envs.workloads.readers
 from agents.networks import check_network, missing_protocols
 from agents.training import Trainer
 from envs.episodes import Elapsed
-from envs.gpu_cluster import EnvSpec
 from envs.performance import default_model
 from envs.scheduling import Scheduler
 from envs.types import Configuration, PerformanceError

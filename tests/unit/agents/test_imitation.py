@@ -62,7 +62,7 @@ def test_the_loss_is_that_of_single_decisions():
 
 
 def test_states_of_the_student_are_labelled_by_the_teacher():
-    """A student that takes all decisions plays as it would alone; what is recorded is another choice in some of them."""
+    """The more decisions a student takes, the more other states are recorded; one seed gives one result."""
     world, student = small_world(), scorer()
     alone, taught = (lesson_of(world, Fifo, [3], student=student, share=share) for share in (0.0, 1.0))
     assert alone.num_decisions != taught.num_decisions

@@ -126,7 +126,9 @@ def test_numbers_that_are_none_are_refused():
 def test_a_missing_method_is_named(tmp_path):
     with pytest.raises(NetworkError, match=r"scores is missing; add a method scores that returns float32\[6\]"):
         check_option_network(built("Silent"), OptionSpec())
-    with pytest.raises(MurmurationError, match=r"their_networks.Silent does not score options: it has no method scores"):
+    with pytest.raises(
+        MurmurationError, match=r"their_networks.Silent does not score options: it has no method scores"
+    ):
         trainer(tmp_path, "Silent", Notes())
 
 

@@ -5,48 +5,46 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from agents.methods.evolution import EvolutionSettings
+    from agents.methods.group_ppo import GroupPPOSettings
     from agents.methods.imitation import ImitationSettings
-    from agents.methods.ppo import PPOSettings, TrainingSetup
-    from agents.networks import AttentionPolicy, Blueprint, PolicyNetwork
+    from agents.networks import Blueprint
     from agents.policies import BiddingCheckpoint
-    from agents.policies.checkpoint import Checkpoint
-    from agents.policies.scheduler import PolicyScheduler
-    from agents.problems.bids import BidProblem
-    from agents.problems.choices import ChoiceProblem
+    from agents.policies.options.checkpoint import OptionCheckpoint
+    from agents.policies.options.scheduler import OptionScheduler
+    from agents.problems.bids import BiddingTask, BidProblem
+    from agents.problems.options import OptionProblem, OptionTask
     from agents.training import Trainer, TrainingSettings
 
 _HOMES = {
-    "AttentionPolicy": "agents.networks",
     "BidProblem": "agents.problems.bids",
     "BiddingCheckpoint": "agents.policies",
+    "BiddingTask": "agents.problems.bids",
     "Blueprint": "agents.networks",
-    "Checkpoint": "agents.policies.checkpoint",
-    "ChoiceProblem": "agents.problems.choices",
     "EvolutionSettings": "agents.methods.evolution",
+    "GroupPPOSettings": "agents.methods.group_ppo",
     "ImitationSettings": "agents.methods.imitation",
-    "PPOSettings": "agents.methods.ppo",
-    "PolicyNetwork": "agents.networks",
-    "PolicyScheduler": "agents.policies.scheduler",
+    "OptionCheckpoint": "agents.policies.options.checkpoint",
+    "OptionProblem": "agents.problems.options",
+    "OptionScheduler": "agents.policies.options.scheduler",
+    "OptionTask": "agents.problems.options",
     "Trainer": "agents.training",
     "TrainingSettings": "agents.training",
-    "TrainingSetup": "agents.methods.ppo",
 }
 
 __all__ = [
-    "AttentionPolicy",
     "BidProblem",
     "BiddingCheckpoint",
+    "BiddingTask",
     "Blueprint",
-    "Checkpoint",
-    "ChoiceProblem",
     "EvolutionSettings",
+    "GroupPPOSettings",
     "ImitationSettings",
-    "PPOSettings",
-    "PolicyNetwork",
-    "PolicyScheduler",
+    "OptionCheckpoint",
+    "OptionProblem",
+    "OptionScheduler",
+    "OptionTask",
     "Trainer",
     "TrainingSettings",
-    "TrainingSetup",
 ]
 
 

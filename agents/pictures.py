@@ -13,7 +13,6 @@ from matplotlib.ticker import MaxNLocator
 from torch import Tensor, nn
 
 from agents.networks.graph import DenseAttention, GraphAttention
-from agents.networks.layers import NodeAttention
 from agents.policies import BiddingScheduler
 from agents.policies.bid_scheduler import bids_on
 from envs.bidding.environment import strongest_bids
@@ -98,7 +97,7 @@ def watch_attention(network: Any) -> Iterator[list[FloatArray]]:
     """
     seen: list[FloatArray] = []
     parts = network.modules() if isinstance(network, nn.Module) else ()
-    layers = [layer for layer in parts if isinstance(layer, GraphAttention | DenseAttention | NodeAttention)]
+    layers = [layer for layer in parts if isinstance(layer, GraphAttention | DenseAttention)]
     calls = [0]
 
     def look(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
@@ -131,9 +130,8 @@ def attention_weights(layer: nn.Module, nodes: Tensor, *graph: Tensor) -> FloatA
         there = (edges >= 0).all(0)
         matrix[edges[1, there].long(), edges[0, there].long()] = weights[there]
         return np.asarray(matrix.numpy(), np.float64)
-    assert isinstance(layer, DenseAttention | NodeAttention)
-    seen = layer.before_attention(nodes) if isinstance(layer, NodeAttention) else nodes
-    parts = layer.query_key_value(seen).view(batch, count, 3, layer.heads, width // layer.heads)
+    assert isinstance(layer, DenseAttention)
+    parts = layer.query_key_value(nodes).view(batch, count, 3, layer.heads, width // layer.heads)
     query, key, _ = parts.permute(2, 0, 3, 1, 4)
     scores = query @ key.transpose(-1, -2) / (width // layer.heads) ** 0.5
     return np.asarray(scores.softmax(-1)[0].mean(0).numpy(), np.float64)

@@ -85,7 +85,7 @@ class TrainingSettings:
             raise MurmurationError(f"trainer.num_compared is {self.num_compared}; it must be at least 1, or null")
         if self.teacher != "none" and self.imitation is None:
             raise MurmurationError(
-                f"trainer.teacher is {self.teacher!r}, but trainer.imitation is not set; choose trainer=default, or "
+                f"trainer.teacher is {self.teacher!r}, but trainer.imitation is not set; choose trainer=imitation, or "
                 "trainer.teacher=none"
             )
 
@@ -197,7 +197,7 @@ class Trainer:
         """
         settings = self.settings
         torch.set_num_threads(settings.num_threads)
-        self._check_network()
+        self.problem.check()
         torch.manual_seed(self.state.seed)
         resumed = self._restore()
         plan = ValidationPlan(settings.num_validation, settings.num_compared, settings.method.num_envs)
@@ -232,15 +232,6 @@ class Trainer:
         plan = ValidationPlan(settings.num_validation, settings.num_compared, settings.method.num_envs)
         self.problem.prepare(plan, self.listener)
         return measure_baselines(self.baselines, self.problem.compared(), self.listener)
-
-    def _check_network(self) -> None:
-        """Check a network like the one to be trained; report optional protocols that it lacks, in one note."""
-        settings = self.settings
-        missing = self.problem.check(
-            imitates=self._imitates, learns_values=bool(getattr(settings.method, "learns_values", False))
-        )
-        if missing:
-            self.listener.note(f"network {self.problem.blueprint.target} lacks {'; and '.join(missing)}")
 
     @property
     def _imitates(self) -> bool:
@@ -376,7 +367,7 @@ class Trainer:
             self.listener.note(
                 f"imitation has not learnt {self.state.teacher}: the policy's mean JCT is {own['mean_jct']:,.0f} s, "
                 f"the teacher's {teacher['mean_jct']:,.0f} s; try another trainer.teacher or more "
-                "trainer.imitation.steps"
+                "trainer.imitation.num_workloads"
             )
 
     def _validate_anew(self) -> None:

@@ -1,15 +1,14 @@
-"""Clusters, workloads, throughputs, the simulator, metrics and the PettingZoo environment; no torch, ray or hydra."""
+"""Clusters, workloads, throughputs, the simulator, metrics and the PettingZoo environments; no torch, ray or hydra."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from envs.bidding import BiddingEnv, BiddingRules, bidding_env
-    from envs.episodes import FlatObservations
+    from envs.episodes import FlatObservations, Reward, TeamReward
     from envs.evaluation import Comparison, compare_schedulers
-    from envs.gpu_cluster import DecisionRules, GpuClusterBatch, GpuClusterEnv, Reward, TeamReward, parallel_env
     from envs.metrics import Summary, summarise
-    from envs.options import OptionBatch, OptionEnv, OptionRules
+    from envs.options import OptionBatch, OptionEnv, OptionRules, parallel_env
     from envs.performance import (
         Contention,
         IdealModel,
@@ -54,13 +53,10 @@ _HOMES = {
     "CompiledScheduler": "envs.simulation",
     "Configuration": "envs.types",
     "Contention": "envs.performance",
-    "DecisionRules": "envs.gpu_cluster",
     "ExecutionPlan": "envs.types",
     "Failures": "envs.simulation",
     "FifoMarket": "envs.simulation",
     "FlatObservations": "envs.episodes",
-    "GpuClusterBatch": "envs.gpu_cluster",
-    "GpuClusterEnv": "envs.gpu_cluster",
     "IdealModel": "envs.performance",
     "Information": "envs.simulation",
     "JobSpec": "envs.types",
@@ -73,7 +69,7 @@ _HOMES = {
     "PerformanceModel": "envs.performance",
     "Placement": "envs.types",
     "ReconfigurationCost": "envs.performance",
-    "Reward": "envs.gpu_cluster",
+    "Reward": "envs.episodes",
     "Rounds": "envs.simulation",
     "RunResult": "envs.simulation",
     "Scenario": "envs.simulation",
@@ -83,14 +79,14 @@ _HOMES = {
     "Summary": "envs.metrics",
     "SyntheticSource": "envs.workloads",
     "TableModel": "envs.performance",
-    "TeamReward": "envs.gpu_cluster",
+    "TeamReward": "envs.episodes",
     "TraceSource": "envs.workloads",
     "Workload": "envs.workloads",
     "WorkloadSource": "envs.workloads",
     "bidding_env": "envs.bidding",
     "compare_schedulers": "envs.evaluation",
     "default_model": "envs.performance",
-    "parallel_env": "envs.gpu_cluster",
+    "parallel_env": "envs.options",
     "run_episode": "envs.simulation",
     "summarise": "envs.metrics",
 }
@@ -105,13 +101,10 @@ __all__ = [
     "CompiledScheduler",
     "Configuration",
     "Contention",
-    "DecisionRules",
     "ExecutionPlan",
     "Failures",
     "FifoMarket",
     "FlatObservations",
-    "GpuClusterBatch",
-    "GpuClusterEnv",
     "IdealModel",
     "Information",
     "JobSpec",

@@ -1,8 +1,8 @@
-"""Gymnasium's ids of the environments: `import envs.registration`, then `gymnasium.make("murmuration/GpuCluster-v0")`.
+"""Gymnasium's ids of the environments: `import envs.registration`, then `gymnasium.make("murmuration/Options-v0")`.
 
-`gymnasium.make("envs.registration:murmuration/GpuCluster-v0")` needs no import. `make` returns one agent that decides
+`gymnasium.make("envs.registration:murmuration/Options-v0")` needs no import. `make` returns one agent that decides
 for all nodes; `make_vec` the vectorised environment, which steps all episodes in one call. Options are those of
-`GpuClusterVectorEnv`, `BiddingVectorEnv` and `OptionVectorEnv`; setup and source have the same defaults as in the
+`OptionVectorEnv` and `BiddingVectorEnv`; setup and source have the same defaults as in the
 PettingZoo environments.
 """
 
@@ -14,16 +14,13 @@ import gymnasium
 from envs.bidding.vector import BiddingVectorEnv
 from envs.episodes.defaults import default_setup, default_source
 from envs.episodes.standard import JointEnv
-from envs.gpu_cluster.joint import JointGpuClusterEnv
-from envs.gpu_cluster.vector import GpuClusterVectorEnv
 from envs.options.vector import JointOptionEnv, OptionVectorEnv
 from envs.simulation import Setup
 from envs.workloads import WorkloadSource
 
-VectorForm = GpuClusterVectorEnv | BiddingVectorEnv | OptionVectorEnv
+VectorForm = BiddingVectorEnv | OptionVectorEnv
 
-VECTOR_ENVS: Mapping[str, type[GpuClusterVectorEnv] | type[BiddingVectorEnv] | type[OptionVectorEnv]] = {
-    "murmuration/GpuCluster-v0": GpuClusterVectorEnv,
+VECTOR_ENVS: Mapping[str, type[BiddingVectorEnv] | type[OptionVectorEnv]] = {
     "murmuration/Bidding-v0": BiddingVectorEnv,
     "murmuration/Options-v0": OptionVectorEnv,
 }
@@ -46,8 +43,6 @@ def make_joint(
         options: of the vectorised environment.
     """
     vector = make_batched(name, 1, setup, source, **options)
-    if isinstance(vector, GpuClusterVectorEnv):
-        return JointGpuClusterEnv(vector, render_mode)
     if isinstance(vector, OptionVectorEnv):
         return JointOptionEnv(vector, render_mode)
     return JointEnv(vector, render_mode)

@@ -1,8 +1,8 @@
-"""Time the engine, the environment, the schedulers and training on one thread, and check that their counts agree.
+"""Time the engine, environments, schedulers and training on one thread, and check that their counts agree.
 
 python scripts/benchmark.py                                   # a minute
 python scripts/benchmark.py suite=full                        # about ten
-python scripts/benchmark.py suite=full parts=[engine,environment]
+python scripts/benchmark.py suite=full parts=[engine,bidding]
 """
 
 import os

@@ -7,7 +7,6 @@ from typing import Any
 from torch import nn
 
 from envs.bidding import BiddingSpec
-from envs.gpu_cluster import EnvSpec
 from envs.options import OptionSpec
 from envs.types import CheckpointError, MurmurationError
 
@@ -16,11 +15,11 @@ from envs.types import CheckpointError, MurmurationError
 class Blueprint:
     """A network class, by import path, and its keyword arguments; sent to workers and saved in checkpoints.
 
-    The class is called as `target(spec, **options)` and must implement `PolicyNetwork`, or `BidNetwork` for the
-    bidding environment.
+    The class is called as `target(spec, **options)`. It has a method `scores` from `Decisions` to scores of options, or
+    implements `BidNetwork` for the bidding environment.
     """
 
-    target: str = "agents.networks.AttentionPolicy"
+    target: str = "agents.networks.option_scorer.OptionScorer"
     options: dict[str, Any] = field(default_factory=dict)
 
     def network_class(self) -> type[nn.Module]:
@@ -41,7 +40,7 @@ class Blueprint:
             raise MurmurationError(f"network {self.target!r} is not a torch.nn.Module; name a class that is one")
         return found
 
-    def build(self, spec: EnvSpec | BiddingSpec | OptionSpec) -> nn.Module:
+    def build(self, spec: BiddingSpec | OptionSpec) -> nn.Module:
         """Build a fresh network for these sizes.
 
         Raises:

@@ -1,4 +1,4 @@
-"""What both of RLlib's algorithms here need besides training: Ray, and states on disk. RLlib's states are pickles."""
+"""What RLlib's algorithms here need besides training: Ray, and states on disk. RLlib's states are pickles."""
 
 import os
 import pickle
@@ -48,14 +48,12 @@ def start_ray() -> bool:
     return True
 
 
-def start_ray_for(setting: str, runners: int, learners: int = 0, gpus: float = 0.0) -> bool:
+def start_ray_for(setting: str, runners: int) -> bool:
     """Start Ray unless it runs, and check that it has room; RLlib would wait for ever for what there is not.
 
     Args:
         setting: the part of the configuration that has `num_env_runners`, for the error.
         runners: CPUs for runners.
-        learners: learners besides the driver.
-        gpus: GPUs of each learner; a learner without one needs a CPU.
 
     Returns:
         Whether Ray was started, so that the caller must stop it.
@@ -65,8 +63,7 @@ def start_ray_for(setting: str, runners: int, learners: int = 0, gpus: float = 0
     """
     started = start_ray()
     try:
-        _require("CPU", runners + (0 if gpus else learners), f"{setting}.num_env_runners={runners}", learners)
-        _require("GPU", learners * gpus, f"{setting}.num_gpus_per_learner={gpus:g}", learners)
+        _require_cpus(runners, f"{setting}.num_env_runners={runners}")
     except MurmurationError:
         if started:
             ray.shutdown()
@@ -74,17 +71,16 @@ def start_ray_for(setting: str, runners: int, learners: int = 0, gpus: float = 0
     return started
 
 
-def _require(resource: str, needed: float, option: str, learners: int) -> None:
-    """Assert that Ray has so much of a resource in all.
+def _require_cpus(needed: int, option: str) -> None:
+    """Assert that Ray has so many CPUs in all.
 
     Raises:
-        MurmurationError: it has less.
+        MurmurationError: it has fewer.
     """
-    there, nodes = ray.cluster_resources().get(resource, 0.0), sum(bool(node["Alive"]) for node in ray.nodes())
+    there, nodes = ray.cluster_resources().get("CPU", 0.0), sum(bool(node["Alive"]) for node in ray.nodes())
     if needed > there:
-        also = f" with num_learners={learners}" if learners else ""
         raise MurmurationError(
-            f"{option}{also} needs {needed:g} {resource}s, and Ray has {there:g} on {nodes} node{'s' * (nodes != 1)}; "
+            f"{option} needs {needed:g} CPUs, and Ray has {there:g} on {nodes} node{'s' * (nodes != 1)}; "
             "lower it, or add machines to a cluster by  ray start --address=...  and name it by ray.address"
         )
 

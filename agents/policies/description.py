@@ -19,26 +19,20 @@ from torch import Tensor, nn
 from agents.networks import Blueprint
 from envs.bidding import BiddingRules, BiddingSpec
 from envs.bidding.columns import BID_BATCH, BID_COLUMNS
-from envs.gpu_cluster import DecisionRules, EnvSpec
 from envs.options import OptionRules, OptionSpec
 from envs.types import CheckpointError, MurmurationError
 
 WEIGHTS, DESCRIPTION = "weights.safetensors", "policy.json"  # the files of a checkpoint
 NO_DESCRIPTION, NO_WEIGHTS = "is not a policy description", "does not contain this network's weights"
 LARGEST_FILE = 1_000_000  # bytes
-LARGEST: Mapping[str, int] = {  # of the whole numbers in `spec` and `rules`
-    "num_nodes": 100_000,
-    "num_gpu_types": 256,
-    "node_gpus": 1024,
+LARGEST: Mapping[str, int] = {  # of the numbers in `rules`
     "num_candidates": 100_000,
-    "num_slots": 1024,
     "max_decisions": 1_000_000,
     "candidates_per_node": 1000,
     "contenders": 1000,
 }
 LEAST: Mapping[str, int] = {"contenders": 0}  # of whole numbers that need not be positive
 BID_COUNTS = (BID_BATCH, len(BID_COLUMNS))  # without and with bids for batch sizes
-LARGEST_OBSERVATION = 20_000_000  # numbers of one observation with its mask: that of 1,024 nodes has two millions
 LARGEST_OPTION = 65_536  # magnitude of a number among the network's options
 LARGEST_OPTIONS: Mapping[str, int] = {
     "layers": 64,
@@ -198,41 +192,7 @@ def _check_plain(name: str, value: Any) -> None:
         )
 
 
-def check_description(description: Mapping[str, Any], networks: Collection[str]) -> None:
-    """Check types and bounds of a description of the present format.
-
-    Args:
-        description: the content of `policy.json`.
-        networks: import paths of the network classes that it may name.
-
-    Raises:
-        CheckpointError: names the field, its value, and what is allowed.
-    """
-    check_blueprint(description, networks)
-    for part, cls in (("spec", EnvSpec), ("rules", DecisionRules)):
-        check_fields(part, _mapping(description, part), cls)
-    size = observation_size(EnvSpec(**description["spec"]))
-    if size > LARGEST_OBSERVATION:
-        raise CheckpointError(
-            f"spec: an observation would have {size:,} numbers, and at most {LARGEST_OBSERVATION:,} are allowed; "
-            "lower num_nodes, num_candidates or num_slots"
-        )
-    types = description.get("gpu_types")
-    if not isinstance(types, list) or not all(isinstance(each, str) and len(each) <= LONGEST_TEXT for each in types):
-        raise CheckpointError(f"gpu_types is {_short(types)}; it must be a list of names")
-    _mapping(description, "notes")
-
-
-def observation_size(spec: EnvSpec) -> int:
-    """Return how many numbers an observation of these sizes has, with its mask."""
-    per_node = spec.node_features + spec.num_slots * spec.slot_features + spec.num_actions
-    per_node += spec.num_choices * spec.effect_features
-    return spec.num_nodes * per_node + spec.num_candidates * spec.job_features + spec.cluster_features
-
-
-def check_network_size(
-    blueprint: Blueprint, spec: EnvSpec | BiddingSpec | OptionSpec, weights: Mapping[str, Tensor]
-) -> None:
+def check_network_size(blueprint: Blueprint, spec: BiddingSpec | OptionSpec, weights: Mapping[str, Tensor]) -> None:
     """Check that a network has no more numbers than its weights, before memory is allocated for it.
 
     The network is built without memory, on torch's device `meta`. A network that cannot be built there is not checked:

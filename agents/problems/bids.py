@@ -112,15 +112,14 @@ class BidProblem:
         """Sizes of observation and action of the first task with most bids, for which networks are built."""
         return spec_of(self.worlds)
 
-    def check(self, *, imitates: bool, learns_values: bool) -> list[str]:
-        """Check a network like the one to be trained; return no notes, since its protocol has no optional part."""
+    def check(self) -> None:
+        """Check a network like the one to be trained."""
         world, spec = max(((each, each.spec) for each in self.worlds), key=lambda each: each[1].num_bids)
         batch, workload = world.batch(2), world.source.episode(np.random.default_rng(0), "train")
         for b in range(2):
             batch.load(b, workload, np.random.default_rng(0))
         observation = {name: torch.from_numpy(array) for name, array in batch.observation.items()}
         check_bid_network(self.blueprint.build(spec), observation, spec.num_bids)
-        return []
 
     def build(self, seed: int, start: Mapping[str, Tensor] | None) -> nn.Module:
         """Build the network that training begins with."""

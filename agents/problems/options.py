@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from agents.listener import TrainingListener
-from agents.networks import Blueprint
+from agents.networks import Blueprint, check_option_network
 from agents.policies.options.checkpoint import OptionCheckpoint
 from agents.policies.options.playing import Player
 from agents.problems.problem import Compared, TaskFigures, TrainingWorld, Validated, ValidationPlan
@@ -75,10 +75,9 @@ class OptionProblem:
         self._players: dict[tuple[str, OptionRules], Player] = {}
         self._compared = 0
 
-    def check(self, *, imitates: bool, learns_values: bool) -> list[str]:
-        """Build a network once; a fault in it shows here. It lacks nothing that methods could miss."""
-        self.build(0, None)
-        return []
+    def check(self) -> None:
+        """Check a network like the one to be trained."""
+        check_option_network(self.build(0, None), OptionSpec())
 
     def build(self, seed: int, start: Mapping[str, Tensor] | None) -> nn.Module:
         """Build the network that training begins with."""

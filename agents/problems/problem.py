@@ -97,8 +97,8 @@ class TrainingProblem(Protocol):
         """Names of the tasks on which it is validated."""
         ...
 
-    def check(self, *, imitates: bool, learns_values: bool) -> list[str]:
-        """Check a network like the one to be trained; return notes on what it lacks.
+    def check(self) -> None:
+        """Check a network like the one to be trained.
 
         Raises:
             NetworkError: it breaks its protocol.

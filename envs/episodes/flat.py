@@ -23,8 +23,8 @@ class FlatObservations(BaseParallelWrapper):
     `gymnasium.spaces.unflatten(env.parts(agent), vector)` gives the parts back. Actions, rewards, infos, `state` and
     everything else are those of the wrapped environment.
 
-    The action mask int8[num_actions] of the discrete environment stays in `infos[agent]["action_mask"]`. With `key`,
-    it stands beside the vector too, and the observation is a dict of two entries:
+    Options have an action mask int8[num_actions] where nodes take turns (`turn="turns"`). With `key`, it stands beside
+    the vector, and the observation is a dict of two entries:
 
     | `key` | observation of an agent | for |
     |---|---|---|
@@ -33,7 +33,7 @@ class FlatObservations(BaseParallelWrapper):
     | "observations" | {"observations": float32[F], "action_mask": int8[num_actions]} | RLlib's action-masking module |
 
     Args:
-        env: `envs.gpu_cluster.parallel_env(...)`, `envs.bidding.parallel_env(...)`, or another parallel environment
+        env: `envs.options.parallel_env(...)`, `envs.bidding.parallel_env(...)`, or another parallel environment
             whose observations are dicts of arrays.
         key: the name of the vector in an observation with mask; None for the vector alone.
 

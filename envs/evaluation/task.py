@@ -27,7 +27,7 @@ NUMBER_FORM = "{:.12g}"
 class Objective:
     """The quantity to minimise: jct * total JCT + makespan * makespan, both in seconds.
 
-    The weights are those of `envs.gpu_cluster.TeamReward`.
+    The weights are those of `envs.episodes.TeamReward`.
 
     Raises:
         MurmurationError: a weight is negative, or both are 0.

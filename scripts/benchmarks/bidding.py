@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.report import Report
-from benchmarks.snapshots import loaded_state
 from benchmarks.suite import Suite
 from benchmarks.timing import cpu_seconds
-from benchmarks.worlds import FULL, WORKLOAD_MODELS, Size
+from benchmarks.worlds import FULL, WORKLOAD_MODELS, Size, loaded_state
 from envs.bidding import BiddingBatch, BiddingRules, kernels
 from envs.bidding.reference import BidObserver, reference_edges
 from envs.episodes.candidates import Features

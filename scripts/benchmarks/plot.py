@@ -13,16 +13,16 @@ from benchmarks.report import Report
 
 # Panel: title, unit, and its lines as (part, beginning of the figure's name, label).
 EVENTS = ("engine", "FIFO, full model", "compiled"), ("engine", "reference engine", "reference")
-DECISIONS = (
-    ("environment", "step, hot", "compiled, hot"),
-    ("environment", "step, cold", "compiled, cold"),
-    ("environment", "reference environment", "reference"),
+BIDS = (
+    ("bidding", "round", "a whole round"),
+    ("bidding", "observation and graph", "its observation, compiled"),
+    ("bidding", "reference observation", "reference observation"),
 )
-PANELS = ("An event under FIFO", "ns", EVENTS), ("A decision of all agents", "us", DECISIONS)
+PANELS = ("An event under FIFO", "ns", EVENTS), ("A round of bids of all nodes", "us", BIDS)
 
 
 def plot_scaling(report: Report, folder: Path) -> None:
-    """Write `scaling.png`: cost of an event and of a decision over nodes; nothing if neither was measured."""
+    """Write `scaling.png`: cost of an event and of a round of bids over nodes; nothing if neither was measured."""
     panels = [(title, unit, select_lines(report, unit, wanted)) for title, unit, wanted in PANELS]
     panels = [panel for panel in panels if panel[2]]
     if not panels:

@@ -23,11 +23,18 @@ from baselines import Fifo
 from envs.simulation import run_episode
 run_episode(Fifo(), Size(8, 160).simulator(FULL), compiled=False)
 """
-# One decision of all agents: what training needs in addition.
-DECISION = f"""{ANNOUNCE}from benchmarks.worlds import Size
-from benchmarks.snapshots import make_batch
-batch = make_batch(Size(8, 160), 1)
-batch.step(batch.observation["mask"][:, :, 0] * 0)
+# One option in the placement environment: what training needs in addition.
+DECISION = f"""{ANNOUNCE}from benchmarks.worlds import FULL, Size
+import numpy as np
+from benchmarks.worlds import WORKLOAD_MODELS
+from envs.options import OptionBatch
+from envs.performance import default_model
+from envs.simulation import Setup
+size = Size(8, 160)
+batch = OptionBatch(Setup(size.cluster(), default_model(), FULL), WORKLOAD_MODELS, size.jobs)
+batch.load(0, size.workload(), np.random.default_rng(0))
+batch.options()
+batch.step(np.zeros(1, np.int64))
 """
 
 

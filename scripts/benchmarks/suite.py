@@ -16,16 +16,13 @@ from launch.errors import ChoiceError
 from launch.inputs import build_schedulers
 
 SIZES = (Size(8, 160), Size(64, 1000), Size(1000, 16000), Size(12500, 100000))
-# Parts by name, as module and function. A module is imported when it is chosen, since `training` needs torch and ray.
+# Parts by name, as module and function. A module is imported when it is chosen, since some need torch and ray.
 BENCHMARKS = {
     "engine": ("engine", "measure_engine"),
-    "environment": ("environment", "measure_environment"),
-    "pettingzoo": ("environment", "measure_pettingzoo"),
     "bidding": ("bidding", "measure_bidding"),
     "decisions": ("decisions", "measure_decisions"),
     "compiled": ("decisions", "measure_compiled_decisions"),
     "starting": ("starting", "measure_starting"),
-    "training": ("training", "measure_training"),
     "evolution": ("evolution", "measure_evolution"),
     "traces": ("traces", "measure_traces"),
     "published": ("published", "measure_published"),
@@ -42,15 +39,10 @@ class Suite:
     num_sizes: int = len(SIZES)  # of 8/160, 64/1,000, 1,000/16,000 and 12,500/100,000 nodes/jobs, smallest first
     repeats: int = 3  # the best one counts
     part: int = 200  # arrivals that the reference engine plays where it cannot play all
-    steps: int = 100  # of the environment, in each repeat
-    reference_seconds: float = 10.0  # CPU time of the reference environment
-    cold: float = 512.0  # MB of environments stepped in turn, more than caches hold
-    candidates: Sequence[int] = (64, 256)  # lengths of the observed queue besides 16
+    steps: int = 100  # a quarter of them are the rounds of bids in each repeat
     decisions: int = 3  # of each scheduler after its first
     decision_limit: float = 20.0  # seconds on the clock
     rounds: int = 200  # of a minute, beside published simulators
-    iterations: int = 2  # of PPO
-    batch: int = 8192  # environment steps of an iteration, learned from in eighths
     fresh: bool = True  # whether a start without compiled kernels is timed
     pairs: int = 8  # of an iteration of evolution strategies, each with one workload
     workers: Sequence[int] = ()  # numbers of Ray workers, one first; none: nothing is measured

@@ -1,13 +1,12 @@
 """Throughput over Ray's workers: episodes of a comparison, and steps of training, with 1 to N of them."""
 
 import time
-from dataclasses import replace
 
 import ray
 
-from agents.methods.ppo import PPOSettings, TrainingSetup
-from agents.methods.ppo.algorithm import PPOAlgorithm
+from agents.methods.group_ppo import GroupPPOSettings
 from agents.networks import Blueprint
+from agents.problems.options import OptionProblem, OptionTask
 from baselines import Las
 from benchmarks.report import Report
 from benchmarks.suite import SIZES, Suite
@@ -18,7 +17,8 @@ from envs.simulation import Setup
 from envs.workloads import SyntheticSource
 from launch.spreading import spread_over_ray
 
-EPISODES = 16  # for each worker
+EPISODES = 16  # of a comparison, for each worker
+GROUPS = 4  # of training episodes, for each worker
 LEAST_OF_LINEAR = 0.7  # episodes with N workers relative to N times those with one; training has one learner
 STORE = 400_000_000  # bytes of Ray's object store
 
@@ -31,14 +31,17 @@ def measure_workers(report: Report, suite: Suite) -> None:
     size = SIZES[0]
     cluster, performance = size.cluster(), default_model()
     source = SyntheticSource(cluster, performance, num_jobs=size.jobs, num_evaluation=EPISODES)
-    world = TrainingSetup(Setup(cluster, performance, FULL), source)
+    world = OptionTask(str(size), Setup(cluster, performance, FULL), source)
     one: dict[str, float] = {}
     for count in suite.workers:
         ray.init(
             address="local", num_cpus=count, include_dashboard=False, log_to_driver=False, object_store_memory=STORE
         )
         try:
-            found = {"episodes/s": episodes_per_second(world, count), "env-steps/s": steps_per_second(world, count)}
+            found = {
+                "episodes/s": episodes_per_second(world, count),
+                "training episodes/s": trained_per_second(world, count),
+            }
         finally:
             ray.shutdown()
         for unit, value in found.items():
@@ -49,7 +52,7 @@ def measure_workers(report: Report, suite: Suite) -> None:
                 report.add("workers", size, f"{count} workers, {unit}", linear, "of linear", least=least)
 
 
-def episodes_per_second(world: TrainingSetup, count: int) -> float:
+def episodes_per_second(world: OptionTask, count: int) -> float:
     """Play the same number of episodes on each worker, after one that loads what they need."""
     shared = ({"las": Las()}, list(world.source.evaluation()), world.setup, 0)
     calls = [("las", number % EPISODES, False) for number in range(EPISODES * count)]
@@ -59,14 +62,14 @@ def episodes_per_second(world: TrainingSetup, count: int) -> float:
     return len(calls) / (time.perf_counter() - began)
 
 
-def steps_per_second(world: TrainingSetup, count: int) -> float:
-    """Run an iteration of PPO, after one that loads what the runners need; the learner is in this process."""
-    batch = 2048 * count
-    settings = PPOSettings(train_batch_size=batch, minibatch_size=batch // 8, num_epochs=1, critic_warmup=0)
-    algorithm = PPOAlgorithm(world, Blueprint(), replace(settings, num_env_runners=count), 0)
+def trained_per_second(world: OptionTask, count: int) -> float:
+    """Run an iteration of group PPO, after one that loads what the runners need; the learner is in this process."""
+    settings = GroupPPOSettings(num_workloads=GROUPS * count, num_env_runners=count)
+    problem = OptionProblem([world], Blueprint())
+    algorithm = settings.start(problem, problem.build(0, None), 0)
     algorithm.train()
     began = time.perf_counter()
-    figures = algorithm.train()
+    algorithm.train()
     spent = time.perf_counter() - began
     algorithm.stop()
-    return figures["train/env_steps"] / spent
+    return settings.num_episodes / spent

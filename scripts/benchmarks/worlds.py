@@ -18,6 +18,7 @@ MIX = mix_named("resources")  # as in the task full-64: a quarter of the jobs fo
 WORKLOAD_MODELS = tuple(MIX.models)
 NODE_TYPES = ("V100", "P100", "K80")
 MINUTE = 60.0
+HORIZON = 1e9  # seconds: later than the end of every episode
 
 # The two scenarios that are timed. The full model is that of the task full-64, with failures five times as frequent.
 PLAIN = Scenario()  # GPUs are the only resource
@@ -127,3 +128,10 @@ def load_three_quarters(size: Size, scenario: Scenario) -> FifoEpisode:
     episode = FifoEpisode(replace(size, elastic=True), scenario)
     episode.load(3 * size.jobs // 4)
     return episode
+
+
+def loaded_state(size: Size) -> State:
+    """The state of the full model with elastic jobs when FIFO has seen three quarters of the arrivals."""
+    episode = load_three_quarters(size, FULL)
+    episode.set_horizon(HORIZON)
+    return episode.start

@@ -19,7 +19,6 @@ MODULES = (
     "envs.simulation",
     "envs.metrics",
     "envs.episodes",
-    "envs.gpu_cluster",
     "envs.options",
     "envs.bidding",
     "envs.evaluation",

@@ -9,9 +9,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from agents.policies import BiddingCheckpoint
 from agents.policies.bid_checkpoint import is_bidding
-from agents.policies.checkpoint import Checkpoint, find_checkpoint
+from agents.policies.checkpoint import find_checkpoint
 from agents.policies.description import check_market
-from agents.policies.options.checkpoint import OptionCheckpoint, chooses_options
+from agents.policies.options.checkpoint import OptionCheckpoint
 from envs.scheduling import Scheduler
 from envs.simulation.market import Market
 from envs.types import CheckpointError
@@ -37,8 +37,8 @@ def load_policy(
     Args:
         path: folder of the checkpoint or of the run.
         networks: import paths of network classes that it may name, besides the project's own.
-        sampled: whether a policy of the discrete environment samples its actions; None for what its training
-            validated; likewise for a policy that chooses options. Bids are never sampled.
+        sampled: whether a policy that chooses options draws them; None for what its training validated. Bids are
+            never sampled.
         market_options: options of the market of a policy that bids, in place of those that it was saved with.
 
     Raises:
@@ -49,12 +49,8 @@ def load_policy(
         checkpoint = BiddingCheckpoint.load(folder, networks)
         options = {**checkpoint.market.get("options", {}), **(market_options or {})}
         return checkpoint.scheduler(build_market({**checkpoint.market, "options": options}))
-    if chooses_options(folder):
-        temperature = None if sampled is None else float(sampled)
-        return OptionCheckpoint.load(folder, networks).scheduler(temperature)
-    policy = Checkpoint.load(folder, networks)
-    sampled = bool(policy.notes.get("sampled", True)) if sampled is None else sampled
-    return policy.scheduler(sampled=sampled)
+    temperature = None if sampled is None else float(sampled)
+    return OptionCheckpoint.load(folder, networks).scheduler(temperature)
 
 
 def evaluate_policy(cfg: DictConfig, folder: Path) -> None:

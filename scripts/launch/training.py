@@ -15,7 +15,6 @@ from agents.policies import BiddingCheckpoint
 from agents.policies.bid_checkpoint import is_bidding
 from agents.policies.checkpoint import find_checkpoint
 from agents.problems.bids import BiddingTask, BidProblem
-from agents.problems.choices import ChoiceProblem, TrainingSetup
 from agents.problems.objective import Return
 from agents.problems.options import OptionProblem, OptionTask
 from agents.problems.problem import TrainingProblem
@@ -23,7 +22,6 @@ from agents.tensorboard import as_code
 from agents.training import STATE, Trainer, TrainingSettings, TrainingState
 from agents.validation import ValidationFigures
 from envs.bidding import BiddingSettings
-from envs.gpu_cluster import EnvSettings
 from envs.options import OptionSettings
 from envs.scheduling import Scheduler
 from envs.simulation.market import Market
@@ -64,27 +62,6 @@ def build_trainer(cfg: DictConfig, folder: Path, listener: TrainingListener) -> 
         listener,
         read_start(cfg, problem, folder),
     )
-
-
-def choice_problem(
-    cfg: DictConfig, env: EnvSettings, settings: TrainingSettings, folder: Path
-) -> tuple[ChoiceProblem, RunInputs]:
-    """Return the discrete environment that a config describes, and its inputs.
-
-    Raises:
-        ChoiceError: there is an option that only policies that bid have.
-    """
-    for key, why in (("tasks", "train on several tasks"), ("market", "have one")):
-        if cfg.get(key):
-            raise ChoiceError(f"{key}: only policies that bid {why} (env=bidding); leave it empty")
-    inputs = build_inputs(cfg)
-    add_provenance(folder, traces=trace_hashes(inputs.source))
-    setup = TrainingSetup(inputs.setup, inputs.source, env.rules, env.reward)
-    problem = ChoiceProblem(setup, build_object(cfg.agent, Blueprint), cfg.task.name if cfg.get("task") else "")
-    check_pairing(settings.method, problem)
-    if settings.objective is not None:
-        raise ChoiceError("trainer.objective: only policies that bid have one; the others follow env.reward")
-    return problem, inputs
 
 
 def bid_problem(
@@ -138,7 +115,6 @@ def all_tasks(cfg: DictConfig) -> dict[str, RunInputs]:
 
 # How each kind of environment becomes what is trained, by the class of `env`.
 PROBLEMS: Mapping[type, Callable[..., tuple[Any, RunInputs]]] = {
-    EnvSettings: choice_problem,
     BiddingSettings: bid_problem,
     OptionSettings: option_problem,
 }

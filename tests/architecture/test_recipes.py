@@ -24,10 +24,10 @@ import baselines
 import envs.episodes
 import envs.performance
 import envs.workloads.readers
-from agents.networks import check_network, missing_protocols
+from agents.networks import check_option_network
 from agents.training import Trainer
 from envs.episodes import Elapsed
-from envs.gpu_cluster import EnvSpec
+from envs.options import OptionSpec
 from envs.performance import default_model
 from envs.scheduling import Scheduler
 from envs.types import Configuration, PerformanceError
@@ -151,18 +151,17 @@ def test_the_scheduler_has_the_schedule_of_its_test(recipes, build):
     tests[0]()
 
 
-def test_the_network_implements_all_protocols(build):
-    spec = EnvSpec(num_nodes=3, num_gpu_types=2, node_gpus=4, num_candidates=5, num_slots=4)
+def test_the_network_scores_options(build):
+    spec = OptionSpec()
     network = build("conf/agent/pooled.yaml").build(spec)
-    check_network(network, spec)
-    assert not missing_protocols(network, imitates=True, learns_values=True)
+    check_option_network(network, spec)
     assert isinstance(network, torch.nn.Module)
 
 
 def test_the_bidding_network_starts_as_the_market_and_keeps_the_rule(build, tmp_path):
     """Evolution strategies train it: each of its layers has the episodes first."""
     problem = problem_of(blueprint=build("conf/agent/plain_bids.yaml"))
-    assert problem.check(imitates=False, learns_values=False) == []
+    problem.check()
     state = trainer(tmp_path / "run", 1, problem=problem).run()
     assert all(figures["jct"] == 0.0 for figures in state.validation["0"].values())
     trained = problem.load(tmp_path / "run" / "checkpoints" / "last").state_dict()

@@ -13,10 +13,9 @@ from envs.simulation.fifo_market import FifoMarket
 from envs.simulation.market import Market
 from tests.conformance.audit import check_run
 from tests.conformance.random_worlds import random_world
-from tests.conformance.test_environment import CLUSTERS, SCENARIOS
-from tests.conformance.worlds import Curved
+from tests.conformance.worlds import CLUSTERS, SCENARIOS, Curved
 from tests.unit.bidding.bidders import Bidder, WhimMarket, loud, rolled_out, silent
-from tests.unit.gpu_cluster.players import bursts
+from tests.unit.episodes.players import bursts
 
 MARKETS: dict[str, Market] = {"fifo": FifoMarket(), "strict fifo": FifoMarket(skip=False), "whims": WhimMarket()}
 RULES = {

@@ -9,31 +9,30 @@ import pytest
 import torch
 
 from agents.methods.imitation import ImitationSettings
-from agents.networks import Blueprint
-from agents.policies.checkpoint import Checkpoint
-from agents.policies.scheduler import choose_actions
-from agents.problems.choices import ChoiceProblem
+from agents.policies.checkpoint import find_checkpoint
+from agents.policies.options.checkpoint import OptionCheckpoint
+from agents.policies.options.playing import Player
 from agents.tags import BOUND_LINE, HEADLINE
 from agents.training import Trainer, TrainingSettings
-from agents.validation import validate_scheduler
+from agents.validation import VALIDATION_SEED
 from baselines.fifo import Fifo
 from baselines.srtf import Srtf
-from envs.gpu_cluster import GpuClusterEnv
+from envs.evaluation.playing import workload_seed
+from envs.options import OptionBatch
 from envs.simulation import Information, Scenario, Simulator, run_episode
 from envs.types import CheckpointError, MurmurationError
 from envs.workloads import SyntheticSource
 from tests.unit.agents.curves import scalars
-from tests.unit.agents.worlds import PPO, small_world
+from tests.unit.agents.worlds import QUICK_PPO, small_world
 
 WORLD = small_world(num_jobs=10, num_evaluation=2)
-BLUEPRINT = Blueprint(options={"width": 16, "layers": 1, "heads": 2})
 SETTINGS = TrainingSettings(
     iterations=2,
     validate_every=1,
     num_validation=2,
-    imitation=ImitationSettings(passes=1, steps=64, epochs=1, batch_size=32),
+    imitation=ImitationSettings(passes=1, num_workloads=2, epochs=1, batch_size=32),
     teacher="best",
-    method=PPO,
+    method=QUICK_PPO,
 )
 BASELINES = {"fifo": Fifo, "srtf": Srtf}
 
@@ -60,7 +59,7 @@ class Told:
 
 def trainer(folder, settings=SETTINGS, listener=None, seed=0, world=WORLD, baselines=None):
     known = BASELINES if baselines is None else baselines
-    return Trainer(ChoiceProblem(world, BLUEPRINT, "tiny"), settings, known, folder, seed, listener or Told())
+    return Trainer(world.problem(), settings, known, folder, seed, listener or Told())
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +70,7 @@ def run(tmp_path_factory):
 
 
 def weights_of(folder):
-    return Checkpoint.load(folder).network.state_dict()
+    return OptionCheckpoint.load(find_checkpoint(folder)).network.state_dict()
 
 
 def equal(one, other):
@@ -100,87 +99,54 @@ def test_a_run_leaves_its_files(run):
 
 def test_the_listener_hears_of_every_phase(run):
     _, told, state = run
-    assert told.phases == ["baselines", "imitation", "ppo"]
+    assert told.phases == ["baselines", "imitation", "group_ppo"]
     assert [step for step in told.steps if step[0] == "baselines"] == [("baselines", 1), ("baselines", 2)]
-    assert [step for step in told.steps if step[0] == "ppo"] == [("ppo", 1), ("ppo", 2)]
-    assert told.figures[-1]["validated"] == state.validation["2"]["tiny"]["mean_jct"]
-    assert told.figures[-1]["baseline"] == state.baselines[state.teacher]["mean_jct"]
+    assert [step for step in told.steps if step[0] == "group_ppo"] == [("group_ppo", 1), ("group_ppo", 2)]
+    assert told.figures[-1]["validated"] == state.validation["2"]["tiny"]["compared_jct"]
     assert any(f"teacher: {state.teacher}" in note for note in told.notes)
 
 
 def test_curves_of_the_policy_and_level_lines_of_the_baselines(run):
     folder, _, state = run
     drawn = scalars(folder / "tensorboard" / "policy")
-    for tag in ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "explained_variance"):
+    for tag in ("policy_loss", "entropy", "kl", "clip_fraction", "advantage_spread", "lr"):
         assert [step for step, _ in drawn[f"learner/{tag}"]] == [1, 2]
         assert np.isfinite([value for _, value in drawn[f"learner/{tag}"]]).all()
-    assert "throughput/env_steps_per_second" in drawn
+    assert "throughput/episodes_per_second" in drawn
+    assert {"train/mean_jct", "train/makespan", "train/decisions"} <= set(drawn)
     assert "imitation/imitation_loss" in scalars(folder / "tensorboard" / "imitation")
     curve = [state.validation[str(step)]["tiny"]["mean_jct"] for step in range(3)]
-    assert [value for _, value in drawn["validation/mean_jct"]] == pytest.approx(curve, rel=1e-5)
+    assert [value for _, value in drawn["validation/tiny/mean_jct"]] == pytest.approx(curve, rel=1e-5)
     assert [value * 3600 for _, value in drawn[HEADLINE]] == pytest.approx(curve, rel=1e-5)
     (bound, *_) = scalars(folder / "tensorboard" / BOUND_LINE)[HEADLINE]
     assert 0 < bound[1] * 3600 < min(curve)
     for name in BASELINES:
-        level = scalars(folder / "tensorboard" / name)["validation/mean_jct"]
+        level = scalars(folder / "tensorboard" / name)[HEADLINE]
         assert [step for step, _ in level] == [0, 2]
-        assert [value for _, value in level] == pytest.approx([state.baselines[name]["mean_jct"]] * 2, rel=1e-5)
-
-
-def test_sampled_episodes_are_drawn_as_curves_once_some_have_ended(tmp_path):
-    settings = replace(SETTINGS, iterations=1, method=replace(PPO, train_batch_size=600, minibatch_size=300))
-    trainer(tmp_path, replace(settings, teacher="none"), world=small_world(num_jobs=4)).run()
-    drawn = scalars(tmp_path / "tensorboard" / "policy")
-    tags = ("return", "decisions", "mean_jct", "makespan", "utilisation", "conflict_rate", "unfinished")
-    assert {f"train/{tag}" for tag in tags} <= set(drawn)
+        assert [value * 3600 for _, value in level] == pytest.approx([state.baselines[name]["mean_jct"]] * 2, rel=1e-5)
 
 
 def test_the_best_checkpoint_is_the_one_with_the_lowest_validation(run):
     folder, _, state = run
     figures = {int(step): told["tiny"]["mean_jct"] for step, told in state.validation.items()}
     assert state.best_iteration == min(figures, key=lambda step: (figures[step], step))
-    assert all(told["tiny"]["num_starved"] == 0 for told in state.validation.values())
-    best = Checkpoint.load(folder)
+    best = OptionCheckpoint.load(find_checkpoint(folder))
     assert best.notes["iteration"] == state.best_iteration
-    assert best.notes["cluster"] == WORLD.setup.cluster.name
     assert best.notes["num_validation"] == 2
-    assert best.gpu_types == WORLD.setup.cluster.gpu_types
     workloads = [WORLD.source.episode(np.random.default_rng(i), "validation") for i in range(2)]
-    again = validate_scheduler(best.scheduler(), WORLD.setup, workloads)
-    assert again == pytest.approx(state.validation[str(state.best_iteration)]["tiny"])
-
-
-@pytest.mark.parametrize("starves_first", [True, False])
-def test_a_policy_that_starves_jobs_is_never_the_best(tmp_path, monkeypatch, starves_first):
-    """Two validations, the lower mean with a starved job: best is the other, whichever came first."""
-    outcomes = [{"num_starved": 0.5, "mean_jct": 100.0}, {"num_starved": 0.0, "mean_jct": 200.0}]
-    told = iter([{**figures, "num_unfinished": 0.5} for figures in outcomes[:: 1 if starves_first else -1]])
-    monkeypatch.setattr("agents.problems.choices.validate_scheduler", lambda *_: next(told))
-    listener = Told()
-    settings = replace(SETTINGS, iterations=1, teacher="none")
-    state = trainer(tmp_path, settings, listener, baselines={}).run()
-    assert state.best_iteration == (1 if starves_first else 0)
-    assert Checkpoint.load(tmp_path).notes["iteration"] == state.best_iteration
-    assert state.objective == 200.0
-    assert listener.figures[-1]["unfinished"] == 0.5
-
-
-def test_means_over_different_jobs_are_not_held_against_each_other(tmp_path, monkeypatch):
-    listener = Told()
-    validated = {"num_starved": 1.0, "num_unfinished": 1.0, "mean_jct": 1.0}
-    monkeypatch.setattr("agents.problems.choices.validate_scheduler", lambda *_: dict(validated))
-    trainer(tmp_path, replace(SETTINGS, iterations=1, teacher="fifo"), listener).run()
-    assert listener.figures[-1]["validated"] == 1.0
-    assert "baseline" not in listener.figures[-1]
+    seeds = [workload_seed(VALIDATION_SEED, i) for i in range(2)]
+    player = Player(WORLD.task().under(best.rules).batch(2))
+    again = player.play(workloads, best.network, seeds, temperature=best.notes["temperature"])
+    assert again.mean() == pytest.approx(state.validation[str(state.best_iteration)]["tiny"]["mean_jct"])
 
 
 @pytest.mark.parametrize(("imitated", "reported"), [(160.0, True), (140.0, False)])
 def test_a_policy_much_worse_than_its_teacher_after_imitation_is_reported(tmp_path, monkeypatch, imitated, reported):
     """Once, when imitation is over; the teacher's mean JCT is 100 s."""
     listener = Told()
-    figures = {"num_starved": 0.0, "num_unfinished": 0.0}
-    monkeypatch.setattr("agents.problems.choices.validate_scheduler", lambda *_: {**figures, "mean_jct": imitated})
-    known = {name: {**figures, "mean_jct": 100.0} for name in BASELINES}
+    figures = {"greedy": imitated, "sampled": imitated, "mean_jct": imitated, "compared_jct": imitated}
+    monkeypatch.setattr("agents.problems.options.OptionProblem._figures", lambda *_: figures)
+    known = {name: {"num_starved": 0.0, "mean_jct": 100.0} for name in BASELINES}
     monkeypatch.setattr("agents.training.validate_baselines", lambda *_: known)
     trainer(tmp_path, replace(SETTINGS, iterations=1, teacher="fifo"), listener).run()
     notes = [
@@ -202,12 +168,9 @@ def test_a_split_of_one_workload_is_validated_on_once_and_said_so(tmp_path):
     listener = Told()
     world = replace(WORLD, source=OneEpisode(WORLD.setup.cluster, WORLD.setup.performance, num_jobs=10, max_gpus=4))
     state = trainer(tmp_path, replace(SETTINGS, iterations=0), listener, world=world).run()
-    assert listener.notes[0] == (
-        "validation uses 1 distinct workload, not 2: the validation split of synthetic has no more episodes; "
-        "a smaller workload.num_jobs gives more"
-    )
+    assert listener.notes[0] == "validation uses 1 distinct workloads, not 2: there are no more"
     assert "best baseline on 1 validation workload: " in listener.notes[1]
-    assert state.num_validation == Checkpoint.load(tmp_path).notes["num_validation"] == 1
+    assert state.num_validation == OptionCheckpoint.load(find_checkpoint(tmp_path)).notes["num_validation"] == 1
 
 
 def test_a_run_is_not_resumed_on_other_validation_workloads(run, tmp_path):
@@ -235,9 +198,9 @@ def test_the_same_run_with_more_iterations_continues_where_it_ended(run, tmp_pat
         target.mkdir(parents=True) if path.is_dir() else target.write_bytes(path.read_bytes())
     told = Told()
     longer = trainer(copied, replace(SETTINGS, iterations=3), told).run()
-    assert told.phases == ["ppo"]
+    assert told.phases == ["group_ppo"]
     assert told.notes == ["resumed after iteration 2"]
-    assert told.steps == [("ppo", 3)]
+    assert told.steps == [("group_ppo", 3)]
     assert {step: longer.validation[step] for step in state.validation} == state.validation
     assert longer.iteration == 3
 
@@ -246,7 +209,7 @@ def test_the_same_run_with_more_iterations_continues_where_it_ended(run, tmp_pat
 def test_an_interrupted_run_can_be_resumed(run, tmp_path, validate_every):
     settings = replace(SETTINGS, validate_every=validate_every)
     with pytest.raises(KeyboardInterrupt):
-        trainer(tmp_path, settings, Told("ppo", 1)).run()
+        trainer(tmp_path, settings, Told("group_ppo", 1)).run()
     assert json.loads((tmp_path / "state.json").read_text())["iteration"] == 1
     left = weights_of(tmp_path / "checkpoints" / "last")
     told = Told()
@@ -255,7 +218,7 @@ def test_an_interrupted_run_can_be_resumed(run, tmp_path, validate_every):
     improve = going_on._improve
     going_on._improve = lambda algorithm: (resumed.update(algorithm.network().state_dict()), improve(algorithm))
     assert going_on.run().iteration == 2
-    assert told.steps == [("ppo", 2)]
+    assert told.steps == [("group_ppo", 2)]
     assert equal(left, resumed)
     if validate_every == 1:
         last = weights_of(tmp_path / "checkpoints" / "last")
@@ -268,7 +231,7 @@ def test_a_run_interrupted_before_its_first_checkpoint_starts_again(tmp_path):
     assert not (tmp_path / "state.json").exists()
     told = Told()
     trainer(tmp_path, replace(SETTINGS, iterations=0), told).run()
-    assert told.phases == ["baselines", "imitation", "ppo"]
+    assert told.phases == ["baselines", "imitation", "group_ppo"]
 
 
 def test_from_scratch_no_teacher_and_no_baseline_is_needed(tmp_path):
@@ -293,20 +256,14 @@ def test_an_unknown_teacher_is_refused(tmp_path):
         trainer(tmp_path, replace(SETTINGS, teacher="sertf"))
 
 
-@pytest.mark.parametrize("sampled", [True, False])
-def test_the_trained_policy_leaves_the_same_log_as_agents_and_as_a_scheduler(run, sampled):
-    """The project's strongest test: rolled out through the PettingZoo env, and evaluated as a scheduler."""
-    checkpoint = Checkpoint.load(run[0])
-    network = checkpoint.scheduler().network
+def test_the_trained_policy_leaves_the_same_log_in_the_environment_and_as_a_scheduler(run):
+    """Played in the environment that training uses, and evaluated as a scheduler."""
+    best = OptionCheckpoint.load(find_checkpoint(run[0]))
     for seed, workload in enumerate(WORLD.source.evaluation("test")):
-        simulator = Simulator(workload, WORLD.setup, seed)
-        rng = simulator.rng if sampled else None
-        result = run_episode(checkpoint.scheduler(sampled=sampled), simulator)
-        env = GpuClusterEnv(WORLD.setup, WORLD.source, checkpoint.rules)
-        env.reset(options={"workload": workload})
-        while env.agents:
-            actions = choose_actions(network, env.batch.observation, rng)[0]
-            _, _, _, _, infos = env.step(dict(zip(env.agents, actions.tolist(), strict=True)))
-        assert env.log == result.log
-        counted = next(iter(infos.values()))
-        assert all(counted[name] == count for name, count in result.counters.items())
+        batch = OptionBatch(WORLD.setup, workload.models, len(workload), rules=best.rules, logging=True)
+        Player(batch).play([workload], best.network, [seed], temperature=0.0)
+        horizon = float(batch.state.episode["horizon"][0, 0])
+        setup = replace(WORLD.setup, scenario=replace(WORLD.setup.scenario, horizon=horizon))
+        result = run_episode(best.scheduler(temperature=0.0), Simulator(workload, setup, seed))
+        assert batch.state.log(0) == result.log
+        assert batch.counters() == result.counters

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from envs.simulation import Rounds, Scenario
+from envs.simulation import Information, Rounds, Scenario
 from envs.types import ClusterSpec, Configuration, JobSpec, NodeSpec
 from envs.workloads import Workload
 
@@ -13,6 +13,16 @@ HETEROGENEOUS = ClusterSpec(
     (NodeSpec("old", 4), NodeSpec("new", 4), NodeSpec("new", 2), NodeSpec("small", 2), NodeSpec("old", 2)), "mixed"
 )
 CLUSTERS = {cluster.name: cluster for cluster in (HOMOGENEOUS, HETEROGENEOUS)}
+HORIZON = 1e7  # the same for agents and scheduler
+SCENARIOS = {
+    "plain": Scenario(restart_delay=2.0, horizon=HORIZON),
+    "free": Scenario(restart_delay=0.0, horizon=HORIZON),
+    "intervals": Scenario(1.0, 2.0, horizon=HORIZON, rounds=Rounds(on_events=False, interval=10.0)),
+    "both": Scenario(0.0, 1.0, horizon=HORIZON, rounds=Rounds(interval=25.0)),
+    "hidden": Scenario(restart_delay=2.0, horizon=HORIZON, information=Information("none")),
+    "cut off": Scenario(restart_delay=2.0, horizon=45.0),
+    "equal shares": Scenario(restart_delay=2.0, horizon=HORIZON, worker_shares="equal"),
+}
 
 
 @dataclass(frozen=True)

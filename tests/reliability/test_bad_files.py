@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from agents.networks import Blueprint
-from agents.policies.checkpoint import Checkpoint
 from agents.policies.description import DESCRIPTION, WEIGHTS
-from envs.gpu_cluster import DecisionRules
+from agents.policies.options.checkpoint import OptionCheckpoint
+from envs.options import OptionRules, OptionSpec
 from envs.performance import default_model
 from envs.types import ClusterSpec, MurmurationError, NodeSpec
 from envs.workloads import Workload
@@ -34,7 +34,6 @@ from envs.workloads.readers import (
 )
 from launch.building import build_object
 from tests.reliability.test_bad_input import CELLS, VALUES, mutated, one_line, places, read_or_refuse
-from tests.unit.agents.worlds import SPEC
 
 CLUSTER = ClusterSpec(tuple(NodeSpec("V100", 8, 24, 500) for _ in range(4)), "four")
 PERFORMANCE = default_model()
@@ -270,15 +269,14 @@ def test_counts_that_no_memory_holds_are_refused_at_once(name):
 def saved(tmp_path_factory):
     torch.manual_seed(3)
     folder = tmp_path_factory.mktemp("saved") / "policy"
-    blueprint = Blueprint(options={"width": 8, "layers": 1, "heads": 2})
-    rules = DecisionRules(num_candidates=4)
-    Checkpoint(blueprint.build(SPEC), blueprint, SPEC, rules, ("V100", "K80"), {"seed": 1}).save(folder)
+    blueprint, rules = Blueprint(options={"hidden": 8}), OptionRules(num_candidates=4)
+    OptionCheckpoint(blueprint.build(OptionSpec()), blueprint, rules, {"seed": 1}).save(folder)
     return folder
 
 
 def load_or_refuse(folder):
     try:
-        found = Checkpoint.load(folder)
+        found = OptionCheckpoint.load(folder)
     except MurmurationError as error:
         one_line(error)
     else:

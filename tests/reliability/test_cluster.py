@@ -19,8 +19,6 @@ from safetensors.torch import load_file
 
 from agents.methods.evolution import EvolutionSettings
 from agents.methods.evolution.learning import EvolutionOnRay, LocalEvolution
-from agents.methods.ppo.algorithm import PPOAlgorithm
-from agents.networks import Blueprint
 from agents.on_ray.state import explaining_losses
 from agents.training import Trainer, TrainingSettings
 from baselines import Las, Srtf
@@ -39,10 +37,10 @@ from launch.spreading import find_spread, join, joined_cluster, spread_over_ray
 from tests.conformance.test_training import Told, trainer, weights_of
 from tests.golden.playground import jobs, two_nodes
 from tests.reliability.faulty import Deadly, Faulty, Fragile, Leaving, Opaque
-from tests.reliability.test_crashes import FEW, GAE
+from tests.reliability.test_crashes import TAUGHT
 from tests.unit.agents.curves import scalars
 from tests.unit.agents.test_evolution_training import problem_of, setup_of
-from tests.unit.agents.worlds import PPO, network, small_world
+from tests.unit.agents.worlds import QUICK_PPO, small_world
 
 pytestmark = pytest.mark.slow
 STORE = 80_000_000  # bytes of each node's object store
@@ -182,22 +180,27 @@ def equal(one, other):
     return all(torch.equal(here[name], there[name]) for name in there)
 
 
-@pytest.mark.parametrize("settings", [PPO, replace(PPO, advantage="group", group_size=2)], ids=["gae", "group"])
-def test_ppo_is_the_same_to_the_bit_though_runners_are_killed(cluster, stopped, tmp_path, settings):
-    """Without any loss the same weights follow from the same state; runners that are started again go on too."""
-    world, blueprint = small_world(num_jobs=6), Blueprint(options={"width": 16, "layers": 1, "heads": 2})
-    algorithm = stopped(PPOAlgorithm(world, blueprint, replace(settings, num_env_runners=2), seed=0))
-    algorithm.set_network(network(world.spec, seed=9))
+def start_options(num_env_runners):
+    """Start group PPO with this number of runners, or here with none."""
+    problem = small_world(num_jobs=6).problem()
+    settings = replace(QUICK_PPO, num_workloads=4, num_env_runners=num_env_runners)
+    return settings.start(problem, problem.build(9, None), 0)
+
+
+def test_group_ppo_is_the_same_to_the_bit_though_runners_are_killed(cluster, stopped, tmp_path):
+    """Without any loss, on Ray or here, the same weights follow; runners that are started again go on too."""
+    algorithm, local = stopped(start_options(2)), start_options(0)
     algorithm.train()
     algorithm.save(tmp_path)
-    with_losses = train_with_losses(algorithm, "sample")
-    if settings is PPO:
-        with_losses += train_until_all_live(algorithm)
+    with_losses = train_with_losses(algorithm, "play")
+    with_losses += train_until_all_live(algorithm)
     trained = algorithm.network()
     algorithm.restore(tmp_path)
-    without = [algorithm.train() for _ in with_losses]
-    assert with_losses == without
+    assert [algorithm.train() for _ in with_losses] == with_losses
     assert equal(algorithm.network(), trained)
+    local.train()
+    assert [local.train() for _ in with_losses] == [pytest.approx(each) for each in with_losses]
+    assert equal(local.network(), trained)
 
 
 def test_evolution_strategies_are_the_same_to_the_bit_though_runners_are_killed(cluster, stopped):
@@ -215,8 +218,8 @@ def copy_states(here, there, last):
     shutil.rmtree(there / "checkpoints" / "states" / f"iteration_{last:07d}")
 
 
-def test_a_resumed_run_of_ppo_with_one_runner_equals_the_unbroken_one_to_the_bit(cluster, tmp_path):
-    settings = replace(GAE, method=replace(FEW, num_env_runners=1))
+def test_a_resumed_run_of_group_ppo_with_one_runner_equals_the_unbroken_one_to_the_bit(cluster, tmp_path):
+    settings = replace(TAUGHT, method=replace(QUICK_PPO, num_env_runners=1))
     unbroken = trainer(tmp_path / "unbroken", settings).run()
     copy_states(tmp_path / "unbroken", tmp_path / "resumed", last=3)
     told = Told()
@@ -225,7 +228,7 @@ def test_a_resumed_run_of_ppo_with_one_runner_equals_the_unbroken_one_to_the_bit
     here, there = (weights_of(tmp_path / name / "checkpoints" / "last") for name in ("unbroken", "resumed"))
     assert all(torch.equal(here[name], there[name]) for name in here)
     curves = [scalars(tmp_path / name / "tensorboard" / "policy") for name in ("unbroken", "resumed")]
-    for tag in ("train/env_steps", "learner/policy_loss", "learner/entropy"):
+    for tag in ("train/mean_jct", "learner/policy_loss", "learner/entropy"):
         assert curves[0][tag][-1] == curves[1][tag][-1]
 
 
@@ -274,17 +277,12 @@ def replaced(cluster):
     cluster.wait_for_nodes(timeout=120)
 
 
-def test_ppo_is_the_same_to_the_bit_though_a_node_is_lost(replaced, stopped, tmp_path):
-    """The runner on the other node plays on; a run that is resumed then with one runner fewer would be another one."""
-    world, blueprint = small_world(num_jobs=6), Blueprint(options={"width": 16, "layers": 1, "heads": 2})
-    algorithm = stopped(PPOAlgorithm(world, blueprint, replace(PPO, num_env_runners=2), seed=0))
-    algorithm.train()
-    algorithm.save(tmp_path)
-    with_loss = [lose_node_in_iteration(replaced, algorithm, "sample"), algorithm.train()]
-    trained = algorithm.network()
-    algorithm.restore(tmp_path)
-    assert [algorithm.train() for _ in with_loss] == with_loss
-    assert equal(algorithm.network(), trained)
+def test_group_ppo_is_the_same_to_the_bit_though_a_node_is_lost(replaced, stopped):
+    """The runner on the other node plays on."""
+    algorithm, local = stopped(start_options(2)), start_options(0)
+    figures = [lose_node_in_iteration(replaced, algorithm, "play"), algorithm.train()]
+    assert [local.train() for _ in figures] == [pytest.approx(each) for each in figures]
+    assert equal(algorithm.network(), local.network())
 
 
 def test_evolution_strategies_are_the_same_to_the_bit_though_a_node_is_lost(replaced, stopped):

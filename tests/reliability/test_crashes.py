@@ -20,18 +20,18 @@ from launch.errors import one_line_errors
 from launch.runs import resumable
 from tests.conformance.test_training import SETTINGS, Told, equal, trainer, weights_of
 from tests.unit.agents.curves import scalars
-from tests.unit.agents.worlds import PPO, small_world
+from tests.unit.agents.worlds import QUICK_PPO, small_world
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-FEW = replace(PPO, train_batch_size=96)
-GAE = replace(SETTINGS, iterations=3, validate_every=3, method=FEW)
-GROUPS = replace(GAE, method=replace(FEW, advantage="group", group_size=2))
+TAUGHT = replace(SETTINGS, iterations=3, validate_every=3)  # begins with imitation
+ALONE = replace(TAUGHT, teacher="none", method=replace(QUICK_PPO, group_size=4))
+RUNS = {"taught": TAUGHT, "alone": ALONE}
 WORLD = small_world(num_jobs=10, num_evaluation=2)
 KILLED = """
 import os, signal, sys
 from pathlib import Path
 from agents import saving
-from tests.reliability.test_crashes import GAE, GROUPS, trainer
+from tests.reliability.test_crashes import RUNS, trainer
 
 whole = saving.write_manifest
 def killed(folder):
@@ -39,7 +39,7 @@ def killed(folder):
         os.kill(os.getpid(), signal.SIGKILL)
     whole(folder)
 saving.write_manifest = killed
-trainer(Path(sys.argv[1]), {"gae": GAE, "group": GROUPS}[sys.argv[2]]).run()
+trainer(Path(sys.argv[1]), RUNS[sys.argv[2]]).run()
 """
 
 
@@ -69,23 +69,23 @@ def ends_like(folder, settings, unbroken):
     assert resumed == state
     assert equal(last(folder), last(whole))
     curves = [scalars(each / "tensorboard" / "policy") for each in (folder, whole)]
-    for tag in ("train/return", "train/mean_jct", "learner/policy_loss", "train/env_steps"):
+    for tag in ("train/mean_jct", "train/decisions", "learner/policy_loss", "learner/entropy"):
         ours, theirs = (curve.get(tag) for curve in curves)
         assert ours == theirs, tag
     return told
 
 
-@pytest.mark.parametrize("settings", [GAE, GROUPS], ids=["gae", "group"])
+@pytest.mark.parametrize("settings", RUNS.values(), ids=list(RUNS))
 def test_a_run_that_breaks_after_every_iteration_equals_the_unbroken_one(tmp_path, unbroken, settings):
     for iteration in (1, 2):
         with pytest.raises(KeyboardInterrupt):
-            trainer(tmp_path, settings, Told("ppo", iteration)).run()
+            trainer(tmp_path, settings, Told("group_ppo", iteration)).run()
     told = ends_like(tmp_path, settings, unbroken)
-    assert told.notes == ["resumed after iteration 2"]
-    assert told.steps == [("ppo", 3)]
+    assert told.notes[:1] == ["resumed after iteration 2"]
+    assert told.steps == [("group_ppo", 3)]
 
 
-@pytest.mark.parametrize("name", ["gae", "group"])
+@pytest.mark.parametrize("name", list(RUNS))
 def test_a_run_killed_while_it_writes_a_state_goes_on_from_the_one_before(tmp_path, unbroken, name):
     """SIGKILL, which nothing can catch: the state of iteration 1 is whole, that of iteration 2 is not there."""
     path = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "scripts")])
@@ -94,8 +94,8 @@ def test_a_run_killed_while_it_writes_a_state_goes_on_from_the_one_before(tmp_pa
     assert done.returncode == -signal.SIGKILL, done.stderr
     names = {each.name for each in (tmp_path / "checkpoints" / "states").iterdir()}
     assert names == {"iteration_0000000", "iteration_0000001", "iteration_0000002.part"}
-    told = ends_like(tmp_path, {"gae": GAE, "group": GROUPS}[name], unbroken)
-    assert told.notes == ["resumed after iteration 1"]
+    told = ends_like(tmp_path, RUNS[name], unbroken)
+    assert told.notes[:1] == ["resumed after iteration 1"]
     assert not list(tmp_path.rglob("*.part"))
 
 
@@ -115,7 +115,7 @@ def damage(path, how):
 @pytest.mark.parametrize("name", ["learner.pkl", "state.json", "manifest.json"])
 @pytest.mark.parametrize("how", ["truncated", "one bit", "not text", "removed"])
 def test_a_damaged_state_is_named_and_the_one_before_it_is_used(tmp_path, unbroken, name, how):
-    folder, _ = unbroken(GAE)
+    folder, _ = unbroken(TAUGHT)
     states = tmp_path / "states"
     shutil.copytree(folder / "checkpoints" / "states", states)
     if how != "truncated" or (states / "iteration_0000003" / name).stat().st_size > 1000:
@@ -129,13 +129,13 @@ def test_a_damaged_state_is_named_and_the_one_before_it_is_used(tmp_path, unbrok
 
 
 def test_after_damage_a_run_ends_as_the_unbroken_one(tmp_path, unbroken):
-    folder, _ = unbroken(GAE)
+    folder, _ = unbroken(TAUGHT)
     shutil.copytree(folder / "checkpoints", tmp_path / "checkpoints")
     damage(tmp_path / "checkpoints" / "states" / "iteration_0000003" / "learner.pkl", "one bit")
     (tmp_path / "state.json").write_text("damaged, and only for readers")
     (tmp_path / "tensorboard").write_text("no folder")
     told = Told()
-    assert trainer(tmp_path, GAE, told).run() == unbroken(GAE)[1]
+    assert trainer(tmp_path, TAUGHT, told).run() == unbroken(TAUGHT)[1]
     assert equal(last(tmp_path), last(folder))
     assert "learner.pkl has changed" in told.notes[0]
     assert "no curves from here on" in told.notes[1]
@@ -146,17 +146,17 @@ def test_after_damage_a_run_ends_as_the_unbroken_one(tmp_path, unbroken):
 
 
 def test_without_an_undamaged_state_one_line_says_so(tmp_path, unbroken):
-    folder, _ = unbroken(GAE)
+    folder, _ = unbroken(TAUGHT)
     shutil.copytree(folder / "checkpoints" / "states", tmp_path / "checkpoints" / "states")
     for path in tmp_path.rglob("learner.pkl"):
         damage(path, "one bit")
     with pytest.raises(CheckpointError, match="is damaged .*and there is no other state; start a new run") as error:
-        trainer(tmp_path, GAE).run()
+        trainer(tmp_path, TAUGHT).run()
     assert "\n" not in str(error.value)
     shutil.rmtree(tmp_path / "checkpoints")
     (tmp_path / "state.json").touch()
     with pytest.raises(CheckpointError, match="holds no saved state, though there is state.json"):
-        trainer(tmp_path, GAE).run()
+        trainer(tmp_path, TAUGHT).run()
 
 
 @pytest.mark.parametrize("place", ["write_manifest", "write_whole", "_force_to_disk"])
@@ -173,12 +173,12 @@ def test_a_full_disk_is_told_in_one_line_and_the_run_goes_on_later(tmp_path, unb
         if hasattr(module, place):
             monkeypatch.setattr(module, place, full)
     with pytest.raises(CheckpointError, match=r"cannot be written \(No space left on device\); what was") as error:
-        trainer(tmp_path, GAE).run()
+        trainer(tmp_path, TAUGHT).run()
     assert "\n" not in str(error.value)
     assert not list(tmp_path.rglob("*.part"))
     monkeypatch.undo()
-    told = ends_like(tmp_path, GAE, unbroken)
-    assert told.notes == ["resumed after iteration 1"]
+    told = ends_like(tmp_path, TAUGHT, unbroken)
+    assert told.notes[:1] == ["resumed after iteration 1"]
 
 
 class Limiting(Told):
@@ -190,23 +190,23 @@ class Limiting(Told):
 
     def step(self, done, figures):
         super().step(done, figures)
-        if self.steps[-1] == ("ppo", 1):
+        if self.steps[-1] == ("group_ppo", 1):
             resource.setrlimit(resource.RLIMIT_FSIZE, (self.size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
 
-@pytest.mark.parametrize("size", [100, 20_000, 60_000])
+@pytest.mark.parametrize("size", [100, 2_000, 8_000])
 def test_writes_that_the_operating_system_refuses_are_told_in_one_line(tmp_path, unbroken, size):
     """The kernel refuses, so it does not matter which library writes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         with pytest.raises(CheckpointError, match=r"cannot be written \(.*; what was saved before is") as error:
-            trainer(tmp_path, GAE, Limiting(size)).run()
+            trainer(tmp_path, TAUGHT, Limiting(size)).run()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert "\n" not in str(error.value)
     assert not list(tmp_path.glob("checkpoints/states/*.part"))
-    told = ends_like(tmp_path, GAE, unbroken)
-    assert told.notes == ["resumed after iteration 1"]
+    told = ends_like(tmp_path, TAUGHT, unbroken)
+    assert told.notes[:1] == ["resumed after iteration 1"]
 
 
 def write_something(folder: Path) -> None:
@@ -246,11 +246,11 @@ def test_a_full_disk_outside_of_training_is_one_line(capsys):
 
 
 def test_a_best_checkpoint_that_was_removed_is_replaced_by_the_best_of_the_next_validations(tmp_path, unbroken):
-    folder, state = unbroken(GAE)
+    folder, state = unbroken(TAUGHT)
     shutil.copytree(folder / "checkpoints" / "states", tmp_path / "checkpoints" / "states")
     damage(tmp_path / "checkpoints" / "states" / "iteration_0000003" / "learner.pkl", "one bit")
     told = Told()
-    resumed = trainer(tmp_path, GAE, told).run()
+    resumed = trainer(tmp_path, TAUGHT, told).run()
     assert any("best is missing; the best of the next validations takes its place" in note for note in told.notes)
     assert resumed.best_iteration == 3
     assert (tmp_path / "checkpoints" / "best" / "policy.json").is_file()

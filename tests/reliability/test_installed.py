@@ -17,7 +17,7 @@ import envs, agents, baselines, numpy as np
 from pathlib import Path
 from baselines import Fifo
 from envs.cluster import build_cluster
-from envs.gpu_cluster import GpuClusterEnv
+from envs.options import OptionEnv
 from envs.performance import default_model
 from envs.simulation import Setup, run_episode
 from envs.simulation.reference import ReferenceSimulator
@@ -32,7 +32,7 @@ setup = Setup(ClusterSpec((NodeSpec("V100", 4),)), default_model())
 jobs = Workload.of([JobSpec(0, 0.0, 2, 1000.0, "resnet50"), JobSpec(1, 5.0, 4, 1000.0, "bert")])
 result = run_episode(Fifo(), ReferenceSimulator(jobs, setup))
 print("finished", int(result.finished.sum()))
-print("agents", len(GpuClusterEnv.__init__.__annotations__) > 0)
+print("agents", len(OptionEnv.__init__.__annotations__) > 0)
 """
 
 

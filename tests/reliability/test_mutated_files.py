@@ -17,9 +17,9 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
 from agents.networks import Blueprint
-from agents.policies.checkpoint import Checkpoint
 from agents.policies.description import DESCRIPTION
-from envs.gpu_cluster import DecisionRules
+from agents.policies.options.checkpoint import OptionCheckpoint
+from envs.options import OptionRules, OptionSpec
 from launch.arguments import compose_options
 from launch.building import build_object, import_target
 from launch.choices import CONF
@@ -32,7 +32,6 @@ from launch.repeat import find_again, report_differences
 from launch.runs import recall_setup, recall_whole
 from launch.tasks import build_task
 from tests.reliability.mutation import CANARY, MARK, Guard, as_yaml, mutate, mutate_text, plant
-from tests.unit.agents.worlds import SPEC
 
 NUM_RUNS, NUM_POLICIES, NUM_FIGURES = 1300, 1200, 400
 TRACE = ["task=none", "workload=csv", "workload.path=jobs.csv", "scenario=full", "+failures@scenario.failures=rsc1"]
@@ -156,11 +155,10 @@ def test_mutated_run_folders_run_nothing(guard, folder, evaluated, honest, capsy
 
 
 def save_choices(folder):
-    """Save a policy of the discrete environment."""
-    blueprint = Blueprint(options={"width": 8, "layers": 1, "heads": 2})
-    rules = DecisionRules(num_candidates=SPEC.num_candidates)
+    """Save a policy that chooses options."""
+    blueprint, rules = Blueprint(options={"hidden": 8}), OptionRules(num_candidates=4)
     torch.manual_seed(3)
-    Checkpoint(blueprint.build(SPEC), blueprint, SPEC, rules, ("V100", "K80"), {"seed": 1}).save(folder)
+    OptionCheckpoint(blueprint.build(OptionSpec()), blueprint, rules, {"seed": 1}).save(folder)
 
 
 def test_mutated_policies_run_nothing(guard, folder, evaluated, capsys):

@@ -8,13 +8,11 @@ import ray
 
 from agents.methods.evolution import EvolutionSettings
 from agents.methods.evolution.learning import EvolutionOnRay
-from agents.methods.ppo.algorithm import PPOAlgorithm
-from agents.networks import Blueprint
 from envs.types import MurmurationError
 from launch.errors import ChoiceError
 from launch.spreading import join, try_to_connect
 from tests.unit.agents.test_evolution_training import setup_of
-from tests.unit.agents.worlds import PPO, small_world
+from tests.unit.agents.worlds import QUICK_PPO, small_world
 
 
 @pytest.fixture
@@ -58,25 +56,17 @@ def two_cpus(monkeypatch):
     monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True}, {"Alive": True}, {"Alive": False}])
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        (replace(PPO, num_env_runners=3), r"trainer.method.num_env_runners=3 needs 3 CPUs, and Ray has 2 on 2 nodes; "),
-        (
-            replace(PPO, num_env_runners=1, num_learners=2),
-            r"trainer.method.num_env_runners=1 with num_learners=2 needs 3 CPUs, and Ray has 2 on 2 nodes; ",
-        ),
-        (
-            replace(PPO, num_learners=1, num_gpus_per_learner=1.0),
-            r"trainer.method.num_gpus_per_learner=1 with num_learners=1 needs 1 GPUs, and Ray has 0 on 2 nodes; ",
-        ),
-    ],
-    ids=["runners", "learners", "GPUs"],
-)
-def test_a_cluster_without_room_for_the_runners_is_one_line(two_cpus, settings, said):
+def start_options(num_env_runners):
+    """Start group PPO with this number of runners."""
+    problem = small_world(num_jobs=6).problem()
+    replace(QUICK_PPO, num_env_runners=num_env_runners).start(problem, problem.build(0, None), 0)
+
+
+def test_a_cluster_without_room_for_the_runners_is_one_line(two_cpus):
     """RLlib would wait for ever for CPUs that no node has."""
-    with pytest.raises(MurmurationError, match=said + "lower it, or add machines") as error:
-        PPOAlgorithm(small_world(num_jobs=6), Blueprint(), settings, seed=0)
+    said = r"trainer.method.num_env_runners=3 needs 3 CPUs, and Ray has 2 on 2 nodes; lower it, or add machines"
+    with pytest.raises(MurmurationError, match=said) as error:
+        start_options(3)
     assert "\n" not in str(error.value)
 
 
@@ -94,5 +84,5 @@ def test_ray_that_was_started_for_it_is_stopped(two_cpus, monkeypatch):
     monkeypatch.setattr(ray, "init", lambda **_: None)
     monkeypatch.setattr(ray, "shutdown", lambda: stopped.append(True))
     with pytest.raises(MurmurationError, match="needs 3 CPUs, and Ray has 2"):
-        PPOAlgorithm(small_world(num_jobs=6), Blueprint(), replace(PPO, num_env_runners=3), seed=0)
+        start_options(3)
     assert stopped == [True]

@@ -204,9 +204,9 @@ def test_a_value_that_would_be_a_reference_when_it_is_read_again_is_refused(scri
 
 def test_the_reference_of_earlier_versions_is_read_and_others_are_refused(script, run, monkeypatch):
     monkeypatch.setattr("launch.repeat.compare_and_report", lambda *_: None)
-    reward = {"_target_": "envs.gpu_cluster.TeamReward", "jct": "${oc.select:task.objective.jct,1.0}"}
+    reward = {"_target_": "envs.episodes.TeamReward", "jct": "${oc.select:task.objective.jct,1.0}"}
     reward["makespan"] = "${oc.select:task.objective.makespan,0.0}"
-    env = {"_target_": "envs.gpu_cluster.EnvSettings", "reward": reward}
+    env = {"_target_": "envs.options.OptionSettings", "reward": reward}
     task = {"_target_": "envs.evaluation.task.Task", "name": "t", "version": 1}
     change(run, env=env, task={**task, "objective": {"_target_": "envs.evaluation.task.Objective", "makespan": 0.2}})
     assert read_configuration(run / SAVED)["env"]["reward"] == {**reward, "jct": 1.0, "makespan": 0.2}

@@ -14,26 +14,25 @@ import evaluate
 from agents.networks import Blueprint
 from agents.policies import BiddingCheckpoint
 from agents.policies.bid_checkpoint import ANY_SPEC
-from agents.policies.checkpoint import Checkpoint
 from agents.policies.description import DESCRIPTION, WEIGHTS
+from agents.policies.options.checkpoint import OptionCheckpoint
 from envs.bidding import BiddingRules
-from envs.gpu_cluster import DecisionRules
+from envs.options import OptionRules, OptionSpec
 from envs.types import CheckpointError
 from launch.building import build_object
 from launch.choices import CONF
 from launch.errors import ChoiceError
 from launch.inputs import build_inputs
 from launch.registry import check_recalled, named_targets, project_targets, registered
-from tests.unit.agents.worlds import SPEC
 
-BLUEPRINT = Blueprint(options={"width": 8, "layers": 1, "heads": 2})
+BLUEPRINT = Blueprint("agents.networks.option_attention.OptionAttention", {"width": 8, "rounds": 1, "heads": 2})
 ORIGIN = Path("run/.hydra/config.yaml")
 GROUPS: dict[str, dict[str, Any]] = {
     "cluster": {"_target_": "envs.cluster.build_cluster", "name": "c", "groups": []},
     "performance": {"_target_": "envs.performance.default_model"},
     "scenario": {"_target_": "envs.simulation.Scenario", "rounds": {"_target_": "envs.simulation.Rounds"}},
     "workload": {"_target_": "envs.workloads.SyntheticSource"},
-    "env": {"_target_": "envs.gpu_cluster.EnvSettings", "reward": {"_target_": "envs.gpu_cluster.TeamReward"}},
+    "env": {"_target_": "envs.options.OptionSettings", "reward": {"_target_": "envs.episodes.TeamReward"}},
 }
 TARGETS = (
     "sympy.sympify",
@@ -65,7 +64,7 @@ def test_the_projects_own_configurations_pass():
     check(GROUPS)
     found = project_targets(CONF)
     assert len(found) > 50
-    assert {"envs.simulation.Scenario", "agents.networks.AttentionPolicy", "baselines.fifo.Fifo"} <= found
+    assert {"envs.simulation.Scenario", "agents.networks.bidding.BiddingPolicy", "baselines.fifo.Fifo"} <= found
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -167,8 +166,7 @@ def test_the_command_line_extends_the_registry():
 def saved(tmp_path):
     torch.manual_seed(3)
     folder = tmp_path / "policy"
-    rules = DecisionRules(num_candidates=4)
-    Checkpoint(BLUEPRINT.build(SPEC), BLUEPRINT, SPEC, rules, ("V100", "K80"), {"seed": 1}).save(folder)
+    OptionCheckpoint(BLUEPRINT.build(OptionSpec()), BLUEPRINT, OptionRules(num_candidates=4), {"seed": 1}).save(folder)
     return folder
 
 
@@ -185,61 +183,42 @@ def edit(folder, part, name, value):
 @pytest.mark.parametrize(
     ("part", "name", "value"),
     [
-        ("spec", "num_candidates", 10**9),
         ("rules", "num_candidates", 10**9),
-        ("spec", "num_nodes", "x"),
-        ("spec", "num_nodes", -3),
-        ("spec", "num_nodes", 2.5),
-        ("spec", "num_nodes", True),
-        ("spec", "node_gpus", 10**6),
-        ("spec", "num_slots", 0),
-        ("spec", "surplus", 1),
+        ("rules", "num_candidates", "x"),
+        ("rules", "num_candidates", -3),
+        ("rules", "num_candidates", 2.5),
+        ("rules", "num_candidates", True),
+        ("rules", "surplus", 1),
         ("rules", "max_decisions", 10**12),
         ("rules", "queue_order", "other"),
         ("rules", "queue_order", ["fifo"]),
-        ("rules", "preemptive", 1),
+        ("rules", "distinct_nodes", 1),
+        ("rules", "changes", "all"),
         ("rules", "candidates_per_node", 1e9),
         ("rules", "candidates_per_node", float("nan")),
-        ("network.options", "layers", 20000),
+        ("network.options", "rounds", 20000),
         ("network.options", "width", 10**7),
         ("network.options", "width", {"a": 1}),
         ("network.options", "other", "x" * 1000),
         ("network.options", "other", [[0] * 200]),
         ("network", "options", []),
         ("network", "target", 5),
-        ("", "gpu_types", "V100"),
-        ("", "gpu_types", [1, 2]),
         ("", "notes", 5),
         ("", "notes", "x" * 2_000_000),
-        ("", "spec", None),
-        ("", "network", "agents.networks.AttentionPolicy"),
+        ("", "rules", None),
+        ("", "network", "agents.networks.option_scorer.OptionScorer"),
     ],
 )
 def test_a_description_out_of_bounds_is_refused_before_anything_is_built(saved, monkeypatch, part, name, value):
     monkeypatch.setattr(Blueprint, "build", lambda *_: pytest.fail("something was built"))
     edit(saved, part, name, value)
     with pytest.raises(CheckpointError, match="is not a policy description") as error:
-        Checkpoint.load(saved)
+        OptionCheckpoint.load(saved)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 500
 
 
-HUGE = {"layers": 64, "width": 8192, "heads": 256}  # each within its bound; together 100 GB
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"num_nodes": 100_000, "num_candidates": 100_000, "node_gpus": 1}, "an observation would have 20,0"),
-        ({"num_nodes": 9_000, "num_slots": 1024, "num_gpu_types": 256, "node_gpus": 1}, "numbers, and at most 20,000"),
-    ],
-)
-def test_sizes_that_only_together_need_much_memory_are_refused(saved, monkeypatch, changes, said):
-    monkeypatch.setattr(Blueprint, "build", lambda *_: pytest.fail("something was built"))
-    for name, value in changes.items():
-        edit(saved, "spec", name, value)
-    with pytest.raises(CheckpointError, match=said):
-        Checkpoint.load(saved)
+HUGE = {"rounds": 64, "width": 8192, "heads": 256, "mixing": "graph"}  # each within its bound; together 100 GB
 
 
 def save_bids(folder):
@@ -266,20 +245,18 @@ def evaluate_here(tmp_path, monkeypatch, capsys):
 
 OUT_OF_BOUNDS: list[tuple[str, str, Any, str]] = [
     ("rules", "num_candidates", 10**9, "rules.num_candidates is 1000000000; it must be a whole number from 1 to"),
-    ("network.options", "layers", 20000, "network.options.layers is 20000; it may be at most 64"),
+    ("network.options", "rounds", 20000, "network.options.rounds is 20000; it may be at most 64"),
     ("rules", "num_servers", "x", "rules.'num_servers' is no field of it"),
 ]
-HUGE_BIDS = {"width": 8192, "heads": 256, "rounds": 64, "mixing": "graph"}
 
 
 @pytest.mark.parametrize(
     ("face", "part", "name", "value", "said"),
     [
-        *(("discrete", *each) for each in OUT_OF_BOUNDS),
+        *(("options", *each) for each in OUT_OF_BOUNDS),
         *(("bidding", *each) for each in OUT_OF_BOUNDS),
-        ("discrete", "spec", "num_nodes", "x", "spec.num_nodes is 'x'; it must be a whole number"),
-        ("discrete", "network", "options", HUGE, "are those of a network of "),
-        ("bidding", "network", "options", HUGE_BIDS, "are those of a network of "),
+        ("options", "network", "options", HUGE, "are those of a network of "),
+        ("bidding", "network", "options", HUGE, "are those of a network of "),
     ],
     ids=lambda value: value if isinstance(value, str) and " " not in value else "",
 )
@@ -305,36 +282,25 @@ def test_evaluating_a_policy_out_of_bounds_is_one_line(
     assert len(err.strip().splitlines()) == 1
 
 
-def test_format_2_is_checked_as_well(saved):
-    """Its nodes were called servers."""
-    content = json.loads((saved / DESCRIPTION).read_text())
-    content["format"] = 2
-    content["spec"]["num_servers"] = "x"
-    del content["spec"]["num_nodes"]
-    (saved / DESCRIPTION).write_text(json.dumps(content))
-    with pytest.raises(CheckpointError, match="spec.num_nodes is 'x'; it must be a whole number"):
-        Checkpoint.load(saved)
-
-
 @pytest.mark.parametrize("text", ["[]", "5", "null", "{}", "[" * 100_000, '{"format": NaN}', "\xff", ""])
 def test_files_that_are_no_description_are_refused(saved, text):
     (saved / DESCRIPTION).write_bytes(text.encode("latin-1"))
     with pytest.raises(CheckpointError):
-        Checkpoint.load(saved)
+        OptionCheckpoint.load(saved)
 
 
 def test_the_network_class_comes_from_the_registry(saved, tmp_path, monkeypatch):
     """A module that a description names is not even imported, unless the user names it too."""
     mark = tmp_path / "executed"
-    source = f"open({str(mark)!r}, 'w').close()\nfrom agents.networks import AttentionPolicy as Net\n"
+    source = f"open({str(mark)!r}, 'w').close()\nfrom agents.networks.option_attention import OptionAttention as Net\n"
     (tmp_path / "stranger.py").write_text(source)
     monkeypatch.syspath_prepend(str(tmp_path))
     edit(saved, "network", "target", "stranger.Net")
     with pytest.raises(CheckpointError, match="is no network of this project.*trust="):
-        Checkpoint.load(saved)
+        OptionCheckpoint.load(saved)
     assert not mark.exists()
     assert "stranger" not in sys.modules
-    assert Checkpoint.load(saved, networks=["stranger.Net"]).blueprint.target == "stranger.Net"
+    assert OptionCheckpoint.load(saved, networks=["stranger.Net"]).blueprint.target == "stranger.Net"
     assert mark.exists()
 
 
@@ -346,7 +312,7 @@ def test_weights_that_are_not_finite_are_refused(saved, value):
         wrong.view(-1)[-1] = value
         save_file({**weights, name: wrong}, str(saved / WEIGHTS))
         with pytest.raises(CheckpointError, match=r"not finite|finite numbers"):
-            Checkpoint.load(saved)
+            OptionCheckpoint.load(saved)
 
 
 def test_recalled_objects_have_the_types_of_the_signature():

@@ -8,7 +8,7 @@ from typing import Any
 from safetensors.torch import load_file
 from torch import nn
 
-from agents.networks import Blueprint
+from agents.networks import Blueprint, NetworkError, check_option_network
 from agents.policies.checkpoint import check_finite
 from agents.policies.description import (
     DESCRIPTION,
@@ -19,6 +19,7 @@ from agents.policies.description import (
     check_option_description,
     explaining_damage,
     read_json,
+    require_file,
     write_policy,
 )
 from agents.policies.options.scheduler import OptionScheduler
@@ -68,19 +69,21 @@ class OptionCheckpoint:
             networks: import paths of network classes that it may name, besides `OPTION_NETWORKS`.
 
         Raises:
-            CheckpointError: it is missing or corrupt, or its weights do not fit its network.
+            CheckpointError: it is missing or corrupt, its weights do not fit its network, or its network does not score
+                options.
         """
         with explaining_damage(folder / DESCRIPTION, NO_DESCRIPTION):
             manifest = read_json(folder / DESCRIPTION)
             if (manifest.get("face"), manifest["format"]) != (FACE, FORMAT):
                 raise CheckpointError(
                     f"its face is {manifest.get('face')!r} in format {manifest['format']!r}; this version reads {FACE} "
-                    f"in format {FORMAT}"
+                    f"in format {FORMAT}, and no policies of the discrete environment that it replaces"
                 )
             check_option_description(manifest, {*OPTION_NETWORKS, *networks})
             blueprint = Blueprint.from_dict(manifest["network"])
             rules, notes = OptionRules(**manifest["rules"]), dict(manifest["notes"])
         with explaining_damage(folder / WEIGHTS, NO_WEIGHTS):
+            require_file(folder / WEIGHTS)
             weights = load_file(str(folder / WEIGHTS))
             check_finite(weights)
         with explaining_damage(folder / DESCRIPTION, NO_DESCRIPTION):
@@ -88,6 +91,10 @@ class OptionCheckpoint:
             network = blueprint.build(OptionSpec())
         with explaining_damage(folder / WEIGHTS, NO_WEIGHTS):
             network.load_state_dict(weights)
+        try:
+            check_option_network(network, OptionSpec())
+        except NetworkError as error:
+            raise CheckpointError(f"{folder}: {error}") from error
         return cls(network, blueprint, rules, notes)
 
     def scheduler(self, temperature: float | None = None) -> OptionScheduler:

@@ -1,10 +1,14 @@
 """Demonstrations for imitation: the decisions by which options lead to the allocations of any scheduler."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import torch
 
+from agents.policies.options.scheduler import as_lesson
 from agents.policies.options.tape import Tape, TapeArrays, note_moment, record_decision, tape_has_room
+from agents.policies.options.torch_playing import choose
 from envs.options import OptionBatch
 from envs.options.arrays import OptionArrays, option_arrays
 from envs.options.demonstrate import Demonstration, WantedGpus, requested_by_node
@@ -55,13 +59,24 @@ class OptionDemonstrator:
         self.batch, self.teacher = batch, teacher
         self.tape = Tape(batch.cluster.num_nodes)
 
-    def play(self, workloads: Sequence[Workload], seeds: Sequence[int], *, fraction: float = 1.0) -> FloatArray:
+    def play(
+        self,
+        workloads: Sequence[Workload],
+        seeds: Sequence[int],
+        *,
+        fraction: float = 1.0,
+        student: Any = None,
+        share: float = 0.0,
+    ) -> FloatArray:
         """Play workloads to their ends; the tape has the decisions of these episodes alone, in their order.
 
         Args:
             workloads: at most as many as the environment has episodes.
             seeds: of each episode; noisy estimates and outages follow from it, and what the scheduler draws.
             fraction: of the decisions that are recorded, drawn at random.
+            student: a network, see `OptionScorer`, that takes a `share` of the decisions, drawn at random from its
+                softmax. What is recorded is what the scheduler would have chosen in them.
+            share: see `student`.
 
         Returns:
             float64[len(workloads)], the mean JCT of the measured jobs, in s.
@@ -69,10 +84,10 @@ class OptionDemonstrator:
         self.tape.clear()
         for b, workload in enumerate(workloads):
             self.batch.load(b, workload, np.random.default_rng(seeds[b]))
-            self._play_one(b, np.random.default_rng([seeds[b], b]), fraction)
+            self._play_one(b, np.random.default_rng([seeds[b], b]), fraction, student, share)
         return np.array([self.batch.mean_jct(b) for b in range(len(workloads))])
 
-    def _play_one(self, b: int, rng: np.random.Generator, fraction: float) -> None:
+    def _play_one(self, b: int, rng: np.random.Generator, fraction: float, student: Any, share: float) -> None:
         batch, chosen = self.batch, np.full(self.batch.batch_size, -1)
         self.teacher.reset(batch.cluster, rng)
         demonstration, begun = Demonstration({}, batch.arrays, b), -1
@@ -84,7 +99,14 @@ class OptionDemonstrator:
             recorded = bool(rng.random() < fraction)
             while not record_choice(batch.arrays, b, int(chosen[b]), recorded, self.tape.arrays):
                 self.tape.grow()
+            if share > 0 and rng.random() < share:
+                chosen[b] = self._chosen_by(student, b, rng)
             batch.step(chosen)
+
+    @torch.inference_mode()
+    def _chosen_by(self, student: Any, b: int, rng: np.random.Generator) -> int:
+        """Return the option that a network draws."""
+        return int(choose(student, as_lesson(self.batch.options(b)), 1.0, rng.random((1, 2)))[0][0])
 
     def _wanted(self, b: int) -> WantedGpus:
         return requested_by_node(self.teacher.schedule(self.batch.view(b)))

@@ -2,30 +2,26 @@
 
 import json
 import pickle
-import re
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from agents.networks import Blueprint
-from agents.policies.checkpoint import Checkpoint
+from agents.policies.checkpoint import find_checkpoint
 from agents.policies.description import DESCRIPTION, WEIGHTS
-from agents.policies.scheduler import choose_actions
-from envs.gpu_cluster import DecisionRules
+from agents.policies.options.checkpoint import OptionCheckpoint
+from envs.options import OptionRules, OptionSpec
 from envs.types import CheckpointError
-from tests.unit.agents.worlds import SPEC, observation
 
-BLUEPRINT = Blueprint(options={"width": 8, "layers": 1, "heads": 2, "sharpness": 2.5})
-RULES = DecisionRules(num_candidates=4, queue_order="fifo", elastic=False)
-TYPES = ("V100", "K80")
+BLUEPRINT = Blueprint(options={"hidden": 8, "output_scale": 2.5})
+RULES = OptionRules(num_candidates=4, queue_order="fifo", changes="resize")
 
 
 def made():
     torch.manual_seed(3)
-    notes = {"seed": 7, "validation": {"mean_jct": 12.5}}
-    return Checkpoint(BLUEPRINT.build(SPEC), BLUEPRINT, SPEC, RULES, TYPES, notes)
+    notes = {"seed": 7, "validation": {"mean_jct": 12.5}, "temperature": 0.5}
+    return OptionCheckpoint(BLUEPRINT.build(OptionSpec()), BLUEPRINT, RULES, notes)
 
 
 @pytest.fixture
@@ -36,45 +32,37 @@ def saved(tmp_path):
 
 
 def test_everything_comes_back_to_the_bit(saved):
-    before, after = made(), Checkpoint.load(saved)
-    assert (after.blueprint, after.spec, after.rules, after.gpu_types) == (BLUEPRINT, SPEC, RULES, TYPES)
-    assert after.notes == before.notes
+    before, after = made(), OptionCheckpoint.load(saved)
+    assert (after.blueprint, after.rules, after.notes) == (BLUEPRINT, RULES, before.notes)
     weights = after.network.state_dict()
     assert all(torch.equal(weights[name], tensor) for name, tensor in before.network.state_dict().items())
-    arrays = {name: tensor.numpy() for name, tensor in observation().items()}
-    for seed in range(5):
-        networks = (before.scheduler().network, after.scheduler().network)
-        first, second = (choose_actions(network, arrays, np.random.default_rng(seed)) for network in networks)
-        assert np.array_equal(first, second)
 
 
 def test_saving_again_replaces_and_leaves_no_parts(saved):
     other = made()
     with torch.no_grad():
-        other.network.get_parameter("nothing.bias").fill_(9.0)
+        other.network.get_parameter("bias").fill_(9.0)
     other.save(saved)
-    assert Checkpoint.load(saved).network.get_parameter("nothing.bias").item() == 9.0
+    assert (OptionCheckpoint.load(saved).network.get_parameter("bias") == 9.0).all()
     assert {path.name for path in saved.iterdir()} == {WEIGHTS, DESCRIPTION}
 
 
 def test_the_folder_of_a_run_gives_its_best_checkpoint(tmp_path):
     made().save(tmp_path / "run" / "checkpoints" / "best")
     for folder in (tmp_path / "run", tmp_path / "run" / "checkpoints", tmp_path / "run" / "checkpoints" / "best"):
-        assert Checkpoint.load(folder).notes["seed"] == 7
-    assert Checkpoint.load(str(tmp_path / "run")).notes["seed"] == 7
+        assert OptionCheckpoint.load(find_checkpoint(folder)).notes["seed"] == 7
 
 
 def test_its_scheduler_plays_by_its_rules(saved):
-    checkpoint = Checkpoint.load(saved)
-    scheduler = checkpoint.scheduler(sampled=False)
-    assert (scheduler.rules, scheduler.spec, scheduler.gpu_types, scheduler.sampled) == (RULES, SPEC, TYPES, False)
-    assert not checkpoint.network.training
+    checkpoint = OptionCheckpoint.load(saved)
+    assert checkpoint.scheduler().rules == RULES
+    assert [checkpoint.scheduler(at).temperature for at in (None, 0.0, 1.0)] == [0.5, 0.0, 1.0]
 
 
 def refused(folder, file):
     """The message with which a folder is refused; it names the file, in one line."""
     with pytest.raises(CheckpointError) as error:
-        Checkpoint.load(folder)
+        OptionCheckpoint.load(find_checkpoint(folder))
     message = str(error.value)
     assert "\n" not in message
     assert str(folder / file) in message if file else str(folder) in message
@@ -99,14 +87,12 @@ def test_missing_weights(saved):
 
 
 def test_weights_of_another_shape_and_of_another_network(saved):
-    wider = Blueprint(options={**BLUEPRINT.options, "width": 16})
-    Checkpoint(wider.build(SPEC), wider, SPEC, RULES, TYPES, {}).save(saved / "wider")
-    (saved / WEIGHTS).write_bytes((saved / "wider" / WEIGHTS).read_bytes())
-    assert "size mismatch" in refused(saved, WEIGHTS)
-    deeper = Blueprint(options={**BLUEPRINT.options, "layers": 2})
-    Checkpoint(deeper.build(SPEC), deeper, SPEC, RULES, TYPES, {}).save(saved / "deeper")
-    (saved / WEIGHTS).write_bytes((saved / "deeper" / WEIGHTS).read_bytes())
-    assert "attention.1" in refused(saved, WEIGHTS)
+    attention = Blueprint("agents.networks.option_attention.OptionAttention", {"width": 8})
+    wider = Blueprint(options={"hidden": 16})
+    for name, other, said in (("wider", wider, "size mismatch"), ("other", attention, "parts.0")):
+        OptionCheckpoint(other.build(OptionSpec()), other, RULES, {}).save(saved / name)
+        (saved / WEIGHTS).write_bytes((saved / name / WEIGHTS).read_bytes())
+        assert said in refused(saved, WEIGHTS)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", '"text"', "{}", '{"format": 2}', "\x00\x01"])
@@ -123,20 +109,15 @@ def test_a_description_that_is_not_even_text(saved):
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("format", 99, "format is 99, this version reads 2 to 4"),
-        ("format", 1, "format is 1, this version reads 2 to 4"),  # format 1 named no GPU types
-        ("gpu_types", ["V100"], "gpu_types are V100; they must be 2 different names"),
-        ("gpu_types", ["V100", "V100"], "gpu_types are V100, V100; they must be 2 different names"),
-        ("gpu_types", 5, "policy description"),
+        ("format", 99, "in format 99; this version reads options in format 1"),
+        ("face", None, "its face is None in format 1"),
         ("network", {"target": "agents.networks.Nobody", "options": {}}, "no network of this project"),
         ("network", {"options": {}}, "network.target is None"),
         ("network", {"target": "builtins.exec", "options": {}}, "no network of this project"),
-        ("network", {"target": BLUEPRINT.target, "options": {"widht": 8}}, "unexpected keyword argument"),
-        ("spec", {"num_nodes": 3}, "missing"),
-        ("spec", {**dict.fromkeys(SPEC.__slots__, 2), "num_gpu_types": -90}, "policy description"),
-        ("spec", {**dict.fromkeys(SPEC.__slots__, 2), "node_gpus": "two"}, "policy description"),
+        ("network", {"target": BLUEPRINT.target, "options": {"hiden": 8}}, "unexpected keyword argument"),
         ("rules", {"queue_order": "longest"}, "queue_order is 'longest'"),
         ("rules", {"nobody": 1}, "rules.'nobody' is no field of it"),
+        ("rules", {"distinct_nodes": 1}, "rules.distinct_nodes is 1; it must be true or false"),
         ("notes", 5, "policy description"),
     ],
 )
@@ -146,33 +127,16 @@ def test_a_description_with_a_wrong_part(saved, key, value, said):
     assert said in refused(saved, DESCRIPTION)
 
 
-def test_format_2_is_read(saved):
-    """Its description and its weights have the old names; the policy acts as it did."""
-    description = json.loads((saved / DESCRIPTION).read_text())
-    spec, rules = description["spec"], description["rules"]
-    spec["num_servers"], rules["candidates_per_server"] = spec.pop("num_nodes"), rules.pop("candidates_per_node")
-    (saved / DESCRIPTION).write_text(json.dumps({**description, "format": 2}))
-    weights = load_file(str(saved / WEIGHTS))
-    old = {re.sub("(encode|pointer)_node", r"\1_server", name): tensor for name, tensor in weights.items()}
-    assert sum("_server." in name for name in old) == 10  # two of the policy's layers and one of the critic's
-    save_file(old, str(saved / WEIGHTS))
-    before, after = made(), Checkpoint.load(saved)
-    assert (after.spec, after.rules, after.gpu_types) == (SPEC, RULES, TYPES)
-    found = after.network.state_dict()
-    assert all(torch.equal(found[name], tensor) for name, tensor in before.network.state_dict().items())
-
-
-@pytest.mark.parametrize("wrong", [{"spec": []}, {"rules": None}, {"spec": {"num_servers": 3}}])
-def test_a_damaged_description_of_format_2_is_refused(saved, wrong):
-    content = json.loads((saved / DESCRIPTION).read_text())
-    (saved / DESCRIPTION).write_text(json.dumps({**content, "format": 2, **wrong}))
-    assert "is not a policy description" in refused(saved, DESCRIPTION)
+def test_a_policy_of_the_former_discrete_environment_is_refused_in_words(saved):
+    content = {"format": 4, "network": {"target": "agents.networks.AttentionPolicy", "options": {}}, "spec": {}}
+    (saved / DESCRIPTION).write_text(json.dumps(content))
+    assert "no policies of the discrete environment that it replaces" in refused(saved, DESCRIPTION)
 
 
 def test_weights_that_give_no_numbers_are_refused(saved):
     weights = load_file(str(saved / WEIGHTS))
-    save_file({**weights, "nothing.bias": torch.full((1,), torch.nan)}, str(saved / WEIGHTS))
-    assert "nothing.bias has values that are not finite" in refused(saved, WEIGHTS)
+    save_file({**weights, "bias": torch.full((8,), torch.nan)}, str(saved / WEIGHTS))
+    assert "bias has values that are not finite" in refused(saved, WEIGHTS)
 
 
 class Trap:
@@ -200,4 +164,4 @@ def test_nothing_is_ever_unpickled(saved, tmp_path, monkeypatch):
 
     for place in ("pickle.load", "pickle.loads", "pickle.Unpickler", "torch.load"):
         monkeypatch.setattr(place, forbidden)
-    Checkpoint.load(saved)
+    OptionCheckpoint.load(saved)

@@ -1,4 +1,4 @@
-"""Imitation: labels are legal, agreement rises, the trained policy schedules nearly as well as its teacher."""
+"""Imitation: agreement rises, the student's states are labelled, the clone schedules nearly as well as its teacher."""
 
 from dataclasses import replace
 
@@ -6,80 +6,74 @@ import numpy as np
 import pytest
 import torch
 
-from agents.methods.imitation import Demonstrator, ImitationSettings, fit_epoch, gather, imitate
-from agents.packing import pack_step
-from agents.policies.scheduler import PolicyScheduler
+from agents.methods.imitation import ImitationSettings, fit_epoch, imitation_loss
+from agents.policies.options.demonstrations import OptionDemonstrator
+from agents.policies.options.lesson import Lesson
+from agents.policies.options.rows import Rows, gather_decisions
+from agents.policies.options.scheduler import OptionScheduler
+from agents.training import Trainer, TrainingSettings
 from agents.validation import validate_scheduler
 from baselines.fifo import Fifo
 from baselines.srtf import Srtf
-from envs.simulation import Simulator, run_episode
 from envs.types import MurmurationError
 from envs.workloads import SyntheticSource
-from tests.unit.agents.worlds import network, small_world
+from tests.unit.agents.worlds import QUICK_PPO, scorer, small_world
 
-QUICK = ImitationSettings(passes=1, steps=200, epochs=2, batch_size=32)
+QUICK = ImitationSettings(passes=1, num_workloads=3, epochs=2, batch_size=32, record_fraction=1.0)
 
 
 def silent(*_):
     """A listener that ignores its calls."""
 
 
-def gathered(world, teacher, steps=200, share=0.0, seed=0, student=None):
-    """(environment, chunks) of a gathering."""
-    env = world.vector_env(4, seed)
-    demonstrator = Demonstrator(env, [teacher() for _ in range(4)], np.random.default_rng(seed))
-    return env, list(gather(env, demonstrator, student or network(world.spec), share, steps, seed))
+def lesson_of(world, teacher, seeds=range(4), **play):
+    """Everything that a scheduler decides on some workloads."""
+    demonstrator, lessons = OptionDemonstrator(world.task(changes="move").batch(1), teacher()), []
+    for seed in seeds:
+        workload = world.source.episode(np.random.default_rng(seed))
+        demonstrator.play([workload], [seed], **play)
+        lessons.append(Lesson.of(demonstrator.tape, np.zeros(int(demonstrator.tape.arrays.counts[0]))))
+    return Lesson.join(lessons)
 
 
-@pytest.mark.parametrize("teacher", [Fifo, Srtf])
-@pytest.mark.parametrize("share", [0.0, 0.5])
-def test_labels_are_legal_or_nothing(teacher, share):
-    """A teacher's nothing may be masked out (an idle cluster must act); every other label is allowed."""
-    _, chunks = gathered(small_world(), teacher, share=share)
-    labels, mask = (np.concatenate([chunk[name] for chunk in chunks]) for name in ("labels", "mask"))
-    allowed = np.take_along_axis(mask, labels[..., None], -1)[..., 0] > 0
-    assert (allowed | (labels == 0)).all()
-    assert (labels > 0).any()
-    assert len(labels) == 200
+def test_agreement_rises():
+    lesson, net = lesson_of(small_world(), Srtf), scorer()
+    optimizer, rng = torch.optim.Adam(net.parameters(), lr=3e-3), np.random.default_rng(0)
+    told = [fit_epoch(net, optimizer, lesson, 32, rng) for _ in range(12)]
+    assert told[-1]["imitation_agreement"] > told[0]["imitation_agreement"] + 0.05
+    assert told[-1]["imitation_loss"] < 0.7 * told[0]["imitation_loss"]
 
 
-@pytest.mark.parametrize("teacher", [Fifo, Srtf])
-def test_what_the_teacher_plays_through_the_nodes_is_worth_what_it_is_worth_alone(teacher):
-    """Its demonstrations, played out, give nearly the mean JCT of the scheduler itself on the same workloads."""
-    world = small_world(num_jobs=10)
-    env = world.vector_env(4, 1)
-    env.reset(seed=1)
-    demonstrator = Demonstrator(env, [teacher() for _ in range(4)], np.random.default_rng(0))
-    alone = []
-    for place, workload in enumerate(env.batch.workloads):
-        assert workload is not None
-        demonstrator.begin(place)
-        simulator = Simulator(workload, world.setup)
-        records = run_episode(teacher(), simulator).records
-        alone.append((records["finish_time"] - records["submit_time"]).sum())
-    played, running = np.zeros(4), np.ones(4, bool)
-    while running.any():
-        rewards, _, ended = env.batch.step(np.where(running[:, None], demonstrator.actions(), 0))
-        played[running] -= rewards[running]
-        running &= ~ended
-        for b in np.flatnonzero(ended):
-            env.begin(int(b))  # what follows is not counted
-            demonstrator.begin(int(b))
-    np.testing.assert_allclose(played, alone, rtol=0.1)
+def test_the_loss_is_that_of_single_decisions():
+    lesson, net = lesson_of(small_world(), Srtf, range(1)), scorer()
+    chosen, rows = np.arange(0, lesson.num_decisions, 3), Rows.of(lesson)
+    found, equal = imitation_loss(net, lesson, rows, chosen)
+    losses, agreeing = [], 0
+    for decision in chosen.tolist():
+        first, count = int(rows.options[decision]), int(lesson.num_options[decision])
+        seen = gather_decisions(lesson, rows, np.array([decision]))
+        scores = net.scores(seen).detach().double()
+        losses.append(-float(scores.log_softmax(0)[lesson.chosen[decision]]))
+        agreeing += int(scores[lesson.chosen[decision]] == scores.max())
+        assert len(scores) == count
+        assert torch.equal(seen.options, torch.from_numpy(lesson.options[first : first + count]))
+    assert float(found.detach()) == pytest.approx(np.mean(losses), rel=1e-5)
+    assert equal == agreeing
 
 
-def test_gathering_is_the_same_for_the_same_seed():
-    world = small_world()
-    student = network(world.spec)
-    runs = [gathered(world, Srtf, 60, 0.3, 7, student)[1] for _ in range(2)]
-    for one, other in zip(*runs, strict=True):
-        assert all(np.array_equal(one[name], other[name]) for name in one)
-    other = gathered(world, Srtf, 60, 0.3, 8, student)[1]
-    assert any(not np.array_equal(a["queue"], b["queue"]) for a, b in zip(runs[0], other, strict=True))
+def test_states_of_the_student_are_labelled_by_the_teacher():
+    """The more decisions a student takes, the more other states are recorded; one seed gives one result."""
+    world, student = small_world(), scorer()
+    alone, taught = (lesson_of(world, Fifo, [3], student=student, share=share) for share in (0.0, 1.0))
+    assert alone.num_decisions != taught.num_decisions
+    again = lesson_of(world, Fifo, [3], student=student, share=1.0)
+    assert all(np.array_equal(one, other) for one, other in zip(taught, again, strict=True))
+    mixed = lesson_of(world, Fifo, [3], student=student, share=0.5)
+    assert mixed.num_decisions != taught.num_decisions
 
 
 def test_runs_of_consecutive_seeds_and_passes_of_one_run_are_taught_on_different_workloads():
-    """Of runs 0 and 1 in three passes each; and no pass begins where an environment of a plain seed does."""
+    drawn: list[bytes] = []
 
     class Noting(SyntheticSource):
         """Remembers all that it gives."""
@@ -94,138 +88,83 @@ def test_runs_of_consecutive_seeds_and_passes_of_one_run_are_taught_on_different
 
     def taught(seed):
         drawn.clear()
-        settings = replace(QUICK, passes=3, steps=40, epochs=1, student_share=0.0)
-        imitate(network(world.spec), world.vector_env(4), Srtf, settings, seed, silent)
+        replace(QUICK, passes=2, epochs=1).run(world.problem(), scorer(), Srtf, seed, silent)
         return list(drawn)
 
-    drawn: list[bytes] = []
     first, again, second = taught(0), taught(0), taught(1)
     assert first == again
-    assert len(set(first)) == len(first) >= 12
+    assert len(set(first)) == len(first) == 6
     assert not set(first) & set(second)
-    drawn.clear()
-    for seed in range(4):
-        world.vector_env(4).reset(seed=seed)
-    assert not set(first) & set(drawn)
 
 
 def test_a_loss_that_is_no_number_is_told():
-    world = small_world()
-    net = network(world.spec)
+    net = scorer()
     with torch.no_grad():
-        net.get_parameter("nothing.bias").fill_(float("nan"))
+        net.get_parameter("bias").fill_(float("nan"))
     with pytest.raises(MurmurationError, match="imitation: the loss is nan; training has diverged, lower") as error:
-        imitate(net, world.vector_env(4), Srtf, QUICK, 0, silent)
+        QUICK.run(small_world().problem(), net, Srtf, 0, silent)
     assert "\n" not in str(error.value)
 
 
-def test_observations_are_kept_and_not_overwritten():
-    env, chunks = gathered(small_world(), Fifo, 80)
-    assert not np.shares_memory(chunks[0]["queue"], env.batch.observation["queue"])
-    assert any(not np.array_equal(chunks[0]["queue"], chunk["queue"]) for chunk in chunks[1:])
-
-
-def test_agreement_rises():
-    world = small_world()
-    _, chunks = gathered(world, Srtf, 400)
-    torch.manual_seed(0)
-    net = network(world.spec)
-    optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
-    rng = np.random.default_rng(0)
-    told = [fit_epoch(net, optimizer, [pack_step(chunk) for chunk in chunks], QUICK, rng) for _ in range(8)]
-    assert told[-1]["imitation_agreement"] > told[0]["imitation_agreement"] + 0.05
-    assert told[-1]["imitation_loss"] < 0.7 * told[0]["imitation_loss"]
-
-
-def hand_loss(net, chunk, pass_weight):
-    """Weighted cross-entropy of one chunk by loops, over nodes that have a choice and whose label is allowed."""
-    batch = {name: torch.from_numpy(array) for name, array in chunk.items() if name != "labels"}
-    logits = net.logits(batch).detach().double()
-    total = weights = 0.0
-    for b, nodes in enumerate(chunk["labels"]):
-        for n, label in enumerate(nodes):
-            mask = chunk["mask"][b, n]
-            if mask.sum() > 1 and mask[label]:
-                weight = pass_weight if label == 0 else 1.0
-                total -= weight * float(logits[b, n].log_softmax(-1)[label])
-                weights += weight
-    return total / weights
-
-
-@pytest.mark.parametrize("pass_weight", [0.0, 0.5, 1.0])
-def test_the_loss_weighs_passing_as_said(pass_weight):
-    world = small_world()
-    _, chunks = gathered(world, Srtf, 80)
-    chunk = max(chunks, key=lambda chunk: int((chunk["labels"] > 0).sum()))
-    net = network(world.spec)
-    expected = hand_loss(net, chunk, pass_weight)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
-    settings = replace(QUICK, pass_weight=pass_weight)
-    told = fit_epoch(net, optimizer, [pack_step(chunk)], settings, np.random.default_rng(0))
-    assert told["imitation_loss"] == pytest.approx(expected, rel=1e-4)
-
-
-def test_the_critic_learns_nothing_from_a_teacher():
-    world = small_world()
-    net = network(world.spec)
-    before = {name: weight.clone() for name, weight in net.critic.state_dict().items()}
-    imitate(net, world.vector_env(4), Srtf, QUICK, 0, silent)
-    assert all(torch.equal(before[name], weight) for name, weight in net.critic.state_dict().items())
-
-
-def test_it_sharpens_what_it_has_taught_and_reports_all_of_its_work():
-    world = small_world()
-    net = network(world.spec)
+def test_it_reports_all_of_its_work():
     told = []
-    figures = imitate(
-        net,
-        world.vector_env(4),
-        Srtf,
-        replace(QUICK, passes=2, steps=40, sharpness=3.0),
-        0,
-        lambda *report: told.append(report),
-    )
-    assert float(net.sharpness) == 3.0
-    assert set(figures) == {"imitation_loss", "imitation_agreement"}
-    assert [report[1] for report in told] == sorted(report[1] for report in told)
-    assert told[-1][1] == told[-1][2] == 2 * 40 * 3
-    assert {report[0] for report in told} == {"imitation: gather", "imitation: fit"}
+    settings = replace(QUICK, passes=2)
+    settings.run(small_world().problem(), scorer(), Srtf, 0, lambda *report: told.append(report))
+    assert [done for done, _, _ in told] == list(range(1, 2 * (3 + 2) + 1))
+    assert {total for _, total, _ in told} == {10}
+    assert set(told[-1][2]) == {"imitation_loss", "imitation_agreement"}
 
 
-def test_without_passes_nothing_is_taught():
-    world = small_world()
-    net = network(world.spec)
-    before = {name: weight.clone() for name, weight in net.state_dict().items()}
-    figures = imitate(net, world.vector_env(4), Srtf, replace(QUICK, passes=0), 0, silent)
-    assert all(torch.equal(before[name], weight) for name, weight in net.state_dict().items())
-    assert np.isnan(figures["imitation_loss"])
+def test_without_passes_nothing_is_taught(tmp_path):
+    settings = TrainingSettings(QUICK_PPO, iterations=0, num_validation=1, teacher="srtf", imitation=QUICK)
+    off = replace(settings, imitation=replace(QUICK, passes=0))
+    states = [
+        Trainer(small_world().problem(), each, {"srtf": Srtf}, tmp_path / str(number), 0, Silence()).run()
+        for number, each in enumerate((replace(settings, teacher="none"), off, settings))
+    ]
+    assert states[0].validation == states[1].validation != states[2].validation
+
+
+class Silence:
+    """A listener that hears nothing."""
+
+    def phase(self, name, total):
+        pass
+
+    def step(self, done, figures):
+        pass
+
+    def note(self, text):
+        pass
 
 
 @pytest.mark.parametrize("teacher", [Fifo, Srtf])
 def test_the_imitating_policy_comes_close_to_its_teacher(teacher):
     """The untrained network is well above the teacher's mean JCT, the trained one within a quarter of it."""
     world = small_world(num_nodes=2, num_jobs=15, num_evaluation=4)
-    net = network(world.spec, width=32, heads=4)
+    problem, net = world.problem(changes="move"), scorer(hidden=24)
     workloads = world.source.evaluation("validation")
 
     def mean_jct(scheduler):
         return validate_scheduler(scheduler, world.setup, workloads)["mean_jct"]
 
-    untrained = mean_jct(PolicyScheduler(net, world.spec, world.rules, world.setup.cluster.gpu_types))
-    settings = ImitationSettings(passes=2, steps=1200, epochs=5, batch_size=64, lr=3e-3)
-    figures = imitate(net, world.vector_env(8), teacher, settings, 0, silent)
-    wanted, reached = (
-        mean_jct(teacher()),
-        mean_jct(PolicyScheduler(net, world.spec, world.rules, world.setup.cluster.gpu_types)),
-    )
-    assert figures["imitation_agreement"] > 0.85
+    untrained = mean_jct(OptionScheduler(net, problem.worlds[0].rules, temperature=1.0))
+    ImitationSettings(passes=2, num_workloads=16, epochs=15, batch_size=64).run(problem, net, teacher, 0, silent)
+    wanted, reached = mean_jct(teacher()), mean_jct(OptionScheduler(net, problem.worlds[0].rules))
     assert reached < 1.25 * wanted
     assert reached < untrained
 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"passes": -1}, {"steps": 0}, {"epochs": 0}, {"lr": 0.0}, {"student_share": 1.5}, {"sharpness": 0.0}],
+    [
+        {"passes": -1},
+        {"num_workloads": 0},
+        {"epochs": 0},
+        {"lr": 0.0},
+        {"student_share": 1.5},
+        {"record_fraction": 0.0},
+    ],
 )
 def test_settings_that_make_no_sense_are_named(wrong):
     with pytest.raises(MurmurationError, match=f"imitation.{next(iter(wrong))} is") as error:

@@ -10,10 +10,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
-from agents.methods.ppo import PPOSettings
 from agents.networks.bidding import BiddingPolicy
 from agents.networks.graph import DenseAttention, GraphAttention
-from agents.networks.layers import NodeAttention
 from agents.pictures import (
     allocation_heat_map,
     attention_weights,
@@ -22,7 +20,7 @@ from agents.pictures import (
     watch_attention,
 )
 from agents.policies import BiddingScheduler
-from agents.policies.scheduler import PolicyScheduler
+from agents.policies.options.scheduler import OptionScheduler
 from agents.tags import GAIN, HEADLINE, POLICY
 from agents.tensorboard import TensorBoardWriter, as_code, flatten, layout_of
 from agents.training import TrainingSettings
@@ -30,7 +28,7 @@ from envs.bidding import BiddingRules, BiddingSpec
 from envs.simulation import FifoMarket
 from envs.types import MurmurationError
 from tests.unit.agents.curves import scalars
-from tests.unit.agents.worlds import network, small_world
+from tests.unit.agents.worlds import QUICK_PPO, scorer, small_world
 from tests.unit.metrics.fabricated import three_jobs
 
 
@@ -92,10 +90,10 @@ def test_powers_of_two():
 
 def test_pictures_of_a_policy_are_written(tmp_path):
     world = small_world(num_jobs=6)
-    scheduler = PolicyScheduler(network(world.spec), world.spec, world.rules, ("V100",))
+    scheduler = OptionScheduler(scorer(), world.task().rules)
     workload = world.source.episode(np.random.default_rng(0))
     pictures = picture_episode(scheduler, workload, world.setup, seed=0)
-    assert set(pictures) == {"gantt", "allocation", "cluster", "attention"}
+    assert set(pictures) == {"gantt", "allocation", "cluster"}
     writer = TensorBoardWriter(tmp_path, print)
     writer.show(pictures, 5)
     writer.close()
@@ -120,7 +118,7 @@ def test_pictures_of_a_bidding_policy_show_bids_and_graph(mixing):
     assert isinstance(pictures["gantt"], Figure)
 
 
-@pytest.mark.parametrize("layer", [DenseAttention(8, 2), NodeAttention(8, 2), GraphAttention(8, 3, 2)])
+@pytest.mark.parametrize("layer", [DenseAttention(8, 2), GraphAttention(8, 3, 2)])
 def test_attention_weights_are_those_that_the_layer_uses(layer):
     """Rows add up to 1; mixing values by the weights gives the layer's own messages (with one head)."""
     layer.heads = 1
@@ -132,8 +130,7 @@ def test_attention_weights_are_those_that_the_layer_uses(layer):
     graph = (torch.tensor(pairs).T[None], torch.randn(1, len(pairs), 3)) if isinstance(layer, GraphAttention) else ()
     weights = attention_weights(layer, nodes, *graph)
     assert weights.sum(axis=1) == pytest.approx(np.ones(4))
-    seen = layer.before_attention(nodes) if isinstance(layer, NodeAttention) else nodes
-    query, key, value = layer.query_key_value(seen)[0].chunk(3, -1)
+    query, key, value = layer.query_key_value(nodes)[0].chunk(3, -1)
     mixed = torch.from_numpy(weights).float() @ value
     if isinstance(layer, GraphAttention):
         assert torch.allclose(layer.attend(nodes, *graph)[0][0], mixed, atol=1e-5)
@@ -143,7 +140,7 @@ def test_attention_weights_are_those_that_the_layer_uses(layer):
 
 
 def test_watching_leaves_no_hook_behind():
-    policy = network()
+    policy = DenseAttention(8, 2)
     with watch_attention(policy) as seen:
         pass
     assert seen == []
@@ -162,5 +159,5 @@ def test_the_heat_map_shows_shares_of_gpus_held():
 
 def test_a_negative_distance_between_pictures_is_refused():
     with pytest.raises(MurmurationError, match="trainer.picture_every is -1; it must not be negative"):
-        TrainingSettings(PPOSettings(), picture_every=-1)
-    assert json.dumps(TrainingSettings(PPOSettings()).picture_every) == "10"
+        TrainingSettings(QUICK_PPO, picture_every=-1)
+    assert json.dumps(TrainingSettings(QUICK_PPO).picture_every) == "10"

@@ -10,7 +10,7 @@ from envs.simulation import Information, Scenario, Setup
 from envs.types import AllocationError, MurmurationError
 from tests.conformance.worlds import HETEROGENEOUS, Curved
 from tests.unit.bidding.bidders import WhimMarket, loud, silent
-from tests.unit.gpu_cluster.players import Fixed, bursts, equal_observations
+from tests.unit.episodes.players import Fixed, bursts, equal_observations
 
 MODELS = ("any", "large")
 SETUP = Setup(HETEROGENEOUS, Curved(), Scenario(restart_delay=0.5, horizon=1e4, information=Information("estimate")))

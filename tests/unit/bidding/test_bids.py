@@ -14,7 +14,7 @@ from envs.types import ClusterSpec, MurmurationError, NodeSpec
 from envs.workloads import Workload
 from tests.conformance.worlds import HETEROGENEOUS, Curved
 from tests.unit.bidding.bidders import silent
-from tests.unit.gpu_cluster.players import jobs_like
+from tests.unit.episodes.players import jobs_like
 from tests.unit.simulation.plays import held
 
 FREE_OF_CHARGE = Scenario(restart_delay=0.0, horizon=1e6)

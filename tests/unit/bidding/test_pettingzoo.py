@@ -16,7 +16,7 @@ from envs.simulation import EventKind, Information, Scenario, Setup
 from envs.types import MurmurationError
 from tests.conformance.worlds import HETEROGENEOUS, HOMOGENEOUS, Curved
 from tests.unit.bidding.bidders import WhimMarket
-from tests.unit.gpu_cluster.players import Fixed, bursts, equal_observations
+from tests.unit.episodes.players import Fixed, bursts, equal_observations
 
 SOURCE = Fixed(*(bursts(seed) for seed in range(4)))
 MIXED_SOURCE = Fixed(*(bursts(seed, models=("any", "large")) for seed in range(4)))

@@ -11,15 +11,22 @@ from pettingzoo.test import parallel_api_test, parallel_seed_test
 
 from envs import FlatObservations
 from envs.bidding import BiddingEnv
-from envs.gpu_cluster import GpuClusterEnv
+from envs.options import OptionEnv, OptionRules
 from envs.simulation import Setup
 from envs.types import MurmurationError
 from tests.conformance.worlds import HETEROGENEOUS, HOMOGENEOUS, Curved
-from tests.unit.gpu_cluster.players import Fixed, bursts
+from tests.unit.episodes.players import Fixed, bursts
 
 SETUP = Setup(HOMOGENEOUS, Curved())
 SOURCE = Fixed(*(bursts(seed) for seed in range(4)))
-FORMS = [(GpuClusterEnv, None), (GpuClusterEnv, "observation"), (BiddingEnv, None)]
+
+
+def turns(setup, source, **options) -> OptionEnv:
+    """Nodes that choose options in turn, whose actions are numbers with a mask."""
+    return OptionEnv(setup, source, OptionRules(turn="turns"), max_options=16, **options)
+
+
+FORMS = [(turns, None), (turns, "observation"), (BiddingEnv, None)]
 
 
 def flat(env_class, key=None, **options) -> FlatObservations:
@@ -37,7 +44,7 @@ def test_pettingzoos_checks_pass(env_class, key):
 def test_the_vector_holds_what_the_agent_observes(env_class, key):
     """In every step of an episode `unflatten` gives back what the environment itself shows; the rest is untouched."""
     plain, wrapped = env_class(SETUP, SOURCE), flat(env_class, key)
-    (seen, told), (vectors, infos) = plain.reset(seed=3), wrapped.reset(seed=3)
+    (seen, _), (vectors, _) = plain.reset(seed=3), wrapped.reset(seed=3)
     rng = np.random.default_rng(0)
     for _ in range(12):
         for agent in plain.possible_agents:
@@ -51,25 +58,23 @@ def test_the_vector_holds_what_the_agent_observes(env_class, key):
             assert parts.keys() == expected.keys()
             assert all(np.array_equal(parts[name], expected[name]) for name in expected)
             assert vector.size == sum(array.size for array in expected.values())
-            if env_class is GpuClusterEnv:
-                assert np.array_equal(infos[agent]["action_mask"], seen[agent]["action_mask"])
             if key is not None:
                 assert np.array_equal(found["action_mask"], seen[agent]["action_mask"])
                 assert found.keys() == {key, "action_mask"}
-        actions = {agent: _any_action(plain, agent, told, rng) for agent in plain.agents}
-        seen, rewards, ended, cut, told = plain.step(actions)
-        vectors, *others, infos = wrapped.step(actions)
+        actions = {agent: _any_action(plain, agent, seen, rng) for agent in plain.agents}
+        seen, rewards, ended, cut, _ = plain.step(actions)
+        vectors, *others, _ = wrapped.step(actions)
         assert others == [rewards, ended, cut]
     assert plain.log == wrapped.log
 
 
-def _any_action(env, agent, infos, rng):
-    if "action_mask" in infos[agent]:
-        return int(rng.choice(np.flatnonzero(infos[agent]["action_mask"])))
+def _any_action(env, agent, seen, rng):
+    if "action_mask" in seen[agent]:
+        return int(rng.choice(np.flatnonzero(seen[agent]["action_mask"])))
     return rng.uniform(-1, 1, env.action_space(agent).shape).astype(np.float32)
 
 
-@pytest.mark.parametrize("env_class", [GpuClusterEnv, BiddingEnv])
+@pytest.mark.parametrize("env_class", [turns, BiddingEnv])
 def test_spaces_are_boxes_of_fixed_length(env_class):
     env = flat(env_class)
     space = env.observation_space("node_1")
@@ -83,21 +88,21 @@ def test_spaces_are_boxes_of_fixed_length(env_class):
 
 def test_nodes_of_other_sizes_have_equal_vectors():
     """Parameter sharing needs one length for all nodes, whatever their GPUs."""
-    env = FlatObservations(GpuClusterEnv(Setup(HETEROGENEOUS, Curved()), SOURCE))
+    env = FlatObservations(turns(Setup(HETEROGENEOUS, Curved()), SOURCE))
     assert len({env.observation_space(agent).shape for agent in env.possible_agents}) == 1
 
 
 def test_what_the_environment_offers_stays_within_reach():
-    env = flat(GpuClusterEnv, max_cycles=1)
-    observations, infos = env.reset(seed=0)
+    env = flat(turns, "observation", max_cycles=1)
+    observations, _ = env.reset(seed=0)
     assert env.state_space.contains(env.state())
     assert env.unwrapped.cluster is HOMOGENEOUS
-    actions = {agent: int(np.argmax(infos[agent]["action_mask"])) for agent in observations}
+    actions = {agent: int(np.argmax(seen["action_mask"])) for agent, seen in observations.items()}
     assert all(env.step(actions)[3].values())
     assert env.agents == []
 
 
-@pytest.mark.parametrize(("env_class", "key"), [(BiddingEnv, "observation"), (GpuClusterEnv, "action_mask")])
+@pytest.mark.parametrize(("env_class", "key"), [(BiddingEnv, "observation"), (turns, "action_mask")])
 def test_a_key_without_a_mask_is_refused(env_class, key):
     with pytest.raises(MurmurationError, match=f"key is {key!r}; it names the vector beside 'action_mask'"):
         flat(env_class, key)
@@ -115,12 +120,12 @@ def test_an_observation_that_is_no_dict_is_refused():
 
 
 def test_sb3_contrib_finds_the_masks_of_the_joint_environment():
-    made = gymnasium.make("envs.registration:murmuration/GpuCluster-v0", setup=SETUP, source=SOURCE)
+    made = gymnasium.make("envs.registration:murmuration/Options-v0", setup=SETUP, source=SOURCE)
     observation, _ = made.reset(seed=0)
     for _ in range(3):
         masks = made.get_wrapper_attr("action_masks")()
         assert masks.dtype == bool
-        assert np.array_equal(masks, observation["mask"].ravel() > 0)
-        observation, *_ = made.step(np.argmax(observation["mask"], axis=1))
+        assert np.array_equal(masks, observation["action_mask"] > 0)
+        observation, *_ = made.step(int(np.flatnonzero(masks)[-1]))
     bidding = gymnasium.make("envs.registration:murmuration/Bidding-v0", setup=SETUP, source=SOURCE)
     assert not bidding.has_wrapper_attr("action_masks")

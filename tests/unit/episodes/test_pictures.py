@@ -16,16 +16,17 @@ from envs.episodes import film
 from envs.episodes.drawing import EMPTY, WIDTH, Layout, clock, draw_scene, ink_on, job_colour
 from envs.episodes.film import film_episode, write_film
 from envs.episodes.scene import DOWN, FREE, Scene, WaitingJob, describe_scene
-from envs.gpu_cluster import GpuClusterEnv
+from envs.options import OptionEnv, OptionRules
 from envs.performance import default_model
 from envs.simulation import Scenario, Setup, Simulator
 from envs.types import JobSpec, MurmurationError
 from envs.workloads import Workload
 from tests.conformance.worlds import HETEROGENEOUS, HOMOGENEOUS, Curved
-from tests.unit.gpu_cluster.players import Fixed, bursts, jobs_like
+from tests.unit.episodes.players import Fixed, bursts, jobs_like
 
 SETUP = Setup(HOMOGENEOUS, Curved())
 SOURCE = Fixed(*(bursts(seed) for seed in range(4)))
+TURNS = OptionRules(turn="turns")
 
 
 def scene_of(num_nodes: int, num_gpus: int = 8, waiting: int = 0, **fields) -> Scene:
@@ -106,9 +107,8 @@ def test_the_text_marks_nodes_that_are_down():
 
 
 def test_pictures_show_which_job_has_which_gpu():
-    env = GpuClusterEnv(
-        Setup(HETEROGENEOUS, Curved()), Fixed(jobs_like((0, 2, 10), (0, 2, 10))), render_mode="rgb_array"
-    )
+    source = Fixed(jobs_like((0, 2, 10), (0, 2, 10)))
+    env = OptionEnv(Setup(HETEROGENEOUS, Curved()), source, TURNS, render_mode="rgb_array")
     observations, _ = env.reset(seed=0)
     empty, layout = env.render(), Layout(env.scene())
     assert isinstance(empty, np.ndarray)
@@ -118,7 +118,7 @@ def test_pictures_show_which_job_has_which_gpu():
         255,
         255,
     )  # two GPUs only
-    env.step({agent: int(np.flatnonzero(seen["action_mask"])[0]) for agent, seen in observations.items()})
+    env.step({agent: int(np.flatnonzero(seen["action_mask"])[-1]) for agent, seen in observations.items()})
     assert not np.array_equal(draw_scene(env.scene()), empty)
 
 
@@ -142,8 +142,8 @@ def test_bids_and_edges_of_the_bidding_environment_are_shown():
 def test_a_window_is_drawn_at_every_step_and_closed(monkeypatch):
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     pygame = pytest.importorskip("pygame")
-    monkeypatch.setitem(GpuClusterEnv.metadata, "render_fps", 1000)
-    env = GpuClusterEnv(SETUP, SOURCE, render_mode="human")
+    monkeypatch.setitem(OptionEnv.metadata, "render_fps", 1000)
+    env = OptionEnv(SETUP, SOURCE, TURNS, render_mode="human")
     env.reset(seed=0)
     surface = pygame.display.get_surface()
     before = pygame.surfarray.array3d(surface)
@@ -205,7 +205,7 @@ def test_films_that_cannot_be_written_are_refused(tmp_path, monkeypatch):
 
 def test_gymnasiums_recorder_writes_a_video(tmp_path):
     pytest.importorskip("moviepy")
-    made = gymnasium.make("murmuration/GpuCluster-v0", setup=SETUP, source=SOURCE, render_mode="rgb_array")
+    made = gymnasium.make("murmuration/Options-v0", setup=SETUP, source=SOURCE, render_mode="rgb_array")
     recorded: Any = gymnasium.wrappers.RecordVideo(made, str(tmp_path), episode_trigger=lambda _: True, video_length=4)
     recorded.reset(seed=0)
     for _ in range(5):

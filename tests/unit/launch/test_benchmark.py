@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import benchmark
 from baselines import Fifo, Srtf
-from benchmarks import bidding, decisions, engine, environment
+from benchmarks import bidding, decisions, engine
 from benchmarks.decisions import rounds_per_second
 from benchmarks.plot import plot_scaling, select_series
 from benchmarks.report import (
@@ -25,19 +25,17 @@ from benchmarks.report import (
     summarise_report,
     write_page,
 )
-from benchmarks.snapshots import draw_actions, draw_trajectory, loaded_state, make_batch, restore
 from benchmarks.starting import time_start
 from benchmarks.suite import BENCHMARKS, SIZES, Suite, build_suite, record_failures, select_parts
 from benchmarks.timing import OutOfTimeError, cpu_seconds, time_limit
-from benchmarks.worlds import FULL, PLAIN, FifoEpisode, Size, decide_in_rounds
-from envs.gpu_cluster.reference import ReferenceEnvironment
+from benchmarks.worlds import FULL, PLAIN, FifoEpisode, Size, decide_in_rounds, loaded_state
 from envs.simulation import run_episode
 from envs.types import TraceError
 from launch.choices import CONF
 from launch.errors import ChoiceError
 
 TINY = Size(8, 40)
-LITTLE = Suite(num_sizes=1, repeats=1, steps=5, reference_seconds=0.05, cold=0.1, candidates=(), decisions=1)
+LITTLE = Suite(num_sizes=1, repeats=1, steps=5, decisions=1)
 
 
 def figures(report: Report, unit: str) -> dict[str, float]:
@@ -251,37 +249,6 @@ def test_lost_events_are_detected(monkeypatch):
         report.check()
 
 
-def test_the_environment_is_compared_with_the_reference():
-    report = Report()
-    environment.measure_environment(report, LITTLE)
-    report.check()
-    assert {what.split(" after ")[0] for what, _, _ in report.counts} == {
-        *("what differs between observations", "counters", "instant", "rounds"),
-    }
-    hot = next(row.value for row in report.rows if row.what.startswith("step, hot"))
-    per_second = next(row.value for row in report.rows if row.what.startswith("agent-steps, hot"))
-    assert per_second == pytest.approx(8e6 / hot)
-
-
-class Blind(ReferenceEnvironment):
-    """Shows an empty queue."""
-
-    def look(self) -> bool:
-        able = super().look()
-        self.observation["queue"] = np.zeros_like(self.observation["queue"])
-        return able
-
-
-def test_different_observations_are_detected(monkeypatch):
-    report, size = Report(), replace(SIZES[0], elastic=True)
-    batch, start = make_batch(size, 1), loaded_state(size)
-    actions = draw_trajectory(batch, start, 3)
-    monkeypatch.setattr(environment, "ReferenceEnvironment", Blind)
-    environment.measure_reference_environment(report, LITTLE, size, batch, start, actions)
-    with pytest.raises(CountError, match=r"what differs between observations after 3 decisions.*'queue'"):
-        report.check()
-
-
 def test_rounds_of_bids_are_timed_and_equal_the_reference():
     report = Report()
     bidding.measure_bidding(report, LITTLE)
@@ -291,38 +258,6 @@ def test_rounds_of_bids_are_timed_and_equal_the_reference():
     assert 0 < parts["observation and graph"] < parts["reference observation"]
     assert figures(report, "1/s")["rounds"] > 0
     assert figures(report, "")["pairs of a job and a node that nodes see"] > 50
-
-
-def test_arrays_and_dicts_do_the_same():
-    report = Report()
-    environment.measure_pettingzoo(report, LITTLE)
-    report.check()
-    assert len(report.counts) == 2
-    found = figures(report, "us")
-    assert found["step of the PettingZoo environment"] > found["step of a batch of one"]
-
-
-def test_random_actions_are_legal():
-    """Two agents act on average; an agent that may not do nothing acts."""
-    rng = np.random.default_rng(0)
-    mask = (rng.random((50, 20, 30)) < 0.3).astype(np.int8)
-    mask[..., 0], mask[..., 1] = 1, 1
-    mask[:, 7, 0] = 0
-    actions = draw_actions(mask, rng)
-    assert np.take_along_axis(mask, actions[..., None], 2).all()
-    assert (actions[:, 7] > 0).all()
-    assert 1.5 < np.delete(actions > 0, 7, axis=1).sum(axis=1).mean() < 2.5
-
-
-def test_a_loaded_instant_is_restored_in_every_environment():
-    size = replace(TINY, elastic=True)
-    batch, start = make_batch(size, 3), loaded_state(size)
-    for joint in draw_trajectory(batch, start, 4):
-        assert batch.legal(joint[0]).size == 8
-    assert batch.counters(1)["decisions"] == 4
-    restore(batch, start)
-    assert batch.counters(1)["decisions"] == 0
-    assert all((array[0] == array[2]).all() for array in batch.observation.values())
 
 
 class Slow:
@@ -407,13 +342,13 @@ def test_unknown_suites_and_parts_are_errors():
 
 
 def test_parts_are_chosen_by_name():
-    assert select_parts(["pettingzoo", "engine"]) == {
-        "pettingzoo": environment.measure_pettingzoo,
+    assert select_parts(["bidding", "engine"]) == {
+        "bidding": bidding.measure_bidding,
         "engine": engine.measure_engine,
     }
     assert select_parts("decisions") == {"decisions": decisions.measure_decisions}
     assert list(select_parts("all")) == list(BENCHMARKS)
-    assert len(BENCHMARKS) == 12
+    assert len(BENCHMARKS) == 9
 
 
 @pytest.fixture
@@ -433,7 +368,7 @@ def here(monkeypatch, tmp_path):
     return main
 
 
-QUICK = ("parts=[pettingzoo,decisions]", "scheduler=[fifo,srtf]", "suites.quick.num_sizes=1")
+QUICK = ("parts=[bidding,decisions]", "scheduler=[fifo,srtf]", "suites.quick.num_sizes=1")
 
 
 def test_the_script_writes_its_figures(here, tmp_path, capsys):
@@ -441,7 +376,7 @@ def test_the_script_writes_its_figures(here, tmp_path, capsys):
     *_, last = capsys.readouterr().out.strip().splitlines()
     content = json.loads((tmp_path / last.removeprefix("run: ") / "benchmark.json").read_text())
     assert content["about"]["suite"] == "quick"
-    assert {row["part"] for row in content["rows"]} == {"pettingzoo", "decisions"}
+    assert {row["part"] for row in content["rows"]} == {"bidding", "decisions"}
     assert {row["what"].partition(",")[0] for row in content["rows"] if row["part"] == "decisions"} == {"fifo", "srtf"}
 
 
@@ -452,15 +387,15 @@ def without_data(report: Report, suite: Suite) -> None:
 
 def test_missed_times_are_no_error_and_different_counts_are(here, monkeypatch, capsys):
     monkeypatch.setattr(
-        environment,
-        "measure_pettingzoo",
-        lambda report, _: report.add("pettingzoo", "8/160", "slow", 9.0, "us", most=1),
+        bidding,
+        "measure_bidding",
+        lambda report, _: report.add("bidding", "8/160", "slow", 9.0, "us", most=1),
     )
-    assert here("parts=pettingzoo", "scheduler=[]") == 0
+    assert here("parts=bidding", "scheduler=[]") == 0
     assert "targets missed: 1 of 1" in capsys.readouterr().out
-    monkeypatch.setattr(environment, "measure_pettingzoo", without_data)
-    assert here("parts=pettingzoo", "scheduler=[]") == 0
-    assert "pettingzoo: stopped: no such file" in capsys.readouterr().out
-    monkeypatch.setattr(environment, "measure_pettingzoo", lambda report, _: report.same("steps", 1, 2))
-    assert here("parts=pettingzoo", "scheduler=[]") == 2
+    monkeypatch.setattr(bidding, "measure_bidding", without_data)
+    assert here("parts=bidding", "scheduler=[]") == 0
+    assert "bidding: stopped: no such file" in capsys.readouterr().out
+    monkeypatch.setattr(bidding, "measure_bidding", lambda report, _: report.same("steps", 1, 2))
+    assert here("parts=bidding", "scheduler=[]") == 2
     assert "error: counts differ, so the times compare nothing: steps: 1 against 2" in capsys.readouterr().err

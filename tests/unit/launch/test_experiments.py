@@ -58,7 +58,7 @@ def test_an_experiment_that_does_not_exist_is_refused(words, mine):
 
 
 def test_an_experiment_that_names_none_gets_all():
-    arguments, _ = hydra_arguments(["experiment=discrete"], "train", "all")
+    arguments, _ = hydra_arguments(["experiment=bidding"], "train", "all")
     schedulers = [word.rpartition("=")[2] for word in arguments if word.startswith("+sch")]
     assert schedulers == [name for name in list_choices("scheduler") if name not in NAMED_SCHEDULERS]
 

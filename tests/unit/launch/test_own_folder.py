@@ -31,10 +31,10 @@ class Slow(IdealModel):
     \"\"\"A model of the user's own.\"\"\"
 """
 NETWORK = """
-from agents.networks import AttentionPolicy
+from agents.networks.option_scorer import OptionScorer
 
 
-class Mine(AttentionPolicy):
+class Mine(OptionScorer):
     \"\"\"A network of the user's own.\"\"\"
 """
 CONFIGS = {

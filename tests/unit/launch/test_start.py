@@ -15,6 +15,8 @@ from launch.errors import ChoiceError
 from launch.training import build_trainer, read_start
 from tests.unit.agents.test_evolution_training import SETTINGS, fixed_batches, setup_of
 
+IMITATION = "agents.methods.imitation.ImitationSettings"
+
 
 def config(*options: str) -> DictConfig:
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
@@ -65,29 +67,36 @@ def test_what_cannot_start_a_run_is_refused_in_one_line(tmp_path):
     with pytest.raises(ChoiceError, match="start=missing: no such folder"):
         read_start(config("start=missing"), problem(cfg), tmp_path)
     with pytest.raises(ChoiceError, match="only policies that bid start from another one"):
-        build_trainer(config("experiment=discrete", f"start={folder}"), tmp_path, ProgressListener())
+        build_trainer(config("experiment=from_nothing", f"start={folder}"), tmp_path, ProgressListener())
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         (
-            ["experiment=bidding", "agent=attention"],
-            "agents.networks.AttentionPolicy does not bid: it has no method bids; use agent=bidding",
+            ["experiment=bidding", "agent=options"],
+            "agents.networks.option_scorer.OptionScorer does not bid: it has no method bids; use agent=bidding",
         ),
         (
-            ["experiment=bidding", "trainer=scratch"],
-            r"ppo trains by choices, and nodes of this environment act by bids; choose env=default",
+            ["experiment=bidding", "trainer=group_ppo"],
+            r"group_ppo trains by options, and nodes of this environment act by bids; choose env=options",
         ),
         (
-            ["experiment=bidding", "env=default", "~market"],
-            "evolution trains by bids, and nodes of this environment act by choices",
+            ["experiment=bidding", "env=options", "~market"],
+            "evolution trains by bids, and nodes of this environment act by options",
         ),
         (
-            ["experiment=discrete", "agent=bidding"],
-            "BiddingPolicy does not choose: it has no method logits",
+            ["experiment=from_nothing", "agent=bidding"],
+            "BiddingPolicy does not score options: it has no method scores",
         ),
-        (["experiment=discrete", "+market._target_=envs.simulation.FifoMarket"], "market: only policies that bid have"),
+        (
+            ["experiment=from_nothing", "+market._target_=envs.simulation.FifoMarket"],
+            "market: only policies that bid have",
+        ),
+        (
+            ["experiment=bidding", "trainer.teacher=market_alone", f"+trainer.imitation._target_={IMITATION}"],
+            "imitation trains by options, and nodes of this environment act by bids; choose env=options",
+        ),
     ],
 )
 def test_a_wrong_pair_of_method_network_and_environment_is_one_line(tmp_path, options, said, monkeypatch):

@@ -3,7 +3,7 @@
 from envs.options import OptionRules
 from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, START, WAIT
 from envs.options.demonstrate import Demonstration, WantedGpus
-from tests.unit.gpu_cluster.players import jobs_like
+from tests.unit.episodes.players import jobs_like
 from tests.unit.options.worlds import Listed, choose, listed, play_area
 from tests.unit.simulation.plays import cluster_of
 

@@ -16,7 +16,7 @@ from envs.performance import IdealModel
 from envs.simulation import EventKind, Setup
 from envs.types import MurmurationError
 from tests.conformance.worlds import HETEROGENEOUS, HOMOGENEOUS, Curved
-from tests.unit.gpu_cluster.players import Fixed, bursts, jobs_like
+from tests.unit.episodes.players import Fixed, bursts, jobs_like
 from tests.unit.options.test_rounds import nodes
 
 SOURCE = Fixed(*(bursts(seed) for seed in range(4)))

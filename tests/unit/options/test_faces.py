@@ -15,7 +15,7 @@ from envs.options.vector import JointOptionEnv
 from envs.simulation import EventKind, EventLog, Scenario, Setup
 from envs.workloads import Workload
 from tests.conformance.worlds import HETEROGENEOUS, Curved
-from tests.unit.gpu_cluster.players import Fixed, bursts
+from tests.unit.episodes.players import Fixed, bursts
 
 assert envs.registration.VECTOR_ENVS  # the import registers the ids
 

@@ -10,7 +10,7 @@ from envs.options.columns import EVICT, JOB_ROW_COLUMNS, JOIN, MOVE, OPTION_COLU
 from envs.performance import IdealModel
 from envs.simulation import EventKind
 from envs.types import ClusterSpec, Configuration, MurmurationError, NodeSpec
-from tests.unit.gpu_cluster.players import jobs_like
+from tests.unit.episodes.players import jobs_like
 from tests.unit.options.worlds import choose, listed, play_area
 
 WAITING = (WAIT, -1, -1, 0)

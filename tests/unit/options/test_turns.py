@@ -7,7 +7,7 @@ from envs.options import OptionBatch, OptionRules
 from envs.options.columns import EVICT, JOIN, RESIZE, START, WAIT
 from envs.simulation import EventKind
 from envs.types import MurmurationError
-from tests.unit.gpu_cluster.players import jobs_like
+from tests.unit.episodes.players import jobs_like
 from tests.unit.options.test_rounds import WAITING, TwoNodes, events, nodes
 from tests.unit.options.worlds import choose, listed, play_area
 

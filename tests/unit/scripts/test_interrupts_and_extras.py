@@ -49,7 +49,7 @@ def test_only_modules_of_the_extra_are_explained():
     assert explain_missing_extra(ModuleNotFoundError("No module named 'ray.rllib'", name="ray.rllib"))
     assert explain_missing_extra(ModuleNotFoundError("No module named 'numpyy'", name="numpyy")) is None
     assert explain_missing_extra(ImportError("no")) is None
-    wrapped = ChoiceError("agent._target_: cannot import agents.networks.policy")
+    wrapped = ChoiceError("agent._target_: cannot import agents.networks.option_scorer")
     wrapped.__cause__ = ModuleNotFoundError("No module named 'torch'", name="torch")
     assert INSTALL in str(explain_error(wrapped))
 

@@ -6,26 +6,24 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env, data_equivalence
+from gymnasium.utils.env_checker import check_env
 from pettingzoo.test import api_test, max_cycles_test, parallel_api_test, parallel_seed_test
 from pettingzoo.test.state_test import state_test
 
 import envs.registration
-from envs import bidding, gpu_cluster, options
+from envs import bidding, options
 from envs.bidding import BiddingEnv
 from envs.bidding.vector import BiddingVectorEnv
-from envs.gpu_cluster import GpuClusterEnv
-from envs.gpu_cluster.vector import GpuClusterVectorEnv
-from envs.options import OptionVectorEnv
+from envs.options import OptionEnv, OptionRules, OptionVectorEnv
 from envs.simulation import EndReason, EventKind, Setup
 from envs.types import MurmurationError
 from envs.workloads import SyntheticSource
 from tests.conformance.worlds import HOMOGENEOUS, Curved
-from tests.unit.gpu_cluster.players import Fixed, bursts, equal_observations
+from tests.unit.episodes.players import Fixed, bursts, equal_observations
 
 SETUP = Setup(HOMOGENEOUS, Curved())
 SOURCE = Fixed(*(bursts(seed) for seed in range(4)))
-PACKAGES = [gpu_cluster, bidding, options]
+PACKAGES = [bidding, options]
 IDS = list(envs.registration.VECTOR_ENVS)
 
 
@@ -80,7 +78,7 @@ def test_gymnasium_makes_vectorised_environments_that_agree_with_single_ones(nam
     """Each place of the vector plays what a single environment plays with the place's seed, step by step."""
     many: Any = gymnasium.make_vec(name, num_envs=2, setup=SETUP, source=SOURCE)
     singles: Any = gymnasium.make_vec(name, num_envs=2, setup=SETUP, source=SOURCE, vectorization_mode="sync")
-    assert isinstance(many.unwrapped, GpuClusterVectorEnv | BiddingVectorEnv | OptionVectorEnv)
+    assert isinstance(many.unwrapped, BiddingVectorEnv | OptionVectorEnv)
     assert many.observation_space == singles.observation_space
     assert many.action_space == singles.action_space
     alone = [gymnasium.make(name, setup=SETUP, source=SOURCE) for _ in range(2)]
@@ -108,14 +106,14 @@ def test_gymnasium_makes_vectorised_environments_that_agree_with_single_ones(nam
 
 
 def test_a_module_in_the_id_needs_no_import():
-    made = gymnasium.make("envs.registration:murmuration/GpuCluster-v0")
+    made = gymnasium.make("envs.registration:murmuration/Options-v0")
     assert inner(made)._vector.batch.cluster.num_gpus == 64
     assert isinstance(inner(made)._vector.source, SyntheticSource)
 
 
-def vector(group_size: int = 1) -> GpuClusterVectorEnv:
+def vector(group_size: int = 1) -> OptionVectorEnv:
     """Four small episodes."""
-    return GpuClusterVectorEnv(SETUP, SOURCE, 4, group_size=group_size)
+    return OptionVectorEnv(SETUP, SOURCE, 4, group_size=group_size)
 
 
 def test_every_episode_has_its_own_seed_from_a_list():
@@ -133,7 +131,7 @@ def test_a_mask_begins_some_episodes_only():
     env = vector()
     observation, _ = env.reset(seed=5)
     for _ in range(4):
-        observation, *_ = env.step(np.argmax(observation["mask"], axis=2))
+        observation, *_ = env.step(np.argmax(observation["action_mask"], axis=1))
     before, now = env.batch.time.copy(), {name: array.copy() for name, array in observation.items()}
     mask = np.array([False, True, False, True])
     found, _ = env.reset(options={"reset_mask": mask}, seed=[9, 9, 9, 9])
@@ -157,29 +155,30 @@ def test_groups_are_not_divided_by_seeds_or_masks():
         env.reset(options={"reset_mask": np.array([True, False, False, False])})
 
 
-def test_illegal_actions_count_as_passing_and_cost_their_penalty():
-    """Node 1 chooses a masked action: the same follows as from its first allowed one, except for count and penalty."""
-    plain, strict = (GpuClusterEnv(SETUP, SOURCE, illegal_penalty=penalty) for penalty in (0.0, 2.5))
+TURNS = OptionRules(turn="turns")
+
+
+def test_illegal_choices_count_as_the_first_allowed_one_and_cost_their_penalty():
+    """Node 1 chooses what its mask forbids: the same follows as from its first allowed one, except for the penalty."""
+    plain, strict = (OptionEnv(SETUP, SOURCE, TURNS, illegal_penalty=penalty) for penalty in (0.0, 2.5))
     observations, _ = plain.reset(seed=0)
     strict.reset(seed=0)
-    legal = {agent: int(np.argmax(seen["action_mask"])) for agent, seen in observations.items()}
-    masked = int(np.argmin(observations["node_1"]["action_mask"]))
-    for wrong in (masked, -1, plain.batch.spec.num_actions):
-        expected = plain.step(legal)
-        found = strict.step({**legal, "node_1": wrong})
+    for wrong in (plain.max_options, -1, plain.max_options + 1):
+        legal = {agent: int(np.argmax(seen["action_mask"])) for agent, seen in observations.items()}
+        assert wrong < 0 or wrong > plain.max_options or not observations["node_1"]["action_mask"][wrong]
+        expected, found = plain.step(legal), strict.step({**legal, "node_1": wrong})
+        observations = expected[0]
         assert equal_observations(expected[0], found[0])
         assert found[1]["node_0"] == expected[1]["node_0"] - 2.5
-        legal = {agent: int(np.argmax(seen["action_mask"])) for agent, seen in expected[0].items()}
     assert {agent: info["illegal"] for agent, info in found[4].items()} == {"node_0": 0, "node_1": 3, "node_2": 0}
-    assert data_equivalence(found[4]["node_2"]["action_mask"], found[0]["node_2"]["action_mask"])
 
 
 def test_agents_that_ignore_masks_leave_no_cluster_idle():
     """An idle cluster starts a job also when every choice is illegal, so jobs are not left waiting for ever."""
-    env = GpuClusterEnv(SETUP, SOURCE)
+    env = OptionEnv(SETUP, SOURCE, TURNS)
     env.reset(seed=1)
     while env.agents:
-        env.step(dict.fromkeys(env.agents, env.batch.spec.num_actions))
+        env.step(dict.fromkeys(env.agents, 10**6))
     assert (env.log.events["kind"] == EventKind.START).any()
     assert env.batch.state.episode[0, 0]["ended"] == EndReason.DONE
 
@@ -198,16 +197,14 @@ def test_illegal_bids_count_as_none_and_cost_their_penalty():
         strict.step({**silence, "node_1": np.zeros(3, np.float32)})
 
 
-@pytest.mark.parametrize("env_class", [GpuClusterVectorEnv, BiddingVectorEnv])
+@pytest.mark.parametrize("env_class", [OptionVectorEnv, BiddingVectorEnv])
 def test_vectorised_environments_count_illegal_actions_by_episode(env_class):
     env, same = (env_class(SETUP, SOURCE, 2, illegal_penalty=penalty) for penalty in (1.5, 0.0))
-    observation, _ = env.reset(seed=0)
+    env.reset(seed=0)
     same.reset(seed=0)
     good = np.zeros(env.action_space.shape, env.action_space.dtype)
-    if env_class is GpuClusterVectorEnv:
-        good = np.argmax(observation["mask"], axis=2)
     bad = good.copy()
-    bad[1, 2] = 10**6
+    bad[1 if env_class is OptionVectorEnv else (1, 2)] = 10**6  # the option, or the bids of node 2
     found, expected = env.step(bad), same.step(good)
     assert found[4]["illegal"].tolist() == [0, 1]
     assert found[1].tolist() == (expected[1] - [0.0, 1.5]).tolist()
@@ -223,7 +220,7 @@ def test_vectorised_environments_count_illegal_actions_by_episode(env_class):
 )
 def test_wrong_options_are_refused(options, message):
     with pytest.raises(MurmurationError, match=message):
-        GpuClusterEnv(SETUP, SOURCE, **options)
+        OptionEnv(SETUP, SOURCE, **options)
 
 
 def test_a_truncated_episode_is_not_terminated():

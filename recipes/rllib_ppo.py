@@ -10,7 +10,7 @@ from ray.rllib.env.wrappers.pettingzoo_env import ParallelPettingZooEnv
 from ray.rllib.examples.rl_modules.classes.action_masking_rlm import ActionMaskingTorchRLModule
 from ray.tune.registry import register_env
 
-from envs import DecisionRules, FlatObservations, Setup, SyntheticSource, TeamReward, default_model, parallel_env
+from envs import FlatObservations, OptionRules, Setup, SyntheticSource, TeamReward, default_model, parallel_env
 from envs.cluster import NodeGroup, build_cluster
 
 iterations = int(sys.argv[1]) if len(sys.argv) > 1 else 20
@@ -20,7 +20,8 @@ source = SyntheticSource(setup.cluster, setup.performance, num_jobs=10, max_gpus
 
 def make_nodes(_: Any) -> ParallelPettingZooEnv:
     """Return the environment; the reward makes an episode's return minus the mean JCT in hours."""
-    nodes = parallel_env(setup, source, DecisionRules(num_candidates=4, max_decisions=2), TeamReward(scale=36000.0))
+    rules, reward = OptionRules(turn="turns"), TeamReward(scale=36000.0)
+    nodes = parallel_env(setup, source, rules, reward, max_options=16)
     return ParallelPettingZooEnv(FlatObservations(nodes, key="observations"))
 
 

@@ -6,7 +6,7 @@ from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.evaluation import evaluate_policy
 from stable_baselines3.common.env_util import make_vec_env
 
-from envs import DecisionRules, Setup, SyntheticSource, TeamReward, default_model
+from envs import OptionRules, Setup, SyntheticSource, TeamReward, default_model
 from envs.cluster import NodeGroup, build_cluster
 
 iterations = int(sys.argv[1]) if len(sys.argv) > 1 else 20
@@ -14,10 +14,11 @@ setup = Setup(build_cluster("two_nodes", [NodeGroup("V100", num_nodes=2, num_gpu
 options = {
     "setup": setup,
     "source": SyntheticSource(setup.cluster, setup.performance, num_jobs=10, max_gpus=8),
-    "rules": DecisionRules(num_candidates=4, max_decisions=2),
+    "rules": OptionRules(),
+    "max_options": 32,
     "reward": TeamReward(scale=10 * 3600.0),  # so that an episode's return is minus the mean JCT in hours
 }
-name = "envs.registration:murmuration/GpuCluster-v0"
+name = "envs.registration:murmuration/Options-v0"
 training = make_vec_env(name, 4, env_kwargs=options)
 validation = make_vec_env(name, 4, env_kwargs={**options, "split": "validation"})
 

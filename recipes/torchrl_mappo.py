@@ -9,15 +9,15 @@ from torchrl.envs import PettingZooWrapper, RewardSum
 from torchrl.modules import MaskedCategorical, MultiAgentMLP, ProbabilisticActor
 from torchrl.objectives.multiagent import MAPPOLoss
 
-from envs import DecisionRules, FlatObservations, Setup, SyntheticSource, TeamReward, default_model, parallel_env
+from envs import FlatObservations, OptionRules, Setup, SyntheticSource, TeamReward, default_model, parallel_env
 from envs.cluster import NodeGroup, build_cluster
 
 torch.manual_seed(0)
 iterations = int(sys.argv[1]) if len(sys.argv) > 1 else 20
 setup = Setup(build_cluster("two_nodes", [NodeGroup("V100", num_nodes=2, num_gpus=4)]), default_model())
 source = SyntheticSource(setup.cluster, setup.performance, num_jobs=10, max_gpus=8)
-rules, reward = DecisionRules(num_candidates=4, max_decisions=2), TeamReward(scale=36000.0)  # return: -mean JCT in h
-nodes = FlatObservations(parallel_env(setup, source, rules, reward, seed=0))
+rules, reward = OptionRules(turn="turns"), TeamReward(scale=36000.0)  # return: minus the mean JCT in h
+nodes = FlatObservations(parallel_env(setup, source, rules, reward, seed=0, max_options=16))
 env = PettingZooWrapper(nodes).append_transform(RewardSum())
 features, num_actions = env.observation_spec["node", "observation"].shape[-1], nodes.action_space("node_0").n
 names = ("observation", "logits", "action_mask", "action", "action_log_prob", "state_value", "reward", "episode_reward")

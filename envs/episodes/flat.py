@@ -23,8 +23,8 @@ class FlatObservations(BaseParallelWrapper):
     `gymnasium.spaces.unflatten(env.parts(agent), vector)` gives the parts back. Actions, rewards, infos, `state` and
     everything else are those of the wrapped environment.
 
-    Options have an action mask int8[num_actions] where nodes take turns (`turn="turns"`). With `key`, it stands beside
-    the vector, and the observation is a dict of two entries:
+    Options have an action mask int8[num_actions] where nodes take turns (`turn="turns"`): in
+    `infos[agent]["action_mask"]`, or with `key` beside the vector, so that the observation is a dict of two entries:
 
     | `key` | observation of an agent | for |
     |---|---|---|
@@ -78,7 +78,7 @@ class FlatObservations(BaseParallelWrapper):
     ) -> tuple[dict[str, FlatObservation], dict[str, dict[str, Any]]]:
         """Begin an episode; arguments as for the wrapped environment."""
         observations, infos = super().reset(seed, options)
-        return self._flat(observations), infos
+        return self._flat(observations), self._with_masks(infos, observations)
 
     def step(
         self, actions: dict[str, Any]
@@ -87,14 +87,27 @@ class FlatObservations(BaseParallelWrapper):
     ]:
         """Apply one joint decision; errors are those of the wrapped environment."""
         observations, rewards, terminations, truncations, infos = super().step(actions)
-        return self._flat(observations), rewards, terminations, truncations, infos
+        masked = self._with_masks(infos, observations)
+        return self._flat(observations), rewards, terminations, truncations, masked
 
     def _flat(self, observations: Mapping[str, AgentObservation]) -> dict[str, FlatObservation]:
         if self._key is None:
             return {agent: self._vector(agent, seen) for agent, seen in observations.items()}
         return {agent: {self._key: self._vector(agent, seen), MASK: seen[MASK]} for agent, seen in observations.items()}
 
+    def _with_masks(
+        self, infos: Mapping[str, dict[str, Any]], observations: Mapping[str, AgentObservation]
+    ) -> dict[str, dict[str, Any]]:
+        """Return infos with the action masks, where these do not stand beside the vectors."""
+        if self._key is not None:
+            return dict(infos)
+        return {agent: {**info, **_mask_of(observations.get(agent, {}))} for agent, info in infos.items()}
+
     def _vector(self, agent: str, seen: AgentObservation) -> npt.NDArray[np.float32]:
         vector = spaces.flatten(self._parts[agent], seen)
         assert isinstance(vector, np.ndarray)
         return vector
+
+
+def _mask_of(seen: Mapping[str, Any]) -> dict[str, Any]:
+    return {MASK: seen[MASK]} if MASK in seen else {}

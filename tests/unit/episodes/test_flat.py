@@ -86,6 +86,19 @@ def test_spaces_are_boxes_of_fixed_length(env_class):
     assert "action_mask" not in env.parts("node_1").spaces
 
 
+def test_masks_are_in_the_infos_where_they_are_not_beside_the_vectors():
+    env, whole = flat(turns), flat(turns, "observation")
+    _, infos = env.reset(seed=0)
+    seen, plain = whole.reset(seed=0)
+    assert "action_mask" not in plain["node_0"]
+    for agent, info in infos.items():
+        expected = seen[agent]
+        assert isinstance(expected, dict)
+        assert np.array_equal(info["action_mask"], expected["action_mask"])
+    assert "action_mask" in env.step(dict.fromkeys(infos, 0))[4]["node_0"]
+    assert "action_mask" not in flat(BiddingEnv).reset(seed=0)[1]["node_0"]
+
+
 def test_nodes_of_other_sizes_have_equal_vectors():
     """Parameter sharing needs one length for all nodes, whatever their GPUs."""
     env = FlatObservations(turns(Setup(HETEROGENEOUS, Curved()), SOURCE))
@@ -97,7 +110,10 @@ def test_what_the_environment_offers_stays_within_reach():
     observations, _ = env.reset(seed=0)
     assert env.state_space.contains(env.state())
     assert env.unwrapped.cluster is HOMOGENEOUS
-    actions = {agent: int(np.argmax(seen["action_mask"])) for agent, seen in observations.items()}
+    actions: dict[str, Any] = {}
+    for agent, seen in observations.items():
+        assert isinstance(seen, dict)
+        actions[agent] = int(np.argmax(seen["action_mask"]))
     assert all(env.step(actions)[3].values())
     assert env.agents == []
 

@@ -164,7 +164,7 @@ def test_illegal_choices_count_as_the_first_allowed_one_and_cost_their_penalty()
     observations, _ = plain.reset(seed=0)
     strict.reset(seed=0)
     for wrong in (plain.max_options, -1, plain.max_options + 1):
-        legal = {agent: int(np.argmax(seen["action_mask"])) for agent, seen in observations.items()}
+        legal: dict[str, Any] = {agent: int(np.argmax(seen["action_mask"])) for agent, seen in observations.items()}
         assert wrong < 0 or wrong > plain.max_options or not observations["node_1"]["action_mask"][wrong]
         expected, found = plain.step(legal), strict.step({**legal, "node_1": wrong})
         observations = expected[0]

@@ -104,7 +104,7 @@ def test_every_seed_is_trained_in_its_own_folder(tmp_path, monkeypatch):
         given.append(dict(measured or {}))
         return SimpleNamespace(best_iteration=0, baselines={f"of_{cfg.seed}": {}})
 
-    listener = SimpleNamespace(note=calls.append)
+    listener: Any = SimpleNamespace(note=calls.append)
     monkeypatch.setattr("launch.seeds.train_seed", train)
     assert train_seeds(OmegaConf.create({"seed": 3, "seeds": 2, "processes": 1}), tmp_path, listener)
     assert calls[1::2] == [(3, tmp_path / "seed_3"), (4, tmp_path / "seed_4")]

@@ -24,7 +24,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 # then finds those of the engine in the cache and compiles those of the environments: nothing is compiled twice.
 FIRST = (
     *("golden/test_batch_by_goodput.py", "architecture/test_commands.py", "architecture/test_configs.py"),
-    *("architecture/test_pages.py", "conformance/test_environment.py"),
+    "architecture/test_pages.py",
 )
 
 # "house": a run passes or fails by the code alone. "thorough" looks for what that misses: HYPOTHESIS_PROFILE=thorough

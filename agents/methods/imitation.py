@@ -26,7 +26,7 @@ from agents.seeding import Phase, derive_seed
 from envs.scheduling import Scheduler
 from envs.types import IntArray, MurmurationError
 
-Progress = Callable[[int, int, Mapping[str, float]], None]  # what is done, of how much, and figures
+ImitationProgress = Callable[[int, int, Mapping[str, float]], None]  # what is done, of how much, and figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class ImitationSettings:
         network: nn.Module,
         make_teacher: Callable[[], Scheduler],
         seed: int,
-        progress: Progress,
+        progress: ImitationProgress,
     ) -> None:
         """Train a network to choose as a scheduler does.
 

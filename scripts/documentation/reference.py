@@ -25,7 +25,7 @@ MODULES = (
     "envs",
     "baselines",
     "agents.networks",
-    "agents.methods.ppo",
+    "agents.methods.group_ppo",
     "agents.methods.evolution",
     "agents.policies",
     "agents",

@@ -37,9 +37,7 @@ ALLOWED_IDENTIFIERS = {
     "EventKind": "an event has a kind: arrival, start, resize, stop, finish, failure",
     "_EVENT_KINDS": "the kinds of an event",
     "event_kinds": "the kinds of an event",
-    "conflict_rate": "the share of claims that conflict, the field's term; not a throughput",
     "learning_rate": "of an optimizer, the field's term",
-    "learning_rates": "of an optimizer, the field's term",
 }
 
 # (path, identifier) pairs that are allowed in one file, and why.
@@ -48,15 +46,7 @@ ALLOWED_IN_FILE = {
     ("envs/simulation/kernels.py", "kind"): "the kind of an event",
     ("envs/simulation/log.py", "kind"): "the kind of an event",
     ("envs/simulation/reference/log.py", "kind"): "the kind of an event",
-    ("agents/policies/checkpoint.py", "num_servers"): "a field of format 2, which is still read",
-    (
-        "agents/policies/checkpoint.py",
-        "candidates_per_server",
-    ): "a field of format 2, which is still read",
     ("tests/conformance/audit.py", "kind"): "the kind of an event",
-    ("tests/unit/agents/test_checkpoint.py", "num_servers"): "a field of checkpoints of format 2",
-    ("tests/reliability/test_untrusted_files.py", "num_servers"): "a field of checkpoints of format 2",
-    ("tests/unit/agents/test_checkpoint.py", "candidates_per_server"): "a field of checkpoints of format 2",
     ("tests/unit/metrics/fabricated.py", "kind"): "the kind of an event",
     ("tests/unit/simulation/plays.py", "kind"): "the kind of an event",
     ("tests/unit/simulation/test_engine.py", "kind"): "the kind of an event",

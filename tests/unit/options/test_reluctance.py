@@ -65,6 +65,6 @@ def test_an_untrained_policy_changes_running_jobs_less_often():
             world, rules = random_world(seed, plain=True), OptionRules(changes="move")
             batch = OptionBatch(world.setup, world.workload.models, len(world.workload), rules=rules, logging=True)
             Player(batch).play([world.workload], OptionScorer(OptionSpec(), reluctance=reluctance), [seed])
-            kinds = batch.state.log(0).events["kind"]
-            changes[reluctance] += int(np.isin(kinds, (EventKind.RESIZE, EventKind.STOP)).sum())
+            events = batch.state.log(0).events["kind"]
+            changes[reluctance] += int(np.isin(events, (EventKind.RESIZE, EventKind.STOP)).sum())
     assert changes[8.0] < changes[0.0] / 2

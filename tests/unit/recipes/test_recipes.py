@@ -11,19 +11,22 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 RECIPES = {"torchrl_mappo": "torchrl", "sb3_maskable_ppo": "sb3_contrib", "rllib_ppo": "ray.rllib"}
-SHORT = 40  # lines
+WHOLE = "from_nothing"  # has the algorithm itself, where the others use a library's
+SHORT, SINGLE_FILE = 40, 350  # lines
 MEAN_JCT = re.compile(r"^.*: mean JCT (\d+\.\d\d) h$", re.MULTILINE)
 
 
 def test_every_recipe_is_tested_and_short():
     paths = sorted((ROOT / "recipes").glob("*.py"))
-    assert {path.stem for path in paths} == set(RECIPES)
-    assert {path.name for path in paths if len(path.read_text(encoding="utf-8").splitlines()) >= SHORT} == set()
+    lines = {path.stem: len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
+    assert set(lines) == {*RECIPES, WHOLE}
+    assert [name for name in RECIPES if lines[name] >= SHORT] == []
+    assert lines[WHOLE] < SINGLE_FILE
 
 
 def test_the_page_names_every_recipe():
     page = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
-    assert [name for name in RECIPES if f"recipes/{name}.py" not in page] == []
+    assert [name for name in (*RECIPES, WHOLE) if f"recipes/{name}.py" not in page] == []
 
 
 @pytest.mark.slow
@@ -45,3 +48,21 @@ def test_a_recipe_trains(name, tmp_path):
     assert len(found) == 2, done.stdout
     assert all(0.1 < hours < 20 and math.isfinite(hours) for hours in found)
     assert found[0] != found[1]
+
+
+@pytest.mark.slow
+def test_the_single_file_learns(tmp_path):
+    """Three iterations from random weights already play better than FIFO."""
+    pytest.importorskip("torch", reason="needs torch: pip install -c constraints.txt -e '.[learn]'")
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "recipes" / f"{WHOLE}.py"), "3"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    fifo, srtf, first, last = (float(hours) for hours in MEAN_JCT.findall(done.stdout))
+    assert srtf < fifo
+    assert last < min(first, fifo)

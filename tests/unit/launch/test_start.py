@@ -94,7 +94,10 @@ def test_what_cannot_start_a_run_is_refused_in_one_line(tmp_path):
             "market: only policies that bid have",
         ),
         (
-            ["experiment=bidding", "trainer.teacher=market_alone", f"+trainer.imitation._target_={IMITATION}"],
+            [
+                *("experiment=bidding", "+trainer.teacher=fifo", f"+trainer.imitation._target_={IMITATION}"),
+                "+schedulers.fifo._target_=baselines.fifo.Fifo",
+            ],
             "imitation trains by options, and nodes of this environment act by bids; choose env=options",
         ),
     ],

@@ -183,11 +183,13 @@ def test_a_mistake_is_one_line_in_a_process_of_its_own(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_policy_refuses_a_cluster_with_other_gpu_types(trained):
+def test_a_policy_plays_on_a_cluster_with_other_gpu_types(trained):
+    """No feature depends on how many types there are."""
     here, _, folder = trained
-    done = run(here, "evaluate", f"checkpoint={folder.relative_to(here)}", "cluster=three_types_64", "scheduler=fifo")
-    assert done.returncode == 1  # the baselines have their rows
-    assert "evaluate on a cluster with the same GPU types" in done.stderr
+    own = ("cluster=three_types_64", "scheduler=fifo", "episodes=1")
+    done = run(here, "evaluate", f"checkpoint={folder.relative_to(here)}", *own)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines() if line.startswith(" policy")] == ["policy"]
 
 
 def test_help_needs_neither_torch_nor_ray(tmp_path):

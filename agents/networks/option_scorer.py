@@ -8,6 +8,7 @@ from torch import nn
 from agents.networks.decisions import Decisions
 from envs.options import OptionSpec
 from envs.options.columns import JOB_RUNS, OPTION_START
+from envs.types import MurmurationError
 
 
 class OptionScorer(nn.Module):
@@ -21,10 +22,15 @@ class OptionScorer(nn.Module):
         output_scale: spread of the initial output weights; small values begin near the uniform policy.
         reluctance: by how much lower the options that change a running job (resize, move, evict, further nodes) score
             at first. A uniform policy would restart jobs in every round; its episodes are many times as long.
+
+    Raises:
+        MurmurationError: there is no unit.
     """
 
     def __init__(self, spec: OptionSpec, hidden: int = 24, output_scale: float = 0.05, reluctance: float = 8.0) -> None:
         super().__init__()
+        if hidden < 1:
+            raise MurmurationError(f"network: hidden is {hidden}; it must be at least 1")
         self.hidden, self.output_scale, self.reluctance = hidden, output_scale, reluctance
         sizes = (spec.option_features, spec.job_features, spec.node_features, spec.cluster_features)
         self.parts = nn.ParameterList([nn.Parameter(torch.randn(size, hidden) / 10**0.5) for size in sizes])

@@ -13,7 +13,7 @@ from envs.simulation.fifo_market import FifoMarket
 from envs.simulation.market import Market
 from tests.conformance.audit import check_run
 from tests.conformance.random_worlds import random_world
-from tests.conformance.worlds import CLUSTERS, SCENARIOS, Curved
+from tests.conformance.worlds import CLUSTERS, HETEROGENEOUS, SCENARIOS, Curved
 from tests.unit.bidding.bidders import Bidder, WhimMarket, loud, rolled_out, silent
 from tests.unit.episodes.players import bursts
 
@@ -87,7 +87,7 @@ def test_without_bids_the_market_schedules_as_by_itself(skip, cluster, interval)
 
 def test_bids_change_the_result():
     """The test above would pass for a market that is deaf."""
-    setup = Setup(CLUSTERS["three types"], Curved(), Scenario(horizon=1e7))
+    setup = Setup(HETEROGENEOUS, Curved(), Scenario(horizon=1e7))
     workload = bursts(0, num_jobs=25, models=("any", "large"))
     logs = [rolled_out(policy, FifoMarket(), setup, workload, 0).state.log(0) for policy in (silent, loud)]
     assert logs[0] != logs[1]

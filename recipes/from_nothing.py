@@ -42,7 +42,7 @@ class Scorer(nn.Module):
 
 @dataclass
 class Decisions:
-    """What is learnt from: decisions with their options, rows one after another."""
+    """Decisions to learn from, with their options, rows one after another."""
 
     rows: list[np.ndarray]  # float32[options, features] of each decision
     chosen: list[int]

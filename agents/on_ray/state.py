@@ -1,4 +1,4 @@
-"""What RLlib's algorithms here need besides training: Ray, and states on disk. RLlib's states are pickles."""
+"""Ray and saved states for algorithms of RLlib, whose states are pickles."""
 
 import os
 import pickle

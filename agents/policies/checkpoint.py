@@ -1,4 +1,4 @@
-"""What checkpoints of all environments share: where they lie, and that their weights are numbers."""
+"""Files of checkpoints of all environments, and the check that their weights are numbers."""
 
 from pathlib import Path
 

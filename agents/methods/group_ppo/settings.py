@@ -18,7 +18,7 @@ class GroupPPOSettings:
         num_workloads: fresh training workloads in an iteration.
         group_size: episodes of each, at least 2; the others are the baseline of each one.
         horizon: in s of simulated time; a cost that lies t seconds ahead counts exp(-t / horizon).
-        lr: learning per_second of Adam at the beginning; it falls linearly.
+        lr: step size of Adam at the beginning; it falls linearly.
         final_lr: at the end, as a fraction of `lr`.
         entropy: weight of the bonus on the entropy of the choice.
         clip: PPO's clip of the ratio of probabilities.
@@ -29,7 +29,7 @@ class GroupPPOSettings:
         record_fraction: of the decisions that are learnt from, drawn at random; fewer save memory and time.
         start_only: fraction of the iterations, the first ones, in which jobs are only started, whatever else the rules
             of the environment allow. The option scorer needs no such curriculum: it begins reluctant to change jobs.
-        iterations: after which the learning per_second has fallen to its last value; those of the run.
+        iterations: after which the step size has fallen to its last value; those of the run.
         num_env_runners: additional Ray workers that play; 0 plays in this process.
     """
 
@@ -82,7 +82,7 @@ class GroupPPOSettings:
         return self.group_size
 
     def learning_rate(self, iteration: int) -> float:
-        """Return the learning per_second of an iteration."""
+        """Return the step size of an iteration."""
         done = min(iteration / self.iterations, 1.0)
         return self.lr * (1.0 - done * (1.0 - self.final_lr))
 

@@ -42,7 +42,7 @@ def train(folder, *arguments, **environment):
 
 
 def validations(folder):
-    """What each training seed reached in validation."""
+    """Return the validations of each training seed."""
     states = [json.loads((folder / "made" / f"seed_{seed}" / "state.json").read_text()) for seed in (0, 1)]
     return [state["validation"] for state in states]
 

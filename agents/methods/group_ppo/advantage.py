@@ -1,4 +1,4 @@
-"""Advantages of decisions: discounted cost to go against that of other episodes of the same workload."""
+"""Advantages of decisions: discounted cost to go against that of other episodes, or against what a critic expects."""
 
 import numpy as np
 
@@ -67,4 +67,43 @@ def leave_one_out_advantages(
                     at, end = first[c], first[c + 1]
                     others += value_at(time[at:end], cost[at:end], to_go[at:end], horizon, time[k])
             found[k] = others / (group_size - 1) - to_go[k]
+    return found
+
+
+def following_decisions(trajectory: IntArray) -> IntArray:
+    """Return int64[D], the place of the next decision of the same trajectory; -1 for the last one of each.
+
+    Args:
+        trajectory: int64[D], the number of the trajectory of each decision; those of one are in the order of time.
+    """
+    order = np.argsort(trajectory, kind="stable")
+    found = np.full(len(trajectory), -1)
+    same = trajectory[order[1:]] == trajectory[order[:-1]]
+    found[order[:-1][same]] = order[1:][same]
+    return found
+
+
+@jit
+def lambda_advantages(
+    error: FloatArray, time: FloatArray, following: IntArray, horizon: float, decay: float
+) -> FloatArray:
+    """Generalised advantage estimates (Schulman et al. 2016, section 3), discounted by simulated time; float64[D].
+
+    The next decision is t seconds ahead and costs C accrue until then. With value estimates V the temporal difference
+    is d = -C + exp(-t / horizon) V(next) - V. In terms of the errors e = V - return it is
+    d = exp(-t / horizon) e(next) - e, so that no costs are needed here.
+
+    Args:
+        error: float64[D], value estimate minus the return that followed.
+        time: float64[D], in s.
+        following: int64[D], see `following_decisions`; larger than the decision's own place.
+        horizon: in s; infinite for no discount.
+        decay: lambda, for each decision of a trajectory; 1 gives minus the error.
+    """
+    found = np.zeros(len(error))
+    for k in range(len(error) - 1, -1, -1):
+        after = following[k]
+        found[k] = -error[k]
+        if after >= 0:
+            found[k] += np.exp(-(time[after] - time[k]) / horizon) * (error[after] + decay * found[after])
     return found

@@ -1,10 +1,18 @@
-"""PPO with a group baseline on options, as an RLlib `Algorithm`.
+"""Policy gradients on options, as an RLlib `Algorithm`: PPO with a group baseline, a critic or both, and REINFORCE.
 
-Several episodes of one workload are each other's baseline: the advantage of a decision is the discounted cost that the
-others still had ahead of them at that simulated time, on average, minus its own. There is no critic. The group is that
+With the group baseline several episodes of one workload are each other's: the advantage of a decision is the discounted
+cost that the others still had ahead of them at that simulated time, on average, minus its own. The group is that
 of REINFORCE with a leave-one-out baseline (Kool et al. 2019, "Buy 4 REINFORCE samples, get a baseline for free!") and
 of GRPO (Shao et al. 2024, section 4.1); comparing at equal times instead of whole returns is ours. The loss is PPO's
 (Schulman et al. 2017, section 3) with an entropy bonus. Discounting is by simulated time (Bradtke and Duff 1994).
+
+A critic gives generalised advantages instead (`baseline=critic`), or corrects those of the group (`both`): it then
+learns the return above the group's that its state lets expect, which leaves the gradient unbiased.
+
+Where nodes take turns, each decision is that of one agent. Its ratio of probabilities is clipped by itself, all agents
+share the weights and the team's costs, and temporal differences run from one decision of a node to its next. With a
+critic that sees the node's own observation this is IPPO (de Witt et al. 2020), with a central one MAPPO (Yu et al.
+2022).
 
 See `agents.on_ray.pieces`: a piece is a workload with its group of episodes.
 """
@@ -12,7 +20,7 @@ See `agents.on_ray.pieces`: a piece is a workload with its group of episodes.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,10 +29,16 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from torch import Tensor, nn
 
-from agents.methods.group_ppo.advantage import cost_to_go, leave_one_out_advantages
+from agents.methods.group_ppo.advantage import (
+    cost_to_go,
+    following_decisions,
+    lambda_advantages,
+    leave_one_out_advantages,
+)
 from agents.methods.group_ppo.settings import GroupPPOSettings
 from agents.networks import Blueprint
 from agents.networks.decisions import Decisions, segment_log_softmax
+from agents.networks.option_critic import OptionCritic
 from agents.on_ray.pieces import (
     SETUP,
     LocalTraining,
@@ -37,12 +51,12 @@ from agents.on_ray.pieces import (
 from agents.policies.options.lesson import Lesson
 from agents.policies.options.playing import Player
 from agents.policies.options.rows import Rows, gather_decisions
-from agents.policies.options.tape import MOMENTS
+from agents.policies.options.tape import MOMENTS, RECORDS
 from agents.problems.options import OptionTask
 from agents.seeding import Phase, derive_seed
 from envs.episodes import Elapsed, Reward
 from envs.options import OptionRules, OptionSpec
-from envs.types import FloatArray, MurmurationError
+from envs.types import FloatArray, IntArray, MurmurationError
 
 
 @dataclass(frozen=True)
@@ -87,7 +101,35 @@ class GroupSetup:
     def rules(self, iteration: int) -> OptionRules:
         """Return the rules of an iteration."""
         own = self.tasks[0].rules
+        own = replace(own, turn=self.settings.turn or own.turn)
         return replace(own, changes="start") if self.settings.only_starts(iteration) else own
+
+
+class Group(NamedTuple):
+    """What was played of one workload.
+
+    Attributes:
+        lesson: the recorded decisions. Their `advantage` is against the baseline of the group, or minus the cost to go.
+        episode: int64[D], the episode of each, from 0 in each group.
+        time: float64[D], of each, in s.
+        figures: means over episodes, by tag.
+    """
+
+    lesson: Lesson
+    episode: IntArray
+    time: FloatArray
+    figures: dict[str, float]
+
+    @classmethod
+    def join(cls, groups: "Sequence[Group]", group_size: int) -> "Group":
+        """Return all decisions of several groups, with episodes numbered through, and the means of their figures."""
+        names = sorted({name for group in groups for name in group.figures})
+        return cls(
+            Lesson.join([group.lesson for group in groups]),
+            np.concatenate([group.episode + i * group_size for i, group in enumerate(groups)]),
+            np.concatenate([group.time for group in groups]),
+            {name: float(np.mean([group.figures[name] for group in groups])) for name in names},
+        )
 
 
 class GroupPPORunner(PieceRunner):
@@ -98,14 +140,12 @@ class GroupPPORunner(PieceRunner):
         self._network = self._setup.build()
         self._players: dict[tuple[int, OptionRules], Player] = {}  # by task and rules
 
-    def play(
-        self, weights: Mapping[str, Tensor], iteration: int, numbers: Sequence[int]
-    ) -> dict[int, tuple[Lesson, dict[str, float]]]:
+    def play(self, weights: Mapping[str, Tensor], iteration: int, numbers: Sequence[int]) -> dict[int, Group]:
         """Play the groups of some workloads; return what is learnt from each, and figures."""
         self._network.load_state_dict(weights)
         return {number: self._play_group(iteration, number) for number in numbers}
 
-    def _play_group(self, iteration: int, number: int) -> tuple[Lesson, dict[str, float]]:
+    def _play_group(self, iteration: int, number: int) -> Group:
         setup: GroupSetup = self._setup
         settings, index = setup.settings, number % len(setup.tasks)
         task, rules = setup.tasks[index], setup.rules(iteration)
@@ -121,18 +161,23 @@ class GroupPPORunner(PieceRunner):
             temperature=settings.temperature,
             fraction=settings.record_fraction,
         )
-        lesson = Lesson.of(player.tape, tape_advantages(player, task.reward, settings.horizon))
+        tape, group = player.tape.arrays, settings.compares_groups
+        lesson = Lesson.of(player.tape, tape_advantages(player, task.reward, settings.horizon, compares=group))
+        moment = tape.moment[: tape.counts[RECORDS]]
         time = player.batch.state.episode["time"][:, 0]
         figures = {
             "train/mean_jct": float(jct.mean()),
             "train/makespan": float((time - workload.jobs["submit_time"][0]).mean()),
-            "train/decisions": float(player.tape.arrays.counts[MOMENTS]) / settings.group_size,
+            "train/decisions": float(tape.counts[MOMENTS]) / settings.group_size,
         }
-        return lesson, figures
+        return Group(lesson, tape.episode[moment], tape.time[moment], figures)
 
 
-def tape_advantages(player: Player, reward: Reward, horizon: float) -> FloatArray:
-    """Return the advantage of every moment of a tape, float64[moments], if all its episodes are of one workload."""
+def tape_advantages(player: Player, reward: Reward, horizon: float, *, compares: bool = True) -> FloatArray:
+    """Return the advantage of every moment of a tape, float64[moments], if all its episodes are of one workload.
+
+    Without `compares` it is minus the cost to go, the return.
+    """
     tape, episode = player.tape.arrays, player.batch.state.episode[:, 0]
     count, group = int(tape.counts[MOMENTS]), len(episode)
     of = tape.episode[:count]
@@ -149,99 +194,146 @@ def tape_advantages(player: Player, reward: Reward, horizon: float) -> FloatArra
     cost[first[:-1]] = 0.0  # what lies before the first decision of an episode
     cost = np.cumsum(cost)
     to_go = np.concatenate([cost_to_go(totals[0][a:b], cost[a:b], horizon) for a, b in pairwise(first)])
+    if not compares:
+        return -to_go[place]
     found: FloatArray = leave_one_out_advantages(first, totals[0], cost, to_go, group, horizon)[place]
     return found
 
 
 class GroupModule(TorchRLModule):
-    """A network for options as an RLlib module."""
+    """A network for options as an RLlib module, with the critic if there is one."""
 
     def setup(self) -> None:
-        """Build the network."""
-        self.network: Any = self.model_config[SETUP].build()
+        """Build the network and the critic, whose weights follow from the seed of the run."""
+        setup = self.model_config[SETUP]
+        self.network: Any = setup.build()
+        self.critic: OptionCritic | None = None
+        if setup.settings.has_critic:
+            self.critic = seeded_critic(setup)
 
     def _forward(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
-        return {"scores": self.network.scores(batch["decisions"])}
+        found = {"scores": self.network.scores(batch["decisions"])}
+        return found if self.critic is None else found | {"values": self.critic(batch["decisions"])}
+
+
+def seeded_critic(setup: GroupSetup) -> OptionCritic:
+    """Build a critic with random weights that follow from the seed of the run."""
+    settings = setup.settings
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(setup.seed, Phase.LEARNING, 0, 2))
+        return OptionCritic(setup.spec, settings.critic_hidden, own=settings.critic == "own")
 
 
 class GroupLearner(PieceLearner):
     """PPO's loss on ragged rows of options."""
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
-        """Register Adam."""
-        weights = list(self.module[module_id].unwrapped().network.parameters())
+        """Register Adam, with the critic's weights as a second group."""
+        own = self.module[module_id].unwrapped()
+        parts = [list(part.parameters()) for part in (own.network, own.critic) if part is not None]
         self.register_optimizer(
             module_id=module_id,
-            optimizer=torch.optim.Adam(weights),
-            params=weights,
+            optimizer=torch.optim.Adam([{"params": part} for part in parts]),
+            params=[weight for part in parts for weight in part],
             lr_or_lr_schedule=self._setup.settings.lr,
         )
 
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Tensor]
     ) -> Tensor:
-        """Return the clipped policy loss minus the bonus on entropy; note figures."""
+        """Return the policy loss minus the bonus on entropy, plus the critic's squared error; note figures."""
         settings, decisions = self._setup.settings, batch["decisions"]
         log_probability = segment_log_softmax(
             fwd_out["scores"] / settings.temperature, decisions.decision_of, decisions.num_decisions
         )
         ratio = torch.exp(log_probability[decisions.first + batch["chosen"]] - batch["log_probability"])
         advantage = batch["advantage"]
-        clipped = ratio.clamp(1.0 - settings.clip, 1.0 + settings.clip)
+        clip = torch.inf if settings.clip is None else settings.clip
+        clipped = ratio.clamp(1.0 - clip, 1.0 + clip)
         gain = torch.minimum(ratio * advantage, clipped * advantage).mean()
         entropy = -(log_probability.exp() * log_probability).sum() / decisions.num_decisions
         self.figures = {
             "policy_loss": float(-gain.detach()),
             "entropy": float(entropy.detach()),
             "kl": float((ratio - 1.0 - ratio.log()).mean().detach()),
-            "clip_fraction": float(((ratio - 1.0).abs() > settings.clip).float().mean()),
+            "clip_fraction": float(((ratio - 1.0).abs() > clip).float().mean()),
         }
         loss: Tensor = -gain - settings.entropy * entropy
-        return loss
+        if self._own.critic is None:
+            return loss
+        value_loss = (fwd_out["values"] - batch["target"]).square().mean()
+        self.figures["value_loss"] = float(value_loss.detach())
+        return loss + value_loss
 
-    def learn(self, played: Mapping[int, tuple[Lesson, dict[str, float]]], iteration: int) -> dict[str, float]:
+    def learn(self, played: Mapping[int, Group], iteration: int) -> dict[str, float]:
         """Take the steps of an iteration; return figures to log.
 
         Raises:
             MurmurationError: a loss is not finite.
         """
         setup: GroupSetup = self._setup
-        lesson = Lesson.join([played[number][0] for number in sorted(played)])
+        settings = setup.settings
+        joined = Group.join([played[number] for number in sorted(played)], settings.group_size)
+        rows = Rows.of(joined.lesson)
+        lesson, target, valued = self._judged(joined, rows, iteration)
         spread = float(lesson.advantage.std())
         lesson = lesson._replace(advantage=lesson.advantage / max(spread, 1e-9))
         rng = np.random.default_rng(derive_seed(setup.seed, Phase.LEARNING, iteration, 1))
         optimizer = self.get_optimizer(DEFAULT_MODULE_ID)
-        for group in optimizer.param_groups:
-            group["lr"] = setup.settings.learning_rate(iteration)
-        rows = Rows.of(lesson)
-        for _ in range(setup.settings.num_epochs):
-            for chosen in np.array_split(rng.permutation(lesson.num_decisions), setup.settings.num_minibatches):
+        for group, lr in zip(optimizer.param_groups, settings.learning_rates(iteration), strict=False):
+            group["lr"] = lr
+        for _ in range(settings.num_epochs):
+            for chosen in np.array_split(rng.permutation(lesson.num_decisions), settings.num_minibatches):
                 if len(chosen):
-                    self._step(optimizer, gather_decisions(lesson, rows, chosen), lesson, chosen)
-        names = sorted({name for _, figures in played.values() for name in figures})
-        found = {name: float(np.mean([figures[name] for _, figures in played.values()])) for name in names}
-        found |= {f"learner/{name}": value for name, value in self.figures.items()}
-        return found | {"learner/advantage_spread": spread, "learner/lr": setup.settings.learning_rate(iteration)}
+                    self._step(optimizer, gather_decisions(lesson, rows, chosen), lesson, target, chosen)
+        found = joined.figures | {f"learner/{name}": value for name, value in (self.figures | valued).items()}
+        return found | {"learner/advantage_spread": spread, "learner/lr": settings.learning_rate(iteration)}
 
-    def _step(self, optimizer: Any, decisions: Decisions, lesson: Lesson, chosen: Any) -> None:
+    def _judged(self, joined: Group, rows: Rows, iteration: int) -> tuple[Lesson, FloatArray, dict[str, float]]:
+        """Return the lesson with its final advantages, what the critic should have said, and figures."""
+        settings, lesson = self._setup.settings, joined.lesson
+        if settings.baseline == "group":
+            return lesson, lesson.advantage, {}
+        if self._own.critic is None:
+            return lesson._replace(advantage=lesson.advantage - lesson.advantage.mean()), lesson.advantage, {}
+        critic, returns = self._own.critic, torch.from_numpy(lesson.advantage.astype(np.float32))
+        critic.observe(returns)
+        values = critic_values(critic, lesson, rows)
+        agent = joined.episode
+        if self._setup.rules(iteration).turn == "turns":
+            agent = agent * int(lesson.num_nodes.max()) + deciding_nodes(lesson, rows)
+        advantage = lambda_advantages(
+            values - lesson.advantage,
+            joined.time,
+            following_decisions(agent),
+            settings.horizon,
+            settings.gae_lambda,
+        )
+        target = critic.normalised(torch.from_numpy((values + advantage).astype(np.float32))).numpy()
+        unexplained = float(np.var(values - lesson.advantage) / max(np.var(lesson.advantage), 1e-9))
+        return lesson._replace(advantage=advantage - advantage.mean()), target, {"explained": 1.0 - unexplained}
+
+    def _step(self, optimizer: Any, decisions: Decisions, lesson: Lesson, target: FloatArray, chosen: IntArray) -> None:
         settings = self._setup.settings
         batch = {
             "decisions": decisions,
             "chosen": torch.from_numpy(lesson.chosen[chosen]),
             "log_probability": torch.from_numpy(lesson.log_probability[chosen].astype(np.float32)),
             "advantage": torch.from_numpy(lesson.advantage[chosen].astype(np.float32)),
+            "target": torch.from_numpy(target[chosen].astype(np.float32)),
         }
         loss = self.compute_loss_for_module(
             module_id=DEFAULT_MODULE_ID, config=None, batch=batch, fwd_out=self._own._forward(batch)
         )
         if not bool(torch.isfinite(loss)):
             raise MurmurationError(
-                f"group_ppo: the loss is {float(loss)}; training has diverged: restart from an earlier checkpoint or "
-                "with a lower group_ppo.lr"
+                f"{settings.name}: the loss is {float(loss)}; training has diverged: restart from an earlier "
+                f"checkpoint or with a lower {settings.name}.lr"
             )
         optimizer.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(self._own.network.parameters(), settings.max_grad_norm)
+        for part in optimizer.param_groups:
+            torch.nn.utils.clip_grad_norm_(part["params"], settings.max_grad_norm)
         optimizer.step()
 
     def weights(self) -> dict[str, Tensor]:
@@ -251,6 +343,22 @@ class GroupLearner(PieceLearner):
     def policy(self) -> dict[str, Tensor]:
         """Return the network's weights."""
         return self.weights()
+
+
+@torch.no_grad()
+def critic_values(critic: OptionCritic, lesson: Lesson, rows: Rows, size: int = 8192) -> FloatArray:
+    """Return float64[D], the estimates of a critic for all decisions, computed `size` at a time."""
+    parts = [
+        critic.returns(critic(gather_decisions(lesson, rows, np.arange(k, min(k + size, lesson.num_decisions)))))
+        for k in range(0, lesson.num_decisions, size)
+    ]
+    return torch.cat(parts).double().numpy()
+
+
+def deciding_nodes(lesson: Lesson, rows: Rows) -> IntArray:
+    """Return int64[D], the node whose turn each decision is, if nodes take turns."""
+    found: IntArray = np.maximum.reduceat(lesson.node_of, rows.options)
+    return found
 
 
 class GroupPPO(PieceAlgorithm):

@@ -1,7 +1,7 @@
-"""Settings of PPO with a group baseline."""
+"""Settings of policy gradients: PPO with a group baseline, a critic or both, REINFORCE, IPPO and MAPPO."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from torch import nn
 
@@ -9,19 +9,33 @@ from agents.method import Algorithm, Needs
 from agents.problems.options import OptionProblem
 from envs.types import MurmurationError
 
+BASELINES, CRITICS, TURN_RULES = ("group", "critic", "both", "mean"), ("all", "own"), ("auction", "turns")
+
 
 @dataclass(frozen=True, slots=True)
 class GroupPPOSettings:
-    """Parameters of PPO with a group baseline (`agents.methods.group_ppo.learning`).
+    """Parameters of policy gradients (`agents.methods.group_ppo.learning`); the defaults are PPO with a group baseline.
 
     Attributes:
+        name: of the method, in messages and checkpoints.
+        baseline: what the cost to go of a decision is compared with. "group": that of the group's other episodes at
+            this time. "critic": what a critic expects. "both": a critic learns by how much a state differs from the
+            group. "mean": the mean over all decisions of the iteration.
+        critic: what the critic sees. "all": the jobs that the decision is about, all nodes and the cluster. "own": only
+            the node whose turn it is instead of all; needs nodes that take turns.
+        turn: the rule of turn in which episodes are played, see `OptionRules`; None for that of the environment. Where
+            nodes take turns, the trajectory of an advantage is that of a node, else that of the episode.
         num_workloads: fresh training workloads in an iteration.
-        group_size: episodes of each, at least 2; the others are the baseline of each one.
+        group_size: episodes of each. With a group baseline at least 2; the others are the baseline of each one.
         horizon: in s of simulated time; a cost that lies t seconds ahead counts exp(-t / horizon).
+        gae_lambda: decay of generalised advantages, for each decision; only with a critic. 1 compares whole returns.
         lr: step size of Adam at the beginning; it falls linearly.
         final_lr: at the end, as a fraction of `lr`.
+        critic_lr: the same for the critic.
+        critic_hidden: width of the critic's layers.
         entropy: weight of the bonus on the entropy of the choice.
-        clip: PPO's clip of the ratio of probabilities.
+        clip: PPO's clip of the ratio of probabilities; None for none, which with one epoch and one minibatch is
+            REINFORCE.
         num_epochs: passes over the decisions of an iteration.
         num_minibatches: steps in each pass.
         max_grad_norm: gradients are scaled down to this norm.
@@ -33,16 +47,22 @@ class GroupPPOSettings:
         num_env_runners: additional Ray workers that play; 0 plays in this process.
     """
 
-    name: ClassVar[str] = "group_ppo"
     needs: ClassVar[Needs] = Needs(("options",), "env=options agent=options (experiment=from_nothing)")
 
+    name: str = "group_ppo"
+    baseline: Literal["group", "critic", "both", "mean"] = "group"
+    critic: Literal["all", "own"] = "all"
+    turn: Literal["auction", "turns"] | None = None
     num_workloads: int = 16
     group_size: int = 8
     horizon: float = 30_000.0
+    gae_lambda: float = 1.0
     lr: float = 2e-3
     final_lr: float = 0.03
+    critic_lr: float = 3e-3
+    critic_hidden: int = 32
     entropy: float = 0.003
-    clip: float = 0.2
+    clip: float | None = 0.2
     num_epochs: int = 2
     num_minibatches: int = 6
     max_grad_norm: float = 0.5
@@ -53,23 +73,44 @@ class GroupPPOSettings:
     num_env_runners: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("num_workloads", "num_epochs", "num_minibatches", "iterations"):
+        for name, allowed in (("baseline", BASELINES), ("critic", CRITICS), ("turn", (*TURN_RULES, None))):
+            if getattr(self, name) not in allowed:
+                self._refuse(name, f"one of {', '.join('null' if each is None else each for each in allowed)}")
+        for name in ("num_workloads", "group_size", "num_epochs", "num_minibatches", "iterations", "critic_hidden"):
             if getattr(self, name) < 1:
-                raise MurmurationError(f"group_ppo.{name} is {getattr(self, name)}; it must be at least 1")
-        if self.group_size < 2:
-            raise MurmurationError(f"group_ppo.group_size is {self.group_size}; it must be at least 2")
-        for name in ("horizon", "lr", "clip", "max_grad_norm", "temperature"):
+                self._refuse(name, "at least 1")
+        if self.compares_groups and self.group_size < 2:
+            self._refuse("group_size", f"at least 2 with baseline={self.baseline}; baseline=critic needs no group")
+        for name in ("horizon", "lr", "critic_lr", "max_grad_norm", "temperature"):
             if not getattr(self, name) > 0:
-                raise MurmurationError(f"group_ppo.{name} is {getattr(self, name)}; it must be positive")
+                self._refuse(name, "positive")
+        if self.clip is not None and not self.clip > 0:
+            self._refuse("clip", "positive, or null for no clip")
         for name in ("final_lr", "entropy", "num_env_runners"):
             if not getattr(self, name) >= 0:
-                raise MurmurationError(f"group_ppo.{name} is {getattr(self, name)}; it must not be negative")
-        if not 0 <= self.start_only <= 1:
-            raise MurmurationError(f"group_ppo.start_only is {self.start_only}; it must be from 0 to 1")
+                self._refuse(name, "0 or more")
+        for name in ("start_only", "gae_lambda"):
+            if not 0 <= getattr(self, name) <= 1:
+                self._refuse(name, "from 0 to 1")
+        if self.gae_lambda < 1 and not self.has_critic:
+            self._refuse("gae_lambda", f"1 with baseline={self.baseline}; choose baseline=critic or both")
         if not 0 < self.record_fraction <= 1:
-            raise MurmurationError(
-                f"group_ppo.record_fraction is {self.record_fraction}; it must be above 0 and at most 1"
-            )
+            self._refuse("record_fraction", "above 0 and at most 1")
+        if self.critic == "own" and self.turn == "auction":
+            self._refuse("turn", "turns with critic=own: in an auction no single node decides")
+
+    def _refuse(self, name: str, allowed: str) -> None:
+        raise MurmurationError(f"{self.name}.{name} is {getattr(self, name)}; it must be {allowed}")
+
+    @property
+    def compares_groups(self) -> bool:
+        """Whether episodes of one workload are each other's baseline."""
+        return self.baseline in ("group", "both")
+
+    @property
+    def has_critic(self) -> bool:
+        """Whether a critic is trained."""
+        return self.baseline in ("critic", "both")
 
     @property
     def num_episodes(self) -> int:
@@ -83,8 +124,11 @@ class GroupPPOSettings:
 
     def learning_rate(self, iteration: int) -> float:
         """Return the step size of an iteration."""
-        done = min(iteration / self.iterations, 1.0)
-        return self.lr * (1.0 - done * (1.0 - self.final_lr))
+        return falling(self.lr, self.final_lr, iteration, self.iterations)
+
+    def learning_rates(self, iteration: int) -> list[float]:
+        """Return the step sizes of an iteration, of the policy and of the critic."""
+        return [falling(lr, self.final_lr, iteration, self.iterations) for lr in (self.lr, self.critic_lr)]
 
     def only_starts(self, iteration: int) -> bool:
         """Whether jobs are only started in an iteration."""
@@ -94,6 +138,17 @@ class GroupPPOSettings:
         """Begin training from a network."""
         from agents.methods.group_ppo.learning import GroupPPOOnRay, GroupSetup, LocalGroupPPO
 
+        if self.critic == "own" and (self.turn or problem.worlds[0].rules.turn) != "turns":
+            raise MurmurationError(
+                f"{self.name}.critic is own, and env.rules.turn is auction, in which no single node decides; set "
+                "trainer.method.turn=turns"
+            )
         start = {name: value.detach().clone() for name, value in network.state_dict().items()}
         setup = GroupSetup(problem.worlds, problem.blueprint, self, seed, start)
         return LocalGroupPPO(setup) if self.num_env_runners == 0 else GroupPPOOnRay(setup)
+
+
+def falling(value: float, final: float, iteration: int, iterations: int) -> float:
+    """Return a value that falls linearly to the fraction `final` of itself within so many iterations."""
+    done = min(iteration / iterations, 1.0)
+    return value * (1.0 - done * (1.0 - final))

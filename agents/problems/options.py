@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -44,6 +45,83 @@ class OptionTask:
         """Make empty episodes for workloads of this task."""
         source = self.source
         return OptionBatch(self.setup, source.models, source.num_jobs, num_episodes, self.rules, self.reward)
+
+
+class OptionMethod(Protocol):
+    """What the parts of a run ask of the settings of a method, besides what the method itself needs."""
+
+    @property
+    def num_workloads(self) -> int:
+        """Fresh training workloads in an iteration."""
+        ...
+
+    @property
+    def num_env_runners(self) -> int:
+        """Additional Ray workers that play; 0 plays in this process."""
+        ...
+
+    def adapt(self, rules: OptionRules, iteration: int) -> OptionRules:
+        """Return the rules of an iteration, given those of the environment."""
+        ...
+
+
+S = TypeVar("S", bound=OptionMethod)
+
+
+@dataclass(frozen=True)
+class OptionSetup(Generic[S]):
+    """Everything that the parts of a run share: a `PieceSetup` whose pieces are workloads.
+
+    Attributes:
+        tasks: workloads are drawn from all of them in turn.
+        blueprint: the network, which has a method `scores` from `Decisions` to scores of options.
+        settings: parameters of the method.
+        seed: seed of the run.
+        start: weights by name with which training begins.
+    """
+
+    tasks: tuple[OptionTask, ...]
+    blueprint: Blueprint
+    settings: S
+    seed: int
+    start: Mapping[str, Tensor]
+
+    @classmethod
+    def of(cls, problem: "OptionProblem", settings: S, network: nn.Module, seed: int) -> "OptionSetup[S]":
+        """Return the setup of a run that begins with a network."""
+        start = {name: value.detach().clone() for name, value in network.state_dict().items()}
+        return cls(problem.worlds, problem.blueprint, settings, seed, start)
+
+    @property
+    def spec(self) -> OptionSpec:
+        """Sizes of the rows, for which networks are built."""
+        return OptionSpec()
+
+    @property
+    def num_pieces(self) -> int:
+        """Workloads of an iteration."""
+        return self.settings.num_workloads
+
+    @property
+    def num_env_runners(self) -> int:
+        """Processes that play, with Ray."""
+        return self.settings.num_env_runners
+
+    def build(self) -> Any:
+        """Build the network that training begins with."""
+        network = self.blueprint.build(self.spec)
+        network.load_state_dict(self.start)
+        return network
+
+    def rules(self, iteration: int) -> OptionRules:
+        """Return the rules of an iteration."""
+        return self.settings.adapt(self.tasks[0].rules, iteration)
+
+    def draw(self, iteration: int, number: int) -> tuple[OptionTask, Workload, int]:
+        """Return a task under the rules of an iteration, its n-th training workload there, and the seed of that."""
+        task = self.tasks[number % len(self.tasks)].under(self.rules(iteration))
+        seed = derive_seed(self.seed, Phase.SAMPLING, iteration, number)
+        return task, task.source.episode(np.random.default_rng(seed), "train"), seed
 
 
 def rules_of(network: nn.Module, default: OptionRules) -> OptionRules:

@@ -17,206 +17,52 @@ critic that sees the node's own observation this is IPPO (de Witt et al. 2020), 
 See `agents.on_ray.pieces`: a piece is a workload with its group of episodes.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.core import DEFAULT_MODULE_ID
 from ray.rllib.core.rl_module.torch import TorchRLModule
 from torch import Tensor, nn
 
-from agents.methods.group_ppo.advantage import (
-    cost_to_go,
-    following_decisions,
-    lambda_advantages,
-    leave_one_out_advantages,
-)
-from agents.methods.group_ppo.settings import GroupPPOSettings
-from agents.networks import Blueprint
-from agents.networks.decisions import Decisions, segment_log_softmax
+from agents.methods.group_ppo.advantage import following_decisions, lambda_advantages
+from agents.methods.group_ppo.runner import Group, GroupPPORunner
+from agents.networks.decisions import segment_log_softmax
 from agents.networks.option_critic import OptionCritic
-from agents.on_ray.pieces import (
-    SETUP,
-    LocalTraining,
-    PieceAlgorithm,
-    PieceConfig,
-    PieceLearner,
-    PieceRunner,
-    TrainingOnRay,
-)
+from agents.on_ray.pieces import SETUP, LocalTraining, PieceAlgorithm, PieceConfig, PieceLearner, TrainingOnRay
 from agents.policies.options.lesson import Lesson
-from agents.policies.options.playing import Player
 from agents.policies.options.rows import Rows, gather_decisions
-from agents.policies.options.tape import MOMENTS, RECORDS
-from agents.problems.options import OptionTask
+from agents.problems.options import OptionSetup
 from agents.seeding import Phase, derive_seed
-from envs.episodes import Elapsed, Reward
-from envs.options import OptionRules, OptionSpec
 from envs.types import FloatArray, IntArray, MurmurationError
 
 
-@dataclass(frozen=True)
-class GroupSetup:
-    """Everything that the parts of a run share.
-
-    Attributes:
-        tasks: workloads are drawn from all of them in turn.
-        blueprint: the network, which has a method `scores` from `Decisions` to scores of options.
-        settings: parameters of the method.
-        seed: seed of the run.
-        start: weights by name with which training begins.
-    """
-
-    tasks: tuple[OptionTask, ...]
-    blueprint: Blueprint
-    settings: GroupPPOSettings
-    seed: int
-    start: Mapping[str, Tensor]
-
-    @property
-    def spec(self) -> OptionSpec:
-        """Sizes of the rows, for which networks are built."""
-        return OptionSpec()
-
-    @property
-    def num_pieces(self) -> int:
-        """Workloads of an iteration."""
-        return self.settings.num_workloads
-
-    @property
-    def num_env_runners(self) -> int:
-        """Processes that play, with Ray."""
-        return self.settings.num_env_runners
-
-    def build(self) -> Any:
-        """Build the network that training begins with."""
-        network = self.blueprint.build(self.spec)
-        network.load_state_dict(self.start)
-        return network
-
-    def rules(self, iteration: int) -> OptionRules:
-        """Return the rules of an iteration."""
-        own = self.tasks[0].rules
-        own = replace(own, turn=self.settings.turn or own.turn)
-        return replace(own, changes="start") if self.settings.only_starts(iteration) else own
-
-
-class Group(NamedTuple):
-    """What was played of one workload.
-
-    Attributes:
-        lesson: the recorded decisions. Their `advantage` is against the baseline of the group, or minus the cost to go.
-        episode: int64[D], the episode of each, from 0 in each group.
-        time: float64[D], of each, in s.
-        figures: means over episodes, by tag.
-    """
-
-    lesson: Lesson
-    episode: IntArray
-    time: FloatArray
-    figures: dict[str, float]
-
-    @classmethod
-    def join(cls, groups: "Sequence[Group]", group_size: int) -> "Group":
-        """Return all decisions of several groups, with episodes numbered through, and the means of their figures."""
-        names = sorted({name for group in groups for name in group.figures})
-        return cls(
-            Lesson.join([group.lesson for group in groups]),
-            np.concatenate([group.episode + i * group_size for i, group in enumerate(groups)]),
-            np.concatenate([group.time for group in groups]),
-            {name: float(np.mean([group.figures[name] for group in groups])) for name in names},
-        )
-
-
-class GroupPPORunner(PieceRunner):
-    """Plays groups of episodes."""
-
-    def __init__(self, *, config: AlgorithmConfig, **kwargs: Any) -> None:
-        super().__init__(config=config, **kwargs)
-        self._network = self._setup.build()
-        self._players: dict[tuple[int, OptionRules], Player] = {}  # by task and rules
-
-    def play(self, weights: Mapping[str, Tensor], iteration: int, numbers: Sequence[int]) -> dict[int, Group]:
-        """Play the groups of some workloads; return what is learnt from each, and figures."""
-        self._network.load_state_dict(weights)
-        return {number: self._play_group(iteration, number) for number in numbers}
-
-    def _play_group(self, iteration: int, number: int) -> Group:
-        setup: GroupSetup = self._setup
-        settings, index = setup.settings, number % len(setup.tasks)
-        task, rules = setup.tasks[index], setup.rules(iteration)
-        if (index, rules) not in self._players:
-            self._players[index, rules] = Player(task.under(rules).batch(settings.group_size))
-        player = self._players[index, rules]
-        seed = derive_seed(setup.seed, Phase.SAMPLING, iteration, number)
-        workload = task.source.episode(np.random.default_rng(seed), "train")
-        jct = player.play(
-            [workload] * settings.group_size,
-            self._network,
-            [seed] * settings.group_size,  # the same outages and estimates for all
-            temperature=settings.temperature,
-            fraction=settings.record_fraction,
-        )
-        tape, group = player.tape.arrays, settings.compares_groups
-        lesson = Lesson.of(player.tape, tape_advantages(player, task.reward, settings.horizon, compares=group))
-        moment = tape.moment[: tape.counts[RECORDS]]
-        time = player.batch.state.episode["time"][:, 0]
-        figures = {
-            "train/mean_jct": float(jct.mean()),
-            "train/makespan": float((time - workload.jobs["submit_time"][0]).mean()),
-            "train/decisions": float(tape.counts[MOMENTS]) / settings.group_size,
-        }
-        return Group(lesson, tape.episode[moment], tape.time[moment], figures)
-
-
-def tape_advantages(player: Player, reward: Reward, horizon: float, *, compares: bool = True) -> FloatArray:
-    """Return the advantage of every moment of a tape, float64[moments], if all its episodes are of one workload.
-
-    Without `compares` it is minus the cost to go, the return.
-    """
-    tape, episode = player.tape.arrays, player.batch.state.episode[:, 0]
-    count, group = int(tape.counts[MOMENTS]), len(episode)
-    of = tape.episode[:count]
-    moments = np.bincount(of, minlength=group)
-    first = np.concatenate([[0], np.cumsum(moments + 1)])  # each episode has its end as a last instant
-    place, ends = np.arange(count) + of, first[1:] - 1
-    totals = []
-    for noted, field in ((tape.time, "time"), (tape.job_seconds, "job_seconds"), (tape.busy_seconds, "busy_seconds")):
-        total = np.empty(first[-1])
-        total[place], total[ends] = noted[:count], episode[field]
-        totals.append(total)
-    cost = np.zeros(first[-1])
-    cost[1:] = -np.asarray(reward(Elapsed(*(np.diff(total) for total in totals))))
-    cost[first[:-1]] = 0.0  # what lies before the first decision of an episode
-    cost = np.cumsum(cost)
-    to_go = np.concatenate([cost_to_go(totals[0][a:b], cost[a:b], horizon) for a, b in pairwise(first)])
-    if not compares:
-        return -to_go[place]
-    found: FloatArray = leave_one_out_advantages(first, totals[0], cost, to_go, group, horizon)[place]
-    return found
-
-
-class GroupModule(TorchRLModule):
-    """A network for options as an RLlib module, with the critic if there is one."""
+class OptionModule(TorchRLModule):
+    """A network for options as an RLlib module."""
 
     def setup(self) -> None:
-        """Build the network and the critic, whose weights follow from the seed of the run."""
-        setup = self.model_config[SETUP]
-        self.network: Any = setup.build()
+        """Build the network."""
         self.critic: OptionCritic | None = None
-        if setup.settings.has_critic:
-            self.critic = seeded_critic(setup)
+        self.network: Any = self.model_config[SETUP].build()
 
     def _forward(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
         found = {"scores": self.network.scores(batch["decisions"])}
         return found if self.critic is None else found | {"values": self.critic(batch["decisions"])}
 
 
-def seeded_critic(setup: GroupSetup) -> OptionCritic:
+class GroupModule(OptionModule):
+    """The same with the critic if there is one."""
+
+    def setup(self) -> None:
+        """Build the network and the critic, whose weights follow from the seed of the run."""
+        super().setup()
+        setup = self.model_config[SETUP]
+        if setup.settings.has_critic:
+            self.critic = seeded_critic(setup)
+
+
+def seeded_critic(setup: OptionSetup[Any]) -> OptionCritic:
     """Build a critic with random weights that follow from the seed of the run."""
     settings = setup.settings
     with torch.random.fork_rng(devices=[]):
@@ -271,7 +117,7 @@ class GroupLearner(PieceLearner):
         Raises:
             MurmurationError: a loss is not finite.
         """
-        setup: GroupSetup = self._setup
+        setup: OptionSetup[Any] = self._setup
         settings = setup.settings
         joined = Group.join([played[number] for number in sorted(played)], settings.group_size)
         rows = Rows.of(joined.lesson)
@@ -285,7 +131,7 @@ class GroupLearner(PieceLearner):
         for _ in range(settings.num_epochs):
             for chosen in np.array_split(rng.permutation(lesson.num_decisions), settings.num_minibatches):
                 if len(chosen):
-                    self._step(optimizer, gather_decisions(lesson, rows, chosen), lesson, target, chosen)
+                    self.take_step(optimizer, self._batch(lesson, rows, target, chosen))
         found = joined.figures | {f"learner/{name}": value for name, value in (self.figures | valued).items()}
         return found | {"learner/advantage_spread": spread, "learner/lr": settings.learning_rate(iteration)}
 
@@ -298,7 +144,7 @@ class GroupLearner(PieceLearner):
             return lesson._replace(advantage=lesson.advantage - lesson.advantage.mean()), lesson.advantage, {}
         critic, returns = self._own.critic, torch.from_numpy(lesson.advantage.astype(np.float32))
         critic.observe(returns)
-        values = critic_values(critic, lesson, rows)
+        values = critic_values(critic, lesson, rows, np.arange(lesson.num_decisions))
         agent = joined.episode
         if self._setup.rules(iteration).turn == "turns":
             agent = agent * int(lesson.num_nodes.max()) + deciding_nodes(lesson, rows)
@@ -313,15 +159,23 @@ class GroupLearner(PieceLearner):
         unexplained = float(np.var(values - lesson.advantage) / max(np.var(lesson.advantage), 1e-9))
         return lesson._replace(advantage=advantage - advantage.mean()), target, {"explained": 1.0 - unexplained}
 
-    def _step(self, optimizer: Any, decisions: Decisions, lesson: Lesson, target: FloatArray, chosen: IntArray) -> None:
-        settings = self._setup.settings
-        batch = {
-            "decisions": decisions,
+    def _batch(self, lesson: Lesson, rows: Rows, target: FloatArray, chosen: IntArray) -> dict[str, Any]:
+        """Return some decisions."""
+        return {
+            "decisions": gather_decisions(lesson, rows, chosen),
             "chosen": torch.from_numpy(lesson.chosen[chosen]),
             "log_probability": torch.from_numpy(lesson.log_probability[chosen].astype(np.float32)),
             "advantage": torch.from_numpy(lesson.advantage[chosen].astype(np.float32)),
             "target": torch.from_numpy(target[chosen].astype(np.float32)),
         }
+
+    def take_step(self, optimizer: Any, batch: dict[str, Any]) -> None:
+        """Take one step of Adam from a batch.
+
+        Raises:
+            MurmurationError: the loss is not finite.
+        """
+        settings = self._setup.settings
         loss = self.compute_loss_for_module(
             module_id=DEFAULT_MODULE_ID, config=None, batch=batch, fwd_out=self._own._forward(batch)
         )
@@ -346,11 +200,11 @@ class GroupLearner(PieceLearner):
 
 
 @torch.no_grad()
-def critic_values(critic: OptionCritic, lesson: Lesson, rows: Rows, size: int = 8192) -> FloatArray:
-    """Return float64[D], the estimates of a critic for all decisions, computed `size` at a time."""
+def critic_values(critic: OptionCritic, lesson: Lesson, rows: Rows, chosen: IntArray, size: int = 8192) -> FloatArray:
+    """Return float64[len(chosen)], the estimates of a critic for some decisions, computed `size` at a time."""
     parts = [
-        critic.returns(critic(gather_decisions(lesson, rows, np.arange(k, min(k + size, lesson.num_decisions)))))
-        for k in range(0, lesson.num_decisions, size)
+        critic.returns(critic(gather_decisions(lesson, rows, chosen[k : k + size])))
+        for k in range(0, len(chosen), size)
     ]
     return torch.cat(parts).double().numpy()
 
@@ -371,16 +225,22 @@ class GroupPPO(PieceAlgorithm):
 
 
 class GroupConfig(PieceConfig):
-    """RLlib's configuration for a `GroupSetup`."""
+    """RLlib's configuration for policy gradients."""
 
     runner, learner, module, algorithm = GroupPPORunner, GroupLearner, GroupModule, GroupPPO
 
 
-class LocalGroupPPO(LocalTraining):
-    """Runner and learner in this process, without Ray."""
+class LocalPolicyTraining(LocalTraining):
+    """Runner and learner in this process, without Ray.
 
-    def __init__(self, setup: GroupSetup, iteration: int = 0) -> None:
-        super().__init__(setup, GroupConfig, iteration)
+    Attributes:
+        config: the classes to connect.
+    """
+
+    config: ClassVar[type[PieceConfig]] = GroupConfig
+
+    def __init__(self, setup: OptionSetup[Any]) -> None:
+        super().__init__(setup, self.config)
 
     def network(self) -> nn.Module:
         """Return a copy of the policy, with the `rules` of the last iteration."""
@@ -388,11 +248,17 @@ class LocalGroupPPO(LocalTraining):
         return network
 
 
-class GroupPPOOnRay(TrainingOnRay):
-    """RLlib's `Algorithm` on Ray: several workers, several machines."""
+class PolicyTrainingOnRay(TrainingOnRay):
+    """RLlib's `Algorithm` on Ray: several workers, several machines.
 
-    def __init__(self, setup: GroupSetup, iteration: int = 0) -> None:
-        super().__init__(setup, GroupConfig, "trainer.method")
+    Attributes:
+        config: the classes to connect.
+    """
+
+    config: ClassVar[type[PieceConfig]] = GroupConfig
+
+    def __init__(self, setup: OptionSetup[Any]) -> None:
+        super().__init__(setup, self.config, "trainer.method")
 
     def network(self) -> nn.Module:
         """Return a copy of the policy, with the `rules` of the last iteration."""

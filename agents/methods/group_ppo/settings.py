@@ -1,12 +1,13 @@
 """Settings of policy gradients: PPO with a group baseline, a critic or both, REINFORCE, IPPO and MAPPO."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from torch import nn
 
 from agents.method import Algorithm, Needs
-from agents.problems.options import OptionProblem
+from agents.problems.options import OptionProblem, OptionSetup
+from envs.options import OptionRules
 from envs.types import MurmurationError
 
 BASELINES, CRITICS, TURN_RULES = ("group", "critic", "both", "mean"), ("all", "own"), ("auction", "turns")
@@ -130,22 +131,26 @@ class GroupPPOSettings:
         """Return the step sizes of an iteration, of the policy and of the critic."""
         return [falling(lr, self.final_lr, iteration, self.iterations) for lr in (self.lr, self.critic_lr)]
 
-    def only_starts(self, iteration: int) -> bool:
-        """Whether jobs are only started in an iteration."""
-        return iteration < self.start_only * self.iterations
+    def temperature_at(self, iteration: int) -> float:
+        """Return the temperature of an iteration: always the same."""
+        return self.temperature
+
+    def adapt(self, rules: OptionRules, iteration: int) -> OptionRules:
+        """Return the rules of an iteration: with the method's rule of turn, and with starts only in the first ones."""
+        rules = replace(rules, turn=self.turn or rules.turn)
+        return replace(rules, changes="start") if iteration < self.start_only * self.iterations else rules
 
     def start(self, problem: OptionProblem, network: nn.Module, seed: int) -> Algorithm:
         """Begin training from a network."""
-        from agents.methods.group_ppo.learning import GroupPPOOnRay, GroupSetup, LocalGroupPPO
+        from agents.methods.group_ppo.learning import LocalPolicyTraining, PolicyTrainingOnRay
 
         if self.critic == "own" and (self.turn or problem.worlds[0].rules.turn) != "turns":
             raise MurmurationError(
                 f"{self.name}.critic is own, and env.rules.turn is auction, in which no single node decides; set "
                 "trainer.method.turn=turns"
             )
-        start = {name: value.detach().clone() for name, value in network.state_dict().items()}
-        setup = GroupSetup(problem.worlds, problem.blueprint, self, seed, start)
-        return LocalGroupPPO(setup) if self.num_env_runners == 0 else GroupPPOOnRay(setup)
+        setup = OptionSetup.of(problem, self, network, seed)
+        return LocalPolicyTraining(setup) if self.num_env_runners == 0 else PolicyTrainingOnRay(setup)
 
 
 def falling(value: float, final: float, iteration: int, iterations: int) -> float:

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from agents.method import Algorithm, Needs
 from agents.methods.evolution.dense import DensePerturbations
 from agents.methods.evolution.learning import EvolutionLearner
-from agents.methods.group_ppo.learning import OptionModule
-from agents.methods.group_ppo.runner import episode_returns
+from agents.on_options.learner import OptionModule
+from agents.on_options.runner import episode_returns
 from agents.on_ray.pieces import LocalTraining, PieceAlgorithm, PieceConfig, PieceRunner, TrainingOnRay
 from agents.policies.options.playing import Player
 from agents.problems.options import OptionProblem, OptionSetup
@@ -42,6 +42,7 @@ class OptionEvolutionSettings:
 
     name: ClassVar[str] = "evolution_options"
     needs: ClassVar[Needs] = Needs(("options",), "env=options agent=options (experiment=from_nothing)")
+    has_critic: ClassVar[bool] = False
 
     num_pairs: int = 16
     num_workloads: int = 4

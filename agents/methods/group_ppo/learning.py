@@ -18,71 +18,33 @@ See `agents.on_ray.pieces`: a piece is a workload with its group of episodes.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
-from ray.rllib.core.rl_module.torch import TorchRLModule
-from torch import Tensor, nn
+from torch import Tensor
 
-from agents.methods.group_ppo.advantage import following_decisions, lambda_advantages
-from agents.methods.group_ppo.runner import Group, GroupPPORunner
 from agents.networks.decisions import segment_log_softmax
-from agents.networks.option_critic import OptionCritic
-from agents.on_ray.pieces import SETUP, LocalTraining, PieceAlgorithm, PieceConfig, PieceLearner, TrainingOnRay
+from agents.on_options.advantage import following_decisions, lambda_advantages
+from agents.on_options.learner import (
+    LocalOptionTraining,
+    OptionLearner,
+    OptionModule,
+    OptionTrainingOnRay,
+    critic_values,
+)
+from agents.on_options.runner import Group, OptionRunner
+from agents.on_ray.pieces import PieceAlgorithm, PieceConfig
 from agents.policies.options.lesson import Lesson
 from agents.policies.options.rows import Rows, gather_decisions
 from agents.problems.options import OptionSetup
 from agents.seeding import Phase, derive_seed
-from envs.types import FloatArray, IntArray, MurmurationError
+from envs.types import FloatArray, IntArray
 
 
-class OptionModule(TorchRLModule):
-    """A network for options as an RLlib module."""
-
-    def setup(self) -> None:
-        """Build the network."""
-        self.critic: OptionCritic | None = None
-        self.network: Any = self.model_config[SETUP].build()
-
-    def _forward(self, batch: dict[str, Any], **_: Any) -> dict[str, Any]:
-        found = {"scores": self.network.scores(batch["decisions"])}
-        return found if self.critic is None else found | {"values": self.critic(batch["decisions"])}
-
-
-class GroupModule(OptionModule):
-    """The same with the critic if there is one."""
-
-    def setup(self) -> None:
-        """Build the network and the critic, whose weights follow from the seed of the run."""
-        super().setup()
-        setup = self.model_config[SETUP]
-        if setup.settings.has_critic:
-            self.critic = seeded_critic(setup)
-
-
-def seeded_critic(setup: OptionSetup[Any]) -> OptionCritic:
-    """Build a critic with random weights that follow from the seed of the run."""
-    settings = setup.settings
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(setup.seed, Phase.LEARNING, 0, 2))
-        return OptionCritic(setup.spec, settings.critic_hidden, own=settings.critic == "own")
-
-
-class GroupLearner(PieceLearner):
+class GroupLearner(OptionLearner):
     """PPO's loss on ragged rows of options."""
-
-    def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
-        """Register Adam, with the critic's weights as a second group."""
-        own = self.module[module_id].unwrapped()
-        parts = [list(part.parameters()) for part in (own.network, own.critic) if part is not None]
-        self.register_optimizer(
-            module_id=module_id,
-            optimizer=torch.optim.Adam([{"params": part} for part in parts]),
-            params=[weight for part in parts for weight in part],
-            lr_or_lr_schedule=self._setup.settings.lr,
-        )
 
     def compute_loss_for_module(
         self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: dict[str, Tensor]
@@ -109,7 +71,7 @@ class GroupLearner(PieceLearner):
             return loss
         value_loss = (fwd_out["values"] - batch["target"]).square().mean()
         self.figures["value_loss"] = float(value_loss.detach())
-        return loss + value_loss
+        return torch.add(loss, value_loss)
 
     def learn(self, played: Mapping[int, Group], iteration: int) -> dict[str, float]:
         """Take the steps of an iteration; return figures to log.
@@ -156,7 +118,7 @@ class GroupLearner(PieceLearner):
             settings.gae_lambda,
         )
         target = critic.normalised(torch.from_numpy((values + advantage).astype(np.float32))).numpy()
-        unexplained = float(np.var(values - lesson.advantage) / max(np.var(lesson.advantage), 1e-9))
+        unexplained = float(np.var(values - lesson.advantage)) / max(float(np.var(lesson.advantage)), 1e-9)
         return lesson._replace(advantage=advantage - advantage.mean()), target, {"explained": 1.0 - unexplained}
 
     def _batch(self, lesson: Lesson, rows: Rows, target: FloatArray, chosen: IntArray) -> dict[str, Any]:
@@ -168,45 +130,6 @@ class GroupLearner(PieceLearner):
             "advantage": torch.from_numpy(lesson.advantage[chosen].astype(np.float32)),
             "target": torch.from_numpy(target[chosen].astype(np.float32)),
         }
-
-    def take_step(self, optimizer: Any, batch: dict[str, Any]) -> None:
-        """Take one step of Adam from a batch.
-
-        Raises:
-            MurmurationError: the loss is not finite.
-        """
-        settings = self._setup.settings
-        loss = self.compute_loss_for_module(
-            module_id=DEFAULT_MODULE_ID, config=None, batch=batch, fwd_out=self._own._forward(batch)
-        )
-        if not bool(torch.isfinite(loss)):
-            raise MurmurationError(
-                f"{settings.name}: the loss is {float(loss)}; training has diverged: restart from an earlier "
-                f"checkpoint or with a lower {settings.name}.lr"
-            )
-        optimizer.zero_grad()
-        loss.backward()
-        for part in optimizer.param_groups:
-            torch.nn.utils.clip_grad_norm_(part["params"], settings.max_grad_norm)
-        optimizer.step()
-
-    def weights(self) -> dict[str, Tensor]:
-        """Return the network's weights."""
-        return {name: value.detach().clone() for name, value in self._own.network.state_dict().items()}
-
-    def policy(self) -> dict[str, Tensor]:
-        """Return the network's weights."""
-        return self.weights()
-
-
-@torch.no_grad()
-def critic_values(critic: OptionCritic, lesson: Lesson, rows: Rows, chosen: IntArray, size: int = 8192) -> FloatArray:
-    """Return float64[len(chosen)], the estimates of a critic for some decisions, computed `size` at a time."""
-    parts = [
-        critic.returns(critic(gather_decisions(lesson, rows, chosen[k : k + size])))
-        for k in range(0, len(chosen), size)
-    ]
-    return torch.cat(parts).double().numpy()
 
 
 def deciding_nodes(lesson: Lesson, rows: Rows) -> IntArray:
@@ -227,46 +150,16 @@ class GroupPPO(PieceAlgorithm):
 class GroupConfig(PieceConfig):
     """RLlib's configuration for policy gradients."""
 
-    runner, learner, module, algorithm = GroupPPORunner, GroupLearner, GroupModule, GroupPPO
+    runner, learner, module, algorithm = OptionRunner, GroupLearner, OptionModule, GroupPPO
 
 
-class LocalPolicyTraining(LocalTraining):
-    """Runner and learner in this process, without Ray.
+class LocalGroupPPO(LocalOptionTraining):
+    """Runner and learner in this process, without Ray."""
 
-    Attributes:
-        config: the classes to connect.
-    """
-
-    config: ClassVar[type[PieceConfig]] = GroupConfig
-
-    def __init__(self, setup: OptionSetup[Any]) -> None:
-        super().__init__(setup, self.config)
-
-    def network(self) -> nn.Module:
-        """Return a copy of the policy, with the `rules` of the last iteration."""
-        network: nn.Module = with_rules(super().network(), self._setup, self._iteration)
-        return network
+    config = GroupConfig
 
 
-class PolicyTrainingOnRay(TrainingOnRay):
-    """RLlib's `Algorithm` on Ray: several workers, several machines.
+class GroupPPOOnRay(OptionTrainingOnRay):
+    """RLlib's `Algorithm` on Ray: several workers, several machines."""
 
-    Attributes:
-        config: the classes to connect.
-    """
-
-    config: ClassVar[type[PieceConfig]] = GroupConfig
-
-    def __init__(self, setup: OptionSetup[Any]) -> None:
-        super().__init__(setup, self.config, "trainer.method")
-
-    def network(self) -> nn.Module:
-        """Return a copy of the policy, with the `rules` of the last iteration."""
-        network: nn.Module = with_rules(super().network(), self._setup, self._algorithm.iteration)
-        return network
-
-
-def with_rules(network: Any, setup: Any, iteration: int) -> Any:
-    """Note on a policy the rules of the iteration before this one; see `agents.problems.options.rules_of`."""
-    network.rules = setup.rules(max(iteration - 1, 0))  # a note, no weight
-    return network
+    config = GroupConfig

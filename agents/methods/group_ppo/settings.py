@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 from torch import nn
 
 from agents.method import Algorithm, Needs
+from agents.on_options.schedule import falling
 from agents.problems.options import OptionProblem, OptionSetup
 from envs.options import OptionRules
 from envs.types import MurmurationError
@@ -142,7 +143,7 @@ class GroupPPOSettings:
 
     def start(self, problem: OptionProblem, network: nn.Module, seed: int) -> Algorithm:
         """Begin training from a network."""
-        from agents.methods.group_ppo.learning import LocalPolicyTraining, PolicyTrainingOnRay
+        from agents.methods.group_ppo.learning import GroupPPOOnRay, LocalGroupPPO
 
         if self.critic == "own" and (self.turn or problem.worlds[0].rules.turn) != "turns":
             raise MurmurationError(
@@ -150,10 +151,4 @@ class GroupPPOSettings:
                 "trainer.method.turn=turns"
             )
         setup = OptionSetup.of(problem, self, network, seed)
-        return LocalPolicyTraining(setup) if self.num_env_runners == 0 else PolicyTrainingOnRay(setup)
-
-
-def falling(value: float, final: float, iteration: int, iterations: int) -> float:
-    """Return a value that falls linearly to the fraction `final` of itself within so many iterations."""
-    done = min(iteration / iterations, 1.0)
-    return value * (1.0 - done * (1.0 - final))
+        return LocalGroupPPO(setup) if self.num_env_runners == 0 else GroupPPOOnRay(setup)

@@ -31,15 +31,15 @@ import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
 from torch import Tensor
 
-from agents.methods.group_ppo.advantage import following_decisions, lambda_advantages
-from agents.methods.group_ppo.learning import (
-    GroupLearner,
-    GroupModule,
-    LocalPolicyTraining,
-    PolicyTrainingOnRay,
+from agents.on_options.advantage import following_decisions, lambda_advantages
+from agents.on_options.learner import (
+    LocalOptionTraining,
+    OptionLearner,
+    OptionModule,
+    OptionTrainingOnRay,
     critic_values,
 )
-from agents.methods.group_ppo.runner import Group, GroupPPORunner
+from agents.on_options.runner import Group, OptionRunner
 from agents.on_ray.pieces import PieceAlgorithm, PieceConfig
 from agents.policies.options.rows import Rows, gather_decisions, ranges
 from agents.problems.options import OptionSetup
@@ -47,24 +47,24 @@ from agents.seeding import Phase, derive_seed
 from envs.types import FloatArray, IntArray
 
 
-class Rounds(NamedTuple):
+class DecidedRounds(NamedTuple):
     """Which decisions belong to each round.
 
     Attributes:
         order: int64[D], all decisions, those of one round together and in the order in which they were taken.
-        first, count: int64[R], where those of each round begin in `order`, and how many there are.
+        first, length: int64[R], where those of each round begin in `order`, and how many there are.
         episode: int64[R], ascending.
         time: float64[R], ascending within an episode, in s.
     """
 
     order: IntArray
     first: IntArray
-    count: IntArray
+    length: IntArray
     episode: IntArray
     time: FloatArray
 
     @classmethod
-    def of(cls, episode: IntArray, time: FloatArray) -> "Rounds":
+    def of(cls, episode: IntArray, time: FloatArray) -> "DecidedRounds":
         """Group decisions int64[D] and float64[D] of the same episode and time."""
         order = np.lexsort((time, episode))  # stable: decisions of a round stay in their order
         starts = np.diff(episode[order], prepend=-1) != 0
@@ -74,7 +74,7 @@ class Rounds(NamedTuple):
         return cls(order, first, count, episode[order[first]], time[order[first]])
 
 
-class VDNLearner(GroupLearner):
+class VDNLearner(OptionLearner):
     """Squared errors of the values of rounds."""
 
     def compute_loss_for_module(
@@ -104,7 +104,7 @@ class VDNLearner(GroupLearner):
         setup: OptionSetup[Any] = self._setup
         settings = setup.settings
         joined = Group.join([played[number] for number in sorted(played)], settings.group_size)
-        rows, rounds = Rows.of(joined.lesson), Rounds.of(joined.episode, joined.time)
+        rows, rounds = Rows.of(joined.lesson), DecidedRounds.of(joined.episode, joined.time)
         target = self._targets(joined, rows, rounds)
         rng = np.random.default_rng(derive_seed(setup.seed, Phase.LEARNING, iteration, 1))
         optimizer = self.get_optimizer(DEFAULT_MODULE_ID)
@@ -117,7 +117,7 @@ class VDNLearner(GroupLearner):
         figures = {**self.figures, "temperature": settings.temperature_at(iteration)}
         return joined.figures | {f"learner/{name}": value for name, value in figures.items()}
 
-    def _targets(self, joined: Group, rows: Rows, rounds: Rounds) -> FloatArray:
+    def _targets(self, joined: Group, rows: Rows, rounds: DecidedRounds) -> FloatArray:
         """Return float64[R], the return that the value of each round should be, in the critic's units."""
         settings, critic, first = self._setup.settings, self._own.critic, rounds.order[rounds.first]
         returns = joined.lesson.advantage[first]
@@ -129,15 +129,15 @@ class VDNLearner(GroupLearner):
         return np.asarray((found - float(critic.mean)) / float(critic.scale))
 
     def _of_rounds(
-        self, joined: Group, rows: Rows, rounds: Rounds, target: FloatArray, chosen: IntArray
+        self, joined: Group, rows: Rows, rounds: DecidedRounds, target: FloatArray, chosen: IntArray
     ) -> dict[str, Any]:
         """Return some rounds with all their decisions."""
-        places, first = ranges(rounds.first[chosen], rounds.count[chosen])
+        places, first = ranges(rounds.first[chosen], rounds.length[chosen])
         taken = rounds.order[places]
         return {
             "decisions": gather_decisions(joined.lesson, rows, taken),
             "chosen": torch.from_numpy(joined.lesson.chosen[taken]),
-            "round_of": torch.from_numpy(np.repeat(np.arange(len(chosen)), rounds.count[chosen])),
+            "round_of": torch.from_numpy(np.repeat(np.arange(len(chosen)), rounds.length[chosen])),
             "first": torch.from_numpy(first),
             "target": torch.from_numpy(target[chosen].astype(np.float32)),
         }
@@ -155,16 +155,16 @@ class VDN(PieceAlgorithm):
 class VDNConfig(PieceConfig):
     """RLlib's configuration for value decomposition."""
 
-    runner, learner, module, algorithm = GroupPPORunner, VDNLearner, GroupModule, VDN
+    runner, learner, module, algorithm = OptionRunner, VDNLearner, OptionModule, VDN
 
 
-class LocalVDN(LocalPolicyTraining):
+class LocalVDN(LocalOptionTraining):
     """Runner and learner in this process, without Ray."""
 
     config = VDNConfig
 
 
-class VDNOnRay(PolicyTrainingOnRay):
+class VDNOnRay(OptionTrainingOnRay):
     """RLlib's `Algorithm` on Ray: several workers, several machines."""
 
     config = VDNConfig

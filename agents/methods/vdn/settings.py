@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 from torch import nn
 
 from agents.method import Algorithm, Needs
-from agents.methods.group_ppo.settings import falling
+from agents.on_options.schedule import falling
 from agents.problems.options import OptionProblem, OptionSetup
 from envs.options import OptionRules
 from envs.types import MurmurationError

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from agents.methods.group_ppo.advantage import cost_to_go, leave_one_out_advantages, value_at
+from agents.on_options.advantage import cost_to_go, leave_one_out_advantages, value_at
 
 TIME, COST = np.array([0.0, 10.0, 30.0]), np.array([0.0, 20.0, 30.0])  # 2 per second, then a half
 

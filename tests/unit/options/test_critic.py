@@ -6,10 +6,11 @@ import torch
 
 from agents.methods.evolution.dense import DensePerturbations
 from agents.methods.evolution.on_options import WorkloadScores
-from agents.methods.group_ppo.advantage import cost_to_go, following_decisions, lambda_advantages
-from agents.methods.group_ppo.learning import critic_values, deciding_nodes
-from agents.methods.vdn.learning import Rounds
+from agents.methods.group_ppo.learning import deciding_nodes
+from agents.methods.vdn.learning import DecidedRounds
 from agents.networks.option_critic import OptionCritic
+from agents.on_options.advantage import cost_to_go, following_decisions, lambda_advantages
+from agents.on_options.learner import critic_values
 from agents.policies.options.lesson import Lesson
 from agents.policies.options.playing import Player
 from agents.policies.options.rows import Rows, gather_decisions
@@ -119,8 +120,8 @@ def test_in_turns_all_options_of_a_decision_are_of_one_node():
 
 def test_rounds_are_the_decisions_of_one_episode_at_one_time():
     episode, time = np.array([1, 0, 0, 1, 0]), np.array([5.0, 2.0, 2.0, 5.0, 5.0])
-    found = Rounds.of(episode, time)
-    assert [found.order[a : a + n].tolist() for a, n in zip(found.first, found.count, strict=True)] == [
+    found = DecidedRounds.of(episode, time)
+    assert [found.order[a : a + n].tolist() for a, n in zip(found.first, found.length, strict=True)] == [
         [1, 2],
         [4],
         [0, 3],

@@ -8,7 +8,7 @@ import numpy as np
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from torch import Tensor
 
-from agents.methods.group_ppo.advantage import cost_to_go, leave_one_out_advantages
+from agents.on_options.advantage import cost_to_go, leave_one_out_advantages
 from agents.on_ray.pieces import PieceRunner
 from agents.policies.options.lesson import Lesson
 from agents.policies.options.playing import Player
@@ -46,7 +46,7 @@ class Group(NamedTuple):
         )
 
 
-class GroupPPORunner(PieceRunner):
+class OptionRunner(PieceRunner):
     """Plays groups of episodes."""
 
     def __init__(self, *, config: AlgorithmConfig, **kwargs: Any) -> None:
@@ -115,4 +115,5 @@ def tape_advantages(player: Player, reward: Reward, horizon: float, *, compares:
 def episode_returns(player: Player, reward: Reward) -> FloatArray:
     """Return float64[episodes], what a reward gives for whole episodes that have ended, without discount."""
     episode = player.batch.state.episode[:, 0]
-    return np.asarray(reward(Elapsed(episode["time"], episode["job_seconds"], episode["busy_seconds"])))
+    found: FloatArray = np.asarray(reward(Elapsed(episode["time"], episode["job_seconds"], episode["busy_seconds"])))
+    return found

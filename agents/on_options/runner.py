@@ -106,10 +106,10 @@ def tape_advantages(player: Player, reward: Reward, horizon: float, *, compares:
     cost[first[:-1]] = 0.0  # what lies before the first decision of an episode
     cost = np.cumsum(cost)
     to_go = np.concatenate([cost_to_go(totals[0][a:b], cost[a:b], horizon) for a, b in pairwise(first)])
-    if not compares:
-        return -to_go[place]
-    found: FloatArray = leave_one_out_advantages(first, totals[0], cost, to_go, group, horizon)[place]
-    return found
+    found: FloatArray = -to_go
+    if compares:
+        found = leave_one_out_advantages(first, totals[0], cost, to_go, group, horizon)
+    return found[place]
 
 
 def episode_returns(player: Player, reward: Reward) -> FloatArray:

@@ -27,6 +27,7 @@ MODULES = (
     "agents.networks",
     "agents.methods.group_ppo",
     "agents.methods.evolution",
+    "agents.methods.vdn",
     "agents.policies",
     "agents",
 )

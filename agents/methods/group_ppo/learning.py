@@ -88,7 +88,7 @@ class GroupLearner(OptionLearner):
         lesson = lesson._replace(advantage=lesson.advantage / max(spread, 1e-9))
         rng = np.random.default_rng(derive_seed(setup.seed, Phase.LEARNING, iteration, 1))
         optimizer = self.get_optimizer(DEFAULT_MODULE_ID)
-        for group, lr in zip(optimizer.param_groups, settings.learning_rates(iteration), strict=False):
+        for group, lr in zip(optimizer.param_groups, settings.step_sizes(iteration), strict=False):
             group["lr"] = lr
         for _ in range(settings.num_epochs):
             for chosen in np.array_split(rng.permutation(lesson.num_decisions), settings.num_minibatches):

@@ -128,7 +128,7 @@ class GroupPPOSettings:
         """Return the step size of an iteration."""
         return falling(self.lr, self.final_lr, iteration, self.iterations)
 
-    def learning_rates(self, iteration: int) -> list[float]:
+    def step_sizes(self, iteration: int) -> list[float]:
         """Return the step sizes of an iteration, of the policy and of the critic."""
         return [falling(lr, self.final_lr, iteration, self.iterations) for lr in (self.lr, self.critic_lr)]
 

@@ -108,7 +108,7 @@ class VDNLearner(OptionLearner):
         target = self._targets(joined, rows, rounds)
         rng = np.random.default_rng(derive_seed(setup.seed, Phase.LEARNING, iteration, 1))
         optimizer = self.get_optimizer(DEFAULT_MODULE_ID)
-        for group, lr in zip(optimizer.param_groups, settings.learning_rates(iteration), strict=True):
+        for group, lr in zip(optimizer.param_groups, settings.step_sizes(iteration), strict=True):
             group["lr"] = lr
         for _ in range(settings.num_epochs):
             for chosen in np.array_split(rng.permutation(len(target)), settings.num_minibatches):

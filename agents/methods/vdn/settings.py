@@ -91,7 +91,7 @@ class VDNSettings:
         """Episodes that are played in one call."""
         return self.group_size
 
-    def learning_rates(self, iteration: int) -> list[float]:
+    def step_sizes(self, iteration: int) -> list[float]:
         """Return the step sizes of an iteration, of the utilities and of the value of states."""
         return [falling(lr, self.final_lr, iteration, self.iterations) for lr in (self.lr, self.critic_lr)]
 

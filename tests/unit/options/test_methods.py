@@ -167,4 +167,4 @@ def test_step_sizes_and_temperature_fall():
     assert method.temperature_at(0) == 1.0
     assert method.temperature_at(20) == pytest.approx(0.55)
     assert method.temperature_at(99) == pytest.approx(0.1)
-    assert dataclasses.replace(SMALL, lr=1.0, critic_lr=2.0, final_lr=0.5).learning_rates(20) == [0.75, 1.5]
+    assert dataclasses.replace(SMALL, lr=1.0, critic_lr=2.0, final_lr=0.5).step_sizes(20) == [0.75, 1.5]

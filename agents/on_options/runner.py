@@ -71,7 +71,7 @@ class OptionRunner(PieceRunner):
             self._network,
             [seed] * settings.group_size,  # the same outages and estimates for all
             temperature=settings.temperature_at(iteration),
-            fraction=settings.record_fraction,
+            most=settings.decisions_of_workload,
         )
         tape, group = player.tape.arrays, settings.compares_groups
         lesson = Lesson.of(player.tape, tape_advantages(player, task.reward, settings.horizon, compares=group))
@@ -109,7 +109,8 @@ def tape_advantages(player: Player, reward: Reward, horizon: float, *, compares:
     found: FloatArray = -to_go
     if compares:
         found = leave_one_out_advantages(first, totals[0], cost, to_go, group, horizon)
-    return found[place]
+    noted_only: FloatArray = found[place]
+    return noted_only
 
 
 def episode_returns(player: Player, reward: Reward) -> FloatArray:

@@ -1,6 +1,7 @@
 """How an option changes the plan of a round, in compiled code."""
 
 from envs.options.arrays import OPTION_ACTION, OPTION_AMOUNT, OPTION_NODE, OPTION_ROW, OptionArrays
+from envs.options.carrying import note_change
 from envs.options.columns import EVICT, MOVE, WAIT
 from envs.options.listing import TAKES_TURNS, is_idle, needs_gpus
 from envs.simulation.jit import leaf
@@ -29,10 +30,12 @@ def carry_out_option(a: OptionArrays, option: int) -> bool:
 def change_plan(a: OptionArrays, action: int, j: int, n: int, amount: int) -> None:
     """Carry out an option other than waiting for a job: its GPUs on a node become `amount`."""
     rules = a.rules[0]
+    note_change(a, j)
     if action in (MOVE, EVICT):
         clear_job(a.world, j)
     if action != EVICT:
         set_share(a.world, j, n, amount)
+        note_change(a, j)
     rules.gang = j if action != EVICT and needs_gpus(a.world.jobs[j]) else -1
     rules.decision += 1
 
@@ -61,6 +64,7 @@ def ask_again(a: OptionArrays) -> bool:
 def break_gang(a: OptionArrays) -> None:
     """Give up the gang that no further node can join; its job waits for the next round."""
     rules = a.rules[0]
+    note_change(a, rules.gang)
     clear_job(a.world, rules.gang)
     a.refused[rules.gang] = a.world.episode[0].num_rounds + 1
     rules.gang = -1

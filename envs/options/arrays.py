@@ -47,6 +47,37 @@ OPTION_ACTION, OPTION_ROW, OPTION_NODE, OPTION_AMOUNT = range(4)  # kind, row of
 
 
 @by_reference
+class KeptRows(NamedTuple):
+    """The rows of the decision before, from which those that have not changed are copied; see `envs.options.carrying`.
+
+    Part of the workspace: whichever decision wrote rows last is the one before.
+
+    Attributes:
+        clock: int64[4]: changes of plans so far; their number when rows were kept; whether any are; rows of jobs kept.
+        changed_jobs, changed_nodes: int64[num_jobs] and int64[num_nodes], the number of the last change of each.
+        what, options, job_ids, jobs: copies of the fields of this name.
+        row_of: int64[num_jobs], the row of each job in `jobs`, if `job_ids` confirms it.
+        first_option: int64[num_rows + 1], the first option of each job; the last entry is the end.
+        option_before, job_before: int64[capacity] and int64[num_rows], the kept row that each row equals except in
+            `CHANGING_OPTION` and `CHANGING_JOB`; -1 for none.
+        node_before: int64[num_nodes], the node if its row is the one before, else -1.
+    """
+
+    clock: IntArray
+    changed_jobs: IntArray
+    changed_nodes: IntArray
+    what: IntArray
+    options: Features
+    job_ids: IntArray
+    jobs: Features
+    row_of: IntArray
+    first_option: IntArray
+    option_before: IntArray
+    job_before: IntArray
+    node_before: IntArray
+
+
+@by_reference
 class OptionArrays(NamedTuple):
     """The engine's arrays, the rules, and the options of one decision.
 
@@ -72,6 +103,7 @@ class OptionArrays(NamedTuple):
     classes: IntArray  # [num_nodes]: nodes of one class have equal hardware
     seen: IntArray  # [num_classes]
     type_throughput: FloatArray  # [num_gpu_types]: see NODE_TYPE_THROUGHPUT
+    kept: KeptRows
 
 
 def allocate_options(
@@ -108,6 +140,24 @@ def allocate_options(
         classes=classes,
         seen=np.zeros(classes.max() + 1, np.int64),
         type_throughput=np.zeros(state.room.shape[1]),
+        kept=_no_rows(state.jobs.shape[1], nodes, capacity, rows),
+    )
+
+
+def _no_rows(num_jobs: int, num_nodes: int, capacity: int, rows: int) -> KeptRows:
+    return KeptRows(
+        clock=np.zeros(4, np.int64),
+        changed_jobs=np.zeros(num_jobs, np.int64),
+        changed_nodes=np.zeros(num_nodes, np.int64),
+        what=np.zeros((capacity, OPTION_AMOUNT + 1), np.int64),
+        options=np.zeros((capacity, NUM_OPTION_COLUMNS), np.float32),
+        job_ids=np.zeros(rows, np.int64),
+        jobs=np.zeros((rows, NUM_JOB_COLUMNS), np.float32),
+        row_of=np.zeros(num_jobs, np.int64),
+        first_option=np.zeros(rows + 1, np.int64),
+        option_before=np.zeros(capacity, np.int64),
+        job_before=np.zeros(rows, np.int64),
+        node_before=np.zeros(num_nodes, np.int64),
     )
 
 
@@ -139,4 +189,5 @@ def option_arrays(batch: OptionArrays, b: int) -> OptionArrays:
         batch.classes,
         batch.seen,
         batch.type_throughput,
+        batch.kept,
     )

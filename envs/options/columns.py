@@ -102,6 +102,10 @@ NUM_JOB_COLUMNS = JOB_EFFICIENCY + 4
     NUM_CLUSTER_COLUMNS,
 ) = range(7)
 
+# What changes in the rows of options and jobs that a decision does not concern, see `envs.options.carrying`.
+CHANGING_OPTION = (OPTION_CLUSTER_FREE_AFTER,)
+CHANGING_JOB = (JOB_RANK, JOB_FIRST)
+
 OPTION_COLUMNS = (
     *(f"is_{name}" for name in ACTION_NAMES),
     *("gpus", "gpus_here", "gpus_change", "of_request", "run_time", "gpu_time", "time_saved", "throughput"),

@@ -82,6 +82,14 @@ def ratio(value: float, unit: float) -> float:
 
 
 @leaf
+def write_place(a: OptionArrays, row: int) -> None:
+    """Write the columns `CHANGING_JOB` of a job, which depend on its place in the list."""
+    candidates = a.rules[0].num_candidates
+    a.jobs[row, JOB_RANK] = row / len(a.heads) if row < candidates else 0.0
+    a.jobs[row, JOB_FIRST] = 1.0 if row == 0 and candidates > 0 else 0.0
+
+
+@leaf
 def write_job(a: OptionArrays, row: int) -> None:
     """Write the row of a job."""
     world, out = a.world, a.jobs[row]
@@ -92,8 +100,7 @@ def write_job(a: OptionArrays, row: int) -> None:
     out[JOB_WAITS] = 1.0 if is_waiting else 0.0
     out[JOB_RUNS] = 1.0 if runs else 0.0
     out[JOB_CHANGED] = 1.0 if job.touched else 0.0
-    out[JOB_RANK] = row / len(a.heads) if row < a.rules[0].num_candidates else 0.0
-    out[JOB_FIRST] = 1.0 if row == 0 and a.rules[0].num_candidates > 0 else 0.0
+    write_place(a, row)
     out[JOB_REMAINING_TIME] = log_minutes(estimate)
     out[JOB_GPU_TIME] = log_minutes(estimate * job.num_gpus)
     out[JOB_AGE] = log_minutes(episode.time - job.submit)
@@ -223,6 +230,25 @@ def write_throughput(
 
 
 @leaf
+def gpus_after(a: OptionArrays, option: int) -> int:
+    """GPUs that the job of an option other than waiting has after it."""
+    action, here = a.what[option, OPTION_ACTION], a.what[option, OPTION_AMOUNT]
+    if action in (MOVE, EVICT):
+        return int(here)
+    j = a.job_ids[a.what[option, OPTION_ROW]]
+    return int(a.world.jobs[j].gpus - share_on(a.world, j, a.what[option, OPTION_NODE]) + here)
+
+
+@leaf
+def cluster_free_after(a: OptionArrays, option: int) -> float:
+    """Return OPTION_CLUSTER_FREE_AFTER, the one column that depends on other plans than those of its job and node."""
+    episode, free = a.world.episode[0], a.world.episode[0].num_free
+    if a.what[option, OPTION_ACTION] != WAIT:
+        free += a.world.jobs[a.job_ids[a.what[option, OPTION_ROW]]].gpus - gpus_after(a, option)
+    return float(free / episode.num_gpus)
+
+
+@leaf
 def write_option(a: OptionArrays, option: int) -> None:
     """Write the row of an option."""
     world, out, unit = a.world, a.options[option], a.rules[0].node_gpus
@@ -230,19 +256,17 @@ def write_option(a: OptionArrays, option: int) -> None:
     for i in range(NUM_OPTION_COLUMNS):
         out[i] = 0.0
     out[action] = 1.0  # the first columns are the actions
-    out[OPTION_CLUSTER_FREE_AFTER] = world.episode[0].num_free / world.episode[0].num_gpus
+    out[OPTION_CLUSTER_FREE_AFTER] = cluster_free_after(a, option)
     if action == WAIT:
         return
     j = a.job_ids[a.what[option, OPTION_ROW]]
     job, node = world.jobs[j], world.nodes[n]
     held = share_on(world, j, n)
-    total = job.gpus - held + here
+    total = gpus_after(a, option)
     count = job.num_shares + (1 if held == 0 else 0) - (1 if here == 0 else 0)
     if action == MOVE:
-        total = here
         count = 1
     elif action == EVICT:
-        total = 0
         count = 0
     out[OPTION_GPUS] = total / unit
     out[OPTION_GPUS_HERE] = here / unit
@@ -251,7 +275,6 @@ def write_option(a: OptionArrays, option: int) -> None:
     out[OPTION_SPREAD] = np.log2(1.0 + count) / 3.0
     out[OPTION_FREE_AFTER] = (node.free + held - here) / unit
     out[OPTION_FULL] = 1.0 if node.free + held == here else 0.0
-    out[OPTION_CLUSTER_FREE_AFTER] = (world.episode[0].num_free + job.gpus - total) / world.episode[0].num_gpus
     if action == EVICT:
         return
     if total < job.min_gpus:  # a gang: what it will have, on as many nodes like the largest as the rest needs

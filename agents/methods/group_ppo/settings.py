@@ -42,7 +42,8 @@ class GroupPPOSettings:
         num_minibatches: steps in each pass.
         max_grad_norm: gradients are scaled down to this norm.
         temperature: of the softmax over scores, in sampling and learning.
-        record_fraction: of the decisions that are learnt from, drawn at random; fewer save memory and time.
+        num_decisions: most decisions of an iteration that are learnt from, an equal share of each workload, drawn at
+            random; None for all. Episodes get longer as a policy learns to change running jobs.
         start_only: fraction of the iterations, the first ones, in which jobs are only started, whatever else the rules
             of the environment allow. The option scorer needs no such curriculum: it begins reluctant to change jobs.
         iterations: after which the step size has fallen to its last value; those of the run.
@@ -69,7 +70,7 @@ class GroupPPOSettings:
     num_minibatches: int = 6
     max_grad_norm: float = 0.5
     temperature: float = 1.0
-    record_fraction: float = 1.0
+    num_decisions: int | None = 24_000
     start_only: float = 0.0
     iterations: int = 200
     num_env_runners: int = 0
@@ -96,8 +97,8 @@ class GroupPPOSettings:
                 self._refuse(name, "from 0 to 1")
         if self.gae_lambda < 1 and not self.has_critic:
             self._refuse("gae_lambda", f"1 with baseline={self.baseline}; choose baseline=critic or both")
-        if not 0 < self.record_fraction <= 1:
-            self._refuse("record_fraction", "above 0 and at most 1")
+        if self.num_decisions is not None and self.num_decisions < self.num_workloads:
+            self._refuse("num_decisions", f"at least the {self.num_workloads} workloads, or null for all decisions")
         if self.critic == "own" and self.turn == "auction":
             self._refuse("turn", "turns with critic=own: in an auction no single node decides")
 
@@ -113,6 +114,11 @@ class GroupPPOSettings:
     def has_critic(self) -> bool:
         """Whether a critic is trained."""
         return self.baseline in ("critic", "both")
+
+    @property
+    def decisions_of_workload(self) -> int | None:
+        """Decisions that are learnt from each workload at most; None for all."""
+        return None if self.num_decisions is None else self.num_decisions // self.num_workloads
 
     @property
     def num_episodes(self) -> int:

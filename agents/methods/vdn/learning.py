@@ -41,7 +41,8 @@ from agents.on_options.learner import (
 )
 from agents.on_options.runner import Group, OptionRunner
 from agents.on_ray.pieces import PieceAlgorithm, PieceConfig
-from agents.policies.options.rows import Rows, gather_decisions, ranges
+from agents.policies.options.rows import Rows, gather_decisions
+from agents.policies.options.tape import ranges
 from agents.problems.options import OptionSetup
 from agents.seeding import Phase, derive_seed
 from envs.types import FloatArray, IntArray

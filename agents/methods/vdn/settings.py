@@ -41,7 +41,7 @@ class VDNSettings:
     needs: ClassVar[Needs] = Needs(("options",), "env=options agent=options (experiment=from_nothing)")
     has_critic: ClassVar[bool] = True
     critic: ClassVar[Literal["all"]] = "all"
-    record_fraction: ClassVar[float] = 1.0
+    decisions_of_workload: ClassVar[int | None] = None  # all: the decisions of a round are learnt from together
 
     num_workloads: int = 16
     group_size: int = 8

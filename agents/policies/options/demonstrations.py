@@ -40,7 +40,7 @@ def record_choice(batch: OptionArrays, b: int, option: int, recorded: bool, tape
     note_moment(tape, a, b)
     if recorded:
         write_features(a)
-        record_decision(tape, a, option, 0.0)
+        record_decision(tape, a, option, 0.0, 0.0)
     return True
 
 

@@ -11,7 +11,7 @@ from agents.policies.options.weights import ScorerArrays, score_options, scorer_
 from envs.episodes.candidates import Features
 from envs.options import OptionBatch
 from envs.options.arrays import OptionArrays, option_arrays
-from envs.options.features import write_features
+from envs.options.carrying import carry_features, forget_rows
 from envs.options.kernels import advance_to_decision, prepare, take
 from envs.simulation.jit import kernel, leaf
 from envs.simulation.kernels import END, LOG_FULL, ROUND
@@ -60,7 +60,7 @@ def play_episode(
     b: int,
     draws: FloatArray,
     temperature: float,
-    fraction: float,
+    limit: float,
     tape: TapeArrays,
     outcomes: IntArray,
 ) -> int:
@@ -72,7 +72,7 @@ def play_episode(
         b: the episode.
         draws: float64[K, 2], uniform random numbers; the row is the number of decisions so far.
         temperature: of the softmax over scores; 0 for the likeliest option.
-        fraction: of the decisions that are recorded.
+        limit: decisions whose second draw is below it are recorded.
         tape: nothing is noted at temperature 0.
         outcomes: int64[B], the result codes of the environment, overwritten.
 
@@ -84,6 +84,7 @@ def play_episode(
     if outcomes[b] != ROUND:
         return FINISHED
     prepare(a)
+    forget_rows(a)
     while True:
         option = 0
         if a.rules[0].num_options > 1:
@@ -91,19 +92,20 @@ def play_episode(
                 return DRAWS_USED
             if temperature > 0 and not tape_has_room(tape, a):
                 return TAPE_FULL
-            write_features(a)
+            carry_features(a)
             score_options(a, s, v)
             if temperature > 0:
                 k = a.rules[0].decisions
                 total = weigh(a, s, temperature)
                 option = draw_option(a, s, total, draws[k, 0])
                 note_moment(tape, a, b)
-                if draws[k, 1] < fraction:
-                    record_decision(tape, a, option, np.log(s.scores[option] / total))
+                if draws[k, 1] < limit:
+                    record_decision(tape, a, option, np.log(s.scores[option] / total), draws[k, 1])
             else:
                 option = likeliest(a, s)
         if take(a, option):
             outcomes[b] = advance_to_decision(a)
+            forget_rows(a)
             if outcomes[b] != ROUND:
                 return FINISHED
 
@@ -138,7 +140,7 @@ class Player:
         seeds: Sequence[int],
         *,
         temperature: float = 1.0,
-        fraction: float = 0.0,
+        most: int | None = 0,
     ) -> FloatArray:
         """Play workloads to their ends; the tape has the decisions of these episodes alone.
 
@@ -147,7 +149,8 @@ class Player:
             network: has a method `scores`, see `OptionScorer`.
             seeds: of each episode. Outages and noisy estimates follow from its seed alone, as in `Simulator`; choices
                 follow from the seed and the place of the episode.
-            temperature, fraction: see `play_episode`.
+            temperature: see `play_episode`.
+            most: decisions that are recorded, drawn at random from those of all episodes; None for all.
 
         Returns:
             float64[len(workloads)], the mean JCT of the measured jobs, in s.
@@ -158,22 +161,33 @@ class Player:
             self.batch.load(b, workload, np.random.default_rng(seeds[b]))
         if isinstance(network, ActsCompiled):
             scorer = scorer_arrays(network.flat(), np.zeros(self.batch.batch_size, np.int64), self.batch.arrays)
+            limit = 1.0 if most != 0 else 0.0
             for b in range(len(workloads)):
-                self._play_compiled(scorer, b, streams[b], temperature, fraction)
+                limit = self._play_compiled(scorer, b, streams[b], temperature, limit, most)
         else:
-            play_in_torch(self.batch, network, len(workloads), streams, self.tape, temperature, fraction)
+            play_in_torch(self.batch, network, len(workloads), streams, self.tape, temperature, most)
+        if most:
+            self.tape.thin(most)
         return np.array([self.batch.mean_jct(b) for b in range(len(workloads))])
 
     def _play_compiled(
-        self, scorer: ScorerArrays, b: int, rng: np.random.Generator, temperature: float, fraction: float
-    ) -> None:
+        self,
+        scorer: ScorerArrays,
+        b: int,
+        rng: np.random.Generator,
+        temperature: float,
+        limit: float,
+        most: int | None,
+    ) -> float:
+        """Play an episode; return the limit of draws from which on decisions need no longer be recorded."""
         batch = self.batch
         draws = rng.random((512, 2)) if temperature > 0 else np.zeros((0, 2))
         while batch.outcomes[b] != END:
-            code = play_episode(batch.arrays, scorer, b, draws, temperature, fraction, self.tape.arrays, batch.outcomes)
+            code = play_episode(batch.arrays, scorer, b, draws, temperature, limit, self.tape.arrays, batch.outcomes)
             if code == TAPE_FULL:
-                self.tape.grow()
+                limit = self.tape.make_room(most, limit)
             elif code == DRAWS_USED:
                 draws = np.concatenate((draws, rng.random(draws.shape)))
             elif batch.outcomes[b] == LOG_FULL:
                 batch.resume(b)
+        return limit

@@ -7,6 +7,7 @@ import torch
 
 from agents.networks.decisions import Decisions
 from agents.policies.options.lesson import Lesson
+from agents.policies.options.tape import ranges
 from envs.types import IntArray
 
 
@@ -48,9 +49,3 @@ def gather_decisions(lesson: Lesson, rows: Rows, chosen: IntArray) -> Decisions:
         torch.from_numpy(np.repeat(np.arange(len(chosen)), lesson.num_nodes[chosen])),
         torch.from_numpy(lesson.cluster[chosen]),
     )
-
-
-def ranges(first: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the concatenation of first[i] ... first[i] + counts[i] - 1, and where each range begins in it."""
-    begins = np.cumsum(counts) - counts
-    return np.repeat(first - begins, counts) + np.arange(int(counts.sum())), begins

@@ -11,7 +11,7 @@ from agents.policies.options.torch_playing import choose
 from agents.policies.options.weights import ScorerArrays, score_options, scorer_arrays
 from envs.options import ListedOptions, OptionRound, OptionRules
 from envs.options.arrays import OptionArrays, option_arrays
-from envs.options.features import write_features
+from envs.options.carrying import carry_features, forget_rows
 from envs.options.kernels import prepare, take
 from envs.scheduling import ClusterView
 from envs.simulation import SimulationView
@@ -37,13 +37,14 @@ def play_round(batch: OptionArrays, s: ScorerArrays, draws: FloatArray, first: i
     """
     a = option_arrays(batch, 0)
     prepare(a)
+    forget_rows(a)
     while True:
         option = 0
         if a.rules[0].num_options > 1:
             decision = a.rules[0].decisions - first
             if temperature > 0 and decision >= len(draws):
                 return False
-            write_features(a)
+            carry_features(a)
             score_options(a, s, 0)
             if temperature > 0:
                 option = draw_option(a, s, weigh(a, s, temperature), draws[decision])

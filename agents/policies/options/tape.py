@@ -28,6 +28,7 @@ class TapeArrays(NamedTuple):
         first_option, num_options, first_job, num_jobs: int64[records], the rows of a record.
         chosen: int64[records], place of the chosen option among those of the record.
         log_probability: float64[records], of the chosen option.
+        draw: float64[records], the random number that decides which records are kept, see `Tape.thin`.
         options, jobs: float32[rows, columns].
         job_of, node_of: int64[rows of options]: of its record, see `Options`.
         nodes: float32[records * num_nodes, columns].
@@ -46,6 +47,7 @@ class TapeArrays(NamedTuple):
     num_jobs: IntArray
     chosen: IntArray
     log_probability: FloatArray
+    draw: FloatArray
     options: Features
     job_of: IntArray
     node_of: IntArray
@@ -89,12 +91,49 @@ class Tape:
             before = getattr(old, name)
             getattr(self.arrays, name)[: len(before)] = before
 
-    def take(self, seen: "Tape", chosen: IntArray, log_probability: FloatArray, kept: BoolArray) -> None:
+    def thin(self, most: int) -> float:
+        """Keep the records with the smallest draws, at most so many: a random sample of all, whatever came before.
+
+        Returns:
+            The draw from which on further records would not be kept; 1 while there are fewer.
+        """
+        own, records = self.arrays, int(self.arrays.counts[RECORDS])
+        if records < most:
+            return 1.0
+        order = np.argsort(own.draw[:records], kind="stable")
+        kept, limit = np.sort(order[:most]), float(own.draw[order[most - 1]]) if most else 0.0
+        options, first = ranges(own.first_option[kept], own.num_options[kept])
+        jobs, first_job = ranges(own.first_job[kept], own.num_jobs[kept])
+        nodes, _ = ranges(kept * self.num_nodes, np.full(len(kept), self.num_nodes))
+        for names, places in (
+            (("moment", "num_options", "num_jobs", "chosen", "log_probability", "draw", "cluster"), kept),
+            (("options", "job_of", "node_of"), options),
+            (("jobs",), jobs),
+            (("nodes",), nodes),
+        ):
+            for name in names:
+                array = getattr(own, name)
+                array[: len(places)] = array[places]
+        own.first_option[: len(kept)], own.first_job[: len(kept)] = first, first_job
+        own.counts[RECORDS:] = len(kept), len(options), len(jobs)
+        return limit
+
+    def make_room(self, most: int | None, limit: float) -> float:
+        """Thin the tape if it has twice the records that are wanted, else grow; return the limit of further draws."""
+        if most and self.arrays.counts[RECORDS] >= 2 * most:
+            return self.thin(most)
+        self.grow()
+        return limit
+
+    def take(
+        self, seen: "Tape", chosen: IntArray, log_probability: FloatArray, draw: FloatArray, kept: BoolArray
+    ) -> None:
         """Append the decisions of another tape, whose records are its moments.
 
         Args:
             seen: the other tape, of the same cluster.
             chosen, log_probability: int64[moments] and float64[moments], what was chosen in each.
+            draw: float64[moments], see `TapeArrays`.
             kept: bool[moments], which of them are recorded here.
         """
         new, options, jobs = seen.arrays, int(seen.arrays.counts[OPTIONS]), int(seen.arrays.counts[JOBS])
@@ -107,6 +146,7 @@ class Tape:
             getattr(own, name)[moment : moment + count] = getattr(new, name)[:count]
         for i, k in enumerate(records.tolist(), record):
             own.moment[i], own.chosen[i], own.log_probability[i] = moment + k, chosen[k], log_probability[k]
+            own.draw[i] = draw[k]
             self._take_rows(i, new, k)
             own.nodes[i * self.num_nodes : (i + 1) * self.num_nodes] = new.nodes[
                 k * self.num_nodes : (k + 1) * self.num_nodes
@@ -168,6 +208,7 @@ class Tape:
             num_jobs=whole(records),
             chosen=whole(records),
             log_probability=np.zeros(records),
+            draw=np.zeros(records),
             options=rows(options, NUM_OPTION_COLUMNS),
             job_of=whole(options),
             node_of=whole(options),
@@ -200,7 +241,7 @@ def note_moment(tape: TapeArrays, a: OptionArrays, b: int) -> None:
 
 
 @leaf
-def record_decision(tape: TapeArrays, a: OptionArrays, chosen: int, log_probability: float) -> None:
+def record_decision(tape: TapeArrays, a: OptionArrays, chosen: int, log_probability: float, draw: float) -> None:
     """Record the rows of the decision whose moment was noted last, and what was chosen."""
     k, first, first_job = tape.counts[RECORDS], tape.counts[OPTIONS], tape.counts[JOBS]
     tape.moment[k] = tape.counts[MOMENTS] - 1
@@ -210,6 +251,7 @@ def record_decision(tape: TapeArrays, a: OptionArrays, chosen: int, log_probabil
     tape.num_jobs[k] = a.rules[0].num_jobs
     tape.chosen[k] = chosen
     tape.log_probability[k] = log_probability
+    tape.draw[k] = draw
     for i in range(a.rules[0].num_options):
         for c in range(a.options.shape[1]):
             tape.options[first + i, c] = a.options[i, c]
@@ -226,3 +268,9 @@ def record_decision(tape: TapeArrays, a: OptionArrays, chosen: int, log_probabil
     tape.counts[RECORDS] = k + 1
     tape.counts[OPTIONS] = first + a.rules[0].num_options
     tape.counts[JOBS] = first_job + a.rules[0].num_jobs
+
+
+def ranges(first: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the concatenation of first[i] ... first[i] + counts[i] - 1, and where each range begins in it."""
+    begins = np.cumsum(counts) - counts
+    return np.repeat(first - begins, counts) + np.arange(int(counts.sum())), begins

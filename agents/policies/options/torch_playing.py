@@ -9,7 +9,7 @@ import torch
 from agents.networks.decisions import segment_log_softmax
 from agents.policies.options.lesson import Lesson
 from agents.policies.options.rows import Rows, gather_decisions
-from agents.policies.options.tape import Tape, TapeArrays, note_moment, record_decision, tape_has_room
+from agents.policies.options.tape import RECORDS, Tape, TapeArrays, note_moment, record_decision, tape_has_room
 from envs.options import OptionBatch
 from envs.options.arrays import OptionArrays, option_arrays
 from envs.options.features import write_features
@@ -41,7 +41,7 @@ def see_all(batch: OptionArrays, alive: BoolArray, place: IntArray, tape: TapeAr
         write_features(a)
         place[b] = tape.counts[1]
         note_moment(tape, a, b)
-        record_decision(tape, a, 0, 0.0)
+        record_decision(tape, a, 0, 0.0, 0.0)
     return True
 
 
@@ -53,13 +53,13 @@ def play_in_torch(
     streams: Sequence[np.random.Generator],
     tape: Tape,
     temperature: float,
-    fraction: float,
+    most: int | None,
 ) -> None:
     """Play the first episodes of an environment to their ends; the arguments are those of `Player.play`.
 
     Moments and records are sorted by episode in the end, as if the episodes had been played one after another.
     """
-    seen = Tape(batch.cluster.num_nodes)
+    seen, limit = Tape(batch.cluster.num_nodes), 1.0 if most != 0 else 0.0
     place, chosen = np.full(batch.batch_size, -1), np.full(batch.batch_size, -1)
     alive = np.zeros(batch.batch_size, np.bool_)
     while True:
@@ -78,7 +78,9 @@ def play_in_torch(
             option, log_probability = choose(network, lesson, temperature, draws)
             chosen[records] = option
             if draws is not None:
-                tape.take(seen, option, log_probability, draws[:, 1] < fraction)
+                tape.take(seen, option, log_probability, draws[:, 1], draws[:, 1] < limit)
+                if most and tape.arrays.counts[RECORDS] >= 2 * most:
+                    limit = tape.thin(most)
         batch.step(chosen)
     tape.sort_moments()
 

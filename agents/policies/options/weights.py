@@ -6,8 +6,15 @@ import numpy as np
 import numpy.typing as npt
 
 from envs.episodes.candidates import Features
-from envs.options.arrays import OptionArrays
-from envs.options.columns import NUM_CLUSTER_COLUMNS, NUM_JOB_COLUMNS, NUM_NODE_COLUMNS, NUM_OPTION_COLUMNS
+from envs.options.arrays import OPTION_NODE, OPTION_ROW, OptionArrays
+from envs.options.columns import (
+    CHANGING_JOB,
+    CHANGING_OPTION,
+    NUM_CLUSTER_COLUMNS,
+    NUM_JOB_COLUMNS,
+    NUM_NODE_COLUMNS,
+    NUM_OPTION_COLUMNS,
+)
 from envs.simulation.by_reference import by_reference
 from envs.simulation.jit import leaf
 from envs.types import IntArray
@@ -23,7 +30,9 @@ class ScorerArrays(NamedTuple):
         variant: int64[B], the scorer that plays each episode.
         options, jobs, nodes, cluster: float32[V, columns, H], weights of the hidden layer by kind of row.
         bias, output: float32[V, H].
-        job_sums, node_sums: float32[rows, H] and float32[num_nodes, H], the parts of the hidden layer by job and node.
+        option_sums, job_sums: float32[2, capacity, H] and float32[2, rows, H], the parts of the hidden layer by option
+            and job, of the present decision and of the one before; without the columns that every decision changes.
+        node_sums: float32[num_nodes, H], the same by node.
         common: float32[H], the part of the cluster and the bias.
         hidden: float32[H].
         scores: float64[capacity].
@@ -36,6 +45,7 @@ class ScorerArrays(NamedTuple):
     cluster: Features
     bias: Features
     output: Features
+    option_sums: Features
     job_sums: Features
     node_sums: Features
     common: Features
@@ -72,7 +82,8 @@ def scorer_arrays(flat: npt.NDArray[np.floating], variant: IntArray, batch: Opti
         cluster,
         np.ascontiguousarray(parts[4], np.float32),
         np.ascontiguousarray(parts[5], np.float32),
-        np.zeros((len(batch.jobs), hidden), np.float32),
+        np.zeros((2, len(batch.what), hidden), np.float32),
+        np.zeros((2, len(batch.jobs), hidden), np.float32),
         np.zeros((len(batch.nodes), hidden), np.float32),
         np.zeros(hidden, np.float32),
         np.zeros(hidden, np.float32),
@@ -81,41 +92,80 @@ def scorer_arrays(flat: npt.NDArray[np.floating], variant: IntArray, batch: Opti
 
 
 @leaf
+def add_column(value: float, weights: Features, out: Features) -> None:
+    """Add a value times its weights [H] to `out` [H]; a zero is skipped."""
+    if value != 0.0:
+        for h in range(len(out)):
+            out[h] += value * weights[h]
+
+
+@leaf
 def add_product(row: Features, weights: Features, out: Features) -> None:
-    """Add row [columns] times weights [columns, H] to `out` [H]; zeros are skipped."""
+    """Add row [columns] times weights [columns, H] to `out` [H]."""
     for i in range(len(row)):
-        value = row[i]
-        if value != 0.0:
-            for h in range(len(out)):
-                out[h] += value * weights[i, h]
+        add_column(row[i], weights[i], out)
+
+
+@leaf
+def sum_row(row: Features, weights: Features, changing: tuple[int, ...], out: Features) -> None:
+    """Write row [columns] times weights [columns, H], without some columns, to `out` [H]."""
+    for h in range(len(out)):
+        out[h] = 0.0
+    for i in range(len(row)):
+        if i not in changing:
+            add_column(row[i], weights[i], out)
+
+
+@leaf
+def carry_sums(a: OptionArrays, s: ScorerArrays, v: int) -> None:
+    """Write the parts of the hidden layer; copy those of rows that equal one of the decision before."""
+    units = len(s.common)
+    for row in range(a.rules[0].num_jobs):
+        before = a.kept.job_before[row]
+        if before < 0:
+            sum_row(a.jobs[row], s.jobs[v], CHANGING_JOB, s.job_sums[0, row])
+        else:
+            for h in range(units):
+                s.job_sums[0, row, h] = s.job_sums[1, before, h]
+    for option in range(a.rules[0].num_options):
+        before = a.kept.option_before[option]
+        if before < 0:
+            sum_row(a.options[option], s.options[v], CHANGING_OPTION, s.option_sums[0, option])
+        else:
+            for h in range(units):
+                s.option_sums[0, option, h] = s.option_sums[1, before, h]
+    for n in range(len(a.nodes)):
+        if a.kept.node_before[n] < 0:
+            sum_row(a.nodes[n], s.nodes[v], (-1,), s.node_sums[n])
+    for row in range(a.rules[0].num_jobs):
+        for h in range(units):
+            s.job_sums[1, row, h] = s.job_sums[0, row, h]
+    for option in range(a.rules[0].num_options):
+        for h in range(units):
+            s.option_sums[1, option, h] = s.option_sums[0, option, h]
 
 
 @leaf
 def score_options(a: OptionArrays, s: ScorerArrays, v: int) -> None:
-    """Write the scores of all listed options, whose feature rows are there, with the weights of scorer `v`."""
-    for h in range(len(s.common)):
+    """Write the scores of all listed options with the weights of scorer `v`, after `carry_features`."""
+    units = len(s.common)
+    carry_sums(a, s, v)
+    for h in range(units):
         s.common[h] = s.bias[v, h]
     add_product(a.cluster, s.cluster[v], s.common)
-    for n in range(len(a.nodes)):
-        for h in range(len(s.common)):
-            s.node_sums[n, h] = 0.0
-        add_product(a.nodes[n], s.nodes[v], s.node_sums[n])
     for row in range(a.rules[0].num_jobs):
-        for h in range(len(s.common)):
-            s.job_sums[row, h] = 0.0
-        add_product(a.jobs[row], s.jobs[v], s.job_sums[row])
+        for i in CHANGING_JOB:
+            add_column(a.jobs[row, i], s.jobs[v, i], s.job_sums[0, row])
     for option in range(a.rules[0].num_options):
-        row, n = a.what[option, 1], a.what[option, 2]
-        for h in range(len(s.common)):
-            s.hidden[h] = s.common[h]
+        row, n = a.what[option, OPTION_ROW], a.what[option, OPTION_NODE]
+        for h in range(units):
+            s.hidden[h] = s.common[h] + s.option_sums[0, option, h]
+        for i in CHANGING_OPTION:
+            add_column(a.options[option, i], s.options[v, i], s.hidden)
         if row >= 0:
-            for h in range(len(s.common)):
-                s.hidden[h] += s.job_sums[row, h]
-        if n >= 0:
-            for h in range(len(s.common)):
-                s.hidden[h] += s.node_sums[n, h]
-        add_product(a.options[option], s.options[v], s.hidden)
+            for h in range(units):
+                s.hidden[h] += s.job_sums[0, row, h] + s.node_sums[n, h]
         total = 0.0
-        for h in range(len(s.common)):
+        for h in range(units):
             total += max(s.hidden[h], np.float32(0.0)) * s.output[v, h]
         s.scores[option] = total

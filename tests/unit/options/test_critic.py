@@ -27,7 +27,7 @@ def lesson_of(turn: str) -> Lesson:
     task = small_task(num_nodes=3).under(OptionRules(turn=turn))  # type: ignore[arg-type]
     player = Player(task.batch(2))
     workload = task.source.episode(np.random.default_rng(0), "train")
-    player.play([workload, workload], problem_of(task).build(0, None), [0, 1], fraction=1.0)
+    player.play([workload, workload], problem_of(task).build(0, None), [0, 1], most=None)
     return Lesson.of(player.tape, np.zeros(int(player.tape.arrays.counts[MOMENTS])))
 
 

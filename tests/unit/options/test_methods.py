@@ -1,6 +1,7 @@
 """All methods that learn from nothing: they learn, resume to the bit, and refuse settings that make no sense."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from tests.unit.options.tasks import small_task
 from tests.unit.options.test_option_training import Quiet, problem_of
 
 SMALL = GroupPPOSettings(num_workloads=4, group_size=4, num_minibatches=2, lr=1e-2, critic_lr=1e-2, iterations=40)
-METHODS = {
+METHODS: dict[str, Any] = {
     "group_ppo": SMALL,
     "critic_ppo": dataclasses.replace(SMALL, baseline="critic", gae_lambda=0.95),
     "both": dataclasses.replace(SMALL, baseline="both", gae_lambda=0.99),
@@ -38,7 +39,8 @@ def rewarding_delay(elapsed: Elapsed):
 
 
 def weights_of(algorithm) -> dict[str, torch.Tensor]:
-    return algorithm.network().state_dict()
+    weights: dict[str, torch.Tensor] = algorithm.network().state_dict()
+    return weights
 
 
 def mean_jct_after(method, iterations: int, reward=None) -> float:

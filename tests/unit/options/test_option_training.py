@@ -158,7 +158,7 @@ def test_a_damaged_manifest_is_refused_in_one_line(tmp_path, field, value, text)
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("group_size", 1), ("num_workloads", 0), ("horizon", 0.0), ("lr", -1.0), ("record_fraction", 0.0)],
+    [("group_size", 1), ("num_workloads", 0), ("horizon", 0.0), ("lr", -1.0), ("num_decisions", 0)],
 )
 def test_settings_out_of_range_are_refused(name, value):
     with pytest.raises(MurmurationError, match=f"group_ppo.{name}"):

@@ -38,7 +38,7 @@ def test_compiled_code_and_torch_play_the_same_episodes(changes, temperature):
     workloads = [task.source.episode(np.random.default_rng(seed), "train") for seed in (0, 0, 1)]
     players = [Player(task.batch(3)) for _ in range(2)]
     jcts = [
-        player.play(workloads, played, [5, 5, 6], temperature=temperature, fraction=0.5)
+        player.play(workloads, played, [5, 5, 6], temperature=temperature, most=12)
         for player, played in zip(players, (network, OnlyInTorch(network)), strict=True)
     ]
     assert jcts[0].tolist() == jcts[1].tolist()
@@ -61,7 +61,7 @@ def test_what_is_recorded_gives_the_probabilities_with_which_options_were_drawn(
     task, network = small_task("move"), scorer_of()
     player = Player(task.batch(2))
     workload = task.source.episode(np.random.default_rng(0), "train")
-    player.play([workload] * 2, network, [1, 2], fraction=1.0)
+    player.play([workload] * 2, network, [1, 2], most=None)
     lesson = Lesson.of(player.tape, np.zeros(int(player.tape.arrays.counts[MOMENTS])))
     every = np.arange(lesson.num_decisions)
     decisions = gather_decisions(lesson, Rows.of(lesson), every)
@@ -74,7 +74,7 @@ def test_what_is_recorded_gives_the_probabilities_with_which_options_were_drawn(
 def test_a_minibatch_of_some_decisions_has_their_scores():
     task, network = small_task("resize"), scorer_of()
     player = Player(task.batch(1))
-    player.play([task.source.episode(np.random.default_rng(0), "train")], network, [1], fraction=1.0)
+    player.play([task.source.episode(np.random.default_rng(0), "train")], network, [1], most=None)
     lesson = Lesson.of(player.tape, np.zeros(int(player.tape.arrays.counts[MOMENTS])))
     rows = Rows.of(lesson)
     whole = network.scores(gather_decisions(lesson, rows, np.arange(lesson.num_decisions))).detach()
@@ -88,12 +88,35 @@ def test_lessons_of_clusters_of_different_sizes_are_joined():
     for nodes in (2, 3):
         task = small_task(num_nodes=nodes)
         player = Player(task.batch(1))
-        player.play([task.source.episode(np.random.default_rng(0), "train")], network, [1], fraction=1.0)
+        player.play([task.source.episode(np.random.default_rng(0), "train")], network, [1], most=None)
         lessons.append(Lesson.of(player.tape, np.zeros(int(player.tape.arrays.counts[MOMENTS]))))
     joined = Lesson.join(lessons)
     apart = [network.scores(gather_decisions(each, Rows.of(each), np.arange(each.num_decisions))) for each in lessons]
     together = network.scores(gather_decisions(joined, Rows.of(joined), np.arange(joined.num_decisions)))
     assert torch.allclose(together, torch.cat(apart), atol=1e-6)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_thinned_tape_has_a_random_sample_of_all_decisions(compiled):
+    """The decisions with the smallest draws are kept, also where the tape is thinned before the end."""
+    task, network = small_task("move"), scorer_of()
+    workload = task.source.episode(np.random.default_rng(0), "train")
+    player, few = Player(task.batch(3)), Player(task.batch(3))
+    few.tape = Tape(task.setup.cluster.num_nodes, moments=4, records=16, options=16, jobs=16)
+    played = network if compiled else OnlyInTorch(network)
+    player.play([workload] * 3, played, [1, 2, 3], most=None)
+    few.play([workload] * 3, played, [1, 2, 3], most=7)
+    moments, records = player.tape.arrays.counts[:2]
+    assert few.tape.arrays.counts[MOMENTS] == moments
+    assert few.tape.arrays.counts[RECORDS] == 7
+    assert len(few.tape.arrays.moment) < records, "it was thinned on the way"
+    kept = np.sort(np.argsort(player.tape.arrays.draw[:records])[:7])
+    advantage = np.arange(float(moments))
+    whole, found = Lesson.of(player.tape, advantage), Lesson.of(few.tape, advantage)
+    assert np.array_equal(whole.advantage[kept], found.advantage)
+    rows, own = Rows.of(whole), Rows.of(found)
+    for one, other in zip(gather_decisions(whole, rows, kept), gather_decisions(found, own, np.arange(7)), strict=True):
+        assert torch.equal(one, other)
 
 
 def test_a_tape_that_grows_forgets_nothing():
@@ -102,7 +125,7 @@ def test_a_tape_that_grows_forgets_nothing():
     large, small = Player(task.batch(1)), Player(task.batch(1))
     small.tape = Tape(task.setup.cluster.num_nodes, moments=4, records=2, options=16, jobs=16)
     for player in (large, small):
-        player.play([workload], network, [1], fraction=1.0)
+        player.play([workload], network, [1], most=None)
     advantage = np.arange(float(large.tape.arrays.counts[MOMENTS]))
     expected, found = Lesson.of(large.tape, advantage), Lesson.of(small.tape, advantage)
     for name in Lesson._fields:

@@ -23,6 +23,7 @@ BENCHMARKS = {
     "decisions": ("decisions", "measure_decisions"),
     "compiled": ("decisions", "measure_compiled_decisions"),
     "starting": ("starting", "measure_starting"),
+    "options": ("options", "measure_options"),
     "evolution": ("evolution", "measure_evolution"),
     "traces": ("traces", "measure_traces"),
     "published": ("published", "measure_published"),
@@ -44,7 +45,7 @@ class Suite:
     decision_limit: float = 20.0  # seconds on the clock
     rounds: int = 200  # of a minute, beside published simulators
     fresh: bool = True  # whether a start without compiled kernels is timed
-    pairs: int = 8  # of an iteration of evolution strategies, each with one workload
+    pairs: int = 8  # of an iteration of evolution strategies, each with one workload; workloads of one on options
     workers: Sequence[int] = ()  # numbers of Ray workers, one first; none: nothing is measured
     million: bool = True  # whether 1,000,000 jobs on 100,000 GPUs are played
 

@@ -56,11 +56,11 @@ class GroupPPOSettings:
     baseline: Literal["group", "critic", "both", "mean"] = "group"
     critic: Literal["all", "own"] = "all"
     turn: Literal["auction", "turns"] | None = None
-    num_workloads: int = 16
+    num_workloads: int = 8
     group_size: int = 8
     horizon: float = 30_000.0
     gae_lambda: float = 1.0
-    lr: float = 2e-3
+    lr: float = 8e-3
     final_lr: float = 0.03
     critic_lr: float = 3e-3
     critic_hidden: int = 32
@@ -70,7 +70,7 @@ class GroupPPOSettings:
     num_minibatches: int = 6
     max_grad_norm: float = 0.5
     temperature: float = 1.0
-    num_decisions: int | None = 24_000
+    num_decisions: int | None = 12_000
     start_only: float = 0.0
     iterations: int = 200
     num_env_runners: int = 0

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
 
+from agents.goal import Goal
 from agents.tags import GAIN, HEADLINE, POLICY
 from agents.validation import ValidationFigures, outcome_of
 
@@ -25,15 +26,18 @@ HEADINGS = {
     HEADLINE: "validation: mean JCT (h) of policy, best baselines and lower bound",
     GAIN: "validation: gain over the market alone (%)",
 }
+OTHER_GOAL = "validation: cost (h) of policy and baselines"
 
 
 def layout_of(metric: str) -> dict[str, dict[str, list[Any]]]:
     """Return the layout of the page "Custom Scalars": charts by category, each with the tags that it shows.
 
     Args:
-        metric: by which the trainer compares checkpoints, `HEADLINE` or `GAIN`. `HEADLINE` is the first chart of both.
+        metric: by which the trainer compares checkpoints: `GAIN`, or the tag of a `Goal`, which is the first chart.
+            With `GAIN` the first chart is `HEADLINE`.
     """
-    overview: dict[str, list[Any]] = {HEADINGS[HEADLINE]: ["Multiline", [HEADLINE]]}
+    first = HEADLINE if metric == GAIN else metric
+    overview: dict[str, list[Any]] = {HEADINGS.get(first, OTHER_GOAL): ["Multiline", [first]]}
     if metric == GAIN:
         return {
             "Overview": overview
@@ -58,9 +62,9 @@ def layout_of(metric: str) -> dict[str, dict[str, list[Any]]]:
     }
 
 
-def choose_levels(known: Mapping[str, ValidationFigures], *always: str) -> list[str]:
+def choose_levels(known: Mapping[str, ValidationFigures], goal: Goal, *always: str) -> list[str]:
     """Return the names of the baselines to show: the best in validation, then those of `always` that are known."""
-    best = sorted(known, key=lambda name: outcome_of(known[name]))[:NUM_LEVELS]
+    best = sorted(known, key=lambda name: outcome_of(known[name], goal))[:NUM_LEVELS]
     return list(dict.fromkeys([*best, *(name for name in always if name in known)]))
 
 

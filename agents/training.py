@@ -18,7 +18,7 @@ from agents.problems.objective import EpisodeObjective
 from agents.problems.problem import Compared, TaskFigures, TrainingProblem, ValidationPlan
 from agents.saving import BEST, SavedStates, best_on_disk, read_state, refusing_writes
 from agents.seeding import Phase, derive_seed
-from agents.tags import BOUND_LINE, GAIN, HEADLINE, IMITATION
+from agents.tags import BOUND_LINE, GAIN, IMITATION
 from agents.tensorboard import PLANNER, TensorBoardWriter, choose_levels
 from agents.validation import (
     VALIDATION_SEED,
@@ -103,6 +103,7 @@ class TrainingState:
         best_iteration: of the best validation; -1 before the first.
         objective: what a sweeper minimises, of the best validation; None before the first.
         num_validation: distinct workloads over which these figures are means.
+        makespan_share: of the `Goal` by which policies and baselines are compared.
         num_episodes: training episodes of an iteration; 0 where it has no fixed number.
         cpu_time: of each iteration without validation and without workers, in s.
         fresh: figures of the best policy on workloads that did not choose it, by task.
@@ -116,6 +117,7 @@ class TrainingState:
     best_iteration: int = -1
     objective: float | None = None
     num_validation: int = 0
+    makespan_share: float = 0.0
     num_episodes: int = 0
     cpu_time: list[float] = field(default_factory=list, compare=False)
     fresh: TaskFigures = field(default_factory=dict)
@@ -203,6 +205,7 @@ class Trainer:
         plan = ValidationPlan(settings.num_validation, settings.num_compared, settings.method.num_envs)
         with closing(self.tensorboard):
             found = self.problem.prepare(plan, self.listener)
+            self.state.makespan_share = self.problem.goal.makespan_share
             self._accept(found, resumed)
             self._compare(anew=resumed is None)
             network = self.problem.build(self.state.seed, self.start)
@@ -259,28 +262,30 @@ class Trainer:
             others = {name: make for name, make in self.baselines.items() if name not in known}
             self.state.baselines = {**known, **measure_baselines(others, compared, self.listener)}
             self._choose_teacher(len(compared.workloads))
-        last, known = self.settings.iterations, self.state.baselines
+        last, known, goal = self.settings.iterations, self.state.baselines, self.problem.goal
         from_nothing = self.state.teacher == "none"  # such a policy passes one baseline after the other: show all
-        for name in known if from_nothing else choose_levels(known, self.state.teacher, PLANNER):
-            line = {**self.problem.level(known[name]), HEADLINE: known[name]["mean_jct"] / HOUR}
+        for name in known if from_nothing else choose_levels(known, goal, self.state.teacher, PLANNER):
+            line = {**self.problem.level(known[name]), goal.tag: goal.cost(known[name]) / HOUR}
             self.tensorboard.draw_level(line, last, name)
+        if goal.makespan_share:
+            return  # the bound below is one on mean JCT
         bound = mean_bound(compared.setup, compared.workloads)
         for name, jct in {**self.problem.levels(), BOUND_LINE: bound}.items():
-            self.tensorboard.draw_level({HEADLINE: jct / HOUR}, last, name)
+            self.tensorboard.draw_level({goal.tag: jct / HOUR}, last, name)
 
     def _choose_teacher(self, found: int) -> None:
         """Settle which baseline is imitated, and report the best one."""
         self.state.teacher = self.settings.teacher
         if not self.state.baselines and self.state.teacher == "none":
             return
-        best = best_of(self.state.baselines)
+        best = best_of(self.state.baselines, self.problem.goal)
         if self.state.teacher == "best":
             self.state.teacher = best
         figures = self.state.baselines[best]
         undone = f", {figures['num_starved']:.3g} jobs starved" if figures["num_starved"] else ""
         self.listener.note(
-            f"best baseline on {found} validation workload{'s' * (found > 1)}: {best}, mean JCT "
-            f"{figures['mean_jct']:,.0f} s{undone}; teacher: {self.state.teacher}"
+            f"best baseline on {found} validation workload{'s' * (found > 1)}: {best}, {self.problem.goal} "
+            f"{self.problem.goal.cost(figures):,.0f} s{undone}; teacher: {self.state.teacher}"
         )
 
     def _imitate(self, network: nn.Module) -> None:
@@ -337,15 +342,15 @@ class Trainer:
                 self.problem.checkpoint(network, self._notes()).save(self.folder / BEST)
 
     def _tell_passed(self, figures: TaskFigures) -> None:
-        """Report the mean JCT of a policy that learns from nothing, and which baselines it has passed."""
-        state = self.state
-        jct = self.problem.standing(figures, {}).get("validated")
-        if jct is None or state.teacher != "none" or not state.baselines:
+        """Report the cost of a policy that learns from nothing, and which baselines it has passed."""
+        state, goal = self.state, self.problem.goal
+        cost = self.problem.standing(figures, {}).get("validated")
+        if cost is None or state.teacher != "none" or not state.baselines:
             return
-        known = {name: own["mean_jct"] for name, own in state.baselines.items()}
+        known = {name: goal.cost(own) for name, own in state.baselines.items()}
         order = sorted(known, key=lambda name: -known[name])
-        passed = [name for name in order if known[name] > jct]
-        text = f"{sum(state.cpu_time):,.0f} CPU-s: mean JCT {jct:,.0f} s, passed: {', '.join(passed) or 'none'}"
+        passed = [name for name in order if known[name] > cost]
+        text = f"{sum(state.cpu_time):,.0f} CPU-s: {goal} {cost:,.0f} s, passed: {', '.join(passed) or 'none'}"
         ahead = order[len(passed) :]
         self.listener.note(f"{text}; next: {ahead[0]} ({known[ahead[0]]:,.0f} s)" if ahead else text)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from agents.goal import Goal
 from envs.evaluation.audit import Audit, AuditCounts
 from envs.evaluation.distinct import distinct
 from envs.evaluation.outcome import Outcome
@@ -79,9 +80,9 @@ def mean_bound(setup: Setup, workloads: Sequence[Workload]) -> float:
     return float(np.mean(bounds))
 
 
-def outcome_of(figures: ValidationFigures) -> Outcome:
+def outcome_of(figures: ValidationFigures, goal: Goal) -> Outcome:
     """Return the outcome by which figures of `validate_scheduler` are ranked; the smallest is the best."""
-    return Outcome(figures["num_starved"], figures["mean_jct"])
+    return Outcome(figures["num_starved"], goal.cost(figures))
 
 
 def validate_baselines(
@@ -110,7 +111,7 @@ def validate_baselines(
     return found
 
 
-def best_of(figures: Mapping[str, ValidationFigures]) -> str:
+def best_of(figures: Mapping[str, ValidationFigures], goal: Goal) -> str:
     """Return the name with the best outcome.
 
     Raises:
@@ -118,4 +119,4 @@ def best_of(figures: Mapping[str, ValidationFigures]) -> str:
     """
     if not figures:
         raise MurmurationError("no baseline can run in this scenario; choose baselines that need less information")
-    return min(figures, key=lambda name: outcome_of(figures[name]))
+    return min(figures, key=lambda name: outcome_of(figures[name], goal))

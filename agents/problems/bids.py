@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from agents.goal import Goal
 from agents.listener import TrainingListener
 from agents.networks import Blueprint, check_bid_network
 from agents.networks.bidding import BidNetwork
@@ -91,6 +92,7 @@ class BidProblem:
     network_methods: ClassVar[Mapping[str, str]] = {"bids": "bid"}
     advice: ClassVar[str] = "agent=bidding or agent=constant_bids"
     metric: ClassVar[str] = GAIN
+    goal: ClassVar[Goal] = Goal()
 
     def __init__(
         self,

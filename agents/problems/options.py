@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from agents.goal import Goal
 from agents.listener import TrainingListener
 from agents.networks import Blueprint, check_option_network
 from agents.policies.options.checkpoint import OptionCheckpoint
 from agents.policies.options.playing import Player
 from agents.problems.problem import Compared, TaskFigures, TrainingWorld, Validated, ValidationPlan
 from agents.seeding import Phase, derive_seed
-from agents.tags import HEADLINE
 from agents.validation import VALIDATION_SEED, ValidationFigures, validation_workloads
 from envs.episodes import Reward, TeamReward
 from envs.evaluation.playing import workload_seed
@@ -134,7 +134,7 @@ class OptionProblem:
     """The placement environment, as `TrainingProblem` says.
 
     A policy is validated on many workloads in one batch, by its likeliest options and by options drawn from it; the
-    better of both counts.
+    better of both counts. What is better is what the reward of the first task pays for, see `Goal`.
 
     Args:
         tasks: training episodes are drawn from all of them in turn; all have the same rules.
@@ -144,7 +144,6 @@ class OptionProblem:
     face: ClassVar[str] = "options"
     network_methods: ClassVar[Mapping[str, str]] = {"scores": "score options"}
     advice: ClassVar[str] = "agent=options"
-    metric: ClassVar[str] = HEADLINE
 
     def __init__(self, tasks: Sequence[OptionTask], blueprint: Blueprint) -> None:
         self.worlds, self.blueprint = tuple(tasks), blueprint
@@ -152,6 +151,16 @@ class OptionProblem:
         self._workloads: dict[str, list[Workload]] = {}
         self._players: dict[tuple[str, OptionRules], Player] = {}
         self._compared = 0
+
+    @property
+    def goal(self) -> Goal:
+        """What the reward of the first task pays for."""
+        return Goal.of(self.worlds[0].reward, self.worlds[0].source.num_jobs)
+
+    @property
+    def metric(self) -> str:
+        """The tag of the cost."""
+        return self.goal.tag
 
     def check(self) -> None:
         """Check a network like the one to be trained."""
@@ -194,36 +203,42 @@ class OptionProblem:
         rules = rules_of(network, self.worlds[0].rules)
         found = {task.name: self._figures(task, network, rules) for task in self.worlds}
         scalars = {f"validation/{name}/{key}": value for name, own in found.items() for key, value in own.items()}
-        return Validated(found, {**scalars, HEADLINE: found[self.tasks[0]]["mean_jct"] / HOUR})
+        return Validated(found, {**scalars, self.metric: found[self.tasks[0]]["cost"] / HOUR})
 
     def _figures(self, task: OptionTask, network: nn.Module, rules: OptionRules) -> ValidationFigures:
-        """Return mean JCT in s: of both modes, of the better one, and of this one on the compared workloads."""
+        """Return the cost in s of both modes, of the better one and on the compared workloads; its JCT and makespan."""
         workloads = self._workloads[task.name]
         if (key := (task.name, rules)) not in self._players:
             self._players[key] = Player(task.under(rules).batch(len(workloads)))
         seeds = [workload_seed(VALIDATION_SEED, i) for i in range(len(workloads))]
-        jct = {
-            mode: self._players[key].play(workloads, network, seeds, temperature=temperature)
-            for mode, temperature in MODES.items()
-        }
-        better = min(MODES, key=lambda mode: float(jct[mode].mean()))
+        player, found = self._players[key], {}
+        for mode, temperature in MODES.items():
+            jct = player.play(workloads, network, seeds, temperature=temperature)
+            makespan = np.array([player.batch.makespan(b) for b in range(len(workloads))])
+            found[mode] = {"mean_jct": jct, "makespan": makespan}
+
+        def cost(mode: str, count: int | None = None) -> float:
+            return self.goal.cost({name: float(own[:count].mean()) for name, own in found[mode].items()})
+
+        better = min(MODES, key=cost)
         return {
-            **{mode: float(own.mean()) for mode, own in jct.items()},
-            "mean_jct": float(jct[better].mean()),
-            "compared_jct": float(jct[better][: self._compared].mean()),
+            **{mode: cost(mode) for mode in MODES},
+            **{name: float(own.mean()) for name, own in found[better].items()},
+            "cost": cost(better),
+            "compared_cost": cost(better, self._compared),
         }
 
     def rank(self, figures: TaskFigures) -> tuple[float, ...]:
-        """Return minus the mean JCT over tasks; unfinished jobs count up to the end of an episode."""
+        """Return minus the mean cost over tasks; unfinished jobs count up to the end of an episode."""
         return (-self.objective_of(figures),)
 
     def objective_of(self, figures: TaskFigures) -> float:
-        """Return the mean JCT over tasks, in s."""
-        return sum(own["mean_jct"] for own in figures.values()) / len(figures)
+        """Return the mean cost over tasks, in s."""
+        return sum(own["cost"] for own in figures.values()) / len(figures)
 
     def standing(self, figures: TaskFigures, baselines: Mapping[str, ValidationFigures]) -> Mapping[str, float]:
-        """Return the mean JCT on the workloads that baselines play too."""
-        return {"validated": figures[self.tasks[0]]["compared_jct"]}
+        """Return the cost on the workloads that baselines play too."""
+        return {"validated": figures[self.tasks[0]]["compared_cost"]}
 
     def validate_anew(self, policy: nn.Module, tell: Callable[[str], None]) -> TaskFigures:
         """Return nothing: the test split is for that."""

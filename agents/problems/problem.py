@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from torch import Tensor, nn
 
+from agents.goal import Goal
 from agents.listener import TrainingListener
 from agents.networks import Blueprint
 from agents.validation import ValidationFigures
@@ -77,7 +78,6 @@ class TrainingProblem(Protocol):
         face: what its policies state, such as "bids"; methods name the faces that they can train.
         network_methods: methods that a network must have for it, in the words of a message: name -> what it does.
         advice: options that choose networks which have them.
-        metric: the tag by which TensorBoard compares runs.
         blueprint: the network.
         tasks: names of the tasks on which it is validated.
     """
@@ -85,7 +85,16 @@ class TrainingProblem(Protocol):
     face: ClassVar[str]
     network_methods: ClassVar[Mapping[str, str]]
     advice: ClassVar[str]
-    metric: ClassVar[str]
+
+    @property
+    def metric(self) -> str:
+        """The tag by which TensorBoard compares runs."""
+        ...
+
+    @property
+    def goal(self) -> Goal:
+        """What policies are compared with baselines by."""
+        ...
 
     @property
     def blueprint(self) -> Blueprint:

@@ -139,6 +139,11 @@ class OptionBatch(EpisodeBatch):
         finish = np.where(jobs["status"] == Status.DONE, jobs["finish"], end)
         return float((finish - jobs["submit"])[workload.measured].mean())
 
+    def makespan(self, b: int = 0) -> float:
+        """Return the time from the first submission to the end of an ended episode, in s."""
+        assert self._outcomes[b] == END, "the episode has not ended"
+        return float(self.state.episode[b, 0]["time"] - self.state.jobs[b][0]["submit"])
+
     def _use_table(self) -> None:
         self.arrays = self.arrays._replace(world=batch_world(self.state, self.table))
 

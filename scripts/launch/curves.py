@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from omegaconf import DictConfig, OmegaConf
 
+from agents.cost_curves import CostCurve, compare_progress, cost_curves
 from agents.curves import MINUTE, LearningCurve, learning_curves
-from agents.jct_curves import JctCurve, compare_progress, jct_curves
 from agents.saving import read_state
 from agents.training import STATE, TrainingState
 from envs.evaluation.aggregate import interquartile_mean
@@ -60,9 +60,9 @@ def write_learning_curves(folder: Path) -> None:
     """Write `learning_curves.png` into the folder of a run, over all its training seeds, if it has curves."""
     folders = seed_folders(folder) or [folder]
     states = [read_state(each / STATE, TrainingState) for each in folders if (each / STATE).exists()]
-    if states and all("compared_jct" in own for state in states for own in state.latest.values()):
+    if states and all("compared_cost" in own for state in states for own in state.latest.values()):
         title = f"{next(iter(states[0].latest))}, {len(states)} training seed{'s'[: len(states) > 1]}"
-        jct_curves([JctCurve.of(state) for state in states], title).savefig(folder / "learning_curves.png", dpi=120)
+        cost_curves([CostCurve.of(state) for state in states], title).savefig(folder / "learning_curves.png", dpi=120)
     elif runs := read_curves(folder):
         learning_curves(runs).savefig(folder / "learning_curves.png", dpi=120)
 
@@ -107,7 +107,7 @@ def named_folders(cfg: DictConfig) -> dict[str, list[str]]:
     }
 
 
-def curves_of(method: str, folders: list[str], cfg: DictConfig) -> Iterator[JctCurve]:
+def curves_of(method: str, folders: list[str], cfg: DictConfig) -> Iterator[CostCurve]:
     """Yield the curves of all training seeds in the folders of a method.
 
     Raises:
@@ -118,7 +118,7 @@ def curves_of(method: str, folders: list[str], cfg: DictConfig) -> Iterator[JctC
         for own in seed_folders(Path(each)) or [Path(each)]:
             state = read_state(own / STATE, TrainingState)
             try:
-                curve = JctCurve.of(state)
+                curve = CostCurve.of(state)
             except (TypeError, ValueError, KeyError, AttributeError, OverflowError, IndexError) as error:
                 reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
                 raise ChoiceError(
@@ -132,23 +132,23 @@ def curves_of(method: str, folders: list[str], cfg: DictConfig) -> Iterator[JctC
             yield curve
 
 
-def describe_curves(method: str, curves: list[JctCurve], cfg: DictConfig) -> Iterator[dict[str, Any]]:
+def describe_curves(method: str, curves: list[CostCurve], cfg: DictConfig) -> Iterator[dict[str, Any]]:
     """Yield a row for each validation of the training seeds of a method on a task."""
     for curve in curves:
-        points = zip(curve.iterations, curve.seconds, curve.jct, curve.progress(cfg.zero, cfg.one), strict=True)
-        for iteration, seconds, jct, progress in points:
+        points = zip(curve.iterations, curve.seconds, curve.cost, curve.progress(cfg.zero, cfg.one), strict=True)
+        for iteration, seconds, cost, progress in points:
             yield {
                 "task": curve.task,
                 "method": method,
                 "seed": curve.seed,
                 "iteration": iteration,
                 "CPU-seconds": seconds,
-                "mean JCT": jct,
+                str(curve.goal): cost,
                 "progress": progress,
             }
 
 
-def summarise_seeds(method: str, task: str, curves: list[JctCurve], cfg: DictConfig) -> dict[str, Any]:
+def summarise_seeds(method: str, task: str, curves: list[CostCurve], cfg: DictConfig) -> dict[str, Any]:
     """Return the row of a method and a task: the last validation over its training seeds, and when all have passed."""
     last = np.array([curve.progress(cfg.zero, cfg.one)[-1] for curve in curves])
     return {
@@ -159,6 +159,6 @@ def summarise_seeds(method: str, task: str, curves: list[JctCurve], cfg: DictCon
         "progress": interquartile_mean(last),
         "lowest": float(last.min()),
         "highest": float(last.max()),
-        f"of {cfg.passed}": float(np.mean([curve.jct[-1] / curve.baselines[cfg.passed] for curve in curves])),
+        f"of {cfg.passed}": float(np.mean([curve.cost[-1] / curve.baselines[cfg.passed] for curve in curves])),
         f"all past {cfg.passed} (s)": max(curve.first_below(cfg.passed) for curve in curves),
     }

@@ -102,7 +102,7 @@ def test_the_listener_hears_of_every_phase(run):
     assert told.phases == ["baselines", "imitation", "group_ppo"]
     assert [step for step in told.steps if step[0] == "baselines"] == [("baselines", 1), ("baselines", 2)]
     assert [step for step in told.steps if step[0] == "group_ppo"] == [("group_ppo", 1), ("group_ppo", 2)]
-    assert told.figures[-1]["validated"] == state.validation["2"]["tiny"]["compared_jct"]
+    assert told.figures[-1]["validated"] == state.validation["2"]["tiny"]["compared_cost"]
     assert any(f"teacher: {state.teacher}" in note for note in told.notes)
 
 
@@ -144,7 +144,7 @@ def test_the_best_checkpoint_is_the_one_with_the_lowest_validation(run):
 def test_a_policy_much_worse_than_its_teacher_after_imitation_is_reported(tmp_path, monkeypatch, imitated, reported):
     """Once, when imitation is over; the teacher's mean JCT is 100 s."""
     listener = Told()
-    figures = {"greedy": imitated, "sampled": imitated, "mean_jct": imitated, "compared_jct": imitated}
+    figures = dict.fromkeys(("greedy", "sampled", "mean_jct", "cost", "compared_cost"), imitated)
     monkeypatch.setattr("agents.problems.options.OptionProblem._figures", lambda *_: figures)
     known = {name: {"num_starved": 0.0, "mean_jct": 100.0} for name in BASELINES}
     monkeypatch.setattr("agents.training.validate_baselines", lambda *_: known)

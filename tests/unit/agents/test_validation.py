@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from agents.goal import Goal
 from agents.validation import best_of, validate_baselines, validate_scheduler, validation_workloads
 from baselines.fifo import Fifo
 from baselines.srtf import Srtf
@@ -73,7 +74,7 @@ def test_who_starves_a_job_is_not_the_best_although_its_mean_is_lower():
     assert found["starver"]["mean_jct"] < 0.9 * found["fair"]["mean_jct"]
     assert found["starver"]["num_unfinished"] == found["starver"]["num_starved"] > 0
     assert found["fair"]["num_starved"] == 0
-    assert best_of(found) == "fair"
+    assert best_of(found, Goal()) == "fair"
 
 
 @pytest.mark.parametrize(
@@ -171,8 +172,8 @@ def test_a_baseline_that_is_wrong_is_not_left_out_in_silence():
 
 def test_the_best_starves_fewest_jobs_and_among_those_has_the_lowest_mean_jct():
     figures = {name: {"num_starved": 0.0, "mean_jct": mean} for name, mean in (("a", 3.0), ("b", 2.0), ("c", 2.5))}
-    assert best_of(figures) == "b"
+    assert best_of(figures, Goal()) == "b"
     figures["b"]["num_starved"] = 0.125  # one job of one workload of eight
-    assert best_of(figures) == "c"
+    assert best_of(figures, Goal()) == "c"
     with pytest.raises(MurmurationError, match="choose baselines that need less information"):
-        best_of({})
+        best_of({}, Goal())

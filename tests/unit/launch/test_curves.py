@@ -20,7 +20,7 @@ BASELINES = {"random": {"mean_jct": 110.0}, "srtf": {"mean_jct": 60.0}, "starlin
 
 def validations(*jct: object) -> dict[str, dict[str, dict[str, object]]]:
     """Validations every five iterations, of one task."""
-    return {str(5 * i): {"full-64": {"compared_jct": each}} for i, each in enumerate(jct)}
+    return {str(5 * i): {"full-64": {"compared_cost": each}} for i, each in enumerate(jct)}
 
 
 def state_of(seed: int, *jct: object) -> TrainingState:
@@ -81,7 +81,7 @@ def test_seeds_with_other_validations_are_refused(tmp_path: Path) -> None:
     [
         {"validation": 5},
         {"validation": {}},
-        {"validation": {"a": {"t": {"compared_jct": 1.0}}}},
+        {"validation": {"a": {"t": {"compared_cost": 1.0}}}},
         {"validation": {"1": {"t": {"mean_jct": 1.0}}}},
         {"validation": validations("x")},
         {"validation": validations(float("nan"))},

@@ -1,13 +1,14 @@
-"""Learning curves of runs from nothing: mean JCT in validation over the CPU time of training, with the baselines."""
+"""Learning curves of runs from nothing: the cost in validation over the CPU time of training, with the baselines."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
+from agents.goal import Goal
 from agents.training import TrainingState
 from envs.evaluation.aggregate import interquartile_mean
 from envs.evaluation.plots import COLOURS
@@ -16,11 +17,12 @@ from envs.types.units import HOUR
 
 FIRST_SECOND = 1.0  # where the axis begins, and where the untrained policy is drawn
 MOST_RESAMPLES = 2_000
+TICKS = (1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 15, 20, 30, 40, 60, 80)  # hours
 LOWEST_LEVEL = -0.25  # of progress that is drawn
 
 
 @dataclass(frozen=True)
-class JctCurve:
+class CostCurve:
     """The validations of one training run on its first task.
 
     Attributes:
@@ -28,19 +30,21 @@ class JctCurve:
         seed: of the training run.
         iterations: after which the policy was validated, in order.
         seconds: float64[validations], CPU time of training before each, without validation.
-        jct: float64[validations], mean JCT of the better of greedy and sampled choices, in s.
-        baselines: mean JCT of schedulers on the same workloads, in s.
+        cost: float64[validations], mean JCT, or another goal, of the better of greedy and sampled choices, in s.
+        baselines: the same of schedulers on the same workloads, in s.
+        goal: what the cost is.
     """
 
     task: str
     seed: int
     iterations: tuple[int, ...]
     seconds: FloatArray
-    jct: FloatArray
+    cost: FloatArray
     baselines: Mapping[str, float]
+    goal: Goal = field(default_factory=Goal)
 
     @classmethod
-    def of(cls, state: TrainingState) -> "JctCurve":
+    def of(cls, state: TrainingState) -> "CostCurve":
         """Return the curve of a run's progress.
 
         Raises:
@@ -50,27 +54,28 @@ class JctCurve:
         tasks = {task for figures in state.validation.values() for task in [*figures][:1]}
         if len(tasks) != 1:
             raise ValueError(f"validations begin with {len(tasks)} tasks; it must be one")
-        (task,) = tasks
+        (task,), goal = tasks, Goal(float(state.makespan_share))
         found = cls(
             task,
             state.seed,
             tuple(iterations),
             np.array([float(sum(state.cpu_time[:i])) for i in iterations]),
-            np.array([float(state.validation[str(i)][task]["compared_jct"]) for i in iterations]),
-            {name: float(figures["mean_jct"]) for name, figures in state.baselines.items()},
+            np.array([float(state.validation[str(i)][task]["compared_cost"]) for i in iterations]),
+            {name: float(goal.cost(figures)) for name, figures in state.baselines.items()},
+            goal,
         )
-        if not all(np.isfinite(each).all() for each in (found.seconds, found.jct, list(found.baselines.values()))):
+        if not all(np.isfinite(each).all() for each in (found.seconds, found.cost, list(found.baselines.values()))):
             raise ValueError("a figure is not finite")
         return found
 
     def progress(self, zero: str, one: str) -> FloatArray:
-        """Return float64[validations]: how far the mean JCT has come from one baseline (0) to another (1).
+        """Return float64[validations]: how far the cost has come from one baseline (0) to another (1).
 
         Raises:
             KeyError: there is no such baseline.
         """
         start = self.baselines[zero]
-        return (start - self.jct) / (start - self.baselines[one])
+        return (start - self.cost) / (start - self.baselines[one])
 
     def first_below(self, name: str) -> float:
         """Return the CPU time at the first validation below a baseline, in s; infinite without one.
@@ -78,7 +83,7 @@ class JctCurve:
         Raises:
             KeyError: there is no such baseline.
         """
-        below = np.flatnonzero(self.jct < self.baselines[name])
+        below = np.flatnonzero(self.cost < self.baselines[name])
         return float(self.seconds[below[0]]) if len(below) else np.inf
 
 
@@ -98,8 +103,8 @@ def mean_with_band(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArr
     return middle, low, high
 
 
-def jct_curves(runs: Sequence[JctCurve], title: str = "") -> Figure:
-    """Draw the mean JCT over CPU time; over several seeds, their interquartile mean with a 95 % band.
+def cost_curves(runs: Sequence[CostCurve], title: str = "") -> Figure:
+    """Draw the cost over CPU time; over several seeds, their interquartile mean with a 95 % band.
 
     Args:
         runs: of all training seeds, validated after the same iterations.
@@ -108,8 +113,7 @@ def jct_curves(runs: Sequence[JctCurve], title: str = "") -> Figure:
     figure = Figure(figsize=(7.6, 4.2), layout="constrained")
     axes = figure.subplots()
     seconds = np.maximum(np.mean([run.seconds for run in runs], axis=0), FIRST_SECOND)
-    jct = np.stack([run.jct for run in runs]) / HOUR
-    middle, low, high = mean_with_band(jct)
+    middle, low, high = mean_with_band(np.stack([run.cost for run in runs]) / HOUR)
     if len(runs) > 1:
         axes.fill_between(seconds, low, high, color=COLOURS[0], alpha=0.25, lw=0)
     axes.plot(seconds, middle, color=COLOURS[0], lw=2.2, marker="o", ms=3)
@@ -119,14 +123,13 @@ def jct_curves(runs: Sequence[JctCurve], title: str = "") -> Figure:
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
-    ticks = [each for each in (1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 15, 20) if low.min() * 0.8 <= each <= high.max() * 1.3]
-    axes.set_yticks(ticks)
-    axes.set_ylabel("mean JCT in validation (h)")
+    axes.set_yticks([each for each in TICKS if low.min() * 0.8 <= each <= high.max() * 1.3])
+    axes.set_ylabel(f"{runs[0].goal} in validation (h)")
     axes.set_title(title, fontsize=10, loc="left")
     return figure
 
 
-def compare_progress(methods: Mapping[str, Sequence[JctCurve]], zero: str, one: str) -> Figure:
+def compare_progress(methods: Mapping[str, Sequence[CostCurve]], zero: str, one: str) -> Figure:
     """Draw how far several methods come from one baseline (0) to another (1), over CPU time; a chart for each task.
 
     A line is the interquartile mean over training seeds, with a 95 % band. Further baselines are horizontal lines.

@@ -5,15 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from agents.jct_curves import JctCurve, compare_progress
+from agents.cost_curves import CostCurve, compare_progress
 from agents.training import TrainingState
 
 
-def curve(*jct: float, task: str = "a", seed: int = 0) -> JctCurve:
+def curve(*jct: float, task: str = "a", seed: int = 0) -> CostCurve:
     """Validated every ten iterations of 3 s; random 110 s, srtf 60 s, starling 10 s."""
-    validation = {str(10 * i): {task: {"compared_jct": each}} for i, each in enumerate(jct)}
+    validation = {str(10 * i): {task: {"compared_cost": each}} for i, each in enumerate(jct)}
     baselines = {"random": {"mean_jct": 110.0}, "srtf": {"mean_jct": 60.0}, "starling": {"mean_jct": 10.0}}
-    return JctCurve.of(
+    return CostCurve.of(
         TrainingState(seed, validation=validation, baselines=baselines, cpu_time=[3.0] * 10 * (len(jct) - 1))
     )
 

@@ -40,7 +40,8 @@ class StarlingParameters:
     Attributes:
         knee: least throughput that a further GPU must add, as a share of the most that a GPU can add.
         gang: exponent of a job's GPUs in its priority: 0 orders by remaining time, 1 by remaining GPU-time.
-        urgency: exponent of a job's remaining time in the worth of its throughput: 0 for equal worth, 1 for inverse.
+        urgency: exponent of a job's remaining time in the worth of its throughput: 0 for equal worth, 1 for inverse;
+            below 0, throughput is worth more the longer a job still takes.
         floor: seconds added to the remaining time in that worth, so that the worth of a job about to end is bounded.
         horizon: seconds for which a plan is assumed to last when its gain is compared with the cost of restarts.
         stickiness: share by which other GPUs must be faster than the present ones.
@@ -80,7 +81,7 @@ class StarlingParameters:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            least = -1.0 if field.name == "hysteresis" else 0.0
+            least = -1.0 if field.name in ("hysteresis", "urgency") else 0.0
             if not (math.isfinite(value) and value >= least):
                 raise MurmurationError(f"Starling: {field.name} is {value}; it must be finite and at least {least:g}")
         for name in ("floor", "horizon", "prior"):
@@ -132,6 +133,11 @@ UNKNOWN = StarlingParameters(
 )
 
 
+# For a short makespan, chosen on six training workloads each of full-64 and rigid-64.
+MAKESPAN = replace(KNOWN, gang=0.0, urgency=-0.5)
+MAKESPAN_UNKNOWN = replace(UNKNOWN, gang=0.0, urgency=-0.5)
+
+
 class Variant(NamedTuple):
     """Another order and other sizes to try.
 
@@ -181,13 +187,18 @@ class Starling:
     `play` plays whole episodes in compiled code and takes offsets from another decision maker. Both it and `schedule`
     call the kernel `baselines.starling.decide.decide_round`.
 
+    With the goal "makespan" steps 4 and 5, which compare sums of completion times, are left out, and the order is
+    reversed: the longest first, sized at the knee, and throughput is worth more the longer a job still takes. So long
+    jobs do not remain alone at the end (longest processing time first, Graham 1969). Where work is hidden, that gains
+    nothing: which job is the longest is a guess.
+
     With batch sizes "best" a job runs at the offered batch size of highest goodput for its GPUs, found by the analyser
     of elastic scaling (MASCOTS'20), and all steps above use these goodputs. The batch size is left to the world where
     none that is offered is better than the usual one, and for gangs over several GPU types.
 
     Args:
-        known: parameters if remaining work is known or estimated.
-        unknown: parameters if it is hidden.
+        known: parameters if remaining work is known or estimated; None for `KNOWN`, or `MAKESPAN` with that goal.
+        unknown: parameters if it is hidden; None for `UNKNOWN` or `MAKESPAN_UNKNOWN`.
         look_ahead: completions in the forecast; 0 takes the first merged plan at once, in a tenth of the time.
         variants: other variants; if empty, only the plans of the first variant are compared.
         batch: "best" chooses batch sizes from the first job on to which the world offers a choice; "usual" leaves them
@@ -197,9 +208,11 @@ class Starling:
             other jobs; "ignored" assumes ample cores and memory and no contention.
         hidden_look_ahead: `look_ahead` if remaining work is hidden. The forecast takes guesses for facts, and is of no
             use there.
+        goal: "mean_jct" or "makespan", what is to be short.
 
     Raises:
-        MurmurationError: a look-ahead is negative, a variant has an invalid number, or `batch` or `shared` is unknown.
+        MurmurationError: a look-ahead is negative, a variant has an invalid number, or `batch`, `shared` or `goal` is
+            unknown.
 
     Attributes:
         discount: how much less late completions count where forecasts are compared, per hour: one in t hours counts as
@@ -212,14 +225,15 @@ class Starling:
 
     def __init__(
         self,
-        known: StarlingParameters = KNOWN,
-        unknown: StarlingParameters = UNKNOWN,
+        known: StarlingParameters | None = None,
+        unknown: StarlingParameters | None = None,
         look_ahead: int = 12,
         variants: Sequence[Variant] = OTHER_VARIANTS,
         batch: Literal["usual", "best"] = "best",
         measured_only: bool = True,
         shared: Literal["counted", "ignored"] = "counted",
         hidden_look_ahead: int = 0,
+        goal: Literal["mean_jct", "makespan"] = "mean_jct",
     ) -> None:
         for name, depth in (("look_ahead", look_ahead), ("hidden_look_ahead", hidden_look_ahead)):
             if depth < 0:
@@ -228,9 +242,11 @@ class Starling:
             raise MurmurationError(f"Starling: batch is {batch!r}; it must be usual or best")
         if shared not in ("counted", "ignored"):
             raise MurmurationError(f"Starling: shared is {shared!r}; it must be counted or ignored")
-        self.shared = shared
-        self.known = known
-        self.unknown = unknown
+        if goal not in ("mean_jct", "makespan"):
+            raise MurmurationError(f"Starling: goal is {goal!r}; it must be mean_jct or makespan")
+        self.shared, self.goal = shared, goal
+        self.known = known = known or (KNOWN if goal == "mean_jct" else MAKESPAN)
+        self.unknown = unknown or (UNKNOWN if goal == "mean_jct" else MAKESPAN_UNKNOWN)
         self.batch = batch
         self.measured_only = measured_only
         for variant in variants:
@@ -269,7 +285,8 @@ class Starling:
             arguments = self._arguments(view, hidden=bool(np.isnan(work).any()))
             self._write = self._write or plan_writing(*arguments)
             present = _gather(view, jobs, work)
-            self._carry_out(allocation, decide_round(self._write, present, *arguments, self._depth, NO_OFFSETS))
+            offsets = NO_OFFSETS if self.goal == "mean_jct" else _longest_first(present, arguments[0], arguments[2])
+            self._carry_out(allocation, decide_round(self._write, present, *arguments, self._depth, offsets))
         return allocation
 
     def assumed_work(self, view: ClusterView) -> FloatArray | None:
@@ -293,7 +310,7 @@ class Starling:
     ) -> bool:
         """Play an episode in compiled code, exactly as `schedule` would.
 
-        It returns False and does nothing where batch sizes are to be chosen.
+        It returns False and does nothing where batch sizes are to be chosen, or with the goal "makespan".
 
         A round that the simulator is in ends with what has been applied to it. Without limits the episode is played to
         its end. On a snapshot, only the jobs submitted so far are played.
@@ -309,7 +326,7 @@ class Starling:
         """
         if rounds is not None and rounds < 0:
             raise MurmurationError(f"Starling: rounds is {rounds}; it must not be negative")
-        if self.batch == "best" and _offers_choice(simulator):
+        if self.goal == "makespan" or (self.batch == "best" and _offers_choice(simulator)):
             return False
         arguments = self.kernel_arguments(simulator)
         offsets.check(len(arguments[0].group), simulator.cluster.num_nodes)
@@ -364,6 +381,8 @@ class Starling:
     @property
     def _depth(self) -> int:
         """Completions to look ahead with what is known of remaining work."""
+        if self.goal == "makespan":
+            return 0  # the forecast compares sums of completion times
         return self.hidden_look_ahead if self._hidden else self.look_ahead
 
     def _new_knees(self) -> Knees:
@@ -402,6 +421,17 @@ def _gather(view: ClusterView, jobs: IntArray, work: FloatArray) -> Present:
         ran,
         ended,
     )
+
+
+def _longest_first(present: Present, tables: JobTables, rules: StarlingRules) -> Offsets:
+    """Return offsets that reverse the order of the jobs: the key of each becomes its inverse."""
+    group = tables.group[present.jobs]
+    throughput, work = tables.knee_throughput[group], remaining_work_of(present, tables, rules)
+    runs = (throughput > 0) & (work > 0)
+    seconds = np.divide(work, throughput, out=np.ones(len(work)), where=runs) * tables.gpu_factor[0, group]
+    priority = np.zeros(len(tables.group))
+    priority[present.jobs] = np.where(runs, -2.0 * np.log(np.maximum(seconds, 1e-9)), 0.0)
+    return NO_OFFSETS._replace(priority=priority)
 
 
 def _may_choose(view: ClusterView, job: JobId) -> bool:

@@ -41,7 +41,7 @@ def note_change(a: OptionArrays, j: int) -> None:
 
 
 @leaf
-def forget_rows(a: OptionArrays) -> None:
+def forget_kept_rows(a: OptionArrays) -> None:
     """Let the next decision write all its rows, as the first one of a round must."""
     a.kept.clock[ARE_KEPT] = 0
 
@@ -115,7 +115,7 @@ def keep_rows(a: OptionArrays) -> None:
 def carry_features(a: OptionArrays) -> None:
     """Write all rows for the listed options; copy those that have not changed since the decision before.
 
-    Call `forget_rows` at the beginning of a round, and when another episode has used the workspace.
+    Call `forget_kept_rows` at the beginning of a round, and when another episode has used the workspace.
     """
     kept = a.kept
     if kept.clock[ARE_KEPT] == 0:

@@ -230,7 +230,7 @@ def write_throughput(
 
 
 @leaf
-def gpus_after(a: OptionArrays, option: int) -> int:
+def job_gpus_after(a: OptionArrays, option: int) -> int:
     """GPUs that the job of an option other than waiting has after it."""
     action, here = a.what[option, OPTION_ACTION], a.what[option, OPTION_AMOUNT]
     if action in (MOVE, EVICT):
@@ -244,7 +244,7 @@ def cluster_free_after(a: OptionArrays, option: int) -> float:
     """Return OPTION_CLUSTER_FREE_AFTER, the one column that depends on other plans than those of its job and node."""
     episode, free = a.world.episode[0], a.world.episode[0].num_free
     if a.what[option, OPTION_ACTION] != WAIT:
-        free += a.world.jobs[a.job_ids[a.what[option, OPTION_ROW]]].gpus - gpus_after(a, option)
+        free += a.world.jobs[a.job_ids[a.what[option, OPTION_ROW]]].gpus - job_gpus_after(a, option)
     return float(free / episode.num_gpus)
 
 
@@ -262,7 +262,7 @@ def write_option(a: OptionArrays, option: int) -> None:
     j = a.job_ids[a.what[option, OPTION_ROW]]
     job, node = world.jobs[j], world.nodes[n]
     held = share_on(world, j, n)
-    total = gpus_after(a, option)
+    total = job_gpus_after(a, option)
     count = job.num_shares + (1 if held == 0 else 0) - (1 if here == 0 else 0)
     if action == MOVE:
         count = 1

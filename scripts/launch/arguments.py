@@ -22,7 +22,7 @@ ALL, FAST = "all", "fast"
 # They decide about GPUs only, as the agents do, and within milliseconds.
 FAST_SCHEDULERS = (
     *("fifo", "fifo_backfill", "fifo_easy", "forecast_planner", "las", "optimus", "random", "srtf", "srtf_gpu_time"),
-    *("starling", "tiresias"),
+    *("starling", "starling_makespan", "tiresias"),
 )
 # All others but Starling take up to 10 ms of CPU time for a decision on task=full-64, and play only the first episodes
 # of a task. The lists are fixed so that results do not depend on the machine.

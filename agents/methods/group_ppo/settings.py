@@ -64,7 +64,7 @@ class GroupPPOSettings:
     final_lr: float = 0.03
     critic_lr: float = 3e-3
     critic_hidden: int = 32
-    entropy: float = 0.003
+    entropy: float = 0.01
     clip: float | None = 0.2
     num_epochs: int = 2
     num_minibatches: int = 6

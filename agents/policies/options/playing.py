@@ -11,7 +11,7 @@ from agents.policies.options.weights import ScorerArrays, score_options, scorer_
 from envs.episodes.candidates import Features
 from envs.options import OptionBatch
 from envs.options.arrays import OptionArrays, option_arrays
-from envs.options.carrying import carry_features, forget_rows
+from envs.options.carrying import carry_features, forget_kept_rows
 from envs.options.kernels import advance_to_decision, prepare, take
 from envs.simulation.jit import kernel, leaf
 from envs.simulation.kernels import END, LOG_FULL, ROUND
@@ -84,7 +84,7 @@ def play_episode(
     if outcomes[b] != ROUND:
         return FINISHED
     prepare(a)
-    forget_rows(a)
+    forget_kept_rows(a)
     while True:
         option = 0
         if a.rules[0].num_options > 1:
@@ -105,7 +105,7 @@ def play_episode(
                 option = likeliest(a, s)
         if take(a, option):
             outcomes[b] = advance_to_decision(a)
-            forget_rows(a)
+            forget_kept_rows(a)
             if outcomes[b] != ROUND:
                 return FINISHED
 

@@ -11,7 +11,7 @@ from agents.policies.options.torch_playing import choose
 from agents.policies.options.weights import ScorerArrays, score_options, scorer_arrays
 from envs.options import ListedOptions, OptionRound, OptionRules
 from envs.options.arrays import OptionArrays, option_arrays
-from envs.options.carrying import carry_features, forget_rows
+from envs.options.carrying import carry_features, forget_kept_rows
 from envs.options.kernels import prepare, take
 from envs.scheduling import ClusterView
 from envs.simulation import SimulationView
@@ -37,7 +37,7 @@ def play_round(batch: OptionArrays, s: ScorerArrays, draws: FloatArray, first: i
     """
     a = option_arrays(batch, 0)
     prepare(a)
-    forget_rows(a)
+    forget_kept_rows(a)
     while True:
         option = 0
         if a.rules[0].num_options > 1:

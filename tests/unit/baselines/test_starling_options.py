@@ -9,13 +9,17 @@ import pytest
 
 from baselines.parts.priority import jobs_present
 from baselines.starling.decide import EFFORT, affordable_depth, rank, remaining_work_of, select_considered
+from baselines.starling.market import StarlingMarket
 from baselines.starling.round import Present, StarlingRules
 from baselines.starling.scheduler import KNOWN, UNKNOWN, Starling, Variant, _gather, change_parameters
 from baselines.starling.tables import JobTables, NodeTables
+from envs.cluster import NodeGroup, build_cluster
+from envs.metrics import summarise
+from envs.performance import default_model
 from envs.scheduling import ClusterView, Scheduler
-from envs.simulation import Information
+from envs.simulation import Information, Setup, Simulator, run_episode
 from envs.types import ClusterSpec, JobSpec, MurmurationError, NodeSpec
-from envs.workloads import Workload
+from envs.workloads import SyntheticSource, Workload
 from tests.conformance.worlds import Curved
 from tests.golden.playground import jobs, two_nodes
 from tests.unit.baselines.rounds import busy_round, round_at
@@ -155,3 +159,35 @@ def test_it_can_be_sent_to_another_process_after_a_decision():
     copy = pickle.loads(pickle.dumps(starling))
     again = copy.schedule(view)
     assert {job: again.placement(job) for job in again.jobs()} == {job: first.placement(job) for job in first.jobs()}
+
+
+def test_for_a_short_makespan_the_longest_job_is_first():
+    """Two nodes of four GPUs and three jobs of four."""
+    view = round_at(0.0, jobs((0.0, 4, 10.0), (0.0, 4, 1000.0), (0.0, 4, 20.0)), two_nodes())
+    chosen = {}
+    for goal in ("mean_jct", "makespan"):
+        starling = Starling(goal=goal)
+        starling.reset(view.cluster, np.random.default_rng(0))
+        chosen[goal] = starling.schedule(view).jobs()
+    assert chosen == {"mean_jct": {0, 2}, "makespan": {1, 2}}
+
+
+def test_a_goal_that_does_not_exist_is_refused_and_the_market_takes_mean_jct_alone():
+    with pytest.raises(MurmurationError, match="goal is 'throughput'; it must be mean_jct or makespan"):
+        Starling(goal="throughput")  # type: ignore[arg-type]
+    with pytest.raises(MurmurationError, match="it proposes for a short mean JCT"):
+        StarlingMarket(Starling(goal="makespan"))
+
+
+def test_the_makespan_is_shorter_with_that_goal():
+    """On average over loaded workloads of elastic jobs that end at very different times."""
+    cluster = build_cluster("four", [NodeGroup("V100", 4, 4)])
+    source = SyntheticSource(cluster, default_model(), num_jobs=40, load=1.5)
+    setup, ratios = Setup(cluster, default_model()), []
+    for seed in range(12):
+        workload = source.episode(np.random.default_rng(seed), "train")
+        found = [
+            summarise(run_episode(Starling(goal=goal), Simulator(workload, setup))) for goal in ("mean_jct", "makespan")
+        ]
+        ratios.append(math.log(found[1].makespan / found[0].makespan))
+    assert np.mean(ratios) < -0.01

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from envs.options import OptionBatch
 from envs.options.arrays import OptionArrays, option_arrays
-from envs.options.carrying import carry_features, forget_rows
+from envs.options.carrying import carry_features, forget_kept_rows
 from envs.options.kernels import prepare
 from envs.simulation.jit import kernel
 from tests.conformance.random_worlds import random_world
@@ -19,7 +19,7 @@ def carry_decision(batch: OptionArrays, is_first: bool) -> int:
     a = option_arrays(batch, 0)
     prepare(a)
     if is_first:
-        forget_rows(a)
+        forget_kept_rows(a)
     carry_features(a)
     copied = 0
     for option in range(a.rules[0].num_options):

@@ -1,4 +1,4 @@
-"""MAIFS' published improvements beside those of a trained policy, over published schedulers on two traces."""
+"""MAIFS' published improvements beside those of trained policies, over published schedulers on two traces."""
 
 import math
 import os
@@ -19,7 +19,6 @@ from launch.policies import load_policies
 from launch.records import RESULTS, RecordFolder, consult_records
 from launch.tasks import describe_task
 
-POLICY = "policy"
 PUBLISHED = {"mean JCT": 46.0, "makespan": 44.0}  # per cent less, at most: abstract of TPDS 36(3), 391-406, 2025
 BASELINES = ("tiresias", "synergy_tune", "gavel_max_min", "pollux", "sia", "optimus_literal")
 TASKS = ("philly-64", "itp-64")
@@ -27,25 +26,23 @@ NOTES = (
     "Published: up to 46 % less mean JCT and 44 % less makespan than the state of the art on two production traces. "
     "Only the abstract is public; it names neither the traces nor the baselines nor the sizes.",
     "Assumed here: windows of Philly and of ITP on 64 GPUs of three types (docs/tasks.md), rounds at events, exact "
-    "remaining work, the full model with fungible cores and memory. The policy is a reconstruction that goes beyond "
-    "MAIFS: nodes bid, and a planner around Starling clears. Most of its lead over these baselines is Starling's, "
-    "which has a row.",
+    "remaining work, the full model with fungible cores and memory. Like MAIFS' agents, the policy on options learnt "
+    "from random weights, without a heuristic. Nodes that bid go beyond MAIFS: a planner around Starling clears, and "
+    "most of their lead over these baselines is Starling's, which has a row.",
     "Makespan is from the first submission to the last end among the measured jobs. Where one long job ends last, it "
     "says above all when that job started and how many GPUs it got.",
 )
 
 
-def improvements(
-    data: str, folder: Path, checkpoint: str = "checkpoints/bids-64", tasks: Sequence[str] = TASKS
-) -> Reproduction:
-    """Compare a policy with the recorded results of published schedulers on the test windows of two traces.
+def improvements(data: str, folder: Path, checkpoints: Mapping[str, str], tasks: Sequence[str] = TASKS) -> Reproduction:
+    """Compare policies with the recorded results of published schedulers on the test windows of two traces.
 
     Baselines are not played: their results are those in `results/`.
 
     Args:
         data: the folder with `traces/`; empty for the one that MURMURATION_DATA names.
         folder: of the run; receives the report of each task.
-        checkpoint: of a bidding policy; a relative path is relative to the repository.
+        checkpoints: of the policies by name; a relative path is relative to the repository.
         tasks: names of tasks with recorded results.
 
     Raises:
@@ -54,18 +51,21 @@ def improvements(
     """
     if data:
         os.environ["MURMURATION_DATA"] = data
-    path = RESULTS.parent / checkpoint
+    paths = {name: RESULTS.parent / path for name, path in checkpoints.items()}
     tables, missing = [], []
     for task in tasks:
-        comparison, absent = compare_on(task, path, folder / task)
-        tables.append((f"{task}: per cent less than each scheduler", improvement_table(comparison)))
+        comparison, absent = compare_on(task, paths, folder / task)
+        for name in checkpoints:
+            title = f"{task}: per cent less under {name} than under each scheduler"
+            tables.append((title, improvement_table(comparison, name)))
         missing += [f"{task}: {name} has no valid record and is left out." for name in absent]
     return Reproduction(tables, [*missing, *NOTES])
 
 
-def compare_on(task: str, checkpoint: Path, folder: Path) -> tuple[Comparison, list[str]]:
-    """Play a policy on the test episodes of a task; return it beside recorded results, and which are missing."""
-    base = [f"task={task}", f"checkpoint={checkpoint}"]
+def compare_on(task: str, checkpoints: Mapping[str, Path], folder: Path) -> tuple[Comparison, list[str]]:
+    """Play policies on the test episodes of a task; return them beside recorded results, and which are missing."""
+    first = next(iter(checkpoints))
+    base = [f"task={task}", f"checkpoint={checkpoints[first]}"]
     cfg = compose_options("evaluate", base, "[]")
     inputs = build_inputs(cfg)
     workloads = inputs.source.evaluation("test")
@@ -74,34 +74,34 @@ def compare_on(task: str, checkpoint: Path, folder: Path) -> tuple[Comparison, l
     wanted = ["starling", *BASELINES]
     cfg.recorded = [name for name in wanted if name in there]
     recorded = consult_records(cfg, about, [], workloads, inputs.setup)
-    policies = {POLICY: load_policies(checkpoint)[POLICY]}
+    policies = {name: load_policies(path)["policy"] for name, path in checkpoints.items()}
     comparison = run_comparison(
-        policies, workloads, inputs.setup, inputs.seed, reference=POLICY, about=about, recorded=recorded.figures
+        policies, workloads, inputs.setup, inputs.seed, reference=first, about=about, recorded=recorded.figures
     )
     folder.mkdir(parents=True, exist_ok=True)
     write_report(comparison, folder)
     return comparison, [name for name in wanted if name not in recorded.figures]
 
 
-def improvement_table(comparison: Comparison) -> pd.DataFrame:
-    """Return a row for each scheduler besides the policy: by how much the policy's figures are lower, in per cent."""
+def improvement_table(comparison: Comparison, policy: str) -> pd.DataFrame:
+    """Return a row for each other scheduler: by how much the figures of a policy are lower, in per cent."""
     rows = [
         {
             "scheduler": name,
-            "mean JCT": as_improvement(comparison.ratio("mean_jct", POLICY, to=name)),
-            "makespan": as_improvement(makespan_ratio(comparison, name)),
+            "mean JCT": as_improvement(comparison.ratio("mean_jct", policy, to=name)),
+            "makespan": as_improvement(makespan_ratio(comparison, policy, name)),
             "windows": len(comparison.runs[name]),
         }
         for name in comparison.schedulers
-        if name != POLICY
+        if name != policy
     ]
     published: dict[str, Any] = {name: f"at most {value:g}" for name, value in PUBLISHED.items()}
     return pd.DataFrame([*rows, {"scheduler": "published, state of the art", **published, "windows": "not public"}])
 
 
-def makespan_ratio(comparison: Comparison, other: str) -> Estimate:
-    """Return the geometric mean of the policy's makespan relative to another scheduler's, with its interval."""
-    pairs = zip(comparison.summaries[POLICY], comparison.summaries[other], strict=False)
+def makespan_ratio(comparison: Comparison, policy: str, other: str) -> Estimate:
+    """Return the geometric mean of a policy's makespan relative to another scheduler's, with its interval."""
+    pairs = zip(comparison.summaries[policy], comparison.summaries[other], strict=False)
     logs = t_interval(np.array([math.log(one.makespan / two.makespan) for one, two in pairs]))
     return Estimate(math.exp(logs.value), math.exp(logs.low), math.exp(logs.high))
 

@@ -85,7 +85,7 @@ class GroupLearner(OptionLearner):
         rows = Rows.of(joined.lesson)
         lesson, target, valued = self._judged(joined, rows, iteration)
         spread = float(lesson.advantage.std())
-        lesson = lesson._replace(advantage=lesson.advantage / max(spread, 1e-9))
+        lesson = lesson._replace(advantage=in_spreads(lesson.advantage, self._task_of(played)))
         rng = np.random.default_rng(derive_seed(setup.seed, Phase.LEARNING, iteration, 1))
         optimizer = self.get_optimizer(DEFAULT_MODULE_ID)
         for group, lr in zip(optimizer.param_groups, settings.step_sizes(iteration), strict=False):
@@ -96,6 +96,11 @@ class GroupLearner(OptionLearner):
                     self.take_step(optimizer, self._batch(lesson, rows, target, chosen))
         found = joined.figures | {f"learner/{name}": value for name, value in (self.figures | valued).items()}
         return found | {"learner/advantage_spread": spread, "learner/lr": settings.learning_rate(iteration)}
+
+    def _task_of(self, played: Mapping[int, Group]) -> IntArray:
+        """Return int64[D], the task of each decision."""
+        tasks = len(self._setup.tasks)
+        return np.concatenate([np.full(played[i].lesson.num_decisions, i % tasks) for i in sorted(played)])
 
     def _judged(self, joined: Group, rows: Rows, iteration: int) -> tuple[Lesson, FloatArray, dict[str, float]]:
         """Return the lesson with its final advantages, what the critic should have said, and figures."""
@@ -130,6 +135,18 @@ class GroupLearner(OptionLearner):
             "advantage": torch.from_numpy(lesson.advantage[chosen].astype(np.float32)),
             "target": torch.from_numpy(target[chosen].astype(np.float32)),
         }
+
+
+def in_spreads(advantage: FloatArray, task: IntArray) -> FloatArray:
+    """Return advantages float64[D] divided by their standard deviation in each task int64[D].
+
+    Without this the tasks whose jobs take the longest would decide alone what is learnt.
+    """
+    found = np.empty_like(advantage)
+    for each in np.unique(task):
+        own = task == each
+        found[own] = advantage[own] / max(float(advantage[own].std()), 1e-9)
+    return found
 
 
 def deciding_nodes(lesson: Lesson, rows: Rows) -> IntArray:

@@ -9,6 +9,7 @@ import torch
 
 from agents.methods.evolution.on_options import OptionEvolutionSettings
 from agents.methods.group_ppo import GroupPPOSettings
+from agents.methods.group_ppo.learning import in_spreads
 from agents.methods.vdn import VDNSettings
 from agents.problems.options import OptionSetup
 from agents.problems.problem import ValidationPlan
@@ -18,7 +19,9 @@ from envs.types import MurmurationError
 from tests.unit.options.tasks import small_task
 from tests.unit.options.test_option_training import Quiet, problem_of
 
-SMALL = GroupPPOSettings(num_workloads=4, group_size=4, num_minibatches=2, lr=1e-2, critic_lr=1e-2, iterations=40)
+SMALL = GroupPPOSettings(
+    num_workloads=4, group_size=4, num_minibatches=2, lr=1e-2, critic_lr=1e-2, entropy=0.003, iterations=40
+)
 METHODS: dict[str, Any] = {
     "group_ppo": SMALL,
     "critic_ppo": dataclasses.replace(SMALL, baseline="critic", gae_lambda=0.95),
@@ -170,3 +173,12 @@ def test_step_sizes_and_temperature_fall():
     assert method.temperature_at(20) == pytest.approx(0.55)
     assert method.temperature_at(99) == pytest.approx(0.1)
     assert dataclasses.replace(SMALL, lr=1.0, critic_lr=2.0, final_lr=0.5).step_sizes(20) == [0.75, 1.5]
+
+
+def test_advantages_are_measured_in_the_spread_of_their_own_task():
+    advantage, task = np.array([1.0, -1.0, 100.0, -100.0, 300.0, -300.0]), np.array([0, 0, 1, 1, 1, 1])
+    found = in_spreads(advantage, task)
+    assert found[:2].tolist() == [1.0, -1.0]
+    assert found[2:].std() == pytest.approx(1.0)
+    assert found[4] == pytest.approx(3 * found[2])
+    assert np.array_equal(in_spreads(advantage, np.zeros(6, np.int64)), advantage / advantage.std())

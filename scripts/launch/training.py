@@ -14,6 +14,7 @@ from agents.networks import Blueprint
 from agents.policies import BiddingCheckpoint
 from agents.policies.bid_checkpoint import is_bidding
 from agents.policies.checkpoint import find_checkpoint
+from agents.policies.options.checkpoint import OptionCheckpoint
 from agents.problems.bids import BiddingTask, BidProblem
 from agents.problems.objective import Return
 from agents.problems.options import OptionProblem, OptionTask
@@ -149,19 +150,21 @@ def read_start(cfg: DictConfig, problem: TrainingProblem, folder: Path) -> Mappi
         None without `start`, and for a run that is resumed, which has weights of its own.
 
     Raises:
-        ChoiceError: there is no such folder, or its policy does not bid.
+        ChoiceError: there is no such folder, or its policy is for another environment.
         CheckpointError: the policy is missing or damaged, or its network is not that of `agent`.
     """
     if not cfg.start or (folder / STATE).exists():
         return None
-    if not isinstance(problem, BidProblem):
-        raise ChoiceError("start: only policies that bid start from another one (env=bidding); leave it empty")
-    place = find_checkpoint(existing_folder(cfg, "start"))
-    if not is_bidding(place):
-        raise ChoiceError(f"start={cfg.start}: is no policy that bids; give one of experiment=bidding")
+    place, bids = find_checkpoint(existing_folder(cfg, "start")), isinstance(problem, BidProblem)
+    if bids != is_bidding(place):
+        wanted = "bids; give one of experiment=bidding" if bids else "chooses options; give one of env=options"
+        raise ChoiceError(f"start={cfg.start}: is no policy that {wanted}")
     try:
-        checkpoint = BiddingCheckpoint.load(place, registered(cfg))
-        weights = checkpoint.start_for(problem.blueprint, problem.spec.num_bids)
+        if isinstance(problem, BidProblem):
+            own = BiddingCheckpoint.load(place, registered(cfg))
+            weights = own.start_for(problem.blueprint, problem.spec.num_bids)
+        else:
+            weights = OptionCheckpoint.load(place, registered(cfg)).start_for(problem.blueprint)
     except CheckpointError as error:
         raise CheckpointError(f"start={cfg.start}: {error}") from error
     add_provenance(folder, start=checkpoint_hashes(place))

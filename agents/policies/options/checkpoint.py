@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors.torch import load_file
-from torch import nn
+from torch import Tensor, nn
 
 from agents.networks import Blueprint, NetworkError, check_option_network
 from agents.policies.checkpoint import check_finite
@@ -96,6 +96,26 @@ class OptionCheckpoint:
         except NetworkError as error:
             raise CheckpointError(f"{folder}: {error}") from error
         return cls(network, blueprint, rules, notes)
+
+    def start_for(self, blueprint: Blueprint) -> dict[str, Tensor]:
+        """Return the weights by name, for training that starts from them.
+
+        Args:
+            blueprint: the network that is to be trained. Options that only say how it begins may differ.
+
+        Raises:
+            CheckpointError: the network of this checkpoint is another one.
+        """
+        weights = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
+        built = blueprint.build(OptionSpec()).state_dict()
+        if blueprint.target != self.blueprint.target or {name: value.shape for name, value in built.items()} != {
+            name: value.shape for name, value in weights.items()
+        }:
+            raise CheckpointError(
+                f"the network to train is {blueprint.target} {blueprint.options} and that of the checkpoint "
+                f"{self.blueprint.target} {self.blueprint.options}; choose the same network"
+            )
+        return weights
 
     def scheduler(self, temperature: float | None = None) -> OptionScheduler:
         """Return the policy as a scheduler.

@@ -1,4 +1,4 @@
-"""What evolution begins with: the weights that `start=` names."""
+"""What training begins with: the weights that `start=` names."""
 
 import pytest
 import torch
@@ -6,6 +6,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
 from agents.policies import BiddingCheckpoint
+from agents.policies.options.checkpoint import OptionCheckpoint
 from agents.problems.bids import BidProblem
 from agents.terminal import ProgressListener
 from envs.types import CheckpointError, MurmurationError
@@ -66,8 +67,26 @@ def test_what_cannot_start_a_run_is_refused_in_one_line(tmp_path):
         read_start(cfg, problem(cfg), tmp_path)
     with pytest.raises(ChoiceError, match="start=missing: no such folder"):
         read_start(config("start=missing"), problem(cfg), tmp_path)
-    with pytest.raises(ChoiceError, match="only policies that bid start from another one"):
+    with pytest.raises(ChoiceError, match="bids-mix: is no policy that chooses options"):
         build_trainer(config("experiment=from_nothing", f"start={folder}"), tmp_path, ProgressListener())
+    options = CONF.parent / "checkpoints" / "options-16"
+    with pytest.raises(ChoiceError, match="options-16: is no policy that bids"):
+        read_start(config(f"start={options}"), problem(cfg), tmp_path)
+    with pytest.raises(CheckpointError, match=r"options-16: the network to train is .*'hidden': 8.* choose the same"):
+        build_trainer(
+            config("experiment=from_nothing", f"start={options}", "agent.options.hidden=8"),
+            tmp_path,
+            ProgressListener(),
+        )
+
+
+def test_a_policy_for_options_can_be_trained_further_on_another_task(tmp_path):
+    folder = CONF.parent / "checkpoints" / "options-16"
+    options = ("experiment=from_nothing", "task=rigid-64", f"start={folder}", "++agent.options.reluctance=11")
+    trainer = build_trainer(config(*options), tmp_path, ProgressListener())
+    expected = OptionCheckpoint.load(folder).network.state_dict()
+    network = trainer.problem.build(0, trainer.start)
+    assert all(torch.equal(value, expected[name]) for name, value in network.state_dict().items())
 
 
 @pytest.mark.parametrize(

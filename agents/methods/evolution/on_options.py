@@ -47,7 +47,7 @@ class OptionEvolutionSettings:
     num_pairs: int = 16
     num_workloads: int = 4
     sigma: float = 0.05
-    lr: float = 0.02
+    lr: float = 0.04
     decay: float = 0.0
     averaging: float = 0.1
     temperature: float = 0.0

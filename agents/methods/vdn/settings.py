@@ -43,16 +43,16 @@ class VDNSettings:
     critic: ClassVar[Literal["all"]] = "all"
     decisions_of_workload: ClassVar[int | None] = None  # all: the decisions of a round are learnt from together
 
-    num_workloads: int = 16
+    num_workloads: int = 8
     group_size: int = 8
     compares_groups: bool = True
     horizon: float = 30_000.0
     trace_decay: float = 0.9
     utility_scale: float = 0.1
-    temperature: float = 1.0
+    temperature: float = 0.5
     final_temperature: float = 0.1
-    lr: float = 3e-3
-    critic_lr: float = 3e-3
+    lr: float = 1e-2
+    critic_lr: float = 1e-2
     final_lr: float = 0.03
     critic_hidden: int = 32
     num_epochs: int = 2

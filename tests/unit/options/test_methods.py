@@ -30,7 +30,14 @@ METHODS: dict[str, Any] = {
     "ippo": dataclasses.replace(SMALL, baseline="critic", gae_lambda=0.95, turn="turns", critic="own"),
     "mappo": dataclasses.replace(SMALL, baseline="critic", gae_lambda=0.95, turn="turns"),
     "vdn": VDNSettings(
-        num_workloads=4, group_size=4, num_minibatches=4, lr=2e-2, critic_lr=1e-2, horizon=5_000.0, iterations=40
+        num_workloads=4,
+        group_size=4,
+        num_minibatches=4,
+        lr=2e-2,
+        critic_lr=1e-2,
+        temperature=1.0,
+        horizon=5_000.0,
+        iterations=40,
     ),
     "evolution": OptionEvolutionSettings(num_pairs=8, num_workloads=2, lr=0.05, sigma=0.1, averaging=1.0),
 }

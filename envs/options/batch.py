@@ -131,18 +131,22 @@ class OptionBatch(EpisodeBatch):
 
     def mean_jct(self, b: int) -> float:
         """Return the mean JCT of an ended episode's measured jobs, in s; unfinished ones count up to its end."""
+        submit, finish = self._measured(b)
+        return float((finish - submit).mean())
+
+    def makespan(self, b: int = 0) -> float:
+        """Return the makespan of an ended episode's measured jobs, in s, as `envs.metrics` defines it."""
+        submit, finish = self._measured(b)
+        return float(finish.max() - submit.min())
+
+    def _measured(self, b: int) -> tuple[FloatArray, FloatArray]:
+        """Return when the measured jobs of an ended episode were submitted, and when they finished, or its end."""
         workload = self.workloads[b]
         assert workload is not None, "the episode has not begun"
         assert self._outcomes[b] == END, "the episode has not ended"
-        jobs = self.state.jobs[b][: len(workload)]
-        end = self.state.episode[b, 0]["time"]
-        finish = np.where(jobs["status"] == Status.DONE, jobs["finish"], end)
-        return float((finish - jobs["submit"])[workload.measured].mean())
-
-    def makespan(self, b: int = 0) -> float:
-        """Return the time from the first submission to the end of an ended episode, in s."""
-        assert self._outcomes[b] == END, "the episode has not ended"
-        return float(self.state.episode[b, 0]["time"] - self.state.jobs[b][0]["submit"])
+        jobs = self.state.jobs[b][: len(workload)][workload.measured]
+        finish = np.where(jobs["status"] == Status.DONE, jobs["finish"], self.state.episode[b, 0]["time"])
+        return jobs["submit"], finish
 
     def _use_table(self) -> None:
         self.arrays = self.arrays._replace(world=batch_world(self.state, self.table))

@@ -16,6 +16,7 @@ it runs, rather than wait. Only `SamplingMatching` spreads one job over two GPU 
 | `Afs` | a GPU to the shorter of two jobs, unless the longer gains far more | AFS, NSDI'21, section 4 |
 | `HeSrpt` | shares by rank of remaining time, for one power law of speedup | heSRPT, PEVA 2020 |
 | `Starling` | shortest first, sized at the knee, two plans, look-ahead, batch sizes if asked: the one to beat | ours |
+| `StarlingMakespan` | the same with the longest first: for a short makespan | ours; order: Graham 1969 |
 | `RolloutPlanner` | Starling's plan and many others, played ahead on copies of the cluster | Chang et al., DEDS 2004 |
 | `Gavel` | shares of time on every GPU type by linear programs | Gavel, OSDI'20 |
 | `ElasticDp` | GPUs and batch sizes by a dynamic program over scaling | Saxena et al., MASCOTS'20 |
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from baselines.sampling_matching import SamplingMatching
     from baselines.sia import Sia
     from baselines.srtf import Srtf
-    from baselines.starling import Starling
+    from baselines.starling import Starling, StarlingMakespan
     from baselines.synergy import Synergy
     from baselines.themis import Themis
     from baselines.tiresias import Tiresias
@@ -71,6 +72,7 @@ _HOMES = {
     "Sia": "baselines.sia",
     "Srtf": "baselines.srtf",
     "Starling": "baselines.starling",
+    "StarlingMakespan": "baselines.starling",
     "Synergy": "baselines.synergy",
     "Themis": "baselines.themis",
     "Tiresias": "baselines.tiresias",
@@ -94,6 +96,7 @@ __all__ = [
     "Sia",
     "Srtf",
     "Starling",
+    "StarlingMakespan",
     "Synergy",
     "Themis",
     "Tiresias",

@@ -1,5 +1,6 @@
-"""The heuristic to beat: shortest first, sized at the knee, two plans, look-ahead."""
+"""The heuristic to beat: shortest first, sized at the knee, two plans, look-ahead; its form for a short makespan."""
 
+from baselines.starling.makespan import StarlingMakespan
 from baselines.starling.scheduler import Starling
 
-__all__ = ["Starling"]
+__all__ = ["Starling", "StarlingMakespan"]

@@ -122,8 +122,6 @@ class StarlingMarket:
                 f"StarlingMarket: {type(self.starling).__name__} has its own `{overridden}`, which this market does "
                 "not call; pass a Starling with other options"
             )
-        if self.starling.goal == "makespan":
-            raise MurmurationError("StarlingMarket: it proposes for a short mean JCT; pass a Starling with that goal")
         self._setup: Setup
         self._table: ThroughputTable
         self._exact: ExactThroughputs

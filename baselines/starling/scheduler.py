@@ -133,11 +133,6 @@ UNKNOWN = StarlingParameters(
 )
 
 
-# For a short makespan, chosen on six training workloads each of full-64 and rigid-64.
-MAKESPAN = replace(KNOWN, gang=0.0, urgency=-0.5)
-MAKESPAN_UNKNOWN = replace(UNKNOWN, gang=0.0, urgency=-0.5)
-
-
 class Variant(NamedTuple):
     """Another order and other sizes to try.
 
@@ -187,18 +182,13 @@ class Starling:
     `play` plays whole episodes in compiled code and takes offsets from another decision maker. Both it and `schedule`
     call the kernel `baselines.starling.decide.decide_round`.
 
-    With the goal "makespan" steps 4 and 5, which compare sums of completion times, are left out, and the order is
-    reversed: the longest first, sized at the knee, and throughput is worth more the longer a job still takes. So long
-    jobs do not remain alone at the end (longest processing time first, Graham 1969). Where work is hidden, that gains
-    nothing: which job is the longest is a guess.
-
     With batch sizes "best" a job runs at the offered batch size of highest goodput for its GPUs, found by the analyser
     of elastic scaling (MASCOTS'20), and all steps above use these goodputs. The batch size is left to the world where
     none that is offered is better than the usual one, and for gangs over several GPU types.
 
     Args:
-        known: parameters if remaining work is known or estimated; None for `KNOWN`, or `MAKESPAN` with that goal.
-        unknown: parameters if it is hidden; None for `UNKNOWN` or `MAKESPAN_UNKNOWN`.
+        known: parameters if remaining work is known or estimated.
+        unknown: parameters if it is hidden.
         look_ahead: completions in the forecast; 0 takes the first merged plan at once, in a tenth of the time.
         variants: other variants; if empty, only the plans of the first variant are compared.
         batch: "best" chooses batch sizes from the first job on to which the world offers a choice; "usual" leaves them
@@ -208,11 +198,9 @@ class Starling:
             other jobs; "ignored" assumes ample cores and memory and no contention.
         hidden_look_ahead: `look_ahead` if remaining work is hidden. The forecast takes guesses for facts, and is of no
             use there.
-        goal: "mean_jct" or "makespan", what is to be short.
 
     Raises:
-        MurmurationError: a look-ahead is negative, a variant has an invalid number, or `batch`, `shared` or `goal` is
-            unknown.
+        MurmurationError: a look-ahead is negative, a variant has an invalid number, or `batch` or `shared` is unknown.
 
     Attributes:
         discount: how much less late completions count where forecasts are compared, per hour: one in t hours counts as
@@ -225,15 +213,14 @@ class Starling:
 
     def __init__(
         self,
-        known: StarlingParameters | None = None,
-        unknown: StarlingParameters | None = None,
+        known: StarlingParameters = KNOWN,
+        unknown: StarlingParameters = UNKNOWN,
         look_ahead: int = 12,
         variants: Sequence[Variant] = OTHER_VARIANTS,
         batch: Literal["usual", "best"] = "best",
         measured_only: bool = True,
         shared: Literal["counted", "ignored"] = "counted",
         hidden_look_ahead: int = 0,
-        goal: Literal["mean_jct", "makespan"] = "mean_jct",
     ) -> None:
         for name, depth in (("look_ahead", look_ahead), ("hidden_look_ahead", hidden_look_ahead)):
             if depth < 0:
@@ -242,11 +229,9 @@ class Starling:
             raise MurmurationError(f"Starling: batch is {batch!r}; it must be usual or best")
         if shared not in ("counted", "ignored"):
             raise MurmurationError(f"Starling: shared is {shared!r}; it must be counted or ignored")
-        if goal not in ("mean_jct", "makespan"):
-            raise MurmurationError(f"Starling: goal is {goal!r}; it must be mean_jct or makespan")
-        self.shared, self.goal = shared, goal
-        self.known = known = known or (KNOWN if goal == "mean_jct" else MAKESPAN)
-        self.unknown = unknown or (UNKNOWN if goal == "mean_jct" else MAKESPAN_UNKNOWN)
+        self.shared = shared
+        self.known = known
+        self.unknown = unknown
         self.batch = batch
         self.measured_only = measured_only
         for variant in variants:
@@ -285,7 +270,7 @@ class Starling:
             arguments = self._arguments(view, hidden=bool(np.isnan(work).any()))
             self._write = self._write or plan_writing(*arguments)
             present = _gather(view, jobs, work)
-            offsets = NO_OFFSETS if self.goal == "mean_jct" else _longest_first(present, arguments[0], arguments[2])
+            offsets = self._offsets(present, arguments[0], arguments[2])
             self._carry_out(allocation, decide_round(self._write, present, *arguments, self._depth, offsets))
         return allocation
 
@@ -310,7 +295,7 @@ class Starling:
     ) -> bool:
         """Play an episode in compiled code, exactly as `schedule` would.
 
-        It returns False and does nothing where batch sizes are to be chosen, or with the goal "makespan".
+        It returns False and does nothing where batch sizes are to be chosen.
 
         A round that the simulator is in ends with what has been applied to it. Without limits the episode is played to
         its end. On a snapshot, only the jobs submitted so far are played.
@@ -326,7 +311,7 @@ class Starling:
         """
         if rounds is not None and rounds < 0:
             raise MurmurationError(f"Starling: rounds is {rounds}; it must not be negative")
-        if self.goal == "makespan" or (self.batch == "best" and _offers_choice(simulator)):
+        if self.batch == "best" and _offers_choice(simulator):
             return False
         arguments = self.kernel_arguments(simulator)
         offsets.check(len(arguments[0].group), simulator.cluster.num_nodes)
@@ -365,6 +350,10 @@ class Starling:
             self._site = tables_of_nodes(view.cluster, view.shared_resources, counted=self.shared == "counted")
         return self._tables, self._site, self.rules(self._tuning)
 
+    def _offsets(self, present: Present, tables: JobTables, rules: StarlingRules) -> Offsets:
+        """Return shifts of this round's decisions: none."""
+        return NO_OFFSETS
+
     def _look_for_batches(self, view: ClusterView) -> None:
         """Begin to choose batch sizes at the first job to which the world offers a choice."""
         submitted = len(view.num_gpus)
@@ -381,8 +370,6 @@ class Starling:
     @property
     def _depth(self) -> int:
         """Completions to look ahead with what is known of remaining work."""
-        if self.goal == "makespan":
-            return 0  # the forecast compares sums of completion times
         return self.hidden_look_ahead if self._hidden else self.look_ahead
 
     def _new_knees(self) -> Knees:
@@ -421,17 +408,6 @@ def _gather(view: ClusterView, jobs: IntArray, work: FloatArray) -> Present:
         ran,
         ended,
     )
-
-
-def _longest_first(present: Present, tables: JobTables, rules: StarlingRules) -> Offsets:
-    """Return offsets that reverse the order of the jobs: the key of each becomes its inverse."""
-    group = tables.group[present.jobs]
-    throughput, work = tables.knee_throughput[group], remaining_work_of(present, tables, rules)
-    runs = (throughput > 0) & (work > 0)
-    seconds = np.divide(work, throughput, out=np.ones(len(work)), where=runs) * tables.gpu_factor[0, group]
-    priority = np.zeros(len(tables.group))
-    priority[present.jobs] = np.where(runs, -2.0 * np.log(np.maximum(seconds, 1e-9)), 0.0)
-    return NO_OFFSETS._replace(priority=priority)
 
 
 def _may_choose(view: ClusterView, job: JobId) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from baselines.parts.priority import jobs_present
+from baselines.starling import StarlingMakespan
 from baselines.starling.decide import EFFORT, affordable_depth, rank, remaining_work_of, select_considered
 from baselines.starling.market import StarlingMarket
 from baselines.starling.round import Present, StarlingRules
@@ -165,18 +166,16 @@ def test_for_a_short_makespan_the_longest_job_is_first():
     """Two nodes of four GPUs and three jobs of four."""
     view = round_at(0.0, jobs((0.0, 4, 10.0), (0.0, 4, 1000.0), (0.0, 4, 20.0)), two_nodes())
     chosen = {}
-    for goal in ("mean_jct", "makespan"):
-        starling = Starling(goal=goal)
+    for kind in (Starling, StarlingMakespan):
+        starling = kind()
         starling.reset(view.cluster, np.random.default_rng(0))
-        chosen[goal] = starling.schedule(view).jobs()
-    assert chosen == {"mean_jct": {0, 2}, "makespan": {1, 2}}
+        chosen[kind] = starling.schedule(view).jobs()
+    assert chosen == {Starling: {0, 2}, StarlingMakespan: {1, 2}}
 
 
-def test_a_goal_that_does_not_exist_is_refused_and_the_market_takes_mean_jct_alone():
-    with pytest.raises(MurmurationError, match="goal is 'throughput'; it must be mean_jct or makespan"):
-        Starling(goal="throughput")  # type: ignore[arg-type]
-    with pytest.raises(MurmurationError, match="it proposes for a short mean JCT"):
-        StarlingMarket(Starling(goal="makespan"))
+def test_the_market_does_not_take_the_longest_first():
+    with pytest.raises(MurmurationError, match="StarlingMakespan has its own"):
+        StarlingMarket(StarlingMakespan())
 
 
 def test_the_makespan_is_shorter_with_that_goal():
@@ -186,8 +185,8 @@ def test_the_makespan_is_shorter_with_that_goal():
     setup, ratios = Setup(cluster, default_model()), []
     for seed in range(12):
         workload = source.episode(np.random.default_rng(seed), "train")
-        found = [
-            summarise(run_episode(Starling(goal=goal), Simulator(workload, setup))) for goal in ("mean_jct", "makespan")
-        ]
-        ratios.append(math.log(found[1].makespan / found[0].makespan))
+        first, other = (
+            summarise(run_episode(kind(), Simulator(workload, setup))).makespan for kind in (Starling, StarlingMakespan)
+        )
+        ratios.append(math.log(other / first))
     assert np.mean(ratios) < -0.01

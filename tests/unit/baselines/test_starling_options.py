@@ -166,10 +166,10 @@ def test_for_a_short_makespan_the_longest_job_is_first():
     """Two nodes of four GPUs and three jobs of four."""
     view = round_at(0.0, jobs((0.0, 4, 10.0), (0.0, 4, 1000.0), (0.0, 4, 20.0)), two_nodes())
     chosen = {}
-    for kind in (Starling, StarlingMakespan):
-        starling = kind()
+    for each in (Starling, StarlingMakespan):
+        starling = each()
         starling.reset(view.cluster, np.random.default_rng(0))
-        chosen[kind] = starling.schedule(view).jobs()
+        chosen[each] = starling.schedule(view).jobs()
     assert chosen == {Starling: {0, 2}, StarlingMakespan: {1, 2}}
 
 
@@ -186,7 +186,7 @@ def test_the_makespan_is_shorter_with_that_goal():
     for seed in range(12):
         workload = source.episode(np.random.default_rng(seed), "train")
         first, other = (
-            summarise(run_episode(kind(), Simulator(workload, setup))).makespan for kind in (Starling, StarlingMakespan)
+            summarise(run_episode(each(), Simulator(workload, setup))).makespan for each in (Starling, StarlingMakespan)
         )
         ratios.append(math.log(other / first))
     assert np.mean(ratios) < -0.01

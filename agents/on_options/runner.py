@@ -11,8 +11,8 @@ from torch import Tensor
 from agents.on_options.advantage import cost_to_go, leave_one_out_advantages
 from agents.on_ray.pieces import PieceRunner
 from agents.policies.options.lesson import Lesson
-from agents.policies.options.playing import Player
-from agents.policies.options.tape import MOMENTS, RECORDS
+from agents.policies.options.playing import ActsCompiled, Player
+from agents.policies.options.tape import MOMENTS, RECORDS, Tape
 from agents.problems.options import OptionSetup
 from envs.episodes import Elapsed, Reward
 from envs.options import OptionRules
@@ -52,54 +52,83 @@ class OptionRunner(PieceRunner):
     def __init__(self, *, config: AlgorithmConfig, **kwargs: Any) -> None:
         super().__init__(config=config, **kwargs)
         self._network = self._setup.build()
-        self._players: dict[tuple[str, OptionRules], Player] = {}  # by task and rules
+        self._players: dict[tuple[str, OptionRules, int], Player] = {}  # by task, rules and number of episodes
 
     def play(self, weights: Mapping[str, Tensor], iteration: int, numbers: Sequence[int]) -> dict[int, Group]:
-        """Play the groups of some workloads; return what is learnt from each, and figures."""
-        self._network.load_state_dict(weights)
-        return {number: self._play_group(iteration, number) for number in numbers}
+        """Play the groups of some workloads; return what is learnt from each, and figures.
 
-    def _play_group(self, iteration: int, number: int) -> Group:
+        In torch, all groups of a task are played in one batch, which takes a third of the time. The last bit of a score
+        may then depend on the other groups.
+        """
+        self._network.load_state_dict(weights)
+        found: dict[int, Group] = {}
+        num_tasks = len(self._setup.tasks)
+        together = [[number for number in numbers if number % num_tasks == index] for index in range(num_tasks)]
+        alone = [[number] for number in numbers]
+        for batch in alone if isinstance(self._network, ActsCompiled) else together:
+            if batch:
+                found |= self._play_groups(iteration, batch)
+        return found
+
+    def _play_groups(self, iteration: int, numbers: Sequence[int]) -> dict[int, Group]:
+        """Play groups of one task in one batch."""
         setup: OptionSetup[Any] = self._setup
-        settings = setup.settings
-        task, workload, seed = setup.draw(iteration, number)
-        if (key := (task.name, task.rules)) not in self._players:
-            self._players[key] = Player(task.batch(settings.group_size))
+        settings, count = setup.settings, len(numbers)
+        size, share = settings.group_size, settings.decisions_of_workload
+        drawn = {number: setup.draw(iteration, number) for number in numbers}
+        task = drawn[numbers[0]][0]
+        if (key := (task.name, task.rules, count)) not in self._players:
+            self._players[key] = Player(task.batch(size * count))
         player = self._players[key]
         jct = player.play(
-            [workload] * settings.group_size,
+            [workload for _, workload, _ in drawn.values() for _ in range(size)],
             self._network,
-            [seed] * settings.group_size,  # the same outages and estimates for all
+            [seed for *_, seed in drawn.values() for _ in range(size)],  # the same outages and estimates in a group
             temperature=settings.temperature_at(iteration),
-            most=settings.decisions_of_workload,
+            most=share if share is None or count == 1 else 2 * share * count,
+            group_size=size,
         )
-        tape, group = player.tape.arrays, settings.compares_groups
-        lesson = Lesson.of(player.tape, tape_advantages(player, task.reward, settings.horizon, compares=group))
-        moment = tape.moment[: tape.counts[RECORDS]]
-        time = player.batch.state.episode["time"][:, 0]
-        figures = {
-            "train/mean_jct": float(jct.mean()),
-            "train/makespan": float((time - workload.jobs["submit_time"][0]).mean()),
-            "train/decisions": float(tape.counts[MOMENTS]) / settings.group_size,
-        }
-        return Group(lesson, tape.episode[moment], tape.time[moment], figures)
+        found = {}
+        for i, number in enumerate(numbers):
+            first, end = i * size, (i + 1) * size
+            tape = player.tape if count == 1 else player.tape.part(first, end)
+            if count > 1 and share is not None:
+                tape.thin(share)
+            ends = player.batch.state.episode[first:end, 0]
+            makespan = np.mean([player.batch.makespan(b) for b in range(first, end)])
+            figures = {"train/mean_jct": float(jct[first:end].mean()), "train/makespan": float(makespan)}
+            found[number] = self._group_of(tape, ends, task.reward, figures)
+        return found
+
+    def _group_of(self, tape: Tape, ends: Any, reward: Reward, figures: dict[str, float]) -> Group:
+        settings, arrays = self._setup.settings, tape.arrays
+        advantages = tape_advantages(tape, ends, reward, settings.horizon, compares=settings.compares_groups)
+        moment = arrays.moment[: arrays.counts[RECORDS]]
+        figures["train/decisions"] = float(arrays.counts[MOMENTS]) / len(ends)
+        return Group(Lesson.of(tape, advantages), arrays.episode[moment], arrays.time[moment], figures)
 
 
-def tape_advantages(player: Player, reward: Reward, horizon: float, *, compares: bool = True) -> FloatArray:
+def tape_advantages(tape: Tape, ends: Any, reward: Reward, horizon: float, *, compares: bool = True) -> FloatArray:
     """Return the advantage of every moment of a tape, float64[moments], if all its episodes are of one workload.
 
     Without `compares` it is minus the cost to go, the return.
+
+    Args:
+        tape: the moments of each episode together, in the order of episodes.
+        ends: records of the engine's episodes at their ends, one for each.
+        reward: see its class.
+        horizon: in s.
+        compares: whether episodes are each other's baseline.
     """
-    tape, episode = player.tape.arrays, player.batch.state.episode[:, 0]
-    count, group = int(tape.counts[MOMENTS]), len(episode)
-    of = tape.episode[:count]
+    noted, (count, *_) = tape.arrays, tape.arrays.counts.tolist()
+    group, of = len(ends), noted.episode[:count]
     moments = np.bincount(of, minlength=group)
     first = np.concatenate([[0], np.cumsum(moments + 1)])  # each episode has its end as a last instant
-    place, ends = np.arange(count) + of, first[1:] - 1
+    place = np.arange(count) + of
     totals = []
-    for noted, field in ((tape.time, "time"), (tape.job_seconds, "job_seconds"), (tape.busy_seconds, "busy_seconds")):
+    for field in ("time", "job_seconds", "busy_seconds"):
         total = np.empty(first[-1])
-        total[place], total[ends] = noted[:count], episode[field]
+        total[place], total[first[1:] - 1] = getattr(noted, field)[:count], ends[field]
         totals.append(total)
     cost = np.zeros(first[-1])
     cost[1:] = -np.asarray(reward(Elapsed(*(np.diff(total) for total in totals))))

@@ -1,5 +1,6 @@
 """Nodes that choose options: the placement environment as the trainer sees it."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -229,8 +230,11 @@ class OptionProblem:
         }
 
     def rank(self, figures: TaskFigures) -> tuple[float, ...]:
-        """Return minus the mean cost over tasks; unfinished jobs count up to the end of an episode."""
-        return (-self.objective_of(figures),)
+        """Return minus the logarithm of the geometric mean of costs over tasks, in which each task counts alike.
+
+        Unfinished jobs count up to the end of an episode.
+        """
+        return (-sum(math.log(own["cost"]) for own in figures.values()) / len(figures),)
 
     def objective_of(self, figures: TaskFigures) -> float:
         """Return the mean cost over tasks, in s."""

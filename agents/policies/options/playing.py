@@ -141,6 +141,7 @@ class Player:
         *,
         temperature: float = 1.0,
         most: int | None = 0,
+        group_size: int | None = None,
     ) -> FloatArray:
         """Play workloads to their ends; the tape has the decisions of these episodes alone.
 
@@ -148,15 +149,17 @@ class Player:
             workloads: at most as many as the environment has episodes.
             network: has a method `scores`, see `OptionScorer`.
             seeds: of each episode. Outages and noisy estimates follow from its seed alone, as in `Simulator`; choices
-                follow from the seed and the place of the episode.
+                follow from the seed and the place of the episode in its group.
             temperature: see `play_episode`.
             most: decisions that are recorded, drawn at random from those of all episodes; None for all.
+            group_size: episodes of a group; None for all.
 
         Returns:
             float64[len(workloads)], the mean JCT of the measured jobs, in s.
         """
         self.tape.clear()
-        streams = [np.random.default_rng([seed, b]) for b, seed in enumerate(seeds)]
+        size = group_size or len(workloads)
+        streams = [np.random.default_rng([seed, b % size]) for b, seed in enumerate(seeds)]
         for b, workload in enumerate(workloads):
             self.batch.load(b, workload, np.random.default_rng(seeds[b]))
         if isinstance(network, ActsCompiled):

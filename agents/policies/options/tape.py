@@ -102,6 +102,30 @@ class Tape:
             return 1.0
         order = np.argsort(own.draw[:records], kind="stable")
         kept, limit = np.sort(order[:most]), float(own.draw[order[most - 1]]) if most else 0.0
+        self._copy_records(kept, own)
+        return limit
+
+    def part(self, first: int, end: int) -> "Tape":
+        """Return what was noted of the episodes from `first` to before `end`, which are numbered from 0 there.
+
+        The moments of each episode must be together, in the order of episodes.
+        """
+        own, (moments, records, *_) = self.arrays, self.arrays.counts.tolist()
+        begin, stop = np.searchsorted(own.episode[:moments], [first, end]).tolist()
+        kept = np.flatnonzero((own.moment[:records] >= begin) & (own.moment[:records] < stop))
+        rows = int(own.num_options[kept].sum()), int(own.num_jobs[kept].sum())
+        found = Tape(self.num_nodes, *(max(size, 1) for size in (stop - begin, len(kept), *rows)))
+        for name in ("episode", "time", "job_seconds", "busy_seconds"):
+            getattr(found.arrays, name)[: stop - begin] = getattr(own, name)[begin:stop]
+        found.arrays.episode[: stop - begin] -= first
+        found.arrays.counts[MOMENTS] = stop - begin
+        self._copy_records(kept, found.arrays)
+        found.arrays.moment[: len(kept)] -= begin
+        return found
+
+    def _copy_records(self, kept: IntArray, to: TapeArrays) -> None:
+        """Make some records all the records of a tape with enough room, which may be this one."""
+        own = self.arrays
         options, first = ranges(own.first_option[kept], own.num_options[kept])
         jobs, first_job = ranges(own.first_job[kept], own.num_jobs[kept])
         nodes, _ = ranges(kept * self.num_nodes, np.full(len(kept), self.num_nodes))
@@ -112,11 +136,9 @@ class Tape:
             (("nodes",), nodes),
         ):
             for name in names:
-                array = getattr(own, name)
-                array[: len(places)] = array[places]
-        own.first_option[: len(kept)], own.first_job[: len(kept)] = first, first_job
-        own.counts[RECORDS:] = len(kept), len(options), len(jobs)
-        return limit
+                getattr(to, name)[: len(places)] = getattr(own, name)[places]
+        to.first_option[: len(kept)], to.first_job[: len(kept)] = first, first_job
+        to.counts[RECORDS:] = len(kept), len(options), len(jobs)
 
     def make_room(self, most: int | None, limit: float) -> float:
         """Thin the tape if it has twice the records that are wanted, else grow; return the limit of further draws."""

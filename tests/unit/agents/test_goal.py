@@ -57,7 +57,9 @@ def test_validation_counts_what_is_rewarded(share):
     assert problem.goal.makespan_share == pytest.approx(share)
     assert figures["cost"] == pytest.approx((1.0 - share) * figures["mean_jct"] + share * figures["makespan"])
     assert figures["cost"] == min(figures["greedy"], figures["sampled"])
-    assert problem.rank({"small": figures}) == (-figures["cost"],)
+    half, double = ({"cost": figures["cost"] * factor} for factor in (0.5, 2.0))
+    assert problem.rank({"small": figures}) > problem.rank({"small": double})
+    assert problem.rank({"small": half, "other": double}) == pytest.approx(problem.rank({"small": figures}))
     scheduler = problem.world(network, 0).scheduler  # plays the likeliest options
     results = [
         run_episode(scheduler, Simulator(workload, task.setup, workload_seed(0, i)))

@@ -9,9 +9,11 @@ import torch
 
 from agents.methods.evolution.on_options import OptionEvolutionSettings
 from agents.methods.group_ppo import GroupPPOSettings
-from agents.methods.group_ppo.learning import in_spreads
+from agents.methods.group_ppo.learning import GroupConfig, in_spreads
 from agents.methods.vdn import VDNSettings
-from agents.problems.options import OptionSetup
+from agents.networks import Blueprint
+from agents.on_options.runner import OptionRunner
+from agents.problems.options import OptionProblem, OptionSetup
 from agents.problems.problem import ValidationPlan
 from envs.episodes import Elapsed
 from envs.options import OptionRules
@@ -189,3 +191,25 @@ def test_advantages_are_measured_in_the_spread_of_their_own_task():
     assert found[2:].std() == pytest.approx(1.0)
     assert found[4] == pytest.approx(3 * found[2])
     assert np.array_equal(in_spreads(advantage, np.zeros(6, np.int64)), advantage / advantage.std())
+
+
+@pytest.mark.parametrize("num_decisions", [None, 48])
+def test_groups_that_are_played_together_are_those_that_are_played_alone(num_decisions):
+    """In torch all groups of a task are one batch; each task has its own."""
+    tasks = [dataclasses.replace(small_task("move", num_nodes=n), name=f"nodes-{n}") for n in (2, 3)]
+    blueprint = Blueprint("agents.networks.option_attention.OptionAttention", {"width": 16})
+    problem = OptionProblem(tasks, blueprint)
+    method = dataclasses.replace(SMALL, num_decisions=num_decisions)
+    setup = OptionSetup.of(problem, method, problem.build(1, None), 7)
+    runner = OptionRunner(config=GroupConfig.of(setup), worker_index=0)
+    together = runner.play(setup.start, 3, range(4))
+    assert list(together) == [0, 2, 1, 3]
+    for number, group in together.items():
+        alone = runner.play(setup.start, 3, [number])[number]
+        assert group.figures == alone.figures
+        assert np.array_equal(group.time, alone.time)
+        assert np.array_equal(group.episode, alone.episode)
+        for name in group.lesson._fields:
+            assert np.allclose(getattr(group.lesson, name), getattr(alone.lesson, name), atol=1e-5), name
+        if num_decisions:
+            assert group.lesson.num_decisions == 12

@@ -1,6 +1,5 @@
 """Starling for a short makespan: the longest job first."""
 
-import math
 from dataclasses import replace
 from typing import Literal
 
@@ -11,20 +10,35 @@ from baselines.starling.offsets import NO_OFFSETS, Offsets
 from baselines.starling.round import Present, StarlingRules
 from baselines.starling.scheduler import KNOWN, UNKNOWN, Starling, StarlingParameters
 from baselines.starling.tables import JobTables
-from envs.simulation import Simulator
-from envs.types import Seconds
+from envs.scheduling import ClusterView
+from envs.types import Allocation, ClusterSpec
 
 # Chosen on six training workloads each of full-64 and rigid-64.
 MAKESPAN_KNOWN = replace(KNOWN, gang=0.0, urgency=-0.5)
 MAKESPAN_UNKNOWN = replace(UNKNOWN, gang=0.0, urgency=-0.5)
 
 
-class StarlingMakespan(Starling):
+class _LongestFirst(Starling):
+    """Starling with the order of the jobs reversed."""
+
+    def _offsets(self, present: Present, tables: JobTables, rules: StarlingRules) -> Offsets:
+        """Return offsets with which the key of each job becomes its inverse."""
+        group = tables.group[present.jobs]
+        throughput, work = tables.knee_throughput[group], remaining_work_of(present, tables, rules)
+        runs = (throughput > 0) & (work > 0)
+        seconds = np.divide(work, throughput, out=np.ones(len(work)), where=runs) * tables.gpu_factor[0, group]
+        priority = np.zeros(len(tables.group))
+        priority[present.jobs] = np.where(runs, -2.0 * np.log(np.maximum(seconds, 1e-9)), 0.0)
+        return NO_OFFSETS._replace(priority=priority)
+
+
+class StarlingMakespan:
     """Starling with the order reversed: the longest job first, sized at its knee, so that none is left at the end.
 
     Throughput is worth more the longer a job still takes. There are no further variants and no forecast, which compare
     sums of completion times. The order is that of the longest processing time (Graham 1969). Where work is hidden it
-    gains nothing: which job is the longest is a guess.
+    gains nothing: which job is the longest is a guess. It is no `Starling`, whose whole episodes compiled code can
+    play: the order follows from the remaining work of each round.
 
     Args:
         known, unknown, batch, measured_only, shared: as for `Starling`.
@@ -32,6 +46,10 @@ class StarlingMakespan(Starling):
     Raises:
         MurmurationError: as `Starling`.
     """
+
+    information = "none"
+    preemptive = True
+    elastic = True
 
     def __init__(
         self,
@@ -41,25 +59,12 @@ class StarlingMakespan(Starling):
         measured_only: bool = True,
         shared: Literal["counted", "ignored"] = "counted",
     ) -> None:
-        super().__init__(known, unknown, 0, (), batch, measured_only, shared)
+        self._starling = _LongestFirst(known, unknown, 0, (), batch, measured_only, shared)
 
-    def play(
-        self,
-        simulator: Simulator,
-        *,
-        rounds: int | None = None,
-        until: Seconds = math.inf,
-        offsets: Offsets = NO_OFFSETS,
-    ) -> bool:
-        """Do nothing and return False: the order follows from the remaining work of each round."""
-        return False
+    def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
+        """Forget the jobs of the last episode."""
+        self._starling.reset(cluster, rng)
 
-    def _offsets(self, present: Present, tables: JobTables, rules: StarlingRules) -> Offsets:
-        """Return offsets that reverse the order of the jobs: the key of each becomes its inverse."""
-        group = tables.group[present.jobs]
-        throughput, work = tables.knee_throughput[group], remaining_work_of(present, tables, rules)
-        runs = (throughput > 0) & (work > 0)
-        seconds = np.divide(work, throughput, out=np.ones(len(work)), where=runs) * tables.gpu_factor[0, group]
-        priority = np.zeros(len(tables.group))
-        priority[present.jobs] = np.where(runs, -2.0 * np.log(np.maximum(seconds, 1e-9)), 0.0)
-        return NO_OFFSETS._replace(priority=priority)
+    def schedule(self, view: ClusterView) -> Allocation:
+        """Plan the jobs at the head of the order, then start others on GPUs left over."""
+        return self._starling.schedule(view)

@@ -10,7 +10,6 @@ import pytest
 from baselines.parts.priority import jobs_present
 from baselines.starling import StarlingMakespan
 from baselines.starling.decide import EFFORT, affordable_depth, rank, remaining_work_of, select_considered
-from baselines.starling.market import StarlingMarket
 from baselines.starling.round import Present, StarlingRules
 from baselines.starling.scheduler import KNOWN, UNKNOWN, Starling, Variant, _gather, change_parameters
 from baselines.starling.tables import JobTables, NodeTables
@@ -167,15 +166,10 @@ def test_for_a_short_makespan_the_longest_job_is_first():
     view = round_at(0.0, jobs((0.0, 4, 10.0), (0.0, 4, 1000.0), (0.0, 4, 20.0)), two_nodes())
     chosen = {}
     for each in (Starling, StarlingMakespan):
-        starling = each()
+        starling: Scheduler = each()
         starling.reset(view.cluster, np.random.default_rng(0))
         chosen[each] = starling.schedule(view).jobs()
     assert chosen == {Starling: {0, 2}, StarlingMakespan: {1, 2}}
-
-
-def test_the_market_does_not_take_the_longest_first():
-    with pytest.raises(MurmurationError, match="StarlingMakespan has its own"):
-        StarlingMarket(StarlingMakespan())
 
 
 def test_the_makespan_is_shorter_with_that_goal():

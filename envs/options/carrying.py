@@ -2,8 +2,7 @@
 
 Within a round only plans change. An option changes the plan of one job, and with it what the nodes hold on which the
 job is before or after. Every other row of a job, a node or an option is the same in the next decision, except for what
-depends on the place in the list or on the free GPUs of the cluster (`CHANGING_OPTION`, `CHANGING_JOB`). On 64 GPUs a
-round has some twenty decisions, and one of them changes a tenth of the rows.
+depends on the place in the list or on the free GPUs of the cluster (`CHANGING_OPTION`, `CHANGING_JOB`).
 
 The rows are equal to the bit to those that `write_features` writes anew.
 """

@@ -80,15 +80,15 @@ def _measure_training(report: Report, suite: Suite, name: str, changes: str, net
     algorithm.train()
     spent = cpu_seconds(algorithm.train, suite.repeats)
     algorithm.stop()
-    player = Player(task.batch(settings.group_size))
-    workloads = [task.source.episode(np.random.default_rng(0), "train")] * settings.group_size
-    seeds = [0] * settings.group_size
+    count = settings.num_episodes  # all at once, as networks that act in torch are played in training
+    player = Player(task.batch(count))
+    workloads = [task.source.episode(np.random.default_rng(0), "train")] * count
     sampling = cpu_seconds(
-        lambda: player.play(workloads, policy, seeds, most=settings.decisions_of_workload), suite.repeats
+        lambda: player.play(workloads, policy, [0] * count, most=settings.num_decisions), suite.repeats
     )
-    decisions = float(player.tape.arrays.counts[MOMENTS]) / settings.group_size
+    decisions = float(player.tape.arrays.counts[MOMENTS]) / count
     rounds = float(player.batch.state.episode["num_rounds"].mean())
-    per_second = settings.num_episodes / spent
+    per_second = count / spent
 
     def add(what: str, value: float, unit: str, least: float = 0) -> None:
         report.add("options", name, f"{network}, {changes}: {what}", value, unit, least=least)
@@ -96,9 +96,9 @@ def _measure_training(report: Report, suite: Suite, name: str, changes: str, net
     add("training episodes", per_second, "1/CPU-s", LEAST[name, changes, network])
     add("decisions in training", per_second * decisions, "1/CPU-s")
     add("rounds (env-steps) in training", per_second * rounds, "1/CPU-s")
-    add("sampled episodes", settings.group_size / sampling, "1/CPU-s")
-    add("sampled decisions", settings.group_size * decisions / sampling, "1/CPU-s")
-    add("share of sampling", sampling * settings.num_workloads / spent, "")
+    add("sampled episodes", count / sampling, "1/CPU-s")
+    add("sampled decisions", count * decisions / sampling, "1/CPU-s")
+    add("share of sampling", sampling / spent, "")
 
 
 def _measure_reference(report: Report) -> None:

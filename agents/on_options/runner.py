@@ -57,8 +57,8 @@ class OptionRunner(PieceRunner):
     def play(self, weights: Mapping[str, Tensor], iteration: int, numbers: Sequence[int]) -> dict[int, Group]:
         """Play the groups of some workloads; return what is learnt from each, and figures.
 
-        In torch, all groups of a task are played in one batch, which takes a third of the time. The last bit of a score
-        may then depend on the other groups.
+        In torch, all groups of a task are played in one batch, which takes less than half of the time. The last bit of
+        a score may then depend on the other groups.
         """
         self._network.load_state_dict(weights)
         found: dict[int, Group] = {}

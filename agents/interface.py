@@ -8,7 +8,7 @@ import numpy as np
 
 from envs.metrics import job_completion_times
 from envs.options import OptionRound, OptionRules
-from envs.options.demonstrate import Demonstration, requested_by_node
+from envs.options.demonstrate import Demonstration, requested_placements
 from envs.scheduling import ClusterView, Scheduler
 from envs.simulation import Setup, SimulationView, Simulator, run_episode
 from envs.simulation.exact import PARTS, whole_parts
@@ -136,7 +136,7 @@ class DemonstratedScheduler:
         wanted = self.teacher.schedule(view)
         going = self._round.begin(view)
         candidates = frozenset(self._round.arrays.heads.tolist())
-        demonstration = Demonstration(requested_by_node(wanted), self._round.arrays)
+        demonstration = Demonstration(requested_placements(wanted), self._round.arrays)
         while going:
             self.count.decisions += 1
             going = not self._round.step(demonstration.choose())

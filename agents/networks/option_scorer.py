@@ -63,6 +63,6 @@ class OptionScorer(nn.Module):
         return torch.relu(hidden) @ self.output
 
     def flat(self) -> npt.NDArray[np.float32]:
-        """Return all weights float32[1, num_weights(hidden)], for compiled code."""
+        """Return all weights float32[1, num_weights], for compiled code."""
         pieces = [*self.parts, self.bias, self.output]
         return np.concatenate([piece.detach().numpy().ravel() for piece in pieces])[None]

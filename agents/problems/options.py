@@ -96,7 +96,7 @@ class OptionSetup(Generic[S]):
     @property
     def spec(self) -> OptionSpec:
         """Sizes of the rows, for which networks are built."""
-        return OptionSpec()
+        return OptionSpec.of(self.tasks[0].rules)
 
     @property
     def num_pieces(self) -> int:
@@ -163,15 +163,20 @@ class OptionProblem:
         """The tag of the cost."""
         return self.goal.tag
 
+    @property
+    def spec(self) -> OptionSpec:
+        """Sizes of the rows."""
+        return OptionSpec.of(self.worlds[0].rules)
+
     def check(self) -> None:
         """Check a network like the one to be trained."""
-        check_option_network(self.build(0, None), OptionSpec())
+        check_option_network(self.build(0, None), self.spec)
 
     def build(self, seed: int, start: Mapping[str, Tensor] | None) -> nn.Module:
         """Build the network that training begins with."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(seed, Phase.LEARNING))
-            network = self.blueprint.build(OptionSpec())
+            network = self.blueprint.build(self.spec)
         if start is not None:
             network.load_state_dict(start, strict=False)
         return network

@@ -2,8 +2,9 @@
 
 from envs.options.arrays import OPTION_ACTION, OPTION_AMOUNT, OPTION_NODE, OPTION_ROW, OptionArrays
 from envs.options.carrying import note_change
-from envs.options.columns import EVICT, MOVE, WAIT
+from envs.options.columns import EVICT, MOVE, TUNE, WAIT
 from envs.options.listing import TAKES_TURNS, is_idle, needs_gpus
+from envs.options.tuned import tune_job
 from envs.simulation.jit import leaf
 from envs.simulation.shares import clear_job, set_share
 
@@ -28,9 +29,13 @@ def carry_out_option(a: OptionArrays, option: int) -> bool:
 
 @leaf
 def change_plan(a: OptionArrays, action: int, j: int, n: int, amount: int) -> None:
-    """Carry out an option other than waiting for a job: its GPUs on a node become `amount`."""
+    """Carry out an option other than waiting for a job: its GPUs on a node, or its tuning, become `amount`."""
     rules = a.rules[0]
     note_change(a, j)
+    if action == TUNE:
+        tune_job(a, j, amount)
+        rules.decision += 1
+        return
     if action in (MOVE, EVICT):
         clear_job(a.world, j)
     if action != EVICT:

@@ -6,9 +6,10 @@ import numpy as np
 
 from envs.episodes.candidates import QUEUE_ORDERS, Features
 from envs.episodes.coupling import SUM_WITH_TRAFFIC
-from envs.options.columns import NUM_CLUSTER_COLUMNS, NUM_JOB_COLUMNS, NUM_NODE_COLUMNS, NUM_OPTION_COLUMNS
 from envs.options.rules import CHANGES, TURNS, OptionRules
-from envs.simulation import State, ThroughputTable
+from envs.options.spec import OptionSpec
+from envs.options.tuning import TuningTable, tunings_under
+from envs.simulation import Setup, State, ThroughputTable
 from envs.simulation.by_reference import by_reference
 from envs.simulation.jit import Records, leaf
 from envs.simulation.world import World, batch_world, episode_of
@@ -22,6 +23,7 @@ RULES = np.dtype(
             ("queue_order", np.int64),  # index into QUEUE_ORDERS
             ("max_decisions", np.int64),
             ("distinct_nodes", np.int64),
+            ("tune", np.int64),
             ("turn", np.int64),  # index into TURNS
             ("node_gpus", np.int64),  # GPUs of the largest node
             # The present round.
@@ -43,7 +45,8 @@ RULES = np.dtype(
     align=True,
 )
 # Columns of `OptionArrays.what`.
-OPTION_ACTION, OPTION_ROW, OPTION_NODE, OPTION_AMOUNT = range(4)  # kind, row of the job (-1: none), node, GPUs there
+# Kind, row of the job (-1: none), node, GPUs there; for tuning the number of the tuning, see `envs.options.tuning`.
+OPTION_ACTION, OPTION_ROW, OPTION_NODE, OPTION_AMOUNT = range(4)
 
 
 @by_reference
@@ -93,9 +96,9 @@ class OptionArrays(NamedTuple):
     heads: IntArray  # [num_candidates]: the first waiting jobs, -1 where there is none
     keys: FloatArray  # [num_candidates]
     what: IntArray  # [capacity, 4]: see OPTION_ACTION
-    options: Features  # [capacity, NUM_OPTION_COLUMNS]
+    options: Features  # [capacity, option_features], see `OptionSpec`
     job_ids: IntArray  # [num_rows]: jobs behind the rows of `jobs`
-    jobs: Features  # [num_rows, NUM_JOB_COLUMNS]
+    jobs: Features  # [num_rows, job_features]
     nodes: Features  # [num_nodes, NUM_NODE_COLUMNS]
     cluster: Features  # [NUM_CLUSTER_COLUMNS]
     sums: FloatArray  # [num_nodes + 1, 5]: see `envs.episodes.coupling`; the last row is scratch
@@ -103,13 +106,15 @@ class OptionArrays(NamedTuple):
     classes: IntArray  # [num_nodes]: nodes of one class have equal hardware
     seen: IntArray  # [num_classes]
     type_throughput: FloatArray  # [num_gpu_types]: see NODE_TYPE_THROUGHPUT
+    tunings: TuningTable
     kept: KeptRows
 
 
 def allocate_options(
-    state: State, rules: OptionRules, table: ThroughputTable, candidates: int, capacity: int
+    state: State, rules: OptionRules, setup: Setup, table: ThroughputTable, capacity: int
 ) -> OptionArrays:
     """Allocate arrays for all episodes of a state, for at most `capacity` options of a decision."""
+    spec, candidates = OptionSpec.of(rules), rules.candidates(setup.cluster)
     batch, nodes = state.nodes.shape
     rows = min(candidates + int(state.nodes["num_gpus"][0].sum()), state.jobs.shape[1])
     records = np.zeros((batch, 1), RULES)
@@ -117,6 +122,7 @@ def allocate_options(
     records["queue_order"] = QUEUE_ORDERS.index(rules.queue_order)
     records["max_decisions"] = rules.max_decisions
     records["distinct_nodes"] = rules.distinct_nodes
+    records["tune"] = rules.tune
     records["turn"] = TURNS.index(rules.turn)
     records["node_gpus"] = state.nodes["num_gpus"][0].max()
     for name in ("gang", "last_node", "turn_of"):
@@ -130,29 +136,30 @@ def allocate_options(
         heads=np.full(candidates, -1, np.int64),
         keys=np.zeros(candidates),
         what=np.zeros((capacity, OPTION_AMOUNT + 1), np.int64),
-        options=np.zeros((capacity, NUM_OPTION_COLUMNS), np.float32),
+        options=np.zeros((capacity, spec.option_features), np.float32),
         job_ids=np.zeros(rows, np.int64),
-        jobs=np.zeros((rows, NUM_JOB_COLUMNS), np.float32),
-        nodes=np.zeros((nodes, NUM_NODE_COLUMNS), np.float32),
-        cluster=np.zeros(NUM_CLUSTER_COLUMNS, np.float32),
+        jobs=np.zeros((rows, spec.job_features), np.float32),
+        nodes=np.zeros((nodes, spec.node_features), np.float32),
+        cluster=np.zeros(spec.cluster_features, np.float32),
         sums=np.zeros((nodes + 1, SUM_WITH_TRAFFIC + 1)),
         equals_before=np.zeros(nodes, np.int64),
         classes=classes,
         seen=np.zeros(classes.max() + 1, np.int64),
         type_throughput=np.zeros(state.room.shape[1]),
-        kept=_no_rows(state.jobs.shape[1], nodes, capacity, rows),
+        tunings=tunings_under(rules, setup, table),
+        kept=_no_rows(state.jobs.shape[1], nodes, capacity, rows, spec),
     )
 
 
-def _no_rows(num_jobs: int, num_nodes: int, capacity: int, rows: int) -> KeptRows:
+def _no_rows(num_jobs: int, num_nodes: int, capacity: int, rows: int, spec: OptionSpec) -> KeptRows:
     return KeptRows(
         clock=np.zeros(4, np.int64),
         changed_jobs=np.zeros(num_jobs, np.int64),
         changed_nodes=np.zeros(num_nodes, np.int64),
         what=np.zeros((capacity, OPTION_AMOUNT + 1), np.int64),
-        options=np.zeros((capacity, NUM_OPTION_COLUMNS), np.float32),
+        options=np.zeros((capacity, spec.option_features), np.float32),
         job_ids=np.zeros(rows, np.int64),
-        jobs=np.zeros((rows, NUM_JOB_COLUMNS), np.float32),
+        jobs=np.zeros((rows, spec.job_features), np.float32),
         row_of=np.zeros(num_jobs, np.int64),
         first_option=np.zeros(rows + 1, np.int64),
         option_before=np.zeros(capacity, np.int64),
@@ -189,5 +196,6 @@ def option_arrays(batch: OptionArrays, b: int) -> OptionArrays:
         batch.classes,
         batch.seen,
         batch.type_throughput,
+        batch.tunings,
         batch.kept,
     )

@@ -10,23 +10,26 @@ from envs.episodes.candidates import Features
 from envs.options import kernels
 from envs.options.arrays import OPTION_NODE, OPTION_ROW, OptionArrays, allocate_options
 from envs.options.rules import OptionRules
+from envs.options.spec import OptionSpec
+from envs.options.tuning import tunings_under
 from envs.simulation import Setup
 from envs.simulation.kernels import END, LOG_FULL
 from envs.simulation.state import Status
 from envs.simulation.world import batch_world
-from envs.types import FloatArray, IntArray
+from envs.types import ClusterSpec, FloatArray, IntArray
 
 MOST_OPTIONS = 1 << 16  # room for the options of one decision, at most
+MOST_TUNINGS = 40  # of a job: batch sizes are powers of two
 
 
 class ListedOptions(NamedTuple):
     """The options of one decision of one episode, as copies.
 
     Attributes:
-        what: int64[num_options, 4]: kind, row of the job (-1: none), node (-1: none), GPUs there.
-        options: float32[num_options, NUM_OPTION_COLUMNS].
+        what: int64[num_options, 4]: kind, row of the job (-1: none), node (-1: none), GPUs there or number of a tuning.
+        options: float32[num_options, option_features], see `OptionSpec`.
         job_ids: int64[num_jobs].
-        jobs: float32[num_jobs, NUM_JOB_COLUMNS].
+        jobs: float32[num_jobs, job_features].
         nodes: float32[num_nodes, NUM_NODE_COLUMNS].
         cluster: float32[NUM_CLUSTER_COLUMNS].
         turn: the node whose turn it is, -1 in an auction.
@@ -75,8 +78,14 @@ class OptionBatch(EpisodeBatch):
         super().__init__(setup, models, num_jobs, batch_size, reward, logging)
         self.rules = rules or OptionRules()
         self.num_candidates = self.rules.candidates(self.cluster)
-        capacity = most_options(self.num_candidates, self.cluster.num_nodes, int(self.cluster.node_gpus.max()))
-        self.arrays = allocate_options(self.state, self.rules, self.table, self.num_candidates, capacity)
+        self.arrays = allocate_options(
+            self.state, self.rules, setup, self.table, most_options(self.rules, setup.cluster)
+        )
+
+    @property
+    def spec(self) -> OptionSpec:
+        """Sizes of the rows."""
+        return OptionSpec.of(self.rules)
 
     @property
     def outcomes(self) -> IntArray:
@@ -149,7 +158,8 @@ class OptionBatch(EpisodeBatch):
         return jobs["submit"], finish
 
     def _use_table(self) -> None:
-        self.arrays = self.arrays._replace(world=batch_world(self.state, self.table))
+        world, tunings = batch_world(self.state, self.table), tunings_under(self.rules, self.setup, self.table)
+        self.arrays = self.arrays._replace(world=world, tunings=tunings)
 
     def _begin(self, b: int) -> None:
         record = self.arrays.rules[b, 0]
@@ -176,7 +186,9 @@ def copy_options(arrays: OptionArrays, b: int) -> ListedOptions:
     )
 
 
-def most_options(candidates: int, nodes: int, node_gpus: int) -> int:
+def most_options(rules: OptionRules, cluster: ClusterSpec) -> int:
     """Return the room that is kept for the options of one decision: for all that there can be, within MOST_OPTIONS."""
-    jobs = candidates + nodes * node_gpus
-    return min(1 + jobs * nodes * (node_gpus + 1), MOST_OPTIONS)
+    node_gpus = int(cluster.node_gpus.max())
+    jobs = rules.candidates(cluster) + cluster.num_nodes * node_gpus
+    tunings = MOST_TUNINGS if rules.tune else 0
+    return min(1 + jobs * (cluster.num_nodes * (node_gpus + 1) + tunings), MOST_OPTIONS)

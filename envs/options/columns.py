@@ -17,8 +17,9 @@ RATIO_LIMIT = 4.0
     RESIZE,  # a job that runs on the node gets another number of its GPUs
     MOVE,  # a running job goes to this node, with as many GPUs as it has
     EVICT,  # a running job returns to the queue
-) = range(6)
-ACTION_NAMES = ("wait", "start", "join", "resize", "move", "evict")
+    TUNE,  # a job gets another batch size, or another level of cores or memory, on the GPUs that it has
+) = range(7)
+ACTION_NAMES = ("wait", "start", "join", "resize", "move", "evict", "tune")
 
 # An option: what would be so after it.
 (
@@ -53,6 +54,14 @@ ACTION_NAMES = ("wait", "start", "join", "resize", "move", "evict")
     OPTION_LINK_HARM,
     NUM_OPTION_COLUMNS,
 ) = range(30)
+# Four more where jobs may be tuned.
+(
+    OPTION_TUNE,  # 1 for this kind of option
+    OPTION_BATCH,  # log2(batch size / the usual one) / 4; 0 for the usual one
+    OPTION_CPUS,  # cores that the job may use / those that saturate it; 0 for as many as the world gives it
+    OPTION_MEMORY,  # the same for memory
+    NUM_TUNED_OPTION_COLUMNS,
+) = range(NUM_OPTION_COLUMNS, NUM_OPTION_COLUMNS + 5)
 
 # A job that some option is about.
 (
@@ -77,6 +86,8 @@ ACTION_NAMES = ("wait", "start", "join", "resize", "move", "evict")
     JOB_EFFICIENCY,  # four columns: throughput per GPU on 1, 2, 4, 8 GPUs, see `envs.episodes.candidates`
 ) = range(19)
 NUM_JOB_COLUMNS = JOB_EFFICIENCY + 4
+# Three more where jobs may be tuned: as for options, in the plan.
+JOB_BATCH, JOB_CPUS, JOB_MEMORY, NUM_TUNED_JOB_COLUMNS = range(NUM_JOB_COLUMNS, NUM_JOB_COLUMNS + 4)
 
 # A node.
 (
@@ -107,12 +118,14 @@ CHANGING_OPTION = (OPTION_CLUSTER_FREE_AFTER,)
 CHANGING_JOB = (JOB_RANK, JOB_FIRST)
 
 OPTION_COLUMNS = (
-    *(f"is_{name}" for name in ACTION_NAMES),
+    *(f"is_{name}" for name in ACTION_NAMES[:TUNE]),
     *("gpus", "gpus_here", "gpus_change", "of_request", "run_time", "gpu_time", "time_saved", "throughput"),
     *("efficiency", "type_loss", "spread", "restart", "free_after", "full", "cluster_free_after"),
     *("cpu_shortage", "cpu_harm", "memory_shortage", "memory_harm"),
     *("stage_suffered", "stage_harm", "link_suffered", "link_harm"),
 )
+TUNED_OPTION_COLUMNS = ("is_tune", "batch", "cpus", "memory")
+TUNED_JOB_COLUMNS = TUNED_OPTION_COLUMNS[1:]
 JOB_ROW_COLUMNS = (
     *("waits", "runs", "changed", "rank", "first", "remaining_time", "gpu_time", "age", "attained_service"),
     *("requested_gpus", "min_gpus", "max_gpus", "gpus", "spread", "restart_delay", "contention"),

@@ -1,28 +1,34 @@
 """Translation of a scheduler's allocation into options, from which policies learn by imitation.
 
 The plan of a round is led to an allocation option by option: jobs that should stop are evicted; others shrink and move;
-those whose placement changes otherwise are evicted too; then jobs grow, start, and further nodes join them. A job is
-evicted that only another order of changes would lead to what it should have, for example two jobs that swap their
+those whose placement changes otherwise are evicted too; then jobs grow, start, and further nodes join them. Jobs that
+have their GPUs are tuned last, to what comes nearest to the batch size, cores and memory that they should have. A job
+is evicted that only another order of changes would lead to what it should have, for example two jobs that swap their
 nodes; it starts anew in the same round.
 
 With `changes="move"`, `distinct_nodes=False` and enough candidates and decisions, this leads to every allocation that
-names GPUs only, as far as `envs.options.listing` has the options. Elsewhere the plan comes as near as options lead that
-bring a job nearer to what it should have. `scripts/interface.py` measures it.
+names GPUs only, and with `tune=True` to those that name what `envs.options.tuning` has, as far as
+`envs.options.listing` has the options. Elsewhere the plan comes as near as options lead that bring a job nearer to what
+it should have. `scripts/interface.py` measures it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from envs.options.arrays import OPTION_ROW, OptionArrays
-from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, START, WAIT
+from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, START, TUNE, WAIT
 from envs.options.kernels import list_decision
+from envs.simulation.exact import PARTS
 from envs.simulation.kernels import RUNNING
-from envs.types import Allocation, JobId, NodeId
+from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY
+from envs.types import Allocation, JobId, NodeId, Placement
 
 GpusByNode = Mapping[NodeId, int]
-WantedGpus = Mapping[JobId, GpusByNode]  # of all jobs that run
+WantedPlacements = Mapping[JobId, Placement]  # of all jobs that run
+Amounts = tuple[float, float, float]  # a batch size, and 64ths of cores and of GB for each GPU; 0 for what is not named
+NO_AMOUNTS: Amounts = (0.0, 0.0, 0.0)
 
 # In this order options are chosen.
 (
@@ -32,16 +38,17 @@ WantedGpus = Mapping[JobId, GpusByNode]  # of all jobs that run
     CLEAR_JOB,  # its placement changes otherwise: it starts anew
     CLEAR_MOVE,  # it could move if its new node had room
     GIVE_GPUS,
+    TUNE_JOB,
     CLEAR_REST,  # a job that could be resized or joined in another order
     GIVE_SOME,  # where not all that the job should have is free
     COME_NEARER,
     DO_NOTHING,
     ANYTHING,
-) = range(11)
+) = range(12)
 
 
 class ListedOption(NamedTuple):
-    """An option, see `OPTION_ACTION`, and its place among those of its decision."""
+    """An option, see `OPTION_ACTION`, and its place among those of its decision; for tuning, `gpus` is a number."""
 
     place: int
     action: int
@@ -50,23 +57,26 @@ class ListedOption(NamedTuple):
     gpus: int
 
 
-def requested_by_node(allocation: Allocation) -> WantedGpus:
-    """Return the GPUs of every job that runs under an allocation; what else its placements name is left out."""
+def requested_placements(allocation: Allocation) -> WantedPlacements:
+    """Return the placement of every job that runs under an allocation."""
     placements = {job: allocation.placement(job) for job in sorted(allocation.jobs())}
-    return {job: placement.gpus for job, placement in placements.items() if placement is not None}
+    return {job: placement for job, placement in placements.items() if placement is not None}
 
 
 class Demonstration:
     """The way from the plan at the beginning of a round to an allocation.
 
     Args:
-        wanted: GPUs of every job that should run.
+        wanted: placements of all jobs that should run.
         arrays: the environment at the first decision of a round.
         b: the episode.
     """
 
-    def __init__(self, wanted: WantedGpus, arrays: OptionArrays, b: int = 0) -> None:
-        self.wanted, self.arrays, self.b = wanted, arrays, b
+    def __init__(self, wanted: WantedPlacements, arrays: OptionArrays, b: int = 0) -> None:
+        self.wanted: Mapping[JobId, GpusByNode] = {job: placement.gpus for job, placement in wanted.items()}
+        self.arrays, self.b = arrays, b
+        self._tunes = bool(arrays.rules[b, 0].tune)
+        self._amounts = {job: wanted_amounts(placement) for job, placement in wanted.items()} if self._tunes else {}
         held = np.flatnonzero(arrays.world.jobs[b]["status"] == RUNNING).tolist()
         self._open = sorted({*held, *wanted})
 
@@ -74,7 +84,7 @@ class Demonstration:
         """Return the place of the next option; it lists the options of the present decision."""
         list_decision(self.arrays, self.b)
         plans = {job: planned_gpus(self.arrays, self.b, job) for job in self._open}
-        self._open = [job for job in self._open if plans[job] != self.wanted.get(job, {})]
+        self._open = [job for job in self._open if plans[job] != self.wanted.get(job, {}) or self._lacks_tuning(job)]
         ranks = [(*self._rank(option, plans.get(option.job, {})), option.place) for option in self._listed()]
         return min(ranks)[-1] if ranks else 0
 
@@ -89,16 +99,33 @@ class Demonstration:
         ):
             yield ListedOption(place, action, job, node, gpus)
 
+    def _lacks_tuning(self, job: JobId) -> bool:
+        """Whether a job should have another batch size, or other cores or memory, than in the plan."""
+        return job in self._amounts and planned_amounts(self.arrays, self.b, job) != self._amounts[job]
+
+    def _rank_tuning(self, option: ListedOption) -> tuple[int, float, int]:
+        """Return the rank of a tuning of a job that has the GPUs that it should have."""
+        model, gpus = (int(self.arrays.world.jobs[self.b, option.job][name]) for name in ("model", "gpus"))
+        tunings, wanted = self.arrays.tunings, self._amounts[option.job]
+        usual, saturating = int(tunings.usual[model, gpus]), tunings.saturating[model].tolist()
+        sizes = float(tunings.batch_size[option.gpus, model, gpus]), *tunings.parts[option.gpus, model].tolist()
+        now = planned_amounts(self.arrays, self.b, option.job)
+        after = difference(sizes, wanted, usual, saturating)
+        nearer = after < difference(now, wanted, usual, saturating)
+        return TUNE_JOB if nearer else ANYTHING, after, 0
+
     def _has_room(self, plan: GpusByNode, wanted: GpusByNode) -> bool:
         """Whether all that a job still should get is free."""
         free = self.arrays.world.nodes[self.b]["free"]
         return all(gpus - plan.get(node, 0) <= free[node] for node, gpus in wanted.items())
 
-    def _rank(self, option: ListedOption, plan: GpusByNode) -> tuple[int, int, int]:
+    def _rank(self, option: ListedOption, plan: GpusByNode) -> tuple[int, float, int]:
         """Return a rank; the option with the lowest is chosen."""
         if option.action == WAIT:
             return DO_NOTHING, 0, 0
         wanted = self.wanted.get(option.job, {})
+        if option.action == TUNE or plan == wanted:
+            return self._rank_tuning(option) if option.action == TUNE and plan == wanted else (ANYTHING, 0, 0)
         differing = [node for node in plan if plan[node] != wanted.get(node, 0)]
         reason = ANYTHING
         if option.action == EVICT:
@@ -134,6 +161,45 @@ def planned_gpus(arrays: OptionArrays, b: int, job: JobId) -> dict[NodeId, int]:
         found[int(record.node)] = int(record.gpus)
         share = int(record.next_of_job)
     return found
+
+
+def wanted_amounts(placement: Placement) -> Amounts:
+    """Return what a placement names; of cores and memory the least for each GPU."""
+    cpus, memory = (
+        min(np.floor(amounts[node] * PARTS) / gpus for node, gpus in placement.gpus.items()) if amounts else 0.0
+        for amounts in (placement.cpus, placement.memory)
+    )
+    return float(placement.batch_size or 0), float(cpus), float(memory)
+
+
+def planned_amounts(arrays: OptionArrays, b: int, job: JobId) -> Amounts:
+    """Return what a job's placement in the plan names; of cores and memory the least for each GPU."""
+    record = arrays.world.jobs[b, job]
+    share, named = int(record.first_share), int(record.named)
+    cpus = memory = np.inf
+    while share >= 0:
+        part = arrays.world.shares[b, share]
+        cpus, memory = min(cpus, part.cpus * PARTS / part.gpus), min(memory, part.memory * PARTS / part.gpus)
+        share = int(part.next_of_job)
+    return (
+        float(record.batch_size),
+        float(cpus) if named & NAMED_CPUS else 0.0,
+        float(memory) if named & NAMED_MEMORY else 0.0,
+    )
+
+
+def difference(one: Amounts, other: Amounts, usual: int, saturating: Sequence[int]) -> float:
+    """Return how far apart two tunings are: in doublings of the batch size, and of cores and memory in saturations.
+
+    Cores or memory that only one of them names count 2.
+    """
+    found = abs(np.log2((one[0] or usual) / (other[0] or usual))) if usual else float(one[0] != other[0])
+    for mine, its, most in zip(one[1:], other[1:], saturating, strict=True):
+        if bool(mine) != bool(its):
+            found += 2.0
+        elif mine:
+            found += abs(mine - its) / max(most, 1)
+    return float(found)
 
 
 def after_option(option: ListedOption, plan: GpusByNode) -> dict[NodeId, int]:

@@ -15,13 +15,7 @@ from envs.episodes.defaults import Illegal
 from envs.episodes.parallel import AgentObservation
 from envs.episodes.standard import as_turns
 from envs.options.batch import ListedOptions, OptionBatch
-from envs.options.columns import (
-    NUM_CLUSTER_COLUMNS,
-    NUM_JOB_COLUMNS,
-    NUM_NODE_COLUMNS,
-    NUM_OPTION_COLUMNS,
-    WAIT,
-)
+from envs.options.columns import WAIT
 from envs.options.padding import (
     check_max_options,
     job_rows,
@@ -33,6 +27,7 @@ from envs.options.padding import (
     state_size,
 )
 from envs.options.rules import OptionRules
+from envs.options.spec import OptionSpec
 from envs.options.turns import NodesInTurn
 from envs.simulation import Setup
 from envs.types import IntArray, MurmurationError
@@ -148,14 +143,14 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
 
     @cached_property
     def _spaces(self) -> tuple[dict[str, spaces.Dict], dict[str, AgentSpace]]:
-        rows = 1 + self.max_options
+        rows, spec = 1 + self.max_options, OptionSpec.of(self.rules)
         observation = {
             agent: spaces.Dict(
                 {
-                    "node": option_features_box(NUM_NODE_COLUMNS),
-                    "options": option_features_box(rows, NUM_OPTION_COLUMNS),
-                    "jobs": option_features_box(rows, NUM_JOB_COLUMNS),
-                    "cluster": option_features_box(NUM_CLUSTER_COLUMNS),
+                    "node": option_features_box(spec.node_features),
+                    "options": option_features_box(rows, spec.option_features),
+                    "jobs": option_features_box(rows, spec.job_features),
+                    "cluster": option_features_box(spec.cluster_features),
                     self.mask_name: mask_box(rows),
                 }
             )
@@ -222,10 +217,10 @@ class OptionEnv(NodeParallelEnv[OptionBatch, OptionAction]):
         found: dict[str, AgentObservation] = {}
         for n, agent in enumerate(self.possible_agents):
             own = self._own[n][: self.max_options]
-            shown = np.zeros((1 + len(own), NUM_OPTION_COLUMNS), np.float32)
+            shown = np.zeros((1 + len(own), options.options.shape[1]), np.float32)
             shown[0] = options.options[0] if self._may_wait else 0.0
             shown[1:] = options.options[own]
-            jobs = np.zeros((1 + len(own), NUM_JOB_COLUMNS), np.float32)
+            jobs = np.zeros((1 + len(own), options.jobs.shape[1]), np.float32)
             jobs[1:] = job_rows(options, own)
             found[agent] = {
                 "node": options.nodes[n].copy(),

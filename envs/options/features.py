@@ -20,8 +20,10 @@ from envs.options.columns import (
     EVICT,
     JOB_AGE,
     JOB_ATTAINED_SERVICE,
+    JOB_BATCH,
     JOB_CHANGED,
     JOB_CONTENTION,
+    JOB_CPUS,
     JOB_EFFICIENCY,
     JOB_FIRST,
     JOB_GPU_TIME,
@@ -29,6 +31,7 @@ from envs.options.columns import (
     JOB_LACKS_CPUS,
     JOB_LACKS_MEMORY,
     JOB_MAX_GPUS,
+    JOB_MEMORY,
     JOB_MIN_GPUS,
     JOB_RANK,
     JOB_REMAINING_TIME,
@@ -46,9 +49,11 @@ from envs.options.columns import (
     NODE_LINK_LOAD,
     NODE_MEMORY_DEMAND,
     NODE_TYPE_THROUGHPUT,
-    NUM_OPTION_COLUMNS,
+    NUM_JOB_COLUMNS,
+    OPTION_BATCH,
     OPTION_CLUSTER_FREE_AFTER,
     OPTION_CPU_SHORTAGE,
+    OPTION_CPUS,
     OPTION_EFFICIENCY,
     OPTION_FREE_AFTER,
     OPTION_FULL,
@@ -56,17 +61,21 @@ from envs.options.columns import (
     OPTION_GPUS,
     OPTION_GPUS_CHANGE,
     OPTION_GPUS_HERE,
+    OPTION_MEMORY,
     OPTION_OF_REQUEST,
     OPTION_RESTART,
     OPTION_RUN_TIME,
     OPTION_SPREAD,
     OPTION_THROUGHPUT,
     OPTION_TIME_SAVED,
+    OPTION_TUNE,
     OPTION_TYPE_LOSS,
     RATIO_LIMIT,
+    TUNE,
     WAIT,
 )
 from envs.options.listing import needs_gpus
+from envs.options.tuned import log_batch, named_level, throughput_when_tuned
 from envs.simulation.jit import Records, leaf, part
 from envs.simulation.job_throughput import level_of
 from envs.simulation.kernels import RUNNING, attained_service, remaining_work
@@ -115,7 +124,12 @@ def write_job(a: OptionArrays, row: int) -> None:
     out[JOB_LACKS_CPUS] = 1.0 - job.fed_by_cpus if runs else 0.0
     out[JOB_LACKS_MEMORY] = 1.0 - job.fed_by_memory if runs else 0.0
     gpus = min(job.num_gpus, world.reference.shape[1] - 1)
-    scaling_efficiency(world, job, fastest_type(world, job, gpus), out[JOB_EFFICIENCY:])
+    scaling_efficiency(world, job, fastest_type(world, job, gpus), out[JOB_EFFICIENCY:NUM_JOB_COLUMNS])
+    if a.rules[0].tune:
+        usual, saturating = a.tunings.usual[job.model], a.tunings.saturating[job.model]
+        out[JOB_BATCH] = log_batch(job.batch_size, usual[min(job.gpus, len(usual) - 1)])
+        out[JOB_CPUS] = named_level(world, job, saturating[0], False)
+        out[JOB_MEMORY] = named_level(world, job, saturating[1], True)
 
 
 @leaf
@@ -204,13 +218,19 @@ def throughput_after(world: World, job: Records, action: int, n: int, here: int,
 
 
 @leaf
-def write_throughput(
-    a: OptionArrays, j: int, action: int, n: int, here: int, total: int, count: int, out: Features
-) -> None:
-    """Write what an option means for the throughput of a job, and for the time until it is done."""
+def write_throughput(a: OptionArrays, j: int, throughput: float, n: int, total: int, out: Features) -> None:
+    """Write what an option means for the throughput of a job, and for the time until it is done.
+
+    Args:
+        a: the episode.
+        j: the job.
+        throughput: its samples/s after the option, without contention.
+        n: the option's node.
+        total: GPUs of the job after it.
+        out: the option's row.
+    """
     world, episode = a.world, a.world.episode[0]
     job = world.jobs[j]
-    throughput = throughput_after(world, job, action, n, here, total, count)
     requested = min(job.num_gpus, world.reference.shape[1] - 1)
     best = world.reference[job.model, requested]
     out[OPTION_THROUGHPUT] = ratio(throughput, best)
@@ -236,6 +256,8 @@ def job_gpus_after(a: OptionArrays, option: int) -> int:
     if action in (MOVE, EVICT):
         return int(here)
     j = a.job_ids[a.what[option, OPTION_ROW]]
+    if action == TUNE:
+        return int(a.world.jobs[j].gpus)
     return int(a.world.jobs[j].gpus - share_on(a.world, j, a.what[option, OPTION_NODE]) + here)
 
 
@@ -249,19 +271,33 @@ def cluster_free_after(a: OptionArrays, option: int) -> float:
 
 
 @leaf
+def write_tuning(a: OptionArrays, job: Records, tuning: int, out: Features) -> None:
+    """Write what a tuning names."""
+    parts, saturating = a.tunings.parts[tuning, job.model], a.tunings.saturating[job.model]
+    size, usual = a.tunings.batch_size[tuning, job.model, job.gpus], a.tunings.usual[job.model, job.gpus]
+    out[OPTION_BATCH] = log_batch(size, usual)
+    out[OPTION_CPUS] = ratio(parts[0], saturating[0])
+    out[OPTION_MEMORY] = ratio(parts[1], saturating[1])
+
+
+@leaf
 def write_option(a: OptionArrays, option: int) -> None:
     """Write the row of an option."""
     world, out, unit = a.world, a.options[option], a.rules[0].node_gpus
     action, n, here = a.what[option, OPTION_ACTION], a.what[option, OPTION_NODE], a.what[option, OPTION_AMOUNT]
-    for i in range(NUM_OPTION_COLUMNS):
+    for i in range(len(out)):
         out[i] = 0.0
-    out[action] = 1.0  # the first columns are the actions
+    out[action if action != TUNE else OPTION_TUNE] = 1.0  # the first columns are the other actions
     out[OPTION_CLUSTER_FREE_AFTER] = cluster_free_after(a, option)
     if action == WAIT:
         return
     j = a.job_ids[a.what[option, OPTION_ROW]]
     job, node = world.jobs[j], world.nodes[n]
     held = share_on(world, j, n)
+    tuning = 0
+    if action == TUNE:
+        tuning, here = here, held
+        write_tuning(a, job, tuning, out)
     total = job_gpus_after(a, option)
     count = job.num_shares + (1 if held == 0 else 0) - (1 if here == 0 else 0)
     if action == MOVE:
@@ -280,7 +316,11 @@ def write_option(a: OptionArrays, option: int) -> None:
     if total < job.min_gpus:  # a gang: what it will have, on as many nodes like the largest as the rest needs
         count += (job.min_gpus - total + unit - 1) // unit
         total = job.min_gpus
-    write_throughput(a, j, action, n, here, total, count, out)
+    if tuning > 0:
+        throughput = throughput_when_tuned(a, job, tuning)
+    else:
+        throughput = throughput_after(world, job, action, n, here, total, count)
+    write_throughput(a, j, throughput, n, total, out)
     if here == 0:
         return
     others = n

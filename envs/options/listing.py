@@ -4,8 +4,8 @@ The order is: waiting; then the candidates in order of the queue; then the jobs 
 The options of one job are in ascending order of nodes, then of GPUs. Where waiting is not offered, the last option
 takes its place.
 
-A job may be changed once in a round, and further nodes may join it afterwards; an evicted job may be started again. So
-a round has finitely many decisions.
+A job may be changed once in a round, and further nodes may join it afterwards; an evicted job may be started again. A
+job may be tuned once, and is not changed any more then. So a round has finitely many decisions.
 
 Where nodes take turns, only the options of the node whose turn it is are listed. Nodes that have waited have none, do
 not count as equals of other nodes, and are not expected to join a gang.
@@ -13,8 +13,9 @@ not count as equals of other nodes, and are not expected to join a gang.
 
 from envs.episodes.candidates import enter_sorted, queue_key
 from envs.options.arrays import OPTION_ACTION, OPTION_AMOUNT, OPTION_NODE, OPTION_ROW, OptionArrays
-from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, START, WAIT
+from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, START, TUNE, WAIT
 from envs.options.rules import CHANGES, TURNS
+from envs.options.tuned import can_tune, names_nothing
 from envs.simulation.jit import Records, leaf
 from envs.simulation.job_throughput import level_of
 from envs.simulation.kernels import QUEUED, RUNNING
@@ -260,6 +261,30 @@ def list_moves(a: OptionArrays, row: int, j: int) -> None:
 
 
 @leaf
+def list_tunings(a: OptionArrays, row: int, j: int) -> None:
+    """List the tunings that a job can have instead of its own, as options of its first node."""
+    world = a.world
+    for tuning in range(len(a.tunings.batch_size)):
+        if can_tune(a, j, tuning):
+            add_option(a, TUNE, row, world.shares[world.jobs[j].first_share].node, tuning)
+
+
+@leaf
+def list_changes(a: OptionArrays, j: int) -> None:
+    """List the options of a job that holds GPUs in the plan."""
+    row, job, changes = list_job(a, j), a.world.jobs[j], a.rules[0].changes
+    if job.touched == 0 and changes >= ALLOWS_RESIZE:
+        list_sizes(a, row, j)
+    if (job.touched == 0 or names_nothing(job)) and changes >= ALLOWS_RESIZE:
+        list_joins(a, row, j)
+    if job.touched == 0 and changes >= ALLOWS_MOVE:
+        list_moves(a, row, j)
+    may_tune = changes >= ALLOWS_RESIZE if job.touched == 0 else names_nothing(job)
+    if a.rules[0].tune and may_tune:
+        list_tunings(a, row, j)
+
+
+@leaf
 def list_holders(a: OptionArrays) -> None:
     """List the options of the jobs that hold GPUs in the plan."""
     world = a.world
@@ -268,12 +293,7 @@ def list_holders(a: OptionArrays) -> None:
         while share >= 0:
             j = world.shares[share].job
             if world.jobs[j].first_share == share:
-                row = list_job(a, j)
-                if world.jobs[j].touched == 0:
-                    list_sizes(a, row, j)
-                list_joins(a, row, j)
-                if world.jobs[j].touched == 0 and a.rules[0].changes >= ALLOWS_MOVE:
-                    list_moves(a, row, j)
+                list_changes(a, j)
             share = world.shares[share].next_of_node
 
 
@@ -329,7 +349,7 @@ def list_options(a: OptionArrays) -> int:
             return int(rules.num_options)
     else:
         list_candidate_options(a)
-        if rules.changes >= ALLOWS_RESIZE:
+        if rules.changes >= ALLOWS_RESIZE or rules.tune:
             list_holders(a)
     if takes_turns:
         keep_turn(a)

@@ -6,7 +6,6 @@ from gymnasium import spaces
 
 from envs.episodes.candidates import Features
 from envs.options.batch import ListedOptions, OptionBatch
-from envs.options.columns import NUM_CLUSTER_COLUMNS, NUM_JOB_COLUMNS, NUM_NODE_COLUMNS
 from envs.types import IntArray, MurmurationError
 
 
@@ -52,10 +51,10 @@ def padded_indices(values: IntArray, count: int) -> npt.NDArray[np.int64]:
 
 
 def job_rows(options: ListedOptions, places: IntArray) -> Features:
-    """float32[len(places), NUM_JOB_COLUMNS]: the job of each of these options; zeros for waiting."""
+    """float32[len(places), job_features]: the job of each of these options; zeros for waiting."""
     rows = options.job_of[places]
     if not len(options.jobs):
-        return np.zeros((len(places), NUM_JOB_COLUMNS), np.float32)
+        return np.zeros((len(places), options.jobs.shape[1]), np.float32)
     found: Features = np.where((rows >= 0)[:, None], options.jobs[np.maximum(rows, 0)], np.float32(0.0))
     return found
 
@@ -73,5 +72,6 @@ def joint_state(batch: OptionBatch, options: ListedOptions) -> Features:
 
 def state_size(batch: OptionBatch) -> int:
     """Return the length of `joint_state`."""
-    nodes = batch.cluster.num_nodes * NUM_NODE_COLUMNS
-    return nodes + most_jobs(batch) * NUM_JOB_COLUMNS + NUM_CLUSTER_COLUMNS
+    spec = batch.spec
+    nodes = batch.cluster.num_nodes * spec.node_features
+    return nodes + most_jobs(batch) * spec.job_features + spec.cluster_features

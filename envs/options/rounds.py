@@ -7,6 +7,7 @@ from envs.options import kernels
 from envs.options.arrays import OptionArrays, allocate_options
 from envs.options.batch import ListedOptions, copy_options, most_options
 from envs.options.rules import OptionRules
+from envs.options.tuning import tunings_under
 from envs.simulation import SimulationView, Snapshot, ThroughputTable
 from envs.simulation.world import batch_world
 from envs.types import Allocation
@@ -43,7 +44,8 @@ class OptionRound:
         elif self._snapshot.table is not self._table:
             table = self._snapshot.table
             world = batch_world(self._snapshot.state, table)
-            self._arrays = self._arrays._replace(world=world)
+            tunings = tunings_under(self.rules, self._snapshot.setup, table)
+            self._arrays = self._arrays._replace(world=world, tunings=tunings)
         self._table = self._snapshot.table
         self.arrays.refused[:] = 0
         return bool(kernels.open_round(self.arrays, 0))
@@ -74,9 +76,7 @@ class OptionRound:
         return kernels.count_events(self.arrays, 0)
 
     def _allocate(self, view: SimulationView, snapshot: Snapshot) -> None:
-        before, cluster = self._arrays, view.cluster
-        candidates = self.rules.candidates(cluster)
-        capacity = most_options(candidates, cluster.num_nodes, int(cluster.node_gpus.max()))
-        self._arrays = allocate_options(snapshot.state, self.rules, snapshot.table, candidates, capacity)
+        before, capacity = self._arrays, most_options(self.rules, view.cluster)
+        self._arrays = allocate_options(snapshot.state, self.rules, snapshot.setup, snapshot.table, capacity)
         if before is not None:
             self._arrays.rules[:] = before.rules

@@ -18,6 +18,8 @@ class OptionRules:
     Args:
         changes: what may be changed. "start": waiting jobs are started. "resize": besides, running jobs grow, shrink
             and join further nodes. "move": besides, running jobs are moved and evicted.
+        tune: whether a job can be given another batch size, or a level of cores or memory, where the task lets
+            schedulers choose them, see `envs.options.tuning`. Jobs that ran before only where they may be changed.
         num_candidates: waiting jobs that nodes can start, at least.
         candidates_per_node: the same, per node of the cluster.
         queue_order: which waiting jobs these are; if work is unknown, "shortest" means the least service.
@@ -35,6 +37,7 @@ class OptionRules:
     """
 
     changes: Literal["start", "resize", "move"] = "start"
+    tune: bool = False
     num_candidates: int = 16
     candidates_per_node: float = 0.0
     queue_order: Literal["shortest", "fifo", "least_service"] = "shortest"

@@ -2,7 +2,15 @@
 
 from dataclasses import dataclass
 
-from envs.options.columns import NUM_CLUSTER_COLUMNS, NUM_JOB_COLUMNS, NUM_NODE_COLUMNS, NUM_OPTION_COLUMNS
+from envs.options.columns import (
+    NUM_CLUSTER_COLUMNS,
+    NUM_JOB_COLUMNS,
+    NUM_NODE_COLUMNS,
+    NUM_OPTION_COLUMNS,
+    NUM_TUNED_JOB_COLUMNS,
+    NUM_TUNED_OPTION_COLUMNS,
+)
+from envs.options.rules import OptionRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,3 +21,8 @@ class OptionSpec:
     job_features: int = NUM_JOB_COLUMNS
     node_features: int = NUM_NODE_COLUMNS
     cluster_features: int = NUM_CLUSTER_COLUMNS
+
+    @classmethod
+    def of(cls, rules: OptionRules) -> "OptionSpec":
+        """Return the sizes under these rules: there are more columns where jobs may be tuned."""
+        return cls(NUM_TUNED_OPTION_COLUMNS, NUM_TUNED_JOB_COLUMNS) if rules.tune else cls()

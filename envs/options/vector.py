@@ -13,7 +13,6 @@ from envs.episodes.defaults import Illegal
 from envs.episodes.standard import JointEnv
 from envs.episodes.vector import JointObservation
 from envs.options.batch import OptionBatch
-from envs.options.columns import NUM_CLUSTER_COLUMNS, NUM_JOB_COLUMNS, NUM_NODE_COLUMNS, NUM_OPTION_COLUMNS
 from envs.options.padding import (
     check_max_options,
     mask_box,
@@ -31,15 +30,15 @@ from envs.workloads import WorkloadSource
 
 def joint_option_spaces(batch: OptionBatch, max_options: int) -> tuple[spaces.Dict, spaces.Discrete[np.int64]]:
     """Return the spaces of one episode's observation and action."""
-    jobs, nodes = most_jobs(batch), batch.cluster.num_nodes
+    jobs, nodes, spec = most_jobs(batch), batch.cluster.num_nodes, batch.spec
     observation = spaces.Dict(
         {
-            "options": option_features_box(max_options, NUM_OPTION_COLUMNS),
+            "options": option_features_box(max_options, spec.option_features),
             "option_jobs": spaces.Box(-1, jobs - 1, (max_options,), np.int64),
             "option_nodes": spaces.Box(-1, nodes - 1, (max_options,), np.int64),
-            "jobs": option_features_box(jobs, NUM_JOB_COLUMNS),
-            "nodes": option_features_box(nodes, NUM_NODE_COLUMNS),
-            "cluster": option_features_box(NUM_CLUSTER_COLUMNS),
+            "jobs": option_features_box(jobs, spec.job_features),
+            "nodes": option_features_box(nodes, spec.node_features),
+            "cluster": option_features_box(spec.cluster_features),
             "action_mask": mask_box(max_options),
         }
     )

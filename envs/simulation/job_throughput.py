@@ -25,12 +25,24 @@ def level_of(num_nodes: int, last: int) -> int:
 
 @leaf
 def placement_throughput(world: World, job: Records, first_share: int) -> float:
-    """Samples/s of a job on a list of shares by the table, with ample cores and memory and no co-located jobs.
+    """Samples/s of a job on a list of shares by the table, with ample cores and memory and no co-located jobs."""
+    return combined_throughput(world, world.throughputs, job, first_share)
+
+
+@leaf
+def combined_throughput(world: World, throughputs: FloatArray, job: Records, first_share: int) -> float:
+    """Samples/s of a job on a list of shares.
 
     Workers on unequal GPU types divide the mini-batch in proportion to throughput, or equally; in the latter case the
     slowest decides (sampling-based placement, TPDS'24, proportional workload assignment).
+
+    Args:
+        world: the world.
+        throughputs: float64[num_models, num_gpu_types, max_gpus + 1, levels], those on GPUs of one type.
+        job: the job.
+        first_share: begin of the list.
     """
-    throughputs, shares = world.throughputs, world.shares
+    shares = world.shares
     gpus = 0
     count = 0
     share = first_share

@@ -230,11 +230,8 @@ def share_on(world: World, j: int, n: int) -> int:
 
 
 @part
-def set_share(world: World, j: int, n: int, gpus: int) -> None:
-    """Set a job's GPUs on one node (0 takes them away); its other nodes do not change.
-
-    The caller must check that the node has room.
-    """
+def begin_change(world: World, j: int) -> None:
+    """Let a job's plan begin as what it holds, with nothing else named, if the round has not changed it yet."""
     job = world.jobs[j]
     if job.touched == 0:  # copy the list, so that the old one does not change
         clear_job(world, j)
@@ -243,6 +240,16 @@ def set_share(world: World, j: int, n: int, gpus: int) -> None:
             record = world.shares[share]
             new_share(world, j, record.node, record.gpus, np.nan, np.nan)
             share = world.shares[share].next_of_job
+
+
+@part
+def set_share(world: World, j: int, n: int, gpus: int) -> None:
+    """Set a job's GPUs on one node (0 takes them away); its other nodes do not change.
+
+    The caller must check that the node has room.
+    """
+    job = world.jobs[j]
+    begin_change(world, j)
     before = -1
     share = job.first_share
     while share >= 0 and world.shares[share].node != n:

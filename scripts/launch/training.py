@@ -164,7 +164,8 @@ def read_start(cfg: DictConfig, problem: TrainingProblem, folder: Path) -> Mappi
             own = BiddingCheckpoint.load(place, registered(cfg))
             weights = own.start_for(problem.blueprint, problem.spec.num_bids)
         else:
-            weights = OptionCheckpoint.load(place, registered(cfg)).start_for(problem.blueprint)
+            assert isinstance(problem, OptionProblem), "other policies than for bids and options have no reader"
+            weights = OptionCheckpoint.load(place, registered(cfg)).start_for(problem.blueprint, problem.spec)
     except CheckpointError as error:
         raise CheckpointError(f"start={cfg.start}: {error}") from error
     add_provenance(folder, start=checkpoint_hashes(place))

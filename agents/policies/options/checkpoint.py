@@ -87,27 +87,33 @@ class OptionCheckpoint:
             weights = load_file(str(folder / WEIGHTS))
             check_finite(weights)
         with explaining_damage(folder / DESCRIPTION, NO_DESCRIPTION):
-            check_network_size(blueprint, OptionSpec(), weights)
-            network = blueprint.build(OptionSpec())
+            check_network_size(blueprint, OptionSpec.of(rules), weights)
+            network = blueprint.build(OptionSpec.of(rules))
         with explaining_damage(folder / WEIGHTS, NO_WEIGHTS):
             network.load_state_dict(weights)
         try:
-            check_option_network(network, OptionSpec())
+            check_option_network(network, OptionSpec.of(rules))
         except NetworkError as error:
             raise CheckpointError(f"{folder}: {error}") from error
         return cls(network, blueprint, rules, notes)
 
-    def start_for(self, blueprint: Blueprint) -> dict[str, Tensor]:
+    def start_for(self, blueprint: Blueprint, spec: OptionSpec) -> dict[str, Tensor]:
         """Return the weights by name, for training that starts from them.
 
         Args:
             blueprint: the network that is to be trained. Options that only say how it begins may differ.
+            spec: sizes of the rows that it will see.
 
         Raises:
             CheckpointError: the network of this checkpoint is another one.
         """
+        if OptionSpec.of(self.rules) != spec:
+            raise CheckpointError(
+                f"the policy was trained with env.rules.tune={str(self.rules.tune).lower()}, and its rows have other "
+                "columns than those of the run; set env.rules.tune to the same"
+            )
         weights = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
-        built = blueprint.build(OptionSpec()).state_dict()
+        built = blueprint.build(spec).state_dict()
         if blueprint.target != self.blueprint.target or {name: value.shape for name, value in built.items()} != {
             name: value.shape for name, value in weights.items()
         }:

@@ -11,7 +11,7 @@ from agents.policies.options.tape import Tape, TapeArrays, note_moment, record_d
 from agents.policies.options.torch_playing import choose
 from envs.options import OptionBatch
 from envs.options.arrays import OptionArrays, option_arrays
-from envs.options.demonstrate import Demonstration, WantedGpus, requested_by_node
+from envs.options.demonstrate import Demonstration, WantedPlacements, requested_placements
 from envs.options.features import write_features
 from envs.options.kernels import prepare
 from envs.scheduling import Scheduler
@@ -57,7 +57,7 @@ class OptionDemonstrator:
 
     def __init__(self, batch: OptionBatch, teacher: Scheduler) -> None:
         self.batch, self.teacher = batch, teacher
-        self.tape = Tape(batch.cluster.num_nodes)
+        self.tape = Tape(batch.cluster.num_nodes, batch.spec)
 
     def play(
         self,
@@ -108,5 +108,5 @@ class OptionDemonstrator:
         """Return the option that a network draws."""
         return int(choose(student, as_lesson(self.batch.options(b)), 1.0, rng.random((1, 2)))[0][0])
 
-    def _wanted(self, b: int) -> WantedGpus:
-        return requested_by_node(self.teacher.schedule(self.batch.view(b)))
+    def _wanted(self, b: int) -> WantedPlacements:
+        return requested_placements(self.teacher.schedule(self.batch.view(b)))

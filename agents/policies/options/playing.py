@@ -115,7 +115,7 @@ class ActsCompiled(Protocol):
     """A network whose choices compiled code can make: an `OptionScorer`."""
 
     def flat(self) -> Features:
-        """Return all weights float32[1, num_weights(hidden)], in the order of `ScorerArrays`."""
+        """Return all weights float32[1, num_weights], in the order of `ScorerArrays`."""
         ...
 
 
@@ -131,7 +131,7 @@ class Player:
 
     def __init__(self, batch: OptionBatch) -> None:
         self.batch = batch
-        self.tape = Tape(batch.cluster.num_nodes)
+        self.tape = Tape(batch.cluster.num_nodes, batch.spec)
 
     def play(
         self,

@@ -1,13 +1,13 @@
 """What is noted of the decisions of many episodes: when each was taken, and for those to learn from, what was seen."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from envs.episodes.candidates import Features
+from envs.options import OptionSpec
 from envs.options.arrays import OPTION_NODE, OPTION_ROW, OptionArrays
-from envs.options.columns import NUM_CLUSTER_COLUMNS, NUM_JOB_COLUMNS, NUM_NODE_COLUMNS, NUM_OPTION_COLUMNS
 from envs.simulation.by_reference import by_reference
 from envs.simulation.jit import leaf
 from envs.types import BoolArray, FloatArray, IntArray
@@ -62,10 +62,12 @@ class Tape:
 
     Args:
         num_nodes: of the cluster.
+        spec: sizes of the rows.
         moments, records, options, jobs: room at first.
     """
 
     num_nodes: int
+    spec: OptionSpec = field(default_factory=OptionSpec)
     moments: int = 1 << 14
     records: int = 1 << 13
     options: int = 1 << 17
@@ -114,7 +116,7 @@ class Tape:
         begin, stop = np.searchsorted(own.episode[:moments], [first, end]).tolist()
         kept = np.flatnonzero((own.moment[:records] >= begin) & (own.moment[:records] < stop))
         rows = int(own.num_options[kept].sum()), int(own.num_jobs[kept].sum())
-        found = Tape(self.num_nodes, *(max(size, 1) for size in (stop - begin, len(kept), *rows)))
+        found = Tape(self.num_nodes, self.spec, *(max(size, 1) for size in (stop - begin, len(kept), *rows)))
         for name in ("episode", "time", "job_seconds", "busy_seconds"):
             getattr(found.arrays, name)[: stop - begin] = getattr(own, name)[begin:stop]
         found.arrays.episode[: stop - begin] -= first
@@ -231,12 +233,12 @@ class Tape:
             chosen=whole(records),
             log_probability=np.zeros(records),
             draw=np.zeros(records),
-            options=rows(options, NUM_OPTION_COLUMNS),
+            options=rows(options, self.spec.option_features),
             job_of=whole(options),
             node_of=whole(options),
-            jobs=rows(jobs, NUM_JOB_COLUMNS),
-            nodes=rows(records * self.num_nodes, NUM_NODE_COLUMNS),
-            cluster=rows(records, NUM_CLUSTER_COLUMNS),
+            jobs=rows(jobs, self.spec.job_features),
+            nodes=rows(records * self.num_nodes, self.spec.node_features),
+            cluster=rows(records, self.spec.cluster_features),
         )
 
 

@@ -59,7 +59,7 @@ def play_in_torch(
 
     Moments and records are sorted by episode in the end, as if the episodes had been played one after another.
     """
-    seen, limit = Tape(batch.cluster.num_nodes), 1.0 if most != 0 else 0.0
+    seen, limit = Tape(batch.cluster.num_nodes, batch.spec), 1.0 if most != 0 else 0.0
     place, chosen = np.full(batch.batch_size, -1), np.full(batch.batch_size, -1)
     alive = np.zeros(batch.batch_size, np.bool_)
     while True:

@@ -7,19 +7,10 @@ import numpy.typing as npt
 
 from envs.episodes.candidates import Features
 from envs.options.arrays import OPTION_NODE, OPTION_ROW, OptionArrays
-from envs.options.columns import (
-    CHANGING_JOB,
-    CHANGING_OPTION,
-    NUM_CLUSTER_COLUMNS,
-    NUM_JOB_COLUMNS,
-    NUM_NODE_COLUMNS,
-    NUM_OPTION_COLUMNS,
-)
+from envs.options.columns import CHANGING_JOB, CHANGING_OPTION
 from envs.simulation.by_reference import by_reference
 from envs.simulation.jit import leaf
 from envs.types import IntArray
-
-INPUTS = (NUM_OPTION_COLUMNS, NUM_JOB_COLUMNS, NUM_NODE_COLUMNS, NUM_CLUSTER_COLUMNS)
 
 
 @by_reference
@@ -53,26 +44,22 @@ class ScorerArrays(NamedTuple):
     scores: npt.NDArray[np.float64]
 
 
-def num_weights(hidden: int) -> int:
-    """Number of weights of a scorer with so many hidden units."""
-    return (sum(INPUTS) + 2) * hidden
-
-
 def scorer_arrays(flat: npt.NDArray[np.floating], variant: IntArray, batch: OptionArrays) -> ScorerArrays:
     """Allocate arrays for scorers with these weights.
 
     Args:
-        flat: [V, num_weights(H)], in the order of the fields of `ScorerArrays`.
+        flat: [V, (columns + 2) H], in the order of the fields of `ScorerArrays`; columns are those of all rows.
         variant: int64[B].
         batch: the environment that they play.
     """
     count, size = flat.shape
-    hidden = size // (sum(INPUTS) + 2)
-    ends = np.cumsum([columns * hidden for columns in INPUTS])
+    inputs = [batch.options.shape[1], batch.jobs.shape[1], batch.nodes.shape[1], len(batch.cluster)]
+    hidden = size // (sum(inputs) + 2)
+    ends = np.cumsum([columns * hidden for columns in inputs])
     parts = np.split(flat, [*ends, ends[-1] + hidden], axis=1)
     options, jobs, nodes, cluster = (
         np.ascontiguousarray(part.reshape(count, columns, hidden), np.float32)
-        for part, columns in zip(parts[:4], INPUTS, strict=True)
+        for part, columns in zip(parts[:4], inputs, strict=True)
     )
     return ScorerArrays(
         variant,

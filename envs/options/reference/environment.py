@@ -9,6 +9,7 @@ from envs.options.reference.features import Observer
 from envs.options.reference.listing import Lister
 from envs.options.reference.plan import NOTHING, Option, OptionPlan
 from envs.options.rules import OptionRules
+from envs.options.tuning import tunings_under
 from envs.simulation.reference import ReferenceSimulator
 
 
@@ -27,7 +28,7 @@ class ReferenceOptions:
 
     def __init__(self, simulator: ReferenceSimulator, rules: OptionRules) -> None:
         self.simulator, self.rules = simulator, rules
-        self.plan = OptionPlan(simulator)
+        self.plan = OptionPlan(simulator, tunings_under(rules, simulator.setup, simulator.rules.table))
         self.lister = Lister(self.plan, rules)
         self.observer = Observer(self.lister)
         self.options: list[Option] = []

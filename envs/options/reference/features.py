@@ -19,12 +19,17 @@ from envs.options.columns import (
     NODE_COLUMNS,
     OPTION_COLUMNS,
     RATIO_LIMIT,
+    TUNE,
+    TUNED_JOB_COLUMNS,
+    TUNED_OPTION_COLUMNS,
     WAIT,
 )
 from envs.options.reference.listing import Lister
 from envs.options.reference.plan import NOTHING, Option
+from envs.performance import model_profile
+from envs.simulation.exact import PARTS
 from envs.simulation.reference import Job, Node
-from envs.types import JobId, NodeId
+from envs.types import JobId, NodeId, Placement
 
 FeatureRow = dict[str, float]
 
@@ -132,7 +137,7 @@ class Observer:
     def jobs(self) -> Features:
         """float32[num_rows, NUM_JOB_COLUMNS]."""
         rows = [self._job(self.plan.job(job), row) for row, job in enumerate(self.lister.rows)]
-        return array_of(rows, JOB_ROW_COLUMNS)
+        return array_of(rows, JOB_ROW_COLUMNS + (TUNED_JOB_COLUMNS if self.rules.tune else ()))
 
     def _job(self, job: Job, row: int) -> FeatureRow:
         spec, time, is_running = job.spec, self.engine.time, self.plan.is_running(job.id)
@@ -157,7 +162,18 @@ class Observer:
             "lacks_cpus": 1.0 - job.cpu_factor if is_running else 0.0,
             "lacks_memory": 1.0 - job.memory_factor if is_running else 0.0,
             **self._scaling(job),
+            **(self._named(job, self.plan.placement(job.id)) if self.rules.tune and self.plan.held(job.id) else {}),
         }
+
+    def _named(self, job: Job, placement: Placement) -> FeatureRow:
+        """Batch size, cores and memory that a placement names, as of columns of the job or of an option."""
+        tunings, gpus = self.plan.tunings, min(placement.num_gpus, self.plan.tunings.usual.shape[1] - 1)
+        usual, most = int(tunings.usual[job.model, gpus]), (tunings.saturating[job.model] / PARTS).tolist()
+        first = min(placement.gpus)
+        row = {"batch": math.log2(placement.batch_size / usual) / 4.0 if placement.batch_size and usual else 0.0}
+        for name, amounts, full in (("cpus", placement.cpus, most[0]), ("memory", placement.memory, most[1])):
+            row[name] = amounts[first] / (placement.gpus[first] * full) if amounts is not None and full else 0.0
+        return row
 
     def _scaling(self, job: Job) -> FeatureRow:
         """Throughput per GPU of the fastest type, as a fraction of that on the fewest GPUs on which the job runs."""
@@ -172,18 +188,20 @@ class Observer:
 
     def options(self, listed: Sequence[Option]) -> Features:
         """float32[num_options, NUM_OPTION_COLUMNS]."""
-        return array_of([self._option(option) for option in listed], OPTION_COLUMNS)
+        columns = OPTION_COLUMNS + (TUNED_OPTION_COLUMNS if self.rules.tune else ())
+        return array_of([self._option(option) for option in listed], columns)
 
     def _option(self, option: Option) -> FeatureRow:
         flag, all_gpus = {f"is_{ACTION_NAMES[option.change]}": 1.0}, self.engine.cluster.num_gpus
         if option.change == WAIT:
             return {**flag, "cluster_free_after": self.plan.num_free / all_gpus}
         job, plan, after = self.plan.job(option.job), self.plan, self.plan.after(option)
-        total, before = sum(after.values()), plan.gpus(option.job)
-        free = plan.free(option.node) + plan.held(option.job).get(option.node, 0) - option.gpus
+        total, before, held = sum(after.values()), plan.gpus(option.job), plan.held(option.job).get(option.node, 0)
+        here = held if option.change == TUNE else option.gpus
+        free = plan.free(option.node) + held - here
         row = flag | {
             "gpus": total / self.unit,
-            "gpus_here": option.gpus / self.unit,
+            "gpus_here": here / self.unit,
             "gpus_change": (total - before) / self.unit,
             "of_request": _ratio(total, job.spec.num_gpus),
             "spread": math.log2(1.0 + len(after)) / 3.0,
@@ -195,8 +213,28 @@ class Observer:
             return row
         count, missing = len(after), max(job.spec.min_gpus - total, 0)
         total, count = total + missing, count + -(-missing // self.unit)
-        row |= self._times(job, option, after, total, count)
-        return row | self._effects(job, option, total, count) if option.gpus else row
+        throughput = self._throughput(job, after, total, count)
+        if option.change == TUNE:
+            tuned = plan.with_tuning(option.job, option.gpus)
+            row |= self._named(job, tuned)
+            throughput = self._tuned_throughput(job, tuned) if option.gpus else throughput
+        row |= self._times(job, option, throughput, total)
+        return row | self._effects(job, option, here, total, count) if here else row
+
+    def _tuned_throughput(self, job: Job, placement: Placement) -> float:
+        """Useful samples/s of a placement that names more than GPUs, without contention."""
+        rules, count = self.engine.rules, len(placement.gpus)
+        throughput = rules.ample_throughput(job.model, placement)
+        if count < 2 or rules.contention == "off" or rules.counts_links:
+            return throughput
+        per_sample = float(self.table.traffic[job.model, placement.num_gpus])
+        if placement.batch_size is not None:
+            name = self.table.models[job.model]
+            per_sample = 2.0 * model_profile(name).gradient_gb / placement.batch_size
+            per_sample /= rules.efficiency(name, placement.num_gpus, placement.batch_size)
+        per_sample = per_sample * (count - 1) / count
+        link = min(self.plan.nodes[node].spec.inter_node_bandwidth for node in placement.gpus)
+        return min(throughput, link / per_sample) if per_sample > 0 else throughput
 
     def _throughput(self, job: Job, after: Mapping[NodeId, int], total: int, count: int) -> float:
         """Samples/s on the nodes of a placement with `total` GPUs over `count` nodes, without contention."""
@@ -214,9 +252,8 @@ class Observer:
             throughput = min(throughput, link / per_sample) if per_sample > 0 else throughput
         return throughput
 
-    def _times(self, job: Job, option: Option, after: Mapping[NodeId, int], total: int, count: int) -> FeatureRow:
+    def _times(self, job: Job, option: Option, throughput: float, total: int) -> FeatureRow:
         """What an option means for a job's throughput, and for the time until it is done."""
-        throughput = self._throughput(job, after, total, count)
         best, own_type = self.coupling.reference[job.model], self.engine.rules.node_types[option.node]
         requested = min(job.spec.num_gpus, len(best) - 1)
         on_type = float(self.table.consolidated()[job.model, own_type, total])
@@ -237,14 +274,14 @@ class Observer:
             row["time_saved"] = _log_minutes(left / job.throughput) - float(np.float32(row["run_time"]))
         return row
 
-    def _effects(self, job: Job, option: Option, total: int, count: int) -> FeatureRow:
+    def _effects(self, job: Job, option: Option, here: int, total: int, count: int) -> FeatureRow:
         """What the job and the other jobs on the node would do to each other."""
         node = self.plan.nodes[option.node]
         others = [(self.plan.job(other), n) for other, n in self.plan.jobs_on(node.id).items() if other != job.id]
         row: dict[str, float] = {}
         for name, resource in (("cpu", "cpus"), ("memory", "memory")):
             theirs, amount = self._wanted(others, node, resource), getattr(node, resource)
-            both = theirs + self._wanted([(job, option.gpus)], node, resource)
+            both = theirs + self._wanted([(job, here)], node, resource)
             row[f"{name}_shortage"] = lacking(both, amount)
             row[f"{name}_harm"] = lacking(both, amount) - lacking(theirs, amount)
         link = node.spec.inter_node_bandwidth

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
-from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, START, WAIT
+from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, START, TUNE, WAIT
 from envs.options.reference.plan import NOTHING, Option, OptionPlan
 from envs.options.rules import OptionRules
 from envs.simulation.reference import Job
-from envs.types import JobId, NodeId
+from envs.simulation.throughput import EXACT_NODES
+from envs.types import JobId, NodeId, Placement
 
 WAITING = Option(WAIT, NOTHING, NOTHING, 0)
 
@@ -62,7 +63,7 @@ class Lister:
             self.rows, self.num_candidates = [gang], 0
             return list(self._joins_of_gang(JOIN, gang))
         heads = self.candidates() if self.plan.num_free else []
-        holders = self._holders() if self.rules.changes != "start" else []
+        holders = self._holders() if self.rules.changes != "start" or self.rules.tune else []
         self.rows, self.num_candidates = heads + holders, len(heads)
         found = [option for job in heads for option in self._starts(job)]
         return found + [option for job in holders for option in self._changes(job)]
@@ -135,14 +136,32 @@ class Lister:
                     yield option
 
     def _changes(self, job: JobId) -> Iterator[Option]:
-        """Other sizes, further nodes, other nodes and eviction; only further nodes for a job changed in this round."""
-        is_changed = job in self.plan.changed
-        if not is_changed:
+        """Other sizes, further nodes, other nodes, eviction, and tunings.
+
+        For a job that was changed in this round only further nodes and tunings; for one that was tuned nothing.
+        """
+        is_changed, may_change = job in self.plan.changed, self.rules.changes != "start"
+        if not is_changed and may_change:
             yield from self._sizes(job)
-        yield from self._joins(job)
+        if job not in self.plan.tuned and may_change:
+            yield from self._joins(job)
         if not is_changed and self.rules.changes == "move":
             yield Option(EVICT, job, min(self.plan.held(job)), 0)
             yield from self._moves(job)
+        if self.rules.tune and job not in self.plan.tuned and (is_changed or may_change):
+            yield from self._tunings(job)
+
+    def _tunings(self, job: JobId) -> Iterator[Option]:
+        plan, now = self.plan, self.plan.placement(job)
+        if now.num_gpus >= plan.tunings.batch_size.shape[2]:
+            return
+        plain = Placement(now.gpus)
+        for tuning in range(len(plan.tunings.batch_size)):
+            after = plan.with_tuning(job, tuning)
+            if after == now or (tuning > 0 and (after == plain or len(after.gpus) > EXACT_NODES)):
+                continue
+            if tuning == 0 or plan.can_have(job, after):
+                yield Option(TUNE, job, min(now.gpus), tuning)
 
     def _sizes(self, job: JobId) -> Iterator[Option]:
         spec = self.plan.job(job).spec

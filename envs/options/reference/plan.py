@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from envs.options.columns import EVICT, MOVE
+from envs.options.columns import EVICT, MOVE, TUNE
+from envs.options.tuning import TuningTable
+from envs.simulation.exact import PARTS
 from envs.simulation.reference import Job, JobStatus, Node, ReferenceSimulator
 from envs.simulation.throughput import node_level
-from envs.types import JobId, NodeId, Placement
+from envs.types import JobId, NodeId, PerformanceError, Placement
 
 NOTHING = -1  # no job, or no node
 
@@ -18,7 +20,7 @@ class Option(NamedTuple):
         change: see `envs.options.columns.ACTION_NAMES`.
         job: -1 for waiting.
         node: -1 for waiting.
-        gpus: of the job on this node after it.
+        gpus: of the job on this node after it; for tuning the number of the tuning.
     """
 
     change: int
@@ -32,17 +34,19 @@ class OptionPlan:
 
     Attributes:
         changed: for each job that the round has changed, its GPUs by node; empty if it gets none.
+        tuned: for each job that the round has tuned, its placement.
     """
 
-    def __init__(self, simulator: ReferenceSimulator) -> None:
-        self.simulator = simulator
+    def __init__(self, simulator: ReferenceSimulator, tunings: TuningTable) -> None:
+        self.simulator, self.tunings = simulator, tunings
         self.nodes: list[Node] = simulator.nodes
         self._throughputs: list[list[list[list[float]]]] = simulator.rules.table.throughputs.tolist()
         self.changed: dict[JobId, dict[NodeId, int]] = {}
+        self.tuned: dict[JobId, Placement] = {}
 
     def begin(self) -> None:
         """Discard all changes."""
-        self.changed = {}
+        self.changed, self.tuned = {}, {}
 
     def job(self, job: JobId) -> Job:
         """Return the engine's job."""
@@ -105,17 +109,67 @@ class OptionPlan:
         """Return the GPUs of an option's job by node after it."""
         if option.change == EVICT:
             return {}
+        if option.change == TUNE:
+            return dict(self.held(option.job))
         others = {} if option.change == MOVE else dict(self.held(option.job))
         others[option.node] = option.gpus
         return {node: gpus for node, gpus in sorted(others.items()) if gpus}
 
     def take(self, option: Option) -> None:
         """Carry out an option other than waiting."""
+        tuned = self.with_tuning(option.job, option.gpus) if option.change == TUNE else None
         self.changed[option.job] = self.after(option)
+        self.tuned.pop(option.job, None)
+        if tuned is not None and tuned != Placement(tuned.gpus):
+            self.tuned[option.job] = tuned
+
+    def placement(self, job: JobId) -> Placement:
+        """Return what a job that holds GPUs has, with what its placement names."""
+        if job in self.changed:
+            return self.tuned.get(job) or Placement(self.changed[job])
+        return self.job(job).placement()
+
+    def with_tuning(self, job: JobId, tuning: int) -> Placement:
+        """Return what a job would have with a tuning on its GPUs."""
+        held, model = dict(self.held(job)), self.job(job).model
+        size = int(self.tunings.batch_size[tuning, model, sum(held.values())])
+        cpus, memory = self.tunings.parts[tuning, model].tolist()
+        return Placement(
+            held,
+            cpus={node: cpus * gpus / PARTS for node, gpus in held.items()} if cpus else None,
+            memory={node: memory * gpus / PARTS for node, gpus in held.items()} if memory else None,
+            batch_size=size or None,
+        )
+
+    def can_have(self, job: JobId, placement: Placement) -> bool:
+        """Whether a job runs on its GPUs with what a placement names, and the nodes have that."""
+        spec, size = self.job(job).spec, placement.batch_size
+        if size is not None and not spec.min_batch <= size <= (spec.max_batch or size):
+            return False
+        try:
+            throughput = self.simulator.rules.ample_throughput(self.job(job).model, placement)
+        except PerformanceError:
+            return False
+        return throughput > 0 and all(
+            self._amount_left(node, resource, job) >= amounts[node]
+            for resource, amounts in (("cpus", placement.cpus), ("memory", placement.memory))
+            if amounts is not None
+            for node in amounts
+        )
+
+    def _amount_left(self, node: NodeId, resource: str, job: JobId) -> float:
+        """Cores or GB of a node besides what the other jobs name there, and 1/64 for each other GPU."""
+        left: float = getattr(self.nodes[node], resource) - self.free(node) / PARTS
+        for other, gpus in self.jobs_on(node).items():
+            amounts: Mapping[NodeId, float] | None = getattr(self.placement(other), resource)
+            if other != job:
+                left -= gpus / PARTS if amounts is None else amounts[node]
+        return left
 
     def drop(self, job: JobId) -> None:
         """Take all GPUs from a job."""
         self.changed[job] = {}
+        self.tuned.pop(job, None)
 
     def is_running(self, job: JobId) -> bool:
         """Whether a job ran when the round began."""
@@ -130,5 +184,5 @@ class OptionPlan:
             allocation.stop(job)
         for job, gpus in sorted(self.changed.items()):
             if gpus:
-                allocation.place(job, Placement(gpus))
+                allocation.place(job, self.placement(job))
         self.simulator.apply(allocation)

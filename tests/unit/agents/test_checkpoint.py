@@ -165,3 +165,13 @@ def test_nothing_is_ever_unpickled(saved, tmp_path, monkeypatch):
     for place in ("pickle.load", "pickle.loads", "pickle.Unpickler", "torch.load"):
         monkeypatch.setattr(place, forbidden)
     OptionCheckpoint.load(saved)
+
+
+def test_a_policy_that_tunes_comes_back_and_starts_no_other(tmp_path):
+    rules = OptionRules(tune=True)
+    OptionCheckpoint(BLUEPRINT.build(OptionSpec.of(rules)), BLUEPRINT, rules, {"seed": 1}).save(tmp_path / "policy")
+    loaded = OptionCheckpoint.load(tmp_path / "policy")
+    assert loaded.rules == rules
+    assert loaded.start_for(BLUEPRINT, OptionSpec.of(rules)).keys() == loaded.network.state_dict().keys()
+    with pytest.raises(CheckpointError, match="trained with env.rules.tune=true, .* set env.rules.tune to the same"):
+        loaded.start_for(BLUEPRINT, OptionSpec())

@@ -2,7 +2,8 @@
 
 from envs.options import OptionRules
 from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, START, WAIT
-from envs.options.demonstrate import Demonstration, WantedGpus
+from envs.options.demonstrate import Demonstration, GpusByNode
+from envs.types import Placement
 from tests.unit.episodes.players import jobs_like
 from tests.unit.options.worlds import Listed, choose, listed, play_area
 from tests.unit.simulation.plays import cluster_of
@@ -10,11 +11,11 @@ from tests.unit.simulation.plays import cluster_of
 ANYTHING_GOES = OptionRules(changes="move", num_candidates=32, max_decisions=999, distinct_nodes=False)
 
 
-def demonstrated(batch, wanted: WantedGpus) -> Listed:
+def demonstrated(batch, wanted: dict[int, GpusByNode]) -> Listed:
     """The options that lead to an allocation, without the one that ends the round."""
     taken: Listed = []
     begun = batch.state.episode[0, 0].num_rounds
-    demonstration = Demonstration(wanted, batch.arrays)
+    demonstration = Demonstration({job: Placement(gpus) for job, gpus in wanted.items()}, batch.arrays)
     while True:
         option = listed(batch)[demonstration.choose()]
         if option[0] == WAIT:

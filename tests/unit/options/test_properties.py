@@ -16,6 +16,7 @@ from envs.options.columns import (
     OPTION_COLUMNS,
     RATIO_LIMIT,
     START,
+    TUNE,
     WAIT,
 )
 from envs.simulation import Information
@@ -63,7 +64,7 @@ def test_every_option_fits(seed):
             if change in (START, JOIN):
                 assert 1 <= gpus <= free[node]
                 assert jobs[job]["gpus"] + gpus <= jobs[job]["max_gpus"]
-            assert gpus <= batch.cluster.node_gpus[max(node, 0)] or change == WAIT
+            assert gpus <= batch.cluster.node_gpus[max(node, 0)] or change in (WAIT, TUNE)
         batch.step(np.array([draw(batch, rng)]))
         assert (free_gpus(batch) >= 0).all()
         assert (batch.state.jobs[0]["gpus"] <= batch.state.jobs[0]["max_gpus"]).all()

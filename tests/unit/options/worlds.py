@@ -27,6 +27,7 @@ def random_rules(rng: np.random.Generator, **fixed: object) -> OptionRules:
         max_decisions=int(rng.integers(1, 12)),
         distinct_nodes=bool(rng.random() < 0.7),
         turn=("auction", "turns")[int(rng.integers(2))],
+        tune=bool(rng.random() < 0.5),
     )
     return replace(rules, **fixed)  # type: ignore[arg-type]
 

@@ -20,7 +20,7 @@ from baselines.parts.placing import (
     types_by_throughput,
 )
 from envs.scheduling import ClusterView
-from envs.simulation import Simulator
+from envs.simulation import SimulatedEpisode
 from envs.simulation.kernels import LOG_FULL
 from envs.types import Allocation, ClusterSpec, IntArray, JobId, MurmurationError, Placement, Seconds
 
@@ -61,7 +61,7 @@ class Fifo:
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Do nothing: no state is kept between rounds."""
 
-    def play(self, simulator: Simulator) -> bool:
+    def play(self, simulator: SimulatedEpisode) -> bool:
         """Play a whole episode in compiled code; return False with reservations or first fit, which need `schedule`."""
         gangs = gangs_of(simulator) if self.backfill != "easy" and self.find is best_fit else None
         if gangs is None:

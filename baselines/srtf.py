@@ -10,7 +10,7 @@ from baselines.compiled.srtf import play_srtf
 from baselines.parts.estimates import remaining_time, require_remaining_work
 from baselines.parts.priority import jobs_present, keep_and_displace, plan_anew, ranked
 from envs.scheduling import ClusterView
-from envs.simulation import Simulator
+from envs.simulation import SimulatedEpisode
 from envs.simulation.kernels import LOG_FULL
 from envs.types import Allocation, ClusterSpec, FloatArray, IntArray, MurmurationError
 
@@ -43,7 +43,7 @@ class Srtf:
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Do nothing: no state is kept between rounds."""
 
-    def play(self, simulator: Simulator) -> bool:
+    def play(self, simulator: SimulatedEpisode) -> bool:
         """Play a whole episode in compiled code; False if not sticky or if work is hidden: these need `schedule`."""
         known = simulator.scenario.information.work != "none"
         gangs = gangs_of(simulator) if self.sticky and known else None

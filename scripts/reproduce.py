@@ -11,8 +11,8 @@ from launch import command
 
 # isort: split
 
-from envs.performance.validation.reproduction import Reproduction
 from envs.types import did_you_mean
+from experiments.performance.reproduction import Reproduction
 from launch.building import build_object
 from launch.errors import ChoiceError
 from launch.runs import print_frame

@@ -11,10 +11,10 @@ from omegaconf import DictConfig
 from launch import command
 
 # isort: split
-from envs.performance.validation.contention import fitted_contention, read_deepshare
-from envs.performance.validation.plot import plot_protocols
-from envs.performance.validation.predictions import summarise_errors, validate_performance
-from envs.performance.validation.report import describe_model
+from experiments.performance.contention import fitted_contention, read_deepshare
+from experiments.performance.plot import plot_protocols
+from experiments.performance.predictions import summarise_errors, validate_performance
+from experiments.performance.report import describe_model
 from launch.runs import print_frame
 
 

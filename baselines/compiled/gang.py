@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from baselines.parts.placing_kernels import tightest_node
-from envs.simulation import Simulator
+from envs.simulation import SimulatedEpisode
 from envs.simulation.jit import leaf
 from envs.simulation.ordered_set import next_member
 from envs.simulation.shares import clear_job, clear_named_settings, new_share, store_placement
@@ -36,7 +36,7 @@ class Gangs(NamedTuple):
     hopeless: IntArray
 
 
-def gangs_of(simulator: Simulator) -> Gangs | None:
+def gangs_of(simulator: SimulatedEpisode) -> Gangs | None:
     """Build the tables of an episode; None if a gang fits no one type, which compiled placing does not support."""
     throughput = simulator.table.consolidated().transpose(0, 2, 1)
     order = np.argsort(-throughput, axis=2, kind="stable")

@@ -4,7 +4,7 @@ import numpy as np
 
 from baselines.planner.scheduler import RolloutPlanner
 from envs.scheduling import ClusterView
-from envs.simulation import Simulator
+from envs.simulation import SimulatedEpisode
 from envs.simulation.replica import Replica
 from envs.types import Allocation, ClusterSpec, MurmurationError
 
@@ -49,7 +49,7 @@ class OraclePlanner:
             "scheduler=planner elsewhere"
         )
 
-    def play(self, simulator: Simulator) -> bool:
+    def play(self, simulator: SimulatedEpisode) -> bool:
         """Play an episode to its end; see `envs.simulation.CompiledScheduler`."""
         root, trial = Replica(simulator), Replica(simulator)
         while simulator.advance():

@@ -10,7 +10,7 @@ import numpy as np
 from baselines.parts.priority import jobs_present
 from baselines.starling.knee import knee
 from envs.scheduling import ClusterView, Scheduler
-from envs.simulation import Simulator, plays_compiled
+from envs.simulation import SimulatedEpisode, plays_compiled
 from envs.simulation.state import Status
 from envs.types import Allocation, AllocationError, ClusterSpec, FloatArray, IntArray, JobId, MurmurationError, Seconds
 
@@ -22,7 +22,7 @@ SLACK = 4  # a rollout ends after so many times the rounds of the first one, if 
 class PlaysAhead(Protocol):
     """A scheduler that plays on a simulator in compiled code, for some rounds or up to a time."""
 
-    def play(self, simulator: Simulator, *, rounds: int | None = None, until: Seconds = math.inf) -> bool:
+    def play(self, simulator: SimulatedEpisode, *, rounds: int | None = None, until: Seconds = math.inf) -> bool:
         """Play as `schedule` would; return False and change nothing if it cannot.
 
         Args:
@@ -38,7 +38,7 @@ def plays_ahead(scheduler: Scheduler) -> TypeGuard[PlaysAhead]:
     return isinstance(scheduler, PlaysAhead) and plays_compiled(scheduler)
 
 
-def play_on(copy: Simulator, scheduler: Scheduler, rounds: int | None, until: Seconds) -> None:
+def play_on(copy: SimulatedEpisode, scheduler: Scheduler, rounds: int | None, until: Seconds) -> None:
     """Let a scheduler decide on a copy whose present round is settled, in compiled code where it can.
 
     Args:
@@ -58,7 +58,7 @@ def play_on(copy: Simulator, scheduler: Scheduler, rounds: int | None, until: Se
     episode.horizon = horizon
 
 
-def play_events(copy: Simulator, scheduler: Scheduler, rounds: int) -> None:
+def play_events(copy: SimulatedEpisode, scheduler: Scheduler, rounds: int) -> None:
     """Play as `play_on`, but do not count rounds that only an interval causes: no job is submitted or ends in them.
 
     Otherwise the horizon would be 20 minutes where the world asks for a decision in each minute, and hours elsewhere.
@@ -71,14 +71,14 @@ def play_events(copy: Simulator, scheduler: Scheduler, rounds: int) -> None:
         left -= (int(episode.next_job), int(episode.num_active)) != jobs
 
 
-def prolong_restarts(copy: Simulator, weight: float) -> None:
+def prolong_restarts(copy: SimulatedEpisode, weight: float) -> None:
     """Multiply the restart delays of the jobs of a copy that have not ended, before an allocation is applied to it."""
     jobs = copy.state.jobs
     counted = (jobs["status"] != Status.DONE) & (jobs["submit"] < math.inf)  # other rows hold no jobs
     np.multiply(jobs["restart_delay"], weight, out=jobs["restart_delay"], where=counted)
 
 
-def samples_left(copy: Simulator, jobs: IntArray) -> FloatArray:
+def samples_left(copy: SimulatedEpisode, jobs: IntArray) -> FloatArray:
     """float64[len(jobs)]: samples that jobs of a copy have left, also where its view hides them."""
     column, time = copy.state.jobs[0], float(copy.state.episode[0, 0].time)
     ran = np.maximum(time - column["synced"][jobs], 0.0) * column["throughput"][jobs]
@@ -115,7 +115,7 @@ class Rest:
         """Begin a round: the next copy sets the efficiency."""
         self._efficiency = None
 
-    def job_seconds(self, copy: Simulator) -> Seconds:
+    def job_seconds(self, copy: SimulatedEpisode) -> Seconds:
         """Return the sum of the times from now to the end of each job in a copy."""
         view = copy.view
         jobs = jobs_present(view)
@@ -223,7 +223,7 @@ class Rollouts:
         self._horizon_is_set = False
         self.rest.begin()
 
-    def play(self, trial: Simulator, allocation: Allocation) -> Seconds | None:
+    def play(self, trial: SimulatedEpisode, allocation: Allocation) -> Seconds | None:
         """Play an allocation on a copy of the present round; return its job-seconds from now on.
 
         The result is None if the allocation is refused.
@@ -244,7 +244,7 @@ class Rollouts:
             play_on(trial, self.continuation, self._most_rounds, self.until)
         return float(episode.job_seconds) - before + self.rest.job_seconds(trial)
 
-    def _play_first(self, trial: Simulator) -> None:
+    def _play_first(self, trial: SimulatedEpisode) -> None:
         """Play to the horizon, and set it for the other rollouts of this round."""
         episode = trial.state.episode[0, 0]
         before = int(episode.num_rounds)

@@ -16,7 +16,7 @@ from baselines.starling.round import Present, Proposal, StarlingRules
 from baselines.starling.tables import JobTables, NodeTables
 from baselines.starling.two_plans import WritePlan
 from envs.scheduling import ClusterView
-from envs.simulation import Simulator
+from envs.simulation import SimulatedEpisode
 from envs.simulation.clock import advance
 from envs.simulation.jit import as_argument, inlined, jit
 from envs.simulation.kernels import LOG_FULL, QUEUED, ROUND, RUNNING, attained_service, remaining_work, settle
@@ -64,7 +64,7 @@ class EveryJob:
     Compiled episodes look up all jobs once, before the first arrives. No decision reads a job before it arrives.
     """
 
-    def __init__(self, simulator: Simulator) -> None:
+    def __init__(self, simulator: SimulatedEpisode) -> None:
         jobs = simulator.state.jobs[0]
         columns = jobs[jobs["submit"] < np.inf]  # the other rows of a snapshot hold no jobs
         self.cluster: ClusterSpec = simulator.cluster

@@ -18,7 +18,7 @@ from baselines.starling.round import Present, Proposal, StarlingRules
 from baselines.starling.tables import JobTables, NodeTables, tables_of_jobs, tables_of_nodes
 from baselines.starling.two_plans import WritePlan
 from envs.scheduling import ClusterView
-from envs.simulation import Simulator
+from envs.simulation import SimulatedEpisode
 from envs.simulation.kernels import LOG_FULL
 from envs.types import (
     Allocation,
@@ -287,7 +287,7 @@ class Starling:
 
     def play(
         self,
-        simulator: Simulator,
+        simulator: SimulatedEpisode,
         *,
         rounds: int | None = None,
         until: Seconds = math.inf,
@@ -327,7 +327,7 @@ class Starling:
         episode.horizon = horizon
         return True
 
-    def kernel_arguments(self, simulator: Simulator) -> tuple[JobTables, NodeTables, StarlingRules]:
+    def kernel_arguments(self, simulator: SimulatedEpisode) -> tuple[JobTables, NodeTables, StarlingRules]:
         """Return what `baselines.starling.compiled.propose` needs to know about an episode at usual batch sizes.
 
         `reset` must have been called for the episode; a snapshot belongs to the episode from which it was taken.
@@ -416,7 +416,7 @@ def _may_choose(view: ClusterView, job: JobId) -> bool:
     return any(view.batch_range(job, name, size) is not None for name in view.cluster.gpu_types for size in sizes)
 
 
-def _offers_choice(simulator: Simulator) -> bool:
+def _offers_choice(simulator: SimulatedEpisode) -> bool:
     """Whether the world offers any job of an episode other batch sizes than the usual one."""
     workload, gpu_types = simulator.workload, simulator.cluster.gpu_types
     columns = [workload.jobs[name] for name in ("model", "min_gpus", "max_gpus", "min_batch", "max_batch")]

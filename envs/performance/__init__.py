@@ -18,7 +18,7 @@ model, on A800 (`rubick.model`). More resources never lower the throughput (`env
 
 Guessed: GPU types on which a model was not measured, above all every model on H100. Their throughput is scaled from
 another type by datasheet figures (`scaling`). On the measured types, the median error of this rule is 22 % and the
-largest a factor of four; for most models no error can be measured (`envs.performance.validation.known`). Also guessed:
+largest a factor of four; for most models no error can be measured (`experiments.performance.known`). Also guessed:
 memory by a rule of thumb (`memory_fit`); parameters marked "estimated" in `tables/models.csv`; the CPU and memory
 sensitivity of models that Synergy did not measure (`cpu_memory.stand_in`); restart times (`reconfiguration`).
 """

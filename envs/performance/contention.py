@@ -15,7 +15,7 @@ Every function returns factors in [0, 1] on the throughput that a job has alone.
   together exceeds the link. It predicts the measured pairs worse; it is here for comparison.
 
 Measured: the co-location pairs, the stage times, and the law for two jobs on a link (DeepShare, ICPADS'23; its errors
-on held-out pairs are in `envs.performance.validation.contention`). Modelled: the law for three or more jobs on a link,
+on held-out pairs are in `experiments.performance.contention`). Modelled: the law for three or more jobs on a link,
 and queues of stages. Guessed: the fallbacks for models without a measured pair or stage profile, see `_pair` and
 `stage_profile`.
 """
@@ -122,7 +122,7 @@ def collision_factors(share_of_time: FloatArray) -> FloatArray:
 
         factor of job i = 1 / (1 + c_i * sum of c_j over the other jobs j)
 
-    The law was chosen on measured pairs of jobs (DeepShare, ICPADS'23), see `envs.performance.validation.contention`.
+    The law was chosen on measured pairs of jobs (DeepShare, ICPADS'23), see `experiments.performance.contention`.
     More than two jobs were not measured. The form is ours.
 
     Args:

@@ -10,7 +10,7 @@ The rule is our reconstruction, not published, and crude. If one measured type a
 predictions are within a quarter of the measurement, and predictions for old types or CPU-bound models miss by a factor
 of two to four (`leave_one_type_out`). Predictions for types that no table here covers, above all H100, cannot be
 better. One check from outside agrees: on 39 configurations of language models, H100 was measured as 1.8 to 2.8 times,
-and at the median 2.2 times, as fast as A100; the rule says 2.3 (`envs.performance.validation.known.check_h100`).
+and at the median 2.2 times, as fast as A100; the rule says 2.3 (`experiments.performance.known.check_h100`).
 """
 
 import math

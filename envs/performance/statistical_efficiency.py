@@ -11,7 +11,7 @@ Pollux's runs phi_t mostly grows, so that larger batches pay later.
 
 Measured: `tables/noise.csv`, the noise scales of six applications, fitted to the progress at 6 to 8 batch sizes each
 that the artifact of Pollux publishes. Batch sizes that were held out are predicted with an error of at most 5 %
-(`envs.performance.validation.efficiency`). Assumed, and only where the setting says so: `ASSUMED_NOISE_SCALE`.
+(`experiments.performance.efficiency`). Assumed, and only where the setting says so: `ASSUMED_NOISE_SCALE`.
 """
 
 import csv

@@ -10,7 +10,7 @@ share. log2 is the depth of a tree; it also grows as slowly as the largest of n 
 of network cards in use on the node with the fewest GPUs (`cards_in_use`); it is 1 unless the machine has several cards
 per node. There is no overlap term: computation that hides communication makes kappa smaller. The form is ours, and
 linear in its parameters, so that one non-negative least squares fits it in well under a millisecond.
-`envs.performance.validation.forms` compares it with other forms on the same fitted points; docs/performance.md has
+`experiments.performance.forms` compares it with other forms on the same fitted points; docs/performance.md has
 the errors. With (N-1)/N and log2 N between nodes, steps over slow links were predicted much too long beyond the node
 counts of the fit.
 

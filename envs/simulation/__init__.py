@@ -7,12 +7,12 @@ from envs.simulation.market import BidArrays, Changes, Market
 from envs.simulation.result import RECORD, EndReason, LimitedTime, RunResult
 from envs.simulation.scenario import Failures, Information, Rounds, Scenario
 from envs.simulation.setup import Setup
+from envs.simulation.simulated_episode import SimulatedEpisode
 from envs.simulation.simulator import CompiledScheduler, Simulator, plays_compiled, run_episode
-from envs.simulation.snapshot import Snapshot
+from envs.simulation.snapshot import SimulationView, Snapshot
 from envs.simulation.state import State
 from envs.simulation.throughput import ThroughputTable
 from envs.simulation.version import WORLD_VERSION
-from envs.simulation.view import SimulationView
 from envs.simulation.watch import SlowDecisionWarning
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "RunResult",
     "Scenario",
     "Setup",
+    "SimulatedEpisode",
     "SimulationView",
     "Simulator",
     "SlowDecisionWarning",

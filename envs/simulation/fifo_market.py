@@ -10,9 +10,9 @@ from envs.simulation.job_throughput import level_of
 from envs.simulation.market import BidArrays, Changes, add_row, clear_changes, in_round, no_bids, no_changes
 from envs.simulation.ordered_set import next_member
 from envs.simulation.setup import Setup
+from envs.simulation.snapshot import SimulationView
 from envs.simulation.state import State
 from envs.simulation.throughput import ThroughputTable
-from envs.simulation.view import SimulationView
 from envs.simulation.world import World, episode_of
 from envs.types import FloatArray, IntArray
 

@@ -11,9 +11,9 @@ from envs.simulation.jit import Records, kernel, leaf
 from envs.simulation.requested import FITS, REQUESTED, plan_requested
 from envs.simulation.setup import Setup
 from envs.simulation.shares import share_on
+from envs.simulation.snapshot import SimulationView
 from envs.simulation.state import State
 from envs.simulation.throughput import ThroughputTable
-from envs.simulation.view import SimulationView
 from envs.simulation.world import World, episode_of
 from envs.types import FloatArray, IntArray
 

@@ -1,4 +1,4 @@
-"""Private copies of a cluster, on which planners and policies let time pass."""
+"""Views of a cluster, and private copies of it, on which planners and policies let time pass."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,14 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from envs.simulation.exact import ExactThroughputs
+from envs.simulation.scenario import Scenario
 from envs.simulation.setup import Setup
-from envs.simulation.simulator import Simulator
+from envs.simulation.simulated_episode import SimulatedEpisode
 from envs.simulation.snapshot_kernels import KNOWN, OPEN, USED, assume_remaining, copy_episode
 from envs.simulation.state import State
 from envs.simulation.throughput import ThroughputTable
-from envs.simulation.view import SimulationView
+from envs.simulation.view import StateView
 from envs.simulation.world import World
-from envs.types import ExecutionPlan, FloatArray, JobSpec, MurmurationError
+from envs.types import ClusterSpec, ExecutionPlan, FloatArray, JobSpec, MurmurationError
 from envs.workloads import Workload
 from envs.workloads.workload import JOB_COLUMNS
 
@@ -23,7 +24,33 @@ LEAST_ROWS = 64  # for jobs
 NO_JOBS = np.zeros(0, np.int64)
 
 
-class Snapshot(Simulator):
+class SimulationView(StateView):
+    """`envs.scheduling.ClusterView` of a compiled simulation: what is seen of its state, and copies of that."""
+
+    def snapshot(
+        self,
+        remaining: FloatArray | None = None,
+        *,
+        into: "Snapshot | None" = None,
+        logging: bool = False,
+    ) -> "Snapshot":
+        """A private copy of the cluster, on which time can pass; see `Snapshot`.
+
+        Args:
+            remaining: float64[num_submitted], samples left that the copy assumes; NaN takes what the scenario reveals.
+            into: an earlier snapshot to overwrite, which is much faster than a new one.
+            logging: whether the copy logs its events; a log costs a little time.
+
+        Raises:
+            MurmurationError: the round has already changed jobs, or `remaining` is negative or of another shape.
+        """
+        source = self._engine_side
+        copy = into if into is not None else Snapshot(source.setup, source.table)
+        copy.take(source.world, source.workload, source.table, source.plans, remaining, logging=logging)
+        return copy
+
+
+class Snapshot(SimulatedEpisode):
     """A private copy of the cluster in one round, without what a scheduler must not know; see `ClusterView.snapshot`.
 
     It is a simulator of its own: `view`, `apply`, `advance`, `world` and `CompiledScheduler.play` work as usual. It
@@ -47,10 +74,9 @@ class Snapshot(Simulator):
 
     def __init__(self, setup: Setup, table: ThroughputTable) -> None:
         scenario = replace(setup.scenario, failures=None, quotas=dict(setup.scenario.quotas))
-        self.setup = replace(setup, scenario=scenario)
-        self.cluster, self.scenario, self.table = setup.cluster, scenario, table
-        self.plans: list[ExecutionPlan] = []
-        self._scheduler_seed = np.random.SeedSequence(0)
+        state = _empty_state(setup.cluster, LEAST_ROWS, scenario)
+        super().__init__(replace(setup, scenario=scenario), table, state, np.random.SeedSequence(0))
+        self._listed = np.zeros(LEAST_ROWS, np.int64)
         self._sizes = np.zeros(3, np.int64)
         self._names: list[str] = []
         self._own_plans: list[ExecutionPlan | None] = []
@@ -61,18 +87,14 @@ class Snapshot(Simulator):
         )  # name, models, tenants of the workload
         self._history = -1
         self._known_view: SimulationView | None = None
-        self._make_room(LEAST_ROWS)
+        self._forget()
 
     def _make_room(self, rows: int) -> None:
         """Allocate empty arrays for jobs, at least doubled so that this happens rarely."""
         capacity = max(LEAST_ROWS, 1 << (rows - 1).bit_length())
-        self.state = State.allocate(self.cluster, capacity, scenario=self.scenario)
-        for name, value in (("submit", np.inf), ("finish", np.inf), ("start", np.nan), ("estimate", 1.0)):
-            self.state.jobs[name] = value
-        for name in ("first_share", "before_share", "plan"):
-            self.state.jobs[name] = -1
+        self.state = _empty_state(self.cluster, capacity, self.scenario)
         self._listed = np.zeros(capacity, np.int64)
-        self._world: World | None = None
+        self._world = None
         self._forget()
 
     def _forget(self) -> None:
@@ -82,12 +104,12 @@ class Snapshot(Simulator):
         self._sizes[OPEN] = self._sizes[KNOWN] = 0
 
     @cached_property
-    def exact(self) -> ExactThroughputs:  # type: ignore[override]
+    def exact(self) -> ExactThroughputs:
         """Exact throughputs of placements that set more than GPUs."""
         return ExactThroughputs(self.setup)
 
     @property
-    def workload(self) -> Workload:  # type: ignore[override]
+    def workload(self) -> Workload:
         """The submitted jobs; work that the scenario hides is 1 sample."""
         return self.view._engine_side.workload
 
@@ -99,10 +121,6 @@ class Snapshot(Simulator):
                 self.state, self.setup, self._submitted(), self.table, self.exact, self.plans
             )
         return self._known_view
-
-    @property
-    def _view(self) -> SimulationView:  # type: ignore[override]
-        return self.view
 
     def _submitted(self) -> Workload:
         """Return the submitted jobs as a workload."""
@@ -283,6 +301,16 @@ class Snapshot(Simulator):
         self.state.episode["logging"] = logging
         if logging and not self.state.events.shape[1]:
             self.grow_log()
+
+
+def _empty_state(cluster: ClusterSpec, rows: int, scenario: Scenario) -> State:
+    """Return arrays for so many jobs, none of which is there."""
+    state = State.allocate(cluster, rows, scenario=scenario)
+    for name, value in (("submit", np.inf), ("finish", np.inf), ("start", np.nan), ("estimate", 1.0)):
+        state.jobs[name] = value
+    for name in ("first_share", "before_share", "plan"):
+        state.jobs[name] = -1
+    return state
 
 
 def _checked(remaining: FloatArray | None, count: int) -> npt.NDArray[np.float64] | None:

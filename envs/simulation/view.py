@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -32,9 +32,6 @@ from envs.types import (
     SharedResources,
 )
 from envs.workloads import Workload
-
-if TYPE_CHECKING:
-    from envs.simulation.snapshot import Snapshot
 
 OF_WORKLOAD = ("tenant", "guaranteed")  # columns that the engine itself does not need
 
@@ -147,8 +144,8 @@ class ViewSource:
         return column.first(int(self.next_job[0]))
 
 
-class SimulationView:
-    """`envs.scheduling.ClusterView` over episode 0 of a `State`. Valid until the round ends; nothing of it is writable.
+class StateView:
+    """What a `SimulationView` shows of episode 0 of a `State`. Valid until the round ends; nothing of it is writable.
 
     All arrays that it returns are copies, or read-only to their base.
     """
@@ -383,27 +380,3 @@ class SimulationView:
             order = np.argsort(-throughputs, kind="stable")
             self._per_model[model] = [int(gpu_type) for gpu_type in order if throughputs[gpu_type] > 0]
         return self._per_model[model]
-
-    def snapshot(
-        self,
-        remaining: FloatArray | None = None,
-        *,
-        into: "Snapshot | None" = None,
-        logging: bool = False,
-    ) -> "Snapshot":
-        """A private copy of the cluster, on which time can pass; see `envs.simulation.snapshot.Snapshot`.
-
-        Args:
-            remaining: float64[num_submitted], samples left that the copy assumes; NaN takes what the scenario reveals.
-            into: an earlier snapshot to overwrite, which is much faster than a new one.
-            logging: whether the copy logs its events; a log costs a little time.
-
-        Raises:
-            MurmurationError: the round has already changed jobs, or `remaining` is negative or of another shape.
-        """
-        from envs.simulation.snapshot import Snapshot  # that module imports this one
-
-        source = self._engine_side
-        copy = into if into is not None else Snapshot(source.setup, source.table)
-        copy.take(source.world, source.workload, source.table, source.plans, remaining, logging=logging)
-        return copy

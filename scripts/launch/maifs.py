@@ -12,7 +12,7 @@ import pandas as pd
 from envs.evaluation.comparison import Comparison
 from envs.evaluation.report import run_comparison, write_report
 from envs.evaluation.statistics import Estimate, t_interval
-from envs.performance.validation.reproduction import Reproduction
+from experiments.performance.reproduction import Reproduction
 from launch.arguments import compose_options
 from launch.inputs import build_inputs
 from launch.policies import load_policies

@@ -128,3 +128,60 @@ def test_a_heavy_import_would_be_seen(foreign):
     light = next(name for name in ("hydra", "omegaconf") if importlib.util.find_spec(name))
     source = f"import importlib, json, sys; importlib.import_module({light!r}); "
     assert light in run(source + f"print(json.dumps([n for n in {HEAVY!r} if n in sys.modules]))", foreign)
+
+
+def module_of(path):
+    """The name by which a file is imported; those of scripts are beside the running script."""
+    parts = path.removesuffix(".py").removeprefix("scripts/").split("/")
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(tree, modules, exports):
+    """The project's files that a file imports: at its top, in functions, or for annotations alone.
+
+    `exports` tells for each package which module has a name that it lists.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in modules)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                found = exports.get(node.module, {}).get(alias.name, node.module)
+                yield from [name for name in (full, found) if name in modules][:1]
+
+
+def circles_of(imports):
+    """Sorted groups of modules that import each other, in one step or in several."""
+    reached = {module: set(found) for module, found in imports.items()}
+    while True:
+        longer = {module: found.union(*(reached[other] for other in found)) for module, found in reached.items()}
+        if longer == reached:
+            break
+        reached = longer
+    return sorted({tuple(sorted(m for m in reached[module] if module in reached[m])) for module in reached} - {()})
+
+
+def test_no_files_import_each_other(trees):
+    own = {module_of(path): path for path in trees if not path.startswith("tests/")}
+    packages = {module for module, path in own.items() if path.endswith("/__init__.py")}
+    exports = {
+        package: {
+            alias.name: node.module
+            for node in ast.walk(trees[own[package]])
+            if isinstance(node, ast.ImportFrom) and node.module
+            for alias in node.names
+        }
+        for package in packages
+    }
+    modules = own.keys() - packages
+    imports = {name: set(imports_of(trees[own[name]], modules, exports)) - {name} for name in modules}
+    assert len(imports) > 400
+    assert sum(len(found) for found in imports.values()) > 1000
+    assert circles_of(imports) == []
+
+
+def test_circles_are_found():
+    """Of three files in a circle, and of one that only looks on."""
+    imports = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}
+    assert circles_of(imports) == [("a", "b", "c")]

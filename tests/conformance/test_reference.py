@@ -11,7 +11,7 @@ from baselines import Fifo, Las, Optimus, Random, Srtf, Tiresias
 from envs.performance import EFFICIENCY_SETTINGS, BatchSizes, default_model
 from envs.performance.contention import MODES
 from envs.scheduling import ClusterView, Scheduler
-from envs.simulation import EventLog, Information, RunResult, Simulator
+from envs.simulation import EventLog, Information, RunResult, SimulatedEpisode, Simulator
 from envs.simulation.reference import ReferenceSimulator
 from envs.types import Allocation, AllocationError, ClusterSpec, Configuration, JobId, PerformanceError
 from tests.conformance.random_worlds import LINKS, RandomWorld, random_world
@@ -47,7 +47,7 @@ def play_both(world: RandomWorld) -> tuple[RunResult, RunResult]:
     return first, second
 
 
-def refused(engine: Simulator | ReferenceSimulator, allocation: Allocation) -> bool:
+def refused(engine: SimulatedEpisode | ReferenceSimulator, allocation: Allocation) -> bool:
     """Apply an allocation; return True if the engine refuses it."""
     try:
         engine.apply(allocation)

@@ -9,16 +9,15 @@ import pytest
 
 from baselines import Fifo, Srtf
 from envs.scheduling import ClusterView, Scheduler
-from envs.simulation import Information, Simulator, Snapshot
+from envs.simulation import Information, SimulatedEpisode, Simulator, Snapshot
 from envs.simulation.reference import ReferenceSimulator
-from envs.simulation.reference.snapshot import snapshot_of
 from envs.types import AllocationError, FloatArray, JobSpec
 from tests.conformance.random_worlds import RandomWorld, random_world
 from tests.conformance.test_reference import compare_views
 from tests.unit.simulation.test_reference_state import play, told
 
 CHUNK = 10
-Playable = Simulator | ReferenceSimulator
+Playable = SimulatedEpisode | ReferenceSimulator
 
 
 def continue_with(engine: Playable, scheduler: Scheduler, rounds: int = 400) -> None:
@@ -202,7 +201,7 @@ def test_jobs_that_might_come_arrive_as_on_the_snapshot_of_the_reference(chunk):
         snapshot, trial = simulator.view.snapshot(logging=True), Snapshot(world.setup, simulator.table)
         snapshot.add_arrivals(jobs)
         trial.copy_from(snapshot, logging=True)
-        copies = [snapshot_of(reference, None, jobs) for _ in range(2)]
+        copies = [reference.snapshot(None, jobs) for _ in range(2)]
         for one, copy in zip((snapshot, trial), copies, strict=True):
             continue_with(one, deepcopy(scheduler), 60)
             continue_with(copy, deepcopy(whims), 60)

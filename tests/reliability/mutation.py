@@ -24,7 +24,7 @@ TARGETS: tuple[str, ...] = (
     "",
 )
 TARGETS += ("runpy.run_path", "envs.simulation.Scenario.__init__", "launch.maifs.improvements", "subprocess.Popen")
-TARGETS += ("baselines.reproductions.sampling_matching.report.jct_gap", "launch.commands.os.system", "..", "a" * 5000)
+TARGETS += ("experiments.sampling_matching.report.jct_gap", "launch.commands.os.system", "..", "a" * 5000)
 REFERENCES = (
     "${oc.env:HOME}",
     "x${oc.env:HOME}y",

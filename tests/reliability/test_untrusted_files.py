@@ -104,7 +104,7 @@ def test_other_keys_of_hydra_are_refused(key):
 
 def test_what_does_something_when_it_is_called_is_no_part_of_a_run():
     """Experiments write files into the folder that they are given."""
-    for target in ("launch.maifs.improvements", "baselines.reproductions.synergy.experiment.mechanisms"):
+    for target in ("launch.maifs.improvements", "experiments.synergy.experiment.mechanisms"):
         with pytest.raises(ChoiceError, match="which is no class of this project"):
             check({**GROUPS, "scenario": {"_target_": target, "data": "", "folder": "."}})
 

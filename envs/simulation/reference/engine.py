@@ -6,7 +6,8 @@ are objects in lists. `reference.rules` has throughput, cores, memory and conten
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,12 +18,14 @@ from envs.simulation.reference.log import EventLogWriter
 from envs.simulation.reference.objects import Job, JobStatus, Node
 from envs.simulation.reference.progress import Progress
 from envs.simulation.reference.rules import ReferenceRules
+from envs.simulation.reference.snapshot import copy_job, hide_work, submitted_jobs, with_arrivals
 from envs.simulation.reference.view import ReferenceView
 from envs.simulation.result import RECORD, EndReason, LimitedTime, RunResult
 from envs.simulation.scenario import OUTAGES, Scenario
 from envs.simulation.setup import Setup
-from envs.simulation.simulator import check_runnable, scheduler_rng
-from envs.types import Allocation, Seconds
+from envs.simulation.simulated_episode import scheduler_rng
+from envs.simulation.simulator import check_runnable
+from envs.types import Allocation, FloatArray, JobSpec, MurmurationError, Seconds
 from envs.workloads import Workload
 
 
@@ -101,6 +104,44 @@ class ReferenceSimulator:
     def running(self) -> list[Job]:
         """Jobs that hold GPUs, ascending."""
         return [job for job in self.active if job.status is JobStatus.RUNNING]
+
+    def snapshot(self, remaining: FloatArray | None = None, arrivals: Sequence[JobSpec] = ()) -> "ReferenceSimulator":
+        """Return a private copy in a round, for a scheduler; see `envs.scheduling.ClusterView.snapshot`.
+
+        Args:
+            remaining: float64[num_submitted], samples left that the copy assumes; NaN takes what the scenario reveals.
+            arrivals: jobs that might be submitted later; see `envs.simulation.Snapshot.add_arrivals`.
+
+        Raises:
+            MurmurationError: `remaining` is negative or has another shape.
+        """
+        count, knows_work = self.num_submitted, self.scenario.information.work != "none"
+        assumed = np.full(count, math.nan) if remaining is None else np.asarray(remaining, np.float64)
+        if assumed.shape != (count,) or (assumed < 0).any():
+            raise MurmurationError(
+                f"snapshot: remaining must be {count} numbers, each 0 or more, or NaN; it is {assumed}"
+            )
+        workload = with_arrivals(submitted_jobs(self.workload, self.jobs[:count], knows_work), arrivals)
+        copy = ReferenceSimulator(workload, replace(self.setup, scenario=replace(self.scenario, failures=None)))
+        copy.rules = self.rules  # they have no state, and their table covers jobs of all sizes
+        for name in ("time", "num_submitted", "num_rounds", "next_tick", "next_decision", "stalls", "ended"):
+            setattr(copy, name, getattr(self, name))
+        for name in ("in_round", "window_rounds", "queue_rounds", "end_reason"):
+            setattr(copy, name, getattr(self, name))
+        copy.progress.copy_from(self.progress)
+        copy.seconds = dict(self.seconds)
+        for node, its_node in zip(copy.nodes, self.nodes, strict=True):
+            node.up = its_node.up
+        for job, original in zip(copy.jobs[:count], self.jobs[:count], strict=True):
+            copy_job(job, original, copy.nodes)
+            hide_work(job, copy.time, knows_work, float(assumed[job.id]))
+        for job in copy.jobs[count:]:
+            job.estimate = 1.0
+        copy.active = [copy.jobs[job.id] for job in self.active]
+        copy.uneven = {copy.nodes[node.id] for node in self.uneven}
+        copy.dirty = {copy.nodes[node.id] for node in self.dirty}
+        copy.refed = {copy.jobs[job.id] for job in self.refed}
+        return copy
 
     # Instants
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol
 
 import numpy as np
 
+from envs.scheduling import ClusterCopy
 from envs.simulation.reference.objects import Job, JobStatus, Node
 from envs.simulation.reference.rules import ReferenceRules
 from envs.simulation.scenario import Scenario
@@ -25,9 +26,6 @@ from envs.types import (
 )
 from envs.workloads import Workload
 
-if TYPE_CHECKING:
-    from envs.simulation.reference.engine import ReferenceSimulator
-
 
 class ReferenceState(Protocol):
     """The parts of a reference engine that a view reads."""
@@ -41,6 +39,10 @@ class ReferenceState(Protocol):
     active: list[Job]
     time: Seconds
     num_submitted: int
+
+    def snapshot(self, remaining: FloatArray | None = None) -> ClusterCopy:
+        """Return a private copy."""
+        ...
 
 
 class Placements(Mapping[JobId, Placement]):
@@ -251,11 +253,9 @@ class ReferenceView:
             capacity=self.capacity,
         )
 
-    def snapshot(self, remaining: FloatArray | None = None) -> "ReferenceSimulator":
+    def snapshot(self, remaining: FloatArray | None = None) -> ClusterCopy:
         """A private copy of the cluster, on which time can pass; see `envs.scheduling.ClusterView.snapshot`."""
-        from envs.simulation.reference.snapshot import snapshot_of  # that module imports this one
-
-        return snapshot_of(cast("ReferenceSimulator", self._engine), remaining)
+        return self._engine.snapshot(remaining)
 
     def _fastest_types(self, job: JobId) -> Sequence[int]:
         """GPU types on which a job runs, fastest per GPU first."""

@@ -10,16 +10,18 @@ import pytest
 import yaml
 
 from baselines.elastic_dp.optimizer import OptimalShares
-from baselines.reproductions.elastic_dp import benchmark as elastic_dp_benchmark
-from baselines.reproductions.elastic_dp import experiment as elastic_dp_experiment
-from baselines.reproductions.elastic_dp.benchmark import (
+from envs.performance import default_model
+from envs.types import MurmurationError
+from experiments.elastic_dp import benchmark as elastic_dp_benchmark
+from experiments.elastic_dp import experiment as elastic_dp_experiment
+from experiments.elastic_dp.benchmark import (
     agrees,
     decision_time,
     optimiser_table,
     small_instance,
     zoo_curves,
 )
-from baselines.reproductions.elastic_dp.experiment import (
+from experiments.elastic_dp.experiment import (
     FIXED,
     PATTERNS,
     Setting,
@@ -30,8 +32,6 @@ from baselines.reproductions.elastic_dp.experiment import (
     notes,
     runs_of,
 )
-from envs.performance import default_model
-from envs.types import MurmurationError
 
 SMALL = Setting(num_workloads=2, jobs_per_gpu=1.5)
 REGISTRY = Path(__file__).resolve().parents[3] / "conf" / "reproduce.yaml"

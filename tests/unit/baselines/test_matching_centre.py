@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baselines.reproductions.sampling_matching.exact import every_split
-from baselines.reproductions.sampling_matching.instances import FAST_LINKS, draw
 from baselines.sampling_matching.categories import Categories
 from baselines.sampling_matching.centre import MOST_WORKERS_PER_SIZE_STEP, expected_seconds, expected_sizes
 from baselines.sampling_matching.problem import Problem, problem
 from baselines.sampling_matching.search import Sampling, best_plan, drawn_categories, match, sampled_plan
+from experiments.sampling_matching.exact import every_split
+from experiments.sampling_matching.instances import FAST_LINKS, draw
 from tests.unit.baselines.matching_worlds import any_problem, paper_problem, throughput_slowly
 
 seeds = st.integers(0, 100_000)

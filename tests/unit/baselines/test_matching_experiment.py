@@ -7,10 +7,14 @@ import pandas as pd
 import pytest
 
 import reproduce
-from baselines.reproductions.sampling_matching import experiment as experiment_module
-from baselines.reproductions.sampling_matching import report
-from baselines.reproductions.sampling_matching.exact import every_split
-from baselines.reproductions.sampling_matching.experiment import (
+from baselines.sampling_matching.problem import problem
+from baselines.sampling_matching.search import Sampling
+from envs.performance import default_model
+from envs.types import Configuration
+from experiments.sampling_matching import experiment as experiment_module
+from experiments.sampling_matching import report
+from experiments.sampling_matching.exact import every_split
+from experiments.sampling_matching.experiment import (
     Experiment,
     by_size,
     certified_rows,
@@ -21,12 +25,8 @@ from baselines.reproductions.sampling_matching.experiment import (
     slow_table,
     time_table,
 )
-from baselines.reproductions.sampling_matching.instances import FAST_LINKS, GPU_TYPES, SLOW_LINKS, draw
-from baselines.reproductions.sampling_matching.market import MatchingMarket, clear_by_paths
-from baselines.sampling_matching.problem import problem
-from baselines.sampling_matching.search import Sampling
-from envs.performance import default_model
-from envs.types import Configuration
+from experiments.sampling_matching.instances import FAST_LINKS, GPU_TYPES, SLOW_LINKS, draw
+from experiments.sampling_matching.market import MatchingMarket, clear_by_paths
 from launch.errors import ChoiceError
 
 CONF = Path(__file__).resolve().parents[3] / "conf"

@@ -6,8 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines import SamplingMatching
-from baselines.reproductions.sampling_matching.bounds import price_bound
-from baselines.reproductions.sampling_matching.exact import every_split
 from baselines.sampling_matching.problem import Problem, objective, of_jobs
 from baselines.sampling_matching.search import (
     Sampling,
@@ -18,6 +16,8 @@ from baselines.sampling_matching.search import (
     sampled_plan,
 )
 from envs.simulation import Scenario, Setup, Simulator, run_episode
+from experiments.sampling_matching.bounds import price_bound
+from experiments.sampling_matching.exact import every_split
 from tests.conformance.audit import check_run
 from tests.conformance.worlds import CLUSTERS, Curved, scenarios, workloads
 from tests.unit.baselines.matching_worlds import any_problem, paper_problem

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.reproductions.sampling_matching.market import clear_by_assignment, clear_by_paths, clear_by_prices
 from envs.types import MurmurationError
+from experiments.sampling_matching.market import clear_by_assignment, clear_by_paths, clear_by_prices
 
 ALGORITHMS = (clear_by_prices, clear_by_assignment, clear_by_paths)
 

@@ -5,8 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baselines.reproductions.sampling_matching.exact import every_split
-from baselines.reproductions.sampling_matching.instances import FAST_LINKS, SLOW_LINKS, draw
 from baselines.sampling_matching.problem import compute_completion_seconds, objective, problem, ring_overhead
 from baselines.sampling_matching.search import (
     Sampling,
@@ -24,6 +22,8 @@ from baselines.sampling_matching.search import (
 )
 from envs.metrics import jain_index
 from envs.types import MurmurationError
+from experiments.sampling_matching.exact import every_split
+from experiments.sampling_matching.instances import FAST_LINKS, SLOW_LINKS, draw
 from tests.unit.baselines.matching_worlds import any_problem, paper_problem
 
 PAPER_GAP = 0.0204

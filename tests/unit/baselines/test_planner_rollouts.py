@@ -8,7 +8,7 @@ import pytest
 from baselines.planner.rollouts import Rest, Rollouts, prolong_restarts, queue_seconds
 from baselines.starling.scheduler import Starling
 from envs.performance import IdealModel
-from envs.simulation import Information, Rounds, Scenario, Setup, Simulator
+from envs.simulation import Information, Rounds, Scenario, Setup, SimulatedEpisode, Simulator
 from envs.types import Allocation, ClusterSpec
 from envs.workloads import Workload
 from tests.golden.playground import TwoThroughputs, fast_and_slow, jobs, two_nodes
@@ -112,7 +112,7 @@ def test_restarts_of_jobs_that_have_not_ended_take_longer():
     assert snapshot.state.jobs["finish"][0, 1] == pytest.approx(10.0 + 20.0 + 10.0)
 
 
-def rest_of(copy: Simulator, horizon: float = 1e6) -> float:
+def rest_of(copy: SimulatedEpisode, horizon: float = 1e6) -> float:
     """The estimate for a copy, with knees as in `PLAIN`."""
     return Rest(PLAIN.knee, horizon).job_seconds(copy)
 

@@ -9,9 +9,14 @@ import pytest
 import yaml
 
 from baselines import Fifo, Rubick
-from baselines.reproductions.rubick import experiment as rubick_experiment
-from baselines.reproductions.rubick.bound import least_makespan
-from baselines.reproductions.rubick.experiment import (
+from envs.performance.rubick.data import MeasuredRun
+from envs.performance.rubick.measured import MeasuredModel
+from envs.scheduling import Scheduler
+from envs.types import Configuration, ExecutionPlan, JobSpec, MurmurationError
+from envs.workloads import Workload
+from experiments.rubick import experiment as rubick_experiment
+from experiments.rubick.bound import least_makespan
+from experiments.rubick.experiment import (
     PUBLISHED,
     STRICT,
     WithUserPlans,
@@ -28,11 +33,6 @@ from baselines.reproductions.rubick.experiment import (
     times_table,
     trace,
 )
-from envs.performance.rubick.data import MeasuredRun
-from envs.performance.rubick.measured import MeasuredModel
-from envs.scheduling import Scheduler
-from envs.types import Configuration, ExecutionPlan, JobSpec, MurmurationError
-from envs.workloads import Workload
 
 REGISTRY = Path(__file__).resolve().parents[3] / "conf" / "reproduce.yaml"
 

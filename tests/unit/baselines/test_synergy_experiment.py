@@ -7,8 +7,11 @@ import pandas as pd
 import pytest
 import yaml
 
-from baselines.reproductions.synergy import experiment as synergy_experiment
-from baselines.reproductions.synergy.experiment import (
+from envs.performance import default_model
+from envs.types import Configuration, MurmurationError
+from envs.workloads.mixes import DOMAINS
+from experiments.synergy import experiment as synergy_experiment
+from experiments.synergy.experiment import (
     RUN_TIMES,
     SPLITS,
     MechanismSetting,
@@ -16,9 +19,6 @@ from baselines.reproductions.synergy.experiment import (
     mechanism_runs,
     mechanisms,
 )
-from envs.performance import default_model
-from envs.types import Configuration, MurmurationError
-from envs.workloads.mixes import DOMAINS
 
 REGISTRY = Path(__file__).resolve().parents[3] / "conf" / "reproduce.yaml"
 SMALL = MechanismSetting(num_nodes=1, num_jobs=60, num_workloads=1)

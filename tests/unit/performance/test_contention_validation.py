@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from envs.performance import Contention
-from envs.performance.validation.contention import (
+from envs.types import PerformanceError
+from experiments.performance.contention import (
     LAWS,
     fitted_contention,
     predict_from_traffic,
@@ -14,9 +15,8 @@ from envs.performance.validation.contention import (
     read_alone,
     read_pairs,
 )
-from envs.performance.validation.predictions import contention_errors, summarise_errors
-from envs.performance.validation.profiles import PREDICTION_COLUMNS
-from envs.types import PerformanceError
+from experiments.performance.predictions import contention_errors, summarise_errors
+from experiments.performance.profiles import PREDICTION_COLUMNS
 
 PAIRS = "profiles/deepshare/shared_throughput_ratio.csv"
 ALONE = "profiles/deepshare/isolated_throughput.csv"

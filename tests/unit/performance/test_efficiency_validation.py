@@ -5,15 +5,15 @@ import pandas as pd
 import pytest
 
 from envs.performance import noise_scales, zoo_name
-from envs.performance.validation.efficiency import (
+from envs.types import PerformanceError
+from experiments.performance.efficiency import (
     efficiency_errors,
     fit_noise_scale,
     fitted_noise_scales,
     read_progress,
 )
-from envs.performance.validation.predictions import efficiency_rows
-from envs.performance.validation.profiles import PREDICTION_COLUMNS
-from envs.types import PerformanceError
+from experiments.performance.predictions import efficiency_rows
+from experiments.performance.profiles import PREDICTION_COLUMNS
 
 RUNS = "profiles/pollux_noise/validation.csv"
 HEADER = "application,batch_size,progress,iteration,metric\n"

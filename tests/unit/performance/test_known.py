@@ -7,9 +7,9 @@ import pytest
 from envs.performance import TableModel
 from envs.performance.gpus import gpu_types
 from envs.performance.measurements import measured_points, measured_types
-from envs.performance.validation.known import check_h100, describe_measured, describe_scaled
 from envs.performance.zoo import zoo
 from envs.types import PerformanceError
+from experiments.performance.known import check_h100, describe_measured, describe_scaled
 
 
 def test_every_measured_pair_is_listed_with_its_points():

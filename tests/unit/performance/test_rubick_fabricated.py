@@ -16,7 +16,8 @@ from envs.performance.rubick.data import (
     parse_plan,
 )
 from envs.performance.rubick.iteration import Figures, Forward, Links, PerfParams, iteration_time, points
-from envs.performance.rubick.validation.protocols import (
+from envs.types import ExecutionPlan, PerformanceError
+from experiments.rubick_model.protocols import (
     MODEL_PARALLEL,
     PROTOCOLS,
     fit_profiles,
@@ -24,8 +25,7 @@ from envs.performance.rubick.validation.protocols import (
     read_measured_runs,
     select_profile,
 )
-from envs.performance.rubick.validation.report import prediction_error
-from envs.types import ExecutionPlan, PerformanceError
+from experiments.rubick_model.report import prediction_error
 
 TRUTH = Figures(
     PerfParams(k_bwd=2.0, k_sync=1.5, k_opt=0.05, k_opt_off=3.5, k_const=12.0, k_off=2.2, k_swap=2.5),

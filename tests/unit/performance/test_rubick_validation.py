@@ -7,8 +7,9 @@ import pytest
 
 from envs.performance.rubick.fitting import Profile, pack_figures
 from envs.performance.rubick.model import fitted_figures
-from envs.performance.rubick.validation import protocols as validation
-from envs.performance.rubick.validation.protocols import (
+from envs.types import PerformanceError
+from experiments.rubick_model import protocols as validation
+from experiments.rubick_model.protocols import (
     PROTOCOLS,
     explain,
     fit_profiles,
@@ -18,7 +19,6 @@ from envs.performance.rubick.validation.protocols import (
     select_profile,
     worst_points,
 )
-from envs.types import PerformanceError
 
 
 @pytest.fixture(scope="module")

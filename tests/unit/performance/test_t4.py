@@ -5,8 +5,9 @@ import gzip
 import numpy as np
 import pytest
 
-from envs.performance.validation.profiles import PREDICTION_COLUMNS
-from envs.performance.validation.t4 import (
+from envs.types import PerformanceError
+from experiments.performance.profiles import PREDICTION_COLUMNS
+from experiments.performance.t4 import (
     DRAWS,
     FITTED_NODES,
     choose_fit_points,
@@ -14,8 +15,7 @@ from envs.performance.validation.t4 import (
     read_pollux_t4,
     t4_errors,
 )
-from envs.performance.validation.uneven import arrangement_scatter, summarise_uneven, uneven_ratios
-from envs.types import PerformanceError
+from experiments.performance.uneven import arrangement_scatter, summarise_uneven, uneven_ratios
 
 APPLICATIONS = {"bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3"}
 SHARES = [(1,), (2,), (4,), (1, 1), (3, 1), (2, 2), (4, 4), (1, 2, 3), (2, 2, 2), (1, 1, 1, 1), (4, 4, 4, 4)]

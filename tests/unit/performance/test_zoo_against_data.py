@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from envs.performance.measurements import measured_points
-from envs.performance.validation.profiles import read_elasticflow, read_gavel
 from envs.performance.zoo import zoo_name
+from experiments.performance.profiles import read_elasticflow, read_gavel
 
 T4_NAMES = {"bert": "bert_squad"}
 RUBICK_FOLDERS = {

@@ -12,7 +12,7 @@ import yaml
 from hydra.utils import instantiate
 
 from envs.performance import Contention, CostBySize, CostByTable, TableModel
-from envs.performance.validation.profiles import PREDICTION_COLUMNS
+from experiments.performance.profiles import PREDICTION_COLUMNS
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 CONF = REPOSITORY / "conf"

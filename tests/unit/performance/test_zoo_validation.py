@@ -4,16 +4,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from envs.performance.validation.plot import plot_protocols
-from envs.performance.validation.predictions import (
+from envs.types import PerformanceError
+from experiments.performance.plot import plot_protocols
+from experiments.performance.predictions import (
     elasticflow_errors,
     gavel_errors,
     scaling_errors,
     summarise_errors,
     validate_performance,
 )
-from envs.performance.validation.profiles import PREDICTION_COLUMNS, PROFILE_COLUMNS, read_elasticflow, read_gavel
-from envs.types import PerformanceError
+from experiments.performance.profiles import PREDICTION_COLUMNS, PROFILE_COLUMNS, read_elasticflow, read_gavel
 
 GAVEL = "profiles/gavel/simulation_throughputs_isolated.csv"
 ELASTICFLOW = "profiles/elasticflow/elasticflow_throughputs_long.csv"

@@ -17,7 +17,7 @@ MEAN_JCT = re.compile(r"^.*: mean JCT (\d+\.\d\d) h$", re.MULTILINE)
 
 
 def test_every_recipe_is_tested_and_short():
-    paths = sorted((ROOT / "recipes").glob("*.py"))
+    paths = sorted((ROOT / "scripts" / "recipes").glob("*.py"))
     lines = {path.stem: len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
     assert set(lines) == {*RECIPES, WHOLE}
     assert [name for name in RECIPES if lines[name] >= SHORT] == []
@@ -26,7 +26,7 @@ def test_every_recipe_is_tested_and_short():
 
 def test_the_page_names_every_recipe():
     page = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
-    assert [name for name in (*RECIPES, WHOLE) if f"recipes/{name}.py" not in page] == []
+    assert [name for name in (*RECIPES, WHOLE) if f"scripts/recipes/{name}.py" not in page] == []
 
 
 @pytest.mark.slow
@@ -36,7 +36,7 @@ def test_a_recipe_trains(name, tmp_path):
     pytest.importorskip(RECIPES[name], reason=f"needs {RECIPES[name]}: pip install -c constraints.txt -e '.[recipes]'")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_raylet_start_wait_time_s": "300"}
     done = subprocess.run(
-        [sys.executable, str(ROOT / "recipes" / f"{name}.py"), "2"],
+        [sys.executable, str(ROOT / "scripts" / "recipes" / f"{name}.py"), "2"],
         cwd=tmp_path,
         env=environment,
         capture_output=True,
@@ -55,7 +55,7 @@ def test_the_single_file_learns(tmp_path):
     """Three iterations from random weights already play better than FIFO."""
     pytest.importorskip("torch", reason="needs torch: pip install -c constraints.txt -e '.[learn]'")
     done = subprocess.run(
-        [sys.executable, str(ROOT / "recipes" / f"{WHOLE}.py"), "3"],
+        [sys.executable, str(ROOT / "scripts" / "recipes" / f"{WHOLE}.py"), "3"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,

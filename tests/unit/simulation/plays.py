@@ -6,14 +6,24 @@ import numpy as np
 
 from envs.performance import PerformanceModel
 from envs.scheduling import ClusterView
-from envs.simulation import EventKind, Rounds, RunResult, Scenario, Setup, Simulator, State, run_episode
+from envs.simulation import (
+    EventKind,
+    Rounds,
+    RunResult,
+    Scenario,
+    Setup,
+    SimulatedEpisode,
+    Simulator,
+    State,
+    run_episode,
+)
 from envs.simulation.reference import ReferenceSimulator
 from envs.types import Allocation, ClusterSpec, IntArray, JobId, JobSpec, NodeId, NodeSpec, Placement, Seconds
 from envs.workloads import Workload
 from tests.conformance.worlds import HETEROGENEOUS, Curved
 from tests.unit.simulation.bench import Bench
 
-Engine = Simulator | ReferenceSimulator
+Engine = SimulatedEpisode | ReferenceSimulator
 Build = type[Simulator] | type[ReferenceSimulator]  # value of the fixture `engine`
 Act = Mapping[JobId, Placement | Mapping[NodeId, int] | None]  # GPUs by node, or a placement; None stops the job
 Acts = Mapping[Seconds, Act]

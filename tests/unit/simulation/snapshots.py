@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import numpy as np
 
-from envs.simulation import Simulator
+from envs.simulation import SimulatedEpisode
 from envs.simulation.reference import Job, Node, ReferenceSimulator
 from envs.simulation.state import JOB
 from tests.unit.simulation.plays import Engine, pool_size
@@ -12,12 +12,12 @@ from tests.unit.simulation.plays import Engine, pool_size
 
 def snapshot(engine: Engine) -> list[object]:
     """Copy the state of time, jobs, nodes and log."""
-    parts = of_compiled(engine) if isinstance(engine, Simulator) else of_reference(engine)
+    parts = of_compiled(engine) if isinstance(engine, SimulatedEpisode) else of_reference(engine)
     view = engine.view
     return [*((job, view.placement(job)) for job in view.running.tolist()), *parts]
 
 
-def of_compiled(simulator: Simulator) -> list[object]:
+def of_compiled(simulator: SimulatedEpisode) -> list[object]:
     """Copy all arrays; the positions of share records in their pool do not count."""
     state = simulator.state
     jobs, nodes, episode = state.jobs[0].copy(), state.nodes[0].copy(), state.episode[0].copy()

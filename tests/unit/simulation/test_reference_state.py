@@ -7,7 +7,7 @@ import pytest
 
 from envs.performance import IdealModel
 from envs.scheduling import Scheduler
-from envs.simulation import EventLog, Setup, Simulator
+from envs.simulation import EventLog, Setup, SimulatedEpisode, Simulator
 from envs.simulation.reference import JobStatus, ReferenceSimulator, reference_at
 from envs.types import AllocationError, ClusterSpec, JobSpec, MurmurationError, NodeSpec, Placement
 from envs.workloads import Workload
@@ -17,7 +17,7 @@ from tests.conformance.test_reference import compare_views
 CHUNK = 8
 
 
-def play(engine: Simulator | ReferenceSimulator, scheduler: Scheduler, rounds: int) -> bool:
+def play(engine: SimulatedEpisode | ReferenceSimulator, scheduler: Scheduler, rounds: int) -> bool:
     """Run some rounds; a refused allocation becomes "no change". Return False at the end of the episode."""
     for _ in range(rounds):
         if not engine.advance():

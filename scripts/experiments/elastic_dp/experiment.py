@@ -19,16 +19,16 @@ import pandas as pd
 
 from baselines.elastic_dp.scheduler import ElasticDp
 from baselines.parts.scalability import BatchRule
-from baselines.reproductions.elastic_dp.benchmark import optimiser_table
 from envs.cluster import NodeGroup, build_cluster
 from envs.evaluation.statistics import t_interval
 from envs.performance import PerformanceModel, default_model
-from envs.performance.validation.reproduction import Reproduction
 from envs.simulation import Rounds, RunResult, Scenario, Setup, Simulator, run_episode
 from envs.types import ClusterSpec, FloatArray, MurmurationError, Seconds
 from envs.workloads import SyntheticSource, Workload
 from envs.workloads.calibration import JobStream
 from envs.workloads.distributions import Arrivals, LogNormal
+from experiments.elastic_dp.benchmark import optimiser_table
+from experiments.performance.reproduction import Reproduction
 
 FIXED: tuple[BatchRule, ...] = ("least", "usual", "most")
 OVERLOADS: tuple[Literal["drop", "queue"], ...] = ("drop", "queue")

@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 
 from baselines.fifo import Fifo
-from baselines.reproductions.rubick.bound import least_makespan
 from baselines.rubick.artifact import RubickArtifact
 from baselines.rubick.curves import Planner, meets
 from baselines.rubick.scheduler import Rubick
@@ -22,12 +21,13 @@ from baselines.synergy.scheduler import Synergy
 from envs.cluster import NodeGroup, build_cluster
 from envs.performance import rubick_cost
 from envs.performance.rubick.measured import MeasuredModel
-from envs.performance.validation.reproduction import Reproduction
 from envs.scheduling import ClusterView, Scheduler
 from envs.simulation import EventKind, Rounds, RunResult, Scenario, Setup, Simulator, run_episode
 from envs.types import Allocation, ClusterSpec, Configuration, FloatArray, JobId, MurmurationError, Seconds
 from envs.workloads import TraceSource, Workload
 from envs.workloads.readers import RubickTrace
+from experiments.performance.reproduction import Reproduction
+from experiments.rubick.bound import least_makespan
 
 HOUR = 3600.0
 SLACK = 1.5  # factor by which the artifact eases the service level

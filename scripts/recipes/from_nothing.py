@@ -1,4 +1,4 @@
-"""Learning from random weights in one file: PPO with a group baseline. `python recipes/from_nothing.py [iterations]`.
+"""Learning from random weights in one file: `python scripts/recipes/from_nothing.py [iterations]`.
 
 What `trainer=group_ppo` does, with PyTorch and NumPy alone: play eight episodes of each workload, compare each with the
 seven others, and make the options likelier after which less cost lay ahead of it than of them at that time. The project

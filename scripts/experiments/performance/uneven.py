@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from envs.performance.validation.profiles import read_columns
-from envs.performance.validation.t4 import read_pollux_t4
+from experiments.performance.profiles import read_columns
+from experiments.performance.t4 import read_pollux_t4
 
 GPUS_PER_CARD = {"T4": 4, "A800": 2}
 REPLICAS = ("ga", "gc", "zero-dp", "zero-offload")  # Rubick's plans that divide a model among no GPUs

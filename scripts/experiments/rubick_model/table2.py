@@ -13,13 +13,13 @@ import pandas as pd
 
 from envs.performance.rubick.data import load_table, read_fit_points, read_mega_params
 from envs.performance.rubick.iteration import MEGA, PerfParams
-from envs.performance.rubick.validation.artifact import (
+from envs.types import ExecutionPlan
+from experiments.rubick_model.artifact import (
     ArtifactLinks,
     data_parallel_time,
     fit_artifact,
     model_parallel_time,
 )
-from envs.types import ExecutionPlan
 
 OFFLOAD_THREADS = 4.0  # CPU threads per GPU in the artifact's runs with offload
 
@@ -84,7 +84,7 @@ def artifact_errors(root: Path, *, p_norms: bool = False) -> pd.DataFrame:
 
     Args:
         root: folder of profiles.
-        p_norms: whether overlaps of offload and swap are p-norms (see `envs.performance.rubick.validation.artifact`).
+        p_norms: whether overlaps of offload and swap are p-norms (see `experiments.rubick_model.artifact`).
 
     Raises:
         PerformanceError: fit points are missing or broken.

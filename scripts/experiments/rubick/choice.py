@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 
 from baselines.fifo import Fifo
-from baselines.reproductions.rubick.experiment import WithUserPlans, build_a800_cluster, run_under_artifact_rules
-from baselines.reproductions.rubick.workloads import draw_rubick_workload
 from baselines.rubick.scheduler import Rubick
 from envs.performance.rubick.measured import MeasuredModel
-from envs.performance.validation.reproduction import Reproduction
 from envs.scheduling import Scheduler
 from envs.types import ClusterSpec, FloatArray, Seconds
 from envs.workloads import Workload
+from experiments.performance.reproduction import Reproduction
+from experiments.rubick.experiment import WithUserPlans, build_a800_cluster, run_under_artifact_rules
+from experiments.rubick.workloads import draw_rubick_workload
 
 GATES = (0.8, 0.9, 0.95)
 PATIENCES = (600.0, 1800.0, 3600.0)

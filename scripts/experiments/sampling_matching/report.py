@@ -10,8 +10,14 @@ from pathlib import Path
 import numpy as np
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from baselines.reproductions.sampling_matching.exact import certified_optimum, every_split
-from baselines.reproductions.sampling_matching.experiment import (
+from baselines.sampling_matching.categories import Categories
+from baselines.sampling_matching.kernels import expected_throughputs, valuation
+from baselines.sampling_matching.problem import compute_completion_seconds
+from baselines.sampling_matching.search import Sampling, best_plan
+from envs.types import IntArray
+from experiments.performance.reproduction import Reproduction
+from experiments.sampling_matching.exact import certified_optimum, every_split
+from experiments.sampling_matching.experiment import (
     CERTIFIED,
     COUNTS,
     LARGE_SIZES,
@@ -25,7 +31,7 @@ from baselines.reproductions.sampling_matching.experiment import (
     slow_table,
     time_table,
 )
-from baselines.reproductions.sampling_matching.instances import (
+from experiments.sampling_matching.instances import (
     FAST_LINKS,
     LONGEST_HOURS,
     SHORTEST_HOURS,
@@ -33,14 +39,8 @@ from baselines.reproductions.sampling_matching.instances import (
     THROUGHPUT_NOISE,
     Instance,
 )
-from baselines.reproductions.sampling_matching.market import clear_by_assignment, clear_by_paths, clear_by_prices
-from baselines.reproductions.sampling_matching.whole_samples import step_seconds
-from baselines.sampling_matching.categories import Categories
-from baselines.sampling_matching.kernels import expected_throughputs, valuation
-from baselines.sampling_matching.problem import compute_completion_seconds
-from baselines.sampling_matching.search import Sampling, best_plan
-from envs.performance.validation.reproduction import Reproduction
-from envs.types import IntArray
+from experiments.sampling_matching.market import clear_by_assignment, clear_by_paths, clear_by_prices
+from experiments.sampling_matching.whole_samples import step_seconds
 
 PAPER_GAP = 2.04  # percent
 MARKETS = 50  # each cleared by three algorithms

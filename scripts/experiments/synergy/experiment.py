@@ -21,7 +21,6 @@ from envs.cluster import NodeGroup, build_cluster
 from envs.metrics import limit_shares, queue_share
 from envs.performance import default_model, sensitivity_of
 from envs.performance.cpu_memory import PROPORTIONAL_CPUS, PROPORTIONAL_MEMORY
-from envs.performance.validation.reproduction import Reproduction
 from envs.simulation import Rounds, RunResult, Scenario, Setup, Simulator, run_episode
 from envs.types import MurmurationError, Seconds
 from envs.types.units import HOUR
@@ -29,6 +28,7 @@ from envs.workloads import SyntheticSource, Workload
 from envs.workloads.calibration import JobStream
 from envs.workloads.distributions import Arrivals, Quantiles
 from envs.workloads.mixes import DOMAINS, equal_within
+from experiments.performance.reproduction import Reproduction
 
 Policy = Literal["fifo", "srtf", "srsf", "las"]
 MECHANISMS_SHOWN: tuple[Literal["proportional", "greedy", "tune"], ...] = ("proportional", "greedy", "tune")

@@ -8,15 +8,6 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from baselines.reproductions.sampling_matching.bounds import price_bound
-from baselines.reproductions.sampling_matching.exact import certified_optimum, every_split
-from baselines.reproductions.sampling_matching.instances import (
-    FAST_LINKS,
-    SLOW_LINKS,
-    Instance,
-    InstanceSetting,
-    draw,
-)
 from baselines.sampling_matching.categories import MOST_LISTED, Categories
 from baselines.sampling_matching.problem import Problem, compute_completion_seconds
 from baselines.sampling_matching.search import (
@@ -31,6 +22,15 @@ from baselines.sampling_matching.search import (
 )
 from envs.metrics import jain_index
 from envs.types import Seconds
+from experiments.sampling_matching.bounds import price_bound
+from experiments.sampling_matching.exact import certified_optimum, every_split
+from experiments.sampling_matching.instances import (
+    FAST_LINKS,
+    SLOW_LINKS,
+    Instance,
+    InstanceSetting,
+    draw,
+)
 
 CERTIFIED = ((2, 8), (3, 8), (3, 10), (4, 10), (4, 12), (4, 15), (5, 15))  # jobs, workers; optimum by every split
 LARGE_SIZES = ((5, 20, False), (6, 20, False), (20, 100, True), (200, 1000, True))  # jobs, workers, alike

@@ -1,4 +1,4 @@
-"""sb3-contrib: MaskablePPO, one policy for all nodes. `python recipes/sb3_maskable_ppo.py [iterations]`."""
+"""sb3-contrib: MaskablePPO, one policy for all nodes. `python scripts/recipes/sb3_maskable_ppo.py [iterations]`."""
 
 import sys
 

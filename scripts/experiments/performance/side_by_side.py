@@ -5,11 +5,11 @@ from pathlib import Path
 import pandas as pd
 
 from envs.performance.measurements import TESTBEDS, measured_points, points_to_steps, priors
-from envs.performance.validation.forms import FORMS, Fit, fit_ours
-from envs.performance.validation.predictions import elasticflow_errors, gavel_errors
-from envs.performance.validation.profiles import PREDICTION_COLUMNS
-from envs.performance.validation.t4 import FITTED_NODES, t4_errors
 from envs.performance.zoo import model_profile
+from experiments.performance.forms import FORMS, Fit, fit_ours
+from experiments.performance.predictions import elasticflow_errors, gavel_errors
+from experiments.performance.profiles import PREDICTION_COLUMNS
+from experiments.performance.t4 import FITTED_NODES, t4_errors
 
 
 def a800_errors(*, fit: Fit = fit_ours, most_nodes: int = 4) -> pd.DataFrame:

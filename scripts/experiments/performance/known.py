@@ -16,8 +16,8 @@ from envs.performance.memory_fit import fits_memory
 from envs.performance.scaling import common_exponent, leave_one_type_out, log_index, nearest_type
 from envs.performance.step_time import fit_step_time
 from envs.performance.table_model import ANY_NUMBER
-from envs.performance.validation.profiles import read_columns
 from envs.performance.zoo import zoo
+from experiments.performance.profiles import read_columns
 
 _FEWEST = 3  # points of a fit from which one is left out
 _LLM_KEYS = ["model", "seq_len", "num_gpus", "sharding", "checkpointing", "cpu_offload", "micro_batch"]

@@ -6,10 +6,10 @@ Each protocol returns a frame with the columns of `PREDICTION_COLUMNS`:
   other. The penalty of spreading a job over nodes (spread throughput over consolidated throughput) is predicted too if
   its spread point is unseen, and listed separately if its consolidated point is unseen as well.
 - `elasticflow_errors`: points on one node predict those on several nodes (fit small, predict large).
-- `t4_errors` (`envs.performance.validation.t4`): six points per model predict the others, on slow links.
+- `t4_errors` (`experiments.performance.t4`): six points per model predict the others, on slow links.
 - `scaling_errors`: each GPU type is predicted from the other types.
-- `rubick_errors`: the protocols of `envs.performance.rubick.validation`, without the points of the fits.
-- `contention_errors`: the protocols of `envs.performance.validation.contention`. The quantity is the law by which the
+- `rubick_errors`: the protocols of `experiments.rubick_model`, without the points of the fits.
+- `contention_errors`: the protocols of `experiments.performance.contention`. The quantity is the law by which the
   factor on the throughput of a job beside another one is predicted.
 - `efficiency_rows`: progress per sample at each batch size from the other batch sizes, of six applications.
 """
@@ -21,21 +21,21 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from envs.performance.rubick.validation.protocols import PROTOCOLS, prediction_errors
 from envs.performance.scaling import leave_one_type_out
 from envs.performance.step_time import Priors, StepTime
-from envs.performance.validation.contention import (
+from envs.types import PerformanceError
+from experiments.performance.contention import (
     LAWS,
     predict_from_traffic,
     predict_half_from_half,
     predict_held_out_models,
     read_deepshare,
 )
-from envs.performance.validation.efficiency import efficiency_errors
-from envs.performance.validation.forms import Fit, fit_ours
-from envs.performance.validation.profiles import PREDICTION_COLUMNS, read_elasticflow, read_gavel, rows_to_steps
-from envs.performance.validation.t4 import FITTED_NODES, t4_errors
-from envs.types import PerformanceError
+from experiments.performance.efficiency import efficiency_errors
+from experiments.performance.forms import Fit, fit_ours
+from experiments.performance.profiles import PREDICTION_COLUMNS, read_elasticflow, read_gavel, rows_to_steps
+from experiments.performance.t4 import FITTED_NODES, t4_errors
+from experiments.rubick_model.protocols import PROTOCOLS, prediction_errors
 
 SEEN_GPUS = 8  # ElasticFlow's points up to this number of GPUs are seen
 DISTRIBUTED = 2  # a Gavel model measured on at least this number of GPUs has scaling to predict

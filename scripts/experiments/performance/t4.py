@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from envs.performance.step_time import Priors, StepPoints
-from envs.performance.validation.forms import Fit, fit_ours
-from envs.performance.validation.profiles import PREDICTION_COLUMNS, read_columns
+from experiments.performance.forms import Fit, fit_ours
+from experiments.performance.profiles import PREDICTION_COLUMNS, read_columns
 
 GPUS_PER_NODE = 4
 DRAWS = 5

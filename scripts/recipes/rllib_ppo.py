@@ -1,4 +1,4 @@
-"""RLlib: its own PPO with nodes as agents, shared weights and action masks. `python recipes/rllib_ppo.py`."""
+"""RLlib: its own PPO with nodes as agents, shared weights and action masks. `python scripts/recipes/rllib_ppo.py`."""
 
 import sys
 from typing import Any

@@ -1,4 +1,4 @@
-"""TorchRL: MAPPO, one actor for all nodes and a central critic. `python recipes/torchrl_mappo.py [iterations]`."""
+"""TorchRL: MAPPO, one actor for all nodes, a central critic. `python scripts/recipes/torchrl_mappo.py [iterations]`."""
 
 import sys
 

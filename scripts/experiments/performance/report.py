@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from envs.performance.validation.known import check_h100, describe_measured, describe_scaled
-from envs.performance.validation.reproduction import Reproduction
-from envs.performance.validation.side_by_side import compare_forms, tabulate_forms
-from envs.performance.validation.t4 import compare_two_with_three_nodes
-from envs.performance.validation.uneven import arrangement_scatter, summarise_uneven, uneven_ratios
+from experiments.performance.known import check_h100, describe_measured, describe_scaled
+from experiments.performance.reproduction import Reproduction
+from experiments.performance.side_by_side import compare_forms, tabulate_forms
+from experiments.performance.t4 import compare_two_with_three_nodes
+from experiments.performance.uneven import arrangement_scatter, summarise_uneven, uneven_ratios
 
 
 def describe_model(profiles: Path | str, *, seed: int = 0) -> Reproduction:

@@ -10,7 +10,9 @@ import yaml
 
 from envs.performance.rubick.data import find_profiles
 from envs.performance.rubick.fitting import FitReport
-from envs.performance.rubick.validation.protocols import (
+from experiments.performance.plot import plot_predictions
+from experiments.performance.reproduction import Reproduction
+from experiments.rubick_model.protocols import (
     PROTOCOLS,
     distribution,
     fit_profiles,
@@ -18,9 +20,7 @@ from envs.performance.rubick.validation.protocols import (
     read_measured_runs,
     worst_points,
 )
-from envs.performance.rubick.validation.table2 import artifact_errors, artifact_table
-from envs.performance.validation.plot import plot_predictions
-from envs.performance.validation.reproduction import Reproduction
+from experiments.rubick_model.table2 import artifact_errors, artifact_table
 
 NUM_WORST = 10
 

@@ -1,0 +1,316 @@
+"""One episode in the engine's arrays: time passes in it, and allocations change it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import NoReturn
+
+import numpy as np
+
+from envs.scheduling import ClusterView
+from envs.simulation import kernels, requested
+from envs.simulation.entries import end_round, next_round
+from envs.simulation.exact import PARTS, ExactThroughputs, whole_parts
+from envs.simulation.jit import Records
+from envs.simulation.requested import REQUESTED, plan_requested
+from envs.simulation.result import RECORD, EndReason, LimitedTime, RunResult
+from envs.simulation.setup import Setup
+from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY
+from envs.simulation.state import State
+from envs.simulation.throughput import ThroughputTable, node_level
+from envs.simulation.world import World, world_of
+from envs.types import (
+    Allocation,
+    AllocationError,
+    ExecutionPlan,
+    IntArray,
+    JobId,
+    PerformanceError,
+    Placement,
+)
+from envs.workloads import Workload
+
+
+class SimulatedEpisode(ABC):
+    """What `Simulator`, `Snapshot` and `Replica` have in common: how they came to their state is theirs.
+
+    Args:
+        setup: the cluster, the performance model and the scenario.
+        table: throughputs of the models in the workload.
+        state: the engine's arrays, with one episode.
+        scheduler_seed: of the generator that schedulers get.
+    """
+
+    def __init__(
+        self, setup: Setup, table: ThroughputTable, state: State, scheduler_seed: np.random.SeedSequence
+    ) -> None:
+        self.setup, self.table, self.state = setup, table, state
+        self.cluster, self.scenario = setup.cluster, setup.scenario
+        self.plans: list[ExecutionPlan] = []  # those that placements have named so far
+        self.scheduler_seed = scheduler_seed
+        self._world: World | None = None
+
+    @property
+    @abstractmethod
+    def workload(self) -> Workload:
+        """The jobs; those of a `Snapshot` are the submitted ones."""
+
+    @property
+    @abstractmethod
+    def exact(self) -> ExactThroughputs:
+        """Exact throughputs of placements that set more than GPUs."""
+
+    @property
+    @abstractmethod
+    def view(self) -> ClusterView:
+        """A view of the cluster at the present time."""
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """A fresh generator for the scheduler, the same for every scheduler on the same seed."""
+        return scheduler_rng(self.scheduler_seed)
+
+    @property
+    def world(self) -> World:
+        """The engine's arrays for compiled code; a new object after the log has grown."""
+        if self._world is None:
+            self._world = world_of(self.state, self.table)
+        return self._world
+
+    def rounds(self) -> Iterator[ClusterView]:
+        """Yield the view at each round, until the episode ends."""
+        view = self.view
+        while self.advance():
+            yield view
+
+    def advance(self) -> bool:
+        """Advance time until a decision is due; return False at the end of the episode."""
+        while (outcome := next_round(self.world)) == kernels.LOG_FULL:
+            self.grow_log()
+        return outcome == kernels.ROUND
+
+    def grow_log(self) -> None:
+        """Enlarge the event log."""
+        self.state.grow_log()
+        self._world = None
+
+    def apply(self, allocation: Allocation) -> None:
+        """Apply an allocation at the present time.
+
+        Raises:
+            AllocationError: it does not fit; names job, node and resource. Nothing has changed then.
+        """
+        allocation.check_next_decision(float(self.state.episode[0, 0].time))
+        changes = dict(allocation.changes)
+        if not allocation.keep_running:
+            for job in self.view.running.tolist():
+                changes.setdefault(job, None)
+        known_plans = len(self.plans)
+        try:
+            self._plan(changes)
+        except AllocationError:
+            del self.plans[known_plans:]
+            raise
+        self.settle()
+        self.state.episode[0, 0].next_decision = allocation.next_decision
+
+    def settle(self) -> None:
+        """End the round: apply the planned changes."""
+        while end_round(self.world) < 0:
+            self.grow_log()
+
+    def _plan(self, changes: dict[JobId, Placement | None]) -> None:
+        """Put all requested changes into the plan of this round, or raise and change nothing."""
+        stopped = np.array([job for job, placement in changes.items() if placement is None], dtype=np.int64)
+        rows = self._rows(changes)
+        wrong, place = plan_requested(self.world, stopped, rows)
+        if wrong != requested.FITS:
+            self._refuse(wrong, place, stopped, rows)
+
+    def _rows(self, changes: dict[JobId, Placement | None]) -> Records:
+        """REQUESTED rows of all placements."""
+        rows: list[tuple[float, ...]] = []
+        for job, placement in changes.items():
+            if placement is None:
+                continue
+            if not placement.gpus:
+                raise self._out_of_range(job, 0) if self._is_there(job) else self._not_there(job)
+            if not _names_anything(placement):
+                for node, gpus in placement.gpus.items():
+                    rows.append((job, node, gpus, np.nan, np.nan, -1, 0, 0, 0.0, 0.0))
+            else:
+                rows.extend(self._named_rows(job, placement))
+        return np.array(rows, REQUESTED).view(np.recarray)
+
+    def _named_rows(self, job: JobId, placement: Placement) -> Iterator[tuple[float, ...]]:
+        """REQUESTED rows of a placement that names more than its GPUs; the performance model gives its throughput."""
+        if not self._is_there(job):
+            raise self._not_there(job)
+        named = self._check_names(job, placement)
+        model = self.table.models[self.state.jobs[0, job]["model"]]
+        try:
+            exact = self.exact.useful_throughput(model, placement)
+            has_traffic = placement.batch_size is not None and self.scenario.contention.mode != "off"
+            traffic = self.exact.sample_traffic(model, placement) if has_traffic else 0.0
+        except PerformanceError as error:
+            raise AllocationError(f"job {job}: {error}") from error
+        if not exact > 0:
+            raise AllocationError(
+                f"job {job}: {model} does not fit on {placement.num_gpus} GPUs with what its "
+                f"placement names (plan {placement.plan}, batch size {placement.batch_size}); change one of them"
+            )
+        plan = self._plan_index(placement.plan)
+        for node, gpus in placement.gpus.items():
+            cpus = np.nan if placement.cpus is None else whole_parts(placement.cpus[node])
+            memory = np.nan if placement.memory is None else whole_parts(placement.memory[node])
+            yield job, node, gpus, cpus, memory, plan, placement.batch_size or 0, named, exact, traffic
+
+    def _plan_index(self, plan: ExecutionPlan | None) -> int:
+        if plan is None:
+            return -1
+        if plan not in self.plans:
+            self.plans.append(plan)
+        return self.plans.index(plan)
+
+    def _check_names(self, job: JobId, placement: Placement) -> int:
+        """Check batch size, cores and memory of a placement; return JOB's `named`."""
+        named = 0
+        size, columns = placement.batch_size, self.workload.jobs[job]
+        low, high = int(columns["min_batch"]), int(columns["max_batch"])  # 0: no bound
+        if size is not None and not low <= size <= (high or size):
+            raise AllocationError(
+                f"job {job}: its placement sets batch size {size}; its range is {low or 1} to {high or 'any'}"
+            )
+        for flag, name in ((NAMED_CPUS, "cpus"), (NAMED_MEMORY, "memory")):
+            amounts = getattr(placement, name)
+            if amounts is None:
+                continue
+            if self.scenario.cpu_memory == "unlimited":
+                raise AllocationError(
+                    f"job {job}: its placement sets {name}, which this scenario does not limit; leave it None or set "
+                    "scenario.cpu_memory=shared"
+                )
+            if set(amounts) != set(placement.gpus) or any(
+                not whole_parts(amounts[node]) >= gpus / PARTS for node, gpus in placement.gpus.items()
+            ):
+                raise AllocationError(
+                    f"job {job}: its placement sets {name} to {dict(amounts)}; give each of its nodes "
+                    f"{sorted(placement.gpus)} at least 1/64 for each GPU"
+                )
+            named |= flag
+        return named
+
+    def _refuse(self, wrong: int, place: int, stopped: IntArray, rows: Records) -> NoReturn:
+        """Raise the error for a requested allocation that does not fit."""
+        if wrong == requested.NOT_THERE:
+            raise self._not_there(int(np.concatenate([stopped, rows["job"]])[place]))
+        job, node = int(rows["job"][place]), int(rows["node"][place])
+        mine = rows[rows["job"] == job]
+        record = self.state.jobs[0][job]
+        count = int(mine["gpus"].sum())
+        if wrong == requested.OUT_OF_RANGE:
+            raise self._out_of_range(job, count)
+        if wrong == requested.NO_NODE:
+            raise AllocationError(
+                f"job {job}: asks for {rows['gpus'][place]} GPUs on node {node}; "
+                f"nodes are 0 to {self.cluster.num_nodes - 1}"
+            )
+        if wrong == requested.DOES_NOT_RUN:
+            level = node_level(len(mine))
+            gpu_types = self.cluster.node_types[mine["node"]]
+            node = int(mine["node"][np.argmin(self.table.throughputs[record.model, gpu_types, count, level])])
+            raise AllocationError(
+                f"job {job}: {self.table.models[record.model]} does not run on {count} GPUs with node "
+                f"{node} ({self.cluster.nodes[node].gpu_type}) among them; place it elsewhere"
+            )
+        if wrong == requested.NO_GPUS:
+            changed = {*stopped.tolist(), *rows["job"].tolist()}
+            free = int(self.state.nodes[0]["free"][node])
+            free += sum(self.view.placement(int(j)).gpus.get(node, 0) for j in changed & set(self.view.running))
+            free -= int(rows["gpus"][:place][rows["node"][:place] == node].sum())
+            raise AllocationError(
+                f"job {job}: asks for {rows['gpus'][place]} GPUs on node {node}, where {free} are free"
+            )
+        name, total = ("cores", "cpus") if wrong == requested.NO_CPUS else ("GB of memory", "memory")
+        raise AllocationError(
+            f"job {job}: node {node} has {self.state.nodes[0][total][node]:g} {name}, fewer than its placements "
+            "set plus 1/64 for every other GPU; set less"
+        )
+
+    def _is_there(self, job: JobId) -> bool:
+        """Return whether a job is in the system."""
+        there = 0 <= job < int(self.state.episode[0, 0].next_job)
+        return there and self.state.jobs[0]["status"][job] in (kernels.QUEUED, kernels.RUNNING)
+
+    def _not_there(self, job: JobId) -> AllocationError:
+        time = self.state.episode[0, 0].time
+        return AllocationError(f"job {job} is not in the system at t = {time:g} s; place queued or running jobs")
+
+    def _out_of_range(self, job: JobId, count: int) -> AllocationError:
+        record = self.state.jobs[0][job]
+        return AllocationError(f"job {job}: is given {count} GPUs; its range is {record.min_gpus} to {record.max_gpus}")
+
+    def result(
+        self, scheduler: str, decision_seconds: float = 0.0, counters: dict[str, int] | None = None
+    ) -> RunResult:
+        """The result of the run so far.
+
+        Raises:
+            ConservationError: jobs were lost.
+        """
+        episode = self.state.episode[0, 0]
+        count = int(episode.next_job)
+        jobs = self.state.jobs[0][:count]
+        done = jobs["status"] == kernels.DONE
+        records = np.zeros(count, RECORD)
+        records["job"] = np.arange(count)
+        records["submit_time"] = jobs["submit"]
+        records["start_time"] = jobs["start"]
+        records["finish_time"] = np.where(done, jobs["finish"], np.nan)
+        records["attained_service"] = self.view.attained_service(records["job"])
+        for field in ("num_restarts", "num_preemptions", "num_interruptions", "num_gpus"):
+            records[field] = jobs[field]
+        with np.errstate(divide="ignore"):  # infinite for a gang that does not fit on any one type
+            records["ideal_duration"] = jobs["work"] / self.table.requested_throughput(jobs["model"], jobs["num_gpus"])
+        records["measured"] = self.workload.measured[:count]
+        result = RunResult(
+            scheduler,
+            self.workload,
+            self.cluster,
+            records,
+            self.state.log(0, self.plans),
+            float(episode.time),
+            int(episode.num_rounds),
+            decision_seconds,
+            counters or {},
+            limited_time(episode),
+            EndReason(episode.ended),
+            float(episode.progress_time),
+        )
+        result.check_conservation()
+        return result
+
+
+def scheduler_rng(seed: np.random.SeedSequence) -> np.random.Generator:
+    """A generator with the stream of a seed that does not hold the seed, from which estimates and failures follow."""
+    bits = np.random.PCG64(0)
+    bits.state = np.random.PCG64(seed).state
+    return np.random.Generator(bits)
+
+
+def limited_time(episode: Records) -> LimitedTime:
+    """What limited the running jobs of an episode so far (dtype `EPISODE`)."""
+    present = bool(episode.in_round and episode.window_start <= episode.time < episode.window_end)
+    waiting = bool(episode.num_active > episode.num_running)
+    return LimitedTime(
+        running=float(episode.running_seconds) if episode.shares_cpu_memory or episode.contention else float("nan"),
+        cpus=float(episode.cpus_seconds),
+        memory=float(episode.memory_seconds),
+        network=float(episode.network_seconds),
+        num_rounds=int(episode.window_rounds) + present,
+        num_queue_rounds=int(episode.queue_rounds) + (present and waiting),
+    )
+
+
+def _names_anything(placement: Placement) -> bool:
+    named = (placement.plan, placement.batch_size, placement.cpus, placement.memory)
+    return any(amount is not None for amount in named)

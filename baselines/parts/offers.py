@@ -1,4 +1,4 @@
-"""OfferCache to jobs, computed once for each group of equal jobs and kept as arrays for the whole episode."""
+"""What jobs may be given, computed once for each group of equal jobs and kept as arrays for the whole episode."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -6,7 +6,7 @@ world gives. Then come, as far as the scenario lets schedulers choose them:
 - half of the cores that saturate a GPU, and all of them; the same for memory. What is named is the job's alone, however
   many other jobs of the node would use it, and is all that the job may use.
 - batch sizes, ascending: powers of two for each GPU and the ends of the range that is offered, see
-  `envs.performance.batch_sizes`, without the usual one.
+  `envs.performance.batch_size.batch_sizes`, without the usual one.
 
 One thing can be named at a time, and only for a job on at most `EXACT_NODES` nodes. A change of the job's GPUs takes it
 back: a resized, moved or restarted job has the usual batch size, and what cores and memory the world gives it.

@@ -15,7 +15,7 @@ from agents.listener import TrainingListener
 from agents.method import Algorithm, Method, Stage, check_pairing
 from agents.pictures import picture_episode
 from agents.problems.objective import EpisodeObjective
-from agents.problems.problem import Compared, TaskFigures, TrainingProblem, ValidationPlan
+from agents.problems.problem import Compared, TaskFigures, TrainingProblem, ValidationScope
 from agents.saving import BEST, SavedStates, best_on_disk, read_state, refusing_writes
 from agents.seeding import Phase, derive_seed
 from agents.tags import BOUND_LINE, GAIN, IMITATION
@@ -202,7 +202,7 @@ class Trainer:
         self.problem.check()
         torch.manual_seed(self.state.seed)
         resumed = self._restore()
-        plan = ValidationPlan(settings.num_validation, settings.num_compared, settings.method.num_envs)
+        plan = ValidationScope(settings.num_validation, settings.num_compared, settings.method.num_envs)
         with closing(self.tensorboard):
             found = self.problem.prepare(plan, self.listener)
             self.state.makespan_share = self.problem.goal.makespan_share
@@ -232,7 +232,7 @@ class Trainer:
         if resumed is not None:
             return read_state(resumed / STATE, TrainingState).baselines
         settings = self.settings
-        plan = ValidationPlan(settings.num_validation, settings.num_compared, settings.method.num_envs)
+        plan = ValidationScope(settings.num_validation, settings.num_compared, settings.method.num_envs)
         self.problem.prepare(plan, self.listener)
         return measure_baselines(self.baselines, self.problem.compared(), self.listener)
 

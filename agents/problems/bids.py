@@ -17,7 +17,7 @@ from agents.policies import BiddingCheckpoint, BiddingScheduler
 from agents.problems.gain import Gain, gain_of
 from agents.problems.objective import EpisodeObjective, LogMerit
 from agents.problems.playing import Game, Score, play
-from agents.problems.problem import Compared, TaskFigures, TrainingWorld, Validated, ValidationPlan
+from agents.problems.problem import Compared, TaskFigures, TrainingWorld, Validated, ValidationScope
 from agents.seeding import Phase, derive_seed
 from agents.tags import GAIN, HEADLINE, MARKET_LINE
 from agents.validation import VALIDATION_SEED, ValidationFigures, validation_workloads
@@ -128,7 +128,7 @@ class BidProblem:
         network: nn.Module = build_policy(self.blueprint, self.spec, seed, start)
         return network
 
-    def prepare(self, plan: ValidationPlan, listener: TrainingListener) -> int:
+    def prepare(self, plan: ValidationScope, listener: TrainingListener) -> int:
         """Choose the validation workloads, and play them without bids; return how many there are of each task."""
         self._count = plan.num_validation
         for world in self.worlds:

@@ -15,7 +15,7 @@ from agents.listener import TrainingListener
 from agents.networks import Blueprint, check_option_network
 from agents.policies.options.checkpoint import OptionCheckpoint
 from agents.policies.options.playing import Player
-from agents.problems.problem import Compared, TaskFigures, TrainingWorld, Validated, ValidationPlan
+from agents.problems.problem import Compared, TaskFigures, TrainingWorld, Validated, ValidationScope
 from agents.seeding import Phase, derive_seed
 from agents.validation import VALIDATION_SEED, ValidationFigures, validation_workloads
 from envs.episodes import Reward, TeamReward
@@ -181,7 +181,7 @@ class OptionProblem:
             network.load_state_dict(start, strict=False)
         return network
 
-    def prepare(self, plan: ValidationPlan, listener: TrainingListener) -> int:
+    def prepare(self, plan: ValidationScope, listener: TrainingListener) -> int:
         """Choose the validation workloads of every task; return the number of the first one."""
         for task in self.worlds:
             self._workloads[task.name] = validation_workloads(task.source, plan.num_validation)

@@ -49,7 +49,7 @@ class Validated(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ValidationPlan:
+class ValidationScope:
     """How often and on what a policy is validated.
 
     Attributes:
@@ -123,7 +123,7 @@ class TrainingProblem(Protocol):
         """
         ...
 
-    def prepare(self, plan: ValidationPlan, listener: TrainingListener) -> int:
+    def prepare(self, plan: ValidationScope, listener: TrainingListener) -> int:
         """Choose the validation workloads, and measure what policies are compared with; return their number."""
         ...
 

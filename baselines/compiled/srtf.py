@@ -3,7 +3,7 @@
 import numpy as np
 
 from baselines.compiled.gang import Gangs
-from baselines.parts.placing_kernels import PLACED, STAYS, STOPPED, WAITS, NodeArrays, PlacementPlan, Scratch, Wanted
+from baselines.parts.placing_kernels import PLACED, STAYS, STOPPED, WAITS, NodeArrays, PlacementOutcome, Scratch, Wanted
 from baselines.parts.priority_kernels import place_by_rank
 from envs.simulation.clock import advance
 from envs.simulation.jit import jit, kernel, leaf
@@ -78,7 +78,7 @@ def faster_types(world: World, gangs: Gangs, j: int, faster: IntArray) -> None:
 
 @kernel
 def look_at_jobs(
-    world: World, gangs: Gangs, order: IntArray, wanted: Wanted, plan: PlacementPlan, faster: IntArray
+    world: World, gangs: Gangs, order: IntArray, wanted: Wanted, plan: PlacementOutcome, faster: IntArray
 ) -> None:
     """Write what jobs in order request, what they hold, and which faster types they could move to."""
     plan.used[0] = 0
@@ -103,7 +103,7 @@ def look_at_jobs(
 
 
 @kernel
-def apply_plan_to_world(world: World, order: IntArray, plan: PlacementPlan) -> None:
+def apply_plan_to_world(world: World, order: IntArray, plan: PlacementOutcome) -> None:
     """Write the placements found for jobs in order into the engine's plan of the round."""
     for at in range(len(order)):
         if plan.fate[at] >= STOPPED:
@@ -127,7 +127,7 @@ def place_jobs(world: World, gangs: Gangs, order: IntArray) -> None:
     wanted = Wanted(
         np.empty(count, np.int64), np.empty((count, num_types), np.int64), np.full((count, num_types), -1, np.int64)
     )
-    plan = PlacementPlan(
+    plan = PlacementOutcome(
         np.empty(count, np.int64),
         np.empty(count, np.int64),
         np.empty(count, np.int64),

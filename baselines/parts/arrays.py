@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from baselines.parts.placing_kernels import PLACED, STAYS, STOPPED, WAITS, NodeArrays, PlacementPlan, Scratch, Wanted
+from baselines.parts.placing_kernels import PLACED, STAYS, STOPPED, WAITS, NodeArrays, PlacementOutcome, Scratch, Wanted
 from envs.scheduling import ClusterView
 from envs.simulation.ordered_set import fill_by_node, num_words
 from envs.types import Allocation, FloatArray, IntArray, JobId, Placement
@@ -90,7 +90,7 @@ def shares_of(view: ClusterView, allocation: Allocation) -> IntArray:
 
 def arrays_of(
     allocation: Allocation, num_jobs: int, rows: IntArray | None = None
-) -> tuple[NodeArrays, PlacementPlan, Scratch]:
+) -> tuple[NodeArrays, PlacementOutcome, Scratch]:
     """Build the nodes, the plan and the working memory for compiled placing.
 
     Args:
@@ -107,7 +107,7 @@ def arrays_of(
     room = np.zeros((2, len(rows) + int(allocation.free_gpus.sum() + rows[:, 2].sum())), np.int64)
     room[:, : len(rows)] = rows[:, 1:].T
     first = np.cumsum(count) - count
-    plan = PlacementPlan(np.where(count > 0, STAYS, WAITS), first, count, room[0], room[1], np.array([len(rows)]))
+    plan = PlacementOutcome(np.where(count > 0, STAYS, WAITS), first, count, room[0], room[1], np.array([len(rows)]))
     empty = [np.zeros(size, np.int64) for size in (*[cluster.num_nodes] * 2, num_jobs, num_jobs)]
     free = allocation.free_gpus.copy()
     return (
@@ -124,7 +124,7 @@ def rooms(node_types: IntArray, free: IntArray, largest: IntArray) -> IntArray:
     return sets
 
 
-def apply_plan(allocation: Allocation, jobs: IntArray, plan: PlacementPlan) -> None:
+def apply_plan(allocation: Allocation, jobs: IntArray, plan: PlacementOutcome) -> None:
     """Write the plan of compiled placing for `jobs` into an allocation."""
     for job in jobs[plan.fate >= STOPPED].tolist():
         if allocation.placement(job):

@@ -47,7 +47,7 @@ class Wanted(NamedTuple):
     spanning: IntArray
 
 
-class PlacementPlan(NamedTuple):
+class PlacementOutcome(NamedTuple):
     """The outcome of a round for each job.
 
     Attributes:
@@ -241,14 +241,14 @@ def find_place(
 
 
 @leaf
-def take_place(floor: NodeArrays, plan: PlacementPlan, at: int, sign: int) -> None:
+def take_place(floor: NodeArrays, plan: PlacementOutcome, at: int, sign: int) -> None:
     """Subtract a job's GPUs from the free ones, or add them back with a sign of -1."""
     for i in range(plan.first[at], plan.first[at] + plan.length[at]):
         set_free_gpus(floor, plan.nodes[i], floor.free[plan.nodes[i]] - sign * plan.gpus[i])
 
 
 @leaf
-def settle_on(floor: NodeArrays, plan: PlacementPlan, at: int, count: int, nodes: IntArray, gpus: IntArray) -> None:
+def settle_on(floor: NodeArrays, plan: PlacementOutcome, at: int, count: int, nodes: IntArray, gpus: IntArray) -> None:
     """Give a job the GPUs found for it."""
     plan.first[at] = plan.used[0]
     plan.length[at] = count
@@ -282,7 +282,7 @@ def same_types(wanted: Wanted, at: int, other: int) -> bool:
 
 
 @kernel
-def start_by_rank(floor: NodeArrays, wanted: Wanted, plan: PlacementPlan, scratch: Scratch, lowest: bool) -> None:
+def start_by_rank(floor: NodeArrays, wanted: Wanted, plan: PlacementOutcome, scratch: Scratch, lowest: bool) -> None:
     """Give free GPUs to jobs in order; jobs that do not fit are skipped."""
     failed = 0
     for at in range(len(wanted.sizes)):

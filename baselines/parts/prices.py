@@ -24,7 +24,7 @@ PASSES = 3  # passes over the options that improve a choice
 
 
 @dataclass(frozen=True)
-class PriceMarket:
+class BestPrices:
     """The best prices found.
 
     Attributes:
@@ -83,7 +83,7 @@ def useful_options(options: Options, capacity: IntArray) -> IntArray:
     return np.flatnonzero((options.saving > 0) & (options.num_gpus <= capacity[options.gpu_type]))
 
 
-def best_prices(options: Options, capacity: IntArray) -> PriceMarket:
+def best_prices(options: Options, capacity: IntArray) -> BestPrices:
     """Find the prices of the least bound by cutting planes (Kelley 1960).
 
     Args:
@@ -109,7 +109,7 @@ def best_prices(options: Options, capacity: IntArray) -> PriceMarket:
     net = saving - best_at[options.gpu_type] * options.num_gpus
     best = np.zeros(len(options.idle))
     np.maximum.at(best, options.job, net)
-    return PriceMarket(best_at, bound, best[options.job] - net, best)
+    return BestPrices(best_at, bound, best[options.job] - net, best)
 
 
 def _lowest(slopes: FloatArray, heights: FloatArray, most: FloatArray) -> tuple[FloatArray, float]:
@@ -145,7 +145,7 @@ def bound_at(
     return total, taken
 
 
-def round_choice(options: Options, capacity: IntArray, market: PriceMarket) -> IntArray:
+def round_choice(options: Options, capacity: IntArray, market: BestPrices) -> IntArray:
     """int64[num_jobs]: a choice that fits and is close to the best options at these prices.
 
     Each job begins with its best option. Where several options are equally good, a linear program selects among them

@@ -8,7 +8,7 @@ from baselines.parts.placing_kernels import (
     STAYS,
     STOPPED,
     NodeArrays,
-    PlacementPlan,
+    PlacementOutcome,
     Scratch,
     Wanted,
     find_place,
@@ -21,7 +21,7 @@ from envs.types import IntArray
 
 
 @leaf
-def is_free(floor: NodeArrays, plan: PlacementPlan, at: int) -> bool:
+def is_free(floor: NodeArrays, plan: PlacementOutcome, at: int) -> bool:
     """Whether all GPUs of a job's placement are free."""
     for i in range(plan.first[at], plan.first[at] + plan.length[at]):
         if floor.free[plan.nodes[i]] < plan.gpus[i]:
@@ -30,7 +30,7 @@ def is_free(floor: NodeArrays, plan: PlacementPlan, at: int) -> bool:
 
 
 @leaf
-def move_up(floor: NodeArrays, plan: PlacementPlan, at: int, faster: IntArray, scratch: Scratch) -> None:
+def move_up(floor: NodeArrays, plan: PlacementOutcome, at: int, faster: IntArray, scratch: Scratch) -> None:
     """Move a running job to the first of some types that has free GPUs for it."""
     take_place(floor, plan, at, -1)
     size = 0
@@ -44,7 +44,7 @@ def move_up(floor: NodeArrays, plan: PlacementPlan, at: int, faster: IntArray, s
 
 
 @leaf
-def take_off(floor: NodeArrays, plan: PlacementPlan, held: IntArray, gone: int, count: int) -> int:
+def take_off(floor: NodeArrays, plan: PlacementOutcome, held: IntArray, gone: int, count: int) -> int:
     """Free the GPUs of the last `count` of `held`, of which the last `gone` are freed already; return `count`."""
     for other in held[len(held) - count : len(held) - gone]:
         take_place(floor, plan, other, -1)
@@ -57,7 +57,7 @@ def take_off(floor: NodeArrays, plan: PlacementPlan, held: IntArray, gone: int, 
 def find_without(
     floor: NodeArrays,
     wanted: Wanted,
-    plan: PlacementPlan,
+    plan: PlacementOutcome,
     scratch: Scratch,
     at: int,
     held: IntArray,
@@ -73,7 +73,7 @@ def find_without(
 
 @kernel
 def fewest_in_the_way(
-    floor: NodeArrays, wanted: Wanted, plan: PlacementPlan, scratch: Scratch, at: int, held: IntArray
+    floor: NodeArrays, wanted: Wanted, plan: PlacementOutcome, scratch: Scratch, at: int, held: IntArray
 ) -> tuple[int, int]:
     """Find how many jobs of `held` must go, last ones first, until a job fits; 0 if all of them are too few.
 
@@ -103,7 +103,7 @@ def fewest_in_the_way(
 
 @kernel
 def displace(
-    floor: NodeArrays, wanted: Wanted, plan: PlacementPlan, scratch: Scratch, at: int, first: int, last: int
+    floor: NodeArrays, wanted: Wanted, plan: PlacementOutcome, scratch: Scratch, at: int, first: int, last: int
 ) -> int:
     """Stop jobs, last ones first, until a higher ranked one fits; put back those not in its way.
 
@@ -129,7 +129,7 @@ def displace(
 
 
 @leaf
-def list_held(plan: PlacementPlan, held: IntArray) -> int:
+def list_held(plan: PlacementOutcome, held: IntArray) -> int:
     """Write the ranks of jobs that hold GPUs; return how many."""
     count = 0
     for at in range(len(plan.fate)):
@@ -140,7 +140,9 @@ def list_held(plan: PlacementPlan, held: IntArray) -> int:
 
 
 @kernel
-def place_by_rank(floor: NodeArrays, wanted: Wanted, plan: PlacementPlan, faster: IntArray, scratch: Scratch) -> None:
+def place_by_rank(
+    floor: NodeArrays, wanted: Wanted, plan: PlacementOutcome, faster: IntArray, scratch: Scratch
+) -> None:
     """Give GPUs to jobs in order; jobs that hold GPUs stay where they are, and the last ranked are stopped for others.
 
     Args:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from baselines.parts.priority import jobs_present
-from baselines.planner.plan import Plan, largest_node, names_more
+from baselines.planner.round_placements import RoundPlacements, largest_node, names_more
 from envs.scheduling import ClusterView
 from envs.types import FloatArray, JobId, NodeId
 from envs.types.allocation import consolidated
@@ -31,7 +31,7 @@ class LocalChanges:
         plan: the plan from which the search begins.
     """
 
-    def __init__(self, view: ClusterView, present: Plan, plan: Plan) -> None:
+    def __init__(self, view: ClusterView, present: RoundPlacements, plan: RoundPlacements) -> None:
         self.cluster, self.present = view.cluster, present
         self.types = view.cluster.node_types.tolist()
         self.up = np.flatnonzero(view.capacity > 0).tolist()
@@ -51,7 +51,9 @@ class LocalChanges:
         left = view.remaining_time(jobs)
         order = np.argsort(np.where(np.isnan(left), view.submit_time[jobs], left), kind="stable")
         self.shortest_first = [job for job in jobs[order].tolist() if job in self.throughputs]
-        self._moves_to_try: tuple[Callable[[Plan, JobId, np.random.Generator], Plan | None], ...] = (
+        self._moves_to_try: tuple[
+            Callable[[RoundPlacements, JobId, np.random.Generator], RoundPlacements | None], ...
+        ] = (
             self._move,
             self._swap,
             self._resize,
@@ -60,7 +62,7 @@ class LocalChanges:
             self._keep,
         )
 
-    def draw(self, plan: Plan, rng: np.random.Generator) -> Plan | None:
+    def draw(self, plan: RoundPlacements, rng: np.random.Generator) -> RoundPlacements | None:
         """Return a changed plan in which some job runs; None if none is found."""
         if not self.jobs or not self.up:
             return None
@@ -78,7 +80,7 @@ class LocalChanges:
         within = self.least[job] <= gpus <= min(self.most[job], throughputs.shape[1] - 1)
         return bool(within and throughputs[self.types[node], gpus] > 0)
 
-    def _size(self, plan: Plan, job: JobId, rng: np.random.Generator) -> int:
+    def _size(self, plan: RoundPlacements, job: JobId, rng: np.random.Generator) -> int:
         """Return the GPUs that a job holds, requests, or another size in its range."""
         held = plan.num_gpus(job)
         if held and rng.random() < 0.6:
@@ -87,7 +89,7 @@ class LocalChanges:
             return self.wanted[job]
         return int(rng.integers(self.least[job], self.most[job] + 1))
 
-    def _move(self, plan: Plan, job: JobId, rng: np.random.Generator) -> Plan | None:
+    def _move(self, plan: RoundPlacements, job: JobId, rng: np.random.Generator) -> RoundPlacements | None:
         node = self.up[int(rng.integers(len(self.up)))]
         held = plan.placements.get(job)
         room = int(plan.free[node]) + (held.gpus.get(node, 0) if held else 0)
@@ -97,7 +99,7 @@ class LocalChanges:
         changed = plan.with_placement(job, {node: size})
         return self._fill(changed, job) if changed is not None and rng.random() < 0.5 else changed
 
-    def _swap(self, plan: Plan, job: JobId, rng: np.random.Generator) -> Plan | None:
+    def _swap(self, plan: RoundPlacements, job: JobId, rng: np.random.Generator) -> RoundPlacements | None:
         other = self.jobs[int(rng.integers(len(self.jobs)))]
         mine, its = plan.placements.get(job), plan.placements.get(other)
         if mine is None or other == job or (its is not None and mine.gpus == its.gpus):
@@ -117,7 +119,7 @@ class LocalChanges:
         swapped = without.with_placement(other, mine.gpus if size == mine.num_gpus else {node: size})
         return self._fill(swapped, job) if swapped is not None and its is None else swapped
 
-    def _resize(self, plan: Plan, job: JobId, rng: np.random.Generator) -> Plan | None:
+    def _resize(self, plan: RoundPlacements, job: JobId, rng: np.random.Generator) -> RoundPlacements | None:
         held = plan.placements.get(job)
         if held is None or self.least[job] == self.most[job]:
             return None
@@ -129,16 +131,16 @@ class LocalChanges:
         changed = plan.with_placement(job, {**held.gpus, node: held.gpus[node] + more})
         return self._fill(changed, job) if changed is not None and more < 0 else changed
 
-    def _evict(self, plan: Plan, job: JobId, rng: np.random.Generator) -> Plan | None:
+    def _evict(self, plan: RoundPlacements, job: JobId, rng: np.random.Generator) -> RoundPlacements | None:
         if job not in plan.placements:
             return None
         without = plan.with_placement(job, None)
         assert without is not None
         return self._grow(self._fill(without, job), job) if rng.random() < 0.5 else self._grow(without, job)
 
-    def _squeeze_in(self, plan: Plan, job: JobId, rng: np.random.Generator) -> Plan | None:
+    def _squeeze_in(self, plan: RoundPlacements, job: JobId, rng: np.random.Generator) -> RoundPlacements | None:
         node = self.up[int(rng.integers(len(self.up)))]
-        changed: Plan | None = plan.with_placement(job, None) if job in plan.placements else plan
+        changed: RoundPlacements | None = plan.with_placement(job, None) if job in plan.placements else plan
         size = min(self._size(plan, job, rng), int(self.cluster.node_gpus[node]))
         if not self.runs(job, node, size):
             return None
@@ -152,7 +154,7 @@ class LocalChanges:
         changed = changed.with_placement(job, {node: size})
         return self._fill(changed, job) if changed is not None else None
 
-    def _give_way(self, plan: Plan, job: JobId, node: NodeId, size: int) -> Plan | None:
+    def _give_way(self, plan: RoundPlacements, job: JobId, node: NodeId, size: int) -> RoundPlacements | None:
         """Shrink a job on a node until `size` GPUs are free there; stop it if it cannot shrink enough."""
         held = plan.placements.get(job)
         if held is None or node not in held.gpus:
@@ -162,13 +164,13 @@ class LocalChanges:
             return plan.with_placement(job, {**held.gpus, node: kept})
         return plan.with_placement(job, None)
 
-    def _keep(self, plan: Plan, job: JobId, rng: np.random.Generator) -> Plan | None:
+    def _keep(self, plan: RoundPlacements, job: JobId, rng: np.random.Generator) -> RoundPlacements | None:
         before = self.present.placements.get(job)
         if before is None or plan.placements.get(job) == before:
             return None
         return plan.with_placement(job, before.gpus)
 
-    def _fill(self, plan: Plan, last: JobId) -> Plan:
+    def _fill(self, plan: RoundPlacements, last: JobId) -> RoundPlacements:
         """Start waiting jobs where there is room, shortest first, on their fastest type; `last` comes last."""
         filled = plan
         waiting = [job for job in self.shortest_first if job not in plan.placements]
@@ -189,7 +191,7 @@ class LocalChanges:
                         break
         return filled
 
-    def _grow(self, plan: Plan, last: JobId) -> Plan:
+    def _grow(self, plan: RoundPlacements, last: JobId) -> RoundPlacements:
         """Give each node's free GPUs to the job that gains most there, relative to its throughput; not to `last`."""
         for node in np.flatnonzero(plan.free > 0).tolist():
             best, most_gained, more = -1, 0.0, int(plan.free[node])

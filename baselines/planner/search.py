@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from baselines.planner.changes import LocalChanges
-from baselines.planner.plan import Key, Plan
 from baselines.planner.rollouts import Rollouts
+from baselines.planner.round_placements import Key, RoundPlacements
 from envs.scheduling import ClusterView, Scheduler
 from envs.simulation import Snapshot
 from envs.simulation.replica import Replica
@@ -101,7 +101,7 @@ class Search:
             base: the base scheduler's allocation.
             copies: a copy of this round, and another one to be overwritten.
         """
-        deadline, present = self.budget.deadline(), Plan.present(view)
+        deadline, present = self.budget.deadline(), RoundPlacements.present(view)
         best, chosen, source = present.with_allocation(base), base, ""
         self.rollouts.begin(later_jobs=isinstance(copies[0], Replica))
         value = self._value(base, copies)
@@ -135,7 +135,7 @@ class Search:
         trial.copy_from(root)  # type: ignore[arg-type]  # both are of one type
         return self.rollouts.play(trial, allocation)
 
-    def _proposals(self, view: ClusterView, present: Plan) -> Iterator[Plan]:
+    def _proposals(self, view: ClusterView, present: RoundPlacements) -> Iterator[RoundPlacements]:
         """Yield what the jobs hold now, and what the other schedulers would allocate."""
         if not present.is_idle():
             yield present

@@ -6,7 +6,7 @@ import numpy as np
 
 from baselines.sampling_matching.placing import place_others, place_plan
 from baselines.sampling_matching.round import GangThroughputs, MatchingRound, drop_unplaceable, round_of
-from baselines.sampling_matching.search import MatchingPlan, Sampling, best_plan
+from baselines.sampling_matching.search import Matching, Sampling, best_plan
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, MurmurationError, Seconds
 
@@ -74,7 +74,7 @@ class SamplingMatching:
             place_plan(view, allocation, this, plan.counts)
         return allocation
 
-    def _decide(self, this: MatchingRound) -> tuple[MatchingRound, MatchingPlan | None]:
+    def _decide(self, this: MatchingRound) -> tuple[MatchingRound, Matching | None]:
         """The best plan for a round, with fewer jobs if GPU types do not suffice for all; None without jobs."""
         if this.problem is None:
             return this, None

@@ -18,7 +18,7 @@ MOST_EXCHANGES = 100_000  # of one descent, which ends long before
 
 
 @dataclass(frozen=True)
-class MatchingPlan:
+class Matching:
     """Workers of each job, with their worth.
 
     Attributes:
@@ -128,7 +128,7 @@ def categories_around(problem: Problem, rng: np.random.Generator, sampling: Samp
     return np.concatenate([here[None], drawn[:, np.argsort(order)]])
 
 
-def equal_share_plan(problem: Problem, solves: int = 3) -> MatchingPlan:
+def equal_share_plan(problem: Problem, solves: int = 3) -> Matching:
     """Give all jobs equal numbers of workers; the first jobs get one more if the number is not divisible.
 
     Jobs whose range excludes this size get the nearest one.
@@ -138,10 +138,10 @@ def equal_share_plan(problem: Problem, solves: int = 3) -> MatchingPlan:
     sizes[: problem.assigned % jobs] += 1
     counts = np.zeros(problem.present.shape, np.int64)
     match_category(problem, np.clip(sizes, problem.least, problem.most), solves, False, counts)
-    return MatchingPlan(counts, total(problem, counts), 1)
+    return Matching(counts, total(problem, counts), 1)
 
 
-def match(problem: Problem, categories: IntArray, sampling: Sampling) -> MatchingPlan:
+def match(problem: Problem, categories: IntArray, sampling: Sampling) -> Matching:
     """The best plan of these categories, each matched by the weighted market."""
     counts = np.zeros(problem.present.shape, np.int64)
     equal = np.ones(problem.num_jobs)
@@ -149,10 +149,10 @@ def match(problem: Problem, categories: IntArray, sampling: Sampling) -> Matchin
         equal = compute_completion_seconds(problem, equal_share_plan(problem, sampling.solves).counts)
     plain = sampling.valuation == "throughput"
     match_categories(problem, categories, sampling.solves, plain, equal, sampling.fairness, counts)
-    return MatchingPlan(counts, total(problem, counts), len(categories))
+    return Matching(counts, total(problem, counts), len(categories))
 
 
-def sampled_plan(problem: Problem, rng: np.random.Generator, sampling: Sampling) -> MatchingPlan:
+def sampled_plan(problem: Problem, rng: np.random.Generator, sampling: Sampling) -> Matching:
     """Plan by sampling alone: from all categories, around the sizes of marginal gain, then around the best so far.
 
     If the samples cover all categories, all are examined.
@@ -171,7 +171,7 @@ def sampled_plan(problem: Problem, rng: np.random.Generator, sampling: Sampling)
     if not np.isfinite(first.worth):
         return first
     plan = match(problem, _near(problem, rng, sampling, first.counts.sum(axis=1), near), sampling)
-    return MatchingPlan(plan.counts, plan.worth, first.categories + plan.categories)
+    return Matching(plan.counts, plan.worth, first.categories + plan.categories)
 
 
 def _near(problem: Problem, rng: np.random.Generator, sampling: Sampling, sizes: IntArray, samples: int) -> IntArray:
@@ -181,7 +181,7 @@ def _near(problem: Problem, rng: np.random.Generator, sampling: Sampling, sizes:
     return categories_around(problem, rng, replace(sampling, samples=samples, window=1), counts)
 
 
-def every_category_plan(problem: Problem, sampling: Sampling) -> MatchingPlan:
+def every_category_plan(problem: Problem, sampling: Sampling) -> Matching:
     """Exhaustive search over all categories.
 
     Raises:
@@ -190,26 +190,26 @@ def every_category_plan(problem: Problem, sampling: Sampling) -> MatchingPlan:
     return match(problem, Categories(problem.least, problem.most, problem.assigned).all(), sampling)
 
 
-def improve_by_exchanges(problem: Problem, plan: MatchingPlan) -> MatchingPlan:
+def improve_by_exchanges(problem: Problem, plan: Matching) -> Matching:
     """Improve a plan by exchanges between jobs; a plan that cannot run is returned unchanged."""
     if not np.isfinite(plan.worth):
         return plan
     counts = plan.counts.copy()
     descend(problem, counts, MOST_EXCHANGES)
-    return MatchingPlan(counts, total(problem, counts), plan.categories)
+    return Matching(counts, total(problem, counts), plan.categories)
 
 
-def greedy_plan(problem: Problem, *, polish: bool = True) -> MatchingPlan:
+def greedy_plan(problem: Problem, *, polish: bool = True) -> Matching:
     """Plan by least sizes, marginal gain, then exchanges; the worth is infinite if not all jobs can be served."""
     counts = np.zeros(problem.present.shape, np.int64)
     if not start_least(problem, counts):
-        return MatchingPlan(counts, float("inf"))
+        return Matching(counts, float("inf"))
     grow_by_marginal_gain(problem, counts)
-    plan = MatchingPlan(counts, total(problem, counts))
+    plan = Matching(counts, total(problem, counts))
     return improve_by_exchanges(problem, plan) if polish else plan
 
 
-def present_plan(problem: Problem) -> MatchingPlan:
+def present_plan(problem: Problem) -> Matching:
     """Plan from the present workers, with the least change that new jobs need, then growth and exchanges.
 
     The worth is infinite if the new jobs find no workers on which they run.
@@ -217,19 +217,19 @@ def present_plan(problem: Problem) -> MatchingPlan:
     counts = problem.present.copy()
     newcomers = np.flatnonzero(counts.sum(axis=1) == 0)
     if not shed(problem, counts, int(problem.least[newcomers].sum())):
-        return MatchingPlan(counts, float("inf"))
+        return Matching(counts, float("inf"))
     if newcomers.size:
         theirs = np.zeros((len(newcomers), len(problem.supply)), np.int64)
         if not start_least(of_jobs(problem, newcomers, problem.supply - counts.sum(axis=0)), theirs):
-            return MatchingPlan(counts, float("inf"))
+            return Matching(counts, float("inf"))
         counts[newcomers] = theirs
     if not np.isfinite(total(problem, counts)):
-        return MatchingPlan(counts, float("inf"))
+        return Matching(counts, float("inf"))
     grow_by_marginal_gain(problem, counts)
-    return improve_by_exchanges(problem, MatchingPlan(counts, total(problem, counts)))
+    return improve_by_exchanges(problem, Matching(counts, total(problem, counts)))
 
 
-def best_plan(problem: Problem, rng: np.random.Generator, sampling: Sampling) -> MatchingPlan:
+def best_plan(problem: Problem, rng: np.random.Generator, sampling: Sampling) -> Matching:
     """The best of greedy growth, job-prioritising sampling and sampling around the better, each with exchanges.
 
     If jobs hold workers already, the present plan is one more candidate, and changes include their restarts.
@@ -244,4 +244,4 @@ def best_plan(problem: Problem, rng: np.random.Generator, sampling: Sampling) ->
         around = match(problem, categories_around(problem, rng, sampling, best.counts), sampling)
         plans.append(improve_by_exchanges(problem, around))
     best = min(plans, key=lambda plan: plan.worth)
-    return MatchingPlan(best.counts, best.worth, sum(plan.categories for plan in plans))
+    return Matching(best.counts, best.worth, sum(plan.categories for plan in plans))

@@ -12,7 +12,7 @@ import numpy as np
 
 from baselines.parts.placing_kernels import (
     NodeArrays,
-    PlacementPlan,
+    PlacementOutcome,
     fill_nodes,
     place_of_type,
     settle_on,
@@ -298,7 +298,7 @@ def squeeze_in(waiting: IntArray, free: IntArray, tables: JobTables, site: NodeT
     floor = NodeArrays(site.types, site.gpus, site.largest, free.copy(), room, np.array([free.sum()]))
     count = len(waiting)
     zeros = np.zeros(count, np.int64)
-    plan = PlacementPlan(
+    plan = PlacementOutcome(
         zeros, zeros.copy(), zeros.copy(), np.empty(free.sum(), np.int64), np.empty(free.sum(), np.int64),
         np.zeros(1, np.int64),
     )  # fmt: skip

@@ -8,7 +8,7 @@ import numpy as np
 from baselines.starling.occupants import find_fractions
 from baselines.starling.room import clear_row, copy_plan, count_gpus, equal, equal_plans, gpu_type_of
 from baselines.starling.round import ROW, JobForecast, Jobs, Nodes, StarlingRules, Variants
-from baselines.starling.scratch import PlanScratch, new_scratch
+from baselines.starling.scratch import PlacingScratch, new_scratch
 from baselines.starling.two_plans import WritePlan, choose_by_part, write_two_plans
 from envs.simulation.jit import inlined, jit, part
 from envs.types import BoolArray, FloatArray, IntArray, Seconds
@@ -137,7 +137,7 @@ def forecast(
     nodes: Nodes,
     rules: StarlingRules,
     depth: int,
-    scratch: PlanScratch,
+    scratch: PlacingScratch,
 ) -> Seconds:
     """Return the sum of the times from now to each job's end if a plan is followed, and replaced at each completion.
 
@@ -172,7 +172,7 @@ def play_ahead(
     nodes: Nodes,
     rules: StarlingRules,
     depth: int,
-    scratch: PlanScratch,
+    scratch: PlacingScratch,
 ) -> Seconds:
     """Do what `forecast` describes; the arrays are changed.
 
@@ -249,7 +249,7 @@ def with_variant(jobs: Jobs, variants: Variants, variant: int) -> Jobs:
 
 @inlined
 def candidates(
-    write: WritePlan, variants: Variants, jobs: Jobs, nodes: Nodes, rules: StarlingRules, scratch: PlanScratch
+    write: WritePlan, variants: Variants, jobs: Jobs, nodes: Nodes, rules: StarlingRules, scratch: PlacingScratch
 ) -> IntArray:
     """Build the plans to compare: int16[num_variants + 3, num_jobs, num_nodes].
 

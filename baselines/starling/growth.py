@@ -15,7 +15,7 @@ from baselines.starling.room import (
     take_room,
 )
 from baselines.starling.round import Jobs, Nodes, StarlingRules
-from baselines.starling.scratch import PlanScratch
+from baselines.starling.scratch import PlacingScratch
 from baselines.starling.worth import MARGIN, NEGLIGIBLE_GAIN, after_delay, throughput_under
 from envs.simulation.jit import inlined, leaf
 from envs.types import FloatArray, IntArray
@@ -59,7 +59,7 @@ def best_growth(
     jobs: Jobs,
     nodes: Nodes,
     rules: StarlingRules,
-    scratch: PlanScratch,
+    scratch: PlacingScratch,
 ) -> tuple[float, int, int]:
     """Find a job's best growth: gain in value per GPU, additional GPUs, and the node; -1 for further nodes.
 
@@ -125,7 +125,7 @@ def largest_of(gains: FloatArray) -> int:
 
 @inlined
 def grow_plan(
-    jobs: Jobs, free: IntArray, nodes: Nodes, rules: StarlingRules, grid: IntArray, scratch: PlanScratch
+    jobs: Jobs, free: IntArray, nodes: Nodes, rules: StarlingRules, grid: IntArray, scratch: PlacingScratch
 ) -> None:
     """Give GPUs left over, a step at a time, to the job with the largest gain, the lowest of equals; changes `grid`.
 

@@ -10,7 +10,7 @@ from envs.simulation.jit import jit, leaf
 from envs.types import FloatArray, IntArray
 
 
-class PlanScratch(NamedTuple):
+class PlacingScratch(NamedTuple):
     """Arrays without meaning between kernels, so that kernels allocate nothing; see `envs.simulation.jit.part`.
 
     Attributes:
@@ -51,7 +51,7 @@ class PlanScratch(NamedTuple):
 
 
 @leaf
-def sum_up_free(free: IntArray, gpu_type: int, scratch: PlanScratch) -> None:
+def sum_up_free(free: IntArray, gpu_type: int, scratch: PlacingScratch) -> None:
     """Write `whole` and `rest` of a GPU type: what `room.shape_of` returns for a job that holds nothing."""
     whole, rest, largest = 0, 0, scratch.largest[gpu_type]
     for place in range(scratch.ends[gpu_type], scratch.ends[gpu_type + 1]):
@@ -64,7 +64,7 @@ def sum_up_free(free: IntArray, gpu_type: int, scratch: PlanScratch) -> None:
 
 
 @jit
-def new_scratch(jobs: Jobs, nodes: Nodes) -> PlanScratch:
+def new_scratch(jobs: Jobs, nodes: Nodes) -> PlacingScratch:
     """Allocate the arrays for so many jobs and nodes."""
     num_jobs, num_nodes, num_types = len(jobs.work), len(nodes.capacity), jobs.wanted.shape[1]
     by_type, ends = np.zeros(num_nodes, np.int64), np.zeros(num_types + 1, np.int64)
@@ -77,7 +77,7 @@ def new_scratch(jobs: Jobs, nodes: Nodes) -> PlanScratch:
                 end += 1
                 largest[gpu_type] = max(largest[gpu_type], nodes.capacity[node])
         ends[gpu_type + 1] = end
-    return PlanScratch(
+    return PlacingScratch(
         np.zeros(num_nodes, np.int64),
         np.zeros(num_nodes, ROW),
         np.zeros(num_nodes, ROW),
@@ -98,7 +98,7 @@ def new_scratch(jobs: Jobs, nodes: Nodes) -> PlanScratch:
 
 
 _NO_INTEGERS, _NO_FLOATS, _NO_GPUS = np.zeros(0, np.int64), np.zeros(0), np.zeros(0, ROW)
-NO_SCRATCH = PlanScratch(  # arrays of the same types without entries
+NO_SCRATCH = PlacingScratch(  # arrays of the same types without entries
     _NO_INTEGERS,
     _NO_GPUS,
     _NO_GPUS,

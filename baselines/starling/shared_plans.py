@@ -21,7 +21,7 @@ from baselines.starling.room import (
     take_room,
 )
 from baselines.starling.round import Found, Jobs, Nodes, StarlingRules
-from baselines.starling.scratch import PlanScratch, sum_up_free
+from baselines.starling.scratch import PlacingScratch, sum_up_free
 from baselines.starling.worth import MARGIN, after_delay
 from envs.simulation.jit import inlined, leaf, part
 from envs.types import FloatArray, IntArray
@@ -113,7 +113,7 @@ def best_room(
     jobs: Jobs,
     nodes: Nodes,
     rules: StarlingRules,
-    scratch: PlanScratch,
+    scratch: PlacingScratch,
 ) -> Found:
     """Find the most valuable GPUs for a job, at most its `wanted` size of each type; written to `scratch.chosen`.
 
@@ -211,7 +211,7 @@ def choose_gpus(
     jobs: Jobs,
     nodes: Nodes,
     rules: StarlingRules,
-    scratch: PlanScratch,
+    scratch: PlacingScratch,
 ) -> None:
     """Write the GPUs that a job is to hold into `scratch.chosen`: the most valuable ones, unless others need no move.
 
@@ -247,7 +247,7 @@ def fill_shared(
     nodes: Nodes,
     rules: StarlingRules,
     grid: IntArray,
-    scratch: PlanScratch,
+    scratch: PlacingScratch,
 ) -> None:
     """Give jobs in order the GPUs that are most valuable to them; fills `grid`, as `two_plans.fill_plan` does.
 

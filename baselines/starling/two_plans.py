@@ -27,13 +27,13 @@ from baselines.starling.room import (
     take_room,
 )
 from baselines.starling.round import Found, Jobs, Nodes, StarlingRules
-from baselines.starling.scratch import NO_SCRATCH, PlanScratch
+from baselines.starling.scratch import NO_SCRATCH, PlacingScratch
 from baselines.starling.shared_plans import fill_shared
 from baselines.starling.worth import after_delay, throughput_under
 from envs.simulation.jit import as_argument, inlined, part, shared_kernel
 from envs.types import FloatArray, IntArray
 
-WritePlan: TypeAlias = Callable[[bool, bool, IntArray, Jobs, Nodes, StarlingRules, PlanScratch, IntArray], None]
+WritePlan: TypeAlias = Callable[[bool, bool, IntArray, Jobs, Nodes, StarlingRules, PlacingScratch, IntArray], None]
 
 _NO_ORDER = np.zeros(0, np.int64)
 
@@ -47,7 +47,7 @@ def fill_plan(
     nodes: Nodes,
     rules: StarlingRules,
     grid: IntArray,
-    scratch: PlanScratch,
+    scratch: PlacingScratch,
 ) -> None:
     """Give jobs in order their size where it is worth most, or the most for which there is room; fills `grid`.
 
@@ -70,7 +70,7 @@ def fill_alone(
     nodes: Nodes,
     rules: StarlingRules,
     grid: IntArray,
-    scratch: PlanScratch,
+    scratch: PlacingScratch,
 ) -> None:
     """Give jobs in order their size where they are fastest, or the most for which there is room; fills `grid`.
 
@@ -106,7 +106,7 @@ def fill_alone(
 
 
 @inlined
-def fastest_room(job: int, jobs: Jobs, free: IntArray, nodes: Nodes, row: IntArray, scratch: PlanScratch) -> Found:
+def fastest_room(job: int, jobs: Jobs, free: IntArray, nodes: Nodes, row: IntArray, scratch: PlacingScratch) -> Found:
     """Find the GPUs on which one job is fastest, at most its `wanted` size of each type; with affinity, of most value.
 
     Args:
@@ -226,7 +226,7 @@ def root(parent: IntArray, node: int) -> int:
 
 @part
 def choose_by_part(
-    jobs: Jobs, nodes: Nodes, rules: StarlingRules, kept: IntArray, grid: IntArray, scratch: PlanScratch
+    jobs: Jobs, nodes: Nodes, rules: StarlingRules, kept: IntArray, grid: IntArray, scratch: PlacingScratch
 ) -> None:
     """Write the better of two plans into `grid`, separately for each part of the cluster.
 
@@ -267,7 +267,7 @@ def write_plan(
     jobs: Jobs,
     nodes: Nodes,
     rules: StarlingRules,
-    scratch: PlanScratch,
+    scratch: PlacingScratch,
     grid: IntArray,
 ) -> None:
     """Keep running jobs and add others, or plan anew; then perhaps give out GPUs left over. Overwrites `grid`."""
@@ -291,7 +291,7 @@ def write_two_plans(
     jobs: Jobs,
     nodes: Nodes,
     rules: StarlingRules,
-    scratch: PlanScratch,
+    scratch: PlacingScratch,
     kept: IntArray,
     grid: IntArray,
 ) -> None:

@@ -19,7 +19,7 @@ GAP = 1e-4  # relative gap at which the amounts of an integer program count as o
 
 
 @dataclass
-class RoundPlan:
+class OpenRound:
     """A round under construction: GPUs in `allocation`, cores and memory in `resources`."""
 
     view: ClusterView
@@ -57,15 +57,15 @@ class RoundPlan:
 class Mechanism(Protocol):
     """A way to give cores and memory to jobs that continue and to jobs that start."""
 
-    def keep(self, plan: RoundPlan, job: JobId, gpus: Mapping[NodeId, int]) -> None:
+    def keep(self, plan: OpenRound, job: JobId, gpus: Mapping[NodeId, int]) -> None:
         """Set the amounts of a job that stays on its GPUs, or stop it."""
         ...
 
-    def start(self, plan: RoundPlan, job: JobId, planned: Gpus) -> None:
+    def start(self, plan: OpenRound, job: JobId, planned: Gpus) -> None:
         """Place a starting job on a better node than planned or as planned, or leave it out."""
         ...
 
-    def finish(self, plan: RoundPlan, jobs: Sequence[JobId]) -> None:
+    def finish(self, plan: OpenRound, jobs: Sequence[JobId]) -> None:
         """Adjust the amounts of all running jobs at the end of the round."""
         ...
 
@@ -73,24 +73,24 @@ class Mechanism(Protocol):
 class Proportional:
     """Give cores and memory in proportion to GPUs, as GPU schedulers do."""
 
-    def keep(self, plan: RoundPlan, job: JobId, gpus: Mapping[NodeId, int]) -> None:
+    def keep(self, plan: OpenRound, job: JobId, gpus: Mapping[NodeId, int]) -> None:
         """Give the proportional share."""
         plan.settle(job, gpus, plan.resources.share(gpus))
 
-    def start(self, plan: RoundPlan, job: JobId, planned: Gpus) -> None:
+    def start(self, plan: OpenRound, job: JobId, planned: Gpus) -> None:
         """Place the job on the fullest node that fits, with its proportional share."""
         for gpus in plan.places(planned):
             plan.settle(job, gpus, plan.resources.share(gpus))
             return
 
-    def finish(self, plan: RoundPlan, jobs: Sequence[JobId]) -> None:
+    def finish(self, plan: OpenRound, jobs: Sequence[JobId]) -> None:
         """Do nothing: all amounts are set."""
 
 
 class Greedy:
     """Give a job all that it can use, or do not run it; GPUs may stay idle on nodes without free cores."""
 
-    def keep(self, plan: RoundPlan, job: JobId, gpus: Mapping[NodeId, int]) -> None:
+    def keep(self, plan: OpenRound, job: JobId, gpus: Mapping[NodeId, int]) -> None:
         """Give the demand, or stop the job if it is no longer available."""
         demand = plan.demand(job, gpus)
         if plan.resources.lacking(gpus, demand):
@@ -98,7 +98,7 @@ class Greedy:
         else:
             plan.settle(job, gpus, demand)
 
-    def start(self, plan: RoundPlan, job: JobId, planned: Gpus) -> None:
+    def start(self, plan: OpenRound, job: JobId, planned: Gpus) -> None:
         """Place the job at the first place that has its whole demand."""
         for gpus in plan.places(planned):
             demand = plan.demand(job, gpus)
@@ -106,14 +106,14 @@ class Greedy:
                 plan.settle(job, gpus, demand)
                 return
 
-    def finish(self, plan: RoundPlan, jobs: Sequence[JobId]) -> None:
+    def finish(self, plan: OpenRound, jobs: Sequence[JobId]) -> None:
         """Do nothing: all amounts are set."""
 
 
 class Tune:
     """Give the demand where it fits, else the proportional share, for which jobs that hold more are cut."""
 
-    def keep(self, plan: RoundPlan, job: JobId, gpus: Mapping[NodeId, int]) -> None:
+    def keep(self, plan: OpenRound, job: JobId, gpus: Mapping[NodeId, int]) -> None:
         """Give the demand, or else the proportional share, cutting other jobs if needed."""
         demand = plan.demand(job, gpus)
         if plan.resources.lacking(gpus, demand):
@@ -121,7 +121,7 @@ class Tune:
             _make_room(plan.resources, gpus, demand)
         plan.settle(job, gpus, demand)
 
-    def start(self, plan: RoundPlan, job: JobId, planned: Gpus) -> None:
+    def start(self, plan: OpenRound, job: JobId, planned: Gpus) -> None:
         """Take the fullest node with the whole demand, else with the proportional share, else with free GPUs."""
         places = list(plan.places(planned))
         for gpus in places:
@@ -135,7 +135,7 @@ class Tune:
             plan.settle(job, gpus, amount)
             return
 
-    def finish(self, plan: RoundPlan, jobs: Sequence[JobId]) -> None:
+    def finish(self, plan: OpenRound, jobs: Sequence[JobId]) -> None:
         """Give what is left to the jobs in order of priority, to each the most that it can use."""
         for job in jobs:
             place, before = plan.allocation.placement(job), plan.resources.held(job)
@@ -169,15 +169,15 @@ class Opt:
     )
     _solved: dict[tuple[object, ...], dict[JobId, Amount]] = field(default_factory=dict)  # of the last division
 
-    def keep(self, plan: RoundPlan, job: JobId, gpus: Mapping[NodeId, int]) -> None:
+    def keep(self, plan: OpenRound, job: JobId, gpus: Mapping[NodeId, int]) -> None:
         """Give the proportional share until `finish`."""
         plan.settle(job, gpus, plan.resources.share(gpus))
 
-    def start(self, plan: RoundPlan, job: JobId, planned: Gpus) -> None:
+    def start(self, plan: OpenRound, job: JobId, planned: Gpus) -> None:
         """Place the job as `Proportional` does."""
         Proportional().start(plan, job, planned)
 
-    def finish(self, plan: RoundPlan, jobs: Sequence[JobId]) -> None:
+    def finish(self, plan: OpenRound, jobs: Sequence[JobId]) -> None:
         """Divide the cores and memory of all nodes by an integer program for each group of jobs."""
         running = {job: place.gpus for job in jobs if (place := plan.allocation.placement(job))}
         places = {job: gpus for job, gpus in running.items() if plan.of_one_type(gpus)}
@@ -191,7 +191,7 @@ class Opt:
             for job, gpus in group.items():
                 plan.resources.take(job, gpus, self._solved[key].get(job, plan.resources.share(gpus)))
 
-    def _divide(self, plan: RoundPlan, places: Mapping[JobId, Mapping[NodeId, int]]) -> dict[JobId, Amount]:
+    def _divide(self, plan: OpenRound, places: Mapping[JobId, Mapping[NodeId, int]]) -> dict[JobId, Amount]:
         """Return an amount for each job of a group; empty if its program has no solution.
 
         No program is needed if all jobs can have the amounts on which they are fastest.
@@ -206,7 +206,7 @@ class Opt:
         options = [(job, amount, throughput) for job, those in by_job.items() for amount, throughput in those]
         return self._solve(plan.resources, list(places), places, options)
 
-    def _options(self, plan: RoundPlan, job: JobId, gpus: Mapping[NodeId, int]) -> list[tuple[Amount, float]]:
+    def _options(self, plan: OpenRound, job: JobId, gpus: Mapping[NodeId, int]) -> list[tuple[Amount, float]]:
         sensitivity = plan.sensitivities.of(plan.view, plan.resources, job, gpus)
         fair = sensitivity.fair_throughput or float(sensitivity.throughput.max())  # a job may not run on its share
         return [(amount, throughput / fair) for amount, throughput in sensitivity.worthwhile]

@@ -12,7 +12,7 @@ from baselines.parts.placing import Gpus, best_fit, could_fit, start_waiting, ty
 from baselines.parts.priority import SecondsLeft, jobs_present, place_in_order
 from baselines.parts.round_timer import RoundTimer
 from baselines.synergy.cpu_memory import PART, JobSensitivities, NodeResources
-from baselines.synergy.mechanisms import Greedy, Mechanism, Opt, Proportional, RoundPlan, Tune
+from baselines.synergy.mechanisms import Greedy, Mechanism, OpenRound, Opt, Proportional, Tune
 from envs.scheduling import ClusterView
 from envs.types import (
     Allocation,
@@ -122,7 +122,7 @@ class Synergy:
         order = present[np.lexsort((present, self._key(view, present)))].tolist()
         begins = self._round_clock.begin(view.time)
         chosen = select(view, order, keep=not begins, seconds_left=None if self.literal else self._seconds_left(view))
-        plan = RoundPlan(view, view.allocation(keep_running=True), NodeResources(view.cluster), self._sensitivities)
+        plan = OpenRound(view, view.allocation(keep_running=True), NodeResources(view.cluster), self._sensitivities)
         self._carry_out(plan, chosen, order)
         if view.shares_cpu_memory:
             for job in order:
@@ -130,7 +130,7 @@ class Synergy:
                     plan.allocation.place(job, plan.resources.placement(job))
         return plan.allocation
 
-    def _carry_out(self, plan: RoundPlan, chosen: dict[JobId, Gpus], order: Sequence[JobId]) -> None:
+    def _carry_out(self, plan: OpenRound, chosen: dict[JobId, Gpus], order: Sequence[JobId]) -> None:
         """Place the chosen jobs, those that stay on their GPUs first, then the other jobs that fit beside them."""
         held = held_gpus(plan.view)
         mechanism = self._mechanism(plan.view)
@@ -185,7 +185,7 @@ def runs_with(view: ClusterView, job: JobId, placement: Placement) -> bool:
     )
 
 
-def _still_fitting(plan: RoundPlan, order: Sequence[JobId]) -> Iterator[tuple[JobId, Gpus]]:
+def _still_fitting(plan: OpenRound, order: Sequence[JobId]) -> Iterator[tuple[JobId, Gpus]]:
     """Yield each waiting job that fits on the GPUs that are free at that moment, with its GPUs."""
     view = plan.view
     waiting = np.array([job for job in order if plan.allocation.placement(job) is None], dtype=np.int64)

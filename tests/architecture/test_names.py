@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 import pytest
 
 PRODUCT = ("envs/", "baselines/", "agents/", "scripts/")
+RECIPES = "scripts/recipes/"
 
 # Public names that several modules may define, and why.
 SHARED_NAMES = {
@@ -163,8 +164,8 @@ def retired_words(trees: Mapping[str, ast.Module]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def product(trees):
-    """The files of the product, without its tests."""
-    return {path: tree for path, tree in trees.items() if path.startswith(PRODUCT)}
+    """The files of the product, without its tests and recipes, each of which stands alone."""
+    return {path: tree for path, tree in trees.items() if path.startswith(PRODUCT) and not path.startswith(RECIPES)}
 
 
 def test_no_two_public_things_share_a_name(product):

@@ -5,9 +5,9 @@ Tests compare the compiled environment with it, decision by decision. The rules 
 """
 
 from envs.options.columns import WAIT
+from envs.options.reference.changes import NOTHING, Option, RoundChanges
 from envs.options.reference.features import Observer
 from envs.options.reference.listing import Lister
-from envs.options.reference.plan import NOTHING, Option, OptionPlan
 from envs.options.rules import OptionRules
 from envs.options.tuning import tunings_under
 from envs.simulation.reference import ReferenceSimulator
@@ -28,7 +28,7 @@ class ReferenceOptions:
 
     def __init__(self, simulator: ReferenceSimulator, rules: OptionRules) -> None:
         self.simulator, self.rules = simulator, rules
-        self.plan = OptionPlan(simulator, tunings_under(rules, simulator.setup, simulator.rules.table))
+        self.plan = RoundChanges(simulator, tunings_under(rules, simulator.setup, simulator.rules.table))
         self.lister = Lister(self.plan, rules)
         self.observer = Observer(self.lister)
         self.options: list[Option] = []

@@ -24,8 +24,8 @@ from envs.options.columns import (
     TUNED_OPTION_COLUMNS,
     WAIT,
 )
+from envs.options.reference.changes import NOTHING, Option
 from envs.options.reference.listing import Lister
-from envs.options.reference.plan import NOTHING, Option
 from envs.performance import model_profile
 from envs.simulation.exact import PARTS
 from envs.simulation.reference import Job, Node

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from envs.options.columns import EVICT, JOIN, MOVE, RESIZE, START, TUNE, WAIT
-from envs.options.reference.plan import NOTHING, Option, OptionPlan
+from envs.options.reference.changes import NOTHING, Option, RoundChanges
 from envs.options.rules import OptionRules
 from envs.simulation.reference import Job
 from envs.simulation.throughput import EXACT_NODES
@@ -28,7 +28,7 @@ class Lister:
         turn: the node whose turn it is, -1 for none.
     """
 
-    def __init__(self, plan: OptionPlan, rules: OptionRules) -> None:
+    def __init__(self, plan: RoundChanges, rules: OptionRules) -> None:
         self.plan, self.rules = plan, rules
         self.num_heads = rules.candidates(plan.simulator.cluster)
         self.reference: list[list[float]] = plan.simulator.rules.table.reference().tolist()

@@ -18,7 +18,7 @@ from envs.simulation.reference.log import EventLogWriter
 from envs.simulation.reference.objects import Job, JobStatus, Node
 from envs.simulation.reference.progress import Progress
 from envs.simulation.reference.rules import ReferenceRules
-from envs.simulation.reference.snapshot import copy_job, hide_work, submitted_jobs, with_arrivals
+from envs.simulation.reference.snapshot import assume_work, copy_fields, submitted_jobs, with_arrivals
 from envs.simulation.reference.view import ReferenceView
 from envs.simulation.result import RECORD, EndReason, LimitedTime, RunResult
 from envs.simulation.scenario import OUTAGES, Scenario
@@ -133,8 +133,8 @@ class ReferenceSimulator:
         for node, its_node in zip(copy.nodes, self.nodes, strict=True):
             node.up = its_node.up
         for job, original in zip(copy.jobs[:count], self.jobs[:count], strict=True):
-            copy_job(job, original, copy.nodes)
-            hide_work(job, copy.time, knows_work, float(assumed[job.id]))
+            copy_fields(job, original, copy.nodes)
+            assume_work(job, copy.time, knows_work, float(assumed[job.id]))
         for job in copy.jobs[count:]:
             job.estimate = 1.0
         copy.active = [copy.jobs[job.id] for job in self.active]

@@ -36,7 +36,7 @@ def with_arrivals(workload: Workload, arrivals: Sequence[JobSpec]) -> Workload:
     return replace(longer, models=workload.models, tenants=workload.tenants)
 
 
-def copy_job(job: Job, original: Job, nodes: Sequence[Node]) -> None:
+def copy_fields(job: Job, original: Job, nodes: Sequence[Node]) -> None:
     """Copy the fields and shares of a job. Callers pass jobs by ascending id, so the nodes' lists are in order."""
     for one in fields(Job):
         if one.name not in ("spec", "shares"):
@@ -48,7 +48,7 @@ def copy_job(job: Job, original: Job, nodes: Sequence[Node]) -> None:
         node.shares.append(own)
 
 
-def hide_work(job: Job, time: Seconds, known: bool, assumed: float) -> None:
+def assume_work(job: Job, time: Seconds, known: bool, assumed: float) -> None:
     """Replace work that the scenario hides: by what the caller assumes, the estimate, or endless work."""
     left = math.nan
     if not known or job.estimate != 1.0:

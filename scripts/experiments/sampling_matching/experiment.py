@@ -12,7 +12,7 @@ from baselines.sampling_matching.categories import MOST_LISTED, Categories
 from baselines.sampling_matching.problem import Problem, compute_completion_seconds
 from baselines.sampling_matching.search import (
     JobOrder,
-    MatchingPlan,
+    Matching,
     Sampling,
     best_plan,
     equal_share_plan,
@@ -42,7 +42,7 @@ HUGE = (200, 1000)
 COUNTS = (20, 50, 100, 200, 500, 1000)  # numbers of samples tried on the huge size
 SECONDS_FOR_A_BOUND = 6.0
 
-PlanMethod = Callable[[Problem, np.random.Generator], MatchingPlan]
+PlanMethod = Callable[[Problem, np.random.Generator], Matching]
 
 
 @dataclass

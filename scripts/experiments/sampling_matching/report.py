@@ -16,6 +16,7 @@ from baselines.sampling_matching.problem import compute_completion_seconds
 from baselines.sampling_matching.search import Sampling, best_plan
 from envs.types import IntArray
 from experiments.performance.reproduction import Reproduction
+from experiments.sampling_matching.clearing import clear_by_assignment, clear_by_paths, clear_by_prices
 from experiments.sampling_matching.exact import certified_optimum, every_split
 from experiments.sampling_matching.experiment import (
     CERTIFIED,
@@ -39,7 +40,6 @@ from experiments.sampling_matching.instances import (
     THROUGHPUT_NOISE,
     Instance,
 )
-from experiments.sampling_matching.market import clear_by_assignment, clear_by_paths, clear_by_prices
 from experiments.sampling_matching.whole_samples import step_seconds
 
 PAPER_GAP = 2.04  # percent

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from agents.goal import Goal
-from agents.problems.problem import ValidationPlan
+from agents.problems.problem import ValidationScope
 from agents.validation import best_of
 from envs.episodes import Elapsed, TeamReward
 from envs.evaluation.playing import workload_seed
@@ -51,7 +51,7 @@ def test_validation_counts_what_is_rewarded(share):
     """The figures are those of the policy as a scheduler; the better mode is the one with the lower cost."""
     task = small_task(reward=TeamReward(jct=(1.0 - share) / 12, makespan=share), num_jobs=12)
     problem = problem_of(task)
-    problem.prepare(ValidationPlan(5, 3, 4), Quiet())
+    problem.prepare(ValidationScope(5, 3, 4), Quiet())
     network = problem.build(3, None)
     figures = problem.validate(network).figures["small"]
     assert problem.goal.makespan_share == pytest.approx(share)

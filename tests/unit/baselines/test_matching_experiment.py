@@ -13,6 +13,7 @@ from envs.performance import default_model
 from envs.types import Configuration
 from experiments.sampling_matching import experiment as experiment_module
 from experiments.sampling_matching import report
+from experiments.sampling_matching.clearing import ClearedMatching, clear_by_paths
 from experiments.sampling_matching.exact import every_split
 from experiments.sampling_matching.experiment import (
     Experiment,
@@ -26,7 +27,6 @@ from experiments.sampling_matching.experiment import (
     time_table,
 )
 from experiments.sampling_matching.instances import FAST_LINKS, GPU_TYPES, SLOW_LINKS, draw
-from experiments.sampling_matching.market import MatchingMarket, clear_by_paths
 from launch.errors import ChoiceError
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
@@ -152,7 +152,7 @@ def test_the_whole_report(small, tmp_path):
 def test_markets_with_different_welfare_are_an_error(small, monkeypatch):
     def worse(values, sizes, supply):
         cleared = clear_by_paths(values, sizes, supply)
-        return MatchingMarket(cleared.counts, cleared.prices, cleared.welfare * (1 - 1e-6))
+        return ClearedMatching(cleared.counts, cleared.prices, cleared.welfare * (1 - 1e-6))
 
     assert "largest relative difference" in report.market_note(small)
     monkeypatch.setattr(report, "_CLEARING_METHODS", (clear_by_paths, worse))

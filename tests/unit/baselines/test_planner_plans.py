@@ -7,8 +7,8 @@ import pytest
 
 from baselines.planner import OraclePlanner, RolloutPlanner
 from baselines.planner.changes import LocalChanges
-from baselines.planner.plan import Plan
 from baselines.planner.rollouts import prolong_restarts
+from baselines.planner.round_placements import RoundPlacements
 from baselines.planner.scheduler import continue_as
 from baselines.starling.scheduler import Starling
 from envs.scheduling import Scheduler
@@ -34,7 +34,7 @@ def in_a_round(rounds: int) -> Simulator:
 
 def test_a_plan_is_the_allocation_that_made_it():
     view = in_a_round(1).view
-    present = Plan.present(view)
+    present = RoundPlacements.present(view)
     assert present.free.tolist() == view.free_gpus.tolist()
     scheduler = Starling()
     scheduler.reset(view.cluster, np.random.default_rng(0))
@@ -49,7 +49,7 @@ def test_a_plan_is_the_allocation_that_made_it():
 
 
 def test_a_placement_needs_room():
-    plan = Plan({0: Placement({0: 3})}, np.array([1, 4]))
+    plan = RoundPlacements({0: Placement({0: 3})}, np.array([1, 4]))
     assert plan.with_placement(1, {0: 2}) is None
     moved = plan.with_placement(0, {0: 4})
     assert moved is not None
@@ -66,7 +66,7 @@ def test_local_changes_are_allocations_that_fit(rounds):
     """In range, on free GPUs, another plan each; and of all kinds: jobs start, stop, move, grow and shrink."""
     simulator = in_a_round(rounds)
     view, rng = simulator.view, np.random.default_rng(rounds)
-    present = Plan.present(view)
+    present = RoundPlacements.present(view)
     base = Starling()
     base.reset(view.cluster, simulator.rng)
     plan = present.with_allocation(base.schedule(view))
@@ -98,7 +98,7 @@ def test_jobs_with_named_batch_sizes_are_left_alone():
     allocation = view.allocation()
     allocation.place(0, Placement({0: 2}, batch_size=8))
     allocation.place(1, {1: 2})
-    present = Plan.present(view)
+    present = RoundPlacements.present(view)
     plan = present.with_allocation(allocation)
     changes, rng = LocalChanges(view, present, plan), np.random.default_rng(0)
     assert changes.jobs == [1], "waiting jobs would need batch sizes too"

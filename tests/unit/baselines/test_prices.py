@@ -12,7 +12,7 @@ from baselines.parts import choosing, prices
 from baselines.parts.choosing import SizeChoice, Solver
 from baselines.parts.options import Options, greedy
 from baselines.parts.prices import (
-    PriceMarket,
+    BestPrices,
     best_prices,
     bound_at,
     improve_choice,
@@ -245,7 +245,7 @@ def test_prices_by_hand():
     """One GPU, two jobs that save 2 and 1 with it: at a price from 1 to 2 the first buys and the second does not."""
     options = Options(np.array([0, 1]), np.zeros(2, np.int64), np.ones(2, np.int64), np.zeros(2), np.array([2.0, 1.0]))
     market = best_prices(options, np.array([1]))
-    assert isinstance(market, PriceMarket)
+    assert isinstance(market, BestPrices)
     assert market.bound == pytest.approx(2.0)
     assert 1.0 - 1e-6 <= market.prices[0] <= 2.0 + 1e-6
     assert round_choice(options, np.array([1]), market).tolist() == [0, -1]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from baselines import Synergy
 from baselines.synergy import mechanisms as synergy_mechanisms
 from baselines.synergy.cpu_memory import PART, Amount, JobSensitivities, JobSensitivity, NodeResources, grid
-from baselines.synergy.mechanisms import Opt, RoundPlan, Tune, groups_by_nodes
+from baselines.synergy.mechanisms import OpenRound, Opt, Tune, groups_by_nodes
 from baselines.synergy.scheduler import select
 from envs.simulation import Rounds, RunResult, Scenario, Setup, Simulator, run_episode
 from envs.types import ClusterSpec, Configuration, JobSpec, MurmurationError, NodeSpec, Placement
@@ -204,7 +204,7 @@ def plan():
     rows = [("hungry", 2), ("hungry", 1), ("frugal", 1)]
     workload = Workload.of([JobSpec(i, 0.0, gpus, 10.0, model) for i, (model, gpus) in enumerate(rows)])
     view = round_at(0, workload, ClusterSpec((NODE,)), performance=Hungry())
-    return RoundPlan(view, view.allocation(), NodeResources(view.cluster), JobSensitivities())
+    return OpenRound(view, view.allocation(), NodeResources(view.cluster), JobSensitivities())
 
 
 @pytest.fixture

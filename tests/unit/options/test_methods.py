@@ -14,7 +14,7 @@ from agents.methods.vdn import VDNSettings
 from agents.networks import Blueprint
 from agents.on_options.runner import OptionRunner
 from agents.problems.options import OptionProblem, OptionSetup
-from agents.problems.problem import ValidationPlan
+from agents.problems.problem import ValidationScope
 from envs.episodes import Elapsed
 from envs.options import OptionRules
 from envs.types import MurmurationError
@@ -58,7 +58,7 @@ def weights_of(algorithm) -> dict[str, torch.Tensor]:
 def mean_jct_after(method, iterations: int, reward=None) -> float:
     """Mean JCT over 24 validation workloads after so many iterations, in the mode in which a method learns."""
     problem = problem_of(small_task(num_jobs=20, reward=reward))
-    problem.prepare(ValidationPlan(24, None, 4), Quiet())
+    problem.prepare(ValidationScope(24, None, 4), Quiet())
     algorithm = method.start(problem, problem.build(1, None), 1)
     for _ in range(iterations):
         algorithm.train()

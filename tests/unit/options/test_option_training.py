@@ -11,7 +11,7 @@ from agents.methods.group_ppo import GroupPPOSettings
 from agents.networks import Blueprint
 from agents.policies.options.checkpoint import OptionCheckpoint, chooses_options
 from agents.problems.options import OptionProblem, OptionTask
-from agents.problems.problem import ValidationPlan
+from agents.problems.problem import ValidationScope
 from agents.training import STATE, STATES, Trainer, TrainingSettings
 from baselines.fifo import Fifo
 from baselines.srtf import Srtf
@@ -53,7 +53,7 @@ def train(folder: Path, settings: TrainingSettings = SETTINGS, problem: OptionPr
 def mean_jct_after(task: OptionTask, iterations: int) -> float:
     """Mean JCT over 16 validation workloads, with sampled choices, after so many iterations."""
     problem = problem_of(task)
-    problem.prepare(ValidationPlan(16, None, 4), Quiet())
+    problem.prepare(ValidationScope(16, None, 4), Quiet())
     method = dataclasses.replace(METHOD, iterations=40, start_only=0.0)
     algorithm = method.start(problem, problem.build(1, None), 1)
     for _ in range(iterations):

@@ -11,7 +11,7 @@ Key: TypeAlias = frozenset[tuple[JobId, tuple[tuple[NodeId, int], ...], object, 
 
 
 @dataclass(frozen=True)
-class Plan:
+class RoundPlacements:
     """The placements of one round; never changed, so plans may share them.
 
     Attributes:
@@ -23,20 +23,20 @@ class Plan:
     free: IntArray
 
     @classmethod
-    def present(cls, view: ClusterView) -> "Plan":
+    def present(cls, view: ClusterView) -> "RoundPlacements":
         """Return what the jobs hold now."""
         return cls({job: view.placement(job) for job in view.running.tolist()}, view.free_gpus)
 
-    def with_allocation(self, allocation: Allocation) -> "Plan":
+    def with_allocation(self, allocation: Allocation) -> "RoundPlacements":
         """Return the plan of an allocation, if this one is what jobs hold now; its order is that of the jobs' ids."""
         placements = dict(self.placements) if allocation.keep_running else {}
         for job, placement in allocation.changes.items():
             placements.pop(job, None)
             if placement is not None:
                 placements[job] = placement
-        return Plan(dict(sorted(placements.items())), allocation.free_gpus.copy())
+        return RoundPlacements(dict(sorted(placements.items())), allocation.free_gpus.copy())
 
-    def with_placement(self, job: JobId, gpus: Mapping[NodeId, int] | None) -> "Plan | None":
+    def with_placement(self, job: JobId, gpus: Mapping[NodeId, int] | None) -> "RoundPlacements | None":
         """Return the plan in which a job holds other GPUs, or none; None where a node has too few."""
         placements, free = dict(self.placements), self.free.copy()
         before = placements.pop(job, None)
@@ -47,7 +47,7 @@ class Plan:
             for node, count in gpus.items():
                 free[node] -= count
             placements[job] = Placement(dict(gpus))
-        return None if (free < 0).any() else Plan(placements, free)
+        return None if (free < 0).any() else RoundPlacements(placements, free)
 
     @property
     def key(self) -> Key:
@@ -57,7 +57,7 @@ class Plan:
             for job, placement in self.placements.items()
         )
 
-    def allocation(self, view: ClusterView, present: "Plan") -> Allocation:
+    def allocation(self, view: ClusterView, present: "RoundPlacements") -> Allocation:
         """Build the allocation that makes this plan from what jobs hold now; it names only what changes."""
         allocation = view.allocation(keep_running=True)
         changed = [

@@ -29,7 +29,7 @@ class Option(NamedTuple):
     gpus: int
 
 
-class OptionPlan:
+class RoundChanges:
     """The engine's shares and the changes of one round, which take effect at its end.
 
     Attributes:

@@ -16,7 +16,7 @@ _ROUNDING = 1e-9  # of the largest value: utilities that differ by less count as
 
 
 @dataclass(frozen=True)
-class MatchingMarket:
+class ClearedMatching:
     """A cleared market.
 
     Attributes:
@@ -32,17 +32,17 @@ class MatchingMarket:
     raises: int = 0
 
 
-def clear_by_paths(values: FloatArray, sizes: IntArray, supply: IntArray) -> MatchingMarket:
+def clear_by_paths(values: FloatArray, sizes: IntArray, supply: IntArray) -> ClearedMatching:
     """Clear by the compiled `kernels.clear`; arguments, errors and result as for `clear_by_prices`."""
     _check(values, sizes, supply)
     counts, prices = np.zeros(values.shape, np.int64), np.zeros(len(supply))
     welfare = clear(values, sizes, supply, counts, prices)
     if welfare == -np.inf:
         raise _unserved()
-    return MatchingMarket(counts, prices, welfare)
+    return ClearedMatching(counts, prices, welfare)
 
 
-def clear_by_assignment(values: FloatArray, sizes: IntArray, supply: IntArray) -> MatchingMarket:
+def clear_by_assignment(values: FloatArray, sizes: IntArray, supply: IntArray) -> ClearedMatching:
     """Clear by exact assignment, with one buyer per wanted worker and one seller per worker.
 
     The relaxation of that program is integral, so this is the largest sum of values. Arguments and errors as for
@@ -56,10 +56,10 @@ def clear_by_assignment(values: FloatArray, sizes: IntArray, supply: IntArray) -
         raise _unserved() from error
     counts = np.zeros(values.shape, np.int64)
     np.add.at(counts, (buyers[rows], sellers[columns]), 1)
-    return MatchingMarket(counts, np.full(len(supply), np.nan), _welfare(values, counts))
+    return ClearedMatching(counts, np.full(len(supply), np.nan), _welfare(values, counts))
 
 
-def clear_by_prices(values: FloatArray, sizes: IntArray, supply: IntArray) -> MatchingMarket:
+def clear_by_prices(values: FloatArray, sizes: IntArray, supply: IntArray) -> ClearedMatching:
     """Clear by the ascending auction: prices of workers in excess demand rise from zero.
 
     Every buyer prefers the workers of largest value minus price. If not all buyers can be served, there is a
@@ -94,7 +94,7 @@ def clear_by_prices(values: FloatArray, sizes: IntArray, supply: IntArray) -> Ma
             raise _unserved()
         prices[types] += rise
         raises += 1
-    return MatchingMarket(counts, prices, _welfare(values, counts), raises)
+    return ClearedMatching(counts, prices, _welfare(values, counts), raises)
 
 
 def _serve_one_more(counts: IntArray, preferred: BoolArray, sizes: IntArray, supply: IntArray) -> bool:

@@ -20,6 +20,7 @@ from launch.tasks import build_task, describe_task, find_hash, leave_out
 
 NO_TASK = "none"
 TASKS = [name for name in list_choices("task") if name != NO_TASK]
+MOST_ROWS = 10  # of a table in `docs/tasks.md`
 MARKERS = "<!-- table {name} -->\n", "<!-- end of table {name} -->"
 
 
@@ -104,6 +105,21 @@ def collect_tables(runs: Iterable[Path]) -> dict[str, str]:
             raise ChoiceError(f"{run}: is no run of a whole, unmodified task: {task['label']}; leave it out")
         found[task["name"]] = (run / "table.md").read_text(encoding="utf-8")
     return found
+
+
+def short_table(table: str) -> str:
+    """Return a task's table with its first `MOST_ROWS` schedulers, strict FIFO and the lower bounds.
+
+    `scripts/compare.py task=<task> scheduler=[] recorded=true` prints all of it.
+    """
+    lines, schedulers = list[str](), 0
+    for line in table.splitlines():
+        name = line.split("|")[1].strip() if line.startswith("| ") else ""
+        is_scheduler = bool(name) and name not in ("scheduler", "---") and not name.startswith("lower bound")
+        schedulers += is_scheduler
+        if not is_scheduler or schedulers <= MOST_ROWS or name == "fifo":
+            lines.append(line)
+    return "\n".join(lines) + "\n"
 
 
 def insert_table(page: str, name: str, table: str) -> str:

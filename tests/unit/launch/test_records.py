@@ -13,7 +13,15 @@ from launch.errors import ChoiceError
 from launch.inputs import find_schedulers
 from launch.records import RESULTS, RecordFolder, configuration_of, library_configurations
 from launch.sources import hash_sources
-from launch.task_pages import DIGEST, MARKERS, find_disagreements, insert_table, recorded_tables, table_from_records
+from launch.task_pages import (
+    DIGEST,
+    MARKERS,
+    find_disagreements,
+    insert_table,
+    recorded_tables,
+    short_table,
+    table_from_records,
+)
 from tests.unit.launch.test_scripts import here
 from tests.unit.launch.test_tasks import SHARED, composed
 
@@ -240,3 +248,10 @@ def test_a_table_of_another_problem_or_of_other_records_is_seen(tmp_path):
 
     digest = DIGEST.format(digest=digest_records((tmp_path / f"shared-16-v{task.version}").iterdir()))
     assert wrong(f"{digest}\n{label}: 100 episodes") == []
+
+
+def test_a_page_has_the_ten_best_fifo_and_the_bounds():
+    best = [f"| scheduler_{place} | 1.0 |" for place in range(12)]
+    head, last = ["<!-- records 12 -->", "", "| scheduler | mean JCT (h) |", "| --- | ---: |"], "| lower bound | 0.5 |"
+    found = short_table("\n".join([*head, *best, "| fifo | 9.0 |", "| random | 10.0 |", last, "", "full-64-v1: notes"]))
+    assert found.splitlines() == [*head, *best[:10], "| fifo | 9.0 |", last, "", "full-64-v1: notes"]

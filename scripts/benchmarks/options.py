@@ -66,15 +66,16 @@ def option_task(name: str, changes: str) -> OptionTask:
     return OptionTask(name, inputs.setup, inputs.source, OptionRules(changes=changes))  # type: ignore[arg-type]
 
 
-def policy_of(network: str) -> nn.Module:
+def policy_of(network: str, task: OptionTask) -> nn.Module:
     """A network with the weights that training begins with, or a trained one, which takes more decisions."""
-    problem = OptionProblem((), NETWORKS[network])
+    problem = OptionProblem((task,), NETWORKS[network])
     return problem.load(CHECKPOINT) if network == TRAINED else problem.build(0, None)
 
 
 def _measure_training(report: Report, suite: Suite, name: str, changes: str, network: str) -> None:
     """Time an iteration after a first one, and its sampling alone."""
-    task, policy = option_task(name, changes), policy_of(network)
+    task = option_task(name, changes)
+    policy = policy_of(network, task)
     settings = GroupPPOSettings(num_workloads=suite.pairs, iterations=1000)
     algorithm = LocalGroupPPO(OptionSetup.of(OptionProblem((task,), NETWORKS[network]), settings, policy, 0))
     algorithm.train()
@@ -141,7 +142,7 @@ def _measure_reference(report: Report) -> None:
 def _measure_rounds(report: Report, suite: Suite, size: Size) -> None:
     """Time `schedule` of a scheduler with the untrained scorer: all decisions of a round."""
     episode = load_three_quarters(size, FULL)
-    scheduler = OptionScheduler(policy_of(SCORER), OptionRules(changes="move"))
+    scheduler = OptionScheduler(policy_of(SCORER, option_task("shared-16", "move")), OptionRules(changes="move"))
     next(time_decisions(scheduler, episode, 600.0))  # compiles
     spent = list(islice(time_decisions(scheduler, episode, 600.0), 1 + suite.steps))
     decisions = scheduler.counters["decisions"]

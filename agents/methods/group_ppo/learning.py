@@ -66,7 +66,7 @@ class GroupLearner(OptionLearner):
             "kl": float((ratio - 1.0 - ratio.log()).mean().detach()),
             "clip_fraction": float(((ratio - 1.0).abs() > clip).float().mean()),
         }
-        loss: Tensor = -gain - batch["entropy_weight"] * entropy
+        loss: Tensor = -gain - settings.entropy * entropy
         if self._own.critic is None:
             return loss
         value_loss = (fwd_out["values"] - batch["target"]).square().mean()
@@ -93,7 +93,7 @@ class GroupLearner(OptionLearner):
         for _ in range(settings.num_epochs):
             for chosen in np.array_split(rng.permutation(lesson.num_decisions), settings.num_minibatches):
                 if len(chosen):
-                    self.take_step(optimizer, self._batch(lesson, rows, target, chosen, iteration))
+                    self.take_step(optimizer, self._batch(lesson, rows, target, chosen))
         found = joined.figures | {f"learner/{name}": value for name, value in (self.figures | valued).items()}
         return found | {"learner/advantage_spread": spread, "learner/lr": settings.learning_rate(iteration)}
 
@@ -126,12 +126,9 @@ class GroupLearner(OptionLearner):
         unexplained = float(np.var(values - lesson.advantage)) / max(float(np.var(lesson.advantage)), 1e-9)
         return lesson._replace(advantage=advantage - advantage.mean()), target, {"explained": 1.0 - unexplained}
 
-    def _batch(
-        self, lesson: Lesson, rows: Rows, target: FloatArray, chosen: IntArray, iteration: int
-    ) -> dict[str, Any]:
+    def _batch(self, lesson: Lesson, rows: Rows, target: FloatArray, chosen: IntArray) -> dict[str, Any]:
         """Return some decisions."""
         return {
-            "entropy_weight": self._setup.settings.entropy_weight(iteration),
             "decisions": gather_decisions(lesson, rows, chosen),
             "chosen": torch.from_numpy(lesson.chosen[chosen]),
             "log_probability": torch.from_numpy(lesson.log_probability[chosen].astype(np.float32)),

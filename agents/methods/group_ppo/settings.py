@@ -35,8 +35,7 @@ class GroupPPOSettings:
         final_lr: at the end, as a fraction of `lr`.
         critic_lr: the same for the critic.
         critic_hidden: width of the critic's layers.
-        entropy: weight of the bonus on the entropy of the choice at the beginning; it falls linearly.
-        final_entropy: at the end, as a fraction of `entropy`.
+        entropy: weight of the bonus on the entropy of the choice.
         clip: PPO's clip of the ratio of probabilities; None for none, which with one epoch and one minibatch is
             REINFORCE.
         num_epochs: passes over the decisions of an iteration.
@@ -66,7 +65,6 @@ class GroupPPOSettings:
     critic_lr: float = 3e-3
     critic_hidden: int = 32
     entropy: float = 0.01
-    final_entropy: float = 1.0
     clip: float | None = 0.2
     num_epochs: int = 2
     num_minibatches: int = 6
@@ -91,7 +89,7 @@ class GroupPPOSettings:
                 self._refuse(name, "positive")
         if self.clip is not None and not self.clip > 0:
             self._refuse("clip", "positive, or null for no clip")
-        for name in ("final_lr", "entropy", "final_entropy", "num_env_runners"):
+        for name in ("final_lr", "entropy", "num_env_runners"):
             if not getattr(self, name) >= 0:
                 self._refuse(name, "0 or more")
         for name in ("start_only", "gae_lambda"):
@@ -139,10 +137,6 @@ class GroupPPOSettings:
     def step_sizes(self, iteration: int) -> list[float]:
         """Return the step sizes of an iteration, of the policy and of the critic."""
         return [falling(lr, self.final_lr, iteration, self.iterations) for lr in (self.lr, self.critic_lr)]
-
-    def entropy_weight(self, iteration: int) -> float:
-        """Return the weight of the bonus on entropy in an iteration."""
-        return falling(self.entropy, self.final_entropy, iteration, self.iterations)
 
     def temperature_at(self, iteration: int) -> float:
         """Return the temperature of an iteration: always the same."""

@@ -1,4 +1,4 @@
-"""What jobs may be given, computed once for each group of equal jobs and kept as arrays for the whole episode."""
+"""Sizes and GPU types that jobs may have, computed once for equal jobs and kept as arrays for the whole episode."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -28,7 +28,6 @@ from envs.types import Allocation, JobId, NodeId, Placement
 GpusByNode = Mapping[NodeId, int]
 WantedPlacements = Mapping[JobId, Placement]  # of all jobs that run
 Amounts = tuple[float, float, float]  # a batch size, and 64ths of cores and of GB for each GPU; 0 for what is not named
-NO_AMOUNTS: Amounts = (0.0, 0.0, 0.0)
 
 # In this order options are chosen.
 (

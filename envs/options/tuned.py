@@ -5,7 +5,7 @@ import numpy as np
 from envs.options.arrays import OptionArrays
 from envs.simulation.exact import PARTS
 from envs.simulation.jit import Records, leaf
-from envs.simulation.job_throughput import combined_throughput
+from envs.simulation.job_throughput import combined_throughput, slowest_link
 from envs.simulation.requested import least_amount
 from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY, OFF, begin_change, clear_named_settings
 from envs.simulation.world import World
@@ -132,17 +132,6 @@ def throughput_when_tuned(a: OptionArrays, job: Records, tuning: int) -> float:
     if per_sample > 0:
         found = min(found, slowest_link(world, job) / per_sample)
     return found
-
-
-@leaf
-def slowest_link(world: World, job: Records) -> float:
-    """GB/s of the slowest link of a job's nodes."""
-    link = np.inf
-    share = job.first_share
-    while share >= 0:
-        link = min(link, world.nodes[world.shares[share].node].link)
-        share = world.shares[share].next_of_job
-    return float(link)
 
 
 @leaf

@@ -1,4 +1,4 @@
-"""What a job can be tuned to on the GPUs that it has: other batch sizes, and levels of cores and memory.
+"""Table of tunings: the batch sizes, and levels of cores and memory, that a job can have on its GPUs.
 
 The tunings of a model are numbered. 0 names nothing: the usual batch size, and as many cores and as much memory as the
 world gives. Then come, as far as the scenario lets schedulers choose them:
@@ -25,7 +25,7 @@ from envs.simulation import Setup, ThroughputTable
 from envs.simulation.by_reference import by_reference
 from envs.simulation.exact import PARTS, ExactThroughputs
 from envs.simulation.throughput import EXACT_NODES
-from envs.types import Configuration, FloatArray, IntArray, PerformanceError
+from envs.types import Configuration, FloatArray, IntArray, PerformanceError, Placement
 
 LEVELS = (0.5, 1.0)  # of cores, then of memory: fractions of what saturates a GPU
 FIRST_BATCH = 1 + 2 * len(LEVELS)  # the number of the smallest batch size
@@ -33,7 +33,7 @@ FIRST_BATCH = 1 + 2 * len(LEVELS)  # the number of the smallest batch size
 
 @by_reference
 class TuningTable(NamedTuple):
-    """What tunings name, and how fast models run with them; nobody writes it.
+    """Contents and throughputs of all tunings; read only.
 
     Attributes:
         throughputs: float64[num_tunings, num_models, num_gpu_types, max_gpus + 1, EXACT_NODES], samples/s on GPUs of
@@ -136,8 +136,7 @@ def _price(setup: Setup, exact: ExactThroughputs, found: TuningTable, place: tup
     if size is not None:
         found.efficiency[place] = exact.batches.efficiency(model, gpus, size)
         if setup.scenario.contention.mode != "off":
-            per_sample = 2.0 * model_profile(model).gradient_gb / size
-            found.sample_traffic[place] = per_sample / found.efficiency[place]
+            found.sample_traffic[place] = exact.sample_traffic(model, Placement({0: gpus}, batch_size=size))
     for t, gpu_type in enumerate(setup.cluster.gpu_types):
         for nodes in range(1, min(gpus, EXACT_NODES) + 1):
             on = Configuration(gpu_type, gpus, nodes, batch_size=size, cpus_per_gpu=cpus, memory_per_gpu=memory)

@@ -173,6 +173,17 @@ def feed(world: World, j: int) -> None:
 
 
 @leaf
+def slowest_link(world: World, job: Records) -> float:
+    """GB/s of the slowest link of a job's nodes."""
+    link = np.inf
+    share = job.first_share
+    while share >= 0:
+        link = min(link, world.nodes[world.shares[share].node].link)
+        share = world.shares[share].next_of_job
+    return float(link)
+
+
+@leaf
 def limit_by_links(world: World, job: Records, sample_traffic: float) -> None:
     """Lower a job's throughput alone to what the slowest link of its nodes carries.
 
@@ -181,11 +192,7 @@ def limit_by_links(world: World, job: Records, sample_traffic: float) -> None:
         job: a job on several nodes.
         sample_traffic: GB that it sends over the link of each of its nodes for a useful sample.
     """
-    link = np.inf
-    share = job.first_share
-    while share >= 0:
-        link = min(link, world.nodes[world.shares[share].node].link)
-        share = world.shares[share].next_of_job
+    link = slowest_link(world, job)
     if sample_traffic > 0 and link / sample_traffic < job.alone:
         job.kept_by_links = link / sample_traffic / job.alone
         job.alone = link / sample_traffic

@@ -231,7 +231,7 @@ def share_on(world: World, j: int, n: int) -> int:
 
 @part
 def begin_change(world: World, j: int) -> None:
-    """Let a job's plan begin as what it holds, with nothing else named, if the round has not changed it yet."""
+    """Copy the GPUs that a job holds into the plan, with nothing else named, if the round has not changed it yet."""
     job = world.jobs[j]
     if job.touched == 0:  # copy the list, so that the old one does not change
         clear_job(world, j)

@@ -31,7 +31,7 @@ from envs.workloads import Workload
 
 
 class SimulatedEpisode(ABC):
-    """What `Simulator`, `Snapshot` and `Replica` have in common: how they came to their state is theirs.
+    """Common base of `Simulator`, `Snapshot` and `Replica`, which differ in how they come to their state.
 
     Args:
         setup: the cluster, the performance model and the scenario.

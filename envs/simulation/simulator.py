@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
@@ -14,17 +13,17 @@ from envs.simulation.overriding import find_definer, find_override
 from envs.simulation.result import RunResult
 from envs.simulation.setup import Setup
 from envs.simulation.simulated_episode import SimulatedEpisode
-from envs.simulation.snapshot import SimulationView
 from envs.simulation.state import State
 from envs.simulation.throughput import ThroughputTable
 from envs.simulation.watch import DecisionWatch
+from envs.simulation.whole_episode import WholeEpisode
 from envs.types import Allocation, AllocationError, ClusterError, ClusterSpec, Seconds
 from envs.workloads import Workload
 
 DECISION_LIMIT: Seconds = 600.0  # real time of one decision, after which a warning names the scheduler
 
 
-class Simulator(SimulatedEpisode):
+class Simulator(WholeEpisode):
     """Event-driven, exact simulation of one workload on one cluster, independent of the scheduler.
 
     ```
@@ -56,27 +55,11 @@ class Simulator(SimulatedEpisode):
         table = ThroughputTable.of(setup, workload.models, largest)
         check_runnable(workload, setup.cluster, table)
         state = State.allocate(setup.cluster, len(workload), scenario=setup.scenario)
-        super().__init__(setup, table, state, scheduler_seed)
-        self._workload, self._exact = workload, ExactThroughputs(setup)
+        super().__init__(workload, ExactThroughputs(setup), setup, table, state, scheduler_seed)
         if logging:
             state.grow_log()
         generators = np.random.default_rng(noise), np.random.default_rng(outages)
         state.load(0, workload, setup.scenario, table, *generators)
-
-    @property
-    def workload(self) -> Workload:
-        """The jobs."""
-        return self._workload
-
-    @property
-    def exact(self) -> ExactThroughputs:
-        """Exact throughputs of placements that set more than GPUs."""
-        return self._exact
-
-    @cached_property
-    def view(self) -> SimulationView:
-        """A view of the cluster; it shows the present time."""
-        return SimulationView(self.state, self.setup, self.workload, self.table, self.exact, self.plans)
 
 
 def check_runnable(workload: Workload, cluster: ClusterSpec, table: ThroughputTable) -> None:

@@ -145,7 +145,7 @@ class ViewSource:
 
 
 class StateView:
-    """What a `SimulationView` shows of episode 0 of a `State`. Valid until the round ends; nothing of it is writable.
+    """A view of episode 0 of a `State`, without snapshots. Valid until the round ends; nothing of it is writable.
 
     All arrays that it returns are copies, or read-only to their base.
     """

@@ -1,0 +1,53 @@
+"""Simulated episodes that know their whole workload, with the jobs that are still to come."""
+
+from functools import cached_property
+
+import numpy as np
+
+from envs.simulation.exact import ExactThroughputs
+from envs.simulation.setup import Setup
+from envs.simulation.simulated_episode import SimulatedEpisode
+from envs.simulation.snapshot import SimulationView
+from envs.simulation.state import State
+from envs.simulation.throughput import ThroughputTable
+from envs.workloads import Workload
+
+
+class WholeEpisode(SimulatedEpisode):
+    """Common base of `Simulator` and `Replica`.
+
+    Args:
+        workload: the jobs.
+        exact: throughputs of placements that set more than GPUs.
+        setup: the cluster, the performance model and the scenario.
+        table: throughputs of the models in the workload.
+        state: the engine's arrays, with one episode.
+        scheduler_seed: of the generator that schedulers get.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        exact: ExactThroughputs,
+        setup: Setup,
+        table: ThroughputTable,
+        state: State,
+        scheduler_seed: np.random.SeedSequence,
+    ) -> None:
+        super().__init__(setup, table, state, scheduler_seed)
+        self._workload, self._exact = workload, exact
+
+    @property
+    def workload(self) -> Workload:
+        """The jobs."""
+        return self._workload
+
+    @property
+    def exact(self) -> ExactThroughputs:
+        """Exact throughputs of placements that set more than GPUs."""
+        return self._exact
+
+    @cached_property
+    def view(self) -> SimulationView:
+        """A view of the cluster; it shows the present time."""
+        return SimulationView(self.state, self.setup, self.workload, self.table, self.exact, self.plans)

@@ -6,17 +6,44 @@ import numpy as np
 
 from envs.types import (
     Allocation,
+    Belief,
     BoolArray,
     ClusterSpec,
     Configuration,
+    EstimatedCurve,
     FloatArray,
     IntArray,
     JobId,
     JobSpec,
+    KnownCurves,
     Placement,
     Seconds,
     SharedResources,
+    ThroughputSamples,
 )
+
+
+class ThroughputFit(Protocol):
+    """What an estimator believes of one model in one episode."""
+
+    def estimate(self, samples: ThroughputSamples) -> EstimatedCurve:
+        """Return the beliefs after some samples, from one on. Equal samples give equal beliefs."""
+        ...
+
+
+class ThroughputEstimator(Protocol):
+    """Forms beliefs about throughputs where schedulers are not told them (`envs.simulation.Information`).
+
+    One estimator serves all schedulers of a comparison. It sees no name of a model, no future and no truth.
+    """
+
+    def fit(self, known: KnownCurves) -> ThroughputFit:
+        """Begin with one model of an episode.
+
+        Args:
+            known: what is known before any sample.
+        """
+        ...
 
 
 class ClusterCopy(Protocol):
@@ -173,10 +200,29 @@ class ClusterView(Protocol):
     def throughput(self, job: JobId, configuration: Configuration) -> float:
         """Samples/s of the job's model, asked of the performance model; 0 where the job does not fit.
 
-        See `envs.performance.PerformanceModel.throughput`. GPU types are named as in `view.cluster.gpu_types`.
+        Where the scenario hides throughputs, the estimator's belief instead; a configuration may then name neither plan
+        nor batch size, cores or memory. See `envs.performance.PerformanceModel.throughput`. GPU types are named as in
+        `view.cluster.gpu_types`.
 
         Raises:
             PerformanceError: the plan does not fit the number of GPUs, or the batch size is outside the model's range.
+        """
+        ...
+
+    def belief(self, job: JobId, configuration: Configuration) -> Belief:
+        """Return `throughput` with its spread, and how often it was measured; exact where nothing is hidden.
+
+        Raises:
+            PerformanceError: as for `throughput`.
+        """
+        ...
+
+    @property
+    def num_beliefs(self) -> int:
+        """How often beliefs about throughputs have changed in this episode; always 0 where nothing is hidden.
+
+        A scheduler that keeps what it derived from `throughputs` or `throughput` must derive it again when this number
+        has changed.
         """
         ...
 

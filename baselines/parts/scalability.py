@@ -154,9 +154,12 @@ class AnalysedJobs:
         self.table: IntArray = np.zeros(0, np.int64)
         self._nodes = fewest_nodes(cluster)
         self._index: dict[tuple[object, ...], int] = {}
+        self._num_beliefs = 0
 
     def look_up(self, view: ClusterView) -> None:
-        """Analyse the jobs submitted since the last call."""
+        """Analyse the jobs submitted since the last call, or all anew if beliefs about throughputs have changed."""
+        if view.num_beliefs != self._num_beliefs:  # the distinct ones stay: most of them are still believed
+            self.table, self._num_beliefs = self.table[:0], view.num_beliefs
         known, submitted = len(self.table), len(view.num_gpus)
         if known == submitted:
             return
@@ -164,7 +167,8 @@ class AnalysedJobs:
         self.table = np.concatenate([self.table, added])
 
     def _distinct(self, view: ClusterView, job: JobSpec) -> int:
-        key = (job.model, job.plan, job.min_batch, job.max_batch, job.num_gpus, job.min_gpus, job.max_gpus)
+        believed = view.throughputs(job.id).tobytes() if view.num_beliefs else b""
+        key = (job.model, job.plan, job.min_batch, job.max_batch, job.num_gpus, job.min_gpus, job.max_gpus, believed)
         if key not in self._index:
             most = min(job.max_gpus, self._nodes.shape[1] - 1)
 

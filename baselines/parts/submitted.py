@@ -1,4 +1,4 @@
-"""Fixed properties of submitted jobs, looked up once per job and kept as arrays for the whole episode."""
+"""Properties of submitted jobs, looked up once per job and kept as arrays until beliefs about throughputs change."""
 
 from dataclasses import replace
 
@@ -35,9 +35,13 @@ class SubmittedJobs:
         self.least: IntArray = np.zeros((0, 0), np.int64)
         self.throughput_at_least: FloatArray = np.zeros((0, 0))
         self._index: dict[tuple[bytes, int], int] = {}
+        self._num_beliefs = 0
 
     def look_up(self, view: ClusterView) -> None:
-        """Add the jobs submitted since the last call."""
+        """Add the jobs submitted since the last call; look all up anew if beliefs about throughputs have changed."""
+        if view.num_beliefs != self._num_beliefs:  # the distinct tables stay: most of them are still believed
+            self.table, self._num_beliefs = self.table[:0], view.num_beliefs
+            self.least, self.throughput_at_least = self.least[:0], self.throughput_at_least[:0]
         known, submitted = len(self.table), len(view.num_gpus)
         if known == submitted:
             return

@@ -105,6 +105,7 @@ class Rest:
         self.threshold, self.horizon = threshold, horizon
         self._knees: dict[tuple[int, int, int], tuple[float, int]] = {}
         self._efficiency: float | None = None
+        self._num_beliefs = 0
 
     def reset(self) -> None:
         """Forget the models of the last episode."""
@@ -121,6 +122,8 @@ class Rest:
         jobs = jobs_present(view)
         if not jobs.size:
             return 0.0
+        if view.num_beliefs != self._num_beliefs:
+            self._knees, self._num_beliefs = {}, view.num_beliefs
         columns, time = copy.state.jobs[0][jobs], view.time
         ranges = zip(*(columns[name].tolist() for name in ("model", "min_gpus", "max_gpus")), strict=True)
         knees = [self._knee(view, job, key) for job, key in zip(jobs.tolist(), ranges, strict=True)]

@@ -125,6 +125,13 @@ class SensitivityCurves:
         self._curves: dict[tuple[object, ...], SensitivityCurve] = {}
         self._of: dict[tuple[JobId, int], SensitivityCurve] = {}
         self._gpu_types: dict[JobId, list[int]] = {}
+        self._num_beliefs = 0
+
+    def look_at(self, view: ClusterView) -> None:
+        """Begin a round: forget all curves if beliefs about throughputs have changed."""
+        if view.num_beliefs != self._num_beliefs:
+            self._points, self._curves, self._of, self._gpu_types = {}, {}, {}, {}
+            self._num_beliefs = view.num_beliefs
 
     def curve(self, view: ClusterView, job: JobId, gpu_type: int) -> SensitivityCurve:
         """A job's curve on a GPU type; it has no points if the job does not run there."""

@@ -23,6 +23,7 @@ class Growth(NamedTuple):
 
 def read_held(view: ClusterView, curves: SensitivityCurves) -> dict[JobId, Held]:
     """Read what the running jobs hold; a gang over several types gets the type of its first node."""
+    curves.look_at(view)
     found: dict[JobId, Held] = {}
     for job in view.running.tolist():
         gpus = view.placement(job).gpus

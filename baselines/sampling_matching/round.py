@@ -57,10 +57,13 @@ class GangThroughputs:
         self.submitted = SubmittedJobs()
         self.of_gangs: dict[tuple[object, ...], float] = {}  # see `MatchingRound.known`
         self._mixed: dict[int, FloatArray] = {}
+        self._num_beliefs = 0
 
     def look_up(self, view: ClusterView) -> None:
-        """Add the jobs submitted since the last call."""
+        """Add the jobs submitted since the last call; forget gangs if beliefs about throughputs have changed."""
         self.submitted.look_up(view)
+        if view.num_beliefs != self._num_beliefs:
+            self._mixed, self._num_beliefs = {}, view.num_beliefs
 
     def throughputs(self, view: ClusterView, jobs: IntArray) -> FloatArray:
         """float64[len(jobs), mixes, sizes, num_gpu_types]: samples/s of a GPU, as `Problem.throughputs`."""

@@ -72,6 +72,7 @@ class EveryJob:
         self.min_gpus: IntArray = columns["min_gpus"].copy()
         self.max_gpus: IntArray = columns["max_gpus"].copy()
         self.model: IntArray = columns["model"].copy()
+        self.num_beliefs: int = simulator.view.num_beliefs
         self._table = simulator.table
 
     def throughputs(self, job: JobId) -> FloatArray:

@@ -122,9 +122,16 @@ class Knees:
         self.by_group: ScalingGroups  # once there are jobs
         self._groups: list[ScalingGroups] = []  # one group each, without the first axis
         self._index: dict[tuple[int, int, int], int] = {}
+        self._num_beliefs = 0
 
     def look_up(self, view: ClusterView) -> bool:
-        """Add the jobs submitted since the last call; return whether there were any."""
+        """Add the jobs submitted since the last call; return whether there were any.
+
+        If beliefs about throughputs have changed, all jobs are looked up anew.
+        """
+        if view.num_beliefs != self._num_beliefs:  # the groups stay: most of them are still believed
+            self.group, self.model, self.num_gpus = self.group[:0], self.model[:0], self.num_gpus[:0]
+            self.requested_throughput, self._num_beliefs = self.requested_throughput[:0], view.num_beliefs
         first, submitted = len(self.group), len(view.num_gpus)
         if first >= submitted:
             return False

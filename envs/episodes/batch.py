@@ -41,6 +41,11 @@ class EpisodeBatch(ABC):
     ) -> None:
         if logging and batch_size > 1:
             raise MurmurationError(f"batch_size is {batch_size} with logging; events are logged for one episode only")
+        if setup.scenario.information.hides_throughput:
+            raise MurmurationError(
+                f"information.throughput is {setup.scenario.information.throughput}: environments cannot hide "
+                "throughputs yet; train with information.throughput=exact, and evaluate the policy as a scheduler"
+            )
         self.setup = setup
         self.cluster, self.scenario = setup.cluster, setup.scenario
         self.reward = reward or TeamReward()

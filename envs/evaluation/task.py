@@ -15,10 +15,12 @@ from envs.evaluation.statistics import MIN_WORKLOADS
 from envs.performance import PerformanceModel
 from envs.performance.batch_size import batch_sizes
 from envs.simulation import WORLD_VERSION, Setup, ThroughputTable
+from envs.simulation.scenario import LATER
 from envs.types import ClusterSpec, Configuration, MurmurationError, PerformanceError
 from envs.workloads import Workload
 
 HASH_DIGITS = 12  # hexadecimal digits of a hash that are shown and kept
+DRAWN_MODELS = 8  # of the first episode, whose throughputs show the spreads of a performance model that draws them
 ARRAY_FORM = "{:.6g}"  # rounding errors differ between machines and versions of NumPy; six digits hide them
 NUMBER_FORM = "{:.12g}"
 
@@ -129,13 +131,14 @@ def hash_problem(
         `HASH_DIGITS` hexadecimal digits.
     """
     most = max(int(episode.jobs["max_gpus"].max()) for episode in episodes)
+    drawn = [name for name in episodes[0].models if name not in models][:DRAWN_MODELS]
     parts = {
         "world": WORLD_VERSION,
         "configuration": _without_paths(configuration),
         "objective": task.objective,
         "cluster": setup.cluster,
         "scenario": setup.scenario,
-        "table": ThroughputTable.build(setup, models, most),
+        "table": ThroughputTable.build(setup, (*models, *drawn), most),
         "batches": dict(_throughputs_of_batches(setup.performance, setup.cluster, models)),
         "episodes": [[episode.jobs, episode.models, episode.tenants, episode.window] for episode in episodes],
         "plans": [list(episode.plans) for episode in episodes],
@@ -167,9 +170,15 @@ def to_hashable(value: Any) -> Any:
         case list() | tuple():
             return [to_hashable(item) for item in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        kept = {each.name: to_hashable(getattr(value, each.name)) for each in dataclasses.fields(value) if each.compare}
+        fields = [each for each in dataclasses.fields(value) if each.compare and not _is_left_out(value, each)]
+        kept = {each.name: to_hashable(getattr(value, each.name)) for each in fields}
         return {"type": type(value).__name__, **kept}
     return {"type": type(value).__name__, "object": name_object(value)}
+
+
+def _is_left_out(value: Any, field: "dataclasses.Field[Any]") -> bool:
+    """Return whether a field was added after tasks had been hashed, and has its default; see `scenario.LATER`."""
+    return field.metadata == LATER and getattr(value, field.name) == field.default
 
 
 def _array(array: npt.NDArray[Any]) -> Any:

@@ -26,6 +26,7 @@ sensitivity of models that Synergy did not measure (`cpu_memory.stand_in`); rest
 from envs.performance.batch_size import BatchChoice, best_batch
 from envs.performance.contention import Contention
 from envs.performance.cpu_memory import Sensitivity, sensitivity_of
+from envs.performance.drawn import DrawnModel
 from envs.performance.model import IdealModel, PerformanceModel, counts_links, cpu_scale, throughput_sources
 from envs.performance.reconfiguration import (
     CostBySize,
@@ -46,7 +47,16 @@ from envs.performance.statistical_efficiency import (
     noise_scales,
 )
 from envs.performance.table_model import TableModel, default_model
-from envs.performance.zoo import ALIASES, ModelProfile, batch_range, model_profile, zoo, zoo_name
+from envs.performance.zoo import (
+    ALIASES,
+    ModelProfile,
+    batch_range,
+    model_profile,
+    name_of_draw,
+    without_draw,
+    zoo,
+    zoo_name,
+)
 
 __all__ = [
     "ALIASES",
@@ -56,6 +66,7 @@ __all__ = [
     "Contention",
     "CostBySize",
     "CostByTable",
+    "DrawnModel",
     "EfficiencySetting",
     "IdealModel",
     "ModelProfile",
@@ -72,6 +83,7 @@ __all__ = [
     "default_model",
     "efficiency_notes",
     "model_profile",
+    "name_of_draw",
     "no_cost",
     "noise_scales",
     "rubick_cost",
@@ -79,6 +91,7 @@ __all__ = [
     "sia_beliefs",
     "sia_simulated",
     "throughput_sources",
+    "without_draw",
     "zoo",
     "zoo_name",
 ]

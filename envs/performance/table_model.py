@@ -144,6 +144,12 @@ class TableModel:
         """
         return local_batches(model_profile(model).name, find_gpu_type(gpu_type).name)
 
+    def raw(
+        self, model: str, profile: ModelProfile, gpu_type: str, max_gpus: int, nodes: IntArray, batch_size: int | None
+    ) -> FloatArray:
+        """Return throughputs before the envelopes, as `raw_throughputs`; a derived class may change them by `model`."""
+        return raw_throughputs(profile, gpu_type, max_gpus, nodes, batch_size)
+
     def _extend(self, key: tuple[str, str, int | None], num_gpus: int, num_nodes: int) -> FloatArray:
         model, gpu_type, batch_size = key
         profile = model_profile(model)
@@ -153,7 +159,7 @@ class TableModel:
         gpus = max(have.shape[0] - 1, _power_of_two(num_gpus))
         nodes = max(have.shape[1] - 1, _power_of_two(num_nodes), _power_of_two(-(-gpus // self.gpus_per_node)))
         grid = node_grid(nodes)
-        raw = raw_throughputs(profile, find_gpu_type(gpu_type).name, gpus, grid, batch_size)
+        raw = self.raw(model, profile, find_gpu_type(gpu_type).name, gpus, grid, batch_size)
         table = monotone_envelope(raw, grid, self.gpus_per_node, nodes)
         self._tables[key] = table
         return table

@@ -44,6 +44,8 @@ SOURCE_ALIASES: dict[str, dict[str, str]] = {
 }
 """Names with a meaning that depends on the source: Rubick's BERT has 336 M parameters, ElasticFlow's 110 M."""
 
+DRAW = "~"  # between the name of a model and the number of a draw around its curves
+
 CHECKPOINT_BYTES = {"sgd": 8, "adam": 12}
 """Bytes of a checkpoint per parameter: 4 for the weight, and 4 (momentum) or 8 (Adam) for the optimizer."""
 
@@ -136,17 +138,45 @@ def zoo() -> dict[str, ModelProfile]:
     return {profile.name: profile for profile in map(_profile, csv.DictReader(text.splitlines()))}
 
 
-@cache
+def name_of_draw(model: str, draw: int) -> str:
+    """Return the name of a model whose curves are drawn around the measured ones; see `envs.performance.DrawnModel`."""
+    return f"{model}{DRAW}{draw}"
+
+
+def without_draw(name: str) -> str:
+    """Return the name of the model around whose curves those of `name` are drawn; `name` itself if it is no draw."""
+    return name.partition(DRAW)[0]
+
+
+def number_of_draw(name: str) -> int | None:
+    """Return the number of a draw; None for a name without one.
+
+    Raises:
+        PerformanceError: it is not a whole number.
+    """
+    _, mark, number = name.partition(DRAW)
+    if not mark:
+        return None
+    if not (number.isascii() and number.isdigit()):
+        raise PerformanceError(f"model {name!r}: {number!r} is no number of a draw; use a whole number from 0")
+    return int(number)
+
+
 def zoo_name(name: str, source: str = "") -> str:
     """Return the zoo's name for a model that a source calls `name`.
 
     Args:
-        name: a zoo name or an alias.
+        name: a zoo name or an alias, also with the number of a draw.
         source: the trace or paper that uses the name, a key of `SOURCE_ALIASES`; other values have no effect.
 
     Raises:
         PerformanceError: the name is unknown.
     """
+    return _zoo_name(without_draw(name), source)
+
+
+@cache
+def _zoo_name(name: str, source: str) -> str:
     own = SOURCE_ALIASES.get(source, {}).get(name) or ALIASES.get(name, name)
     if own not in zoo():
         raise PerformanceError(describe_unknown("model", name, zoo()))

@@ -55,18 +55,47 @@ class Rounds:
             )
 
 
+LATER = {"hashed": "if set"}  # metadata of fields added after tasks were hashed: hashes leave out their defaults
+
+
 @dataclass(frozen=True, slots=True)
 class Information:
-    """Knowledge that schedulers have of a job's remaining work."""
+    """Knowledge that schedulers have of jobs: of their remaining work, and of their throughput.
+
+    Where throughput is not exact, a view shows the beliefs of the setup's estimator (`docs/world.md`, "Information").
+    It learns from statements of users, from profiles, and from jobs that run:
+
+    - "profiled": each model was measured on `profiles` placements before the first job came, with an error of
+      `sample_error`; what follows holds too.
+    - "observed": a user states the throughput on the requested GPUs of the fastest type, with an error of
+      `stated_error`. A job that has run in a placement on GPUs of one type has shown its throughput there, once for
+      each placement, with an error of `sample_error`.
+    """
 
     work: Literal["exact", "estimate", "none"] = "exact"
-    error: float = 0.3  # of estimates: standard deviation of the logarithm, drawn once for each job
+    error: float = 0.3  # of estimates of work: standard deviation of the logarithm, drawn once for each job
+    throughput: Literal["exact", "profiled", "observed"] = field(default="exact", metadata=LATER)
+    stated_error: float = field(default=0.2, metadata=LATER)  # standard deviations of logarithms
+    sample_error: float = field(default=0.05, metadata=LATER)
+    profiles: int = field(default=3, metadata=LATER)
 
     def __post_init__(self) -> None:
         if self.work not in ("exact", "estimate", "none"):
             raise MurmurationError(f"information.work is {self.work!r}; it must be exact, estimate or none")
-        if not self.error >= 0:
-            raise MurmurationError(f"information.error is {self.error}; it must not be negative")
+        if self.throughput not in ("exact", "profiled", "observed"):
+            raise MurmurationError(
+                f"information.throughput is {self.throughput!r}; it must be exact, profiled or observed"
+            )
+        for name in ("error", "stated_error", "sample_error"):
+            if not getattr(self, name) >= 0:
+                raise MurmurationError(f"information.{name} is {getattr(self, name)}; it must not be negative")
+        if self.profiles < 1:
+            raise MurmurationError(f"information.profiles is {self.profiles}; it must be at least 1")
+
+    @property
+    def hides_throughput(self) -> bool:
+        """Whether throughput is not exact."""
+        return self.throughput != "exact"
 
 
 OUTAGES = 32  # draws for one node, before they repeat
@@ -144,6 +173,11 @@ class Scenario:
         for name, wanted in (("rounds", Rounds), ("information", Information), ("contention", Contention)):
             if not isinstance(getattr(self, name), wanted):
                 raise MurmurationError(f"scenario.{name} is {getattr(self, name)!r}; it must be {wanted.__name__}(...)")
+        if self.information.hides_throughput and self.batch_sizes != "usual":
+            raise MurmurationError(
+                f"information.throughput is {self.information.throughput}, but scenario.batch_sizes is "
+                f"{self.batch_sizes}: beliefs are about usual batch sizes; set scenario.batch_sizes=usual"
+            )
         if self.reconfiguration is not None and not callable(getattr(self.reconfiguration, "seconds", None)):
             raise MurmurationError(
                 f"scenario.reconfiguration is {self.reconfiguration!r}; it must have the method seconds, or be null"

@@ -1,20 +1,23 @@
-"""The setup of a run: cluster, performance model and scenario."""
+"""The setup of a run: cluster, performance model, scenario and estimator."""
 
 from dataclasses import dataclass, field
 
 from envs.performance import PerformanceModel
+from envs.scheduling import ThroughputEstimator
+from envs.simulation.mean_curve import MeanCurve
 from envs.simulation.scenario import Scenario
 from envs.types import ClusterSpec, MurmurationError
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Setup:
-    """Cluster, performance model and scenario: everything about a run that is neither workload nor scheduler.
+    """Cluster, performance model, scenario, estimator: everything about a run that is neither workload nor scheduler.
 
     Args:
         cluster: the nodes.
         performance: the performance model, which gives throughputs.
         scenario: the rules.
+        estimator: forms beliefs about throughputs, where the scenario hides them.
 
     Raises:
         MurmurationError: an argument has the wrong type.
@@ -23,6 +26,7 @@ class Setup:
     cluster: ClusterSpec
     performance: PerformanceModel
     scenario: Scenario = field(default_factory=Scenario)
+    estimator: ThroughputEstimator = field(default_factory=MeanCurve)
 
     def __post_init__(self) -> None:
         for name, wanted in (("cluster", ClusterSpec), ("scenario", Scenario)):

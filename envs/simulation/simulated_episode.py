@@ -8,6 +8,7 @@ import numpy as np
 
 from envs.scheduling import ClusterView
 from envs.simulation import kernels, requested
+from envs.simulation.beliefs import Beliefs
 from envs.simulation.entries import end_round, next_round
 from envs.simulation.exact import PARTS, ExactThroughputs, whole_parts
 from envs.simulation.jit import Records
@@ -39,6 +40,8 @@ class SimulatedEpisode(ABC):
         state: the engine's arrays, with one episode.
         scheduler_seed: of the generator that schedulers get.
     """
+
+    beliefs: Beliefs | None = None  # of views about throughputs that the engine alone knows
 
     def __init__(
         self, setup: Setup, table: ThroughputTable, state: State, scheduler_seed: np.random.SeedSequence
@@ -78,9 +81,8 @@ class SimulatedEpisode(ABC):
 
     def rounds(self) -> Iterator[ClusterView]:
         """Yield the view at each round, until the episode ends."""
-        view = self.view
         while self.advance():
-            yield view
+            yield self.view
 
     def advance(self) -> bool:
         """Advance time until a decision is due; return False at the end of the episode."""

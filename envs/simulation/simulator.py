@@ -8,11 +8,14 @@ from typing import Protocol, TypeGuard, runtime_checkable
 import numpy as np
 
 from envs.scheduling import ClusterView, Scheduler
+from envs.simulation.beliefs import Beliefs, Seen
 from envs.simulation.exact import ExactThroughputs
+from envs.simulation.kernels import RUNNING
 from envs.simulation.overriding import find_definer, find_override
 from envs.simulation.result import RunResult
 from envs.simulation.setup import Setup
 from envs.simulation.simulated_episode import SimulatedEpisode
+from envs.simulation.snapshot import SimulationView
 from envs.simulation.state import State
 from envs.simulation.throughput import ThroughputTable
 from envs.simulation.watch import DecisionWatch
@@ -50,16 +53,57 @@ class Simulator(WholeEpisode):
         *,
         logging: bool = True,
     ) -> None:
-        noise, scheduler_seed, outages = np.random.SeedSequence(seed).spawn(3)
+        noise, scheduler_seed, outages, samples = np.random.SeedSequence(seed).spawn(4)
         largest = int(workload.jobs["max_gpus"].max())
         table = ThroughputTable.of(setup, workload.models, largest)
         check_runnable(workload, setup.cluster, table)
         state = State.allocate(setup.cluster, len(workload), scenario=setup.scenario)
-        super().__init__(workload, ExactThroughputs(setup), setup, table, state, scheduler_seed)
+        hides = setup.scenario.information.hides_throughput
+        self.beliefs = Beliefs(setup, workload, table, samples) if hides else None
+        exact = self.beliefs.exact if self.beliefs else ExactThroughputs(setup)
+        super().__init__(workload, exact, setup, table, state, scheduler_seed)
+        self._believed_view: SimulationView | None = None
+        self._sampled = np.full(len(workload), -1.0)  # when each job began in the placement that was seen last
         if logging:
             state.grow_log()
         generators = np.random.default_rng(noise), np.random.default_rng(outages)
         state.load(0, workload, setup.scenario, table, *generators)
+
+    @property
+    def view(self) -> SimulationView:
+        """A view of the cluster at the present time; where throughputs are hidden, it shows beliefs."""
+        if self.beliefs is None:
+            return super().view
+        known = self._believed_view
+        if known is None or known.num_beliefs != self.beliefs.num_beliefs:
+            seen = self.beliefs.workload, self.beliefs.table, self.beliefs.exact
+            known = SimulationView(self.state, self.setup, *seen, self.plans, self.beliefs)
+            self._believed_view = known
+        return known
+
+    def advance(self) -> bool:
+        """Advance time until a decision is due, and see what running jobs show; return False at the end."""
+        going = super().advance()
+        if going and self.beliefs is not None:
+            self.beliefs.look(int(self.state.episode[0, 0].next_job), self._new_samples())
+        return going
+
+    def _new_samples(self) -> list[Seen]:
+        """List the jobs that have begun to make progress in a placement on GPUs of one type since the last round."""
+        state, time = self.state, float(self.state.episode[0, 0].time)
+        jobs, shares = state.jobs[0], state.shares[0]
+        running = np.flatnonzero(jobs["status"] == RUNNING)
+        began = jobs["segment"][running]
+        found: list[Seen] = []
+        for job in running[(began < time) & (began != self._sampled[running])].tolist():
+            self._sampled[job] = jobs["segment"][job]
+            types, share = set[int](), int(jobs["first_share"][job])
+            while share >= 0:
+                types.add(int(self.cluster.node_types[shares["node"][share]]))
+                share = int(shares["next_of_job"][share])
+            if len(types) == 1:
+                found.append(Seen(job, types.pop(), int(jobs["gpus"][job]), int(jobs["num_shares"][job])))
+        return found
 
 
 def check_runnable(workload: Workload, cluster: ClusterSpec, table: ThroughputTable) -> None:
@@ -147,10 +191,10 @@ def run_episode(
 ) -> RunResult:
     """Run one workload to its end under one scheduler, heuristic or trained policy.
 
-    A `CompiledScheduler` runs the episode itself where it can (`plays_compiled`), unless `compiled` is False; its
-    decision time is then the time of the whole episode. Decision times are CPU time of the process, so that other
-    programs on the machine hardly change them. A `SlowDecisionWarning` names a decision that takes longer than
-    `decision_limit` seconds of real time (infinite: none does), while it still runs.
+    A `CompiledScheduler` runs the episode itself where it can (`plays_compiled`) and no throughputs are hidden, unless
+    `compiled` is False; its decision time is then the time of the whole episode. Decision times are CPU time of the
+    process, so that other programs on the machine hardly change them. A `SlowDecisionWarning` names a decision that
+    takes longer than `decision_limit` seconds of real time (infinite: none does), while it still runs.
 
     Raises:
         AllocationError: an allocation does not fit; names scheduler, time, job, node and resource.
@@ -158,7 +202,7 @@ def run_episode(
     name = name or type(scheduler).__name__
     scheduler.reset(simulator.cluster, simulator.rng)
     began = time.process_time()
-    if compiled and isinstance(simulator, SimulatedEpisode) and plays_compiled(scheduler) and scheduler.play(simulator):
+    if compiled and _play(scheduler, simulator):
         return simulator.result(name, time.process_time() - began)
     thought = 0.0
     with DecisionWatch(name, decision_limit) as watch:
@@ -176,6 +220,13 @@ def run_episode(
                 simulator.apply(allocation)
     counters = dict(getattr(scheduler, "counters", {}))
     return simulator.result(name, thought, counters)
+
+
+def _play(scheduler: Scheduler, simulator: Engine) -> bool:
+    """Let a scheduler play the episode in compiled code; return whether it did. No compiled code forms beliefs."""
+    if not isinstance(simulator, SimulatedEpisode) or simulator.beliefs is not None:
+        return False
+    return plays_compiled(scheduler) and scheduler.play(simulator)
 
 
 @contextmanager

@@ -2,20 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from envs.simulation.beliefs import Beliefs
 from envs.simulation.exact import ExactThroughputs
 from envs.simulation.scenario import Scenario
 from envs.simulation.setup import Setup
 from envs.simulation.simulated_episode import SimulatedEpisode
-from envs.simulation.snapshot_kernels import KNOWN, OPEN, USED, assume_remaining, copy_episode
+from envs.simulation.snapshot_kernels import KNOWN, OPEN, USED, assume_remaining, copy_episode, use_own_throughputs
 from envs.simulation.state import State
 from envs.simulation.throughput import ThroughputTable
-from envs.simulation.view import StateView
-from envs.simulation.world import World
+from envs.simulation.view import StateView, ViewSource
 from envs.types import ClusterSpec, ExecutionPlan, FloatArray, JobSpec, MurmurationError
 from envs.workloads import Workload
 from envs.workloads.workload import JOB_COLUMNS
@@ -46,7 +45,7 @@ class SimulationView(StateView):
         """
         source = self._engine_side
         copy = into if into is not None else Snapshot(source.setup, source.table)
-        copy.take(source.world, source.workload, source.table, source.plans, remaining, logging=logging)
+        copy.take(source, remaining, logging=logging)
         return copy
 
 
@@ -87,6 +86,8 @@ class Snapshot(SimulatedEpisode):
         )  # name, models, tenants of the workload
         self._history = -1
         self._known_view: SimulationView | None = None
+        self._exact = ExactThroughputs(self.setup)
+        self._beliefs: Beliefs | None = None
         self._forget()
 
     def _make_room(self, rows: int) -> None:
@@ -103,10 +104,10 @@ class Snapshot(SimulatedEpisode):
         self._names, self._own_plans = [], []
         self._sizes[OPEN] = self._sizes[KNOWN] = 0
 
-    @cached_property
+    @property
     def exact(self) -> ExactThroughputs:
         """Exact throughputs of placements that set more than GPUs."""
-        return ExactThroughputs(self.setup)
+        return self._exact
 
     @property
     def workload(self) -> Workload:
@@ -118,7 +119,7 @@ class Snapshot(SimulatedEpisode):
         """A view of the copy at its present time."""
         if self._known_view is None:
             self._known_view = SimulationView(
-                self.state, self.setup, self._submitted(), self.table, self.exact, self.plans
+                self.state, self.setup, self._submitted(), self.table, self.exact, self.plans, self._beliefs
             )
         return self._known_view
 
@@ -130,29 +131,20 @@ class Snapshot(SimulatedEpisode):
         jobs["work"] = np.where(np.isnan(work), 1.0, work)
         return Workload(name, jobs, models, tenants, self._names[:count], plans=self._own_plans[:count])
 
-    def take(
-        self,
-        source: World,
-        workload: Workload,
-        table: ThroughputTable,
-        plans: Sequence[ExecutionPlan],
-        remaining: FloatArray | None = None,
-        *,
-        logging: bool = False,
-    ) -> None:
+    def take(self, view: ViewSource, remaining: FloatArray | None = None, *, logging: bool = False) -> None:
         """Copy an episode; `SimulationView.snapshot` calls this.
 
+        Where throughputs are hidden, running jobs continue at the throughputs that the view shows.
+
         Args:
-            source: the engine's arrays, between rounds.
-            workload: its workload.
-            table: its throughputs.
-            plans: the plans that its jobs index into.
+            view: the engine's side of a view, between rounds.
             remaining: float64[num_submitted], samples left that the copy assumes; NaN takes what the scenario reveals.
             logging: whether the copy logs its events.
 
         Raises:
             MurmurationError: the round has already changed jobs, or `remaining` is negative or of another shape.
         """
+        source = view.world
         if source.episode["num_touched"][0]:
             raise MurmurationError(
                 f"snapshot: {source.episode['num_touched'][0]} jobs are changed already in this round; take it before"
@@ -160,12 +152,15 @@ class Snapshot(SimulatedEpisode):
         used = int(source.episode["next_job"][0])
         assumed = _checked(remaining, used)
         self._drop_arrivals()
-        self._prepare(used, int(source.episode["history"][0]), table)
-        self._append(workload, used)
+        self._prepare(used, int(source.episode["history"][0]), view.table)
+        self._exact, self._beliefs = view.exact, view.beliefs
+        self._append(view.workload, used)
         copy_episode(source, self.world, self._listed, NO_JOBS, self._sizes, used, True)
+        if view.beliefs is not None:
+            use_own_throughputs(self.world)
         if assumed is not None:
             assume_remaining(self.world, self._listed, int(self._sizes[OPEN]), assumed)
-        self._finish(plans, logging)
+        self._finish(view.plans, logging)
 
     def add_arrivals(self, jobs: Sequence[JobSpec]) -> None:
         """Add jobs that might be submitted from now on. Their ids follow those of the jobs that are there already.
@@ -263,7 +258,7 @@ class Snapshot(SimulatedEpisode):
         used = int(other._sizes[USED])
         self._prepare(used, other._history, other.table)
         self._columns, self._names, self._own_plans = other._columns, other._names, other._own_plans
-        self._about = other._about
+        self._about, self._exact, self._beliefs = other._about, other._exact, other._beliefs
         count, known = int(other._sizes[OPEN]), other._sizes[KNOWN]
         self._sizes[KNOWN] = min(self._sizes[KNOWN], known)
         copy_episode(other.world, self.world, self._listed, other._listed[:count], self._sizes, used, False)

@@ -8,7 +8,16 @@ import numpy as np
 
 from envs.simulation.heap import heap_push, heap_update
 from envs.simulation.jit import Records, kernel, leaf
-from envs.simulation.kernels import DONE, PENDING, RUNNING, predict_finish, remaining_work
+from envs.simulation.job_throughput import set_throughput_alone, throughput_under_contention
+from envs.simulation.kernels import (
+    DONE,
+    PENDING,
+    RUNNING,
+    bring_up_to_date,
+    mark_colocated,
+    predict_finish,
+    remaining_work,
+)
 from envs.simulation.ordered_set import insert, next_member
 from envs.simulation.world import World
 from envs.types import FloatArray, IntArray
@@ -137,6 +146,26 @@ def copy_episode(
     episode.failing = 0
     episode.window_start = 0.0
     episode.window_end = np.inf
+
+
+@kernel
+def use_own_throughputs(world: World) -> None:
+    """Let running jobs go on at the throughputs of the copy's table, which are not those of the engine.
+
+    Factors by contention stay until the end of the round, as they do after completions.
+    """
+    episode = world.episode[0]
+    size = len(world.jobs)
+    j = next_member(world.running, size, 0)
+    while j >= 0:
+        job = world.jobs[j]
+        bring_up_to_date(world, job, episode.time)
+        set_throughput_alone(world, j)
+        mark_colocated(world, j)
+        job.throughput = throughput_under_contention(world, job)
+        predict_finish(job)
+        heap_update(world.heap, world.heap_places, episode.num_running, job.finish, j)
+        j = next_member(world.running, size, j + 1)
 
 
 @kernel

@@ -3,12 +3,12 @@
 import itertools
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
-from envs.performance import PerformanceModel, cpu_scale, model_profile
+from envs.performance import DrawnModel, PerformanceModel, cpu_scale, model_profile, without_draw
 from envs.performance.contention import stage_profile
 from envs.simulation.link_limit import LinkLimit
 from envs.simulation.scenario import Scenario
@@ -77,6 +77,16 @@ class CpuMemoryTable:
         return cls(grid, grid, np.ones((*shape, 2, 2)), np.zeros((*shape, 2)), np.ones(shape[:2]))
 
     @classmethod
+    def of_draws(cls, setup: Setup, models: Sequence[str]) -> "CpuMemoryTable":
+        """Build the table of the models around whose curves those of `models` are drawn, which share its rows."""
+        known = tuple(dict.fromkeys(without_draw(model) for model in models))
+        table = cls.build(setup, known)
+        if known == tuple(models):
+            return table
+        rows = np.array([known.index(without_draw(model)) for model in models])
+        return replace(table, factor=table.factor[rows], saturating=table.saturating[rows], scale=table.scale[rows])
+
+    @classmethod
     def build(cls, setup: Setup, models: Sequence[str]) -> "CpuMemoryTable":
         """Query the performance model at every grid point; a size that does not run copies the next lower one."""
         gpu_types, performance = setup.cluster.gpu_types, setup.performance
@@ -135,6 +145,7 @@ def _cpu_memory_factor(
     return factor
 
 
+MOST_BUILT = 32  # tables that are kept for one setup
 _BUILT: dict[int, dict[tuple[tuple[str, ...], int], "ThroughputTable"]] = {}  # by the identity of a setup
 
 
@@ -180,6 +191,8 @@ class ThroughputTable:
         built, key = _BUILT[id(setup)], (tuple(models), max_gpus)
         if key not in built:
             smaller = next((table for table in built.values() if table.models == key[0]), None)
+            if len(built) >= MOST_BUILT:  # where throughputs are drawn, each workload has a table of its own
+                del built[next(iter(built))]
             built[key] = cls.build(setup, models, max_gpus, smaller)
         return built[key]
 
@@ -221,6 +234,14 @@ class ThroughputTable:
             for gpus in range(1, max_gpus + 1)
             for level in range(node_level(gpus) + 1)
         ]
+        if isinstance(setup.performance, DrawnModel):  # with a curve for each job, the queries below take seconds
+            gpus, level = np.indices(throughputs.shape[2:])
+            nodes = np.minimum(np.array([level_nodes(each) for each in range(NUM_LEVELS)])[level], gpus)
+            inside = np.array([node_level(max(each, 1)) for each in range(max_gpus + 1)])[gpus] >= level
+            for (i, model), (t, name) in itertools.product(enumerate(models), enumerate(cluster.gpu_types)):
+                curve = setup.performance.curve(model, name, max_gpus)
+                throughputs[i, t] = np.where(inside, curve[gpus, nodes], 0.0)
+            configurations = []
         for i, model in enumerate(models):
             for place, configuration in configurations:
                 throughputs[i][place] = setup.performance.throughput(model, configuration)
@@ -229,7 +250,7 @@ class ThroughputTable:
             cpu_memory = smaller.cpu_memory
         else:
             neutral = CpuMemoryTable.neutral(len(models), num_types)
-            cpu_memory = CpuMemoryTable.build(setup, models) if shared else neutral
+            cpu_memory = CpuMemoryTable.of_draws(setup, models) if shared else neutral
         columns = _contention_columns(models, max_gpus, scenario)
         links_limit = np.array([int(links.active) + links.covers_plans(model) for model in models], np.int64)
         return cls(tuple(models), throughputs, levels, link_limit, links_limit, *columns, cpu_memory)

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from envs.simulation.beliefs import Beliefs
 from envs.simulation.exact import ExactThroughputs
 from envs.simulation.kernels import RUNNING
 from envs.simulation.ordered_set import list_members
@@ -17,6 +18,7 @@ from envs.simulation.throughput import ThroughputTable
 from envs.simulation.world import World, world_of
 from envs.types import (
     Allocation,
+    Belief,
     BoolArray,
     Configuration,
     ExecutionPlan,
@@ -109,9 +111,11 @@ class ViewSource:
         table: ThroughputTable,
         exact: ExactThroughputs,
         plans: Sequence[ExecutionPlan],
+        beliefs: Beliefs | None,
     ) -> None:
         self.state, self.setup, self.workload = state, setup, workload
         self.table, self.exact, self.plans = table, exact, plans
+        self.beliefs, self.num_beliefs = beliefs, beliefs.num_beliefs if beliefs else 0
         self.jobs, self.nodes, self.shares, self.episode = (
             state.jobs[0],
             state.nodes[0],
@@ -158,9 +162,10 @@ class StateView:
         table: ThroughputTable,
         exact: ExactThroughputs,
         plans: Sequence[ExecutionPlan] = (),
+        beliefs: Beliefs | None = None,
     ) -> None:
         self.cluster = setup.cluster
-        self._engine_side = ViewSource(state, setup, workload, table, exact, plans)
+        self._engine_side = ViewSource(state, setup, workload, table, exact, plans, beliefs)
         self._placements = RunningPlacements(self._engine_side)
         self._per_model: dict[int, Sequence[int]] = {}
 
@@ -340,6 +345,18 @@ class StateView:
     def throughput(self, job: JobId, configuration: Configuration) -> float:
         """Samples/s from the performance model; see `PerformanceModel.throughput`."""
         return self._engine_side.exact.ask(self._model_name(job), configuration)
+
+    def belief(self, job: JobId, configuration: Configuration) -> Belief:
+        """`throughput`, its spread, and how often it was measured; exact where nothing is hidden."""
+        source = self._engine_side
+        if source.beliefs is None:
+            return Belief(self.throughput(job, configuration), 0.0, 0)
+        return source.beliefs.belief(int(source.model[self._known_one(job)]), configuration)
+
+    @property
+    def num_beliefs(self) -> int:
+        """How often beliefs about throughputs have changed in this episode; 0 where nothing is hidden."""
+        return self._engine_side.num_beliefs
 
     def _model_name(self, job: JobId) -> str:
         return self._engine_side.table.models[int(self._engine_side.model[self._known_one(job)])]

@@ -47,7 +47,11 @@ class WholeEpisode(SimulatedEpisode):
         """Exact throughputs of placements that set more than GPUs."""
         return self._exact
 
-    @cached_property
+    @property
     def view(self) -> SimulationView:
-        """A view of the cluster; it shows the present time."""
+        """A view of the cluster; it shows the present time, and new beliefs about throughputs ask for a new one."""
+        return self._true_view
+
+    @cached_property
+    def _true_view(self) -> SimulationView:
         return SimulationView(self.state, self.setup, self.workload, self.table, self.exact, self.plans)

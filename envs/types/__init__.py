@@ -1,6 +1,7 @@
 """The vocabulary of the simulation as plain immutable types. This package imports no other package of ours."""
 
 from envs.types.allocation import Allocation, Placement
+from envs.types.beliefs import Belief, EstimatedCurve, KnownCurves, ThroughputSamples
 from envs.types.cluster import MAX_NODES, ClusterSpec, NodeSpec
 from envs.types.configuration import Configuration
 from envs.types.errors import (
@@ -25,12 +26,14 @@ __all__ = [
     "MAX_NODES",
     "Allocation",
     "AllocationError",
+    "Belief",
     "BoolArray",
     "CheckpointError",
     "ClusterError",
     "ClusterSpec",
     "Configuration",
     "ConservationError",
+    "EstimatedCurve",
     "ExecutionPlan",
     "FloatArray",
     "Gigabytes",
@@ -40,6 +43,7 @@ __all__ = [
     "JobId",
     "JobRecord",
     "JobSpec",
+    "KnownCurves",
     "MurmurationError",
     "NodeId",
     "NodeSpec",
@@ -50,6 +54,7 @@ __all__ = [
     "SealedColumn",
     "Seconds",
     "SharedResources",
+    "ThroughputSamples",
     "TraceError",
     "did_you_mean",
     "seal",

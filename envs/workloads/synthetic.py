@@ -1,10 +1,11 @@
 """Synthetic workloads: a job stream at a given offered load on a given cluster, drawn anew for each episode."""
 
 from functools import cached_property
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from envs.performance import PerformanceModel
+from envs.performance import DrawnModel, PerformanceModel, name_of_draw
 from envs.types import ClusterError, ClusterSpec, FloatArray, IntArray, TraceError
 from envs.workloads.assemble import ELASTIC, MOST_ELASTIC, elastic_range, range_note
 from envs.workloads.calibration import JobStream
@@ -24,7 +25,9 @@ from envs.workloads.workload import JOB_COLUMNS, Workload
 
 SPLITS = ("train", "validation", "test")
 MOST_JOBS = 10_000_000  # of a workload; more would need more memory than machines have
+MOST_DRAWS = 1 << 32  # of curves; two workloads hardly ever share one
 MOST_EPISODES = 100_000
+Curves: TypeAlias = Literal["measured", "by_model", "by_job"]
 
 
 class SyntheticSource:
@@ -57,6 +60,8 @@ class SyntheticSource:
         num_evaluation: number of fixed workloads of each split.
         warm_up: jobs that are submitted before the measured ones.
         measured: number of measured jobs; None: all after the warm-up. Jobs of one instant stay together.
+        curves: "measured" throughputs, or others that are drawn around them: one curve for each model of a workload
+            ("by_model") or for each job ("by_job"), which needs a `DrawnModel`. Work follows from measured throughputs.
         name: name shown in results.
     """
 
@@ -79,6 +84,7 @@ class SyntheticSource:
         num_evaluation: int = 5,
         warm_up: int = 0,
         measured: int | None = None,
+        curves: Curves = "measured",
         name: str = "synthetic",
     ) -> None:
         for what, value, good, allowed in (
@@ -101,6 +107,11 @@ class SyntheticSource:
             if not good:
                 raise TraceError(f"workload.{what} is {value}; it must be {allowed}")
         check_load_definition("workload.load_definition", load_definition)
+        if curves not in get_args(Curves):
+            raise TraceError(f"workload.curves is {curves!r}; it must be {', '.join(get_args(Curves))}")
+        if curves != "measured" and not isinstance(performance, DrawnModel):
+            raise TraceError(f"workload.curves is {curves}, but performance draws none; set performance=drawn")
+        self.curves = curves
         self.name = name
         self.cluster, self.performance = cluster, performance
         self.num_jobs, self.load, self.exact_load = num_jobs, float(load), exact_load
@@ -170,7 +181,15 @@ class SyntheticSource:
             table["guaranteed"] = rng.random(size) < self.guaranteed
         tenants = tuple(f"tenant-{i}" for i in range(self.num_tenants)) if self.num_tenants > 1 else ("",)
         window = window_of_jobs(submit, self.warm_up, self.measured)
-        return Workload(name, table, self.models, tenants, window=window, notes=self._notes)
+        models = self.models
+        if self.curves == "by_model":
+            draw = int(rng.integers(MOST_DRAWS))
+            models = tuple(name_of_draw(model, draw) for model in models)
+        elif self.curves == "by_job":
+            draw = int(rng.integers(MOST_DRAWS)) * MOST_JOBS
+            models = tuple(name_of_draw(models[model], draw + job) for job, model in enumerate(table["model"].tolist()))
+            table["model"] = np.arange(size)
+        return Workload(name, table, models, tenants, window=window, notes=self._notes)
 
     def _cluster_seconds(self, work: FloatArray, job_class: IntArray) -> float:
         """Return the seconds that the whole cluster needs for these jobs, by the source's definition of load."""

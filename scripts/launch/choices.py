@@ -25,6 +25,7 @@ LISTED_GROUPS = (
         "network",
         "scenario",
         "performance",
+        "estimator",
         "agent",
         "env",
         "trainer",

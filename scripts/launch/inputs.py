@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from omegaconf import DictConfig
 
 from envs.performance import PerformanceModel
-from envs.scheduling import Scheduler
+from envs.scheduling import Scheduler, ThroughputEstimator
 from envs.simulation import Scenario, Setup
 from envs.simulation.jit import on_first_compilation
 from envs.types import ClusterSpec
@@ -18,6 +18,7 @@ RESERVED_KEYS = (
     "agent",
     "cluster",
     "env",
+    "estimator",
     "market",
     "performance",
     "ray",
@@ -53,6 +54,7 @@ def build_inputs(cfg: DictConfig) -> RunInputs:
         build_object(cfg.cluster, ClusterSpec),
         build_object(cfg.performance, PerformanceModel),
         build_object(cfg.scenario, Scenario),
+        *([build_object(cfg.estimator, ThroughputEstimator)] if cfg.get("estimator") else []),
     )
     source = build_object(cfg.workload, WorkloadSource, cluster=setup.cluster, performance=setup.performance)
     return RunInputs(setup, source, cfg.seed)

@@ -30,7 +30,7 @@ from launch.tasks import count_episodes, describe_task, leave_out, limit_slow
 
 PACKAGED_GROUPS = {"network": "cluster.network_gbps"}  # groups whose files set an option of another group
 # A checkpoint contains its environment's settings.
-SETUP_KEYS = {"cluster", "performance", "scenario", "workload", "task"}
+SETUP_KEYS = {"cluster", "performance", "estimator", "scenario", "workload", "task"}
 NOT_RECALLED = {"processes", "ray", "resume", "run", "trust"}  # by whoever repeats or resumes a run
 
 

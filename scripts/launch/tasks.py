@@ -11,7 +11,7 @@ from launch.building import build_object
 from launch.errors import ChoiceError
 from launch.inputs import RunInputs
 
-PROBLEM_KEYS = ("cluster", "performance", "scenario", "workload", "seed")
+PROBLEM_KEYS = ("cluster", "performance", "estimator", "scenario", "workload", "seed")
 
 
 def build_task(cfg: DictConfig) -> Task | None:
@@ -21,7 +21,7 @@ def build_task(cfg: DictConfig) -> Task | None:
 
 def find_hash(cfg: DictConfig, inputs: RunInputs, task: Task) -> str:
     """Return the hash of the problem that a config describes, with its episodes for evaluation; reads traces."""
-    configuration = {key: cfg[key] for key in PROBLEM_KEYS}
+    configuration = {key: cfg[key] for key in PROBLEM_KEYS if cfg.get(key) is not None}
     resolved = OmegaConf.to_container(OmegaConf.create(configuration), resolve=True)
     episodes = inputs.source.evaluation()
     return hash_problem(cast(Mapping[str, Any], resolved), inputs.setup, inputs.source.models, episodes, task)

@@ -12,14 +12,21 @@ from dataclasses import replace
 import numpy as np
 
 from envs.scheduling import ClusterView
+from envs.simulation.beliefs import Beliefs
 from envs.simulation.log import EventKind, EventLog
 from envs.simulation.reference.check import check_requested
 from envs.simulation.reference.log import EventLogWriter
 from envs.simulation.reference.objects import Job, JobStatus, Node
 from envs.simulation.reference.progress import Progress
 from envs.simulation.reference.rules import ReferenceRules
-from envs.simulation.reference.snapshot import assume_work, copy_fields, submitted_jobs, with_arrivals
-from envs.simulation.reference.view import ReferenceView
+from envs.simulation.reference.snapshot import (
+    assume_work,
+    copy_fields,
+    submitted_jobs,
+    use_own_throughputs,
+    with_arrivals,
+)
+from envs.simulation.reference.view import ReferenceView, take_samples
 from envs.simulation.result import RECORD, EndReason, LimitedTime, RunResult
 from envs.simulation.scenario import OUTAGES, Scenario
 from envs.simulation.setup import Setup
@@ -50,8 +57,12 @@ class ReferenceSimulator:
     def __init__(self, workload: Workload, setup: Setup, seed: int = 0) -> None:
         cluster = setup.cluster
         self.workload, self.setup, self.cluster, self.scenario = workload, setup, cluster, setup.scenario
-        noise, self._scheduler_seed, outages = np.random.SeedSequence(seed).spawn(3)
-        self.rules = ReferenceRules(workload, setup)
+        noise, self._scheduler_seed, outages, samples = np.random.SeedSequence(seed).spawn(4)
+        self.rules = self.shown = ReferenceRules(workload, setup)  # those of the world, and those that views show
+        hides = self.scenario.information.hides_throughput
+        self.beliefs = Beliefs(setup, workload, self.rules.table, samples) if hides else None
+        if self.beliefs:
+            self.rules = self.rules.showing(self.rules.table, self.beliefs.exact)
         check_runnable(workload, cluster, self.rules.table)
         self.jobs = _jobs(workload, self.scenario, np.random.default_rng(noise))
         self.nodes = [Node.of(i, cluster.nodes[i]) for i in range(cluster.num_nodes)]
@@ -121,9 +132,12 @@ class ReferenceSimulator:
             raise MurmurationError(
                 f"snapshot: remaining must be {count} numbers, each 0 or more, or NaN; it is {assumed}"
             )
-        workload = with_arrivals(submitted_jobs(self.workload, self.jobs[:count], knows_work), arrivals)
-        copy = ReferenceSimulator(workload, replace(self.setup, scenario=replace(self.scenario, failures=None)))
-        copy.rules = self.rules  # they have no state, and their table covers jobs of all sizes
+        known = self.beliefs.workload if self.beliefs else self.workload
+        workload = with_arrivals(submitted_jobs(known, self.jobs[:count], knows_work), arrivals)
+        information = replace(self.scenario.information, throughput="exact")  # a copy learns nothing
+        scenario = replace(self.scenario, failures=None, information=information)
+        copy = ReferenceSimulator(workload, replace(self.setup, scenario=scenario))
+        copy.rules = copy.shown = self.shown  # they have no state, and their table covers jobs of all sizes
         for name in ("time", "num_submitted", "num_rounds", "next_tick", "next_decision", "stalls", "ended"):
             setattr(copy, name, getattr(self, name))
         for name in ("in_round", "window_rounds", "queue_rounds", "end_reason"):
@@ -141,6 +155,8 @@ class ReferenceSimulator:
         copy.uneven = {copy.nodes[node.id] for node in self.uneven}
         copy.dirty = {copy.nodes[node.id] for node in self.dirty}
         copy.refed = {copy.jobs[job.id] for job in self.refed}
+        if self.beliefs is not None:
+            use_own_throughputs(copy)
         return copy
 
     # Instants
@@ -168,6 +184,7 @@ class ReferenceSimulator:
                 self.num_rounds += 1
                 self.next_decision = math.inf
                 self.in_round = True
+                take_samples(self)
                 return True
             self._follow_up()
         return False
@@ -365,24 +382,24 @@ class ReferenceSimulator:
             self._begin(job, job.restart_delay)
         else:
             self.rules.set_throughput(job)
-            self._mark(job)
+            self.mark(job)
 
     def _begin(self, job: Job, delay: Seconds) -> None:
         """Let a job process samples after the delay, from a fresh checkpoint."""
         job.synced = job.segment = self.time + delay
         job.saved = job.remaining
         self.rules.set_throughput(job)
-        self._mark(job)
+        self.mark(job)
 
     # Co-located jobs
 
     def _give_back(self, job: Job) -> None:
         """Take all shares from a job."""
-        self._mark(job)
+        self.mark(job)
         self.uneven.update(share.node for share in job.shares)
         job.give_back()
 
-    def _mark(self, job: Job) -> None:
+    def mark(self, job: Job) -> None:
         """Mark the nodes of a job that comes or goes, if it affects the other jobs there."""
         mode = self.rules.contention
         if mode == "worst_case" or (mode in ("measured", "max_min") and job.traffic > 0):

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from copy import copy
 from fractions import Fraction
 
 from envs.performance import ALIASES, counts_links, model_profile, zoo
@@ -37,6 +38,12 @@ class ReferenceRules:
         self.node_names = [node.gpu_type for node in setup.cluster.nodes]
         self.every_sample = scenario.statistical_efficiency == "every_sample"
         self.batches = scenario.offered_batches(setup.performance)
+
+    def showing(self, table: ThroughputTable, exact: ExactThroughputs) -> "ReferenceRules":
+        """Return the same rules with other throughputs."""
+        rules = copy(self)
+        rules.table, rules.exact = table, exact
+        return rules
 
     def divide(self, node: Node) -> set[Job]:
         """Divide a node's cores and memory among the shares that name none; return the jobs whose amounts change."""

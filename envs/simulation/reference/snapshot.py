@@ -3,12 +3,29 @@
 import math
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from typing import Protocol
 
 import numpy as np
 
 from envs.simulation.reference.objects import Job, JobStatus, Node, Share
+from envs.simulation.reference.rules import ReferenceRules
 from envs.types import JobSpec, Seconds
 from envs.workloads import Workload
+
+
+class CopiedEngine(Protocol):
+    """The parts of a reference engine that `use_own_throughputs` needs."""
+
+    rules: ReferenceRules
+    time: Seconds
+
+    def running(self) -> list[Job]:
+        """Jobs that hold GPUs, ascending."""
+        ...
+
+    def mark(self, job: Job) -> None:
+        """Mark the nodes of a job that affects the others there."""
+        ...
 
 
 def submitted_jobs(workload: Workload, submitted: Sequence[Job], knows_work: bool) -> Workload:
@@ -65,3 +82,13 @@ def assume_work(job: Job, time: Seconds, known: bool, assumed: float) -> None:
     if job.status is JobStatus.RUNNING:
         job.synced = max(job.synced, time)
         job.run_at(job.throughput)
+
+
+def use_own_throughputs(copy: CopiedEngine) -> None:
+    """Let running jobs go on at the throughputs of the copy's rules, which are not those of the engine."""
+    for job in copy.running():
+        job.bring_up_to_date(copy.time, math.inf)
+        job.ample = copy.rules.ample_throughput(job.model, job.placement())
+        copy.rules.feed(job)
+        copy.mark(job)
+        job.run_at(job.throughput_under_contention())

@@ -6,12 +6,15 @@ from typing import Protocol
 
 import numpy as np
 
+from envs.performance import without_draw
 from envs.scheduling import ClusterCopy
+from envs.simulation.beliefs import Beliefs, Seen
 from envs.simulation.reference.objects import Job, JobStatus, Node
 from envs.simulation.reference.rules import ReferenceRules
 from envs.simulation.scenario import Scenario
 from envs.types import (
     Allocation,
+    Belief,
     BoolArray,
     ClusterSpec,
     Configuration,
@@ -33,7 +36,9 @@ class ReferenceState(Protocol):
     workload: Workload
     cluster: ClusterSpec
     scenario: Scenario
-    rules: ReferenceRules
+    rules: ReferenceRules  # of the world
+    shown: ReferenceRules  # with the throughputs that views show
+    beliefs: Beliefs | None
     jobs: list[Job]
     nodes: list[Node]
     active: list[Job]
@@ -155,12 +160,12 @@ class ReferenceView:
     @property
     def shares_cpu_memory(self) -> bool:
         """Whether jobs share the cores and memory of nodes, so that a placement may name its amounts."""
-        return self._engine.rules.shared
+        return self._engine.shown.shared
 
     @property
     def shared_resources(self) -> SharedResources:
         """The effects of shared cores, memory and links on jobs, by model; read only."""
-        return self._engine.rules.table.shared_resources(self._engine.scenario)
+        return self._engine.shown.table.shared_resources(self._engine.scenario)
 
     @property
     def model(self) -> IntArray:
@@ -179,7 +184,8 @@ class ReferenceView:
         """The job as submitted; `work` is NaN unless the scenario lets schedulers know it exactly."""
         known = self._known(job)
         exact = self._engine.scenario.information.work != "none" and known.estimate == 1.0
-        return known.spec if exact else replace(known.spec, work=float("nan"))
+        spec = replace(known.spec, model=without_draw(known.spec.model))
+        return spec if exact else replace(spec, work=float("nan"))
 
     def placement(self, job: JobId) -> Placement:
         """Placement of a running job."""
@@ -204,42 +210,56 @@ class ReferenceView:
     def remaining_time(self, jobs: IntArray) -> FloatArray:
         """float64[len(jobs)]: seconds for the remaining work on the requested GPUs, consolidated, on the best type."""
         with np.errstate(divide="ignore"):
-            return self.remaining_work(jobs) / self._each(jobs, self._engine.rules.requested_throughput)
+            return self.remaining_work(jobs) / self._each(jobs, self._engine.shown.requested_throughput)
 
     def _each(self, jobs: IntArray, value: Callable[[Job], float]) -> FloatArray:
         return np.array([value(self._known(int(job))) for job in jobs], dtype=np.float64)
 
     def throughputs(self, job: JobId) -> FloatArray:
         """float64[num_gpu_types, largest max_gpus + 1]: samples/s on the fewest nodes."""
-        throughput: FloatArray = self._engine.rules.table.consolidated()[self._known(job).model]
+        throughput: FloatArray = self._engine.shown.table.consolidated()[self._known(job).model]
         return throughput
 
     def most_nodes(self, job: JobId) -> IntArray:
         """int64[num_gpu_types, largest max_gpus + 1]: the most nodes on which so many GPUs of a type run the job."""
-        most: IntArray = self._engine.rules.table.most_nodes()[self._known(job).model]
+        most: IntArray = self._engine.shown.table.most_nodes()[self._known(job).model]
         return most
 
     def throughput(self, job: JobId, configuration: Configuration) -> float:
         """Samples/s from the performance model; see `PerformanceModel.throughput`."""
-        return self._engine.rules.exact.ask(self._known(job).spec.model, configuration)
+        return self._engine.shown.exact.ask(self._model_name(job), configuration)
+
+    def _model_name(self, job: JobId) -> str:
+        return self._engine.shown.table.models[self._known(job).model]
+
+    def belief(self, job: JobId, configuration: Configuration) -> Belief:
+        """`throughput`, its spread, and how often it was measured; exact where nothing is hidden."""
+        if self._engine.beliefs is None:
+            return Belief(self.throughput(job, configuration), 0.0, 0)
+        return self._engine.beliefs.belief(self._known(job).model, configuration)
+
+    @property
+    def num_beliefs(self) -> int:
+        """How often beliefs about throughputs have changed in this episode; 0 where nothing is hidden."""
+        return self._engine.beliefs.num_beliefs if self._engine.beliefs else 0
 
     def efficiency(self, job: JobId, configuration: Configuration) -> float:
         """Progress per sample relative to the usual batch size."""
-        model = self._known(job).spec.model
-        return self._engine.rules.efficiency(model, configuration.num_gpus, configuration.batch_size)
+        model = self._model_name(job)
+        return self._engine.shown.efficiency(model, configuration.num_gpus, configuration.batch_size)
 
     def goodput(self, job: JobId, configuration: Configuration) -> float:
         """Useful samples/s: throughput x efficiency."""
-        model = self._known(job).spec.model
-        self._engine.rules.check_batch(
+        model = self._model_name(job)
+        self._engine.shown.check_batch(
             model, [configuration.gpu_type], configuration.num_gpus, configuration.batch_size
         )
         return self.throughput(job, configuration) * self.efficiency(job, configuration)
 
     def batch_range(self, job: JobId, gpu_type: str, num_gpus: int) -> tuple[int, int] | None:
         """Both ends of the batch sizes that a placement may name; None if only the usual one is offered."""
-        spec = self._known(job).spec
-        return self._engine.rules.batches.offered(spec.model, gpu_type, num_gpus, spec.min_batch, spec.max_batch)
+        spec, model = self._known(job).spec, self._model_name(job)
+        return self._engine.shown.batches.offered(model, gpu_type, num_gpus, spec.min_batch, spec.max_batch)
 
     def allocation(self, *, keep_running: bool = False) -> Allocation:
         """An allocation to fill: empty, or with all current placements."""
@@ -259,10 +279,23 @@ class ReferenceView:
 
     def _fastest_types(self, job: JobId) -> Sequence[int]:
         """GPU types on which a job runs, fastest per GPU first."""
-        best = self._engine.rules.table.throughputs[self._known(job).model, :, 1:].max(axis=(1, 2)).tolist()
+        best = self._engine.shown.table.throughputs[self._known(job).model, :, 1:].max(axis=(1, 2)).tolist()
         return sorted(
             (gpu_type for gpu_type in range(len(best)) if best[gpu_type] > 0), key=lambda gpu_type: -best[gpu_type]
         )
+
+
+def take_samples(engine: ReferenceState) -> None:
+    """Let beliefs see the running jobs that have made progress in their placement, which is on GPUs of one type."""
+    if engine.beliefs is None:
+        return
+    found: list[Seen] = []
+    for job in engine.active:
+        types = {engine.rules.node_types[share.node.id] for share in job.shares}
+        if job.status is JobStatus.RUNNING and job.segment < engine.time and len(types) == 1:
+            found.append(Seen(job.id, types.pop(), job.gpus, len(job.shares)))
+    engine.beliefs.look(engine.num_submitted, found)
+    engine.shown = engine.rules.showing(engine.beliefs.table, engine.beliefs.exact)
 
 
 def _read_only(column: np.ndarray) -> np.ndarray:

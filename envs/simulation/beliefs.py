@@ -1,0 +1,316 @@
+"""Beliefs about throughputs in one episode: what has been seen of them, and the tables that views show instead."""
+
+import weakref
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from envs.performance import without_draw
+from envs.scheduling import ThroughputFit
+from envs.simulation.exact import ExactThroughputs
+from envs.simulation.scenario import Scenario
+from envs.simulation.setup import Setup
+from envs.simulation.throughput import ThroughputTable, level_nodes, node_level
+from envs.types import (
+    Belief,
+    BoolArray,
+    Configuration,
+    FloatArray,
+    IntArray,
+    JobId,
+    KnownCurves,
+    PerformanceError,
+    Placement,
+    ThroughputSamples,
+)
+from envs.workloads import Workload
+
+Cell = tuple[int, int, int]  # GPU type, number of GPUs, level of nodes
+
+
+class Seen(NamedTuple):
+    """A job that has made progress in a placement on GPUs of one type.
+
+    Attributes:
+        job: its id.
+        gpu_type: index of the type.
+        num_gpus: its GPUs.
+        num_nodes: its nodes.
+    """
+
+    job: JobId
+    gpu_type: int
+    num_gpus: int
+    num_nodes: int
+
+
+class Beliefs:
+    """Samples of the throughputs in one episode, and what the setup's estimator makes of them.
+
+    What views show is in `table` and `exact`; both are new objects whenever something was learnt. Samples have errors
+    that depend on the seed, the job and the placement alone, so that all schedulers see the same. Jobs of one model
+    share a curve, and views say which jobs have the same model.
+
+    Known without samples are: which placements a model runs in, its number of parameters and so its traffic between
+    nodes, and what cores, memory and co-located jobs do to it. A sample is therefore the throughput with ample cores
+    and memory and without co-located jobs.
+
+    Args:
+        setup: the setup.
+        workload: the jobs.
+        truth: throughputs of the workload's models, in the order of `workload.models`.
+        seed: of the errors.
+    """
+
+    def __init__(self, setup: Setup, workload: Workload, truth: ThroughputTable, seed: np.random.SeedSequence) -> None:
+        self.information = setup.scenario.information
+        self.workload = replace(workload, models=tuple(without_draw(name) for name in workload.models))
+        self.num_beliefs = 0
+        self._setup, self._truth = setup, truth
+        self._rows: IntArray = np.array([truth.models.index(name) for name in workload.models], np.int64)
+        entropy = seed.generate_state(2)
+        self._key = tuple(int(word) for word in entropy)
+        self._stated = np.random.default_rng(entropy).standard_normal(len(workload)) * self.information.stated_error
+        self._prior = Prior.of(setup, truth.throughputs.shape[2] - 1)
+        self._samples: dict[int, _Samples] = {}
+        self._taken: set[tuple[JobId, Cell]] = set()
+        self._num_stated = 0
+        self._throughputs = np.zeros(truth.throughputs.shape)
+        self._spread = np.zeros(truth.throughputs.shape)
+        self._base = replace(truth, models=tuple(without_draw(name) for name in truth.models))
+        self._show()
+
+    @property
+    def table(self) -> ThroughputTable:
+        """The throughputs that views show."""
+        return self._table
+
+    @property
+    def exact(self) -> "BelievedThroughputs":
+        """The same, by configuration."""
+        return self._exact
+
+    def look(self, num_submitted: int, seen: Iterable[Seen]) -> bool:
+        """Take samples at the beginning of a round; return whether beliefs have changed.
+
+        Args:
+            num_submitted: jobs submitted so far.
+            seen: jobs that have made progress in their present placement; those of which the sample was taken before
+                are passed over.
+        """
+        changed: set[int] = set()
+        for job in range(self._num_stated, num_submitted):
+            changed.add(self._take_statement(job))
+        self._num_stated = max(self._num_stated, num_submitted)
+        for each in seen:
+            cell = each.gpu_type, each.num_gpus, node_level(each.num_nodes)
+            if (each.job, cell) not in self._taken:
+                self._taken.add((each.job, cell))
+                row = int(self._rows[self.workload.jobs["model"][each.job]])
+                self._add(row, cell, self._error(each.job, cell), self.information.sample_error)
+                changed.add(row)
+        for row in sorted(changed):
+            self._learn(row)
+        if changed:
+            self.num_beliefs += 1
+            self._show()
+        return bool(changed)
+
+    def belief(self, row: int, configuration: Configuration) -> Belief:
+        """Return the belief about a configuration of a model.
+
+        Args:
+            row: index of the model in `table`.
+            configuration: GPUs and nodes.
+        """
+        cell = self._exact.cell(configuration)
+        samples = self._samples.get(row)
+        measured = 0 if samples is None else sum(each == cell for each in samples.measured)
+        return Belief(self._exact.of_row(row, configuration), float(self._spread[(row, *cell)]), measured)
+
+    def _take_statement(self, job: JobId) -> int:
+        """Add what the user states of a job: the throughput on its GPUs of the fastest type. Return the model's row."""
+        row = int(self._rows[self.workload.jobs["model"][job]])
+        self._know(row)
+        size = min(int(self.workload.jobs["num_gpus"][job]), self._truth.throughputs.shape[2] - 1)
+        alone = self._truth.consolidated()[row, :, size]
+        if alone.max() > 0:  # else it runs on several types only, and nobody can say how fast
+            gpu_type = int(alone.argmax())
+            cell = gpu_type, size, int(self._truth.levels[gpu_type, size])
+            self._add(row, cell, float(self._stated[job]), self.information.stated_error, stated=True)
+        return row
+
+    def _know(self, row: int) -> None:
+        """Begin with a model, and take its profiles."""
+        if row in self._samples:
+            return
+        self._samples[row] = _Samples()
+        if self.information.throughput == "profiled":
+            for cell in self._profiles(row):
+                self._add(row, cell, self._error(-1 - row, cell), self.information.sample_error)
+
+    def _profiles(self, row: int) -> Sequence[Cell]:
+        """List the cells in which a model was measured: on each type the fewest GPUs, then the most of one node."""
+        nodes = self._setup.cluster
+        cells: list[Cell] = []
+        for most in (False, True):
+            for gpu_type in range(len(nodes.gpu_types)):
+                widest = int(nodes.node_gpus[nodes.node_types == gpu_type].max())
+                sizes = np.flatnonzero(self._truth.throughputs[row, gpu_type, : widest + 1, 0] > 0)
+                if sizes.size and (cell := (gpu_type, int(sizes[-1 if most else 0]), 0)) not in cells:
+                    cells.append(cell)
+        return cells[: self.information.profiles]
+
+    def _error(self, job: JobId, cell: Cell) -> float:
+        """Return the error of a sample, as a logarithm: the same whenever this job is in this cell."""
+        rng = np.random.default_rng((*self._key, abs(job), int(job < 0), *cell))
+        return float(rng.standard_normal()) * self.information.sample_error
+
+    def _add(self, row: int, cell: Cell, error: float, spread: float, *, stated: bool = False) -> None:
+        samples = self._samples[row]
+        samples.cells.append(cell)
+        samples.throughput.append(float(self._truth.throughputs[(row, *cell)]) * float(np.exp(error)))
+        samples.error.append(spread)
+        samples.stated.append(stated)
+
+    def _learn(self, row: int) -> None:
+        """Ask the estimator about a model after new samples."""
+        samples = self._samples[row]
+        runs = self._truth.throughputs[row] > 0
+        if not samples.cells:
+            return
+        estimate = self._prior.fit(self._base.models[row]).estimate(samples.arrays())
+        believed = np.where(runs, np.clip(estimate.throughput, 1e-12, 1e15), 0.0)
+        self._throughputs[row] = _ordered(believed, runs)
+        self._spread[row] = np.where(runs, estimate.spread, 0.0)
+
+    def _show(self) -> None:
+        """Give views new tables. A model of which nothing is known, and no job submitted, runs at 1 sample/s."""
+        runs = self._truth.throughputs > 0
+        shown = np.where(runs & (self._throughputs == 0), 1.0, self._throughputs)
+        self._table = replace(self._base, throughputs=shown)
+        self._exact = BelievedThroughputs(self._setup, self._table)
+
+
+class Prior:
+    """The estimator's fits before any sample, by model; built once for the lifetime of a setup.
+
+    Args:
+        setup: its performance model gives the measured curves of all models that run on its cluster.
+        max_gpus: the largest size of the tables.
+    """
+
+    def __init__(self, setup: Setup, max_gpus: int) -> None:
+        names = tuple(name for name in setup.performance.models if name == without_draw(name))
+        self._throughputs = ThroughputTable.build(replace(setup, scenario=Scenario()), names, max_gpus).throughputs
+        self._names, self._estimator = names, setup.estimator
+        self._fits: dict[str, ThroughputFit] = {}
+
+    @classmethod
+    def of(cls, setup: Setup, max_gpus: int) -> "Prior":
+        """Return the prior of a setup for tables of this size."""
+        if id(setup) not in _PRIORS:
+            _PRIORS[id(setup)] = {}
+            weakref.finalize(setup, _PRIORS.pop, id(setup), None)
+        known = _PRIORS[id(setup)]
+        if max_gpus not in known:
+            known[max_gpus] = cls(setup, max_gpus)
+        return known[max_gpus]
+
+    def fit(self, model: str) -> ThroughputFit:
+        """Return the fit for a model, which has seen the curves of all others."""
+        if model not in self._fits:
+            runs = self._throughputs > 0
+            others = [i for i, name in enumerate(self._names) if name != model and runs[i].any()]
+            nodes = np.array([level_nodes(level) for level in range(runs.shape[3])])
+            own: BoolArray = runs[self._names.index(model)] if model in self._names else np.ones(runs.shape[1:], bool)
+            self._fits[model] = self._estimator.fit(KnownCurves(self._throughputs[others], own, nodes))
+        return self._fits[model]
+
+
+_PRIORS: dict[int, dict[int, Prior]] = {}  # by the identity of a setup, and the largest size
+
+
+class BelievedThroughputs(ExactThroughputs):
+    """Throughputs of a table by configuration, in place of those of the performance model.
+
+    Args:
+        setup: cluster and scenario.
+        table: the throughputs.
+    """
+
+    def __init__(self, setup: Setup, table: ThroughputTable) -> None:
+        super().__init__(setup)
+        self._table = table
+
+    def cell(self, configuration: Configuration) -> Cell:
+        """Return the cell of the table for a configuration; more GPUs than the table has count as its most.
+
+        Raises:
+            PerformanceError: it names more than GPUs, or has an unknown GPU type.
+        """
+        named = (configuration.plan, configuration.batch_size, configuration.cpus_per_gpu, configuration.memory_per_gpu)
+        if any(amount is not None for amount in named):
+            raise PerformanceError(HIDDEN)
+        types = self.cluster.gpu_types
+        if configuration.gpu_type not in types:
+            raise PerformanceError(f"GPU type {configuration.gpu_type!r} is unknown; known: {', '.join(types)}")
+        size = min(configuration.num_gpus, self._table.throughputs.shape[2] - 1)
+        nodes = min(configuration.num_nodes, size)
+        return types.index(configuration.gpu_type), size, node_level(nodes)
+
+    def of_row(self, row: int, configuration: Configuration) -> float:
+        """Samples/s of the model in a row of the table, at most what links carry."""
+        throughput = float(self._table.throughputs[(row, *self.cell(configuration))])
+        gpu_type, size, nodes = configuration.gpu_type, configuration.num_gpus, configuration.num_nodes
+        if gpu_type not in self.links.least or nodes < 2:
+            return throughput
+        return min(throughput, self.links.throughput(self._table.models[row], size, nodes, self.links.least[gpu_type]))
+
+    def ask(self, model: str, configuration: Configuration) -> float:
+        """See `ExactThroughputs.ask`."""
+        return self.of_row(self._table.models.index(model), configuration)
+
+    def throughput(self, model: str, placement: Placement) -> float:
+        """Refuse: only placements that name more than GPUs are asked for here.
+
+        Raises:
+            PerformanceError: always.
+        """
+        raise PerformanceError(HIDDEN)
+
+
+HIDDEN = (
+    "throughputs are hidden (information.throughput), and beliefs are about numbers of GPUs alone; "
+    "name neither plan nor batch size, cores or memory"
+)
+
+
+class _Samples:
+    """Samples of one model as lists."""
+
+    def __init__(self) -> None:
+        self.cells: list[Cell] = []
+        self.throughput: list[float] = []
+        self.error: list[float] = []
+        self.stated: list[bool] = []
+
+    @property
+    def measured(self) -> list[Cell]:
+        """The cells of samples that were not stated."""
+        return [cell for cell, stated in zip(self.cells, self.stated, strict=True) if not stated]
+
+    def arrays(self) -> ThroughputSamples:
+        """Return them as an estimator gets them."""
+        cells = np.array(self.cells, np.int64).reshape(-1, 3)
+        return ThroughputSamples(cells, np.array(self.throughput), np.array(self.error), np.array(self.stated, bool))
+
+
+def _ordered(throughput: FloatArray, runs: FloatArray) -> FloatArray:
+    """Make a believed curve as real ones are: more GPUs never lower it, and more nodes never raise it."""
+    ordered = np.maximum.accumulate(throughput, axis=1)
+    least = np.minimum.accumulate(np.where(runs, ordered, np.inf), axis=2)
+    shown: FloatArray = np.where(runs, least, 0.0)
+    return shown

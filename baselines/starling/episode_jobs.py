@@ -28,6 +28,7 @@ class EpisodeJobs(EveryJob):
         self.num_gpus, self.min_gpus = columns["num_gpus"].copy(), columns["min_gpus"].copy()
         self.max_gpus, self.model = columns["max_gpus"].copy(), columns["model"].copy()
         self.min_batch, self.max_batch = columns["min_batch"].copy(), columns["max_batch"].copy()
+        self.num_beliefs = 0  # a market is attached anew when beliefs change
         self._table, self._exact = table, exact
 
     def job(self, job: JobId) -> JobSpec:

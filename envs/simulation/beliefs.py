@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from envs.performance import without_draw
+from envs.performance import PerformanceModel, counts_links, without_draw
 from envs.scheduling import ThroughputFit
 from envs.simulation.exact import ExactThroughputs
 from envs.simulation.scenario import Scenario
@@ -49,7 +49,8 @@ class Seen(NamedTuple):
 class Beliefs:
     """Samples of the throughputs in one episode, and what the setup's estimator makes of them.
 
-    What views show is in `table` and `exact`; both are new objects whenever something was learnt. Samples have errors
+    What views show is in `setup`, `workload`, `table` and `exact`; the last two are new objects whenever something was
+    learnt. Samples have errors
     that depend on the seed, the job and the placement alone, so that all schedulers see the same. Jobs of one model
     share a curve, and views say which jobs have the same model.
 
@@ -68,7 +69,8 @@ class Beliefs:
         self.information = setup.scenario.information
         self.workload = replace(workload, models=tuple(without_draw(name) for name in workload.models))
         self.num_beliefs = 0
-        self._setup, self._truth = setup, truth
+        self.setup = replace(setup, performance=HiddenModel(setup.performance))
+        self._truth = truth
         self._rows: IntArray = np.array([truth.models.index(name) for name in workload.models], np.int64)
         entropy = seed.generate_state(2)
         self._key = tuple(int(word) for word in entropy)
@@ -153,7 +155,7 @@ class Beliefs:
 
     def _profiles(self, row: int) -> Sequence[Cell]:
         """List the cells in which a model was measured: on each type the fewest GPUs, then the most of one node."""
-        nodes = self._setup.cluster
+        nodes = self.setup.cluster
         cells: list[Cell] = []
         for most in (False, True):
             for gpu_type in range(len(nodes.gpu_types)):
@@ -191,7 +193,7 @@ class Beliefs:
         runs = self._truth.throughputs > 0
         shown = np.where(runs & (self._throughputs == 0), 1.0, self._throughputs)
         self._table = replace(self._base, throughputs=shown)
-        self._exact = BelievedThroughputs(self._setup, self._table)
+        self._exact = BelievedThroughputs(self.setup, self._table)
 
 
 class Prior:
@@ -231,6 +233,26 @@ class Prior:
 
 
 _PRIORS: dict[int, dict[int, Prior]] = {}  # by the identity of a setup, and the largest size
+
+
+class HiddenModel:
+    """The performance model of a view that hides throughputs: it knows the names of models and tells nothing else.
+
+    Args:
+        performance: the world's.
+    """
+
+    def __init__(self, performance: PerformanceModel) -> None:
+        self.models = tuple(without_draw(name) for name in performance.models)
+        self.counts_links = counts_links(performance)
+
+    def throughput(self, model: str, configuration: Configuration) -> float:
+        """Refuse.
+
+        Raises:
+            PerformanceError: always.
+        """
+        raise PerformanceError(HIDDEN)
 
 
 class BelievedThroughputs(ExactThroughputs):

@@ -1,5 +1,7 @@
 """The simplest estimator: every model has the mean curve of all others, at the height that samples show."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from envs.types import EstimatedCurve, FloatArray, KnownCurves, ThroughputSamples
@@ -8,6 +10,7 @@ FITS = 30  # alternating means; the additive fit converges long before
 UNKNOWN_SPREAD = 3.0  # of the logarithm of a throughput of which there is no sample
 
 
+@dataclass(frozen=True)
 class MeanCurve:
     """Estimator that knows the mean logarithm of the other models' curves, and fits its height alone to samples.
 

@@ -77,7 +77,7 @@ class Simulator(WholeEpisode):
         known = self._believed_view
         if known is None or known.num_beliefs != self.beliefs.num_beliefs:
             seen = self.beliefs.workload, self.beliefs.table, self.beliefs.exact
-            known = SimulationView(self.state, self.setup, *seen, self.plans, self.beliefs)
+            known = SimulationView(self.state, self.beliefs.setup, *seen, self.plans, self.beliefs)
             self._believed_view = known
         return known
 

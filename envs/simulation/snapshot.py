@@ -87,7 +87,7 @@ class Snapshot(SimulatedEpisode):
         self._history = -1
         self._known_view: SimulationView | None = None
         self._exact = ExactThroughputs(self.setup)
-        self._beliefs: Beliefs | None = None
+        self._engine_side: Beliefs | None = None
         self._forget()
 
     def _make_room(self, rows: int) -> None:
@@ -119,7 +119,7 @@ class Snapshot(SimulatedEpisode):
         """A view of the copy at its present time."""
         if self._known_view is None:
             self._known_view = SimulationView(
-                self.state, self.setup, self._submitted(), self.table, self.exact, self.plans, self._beliefs
+                self.state, self.setup, self._submitted(), self.table, self.exact, self.plans, self._engine_side
             )
         return self._known_view
 
@@ -153,7 +153,7 @@ class Snapshot(SimulatedEpisode):
         assumed = _checked(remaining, used)
         self._drop_arrivals()
         self._prepare(used, int(source.episode["history"][0]), view.table)
-        self._exact, self._beliefs = view.exact, view.beliefs
+        self._exact, self._engine_side = view.exact, view.beliefs
         self._append(view.workload, used)
         copy_episode(source, self.world, self._listed, NO_JOBS, self._sizes, used, True)
         if view.beliefs is not None:
@@ -258,7 +258,7 @@ class Snapshot(SimulatedEpisode):
         used = int(other._sizes[USED])
         self._prepare(used, other._history, other.table)
         self._columns, self._names, self._own_plans = other._columns, other._names, other._own_plans
-        self._about, self._exact, self._beliefs = other._about, other._exact, other._beliefs
+        self._about, self._exact, self._engine_side = other._about, other._exact, other._engine_side
         count, known = int(other._sizes[OPEN]), other._sizes[KNOWN]
         self._sizes[KNOWN] = min(self._sizes[KNOWN], known)
         copy_episode(other.world, self.world, self._listed, other._listed[:count], self._sizes, used, False)

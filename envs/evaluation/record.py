@@ -1,9 +1,10 @@
-"""Recorded results: what one scheduler did in every episode of a task, in a small file that can be committed.
+"""Recorded results: what one scheduler did in every episode of a task, as a small text that can be committed.
 
-A record is a gzipped text of JSON lines, to be read with `zcat`. Its first line says what was played. Each further line
-is an episode (`EpisodeFigures`): its metrics with `DIGITS` significant digits, and the JCT of every measured job with
-`JOB_DIGITS`. The first line has a checksum of all that the record says, against mistakes, not against intent: anyone
-can compute it. `record_schema` states which values a record may have, and `record_checks` how they must agree.
+A record is a text of JSON lines, a member of its task's archive (`envs.evaluation.archive`), which `unzip -p` prints.
+Its first line says what was played. Each further line is an episode (`EpisodeFigures`): its metrics with `DIGITS`
+significant digits, and the JCT of every measured job with `JOB_DIGITS`. The first line has a checksum of all that the
+record says, against mistakes, not against intent: anyone can compute it. `record_schema` states which values a record
+may have, and `record_checks` how they must agree.
 
 The rounding limits the size of the files. Metrics of episodes in which every scheduler finished the same jobs keep all
 their digits. In an episode in which another scheduler left jobs unfinished, means over the remaining jobs are computed
@@ -13,11 +14,8 @@ have, come from the rounded figures too, and there is none of the queueing delay
 """
 
 import dataclasses
-import gzip
-import io
 import json
 import math
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from envs.evaluation.archive import list_recorded, read_member, write_member
 from envs.evaluation.episode import JOB, EpisodeFigures
 from envs.evaluation.record_checks import EpisodeCheck
 from envs.evaluation.record_schema import DIGITS, FORMAT, JOB_DIGITS, RecordError, check_episode, check_header, show
@@ -33,9 +32,6 @@ from envs.metrics import Summary
 from envs.simulation import WORLD_VERSION, Scenario, Setup, ThroughputTable
 from envs.types import FloatArray, MurmurationError
 from envs.workloads import Workload
-
-SUFFIX = ".jsonl.gz"
-LARGEST = 1 << 26  # bytes of a record's text; one of 100,000 jobs has less than 1 MB
 
 
 @dataclass(frozen=True)
@@ -159,23 +155,17 @@ def restore_episode(values: Mapping[str, Any], workload: Workload, ideal: FloatA
     return EpisodeFigures(workload, jobs, Summary(**summary), **figures, named_plans="named_plans" in values)
 
 
-def write_record(path: Path, header: RecordHeader, episodes: Iterable[EpisodeFigures]) -> None:
-    """Write a record. The file appears when it is complete, and equal figures give equal bytes."""
+def write_record(archive: Path, header: RecordHeader, episodes: Iterable[EpisodeFigures]) -> None:
+    """Write a record into the archive of its task. It appears when it is complete; equal figures give equal bytes."""
     first = {**dataclasses.asdict(header), "configuration_hash": header.configuration_hash, "digits": JOB_DIGITS}
-    write_lines(path, [first, *(describe_episode(episode) for episode in episodes)])
+    write_lines(archive, header.scheduler, [first, *(describe_episode(episode) for episode in episodes)])
 
 
-def write_lines(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
+def write_lines(archive: Path, scheduler: str, lines: Sequence[Mapping[str, Any]]) -> None:
     """Write the plain values of a record, the first line's first, with their checksum."""
     first = {**lines[0], "checksum": checksum(lines)}
     text = "".join(json.dumps(line, separators=(",", ":"), allow_nan=False) + "\n" for line in [first, *lines[1:]])
-    packed = io.BytesIO()
-    with gzip.GzipFile(filename="", mode="wb", fileobj=packed, compresslevel=9, mtime=0) as file:
-        file.write(text.encode())
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.part")
-    part.write_bytes(packed.getvalue())
-    part.replace(path)
+    write_member(archive, scheduler, text)
 
 
 def checksum(lines: Sequence[Mapping[str, Any]]) -> str:
@@ -184,14 +174,14 @@ def checksum(lines: Sequence[Mapping[str, Any]]) -> str:
     return hash_text(json.dumps([first, *lines[1:]], sort_keys=True))
 
 
-def read_record(path: Path) -> Record:
-    """Read a record.
+def read_record(archive: Path, scheduler: str) -> Record:
+    """Read a scheduler's record from the archive of a task.
 
     Raises:
-        MurmurationError: the file is damaged, its format is another version's, or a value is none that it may have.
+        MurmurationError: it is damaged, its format is another version's, or a value is none that it may have.
     """
     try:
-        lines = [_parse(line) for line in _read_text(path).splitlines()]
+        lines = [_parse(line) for line in read_member(archive, scheduler).splitlines()]
         check_header(lines[0] if lines else None)
         first, *episodes = lines
         for number, episode in enumerate(episodes):
@@ -203,36 +193,20 @@ def read_record(path: Path) -> Record:
         if first["checksum"] != checksum(lines):
             raise RecordError("its checksum is of other content: it was changed after it was written")
     except RecordError as error:
-        raise MurmurationError(f"{path}: {error}; delete it and record the scheduler again") from error
+        raise MurmurationError(f"{archive}: {scheduler} {error}; record the scheduler again") from error
     return Record(header, episodes)
 
 
-def digest_records(paths: Iterable[Path]) -> str:
-    """Return a hash that depends on the names and the content of records, in any order."""
-    return hash_text("\n".join(f"{path.name} {_digest(path)}" for path in sorted(paths)))
+def digest_records(archive: Path) -> str:
+    """Return a hash that depends on the names and the content of a task's records, if it has any."""
+    return hash_text("\n".join(f"{name} {_digest(archive, name)}" for name in list_recorded(archive)))
 
 
-def _digest(path: Path) -> str:
+def _digest(archive: Path, scheduler: str) -> str:
     try:
-        return hash_text(_read_text(path))
+        return hash_text(read_member(archive, scheduler))
     except RecordError:
         return "damaged"
-
-
-def _read_text(path: Path) -> str:
-    """Return the text of a record.
-
-    Raises:
-        RecordError: it cannot be read, or is too large.
-    """
-    try:
-        with gzip.open(path, "rb") as file:
-            content = file.read(LARGEST + 1)
-        if len(content) <= LARGEST:
-            return content.decode("utf-8")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise RecordError(f"is no record ({type(error).__name__} while it was read)") from error
-    raise RecordError(f"is no record: it has more than {LARGEST >> 20} MB")
 
 
 def _parse(line: str) -> Any:

@@ -14,9 +14,10 @@ from envs.evaluation.report import run_comparison, write_report
 from envs.evaluation.statistics import Estimate, t_interval
 from experiments.performance.reproduction import Reproduction
 from launch.arguments import compose_options
+from launch.choices import CONF
 from launch.inputs import build_inputs
 from launch.policies import load_policies
-from launch.records import RESULTS, RecordFolder, consult_records
+from launch.records import RECORDS_FOLDER, TaskRecords, consult_records
 from launch.tasks import describe_task
 
 PUBLISHED = {"mean JCT": 46.0, "makespan": 44.0}  # per cent less, at most: abstract of TPDS 36(3), 391-406, 2025
@@ -37,7 +38,7 @@ NOTES = (
 def improvements(data: str, folder: Path, checkpoints: Mapping[str, str], tasks: Sequence[str] = TASKS) -> Reproduction:
     """Compare policies with the recorded results of published schedulers on the test windows of two traces.
 
-    Baselines are not played: their results are those in `results/`.
+    Baselines are not played: their results are those in `baselines/records`.
 
     Args:
         data: the folder with `traces/`; empty for the one that MURMURATION_DATA names.
@@ -51,7 +52,7 @@ def improvements(data: str, folder: Path, checkpoints: Mapping[str, str], tasks:
     """
     if data:
         os.environ["MURMURATION_DATA"] = data
-    paths = {name: RESULTS.parent / path for name, path in checkpoints.items()}
+    paths = {name: CONF.parent / path for name, path in checkpoints.items()}
     tables, missing = [], []
     for task in tasks:
         comparison, absent = compare_on(task, paths, folder / task)
@@ -70,7 +71,7 @@ def compare_on(task: str, checkpoints: Mapping[str, Path], folder: Path) -> tupl
     inputs = build_inputs(cfg)
     workloads = inputs.source.evaluation("test")
     about: Mapping[str, Any] = describe_task(cfg, inputs, "test", len(workloads))
-    there = RecordFolder(RESULTS, about["task"]).names
+    there = TaskRecords(RECORDS_FOLDER, about["task"]).names
     wanted = ["starling", *BASELINES]
     cfg.recorded = [name for name in wanted if name in there]
     recorded = consult_records(cfg, about, [], workloads, inputs.setup)

@@ -9,11 +9,12 @@ from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
+from envs.evaluation.archive import ARCHIVE_SUFFIX, check_archive, list_recorded
 from envs.evaluation.comparison import plain
 from envs.evaluation.episode import EpisodeFigures
 from envs.evaluation.failure import Failure
 from envs.evaluation.playing import Played
-from envs.evaluation.record import SUFFIX, Record, RecordHeader, ideal_durations, read_record, write_record
+from envs.evaluation.record import Record, RecordHeader, ideal_durations, read_record, write_record
 from envs.evaluation.record_schema import LONGEST, RecordError, show
 from envs.simulation import WORLD_VERSION, Scenario, Setup
 from envs.types import FloatArray, MurmurationError, did_you_mean
@@ -26,21 +27,21 @@ from launch.inputs import find_schedulers
 from launch.sources import hash_sources
 from launch.tasks import limit_slow
 
-RESULTS = CONF.parent / "results"
+RECORDS_FOLDER = CONF.parent / "baselines" / "records"
 BEFORE_SOURCES = "recorded before source files were hashed, so that a change of code would not be noticed"
 OTHER_SOURCES = "source files have changed since it was recorded; again=true plays it anew"
 
 
 @dataclass(frozen=True)
-class RecordFolder:
-    """The records of one task: a file for each scheduler in a folder named after the task, its version and its hash.
+class TaskRecords:
+    """The records of one task: an archive named after the task, its version and its hash, with one for each scheduler.
 
     Args:
-        results: the folder of all tasks.
+        folder: the folder of all tasks.
         task: what results say of their task (`Task.identify`).
     """
 
-    results: Path
+    folder: Path
     task: Mapping[str, Any]
 
     @property
@@ -50,18 +51,14 @@ class RecordFolder:
         return f"{title}-{self.task['hash']}" if self.task["modified"] else title
 
     @property
-    def names(self) -> list[str]:
-        """The schedulers that have a file, sorted."""
-        return sorted(path.name.removesuffix(SUFFIX) for path in self.files)
+    def archive(self) -> Path:
+        """The file of all schedulers, whether it exists or not."""
+        return self.folder / f"{self.title}{ARCHIVE_SUFFIX}"
 
     @property
-    def files(self) -> list[Path]:
-        """The files of all schedulers, sorted."""
-        return sorted((self.results / self.title).glob(f"*{SUFFIX}"))
-
-    def path(self, scheduler: str) -> Path:
-        """Return the file of a scheduler, whether it exists or not."""
-        return self.results / self.title / f"{scheduler}{SUFFIX}"
+    def names(self) -> list[str]:
+        """The schedulers that have a record, sorted."""
+        return list_recorded(self.archive)
 
     def header(self, scheduler: str, configuration: Mapping[str, Any], played: Sequence[Any] | str) -> RecordHeader:
         """Return the header for what a scheduler has just played, or for the reason why it cannot run."""
@@ -81,7 +78,7 @@ class RecordFolder:
         if isinstance(played, Failure):
             return
         episodes = [] if isinstance(played, str) else [EpisodeFigures.of(run) for run in played]
-        write_record(self.path(scheduler), self.header(scheduler, configuration, played), episodes)
+        write_record(self.archive, self.header(scheduler, configuration, played), episodes)
 
     def read(self, scheduler: str, configuration: Mapping[str, Any], num_episodes: int) -> Record | str:
         """Return a scheduler's record if it is of this problem, else the reason why it is of no use.
@@ -91,10 +88,10 @@ class RecordFolder:
             configuration: the class and options that it would run with now.
             num_episodes: the number of episodes that are needed.
         """
-        if not self.path(scheduler).exists():
+        if scheduler not in self.names:
             return "has no record"
         try:
-            record = read_record(self.path(scheduler))
+            record = read_record(self.archive, scheduler)
         except MurmurationError as error:
             return f"is damaged: {error}"
         header, now = record.header, RecordHeader(scheduler, "", "", configuration, 0, "")
@@ -120,7 +117,7 @@ class Recorded:
     figures: Mapping[str, Sequence[EpisodeFigures]] = field(default_factory=dict)  # in place of running a scheduler
     inapplicable: Mapping[str, str] = field(default_factory=dict)  # schedulers that cannot run here, with the reason
     invalid: Mapping[str, str] = field(default_factory=dict)  # schedulers whose record is of no use, with the reason
-    folder: RecordFolder | None = None
+    records: TaskRecords | None = None
     pending: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # configurations of schedulers to record
 
     @property
@@ -130,8 +127,8 @@ class Recorded:
 
     def listen(self, scheduler: str, played: Played) -> None:
         """Record a scheduler that has just been played if it is to be recorded."""
-        if self.folder and scheduler in self.pending:
-            self.folder.write(scheduler, self.pending[scheduler], played)
+        if self.records and scheduler in self.pending:
+            self.records.write(scheduler, self.pending[scheduler], played)
 
 
 def consult_records(
@@ -153,14 +150,14 @@ def consult_records(
         ChoiceError: there is no task, not all of its episodes would be recorded, a scheduler that is to be recorded is
             not in `conf/scheduler` as it is, or `recorded` names one without a record.
     """
-    folder = open_folder(cfg, about)
-    if folder is None:
+    records = open_records(cfg, about)
+    if records is None:
         return Recorded()
     figures: dict[str, Sequence[EpisodeFigures]] = {}
     inapplicable: dict[str, str] = {}
     invalid: dict[str, str] = {}
     pending: dict[str, Mapping[str, Any]] = {}
-    further = wanted_records(cfg, folder)
+    further = wanted_records(cfg, records)
     asked = list(schedulers) if cfg.get("record") else []
     library = library_configurations([*asked, *further])
     ideals = ideal_durations(workloads, setup)
@@ -169,7 +166,7 @@ def consult_records(
         check_recordable(cfg, name, library)
     for name in [*asked, *further]:
         count = min(counts.get(name, len(workloads)), len(workloads))
-        record = folder.read(name, library[name], count) if name in library else "is of no scheduler in conf/scheduler"
+        record = records.read(name, library[name], count) if name in library else "is of no scheduler in conf/scheduler"
         if isinstance(record, str):
             found: Sequence[EpisodeFigures] | Inapplicable | str = record
         else:
@@ -182,7 +179,7 @@ def consult_records(
             inapplicable[name] = found.reason
         else:
             figures[name] = found
-    return Recorded(figures, inapplicable, invalid, folder, pending)
+    return Recorded(figures, inapplicable, invalid, records, pending)
 
 
 @dataclass(frozen=True)
@@ -214,7 +211,7 @@ def restore_record(
     try:
         return record.figures(workloads, ideals, scenario, remark)
     except RecordError as error:
-        return f"cannot be: {error}; delete it and record the scheduler again"
+        return f"cannot be: {error}; record the scheduler again"
 
 
 def check_recordable(cfg: DictConfig, name: str, library: Mapping[str, Mapping[str, Any]]) -> None:
@@ -232,11 +229,12 @@ def check_recordable(cfg: DictConfig, name: str, library: Mapping[str, Mapping[s
         raise ChoiceError(f"record=true: {name} has other options than its file in conf/scheduler: {changed}")
 
 
-def open_folder(cfg: DictConfig, about: Mapping[str, Any]) -> RecordFolder | None:
+def open_records(cfg: DictConfig, about: Mapping[str, Any]) -> TaskRecords | None:
     """Return the records of a comparison's task; None if it neither records nor reads records.
 
     Raises:
         ChoiceError: there is no task, or not all of its test episodes are to be recorded.
+        MurmurationError: the archive into which records are to be written is damaged.
     """
     if not (cfg.get("record") or cfg.get("recorded")):
         return None
@@ -248,10 +246,13 @@ def open_folder(cfg: DictConfig, about: Mapping[str, Any]) -> RecordFolder | Non
     if not task["complete"] and "split" in task["label"]:
         raise ChoiceError(f"recorded: {task['label']}: records are of the test episodes; leave out split")
     results = cfg.get("results")
-    return RecordFolder(Path(results) if results else RESULTS, task)
+    records = TaskRecords(Path(results) if results else RECORDS_FOLDER, task)
+    if cfg.get("record"):
+        check_archive(records.archive)
+    return records
 
 
-def wanted_records(cfg: DictConfig, folder: RecordFolder) -> list[str]:
+def wanted_records(cfg: DictConfig, records: TaskRecords) -> list[str]:
     """Return the schedulers whose records a comparison reads besides those that it was asked to play.
 
     Raises:
@@ -260,13 +261,13 @@ def wanted_records(cfg: DictConfig, folder: RecordFolder) -> list[str]:
     recorded = cfg.get("recorded")
     if not recorded:
         return []
-    known = folder.names
+    known = records.names
     names = known if recorded is True else [recorded] if isinstance(recorded, str) else [str(each) for each in recorded]
     for name in names:
         if name not in known:
             there = ", ".join(known) or "none"
             hint = did_you_mean(name, known, lead=", ")
-            raise ChoiceError(f"recorded={name}: {folder.title} has no such record{hint}; there are: {there}")
+            raise ChoiceError(f"recorded={name}: {records.title} has no such record{hint}; there are: {there}")
     return [name for name in names if name not in find_schedulers(cfg)]
 
 

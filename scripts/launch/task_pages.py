@@ -6,16 +6,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from envs.evaluation.archive import ARCHIVE_SUFFIX
 from envs.evaluation.compare import compare_schedulers
 from envs.evaluation.page import task_table
-from envs.evaluation.record import SUFFIX, digest_records
+from envs.evaluation.record import digest_records
 from envs.evaluation.task import Task
 from envs.types import TraceError, did_you_mean
 from launch.arguments import compose_options
 from launch.choices import CONF, list_choices, open_configs
 from launch.errors import ChoiceError
 from launch.inputs import build_inputs
-from launch.records import RESULTS, consult_records
+from launch.records import RECORDS_FOLDER, consult_records
 from launch.tasks import build_task, describe_task, find_hash, leave_out
 
 NO_TASK = "none"
@@ -146,25 +147,25 @@ class RecordedTable:
     ]  # schedulers of `scheduler=all` that the task should have rows for, and that have no valid record
 
 
-def table_from_records(name: str, results: Path = RESULTS, options: Sequence[str] = ()) -> RecordedTable:
+def table_from_records(name: str, folder: Path = RECORDS_FOLDER, options: Sequence[str] = ()) -> RecordedTable:
     """Build the table of a task from its records alone; reads traces, plays nothing.
 
     Args:
         name: the task.
-        results: the folder of the records.
+        folder: that of the records.
         options: further options of `scripts/compare.py`, such as those of a modified task.
     """
     with open_configs():
         everyone = compose_options("compare", [f"task={name}", *options], "all")
         cfg = compose_options("compare", [f"task={name}", "recorded=true", *options], "[]")
-        cfg.results = str(results)
+        cfg.results = str(folder)
         inputs = build_inputs(cfg)
         workloads = inputs.source.evaluation()
         about = describe_task(cfg, inputs, None, len(workloads))
         recorded = consult_records(cfg, about, [], workloads, inputs.setup)
     outside = leave_out(everyone)
     names = [str(each) for each in everyone.schedulers if each not in {*recorded.inapplicable, *outside}]
-    if not recorded.figures or recorded.folder is None:
+    if not recorded.figures or recorded.records is None:
         return RecordedTable("", [name for name in names if name not in recorded.figures])
     comparison = compare_schedulers(
         {},
@@ -175,12 +176,12 @@ def table_from_records(name: str, results: Path = RESULTS, options: Sequence[str
         about=about,
         recorded=recorded.figures,
     )
-    digest = DIGEST.format(digest=digest_records(recorded.folder.files))
+    digest = DIGEST.format(digest=digest_records(recorded.records.archive))
     missing = [name for name in names if name not in comparison.runs]
     return RecordedTable(f"{digest}\n\n{task_table(comparison)}", missing)
 
 
-def recorded_tables(results: Path = RESULTS, names: Sequence[str] = TASKS) -> dict[str, str]:
+def recorded_tables(folder: Path = RECORDS_FOLDER, names: Sequence[str] = TASKS) -> dict[str, str]:
     """Return the tables of tasks that have valid records, and print which schedulers are missing.
 
     Raises:
@@ -190,11 +191,11 @@ def recorded_tables(results: Path = RESULTS, names: Sequence[str] = TASKS) -> di
         raise ChoiceError(f"tasks: there is no {', '.join(unknown)}; tasks are {', '.join(TASKS)}")
     found = {}
     for name in names:
-        if not any(results.glob(f"{name}-v*")):
+        if not any(folder.glob(f"{name}-v*{ARCHIVE_SUFFIX}")):
             print(f"{name}: has no records")
             continue
         try:
-            table = table_from_records(name, results)
+            table = table_from_records(name, folder)
         except TraceError as lacking:
             print(f"{name}: not built ({lacking})")
             continue
@@ -205,7 +206,7 @@ def recorded_tables(results: Path = RESULTS, names: Sequence[str] = TASKS) -> di
     return found
 
 
-def find_disagreements(page: str, results: Path = RESULTS) -> list[str]:
+def find_disagreements(page: str, folder: Path = RECORDS_FOLDER) -> list[str]:
     """Return what is wrong with the tables of a page: another problem's, other records than those that are there.
 
     A task without a table is not checked.
@@ -220,7 +221,7 @@ def find_disagreements(page: str, results: Path = RESULTS) -> list[str]:
             task = build_task(compose_options("compare", [f"task={name}"], "[]"))
         assert task is not None
         label = f"{task.title} ({task.hashes.get(task.version)})"
-        digest = DIGEST.format(digest=digest_records((results / task.title).glob(f"*{SUFFIX}")))
+        digest = DIGEST.format(digest=digest_records(folder / f"{task.title}{ARCHIVE_SUFFIX}"))
         if label not in table:
             wrong.append(f"{name}: the table is not of {label}; record its schedulers, then scripts/tasks.py --tables")
         elif digest not in table:

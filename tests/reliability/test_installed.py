@@ -65,6 +65,7 @@ def test_the_wheel_has_the_library_and_its_tables_and_nothing_else(wheel):
         "murmuration.py",
     }
     assert [name for name in names if "experiment" in name or "recipe" in name or "reproduction" in name] == []
+    assert [name for name in names if "records/" in name or name.endswith(".zip")] == []
     assert {"envs/py.typed", "agents/py.typed", "baselines/py.typed"} <= set(names)
     tables = {path.relative_to(REPOSITORY).as_posix() for path in REPOSITORY.glob("envs/**/tables/*") if path.is_file()}
     assert tables <= set(names)

@@ -6,8 +6,8 @@ the record then says what cannot be.
 
 import copy
 import dataclasses
-import gzip
 import json
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from envs.evaluation import compare_schedulers
+from envs.evaluation.archive import read_member
 from envs.evaluation.episode import EpisodeFigures
 from envs.evaluation.record import (
     RecordHeader,
@@ -79,14 +80,14 @@ def world(request: Any) -> str:
 @pytest.fixture
 def lines(world: str, tmp_path: Any) -> Lines:
     """The plain values of a record as it is written."""
-    path = tmp_path / "s.jsonl.gz"
+    path = tmp_path / "toy-v1.zip"
     write_record(path, HEADER, played(world))
-    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+    return [json.loads(line) for line in read_member(path, "s").splitlines()]
 
 
 def use(path: Any, world: str) -> None:
     """Take a record as a comparison does; raise the error by which it is refused."""
-    record = read_record(path)
+    record = read_record(path, "s")
     setup = SETUPS[world]
     figures = record.figures(WORKLOADS, ideal_durations(WORKLOADS, setup), setup.scenario)
     assert len(figures) == len(WORKLOADS)
@@ -135,7 +136,13 @@ def drop(lines: Lines, at: tuple[Any, ...]) -> Lines:
 
 def write_text(path: Any, lines: Lines) -> None:
     """Write lines with whatever checksum they have."""
-    path.write_bytes(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode(), 1))
+    pack(path, "".join(json.dumps(line) + "\n" for line in lines).encode())
+
+
+def pack(path: Any, content: bytes) -> None:
+    """Write an archive with one record of any content."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2, compresslevel=1) as file:
+        file.writestr("s.jsonl", content)
 
 
 NO_NUMBERS: list[Any] = [
@@ -182,16 +189,16 @@ def value_at(lines: Any, at: tuple[Any, ...]) -> Any:
 
 
 def test_what_is_written_is_used(world: str, lines: Lines, tmp_path: Any) -> None:
-    assert refusal(tmp_path / "s.jsonl.gz", world) == ""
-    write_text(tmp_path / "s.jsonl.gz", lines)  # another layout of the same values
-    assert refusal(tmp_path / "s.jsonl.gz", world) == ""
+    assert refusal(tmp_path / "toy-v1.zip", world) == ""
+    write_text(tmp_path / "toy-v1.zip", lines)  # another layout of the same values
+    assert refusal(tmp_path / "toy-v1.zip", world) == ""
     unfinished = sum(figures.own.num_unfinished for figures in played(world))
     assert (unfinished > 0) == (world == "horizon")
 
 
 def test_every_changed_value_is_refused(world: str, lines: Lines, tmp_path: Any) -> None:
     """The checksum sees what the other checks do not; both say so in one line."""
-    path, found = tmp_path / "s.jsonl.gz", Counter[str]()
+    path, found = tmp_path / "toy-v1.zip", Counter[str]()
     for at, to, changed in mutations(lines, np.random.default_rng(1), 1500):
         if changed == lines:  # a factor on 0
             continue
@@ -206,10 +213,10 @@ def test_every_changed_value_is_refused(world: str, lines: Lines, tmp_path: Any)
 
 
 def test_every_changed_byte_is_refused_or_changes_nothing(world: str, lines: Lines, tmp_path: Any) -> None:
-    path, rng = tmp_path / "s.jsonl.gz", np.random.default_rng(2)
+    path, rng = tmp_path / "toy-v1.zip", np.random.default_rng(2)
     packed, found = path.read_bytes(), Counter[str]()
-    text = gzip.decompress(packed)
-    expected = read_record(path)
+    text = read_member(path, "s").encode()
+    expected = read_record(path, "s")
     for number in range(900):
         whole = bytearray(packed if number % 3 else text)
         at = int(rng.integers(len(whole)))
@@ -217,9 +224,12 @@ def test_every_changed_byte_is_refused_or_changes_nothing(world: str, lines: Lin
             del whole[at:]
         else:
             whole[at] ^= 1 << int(rng.integers(8))
-        path.write_bytes(bytes(whole) if number % 3 else gzip.compress(bytes(whole), 1))
+        if number % 3:
+            path.write_bytes(bytes(whole))
+        else:
+            pack(path, bytes(whole))
         try:
-            again = read_record(path)
+            again = read_record(path, "s")
         except MurmurationError:
             found["refused"] += 1
             continue
@@ -231,12 +241,12 @@ def test_every_changed_byte_is_refused_or_changes_nothing(world: str, lines: Lin
 
 def test_with_a_new_checksum_only_what_nothing_tells_can_be_changed(world: str, lines: Lines, tmp_path: Any) -> None:
     """Single JCTs may change within the rounding of their mean; the mean itself and all that is shown of it may not."""
-    path, found = tmp_path / "s.jsonl.gz", Counter[str]()
+    path, found = tmp_path / "toy-v1.zip", Counter[str]()
     for at, to, changed in mutations(lines, np.random.default_rng(3), 1500):
         if at[0] == 0 or len(changed) != len(lines) or changed == lines:
             continue  # a header with a new checksum says what it says
         try:
-            write_lines(path, changed)
+            write_lines(path, "s", changed)
         except (ValueError, OverflowError):  # no JSON
             continue
         if refusal(path, world):
@@ -280,35 +290,35 @@ def consistent(lines: Lines, jct: Callable[[dict[str, Any], int], list[float | N
 
 @pytest.mark.parametrize("world", ["all end"], indirect=True)
 def test_jcts_that_agree_with_all_else_are_held_to_the_bounds(world: str, lines: Lines, tmp_path: Any) -> None:
-    path = tmp_path / "s.jsonl.gz"
-    write_lines(path, consistent(lines, lambda line, count: [float(f"{2 * each:.3g}") for each in line["jct"]]))
+    path = tmp_path / "toy-v1.zip"
+    write_lines(path, "s", consistent(lines, lambda line, count: [float(f"{2 * each:.3g}") for each in line["jct"]]))
     assert refusal(path, world) == "", "the change is consistent"
-    write_lines(path, consistent(lines, lambda line, count: [1.0] * count))
+    write_lines(path, "s", consistent(lines, lambda line, count: [1.0] * count))
     assert "JCT of 1 s for job" in refusal(path, world)
     assert "takes alone" in refusal(path, world)
-    write_lines(path, consistent(lines, lambda line, count: [1e-9] * count))
+    write_lines(path, "s", consistent(lines, lambda line, count: [1e-9] * count))
     assert "is below" in refusal(path, world)
     alone = {
         id(line): ideal_durations([work], SETUPS[world])[0] for line, work in zip(lines[1:], WORKLOADS, strict=True)
     }
     ideals = iter(alone.values())
-    write_lines(path, consistent(lines, lambda line, count: [float(f"{each:.3g}") for each in next(ideals)]))
+    write_lines(path, "s", consistent(lines, lambda line, count: [float(f"{each:.3g}") for each in next(ideals)]))
     assert "below the lower bound" in refusal(path, world), "all jobs run alone at once"
 
 
 def test_wrong_orders_and_numbers_of_episodes_are_refused(world: str, lines: Lines, tmp_path: Any) -> None:
-    path = tmp_path / "s.jsonl.gz"
+    path = tmp_path / "toy-v1.zip"
     swapped = [lines[0], lines[2], lines[1], *lines[3:]]
     twice = [lines[0], lines[1], lines[1], *lines[3:]]
     renamed = change(twice, (2, "workload"), lines[2]["workload"])
     for changed in (swapped, twice, renamed, lines[:-1], [*lines, lines[-1]], lines[1:], lines[:1], []):
         if changed and "configuration" in changed[0]:
-            write_lines(path, changed)
+            write_lines(path, "s", changed)
         else:
             write_text(path, changed)
         assert refusal(path, world)
     reverse = change(lines, (1, "jct"), lines[1]["jct"][::-1])
-    write_lines(path, reverse)
+    write_lines(path, "s", reverse)
     assert refusal(path, world), "each job has another submission, so the makespan or the ends are others"
 
 
@@ -329,16 +339,17 @@ def test_wrong_orders_and_numbers_of_episodes_are_refused(world: str, lines: Lin
     ids=range(10),
 )
 def test_files_of_other_content_are_refused_in_one_line(tmp_path: Any, content: bytes) -> None:
-    path = tmp_path / "s.jsonl.gz"
-    for whole in (gzip.compress(content, 1), content[:1000]):
+    path = tmp_path / "toy-v1.zip"
+    pack(path, content)
+    for whole in (path.read_bytes(), content[:1000]):
         path.write_bytes(whole)
-        with pytest.raises(MurmurationError, match="is no record") as error:
-            read_record(path)
+        with pytest.raises(MurmurationError, match="is no (record|archive)") as error:
+            read_record(path, "s")
         assert str(error.value).isprintable()
     path.unlink()
     path.mkdir()
-    with pytest.raises(MurmurationError, match="is no record"):
-        read_record(path)
+    with pytest.raises(MurmurationError, match="is no (record|archive)"):
+        read_record(path, "s")
 
 
 @pytest.mark.parametrize("name", ["chance", "random", "starling", "rubick", "las", "fifo"])

@@ -1,12 +1,12 @@
 """Recorded results: what is kept, what is rounded, and the comparison of recorded with played schedulers."""
 
-import gzip
 import json
 
 import numpy as np
 import pytest
 
 from envs.evaluation import compare_schedulers
+from envs.evaluation.archive import read_member, write_member
 from envs.evaluation.episode import EpisodeFigures
 from envs.evaluation.page import markdown_page
 from envs.evaluation.record import (
@@ -49,7 +49,7 @@ def through_a_file(runs, path, scenario=SETUP.scenario):
     """Write runs and read them again, with the workloads of the first ones."""
     write_record(path, header(num_episodes=len(runs)), [EpisodeFigures.of(run) for run in runs])
     same = [run.workload for run in runs]
-    return read_record(path).figures(same, ideal_durations(same, SETUP), scenario)
+    return read_record(path, "s").figures(same, ideal_durations(same, SETUP), scenario)
 
 
 def without_cpu_time(page):
@@ -71,7 +71,7 @@ def test_the_figures_of_a_run_are_those_of_its_summary():
 
 def test_a_recorded_scheduler_has_the_figures_of_a_played_one(tmp_path):
     whole = compare_schedulers({"first": InOrder(), "other": Preempting()}, workloads(6), SETUP, reference="other")
-    recorded = through_a_file(whole.runs["other"], tmp_path / "s.jsonl.gz")
+    recorded = through_a_file(whole.runs["other"], tmp_path / "toy-v1.zip")
     mixed = compare_schedulers(
         {"first": InOrder()}, [run.workload for run in recorded], SETUP, recorded={"other": recorded}, reference="other"
     )
@@ -87,7 +87,7 @@ def test_the_page_of_a_recorded_and_a_played_scheduler_is_drawn(tmp_path):
     """The record has no waits by job, and may be the best and so the first one shown."""
     (run, *_) = played(InOrder())
     for name in ("a", "z"):
-        recorded = through_a_file([run], tmp_path / f"{name}.jsonl.gz")
+        recorded = through_a_file([run], tmp_path / f"{name}.zip")
         mixed = compare_schedulers({"m": InOrder()}, [run.workload], SETUP, recorded={name: recorded}, reference=name)
         assert f"<b>{name}</b>" in html_page(mixed)
         waits = ComparisonCharts(mixed).by_model("wait")
@@ -97,7 +97,7 @@ def test_the_page_of_a_recorded_and_a_played_scheduler_is_drawn(tmp_path):
 def test_jobs_that_another_scheduler_left_unfinished_are_excluded_by_rounded_figures(tmp_path):
     (run,) = played(InOrder(), 1)
     figures = EpisodeFigures.of(run)
-    (again,) = through_a_file([run], tmp_path / "s.jsonl.gz")
+    (again,) = through_a_file([run], tmp_path / "toy-v1.zip")
     some = figures.finished[::3]
     exact, rounded = figures.summary(some), again.summary(some)
     assert rounded.num_compared == exact.num_compared == len(some)
@@ -112,7 +112,7 @@ def test_unfinished_jobs_stay_unfinished(tmp_path):
     setup = Setup(CLUSTER, IdealModel(), Scenario(horizon=60.0))
     runs = played(InOrder(), 5, setup)
     assert sum(run.num_unfinished for run in runs) > 0
-    for run, figures in zip(runs, through_a_file(runs, tmp_path / "s.jsonl.gz", setup.scenario), strict=True):
+    for run, figures in zip(runs, through_a_file(runs, tmp_path / "toy-v1.zip", setup.scenario), strict=True):
         assert figures.finished.tolist() == EpisodeFigures.of(run).finished.tolist()
         assert figures.jobs["job"].tolist() == EpisodeFigures.of(run).jobs["job"].tolist()
 
@@ -125,14 +125,14 @@ def test_ideal_durations_are_those_of_the_simulator():
 
 def test_equal_figures_give_equal_bytes_and_a_digest_that_sees_every_change(tmp_path):
     episodes = [EpisodeFigures.of(run) for run in played(InOrder())]
-    one, other = tmp_path / "a" / "s.jsonl.gz", tmp_path / "b" / "s.jsonl.gz"
+    one, other = tmp_path / "a" / "toy-v1.zip", tmp_path / "b" / "toy-v1.zip"
     write_record(one, header(), episodes)
     write_record(other, header(), episodes)
     assert one.read_bytes() == other.read_bytes()
-    assert digest_records([one]) == digest_records([other])
+    assert digest_records(one) == digest_records(other)
     write_record(other, header(hash="456789abcdef"), episodes)
-    assert digest_records([one]) != digest_records([other])
-    assert [path.name for path in one.parent.iterdir()] == ["s.jsonl.gz"]
+    assert digest_records(one) != digest_records(other)
+    assert [path.name for path in one.parent.iterdir()] == ["toy-v1.zip"]
 
 
 def test_values_without_a_figure_survive():
@@ -157,10 +157,8 @@ def test_the_configuration_s_hash_depends_on_every_option():
 
 def damage(path, change):
     """Rewrite the lines of a record."""
-    with gzip.open(path, "rt") as file:
-        lines = file.read().splitlines(keepends=True)
-    with gzip.open(path, "wt") as file:
-        file.writelines(change(lines))
+    lines = read_member(path, "s").splitlines(keepends=True)
+    write_member(path, "s", "".join(change(lines)))
 
 
 @pytest.mark.parametrize(
@@ -176,16 +174,16 @@ def damage(path, change):
     ],
 )
 def test_damaged_files_are_refused(tmp_path, change, said):
-    path = tmp_path / "s.jsonl.gz"
+    path = tmp_path / "toy-v1.zip"
     write_record(path, header(), [EpisodeFigures.of(run) for run in played(InOrder())])
     damage(path, change)
     with pytest.raises(MurmurationError, match=said):
-        read_record(path)
+        read_record(path, "s")
 
 
 def test_a_truncated_file_is_refused(tmp_path):
-    path = tmp_path / "s.jsonl.gz"
+    path = tmp_path / "toy-v1.zip"
     write_record(path, header(), [EpisodeFigures.of(run) for run in played(InOrder())])
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(MurmurationError, match="is no record"):
-        read_record(path)
+    with pytest.raises(MurmurationError, match="is no archive of records"):
+        read_record(path, "s")

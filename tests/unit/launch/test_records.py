@@ -1,17 +1,17 @@
 """Recorded results from the command line: written, read in place of playing, refused where they do not apply."""
 
-import gzip
 import json
 
 import pytest
 
 from baselines.las import Las
+from envs.evaluation.archive import list_recorded, read_member, write_member
 from envs.evaluation.record import digest_records, read_record, write_lines
 from launch import ROOT
 from launch.choices import open_configs
 from launch.errors import ChoiceError
 from launch.inputs import find_schedulers
-from launch.records import RESULTS, RecordFolder, configuration_of, library_configurations
+from launch.records import RECORDS_FOLDER, TaskRecords, configuration_of, library_configurations
 from launch.sources import hash_sources
 from launch.task_pages import (
     DIGEST,
@@ -54,17 +54,18 @@ def figures(results):
     return rows
 
 
-def records_of(tmp_path):
-    return sorted((tmp_path / "results").glob("*/*"))
+def archive_of(tmp_path):
+    (archive,) = (tmp_path / "results").iterdir()
+    return archive
 
 
 def test_recorded_schedulers_have_the_rows_of_played_ones(play, tmp_path, monkeypatch):
     done, whole = play("scheduler=[fifo,las,srtf]", "record=true")
     assert done.code == 0, done.err
-    (folder,) = (tmp_path / "results").iterdir()
-    assert folder.name == f"shared-16-v1-{whole['settings']['task']['hash']}"
-    assert [path.name for path in records_of(tmp_path)] == ["fifo.jsonl.gz", "las.jsonl.gz", "srtf.jsonl.gz"]
-    header = read_record(records_of(tmp_path)[0]).header
+    archive = archive_of(tmp_path)
+    assert archive.name == f"shared-16-v1-{whole['settings']['task']['hash']}.zip"
+    assert list_recorded(archive) == ["fifo", "las", "srtf"]
+    header = read_record(archive, "fifo").header
     assert (header.num_episodes, header.hash) == (6, whole["settings"]["task"]["hash"])
     assert header.configuration["_target_"] == "baselines.fifo.Fifo"
 
@@ -79,36 +80,35 @@ def test_recorded_schedulers_have_the_rows_of_played_ones(play, tmp_path, monkey
 
 def test_what_is_recorded_is_not_played_again(play, tmp_path):
     play("scheduler=fifo", "record=true")
-    (file,) = records_of(tmp_path)
-    marked = rewrite(file, lambda header, episodes: episodes[0].update(decision_seconds=77.0))
+    archive = archive_of(tmp_path)
+    marked = rewrite(archive, "fifo", lambda header, episodes: episodes[0].update(decision_seconds=77.0))
     done, results = play("scheduler=[fifo,las]", "record=true")
     assert done.code == 0, done.err
     assert results["cpu_time"]["decision_seconds"]["fifo"] > 77
-    assert file.read_bytes() == marked
+    assert read_member(archive, "fifo") == marked
     play("scheduler=fifo", "record=true", "again=true")
-    assert file.read_bytes() != marked
+    assert read_member(archive, "fifo") != marked
+    assert list_recorded(archive) == ["fifo", "las"]
 
 
-def rewrite(path, change):
-    """Change the plain values of a record, and its checksum; return the new bytes."""
-    with gzip.open(path, "rt") as file:
-        header, *episodes = [json.loads(line) for line in file]
+def rewrite(archive, scheduler, change):
+    """Change the plain values of a record, and its checksum; return the new text."""
+    header, *episodes = [json.loads(line) for line in read_member(archive, scheduler).splitlines()]
     change(header, episodes)
-    write_lines(path, [header, *episodes])
-    return path.read_bytes()
+    write_lines(archive, scheduler, [header, *episodes])
+    return read_member(archive, scheduler)
 
 
 def test_bad_records_are_named_and_left_out_and_changed_sources_are_told(play, tmp_path):
     """One with a changed figure, one that says what cannot be, one of another scheduler, and one of other code."""
     play("scheduler=[fifo,las,srtf]", "record=true")
-    fifo, las, srtf = records_of(tmp_path)
-    header = read_record(srtf).header
+    archive = archive_of(tmp_path)
+    header = read_record(archive, "srtf").header
     assert header.sources == hash_sources(header.configuration)
-    srtf.with_name("hesrpt.jsonl.gz").write_bytes(srtf.read_bytes())
-    text = gzip.decompress(fifo.read_bytes()).decode()
-    fifo.write_bytes(gzip.compress(text.replace('"jct":[', '"jct":[1,', 1).encode()))
-    rewrite(las, lambda header, episodes: episodes[1]["summary"].update(mean_jct=1))
-    rewrite(srtf, lambda header, episodes: header.update(sources="0" * 12))
+    write_member(archive, "hesrpt", read_member(archive, "srtf"))
+    write_member(archive, "fifo", read_member(archive, "fifo").replace('"jct":[', '"jct":[1,', 1))
+    rewrite(archive, "las", lambda header, episodes: episodes[1]["summary"].update(mean_jct=1))
+    rewrite(archive, "srtf", lambda header, episodes: header.update(sources="0" * 12))
     done, results = play("scheduler=random", "recorded=true")
     assert done.code == 0, done.err
     reasons = {row["scheduler"]: row.get("inapplicable", "") for row in results["schedulers"]}
@@ -125,23 +125,23 @@ def test_bad_records_are_named_and_left_out_and_changed_sources_are_told(play, t
 
 
 def test_an_interrupt_keeps_the_schedulers_that_are_finished(play, tmp_path, monkeypatch):
-    written = RecordFolder.write
+    written = TaskRecords.write
 
     def interrupt(self, scheduler, configuration, played):
         if scheduler == "srtf":
             raise KeyboardInterrupt
         written(self, scheduler, configuration, played)
 
-    monkeypatch.setattr(RecordFolder, "write", interrupt)
+    monkeypatch.setattr(TaskRecords, "write", interrupt)
     done, _ = play("scheduler=[fifo,srtf,las]", "record=true")
     assert done.code == 130
-    assert [path.name for path in records_of(tmp_path)] == ["fifo.jsonl.gz"]
+    assert list_recorded(archive_of(tmp_path)) == ["fifo"]
 
 
 def test_a_record_of_other_options_or_rules_is_left_out_with_the_reason(play, tmp_path, monkeypatch):
     play("scheduler=[fifo,las]", "record=true")
-    fifo, las = records_of(tmp_path)
-    rewrite(las, lambda header, episodes: header.update(world_version=0))
+    archive = archive_of(tmp_path)
+    rewrite(archive, "las", lambda header, episodes: header.update(world_version=0))
     real = library_configurations
 
     def changed(names):
@@ -153,7 +153,7 @@ def test_a_record_of_other_options_or_rules_is_left_out_with_the_reason(play, tm
     reasons = {row["scheduler"]: row.get("inapplicable", "") for row in results["schedulers"]}
     assert "other options (backfill was" in reasons["fifo"]
     assert "was recorded with version 0 of the world's rules" in reasons["las"]
-    assert fifo.exists()
+    assert list_recorded(archive) == ["fifo", "las"]
 
 
 @pytest.mark.parametrize(
@@ -179,6 +179,17 @@ def test_without_a_task_nothing_is_recorded(here):
     assert (done.code, "choose one with task=" in done.err) == (2, True)
 
 
+def test_a_damaged_archive_is_refused_before_anything_is_played(play, tmp_path):
+    play("scheduler=fifo", "record=true")
+    archive = archive_of(tmp_path)
+    archive.write_bytes(archive.read_bytes()[:-9])
+    for options in ("record=true", "recorded=true"):
+        done, results = play("scheduler=las", options)
+        assert (done.code, results) == (2, {})
+        assert "is no archive of records" in done.err
+        assert "delete it and record the task again" in done.err
+
+
 def test_a_configuration_has_the_defaults_of_the_signature():
     with open_configs():
         (found,) = library_configurations(["fifo", "no_such"]).values()
@@ -199,7 +210,7 @@ def test_a_scheduler_that_fails_is_not_recorded_and_the_exit_code_says_so(play, 
     rows = {row["scheduler"]: row for row in results["schedulers"]}
     assert rows["las"]["failed"] == "ZeroDivisionError: no jobs"
     assert "mean_jct" in rows["fifo"]
-    assert [path.name for path in records_of(tmp_path)] == ["fifo.jsonl.gz"]
+    assert list_recorded(archive_of(tmp_path)) == ["fifo"]
     shown = [line for line in done.out.splitlines() if line.strip().startswith("las")]
     assert shown[0].split()[:2] == ["las", "failed"]
 
@@ -228,7 +239,7 @@ def test_tasks_without_records_are_named(tmp_path, capsys):
 
 def test_the_tables_of_the_page_agree_with_the_records():
     page = (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
-    assert find_disagreements(page, RESULTS) == []
+    assert find_disagreements(page, RECORDS_FOLDER) == []
 
 
 def test_a_table_of_another_problem_or_of_other_records_is_seen(tmp_path):
@@ -243,10 +254,9 @@ def test_a_table_of_another_problem_or_of_other_records_is_seen(tmp_path):
     assert find_disagreements(empty, tmp_path) == []
     assert "is not of shared-16-v" in wrong("| old |")[0]
     assert "is not that of the records" in wrong(f"{label}: 100 episodes")[0]
-    (tmp_path / f"shared-16-v{task.version}").mkdir()
-    (tmp_path / f"shared-16-v{task.version}" / "fifo.jsonl.gz").write_bytes(gzip.compress(b"a", mtime=0))
-
-    digest = DIGEST.format(digest=digest_records((tmp_path / f"shared-16-v{task.version}").iterdir()))
+    archive = tmp_path / f"shared-16-v{task.version}.zip"
+    write_member(archive, "fifo", "a")
+    digest = DIGEST.format(digest=digest_records(archive))
     assert wrong(f"{digest}\n{label}: 100 episodes") == []
 
 

@@ -139,7 +139,7 @@ def check_comparable(schedulers: Collection[str], workloads: Sequence[Workload],
 def describe_settings(workloads: Sequence[Workload], setup: Setup, seed: int) -> dict[str, Any]:
     """Return the settings that are needed to repeat a comparison, as plain values."""
     cluster, performance = setup.cluster, setup.performance
-    models = sorted({model for workload in workloads for model in workload.models})
+    models = sorted({model for workload in workloads for model in workload.known_models})
     settings: dict[str, Any] = plain(
         {
             "cluster": {"name": cluster.name, "nodes": cluster.num_nodes, "gpus": cluster.gpus_by_type},

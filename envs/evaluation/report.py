@@ -100,7 +100,7 @@ def print_workloads(workloads: Sequence[Workload], setup: Setup, console: Consol
     console.print(f"offered load: {', '.join(by_type)}; at efficient sizes {efficient}", highlight=False)
     if window := describe_windows(workloads):
         console.print(window, highlight=False)
-    models = list(dict.fromkeys(model for workload in workloads for model in workload.models))
+    models = list(dict.fromkeys(model for workload in workloads for model in workload.known_models))
     for source, pairs in throughput_sources(performance, models, cluster.gpu_types).items():
         if source != "measured":
             console.print(f"throughputs {source}: {merge_pairs(pairs)}", style="dim", highlight=False)

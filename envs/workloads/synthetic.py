@@ -203,6 +203,9 @@ class SyntheticSource:
     def _notes(self) -> tuple[str, ...]:
         left_out = f"; jobs of more than {self.max_gpus} GPUs are left out" if self.max_gpus else ""
         said = [f"synthetic jobs: {self.stream.source}{left_out}", range_note(self.elastic)]
+        if self.curves != "measured":
+            whose = "job" if self.curves == "by_job" else "model"
+            said.append(f"throughputs are drawn around the measured ones, for each {whose} anew")
         if self.warm_up or self.measured is not None:
             left = self.num_jobs - self.warm_up
             measured = left if self.measured is None else self.measured

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from envs.performance import PerformanceModel
+from envs.performance import PerformanceModel, without_draw
 from envs.types import (
     LATEST_SUBMISSION,
     ClusterSpec,
@@ -160,6 +160,11 @@ class Workload:
             plans=self.plans[first:last],
             window=window,
         )
+
+    @property
+    def known_models(self) -> tuple[str, ...]:
+        """The models without numbers of draws, each once: those around whose curves the throughputs are drawn."""
+        return tuple(dict.fromkeys(without_draw(model) for model in self.models))
 
     @property
     def measured(self) -> npt.NDArray[np.bool_]:

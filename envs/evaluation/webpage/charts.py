@@ -19,6 +19,7 @@ from envs.evaluation.statistics import Estimate
 from envs.evaluation.table import unit_for
 from envs.evaluation.tradeoff import LEAST_MS
 from envs.metrics import job_completion_times, queueing_delays
+from envs.performance import without_draw
 from envs.types import FloatArray
 
 Chart = dict[str, Any]
@@ -152,11 +153,18 @@ class ComparisonCharts:
     def by_model(self, figure: str) -> Chart:
         """Mean JCT or mean wait ("JCT", "wait") of jobs by model."""
         models = sorted(
-            {model for results in self.comparison.episodes.values() for model in results[0].workload.models}
+            {
+                model
+                for results in self.comparison.episodes.values()
+                for result in results
+                for model in result.workload.known_models
+            }
         )
         known = self.means_by(
             figure,
-            lambda workload: np.array([models.index(each) for each in workload.models])[workload.jobs["model"]],
+            lambda workload: np.array([models.index(without_draw(each)) for each in workload.models])[
+                workload.jobs["model"]
+            ],
             len(models),
         )
         unit, word = unit_of(known)

@@ -12,6 +12,7 @@ from envs.evaluation.table import duration, number
 from envs.evaluation.webpage.charts import AXIS, Chart, axis, chart, short
 from envs.evaluation.webpage.stays import StayThroughputs, find_stays, name_nodes_of, why_begun, why_ended
 from envs.metrics import measured_span, segments
+from envs.performance import without_draw
 from envs.simulation import RunResult
 
 MOST_STAYS = 1500  # of one scheduler
@@ -73,7 +74,7 @@ def describe_stay(run: RunResult, stay: npt.NDArray[np.void], throughputs: StayT
     placement = run.log.placement(int(stay["event"]))
     types = sorted({run.cluster.nodes[node].gpu_type for node in placement.gpus})
     lines = [
-        f"<b>job {stay['job']}</b>, {escape(run.workload.models[job['model']])}",
+        f"<b>job {stay['job']}</b>, {escape(without_draw(run.workload.models[job['model']]))}",
         f"{stay['gpus']} {'+'.join(types)} on {name_nodes_of(placement)} ({job['num_gpus']} GPUs requested)",
     ]
     if stay["cpus"] > 0:

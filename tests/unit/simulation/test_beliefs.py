@@ -147,6 +147,7 @@ def test_believed_curves_are_ordered():
     simulator = Simulator(JOBS, SETUP, 3)
     scheduler = Srtf()
     scheduler.reset(CLUSTER, simulator.rng)
+    assert simulator.beliefs is not None
     for view in simulator.rounds():
         table = simulator.beliefs.table.throughputs
         runs = table > 0

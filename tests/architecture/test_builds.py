@@ -16,7 +16,7 @@ from launch.choices import list_choices  # noqa: E402
 
 BUILT_BARE = (
     *("agent", "cluster", "contention", "env", "failures", "market", "performance", "reconfiguration"),
-    *("scenario", "scheduler", "trainer"),
+    *("estimator", "scenario", "scheduler", "trainer"),
 )
 
 
@@ -46,7 +46,8 @@ def test_a_network_sets_the_bandwidth_between_all_nodes(name):
 @pytest.mark.parametrize("name", list_choices("workload"))
 def test_a_workload_builds_without_its_file(name):
     cluster = build_object(composed("cluster", "homogeneous_64").cluster)
-    performance = build_object(composed("performance", "default").performance)
+    drawn = composed("workload", name).workload.get("curves") == "by_job"
+    performance = build_object(composed("performance", "drawn" if drawn else "default").performance)
     source = build_object(composed("workload", name).workload, cluster=cluster, performance=performance)
     assert source.num_jobs >= 2
     assert source.name

@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 
 from envs.scheduling import ClusterView
-from envs.simulation.beliefs import Beliefs
 from envs.simulation.log import EventKind, EventLog
 from envs.simulation.reference.check import check_requested
 from envs.simulation.reference.log import EventLogWriter
@@ -22,8 +21,8 @@ from envs.simulation.reference.rules import ReferenceRules
 from envs.simulation.reference.snapshot import (
     assume_work,
     copy_fields,
+    go_on_as_believed,
     submitted_jobs,
-    use_own_throughputs,
     with_arrivals,
 )
 from envs.simulation.reference.view import ReferenceView, take_samples
@@ -59,10 +58,7 @@ class ReferenceSimulator:
         self.workload, self.setup, self.cluster, self.scenario = workload, setup, cluster, setup.scenario
         noise, self._scheduler_seed, outages, samples = np.random.SeedSequence(seed).spawn(4)
         self.rules = self.shown = ReferenceRules(workload, setup)  # those of the world, and those that views show
-        hides = self.scenario.information.hides_throughput
-        self.beliefs = Beliefs(setup, workload, self.rules.table, samples) if hides else None
-        if self.beliefs:
-            self.rules = self.rules.showing(self.rules.table, self.beliefs.exact)
+        self.beliefs, self.rules = self.rules.hide(workload, setup, samples)
         check_runnable(workload, cluster, self.rules.table)
         self.jobs = _jobs(workload, self.scenario, np.random.default_rng(noise))
         self.nodes = [Node.of(i, cluster.nodes[i]) for i in range(cluster.num_nodes)]
@@ -156,7 +152,7 @@ class ReferenceSimulator:
         copy.dirty = {copy.nodes[node.id] for node in self.dirty}
         copy.refed = {copy.jobs[job.id] for job in self.refed}
         if self.beliefs is not None:
-            use_own_throughputs(copy)
+            go_on_as_believed(copy)
         return copy
 
     # Instants

@@ -5,7 +5,10 @@ from collections.abc import Iterable
 from copy import copy
 from fractions import Fraction
 
+import numpy as np
+
 from envs.performance import ALIASES, counts_links, model_profile, zoo
+from envs.simulation.beliefs import Beliefs
 from envs.simulation.exact import PARTS, ExactThroughputs
 from envs.simulation.reference.objects import UNLIMITED, Job, Node, Share
 from envs.simulation.setup import Setup
@@ -44,6 +47,18 @@ class ReferenceRules:
         rules = copy(self)
         rules.table, rules.exact = table, exact
         return rules
+
+    def hide(
+        self, workload: Workload, setup: Setup, seed: np.random.SeedSequence
+    ) -> "tuple[Beliefs | None, ReferenceRules]":
+        """Return the beliefs of an episode if its scenario hides throughputs, and the world's rules under them.
+
+        Placements may then name no more than GPUs.
+        """
+        if not setup.scenario.information.hides_throughput:
+            return None, self
+        beliefs = Beliefs(setup, workload, self.table, seed)
+        return beliefs, self.showing(self.table, beliefs.exact)
 
     def divide(self, node: Node) -> set[Job]:
         """Divide a node's cores and memory among the shares that name none; return the jobs whose amounts change."""

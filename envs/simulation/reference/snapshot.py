@@ -14,7 +14,7 @@ from envs.workloads import Workload
 
 
 class CopiedEngine(Protocol):
-    """The parts of a reference engine that `use_own_throughputs` needs."""
+    """The parts of a reference engine that `go_on_as_believed` needs."""
 
     rules: ReferenceRules
     time: Seconds
@@ -84,7 +84,7 @@ def assume_work(job: Job, time: Seconds, known: bool, assumed: float) -> None:
         job.run_at(job.throughput)
 
 
-def use_own_throughputs(copy: CopiedEngine) -> None:
+def go_on_as_believed(copy: CopiedEngine) -> None:
     """Let running jobs go on at the throughputs of the copy's rules, which are not those of the engine."""
     for job in copy.running():
         job.bring_up_to_date(copy.time, math.inf)

@@ -30,7 +30,7 @@ from envs.episodes import Elapsed
 from envs.options import OptionSpec
 from envs.performance import default_model
 from envs.scheduling import Scheduler
-from envs.types import Configuration, PerformanceError
+from envs.types import Configuration, KnownCurves, PerformanceError, ThroughputSamples
 from launch.building import build_object
 from tests.unit.agents.test_evolution_training import Quiet, problem_of, trainer
 
@@ -209,6 +209,15 @@ def test_the_performance_model_follows_its_law(build):
     assert model.throughput("any", Configuration("V100", 2)) == pytest.approx(1 / 0.55)
     with pytest.raises(PerformanceError, match="model 'other' is unknown here; known: any"):
         model.throughput("other", Configuration("V100", 1))
+
+
+def test_the_estimator_scales_linearly(build):
+    """Two GPUs that were seen at 10 samples/s make four GPUs of any type 20 samples/s."""
+    known = KnownCurves(np.zeros((0, 2, 5, 1)), np.ones((2, 5, 1), bool), np.array([1]))
+    samples = ThroughputSamples(np.array([[0, 2, 0]]), np.array([10.0]), np.array([0.1]), np.zeros(1, bool))
+    found = build("conf/estimator/linear_scaling.yaml").fit(known).estimate(samples)
+    assert found.throughput[:, 4, 0] == pytest.approx([20.0, 20.0])
+    assert (found.spread == 0.5).all()
 
 
 def test_the_reconfiguration_cost_is_flat(build):

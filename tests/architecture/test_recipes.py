@@ -99,7 +99,9 @@ def targets(content):
 
 def test_there_is_a_recipe_for_each_part(recipes):
     groups = {PurePosixPath(path).parent.name for path in recipes if path.endswith(".yaml")}
-    assert groups == {"scheduler", "agent", "trainer", "workload", "cluster", "performance", "reconfiguration", "env"}
+    assert groups == {
+        *("scheduler", "agent", "trainer", "workload", "cluster", "performance", "estimator", "reconfiguration", "env"),
+    }
 
 
 def test_recipes_are_short_and_belong_to_folders_that_exist(recipes, repository):

@@ -90,6 +90,7 @@ def rank(
         place = by_job[rank_by_job]
         group = tables.group[jobs[place]]
         throughput = tables.knee_throughput[group]
+        # The time that a job still takes at its knee, longer for one that keeps many GPUs from others meanwhile.
         seconds = work[place] / throughput * tables.gpu_factor[variant, group] if throughput > 0 else np.inf
         if len(priority) > 0:
             seconds *= np.exp(priority[jobs[place]])
@@ -109,6 +110,7 @@ def select_considered(order: IntArray, present: Present, tables: JobTables) -> B
     """
     chosen = np.zeros(len(order), np.bool_)
     gpus, need, waits = present.capacity.sum(), 0, 0
+    # Of a queue far longer than the cluster only the head can start soon; the rest would make plans slow and no better.
     for place in order:
         least = tables.least[tables.group[present.jobs[place]]]
         if not present.runs[place]:
@@ -225,15 +227,18 @@ def plan_considered(
         capacity: int64[num_nodes], GPUs to share out.
         look_ahead: completions in the forecast, fewer if jobs times nodes is very large.
     """
+    # A plan costs time in proportion to jobs times nodes, so that a large cluster can afford few completions ahead.
     jobs, its_work = present.jobs[places], work[places]
     group = tables.group[jobs]
     depth = affordable_depth(look_ahead, held.size)
     num_variants = len(tables.sizes) if depth > 0 else 1
+    # Variants differ in order and sizes. The forecast tells which is best here, which no fixed rule does everywhere.
     orders = np.empty((num_variants, len(jobs)), np.int64)
     orders[0] = np.arange(len(jobs))
     for variant in range(1, num_variants):
         orders[variant] = rank(jobs, by_job, its_work, tables, variant, offsets.priority)
     variants = Variants(orders, wanted_sizes(jobs, tables, num_variants, offsets.size))
+    # A restart counts more than it takes, since plans are replaced before they have paid for theirs.
     restart = present.restart[places] * rules.restart_weight * factors(jobs, offsets.restart)
     begun = present.service[places] > 0
     outlook = JobForecast(restart, begun, tables.knee_throughput[group], tables.knee_gpus[group])
@@ -306,6 +311,7 @@ def squeeze_in(waiting: IntArray, free: IntArray, tables: JobTables, site: NodeT
     hopeless = np.zeros(len(tables.least), np.bool_)
     placed = np.empty(count, np.int64)
     num_placed = 0
+    # A gang over several types is as slow as its slowest GPUs, so it gets what jobs on one type leave.
     for single in (True, False):
         for at in range(count):
             group = tables.group[waiting[at]]
@@ -346,6 +352,7 @@ def decide_round(
     work = remaining_work_of(present, tables, rules)
     order = rank(present.jobs, np.arange(len(work)), work, tables, 0, offsets.priority)
     chosen = select_considered(order, present, tables)
+    # The considered jobs in order, so that a plan can give GPUs to the first ones first; the others of the queue wait.
     places, place = np.empty(chosen.sum(), np.int64), np.full(len(order), -1, np.int64)
     count, beyond, num_beyond = 0, np.empty(len(order), np.int64), 0
     for at in order:
@@ -355,6 +362,7 @@ def decide_round(
         elif not present.runs[at]:
             beyond[num_beyond] = present.jobs[at]
             num_beyond += 1
+    # Equal priorities are broken by job, in every variant alike.
     by_job, num_ranked = np.empty(count, np.int64), 0
     for at in range(len(place)):
         if place[at] >= 0:
@@ -368,6 +376,7 @@ def decide_round(
     jobs = present.jobs[places]
     if num_beyond == 0:
         return Proposal(jobs, held, grid)
+    # No GPU stays idle while a job waits that could use it, whether it was planned for or not.
     free = capacity - grid.sum(axis=0)
     if free.sum() == 0:
         return Proposal(jobs, held, grid)

@@ -217,6 +217,7 @@ def fake_view(specs: list[JobSpec], throughput: Callable[..., float], cluster: C
         job=lambda job: specs[job],
         cluster=cluster,
         goodput=throughput,
+        num_beliefs=0,
         batch_range=lambda job, gpu_type, gpus: batch_range(
             specs[job].model, specs[job].min_batch, specs[job].max_batch
         ),

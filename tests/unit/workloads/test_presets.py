@@ -7,13 +7,14 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from envs.performance import default_model
+from envs.performance import DrawnModel, default_model
 from envs.workloads import SyntheticSource, TraceSource
 from envs.workloads.readers import locate
 
 CONF = Path(__file__).parents[3] / "conf"
 PRESETS = sorted((CONF / "workload").glob("*.yaml"))
 ZOO = default_model()
+DRAWN = DrawnModel()  # the same for names without a draw
 
 # preset -> offered load on the recommended cluster: (all, train, validation, test), as the YAML comments state it
 LOADS = {
@@ -34,7 +35,7 @@ def preset(name: str, cluster: str = "", **changes: object) -> SyntheticSource |
     assert isinstance(config, DictConfig)
     chosen = cluster or config.get("recommended_cluster", "homogeneous_64")
     made = instantiate(OmegaConf.load(CONF / "cluster" / f"{chosen}.yaml"))
-    source = instantiate(config, _convert_="all", _partial_=True)(cluster=made, performance=ZOO)
+    source = instantiate(config, _convert_="all", _partial_=True)(cluster=made, performance=DRAWN)
     assert isinstance(source, SyntheticSource | TraceSource)
     return source
 
@@ -55,7 +56,7 @@ def test_every_trace_and_every_task_has_a_preset():
         *("synthetic", "synthetic_philly", "philly_whole", "philly", "itp", "muri", "rubick"),
         *("csv", "swf", "philly_raw", "helios", "pai", "gavel", "tiresias"),
         *("calm", "bursty", "overload", "rigid", "plans", "adaptive", "bursty_16", "bursty_large"),
-        *("philly_64", "itp_64"),
+        *("philly_64", "itp_64", "drawn_curves", "drawn_curves_24"),
     }
 
 

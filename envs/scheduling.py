@@ -24,7 +24,7 @@ from envs.types import (
 
 
 class ThroughputFit(Protocol):
-    """What an estimator believes of one model in one episode."""
+    """The fit of an estimator to one model of an episode."""
 
     def estimate(self, samples: ThroughputSamples) -> EstimatedCurve:
         """Return the beliefs after some samples, from one on. Equal samples give equal beliefs."""

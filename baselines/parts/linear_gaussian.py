@@ -32,7 +32,7 @@ class LinearGaussian:
             shape by the other three kinds of directions alone.
 
     Raises:
-        MurmurationError: a spread is negative, or all are 0 without the directions of other models.
+        MurmurationError: a spread is negative, or `directions` is neither "others" nor "none".
     """
 
     type_spread: float = 0.2

@@ -82,6 +82,11 @@ class EpisodeBatch(ABC):
                 f"workload {workload.name}: has {len(workload)} jobs, the environment holds "
                 f"{self.state.jobs.shape[1]}; shorten its episodes"
             )
+        if workload.known_models != workload.models:
+            raise MurmurationError(
+                f"workload {workload.name}: its throughputs are drawn, and environments play measured ones so far; "
+                "train with workload.curves=measured, and evaluate the policy as a scheduler"
+            )
         largest = min(int(workload.jobs["max_gpus"].max()), self.cluster.num_gpus)
         if largest >= self.table.throughputs.shape[2] or not set(workload.models) <= set(self.table.models):
             models = tuple(dict.fromkeys((*self.table.models, *workload.models)))

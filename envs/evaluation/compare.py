@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from envs.evaluation.comparison import ANY_BATCH, BOUND, Comparison, names_batches, plain
+from envs.evaluation.comparison import ANY_BATCH, BOUND, Comparison, name_object, names_batches, plain
 from envs.evaluation.episode import EpisodeFigures
 from envs.evaluation.failure import Failure
 from envs.evaluation.plausible import refuse_below_bound
@@ -147,6 +147,7 @@ def describe_settings(workloads: Sequence[Workload], setup: Setup, seed: int) ->
             "throughputs": throughput_sources(performance, models, cluster.gpu_types),
             "notes": efficiency_notes(models, setup.scenario.statistical_efficiency),
             "scenario": setup.scenario,
+            **({"estimator": name_object(setup.estimator)} if setup.scenario.information.hides_throughput else {}),
             "seed": seed,
             "workloads": [
                 {

@@ -9,7 +9,7 @@ from envs.performance.table_model import TableModel
 from envs.performance.zoo import ModelProfile, number_of_draw, without_draw, zoo_name
 from envs.types import Configuration, FloatArray, IntArray, PerformanceError
 
-MOST_TABLES = 4096  # that are kept; training draws new curves for every workload
+MOST_TABLES = 4096  # that are kept; each workload has new curves
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class DrawnModel(TableModel):
     never lower a drawn throughput either. A name without a draw has the measured curves. Cores, memory and plans work
     as for the model itself.
 
-    The default spreads are half of those between the models of the zoo that run on V100, P100 and K80 (standard
-    deviations of logarithms: 0.25 and 0.55 for P100 and K80 relative to V100; 0.16 for each doubling of V100 GPUs on
-    one node; 0.25 for 8 GPUs on two nodes relative to one).
+    The default spreads are half of those between the models of the zoo that run on V100, P100 and K80. The standard
+    deviations of their logarithms are 0.25 and 0.55 for P100 and K80 relative to V100; 0.16 for each doubling of V100
+    GPUs on one node; 0.25 for 8 GPUs on two nodes relative to one (`tests/unit/performance/test_drawn.py` checks them).
 
     Args:
         type_spread: standard deviation of a.

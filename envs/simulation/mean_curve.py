@@ -7,7 +7,7 @@ import numpy as np
 from envs.types import EstimatedCurve, FloatArray, KnownCurves, ThroughputSamples
 
 FITS = 30  # alternating means; the additive fit converges long before
-UNKNOWN_SPREAD = 3.0  # of the logarithm of a throughput of which there is no sample
+LEAST_VARIANCE = 1e-6  # of the logarithm of a sample, so that an exact one has a finite weight
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,9 @@ class HeightFit:
     def estimate(self, samples: ThroughputSamples) -> EstimatedCurve:
         """Return the beliefs after some samples."""
         cells = tuple(samples.cells.T)
-        precision = 1.0 / (samples.error**2 + self.spread[cells] ** 2 + 1e-6)
-        height = float(precision @ (np.log(samples.throughput) - self.shape[cells]) / max(precision.sum(), 1e-12))
-        uncertain = UNKNOWN_SPREAD if not len(samples.error) else float(precision.sum() ** -0.5)
-        return EstimatedCurve(np.exp(self.shape + height), np.hypot(self.spread, uncertain))
+        precision = 1.0 / (samples.error**2 + self.spread[cells] ** 2 + LEAST_VARIANCE)
+        height = float(precision @ (np.log(samples.throughput) - self.shape[cells]) / precision.sum())
+        return EstimatedCurve(np.exp(self.shape + height), np.hypot(self.spread, precision.sum() ** -0.5))
 
 
 def shape_of_others(known: KnownCurves) -> tuple[FloatArray, FloatArray]:

@@ -62,8 +62,8 @@ LATER = {"hashed": "if set"}  # metadata of fields added after tasks were hashed
 class Information:
     """Knowledge that schedulers have of jobs: of their remaining work, and of their throughput.
 
-    Where throughput is not exact, a view shows the beliefs of the setup's estimator (`docs/world.md`, "Information").
-    It learns from statements of users, from profiles, and from jobs that run:
+    Where throughput is not exact, a view shows the beliefs of the setup's estimator (`docs/world.md`, "What does a
+    scheduler know?"). It learns from statements of users, from profiles, and from jobs that run:
 
     - "profiled": each model was measured on `profiles` placements before the first job came, with an error of
       `sample_error`; what follows holds too.

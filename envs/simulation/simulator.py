@@ -223,7 +223,7 @@ def run_episode(
 
 
 def _play(scheduler: Scheduler, simulator: Engine) -> bool:
-    """Let a scheduler play the episode in compiled code; return whether it did. No compiled code forms beliefs."""
+    """Play the episode in compiled code if the scheduler can and nothing is to be believed; return whether it was."""
     if not isinstance(simulator, SimulatedEpisode) or simulator.beliefs is not None:
         return False
     return plays_compiled(scheduler) and scheduler.play(simulator)

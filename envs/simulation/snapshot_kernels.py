@@ -150,7 +150,7 @@ def copy_episode(
 
 @kernel
 def use_own_throughputs(world: World) -> None:
-    """Let running jobs go on at the throughputs of the copy's table, which are not those of the engine.
+    """Give the running jobs of a copy the throughputs of its own table in place of the engine's.
 
     Factors by contention stay until the end of the round, as they do after completions.
     """

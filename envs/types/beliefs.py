@@ -8,7 +8,7 @@ from envs.types.units import BoolArray, FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True)
 class KnownCurves:
-    """What an estimator knows of a model before any sample.
+    """Knowledge about a model before any sample: the measured curves of others, and where it runs.
 
     A cell is a GPU type, a number of GPUs and a level of nodes, as in `envs.simulation.ThroughputTable`.
 
@@ -54,7 +54,7 @@ class EstimatedCurve(NamedTuple):
 
 
 class Belief(NamedTuple):
-    """What may be assumed about one throughput.
+    """Belief about one throughput: its median, its spread, and the number of measurements behind it.
 
     Attributes:
         mean: samples/s; the median of a log-normal belief.

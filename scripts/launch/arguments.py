@@ -40,12 +40,8 @@ ORACLE_SCHEDULERS = ("oracle",)
 # They are trained policies, which need the extra `learn`.
 LEARNED_SCHEDULERS = ("learned_planner",)
 NAMED_SCHEDULERS = (*ORACLE_SCHEDULERS, *LEARNED_SCHEDULERS)  # scheduler=all leaves them out: they must be named
-CHECKED_GROUPS = (
-    "experiment",
-    "task",
-    "network",
-    "estimator",
-)  # Hydra ignores a wrong choice in a group that is optional
+# Optional groups, in which Hydra ignores a wrong choice.
+CHECKED_GROUPS = ("experiment", "task", "network", "estimator")
 
 
 def hydra_arguments(words: Sequence[str], config_name: str, schedulers: str | None) -> tuple[list[str], list[str]]:

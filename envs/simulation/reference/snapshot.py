@@ -85,7 +85,7 @@ def assume_work(job: Job, time: Seconds, known: bool, assumed: float) -> None:
 
 
 def go_on_as_believed(copy: CopiedEngine) -> None:
-    """Let running jobs go on at the throughputs of the copy's rules, which are not those of the engine."""
+    """Give the running jobs of a copy the throughputs of its own rules in place of the engine's."""
     for job in copy.running():
         job.bring_up_to_date(copy.time, math.inf)
         job.ample = copy.rules.ample_throughput(job.model, job.placement())

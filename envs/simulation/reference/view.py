@@ -286,7 +286,7 @@ class ReferenceView:
 
 
 def take_samples(engine: ReferenceState) -> None:
-    """Let beliefs see the running jobs that have made progress in their placement, which is on GPUs of one type."""
+    """Take samples of the running jobs that have made progress in a placement on GPUs of one type."""
     if engine.beliefs is None:
         return
     found: list[Seen] = []

@@ -28,7 +28,7 @@ def test_without_a_draw_it_is_the_measured_model(model):
         assert DrawnModel().throughput(model, here) == default_model().throughput(model, here)
 
 
-def test_a_draw_is_the_same_in_every_process_and_differs_from_others():
+def test_a_draw_is_the_same_in_every_object_and_differs_from_others():
     here = Configuration("P100", 4)
     one, again = DrawnModel(), DrawnModel()
     first, second = (one.throughput(name_of_draw("bert", draw), here) for draw in (1, 2))
@@ -59,6 +59,28 @@ def test_the_spreads_are_those_of_the_draws():
     changes = [np.log(performance.throughput(name_of_draw("m5", draw), here) / measured) for draw in range(400)]
     assert np.std(changes) == pytest.approx(0.2, rel=0.15)
     assert abs(np.mean(changes)) < 0.04
+
+
+def test_the_default_spreads_are_half_of_those_between_models():
+    """The figures of the docstring, from the models of the zoo that run on one GPU of each type."""
+    measured = default_model()
+
+    def on(model, name, gpus, nodes=1):
+        return measured.throughput(model, Configuration(name, gpus, nodes))
+
+    models = [model for model in measured.models if all(on(model, name, 1) > 0 for name in TYPES)]
+
+    def spread(of):
+        return np.std(np.log([of(model) for model in models]), ddof=1)
+
+    by_type = [spread(lambda model, name=name: on(model, name, 1) / on(model, "V100", 1)) for name in TYPES[1:]]
+    scaling = spread(lambda model: on(model, "V100", 8) / on(model, "V100", 1)) / 3
+    nodes = spread(lambda model: on(model, "V100", 8, 2) / on(model, "V100", 8))
+    assert [round(float(each), 2) for each in (*by_type, scaling, nodes)] == [0.25, 0.55, 0.16, 0.25]
+    default = DrawnModel()
+    assert default.type_spread == pytest.approx(np.mean(by_type) / 2, abs=0.01)
+    assert default.scaling_spread == pytest.approx(scaling / 2, abs=0.01)
+    assert default.nodes_spread == pytest.approx(nodes / 2, abs=0.01)
 
 
 def test_provenance_says_that_a_throughput_is_drawn():

@@ -7,7 +7,9 @@ import pytest
 
 from baselines import Optimus, Srtf, Starling
 from baselines.parts.linear_gaussian import LinearGaussian
-from envs.performance import Contention, CostBySize, DrawnModel, name_of_draw
+from envs.evaluation.compare import describe_settings
+from envs.options import OptionBatch
+from envs.performance import Contention, CostBySize, DrawnModel, name_of_draw, without_draw
 from envs.simulation import Information, Scenario, Setup, Simulator, run_episode
 from envs.simulation.reference import ReferenceSimulator
 from envs.types import (
@@ -161,11 +163,10 @@ def running_jobs(engine=Simulator):
     """An engine at 200 s: job 0 runs, jobs 1 and 2 have just been submitted, the others have not."""
     simulator = begun(engine=engine)
     place(simulator, 0, {0: 2})
-    for job in (1, 2):
-        assert simulator.advance()
-        place(simulator, job - 1, {job: 2}) if job == 2 else simulator.apply(
-            simulator.view.allocation(keep_running=True)
-        )
+    assert simulator.advance()
+    simulator.apply(simulator.view.allocation(keep_running=True))
+    assert simulator.advance()
+    place(simulator, 1, {2: 2})
     return simulator
 
 
@@ -249,6 +250,21 @@ def test_where_nothing_is_hidden_beliefs_are_exact():
 def test_wrong_information_is_refused(changes, message):
     with pytest.raises(MurmurationError, match=message):
         Information(**changes)
+
+
+def test_environments_refuse_what_they_cannot_hide():
+    names = tuple(without_draw(name) for name in MODELS)
+    with pytest.raises(MurmurationError, match="environments cannot hide throughputs yet"):
+        OptionBatch(SETUP, names, len(JOBS))
+    batch = OptionBatch(replace(SETUP, scenario=replace(SCENARIO, information=Information())), names, len(JOBS))
+    with pytest.raises(MurmurationError, match="its throughputs are drawn, and environments play measured ones so far"):
+        batch.load(0, JOBS, np.random.default_rng(0))
+
+
+def test_the_settings_of_a_comparison_name_the_estimator_where_it_counts():
+    assert describe_settings([JOBS], SETUP, 0)["estimator"].startswith("LinearGaussian(type_spread=0.2")
+    told = replace(SETUP, scenario=replace(SCENARIO, information=Information()))
+    assert "estimator" not in describe_settings([JOBS], told, 0)
 
 
 def test_hidden_throughputs_need_usual_batch_sizes():

@@ -189,7 +189,7 @@ class NodeParallelEnv(ParallelEnv, Generic[EnvBatch, Action], ABC):
     @property
     def log(self) -> EventLog:
         """The events of the episode so far."""
-        return self.batch.state.log(0, self.batch.plans)
+        return self.batch.log(0)
 
     def _show(self) -> None:
         if self.render_mode == "human":

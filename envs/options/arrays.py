@@ -6,13 +6,14 @@ import numpy as np
 
 from envs.episodes.candidates import QUEUE_ORDERS, Features
 from envs.episodes.coupling import SUM_WITH_TRAFFIC
+from envs.episodes.hidden import Doubt
 from envs.options.rules import CHANGES, TURNS, OptionRules
 from envs.options.spec import OptionSpec
 from envs.options.tuning import TuningTable, tunings_under
 from envs.simulation import Setup, State, ThroughputTable
 from envs.simulation.by_reference import by_reference
 from envs.simulation.jit import Records, leaf
-from envs.simulation.world import World, batch_world, episode_of
+from envs.simulation.world import World, episode_of
 from envs.types import FloatArray, IntArray
 
 RULES = np.dtype(
@@ -25,7 +26,9 @@ RULES = np.dtype(
             ("distinct_nodes", np.int64),
             ("tune", np.int64),
             ("turn", np.int64),  # index into TURNS
+            ("beliefs", np.int64),
             ("node_gpus", np.int64),  # GPUs of the largest node
+            ("hidden", np.int64),  # whether throughputs are hidden: `world` is then what is seen at this round
             # The present round.
             ("decision", np.int64),  # options carried out so far
             ("gang", np.int64),  # a job that has fewer GPUs in the plan than it needs, -1 for none
@@ -107,13 +110,23 @@ class OptionArrays(NamedTuple):
     seen: IntArray  # [num_classes]
     type_throughput: FloatArray  # [num_gpu_types]: see NODE_TYPE_THROUGHPUT
     tunings: TuningTable
+    doubt: Doubt  # without rows where throughputs are exact
     kept: KeptRows
 
 
 def allocate_options(
-    state: State, rules: OptionRules, setup: Setup, table: ThroughputTable, capacity: int
+    state: State, world: World, rules: OptionRules, setup: Setup, table: ThroughputTable, capacity: int
 ) -> OptionArrays:
-    """Allocate arrays for all episodes of a state, for at most `capacity` options of a decision."""
+    """Allocate arrays for all episodes of a state, for at most `capacity` options of a decision.
+
+    Args:
+        state: the episodes.
+        world: the state and its tables for kernels.
+        rules: see its class.
+        setup: of the episodes.
+        table: throughputs of the models that may be tuned.
+        capacity: options of a decision, at most.
+    """
     spec, candidates = OptionSpec.of(rules), rules.candidates(setup.cluster)
     batch, nodes = state.nodes.shape
     rows = min(candidates + int(state.nodes["num_gpus"][0].sum()), state.jobs.shape[1])
@@ -123,13 +136,14 @@ def allocate_options(
     records["max_decisions"] = rules.max_decisions
     records["distinct_nodes"] = rules.distinct_nodes
     records["tune"] = rules.tune
+    records["beliefs"] = rules.beliefs
     records["turn"] = TURNS.index(rules.turn)
     records["node_gpus"] = state.nodes["num_gpus"][0].max()
     for name in ("gang", "last_node", "turn_of"):
         records[name] = -1
     classes = node_classes(state)
     return OptionArrays(
-        world=batch_world(state, table),
+        world=world,
         rules=records,
         refused=np.zeros(state.jobs.shape, np.int64),
         waited=np.zeros((batch, nodes), np.int64),
@@ -147,8 +161,14 @@ def allocate_options(
         seen=np.zeros(classes.max() + 1, np.int64),
         type_throughput=np.zeros(state.room.shape[1]),
         tunings=tunings_under(rules, setup, table),
+        doubt=no_doubt(),
         kept=_no_rows(state.jobs.shape[1], nodes, capacity, rows, spec),
     )
+
+
+def no_doubt() -> Doubt:
+    """Return what is known of throughputs that are exact: without rows, all of it."""
+    return Doubt(np.zeros((0, 1, 1, 1)), np.zeros((0, 1, 1, 1), np.int64))
 
 
 def _no_rows(num_jobs: int, num_nodes: int, capacity: int, rows: int, spec: OptionSpec) -> KeptRows:
@@ -197,5 +217,6 @@ def option_arrays(batch: OptionArrays, b: int) -> OptionArrays:
         batch.seen,
         batch.type_throughput,
         batch.tunings,
+        batch.doubt,
         batch.kept,
     )

@@ -1,6 +1,6 @@
 """Many episodes in which nodes choose options: the environment that training uses."""
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -9,14 +9,14 @@ from envs.episodes import EpisodeBatch, Reward
 from envs.episodes.candidates import Features
 from envs.options import kernels
 from envs.options.arrays import OPTION_NODE, OPTION_ROW, OptionArrays, allocate_options
+from envs.options.kernels import ROUND_OVER
 from envs.options.rules import OptionRules
 from envs.options.spec import OptionSpec
 from envs.options.tuning import tunings_under
 from envs.simulation import Setup
-from envs.simulation.kernels import END, LOG_FULL
+from envs.simulation.kernels import END, LOG_FULL, ROUND
 from envs.simulation.state import Status
-from envs.simulation.world import batch_world
-from envs.types import ClusterSpec, FloatArray, IntArray
+from envs.types import ClusterSpec, FloatArray, IntArray, MurmurationError
 
 MOST_OPTIONS = 1 << 16  # room for the options of one decision, at most
 MOST_TUNINGS = 40  # of a job: batch sizes are powers of two
@@ -65,6 +65,8 @@ class OptionBatch(EpisodeBatch):
         rules: see its class.
     """
 
+    takes_own_curves: ClassVar[bool] = True
+
     def __init__(
         self,
         setup: Setup,
@@ -77,10 +79,17 @@ class OptionBatch(EpisodeBatch):
     ) -> None:
         super().__init__(setup, models, num_jobs, batch_size, reward, logging)
         self.rules = rules or OptionRules()
+        if self.rules.tune and self._blocks:
+            raise MurmurationError(
+                "env.rules.tune is true where throughputs are hidden or drawn: tunings of such jobs have no figures; "
+                "set env.rules.tune=false"
+            )
         self.num_candidates = self.rules.candidates(self.cluster)
-        self.arrays = allocate_options(
-            self.state, self.rules, setup, self.table, most_options(self.rules, setup.cluster)
-        )
+        capacity = most_options(self.rules, setup.cluster)
+        self.arrays = allocate_options(self.state, self.world, self.rules, setup, self.table, capacity)
+        if self.hidden:
+            self.arrays.rules["hidden"] = 1
+            self.arrays = self.arrays._replace(doubt=self.hidden.doubt)
 
     @property
     def spec(self) -> OptionSpec:
@@ -107,17 +116,24 @@ class OptionBatch(EpisodeBatch):
         """
         before = self._totals()
         kernels.step_all(self.arrays, chosen, self._outcomes)
-        for b in np.flatnonzero(self._outcomes == LOG_FULL):
+        for b in np.flatnonzero((self._outcomes == LOG_FULL) | (self._outcomes == ROUND_OVER)):
             self.resume(int(b))
         return *self._pay(before), self.ended
 
     def resume(self, b: int) -> None:
-        """Go on with an episode whose log was full in the middle of a step."""
+        """Go on with an episode whose log was full in the middle of a step, or whose round is over."""
         while self._outcomes[b] == LOG_FULL:
             self.state.grow_log()
             world = self.arrays.world._replace(events=self.state.events, log_shares=self.state.log_shares)
             self.arrays = self.arrays._replace(world=world)
             self._outcomes[b] = kernels.begin(self.arrays, b)
+        while self._outcomes[b] == ROUND_OVER:
+            assert self.hidden is not None
+            if self.hidden.pass_time(b, self.arrays.world) == END:
+                self._outcomes[b] = END
+                self.state.episode[b], self.state.jobs[b] = self.hidden.state.episode[b], self.hidden.state.jobs[b]
+            elif kernels.open_round(self.arrays, b):
+                self._outcomes[b] = ROUND
 
     def copy_episodes(self, places: IntArray, other: "OptionBatch", episodes: IntArray) -> None:
         """Copy running episodes of another batch, in the middle of a round too; the copies write no log.
@@ -128,11 +144,18 @@ class OptionBatch(EpisodeBatch):
             episodes: int64[n], indices in the other batch.
         """
         self.state.copy_episodes(places, other.state, episodes)
+        if self._blocks and other._blocks:
+            change = self._blocks.rows * places - other._blocks.rows * episodes
+            self.state.jobs["model"][places] += change[:, None]
+        if self.hidden and other.hidden:
+            self.hidden.copy_episodes(places, other.hidden, episodes)
         for name in ("rules", "refused", "waited"):
             getattr(self.arrays, name)[places] = getattr(other.arrays, name)[episodes]
         self._outcomes[places] = other.outcomes[episodes]
         for place, episode in zip(places.tolist(), episodes.tolist(), strict=True):
-            self.workloads[place] = other.workloads[episode]
+            self.workloads[place], self._tables[place] = other.workloads[episode], other._tables[episode]
+            if self._drawn and (table := self._tables[place]):
+                self._drawn.write(place, table)
 
     def counters(self, b: int = 0) -> dict[str, int]:
         """Count decisions, gangs that were given up, and options that did not fit into the arrays, in an episode."""
@@ -158,8 +181,10 @@ class OptionBatch(EpisodeBatch):
         return jobs["submit"], finish
 
     def _use_table(self) -> None:
-        world, tunings = batch_world(self.state, self.table), tunings_under(self.rules, self.setup, self.table)
-        self.arrays = self.arrays._replace(world=world, tunings=tunings)
+        tunings = tunings_under(self.rules, self.setup, self.table)
+        self.arrays = self.arrays._replace(world=self.world, tunings=tunings)
+        if self.hidden:
+            self.arrays = self.arrays._replace(doubt=self.hidden.doubt)
 
     def _begin(self, b: int) -> None:
         record = self.arrays.rules[b, 0]

@@ -62,6 +62,13 @@ ACTION_NAMES = ("wait", "start", "join", "resize", "move", "evict", "tune")
     OPTION_MEMORY,  # the same for memory
     NUM_TUNED_OPTION_COLUMNS,
 ) = range(NUM_OPTION_COLUMNS, NUM_OPTION_COLUMNS + 5)
+# Three more for beliefs; they take the place of those of tuning.
+(
+    OPTION_DOUBT,  # standard deviation of the logarithm of the throughput that it would have; 0 if exact
+    OPTION_DOUBT_CHANGE,  # by how much that is more than for the present placement of a job that runs
+    OPTION_SAMPLES,  # log(1 + how often this throughput was measured) / 2
+    NUM_BELIEF_OPTION_COLUMNS,
+) = range(NUM_OPTION_COLUMNS, NUM_OPTION_COLUMNS + 4)
 
 # A job that some option is about.
 (
@@ -88,6 +95,8 @@ ACTION_NAMES = ("wait", "start", "join", "resize", "move", "evict", "tune")
 NUM_JOB_COLUMNS = JOB_EFFICIENCY + 4
 # Three more where jobs may be tuned: as for options, in the plan.
 JOB_BATCH, JOB_CPUS, JOB_MEMORY, NUM_TUNED_JOB_COLUMNS = range(NUM_JOB_COLUMNS, NUM_JOB_COLUMNS + 4)
+# Two more for beliefs, as for options: of the throughput on the GPUs that it requested, one node of its fastest type.
+JOB_DOUBT, JOB_SAMPLES, NUM_BELIEF_JOB_COLUMNS = range(NUM_JOB_COLUMNS, NUM_JOB_COLUMNS + 3)
 
 # A node.
 (
@@ -126,6 +135,8 @@ OPTION_COLUMNS = (
 )
 TUNED_OPTION_COLUMNS = ("is_tune", "batch", "cpus", "memory")
 TUNED_JOB_COLUMNS = TUNED_OPTION_COLUMNS[1:]
+BELIEF_OPTION_COLUMNS = ("doubt", "doubt_change", "samples")
+BELIEF_JOB_COLUMNS = ("doubt", "samples")
 JOB_ROW_COLUMNS = (
     *("waits", "runs", "changed", "rank", "first", "remaining_time", "gpu_time", "age", "attained_service"),
     *("requested_gpus", "min_gpus", "max_gpus", "gpus", "spread", "restart_delay", "contention"),

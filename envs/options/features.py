@@ -24,6 +24,7 @@ from envs.options.columns import (
     JOB_CHANGED,
     JOB_CONTENTION,
     JOB_CPUS,
+    JOB_DOUBT,
     JOB_EFFICIENCY,
     JOB_FIRST,
     JOB_GPU_TIME,
@@ -38,6 +39,7 @@ from envs.options.columns import (
     JOB_REQUESTED_GPUS,
     JOB_RESTART_DELAY,
     JOB_RUNS,
+    JOB_SAMPLES,
     JOB_SPREAD,
     JOB_WAITS,
     MOVE,
@@ -54,6 +56,8 @@ from envs.options.columns import (
     OPTION_CLUSTER_FREE_AFTER,
     OPTION_CPU_SHORTAGE,
     OPTION_CPUS,
+    OPTION_DOUBT,
+    OPTION_DOUBT_CHANGE,
     OPTION_EFFICIENCY,
     OPTION_FREE_AFTER,
     OPTION_FULL,
@@ -65,6 +69,7 @@ from envs.options.columns import (
     OPTION_OF_REQUEST,
     OPTION_RESTART,
     OPTION_RUN_TIME,
+    OPTION_SAMPLES,
     OPTION_SPREAD,
     OPTION_THROUGHPUT,
     OPTION_TIME_SAVED,
@@ -124,7 +129,11 @@ def write_job(a: OptionArrays, row: int) -> None:
     out[JOB_LACKS_CPUS] = 1.0 - job.fed_by_cpus if runs else 0.0
     out[JOB_LACKS_MEMORY] = 1.0 - job.fed_by_memory if runs else 0.0
     gpus = min(job.num_gpus, world.reference.shape[1] - 1)
-    scaling_efficiency(world, job, fastest_type(world, job, gpus), out[JOB_EFFICIENCY:NUM_JOB_COLUMNS])
+    fastest = fastest_type(world, job, gpus)
+    scaling_efficiency(world, job, fastest, out[JOB_EFFICIENCY:NUM_JOB_COLUMNS])
+    if a.rules[0].beliefs:
+        out[JOB_DOUBT] = doubt_of(a, job, fastest, gpus, 1)
+        out[JOB_SAMPLES] = samples_of(a, job, fastest, gpus, 1)
     if a.rules[0].tune:
         usual, saturating = a.tunings.usual[job.model], a.tunings.saturating[job.model]
         out[JOB_BATCH] = log_batch(job.batch_size, usual[min(job.gpus, len(usual) - 1)])
@@ -281,6 +290,35 @@ def write_tuning(a: OptionArrays, job: Records, tuning: int, out: Features) -> N
 
 
 @leaf
+def doubt_of(a: OptionArrays, job: Records, gpu_type: int, gpus: int, nodes: int) -> float:
+    """Return OPTION_DOUBT of a throughput on so many GPUs of a type over so many nodes."""
+    spread = a.doubt.spread
+    if len(spread) == 0:
+        return 0.0
+    return float(spread[job.model, gpu_type, gpus, level_of(nodes, spread.shape[3] - 1)])
+
+
+@leaf
+def samples_of(a: OptionArrays, job: Records, gpu_type: int, gpus: int, nodes: int) -> float:
+    """Return OPTION_SAMPLES of a throughput on so many GPUs of a type over so many nodes."""
+    samples = a.doubt.num_samples
+    if len(samples) == 0:
+        return 0.0
+    return float(np.log1p(samples[job.model, gpu_type, gpus, level_of(nodes, samples.shape[3] - 1)]) / 2.0)
+
+
+@leaf
+def write_doubt(a: OptionArrays, job: Records, n: int, gpus: int, nodes: int, out: Features) -> None:
+    """Write how sure the throughput is that a job would have on GPUs of the type of a node."""
+    world = a.world
+    out[OPTION_DOUBT] = doubt_of(a, job, world.nodes[n].gpu_type, gpus, nodes)
+    out[OPTION_SAMPLES] = samples_of(a, job, world.nodes[n].gpu_type, gpus, nodes)
+    if job.status == RUNNING and job.touched == 0:
+        now = world.nodes[world.shares[job.first_share].node].gpu_type
+        out[OPTION_DOUBT_CHANGE] = out[OPTION_DOUBT] - doubt_of(a, job, now, job.gpus, job.num_shares)
+
+
+@leaf
 def write_option(a: OptionArrays, option: int) -> None:
     """Write the row of an option."""
     world, out, unit = a.world, a.options[option], a.rules[0].node_gpus
@@ -321,6 +359,8 @@ def write_option(a: OptionArrays, option: int) -> None:
     else:
         throughput = throughput_after(world, job, action, n, here, total, count)
     write_throughput(a, j, throughput, n, total, out)
+    if a.rules[0].beliefs:
+        write_doubt(a, job, n, total, count, out)
     if here == 0:
         return
     others = n

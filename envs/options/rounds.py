@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from envs.episodes.hidden import Doubt
 from envs.episodes.placements import placement_in_plan
 from envs.options import kernels
 from envs.options.arrays import OptionArrays, allocate_options
@@ -46,6 +47,8 @@ class OptionRound:
             world = batch_world(self._snapshot.state, table)
             tunings = tunings_under(self.rules, self._snapshot.setup, table)
             self._arrays = self._arrays._replace(world=world, tunings=tunings)
+        if view.doubt is not None and view.doubt[0] is not self.arrays.doubt.spread:
+            self._arrays = self.arrays._replace(doubt=Doubt(*view.doubt))
         self._table = self._snapshot.table
         self.arrays.refused[:] = 0
         return bool(kernels.open_round(self.arrays, 0))
@@ -77,6 +80,7 @@ class OptionRound:
 
     def _allocate(self, view: SimulationView, snapshot: Snapshot) -> None:
         before, capacity = self._arrays, most_options(self.rules, view.cluster)
-        self._arrays = allocate_options(snapshot.state, self.rules, snapshot.setup, snapshot.table, capacity)
+        world = batch_world(snapshot.state, snapshot.table)
+        self._arrays = allocate_options(snapshot.state, world, self.rules, snapshot.setup, snapshot.table, capacity)
         if before is not None:
             self._arrays.rules[:] = before.rules

@@ -20,6 +20,8 @@ class OptionRules:
             and join further nodes. "move": besides, running jobs are moved and evicted.
         tune: whether a job can be given another batch size, or a level of cores or memory, where the task lets
             schedulers choose them, see `envs.options.tuning`. Jobs that ran before only where they may be changed.
+        beliefs: whether rows have the spread of a throughput that is believed, and how often it was measured; for tasks
+            that hide throughputs (`information.throughput`).
         num_candidates: waiting jobs that nodes can start, at least.
         candidates_per_node: the same, per node of the cluster.
         queue_order: which waiting jobs these are; if work is unknown, "shortest" means the least service.
@@ -38,6 +40,7 @@ class OptionRules:
 
     changes: Literal["start", "resize", "move"] = "start"
     tune: bool = False
+    beliefs: bool = False
     num_candidates: int = 16
     candidates_per_node: float = 0.0
     queue_order: Literal["shortest", "fifo", "least_service"] = "shortest"
@@ -49,6 +52,11 @@ class OptionRules:
         for name, allowed in (("changes", CHANGES), ("queue_order", QUEUE_ORDERS), ("turn", TURNS)):
             if getattr(self, name) not in allowed:
                 raise MurmurationError(f"env.{name} is {getattr(self, name)!r}; it must be one of {', '.join(allowed)}")
+        if self.tune and self.beliefs:
+            raise MurmurationError(
+                "env.tune and env.beliefs are both true; tunings have no figures where throughputs are hidden: set one "
+                "of them to false"
+            )
         for name in ("num_candidates", "max_decisions"):
             if getattr(self, name) < 1:
                 raise MurmurationError(f"env.{name} is {getattr(self, name)}; it must be at least 1")

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 from envs.options.columns import (
+    NUM_BELIEF_JOB_COLUMNS,
+    NUM_BELIEF_OPTION_COLUMNS,
     NUM_CLUSTER_COLUMNS,
     NUM_JOB_COLUMNS,
     NUM_NODE_COLUMNS,
@@ -24,5 +26,7 @@ class OptionSpec:
 
     @classmethod
     def of(cls, rules: OptionRules) -> "OptionSpec":
-        """Return the sizes under these rules: there are more columns where jobs may be tuned."""
-        return cls(NUM_TUNED_OPTION_COLUMNS, NUM_TUNED_JOB_COLUMNS) if rules.tune else cls()
+        """Return the sizes under these rules: there are more columns where jobs may be tuned, and for beliefs."""
+        if rules.tune:
+            return cls(NUM_TUNED_OPTION_COLUMNS, NUM_TUNED_JOB_COLUMNS)
+        return cls(NUM_BELIEF_OPTION_COLUMNS, NUM_BELIEF_JOB_COLUMNS) if rules.beliefs else cls()

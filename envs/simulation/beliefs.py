@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Iterable, Sequence
+from copy import copy, deepcopy
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -10,9 +11,12 @@ import numpy as np
 from envs.performance import PerformanceModel, counts_links, without_draw
 from envs.scheduling import ThroughputFit
 from envs.simulation.exact import ExactThroughputs
+from envs.simulation.jit import Records, leaf, part
+from envs.simulation.ordered_set import next_member
 from envs.simulation.scenario import Scenario
 from envs.simulation.setup import Setup
 from envs.simulation.throughput import ThroughputTable, level_nodes, node_level
+from envs.simulation.world import World
 from envs.types import (
     Belief,
     BoolArray,
@@ -46,13 +50,56 @@ class Seen(NamedTuple):
     num_nodes: int
 
 
+@leaf
+def only_type(world: World, job: Records) -> int:
+    """Return the GPU type of a job's placement, -1 if it has several."""
+    found = -1
+    share = job.first_share
+    while share >= 0:
+        gpu_type = world.nodes[world.shares[share].node].gpu_type
+        if found >= 0 and gpu_type != found:
+            return -1
+        found = gpu_type
+        share = world.shares[share].next_of_job
+    return int(found)
+
+
+@part
+def note_seen(world: World, sampled: FloatArray, seen: IntArray) -> int:
+    """List the jobs that have begun to make progress in a placement on GPUs of one type since the last call.
+
+    Args:
+        world: the engine's arrays.
+        sampled: float64[num_jobs], when each job began in the placement that was seen last; overwritten.
+        seen: int64[num_gpus, 4], the fields of `Seen`; overwritten.
+
+    Returns:
+        How many rows of `seen` count, in ascending order of jobs.
+    """
+    time = world.episode[0].time
+    count = 0
+    j = next_member(world.running, len(world.jobs), 0)
+    while j >= 0:
+        job = world.jobs[j]
+        if job.segment < time and job.segment != sampled[j]:
+            sampled[j] = job.segment
+            gpu_type = only_type(world, job)
+            if gpu_type >= 0:
+                seen[count, 0] = j
+                seen[count, 1] = gpu_type
+                seen[count, 2] = job.gpus
+                seen[count, 3] = job.num_shares
+                count += 1
+        j = next_member(world.running, len(world.jobs), j + 1)
+    return count
+
+
 class Beliefs:
     """Samples of the throughputs in one episode, and what the setup's estimator makes of them.
 
     What views show is in `setup`, `workload`, `table` and `exact`; the last two are new objects whenever something was
-    learnt. Samples have errors
-    that depend on the seed, the job and the placement alone, so that all schedulers see the same. Jobs of one model
-    share a curve, and views say which jobs have the same model.
+    learnt. Samples have errors that depend on the seed, the job and the placement alone, so that all schedulers see the
+    same. Jobs of one model share a curve, and views say which jobs have the same model.
 
     Known without samples are: which placements a model runs in, its number of parameters and so its traffic between
     nodes, and what cores, memory and co-located jobs do to it. A sample is therefore the throughput with ample cores
@@ -63,6 +110,12 @@ class Beliefs:
         workload: the jobs.
         truth: throughputs of the workload's models, in the order of `workload.models`.
         seed: of the errors.
+
+    Attributes:
+        truth: the true throughputs, which no view shows.
+        spread: float64[num_models, num_gpu_types, max_gpus + 1, NUM_LEVELS], standard deviation of the logarithm of
+            each believed throughput; 0 for a model of which no job is submitted.
+        num_samples: int64 of the same shape, measurements in each cell.
     """
 
     def __init__(self, setup: Setup, workload: Workload, truth: ThroughputTable, seed: np.random.SeedSequence) -> None:
@@ -70,7 +123,7 @@ class Beliefs:
         self.workload = replace(workload, models=tuple(without_draw(name) for name in workload.models))
         self.num_beliefs = 0
         self.setup = replace(setup, performance=HiddenModel(setup.performance))
-        self._truth = truth
+        self.truth = truth
         self._rows: IntArray = np.array([truth.models.index(name) for name in workload.models], np.int64)
         entropy = seed.generate_state(2)
         self._key = tuple(int(word) for word in entropy)
@@ -79,23 +132,42 @@ class Beliefs:
         self._samples: dict[int, _Samples] = {}
         self._taken: set[tuple[JobId, Cell]] = set()
         self._num_stated = 0
-        self._throughputs = np.zeros(truth.throughputs.shape)
-        self._spread = np.zeros(truth.throughputs.shape)
+        self.spread: FloatArray = np.zeros(truth.throughputs.shape)
+        self.num_samples: IntArray = np.zeros(truth.throughputs.shape, np.int64)
+        self._throughputs = np.where(truth.throughputs > 0, 1.0, 0.0)  # nothing is known: 1 sample/s
         self._base = replace(truth, models=tuple(without_draw(name) for name in truth.models))
-        self._show()
+        self._table: ThroughputTable | None = None
+        self._exact: BelievedThroughputs | None = None
 
     @property
     def table(self) -> ThroughputTable:
-        """The throughputs that views show."""
+        """The throughputs that views show; 1 sample/s for a model of which no job is submitted."""
+        if self._table is None:
+            self._table = replace(self._base, throughputs=self._throughputs.copy())
         return self._table
 
     @property
     def exact(self) -> "BelievedThroughputs":
         """The same, by configuration."""
+        if self._exact is None:
+            self._exact = BelievedThroughputs(self.setup, self.table)
         return self._exact
 
-    def look(self, num_submitted: int, seen: Iterable[Seen]) -> bool:
-        """Take samples at the beginning of a round; return whether beliefs have changed.
+    def copy(self) -> "Beliefs":
+        """Return beliefs that equal these and learn on their own."""
+        copied = copy(self)
+        copied._samples = deepcopy(self._samples)
+        copied._taken = set(self._taken)
+        for name in ("spread", "num_samples", "_throughputs"):
+            setattr(copied, name, getattr(self, name).copy())
+        return copied
+
+    def rows(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return `table.throughputs` and `table.consolidated()` of some models, without building a new table."""
+        return self._throughputs[rows], self._base.consolidate(self._throughputs[rows], rows)
+
+    def look(self, num_submitted: int, seen: Iterable[Seen]) -> IntArray:
+        """Take samples at the beginning of a round; return the rows of the models about which beliefs have changed.
 
         Args:
             num_submitted: jobs submitted so far.
@@ -117,8 +189,8 @@ class Beliefs:
             self._learn(row)
         if changed:
             self.num_beliefs += 1
-            self._show()
-        return bool(changed)
+            self._table = self._exact = None
+        return np.array(sorted(changed), np.int64)
 
     def belief(self, row: int, configuration: Configuration) -> Belief:
         """Return the belief about a configuration of a model.
@@ -127,20 +199,18 @@ class Beliefs:
             row: index of the model in `table`.
             configuration: GPUs and nodes.
         """
-        cell = self._exact.cell(configuration)
-        samples = self._samples.get(row)
-        measured = 0 if samples is None else sum(each == cell for each in samples.measured)
-        return Belief(self._exact.of_row(row, configuration), float(self._spread[(row, *cell)]), measured)
+        cell = (row, *self.exact.cell(configuration))
+        return Belief(self.exact.of_row(row, configuration), float(self.spread[cell]), int(self.num_samples[cell]))
 
     def _take_statement(self, job: JobId) -> int:
         """Add what the user states of a job: the throughput on its GPUs of the fastest type. Return the model's row."""
         row = int(self._rows[self.workload.jobs["model"][job]])
         self._know(row)
-        size = min(int(self.workload.jobs["num_gpus"][job]), self._truth.throughputs.shape[2] - 1)
-        alone = self._truth.consolidated()[row, :, size]
+        size = min(int(self.workload.jobs["num_gpus"][job]), self.truth.throughputs.shape[2] - 1)
+        alone = self.truth.consolidated()[row, :, size]
         if alone.max() > 0:  # else it runs on several types only, and nobody can say how fast
             gpu_type = int(alone.argmax())
-            cell = gpu_type, size, int(self._truth.levels[gpu_type, size])
+            cell = gpu_type, size, int(self.truth.levels[gpu_type, size])
             self._add(row, cell, float(self._stated[job]), self.information.stated_error, stated=True)
         return row
 
@@ -160,7 +230,7 @@ class Beliefs:
         for most in (False, True):
             for gpu_type in range(len(nodes.gpu_types)):
                 widest = int(nodes.node_gpus[nodes.node_types == gpu_type].max())
-                sizes = np.flatnonzero(self._truth.throughputs[row, gpu_type, : widest + 1, 0] > 0)
+                sizes = np.flatnonzero(self.truth.throughputs[row, gpu_type, : widest + 1, 0] > 0)
                 if sizes.size and (cell := (gpu_type, int(sizes[-1 if most else 0]), 0)) not in cells:
                     cells.append(cell)
         return cells[: self.information.profiles]
@@ -173,27 +243,21 @@ class Beliefs:
     def _add(self, row: int, cell: Cell, error: float, spread: float, *, stated: bool = False) -> None:
         samples = self._samples[row]
         samples.cells.append(cell)
-        samples.throughput.append(float(self._truth.throughputs[(row, *cell)]) * float(np.exp(error)))
+        samples.throughput.append(float(self.truth.throughputs[(row, *cell)]) * float(np.exp(error)))
         samples.error.append(spread)
         samples.stated.append(stated)
+        self.num_samples[(row, *cell)] += not stated
 
     def _learn(self, row: int) -> None:
         """Ask the estimator about a model after new samples."""
         samples = self._samples[row]
-        runs = self._truth.throughputs[row] > 0
+        runs = self.truth.throughputs[row] > 0
         if not samples.cells:
             return
         estimate = self._prior.fit(self._base.models[row]).estimate(samples.arrays())
         believed = np.where(runs, np.clip(estimate.throughput, 1e-12, 1e15), 0.0)
         self._throughputs[row] = _ordered(believed, runs)
-        self._spread[row] = np.where(runs, estimate.spread, 0.0)
-
-    def _show(self) -> None:
-        """Give views new tables. A model of which nothing is known, and no job submitted, runs at 1 sample/s."""
-        runs = self._truth.throughputs > 0
-        shown = np.where(runs & (self._throughputs == 0), 1.0, self._throughputs)
-        self._table = replace(self._base, throughputs=shown)
-        self._exact = BelievedThroughputs(self.setup, self._table)
+        self.spread[row] = np.where(runs, estimate.spread, 0.0)
 
 
 class Prior:
@@ -318,11 +382,6 @@ class _Samples:
         self.throughput: list[float] = []
         self.error: list[float] = []
         self.stated: list[bool] = []
-
-    @property
-    def measured(self) -> list[Cell]:
-        """The cells of samples that were not stated."""
-        return [cell for cell, stated in zip(self.cells, self.stated, strict=True) if not stated]
 
     def arrays(self) -> ThroughputSamples:
         """Return them as an estimator gets them."""

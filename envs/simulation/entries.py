@@ -1,9 +1,11 @@
 """Entry points of the engine for Python: kernels around functions that other kernels inline."""
 
+from envs.simulation.beliefs import note_seen
 from envs.simulation.clock import advance
 from envs.simulation.jit import kernel
 from envs.simulation.kernels import settle
 from envs.simulation.world import World
+from envs.types import FloatArray, IntArray
 
 
 @kernel
@@ -16,3 +18,9 @@ def end_round(world: World) -> int:
 def next_round(world: World) -> int:
     """Call `envs.simulation.clock.advance`."""
     return advance(world)
+
+
+@kernel
+def find_seen(world: World, sampled: FloatArray, seen: IntArray) -> int:
+    """Call `envs.simulation.beliefs.note_seen`."""
+    return note_seen(world, sampled, seen)

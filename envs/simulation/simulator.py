@@ -9,8 +9,8 @@ import numpy as np
 
 from envs.scheduling import ClusterView, Scheduler
 from envs.simulation.beliefs import Beliefs, Seen
+from envs.simulation.entries import find_seen
 from envs.simulation.exact import ExactThroughputs
-from envs.simulation.kernels import RUNNING
 from envs.simulation.overriding import find_definer, find_override
 from envs.simulation.result import RunResult
 from envs.simulation.setup import Setup
@@ -64,6 +64,7 @@ class Simulator(WholeEpisode):
         super().__init__(workload, exact, setup, table, state, scheduler_seed)
         self._believed_view: SimulationView | None = None
         self._sampled = np.full(len(workload), -1.0)  # when each job began in the placement that was seen last
+        self._seen = np.zeros((setup.cluster.num_gpus, len(Seen._fields)), np.int64)
         if logging:
             state.grow_log()
         generators = np.random.default_rng(noise), np.random.default_rng(outages)
@@ -85,25 +86,9 @@ class Simulator(WholeEpisode):
         """Advance time until a decision is due, and see what running jobs show; return False at the end."""
         going = super().advance()
         if going and self.beliefs is not None:
-            self.beliefs.look(int(self.state.episode[0, 0].next_job), self._new_samples())
+            count = find_seen(self.world, self._sampled, self._seen)
+            self.beliefs.look(int(self.state.episode[0, 0].next_job), map(Seen._make, self._seen[:count].tolist()))
         return going
-
-    def _new_samples(self) -> list[Seen]:
-        """List the jobs that have begun to make progress in a placement on GPUs of one type since the last round."""
-        state, time = self.state, float(self.state.episode[0, 0].time)
-        jobs, shares = state.jobs[0], state.shares[0]
-        running = np.flatnonzero(jobs["status"] == RUNNING)
-        began = jobs["segment"][running]
-        found: list[Seen] = []
-        for job in running[(began < time) & (began != self._sampled[running])].tolist():
-            self._sampled[job] = jobs["segment"][job]
-            types, share = set[int](), int(jobs["first_share"][job])
-            while share >= 0:
-                types.add(int(self.cluster.node_types[shares["node"][share]]))
-                share = int(shares["next_of_job"][share])
-            if len(types) == 1:
-                found.append(Seen(job, types.pop(), int(jobs["gpus"][job]), int(jobs["num_shares"][job])))
-        return found
 
 
 def check_runnable(workload: Workload, cluster: ClusterSpec, table: ThroughputTable) -> None:

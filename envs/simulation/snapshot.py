@@ -15,7 +15,7 @@ from envs.simulation.snapshot_kernels import KNOWN, OPEN, USED, assume_remaining
 from envs.simulation.state import State
 from envs.simulation.throughput import ThroughputTable
 from envs.simulation.view import StateView, ViewSource
-from envs.types import ClusterSpec, ExecutionPlan, FloatArray, JobSpec, MurmurationError
+from envs.types import ClusterSpec, ExecutionPlan, FloatArray, IntArray, JobSpec, MurmurationError
 from envs.workloads import Workload
 from envs.workloads.workload import JOB_COLUMNS
 
@@ -25,6 +25,15 @@ NO_JOBS = np.zeros(0, np.int64)
 
 class SimulationView(StateView):
     """`envs.scheduling.ClusterView` of a compiled simulation: what is seen of its state, and copies of that."""
+
+    @property
+    def doubt(self) -> tuple[FloatArray, IntArray] | None:
+        """Spread and number of samples of all beliefs, by model, GPU type, GPUs and level of nodes; None where exact.
+
+        They are those of `belief`, as arrays for kernels.
+        """
+        beliefs = self._engine_side.beliefs
+        return None if beliefs is None else (beliefs.spread, beliefs.num_samples)
 
     def snapshot(
         self,
@@ -301,10 +310,7 @@ class Snapshot(SimulatedEpisode):
 def _empty_state(cluster: ClusterSpec, rows: int, scenario: Scenario) -> State:
     """Return arrays for so many jobs, none of which is there."""
     state = State.allocate(cluster, rows, scenario=scenario)
-    for name, value in (("submit", np.inf), ("finish", np.inf), ("start", np.nan), ("estimate", 1.0)):
-        state.jobs[name] = value
-    for name in ("first_share", "before_share", "plan"):
-        state.jobs[name] = -1
+    state.forget_jobs(0)
     return state
 
 

@@ -323,21 +323,16 @@ class State:
         """
         count = len(workload)
         jobs = self.jobs[b]
-        jobs[:] = np.zeros((), JOB)
-        jobs["submit"] = np.inf
+        self.forget_jobs(b)
         index = np.array([table.models.index(model) for model in workload.models])
         for field, column in COLUMNS_OF_JOB:
             jobs[field][:count] = workload.jobs[column]
         jobs["model"][:count] = index[workload.jobs["model"]]
-        jobs["start"] = np.nan
-        jobs["finish"] = np.inf
-        jobs["estimate"] = 1.0
         if scenario.information.work == "estimate":
             jobs["estimate"][:count] = np.exp(scenario.information.error * rng.standard_normal(count))
         start_delay, restart_delay = scenario.delays(workload.models)
         jobs["start_delay"][:count] = start_delay[workload.jobs["model"]]
         jobs["restart_delay"][:count] = restart_delay[workload.jobs["model"]]
-        jobs["first_share"] = jobs["before_share"] = jobs["plan"] = -1
         self._clear(b, scenario)
         self.episode["longest_delay"][b] = jobs["restart_delay"].max()
         self.episode["window_start"][b], self.episode["window_end"][b] = workload.window
@@ -370,6 +365,15 @@ class State:
         jobs["start"], jobs["finish"], jobs["estimate"] = np.nan, np.inf, 1.0
         jobs["first_share"] = jobs["before_share"] = jobs["plan"] = -1
 
+    def forget_jobs(self, b: int) -> None:
+        """Make the rows of an episode's jobs such that none is there."""
+        jobs = self.jobs[b]
+        jobs[:] = np.zeros((), JOB)
+        jobs["submit"] = jobs["finish"] = np.inf
+        jobs["start"], jobs["estimate"] = np.nan, 1.0
+        jobs["first_share"] = jobs["before_share"] = jobs["plan"] = -1
+        self.heap_places[b] = -1
+
     def _clear(self, b: int, scenario: Scenario) -> None:
         nodes, shares = self.nodes[b], self.shares[b]
         nodes["free"] = nodes["num_gpus"]
@@ -391,7 +395,6 @@ class State:
         shares["next_of_job"] = np.arange(1, len(shares) + 1)
         shares["next_of_job"][slots - 1 :: slots] = -1
         nodes["free_share"] = np.arange(0, len(shares), slots)
-        self.heap_places[b] = -1
         self.queued[b] = self.running[b] = self.room[b] = 0
         fill_by_node(self.room[b], nodes["gpu_type"], nodes["free"])
         episode = self.episode[b]

@@ -79,10 +79,15 @@ class CpuMemoryTable:
     @classmethod
     def of_draws(cls, setup: Setup, models: Sequence[str]) -> "CpuMemoryTable":
         """Build the table of the models around whose curves those of `models` are drawn, which share its rows."""
-        known = tuple(dict.fromkeys(without_draw(model) for model in models))
-        table = cls.build(setup, known)
-        if known == tuple(models):
-            return table
+        known = tuple(sorted({without_draw(model) for model in models}))
+        if set(known) == set(models):
+            return cls.build(setup, models)
+        if id(setup) not in _UNDRAWN:
+            _UNDRAWN[id(setup)] = {}
+            weakref.finalize(setup, _UNDRAWN.pop, id(setup), None)
+        if known not in _UNDRAWN[id(setup)]:
+            _UNDRAWN[id(setup)][known] = cls.build(setup, known)
+        table = _UNDRAWN[id(setup)][known]
         rows = np.array([known.index(without_draw(model)) for model in models])
         return replace(table, factor=table.factor[rows], saturating=table.saturating[rows], scale=table.scale[rows])
 
@@ -107,6 +112,9 @@ class CpuMemoryTable:
                 column = int(np.flatnonzero(enough[row])[0])
                 saturating[i, t, gpus] = CPU_GRID[row] * scale[i, t], memory[column]
         return cls(CPU_GRID, memory, factor, saturating, scale)
+
+
+_UNDRAWN: dict[int, dict[tuple[str, ...], CpuMemoryTable]] = {}  # by the identity of a setup
 
 
 def memory_grid(setup: Setup, models: Sequence[str]) -> FloatArray:
@@ -286,12 +294,19 @@ class ThroughputTable:
 
     @cached_property
     def _consolidated(self) -> FloatArray:
+        return seal(self.consolidate(self.throughputs, slice(None)))
+
+    def consolidate(self, throughputs: FloatArray, rows: slice | IntArray) -> FloatArray:
+        """Return what `consolidated` would be with other throughputs of some models.
+
+        Args:
+            throughputs: float64[len(rows), num_gpu_types, max_gpus + 1, NUM_LEVELS].
+            rows: the models.
+        """
         gpu_type, gpus = np.indices(self.levels.shape)
-        best: FloatArray = self.throughputs[:, gpu_type, gpus, np.maximum(self.levels, 0)]
+        best: FloatArray = throughputs[:, gpu_type, gpus, np.maximum(self.levels, 0)]
         throughput: FloatArray = np.where(self.levels >= 0, best, 0.0)
-        if self.links_limit.any():
-            throughput = np.minimum(throughput, self.link_limit)
-        return seal(throughput)
+        return np.minimum(throughput, self.link_limit[rows]) if self.links_limit.any() else throughput
 
     def most_nodes(self) -> IntArray:
         """int64[num_models, num_gpu_types, max_gpus + 1]: the most nodes on which so many GPUs of a type run a model.

@@ -12,7 +12,7 @@ from envs.episodes.candidates import Features
 from envs.options import OptionBatch
 from envs.options.arrays import OptionArrays, option_arrays
 from envs.options.carrying import carry_features, forget_kept_rows
-from envs.options.kernels import advance_to_decision, prepare, take
+from envs.options.kernels import ROUND_OVER, advance_to_decision, prepare, take
 from envs.simulation.jit import kernel, leaf
 from envs.simulation.kernels import END, LOG_FULL, ROUND
 from envs.types import FloatArray, IntArray
@@ -77,7 +77,7 @@ def play_episode(
         outcomes: int64[B], the result codes of the environment, overwritten.
 
     Returns:
-        FINISHED (the episode has ended, or its log is full), TAPE_FULL or DRAWS_USED.
+        FINISHED (the episode has ended, or the environment must `resume` it), TAPE_FULL or DRAWS_USED.
     """
     a = option_arrays(batch, b)
     v = s.variant[b]
@@ -191,6 +191,6 @@ class Player:
                 limit = self.tape.make_room(most, limit)
             elif code == DRAWS_USED:
                 draws = np.concatenate((draws, rng.random(draws.shape)))
-            elif batch.outcomes[b] == LOG_FULL:
+            elif batch.outcomes[b] in (LOG_FULL, ROUND_OVER):
                 batch.resume(b)
         return limit

@@ -16,7 +16,7 @@ from envs.options.kernels import prepare, take
 from envs.scheduling import ClusterView
 from envs.simulation import SimulationView
 from envs.simulation.jit import kernel
-from envs.types import Allocation, ClusterSpec, FloatArray
+from envs.types import Allocation, ClusterSpec, FloatArray, IntArray
 
 DRAWS = 64  # random numbers that are drawn for a round at first
 
@@ -75,12 +75,12 @@ class OptionScheduler:
         self.counters: dict[str, int] = {}
         self._round = OptionRound(rules)
         self._rng = np.random.default_rng(0)
-        self._arrays: OptionArrays | None = None
+        self._rows: IntArray | None = None
         self._scorer: ScorerArrays | None = None
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Begin an episode."""
-        self._round, self._rng, self._arrays = OptionRound(self.rules), rng, None
+        self._round, self._rng, self._rows = OptionRound(self.rules), rng, None
         self.counters = {}
 
     def schedule(self, view: ClusterView) -> Allocation:
@@ -96,8 +96,8 @@ class OptionScheduler:
 
     def _decide_compiled(self, network: ActsCompiled) -> None:
         arrays = self._round.arrays
-        if arrays is not self._arrays:  # a new episode, or the snapshot has grown
-            self._scorer, self._arrays = scorer_arrays(network.flat(), np.zeros(1, np.int64), arrays), arrays
+        if arrays.what is not self._rows:  # a new episode, or the snapshot has grown
+            self._scorer, self._rows = scorer_arrays(network.flat(), np.zeros(1, np.int64), arrays), arrays.what
         assert self._scorer is not None
         draws = self._rng.random(DRAWS) if self.temperature > 0 else np.zeros(0)
         first = int(arrays.rules[0, 0].decisions)

@@ -13,6 +13,8 @@ from envs.episodes.reference import Coupling
 from envs.episodes.reference.coupling import lacking
 from envs.options.columns import (
     ACTION_NAMES,
+    BELIEF_JOB_COLUMNS,
+    BELIEF_OPTION_COLUMNS,
     CLUSTER_COLUMNS,
     EVICT,
     JOB_ROW_COLUMNS,
@@ -137,7 +139,11 @@ class Observer:
     def jobs(self) -> Features:
         """float32[num_rows, NUM_JOB_COLUMNS]."""
         rows = [self._job(self.plan.job(job), row) for row, job in enumerate(self.lister.rows)]
-        return array_of(rows, JOB_ROW_COLUMNS + (TUNED_JOB_COLUMNS if self.rules.tune else ()))
+        return array_of(rows, JOB_ROW_COLUMNS + self._further(TUNED_JOB_COLUMNS, BELIEF_JOB_COLUMNS))
+
+    def _further(self, tuned: tuple[str, ...], believed: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the columns that the rules add; those of beliefs are 0, since nothing is hidden here."""
+        return tuned if self.rules.tune else believed if self.rules.beliefs else ()
 
     def _job(self, job: Job, row: int) -> FeatureRow:
         spec, time, is_running = job.spec, self.engine.time, self.plan.is_running(job.id)
@@ -188,7 +194,7 @@ class Observer:
 
     def options(self, listed: Sequence[Option]) -> Features:
         """float32[num_options, NUM_OPTION_COLUMNS]."""
-        columns = OPTION_COLUMNS + (TUNED_OPTION_COLUMNS if self.rules.tune else ())
+        columns = OPTION_COLUMNS + self._further(TUNED_OPTION_COLUMNS, BELIEF_OPTION_COLUMNS)
         return array_of([self._option(option) for option in listed], columns)
 
     def _option(self, option: Option) -> FeatureRow:

@@ -136,7 +136,8 @@ def test_all_schedulers_see_the_same_errors():
 def test_profiles_come_before_the_first_job_runs():
     information = replace(SCENARIO.information, throughput="profiled", profiles=3, sample_error=0.0)
     simulator = begun(replace(SETUP, scenario=replace(SCENARIO, information=information)))
-    measured = simulator.beliefs._samples[ROW].measured
+    samples = simulator.beliefs._samples[ROW]
+    measured = [cell for cell, stated in zip(samples.cells, samples.stated, strict=True) if not stated]
     assert measured == [(0, 1, 0), (1, 1, 0), (0, 4, 0)]
     for gpu_type, size, level in measured:
         belief = simulator.view.belief(0, Configuration(CLUSTER.gpu_types[gpu_type], size))

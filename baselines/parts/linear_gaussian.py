@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 
 from envs.simulation.mean_curve import additive_fit
-from envs.types import EstimatedCurve, FloatArray, KnownCurves, MurmurationError, ThroughputSamples
+from envs.types import BoolArray, EstimatedCurve, FloatArray, KnownCurves, MurmurationError, ThroughputSamples
 
 HEIGHT_SPREAD = 3.0  # of the logarithm of a throughput of which nothing is known
 LEAST_RESIDUAL = 0.02  # of the logarithm of a sample: what no direction of the space can express
@@ -50,7 +50,7 @@ class LinearGaussian:
     def fit(self, known: KnownCurves) -> "LinearFit":
         """Return the fit for one model; see `envs.scheduling.ThroughputEstimator`."""
         shape, rest = additive_fit(known)
-        num_types, sizes, levels = known.runs.shape
+        num_types = len(known.runs)
         gpu_type, size, level = np.indices(known.runs.shape).reshape(3, -1)
         doublings = np.log2(np.maximum(size, 1))
         nodes = np.log2(np.minimum(known.nodes[level], np.maximum(size, 1)))
@@ -62,7 +62,7 @@ class LinearGaussian:
             _, values, components = np.linalg.svd(filled, full_matrices=False)
             rows += list(components * (values / np.sqrt(len(rest) - 1))[:, None])
         features = np.stack(rows, axis=1)
-        return LinearFit(shape.reshape(num_types, sizes, levels), features)
+        return LinearFit(shape, features, known.runs)
 
 
 class LinearFit:
@@ -71,20 +71,31 @@ class LinearFit:
     Args:
         shape: float64[num_gpu_types, sizes, levels], the mean logarithm.
         features: float64[num_gpu_types * sizes * levels, d], directions times their spreads.
+        runs: bool[num_gpu_types, sizes, levels], the cells in which the model runs; beliefs are about these, and 0
+            elsewhere.
     """
 
-    def __init__(self, shape: FloatArray, features: FloatArray) -> None:
+    def __init__(self, shape: FloatArray, features: FloatArray, runs: BoolArray) -> None:
         self.shape, self.features = shape, features
+        self._running = np.flatnonzero(runs)
+        self._directions = np.ascontiguousarray(features[self._running].T)
+        self._mean = shape.reshape(-1)[self._running]
+        self._variance = (self._directions**2).sum(axis=0) + LEAST_RESIDUAL**2
 
     def estimate(self, samples: ThroughputSamples) -> EstimatedCurve:
-        """Return the beliefs after some samples."""
-        cells = np.ravel_multi_index(tuple(samples.cells.T), self.shape.shape)
+        """Return the beliefs after some samples; they are 0 in cells in which the model does not run."""
+        _, sizes, levels = self.shape.shape
+        cells = samples.cells @ (sizes * levels, levels, 1)
         seen = self.features[cells]
-        variance = samples.error**2 + LEAST_RESIDUAL**2
-        residual = np.log(samples.throughput) - self.shape.reshape(-1)[cells]
-        gram = seen @ seen.T + np.diag(variance)
-        gain = np.linalg.solve(gram, np.column_stack([residual, seen]))
-        place, shrunk = seen.T @ gain[:, 0], np.eye(seen.shape[1]) - seen.T @ gain[:, 1:]
-        mean = self.shape + (self.features @ place).reshape(self.shape.shape)
-        spread = np.sqrt(np.maximum(((self.features @ shrunk) * self.features).sum(axis=1), 0.0))
-        return EstimatedCurve(np.exp(mean), np.hypot(spread, LEAST_RESIDUAL).reshape(self.shape.shape))
+        covariance = seen @ seen.T
+        covariance.flat[:: len(cells) + 1] += samples.error**2 + LEAST_RESIDUAL**2
+        # Whitened samples are independent, so the variance that they explain in a cell is a sum of squares: as many
+        # terms as samples, where the posterior's covariance has as many rows as directions.
+        whiten = np.linalg.inv(np.linalg.cholesky(covariance))
+        residual = whiten @ (np.log(samples.throughput) - self.shape.reshape(-1)[cells])
+        explained = whiten @ (seen @ self._directions)
+        left = self._variance - (explained * explained).sum(axis=0)
+        throughput, spread = np.zeros(self.shape.shape), np.zeros(self.shape.shape)
+        throughput.reshape(-1)[self._running] = np.exp(self._mean + residual @ explained)
+        spread.reshape(-1)[self._running] = np.sqrt(np.maximum(left, LEAST_RESIDUAL**2))
+        return EstimatedCurve(throughput, spread)

@@ -58,6 +58,26 @@ def test_equal_samples_average_out():
     assert often.spread[0, 1, 0] == pytest.approx(once.spread[0, 1, 0] / 4, rel=0.1)
 
 
+def test_the_posterior_is_that_of_the_whole_covariance():
+    """Against the textbook formula with a matrix over all cells, on samples of which some repeat a cell."""
+    curves = zoo_curves()
+    runs = curves[0] > 0
+    runs[2, 5:] = False
+    fit = LinearGaussian().fit(KnownCurves(curves[1:], runs, np.array([1])))
+    taken = samples((0, 2, 0, 90.0, 0.5), (1, 4, 0, 70.0, 0.05), (1, 4, 0, 75.0, 0.05), (2, 1, 0, 12.0, 0.05))
+    found = fit.estimate(taken)
+    cells = np.ravel_multi_index(tuple(taken.cells.T), runs.shape)
+    covariance = fit.features @ fit.features.T
+    noise = np.diag(taken.error**2 + LEAST_RESIDUAL**2)
+    gain = np.linalg.solve(covariance[np.ix_(cells, cells)] + noise, covariance[cells]).T
+    mean = fit.shape.reshape(-1) + gain @ (np.log(taken.throughput) - fit.shape.reshape(-1)[cells])
+    variance = np.diag(covariance - gain @ covariance[cells]) + LEAST_RESIDUAL**2
+    assert np.log(found.throughput[runs]) == pytest.approx(mean[runs.reshape(-1)], rel=1e-9)
+    assert found.spread[runs] == pytest.approx(np.sqrt(variance[runs.reshape(-1)]), rel=1e-9)
+    assert not found.throughput[~runs].any()
+    assert not found.spread[~runs].any()
+
+
 def zoo_curves():
     """float64[models, types, GPUs, 1] of the zoo's models that run on one GPU of each type, on one node."""
     performance, types = default_model(), ("V100", "P100", "K80")
@@ -78,7 +98,7 @@ def test_beliefs_about_held_out_models_are_calibrated(estimator, most):
     for own in range(len(curves)):
         fit = estimator.fit(KnownCurves(np.delete(curves, own, axis=0), runs, np.array([1])))
         found = fit.estimate(samples((0, 2, 0, curves[own, 0, 2, 0], 0.05)))
-        error = np.log(found.throughput / np.where(runs, curves[own], 1.0))[runs]
+        error = np.log(found.throughput[runs] / curves[own][runs])
         errors.append(np.abs(error).mean())
         inside.append((np.abs(error) < 1.645 * found.spread[runs]).mean())
     assert len(curves) > 15

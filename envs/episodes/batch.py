@@ -133,12 +133,8 @@ class EpisodeBatch(ABC):
             return table
         if workload.known_models != workload.models:
             raise MurmurationError(
-                f"workload {workload.name}: its throughputs are drawn; set performance=drawn, which "
-                + (
-                    "knows them"
-                    if self.takes_own_curves
-                    else "this environment cannot play yet; train with env=options"
-                )
+                f"workload {workload.name}: its throughputs are drawn; "
+                + ("set performance=drawn" if self.takes_own_curves else "this environment cannot play them yet")
             )
         if largest >= self.table.throughputs.shape[2] or not set(workload.models) <= set(self.table.models):
             models = tuple(dict.fromkeys((*self.table.models, *workload.models)))

@@ -7,9 +7,10 @@ import pytest
 
 from baselines import Optimus, Srtf, Starling
 from baselines.parts.linear_gaussian import LinearGaussian
+from envs.bidding import BiddingBatch
 from envs.evaluation.compare import describe_settings
 from envs.options import OptionBatch
-from envs.performance import Contention, CostBySize, DrawnModel, name_of_draw, without_draw
+from envs.performance import Contention, CostBySize, DrawnModel, TableModel, name_of_draw, without_draw
 from envs.simulation import Information, Scenario, Setup, Simulator, run_episode
 from envs.simulation.reference import ReferenceSimulator
 from envs.types import (
@@ -253,13 +254,17 @@ def test_wrong_information_is_refused(changes, message):
         Information(**changes)
 
 
-def test_environments_refuse_what_they_cannot_hide():
+def test_the_environment_of_bids_refuses_what_it_cannot_hide():
     names = tuple(without_draw(name) for name in MODELS)
-    with pytest.raises(MurmurationError, match="environments cannot hide throughputs yet"):
-        OptionBatch(SETUP, names, len(JOBS))
-    batch = OptionBatch(replace(SETUP, scenario=replace(SCENARIO, information=Information())), names, len(JOBS))
-    with pytest.raises(MurmurationError, match="its throughputs are drawn, and environments play measured ones so far"):
+    with pytest.raises(MurmurationError, match="this environment cannot hide throughputs yet; train with env=options"):
+        BiddingBatch(SETUP, names, len(JOBS))
+    told = replace(SETUP, scenario=replace(SCENARIO, information=Information()))
+    batch = BiddingBatch(told, names, len(JOBS))
+    with pytest.raises(MurmurationError, match="its throughputs are drawn; this environment cannot play them yet"):
         batch.load(0, JOBS, np.random.default_rng(0))
+    measured = OptionBatch(replace(told, performance=TableModel()), names, len(JOBS))
+    with pytest.raises(MurmurationError, match="its throughputs are drawn; set performance=drawn"):
+        measured.load(0, JOBS, np.random.default_rng(0))
 
 
 def test_the_settings_of_a_comparison_name_the_estimator_where_it_counts():

@@ -4,6 +4,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 from copy import copy, deepcopy
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from envs.types import (
     Belief,
     BoolArray,
     Configuration,
+    EstimatedCurve,
     FloatArray,
     IntArray,
     JobId,
@@ -32,6 +34,7 @@ from envs.types import (
 from envs.workloads import Workload
 
 Cell = tuple[int, int, int]  # GPU type, number of GPUs, level of nodes
+MOST_BELIEFS = 2048  # that are kept for each prior
 
 
 class Seen(NamedTuple):
@@ -237,8 +240,7 @@ class Beliefs:
 
     def _error(self, job: JobId, cell: Cell) -> float:
         """Return the error of a sample, as a logarithm: the same whenever this job is in this cell."""
-        rng = np.random.default_rng((*self._key, abs(job), int(job < 0), *cell))
-        return float(rng.standard_normal()) * self.information.sample_error
+        return _draw((*self._key, abs(job), int(job < 0), *cell)) * self.information.sample_error
 
     def _add(self, row: int, cell: Cell, error: float, spread: float, *, stated: bool = False) -> None:
         samples = self._samples[row]
@@ -251,13 +253,10 @@ class Beliefs:
     def _learn(self, row: int) -> None:
         """Ask the estimator about a model after new samples."""
         samples = self._samples[row]
-        runs = self.truth.throughputs[row] > 0
-        if not samples.cells:
-            return
-        estimate = self._prior.fit(self._base.models[row]).estimate(samples.arrays())
-        believed = np.where(runs, np.clip(estimate.throughput, 1e-12, 1e15), 0.0)
-        self._throughputs[row] = _ordered(believed, runs)
-        self.spread[row] = np.where(runs, estimate.spread, 0.0)
+        if samples.cells:
+            runs = self.truth.throughputs[row] > 0
+            found = self._prior.believe(self._base.models[row], runs, samples.arrays())
+            self._throughputs[row], self.spread[row] = found.throughput, found.spread
 
 
 class Prior:
@@ -273,6 +272,7 @@ class Prior:
         self._throughputs = ThroughputTable.build(replace(setup, scenario=Scenario()), names, max_gpus).throughputs
         self._names, self._estimator = names, setup.estimator
         self._fits: dict[str, ThroughputFit] = {}
+        self._believed: dict[tuple[str | bytes, ...], EstimatedCurve] = {}
 
     @classmethod
     def of(cls, setup: Setup, max_gpus: int) -> "Prior":
@@ -294,6 +294,25 @@ class Prior:
             own: BoolArray = runs[self._names.index(model)] if model in self._names else np.ones(runs.shape[1:], bool)
             self._fits[model] = self._estimator.fit(KnownCurves(self._throughputs[others], own, nodes))
         return self._fits[model]
+
+    def believe(self, model: str, runs: BoolArray, samples: ThroughputSamples) -> EstimatedCurve:
+        """Return what is believed of a model after some samples, as views show it.
+
+        Episodes of one workload and seed begin with equal samples, so the latest answers are kept.
+
+        Args:
+            model: its name.
+            runs: bool[num_gpu_types, max_gpus + 1, NUM_LEVELS], where it runs.
+            samples: at least one.
+        """
+        key = (model, runs.tobytes(), *(array.tobytes() for array in samples))
+        if key not in self._believed:
+            if len(self._believed) >= MOST_BELIEFS:
+                del self._believed[next(iter(self._believed))]
+            found = self.fit(model).estimate(samples)
+            throughput = _ordered(np.where(runs, np.clip(found.throughput, 1e-12, 1e15), 0.0), runs)
+            self._believed[key] = EstimatedCurve(throughput, np.where(runs, found.spread, 0.0))
+        return self._believed[key]
 
 
 _PRIORS: dict[int, dict[int, Prior]] = {}  # by the identity of a setup, and the largest size
@@ -387,6 +406,12 @@ class _Samples:
         """Return them as an estimator gets them."""
         cells = np.array(self.cells, np.int64).reshape(-1, 3)
         return ThroughputSamples(cells, np.array(self.throughput), np.array(self.error), np.array(self.stated, bool))
+
+
+@lru_cache(maxsize=1 << 14)
+def _draw(key: tuple[int, ...]) -> float:
+    """Return the standard normal number of a key."""
+    return float(np.random.default_rng(key).standard_normal())
 
 
 def _ordered(throughput: FloatArray, runs: FloatArray) -> FloatArray:

@@ -296,6 +296,13 @@ class ThroughputTable:
     def _consolidated(self) -> FloatArray:
         return seal(self.consolidate(self.throughputs, slice(None)))
 
+    @cached_property
+    def _fewest_nodes(self) -> IntArray:
+        """int64[num_gpu_types, max_gpus + 1]: place of the fewest nodes in a model's flat throughputs."""
+        shape = self.throughputs.shape[1:]
+        found: IntArray = np.ravel_multi_index((*np.indices(self.levels.shape), np.maximum(self.levels, 0)), shape)
+        return found
+
     def consolidate(self, throughputs: FloatArray, rows: slice | IntArray) -> FloatArray:
         """Return what `consolidated` would be with other throughputs of some models.
 
@@ -303,8 +310,7 @@ class ThroughputTable:
             throughputs: float64[len(rows), num_gpu_types, max_gpus + 1, NUM_LEVELS].
             rows: the models.
         """
-        gpu_type, gpus = np.indices(self.levels.shape)
-        best: FloatArray = throughputs[:, gpu_type, gpus, np.maximum(self.levels, 0)]
+        best = throughputs.reshape(len(throughputs), -1)[:, self._fewest_nodes]
         throughput: FloatArray = np.where(self.levels >= 0, best, 0.0)
         return np.minimum(throughput, self.link_limit[rows]) if self.links_limit.any() else throughput
 

@@ -59,6 +59,7 @@ def advance_jobs(
         if gpu_type < 0:
             continue
         throughput = jobs.throughputs[jobs.group[job], gpu_type, count_gpus(grid[job])] * fractions[job]
+        # A restarting job only works for the rest of the time.
         done = max(seconds - stalled[job], 0.0) * throughput
         stalled[job] = max(stalled[job] - seconds, 0.0)
         if done >= jobs.work[job] * (1.0 - _DONE):
@@ -94,6 +95,7 @@ def with_backlog(
         total: the sum so far, discounted.
         now: when the first of them begins, in seconds from the start of the forecast.
     """
+    # A job waits until the cluster has done the work of the jobs before it, and needs at least its time alone.
     queued, rest, count, discounted_rest = 0.0, 0.0, 0, 0.0
     for job in order:
         if work[job] > 0:
@@ -152,6 +154,7 @@ def forecast(
         depth: completions to look ahead.
         scratch: overwritten.
     """
+    # The forecast changes what it plays, and the other candidates begin from the same instant: hence the copies.
     begun, stalled, alive = outlook.begun.copy(), first_stall.copy(), np.empty_like(order)
     later = with_progress(jobs, jobs.work.copy(), jobs.delay.copy(), jobs.weight.copy(), grid)
     kept, after = np.empty_like(grid), np.empty_like(grid)
@@ -191,6 +194,7 @@ def play_ahead(
         seconds = next_end(grid, later, stalled, nodes.types, fractions)
         if seconds == np.inf:
             break
+        # From now on a change costs these jobs a restart, too.
         for job in order:
             begun[job] = begun[job] or gpu_type_of(grid[job], nodes.types) >= 0
         ended = advance_jobs(seconds, grid, later, stalled, nodes.types, fractions)
@@ -199,8 +203,10 @@ def play_ahead(
         left -= ended
         if left == 0:
             return total
+        # The estimate of the backlog ignores nodes, so the last step needs no placements.
         if step == depth - 1:
-            break  # the backlog needs no further plan
+            break
+        # Decide again as Starling would: at completions only, since nothing arrives in the forecast.
         count = 0
         for job in order:
             if work[job] > 0:
@@ -210,6 +216,7 @@ def play_ahead(
             later.delay[job] = outlook.restart[job] if begun[job] else 0.0
         write_weights(work, outlook.knee_throughput, rules, later.weight)
         write_two_plans(write, alive[:count], later, nodes, rules, scratch, kept, after)
+        # A job that is moved works again only after its restart.
         for job in alive[:count]:
             if not equal(after[job], grid[job]):
                 stalled[job] = later.delay[job]
@@ -258,13 +265,16 @@ def candidates(
     """
     count, order, first = len(variants.orders), variants.orders[0], with_variant(jobs, variants, 0)
     plans = np.zeros((count + 3, *jobs.present.shape), ROW)
+    # Variants first: they use the first candidate's rows as scratch space, which are then overwritten.
     for variant in range(1, count):
         its = with_variant(jobs, variants, variant)
         write_two_plans(write, variants.orders[variant], its, nodes, rules, scratch, plans[0], plans[variant])
+    # Both are candidates themselves and are merged into the first one, so that neither is built twice.
     write(True, True, order, first, nodes, rules, scratch, plans[count])
     write(False, True, order, first, nodes, rules, scratch, plans[count + 1])
     plans[0] = plans[count + 1]
     choose_by_part(first, nodes, rules, plans[count], plans[0], scratch)
+    # Growth restarts jobs, and its GPUs are missing at the next completion, so it is not always best.
     write(True, False, order, first, nodes, rules, scratch, plans[count + 2])
     return plans
 
@@ -293,6 +303,7 @@ def plan_ahead(
         depth: completions to look ahead; 0 takes the first variant's merged plan at once.
     """
     scratch = new_scratch(jobs, nodes)
+    # Without a forecast nothing tells candidates apart, so only the first is built.
     if depth == 0:
         kept, merged = np.empty_like(jobs.present), np.empty_like(jobs.present)
         first = with_variant(jobs, variants, 0)
@@ -301,7 +312,9 @@ def plan_ahead(
     plans, best, soonest = candidates(write, variants, jobs, nodes, rules, scratch), 0, np.inf
     different = find_distinct_plans(plans)
     for option in range(len(plans)):
+        # Equal candidates have equal forecasts. If all are equal, there is nothing to forecast.
         if different[option] and different.sum() > 1:
+            # The variant that built a candidate continues it, since another one might move its jobs at once.
             variant, stall = option if option < len(variants.orders) else 0, np.zeros(len(jobs.work))
             for job in variants.orders[variant]:
                 if not equal(plans[option, job], jobs.present[job]):

@@ -131,6 +131,7 @@ def level_on(node: int, resource: int, job: int, gpus: int, occupants: Occupants
         if occupants.jobs[node, slot] != job:
             waiting += occupants.held[node, slot]
             most = max(most, occupants.needs[node, slot, resource])
+    # There is enough for the largest need, the usual case, which needs no search for a level.
     if waiting == 0 or most <= left / waiting:
         return np.inf
     while waiting > 0:
@@ -142,6 +143,7 @@ def level_on(node: int, resource: int, job: int, gpus: int, occupants: Occupants
             if occupants.jobs[node, slot] != job and last < need <= level:
                 used += need * occupants.held[node, slot]
                 served += occupants.held[node, slot]
+        # No job needs less than the level, so all that are left get it; else what the others leave is shared again.
         if served == 0:
             return float(level)
         left, waiting, last = left - used, waiting - served, level
@@ -321,6 +323,8 @@ def settle_occupants(grid: IntArray, occupants: Occupants, jobs: Jobs, nodes: No
                 if occupants.end[job] == 0:
                     occupants.first[job] = node
                 occupants.end[job] = node + 1
+    # Each step needs the one before it for all jobs: levels depend on needs, traffic on cores and memory, and
+    # contention on the traffic of the others.
     for node in range(grid.shape[1]):
         update_levels(node, occupants, nodes)
     for job in range(len(grid)):
@@ -356,6 +360,7 @@ def seat(job: int, grid: IntArray, occupants: Occupants, jobs: Jobs, nodes: Node
         if row[node] > 0:
             for slot in range(occupants.counts[node]):
                 other = occupants.jobs[node, slot]
+                # Cores and memory of the others change only with the levels.
                 if other != job and not changed:
                     continue
                 occupants.fed[other] = fed_on(other, grid[other], occupants, nodes, -1, 0.0, 0.0)
@@ -428,6 +433,7 @@ def effect_of(
             before = stages_on(node, -1, occupants, shared)
             after = stages_on(node, job, occupants, shared) + shared.tables.cpu_stage[model]
             stages = min(stages, stage_fraction(shared.tables.cpu_stage[model], after))
+        # Others are evaluated only where this job takes something from them, as their losses are costly to compute.
         scarcer = cpus < occupants.levels[node, 0] or memory < occupants.levels[node, 1]
         fuller = shared.mode == WORST_CASE and max(1.0, after) > max(1.0, before)
         for slot in range(occupants.counts[node] if scarcer or fuller else 0):
@@ -442,6 +448,7 @@ def effect_of(
                 stage = shared.tables.cpu_stage[jobs.model[other]]
                 crowded += worth * (1.0 - stage_fraction(stage, after) / stage_fraction(stage, before))
     fed = fed_fraction(model, gpu_type, width, least_cpus, least_memory, shared)
+    # Only a job on several nodes sends on their links.
     if shared.mode == OFF or count < 2:
         return Effect(fed, stages, starved, crowded)
     alone = jobs.throughputs[jobs.group[job], gpu_type, gpus]

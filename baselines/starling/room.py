@@ -108,6 +108,30 @@ def largest_room(want: int, largest: int, whole: int, rest: int) -> int:
 
 
 @leaf
+def runnable_room(
+    size: int, least: int, throughputs: FloatArray, most_nodes: IntArray, largest: int, whole: int, rest: int
+) -> int:
+    """Return the most GPUs, from `size` down, that have room and on which a job runs; `least` if there are none above.
+
+    A `size` of at most `least` is returned unchanged.
+
+    Args:
+        size: the most GPUs.
+        least: the size at which the search ends; it is not checked itself.
+        throughputs: float64[sizes], the job's throughput on the GPU type.
+        most_nodes: int64[sizes], the most nodes on which it runs.
+        largest: like `whole` and `rest`, the result of `shape_of`.
+    """
+    while size > least and (
+        throughputs[size] <= 0
+        or nodes_needed(size, largest) > most_nodes[size]
+        or not has_room(size, largest, whole, rest)
+    ):
+        size -= 1
+    return size
+
+
+@leaf
 def nodes_needed(size: int, largest: int) -> int:
     """Return on how many nodes `take_room` puts so many GPUs, given the GPUs of the largest node."""
     return (size + largest - 1) // largest

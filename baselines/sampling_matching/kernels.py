@@ -1,4 +1,4 @@
-"""The compiled core of matching: a plan's worth, the market of one category, and a loop over many categories.
+"""The compiled core of matching: a matching's worth, the market of one category, and a loop over many categories.
 
 Kernels take a `problem.Problem`. `counts` is int64[num_jobs, num_types], workers of each type for each job; `sizes`,
 int64[num_jobs], is a category: the number of workers of each job.

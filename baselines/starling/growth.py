@@ -1,4 +1,4 @@
-"""Kernels that give out the GPUs that a plan leaves over. Arguments are those of `baselines.starling.two_plans`."""
+"""Kernels that give out GPUs left over by a candidate. Arguments are those of `baselines.starling.two_candidates`."""
 
 import numpy as np
 
@@ -166,7 +166,7 @@ def largest_of(gains: FloatArray) -> int:
 
 
 @inlined
-def grow_plan(
+def grow_candidate(
     jobs: Jobs, free: IntArray, nodes: Nodes, rules: StarlingRules, grid: IntArray, scratch: PlacingScratch
 ) -> None:
     """Give GPUs left over, a step at a time, to the job with the largest gain, the lowest of equals; changes `grid`.

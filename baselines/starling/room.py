@@ -44,8 +44,8 @@ def count_gpus(row: IntArray) -> int:
 
 
 @leaf
-def copy_plan(source: IntArray, target: IntArray) -> None:
-    """Overwrite a plan with another one."""
+def copy_candidate(source: IntArray, target: IntArray) -> None:
+    """Overwrite a candidate with another one."""
     for job in range(len(target)):
         copy_row(source[job], target[job])
 
@@ -60,8 +60,8 @@ def gpu_type_of(row: IntArray, types: IntArray) -> int:
 
 
 @leaf
-def equal_plans(one: IntArray, other: IntArray) -> bool:
-    """Whether two plans hold the same GPUs."""
+def equal_candidates(one: IntArray, other: IntArray) -> bool:
+    """Whether two candidates hold the same GPUs."""
     job = 0
     while job < len(one) and equal(one[job], other[job]):
         job += 1

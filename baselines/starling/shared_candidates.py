@@ -1,8 +1,8 @@
-"""Kernels that build a plan where jobs share cores, memory and links: the counterparts of those in `two_plans`.
+"""Kernels that build a candidate where jobs share cores, memory and links; `two_candidates` has their counterparts.
 
 A job's value on given GPUs is the throughput that it will have there, less what the jobs beside it lose, in units of
 its own throughput. Four parameters weigh its shortage of cores and memory, its slow-down by contention, and the losses
-of others by either. Arguments are those of `baselines.starling.two_plans` and `baselines.starling.occupants`.
+of others by either. Arguments are those of `baselines.starling.two_candidates` and `baselines.starling.occupants`.
 """
 
 import numpy as np
@@ -277,7 +277,7 @@ def fill_shared(
     grid: IntArray,
     scratch: PlacingScratch,
 ) -> None:
-    """Give jobs in order the GPUs that are most valuable to them; fills `grid`, as `two_plans.fill_plan` does.
+    """Give jobs in order the GPUs that are most valuable to them; fills `grid`, as `fill_candidate` does.
 
     A job waits if all GPUs would cost others more than it gains.
     """

@@ -1,10 +1,10 @@
-"""Kernels that build two plans of a cluster, node by node, and choose the better one for each part of the cluster.
+"""Kernels that build two candidates of a cluster, node by node, and choose the better one for each part of the cluster.
 
 Arguments recur:
     order: int64[num_jobs], the jobs by falling priority.
     free: int64[num_nodes], GPUs not given to a job yet.
-    row: int16[num_nodes], GPUs of one job by node under the plan so far.
-    grid: int16[num_jobs, num_nodes], the plan: GPUs by node.
+    row: int16[num_nodes], GPUs of one job by node under the candidate so far.
+    grid: int16[num_jobs, num_nodes], the candidate: GPUs by node.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from baselines.starling.growth import grow_plan
+from baselines.starling.growth import grow_candidate
 from baselines.starling.occupants import find_fractions
 from baselines.starling.room import (
     clear_row,
@@ -27,18 +27,18 @@ from baselines.starling.room import (
 )
 from baselines.starling.round import Found, Jobs, Nodes, StarlingRules
 from baselines.starling.scratch import NO_SCRATCH, PlacingScratch
-from baselines.starling.shared_plans import fill_shared
+from baselines.starling.shared_candidates import fill_shared
 from baselines.starling.worth import after_delay, throughput_under
 from envs.simulation.jit import as_argument, inlined, part, shared_kernel
 from envs.types import FloatArray, IntArray
 
-WritePlan: TypeAlias = Callable[[bool, bool, IntArray, Jobs, Nodes, StarlingRules, PlacingScratch, IntArray], None]
+WriteCandidate: TypeAlias = Callable[[bool, bool, IntArray, Jobs, Nodes, StarlingRules, PlacingScratch, IntArray], None]
 
 _NO_ORDER = np.zeros(0, np.int64)
 
 
 @inlined
-def fill_plan(
+def fill_candidate(
     keep: bool,
     order: IntArray,
     jobs: Jobs,
@@ -73,7 +73,7 @@ def fill_alone(
 ) -> None:
     """Give jobs in order their size where they are fastest, or the most for which there is room; fills `grid`.
 
-    For jobs that share nothing but GPUs; arguments are those of `fill_plan`.
+    For jobs that share nothing but GPUs; arguments are those of `fill_candidate`.
     """
     # Running jobs that are kept have their GPUs before others choose, so that none of them moves.
     for job in order:
@@ -231,10 +231,10 @@ def root(parent: IntArray, node: int) -> int:
 def choose_by_part(
     jobs: Jobs, nodes: Nodes, rules: StarlingRules, kept: IntArray, grid: IntArray, scratch: PlacingScratch
 ) -> None:
-    """Write the better of two plans into `grid`, separately for each part of the cluster.
+    """Write the better of two candidates into `grid`, separately for each part of the cluster.
 
-    Two nodes belong to one part if a job runs on both under either plan, or moves from one to the other. The plan that
-    keeps running jobs (`kept`) wins unless the other is worth more by the share `hysteresis`.
+    Two nodes belong to one part if a job runs on both under either candidate, or moves from one to the other. The
+    candidate that keeps running jobs (`kept`) wins unless the other is worth more by the share `hysteresis`.
     """
     # A change of one job is possible only together with those of all jobs whose nodes it touches: these are one part.
     num_jobs, num_nodes = grid.shape
@@ -267,7 +267,7 @@ def choose_by_part(
 
 
 @shared_kernel
-def write_plan(
+def write_candidate(
     keep: bool,
     grow: bool,
     order: IntArray,
@@ -281,19 +281,19 @@ def write_plan(
     for job in range(len(grid)):
         clear_row(grid[job])
     copy_row(nodes.capacity, scratch.free)
-    fill_plan(keep, order, jobs, scratch.free, nodes, rules, grid, scratch)
+    fill_candidate(keep, order, jobs, scratch.free, nodes, rules, grid, scratch)
     if grow:
-        grow_plan(jobs, scratch.free, nodes, rules, grid, scratch)
+        grow_candidate(jobs, scratch.free, nodes, rules, grid, scratch)
 
 
-def writing(jobs: Jobs, nodes: Nodes, rules: StarlingRules) -> WritePlan:
-    """Return `write_plan` as an argument of the other kernels, whose arguments have the same types."""
-    return as_argument(write_plan, True, True, _NO_ORDER, jobs, nodes, rules, NO_SCRATCH, jobs.present)
+def writing(jobs: Jobs, nodes: Nodes, rules: StarlingRules) -> WriteCandidate:
+    """Return `write_candidate` as an argument of the other kernels, whose arguments have the same types."""
+    return as_argument(write_candidate, True, True, _NO_ORDER, jobs, nodes, rules, NO_SCRATCH, jobs.present)
 
 
 @inlined
-def write_two_plans(
-    write: WritePlan,
+def write_merged_candidate(
+    write: WriteCandidate,
     order: IntArray,
     jobs: Jobs,
     nodes: Nodes,
@@ -302,11 +302,11 @@ def write_two_plans(
     kept: IntArray,
     grid: IntArray,
 ) -> None:
-    """Build both plans; write the better one for each part of the cluster into `grid`, its fractions into `scratch`.
+    """Build both candidates; write the better one for each part of the cluster into `grid`, fractions into `scratch`.
 
     Args:
         write: see `writing`.
-        kept: overwritten by the plan that keeps running jobs.
+        kept: overwritten by the candidate that keeps running jobs.
     """
     write(True, True, order, jobs, nodes, rules, scratch, kept)
     write(False, True, order, jobs, nodes, rules, scratch, grid)

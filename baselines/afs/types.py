@@ -3,7 +3,7 @@
 import numpy as np
 
 from baselines.afs.pool import prefers_longer
-from envs.simulation.jit import jit
+from envs.simulation.jit import jit, leaf
 from envs.types import FloatArray, IntArray, Seconds
 
 _SAME = 1e-9  # throughputs that differ by less, relatively, count as equal
@@ -41,6 +41,7 @@ def average_throughputs(
     lost = np.zeros(len(work))
     lost[runs] = restart[runs]
     average: FloatArray = throughputs / (1 + lost[:, None, None] / seconds)
+    # Present GPUs need no restart.
     here = runs, present_type[runs], present_size[runs]
     average[here] = throughputs[here]
     return average
@@ -64,11 +65,13 @@ def step_over_types(
         left: int64[num_gpu_types], GPUs that are available.
     """
     best_type, best_size, gain = gpu_type, size, 0.0
+    # A waiting job has no throughput to gain on, so its first step is decided by the throughput at its least size.
     if size == 0:
         fastest = 0.0
         for other in range(len(left)):
             for least in range(1, min(left[other], throughputs.shape[1] - 1) + 1):
                 if throughputs[other, least] > 0:
+                    # On its present type it needs no restart, if there is room.
                     if other == present:
                         return other, least, throughputs[other, least] / least
                     if throughputs[other, least] > fastest:
@@ -76,6 +79,7 @@ def step_over_types(
                         gain = fastest / least
                     break
         return best_type, best_size, gain
+    # On another type all of its GPUs are new, so that a step there has to be worth more to win.
     now = throughputs[gpu_type, size]
     for other in range(len(left)):
         first, given = (size + 1, size) if other == gpu_type else (1, 0)
@@ -85,6 +89,22 @@ def step_over_types(
                 if per_gpu > gain:
                     best_type, best_size, gain = other, larger, per_gpu
     return best_type, best_size, gain
+
+
+@leaf
+def step_fits(gain: float, next_type: int, next_size: int, gpu_type: int, size: int, left: IntArray) -> bool:
+    """Whether there are still enough GPUs for a job's next step; True for a job without one (its gain is 0).
+
+    Args:
+        gain: as `step_over_types` returns it, like `next_type` and `next_size`.
+        next_type: the type after the step.
+        next_size: the size after the step.
+        gpu_type: the type before it.
+        size: the size before it.
+        left: int64[num_gpu_types], GPUs that are available.
+    """
+    held = size if next_type == gpu_type else 0
+    return gain <= 0 or next_size - held <= left[next_type]
 
 
 @jit
@@ -113,12 +133,9 @@ def afs_grants(
     while True:
         owner = -1
         for job in range(num_jobs):
-            if gains[job] > 0:
-                held = sizes[job] if next_type[job] == gpu_types[job] else 0
-                known = next_size[job] - held <= left[next_type[job]]
-            else:
-                known = fresh
-            if not fresh or not known:
+            # GPUs only become fewer while jobs grow on their types, so a next step remains the best one while it fits.
+            fits = step_fits(gains[job], next_type[job], next_size[job], gpu_types[job], sizes[job], left)
+            if not fresh or not fits:
                 next_type[job], next_size[job], gains[job] = step_over_types(
                     throughputs[job], gpu_types[job], sizes[job], present[job], left
                 )
@@ -129,6 +146,7 @@ def afs_grants(
             if owner < 0:
                 owner = job
                 continue
+            # The winner so far meets each further job, as in the published rule: one pass finds the owner of this step.
             a, b = (owner, job) if lengths[owner] <= lengths[job] else (job, owner)
             longer = prefers_longer(
                 throughputs[a, max(gpu_types[a], 0)], sizes[a], gains[a],
@@ -137,6 +155,7 @@ def afs_grants(
             owner = b if longer else a
         if owner < 0:
             return gpu_types, sizes
+        # A job that changes type gives GPUs back, so other jobs may have better steps now.
         fresh = True
         if sizes[owner] > 0:
             left[gpu_types[owner]] += sizes[owner]

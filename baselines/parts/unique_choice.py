@@ -34,6 +34,7 @@ def unique_choice(options: Options, capacity: IntArray, gap: float) -> IntArray 
     num_jobs, scale = len(options.idle), float(np.abs(options.saving).max(initial=0.0))
     if not 0 < scale < np.inf or capacity.min() < 0:
         return None
+    # An option larger than the cluster is in no choice. Savings are scaled as for the solver, whose gap is absolute.
     kept = np.flatnonzero(options.num_gpus <= capacity[options.gpu_type])
     none = np.zeros(num_jobs, np.int64)  # no GPUs is an option too, the last one of each job
     job = np.concatenate([options.job[kept], np.arange(num_jobs)])
@@ -66,6 +67,7 @@ def best_of_two(
     Returns:
         Whether the choice is known and ahead, and int64[num_jobs], the option of each job; no meaning if it is not.
     """
+    # A known choice below and prices above enclose the best saving: most options then lose too much to be part of it.
     least = save_greedily(first, gpu_type, num_gpus, saving, capacity)
     bound, loss = tightest_bound(first, gpu_type, num_gpus, saving, capacity, least)
     bound = max(bound, least)  # rounding
@@ -76,8 +78,10 @@ def best_of_two(
         if not known:
             return False, chosen
         least = max(least, saved)
+        # Within this budget no choice is missed that comes within the margin of the best one.
         if budget >= bound - least + margin:
             return saved - second > margin, chosen
+        # With a better choice known, the budget that misses nothing is small. With none, more options are needed.
         budget = bound - least + margin if saved > -np.inf else GROWTH * budget + margin
 
 
@@ -102,6 +106,7 @@ def best_within(
     chosen, left, states, work = np.full(len(first) - 1, -1), capacity.copy(), 1, 0
     several = np.zeros(len(chosen), np.bool_)
     settled = 0.0
+    # A job with one option left needs no search: its GPUs and saving are settled, which makes the program smaller.
     for job in range(len(chosen)):
         found = np.flatnonzero(near[first[job] : first[job + 1]])
         several[job] = len(found) > 1
@@ -113,6 +118,7 @@ def best_within(
         settled += saving[chosen[job]]
     if left.min() < 0:
         return True, -np.inf, -np.inf, chosen
+    # The program has a state for each number of GPUs by type, so its size is known before memory is taken for it.
     for gpus in left:
         states *= gpus + 1
         if states * work > MOST_WORK:
@@ -133,6 +139,7 @@ def save_greedily(
     taken, owner = np.zeros(len(first) - 1, np.bool_), np.zeros(len(saving), np.int64)
     for job in range(len(taken)):
         owner[first[job] : first[job + 1]] = job
+    # A good choice found quickly is enough: the closer to the best, the more options the bound rules out.
     for option in np.argsort(-saving / np.maximum(num_gpus, 1), kind="mergesort"):
         if saving[option] <= 0:
             break
@@ -163,6 +170,7 @@ def tightest_bound(
     prices, best_at = np.zeros(len(capacity)), np.zeros(len(capacity))
     bound, length, failed = np.inf, 1.0, 0
     for _ in range(STEPS):
+        # At given prices each job takes its best option alone. With the prices of all GPUs, that bounds every choice.
         total, excess = 0.0, -capacity
         for job in range(len(first) - 1):
             most, pick = -np.inf, 0
@@ -174,22 +182,27 @@ def tightest_bound(
             excess[gpu_type[pick]] += num_gpus[pick]
         for one in range(len(capacity)):
             total += prices[one] * capacity[one]
+        # Steps overshoot, so the least bound is kept with its prices, not the last one.
         failed += 1
         if total < bound:
             bound, failed = total, 0
             best_at[:] = prices
+        # A price of 0 cannot fall, so GPUs that are not in demand at that price do not count in the step's length.
         norm = 0.0
         for one in range(len(capacity)):
             if excess[one] > 0 or prices[one] > 0:
                 norm += excess[one] ** 2
+        # The prices clear the market, or the bound has met the known choice: it cannot become tighter.
         if norm == 0 or total <= least:
             break
+        # Steps are too long where none of them helps: go back and take shorter ones.
         if failed == PATIENCE:
             length, failed = length / 2, 0
             prices[:] = best_at
             continue
         for one in range(len(capacity)):
             prices[one] = max(prices[one] + length * (total - least) / norm * excess[one], 0.0)
+    # What an option loses against its job's best one at these prices, every choice with it loses against the bound.
     loss = saving - best_at[gpu_type] * num_gpus
     for job in range(len(first) - 1):
         loss[first[job] : first[job + 1]] = loss[first[job] : first[job + 1]].max() - loss[first[job] : first[job + 1]]
@@ -226,6 +239,7 @@ def best_two_sums(
     stride[1:] = np.cumprod(left + 1)
     best = np.full((len(jobs) + 1, stride[-1]), -np.inf)
     best[-1] = 0.0
+    # The best choice is traced back later and needs a row for each job. Of the second best only the sum is needed.
     behind, now = np.full(stride[-1], -np.inf), np.empty(stride[-1])
     for place in range(len(jobs) - 1, -1, -1):
         most, after = best[place], best[place + 1]
@@ -234,9 +248,11 @@ def best_two_sums(
             if not near[option]:
                 continue
             step, block = stride[gpu_type[option]], stride[gpu_type[option] + 1]
+            # States below `taken` in a block have too few GPUs of this type for the option.
             taken = num_gpus[option] * step
             for begin in range(0, stride[-1], block):
                 for state in range(begin + taken, begin + block):
+                    # A second choice may differ in this option or in a later job, so both sums compete for its place.
                     reached, other = after[state - taken] + saving[option], behind[state - taken] + saving[option]
                     if reached > most[state]:
                         now[state] = max(most[state], other)
@@ -265,6 +281,7 @@ def trace_best(
     state, free = stride[-1] - 1, left.copy()
     for place in range(len(jobs)):
         for option in range(first[jobs[place]], first[jobs[place] + 1]):
+            # The same additions made both sums, so the option of the best choice is found by exact comparison.
             before = state - num_gpus[option] * stride[gpu_type[option]]
             if (
                 near[option]

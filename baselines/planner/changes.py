@@ -1,4 +1,4 @@
-"""Local changes of a plan: move, swap, resize, evict, squeeze in, keep."""
+"""Local changes of a candidate: move, swap, resize, evict, squeeze in, keep."""
 
 from collections.abc import Callable
 
@@ -14,35 +14,35 @@ ATTEMPTS = 20  # draws until a change is found
 
 
 class LocalChanges:
-    """Random small changes of a plan for one round. They need not be good: rollouts judge them.
+    """Random small changes of a candidate for one round. They need not be good: rollouts judge them.
 
     - move: a job runs on one other node, or a waiting job starts there.
     - swap: two jobs exchange their GPUs; if one of them waits, the other one waits then.
     - resize: a job grows or shrinks on its largest node, into free GPUs.
     - evict: a job stops, and waiting jobs take its GPUs.
     - squeeze in: a job runs on a node where others shrink or stop for it, and find other GPUs if there are any.
-    - keep: a job that the plan changes stays as it is.
+    - keep: a job that the candidate changes stays as it is.
 
     Jobs whose placements name more than GPUs are not changed, since only their scheduler knows what fits other GPUs.
 
     Args:
         view: the round.
         present: what jobs hold now.
-        plan: the plan from which the search begins.
+        candidate: the candidate from which the search begins.
     """
 
-    def __init__(self, view: ClusterView, present: RoundPlacements, plan: RoundPlacements) -> None:
+    def __init__(self, view: ClusterView, present: RoundPlacements, candidate: RoundPlacements) -> None:
         self.cluster, self.present = view.cluster, present
         self.types = view.cluster.node_types.tolist()
         self.up = np.flatnonzero(view.capacity > 0).tolist()
-        fixed = any(names_more(placement) for placement in plan.placements.values())
+        fixed = any(names_more(placement) for placement in candidate.placements.values())
         jobs = jobs_present(view)
         self.jobs: list[JobId] = [
             job
             for job in jobs.tolist()
-            if not names_more(plan.placements.get(job))
+            if not names_more(candidate.placements.get(job))
             and not names_more(present.placements.get(job))
-            and not (fixed and job not in plan.placements)
+            and not (fixed and job not in candidate.placements)
         ]
         self.least = {job: int(view.min_gpus[job]) for job in self.jobs}
         self.most = {job: int(view.max_gpus[job]) for job in self.jobs}
@@ -62,14 +62,14 @@ class LocalChanges:
             self._keep,
         )
 
-    def draw(self, plan: RoundPlacements, rng: np.random.Generator) -> RoundPlacements | None:
-        """Return a changed plan in which some job runs; None if none is found."""
+    def draw(self, candidate: RoundPlacements, rng: np.random.Generator) -> RoundPlacements | None:
+        """Return a changed candidate in which some job runs; None if none is found."""
         if not self.jobs or not self.up:
             return None
         for _ in range(ATTEMPTS):
             job = self.jobs[int(rng.integers(len(self.jobs)))]
             change = self._moves_to_try[int(rng.integers(len(self._moves_to_try)))]
-            found = change(plan, job, rng)
+            found = change(candidate, job, rng)
             if found is not None and not found.is_idle():
                 return found
         return None
@@ -80,28 +80,28 @@ class LocalChanges:
         within = self.least[job] <= gpus <= min(self.most[job], throughputs.shape[1] - 1)
         return bool(within and throughputs[self.types[node], gpus] > 0)
 
-    def _size(self, plan: RoundPlacements, job: JobId, rng: np.random.Generator) -> int:
+    def _size(self, candidate: RoundPlacements, job: JobId, rng: np.random.Generator) -> int:
         """Return the GPUs that a job holds, requests, or another size in its range."""
-        held = plan.num_gpus(job)
+        held = candidate.num_gpus(job)
         if held and rng.random() < 0.6:
             return held
         if rng.random() < 0.5:
             return self.wanted[job]
         return int(rng.integers(self.least[job], self.most[job] + 1))
 
-    def _move(self, plan: RoundPlacements, job: JobId, rng: np.random.Generator) -> RoundPlacements | None:
+    def _move(self, candidate: RoundPlacements, job: JobId, rng: np.random.Generator) -> RoundPlacements | None:
         node = self.up[int(rng.integers(len(self.up)))]
-        held = plan.placements.get(job)
-        room = int(plan.free[node]) + (held.gpus.get(node, 0) if held else 0)
-        size = min(self._size(plan, job, rng), room)
+        held = candidate.placements.get(job)
+        room = int(candidate.free[node]) + (held.gpus.get(node, 0) if held else 0)
+        size = min(self._size(candidate, job, rng), room)
         if not self.runs(job, node, size) or (held is not None and held.gpus == {node: size}):
             return None
-        changed = plan.with_placement(job, {node: size})
+        changed = candidate.with_placement(job, {node: size})
         return self._fill(changed, job) if changed is not None and rng.random() < 0.5 else changed
 
-    def _swap(self, plan: RoundPlacements, job: JobId, rng: np.random.Generator) -> RoundPlacements | None:
+    def _swap(self, candidate: RoundPlacements, job: JobId, rng: np.random.Generator) -> RoundPlacements | None:
         other = self.jobs[int(rng.integers(len(self.jobs)))]
-        mine, its = plan.placements.get(job), plan.placements.get(other)
+        mine, its = candidate.placements.get(job), candidate.placements.get(other)
         if mine is None or other == job or (its is not None and mine.gpus == its.gpus):
             return None
         node, size = largest_node(mine), min(mine.num_gpus, self.most[other])
@@ -109,7 +109,7 @@ class LocalChanges:
             return None
         if its is not None and not self.runs(job, largest_node(its), its.num_gpus):
             return None
-        without = plan.with_placement(job, None)
+        without = candidate.with_placement(job, None)
         assert without is not None
         if its is not None:
             without = without.with_placement(other, None)
@@ -119,29 +119,31 @@ class LocalChanges:
         swapped = without.with_placement(other, mine.gpus if size == mine.num_gpus else {node: size})
         return self._fill(swapped, job) if swapped is not None and its is None else swapped
 
-    def _resize(self, plan: RoundPlacements, job: JobId, rng: np.random.Generator) -> RoundPlacements | None:
-        held = plan.placements.get(job)
+    def _resize(self, candidate: RoundPlacements, job: JobId, rng: np.random.Generator) -> RoundPlacements | None:
+        held = candidate.placements.get(job)
         if held is None or self.least[job] == self.most[job]:
             return None
         node = largest_node(held)
         low, high = self.least[job] - held.num_gpus, self.most[job] - held.num_gpus
-        more = int(rng.integers(max(low, 1 - held.gpus[node]), min(high, int(plan.free[node])) + 1))
+        more = int(rng.integers(max(low, 1 - held.gpus[node]), min(high, int(candidate.free[node])) + 1))
         if more == 0 or not self.runs(job, node, held.num_gpus + more):
             return None
-        changed = plan.with_placement(job, {**held.gpus, node: held.gpus[node] + more})
+        changed = candidate.with_placement(job, {**held.gpus, node: held.gpus[node] + more})
         return self._fill(changed, job) if changed is not None and more < 0 else changed
 
-    def _evict(self, plan: RoundPlacements, job: JobId, rng: np.random.Generator) -> RoundPlacements | None:
-        if job not in plan.placements:
+    def _evict(self, candidate: RoundPlacements, job: JobId, rng: np.random.Generator) -> RoundPlacements | None:
+        if job not in candidate.placements:
             return None
-        without = plan.with_placement(job, None)
+        without = candidate.with_placement(job, None)
         assert without is not None
         return self._grow(self._fill(without, job), job) if rng.random() < 0.5 else self._grow(without, job)
 
-    def _squeeze_in(self, plan: RoundPlacements, job: JobId, rng: np.random.Generator) -> RoundPlacements | None:
+    def _squeeze_in(self, candidate: RoundPlacements, job: JobId, rng: np.random.Generator) -> RoundPlacements | None:
         node = self.up[int(rng.integers(len(self.up)))]
-        changed: RoundPlacements | None = plan.with_placement(job, None) if job in plan.placements else plan
-        size = min(self._size(plan, job, rng), int(self.cluster.node_gpus[node]))
+        changed: RoundPlacements | None = (
+            candidate.with_placement(job, None) if job in candidate.placements else candidate
+        )
+        size = min(self._size(candidate, job, rng), int(self.cluster.node_gpus[node]))
         if not self.runs(job, node, size):
             return None
         others = [other for other in reversed(self.shortest_first) if other != job]  # the longest job gives first
@@ -154,26 +156,26 @@ class LocalChanges:
         changed = changed.with_placement(job, {node: size})
         return self._fill(changed, job) if changed is not None else None
 
-    def _give_way(self, plan: RoundPlacements, job: JobId, node: NodeId, size: int) -> RoundPlacements | None:
+    def _give_way(self, candidate: RoundPlacements, job: JobId, node: NodeId, size: int) -> RoundPlacements | None:
         """Shrink a job on a node until `size` GPUs are free there; stop it if it cannot shrink enough."""
-        held = plan.placements.get(job)
+        held = candidate.placements.get(job)
         if held is None or node not in held.gpus:
-            return plan
-        kept = held.gpus[node] - (size - int(plan.free[node]))
+            return candidate
+        kept = held.gpus[node] - (size - int(candidate.free[node]))
         if kept > 0 and self.runs(job, node, held.num_gpus - held.gpus[node] + kept):
-            return plan.with_placement(job, {**held.gpus, node: kept})
-        return plan.with_placement(job, None)
+            return candidate.with_placement(job, {**held.gpus, node: kept})
+        return candidate.with_placement(job, None)
 
-    def _keep(self, plan: RoundPlacements, job: JobId, rng: np.random.Generator) -> RoundPlacements | None:
+    def _keep(self, candidate: RoundPlacements, job: JobId, rng: np.random.Generator) -> RoundPlacements | None:
         before = self.present.placements.get(job)
-        if before is None or plan.placements.get(job) == before:
+        if before is None or candidate.placements.get(job) == before:
             return None
-        return plan.with_placement(job, before.gpus)
+        return candidate.with_placement(job, before.gpus)
 
-    def _fill(self, plan: RoundPlacements, last: JobId) -> RoundPlacements:
+    def _fill(self, candidate: RoundPlacements, last: JobId) -> RoundPlacements:
         """Start waiting jobs where there is room, shortest first, on their fastest type; `last` comes last."""
-        filled = plan
-        waiting = [job for job in self.shortest_first if job not in plan.placements]
+        filled = candidate
+        waiting = [job for job in self.shortest_first if job not in candidate.placements]
         for job in sorted(waiting, key=lambda job: job == last):
             if not filled.free.any():
                 return filled
@@ -191,12 +193,12 @@ class LocalChanges:
                         break
         return filled
 
-    def _grow(self, plan: RoundPlacements, last: JobId) -> RoundPlacements:
+    def _grow(self, candidate: RoundPlacements, last: JobId) -> RoundPlacements:
         """Give each node's free GPUs to the job that gains most there, relative to its throughput; not to `last`."""
-        for node in np.flatnonzero(plan.free > 0).tolist():
-            best, most_gained, more = -1, 0.0, int(plan.free[node])
-            for job in plan.jobs_on(node):
-                held = plan.placements[job]
+        for node in np.flatnonzero(candidate.free > 0).tolist():
+            best, most_gained, more = -1, 0.0, int(candidate.free[node])
+            for job in candidate.jobs_on(node):
+                held = candidate.placements[job]
                 if job == last or job not in self.throughputs or len(held.gpus) > 1:
                     continue
                 size = min(held.num_gpus + more, self.most[job])
@@ -206,6 +208,6 @@ class LocalChanges:
                     if gain > most_gained:
                         best, most_gained = job, gain
             if best >= 0:
-                size = min(plan.num_gpus(best) + more, self.most[best])
-                plan = plan.with_placement(best, {node: size}) or plan
-        return plan
+                size = min(candidate.num_gpus(best) + more, self.most[best])
+                candidate = candidate.with_placement(best, {node: size}) or candidate
+        return candidate

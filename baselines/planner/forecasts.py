@@ -1,4 +1,4 @@
-"""The forecast planner: Starling that compares more plans in each round, all in compiled code."""
+"""The forecast planner: Starling that compares more candidates in each round, all in compiled code."""
 
 import math
 from typing import Literal
@@ -20,20 +20,20 @@ DISCOUNT = 0.12
 
 
 class ForecastPlanner(Starling):
-    """Starling's plans and those of further variants, each forecast over the next completions; the best is applied.
+    """Starling with the candidates of further variants, each forecast over the next completions; the best is applied.
 
-    In each round, Starling builds a merged plan for each of its variants, which order and size jobs in different ways,
-    plays each ahead by its own continuing decisions and without further arrivals, and applies the plan with the least
-    sum of completion times. The planner does the same with `plans` further variants. A plan costs about an eighth of
-    Starling's decision, so the effort of a decision is chosen by their number, and results are the same on every
-    machine. With 0, and no discount, it is Starling, to the bit.
+    In each round, Starling builds a merged candidate for each of its variants, which order and size jobs in different
+    ways, plays each ahead by its own continuing decisions and without further arrivals, and applies the one with the
+    least sum of completion times. The planner does the same with `plans` further variants. A candidate costs about an
+    eighth of Starling's decision, so the effort of a decision is chosen by their number, and results are the same on
+    every machine. With 0, and no discount, it is Starling, to the bit.
 
-    In contrast to `RolloutPlanner`, which plays plans ahead by all rules of the world on a copy of the cluster, it
-    plans ahead by Starling's forecast: nodes do not fail, and plans change at completions only. That takes a hundredth
-    of the time and compares whole plans in place of local changes.
+    In contrast to `RolloutPlanner`, which plays candidates ahead by all rules of the world on a copy of the cluster, it
+    looks ahead by Starling's forecast: nodes do not fail, and placements change at completions only. That takes a
+    hundredth of the time and compares whole candidates in place of local changes.
 
     Late completions count less than in Starling (`discount`): what is forecast for hours ahead is uncertain, as jobs
-    will arrive meanwhile, and a plan that only looks better at the end often is not.
+    will arrive meanwhile, and a candidate that only looks better at the end often is not.
 
     Where remaining work is hidden, Starling does not forecast, so this is Starling. Rollouts of several heuristics in
     parallel: Chang, Givan and Chong, Discrete Event Dynamic Systems 2004.
@@ -68,7 +68,7 @@ class ForecastPlanner(Starling):
 
 
 class ForecastMarket(StarlingMarket):
-    """The forecast planner as a market: what bids change, it changes in all the plans that are compared.
+    """The forecast planner as a market: what bids change, it changes in all candidates that are compared.
 
     Args:
         plans: as in `ForecastPlanner`.

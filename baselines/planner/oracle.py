@@ -14,8 +14,8 @@ class OraclePlanner:
 
     It measures headroom: what a planner of this kind would gain if it knew the future. It cannot decide from a view, so
     it plays whole episodes itself. `scheduler=all` leaves it out, and tables show it as "oracle". It is no bound: it
-    searches no better than the planner. Since its rollouts are what the base would make of each plan, an episode played
-    to the end without margin has at most the sum of JCTs of its base.
+    searches no better than the planner. Since its rollouts are what the base would make of each candidate, an episode
+    played to the end without margin has at most the sum of JCTs of its base.
 
     Args:
         planner: the planner; None for one without margin, whose rollouts go on to the end, with restarts that take as

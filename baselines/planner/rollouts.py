@@ -92,7 +92,7 @@ class Rest:
 
     Jobs that run stay as they are for `horizon` seconds, if they do not end before. What is left then, and jobs that
     wait, run at their knee, at the efficiency that running jobs have on average: their throughput per GPU relative to
-    that at their knee on their fastest GPU type. It is taken from the first copy of a round, so that no plan looks
+    that at their knee on their fastest GPU type. It is taken from the first copy of a round, so that no candidate looks
     better for stopping an inefficient job. Jobs that wait start in order of their GPU-time at the
     knee, each as soon as so many GPUs are free, wherever they are (list scheduling; Graham, SIAM J. Appl. Math. 1969).
 

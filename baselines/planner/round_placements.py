@@ -1,4 +1,4 @@
-"""A plan: what every job would hold in one round, to be compared, changed a little and applied."""
+"""A candidate: what every job would hold in one round, to be compared, changed a little and applied."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Key: TypeAlias = frozenset[tuple[JobId, tuple[tuple[NodeId, int], ...], object, 
 
 @dataclass(frozen=True)
 class RoundPlacements:
-    """The placements of one round; never changed, so plans may share them.
+    """The placements of one round; never changed, so candidates may share them.
 
     Attributes:
         placements: the placement of each job that runs.
@@ -28,7 +28,7 @@ class RoundPlacements:
         return cls({job: view.placement(job) for job in view.running.tolist()}, view.free_gpus)
 
     def with_allocation(self, allocation: Allocation) -> "RoundPlacements":
-        """Return the plan of an allocation, if this one is what jobs hold now; its order is that of the jobs' ids."""
+        """Return an allocation's candidate, if this one is what jobs hold now; its order is that of the jobs' ids."""
         placements = dict(self.placements) if allocation.keep_running else {}
         for job, placement in allocation.changes.items():
             placements.pop(job, None)
@@ -37,7 +37,7 @@ class RoundPlacements:
         return RoundPlacements(dict(sorted(placements.items())), allocation.free_gpus.copy())
 
     def with_placement(self, job: JobId, gpus: Mapping[NodeId, int] | None) -> "RoundPlacements | None":
-        """Return the plan in which a job holds other GPUs, or none; None where a node has too few."""
+        """Return the candidate in which a job holds other GPUs, or none; None where a node has too few."""
         placements, free = dict(self.placements), self.free.copy()
         before = placements.pop(job, None)
         if before is not None:
@@ -51,14 +51,14 @@ class RoundPlacements:
 
     @property
     def key(self) -> Key:
-        """A value that is equal for equal plans."""
+        """A value that is equal for equal candidates."""
         return frozenset(
             (job, tuple(sorted(placement.gpus.items())), placement.batch_size, placement.plan)
             for job, placement in self.placements.items()
         )
 
     def allocation(self, view: ClusterView, present: "RoundPlacements") -> Allocation:
-        """Build the allocation that makes this plan from what jobs hold now; it names only what changes."""
+        """Build the allocation that makes this candidate from what jobs hold now; it names only what changes."""
         allocation = view.allocation(keep_running=True)
         changed = [
             job for job, placement in present.placements.items() if _differs(self.placements.get(job), placement)
@@ -76,7 +76,7 @@ class RoundPlacements:
         return placement.num_gpus if placement is not None else 0
 
     def jobs_on(self, node: NodeId) -> list[JobId]:
-        """Return the jobs on a node, in the plan's order."""
+        """Return the jobs on a node, in the candidate's order."""
         return [job for job, placement in self.placements.items() if node in placement.gpus]
 
     def is_idle(self) -> bool:

@@ -68,29 +68,30 @@ class RolloutPlanner:
        horizon of the decision. No further job arrives.
     2. Other proposals: to change nothing, what Starling's variants without forecast would allocate, and what Optimus
        and heSRPT would.
-    3. Then local changes of the best plan so far: a job moves, two jobs swap, one grows or shrinks, is evicted, or is
-       squeezed in where others give way. A change that is better is the next plan to be changed.
-    4. The value of a plan is the sum of the times that the jobs present spend in the system: up to the horizon by the
-       rules of the world, with restarts and all that jobs share, and after it by an estimate (`rollouts.Rest`).
-       Restarts take `restart_weight` times as long as in the world, since jobs that arrive end plans early and cause
-       further restarts.
-    5. A plan takes the place of the best one so far if it is better by the share `margin`.
+    3. Then local changes of the best candidate so far: a job moves, two jobs swap, one grows or shrinks, is evicted, or
+       is squeezed in where others give way. A change that is better is the next candidate to be changed.
+    4. The value of a candidate is the sum of the times that the jobs present spend in the system: up to the horizon by
+       the rules of the world, with restarts and all that jobs share, and after it by an estimate (`rollouts.Rest`).
+       Restarts take `restart_weight` times as long as in the world, since jobs that arrive end placements early and
+       cause further restarts.
+    5. A candidate takes the place of the best one so far if it is better by the share `margin`.
 
-    A plan is worth what the rounds after it make of it, so rollouts must continue with the scheduler that will decide:
-    a plan that is better when followed by a weaker scheduler is often worse when followed by the base.
+    A candidate is worth what the rounds after it make of it, so rollouts must continue with the scheduler that will
+    decide: a candidate that is better when followed by a weaker scheduler is often worse when followed by the base.
 
     The effort is bounded in rollouts, which gives the same result on every machine, or also in milliseconds. Below two
     rollouts it is the base, to the bit, and so it is where work is hidden and the base does not
     forecast with its guesses (`Starling.hidden_look_ahead`), as rollouts would take guesses for facts. Jobs whose
-    placements name batch sizes, cores, memory or plans are left to the schedulers that propose them.
+    placements name batch sizes, cores, memory or execution plans are left to the schedulers that propose them.
 
     Sources: rollout of a heuristic, in scheduling first by Bertsekas and Castanon (Journal of Heuristics 1999);
     of several heuristics in parallel by Chang, Givan and Chong (Discrete Event Dynamic Systems 2004). Rolling out local
-    changes of the plan, and the common horizon with an estimated rest, are our own.
+    changes of the candidate, and the common horizon with an estimated rest, are our own.
 
     Args:
         base: the scheduler that proposes first, and whose parameters the rollouts use.
-        rollouts: most rollouts in a decision, each of one plan in one future; those of the base's allocation count.
+        rollouts: most rollouts in a decision, each of one candidate in one future; those of the base's allocation
+            count.
         milliseconds: most wall-clock time of a decision besides the base's; None for no limit. With a limit, results
             depend on the machine.
         rounds: rounds up to the horizon, without those that only an interval causes; None plays until the jobs present
@@ -98,7 +99,8 @@ class RolloutPlanner:
         look_ahead: completions that Starling forecasts in the rounds of a rollout; 0 for no forecast and no variants;
             None for those of the base.
         share: the largest share of the rollouts that proposals use; local changes use the rest.
-        margin: the share of the value of the base's allocation by which a plan must be better than the best one so far.
+        margin: the share of the value of the base's allocation by which a candidate must be better than the best one
+            so far.
         proposers: the schedulers of step 2; None for those named there.
         restart_weight: factor on restart delays in rollouts.
 

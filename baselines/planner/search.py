@@ -1,4 +1,4 @@
-"""The search of one round: proposals of several schedulers, then local changes of the best plan, judged by rollouts."""
+"""The search of one round: proposals of schedulers, then local changes of the best candidate, judged by rollouts."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ class Budget:
 
     @property
     def compares(self) -> bool:
-        """Whether it is enough to compare two plans."""
+        """Whether it is enough to compare two candidates."""
         return self.rollouts > 1 and self.milliseconds != 0
 
     def deadline(self) -> float:
@@ -52,14 +52,14 @@ class Budget:
 
 
 class Search:
-    """Chooses the best of several plans for each round; belongs to one planner.
+    """Chooses the best of several candidates for each round; belongs to one planner.
 
     Args:
         proposers: further schedulers whose allocations are compared; those that refuse the scenario are left out.
-        rollouts: values a plan.
+        rollouts: values a candidate.
         budget: the effort for each decision.
         share: the largest share of the budget that proposals use; local changes use the rest.
-        margin: the share of the value of the base's allocation by which a plan must be better than the best one.
+        margin: the share of the value of the base's allocation by which a candidate must be better than the best one.
 
     Raises:
         MurmurationError: `share` or `margin` is not between 0 and 1.
@@ -113,17 +113,17 @@ class Search:
         draws = DRAWS * self.budget.rollouts
         while draws and self.rollouts.count < self.budget.rollouts and time.perf_counter() < deadline:
             early = self.rollouts.count <= self.share * self.budget.rollouts
-            plan, origin = next(proposals, None) if early else None, PROPOSALS
-            if plan is None:
-                plan, origin, draws = local.draw(best, self._rng), LOCAL_CHANGES, draws - 1
-            if plan is None or plan.key in seen:
+            candidate, origin = next(proposals, None) if early else None, PROPOSALS
+            if candidate is None:
+                candidate, origin, draws = local.draw(best, self._rng), LOCAL_CHANGES, draws - 1
+            if candidate is None or candidate.key in seen:
                 continue
-            seen.add(plan.key)
-            allocation = plan.allocation(view, present)
+            seen.add(candidate.key)
+            allocation = candidate.allocation(view, present)
             allocation.next_decision = base.next_decision
             found = self._value(allocation, copies)
             if found is not None and value - found > least:
-                best, chosen, value, source = plan, allocation, found, origin
+                best, chosen, value, source = candidate, allocation, found, origin
         self.counters["rollouts"] += self.rollouts.count
         if source:
             self.counters[source] += 1
@@ -145,6 +145,6 @@ class Search:
             except MurmurationError:  # it needs to know more than the scenario reveals
                 self._able.remove(scheduler)
                 continue
-            plan = present.with_allocation(allocation)
-            if not plan.is_idle():
-                yield plan
+            candidate = present.with_allocation(allocation)
+            if not candidate.is_idle():
+                yield candidate

@@ -128,7 +128,7 @@ def _write_losses(problem: Problem, counts: IntArray, job: int, losses: FloatArr
 
     Args:
         problem: the matching problem.
-        counts: the plan.
+        counts: the matching.
         job: the job.
         losses: float64[num_amounts, num_types + 1, num_types + 1, num_jobs]; the job's entries are written. Types given
             and taken are numbered from 1; 0 means none. Infinite for impossible exchanges.
@@ -194,7 +194,7 @@ def descend(problem: Problem, counts: IntArray, steps: int) -> int:
 
     Args:
         problem: the matching problem.
-        counts: a plan under which every job's seconds are finite.
+        counts: a matching under which every job's seconds are finite.
         steps: most exchanges.
 
     Returns:

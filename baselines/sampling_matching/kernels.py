@@ -1,4 +1,4 @@
-"""The compiled core of matching: a plan's worth, the market of one category, and a loop over many categories.
+"""The compiled core of matching: a matching's worth, the market of one category, and a loop over many categories.
 
 Kernels take a `problem.Problem`. `counts` is int64[num_jobs, num_types], workers of each type for each job; `sizes`,
 int64[num_jobs], is a category: the number of workers of each job.
@@ -24,10 +24,12 @@ def seconds(problem: Problem, job: int, counts: IntArray) -> float:
         num_types += int(counts[job, worker_type] > 0)
     if size < problem.least[job] or size > problem.most[job]:
         return np.inf
+    # Problems whose throughputs do not depend on mixture or size have a single entry for all of them.
     mix = min(int(num_types > 1), problem.throughputs.shape[1] - 1)
     at = min(size, problem.throughputs.shape[2] - 1)
     gang_throughput = 0.0
     changed = False
+    # A job on any other workers than its present ones restarts, whatever their number.
     for worker_type in range(counts.shape[1]):
         changed |= bool(counts[job, worker_type] != problem.present[job, worker_type])
         if counts[job, worker_type] > 0:
@@ -83,6 +85,7 @@ def clear(values: FloatArray, sizes: IntArray, supply: IntArray, counts: IntArra
     done = np.empty(num_types, np.bool_)
     via_type = np.empty(num_types, np.int64)
     via_job = np.empty(num_types, np.int64)
+    # Each job joins a market that is already optimal for the jobs before it, so one path per step keeps it optimal.
     for job in range(jobs):
         want = sizes[job]
         while want > 0:
@@ -116,6 +119,7 @@ def _cheapest_path(
 ) -> int:
     """The type with free workers that a job reaches at the least loss by moving others; -1 if there is none."""
     num_types = len(left)
+    # Losses against the job's best offer are never negative, so the shortest paths are Dijkstra's.
     utility = -np.inf
     for worker_type in range(num_types):
         utility = max(utility, values[job, worker_type] - prices[worker_type])
@@ -131,8 +135,10 @@ def _cheapest_path(
             nearer = near < 0 or distance[worker_type] < distance[near]
             if not done[worker_type] and distance[worker_type] < np.inf and nearer:
                 near = worker_type
+        # Types are reached by rising loss: the first one with free workers is the cheapest.
         if near < 0 or left[near] > 0:
             return near
+        # All workers of this type are taken. The job gets one if a holder moves to another type, at the holder's loss.
         done[near] = True
         for holder in range(len(values)):
             if counts[holder, near] == 0:
@@ -141,6 +147,7 @@ def _cheapest_path(
             for worker_type in range(num_types):
                 if done[worker_type] or values[holder, worker_type] == -np.inf:
                     continue
+                # A holder prefers what it has at these prices; a negative loss is rounding.
                 further = distance[near] + max(here - (values[holder, worker_type] - prices[worker_type]), 0.0)
                 if further < distance[worker_type]:
                     distance[worker_type] = further
@@ -151,11 +158,13 @@ def _cheapest_path(
 @jit
 def _push(counts: IntArray, left: IntArray, target: int, want: int, via_type: IntArray, via_job: IntArray) -> int:
     """Move as many workers along the path to `target` as possible; return their number."""
+    # Every move on the path is limited by what its holder has there, so the least of them limits the whole path.
     amount = min(want, int(left[target]))
     worker_type = target
     while via_type[worker_type] >= 0:
         amount = min(amount, int(counts[via_job[worker_type], via_type[worker_type]]))
         worker_type = via_type[worker_type]
+    # Only the target loses free workers; the types before it on the path exchange one holder for another.
     left[target] -= amount
     worker_type = target
     while worker_type >= 0:
@@ -173,6 +182,7 @@ def expected_throughput(problem: Problem, job: int, size: int) -> float:
     workers = 0
     for worker_type in range(len(problem.supply)):
         throughput = throughput_in_category(problem, job, size, worker_type)
+        # Workers on which the job cannot run are no part of the average that it can expect.
         if throughput > 0.0:
             found += problem.supply[worker_type] * throughput
             workers += problem.supply[worker_type]
@@ -232,6 +242,7 @@ def match_category(problem: Problem, sizes: IntArray, solves: int, plain: bool, 
     values = np.empty(best.shape)
     counts = np.empty_like(best)
     prices = np.empty(len(problem.supply))
+    # What a worker is worth to a job depends on the job's other workers, which are unknown before the first market.
     gang_throughputs = expected_throughputs(problem, sizes)
     found = np.inf
     for _ in range(solves):
@@ -239,10 +250,12 @@ def match_category(problem: Problem, sizes: IntArray, solves: int, plain: bool, 
         if clear(values, sizes, problem.supply, counts, prices) == -np.inf:
             return np.inf
         worth = total(problem, counts)
+        # Revaluation has stopped helping.
         if worth >= found:
             break
         found = worth
         best[:] = counts
+        # Half way only: the outcome depends on the valuation in turn, so full steps may go back and forth.
         gang_throughputs = 0.5 * (gang_throughputs + realised_throughputs(problem, sizes, counts))
     return found
 
@@ -290,6 +303,7 @@ def match_categories(
     least = np.inf
     for row in range(len(categories)):
         scores[row] = match_category(problem, categories[row], solves, plain, counts)
+        # Jain's index costs as much as the worth, so it is left out where it has no weight.
         if fairness > 0.0 and scores[row] < np.inf:
             scores[row] *= 1.0 + fairness * unfairness(problem, counts, equal)
         if scores[row] < least:

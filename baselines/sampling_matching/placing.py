@@ -1,4 +1,4 @@
-"""Placement of a matching plan: from GPUs of each type to GPUs on nodes."""
+"""Placement of a matching: from GPUs of each type to GPUs on nodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,10 +26,10 @@ class Arrangement:
     worth: tuple[int, float]
 
 
-def place_plan(view: ClusterView, allocation: Allocation, this: MatchingRound, counts: IntArray) -> None:
+def place_matching(view: ClusterView, allocation: Allocation, this: MatchingRound, counts: IntArray) -> None:
     """Place every job of the round as planned, then give left-over GPUs to the other jobs.
 
-    The plan counts GPUs of a type without their nodes, but jobs in pieces are slow and moves cost restarts. So the plan
+    The matching counts GPUs of a type without their nodes, but jobs in pieces are slow and moves cost restarts. So it
     is arranged in three ways. In the first, jobs that keep their GPUs stay, and the others go where there is room. In
     the other two, a job that does not fit in one piece takes the place of later jobs, ordered by size or by length. The
     arrangement with the least cost, at the throughputs on its nodes, is taken.
@@ -38,7 +38,7 @@ def place_plan(view: ClusterView, allocation: Allocation, this: MatchingRound, c
         view: the round.
         allocation: starts with the running jobs; changed in place.
         this: the round's jobs and problem.
-        counts: int64[num_admitted, num_gpu_types], the plan.
+        counts: int64[num_admitted, num_gpu_types], the matching.
     """
     by_size = np.argsort(-counts.sum(axis=1), kind="stable").tolist()
     row = {job: at for at, job in enumerate(this.jobs.tolist())}
@@ -59,12 +59,12 @@ def place_plan(view: ClusterView, allocation: Allocation, this: MatchingRound, c
 def arranged(
     view: ClusterView, this: MatchingRound, counts: IntArray, order: Sequence[int], displace: bool
 ) -> Arrangement:
-    """Arrange a plan on nodes, job by job.
+    """Arrange a matching on nodes, job by job.
 
     Args:
         view: the round.
         this: the round's jobs and problem.
-        counts: int64[num_admitted, num_gpu_types], the plan.
+        counts: int64[num_admitted, num_gpu_types], the matching.
         order: rows of the round in the order of placement.
         displace: whether a job that does not fit in one piece may take the GPUs of later jobs that would have stayed;
             these look for another place at their turn.

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from baselines.sampling_matching.placing import place_others, place_plan
+from baselines.sampling_matching.placing import place_matching, place_others
 from baselines.sampling_matching.round import GangThroughputs, MatchingRound, drop_unplaceable, round_of
-from baselines.sampling_matching.search import Matching, Sampling, best_plan
+from baselines.sampling_matching.search import Matching, Sampling, best_matching
 from envs.scheduling import ClusterView
 from envs.types import Allocation, ClusterSpec, MurmurationError, Seconds
 
@@ -21,8 +21,8 @@ class SamplingMatching:
     The paper decides once for a fixed set of jobs. Here every round is such a decision over the jobs that run or wait:
 
     - If there are more jobs than workers, those with the fewest remaining GPU-seconds are admitted; the others wait.
-    - Each change of a running job's GPUs costs a restart. One candidate is the present plan with the least change that
-      new jobs need, so jobs move only if moving pays off.
+    - Each change of a running job's GPUs costs a restart. One candidate is the present matching with the least change
+      that new jobs need, so jobs move only if moving pays off.
     - Greedy growth and exchanges between jobs, which are ours, give further candidates; the best candidate is used.
 
     It assumes that workers of several types share the mini-batch in proportion to throughput, the scenario's default.
@@ -59,7 +59,7 @@ class SamplingMatching:
         self._gang_throughputs = GangThroughputs()
 
     def schedule(self, view: ClusterView) -> Allocation:
-        """Place the best candidate plan on nodes; left-over GPUs go to waiting jobs.
+        """Place the best matching on nodes; left-over GPUs go to waiting jobs.
 
         Raises:
             MurmurationError: the scenario hides remaining work.
@@ -67,19 +67,19 @@ class SamplingMatching:
         self._gang_throughputs.look_up(view)
         allocation = view.allocation(keep_running=True)
         this = round_of(view, self._gang_throughputs, type(self).__name__, self.shortness, self.restart_cost)
-        this, plan = self._decide(this)
-        if plan is None:
+        this, matching = self._decide(this)
+        if matching is None:
             place_others(view, allocation, this.order.tolist())
         else:
-            place_plan(view, allocation, this, plan.counts)
+            place_matching(view, allocation, this, matching.counts)
         return allocation
 
     def _decide(self, this: MatchingRound) -> tuple[MatchingRound, Matching | None]:
-        """The best plan for a round, with fewer jobs if GPU types do not suffice for all; None without jobs."""
+        """The best matching for a round, with fewer jobs if GPU types do not suffice for all; None without jobs."""
         if this.problem is None:
             return this, None
-        plan = best_plan(this.problem, self._rng, self.sampling)
-        if math.isinf(plan.worth):
+        matching = best_matching(this.problem, self._rng, self.sampling)
+        if math.isinf(matching.worth):
             this = drop_unplaceable(this)
-            plan = best_plan(this.problem, self._rng, self.sampling) if this.problem else plan
-        return this, plan if math.isfinite(plan.worth) else None
+            matching = best_matching(this.problem, self._rng, self.sampling) if this.problem else matching
+        return this, matching if math.isfinite(matching.worth) else None

@@ -1,4 +1,4 @@
-"""Plans for a matching problem: by sampling of categories, by greedy growth, and the best of both."""
+"""Matchings for a matching problem: by sampling of categories, by greedy growth, and the best of both."""
 
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
@@ -44,7 +44,7 @@ class Sampling:
     The number of categories grows so fast with the jobs that a fixed number of samples from all of them finds worse and
     worse ones. So most samples are drawn near good categories, which is ours: first with each job within one worker of
     its size by marginal gain if all workers were average (`centre.expected_sizes`), then within one worker of the best
-    plan so far.
+    matching so far.
 
     Attributes:
         samples: number of categories drawn.
@@ -57,7 +57,7 @@ class Sampling:
         solves: most markets cleared for each category.
         valuation: worth of a worker to a job: "saving", the seconds that it saves, or "throughput", for comparison.
         fairness: weight of 1 - Jain's index in the choice among categories.
-        window: if not None, `samples` further categories are drawn around the best plan, every job within this many
+        window: if not None, `samples` further categories are drawn around the best matching, every job within this many
             workers of its size there.
     """
 
@@ -120,7 +120,7 @@ def drawn_categories(problem: Problem, rng: np.random.Generator, sampling: Sampl
 
 
 def categories_around(problem: Problem, rng: np.random.Generator, sampling: Sampling, counts: IntArray) -> IntArray:
-    """Draw categories within the window around a plan's category, itself first: int64[num_drawn, num_jobs]."""
+    """Draw categories within the window around a matching's category, itself first: int64[num_drawn, num_jobs]."""
     here, window = counts.sum(axis=1), sampling.window or 1
     least, most = np.maximum(here - window, problem.least), np.minimum(here + window, problem.most)
     order = job_order(problem, sampling.order)  # so that the numbering of jobs does not change the draws
@@ -128,7 +128,7 @@ def categories_around(problem: Problem, rng: np.random.Generator, sampling: Samp
     return np.concatenate([here[None], drawn[:, np.argsort(order)]])
 
 
-def equal_share_plan(problem: Problem, solves: int = 3) -> Matching:
+def equal_share_matching(problem: Problem, solves: int = 3) -> Matching:
     """Give all jobs equal numbers of workers; the first jobs get one more if the number is not divisible.
 
     Jobs whose range excludes this size get the nearest one.
@@ -142,18 +142,18 @@ def equal_share_plan(problem: Problem, solves: int = 3) -> Matching:
 
 
 def match(problem: Problem, categories: IntArray, sampling: Sampling) -> Matching:
-    """The best plan of these categories, each matched by the weighted market."""
+    """The best matching of these categories, each matched by the weighted market."""
     counts = np.zeros(problem.present.shape, np.int64)
     equal = np.ones(problem.num_jobs)
     if sampling.fairness:
-        equal = compute_completion_seconds(problem, equal_share_plan(problem, sampling.solves).counts)
+        equal = compute_completion_seconds(problem, equal_share_matching(problem, sampling.solves).counts)
     plain = sampling.valuation == "throughput"
     match_categories(problem, categories, sampling.solves, plain, equal, sampling.fairness, counts)
     return Matching(counts, total(problem, counts), len(categories))
 
 
-def sampled_plan(problem: Problem, rng: np.random.Generator, sampling: Sampling) -> Matching:
-    """Plan by sampling alone: from all categories, around the sizes of marginal gain, then around the best so far.
+def sampled_matching(problem: Problem, rng: np.random.Generator, sampling: Sampling) -> Matching:
+    """Match by sampling alone: from all categories, around the sizes of marginal gain, then around the best so far.
 
     If the samples cover all categories, all are examined.
     """
@@ -170,8 +170,8 @@ def sampled_plan(problem: Problem, rng: np.random.Generator, sampling: Sampling)
     first = match(problem, categories, sampling)
     if not np.isfinite(first.worth):
         return first
-    plan = match(problem, _near(problem, rng, sampling, first.counts.sum(axis=1), near), sampling)
-    return Matching(plan.counts, plan.worth, first.categories + plan.categories)
+    matching = match(problem, _near(problem, rng, sampling, first.counts.sum(axis=1), near), sampling)
+    return Matching(matching.counts, matching.worth, first.categories + matching.categories)
 
 
 def _near(problem: Problem, rng: np.random.Generator, sampling: Sampling, sizes: IntArray, samples: int) -> IntArray:
@@ -181,7 +181,7 @@ def _near(problem: Problem, rng: np.random.Generator, sampling: Sampling, sizes:
     return categories_around(problem, rng, replace(sampling, samples=samples, window=1), counts)
 
 
-def every_category_plan(problem: Problem, sampling: Sampling) -> Matching:
+def every_category_matching(problem: Problem, sampling: Sampling) -> Matching:
     """Exhaustive search over all categories.
 
     Raises:
@@ -190,27 +190,27 @@ def every_category_plan(problem: Problem, sampling: Sampling) -> Matching:
     return match(problem, Categories(problem.least, problem.most, problem.assigned).all(), sampling)
 
 
-def improve_by_exchanges(problem: Problem, plan: Matching) -> Matching:
-    """Improve a plan by exchanges between jobs; a plan that cannot run is returned unchanged."""
-    if not np.isfinite(plan.worth):
-        return plan
-    counts = plan.counts.copy()
+def improve_by_exchanges(problem: Problem, matching: Matching) -> Matching:
+    """Improve a matching by exchanges between jobs; a matching that cannot run is returned unchanged."""
+    if not np.isfinite(matching.worth):
+        return matching
+    counts = matching.counts.copy()
     descend(problem, counts, MOST_EXCHANGES)
-    return Matching(counts, total(problem, counts), plan.categories)
+    return Matching(counts, total(problem, counts), matching.categories)
 
 
-def greedy_plan(problem: Problem, *, polish: bool = True) -> Matching:
-    """Plan by least sizes, marginal gain, then exchanges; the worth is infinite if not all jobs can be served."""
+def greedy_matching(problem: Problem, *, polish: bool = True) -> Matching:
+    """Match by least sizes, marginal gain, then exchanges; the worth is infinite if not all jobs can be served."""
     counts = np.zeros(problem.present.shape, np.int64)
     if not start_least(problem, counts):
         return Matching(counts, float("inf"))
     grow_by_marginal_gain(problem, counts)
-    plan = Matching(counts, total(problem, counts))
-    return improve_by_exchanges(problem, plan) if polish else plan
+    matching = Matching(counts, total(problem, counts))
+    return improve_by_exchanges(problem, matching) if polish else matching
 
 
-def present_plan(problem: Problem) -> Matching:
-    """Plan from the present workers, with the least change that new jobs need, then growth and exchanges.
+def present_matching(problem: Problem) -> Matching:
+    """Match from the present workers, with the least change that new jobs need, then growth and exchanges.
 
     The worth is infinite if the new jobs find no workers on which they run.
     """
@@ -229,19 +229,19 @@ def present_plan(problem: Problem) -> Matching:
     return improve_by_exchanges(problem, Matching(counts, total(problem, counts)))
 
 
-def best_plan(problem: Problem, rng: np.random.Generator, sampling: Sampling) -> Matching:
+def best_matching(problem: Problem, rng: np.random.Generator, sampling: Sampling) -> Matching:
     """The best of greedy growth, job-prioritising sampling and sampling around the better, each with exchanges.
 
-    If jobs hold workers already, the present plan is one more candidate, and changes include their restarts.
+    If jobs hold workers already, the present matching is one more candidate, and changes include their restarts.
 
     Sampling alone fails if communication dominates or jobs are many, greedy growth alone if jobs are few. Together they
     were within one per cent of the optimum wherever it could be certified.
     """
-    plans = [present_plan(problem)] if problem.present.any() else []
-    plans += [greedy_plan(problem), improve_by_exchanges(problem, sampled_plan(problem, rng, sampling))]
-    best = min(plans, key=lambda plan: plan.worth)
+    matchings = [present_matching(problem)] if problem.present.any() else []
+    matchings += [greedy_matching(problem), improve_by_exchanges(problem, sampled_matching(problem, rng, sampling))]
+    best = min(matchings, key=lambda matching: matching.worth)
     if sampling.window is not None and np.isfinite(best.worth):
         around = match(problem, categories_around(problem, rng, sampling, best.counts), sampling)
-        plans.append(improve_by_exchanges(problem, around))
-    best = min(plans, key=lambda plan: plan.worth)
-    return Matching(best.counts, best.worth, sum(plan.categories for plan in plans))
+        matchings.append(improve_by_exchanges(problem, around))
+    best = min(matchings, key=lambda matching: matching.worth)
+    return Matching(best.counts, best.worth, sum(matching.categories for matching in matchings))

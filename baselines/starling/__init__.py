@@ -1,4 +1,4 @@
-"""The heuristic to beat: shortest first, sized at the knee, two plans, look-ahead; its form for a short makespan."""
+"""The heuristic to beat: shortest first, sized at the knee, with look-ahead; its form for a short makespan."""
 
 from baselines.starling.makespan import StarlingMakespan
 from baselines.starling.scheduler import Starling

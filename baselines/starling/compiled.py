@@ -9,12 +9,12 @@ from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 
-from baselines.starling.decide import decide_round, plan_writing
+from baselines.starling.decide import candidate_writer, decide_round
 from baselines.starling.offsets import Offsets
 from baselines.starling.room import equal
 from baselines.starling.round import Present, Proposal, StarlingRules
 from baselines.starling.tables import JobTables, NodeTables
-from baselines.starling.two_plans import WritePlan
+from baselines.starling.two_candidates import WriteCandidate
 from envs.scheduling import ClusterView
 from envs.simulation import SimulatedEpisode
 from envs.simulation.clock import advance
@@ -25,7 +25,7 @@ from envs.simulation.shares import clear_job, new_share
 from envs.simulation.world import World
 from envs.types import BoolArray, ClusterSpec, FloatArray, IntArray, JobId
 
-Decide: TypeAlias = Callable[[WritePlan, Present, JobTables, NodeTables, StarlingRules, int, Offsets], Proposal]
+Decide: TypeAlias = Callable[[WriteCandidate, Present, JobTables, NodeTables, StarlingRules, int, Offsets], Proposal]
 
 _NOBODY = Present(
     np.zeros(0, np.int64),
@@ -49,12 +49,12 @@ class Deciding(NamedTuple):
     """
 
     decide: Decide
-    write: WritePlan
+    write: WriteCandidate
 
 
 def deciding(tables: JobTables, site: NodeTables, rules: StarlingRules, offsets: Offsets) -> Deciding:
     """Return the decision as an argument of `propose` and `play_starling`, whose arguments have the same types."""
-    write = plan_writing(tables, site, rules)
+    write = candidate_writer(tables, site, rules)
     return Deciding(as_argument(decide_round, write, _NOBODY, tables, site, rules, 0, offsets), write)
 
 

@@ -17,7 +17,7 @@ from baselines.parts.placing_kernels import (
     place_of_type,
     settle_on,
 )
-from baselines.starling.forecast import plan_ahead, weights
+from baselines.starling.forecast import choose_ahead, weights
 from baselines.starling.hidden_work import guess_seconds
 from baselines.starling.offsets import Offsets
 from baselines.starling.round import (
@@ -32,17 +32,17 @@ from baselines.starling.round import (
     Variants,
 )
 from baselines.starling.tables import JobTables, NodeTables
-from baselines.starling.two_plans import WritePlan, writing
+from baselines.starling.two_candidates import WriteCandidate, writing
 from envs.simulation.jit import inlined, jit, shared
 from envs.simulation.ordered_set import fill_by_node
 from envs.types import BoolArray, FloatArray, IntArray
 
 DEPTH = 8  # the queue is considered until its least sizes would fill the cluster so many times
-EFFORT = 250_000  # upper bound on jobs times nodes times completions in the forecast of one plan
+EFFORT = 250_000  # upper bound on jobs times nodes times completions in the forecast of one candidate
 
 
-def plan_writing(tables: JobTables, site: NodeTables, rules: StarlingRules) -> WritePlan:
-    """Return what writes plans, as an argument of `decide_round`, whose other arguments have the same types."""
+def candidate_writer(tables: JobTables, site: NodeTables, rules: StarlingRules) -> WriteCandidate:
+    """Return what writes candidates, as an argument of `decide_round`, whose other arguments have the same types."""
     none, whole, no_rows = np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 0))
     sizes, rows = np.zeros((0, 0), np.int64), np.zeros((0, 0), ROW)
     groups = tables.throughputs, tables.most_nodes
@@ -110,7 +110,7 @@ def select_considered(order: IntArray, present: Present, tables: JobTables) -> B
     """
     chosen = np.zeros(len(order), np.bool_)
     gpus, need, waits = present.capacity.sum(), 0, 0
-    # Of a queue far longer than the cluster only the head can start soon; the rest would make plans slow and no better.
+    # Of a queue far longer than the cluster only the head can start soon; the rest would cost time for nothing.
     for place in order:
         least = tables.least[tables.group[present.jobs[place]]]
         if not present.runs[place]:
@@ -166,7 +166,7 @@ def affinity_rows(jobs: IntArray, affinity: FloatArray) -> FloatArray:
 
 @inlined
 def share_nodes(capacity: IntArray, site: NodeTables) -> Nodes:
-    """Return the nodes as plans see them; GPUs that are not to be shared out take their part of a node along."""
+    """Return the nodes as candidates see them; GPUs that are not to be shared out take their part of a node along."""
     cpus, memory = np.zeros(len(capacity)), np.zeros(len(capacity))
     for node in range(len(capacity)):
         if capacity[node] > 0:
@@ -202,8 +202,8 @@ def affordable_depth(look_ahead: int, cells: int) -> int:
 
 
 @inlined
-def plan_considered(
-    write: WritePlan,
+def place_considered(
+    write: WriteCandidate,
     places: IntArray,
     by_job: IntArray,
     held: IntArray,
@@ -216,10 +216,10 @@ def plan_considered(
     look_ahead: int,
     offsets: Offsets,
 ) -> IntArray:
-    """int16[len(places), num_nodes]: the plan for the considered jobs.
+    """int16[len(places), num_nodes]: the candidate for the considered jobs.
 
     Args:
-        write: see `baselines.starling.two_plans.writing`.
+        write: see `baselines.starling.two_candidates.writing`.
         places: int64[num_considered], places of the considered jobs in `present.jobs`, by falling priority.
         by_job: int64[num_considered], indices of `places` by job.
         held: int16[num_considered, num_nodes], what they hold.
@@ -227,7 +227,7 @@ def plan_considered(
         capacity: int64[num_nodes], GPUs to share out.
         look_ahead: completions in the forecast, fewer if jobs times nodes is very large.
     """
-    # A plan costs time in proportion to jobs times nodes, so that a large cluster can afford few completions ahead.
+    # A candidate costs time in proportion to jobs times nodes, so a large cluster can afford few completions ahead.
     jobs, its_work = present.jobs[places], work[places]
     group = tables.group[jobs]
     depth = affordable_depth(look_ahead, held.size)
@@ -238,7 +238,7 @@ def plan_considered(
     for variant in range(1, num_variants):
         orders[variant] = rank(jobs, by_job, its_work, tables, variant, offsets.priority)
     variants = Variants(orders, wanted_sizes(jobs, tables, num_variants, offsets.size))
-    # A restart counts more than it takes, since plans are replaced before they have paid for theirs.
+    # A restart counts more than it takes, since candidates are replaced before they have paid for theirs.
     restart = present.restart[places] * rules.restart_weight * factors(jobs, offsets.restart)
     begun = present.service[places] > 0
     outlook = JobForecast(restart, begun, tables.knee_throughput[group], tables.knee_gpus[group])
@@ -256,7 +256,7 @@ def plan_considered(
         factors(jobs, offsets.cores),
         affinity_rows(jobs, offsets.affinity),
     )
-    return plan_ahead(write, variants, its, outlook, share_nodes(capacity, site), rules, depth)
+    return choose_ahead(write, variants, its, outlook, share_nodes(capacity, site), rules, depth)
 
 
 @inlined
@@ -303,7 +303,7 @@ def squeeze_in(waiting: IntArray, free: IntArray, tables: JobTables, site: NodeT
     floor = NodeArrays(site.types, site.gpus, site.largest, free.copy(), room, np.array([free.sum()]))
     count = len(waiting)
     zeros = np.zeros(count, np.int64)
-    plan = PlacementOutcome(
+    outcome = PlacementOutcome(
         zeros, zeros.copy(), zeros.copy(), np.empty(free.sum(), np.int64), np.empty(free.sum(), np.int64),
         np.zeros(1, np.int64),
     )  # fmt: skip
@@ -319,7 +319,7 @@ def squeeze_in(waiting: IntArray, free: IntArray, tables: JobTables, site: NodeT
                 continue
             found = find_start(group, floor, tables, nodes, gpus)
             if found > 0:
-                settle_on(floor, plan, at, found, nodes, gpus)
+                settle_on(floor, outcome, at, found, nodes, gpus)
                 placed[num_placed] = at
                 num_placed += 1
             else:
@@ -327,14 +327,14 @@ def squeeze_in(waiting: IntArray, free: IntArray, tables: JobTables, site: NodeT
     grid = np.zeros((num_placed, num_nodes), ROW)
     for row in range(num_placed):
         at = placed[row]
-        for i in range(plan.first[at], plan.first[at] + plan.length[at]):
-            grid[row, plan.nodes[i]] = plan.gpus[i]
+        for i in range(outcome.first[at], outcome.first[at] + outcome.length[at]):
+            grid[row, outcome.nodes[i]] = outcome.gpus[i]
     return Proposal(waiting[placed[:num_placed]], np.zeros_like(grid), grid)
 
 
 @shared
 def decide_round(
-    write: WritePlan,
+    write: WriteCandidate,
     present: Present,
     tables: JobTables,
     site: NodeTables,
@@ -345,14 +345,14 @@ def decide_round(
     """Plan the jobs at the head of the order, then start others on GPUs left over.
 
     Args:
-        write: see `plan_writing`.
+        write: see `candidate_writer`.
         rules: the parameters.
-        look_ahead: completions in the forecast; 0 takes the first variant's plan at once.
+        look_ahead: completions in the forecast; 0 takes the first variant's candidate at once.
     """
     work = remaining_work_of(present, tables, rules)
     order = rank(present.jobs, np.arange(len(work)), work, tables, 0, offsets.priority)
     chosen = select_considered(order, present, tables)
-    # The considered jobs in order, so that a plan can give GPUs to the first ones first; the others of the queue wait.
+    # The considered jobs in order, so that the first ones get GPUs first; the others of the queue wait.
     places, place = np.empty(chosen.sum(), np.int64), np.full(len(order), -1, np.int64)
     count, beyond, num_beyond = 0, np.empty(len(order), np.int64), 0
     for at in order:
@@ -370,7 +370,7 @@ def decide_round(
             num_ranked += 1
     capacity = present.capacity.copy()
     held = tabulate_shares(present, place, count, capacity)
-    grid = plan_considered(
+    grid = place_considered(
         write, places, by_job, held, work, capacity, present, tables, site, rules, look_ahead, offsets
     )
     jobs = present.jobs[places]

@@ -1,15 +1,15 @@
-"""Kernels that look ahead: forecast the jobs present under a plan, assuming that no further job arrives.
+"""Kernels that look ahead: forecast the jobs present under a candidate, assuming that no further job arrives.
 
-Arguments are those of `baselines.starling.two_plans`.
+Arguments are those of `baselines.starling.two_candidates`.
 """
 
 import numpy as np
 
 from baselines.starling.occupants import find_fractions
-from baselines.starling.room import clear_row, copy_plan, count_gpus, equal, equal_plans, gpu_type_of
+from baselines.starling.room import clear_row, copy_candidate, count_gpus, equal, equal_candidates, gpu_type_of
 from baselines.starling.round import ROW, JobForecast, Jobs, Nodes, StarlingRules, Variants
 from baselines.starling.scratch import PlacingScratch, new_scratch
-from baselines.starling.two_plans import WritePlan, choose_by_part, write_two_plans
+from baselines.starling.two_candidates import WriteCandidate, choose_by_part, write_merged_candidate
 from envs.simulation.jit import inlined, jit, part
 from envs.types import BoolArray, FloatArray, IntArray, Seconds
 from envs.types.units import HOUR
@@ -59,6 +59,7 @@ def advance_jobs(
         if gpu_type < 0:
             continue
         throughput = jobs.throughputs[jobs.group[job], gpu_type, count_gpus(grid[job])] * fractions[job]
+        # A restarting job only works for the rest of the time.
         done = max(seconds - stalled[job], 0.0) * throughput
         stalled[job] = max(stalled[job] - seconds, 0.0)
         if done >= jobs.work[job] * (1.0 - _DONE):
@@ -94,6 +95,7 @@ def with_backlog(
         total: the sum so far, discounted.
         now: when the first of them begins, in seconds from the start of the forecast.
     """
+    # A job waits until the cluster has done the work of the jobs before it, and needs at least its time alone.
     queued, rest, count, discounted_rest = 0.0, 0.0, 0, 0.0
     for job in order:
         if work[job] > 0:
@@ -128,7 +130,7 @@ def with_progress(jobs: Jobs, work: FloatArray, delay: FloatArray, weight: Float
 
 @inlined
 def forecast(
-    write: WritePlan,
+    write: WriteCandidate,
     grid: IntArray,
     order: IntArray,
     jobs: Jobs,
@@ -139,19 +141,21 @@ def forecast(
     depth: int,
     scratch: PlacingScratch,
 ) -> Seconds:
-    """Return the sum of the times from now to each job's end if a plan is followed, and replaced at each completion.
+    """Return the sum of the times from now to each job's end if a candidate is applied, and replaced at completions.
 
     Late ends are discounted (`Starling.discount`).
 
-    Later plans are those of `write_two_plans`. The work left after `depth` completions is estimated by `with_backlog`.
+    Later candidates are those of `write_merged_candidate`. The work left after `depth` completions is estimated by
+    `with_backlog`.
 
     Args:
-        write: see `baselines.starling.two_plans.writing`.
-        grid: the plan; changed.
-        first_stall: float64[num_jobs], seconds until each job of the plan begins to work.
+        write: see `baselines.starling.two_candidates.writing`.
+        grid: the candidate; changed.
+        first_stall: float64[num_jobs], seconds until each job of the candidate begins to work.
         depth: completions to look ahead.
         scratch: overwritten.
     """
+    # The forecast changes what it plays, and the other candidates begin from the same instant: hence the copies.
     begun, stalled, alive = outlook.begun.copy(), first_stall.copy(), np.empty_like(order)
     later = with_progress(jobs, jobs.work.copy(), jobs.delay.copy(), jobs.weight.copy(), grid)
     kept, after = np.empty_like(grid), np.empty_like(grid)
@@ -160,7 +164,7 @@ def forecast(
 
 @part
 def play_ahead(
-    write: WritePlan,
+    write: WriteCandidate,
     order: IntArray,
     later: Jobs,
     outlook: JobForecast,
@@ -178,7 +182,7 @@ def play_ahead(
 
     Args:
         write: see `forecast`.
-        later: the jobs; they hold the plan.
+        later: the jobs; they hold the candidate.
         begun: bool[num_jobs], whether each job has begun.
         stalled: float64[num_jobs], seconds until it begins to work.
         alive: int64[num_jobs], overwritten.
@@ -191,6 +195,7 @@ def play_ahead(
         seconds = next_end(grid, later, stalled, nodes.types, fractions)
         if seconds == np.inf:
             break
+        # From now on a change costs these jobs a restart, too.
         for job in order:
             begun[job] = begun[job] or gpu_type_of(grid[job], nodes.types) >= 0
         ended = advance_jobs(seconds, grid, later, stalled, nodes.types, fractions)
@@ -199,8 +204,10 @@ def play_ahead(
         left -= ended
         if left == 0:
             return total
+        # The estimate of the backlog ignores nodes, so the last step needs no placements.
         if step == depth - 1:
-            break  # the backlog needs no further plan
+            break
+        # Decide again as Starling would: at completions only, since nothing arrives in the forecast.
         count = 0
         for job in order:
             if work[job] > 0:
@@ -209,21 +216,22 @@ def play_ahead(
         for job in range(len(work)):
             later.delay[job] = outlook.restart[job] if begun[job] else 0.0
         write_weights(work, outlook.knee_throughput, rules, later.weight)
-        write_two_plans(write, alive[:count], later, nodes, rules, scratch, kept, after)
+        write_merged_candidate(write, alive[:count], later, nodes, rules, scratch, kept, after)
+        # A job that is moved works again only after its restart.
         for job in alive[:count]:
             if not equal(after[job], grid[job]):
                 stalled[job] = later.delay[job]
-        copy_plan(after, grid)
+        copy_candidate(after, grid)
     return with_backlog(total, now, order, work, outlook, max(1, count_gpus(nodes.capacity)), rules)
 
 
 @inlined
-def find_distinct_plans(plans: IntArray) -> BoolArray:
-    """bool[num_plans]: whether a plan of int16[num_plans, num_jobs, num_nodes] differs from all plans before it."""
-    new = np.ones(len(plans), np.bool_)
-    for one in range(1, len(plans)):
+def find_distinct_candidates(candidates: IntArray) -> BoolArray:
+    """bool[num_candidates]: whether each of int16[num_candidates, num_jobs, num_nodes] differs from all before it."""
+    new = np.ones(len(candidates), np.bool_)
+    for one in range(1, len(candidates)):
         for other in range(one):
-            if new[other] and equal_plans(plans[one], plans[other]):
+            if new[other] and equal_candidates(candidates[one], candidates[other]):
                 new[one] = False
     return new
 
@@ -248,30 +256,33 @@ def with_variant(jobs: Jobs, variants: Variants, variant: int) -> Jobs:
 
 
 @inlined
-def candidates(
-    write: WritePlan, variants: Variants, jobs: Jobs, nodes: Nodes, rules: StarlingRules, scratch: PlacingScratch
+def build_candidates(
+    write: WriteCandidate, variants: Variants, jobs: Jobs, nodes: Nodes, rules: StarlingRules, scratch: PlacingScratch
 ) -> IntArray:
-    """Build the plans to compare: int16[num_variants + 3, num_jobs, num_nodes].
+    """Build the candidates to compare: int16[num_variants + 3, num_jobs, num_nodes].
 
-    The first `num_variants` are both plans merged (`write_two_plans`) for each variant. The last three use the first
-    variant: keep running jobs with growth, plan anew, and keep running jobs without growth.
+    The first `num_variants` merge two each (`write_merged_candidate`), one for each variant. The last three use the
+    first variant: keep running jobs with growth, place all jobs anew, and keep running jobs without growth.
     """
     count, order, first = len(variants.orders), variants.orders[0], with_variant(jobs, variants, 0)
-    plans = np.zeros((count + 3, *jobs.present.shape), ROW)
+    candidates = np.zeros((count + 3, *jobs.present.shape), ROW)
+    # Variants first: they use the first candidate's rows as scratch space, which are then overwritten.
     for variant in range(1, count):
-        its = with_variant(jobs, variants, variant)
-        write_two_plans(write, variants.orders[variant], its, nodes, rules, scratch, plans[0], plans[variant])
-    write(True, True, order, first, nodes, rules, scratch, plans[count])
-    write(False, True, order, first, nodes, rules, scratch, plans[count + 1])
-    plans[0] = plans[count + 1]
-    choose_by_part(first, nodes, rules, plans[count], plans[0], scratch)
-    write(True, False, order, first, nodes, rules, scratch, plans[count + 2])
-    return plans
+        its, kept = with_variant(jobs, variants, variant), candidates[0]
+        write_merged_candidate(write, variants.orders[variant], its, nodes, rules, scratch, kept, candidates[variant])
+    # Both are candidates themselves and are merged into the first one, so that neither is built twice.
+    write(True, True, order, first, nodes, rules, scratch, candidates[count])
+    write(False, True, order, first, nodes, rules, scratch, candidates[count + 1])
+    candidates[0] = candidates[count + 1]
+    choose_by_part(first, nodes, rules, candidates[count], candidates[0], scratch)
+    # Growth restarts jobs, and its GPUs are missing at the next completion, so it is not always best.
+    write(True, False, order, first, nodes, rules, scratch, candidates[count + 2])
+    return candidates
 
 
 @inlined
-def plan_ahead(
-    write: WritePlan,
+def choose_ahead(
+    write: WriteCandidate,
     variants: Variants,
     jobs: Jobs,
     outlook: JobForecast,
@@ -279,37 +290,40 @@ def plan_ahead(
     rules: StarlingRules,
     depth: int,
 ) -> IntArray:
-    """Choose the plan of `candidates` with the least sum of completion times of the jobs present; the first of equals.
+    """Choose the candidate with the least sum of completion times of the jobs present; the first of equals.
 
-    The forecast of each candidate uses the variant that built it.
+    Candidates are those of `build_candidates`. The forecast of each candidate uses the variant that built it.
 
     Args:
-        write: see `baselines.starling.two_plans.writing`.
-        variants: the variants to plan.
+        write: see `baselines.starling.two_candidates.writing`.
+        variants: the variants to compare.
         jobs: the jobs; `wanted` is ignored, since each variant supplies its own.
         outlook: what is known about the jobs for later.
         nodes: the nodes.
         rules: the parameters.
-        depth: completions to look ahead; 0 takes the first variant's merged plan at once.
+        depth: completions to look ahead; 0 takes the first variant's merged candidate at once.
     """
     scratch = new_scratch(jobs, nodes)
+    # Without a forecast nothing tells candidates apart, so only the first is built.
     if depth == 0:
         kept, merged = np.empty_like(jobs.present), np.empty_like(jobs.present)
         first = with_variant(jobs, variants, 0)
-        write_two_plans(write, variants.orders[0], first, nodes, rules, scratch, kept, merged)
+        write_merged_candidate(write, variants.orders[0], first, nodes, rules, scratch, kept, merged)
         return merged
-    plans, best, soonest = candidates(write, variants, jobs, nodes, rules, scratch), 0, np.inf
-    different = find_distinct_plans(plans)
-    for option in range(len(plans)):
+    candidates, best, soonest = build_candidates(write, variants, jobs, nodes, rules, scratch), 0, np.inf
+    different = find_distinct_candidates(candidates)
+    for option in range(len(candidates)):
+        # Equal candidates have equal forecasts. If all are equal, there is nothing to forecast.
         if different[option] and different.sum() > 1:
+            # The variant that built a candidate continues it, since another one might move its jobs at once.
             variant, stall = option if option < len(variants.orders) else 0, np.zeros(len(jobs.work))
             for job in variants.orders[variant]:
-                if not equal(plans[option, job], jobs.present[job]):
+                if not equal(candidates[option, job], jobs.present[job]):
                     stall[job] = jobs.delay[job]
             its = with_variant(jobs, variants, variant)
-            order, grid = variants.orders[variant], plans[option].copy()
+            order, grid = variants.orders[variant], candidates[option].copy()
             ends = forecast(write, grid, order, its, outlook, stall, nodes, rules, depth, scratch)
             if ends < soonest:
                 best, soonest = option, ends
-    chosen: IntArray = plans[best]
+    chosen: IntArray = candidates[best]
     return chosen

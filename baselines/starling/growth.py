@@ -1,4 +1,4 @@
-"""Kernels that give out the GPUs that a plan leaves over. Arguments are those of `baselines.starling.two_plans`."""
+"""Kernels that give out GPUs left over by a candidate. Arguments are those of `baselines.starling.two_candidates`."""
 
 import numpy as np
 
@@ -51,6 +51,53 @@ def value_after_growth(
     return float(value * liking_of(trial, jobs.affinity[job])), float(lost)
 
 
+@leaf
+def holding_of(row: IntArray, first: int, end: int, nodes: Nodes) -> tuple[int, int, int, bool]:
+    """Return a job's GPU type (-1 for none), GPUs and number of nodes, and whether it holds all GPUs of these nodes."""
+    gpu_type, size, held, owns_nodes = -1, 0, 0, True
+    for node in range(first, end):
+        if row[node] > 0:
+            gpu_type, size, held = nodes.types[node], size + row[node], held + 1
+            owns_nodes = owns_nodes and row[node] == nodes.capacity[node]
+    return gpu_type, size, held, owns_nodes
+
+
+@inlined
+def try_growth(
+    job: int,
+    extra: int,
+    node: int,
+    throughput: float,
+    gpu_type: int,
+    first: int,
+    end: int,
+    free: IntArray,
+    grid: IntArray,
+    jobs: Jobs,
+    nodes: Nodes,
+    rules: StarlingRules,
+    scratch: PlacingScratch,
+) -> tuple[float, float]:
+    """Return what `value_after_growth` does for `extra` more GPUs, on a node of the job or, if it is `end`, on others.
+
+    Args:
+        throughput: of the job on all these GPUs, without other jobs.
+        gpu_type: their type.
+        first: the first node of the job.
+        end: the node after its last one.
+    """
+    trial, low, high = scratch.trial, first, end
+    copy_row(grid[job], trial)
+    if node == end:
+        # Further nodes may lie anywhere, so the whole row is read.
+        low, high = 0, len(trial)
+        copy_row(free, scratch.spare)
+        take_room(scratch.spare, nodes, gpu_type, extra, trial, jobs.affinity[job])
+    else:
+        trial[node] += extra
+    return value_after_growth(job, throughput, trial, low, high, grid, scratch.occupants, jobs, nodes, rules)
+
+
 @inlined
 def best_growth(
     job: int,
@@ -67,46 +114,41 @@ def best_growth(
     nodes. `scratch.occupants` are read only where jobs share more than GPUs.
     """
     row, group, liked = grid[job], jobs.group[job], jobs.affinity[job]
-    occupants, trial, last = scratch.occupants, scratch.trial, len(row)
-    first, end = 0, last
+    occupants, first, end = scratch.occupants, 0, len(row)
     if nodes.shared.counted:
         first, end = occupants.first[job], occupants.end[job]
-    gpu_type, size, held, owns_nodes = -1, 0, 0, True
-    for node in range(first, end):
-        if row[node] > 0:
-            gpu_type, size, held = nodes.types[node], size + row[node], held + 1
-            owns_nodes = owns_nodes and row[node] == nodes.capacity[node]
+    gpu_type, size, held, owns_nodes = holding_of(row, first, end, nodes)
     throughputs, most_nodes = jobs.throughputs[group, gpu_type], jobs.most_nodes[group, gpu_type]
+    # The gain counts from what the job keeps now beside the others, in the same units as the value after growth.
     now = throughput_under(job, jobs, row, nodes.types, rules.horizon) * liking_of(row, liked)
     if nodes.shared.counted:
         now *= own_fraction(occupants.fed[job], occupants.calm[job], jobs.core_weight[job], rules)
     gain, more, where, limit = NEGLIGIBLE_GAIN * throughputs[size], 0, -1, len(throughputs) - 1 - size
+    # Only a job that fills its nodes may take further ones, so that jobs stay on few nodes.
     largest, whole, rest = shape_of(free, nodes, gpu_type, row) if owns_nodes else (0, 0, 0)
-    ceiling = most_liking(liked) * (1.0 + MARGIN) if len(liked) > 0 else 1.0  # on the factor by affinity
+    # An upper bound on the factor by affinity, so that sizes which cannot win are skipped.
+    ceiling = most_liking(liked) * (1.0 + MARGIN) if len(liked) > 0 else 1.0
     weighed = nodes.shared.counted or len(liked) > 0  # whether it matters which GPUs these are
     for node in range(first, end + 1 if owns_nodes else end):
         beyond = node == end
         if not beyond and (row[node] == 0 or free[node] == 0):
             continue
+        # A single GPU may bring nothing where the next few do, so all sizes are compared, by gain per GPU.
         for extra in range(1, min(whole * largest + rest if beyond else free[node], limit) + 1):
             throughput = throughputs[size + extra]
             on = held + nodes_needed(extra, largest) if beyond else held
             if throughput <= 0 or on > most_nodes[size + extra]:
                 continue
             value, lost = after_delay(throughput, jobs.work[job], jobs.delay[job], rules.horizon), 0.0
+            # Not even with nothing lost would this size win, so the costly evaluation below is skipped.
             if (value * ceiling - now) / extra <= gain:
-                continue  # even with nothing lost
+                continue
             if beyond and not has_room(extra, largest, whole, rest):
                 continue
             if weighed:
-                copy_row(row, trial)
-                if beyond:
-                    copy_row(free, scratch.spare)
-                    take_room(scratch.spare, nodes, gpu_type, extra, trial, liked)
-                else:
-                    trial[node] += extra
-                low, high = (0, last) if beyond else (first, end)
-                value, lost = value_after_growth(job, throughput, trial, low, high, grid, occupants, jobs, nodes, rules)
+                value, lost = try_growth(
+                    job, extra, node, throughput, gpu_type, first, end, free, grid, jobs, nodes, rules, scratch
+                )
             per_gpu = (value - now - lost) / extra
             if per_gpu > gain:
                 gain, more, where = per_gpu, extra, -1 if beyond else node
@@ -124,7 +166,7 @@ def largest_of(gains: FloatArray) -> int:
 
 
 @inlined
-def grow_plan(
+def grow_candidate(
     jobs: Jobs, free: IntArray, nodes: Nodes, rules: StarlingRules, grid: IntArray, scratch: PlacingScratch
 ) -> None:
     """Give GPUs left over, a step at a time, to the job with the largest gain, the lowest of equals; changes `grid`.
@@ -138,6 +180,7 @@ def grow_plan(
         return
     if counted:
         settle_occupants(grid, scratch.occupants, jobs, nodes)
+    # Jobs that run count as most eager until their gain is computed. Waiting jobs found no GPUs, and get none here.
     for job in range(len(gains)):
         runs = scratch.occupants.end[job] > 0 if counted else gpu_type_of(grid[job], nodes.types) >= 0
         gains[job] = np.inf if runs else 0.0
@@ -146,6 +189,7 @@ def grow_plan(
         if gains[job] <= 0:
             return
         gain, more, where = best_growth(job, free, grid, jobs, nodes, rules, scratch)
+        # The gain may have fallen since it was computed. If so, another job may now have the largest one.
         bound = gains[job]
         gains[job] = gain * (jobs.weight[job] * jobs.appetite[job])
         if gains[job] < bound or more == 0:
@@ -155,7 +199,9 @@ def grow_plan(
             free[where] -= more
         else:
             take_room(free, nodes, gpu_type_of(grid[job], nodes.types), more, grid[job], jobs.affinity[job])
+        # The next gains depend on what this job now takes from those beside it.
         left -= more
         if counted:
             seat(job, grid, scratch.occupants, jobs, nodes)
-        gains[job] = np.inf  # its next step is another one
+        # The job's next step is another one, whose gain is not known yet.
+        gains[job] = np.inf

@@ -106,7 +106,7 @@ class StarlingMarket:
 
     Where the scenario lets batch sizes be chosen, it names those of best goodput, if Starling does. A bid for a batch
     size moves the one that is named (`baselines.starling.batch_bids.shifted_batch`) when the job starts, or gets other
-    GPUs; it moves no GPUs. In all plans a job counts with its best goodput, whatever is bid.
+    GPUs; it moves no GPUs. In all candidates a job counts with its best goodput, whatever is bid.
 
     Args:
         starling: its settings; `Starling()` if None.

@@ -4,9 +4,9 @@ They leave out two details of the world: amounts are not rounded to 64ths, and n
 A job's fraction is what it keeps of its throughput on the same GPUs with ample cores and memory and no other job.
 
 Arguments recur:
-    grid: int16[num_jobs, num_nodes], the plan: GPUs by node.
+    grid: int16[num_jobs, num_nodes], the candidate: GPUs by node.
     row: int16[num_nodes], GPUs of one job by node.
-    occupants: what is known about the jobs of the plan; changed by `seat` and `settle_occupants`.
+    occupants: what is known about the jobs of the candidate; changed by `seat` and `settle_occupants`.
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ PART = 1.0 / 64.0  # the least amount of a resource for a GPU
 
 
 class Occupants(NamedTuple):
-    """The jobs on each node under a plan, and what they keep of their throughput.
+    """The jobs on each node under a candidate, and what they keep of their throughput.
 
     Attributes:
         counts: int64[num_nodes], jobs on each node.
@@ -88,7 +88,7 @@ class Effect(NamedTuple):
 
 @jit
 def nobody(jobs: Jobs, nodes: Nodes) -> Occupants:
-    """Create the occupants of an empty cluster; none are noted where plans do not count what jobs share."""
+    """Create the occupants of an empty cluster; none are noted where candidates do not count what jobs share."""
     num_jobs, num_nodes, most = 0, 0, 1
     if nodes.shared.counted:
         num_jobs, num_nodes = len(jobs.work), len(nodes.capacity)
@@ -131,6 +131,7 @@ def level_on(node: int, resource: int, job: int, gpus: int, occupants: Occupants
         if occupants.jobs[node, slot] != job:
             waiting += occupants.held[node, slot]
             most = max(most, occupants.needs[node, slot, resource])
+    # There is enough for the largest need, the usual case, which needs no search for a level.
     if waiting == 0 or most <= left / waiting:
         return np.inf
     while waiting > 0:
@@ -142,6 +143,7 @@ def level_on(node: int, resource: int, job: int, gpus: int, occupants: Occupants
             if occupants.jobs[node, slot] != job and last < need <= level:
                 used += need * occupants.held[node, slot]
                 served += occupants.held[node, slot]
+        # No job needs less than the level, so all that are left get it; else what the others leave is shared again.
         if served == 0:
             return float(level)
         left, waiting, last = left - used, waiting - served, level
@@ -174,7 +176,7 @@ def fed_fraction(model: int, gpu_type: int, width: int, cpus: float, memory: flo
 
 @leaf
 def fed_on(job: int, row: IntArray, occupants: Occupants, nodes: Nodes, node: int, cpus: float, memory: float) -> float:
-    """Return the fraction by cores and memory of a job of the plan, with other levels on one node (-1: none)."""
+    """Return the fraction by cores and memory of a job of the candidate, with other levels on one node (-1: none)."""
     model, least_cpus, least_memory, width, gpu_type = occupants.model[job], np.inf, np.inf, 0, -1
     for at in range(occupants.first[job], occupants.end[job]):
         if row[at] > 0:
@@ -192,7 +194,7 @@ def fed_on(job: int, row: IntArray, occupants: Occupants, nodes: Nodes, node: in
 
 @leaf
 def traffic_of(job: int, row: IntArray, occupants: Occupants, jobs: Jobs, nodes: Nodes) -> float:
-    """Return GB/s that a job of the plan sends on the link of each of its nodes; 0 on one node."""
+    """Return GB/s that a job of the candidate sends on the link of each of its nodes; 0 on one node."""
     first, end = occupants.first[job], occupants.end[job]
     if nodes.shared.mode == OFF or end - first < 2:
         return 0.0
@@ -261,7 +263,7 @@ def stage_fraction(stage: float, total: float) -> float:
 
 @leaf
 def calm_on(job: int, row: IntArray, occupants: Occupants, nodes: Nodes) -> float:
-    """Return the fraction by contention of a job of the plan."""
+    """Return the fraction by contention of a job of the candidate."""
     shared, network, stages, traffic = nodes.shared, 1.0, 1.0, occupants.traffic[job]
     if shared.mode == OFF or (shared.mode != WORST_CASE and traffic <= 0):
         return 1.0
@@ -277,7 +279,7 @@ def calm_on(job: int, row: IntArray, occupants: Occupants, nodes: Nodes) -> floa
 
 @leaf
 def worth_of(job: int, row: IntArray, occupants: Occupants, jobs: Jobs, nodes: Nodes) -> float:
-    """Return what a job of the plan is worth: its weight times its throughput under the plan."""
+    """Return what a job of the candidate is worth: its weight times its throughput under the candidate."""
     gpus = 0
     for node in range(occupants.first[job], occupants.end[job]):
         gpus += row[node]
@@ -307,7 +309,7 @@ def note_share(node: int, slot: int, job: int, gpus: int, occupants: Occupants, 
 
 @part
 def settle_occupants(grid: IntArray, occupants: Occupants, jobs: Jobs, nodes: Nodes) -> None:
-    """Compute the occupants of a whole plan."""
+    """Compute the occupants of a whole candidate."""
     for node in range(grid.shape[1]):
         occupants.counts[node] = 0
     for job in range(len(grid)):
@@ -321,6 +323,8 @@ def settle_occupants(grid: IntArray, occupants: Occupants, jobs: Jobs, nodes: No
                 if occupants.end[job] == 0:
                     occupants.first[job] = node
                 occupants.end[job] = node + 1
+    # Each step needs the one before it for all jobs: levels depend on needs, traffic on cores and memory, and
+    # contention on the traffic of the others.
     for node in range(grid.shape[1]):
         update_levels(node, occupants, nodes)
     for job in range(len(grid)):
@@ -335,7 +339,7 @@ def settle_occupants(grid: IntArray, occupants: Occupants, jobs: Jobs, nodes: No
 
 @leaf
 def seat(job: int, grid: IntArray, occupants: Occupants, jobs: Jobs, nodes: Nodes) -> None:
-    """Add a job of the plan, or its growth, and update the jobs on its nodes."""
+    """Add a job of the candidate, or its growth, and update the jobs on its nodes."""
     row = grid[job]
     occupants.end[job] = 0
     for node in range(len(row)):
@@ -356,6 +360,7 @@ def seat(job: int, grid: IntArray, occupants: Occupants, jobs: Jobs, nodes: Node
         if row[node] > 0:
             for slot in range(occupants.counts[node]):
                 other = occupants.jobs[node, slot]
+                # Cores and memory of the others change only with the levels.
                 if other != job and not changed:
                     continue
                 occupants.fed[other] = fed_on(other, grid[other], occupants, nodes, -1, 0.0, 0.0)
@@ -400,7 +405,7 @@ def effect_of(
     jobs: Jobs,
     nodes: Nodes,
 ) -> Effect:
-    """Return what a job keeps on `row` in place of what it has in the plan, and what the jobs on these nodes lose.
+    """Return what a job keeps on `row` in place of what it has in the candidate, and what the jobs on these nodes lose.
 
     Other nodes of jobs that run on several stay as they are.
 
@@ -428,6 +433,7 @@ def effect_of(
             before = stages_on(node, -1, occupants, shared)
             after = stages_on(node, job, occupants, shared) + shared.tables.cpu_stage[model]
             stages = min(stages, stage_fraction(shared.tables.cpu_stage[model], after))
+        # Others are evaluated only where this job takes something from them, as their losses are costly to compute.
         scarcer = cpus < occupants.levels[node, 0] or memory < occupants.levels[node, 1]
         fuller = shared.mode == WORST_CASE and max(1.0, after) > max(1.0, before)
         for slot in range(occupants.counts[node] if scarcer or fuller else 0):
@@ -442,6 +448,7 @@ def effect_of(
                 stage = shared.tables.cpu_stage[jobs.model[other]]
                 crowded += worth * (1.0 - stage_fraction(stage, after) / stage_fraction(stage, before))
     fed = fed_fraction(model, gpu_type, width, least_cpus, least_memory, shared)
+    # Only a job on several nodes sends on their links.
     if shared.mode == OFF or count < 2:
         return Effect(fed, stages, starved, crowded)
     alone = jobs.throughputs[jobs.group[job], gpu_type, gpus]
@@ -470,7 +477,7 @@ def harm_of(effect: Effect, weight: float, rules: StarlingRules) -> float:
 
 @part
 def find_fractions(grid: IntArray, occupants: Occupants, jobs: Jobs, nodes: Nodes, fractions: FloatArray) -> None:
-    """Write what each job keeps of its throughput under a plan into `fractions`, float64[num_jobs]; see `Occupants`."""
+    """Write what each job keeps of its throughput into `fractions`, float64[num_jobs]; see `Occupants`."""
     if nodes.shared.counted:
         settle_occupants(grid, occupants, jobs, nodes)
     for job in range(len(fractions)):
@@ -479,7 +486,7 @@ def find_fractions(grid: IntArray, occupants: Occupants, jobs: Jobs, nodes: Node
 
 @jit
 def kept_fractions(grid: IntArray, jobs: Jobs, nodes: Nodes) -> FloatArray:
-    """float64[num_jobs]: the fraction that each job keeps of its throughput under a plan; 1 where nothing is shared."""
+    """float64[num_jobs]: the fraction of its throughput that each job keeps; 1 where nothing is shared."""
     fractions = np.empty(len(grid))
     find_fractions(grid, nobody(jobs, nodes), jobs, nodes, fractions)
     return fractions

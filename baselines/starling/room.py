@@ -44,8 +44,8 @@ def count_gpus(row: IntArray) -> int:
 
 
 @leaf
-def copy_plan(source: IntArray, target: IntArray) -> None:
-    """Overwrite a plan with another one."""
+def copy_candidate(source: IntArray, target: IntArray) -> None:
+    """Overwrite a candidate with another one."""
     for job in range(len(target)):
         copy_row(source[job], target[job])
 
@@ -60,8 +60,8 @@ def gpu_type_of(row: IntArray, types: IntArray) -> int:
 
 
 @leaf
-def equal_plans(one: IntArray, other: IntArray) -> bool:
-    """Whether two plans hold the same GPUs."""
+def equal_candidates(one: IntArray, other: IntArray) -> bool:
+    """Whether two candidates hold the same GPUs."""
     job = 0
     while job < len(one) and equal(one[job], other[job]):
         job += 1
@@ -105,6 +105,30 @@ def largest_room(want: int, largest: int, whole: int, rest: int) -> int:
     while want > 0 and not has_room(want, largest, whole, rest):
         want -= 1
     return want
+
+
+@leaf
+def runnable_room(
+    size: int, least: int, throughputs: FloatArray, most_nodes: IntArray, largest: int, whole: int, rest: int
+) -> int:
+    """Return the most GPUs, from `size` down, that have room and on which a job runs; `least` if there are none above.
+
+    A `size` of at most `least` is returned unchanged.
+
+    Args:
+        size: the most GPUs.
+        least: the size at which the search ends; it is not checked itself.
+        throughputs: float64[sizes], the job's throughput on the GPU type.
+        most_nodes: int64[sizes], the most nodes on which it runs.
+        largest: like `whole` and `rest`, the result of `shape_of`.
+    """
+    while size > least and (
+        throughputs[size] <= 0
+        or nodes_needed(size, largest) > most_nodes[size]
+        or not has_room(size, largest, whole, rest)
+    ):
+        size -= 1
+    return size
 
 
 @leaf

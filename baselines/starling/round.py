@@ -6,8 +6,8 @@ import numpy as np
 
 from envs.types import BoolArray, FloatArray, IntArray, ResourceTables, Seconds
 
-# GPUs of one job on one node, up to `envs.types.cluster.MAX_NODE_GPUS`. Plans have an entry for each job and node, so
-# short ones save time on large clusters.
+# GPUs of one job on one node, up to `envs.types.cluster.MAX_NODE_GPUS`. Candidates have an entry for each job and node,
+# so short ones save time on large clusters.
 ROW: Any = np.int16
 
 
@@ -15,7 +15,7 @@ class SharedNodes(NamedTuple):
     """The resources that jobs on one node share.
 
     Attributes:
-        counted: whether plans count it; if not, the rest is not read.
+        counted: whether candidates count it; if not, the rest is not read.
         mode: contention, an index into `envs.performance.contention.MODES`.
         cpus: float64[num_nodes], cores of each node; infinite where they are not shared.
         memory: float64[num_nodes], GB of each node; infinite where it is not shared.
@@ -96,7 +96,7 @@ class JobForecast(NamedTuple):
 
 
 class Variants(NamedTuple):
-    """Orders and sizes of the same jobs, one of each per variant of the plan.
+    """Orders and sizes of the same jobs, one of each per variant.
 
     Attributes:
         orders: int64[num_variants, num_jobs], jobs by falling priority.

@@ -11,12 +11,12 @@ from baselines.parts.priority import jobs_present
 from baselines.parts.scalability import AnalysedJobs, Analyser
 from baselines.parts.submitted import SubmittedJobs
 from baselines.starling.compiled import Deciding, EveryJob, deciding, play_starling
-from baselines.starling.decide import decide_round, plan_writing, remaining_work_of
+from baselines.starling.decide import candidate_writer, decide_round, remaining_work_of
 from baselines.starling.knee import Knees
 from baselines.starling.offsets import NO_OFFSETS, Offsets
 from baselines.starling.round import Present, Proposal, StarlingRules
 from baselines.starling.tables import JobTables, NodeTables, tables_of_jobs, tables_of_nodes
-from baselines.starling.two_plans import WritePlan
+from baselines.starling.two_candidates import WriteCandidate
 from envs.scheduling import ClusterView
 from envs.simulation import SimulatedEpisode
 from envs.simulation.kernels import LOG_FULL
@@ -246,7 +246,7 @@ class Starling:
         self._knees = self._new_knees()
         self._tables: JobTables | None = None
         self._site: NodeTables | None = None
-        self._write: WritePlan | None = None
+        self._write: WriteCandidate | None = None
         self._decisions: dict[tuple[bool, ...], Deciding] = {}  # of `play`, by the memory layout of the offsets
 
     def __getstate__(self) -> dict[str, Any]:
@@ -268,7 +268,7 @@ class Starling:
             work = view.remaining_work(jobs)
             self._look_for_batches(view)
             arguments = self._arguments(view, hidden=bool(np.isnan(work).any()))
-            self._write = self._write or plan_writing(*arguments)
+            self._write = self._write or candidate_writer(*arguments)
             present = _gather(view, jobs, work)
             offsets = self._offsets(present, arguments[0], arguments[2])
             self._carry_out(allocation, decide_round(self._write, present, *arguments, self._depth, offsets))

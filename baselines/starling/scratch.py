@@ -1,4 +1,4 @@
-"""Arrays that kernels overwrite while they build plans, made once for all plans of a decision."""
+"""Arrays that kernels overwrite while they build candidates, made once for all candidates of a decision."""
 
 from typing import NamedTuple
 
@@ -27,8 +27,8 @@ class PlacingScratch(NamedTuple):
         largest: int64[num_gpu_types], GPUs of the largest node of each type.
         whole: int64[num_gpu_types], how many such nodes are wholly free.
         rest: int64[num_gpu_types], the most free GPUs of another node of each type.
-        kept_fractions: float64[num_jobs], what each job keeps of its throughput under the plan that keeps running jobs.
-        fractions: float64[num_jobs], the same under another plan.
+        kept_fractions: float64[num_jobs], what each job keeps of its throughput if running jobs are kept.
+        fractions: float64[num_jobs], the same under another candidate.
         occupants: the jobs on each node.
     """
 

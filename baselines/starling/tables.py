@@ -60,7 +60,7 @@ class NodeTables(NamedTuple):
         cpus: float64[num_nodes], cores of each; infinite where they are not shared.
         memory: float64[num_nodes], GB of each; infinite where it is not shared.
         link: float64[num_nodes], GB/s to other nodes.
-        counted: whether plans count what jobs share besides GPUs.
+        counted: whether candidates count what jobs share besides GPUs.
         mode: contention, an index into `envs.performance.contention.MODES`.
         resources: the effects on jobs, by model.
     """
@@ -110,7 +110,7 @@ def tables_of_nodes(cluster: ClusterSpec, shared: SharedResources, *, counted: b
     Args:
         cluster: the nodes.
         shared: what jobs share.
-        counted: whether plans count it.
+        counted: whether candidates count it.
     """
     amounts = [np.array([getattr(node, name) for node in cluster.nodes], dtype=np.float64)
                for name in ("cpu_cores", "memory", "inter_node_bandwidth")]  # fmt: skip

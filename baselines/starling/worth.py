@@ -20,7 +20,7 @@ def after_delay(throughput: float, work: float, delay: Seconds, horizon: Seconds
 
 @leaf
 def throughput_under(job: int, jobs: Jobs, row: IntArray, types: IntArray, horizon: Seconds) -> float:
-    """Return a job's mean throughput under a plan, restart included; 0 if it gets no GPUs."""
+    """Return a job's mean throughput under a candidate, restart included; 0 if it gets no GPUs."""
     gpu_type = gpu_type_of(row, types)
     if gpu_type < 0:
         return 0.0

@@ -33,12 +33,14 @@ def unique_amounts(
         if it is not.
     """
     num_jobs = len(first) - 1
+    # What the remaining jobs can add at most and must use at least shows early that a branch leads nowhere.
     most, least = _rest(first, worth, use)
     option, chosen = first[:-1].copy(), first[:-1].copy()
     reached, used = np.zeros(num_jobs + 1), np.zeros((num_jobs + 1, len(room)))
     best, second, margin = -np.inf, -np.inf, 0.0
     job, steps = 0, 0
     while job >= 0:
+        # All options of this job have been tried with the choices before it: go back to the job before.
         if option[job] == first[job + 1]:
             option[job] = first[job]
             job -= 1
@@ -49,6 +51,7 @@ def unique_amounts(
         one = option[job]
         option[job] += 1
         reached[job + 1], used[job + 1] = reached[job] + worth[one], used[job] + use[one]
+        # A branch matters only if it could become the best choice, or show that the best one is not unique.
         total = reached[job + 1] + most[job + 1]
         over = (used[job + 1] + least[job + 1] - room).max()
         if total <= max(second, best - margin) or over > NEARLY:
@@ -56,6 +59,7 @@ def unique_amounts(
         if job < num_jobs - 1:
             job += 1
         elif over > 0 or total <= best:
+            # A choice slightly above a limit may be feasible to the solver, so it is a rival, but not the best.
             second = max(second, total)
         else:
             best, second, margin = total, best, MARGIN * gap * max(total, 1.0)

@@ -14,11 +14,11 @@ from baselines.sampling_matching.search import (
     JobOrder,
     Matching,
     Sampling,
-    best_plan,
-    equal_share_plan,
-    every_category_plan,
-    greedy_plan,
-    sampled_plan,
+    best_matching,
+    equal_share_matching,
+    every_category_matching,
+    greedy_matching,
+    sampled_matching,
 )
 from envs.metrics import jain_index
 from envs.types import Seconds
@@ -82,15 +82,15 @@ class Experiment:
         """The compared methods, by column."""
         sampling = self.sampling
         return {
-            "equal shares": lambda problem, rng: equal_share_plan(problem),
-            "all, by throughputs": lambda problem, rng: every_category_plan(
+            "equal shares": lambda problem, rng: equal_share_matching(problem),
+            "all, by throughputs": lambda problem, rng: every_category_matching(
                 problem, replace(sampling, valuation="throughput")
             ),
-            "all categories": lambda problem, rng: every_category_plan(problem, sampling),
-            "uniform": partial(sampled_plan, sampling=replace(sampling, spread=1.0)),
-            "sampling": partial(sampled_plan, sampling=sampling),
-            "greedy": lambda problem, rng: greedy_plan(problem),
-            "both": partial(best_plan, sampling=sampling),
+            "all categories": lambda problem, rng: every_category_matching(problem, sampling),
+            "uniform": partial(sampled_matching, sampling=replace(sampling, spread=1.0)),
+            "sampling": partial(sampled_matching, sampling=sampling),
+            "greedy": lambda problem, rng: greedy_matching(problem),
+            "both": partial(best_matching, sampling=sampling),
         }
 
 
@@ -100,11 +100,11 @@ def certified_rows(experiment: Experiment) -> pd.DataFrame:
     for jobs, workers in CERTIFIED:
         for number, instance in enumerate(experiment.each(jobs, workers)):
             best = every_split(instance.problem).worth
-            equal = compute_completion_seconds(instance.problem, equal_share_plan(instance.problem).counts)
+            equal = compute_completion_seconds(instance.problem, equal_share_matching(instance.problem).counts)
             fair = replace(experiment.sampling, fairness=1.0)
             methods: dict[str, PlanMethod] = {
                 **experiment.methods(),
-                "sampling, fair": partial(sampled_plan, sampling=fair),
+                "sampling, fair": partial(sampled_matching, sampling=fair),
             }
             for name, method in methods.items():
                 plan = method(instance.problem, experiment.rng(number))
@@ -238,14 +238,14 @@ def slow_table(experiment: Experiment) -> pd.DataFrame:
     shares = []
     for number, instance in enumerate(experiment.each(*SLOW, SLOW_LINKS)):
         best = every_split(instance.problem).worth
-        equal = equal_share_plan(instance.problem)
-        plans = {"all categories": every_category_plan(instance.problem, experiment.sampling)}
+        equal = equal_share_matching(instance.problem)
+        plans = {"all categories": every_category_matching(instance.problem, experiment.sampling)}
         for order in ORDERS:
             sampling = replace(experiment.sampling, order=order, spread=1.0)
-            plans[f"uniform, by {order}"] = sampled_plan(instance.problem, experiment.rng(number), sampling)
-        plans["sampling"] = sampled_plan(instance.problem, experiment.rng(number), experiment.sampling)
-        plans["greedy"] = greedy_plan(instance.problem)
-        plans["both"] = best_plan(instance.problem, experiment.rng(number), experiment.sampling)
+            plans[f"uniform, by {order}"] = sampled_matching(instance.problem, experiment.rng(number), sampling)
+        plans["sampling"] = sampled_matching(instance.problem, experiment.rng(number), experiment.sampling)
+        plans["greedy"] = greedy_matching(instance.problem)
+        plans["both"] = best_matching(instance.problem, experiment.rng(number), experiment.sampling)
         for name, plan in plans.items():
             gaps.setdefault(name, []).append(100.0 * (plan.worth / best - 1.0))
         free = instance.problem._replace(overhead=np.zeros_like(instance.problem.overhead))
@@ -262,11 +262,11 @@ def slow_table(experiment: Experiment) -> pd.DataFrame:
 def count_table(experiment: Experiment) -> pd.DataFrame:
     """CPU seconds and gap to the price bound by number of samples, at the huge size with three types of workers."""
     (instance,) = experiment.each(*HUGE, alike=True, count=1)
-    bound = price_bound(instance.problem, greedy_plan(instance.problem).worth)
+    bound = price_bound(instance.problem, greedy_matching(instance.problem).worth)
     shown = []
     for samples in COUNTS:
         sampling = replace(experiment.sampling, samples=samples)
-        worth, took = timed(partial(best_plan, sampling=sampling), instance.problem, experiment.rng(0))
+        worth, took = timed(partial(best_matching, sampling=sampling), instance.problem, experiment.rng(0))
         shown.append((samples, f"{took:.3f}", 100.0 * (worth / bound - 1.0)))
         experiment.tick(f"{HUGE[0]} jobs on {HUGE[1]} workers")
     frame = pd.DataFrame(shown, columns=["samples", "seconds", "gap to bound %"])

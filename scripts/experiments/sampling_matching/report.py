@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from baselines.sampling_matching.categories import Categories
 from baselines.sampling_matching.kernels import expected_throughputs, valuation
 from baselines.sampling_matching.problem import compute_completion_seconds
-from baselines.sampling_matching.search import Sampling, best_plan
+from baselines.sampling_matching.search import Sampling, best_matching
 from envs.types import IntArray
 from experiments.performance.reproduction import Reproduction
 from experiments.sampling_matching.clearing import clear_by_assignment, clear_by_paths, clear_by_prices
@@ -136,7 +136,7 @@ def rounding_note(experiment: Experiment) -> str:
     """Measure the cost of whole samples, where the model splits mini-batches into fractions."""
     losses = []
     for number, instance in enumerate(experiment.each(4, 12)):
-        plan = best_plan(instance.problem, experiment.rng(number), experiment.sampling)
+        plan = best_matching(instance.problem, experiment.rng(number), experiment.sampling)
         whole = sum(_whole_seconds(instance, plan.counts, job) for job in range(instance.problem.num_jobs))
         losses.append(100.0 * (whole / compute_completion_seconds(instance.problem, plan.counts).sum() - 1.0))
     experiment.tick("whole samples")

@@ -1,4 +1,4 @@
-"""Reference implementations of the kernels of Starling (`room`, `two_plans`, `forecast`), with dictionaries by node."""
+"""Reference implementations of the kernels of Starling (`room`, `two_candidates`, `forecast`), on dictionaries."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -108,7 +108,7 @@ def free_under(plan: Sequence[Gpus], capacity: Sequence[int]) -> list[int]:
 
 
 def fill(keep: bool, order: Sequence[int], jobs: Jobs, rules: Rules) -> list[Gpus]:
-    """Reference implementation of `two_plans.fill_plan`."""
+    """Reference implementation of `two_candidates.fill_candidate`."""
     plan: list[Gpus] = [{} for _ in jobs.work]
     if keep:
         for job in order:
@@ -151,7 +151,7 @@ def _good(job: int, jobs: Jobs, rules: Rules, best: tuple[float, int, int, Gpus]
 
 
 def grow(plan: Sequence[Gpus], jobs: Jobs, rules: Rules) -> list[Gpus]:
-    """Reference implementation of `two_plans.grow_plan`, with all gains recomputed after each step."""
+    """Reference implementation of `two_candidates.grow_candidate`, with all gains recomputed after each step."""
     plan = [dict(place) for place in plan]
     while True:
         free = free_under(plan, jobs.capacity)
@@ -186,7 +186,7 @@ def _best_growth(job: int, place: Gpus, free: Sequence[int], jobs: Jobs, rules: 
 
 
 def choose(kept: Sequence[Gpus], anew: Sequence[Gpus], jobs: Jobs, rules: Rules) -> list[Gpus]:
-    """Reference implementation of `two_plans.choose_by_part`; parts of the cluster are found by merging sets."""
+    """Reference implementation of `two_candidates.choose_by_part`; parts of the cluster are found by merging sets."""
     parts: list[set[int]] = [{node} for node in range(len(jobs.capacity))]
     for one, other in zip(kept, anew, strict=True):
         touched = set(one) | set(other)
@@ -207,12 +207,12 @@ def choose(kept: Sequence[Gpus], anew: Sequence[Gpus], jobs: Jobs, rules: Rules)
 
 
 def plan(keep: bool, order: Sequence[int], jobs: Jobs, rules: Rules) -> list[Gpus]:
-    """Reference implementation of `two_plans.plan`."""
+    """Reference implementation of `two_candidates.plan`."""
     return grow(fill(keep, order, jobs, rules), jobs, rules)
 
 
 def plan_twice(order: Sequence[int], jobs: Jobs, rules: Rules) -> list[Gpus]:
-    """Reference implementation of `two_plans.plan_twice`."""
+    """Reference implementation of `two_candidates.plan_twice`."""
     return choose(plan(True, order, jobs, rules), plan(False, order, jobs, rules), jobs, rules)
 
 
@@ -284,10 +284,10 @@ def forecast(
     return total
 
 
-def plan_ahead(
+def choose_ahead(
     orders: Sequence[Sequence[int]], jobs: Jobs, rules: Rules, ahead: Ahead, wanted: Sequence[IntArray]
 ) -> tuple[list[Gpus], list[float]]:
-    """Reference implementation of `forecast.plan_ahead`; also returns the forecasts of all candidates, if any.
+    """Reference implementation of `forecast.choose_ahead`; also returns the forecasts of all candidates, if any.
 
     Args:
         orders: the jobs by falling priority, for each variant.

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baselines.starling import round
-from baselines.starling.forecast import advance_jobs, forecast, next_end, plan_ahead, weights, with_backlog
+from baselines.starling.forecast import advance_jobs, choose_ahead, forecast, next_end, weights, with_backlog
 from baselines.starling.scratch import new_scratch
-from baselines.starling.two_plans import writing
+from baselines.starling.two_candidates import writing
 from envs.types import IntArray
 from tests.unit.baselines import slow_plans as slow
 from tests.unit.baselines.slow_plans import Ahead, Jobs, Rules, arrays, drawn, grid_of, is_sound, kernel_jobs, nodes_of
@@ -19,13 +19,13 @@ seeds = st.integers(0, 1_000_000)
 def looked(
     orders: list[list[int]], jobs: Jobs, rules: Rules, ahead: Ahead, wanted: list[IntArray] | None = None
 ) -> IntArray:
-    """Run `plan_ahead` on a drawn world, in one variant or in several."""
+    """Run `choose_ahead` on a drawn world, in one variant or in several."""
     its, outlook = arrays(jobs), ahead.outlook
     variants = round.Variants(np.array(orders), np.array(wanted or [its.wanted]))
     its = its._replace(weight=weights(its.work, outlook.knee_throughput, rules.numbers))
     nodes = nodes_of(jobs)
     write = writing(its, nodes, rules.numbers)
-    return plan_ahead(write, variants, its, outlook, nodes, rules.numbers, ahead.depth)
+    return choose_ahead(write, variants, its, outlook, nodes, rules.numbers, ahead.depth)
 
 
 def drawn_ways(seed: int) -> tuple[list[list[int]], Jobs, Rules, Ahead, list[IntArray]]:
@@ -64,7 +64,7 @@ def test_the_forecast_equals_the_reference(seed):
 def test_the_plan_equals_the_reference_and_is_valid(seed):
     """Where two plans end equally soon up to rounding, either may be taken."""
     orders, jobs, rules, ahead, wanted = drawn_ways(seed)
-    expected, ends = slow.plan_ahead(orders, jobs, rules, ahead, wanted)
+    expected, ends = slow.choose_ahead(orders, jobs, rules, ahead, wanted)
     found = looked(orders, jobs, rules, ahead, wanted)
     assert is_sound([{n: int(g) for n, g in enumerate(row) if g} for row in found], jobs)
     close = sorted(ends)[:2]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from baselines.sampling_matching.categories import Categories
 from baselines.sampling_matching.centre import MOST_WORKERS_PER_SIZE_STEP, expected_seconds, expected_sizes
 from baselines.sampling_matching.problem import Problem, problem
-from baselines.sampling_matching.search import Sampling, best_plan, drawn_categories, match, sampled_plan
+from baselines.sampling_matching.search import Sampling, best_matching, drawn_categories, match, sampled_matching
 from experiments.sampling_matching.exact import every_split
 from experiments.sampling_matching.instances import FAST_LINKS, draw
 from tests.unit.baselines.matching_worlds import any_problem, paper_problem, throughput_slowly
@@ -95,9 +95,9 @@ def test_few_samples_suffice_near_good_categories():
     rows = []
     for seed in range(3):
         made = draw(np.random.default_rng(seed), 20, 100, FAST_LINKS, alike=True).problem
-        best = best_plan(made, np.random.default_rng(0), Sampling()).worth
-        uniform = sampled_plan(made, np.random.default_rng(0), Sampling(spread=1.0)).worth
-        rows.append((uniform / best, sampled_plan(made, np.random.default_rng(0), Sampling()).worth / best))
+        best = best_matching(made, np.random.default_rng(0), Sampling()).worth
+        uniform = sampled_matching(made, np.random.default_rng(0), Sampling(spread=1.0)).worth
+        rows.append((uniform / best, sampled_matching(made, np.random.default_rng(0), Sampling()).worth / best))
     uniform, guided = np.mean(rows, axis=0) - 1
     assert uniform > 0.1
     assert guided < 0.05
@@ -107,7 +107,7 @@ def test_few_samples_suffice_near_good_categories():
 @given(seeds)
 def test_all_categories_are_examined_if_the_samples_suffice(seed):
     made = paper_problem(seed, 3, 8)
-    plan = sampled_plan(made, np.random.default_rng(0), Sampling(samples=21))
+    plan = sampled_matching(made, np.random.default_rng(0), Sampling(samples=21))
     assert plan.categories == 21
     assert plan.worth <= every_split(made).worth * 1.25
 
@@ -117,9 +117,9 @@ def test_all_categories_are_examined_if_the_samples_suffice(seed):
 def test_a_spread_of_one_is_plain_sampling(seed):
     made, sampling = paper_problem(seed, 4, 15), Sampling(samples=20, spread=1.0)
     drawn = drawn_categories(made, np.random.default_rng(seed), sampling)
-    plan = sampled_plan(made, np.random.default_rng(seed), sampling)
+    plan = sampled_matching(made, np.random.default_rng(seed), sampling)
     assert plan.counts.tolist() == match(made, drawn, sampling).counts.tolist()
-    guided = sampled_plan(made, np.random.default_rng(seed), Sampling(samples=20))
+    guided = sampled_matching(made, np.random.default_rng(seed), Sampling(samples=20))
     assert guided.categories <= 22
     centre = expected_sizes(made, made.assigned)[None]
     assert guided.worth <= match(made, centre, sampling).worth  # it examines the sizes of marginal gain, too

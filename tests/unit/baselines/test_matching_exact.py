@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines.sampling_matching.problem import compute_completion_seconds, objective, problem
-from baselines.sampling_matching.search import Sampling, best_plan
+from baselines.sampling_matching.search import Sampling, best_matching
 from envs.types import MurmurationError
 from experiments.sampling_matching.bounds import cheapest, price_bound, relaxed
 from experiments.sampling_matching.exact import certified_optimum, every_split
@@ -60,7 +60,7 @@ def test_the_price_bound_is_tight_for_large_types():
     """Forty workers of two types for four jobs: fractions matter little, so the bound is within one per cent."""
     rng = np.random.default_rng(0)
     made = problem(rng.uniform(1, 5, (4, 2)), rng.uniform(1e3, 1e4, 4), supply=[20, 20])
-    best = best_plan(made, rng, Sampling()).worth
+    best = best_matching(made, rng, Sampling()).worth
     assert 0 <= best / price_bound(made, best) - 1 < 0.01
 
 

@@ -9,11 +9,11 @@ from baselines import SamplingMatching
 from baselines.sampling_matching.problem import Problem, objective, of_jobs
 from baselines.sampling_matching.search import (
     Sampling,
-    best_plan,
-    every_category_plan,
-    greedy_plan,
-    present_plan,
-    sampled_plan,
+    best_matching,
+    every_category_matching,
+    greedy_matching,
+    present_matching,
+    sampled_matching,
 )
 from envs.simulation import Scenario, Setup, Simulator, run_episode
 from experiments.sampling_matching.bounds import price_bound
@@ -30,10 +30,10 @@ FEW = Sampling(samples=10)
 def plans(made: Problem) -> dict[str, float]:
     """The worth of every method's plan, with a fixed seed."""
     return {
-        "greedy": greedy_plan(made).worth,
-        "sampled": sampled_plan(made, np.random.default_rng(0), FEW).worth,
-        "all": every_category_plan(made, FEW).worth,
-        "best": best_plan(made, np.random.default_rng(0), FEW).worth,
+        "greedy": greedy_matching(made).worth,
+        "sampled": sampled_matching(made, np.random.default_rng(0), FEW).worth,
+        "all": every_category_matching(made, FEW).worth,
+        "best": best_matching(made, np.random.default_rng(0), FEW).worth,
     }
 
 
@@ -81,7 +81,7 @@ def test_the_unit_of_time_scales_worths(seed, size, unit):
 @given(seeds)
 def test_equal_seeds_give_equal_plans(seed):
     made = any_problem(seed)
-    one, again = (best_plan(made, np.random.default_rng(seed), FEW) for _ in range(2))
+    one, again = (best_matching(made, np.random.default_rng(seed), FEW) for _ in range(2))
     assert one.counts.tolist() == again.counts.tolist()
     assert (one.worth, one.categories) == (again.worth, again.categories)
 
@@ -91,7 +91,7 @@ def test_problems_are_not_modified(seed):
     made = any_problem(seed)
     before = [np.array(field).copy() for field in made]
     plans(made)
-    present_plan(made)
+    present_matching(made)
     assert all((one == np.array(field)).all() for one, field in zip(before, made, strict=True))
 
 
@@ -129,9 +129,9 @@ def test_bounds_and_plans_are_in_order(seed):
 def test_costly_restarts_keep_the_present_plan(seed):
     """If every job can run on what it holds and any change costs more than it saves, nothing changes."""
     made = paper_problem(seed, 3, 7)
-    counts = greedy_plan(made).counts[np.random.default_rng(seed).permutation(3)]
+    counts = greedy_matching(made).counts[np.random.default_rng(seed).permutation(3)]
     dear = made._replace(present=counts, restart=np.full(3, objective(made, counts) * 2), may_idle=True)
-    assert best_plan(dear, np.random.default_rng(0), FEW).counts.tolist() == counts.tolist()
+    assert best_matching(dear, np.random.default_rng(0), FEW).counts.tolist() == counts.tolist()
 
 
 @pytest.mark.parametrize("name", sorted(CLUSTERS))

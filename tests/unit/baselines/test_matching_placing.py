@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines import SamplingMatching
-from baselines.sampling_matching.placing import arranged, place_plan
+from baselines.sampling_matching.placing import arranged, place_matching
 from baselines.sampling_matching.problem import of_jobs
 from baselines.sampling_matching.round import GangThroughputs, MatchingRound, compute_gang_throughput, round_of
 from envs.types import ClusterSpec, Configuration, NodeSpec
@@ -43,7 +43,7 @@ def round_of_some(this, rows):
 def placed(view, this, counts):
     """GPUs by node of every job in the allocation that carries out a plan."""
     allocation = view.allocation(keep_running=True)
-    place_plan(view, allocation, this, np.array(counts))
+    place_matching(view, allocation, this, np.array(counts))
     return {job: dict(place.gpus) for job in sorted(allocation.jobs()) if (place := allocation.placement(job))}
 
 

@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 from baselines.sampling_matching.problem import compute_completion_seconds, objective, problem, ring_overhead
 from baselines.sampling_matching.search import (
     Sampling,
-    best_plan,
+    best_matching,
     categories_around,
     drawn_categories,
-    equal_share_plan,
-    every_category_plan,
-    greedy_plan,
+    equal_share_matching,
+    every_category_matching,
+    greedy_matching,
     improve_by_exchanges,
     job_order,
     match,
-    present_plan,
-    sampled_plan,
+    present_matching,
+    sampled_matching,
 )
 from envs.metrics import jain_index
 from envs.types import MurmurationError
@@ -75,7 +75,7 @@ def test_a_window_stays_near_a_plan():
 @given(seeds)
 def test_equal_shares_differ_by_one(seed):
     made = paper_problem(seed, 3, 8)
-    assert equal_share_plan(made).counts.sum(axis=1).tolist() == [3, 3, 2]
+    assert equal_share_matching(made).counts.sum(axis=1).tolist() == [3, 3, 2]
 
 
 @settings(max_examples=25)
@@ -83,10 +83,10 @@ def test_equal_shares_differ_by_one(seed):
 def test_no_plan_beats_the_optimum_and_the_best_is_no_worse_than_its_parts(seed):
     made, sampling = any_problem(seed, most_jobs=3, most_types=2), Sampling(samples=20)
     plans = {
-        "greedy": greedy_plan(made),
-        "present": present_plan(made),
-        "sampled": sampled_plan(made, np.random.default_rng(seed), sampling),
-        "best": best_plan(made, np.random.default_rng(seed), sampling),
+        "greedy": greedy_matching(made),
+        "present": present_matching(made),
+        "sampled": sampled_matching(made, np.random.default_rng(seed), sampling),
+        "best": best_matching(made, np.random.default_rng(seed), sampling),
     }
     able = [plan for plan in plans.values() if np.isfinite(plan.worth)]
     for plan in able:
@@ -105,9 +105,9 @@ def test_the_present_plan_stays_if_no_change_pays_off():
     """Two jobs hold their slower workers; a swap saves 2 x 4.5 s of work and costs 2 restarts."""
     throughputs, held = [[1.0, 10.0], [10.0, 1.0]], [[1, 0], [0, 1]]
     dear = problem(throughputs, [5, 5], present=held, restart=[5, 5])
-    assert best_plan(dear, np.random.default_rng(0), Sampling()).counts.tolist() == held
+    assert best_matching(dear, np.random.default_rng(0), Sampling()).counts.tolist() == held
     cheap = dear._replace(restart=np.array([4.0, 4.0]))
-    assert best_plan(cheap, np.random.default_rng(0), Sampling()).counts.tolist() == [[0, 1], [1, 0]]
+    assert best_matching(cheap, np.random.default_rng(0), Sampling()).counts.tolist() == [[0, 1], [1, 0]]
 
 
 def test_new_jobs_take_workers_from_as_few_jobs_as_possible():
@@ -116,15 +116,15 @@ def test_new_jobs_take_workers_from_as_few_jobs_as_possible():
         [[1.0]] * 3, [300, 300, 10], supply=[6], least=[1, 1, 2], most=[6, 6, 6],
         present=[[3], [3], [0]], restart=[100, 100, 0], may_idle=True,
     )  # fmt: skip
-    counts = present_plan(made).counts.ravel().tolist()
+    counts = present_matching(made).counts.ravel().tolist()
     assert sorted(counts[:2]) == [1, 3]
     assert counts[2] == 2
 
 
 def test_a_new_job_without_usable_workers_has_no_present_plan():
     made = problem([[1.0, 1.0], [0.0, 1.0]], [9, 9], present=[[0, 1], [0, 0]])
-    assert present_plan(made).worth == np.inf
-    assert best_plan(made, np.random.default_rng(0), Sampling()).counts.tolist() == [[1, 0], [0, 1]]
+    assert present_matching(made).worth == np.inf
+    assert best_matching(made, np.random.default_rng(0), Sampling()).counts.tolist() == [[1, 0], [0, 1]]
 
 
 def test_fairness_costs_completion_time():
@@ -133,8 +133,8 @@ def test_fairness_costs_completion_time():
     rows = []
     for seed in range(30):
         made = paper_problem(seed, 4, 12)
-        equal = compute_completion_seconds(made, equal_share_plan(made).counts)
-        plans = [sampled_plan(made, np.random.default_rng(seed), sampling) for sampling in (plain, fair)]
+        equal = compute_completion_seconds(made, equal_share_matching(made).counts)
+        plans = [sampled_matching(made, np.random.default_rng(seed), sampling) for sampling in (plain, fair)]
         rows.append([(plan.worth, jain_index(compute_completion_seconds(made, plan.counts) / equal)) for plan in plans])
     (worth, jain), (fair_worth, fair_jain) = np.array(rows).mean(axis=0)
     assert fair_jain > jain + 0.005
@@ -145,7 +145,7 @@ def test_valuation_by_throughput_is_worse_than_by_savings():
     worths = np.array(
         [
             [
-                every_category_plan(paper_problem(seed, 3, 9), Sampling(valuation=by)).worth
+                every_category_matching(paper_problem(seed, 3, 9), Sampling(valuation=by)).worth
                 for by in ("saving", "throughput")
             ]
             for seed in range(30)
@@ -162,7 +162,9 @@ def test_the_gap_is_within_the_papers(jobs, workers):
         made = draw(np.random.default_rng(seed), jobs, workers, FAST_LINKS, alike=False).problem
         best = every_split(made).worth
         rng = np.random.default_rng(seed)
-        gaps.append([sampled_plan(made, rng, Sampling()).worth / best, best_plan(made, rng, Sampling()).worth / best])
+        gaps.append(
+            [sampled_matching(made, rng, Sampling()).worth / best, best_matching(made, rng, Sampling()).worth / best]
+        )
     sampled, both = np.mean(gaps, axis=0) - 1
     assert sampled <= PAPER_GAP
     assert both <= PAPER_GAP / 2
@@ -174,8 +176,8 @@ def test_growth_helps_if_sampling_fails():
     for seed in range(20):
         made = draw(np.random.default_rng(seed), 4, 12, SLOW_LINKS, alike=False).problem
         best, rng = every_split(made).worth, np.random.default_rng(seed)
-        naive = sampled_plan(made, rng, Sampling(order="workload", spread=1.0)).worth
-        rows.append([naive / best, best_plan(made, rng, Sampling()).worth / best])
+        naive = sampled_matching(made, rng, Sampling(order="workload", spread=1.0)).worth
+        rows.append([naive / best, best_matching(made, rng, Sampling()).worth / best])
     naive, both = np.mean(rows, axis=0) - 1
     assert naive > 0.2
     assert both < 0.01
@@ -184,7 +186,7 @@ def test_growth_helps_if_sampling_fails():
 def test_a_plan_for_two_hundred_jobs_on_a_thousand_gpus():
     """Every job gets a worker and no worker is left; scripts/reproduce.py measures the time."""
     made = draw(np.random.default_rng(0), 200, 1000, FAST_LINKS, alike=True).problem
-    plan = best_plan(made, np.random.default_rng(0), Sampling(samples=10))
+    plan = best_matching(made, np.random.default_rng(0), Sampling(samples=10))
     assert (plan.counts.sum(axis=0) == made.supply).all()
     assert (plan.counts.sum(axis=1) >= 1).all()
 

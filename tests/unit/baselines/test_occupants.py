@@ -10,7 +10,7 @@ from baselines.starling.decide import share_nodes
 from baselines.starling.occupants import effect_of, kept_fractions, nobody, settle_occupants
 from baselines.starling.round import ROW
 from baselines.starling.scratch import new_scratch
-from baselines.starling.two_plans import write_two_plans, writing
+from baselines.starling.two_candidates import write_merged_candidate, writing
 from envs.performance import Contention, TableModel
 from envs.performance.contention import MODES
 from envs.scheduling import ClusterView
@@ -153,7 +153,7 @@ def test_scratch_arrays_carry_nothing_from_plan_to_plan(seed, mode):
     its, nodes = arrays(jobs), shared(jobs, rng.integers(1, 40, len(jobs.capacity)), mode=mode, stage=0.6)
     scratch, kept, grid = new_scratch(its, nodes), np.empty_like(its.present), np.empty_like(its.present)
     for one in (np.array(order), np.array(order[::-1])):
-        write_two_plans(writing(its, nodes, rules.numbers), one, its, nodes, rules.numbers, scratch, kept, grid)
+        write_merged_candidate(writing(its, nodes, rules.numbers), one, its, nodes, rules.numbers, scratch, kept, grid)
         assert grid.tolist() == plan_twice(one, its, nodes, rules.numbers).tolist()
         assert (scratch.fractions == kept_fractions(grid, its, nodes)).all()
 

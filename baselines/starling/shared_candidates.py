@@ -1,8 +1,8 @@
-"""Kernels that build a plan where jobs share cores, memory and links: the counterparts of those in `two_plans`.
+"""Kernels that build a candidate where jobs share cores, memory and links; `two_candidates` has their counterparts.
 
 A job's value on given GPUs is the throughput that it will have there, less what the jobs beside it lose, in units of
 its own throughput. Four parameters weigh its shortage of cores and memory, its slow-down by contention, and the losses
-of others by either. Arguments are those of `baselines.starling.two_plans` and `baselines.starling.occupants`.
+of others by either. Arguments are those of `baselines.starling.two_candidates` and `baselines.starling.occupants`.
 """
 
 import numpy as np
@@ -13,11 +13,10 @@ from baselines.starling.room import (
     copy_row,
     count_gpus,
     gpu_type_of,
-    has_room,
     largest_room,
     liking_of,
     most_liking,
-    nodes_needed,
+    runnable_room,
     take_room,
 )
 from baselines.starling.round import Found, Jobs, Nodes, StarlingRules
@@ -46,6 +45,7 @@ def value_of(
             gpus, gpu_type = gpus + row[node], nodes.types[node]
     if gpu_type < 0:
         return 0.0
+    # Gains and losses are both in samples/s of this job, so that one number ranks all GPUs that it could get.
     effect = effect_of(job, row, first, end, grid, occupants, jobs, nodes)
     throughput = jobs.throughputs[jobs.group[job], gpu_type, gpus]
     throughput *= own_fraction(effect.fed, effect.calm, jobs.core_weight[job], rules)
@@ -92,6 +92,7 @@ def best_on_node(
     while size > 0:
         while size > 0 and throughputs[size] <= 0:
             size -= 1
+        # The costly evaluation is worth its time only if this size beats the others even with nothing lost.
         most = throughputs[size] * liking
         if most > best and most > beaten and most >= reached:
             trial[node] = size
@@ -99,10 +100,46 @@ def best_on_node(
             trial[node] = 0
             if value > best:
                 best, best_size = value, size
+            # Nothing is lost at this size, so fewer GPUs cannot help.
             if value >= most:
                 break
         size //= 2
     return best, best_size
+
+
+@inlined
+def best_spot(
+    job: int,
+    gpu_type: int,
+    reached: float,
+    free: IntArray,
+    grid: IntArray,
+    jobs: Jobs,
+    nodes: Nodes,
+    rules: StarlingRules,
+    scratch: PlacingScratch,
+) -> tuple[float, int, int]:
+    """Find the most valuable GPUs for a job on one node of a GPU type: value, node and size; node -1 for none.
+
+    Of equally valuable nodes the one with fewest free GPUs is taken, the lowest of equals.
+
+    Args:
+        reached: values up to this one are not worth enough; a smaller one may be returned.
+    """
+    spot, spot_value, spot_size = -1, 0.0, 0
+    for place in range(scratch.ends[gpu_type], scratch.ends[gpu_type + 1]):
+        node = scratch.by_type[place]
+        if free[node] > 0:
+            most, beaten = min(jobs.wanted[job, gpu_type], free[node]), reached
+            # Of equals the node found earlier is taken, so a node that fits no better has to be worth more.
+            if spot >= 0 and free[node] >= free[spot]:
+                beaten = max(reached, spot_value)
+            value, size = best_on_node(
+                job, most, beaten, spot_value, node, scratch.trial, grid, scratch.occupants, jobs, nodes, rules
+            )
+            if size > 0 and (value > spot_value or (value == spot_value and free[node] < free[spot])):
+                spot, spot_value, spot_size = node, value, size
+    return spot_value, spot, spot_size
 
 
 @inlined
@@ -117,12 +154,13 @@ def best_room(
 ) -> Found:
     """Find the most valuable GPUs for a job, at most its `wanted` size of each type; written to `scratch.chosen`.
 
-    Of equally valuable nodes the one with fewest free GPUs is taken, the lowest of equals.
+    Of equally valuable nodes that of `best_spot` is taken.
     """
     throughputs, wanted, liked = jobs.throughputs[jobs.group[job]], jobs.wanted[job], jobs.affinity[job]
     most_nodes = jobs.most_nodes[jobs.group[job]]
     best, best_type, best_size = 0.0, -1, 0
-    ceiling = most_liking(liked) * (1.0 + MARGIN) if len(liked) > 0 else 1.0  # on the factor by affinity
+    # No GPUs of a type are worth more than its best throughput times this: an upper bound, so that types are skipped.
+    ceiling = most_liking(liked) * (1.0 + MARGIN) if len(liked) > 0 else 1.0
     occupants, chosen, trial = scratch.occupants, scratch.chosen, scratch.trial
     clear_row(chosen)
     clear_row(trial)
@@ -131,12 +169,8 @@ def best_room(
         if wanted[gpu_type] <= 0 or largest == 0:
             continue
         size = largest_room(wanted[gpu_type], largest, whole, rest)
-        while size > largest and (
-            throughputs[gpu_type, size] <= 0
-            or nodes_needed(size, largest) > most_nodes[gpu_type, size]
-            or not has_room(size, largest, whole, rest)
-        ):
-            size -= 1
+        size = runnable_room(size, largest, throughputs[gpu_type], most_nodes[gpu_type], largest, whole, rest)
+        # More GPUs than a node has take whole nodes, which leaves little choice: one trial suffices.
         if size > largest:
             copy_row(free, scratch.spare)
             take_room(scratch.spare, nodes, gpu_type, size, trial, liked)
@@ -146,20 +180,11 @@ def best_room(
                 copy_row(trial, chosen)
             clear_row(trial)
             continue
-        spot, spot_value, spot_size = -1, 0.0, 0
+        # Evaluating nodes is costly. It is skipped if even a node with nothing lost could not win.
         if most_throughput(throughputs[gpu_type], min(wanted[gpu_type], largest)) * ceiling <= best:
-            continue  # even with nothing lost
-        for place in range(scratch.ends[gpu_type], scratch.ends[gpu_type + 1]):
-            node = scratch.by_type[place]
-            if free[node] > 0:
-                most, beaten = min(wanted[gpu_type], free[node]), best
-                if spot >= 0 and free[node] >= free[spot]:
-                    beaten = max(best, spot_value)  # of equals the node found earlier is taken
-                value, size = best_on_node(
-                    job, most, beaten, spot_value, node, trial, grid, occupants, jobs, nodes, rules
-                )
-                if size > 0 and (value > spot_value or (value == spot_value and free[node] < free[spot])):
-                    spot, spot_value, spot_size = node, value, size
+            continue
+        # The value of a few GPUs depends on the jobs beside them, so every node of the type is evaluated.
+        spot_value, spot, spot_size = best_spot(job, gpu_type, best, free, grid, jobs, nodes, rules, scratch)
         if spot_value > best:
             best, best_type, best_size = spot_value, gpu_type, spot_size
             clear_row(chosen)
@@ -222,13 +247,16 @@ def choose_gpus(
     here, end, count = span_of(present)
     stays = count > 0 and can_stay(job, free, jobs, nodes)
     kept = value_of(job, present, here, end, grid, occupants, jobs, nodes, rules) if stays else 0.0
+    # The search is costly, and needless if no other GPUs could be enough better to justify a move.
     if stays and beats_all(job, kept, jobs, rules):
         copy_row(present, chosen)
         return
     found = best_room(job, free, grid, jobs, nodes, rules, scratch)
+    # A move costs a restart and may soon be outdated, so a small advantage does not justify it.
     reached = after_delay(found.value, jobs.work[job], jobs.delay[job], rules.horizon)
     if stays and kept * (1.0 + rules.stickiness) >= reached:
         copy_row(present, chosen)
+    # The job has to change. On its own node it can still grow back later, up to its present size, without a change.
     elif count == 1 and found.gpu_type == nodes.types[here] and free[here] >= found.size and chosen[here] == 0:
         trial = scratch.trial
         clear_row(trial)
@@ -249,15 +277,17 @@ def fill_shared(
     grid: IntArray,
     scratch: PlacingScratch,
 ) -> None:
-    """Give jobs in order the GPUs that are most valuable to them; fills `grid`, as `two_plans.fill_plan` does.
+    """Give jobs in order the GPUs that are most valuable to them; fills `grid`, as `fill_candidate` does.
 
     A job waits if all GPUs would cost others more than it gains.
     """
     occupants, chosen = scratch.occupants, scratch.chosen
+    # Running jobs that are kept have their GPUs before others choose, so that none of them moves.
     for job in order:
         for node in range(len(free) if keep else 0):
             grid[job, node] = jobs.present[job, node]
             free[node] -= jobs.present[job, node]
+    # A job's value depends on the jobs already placed, so these are known before the first job chooses.
     settle_occupants(grid, occupants, jobs, nodes)
     for gpu_type in range(len(scratch.largest)):
         sum_up_free(free, gpu_type, scratch)
@@ -267,6 +297,7 @@ def fill_shared(
             return
         if occupants.end[job] > 0:
             continue
+        # Jobs of higher priority choose first; a job that finds nothing of positive value waits.
         choose_gpus(job, free, grid, jobs, nodes, rules, scratch)
         gpu_type = gpu_type_of(chosen, nodes.types)
         if gpu_type >= 0:
@@ -274,8 +305,9 @@ def fill_shared(
             for node in range(len(free)):
                 free[node] -= chosen[node]
                 left -= chosen[node]
+            # The next job reads the summary of free GPUs. Another scheduler may have put this one on several types.
             sum_up_free(free, gpu_type, scratch)
-            for node in range(len(free)):  # another scheduler may have put the job on several types
+            for node in range(len(free)):
                 if chosen[node] > 0 and nodes.types[node] != gpu_type:
                     sum_up_free(free, nodes.types[node], scratch)
             seat(job, grid, occupants, jobs, nodes)

@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baselines.starling.growth import best_growth, grow_plan
+from baselines.starling.growth import best_growth, grow_candidate
 from baselines.starling.room import has_room, largest_room, shape_of, take_room
 from baselines.starling.scratch import new_scratch
-from baselines.starling.two_plans import choose_by_part
+from baselines.starling.two_candidates import choose_by_part
 from baselines.starling.worth import after_delay
 from tests.unit.baselines import slow_plans as slow
 from tests.unit.baselines.kernel_plans import plan, plan_twice
@@ -53,7 +53,7 @@ def test_grow_plan_equals_the_reference(seed):
     its, nodes = arrays(jobs), nodes_of(jobs)
     grid = its.present.copy()
     free = nodes.capacity - grid.sum(axis=0)
-    grow_plan(its, free, nodes, rules.numbers, grid, new_scratch(its, nodes))
+    grow_candidate(its, free, nodes, rules.numbers, grid, new_scratch(its, nodes))
     expected = slow.grow(jobs.at, jobs, rules)
     assert grid.tolist() == grid_of(expected, len(free)).tolist()
     assert free.tolist() == slow.free_under(expected, jobs.capacity)

@@ -1,10 +1,10 @@
-"""Kernels that build two plans of a cluster, node by node, and choose the better one for each part of the cluster.
+"""Kernels that build two candidates of a cluster, node by node, and choose the better one for each part of the cluster.
 
 Arguments recur:
     order: int64[num_jobs], the jobs by falling priority.
     free: int64[num_nodes], GPUs not given to a job yet.
-    row: int16[num_nodes], GPUs of one job by node under the plan so far.
-    grid: int16[num_jobs, num_nodes], the plan: GPUs by node.
+    row: int16[num_nodes], GPUs of one job by node under the candidate so far.
+    grid: int16[num_jobs, num_nodes], the candidate: GPUs by node.
 """
 
 from collections.abc import Callable
@@ -12,34 +12,33 @@ from typing import TypeAlias
 
 import numpy as np
 
-from baselines.starling.growth import grow_plan
+from baselines.starling.growth import grow_candidate
 from baselines.starling.occupants import find_fractions
 from baselines.starling.room import (
     clear_row,
     copy_row,
     count_gpus,
     gpu_type_of,
-    has_room,
     largest_room,
     liking_of,
-    nodes_needed,
+    runnable_room,
     shape_of,
     take_room,
 )
 from baselines.starling.round import Found, Jobs, Nodes, StarlingRules
 from baselines.starling.scratch import NO_SCRATCH, PlacingScratch
-from baselines.starling.shared_plans import fill_shared
+from baselines.starling.shared_candidates import fill_shared
 from baselines.starling.worth import after_delay, throughput_under
 from envs.simulation.jit import as_argument, inlined, part, shared_kernel
 from envs.types import FloatArray, IntArray
 
-WritePlan: TypeAlias = Callable[[bool, bool, IntArray, Jobs, Nodes, StarlingRules, PlacingScratch, IntArray], None]
+WriteCandidate: TypeAlias = Callable[[bool, bool, IntArray, Jobs, Nodes, StarlingRules, PlacingScratch, IntArray], None]
 
 _NO_ORDER = np.zeros(0, np.int64)
 
 
 @inlined
-def fill_plan(
+def fill_candidate(
     keep: bool,
     order: IntArray,
     jobs: Jobs,
@@ -74,8 +73,9 @@ def fill_alone(
 ) -> None:
     """Give jobs in order their size where they are fastest, or the most for which there is room; fills `grid`.
 
-    For jobs that share nothing but GPUs; arguments are those of `fill_plan`.
+    For jobs that share nothing but GPUs; arguments are those of `fill_candidate`.
     """
+    # Running jobs that are kept have their GPUs before others choose, so that none of them moves.
     for job in order:
         for node in range(len(free) if keep else 0):
             grid[job, node] = jobs.present[job, node]
@@ -86,14 +86,17 @@ def fill_alone(
             return
         if gpu_type_of(grid[job], nodes.types) >= 0:
             continue
+        # Jobs of higher priority choose first. What they would lose by a restart is part of the comparison.
         found = fastest_room(job, jobs, free, nodes, grid[job], scratch)
         reached = after_delay(found.value, jobs.work[job], jobs.delay[job], rules.horizon)
         moved = Found(reached, found.gpu_type, found.size, found.node, found.liking)
+        # A small advantage does not justify a move, so a job stays where it is nearly as fast.
         if stays_competitive(job, jobs, free, nodes, moved, rules):
             for node in range(len(free)):
                 grid[job, node] = jobs.present[job, node]
                 free[node] -= jobs.present[job, node]
         elif found.gpu_type >= 0:
+            # On its own node a job can grow back later, up to its present size, without a change.
             node = own_node(job, jobs, free, nodes, found, rules)
             if node < 0:
                 node = found.node
@@ -117,15 +120,12 @@ def fastest_room(job: int, jobs: Jobs, free: IntArray, nodes: Nodes, row: IntArr
     best = Found(0.0, -1, 0, -1, 1.0)
     for gpu_type in range(len(wanted)):
         if wanted[gpu_type] > 0:
+            # A job that does not fit at its size runs on fewer GPUs rather than wait.
             largest, whole, rest = shape_of(free, nodes, gpu_type, row)
             size = largest_room(wanted[gpu_type], largest, whole, rest)
-            while size > 0 and (
-                throughputs[gpu_type, size] <= 0
-                or nodes_needed(size, largest) > most_nodes[gpu_type, size]
-                or not has_room(size, largest, whole, rest)
-            ):
-                size -= 1
+            size = runnable_room(size, 0, throughputs[gpu_type], most_nodes[gpu_type], largest, whole, rest)
             found = Found(throughputs[gpu_type, size], gpu_type, size, -1, 1.0)
+            # Affinity makes nodes differ, so the value is only known once the nodes are chosen.
             if len(liked) > 0 and size > largest:
                 copy_row(row, scratch.trial)
                 copy_row(free, scratch.spare)
@@ -152,6 +152,7 @@ def favourite_node(
     best, best_size, best_node = 0.0, 0, -1
     for node in range(len(free)):
         if nodes.types[node] == gpu_type and free[node] > 0:
+            # More GPUs can be slower, so the value of a node is that of its best size.
             size, most = min(wanted, free[node]), 0.0
             while size > 0 and throughputs[size] <= 0:
                 size -= 1
@@ -182,12 +183,14 @@ def stays_competitive(
         found: other GPUs, with the value that they would have for the job, restart included.
     """
     present, wanted = jobs.present[job], jobs.wanted[job]
+    # A job never keeps more than its size, since the rest is given out by gain afterwards.
     now, held = gpu_type_of(present, nodes.types), count_gpus(present)
     if now < 0 or held > wanted[now]:
         return False
     for node in range(len(free)):
         if present[node] > free[node]:
             return False
+    # Nearly the same size on the same type is as good, too, unless another node is liked clearly more.
     liking = liking_of(present, jobs.affinity[job])
     near = now == found.gpu_type and abs(found.size - held) <= rules.tolerance * found.size
     value = jobs.throughputs[jobs.group[job], now, held] * liking
@@ -228,11 +231,12 @@ def root(parent: IntArray, node: int) -> int:
 def choose_by_part(
     jobs: Jobs, nodes: Nodes, rules: StarlingRules, kept: IntArray, grid: IntArray, scratch: PlacingScratch
 ) -> None:
-    """Write the better of two plans into `grid`, separately for each part of the cluster.
+    """Write the better of two candidates into `grid`, separately for each part of the cluster.
 
-    Two nodes belong to one part if a job runs on both under either plan, or moves from one to the other. The plan that
-    keeps running jobs (`kept`) wins unless the other is worth more by the share `hysteresis`.
+    Two nodes belong to one part if a job runs on both under either candidate, or moves from one to the other. The
+    candidate that keeps running jobs (`kept`) wins unless the other is worth more by the share `hysteresis`.
     """
+    # A change of one job is possible only together with those of all jobs whose nodes it touches: these are one part.
     num_jobs, num_nodes = grid.shape
     parent, first, gain = scratch.part, scratch.anchor, scratch.node_gains
     for node in range(num_nodes):
@@ -244,8 +248,10 @@ def choose_by_part(
                 if first[job] < 0:
                     first[job] = node
                 parent[root(parent, node)] = root(parent, first[job])
+    # What a job loses to the jobs beside it differs between the two, so both are evaluated as a whole.
     find_fractions(kept, scratch.occupants, jobs, nodes, scratch.kept_fractions)
     find_fractions(grid, scratch.occupants, jobs, nodes, scratch.fractions)
+    # Restarts are included in the throughputs, so that a part changes only if its gain pays for them.
     for job in range(num_jobs):
         if first[job] >= 0:
             new = throughput_under(job, jobs, grid[job], nodes.types, rules.horizon) * scratch.fractions[job]
@@ -253,6 +259,7 @@ def choose_by_part(
             new *= liking_of(grid[job], jobs.affinity[job])
             old *= liking_of(kept[job], jobs.affinity[job])
             gain[root(parent, first[job])] += jobs.weight[job] * (new - (1.0 + rules.hysteresis) * old)
+    # Parts are independent: where anew is not better, running jobs are kept.
     for job in range(num_jobs):
         if first[job] >= 0 and gain[root(parent, first[job])] <= 0:
             copy_row(kept[job], grid[job])
@@ -260,7 +267,7 @@ def choose_by_part(
 
 
 @shared_kernel
-def write_plan(
+def write_candidate(
     keep: bool,
     grow: bool,
     order: IntArray,
@@ -274,19 +281,19 @@ def write_plan(
     for job in range(len(grid)):
         clear_row(grid[job])
     copy_row(nodes.capacity, scratch.free)
-    fill_plan(keep, order, jobs, scratch.free, nodes, rules, grid, scratch)
+    fill_candidate(keep, order, jobs, scratch.free, nodes, rules, grid, scratch)
     if grow:
-        grow_plan(jobs, scratch.free, nodes, rules, grid, scratch)
+        grow_candidate(jobs, scratch.free, nodes, rules, grid, scratch)
 
 
-def writing(jobs: Jobs, nodes: Nodes, rules: StarlingRules) -> WritePlan:
-    """Return `write_plan` as an argument of the other kernels, whose arguments have the same types."""
-    return as_argument(write_plan, True, True, _NO_ORDER, jobs, nodes, rules, NO_SCRATCH, jobs.present)
+def writing(jobs: Jobs, nodes: Nodes, rules: StarlingRules) -> WriteCandidate:
+    """Return `write_candidate` as an argument of the other kernels, whose arguments have the same types."""
+    return as_argument(write_candidate, True, True, _NO_ORDER, jobs, nodes, rules, NO_SCRATCH, jobs.present)
 
 
 @inlined
-def write_two_plans(
-    write: WritePlan,
+def write_merged_candidate(
+    write: WriteCandidate,
     order: IntArray,
     jobs: Jobs,
     nodes: Nodes,
@@ -295,11 +302,11 @@ def write_two_plans(
     kept: IntArray,
     grid: IntArray,
 ) -> None:
-    """Build both plans; write the better one for each part of the cluster into `grid`, its fractions into `scratch`.
+    """Build both candidates; write the better one for each part of the cluster into `grid`, fractions into `scratch`.
 
     Args:
         write: see `writing`.
-        kept: overwritten by the plan that keeps running jobs.
+        kept: overwritten by the candidate that keeps running jobs.
     """
     write(True, True, order, jobs, nodes, rules, scratch, kept)
     write(False, True, order, jobs, nodes, rules, scratch, grid)

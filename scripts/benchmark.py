@@ -11,8 +11,6 @@ from pathlib import Path
 # Before NumPy and torch: everything is timed on one thread.
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1", OMP_WAIT_POLICY="PASSIVE")
 
-from omegaconf import DictConfig
-
 from launch import command
 
 # isort: split
@@ -20,17 +18,19 @@ from benchmarks.plot import plot_scaling
 from benchmarks.report import Report, print_report, write_page
 from benchmarks.suite import build_suite, record_failures, select_parts
 from benchmarks.timing import describe_machine
+from launch.describe import describe_benchmark
+from launch.descriptions import BenchmarkRun
 
 
-@command("benchmark", schedulers="all")
-def main(cfg: DictConfig, folder: Path) -> None:
+@command("benchmark", describe_benchmark, schedulers="all")
+def main(run: BenchmarkRun, folder: Path) -> None:
     """Run the parts, keep and print their figures; counts that differ are an error, missed times are not."""
-    suite = build_suite(cfg)
+    suite = build_suite(run)
     report = Report()
-    for name, measure in select_parts(cfg.parts).items():
+    for name, measure in select_parts(run.parts).items():
         with record_failures(report, name):
             measure(report, suite)
-    report.write(folder, {"suite": cfg.suite, **describe_machine()})
+    report.write(folder, {"suite": run.name, **describe_machine()})
     write_page(report, folder)
     plot_scaling(report, folder)
     print_report(report)

@@ -7,16 +7,16 @@ python scripts/compare.py scheduler=all +own._target_=my_module.MyScheduler
 
 from pathlib import Path
 
-from omegaconf import DictConfig
-
 from launch import command
+from launch.describe import describe_comparison
+from launch.descriptions import ComparisonRun
 from launch.runs import compare_and_report
 
 
-@command("compare", schedulers="all")
-def main(cfg: DictConfig, folder: Path) -> None:
+@command("compare", describe_comparison, schedulers="all")
+def main(run: ComparisonRun, folder: Path) -> None:
     """Run the comparison, print its table and write its report."""
-    compare_and_report(cfg, folder, cfg.split)
+    compare_and_report(run, folder)
 
 
 if __name__ == "__main__":

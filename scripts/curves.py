@@ -8,17 +8,17 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: waiting threads that spin slow down the others
 
-from omegaconf import DictConfig
-
 from launch import command
+from launch.describe import describe_curves
+from launch.descriptions import CurvesRun
 
 
-@command("curves")
-def main(cfg: DictConfig, folder: Path) -> None:
+@command("curves", describe_curves)
+def main(run: CurvesRun, folder: Path) -> None:
     """Read the runs, print a row for each method and task, and write curves.csv and curves.png."""
     from launch.curves import compare_runs
 
-    compare_runs(cfg, folder)
+    compare_runs(run, folder)
 
 
 if __name__ == "__main__":

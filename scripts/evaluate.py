@@ -10,24 +10,22 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: waiting threads that spin slow down the others
 
-from omegaconf import DictConfig
-
 from launch import command
+from launch.describe import describe_evaluation
+from launch.descriptions import EvaluationRun, Repetition
 from launch.repeat import repeat_run
-from launch.runs import recall_setup
 
 
-@command("evaluate", schedulers="fast")
-def main(cfg: DictConfig, folder: Path) -> None:
-    """Recall the setup that the policy was trained in, run the comparison, print its table and write its report."""
-    if cfg.run:
-        repeat_run(cfg, folder)
+@command("evaluate", describe_evaluation, schedulers="fast")
+def main(run: EvaluationRun | Repetition, folder: Path) -> None:
+    """Run the comparison or repeat the earlier run, print its table and write its report."""
+    if isinstance(run, Repetition):
+        repeat_run(run, folder)
         return
-    cfg = recall_setup(cfg)
 
     from launch.policies import evaluate_policy
 
-    evaluate_policy(cfg, folder)
+    evaluate_policy(run, folder)
 
 
 if __name__ == "__main__":

@@ -9,16 +9,16 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: waiting threads that spin slow down the others
 
-from omegaconf import DictConfig
-
 from launch import command
+from launch.describe import describe_film
+from launch.descriptions import FilmRun
 from launch.films import film_run
 
 
-@command("film", schedulers="starling")
-def main(cfg: DictConfig, folder: Path) -> None:
+@command("film", describe_film, schedulers="starling")
+def main(run: FilmRun, folder: Path) -> None:
     """Play and film one episode; print the name of the film."""
-    film_run(cfg, folder)
+    film_run(run, folder)
 
 
 if __name__ == "__main__":

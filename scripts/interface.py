@@ -7,25 +7,23 @@ python scripts/interface.py task=full-64 scheduler=starling env.rules.changes=re
 
 from pathlib import Path
 
-from omegaconf import DictConfig
-
 from launch import build_inputs, build_schedulers, command
 
 # isort: split
 from agents.interface import measure_interface
 from launch.building import build_object
+from launch.describe import describe_interface
+from launch.descriptions import InterfaceRun
 from launch.interface import print_interface
-from launch.tasks import count_episodes
 
 
-@command("interface", schedulers="all")
-def main(cfg: DictConfig, folder: Path) -> None:
+@command("interface", describe_interface, schedulers="all")
+def main(run: InterfaceRun, folder: Path) -> None:
     """Play every scheduler by itself and through options; print the table and write it as CSV."""
-    inputs, rules = build_inputs(cfg), build_object(cfg.env).rules
-    workloads = inputs.source.evaluation(cfg.split)
-    workloads = workloads[: count_episodes(cfg, len(workloads))]
+    inputs, rules = build_inputs(run.problem), build_object(run.env).rules
+    workloads = inputs.source.evaluation(run.split)[: run.episodes]
     found = {}
-    for name, scheduler in build_schedulers(cfg).items():
+    for name, scheduler in build_schedulers(run.schedulers).items():
         print(f"{name} ...", flush=True)
         found[name] = measure_interface(scheduler, workloads, inputs.setup, rules, inputs.seed)
     print_interface(found, folder / "interface.csv")

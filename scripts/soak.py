@@ -7,21 +7,21 @@ python scripts/soak.py jobs=1000000
 
 from pathlib import Path
 
-from omegaconf import DictConfig
-
 from launch import command
 
 # isort: split
+from launch.describe import describe_soak
+from launch.descriptions import SoakRun
 from launch.soaking import check_flat, long_episode, worlds_until
 
 
-@command("soak")
-def main(cfg: DictConfig, folder: Path) -> None:
+@command("soak", describe_soak)
+def main(run: SoakRun, folder: Path) -> None:
     """Play, print the counts, write soak.json; fail at the first result that cannot be."""
-    tally = worlds_until(cfg.minutes, cfg.seed) if cfg.jobs is None else long_episode(cfg.jobs, cfg.seed)
+    tally = worlds_until(run.minutes, run.seed) if run.jobs is None else long_episode(run.jobs, run.seed)
     (folder / "soak.json").write_text(tally.to_json())
     print(tally)
-    check_flat(tally, cfg.growth)
+    check_flat(tally, run.growth)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,6 @@ python scripts/sweep.py workload=philly scheduler=[starling,optimus,srtf] loads=
 
 from pathlib import Path
 
-from omegaconf import DictConfig
-
 from launch import build_inputs, build_schedulers, command
 
 # isort: split
@@ -15,27 +13,26 @@ from envs.evaluation.report import DOTS_PER_INCH
 from envs.evaluation.sweep import sweep
 from envs.evaluation.sweep_plot import jct_by_load
 from envs.evaluation.table import unit_for
+from launch.describe import describe_sweep
+from launch.descriptions import SweepRun
 from launch.runs import print_frame, refuse_failures
 from launch.spreading import find_spread
-from launch.tasks import count_episodes
 
 
-@command("sweep", schedulers="all")
-def main(cfg: DictConfig, folder: Path) -> None:
+@command("sweep", describe_sweep, schedulers="all")
+def main(run: SweepRun, folder: Path) -> None:
     """Run the same jobs at every load; print the table, write CSV and plot."""
-    inputs = build_inputs(cfg)
-    workloads = inputs.source.evaluation(cfg.split)
-    loads = [cfg.loads] if isinstance(cfg.loads, int | float) else list(cfg.loads)
-    schedulers = build_schedulers(cfg)
+    inputs = build_inputs(run.problem)
+    schedulers = build_schedulers(run.schedulers)
     found = sweep(
         schedulers,
-        workloads[: count_episodes(cfg, len(workloads))],
-        loads,
+        inputs.source.evaluation(run.split)[: run.episodes],
+        run.loads,
         inputs.setup,
         inputs.seed,
-        definition=cfg.load_definition,
-        reference=cfg.reference,
-        optional=cfg.schedulers if cfg.optional else (),
+        definition=run.load_definition,
+        reference=run.reference,
+        optional=run.optional,
         listener=lambda load: print(f"load {load:g} ..."),
         spread=find_spread(),
     )
@@ -43,7 +40,7 @@ def main(cfg: DictConfig, folder: Path) -> None:
     unit, unit_name = unit_for(float(table.median().median()))
     shown = (table / unit).reset_index()
     shown.columns = ["scheduler", *(f"{load:g}" for load in table.columns)]
-    print_frame(f"Mean JCT ({unit_name}) by offered load ({cfg.load_definition} sizes)", shown)
+    print_frame(f"Mean JCT ({unit_name}) by offered load ({run.load_definition} sizes)", shown)
     found.table().to_csv(folder / "sweep.csv", index=False)
     jct_by_load(found).savefig(folder / "sweep.png", dpi=DOTS_PER_INCH)
     for name, failure in found.failures.items():

@@ -11,21 +11,21 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: waiting threads that spin slow down the others
 
-from omegaconf import DictConfig
-
 from launch import command
-from launch.runs import recall_run, resumable
+from launch.describe import describe_training
+from launch.descriptions import TrainingRun
+from launch.runs import resumable
 
 
-@command("train", schedulers="fast")
-def main(cfg: DictConfig, folder: Path) -> Path:
+@command("train", describe_training, schedulers="fast")
+def main(run: TrainingRun, folder: Path) -> Path:
     """Train; if `evaluate` is true, compare the best checkpoint with the baselines; return the run's folder."""
-    cfg, folder = recall_run(cfg, folder)
+    folder = run.resumed or folder
 
     from launch.seeds import train
 
-    with resumable(folder, cfg.seeds):
-        train(cfg, folder)
+    with resumable(folder, len(run.seeds)):
+        train(run, folder)
     return folder
 
 

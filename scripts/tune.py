@@ -8,35 +8,35 @@ python scripts/tune.py tuning=starling_tasks tasks=[shared-64,adaptive-40]
 import json
 from pathlib import Path
 
-from omegaconf import DictConfig
-
 from launch import command
 
 # isort: split
 from envs.evaluation.tuning import improvement, search
+from launch.describe import describe_tuning
+from launch.descriptions import TuningRun
 from launch.tuning import build_factory, build_parameters, build_score, print_verdict, show_search
 
 
-@command("tune")
-def main(cfg: DictConfig, folder: Path) -> None:
+@command("tune", describe_tuning)
+def main(run: TuningRun, folder: Path) -> None:
     """Search, validate, write tuned.json."""
-    make, parameters = build_factory(cfg), build_parameters(cfg)
-    training = build_score(cfg, "train")
-    with show_search(cfg, len(parameters)) as (print_improvement, advance):
+    make, parameters = build_factory(run), build_parameters(run)
+    training = build_score(run, "train")
+    with show_search(run, len(parameters)) as (print_improvement, advance):
         found = search(
             make,
             parameters,
             training,
-            generations=cfg.generations,
-            population=cfg.population,
-            seed=cfg.seed,
+            generations=run.generations,
+            population=run.population,
+            seed=run.seed,
             listener=print_improvement,
             progress=advance,
         )
-    validation = build_score(cfg, "validation")
+    validation = build_score(run, "validation")
     before, after = (validation.by_problem_set(make(values)) for values in ({}, found.values))
     gain = improvement(before, after)
-    print_verdict(cfg, found, before, after)
+    print_verdict(run, found, before, after)
     content = {
         "values": dict(found.values),
         "evaluations": found.evaluations,

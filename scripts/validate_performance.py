@@ -6,8 +6,6 @@ python scripts/validate_performance.py seed=3
 
 from pathlib import Path
 
-from omegaconf import DictConfig
-
 from launch import command
 
 # isort: split
@@ -15,22 +13,24 @@ from experiments.performance.contention import fitted_contention, read_deepshare
 from experiments.performance.plot import plot_protocols
 from experiments.performance.predictions import summarise_errors, validate_performance
 from experiments.performance.report import describe_model
+from launch.describe import describe_validation
+from launch.descriptions import ValidationRun
 from launch.runs import print_frame
 
 
-@command("validate_performance")
-def main(cfg: DictConfig, folder: Path) -> None:
+@command("validate_performance", describe_validation)
+def main(run: ValidationRun, folder: Path) -> None:
     """Predict, print the errors, write predictions and plots."""
-    predictions = validate_performance(cfg.data, seed=cfg.seed)
+    predictions = validate_performance(run.data, seed=run.seed)
     print_frame("Errors of predictions, all models together", summarise_errors(predictions), digits=1)
     by_model, by_type = ("protocol", "quantity", "model"), ("protocol", "quantity", "gpu_type")
     print_frame("Errors by model", summarise_errors(predictions, by_model), digits=1)
     print_frame("Errors by GPU type", summarise_errors(predictions, by_type), digits=1)
-    fits = fitted_contention(*read_deepshare(Path(cfg.data) / "profiles" / "deepshare"))
+    fits = fitted_contention(*read_deepshare(Path(run.data) / "profiles" / "deepshare"))
     print_frame("Contention: best fit to all pairs, share of time on the link by model", fits, digits=2)
     predictions.to_csv(folder / "predictions.csv", index=False)
     plot_protocols(predictions, folder)
-    report = describe_model(Path(cfg.data) / "profiles", seed=cfg.seed)
+    report = describe_model(Path(run.data) / "profiles", seed=run.seed)
     for title, frame in report.tables:
         print_frame(title, frame, digits=1)
     print(*report.notes, sep="\n")

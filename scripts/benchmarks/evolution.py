@@ -22,7 +22,8 @@ from benchmarks.timing import cpu_seconds
 from envs.simulation import Setup, SimulationView, State, ThroughputTable
 from envs.simulation.market import BidArrays, Changes, Market
 from envs.simulation.world import World
-from launch.training import build_further
+from launch.describe import describe_further
+from launch.inputs import build_inputs
 
 Answer = TypeVar("Answer")
 
@@ -38,7 +39,8 @@ def measure_evolution(report: Report, suite: Suite) -> None:
     """Time an iteration in one process on one thread in each market, after one of a single pair, which compiles."""
     torch.set_num_threads(1)
     for entry in TASKS[: 1 if suite.num_sizes <= len(TASKS) else None]:
-        name, inputs = build_further(entry)
+        name, problem = describe_further(entry)
+        inputs = build_inputs(problem)
         for market, make in MARKETS.items():
             timed = TimedMarket(make())
             task = BiddingTask(name, inputs.setup, inputs.source, timed)

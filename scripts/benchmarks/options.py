@@ -26,7 +26,8 @@ from envs.options import OptionBatch, OptionRules
 from envs.options.reference import ReferenceOptions
 from envs.simulation.reference import reference_at
 from envs.simulation.state import State
-from launch.training import build_further
+from launch.describe import describe_further
+from launch.inputs import build_inputs
 
 SCORER, TRAINED, ATTENTION = "scorer", "trained scorer", "attention"
 NETWORKS = {
@@ -62,7 +63,8 @@ def measure_options(report: Report, suite: Suite) -> None:
 
 def option_task(name: str, changes: str) -> OptionTask:
     """A task of the library in the placement environment."""
-    name, inputs = build_further(name)
+    name, described = describe_further(name)
+    inputs = build_inputs(described)
     return OptionTask(name, inputs.setup, inputs.source, OptionRules(changes=changes))  # type: ignore[arg-type]
 
 

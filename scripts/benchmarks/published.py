@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-from hydra import compose
-
 from benchmarks.decisions import rounds_per_second
 from benchmarks.report import Report
 from benchmarks.suite import SIZES, Suite
 from benchmarks.timing import cpu_seconds
 from envs.simulation import Simulator, run_episode
 from launch import build_inputs, build_schedulers
+from launch.describe import compose_comparison
 
 # Experiment with the simulator's own input and rules, file, scheduler, simulator, and its CPU seconds.
 INPUTS = (
@@ -45,12 +44,12 @@ def measure_published(report: Report, suite: Suite) -> None:
 
 def time_experiment(experiment: str, path: Path, name: str) -> float:
     """CPU seconds of one of an experiment's schedulers on its workload, without reading; the better of two runs."""
-    cfg = compose("compare", [f"experiment={experiment}", f"++workload.path={path}"])
-    inputs = build_inputs(cfg)
-    (workload,) = inputs.source.evaluation(cfg.split)
+    run = compose_comparison([f"experiment={experiment}", f"++workload.path={path}"])
+    inputs = build_inputs(run.problem)
+    (workload,) = inputs.source.evaluation(run.split)
 
     def run_once() -> None:
         simulator = Simulator(workload, inputs.setup, inputs.seed)
-        run_episode(build_schedulers(cfg)[name], simulator)
+        run_episode(build_schedulers(run.schedulers)[name], simulator)
 
     return cpu_seconds(run_once, 2)

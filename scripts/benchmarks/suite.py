@@ -5,13 +5,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 
-from omegaconf import DictConfig
-
 from benchmarks.report import Report
 from benchmarks.worlds import Size
 from envs.scheduling import Scheduler
 from envs.types import MurmurationError, did_you_mean
 from launch.building import build_object
+from launch.descriptions import BenchmarkRun
 from launch.errors import ChoiceError
 from launch.inputs import build_schedulers
 
@@ -58,28 +57,23 @@ class Suite:
 Measure = Callable[[Report, Suite], None]
 
 
-def build_suite(cfg: DictConfig) -> Suite:
-    """Build the suite that a config names.
+def build_suite(run: BenchmarkRun) -> Suite:
+    """Build the suite of a run.
 
     Raises:
-        ChoiceError: there is no suite of that name, or an option does not exist.
+        ChoiceError: an option does not exist.
     """
-    if cfg.suite not in cfg.suites:
-        names = list(map(str, cfg.suites))
-        hint = did_you_mean(cfg.suite, names, lead=", ")
-        raise ChoiceError(f"suite={cfg.suite}: no such suite{hint}; there are: {', '.join(names)}")
-    suite: Suite = build_object(cfg.suites[cfg.suite], schedulers=build_schedulers(cfg), data=cfg.data)
+    suite: Suite = build_object(run.suite, schedulers=build_schedulers(run.schedulers), data=run.data)
     return suite
 
 
-def select_parts(names: str | Sequence[str]) -> dict[str, Measure]:
+def select_parts(names: Sequence[str]) -> dict[str, Measure]:
     """The functions that measure the named parts; `all` stands for every part.
 
     Raises:
         ChoiceError: there is no such part.
     """
-    wanted = [names] if isinstance(names, str) else list(names)
-    wanted = list(BENCHMARKS) if wanted == ["all"] else wanted
+    wanted = list(BENCHMARKS) if list(names) == ["all"] else names
     for name in wanted:
         if name not in BENCHMARKS:
             hint, there = did_you_mean(name, BENCHMARKS, lead=", "), ", ".join(["all", *BENCHMARKS])

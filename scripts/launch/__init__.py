@@ -1,6 +1,7 @@
 """Parts that all scripts share: the command line, objects built from a config, errors in one line.
 
-Hydra is used in this folder only: everything that the scripts call takes plain arguments.
+Hydra is used in this folder only. `launch.describe` turns configurations into typed descriptions of runs, which
+everything else takes.
 """
 
 import os

@@ -65,12 +65,13 @@ def hydra_arguments(words: Sequence[str], config_name: str, schedulers: str | No
 
 
 def compose_options(config_name: str, options: Sequence[str], schedulers: str | None = None) -> DictConfig:
-    """Compose another script's config within a run, from options as its command line takes them.
+    """Compose another script's config, within a run or outside of one, from options as its command line takes them.
 
     Raises:
         ChoiceError: a scheduler that does not exist.
     """
-    return compose(config_name, translate_overrides(options, config_name, schedulers)[0])
+    with open_configs():
+        return compose(config_name, translate_overrides(options, config_name, schedulers)[0])
 
 
 def translate_overrides(

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
+from typing import Any, cast
 
 from hydra import initialize_config_dir
 from hydra.core.config_loader import ConfigLoader
@@ -100,6 +101,13 @@ def describe_groups(wanted: Sequence[str] = (), config_dir: str | None = None) -
 def option_of(group: str) -> str:
     """Return the option that chooses from a group, up to its name."""
     return f"+{group}@scenario.{group}=" if group in PARTS_OF_SCENARIO else f"{group}="
+
+
+def read_choice(group: str, name: str) -> dict[str, Any]:
+    """Return the content of a YAML file of `conf/` as plain values, by itself."""
+    content = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{name}.yaml"))
+    assert isinstance(content, dict)
+    return cast(dict[str, Any], content)
 
 
 def describe_config(path: Path) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import TypeVar
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -15,8 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from launch.arguments import check_keys, hydra_arguments
 from launch.choices import CONF
 from launch.errors import ChoiceError, RunFailedError, as_line, explain_error, one_line_errors, short_errors
-from launch.objective import objective_of
-from launch.outcomes import FinishedRun, MultirunFolder, read_outcomes, write_outcome
+from launch.outcomes import FinishedRun, MultirunFolder, objective_of, read_outcomes, write_outcome
 from launch.provenance import PROVENANCE, resolve_config, write_provenance
 from launch.spreading import joined_cluster
 
@@ -26,19 +26,25 @@ CONFIG_FOLDER = ".hydra"  # the subfolder in which Hydra keeps a run's config
 SILENT = ("hydra/job_logging=none", "hydra/hydra_logging=none")
 FOLLOW = f"+hydra.callbacks.multirun_folder._target_={MultirunFolder.__module__}.{MultirunFolder.__qualname__}"
 
-ScriptBody = Callable[[DictConfig, Path], Path | None]
+ADDRESS = "RAY_ADDRESS"  # Ray's own environment variable
+
+_Run = TypeVar("_Run")
+ScriptBody = Callable[[_Run, Path], Path | None]
 
 
-def command(config_name: str, *, schedulers: str | None = None) -> Callable[[ScriptBody], Callable[[], None]]:
-    """Make `task(cfg, folder)` a script's main function, configured by `conf/<config_name>.yaml`.
+def command(
+    config_name: str, describe: Callable[[DictConfig], _Run], *, schedulers: str | None = None
+) -> Callable[[ScriptBody[_Run]], Callable[[], None]]:
+    """Make `task(run, folder)` a script's main function, configured by `conf/<config_name>.yaml`.
 
     Args:
         config_name: the primary config. Runs are kept in `runs/<config_name>/<date_time>`.
+        describe: returns what the task does, from the resolved configuration; see `launch.describe`.
         schedulers: the default of `scheduler=`. With it the script takes one scheduler, a list, `all` or `fast`, and
-            finds them by name under `cfg.schedulers`. With None `scheduler=` is an ordinary key of the config.
+            finds them by name under the config's `schedulers`. With None `scheduler=` is an ordinary key of the config.
     """
 
-    def decorate(task: ScriptBody) -> Callable[[], None]:
+    def decorate(task: ScriptBody[_Run]) -> Callable[[], None]:
         keys: list[str] = []
         started: list[DictConfig] = []
         finished: list[FinishedRun] = []
@@ -51,10 +57,12 @@ def command(config_name: str, *, schedulers: str | None = None) -> Callable[[Scr
                 cfg = resolve_config(cfg)
                 folder = Path(HydraConfig.get().runtime.output_dir)
                 kept, failure = folder, ""
-                with no_folder_beside(folder, cfg.get("resume")), joined_cluster(cfg):
+                with no_folder_beside(folder, cfg.get("resume")), joined_cluster(find_address(cfg)):
                     write_provenance(folder, config_name, cfg)
                     try:
-                        kept = task(cfg, folder) or folder  # a task that continues an earlier run returns its folder
+                        kept = (
+                            task(describe(cfg), folder) or folder
+                        )  # a task that continues an earlier run returns its folder
                     except RunFailedError as error:
                         failure = as_line(str(error))  # other runs of --multirun still take place
                         print(f"error: {failure}", file=sys.stderr)
@@ -89,6 +97,12 @@ def command(config_name: str, *, schedulers: str | None = None) -> Callable[[Scr
         return main
 
     return decorate
+
+
+def find_address(cfg: DictConfig) -> str | None:
+    """Return the address of the Ray cluster that `ray.address` or the environment names, for scripts that use one."""
+    address = (cfg.ray.address or os.environ.get(ADDRESS)) if "ray" in cfg else None
+    return str(address) if address else None
 
 
 def end_multirun(finished: Sequence[FinishedRun]) -> Sequence[FinishedRun]:

@@ -1,12 +1,11 @@
 """Learning curves of training runs: read from their folders, drawn, compared. Needs torch."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from omegaconf import DictConfig, OmegaConf
 
 from agents.cost_curves import CostCurve, compare_progress, cost_curves
 from agents.curves import MINUTE, LearningCurve, learning_curves
@@ -14,6 +13,7 @@ from agents.saving import read_state
 from agents.training import STATE, TrainingState
 from envs.evaluation.aggregate import interquartile_mean
 from envs.evaluation.report import DOTS_PER_INCH
+from launch.descriptions import CurvesRun
 from launch.errors import ChoiceError
 from launch.policies import seed_folders
 from launch.runs import print_frame
@@ -67,15 +67,15 @@ def write_learning_curves(folder: Path) -> None:
         learning_curves(runs).savefig(folder / "learning_curves.png", dpi=120)
 
 
-def compare_runs(cfg: DictConfig, folder: Path) -> None:
-    """Compare the runs of `cfg.runs`; print a row for each method and task, and write curves.csv and curves.png.
+def compare_runs(run: CurvesRun, folder: Path) -> None:
+    """Compare training runs by method; print a row for each method and task, and write curves.csv and curves.png.
 
     Raises:
-        ChoiceError: `runs` is no mapping of names to folders, a folder has no learning curves from nothing, a baseline
-            was not measured, or seeds of a method were validated after different iterations.
+        ChoiceError: a folder has no learning curves from nothing, a baseline was not measured, or seeds of a method
+            were validated after different iterations.
         CheckpointError: a folder has no training state.
     """
-    methods = {name: list(curves_of(name, folders, cfg)) for name, folders in named_folders(cfg).items()}
+    methods = {name: list(curves_of(name, folders, run)) for name, folders in run.runs.items()}
     groups = [
         (name, task, [curve for curve in curves if curve.task == task])
         for name, curves in methods.items()
@@ -84,30 +84,14 @@ def compare_runs(cfg: DictConfig, folder: Path) -> None:
     for name, task, curves in groups:
         if len({curve.iterations for curve in curves}) > 1:
             raise ChoiceError(f"runs.{name}: seeds on {task} were validated after different iterations")
-    summary = pd.DataFrame([summarise_seeds(name, task, curves, cfg) for name, task, curves in groups])
-    print_frame(f"Progress in validation from {cfg.zero} (0) to {cfg.one} (1), at the last validation", summary)
-    rows = pd.DataFrame([row for name, task, curves in groups for row in describe_curves(name, curves, cfg)])
+    summary = pd.DataFrame([summarise_seeds(name, task, curves, run) for name, task, curves in groups])
+    print_frame(f"Progress in validation from {run.zero} (0) to {run.one} (1), at the last validation", summary)
+    rows = pd.DataFrame([row for name, task, curves in groups for row in describe_curves(name, curves, run)])
     rows.to_csv(folder / "curves.csv", index=False)
-    compare_progress(methods, cfg.zero, cfg.one).savefig(folder / "curves.png", dpi=DOTS_PER_INCH)
+    compare_progress(methods, run.zero, run.one).savefig(folder / "curves.png", dpi=DOTS_PER_INCH)
 
 
-def named_folders(cfg: DictConfig) -> dict[str, list[str]]:
-    """Return the folders of each method.
-
-    Raises:
-        ChoiceError: `runs` is no mapping of names to folders.
-    """
-    runs: Any = OmegaConf.to_container(cfg, throw_on_missing=False)
-    runs = runs["runs"] if isinstance(runs, Mapping) else None
-    if not isinstance(runs, Mapping) or not runs:
-        raise ChoiceError(f'runs is {runs!r}; give folders by name, as in "runs={{scorer: runs/train/a}}"')
-    return {
-        str(name): [str(each) for each in (value if isinstance(value, list) else [value])]
-        for name, value in runs.items()
-    }
-
-
-def curves_of(method: str, folders: list[str], cfg: DictConfig) -> Iterator[CostCurve]:
+def curves_of(method: str, folders: Sequence[str], run: CurvesRun) -> Iterator[CostCurve]:
     """Yield the curves of all training seeds in the folders of a method.
 
     Raises:
@@ -125,17 +109,17 @@ def curves_of(method: str, folders: list[str], cfg: DictConfig) -> Iterator[Cost
                     f"runs.{method}: {own / STATE} has no learning curve from nothing ({reason}); give the folder of a "
                     "run of scripts/train.py with env=options"
                 ) from error
-            for key in ("zero", "one", "passed"):
-                if cfg[key] not in curve.baselines:
+            for key, name in (("zero", run.zero), ("one", run.one), ("passed", run.passed)):
+                if name not in curve.baselines:
                     known = ", ".join(curve.baselines) or "none"
-                    raise ChoiceError(f"{key}={cfg[key]}: {own} has measured no such baseline; it has {known}")
+                    raise ChoiceError(f"{key}={name}: {own} has measured no such baseline; it has {known}")
             yield curve
 
 
-def describe_curves(method: str, curves: list[CostCurve], cfg: DictConfig) -> Iterator[dict[str, Any]]:
+def describe_curves(method: str, curves: list[CostCurve], run: CurvesRun) -> Iterator[dict[str, Any]]:
     """Yield a row for each validation of the training seeds of a method on a task."""
     for curve in curves:
-        points = zip(curve.iterations, curve.seconds, curve.cost, curve.progress(cfg.zero, cfg.one), strict=True)
+        points = zip(curve.iterations, curve.seconds, curve.cost, curve.progress(run.zero, run.one), strict=True)
         for iteration, seconds, cost, progress in points:
             yield {
                 "task": curve.task,
@@ -148,9 +132,9 @@ def describe_curves(method: str, curves: list[CostCurve], cfg: DictConfig) -> It
             }
 
 
-def summarise_seeds(method: str, task: str, curves: list[CostCurve], cfg: DictConfig) -> dict[str, Any]:
+def summarise_seeds(method: str, task: str, curves: list[CostCurve], run: CurvesRun) -> dict[str, Any]:
     """Return the row of a method and a task: the last validation over its training seeds, and when all have passed."""
-    last = np.array([curve.progress(cfg.zero, cfg.one)[-1] for curve in curves])
+    last = np.array([curve.progress(run.zero, run.one)[-1] for curve in curves])
     return {
         "task": task,
         "method": method,
@@ -159,6 +143,6 @@ def summarise_seeds(method: str, task: str, curves: list[CostCurve], cfg: DictCo
         "progress": interquartile_mean(last),
         "lowest": float(last.min()),
         "highest": float(last.max()),
-        f"of {cfg.passed}": float(np.mean([curve.cost[-1] / curve.baselines[cfg.passed] for curve in curves])),
-        f"all past {cfg.passed} (s)": max(curve.first_below(cfg.passed) for curve in curves),
+        f"of {run.passed}": float(np.mean([curve.cost[-1] / curve.baselines[run.passed] for curve in curves])),
+        f"all past {run.passed} (s)": max(curve.first_below(run.passed) for curve in curves),
     }

@@ -1,33 +1,20 @@
-"""The inputs of a run, built from its config: cluster, performance model, scenario, workloads and schedulers."""
+"""The inputs of a run, built from its description, and what its task says of them."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from omegaconf import DictConfig
-
+from envs.evaluation.task import Task, hash_problem
 from envs.performance import PerformanceModel
 from envs.scheduling import Scheduler, ThroughputEstimator
 from envs.simulation import Scenario, Setup
 from envs.simulation.jit import on_first_compilation
 from envs.types import ClusterSpec
 from envs.workloads import WorkloadSource
-from launch.building import build_object
+from launch.arguments import BATCH_SCHEDULERS, SLOW_SCHEDULERS, SLOWEST_SCHEDULERS
+from launch.building import Component, build_object
+from launch.descriptions import ComparisonRun, ProblemSpec
 from launch.errors import ChoiceError
-
-# Top-level keys of configs that are not schedulers of the user's own.
-RESERVED_KEYS = (
-    "agent",
-    "cluster",
-    "env",
-    "estimator",
-    "market",
-    "performance",
-    "ray",
-    "scenario",
-    "schedulers",
-    "task",
-    "trainer",
-    "workload",
-)
 
 
 @dataclass(frozen=True)
@@ -39,34 +26,32 @@ class RunInputs:
     seed: int
 
 
-def build_inputs(cfg: DictConfig) -> RunInputs:
-    """Build cluster, performance model, scenario and workload source from the groups of these names; add the seed.
+def build_inputs(problem: ProblemSpec) -> RunInputs:
+    """Build cluster, performance model, scenario and workload source.
 
     Raises:
-        ChoiceError: an option that no signature has or that has another type, or a seed that is not a whole number.
+        ChoiceError: an option that no signature has or that has another type.
     """
     on_first_compilation(
         lambda: print("compiling, once after an installation: ten seconds to some minutes", flush=True)
     )
-    if not isinstance(cfg.seed, int) or cfg.seed < 0:
-        raise ChoiceError(f"seed is {cfg.seed!r}; it must be a whole number, not negative")
     setup = Setup(
-        build_object(cfg.cluster, ClusterSpec),
-        build_object(cfg.performance, PerformanceModel),
-        build_object(cfg.scenario, Scenario),
-        *([build_object(cfg.estimator, ThroughputEstimator)] if cfg.get("estimator") else []),
+        build_object(problem.cluster, ClusterSpec),
+        build_object(problem.performance, PerformanceModel),
+        build_object(problem.scenario, Scenario),
+        *([build_object(problem.estimator, ThroughputEstimator)] if problem.estimator else []),
     )
-    source = build_object(cfg.workload, WorkloadSource, cluster=setup.cluster, performance=setup.performance)
-    return RunInputs(setup, source, cfg.seed)
+    source = build_object(problem.workload, WorkloadSource, cluster=setup.cluster, performance=setup.performance)
+    return RunInputs(setup, source, problem.seed)
 
 
-def build_schedulers(cfg: DictConfig) -> dict[str, Scheduler]:
-    """Build the schedulers chosen from the library and the user's own, by name.
+def build_schedulers(components: Mapping[str, Component]) -> dict[str, Scheduler]:
+    """Build schedulers, by name.
 
     Raises:
-        ChoiceError: an object that is no scheduler, or one name for two of them.
+        ChoiceError: an object that is no scheduler.
     """
-    built = {name: build_object(node) for name, node in find_schedulers(cfg).items()}
+    built = {name: build_object(component) for name, component in components.items()}
     for name, scheduler in built.items():
         if not isinstance(scheduler, Scheduler):
             lacks = [method for method in ("reset", "schedule") if not hasattr(scheduler, method)]
@@ -76,22 +61,43 @@ def build_schedulers(cfg: DictConfig) -> dict[str, Scheduler]:
     return built
 
 
-def find_schedulers(cfg: DictConfig) -> dict[str, DictConfig]:
-    """Config nodes of schedulers by name; the user's own are all further top-level keys with a `_target_`.
+def find_hash(problem: ProblemSpec, inputs: RunInputs, task: Task) -> str:
+    """Return the hash of a problem with its episodes for evaluation; reads traces."""
+    return hash_problem(problem.hashed, inputs.setup, inputs.source.models, inputs.source.evaluation(), task)
 
-    Raises:
-        ChoiceError: one of the user's own is also under `schedulers`, where it would be ignored.
+
+def describe_task(problem: ProblemSpec, inputs: RunInputs, split: str | None, num_episodes: int) -> dict[str, Any]:
+    """Return what results say of their task, under the key `task`; nothing without a task.
+
+    Args:
+        problem: what is played.
+        inputs: what was built from it.
+        split: the split that is played; None is the source's choice.
+        num_episodes: the number of its episodes that are played, the first ones.
     """
-    others = {str(name): node for name, node in cfg.items() if name not in RESERVED_KEYS}
-    own = {name: node for name, node in others.items() if isinstance(node, DictConfig) and "_target_" in node}
-    library = {str(name): node for name, node in cfg.schedulers.items()}
-    for name in own:
-        if "_target_" in library.get(name, ()):
-            raise ChoiceError(f"{name}: is a scheduler of the library and one of your own; give yours another name")
-        if name in library:
-            options = ", ".join(f"{name}.{option}" for option in library[name])
-            raise ChoiceError(
-                f"schedulers.{name}: {name} is a scheduler of your own, whose options are not under schedulers; "
-                f"write {options}=<value>"
-            )
-    return {**library, **own}
+    task = problem.task
+    if task is None:
+        return {}
+    notes = []
+    total = len(inputs.source.evaluation(split))
+    if inputs.source.evaluation(split) is not inputs.source.evaluation():
+        notes.append(f"split {split}")
+    if num_episodes < total:
+        notes.append(f"the first {num_episodes} of {total} episodes")
+    return {"task": task.identify(find_hash(problem, inputs, task), ", ".join(notes))}
+
+
+def limit_slow(task: Task | None, names: Sequence[str]) -> dict[str, int]:
+    """Return the number of episodes that each slow scheduler among the names plays; nothing without a task."""
+    if task is None:
+        return {}
+    most = dict.fromkeys(SLOW_SCHEDULERS, task.slow_episodes) | dict.fromkeys(SLOWEST_SCHEDULERS, task.slowest_episodes)
+    return {name: most[name] for name in names if name in most}
+
+
+def leave_out(run: ComparisonRun) -> dict[str, str]:
+    """Return the schedulers of `scheduler=all` that the task has no rows for, with the reason."""
+    if run.problem.task is None or run.problem.scenario.values.get("batch_sizes") != "usual":
+        return {}
+    reason = "it chooses batch sizes, and jobs keep their usual ones in this task"
+    return {name: reason for name in BATCH_SCHEDULERS if name in run.optional}

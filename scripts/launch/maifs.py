@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,12 @@ from envs.evaluation.comparison import Comparison
 from envs.evaluation.report import run_comparison, write_report
 from envs.evaluation.statistics import Estimate, t_interval
 from experiments.performance.reproduction import Reproduction
-from launch.arguments import compose_options
 from launch.choices import CONF
-from launch.inputs import build_inputs
+from launch.describe import compose_comparison
+from launch.descriptions import RecordChoice
+from launch.inputs import build_inputs, describe_task
 from launch.policies import load_policies
 from launch.records import RECORDS_FOLDER, TaskRecords, consult_records
-from launch.tasks import describe_task
 
 PUBLISHED = {"mean JCT": 46.0, "makespan": 44.0}  # per cent less, at most: abstract of TPDS 36(3), 391-406, 2025
 BASELINES = ("tiresias", "synergy_tune", "gavel_max_min", "pollux", "sia", "optimus_literal")
@@ -66,15 +67,14 @@ def improvements(data: str, folder: Path, checkpoints: Mapping[str, str], tasks:
 def compare_on(task: str, checkpoints: Mapping[str, Path], folder: Path) -> tuple[Comparison, list[str]]:
     """Play policies on the test episodes of a task; return them beside recorded results, and which are missing."""
     first = next(iter(checkpoints))
-    base = [f"task={task}", f"checkpoint={checkpoints[first]}"]
-    cfg = compose_options("evaluate", base, "[]")
-    inputs = build_inputs(cfg)
+    run = compose_comparison([f"task={task}", f"checkpoint={checkpoints[first]}"], "evaluate")
+    inputs = build_inputs(run.problem)
     workloads = inputs.source.evaluation("test")
-    about: Mapping[str, Any] = describe_task(cfg, inputs, "test", len(workloads))
+    about: Mapping[str, Any] = describe_task(run.problem, inputs, "test", len(workloads))
     there = TaskRecords(RECORDS_FOLDER, about["task"]).names
     wanted = ["starling", *BASELINES]
-    cfg.recorded = [name for name in wanted if name in there]
-    recorded = consult_records(cfg, about, [], workloads, inputs.setup)
+    run = replace(run, records=RecordChoice(recorded=[name for name in wanted if name in there]))
+    recorded = consult_records(run, about, [], workloads, inputs.setup)
     policies = {name: load_policies(path)["policy"] for name, path in checkpoints.items()}
     comparison = run_comparison(
         policies, workloads, inputs.setup, inputs.seed, reference=first, about=about, recorded=recorded.figures

@@ -10,8 +10,7 @@ from rich.table import Table
 
 from envs.evaluation.aggregate import interquartile_mean
 from envs.evaluation.table import number, wide_console
-from launch.objective import objective_of, rows_with_figures
-from launch.outcomes import FinishedRun
+from launch.outcomes import FinishedRun, objective_of, rows_with_figures
 
 
 def summarise_multirun(runs: Sequence[FinishedRun], folder: Path) -> pd.DataFrame:

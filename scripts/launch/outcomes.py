@@ -1,4 +1,7 @@
-"""How the runs of a multirun ended: a file for each, because launchers may play them in processes of other machines."""
+"""How runs ended: the objective of each, which sweepers minimise, and a file for each run of a multirun.
+
+The files are there because launchers may play the runs in processes of other machines.
+"""
 
 import json
 import os
@@ -65,3 +68,32 @@ def read_outcomes(multirun: Path) -> list[FinishedRun]:
     files = sorted((multirun / OUTCOMES).glob("*.json"), key=lambda file: int(file.stem))
     contents = [(int(file.stem), json.loads(file.read_text(encoding="utf-8"))) for file in files]
     return [FinishedRun(number, each["options"], Path(each["folder"]), each["failure"]) for number, each in contents]
+
+
+def objective_of(folder: Path) -> float | None:
+    """Return what a sweeper minimises: the mean JCT in seconds of the run's first scheduler or of its best validation.
+
+    The first scheduler is the policy where there is one. For policies that bid it is minus the best merit. None for
+    runs without such a figure.
+    """
+    if rows := rows_with_figures(folder):
+        figure = rows[0].get("mean_jct")
+        return None if figure is None else float(figure)
+    objective = _read_json(folder / "state.json").get("objective")
+    if objective is not None:
+        return float(objective)
+    return None
+
+
+def rows_with_figures(folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of results.json that have figures; none without the file."""
+    rows = _read_json(folder / "results.json").get("schedulers", [])
+    return [row for row in rows if "mean_jct" in row]
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found

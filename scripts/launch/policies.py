@@ -4,9 +4,6 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf
-
 from agents.policies import BiddingCheckpoint
 from agents.policies.bid_checkpoint import is_bidding
 from agents.policies.checkpoint import find_checkpoint
@@ -15,11 +12,11 @@ from agents.policies.options.checkpoint import OptionCheckpoint
 from envs.scheduling import Scheduler
 from envs.simulation.market import Market
 from envs.types import CheckpointError
-from launch.building import build_object
-from launch.choices import CONF, list_choices
+from launch.building import Component, build_object
+from launch.choices import CONF, list_choices, read_choice
+from launch.descriptions import EvaluationRun
 from launch.errors import ChoiceError
 from launch.provenance import add_provenance, checkpoint_hashes
-from launch.registry import registered
 from launch.runs import compare_and_report
 
 CHECKPOINTS = CONF.parent / "checkpoints"  # those that the project ships
@@ -53,19 +50,19 @@ def load_policy(
     return OptionCheckpoint.load(folder, networks).scheduler(temperature)
 
 
-def evaluate_policy(cfg: DictConfig, folder: Path) -> None:
-    """Compare the policy of `cfg.checkpoint` with the schedulers of a config; print the table and write the report.
+def evaluate_policy(run: EvaluationRun, folder: Path) -> None:
+    """Compare a policy with schedulers; print the table and write the report.
 
     Raises:
         ChoiceError: see `load_policies`.
         CheckpointError: likewise.
         SchedulersFailedError: see `compare_and_report`.
     """
-    policies = load_policies(cfg.checkpoint, registered(cfg), sampled=cfg.sampled, seeds=cfg.seeds)
-    path = Path(cfg.checkpoint)
-    hashes = [checkpoint_hashes(find_checkpoint(each)) for each in seed_folders(path)[: cfg.seeds] or [path]]
+    policies = load_policies(run.checkpoint, run.trusted, sampled=run.sampled, seeds=run.seeds)
+    path = Path(run.checkpoint)
+    hashes = [checkpoint_hashes(find_checkpoint(each)) for each in seed_folders(path)[: run.seeds] or [path]]
     add_provenance(folder, checkpoint={name: found for each in hashes for name, found in each.items()})
-    compare_and_report(cfg, folder, cfg.split, policies)
+    compare_and_report(run.comparison, folder, policies)
 
 
 def load_planner(checkpoint: str = "bids-64", plans: int | None = None) -> Scheduler:
@@ -117,33 +114,8 @@ def seed_folders(run: Path) -> list[Path]:
     return sorted((each for each, number in numbers.items() if number.isdecimal()), key=lambda each: int(numbers[each]))
 
 
-def describe_market(cfg: DictConfig) -> dict[str, Any]:
-    """Return the chosen market for a checkpoint's manifest: its name in `conf/market`, and its options."""
-    options = OmegaConf.to_container(cfg.market, resolve=True)
-    assert isinstance(options, dict)
-    name = HydraConfig.get().runtime.choices.get("market") or market_of_class(cfg.market._target_)
-    return {"name": name, "options": without_names(options)}
-
-
-def market_of_class(target: str) -> str | None:
-    """Return the name in `conf/market` of a market's class, as for a resumed run, for which none is typed."""
-    for name in list_choices("market"):
-        if OmegaConf.select(OmegaConf.load(CONF / "market" / f"{name}.yaml"), "_target_") == target:
-            return name
-    return None
-
-
-def without_names(options: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return options without the names of classes and Hydra's other keys, at every level."""
-    return {
-        str(key): without_names(value) if isinstance(value, Mapping) else value
-        for key, value in options.items()
-        if not str(key).startswith("_")
-    }
-
-
 def build_market(described: dict[str, Any]) -> Market:
-    """Build a market from the result of `describe_market`. Only classes named in `conf/market` are built.
+    """Build a market from what a checkpoint says of it. Only classes named in `conf/market` are built.
 
     Raises:
         CheckpointError: there is no such market, it has no such option, or an option is not plain data.
@@ -154,10 +126,9 @@ def build_market(described: dict[str, Any]) -> Market:
     name, options = described["name"], described["options"]
     if name not in list_choices("market"):
         raise CheckpointError(f"the policy's market is {name!r}; there are: {', '.join(list_choices('market'))}")
-    node = OmegaConf.to_container(OmegaConf.load(CONF / "market" / f"{name}.yaml"))
-    assert isinstance(node, dict)
+    node = read_choice("market", name)
     set_options(node, options, f"the policy's market {name}")
-    market: Market = build_object(OmegaConf.create({"market": node}).market, Market)
+    market: Market = build_object(Component("market", node), Market)
     return market
 
 

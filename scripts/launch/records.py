@@ -7,8 +7,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
-from omegaconf import DictConfig, OmegaConf
-
 from envs.evaluation.archive import ARCHIVE_SUFFIX, check_archive, list_recorded
 from envs.evaluation.comparison import plain
 from envs.evaluation.episode import EpisodeFigures
@@ -19,13 +17,13 @@ from envs.evaluation.record_schema import LONGEST, RecordError, show
 from envs.simulation import WORLD_VERSION, Scenario, Setup
 from envs.types import FloatArray, MurmurationError, did_you_mean
 from envs.workloads import Workload
-from launch.arguments import compose_options
-from launch.building import import_target
-from launch.choices import CONF, list_choices
+from launch.building import Component, import_target
+from launch.choices import CONF
+from launch.describe import describe_library
+from launch.descriptions import ComparisonRun, RecordChoice
 from launch.errors import ChoiceError
-from launch.inputs import find_schedulers
+from launch.inputs import limit_slow
 from launch.sources import hash_sources
-from launch.tasks import limit_slow
 
 RECORDS_FOLDER = CONF.parent / "baselines" / "records"
 BEFORE_SOURCES = "recorded before source files were hashed, so that a change of code would not be noticed"
@@ -132,15 +130,15 @@ class Recorded:
 
 
 def consult_records(
-    cfg: DictConfig, about: Mapping[str, Any], schedulers: Sequence[str], workloads: Sequence[Workload], setup: Setup
+    run: ComparisonRun, about: Mapping[str, Any], schedulers: Sequence[str], workloads: Sequence[Workload], setup: Setup
 ) -> Recorded:
-    """Read the records that a config asks for.
+    """Read the records that a run asks for.
 
     `record=true` replaces schedulers that have a valid record by it, unless `again=true`, and records the others.
     `recorded=` adds schedulers that are not played.
 
     Args:
-        cfg: the config of a script that compares.
+        run: the comparison.
         about: what results say of their task, under the key `task`.
         schedulers: the library's and the user's own schedulers that are to be played.
         workloads: the workloads of the comparison.
@@ -150,20 +148,21 @@ def consult_records(
         ChoiceError: there is no task, not all of its episodes would be recorded, a scheduler that is to be recorded is
             not in `conf/scheduler` as it is, or `recorded` names one without a record.
     """
-    records = open_records(cfg, about)
+    choice = run.records
+    records = open_records(choice, about)
     if records is None:
         return Recorded()
     figures: dict[str, Sequence[EpisodeFigures]] = {}
     inapplicable: dict[str, str] = {}
     invalid: dict[str, str] = {}
     pending: dict[str, Mapping[str, Any]] = {}
-    further = wanted_records(cfg, records)
-    asked = list(schedulers) if cfg.get("record") else []
+    further = [name for name in wanted_records(choice, records) if name not in run.schedulers]
+    asked = list(schedulers) if choice.record else []
     library = library_configurations([*asked, *further])
     ideals = ideal_durations(workloads, setup)
-    counts = limit_slow(cfg, [*asked, *further])
+    counts = limit_slow(run.problem.task, [*asked, *further])
     for name in asked:
-        check_recordable(cfg, name, library)
+        check_recordable(name, run.schedulers[name], library)
     for name in [*asked, *further]:
         count = min(counts.get(name, len(workloads)), len(workloads))
         record = records.read(name, library[name], count) if name in library else "is of no scheduler in conf/scheduler"
@@ -171,7 +170,7 @@ def consult_records(
             found: Sequence[EpisodeFigures] | Inapplicable | str = record
         else:
             found = restore_record(record, workloads[:count], ideals, setup.scenario, library[name])
-        if name in asked and (cfg.get("again") or isinstance(found, str)):
+        if name in asked and (choice.again or isinstance(found, str)):
             pending[name] = library[name]
         elif isinstance(found, str):
             invalid[name] = f"its record is not used: it {found}"
@@ -214,7 +213,7 @@ def restore_record(
         return f"cannot be: {error}; record the scheduler again"
 
 
-def check_recordable(cfg: DictConfig, name: str, library: Mapping[str, Mapping[str, Any]]) -> None:
+def check_recordable(name: str, component: Component, library: Mapping[str, Mapping[str, Any]]) -> None:
     """Check that a scheduler runs as `conf/scheduler` has it, since later comparisons compare with that.
 
     Raises:
@@ -224,75 +223,65 @@ def check_recordable(cfg: DictConfig, name: str, library: Mapping[str, Mapping[s
         raise ChoiceError(
             f"record=true: {name} is not in conf/scheduler; give it a file there or in the folder of --config-dir"
         )
-    now = configuration_of(find_schedulers(cfg)[name])
+    now = configuration_of(component)
     if changed := differences(library[name], now):
         raise ChoiceError(f"record=true: {name} has other options than its file in conf/scheduler: {changed}")
 
 
-def open_records(cfg: DictConfig, about: Mapping[str, Any]) -> TaskRecords | None:
+def open_records(choice: RecordChoice, about: Mapping[str, Any]) -> TaskRecords | None:
     """Return the records of a comparison's task; None if it neither records nor reads records.
 
     Raises:
         ChoiceError: there is no task, or not all of its test episodes are to be recorded.
         MurmurationError: the archive into which records are to be written is damaged.
     """
-    if not (cfg.get("record") or cfg.get("recorded")):
+    if not (choice.record or choice.recorded):
         return None
     if "task" not in about:
         raise ChoiceError("record and recorded: results are recorded for tasks; choose one with task=<name>")
     task = about["task"]
-    if cfg.get("record") and not task["complete"]:
+    if choice.record and not task["complete"]:
         raise ChoiceError(f"record=true: {task['label']} is no whole task; leave out episodes and split")
     if not task["complete"] and "split" in task["label"]:
         raise ChoiceError(f"recorded: {task['label']}: records are of the test episodes; leave out split")
-    results = cfg.get("results")
-    records = TaskRecords(Path(results) if results else RECORDS_FOLDER, task)
-    if cfg.get("record"):
+    records = TaskRecords(choice.folder or RECORDS_FOLDER, task)
+    if choice.record:
         check_archive(records.archive)
     return records
 
 
-def wanted_records(cfg: DictConfig, records: TaskRecords) -> list[str]:
-    """Return the schedulers whose records a comparison reads besides those that it was asked to play.
+def wanted_records(choice: RecordChoice, records: TaskRecords) -> Sequence[str]:
+    """Return the schedulers whose records a comparison reads although it need not play them.
 
     Raises:
         ChoiceError: `recorded` names a scheduler that has no record.
     """
-    recorded = cfg.get("recorded")
-    if not recorded:
+    if choice.recorded is False:
         return []
     known = records.names
-    names = known if recorded is True else [recorded] if isinstance(recorded, str) else [str(each) for each in recorded]
+    names = known if choice.recorded is True else choice.recorded
     for name in names:
         if name not in known:
             there = ", ".join(known) or "none"
             hint = did_you_mean(name, known, lead=", ")
             raise ChoiceError(f"recorded={name}: {records.title} has no such record{hint}; there are: {there}")
-    return [name for name in names if name not in find_schedulers(cfg)]
+    return names
 
 
 def library_configurations(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return the configurations of schedulers as `conf/scheduler` has them; of no others.
-
-    It is called within a run of Hydra or within `open_configs`.
-    """
-    known = [name for name in names if name in list_choices("scheduler")]
-    if not known:
-        return {}
-    cfg = compose_options("compare", ["task=none"], f"[{','.join(known)}]")
-    return {name: configuration_of(node) for name, node in find_schedulers(cfg).items()}
+    """Return the configurations of schedulers as `conf/scheduler` has them; of no others."""
+    return {name: configuration_of(component) for name, component in describe_library(names).items()}
 
 
-def configuration_of(node: DictConfig) -> dict[str, Any]:
+def configuration_of(component: Component) -> dict[str, Any]:
     """Return the class and all options of a scheduler as plain values, with the defaults of the signature."""
-    values = OmegaConf.to_container(node, resolve=True)
-    return cast(dict[str, Any], plain(_with_defaults(values)))
+    return cast(dict[str, Any], plain(_with_defaults(component.values)))
 
 
 def _with_defaults(values: Any) -> Any:
     if isinstance(values, list):
         return [_with_defaults(each) for each in values]
-    if not isinstance(values, dict):
+    if not isinstance(values, Mapping):
         return values
     given = {str(name): _with_defaults(each) for name, each in values.items()}
     if "_target_" not in given:

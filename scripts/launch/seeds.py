@@ -15,21 +15,16 @@ from multiprocessing.managers import SyncManager
 from pathlib import Path
 from typing import Any
 
-from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
-
 from agents.policies.checkpoint import find_checkpoint
 from agents.terminal import ProgressListener
 from agents.validation import ValidationFigures
 from envs.evaluation.failure import portable
 from envs.evaluation.spread import LostCallError
 from envs.types import MurmurationError
-from launch.choices import open_configs
 from launch.curves import write_learning_curves
-from launch.errors import ChoiceError
+from launch.descriptions import SeedRun, TrainingRun
 from launch.policies import load_policies, seed_folders
 from launch.provenance import add_provenance, checkpoint_hashes
-from launch.registry import registered
 from launch.runs import compare_and_report
 from launch.spreading import find_spread, spread_over_ray
 from launch.training import build_trainer, train_seed
@@ -37,27 +32,27 @@ from launch.training import build_trainer, train_seed
 LOOK_SECONDS = 0.2  # between two looks at what the processes report
 
 
-def train(cfg: DictConfig, folder: Path) -> None:
-    """Train; if `evaluate` is true, compare the best checkpoints with the baselines, all in one folder.
+def train(run: TrainingRun, folder: Path) -> None:
+    """Train; if the run has an evaluation, compare the best checkpoints with the baselines, all in one folder.
 
     Raises:
-        ChoiceError: `seeds` is not a positive whole number, and all errors of `build_trainer`.
+        ChoiceError: see `build_trainer`.
         CheckpointError: the run cannot be resumed, or its files cannot be written.
     """
     with ProgressListener() as listener:
-        trained = train_seeds(cfg, folder, listener)
+        trained = train_seeds(run, folder, listener)
     if trained:
         hashes = [checkpoint_hashes(find_checkpoint(each)) for each in seed_folders(folder) or [folder]]
         add_provenance(folder, checkpoint={path: found for each in hashes for path, found in each.items()})
         write_learning_curves(folder)
-        if cfg.evaluate:
-            compare_and_report(cfg, folder, "test", load_policies(folder, registered(cfg)))
+        if run.evaluation:
+            compare_and_report(run.evaluation, folder, load_policies(folder, run.trusted))
 
 
-def train_seeds(cfg: DictConfig, folder: Path, listener: ProgressListener) -> bool:
-    """Train once, or with `seeds=n` once for each of n seeds, in folders seed_<seed> of the run's folder.
+def train_seeds(run: TrainingRun, folder: Path, listener: ProgressListener) -> bool:
+    """Train once, or each of several seeds, in folders seed_<seed> of the run's folder.
 
-    Baselines are measured once. Then `cfg.processes` seeds are trained at a time, each in a process of its own, or all
+    Baselines are measured once. Then `run.processes` seeds are trained at a time, each in a process of its own, or all
     of them on the workers of a Ray cluster that was joined; figures are the same. Seeds that have ended are not trained
     again when a run is resumed.
 
@@ -65,35 +60,21 @@ def train_seeds(cfg: DictConfig, folder: Path, listener: ProgressListener) -> bo
         Whether there is a policy to evaluate.
 
     Raises:
-        ChoiceError: `seeds` or `processes` is not a positive whole number, and all errors of `build_trainer`.
+        ChoiceError: see `build_trainer`.
     """
-    for key in ("seeds", "processes"):
-        value = cfg.get(key)
-        if value is None and key == "processes":
-            continue
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ChoiceError(f"{key} is {value!r}; it must be a whole number of at least 1")
-    if cfg.seeds == 1:
-        return train_seed(cfg, folder, listener).best_iteration >= 0
-    seeds = range(cfg.seed, cfg.seed + cfg.seeds)
-    runs = {seed: (with_seed(cfg, seed), folder / f"seed_{seed}") for seed in seeds}
-    at_once, over_ray = min(cfg.get("processes") or count_cores(), len(runs)), find_spread() is not None
+    first = run.seeds[0]
+    if len(run.seeds) == 1:
+        return train_seed(first, folder, listener).best_iteration >= 0
+    runs = {each.problem.seed: (each, folder / f"seed_{each.problem.seed}") for each in run.seeds}
+    at_once, over_ray = min(run.processes or count_cores(), len(runs)), find_spread() is not None
     if at_once == 1 and not over_ray:
         return train_in_turn(runs, listener)
     place_of_work = "on Ray" if over_ray else f"{at_once} at a time"
-    listener.note(f"training seeds {seeds[0]} to {seeds[-1]}, {place_of_work}")
-    own, place = runs[seeds[0]]
-    measured = build_trainer(own, place, listener).measure()
+    listener.note(f"training seeds {min(runs)} to {max(runs)}, {place_of_work}")
+    measured = build_trainer(*runs[min(runs)], listener).measure()
     if over_ray:
         return train_over_ray(runs, measured, listener)
     return train_at_once(runs, measured, at_once, listener)
-
-
-def with_seed(cfg: DictConfig, seed: int) -> DictConfig:
-    """Return a copy of a configuration with another seed."""
-    own = cfg.copy()
-    own.seed = seed
-    return own
 
 
 def count_cores() -> int:
@@ -101,19 +82,19 @@ def count_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def train_in_turn(runs: Mapping[int, tuple[DictConfig, Path]], listener: ProgressListener) -> bool:
+def train_in_turn(runs: Mapping[int, tuple[SeedRun, Path]], listener: ProgressListener) -> bool:
     """Train seeds one after another in this process; return whether all have a policy."""
     trained, measured = [], dict[str, ValidationFigures]()
-    for seed, (cfg, folder) in runs.items():
+    for seed, (run, folder) in runs.items():
         listener.note(f"training seed {seed}, the last one is {max(runs)}")
-        state = train_seed(cfg, folder, listener, measured)
+        state = train_seed(run, folder, listener, measured)
         trained.append(state.best_iteration >= 0)
         measured |= state.baselines
     return all(trained)
 
 
 def train_at_once(
-    runs: Mapping[int, tuple[DictConfig, Path]],
+    runs: Mapping[int, tuple[SeedRun, Path]],
     measured: Mapping[str, ValidationFigures],
     at_once: int,
     listener: ProgressListener,
@@ -124,7 +105,6 @@ def train_at_once(
         MurmurationError: a process has died. An error that ends the training of a seed is raised as it is.
     """
     context = multiprocessing.get_context("spawn")
-    hydra = HydraConfig.instance().cfg
     manager = SyncManager(ctx=context)
     manager.start(depend_on_parent)
     with manager:
@@ -132,7 +112,7 @@ def train_at_once(
         boards = {seed: listener.part(f"seed {seed}") for seed in runs}
         with stopping_at_once(ProcessPoolExecutor(at_once, context, depend_on_parent)) as pool:
             calls = [
-                pool.submit(train_apart, list(sys.path), hydra, own, place, dict(measured), reports)
+                pool.submit(train_apart, list(sys.path), own, place, dict(measured), reports)
                 for own, place in runs.values()
             ]
             for _ in until_done(calls):
@@ -148,7 +128,7 @@ def train_at_once(
 
 
 def train_over_ray(
-    runs: Mapping[int, tuple[DictConfig, Path]],
+    runs: Mapping[int, tuple[SeedRun, Path]],
     measured: Mapping[str, ValidationFigures],
     listener: ProgressListener,
 ) -> bool:
@@ -171,7 +151,7 @@ def train_over_ray(
     shown = threading.Thread(target=show_until_ended)
     shown.start()
     try:
-        common = (os.getcwd(), HydraConfig.instance().cfg, dict(measured), reports)
+        common = (os.getcwd(), dict(measured), reports)
         calls = [(own, place.resolve()) for own, place in runs.values()]
         results = list(spread_over_ray(train_there, common, calls))
     finally:
@@ -186,15 +166,14 @@ def train_over_ray(
 
 def train_there(
     where: str,
-    hydra: Any,
     measured: Mapping[str, ValidationFigures],
     reports: "queue.Queue[tuple[int, str, tuple[Any, ...]]]",
-    cfg: DictConfig,
+    run: SeedRun,
     folder: Path,
 ) -> bool:
     """Train a seed on a worker, in the working directory of the first process; see `train_apart`."""
     os.chdir(where)
-    return train_apart(list(sys.path), hydra, cfg, folder, measured, reports)
+    return train_apart(list(sys.path), run, folder, measured, reports)
 
 
 @contextmanager
@@ -246,8 +225,7 @@ def end_after(sentinel: int) -> None:
 
 def train_apart(
     path: list[str],
-    hydra: Any,
-    cfg: DictConfig,
+    run: SeedRun,
     folder: Path,
     measured: Mapping[str, ValidationFigures],
     reports: "queue.Queue[tuple[int, str, tuple[Any, ...]]]",
@@ -256,19 +234,16 @@ def train_apart(
 
     Args:
         path: where the first process imports from.
-        hydra: what Hydra has noted about the run.
-        cfg, folder, measured: see `train_seed`.
+        run, folder, measured: see `train_seed`.
         reports: receives (seed, name of the listener's method, its arguments).
     """
     sys.path[:] = path
-    HydraConfig.instance().cfg = hydra
 
     def tell(what: str) -> Callable[..., None]:
-        return lambda *values: reports.put((cfg.seed, what, values))
+        return lambda *values: reports.put((run.problem.seed, what, values))
 
     try:
-        with open_configs():
-            return train_seed(cfg, folder, Reporter(tell), measured).best_iteration >= 0
+        return train_seed(run, folder, Reporter(tell), measured).best_iteration >= 0
     except Exception as error:
         raise portable(error) from None
 

@@ -1,6 +1,5 @@
 """A Ray cluster on which episodes are played and agents are trained: found, joined, and left again."""
 
-import os
 import re
 import socket
 import sys
@@ -8,35 +7,28 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from omegaconf import DictConfig
-
 from envs.evaluation.failure import portable
 from envs.evaluation.spread import LostCallError, Spread
 from launch.errors import ChoiceError, explain_missing_extra
 
 _Result = TypeVar("_Result")
 LOCAL = "local"  # the value of `ray.address` that starts Ray on all cores of this machine
-ADDRESS = "RAY_ADDRESS"  # Ray's own environment variable
 CONNECT_SECONDS = 30.0
 RETRIES = 5  # of a call whose worker or machine is lost
 QUIET = {"log_to_driver": False, "logging_level": "ERROR"}
 
 
 @contextmanager
-def joined_cluster(cfg: DictConfig) -> Iterator[None]:
-    """Join the cluster that `ray.address` or the environment variable names for the time of a script; nothing if none.
+def joined_cluster(address: str | None) -> Iterator[None]:
+    """Join a cluster for the time of a script; nothing without an address.
 
     Raises:
         ChoiceError: Ray is not installed, or no cluster answers.
     """
-    if "ray" not in cfg:
-        yield
-        return
-    address = cfg.ray.address or os.environ.get(ADDRESS)
     if not address:
         yield
         return
-    join(str(address), started_here="started" if address == LOCAL else "joined")
+    join(address, started_here="started" if address == LOCAL else "joined")
     import ray
 
     try:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envs.evaluation.archive import ARCHIVE_SUFFIX
@@ -12,12 +12,12 @@ from envs.evaluation.page import task_table
 from envs.evaluation.record import digest_records
 from envs.evaluation.task import Task
 from envs.types import TraceError, did_you_mean
-from launch.arguments import compose_options
-from launch.choices import CONF, list_choices, open_configs
+from launch.choices import CONF, list_choices
+from launch.describe import compose_comparison
+from launch.descriptions import RecordChoice
 from launch.errors import ChoiceError
-from launch.inputs import build_inputs
+from launch.inputs import build_inputs, describe_task, find_hash, leave_out
 from launch.records import RECORDS_FOLDER, consult_records
-from launch.tasks import build_task, describe_task, find_hash, leave_out
 
 NO_TASK = "none"
 TASKS = [name for name in list_choices("task") if name != NO_TASK]
@@ -70,12 +70,11 @@ def check_task(name: str) -> TaskCheck:
     """
     if name not in TASKS:
         raise ChoiceError(f"task {name!r}: no such task{did_you_mean(name, TASKS, lead=', ')}; there are: {TASKS}")
-    with open_configs():
-        cfg = compose_options("compare", [f"task={name}"], "[]")
-    task = build_task(cfg)
+    problem = compose_comparison([f"task={name}"]).problem
+    task = problem.task
     assert task is not None
     try:
-        return TaskCheck(task, find_hash(cfg, build_inputs(cfg), task))
+        return TaskCheck(task, find_hash(problem, build_inputs(problem), task))
     except TraceError as missing:
         return TaskCheck(task, "", str(missing))
 
@@ -155,16 +154,14 @@ def table_from_records(name: str, folder: Path = RECORDS_FOLDER, options: Sequen
         folder: that of the records.
         options: further options of `scripts/compare.py`, such as those of a modified task.
     """
-    with open_configs():
-        everyone = compose_options("compare", [f"task={name}", *options], "all")
-        cfg = compose_options("compare", [f"task={name}", "recorded=true", *options], "[]")
-        cfg.results = str(folder)
-        inputs = build_inputs(cfg)
-        workloads = inputs.source.evaluation()
-        about = describe_task(cfg, inputs, None, len(workloads))
-        recorded = consult_records(cfg, about, [], workloads, inputs.setup)
+    everyone = compose_comparison([f"task={name}", "scheduler=all", *options])
+    run = replace(everyone, schedulers={}, records=RecordChoice(recorded=True, folder=folder))
+    inputs = build_inputs(run.problem)
+    workloads = inputs.source.evaluation()
+    about = describe_task(run.problem, inputs, None, len(workloads))
+    recorded = consult_records(run, about, [], workloads, inputs.setup)
     outside = leave_out(everyone)
-    names = [str(each) for each in everyone.schedulers if each not in {*recorded.inapplicable, *outside}]
+    names = [each for each in everyone.schedulers if each not in {*recorded.inapplicable, *outside}]
     if not recorded.figures or recorded.records is None:
         return RecordedTable("", [name for name in names if name not in recorded.figures])
     comparison = compare_schedulers(
@@ -217,8 +214,7 @@ def find_disagreements(page: str, folder: Path = RECORDS_FOLDER) -> list[str]:
         table = page.partition(start)[2].partition(end)[0]
         if not table.strip():
             continue
-        with open_configs():
-            task = build_task(compose_options("compare", [f"task={name}"], "[]"))
+        task = compose_comparison([f"task={name}"]).problem.task
         assert task is not None
         label = f"{task.title} ({task.hashes.get(task.version)})"
         digest = DIGEST.format(digest=digest_records(folder / f"{task.title}{ARCHIVE_SUFFIX}"))

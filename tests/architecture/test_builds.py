@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from envs.scheduling import Scheduler  # noqa: E402
 from launch.building import build_object  # noqa: E402
 from launch.choices import list_choices  # noqa: E402
+from launch.describe import as_component  # noqa: E402
 
 BUILT_BARE = (
     *("agent", "cluster", "contention", "env", "failures", "market", "performance", "reconfiguration"),
@@ -27,7 +28,7 @@ def composed(group, name, *overrides):
 
 @pytest.mark.parametrize(("group", "name"), [(group, name) for group in BUILT_BARE for name in list_choices(group)])
 def test_a_choice_builds(group, name):
-    made = build_object(composed(group, name)[group])
+    made = build_object(as_component(composed(group, name)[group]))
     assert made is not None
     assert "Config" not in type(made).__name__  # a component, not a piece of configuration
 
@@ -37,7 +38,7 @@ def test_a_network_sets_the_bandwidth_between_all_nodes(name):
     """10 Gb/s are 1.25 GB/s."""
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         cfg = compose(config_name="compare", overrides=["cluster=three_types_64", f"network={name}"])
-    cluster = build_object(cfg.cluster)
+    cluster = build_object(as_component(cfg.cluster))
     gbps = float(name.removesuffix("g"))
     assert {node.inter_node_bandwidth for node in cluster.nodes} == {gbps / 8}
     assert cluster.name == f"three_types_64, {gbps:g} Gb/s"
@@ -45,10 +46,10 @@ def test_a_network_sets_the_bandwidth_between_all_nodes(name):
 
 @pytest.mark.parametrize("name", list_choices("workload"))
 def test_a_workload_builds_without_its_file(name):
-    cluster = build_object(composed("cluster", "homogeneous_64").cluster)
+    cluster = build_object(as_component(composed("cluster", "homogeneous_64").cluster))
     drawn = composed("workload", name).workload.get("curves") == "by_job"
-    performance = build_object(composed("performance", "drawn" if drawn else "default").performance)
-    source = build_object(composed("workload", name).workload, cluster=cluster, performance=performance)
+    performance = build_object(as_component(composed("performance", "drawn" if drawn else "default").performance))
+    source = build_object(as_component(composed("workload", name).workload), cluster=cluster, performance=performance)
     assert source.num_jobs >= 2
     assert source.name
 
@@ -57,18 +58,18 @@ def test_a_workload_builds_without_its_file(name):
 def test_an_experiment_builds_a_trainer_setting(name):
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         cfg = compose(config_name="train", overrides=[f"experiment={name}"])
-    assert build_object(cfg.trainer).iterations >= 0
+    assert build_object(as_component(cfg.trainer)).iterations >= 0
 
 
 @pytest.mark.parametrize("name", list_choices("tuning"))
 def test_a_tuning_builds_its_scheduler_at_both_ends_of_every_range(name):
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         tuning = compose(config_name="tune", overrides=[f"tuning={name}"]).tuning
-    ranges = {str(key): build_object(node) for key, node in tuning.parameters.items()}
+    ranges = {str(key): build_object(as_component(node)) for key, node in tuning.parameters.items()}
     assert ranges
     for end in (0.0, 1.0):
         changes = {key: parameter.value(end) for key, parameter in ranges.items()}
-        assert isinstance(build_object(tuning.scheduler, changes=changes), Scheduler)
+        assert isinstance(build_object(as_component(tuning.scheduler), changes=changes), Scheduler)
     assert tuning.reference in list_choices("scheduler")
 
 
@@ -79,7 +80,7 @@ def test_a_task_builds(name):
     if name == "none":
         assert cfg.task is None
     else:
-        assert build_object(cfg.task).name == name
+        assert build_object(as_component(cfg.task)).name == name
 
 
 def test_no_group_is_left_out():

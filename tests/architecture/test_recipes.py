@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from omegaconf import DictConfig
 
 import agents.methods
 import agents.networks
@@ -31,7 +30,7 @@ from envs.options import OptionSpec
 from envs.performance import default_model
 from envs.scheduling import Scheduler
 from envs.types import Configuration, KnownCurves, PerformanceError, ThroughputSamples
-from launch.building import build_object
+from launch.building import Component, build_object
 from tests.unit.agents.test_evolution_training import Quiet, problem_of, trainer
 
 FILE = re.compile(r"`(?P<path>[\w/]+\.(?:py|yaml))`:\n\n```(?:python|yaml)\n(?P<text>.*?)```", re.DOTALL)
@@ -63,7 +62,7 @@ def build(recipes, repository, tmp_path, monkeypatch):
     before = set(sys.modules)
 
     def make(path, **given):
-        return build_object(DictConfig(yaml.safe_load(recipes[path])), **given)
+        return build_object(Component("recipe", yaml.safe_load(recipes[path])), **given)
 
     importlib.invalidate_caches()
     yield make

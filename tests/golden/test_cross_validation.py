@@ -10,6 +10,7 @@ from omegaconf import DictConfig
 
 from envs.simulation import RunResult, Simulator, run_episode
 from launch import build_inputs, build_schedulers
+from launch.describe import describe_problem, describe_schedulers
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("xval_*.yaml"))
@@ -23,10 +24,10 @@ def composed(experiment: str, *overrides: str) -> DictConfig:
 
 def played(cfg: DictConfig, name: str) -> RunResult:
     """One of the experiment's schedulers on its workload."""
-    inputs = build_inputs(cfg)
+    inputs = build_inputs(describe_problem(cfg))
     (workload,) = inputs.source.evaluation(cfg.split)
     simulator = Simulator(workload, inputs.setup, inputs.seed)
-    return run_episode(build_schedulers(cfg)[name], simulator, name)
+    return run_episode(build_schedulers(describe_schedulers(cfg))[name], simulator, name)
 
 
 def figures(result: RunResult) -> tuple[float, float, float]:
@@ -40,8 +41,8 @@ def figures(result: RunResult) -> tuple[float, float, float]:
 def test_an_experiment_builds_without_its_file(experiment):
     """No file is read before the run, and restarts are free, as in the simulators to compare with."""
     cfg = composed(experiment)
-    inputs = build_inputs(cfg)
-    schedulers = build_schedulers(cfg)
+    inputs = build_inputs(describe_problem(cfg))
+    schedulers = build_schedulers(describe_schedulers(cfg))
     assert inputs.setup.scenario.restart_delay == 0.0
     assert cfg.reference in schedulers
     assert inputs.setup.cluster.num_gpus in (16, 48, 64)

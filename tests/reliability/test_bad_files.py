@@ -32,7 +32,8 @@ from envs.workloads.readers import (
     SwfTrace,
     TiresiasTrace,
 )
-from launch.building import build_object
+from launch.building import Component, build_object
+from launch.describe import as_component
 from tests.reliability.test_bad_input import CELLS, VALUES, mutated, one_line, places, read_or_refuse
 
 CLUSTER = ClusterSpec(tuple(NodeSpec("V100", 8, 24, 500) for _ in range(4)), "four")
@@ -218,7 +219,7 @@ def build_workload(content):
     """Build a source, draw an episode, and take the first workload for results; one line if one of them is refused."""
     try:
         cfg = OmegaConf.create({"workload": content})
-        source = build_object(cfg.workload, cluster=CLUSTER, performance=PERFORMANCE)
+        source = build_object(as_component(cfg.workload), cluster=CLUSTER, performance=PERFORMANCE)
         found = [source.episode(np.random.default_rng(0), "train"), *source.evaluation()[:2]]
     except Exception as error:
         one_line(error)
@@ -259,7 +260,7 @@ def test_a_mutated_trace_workload_is_built_or_refused(csv, data, value):
 def test_counts_that_no_memory_holds_are_refused_at_once(name):
     with pytest.raises(MurmurationError, match=name):
         build_object(
-            OmegaConf.create({"workload": {**SYNTHETIC, name: 10**12}}).workload,
+            Component("workload", {**SYNTHETIC, name: 10**12}),
             cluster=CLUSTER,
             performance=PERFORMANCE,
         )

@@ -15,7 +15,8 @@ from envs.simulation.scenario import Failures
 from envs.types import ClusterError, ClusterSpec, JobSpec, MurmurationError, NodeSpec
 from envs.workloads import Workload
 from envs.workloads.readers import CsvTrace, ItpTrace, MuriTrace, PhillyTrace, SwfTrace, TiresiasTrace
-from launch.building import build_object
+from launch.building import Component, build_object
+from launch.describe import as_component
 from tests.unit.simulation.bench import Bench
 from tests.unit.simulation.plays import cluster_of, jobs_of
 
@@ -93,7 +94,7 @@ def mutated(node, path, value):
 def build_or_refuse(name, content):
     """Build a configuration; None if it is refused in one line. Any other error fails the test."""
     try:
-        return build_object(OmegaConf.create({name: content})[name])
+        return build_object(as_component(OmegaConf.create({name: content})[name]))
     except Exception as error:
         one_line(error)
         return None
@@ -138,13 +139,13 @@ def test_a_mutated_cluster_is_built_or_refused(path, value):
 def test_clusters_that_cannot_be_are_refused_at_once(name, value):
     content = mutated(CLUSTER, ("groups", 0, name), value)
     with pytest.raises(ClusterError, match=name):
-        build_object(OmegaConf.create({"cluster": content}).cluster)
+        build_object(Component("cluster", content))
 
 
 @pytest.mark.parametrize("quotas", [5, "a", [4], {"a": "x"}, {"a": -1}])
 def test_quotas_that_are_no_numbers_by_tenant(quotas):
     with pytest.raises(MurmurationError, match="quotas"):
-        build_object(OmegaConf.create({"scenario": {**SCENARIO, "quotas": quotas}}).scenario)
+        build_object(Component("scenario", {**SCENARIO, "quotas": quotas}))
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from envs.scheduling import Scheduler
 from envs.simulation import Scenario, Setup
 from envs.types import MurmurationError
 from launch import spreading
-from launch.commands import share_modules
+from launch.commands import find_address, share_modules
 from launch.errors import ChoiceError
 from launch.spreading import find_spread, join, joined_cluster, spread_over_ray
 from tests.conformance.test_training import Told, trainer, weights_of
@@ -57,7 +57,7 @@ def cluster():
     found = Cluster(initialize_head=True, head_node_args=head)
     found.second = found.add_node(num_cpus=1, object_store_memory=STORE)
     found.wait_for_nodes(timeout=120)
-    with joined_cluster(OmegaConf.create({"ray": {"address": found.address}})):
+    with joined_cluster(found.address):
         yield found
     assert not ray.is_initialized()
     found.shutdown()
@@ -329,5 +329,7 @@ def test_without_a_cluster_one_line_says_so(monkeypatch):
         join("auto")
     assert "\n" not in str(error.value)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    with joined_cluster(OmegaConf.create({"seed": 0})), joined_cluster(OmegaConf.create({"ray": {"address": None}})):
+    for content in ({"seed": 0}, {"ray": {"address": None}}):
+        assert find_address(OmegaConf.create(content)) is None
+    with joined_cluster(None):
         pass

@@ -23,14 +23,14 @@ from envs.options import OptionRules, OptionSpec
 from launch.arguments import compose_options
 from launch.building import build_object, import_target
 from launch.choices import CONF
+from launch.describe import as_component, describe_problem, describe_schedulers
 from launch.errors import RunFailedError, as_line, explain_error
 from launch.inputs import build_inputs, build_schedulers
 from launch.policies import build_market, load_policy
 from launch.provenance import PROVENANCE, SAVED, changed_since, read_provenance, resolve_config
+from launch.recall import find_again, recall_setup, recall_whole
 from launch.registry import project_targets, registered
-from launch.repeat import find_again, report_differences
-from launch.runs import recall_setup, recall_whole
-from launch.tasks import build_task
+from launch.repeat import report_differences
 from tests.reliability.mutation import CANARY, MARK, Guard, as_yaml, mutate, mutate_text, plant
 
 NUM_RUNS, NUM_POLICIES, NUM_FIGURES = 1300, 1200, 400
@@ -90,12 +90,11 @@ def honest(evaluated):
 def build_all(cfg, trusted):
     """Build all that a run is made of; no episode is drawn or played. It must trust no further classes."""
     assert registered(cfg) <= trusted
-    build_inputs(cfg)
-    build_schedulers(cfg)
-    build_task(cfg)
+    build_inputs(describe_problem(cfg))
+    build_schedulers(describe_schedulers(cfg))
     for name in ("env", "agent", "trainer", "market"):
         if cfg.get(name):
-            build_object(cfg[name])
+            build_object(as_component(cfg[name]))
 
 
 def attempt(guard: Guard, outcomes: Counter[str], call: Callable[[], Any]) -> list[str]:
@@ -135,7 +134,10 @@ def test_mutated_run_folders_run_nothing(guard, folder, evaluated, honest, capsy
     (run / SAVED).parent.mkdir(parents=True)
     evaluated.checkpoint, targets = str(run), sorted(project_targets(CONF))
     trusted = registered(evaluated)
-    doors = [lambda: build_all(recall_whole(evaluated, run), trusted), lambda: build_inputs(recall_setup(evaluated))]
+    doors = [
+        lambda: build_all(recall_whole(evaluated, run), trusted),
+        lambda: build_inputs(describe_problem(recall_setup(evaluated))),
+    ]
     for content in honest.values():
         (run / SAVED).write_text(as_yaml(content))
         for door in doors:

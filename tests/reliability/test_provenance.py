@@ -102,7 +102,7 @@ def test_a_strangers_run_is_repeated_with_classes_of_the_registry_only(start, co
 @pytest.mark.parametrize("content", [b"", b"[]", b"\xff\xfe{", None])
 def test_a_damaged_folder_is_one_line(start, compared, capsys, damaged, content, monkeypatch):
     """The comparison itself is left out: only what is read from the folder matters."""
-    monkeypatch.setattr("launch.repeat.compare_and_report", lambda cfg, folder, split: None)
+    monkeypatch.setattr("launch.repeat.compare_and_report", lambda *_: None)
     (compared / damaged).unlink() if content is None else (compared / damaged).write_bytes(content)
     code, _, err, _ = start(capsys, "evaluate", f"run={compared}")
     assert code in (1, 2)

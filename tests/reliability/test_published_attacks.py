@@ -14,12 +14,13 @@ from agents.policies import BiddingCheckpoint
 from envs.types import CheckpointError
 from launch.arguments import compose_options
 from launch.choices import CONF, open_configs
+from launch.describe import describe_comparison
 from launch.errors import ChoiceError
 from launch.plain import read_configuration, read_unfilled
 from launch.policies import seed_folders
 from launch.provenance import PROVENANCE, SAVED, hash_config, resolve_config
+from launch.recall import find_again
 from launch.registry import check_recalled, project_targets
-from launch.repeat import find_again
 from tests.reliability.mutation import TASKS, as_yaml
 from tests.unit.launch.test_scripts import SMALL
 from tests.unit.launch.test_scripts import run as run_script
@@ -127,7 +128,8 @@ def test_a_key_that_stands_for_another_one_is_refused(script, run, key):
 @pytest.mark.parametrize("key", ["trust", "ray", "run", "resume"])
 def test_what_a_command_line_decides_is_not_recalled(script, run, monkeypatch, key):
     seen = []
-    monkeypatch.setattr("launch.repeat.compare_and_report", lambda cfg, *_: seen.append(cfg))
+    monkeypatch.setattr("launch.describe.describe_comparison", lambda cfg: seen.append(cfg) or describe_comparison(cfg))
+    monkeypatch.setattr("launch.repeat.compare_and_report", lambda *_: None)
     change(run, **{key: ["stranger.Net"]}, record=True, results="/nowhere")
     code, err = script("evaluate", f"run={run}")
     assert (code, len(err)) == (2, 1)  # it has no figures

@@ -8,10 +8,19 @@ import pytest
 from envs.evaluation.audit import Audit
 from envs.simulation import run_episode
 from envs.types import ImpossibleResultError
-from launch import tampering
+from launch import soaking
 from launch.errors import ChoiceError, RunFailedError
-from launch.soaking import Tally, check_flat, draw_world, long_episode, memory, play_world, worlds_until
-from launch.tampering import TamperedSimulator, kill_a_writer
+from launch.soaking import (
+    Tally,
+    TamperedSimulator,
+    check_flat,
+    draw_world,
+    kill_a_writer,
+    long_episode,
+    memory,
+    play_world,
+    worlds_until,
+)
 
 
 def test_worlds_are_played_and_checked_until_the_time_is_up(capsys):
@@ -47,7 +56,7 @@ def test_an_impossible_allocation_that_is_accepted_ends_a_soak(monkeypatch):
 
 def test_a_file_of_which_a_part_is_left_ends_a_soak(tmp_path, monkeypatch):
     kill_a_writer(tmp_path / "whole", np.random.default_rng(0))
-    monkeypatch.setattr(tampering, "WRITER", tampering.WRITER.replace('f"{number}', 'f"{number}\\n'))
+    monkeypatch.setattr(soaking, "WRITER", soaking.WRITER.replace('f"{number}', 'f"{number}\\n'))
     with pytest.raises(RunFailedError, match="left a part of the file, 200000 lines"):
         kill_a_writer(tmp_path / "part", np.random.default_rng(0))
 

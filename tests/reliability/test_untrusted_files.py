@@ -19,8 +19,9 @@ from agents.policies.options.checkpoint import OptionCheckpoint
 from envs.bidding import BiddingRules
 from envs.options import OptionRules, OptionSpec
 from envs.types import CheckpointError
-from launch.building import build_object
+from launch.building import Component, build_object
 from launch.choices import CONF
+from launch.describe import describe_problem
 from launch.errors import ChoiceError
 from launch.inputs import build_inputs
 from launch.registry import check_recalled, named_targets, project_targets, registered
@@ -146,7 +147,7 @@ def test_a_class_of_the_project_in_the_wrong_group_is_refused(group):
     cfg = OmegaConf.create({**GROUPS, group: {"_target_": "baselines.fifo.Fifo"}, "seed": 0})
     cfg.cluster.groups = [{"gpu_type": "V100", "num_nodes": 1, "num_gpus": 1}]
     with pytest.raises(ChoiceError, match=rf"{group}\._target_ is baselines\.fifo\.Fifo; it must build a "):
-        build_inputs(cfg)
+        build_inputs(describe_problem(cfg))
 
 
 @pytest.mark.parametrize("target", [5, None, ["os.system"], {"_target_": "os.system"}])
@@ -319,7 +320,6 @@ def test_recalled_objects_have_the_types_of_the_signature():
     """Registered classes in the wrong places are refused as well."""
     rounds, scenario = {"_target_": "envs.simulation.Rounds"}, {"_target_": "envs.simulation.Scenario"}
     for wrong in ({"rounds": {"_target_": "envs.simulation.Information"}}, {"contention": rounds}, {"failures": 5}):
-        cfg = OmegaConf.create({"scenario": {**scenario, **wrong}})
         with pytest.raises(ChoiceError, match=f"scenario.{next(iter(wrong))} is"):
-            build_object(cfg.scenario)
-    assert build_object(OmegaConf.create({"scenario": {**scenario, "rounds": rounds}}).scenario).rounds.on_events
+            build_object(Component("scenario", {**scenario, **wrong}))
+    assert build_object(Component("scenario", {**scenario, "rounds": rounds})).rounds.on_events

@@ -32,6 +32,7 @@ from benchmarks.worlds import FULL, PLAIN, FifoEpisode, Size, decide_in_rounds, 
 from envs.simulation import run_episode
 from envs.types import TraceError
 from launch.choices import CONF
+from launch.describe import describe_benchmark
 from launch.errors import ChoiceError
 
 TINY = Size(8, 40)
@@ -328,7 +329,9 @@ def config(*overrides: str) -> Any:
 
 
 def test_suites_are_built():
-    quick, full = build_suite(config()), build_suite(config("suite=full", "data=somewhere"))
+    quick, full = [
+        build_suite(describe_benchmark(config(*options))) for options in ((), ("suite=full", "data=somewhere"))
+    ]
     assert quick.num_sizes < full.num_sizes == len(SIZES)
     assert (full.data, full) == ("somewhere", replace(Suite(), data="somewhere"))
     assert quick.sizes == SIZES[: quick.num_sizes]
@@ -336,7 +339,7 @@ def test_suites_are_built():
 
 def test_unknown_suites_and_parts_are_errors():
     with pytest.raises(ChoiceError, match="suite=ful: no such suite, did you mean full.; there are: quick, full"):
-        build_suite(config("suite=ful"))
+        describe_benchmark(config("suite=ful"))
     with pytest.raises(ChoiceError, match="parts=engin: no such part, did you mean engine"):
         select_parts(["engin"])
 
@@ -346,8 +349,8 @@ def test_parts_are_chosen_by_name():
         "bidding": bidding.measure_bidding,
         "engine": engine.measure_engine,
     }
-    assert select_parts("decisions") == {"decisions": decisions.measure_decisions}
-    assert list(select_parts("all")) == list(BENCHMARKS)
+    assert select_parts(["decisions"]) == {"decisions": decisions.measure_decisions}
+    assert list(select_parts(["all"])) == list(BENCHMARKS)
     assert len(BENCHMARKS) == 10
 
 

@@ -14,7 +14,8 @@ from benchmarks import evolution
 from benchmarks.report import Report
 from benchmarks.suite import Suite
 from launch.choices import CONF
-from launch.training import build_further
+from launch.describe import describe_further
+from launch.inputs import build_inputs
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +40,7 @@ def test_training_is_timed_in_each_market():
 
 
 def test_a_timed_market_decides_as_the_market_does():
-    _, inputs = build_further("shared-16")
+    inputs = build_inputs(describe_further("shared-16")[1])
     workload = inputs.source.episode(np.random.default_rng(0), "train")
     scores = []
     timed = evolution.TimedMarket(StarlingMarket(Starling(look_ahead=0)))

@@ -10,6 +10,7 @@ from envs.performance import EFFICIENCY_SETTINGS
 from envs.types import ClusterError, ClusterSpec, MurmurationError, NodeSpec
 from launch.building import build_object, import_target
 from launch.choices import CONF, LISTED_GROUPS, describe_config, describe_groups
+from launch.describe import as_component, describe_problem, describe_schedulers
 from launch.errors import ChoiceError, explain_error
 from launch.inputs import build_inputs, build_schedulers
 
@@ -46,7 +47,7 @@ CLUSTER = ClusterSpec((NodeSpec("V100", 4),))
 
 
 def node(**content):
-    return OmegaConf.create({"thing": content}).thing
+    return as_component(OmegaConf.create({"thing": content}).thing)
 
 
 def test_given_objects_are_passed_on_unchanged():
@@ -140,7 +141,7 @@ def config():
 
 
 def test_the_default_inputs_can_be_built(config):
-    inputs = build_inputs(config())
+    inputs = build_inputs(describe_problem(config()))
     assert inputs.setup.cluster.num_gpus > 0
     assert inputs.seed == 0
     assert inputs.source.evaluation(None)
@@ -149,18 +150,21 @@ def test_the_default_inputs_can_be_built(config):
 @pytest.mark.parametrize("seed", ["-1", "abc", "1.5", "null"])
 def test_a_seed_is_a_whole_number(config, seed):
     with pytest.raises(ChoiceError, match="seed is .*; it must be a whole number, not negative"):
-        build_inputs(config(f"seed={seed}"))
+        build_inputs(describe_problem(config(f"seed={seed}")))
 
 
 def test_nested_settings_of_the_scenario_can_be_set(config):
-    assert build_inputs(config("++scenario.information.work=none")).setup.scenario.information.work == "none"
-    assert build_inputs(config()).setup.scenario.statistical_efficiency == "measured"
+    assert (
+        build_inputs(describe_problem(config("++scenario.information.work=none"))).setup.scenario.information.work
+        == "none"
+    )
+    assert build_inputs(describe_problem(config())).setup.scenario.statistical_efficiency == "measured"
     for setting in EFFICIENCY_SETTINGS:
-        chosen = build_inputs(config(f"scenario.statistical_efficiency={setting}"))
+        chosen = build_inputs(describe_problem(config(f"scenario.statistical_efficiency={setting}")))
         assert chosen.setup.scenario.statistical_efficiency == setting
-    assert build_inputs(config("++scenario.rounds.interval=60")).setup.scenario.rounds.interval == 60
+    assert build_inputs(describe_problem(config("++scenario.rounds.interval=60"))).setup.scenario.rounds.interval == 60
     with pytest.raises(MurmurationError, match=r"scenario\.information\.work is 'nothing'"):
-        build_inputs(config("++scenario.information.work=nothing"))
+        build_inputs(describe_problem(config("++scenario.information.work=nothing")))
 
 
 class Shortest:
@@ -179,14 +183,14 @@ class Shortest:
 
 def test_schedulers_of_the_library_and_of_the_user(config):
     own = (f"+own._target_={HERE}.Shortest", "+own.depth=4")
-    built = build_schedulers(config("+scheduler@schedulers.fifo=fifo", *own))
+    built = build_schedulers(describe_schedulers(config("+scheduler@schedulers.fifo=fifo", *own)))
     assert list(built) == ["fifo", "own"]
     assert vars(built["own"]) == {"depth": 4}
 
 
 def test_an_object_that_is_no_scheduler_is_refused(config):
     with pytest.raises(ChoiceError, match="own: Inner has no reset and no schedule; a scheduler needs both"):
-        build_schedulers(config(f"+own._target_={HERE}.Inner"))
+        build_schedulers(describe_schedulers(config(f"+own._target_={HERE}.Inner")))
 
 
 def test_the_catalogue_has_one_line_for_everything():

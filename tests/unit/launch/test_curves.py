@@ -12,6 +12,7 @@ from agents.problems.gain import Gain
 from agents.training import TrainingState
 from envs.types import MurmurationError
 from launch.curves import compare_runs, read_curves
+from launch.describe import describe_curves
 from launch.errors import ChoiceError
 
 OPTIONS = {"zero": "random", "one": "starling", "passed": "srtf"}
@@ -38,7 +39,7 @@ def written(folder: Path, name: str, state: TrainingState) -> None:
 
 
 def compare(runs: object, folder: Path, **options: str) -> None:
-    compare_runs(OmegaConf.create({"runs": runs, **OPTIONS, **options}), folder)
+    compare_runs(describe_curves(OmegaConf.create({"runs": runs, **OPTIONS, **options})), folder)
 
 
 def test_methods_are_compared_over_all_their_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

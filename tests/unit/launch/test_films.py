@@ -1,22 +1,26 @@
 """Films from a config: mistakes are named before anything is played."""
 
+from types import SimpleNamespace
+
 import pytest
 from omegaconf import OmegaConf
 
+from launch.building import Component
+from launch.describe import describe_film
 from launch.errors import ChoiceError
-from launch.films import film_run, find_actor
+from launch.films import find_actor
 
 
-def test_another_ending_is_refused_before_the_episode_is_played(tmp_path):
+def test_another_ending_is_refused_before_the_episode_is_played():
     with pytest.raises(ChoiceError, match=r"film=a.avi: the name of a film must end with \.gif or \.mp4"):
-        film_run(OmegaConf.create({"film": "a.avi"}), tmp_path)
+        describe_film(OmegaConf.create({"film": "a.avi"}))
 
 
 def test_a_film_shows_one_scheduler():
-    two = {name: {"_target_": "baselines.Srtf"} for name in ("a", "b")}
+    two = {name: Component(name, {"_target_": "baselines.Srtf"}) for name in ("a", "b")}
     with pytest.raises(ChoiceError, match=r"2 schedulers are chosen \(a, b\); a film shows one"):
-        find_actor(OmegaConf.create({"checkpoint": "", "schedulers": two}))
+        find_actor(SimpleNamespace(checkpoint="", schedulers=two))
     with pytest.raises(ChoiceError, match="0 schedulers are chosen"):
-        find_actor(OmegaConf.create({"checkpoint": "", "schedulers": {}}))
-    one = find_actor(OmegaConf.create({"checkpoint": "", "schedulers": {"a": two["a"]}}))
+        find_actor(SimpleNamespace(checkpoint="", schedulers={}))
+    one = find_actor(SimpleNamespace(checkpoint="", schedulers={"a": two["a"]}))
     assert type(one).__name__ == "Srtf"

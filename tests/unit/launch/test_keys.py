@@ -5,8 +5,8 @@ from omegaconf import OmegaConf
 
 from launch.arguments import hydra_arguments
 from launch.choices import CONF
+from launch.describe import describe_schedulers
 from launch.errors import ChoiceError
-from launch.inputs import find_schedulers
 from tests.unit.launch.test_scripts import SMALL, here
 
 __all__ = ["here"]  # a fixture
@@ -41,14 +41,14 @@ def test_a_scheduler_of_the_users_own_and_its_options_pass(here):
 def test_options_that_would_be_ignored_say_how_to_write_them():
     cfg = OmegaConf.create({"schedulers": {"own": {"a": 1, "b": 2}}, "own": {"_target_": "m.C"}})
     with pytest.raises(ChoiceError, match=r"write own\.a, own\.b=<value>"):
-        find_schedulers(cfg)
+        describe_schedulers(cfg)
 
 
 def test_schedulers_are_the_chosen_ones_and_further_keys_with_a_target():
     cfg = OmegaConf.create(
         {"schedulers": {"fifo": {"_target_": "m.F"}}, "own": {"_target_": "m.C"}, "cluster": {"_target_": "m.K"}}
     )
-    assert list(find_schedulers(cfg)) == ["fifo", "own"]
+    assert list(describe_schedulers(cfg)) == ["fifo", "own"]
 
 
 @pytest.mark.parametrize("config", sorted(path.stem for path in CONF.glob("*.yaml")))

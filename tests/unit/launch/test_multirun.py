@@ -10,10 +10,19 @@ import pytest
 from hydra.core.plugins import Plugins
 from omegaconf import OmegaConf
 
+from launch.describe import describe_training
+from launch.descriptions import TrainingRun
 from launch.errors import ChoiceError, short_errors
 from launch.multirun import summarise_multirun
-from launch.objective import objective_of, rows_with_figures
-from launch.outcomes import OUTCOMES, FinishedRun, MultirunFolder, read_outcomes, write_outcome
+from launch.outcomes import (
+    OUTCOMES,
+    FinishedRun,
+    MultirunFolder,
+    objective_of,
+    read_outcomes,
+    rows_with_figures,
+    write_outcome,
+)
 from launch.policies import load_policies, seed_folders
 from launch.seeds import train_seeds
 from tests.unit.launch.test_scripts import SMALL, here, run
@@ -99,24 +108,27 @@ def test_every_seed_is_trained_in_its_own_folder(tmp_path, monkeypatch):
     calls: list[Any] = []
     given: list[Any] = []
 
-    def train(cfg, folder, listener, measured=None):
-        calls.append((cfg.seed, folder))
+    def train(run, folder, listener, measured=None):
+        calls.append((run.problem.seed, folder))
         given.append(dict(measured or {}))
-        return SimpleNamespace(best_iteration=0, baselines={f"of_{cfg.seed}": {}})
+        return SimpleNamespace(best_iteration=0, baselines={f"of_{run.problem.seed}": {}})
 
     listener: Any = SimpleNamespace(note=calls.append)
     monkeypatch.setattr("launch.seeds.train_seed", train)
-    assert train_seeds(OmegaConf.create({"seed": 3, "seeds": 2, "processes": 1}), tmp_path, listener)
+    seeds: list[Any] = [SimpleNamespace(problem=SimpleNamespace(seed=seed)) for seed in (3, 4)]
+    assert train_seeds(TrainingRun(seeds=seeds, processes=1), tmp_path, listener)
     assert calls[1::2] == [(3, tmp_path / "seed_3"), (4, tmp_path / "seed_4")]
     assert calls[0] == "training seed 3, the last one is 4"
     assert given == [{}, {"of_3": {}}], "baselines are measured by the first training seed"
     calls.clear()
-    assert train_seeds(OmegaConf.create({"seed": 3, "seeds": 1}), tmp_path, listener)
+    assert train_seeds(TrainingRun(seeds=seeds[:1]), tmp_path, listener)
     assert calls == [(3, tmp_path)]
-    with pytest.raises(ChoiceError, match="seeds is 0; it must be a whole number of at least 1"):
-        train_seeds(OmegaConf.create({"seed": 3, "seeds": 0}), tmp_path, listener)
-    with pytest.raises(ChoiceError, match="processes is 0; it must be a whole number of at least 1"):
-        train_seeds(OmegaConf.create({"seed": 3, "seeds": 2, "processes": 0}), tmp_path, listener)
+
+
+@pytest.mark.parametrize(("key", "found"), [("seeds", 0), ("processes", 0), ("processes", True)])
+def test_impossible_numbers_of_seeds_and_processes_are_refused(key, found):
+    with pytest.raises(ChoiceError, match=f"{key} is {found}; it must be a whole number of at least 1"):
+        describe_training(OmegaConf.create({"resume": "", "seed": 3, "seeds": 2, key: found}))
 
 
 def test_folders_of_training_seeds_are_in_numerical_order(tmp_path):

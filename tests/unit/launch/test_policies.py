@@ -8,7 +8,8 @@ from baselines.starling.market import StarlingMarket
 from envs.simulation import FifoMarket, Simulator, run_episode
 from envs.types import CheckpointError
 from launch.choices import CONF
-from launch.policies import build_market, load_planner, market_of_class, without_names
+from launch.describe import market_of_class, without_names
+from launch.policies import build_market, load_planner
 from tests.conformance.test_starling_market import zoo_world
 
 

@@ -9,8 +9,8 @@ from envs.evaluation.archive import list_recorded, read_member, write_member
 from envs.evaluation.record import digest_records, read_record, write_lines
 from launch import ROOT
 from launch.choices import open_configs
+from launch.describe import describe_schedulers
 from launch.errors import ChoiceError
-from launch.inputs import find_schedulers
 from launch.records import RECORDS_FOLDER, TaskRecords, configuration_of, library_configurations
 from launch.sources import hash_sources
 from launch.task_pages import (
@@ -193,7 +193,7 @@ def test_a_damaged_archive_is_refused_before_anything_is_played(play, tmp_path):
 def test_a_configuration_has_the_defaults_of_the_signature():
     with open_configs():
         (found,) = library_configurations(["fifo", "no_such"]).values()
-    node = find_schedulers(composed("task=none", schedulers="[fifo]"))["fifo"]
+    node = describe_schedulers(composed("task=none", schedulers="[fifo]"))["fifo"]
     assert found == configuration_of(node)
     assert found["backfill"] == "none"
 

@@ -1,10 +1,11 @@
 """Configs, nested ones included, are checked against signatures before anything is built."""
 
 import pytest
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
-from launch.building import build_object, check_missing, check_options
-from launch.choices import CONF, list_choices
+from launch.building import Component, build_object, check_missing, check_options
+from launch.choices import list_choices, read_choice
+from launch.describe import as_component
 from launch.errors import ChoiceError
 
 HERE = "tests.unit.launch.test_signature"
@@ -23,21 +24,18 @@ def required(a: int, b: float) -> tuple[int, float]:
     return a, b
 
 
-def config(text: str) -> DictConfig:
-    made = OmegaConf.create(text.replace("HERE", HERE))
-    assert isinstance(made, DictConfig)
-    return made
+def described(text: str) -> Component:
+    return as_component(OmegaConf.create(text.replace("HERE", HERE))["t"])
 
 
 @pytest.mark.parametrize(("group", "name"), [(group, name) for group in GROUPS for name in list_choices(group)])
 def test_every_config_of_the_library_has_only_options_of_its_signature(group, name):
-    node = OmegaConf.create({group: OmegaConf.load(CONF / group / f"{name}.yaml")})[group]
-    check_options(node, {})
+    check_options(Component(group, read_choice(group, name)), {})
 
 
 def test_lists_of_plain_values_and_nested_targets_pass():
-    check_options(config("t: {_target_: HERE.Tree, left: [1, 2], right: 3}").t, {})
-    check_options(config("t: {_target_: HERE.Tree, left: {_target_: HERE.Tree, label: x}}").t, {})
+    check_options(described("t: {_target_: HERE.Tree, left: [1, 2], right: 3}"), {})
+    check_options(described("t: {_target_: HERE.Tree, left: {_target_: HERE.Tree, label: x}}"), {})
 
 
 @pytest.mark.parametrize(
@@ -53,28 +51,28 @@ def test_lists_of_plain_values_and_nested_targets_pass():
 )  # fmt: skip
 def test_an_option_that_no_signature_takes_is_refused(text, said):
     with pytest.raises(ChoiceError, match=said) as raised:
-        check_options(config(text).t, {})
+        check_options(described(text), {})
     assert "\n" not in str(raised.value)
 
 
 def test_objects_given_by_the_script_must_be_taken_too():
     with pytest.raises(ChoiceError, match=r"t\.cluster: .*Tree takes no cluster"):
-        check_options(config("t: {_target_: HERE.Tree}").t, {"cluster": object()})
+        check_options(described("t: {_target_: HERE.Tree}"), {"cluster": object()})
 
 
 def test_a_missing_argument_is_reported_before_the_call():
-    check_missing(config("t: {_target_: HERE.required, a: 1}").t, {"b": 2.0})
-    check_missing(config("t: {_target_: HERE.required, _args_: [1, 2.0]}").t, {})
-    check_missing(config("t: {_target_: HERE.Tree, left: {_target_: HERE.required, _partial_: true}}").t, {})
+    check_missing(described("t: {_target_: HERE.required, a: 1}"), {"b": 2.0})
+    check_missing(described("t: {_target_: HERE.required, _args_: [1, 2.0]}"), {})
+    check_missing(described("t: {_target_: HERE.Tree, left: {_target_: HERE.required, _partial_: true}}"), {})
     for text in ("t: {_target_: HERE.required, a: 1}", "t: {_target_: HERE.required, _args_: [1]}"):
         with pytest.raises(ChoiceError, match=r"t: missing a required argument: 'b'; set it as t\.<name>=<value>"):
-            check_missing(config(text).t, {})
+            check_missing(described(text), {})
     for text in ("left: {_target_: HERE.required}", "left: [{_target_: HERE.required}]"):
         with pytest.raises(ChoiceError, match=r"t\.left.*: missing a required argument: 'a'"):
-            check_missing(config(f"t: {{_target_: HERE.Tree, {text}}}").t, {})
+            check_missing(described(f"t: {{_target_: HERE.Tree, {text}}}"), {})
 
 
 def test_functions_are_built_as_classes_are():
-    assert build_object(config("t: {_target_: HERE.required, a: 1}").t, b=2.5) == (1, 2.5)
-    tree = build_object(config("t: {_target_: HERE.Tree, left: {_target_: HERE.Tree, label: x}, right: 2}").t)
+    assert build_object(described("t: {_target_: HERE.required, a: 1}"), b=2.5) == (1, 2.5)
+    tree = build_object(described("t: {_target_: HERE.Tree, left: {_target_: HERE.Tree, label: x}, right: 2}"))
     assert (tree.left.label, tree.right, tree.label) == ("x", 2, "tree")

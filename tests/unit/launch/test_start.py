@@ -12,6 +12,8 @@ from agents.terminal import ProgressListener
 from envs.types import CheckpointError, MurmurationError
 from launch.building import build_object
 from launch.choices import CONF
+from launch.describe import as_component, describe_training
+from launch.descriptions import SeedRun
 from launch.errors import ChoiceError
 from launch.training import build_trainer, read_start
 from tests.unit.agents.test_evolution_training import SETTINGS, fixed_batches, setup_of
@@ -24,10 +26,14 @@ def config(*options: str) -> DictConfig:
         return compose("train", ["experiment=bidding_16", *options])
 
 
+def described(cfg: DictConfig) -> SeedRun:
+    return describe_training(cfg).seeds[0]
+
+
 def problem(cfg: DictConfig, num_bids: int = 6) -> BidProblem:
     """A small world in which nodes state so many bids, and the network of a config."""
     tasks = (setup_of() if num_bids == 7 else fixed_batches(SETTINGS)).tasks
-    found = BidProblem(tasks, build_object(cfg.agent), {"name": "fifo", "options": {}})
+    found = BidProblem(tasks, build_object(as_component(cfg.agent)), {"name": "fifo", "options": {}})
     assert found.spec.num_bids == num_bids
     return found
 
@@ -35,7 +41,7 @@ def problem(cfg: DictConfig, num_bids: int = 6) -> BidProblem:
 def test_the_shipped_policy_can_be_trained_further(tmp_path):
     folder = CONF.parent / "checkpoints" / "bids-mix"
     cfg = config(f"start={folder}")
-    found = read_start(cfg, problem(cfg), tmp_path)
+    found = read_start(described(cfg), problem(cfg), tmp_path)
     expected = BiddingCheckpoint.load(folder).network.state_dict()
     assert found is not None
     assert set(found) == set(expected)
@@ -45,7 +51,7 @@ def test_the_shipped_policy_can_be_trained_further(tmp_path):
 def test_the_shipped_policy_gets_a_bid_for_batch_sizes_where_they_may_be_chosen(tmp_path):
     folder = CONF.parent / "checkpoints" / "bids-mix"
     cfg = config(f"start={folder}")
-    found, six = (read_start(cfg, problem(cfg, num_bids), tmp_path) for num_bids in (7, 6))
+    found, six = (read_start(described(cfg), problem(cfg, num_bids), tmp_path) for num_bids in (7, 6))
     assert found is not None
     assert six is not None
     for name in ("out.weight", "out.bias", "direct.weight"):
@@ -55,26 +61,26 @@ def test_the_shipped_policy_gets_a_bid_for_batch_sizes_where_they_may_be_chosen(
 
 
 def test_a_resumed_run_and_a_run_without_start_read_no_policy(tmp_path):
-    assert read_start(config(), problem(config()), tmp_path) is None
+    assert read_start(described(config()), problem(config()), tmp_path) is None
     (tmp_path / "state.json").touch()
-    assert read_start(config("start=missing"), problem(config()), tmp_path) is None
+    assert read_start(described(config("start=missing")), problem(config()), tmp_path) is None
 
 
 def test_what_cannot_start_a_run_is_refused_in_one_line(tmp_path):
     folder = CONF.parent / "checkpoints" / "bids-mix"
     cfg = config(f"start={folder}", "agent.options.width=8")
     with pytest.raises(CheckpointError, match=r"start=.*bids-mix: the network to train has width 8 and that of .* 16"):
-        read_start(cfg, problem(cfg), tmp_path)
+        read_start(described(cfg), problem(cfg), tmp_path)
     with pytest.raises(ChoiceError, match="start=missing: no such folder"):
-        read_start(config("start=missing"), problem(cfg), tmp_path)
+        read_start(described(config("start=missing")), problem(cfg), tmp_path)
     with pytest.raises(ChoiceError, match="bids-mix: is no policy that chooses options"):
-        build_trainer(config("experiment=from_nothing", f"start={folder}"), tmp_path, ProgressListener())
+        build_trainer(described(config("experiment=from_nothing", f"start={folder}")), tmp_path, ProgressListener())
     options = CONF.parent / "checkpoints" / "options-16"
     with pytest.raises(ChoiceError, match="options-16: is no policy that bids"):
-        read_start(config(f"start={options}"), problem(cfg), tmp_path)
+        read_start(described(config(f"start={options}")), problem(cfg), tmp_path)
     with pytest.raises(CheckpointError, match=r"options-16: the network to train is .*'hidden': 8.* choose the same"):
         build_trainer(
-            config("experiment=from_nothing", f"start={options}", "agent.options.hidden=8"),
+            described(config("experiment=from_nothing", f"start={options}", "agent.options.hidden=8")),
             tmp_path,
             ProgressListener(),
         )
@@ -83,7 +89,7 @@ def test_what_cannot_start_a_run_is_refused_in_one_line(tmp_path):
 def test_a_policy_for_options_can_be_trained_further_on_another_task(tmp_path):
     folder = CONF.parent / "checkpoints" / "options-16"
     options = ("experiment=from_nothing", "task=rigid-64", f"start={folder}", "++agent.options.reluctance=11")
-    trainer = build_trainer(config(*options), tmp_path, ProgressListener())
+    trainer = build_trainer(described(config(*options)), tmp_path, ProgressListener())
     expected = OptionCheckpoint.load(folder).network.state_dict()
     network = trainer.problem.build(0, trainer.start)
     assert all(torch.equal(value, expected[name]) for name, value in network.state_dict().items())
@@ -121,8 +127,7 @@ def test_a_policy_for_options_can_be_trained_further_on_another_task(tmp_path):
         ),
     ],
 )
-def test_a_wrong_pair_of_method_network_and_environment_is_one_line(tmp_path, options, said, monkeypatch):
-    monkeypatch.setattr("launch.training.describe_market", lambda _: {"name": "fifo", "options": {}})
+def test_a_wrong_pair_of_method_network_and_environment_is_one_line(tmp_path, options, said):
     with pytest.raises(MurmurationError, match=said) as refusal:
-        build_trainer(config(*options), tmp_path, ProgressListener())
+        build_trainer(described(config(*options)), tmp_path, ProgressListener())
     assert "\n" not in str(refusal.value)

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from omegaconf import OmegaConf
 
 from launch import ROOT, build_inputs
 from launch.arguments import (
@@ -17,9 +16,10 @@ from launch.arguments import (
     compose_options,
 )
 from launch.choices import list_choices, open_configs
+from launch.describe import compose_comparison, describe_comparison, describe_problem
 from launch.errors import ChoiceError
+from launch.inputs import describe_task, leave_out, limit_slow
 from launch.task_pages import MARKERS, TASKS, check_task, collect_tables, insert_table, write_hash
-from launch.tasks import build_task, count_episodes, describe_task, leave_out, limit_slow
 from tests.unit.launch.test_scripts import here
 
 __all__ = ["here"]  # a fixture
@@ -53,7 +53,7 @@ def test_a_task_from_a_trace_has_the_hash_that_its_file_names(name, real_data, m
 
 @pytest.mark.parametrize("name", TASKS)
 def test_a_task_says_its_name_and_keeps_its_earlier_hashes(name):
-    task = build_task(composed(f"task={name}"))
+    task = describe_problem(composed(f"task={name}")).task
     assert task is not None
     assert task.name == name
     assert sorted(task.hashes) == list(range(1, task.version + 1))
@@ -62,7 +62,7 @@ def test_a_task_says_its_name_and_keeps_its_earlier_hashes(name):
 @pytest.mark.parametrize("name", SYNTHETIC)
 def test_synthetic_splits_share_no_job_and_have_fixed_episodes(name):
     cfg = composed(f"task={name}")
-    source = build_inputs(cfg).source
+    source = build_inputs(describe_problem(cfg)).source
     assert len(source.evaluation("test")) == (20 if name == "large-1024" else 100)
     works = [set(source.evaluation(split)[0].jobs["work"].tolist()) for split in ("train", "validation", "test")]
     fresh = source.episode(np.random.default_rng(0))
@@ -98,35 +98,33 @@ def test_named_schedulers_exist():
 
 
 def test_slow_schedulers_play_fewer_episodes_of_a_task():
-    assert limit_slow(composed("task=full-64"), ["fifo", "afs", "pollux"]) == {"afs": 20, "pollux": 5}
-    assert limit_slow(composed("task=none"), ["fifo", "pollux"]) == {}
+    assert limit_slow(describe_problem(composed("task=full-64")).task, ["fifo", "afs", "pollux"]) == {
+        "afs": 20,
+        "pollux": 5,
+    }
+    assert limit_slow(None, ["fifo", "pollux"]) == {}
 
 
 def test_schedulers_that_choose_batch_sizes_have_rows_where_they_may():
-    assert set(leave_out(composed("task=full-64", schedulers="all"))) == set(BATCH_SCHEDULERS)
-    assert leave_out(composed("task=batch-64", schedulers="all")) == {}
-    assert leave_out(composed("task=full-64", "scheduler=elastic_dp")) == {}
-
-
-@pytest.mark.parametrize(("wanted", "found"), [(None, 7), (3, 3), (9, 7)])
-def test_episodes_are_counted(wanted, found):
-    assert count_episodes(OmegaConf.create({"episodes": wanted}), 7) == found
+    assert set(leave_out(describe_comparison(composed("task=full-64", schedulers="all")))) == set(BATCH_SCHEDULERS)
+    assert leave_out(describe_comparison(composed("task=batch-64", schedulers="all"))) == {}
+    assert leave_out(describe_comparison(composed("task=full-64", "scheduler=elastic_dp"))) == {}
 
 
 @pytest.mark.parametrize("wanted", [0, -1, "many", 2.5])
 def test_impossible_numbers_of_episodes_are_refused(wanted):
     with pytest.raises(ChoiceError, match="episodes is"):
-        count_episodes(OmegaConf.create({"episodes": wanted}), 7)
+        compose_comparison(["task=none", f"episodes={wanted}"])
 
 
 def test_what_differs_from_the_whole_test_split_is_said():
-    cfg = composed("task=shared-16")
-    inputs = build_inputs(cfg)
-    assert describe_task(cfg, inputs, "test", 100)["task"]["complete"]
-    told = describe_task(cfg, inputs, "train", 5)["task"]
+    problem = describe_problem(composed("task=shared-16"))
+    inputs = build_inputs(problem)
+    assert describe_task(problem, inputs, "test", 100)["task"]["complete"]
+    told = describe_task(problem, inputs, "train", 5)["task"]
     assert told["label"].endswith("), split train, the first 5 of 100 episodes")
     assert not told["modified"]
-    assert describe_task(composed("task=none"), inputs, None, 5) == {}
+    assert describe_task(describe_problem(composed("task=none")), inputs, None, 5) == {}
 
 
 def test_a_comparison_of_a_modified_task_says_so(here, tmp_path):

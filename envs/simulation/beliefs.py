@@ -272,7 +272,7 @@ class Prior:
         self._throughputs = ThroughputTable.build(replace(setup, scenario=Scenario()), names, max_gpus).throughputs
         self._names, self._estimator = names, setup.estimator
         self._fits: dict[str, ThroughputFit] = {}
-        self._believed: dict[tuple[str | bytes, ...], EstimatedCurve] = {}
+        self._believed: dict[tuple[str, tuple[bytes, ...]], EstimatedCurve] = {}
 
     @classmethod
     def of(cls, setup: Setup, max_gpus: int) -> "Prior":
@@ -305,7 +305,7 @@ class Prior:
             runs: bool[num_gpu_types, max_gpus + 1, NUM_LEVELS], where it runs.
             samples: at least one.
         """
-        key = (model, runs.tobytes(), *(array.tobytes() for array in samples))
+        key = (model, tuple(array.tobytes() for array in (runs, *samples)))
         if key not in self._believed:
             if len(self._believed) >= MOST_BELIEFS:
                 del self._believed[next(iter(self._believed))]
@@ -414,7 +414,7 @@ def _draw(key: tuple[int, ...]) -> float:
     return float(np.random.default_rng(key).standard_normal())
 
 
-def _ordered(throughput: FloatArray, runs: FloatArray) -> FloatArray:
+def _ordered(throughput: FloatArray, runs: BoolArray) -> FloatArray:
     """Make a believed curve as real ones are: more GPUs never lower it, and more nodes never raise it."""
     ordered = np.maximum.accumulate(throughput, axis=1)
     least = np.minimum.accumulate(np.where(runs, ordered, np.inf), axis=2)

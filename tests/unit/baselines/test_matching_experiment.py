@@ -1,12 +1,12 @@
 """The experiment: instances, figures in tables, and its internal checks."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-import reproduce
 from baselines.sampling_matching.problem import problem
 from baselines.sampling_matching.search import Sampling
 from envs.performance import default_model
@@ -27,6 +27,8 @@ from experiments.sampling_matching.experiment import (
     time_table,
 )
 from experiments.sampling_matching.instances import FAST_LINKS, GPU_TYPES, SLOW_LINKS, draw
+from launch.describe import describe_reproduction
+from launch.descriptions import ReproductionRun
 from launch.errors import ChoiceError
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
@@ -163,9 +165,12 @@ def test_markets_with_different_welfare_are_an_error(small, monkeypatch):
 def test_a_paper_alone_names_its_first_table():
     from omegaconf import OmegaConf
 
-    tables = OmegaConf.load(CONF / "reproduce.yaml").tables
-    assert reproduce.select_table(tables, "sampling_matching", None)._target_.endswith("jct_gap")
-    assert reproduce.select_table(tables, "rubick", "prediction_error")._target_.endswith("prediction_error")
+    def described(paper: str, table: str | None) -> ReproductionRun:
+        cfg: Any = OmegaConf.merge(OmegaConf.load(CONF / "reproduce.yaml"), {"paper": paper, "table": table})
+        return describe_reproduction(cfg)
+
+    assert described("sampling_matching", None).table.values["_target_"].endswith("jct_gap")
+    assert described("rubick", "prediction_error").table.values["_target_"].endswith("prediction_error")
     for paper, table, said in (("sampling", None, "did you mean sampling_matching"), ("rubick", "x", "no such table")):
         with pytest.raises(ChoiceError, match=said):
-            reproduce.select_table(tables, paper, table)
+            described(paper, table)

@@ -1,6 +1,7 @@
 """Films from a config: mistakes are named before anything is played."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
@@ -16,11 +17,16 @@ def test_another_ending_is_refused_before_the_episode_is_played():
         describe_film(OmegaConf.create({"film": "a.avi"}))
 
 
+def run_of(schedulers: dict[str, Component]) -> Any:
+    """A description of a film that says nothing else."""
+    return SimpleNamespace(checkpoint="", schedulers=schedulers)
+
+
 def test_a_film_shows_one_scheduler():
     two = {name: Component(name, {"_target_": "baselines.Srtf"}) for name in ("a", "b")}
     with pytest.raises(ChoiceError, match=r"2 schedulers are chosen \(a, b\); a film shows one"):
-        find_actor(SimpleNamespace(checkpoint="", schedulers=two))
+        find_actor(run_of(two))
     with pytest.raises(ChoiceError, match="0 schedulers are chosen"):
-        find_actor(SimpleNamespace(checkpoint="", schedulers={}))
-    one = find_actor(SimpleNamespace(checkpoint="", schedulers={"a": two["a"]}))
+        find_actor(run_of({}))
+    one = find_actor(run_of({"a": two["a"]}))
     assert type(one).__name__ == "Srtf"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from envs.simulation.mean_curve import additive_fit
-from envs.types import BoolArray, EstimatedCurve, FloatArray, KnownCurves, MurmurationError, ThroughputSamples
+from envs.types import BoolArray, EstimatedCurve, FloatArray, IntArray, KnownCurves, MurmurationError, ThroughputSamples
 
 LEAST_RESIDUAL = 0.02  # of the logarithm: what a belief leaves at least
 SWEEPS = 20  # of alternating least squares
@@ -54,7 +54,9 @@ class MatrixCompletion:
         shape, rest = additive_fit(known)
         references = rest.reshape(len(rest), shape.size)
         columns = factorise(references, min(self.rank, max(len(rest), 1)), self.ridge)
-        completed = np.where(np.isfinite(references), references, _ridge_rows(references, columns, self.ridge) @ columns.T)
+        completed = np.where(
+            np.isfinite(references), references, _ridge_rows(references, columns, self.ridge) @ columns.T
+        )
         return CompletionFit(self, shape, completed, columns, known.runs)
 
 
@@ -95,7 +97,7 @@ class CompletionFit:
         shown.reshape(-1)[self._running] = spread[self._running]
         return EstimatedCurve(throughput, shown)
 
-    def _predict(self, fingerprints: FloatArray, cells: FloatArray, variance: FloatArray) -> FloatArray:
+    def _predict(self, fingerprints: FloatArray, cells: IntArray, variance: FloatArray) -> FloatArray:
         """Predict whole rows from fingerprints.
 
         Args:
@@ -113,7 +115,7 @@ class CompletionFit:
         factors = np.linalg.solve(square, (seen * weights[:, None]).T @ centred.T).T
         rows = factors @ self.columns.T
         if not self.options.matched or not len(self.references):
-            return rows
+            return np.asarray(rows)
         return self._match(rows)
 
     def _match(self, rows: FloatArray) -> FloatArray:
@@ -150,7 +152,7 @@ def _ridge_rows(entries: FloatArray, factors: FloatArray, ridge: float) -> Float
     return np.asarray(np.linalg.solve(squares, (np.nan_to_num(entries) @ factors)[..., None])[..., 0])
 
 
-def _keep_measurements(mean: FloatArray, spread: FloatArray, samples: ThroughputSamples, cells: FloatArray) -> None:
+def _keep_measurements(mean: FloatArray, spread: FloatArray, samples: ThroughputSamples, cells: IntArray) -> None:
     """Combine the beliefs about measured cells, float64[cells] each, with the measurements, in place."""
     for cell, throughput, error, stated in zip(cells, samples.throughput, samples.error, samples.stated, strict=True):
         if not stated:

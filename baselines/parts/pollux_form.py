@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import least_squares
 
-from envs.types import EstimatedCurve, FloatArray, IntArray, KnownCurves, MurmurationError, ThroughputSamples
+from envs.types import BoolArray, EstimatedCurve, FloatArray, IntArray, KnownCurves, MurmurationError, ThroughputSamples
 
 HEIGHT_SPREAD = 3.0  # of the logarithm of a throughput of which nothing is known
 TYPE_SPREAD = 0.7  # of the logarithm of a GPU type's throughput relative to the others, if no other model is known
@@ -117,7 +117,10 @@ class PolluxCells(NamedTuple):
                 beta_local, alpha_node and beta_node over T_grad on one GPU of the mean type; and the logit of
                 (gamma - 1) / 9.
         """
-        heights, form = parameters[..., : self.num_types], np.moveaxis(parameters[..., self.num_types :], -1, 0)[..., None]
+        heights, form = (
+            parameters[..., : self.num_types],
+            np.moveaxis(parameters[..., self.num_types :], -1, 0)[..., None],
+        )
         constant, shrinkage = _logistic(form[0]), _logistic(form[1])
         norm = 1.0 + (LARGEST_NORM - 1.0) * _logistic(form[6])
         doublings, more = np.log(self.sizes), np.maximum(self.sizes - 2, 0)
@@ -150,7 +153,7 @@ class PolluxFit:
         runs: bool[num_gpu_types, sizes, levels], the cells in which the model runs; beliefs are 0 elsewhere.
     """
 
-    def __init__(self, cells: PolluxCells, prior: PolluxPrior, residual: FloatArray, runs: FloatArray) -> None:
+    def __init__(self, cells: PolluxCells, prior: PolluxPrior, residual: FloatArray, runs: BoolArray) -> None:
         self.cells, self.prior, self.residual = cells, prior, residual
         self._running = np.flatnonzero(runs)
         self._places = cells.take(self._running)
@@ -160,12 +163,11 @@ class PolluxFit:
         which = np.ravel_multi_index(tuple(samples.cells.T), self.residual.shape)
         residual = self.residual.reshape(-1)
         error = np.hypot(samples.error, residual[which])
-        point = most_likely(self.cells.take(which), np.log(samples.throughput), error, self.prior)
-        mean, factor = self.prior
-        at = mean + factor @ point
+        at = most_likely(self.cells.take(which), np.log(samples.throughput), error, self.prior)
+        factor = self.prior.factor
         _, slopes = self.cells.take(which).slopes(at, factor)
         slopes = slopes / error[:, None]
-        precision = np.eye(len(point)) + slopes.T @ slopes
+        precision = np.eye(len(at)) + slopes.T @ slopes
         logarithm, along = self._places.slopes(at, factor)
         variance = (along * np.linalg.solve(precision, along.T).T).sum(axis=1)
         throughput, spread = np.zeros(self.residual.shape), np.zeros(self.residual.shape)
@@ -175,7 +177,9 @@ class PolluxFit:
 
 
 def most_likely(cells: PolluxCells, logarithm: FloatArray, error: FloatArray, prior: PolluxPrior) -> FloatArray:
-    """Fit the form: float64[p], the most likely parameters as multiples of the columns of the prior's factor.
+    """Fit the form: float64[num_gpu_types + 7], the most likely parameters.
+
+    The height is expected to be what the samples say under the expected form, so that units do not matter.
 
     Args:
         cells: of the samples.
@@ -183,7 +187,8 @@ def most_likely(cells: PolluxCells, logarithm: FloatArray, error: FloatArray, pr
         error: float64[n], its standard deviation.
         prior: of the parameters.
     """
-    mean, factor = prior
+    mean, factor = prior.mean.copy(), prior.factor
+    mean[: cells.num_types] += np.average(logarithm - cells.logarithm(mean), weights=error**-2)
 
     def differences(point: FloatArray) -> FloatArray:
         return np.append(point, (cells.logarithm(mean + factor @ point) - logarithm) / error)
@@ -192,11 +197,8 @@ def most_likely(cells: PolluxCells, logarithm: FloatArray, error: FloatArray, pr
         _, along = cells.slopes(mean + factor @ point, factor)
         return np.vstack([np.eye(len(point)), along / error[:, None]])
 
-    # Start at the right height: the fit then has few steps to go.
-    missing = np.average(logarithm - cells.logarithm(mean), weights=error**-2)
-    raised = np.append(np.full(cells.num_types, missing), np.zeros(len(mean) - cells.num_types))
-    start = np.linalg.solve(factor, raised)
-    return np.asarray(least_squares(differences, start, jac=slopes, method="lm", xtol=1e-6, ftol=1e-6).x)
+    start = np.zeros(len(mean))
+    return mean + factor @ least_squares(differences, start, jac=slopes, method="lm", xtol=1e-6, ftol=1e-6).x
 
 
 @lru_cache(maxsize=256)
@@ -214,9 +216,7 @@ def fit_curve(curve: bytes, shape: tuple[int, ...], nodes: bytes) -> tuple[Float
     which = np.flatnonzero(table)
     logarithm = np.log(table.reshape(-1)[which])
     cells = PolluxCells.all_of(shape, np.frombuffer(nodes, np.int64)).take(which)
-    prior = weak_prior(shape[0])
-    mean, factor = prior
-    parameters = mean + factor @ most_likely(cells, logarithm, np.full(len(which), CURVE_ERROR), prior)
+    parameters = most_likely(cells, logarithm, np.full(len(which), CURVE_ERROR), weak_prior(shape[0]))
     height = float(parameters[: shape[0]].mean())
     parameters[: shape[0]] -= height
     return parameters, height

@@ -11,8 +11,7 @@ from scipy.special import ndtr, ndtri
 from envs.scheduling import ThroughputEstimator
 from envs.simulation import Setup
 from envs.simulation.beliefs import Prior
-from envs.types import EstimatedCurve, FloatArray
-
+from envs.types import BoolArray, EstimatedCurve, FloatArray
 from experiments.estimators.held_out import HeldOutJob
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95)  # of the central intervals of the figure
@@ -48,7 +47,7 @@ def calibrate(
     return pd.DataFrame(rows)
 
 
-def score(found: EstimatedCurve, job: HeldOutJob, cells: FloatArray) -> dict[str, float]:
+def score(found: EstimatedCurve, job: HeldOutJob, cells: BoolArray) -> dict[str, float]:
     """Score a belief in some cells, bool[num_gpu_types, sizes, levels]; see `calibrate`."""
     spread = found.spread[cells]
     error = np.log(job.throughputs[cells] / found.throughput[cells])

@@ -29,7 +29,9 @@ class HeldOutJob(NamedTuple):
 
     def after(self, num_measured: int) -> ThroughputSamples:
         """Return the statement and the first measurements."""
-        return ThroughputSamples(*(column[: num_measured + 1] for column in self.samples))
+        cells, throughput, error, stated = self.samples
+        first = slice(num_measured + 1)
+        return ThroughputSamples(cells[first], throughput[first], error[first], stated[first])
 
     def unseen(self, num_measured: int) -> BoolArray:
         """Return the allowed cells without the first measured ones; bool[num_gpu_types, sizes, levels]."""
@@ -38,9 +40,7 @@ class HeldOutJob(NamedTuple):
         return left
 
 
-def held_out_jobs(
-    workloads: Sequence[Workload], setup: Setup, most_measured: int, seed: int
-) -> Iterator[HeldOutJob]:
+def held_out_jobs(workloads: Sequence[Workload], setup: Setup, most_measured: int, seed: int) -> Iterator[HeldOutJob]:
     """Draw samples of all jobs that may run in more than `most_measured` cells and on GPUs of one type.
 
     Errors are those of the setup's scenario. Measured cells are drawn at random among the allowed ones.

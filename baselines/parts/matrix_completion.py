@@ -138,7 +138,7 @@ def factorise(references: FloatArray, rank: int, ridge: float) -> FloatArray:
     if not len(filled):
         return np.zeros((filled.shape[1], rank))
     _, values, components = np.linalg.svd(filled, full_matrices=False)
-    columns = (components[:rank] * np.sqrt(values[:rank])[:, None]).T
+    columns: FloatArray = (components[:rank] * np.sqrt(values[:rank])[:, None]).T
     for _ in range(SWEEPS):
         rows = _ridge_rows(references, columns, ridge)
         columns = _ridge_rows(references.T, rows, ridge)

@@ -1,0 +1,1 @@
+"""Calibration of the estimators of throughputs on held-out jobs."""

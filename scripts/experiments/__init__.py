@@ -1,5 +1,4 @@
-"""Experiments: those of the papers, one package for each, and comparisons of the performance model with measurements,
-and of beliefs about throughputs with the truth.
+"""Experiments of papers, one package each, and comparisons of models and beliefs with measurements.
 
 `scripts/reproduce.py`, `scripts/validate_performance.py` and `scripts/calibrate_estimators.py` run them. The library
 imports none, as import-linter holds.

@@ -19,6 +19,7 @@ from launch.building import Component, build_object
 from launch.choices import list_choices, read_choice
 from launch.descriptions import (
     BenchmarkRun,
+    CalibrationRun,
     ComparisonRun,
     CurvesRun,
     EvaluationRun,
@@ -399,3 +400,10 @@ def describe_soak(cfg: DictConfig) -> SoakRun:
 def describe_validation(cfg: DictConfig) -> ValidationRun:
     """Describe a validation of the performance model."""
     return ValidationRun(cfg.data, cfg.seed)
+
+
+def describe_calibration(cfg: DictConfig) -> CalibrationRun:
+    """Describe a comparison of estimators: those that are named, or all of conf/estimator."""
+    names = list(cfg.estimators) or list_choices("estimator")
+    found = {name: as_component(compose_options("compare", [f"estimator={name}"]).estimator) for name in names}
+    return CalibrationRun(describe_problem(cfg), found, cfg.split, cfg.episodes, list(cfg.measured))

@@ -203,3 +203,14 @@ class ValidationRun:
 
     data: str  # folder with profiles/
     seed: int
+
+
+@dataclass(frozen=True)
+class CalibrationRun:
+    """scripts/calibrate_estimators.py."""
+
+    problem: ProblemSpec
+    estimators: Mapping[str, Component]
+    split: str
+    episodes: int
+    measured: Sequence[int]  # measurements of a job, besides what its user states

@@ -1,6 +1,7 @@
 """Requirements on every scheduler of `conf/scheduler`."""
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from omegaconf import DictConfig
 
 from envs.scheduling import Scheduler
 from envs.simulation import EventKind, Information, RunResult, Scenario, Setup, Simulator, run_episode
@@ -22,10 +24,16 @@ FILES = sorted(path.stem for path in (CONF / "scheduler").glob("*.yaml"))
 NAMES = [name for name in FILES if name not in ORACLE_SCHEDULERS]
 
 
-def build(name: str) -> Scheduler:
-    """Build the scheduler of a YAML file as the scripts do."""
+@cache
+def composed() -> DictConfig:
+    """All YAML files of `conf/scheduler` by name. Composing them takes far longer than building schedulers."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        scheduler: Scheduler = instantiate(compose(overrides=[f"+scheduler={name}"]).scheduler)
+        return compose(overrides=[f"+scheduler@{name}={name}" for name in FILES])
+
+
+def build(name: str) -> Scheduler:
+    """Build a new scheduler from its YAML file, as the scripts do."""
+    scheduler: Scheduler = instantiate(composed()[name])
     return scheduler
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pytest
@@ -34,6 +35,7 @@ class Holed(Curved):
         return super().throughput(model, configuration)
 
 
+@cache  # every scheduler plays the same worlds
 def holed_world(seed: int, most_nodes: int = 3, *, as_requested: bool = True) -> tuple[Workload, Setup]:
     """Ten jobs, some elastic, in a world where a third of all sizes give 0.
 

@@ -56,16 +56,9 @@ def command(
                 check_keys(cfg, keys, own=schedulers is not None)
                 cfg = resolve_config(cfg)
                 folder = Path(HydraConfig.get().runtime.output_dir)
-                kept, failure = folder, ""
                 with no_folder_beside(folder, cfg.get("resume")), joined_cluster(find_address(cfg)):
                     write_provenance(folder, config_name, cfg)
-                    try:
-                        kept = (
-                            task(describe(cfg), folder) or folder
-                        )  # a task that continues an earlier run returns its folder
-                    except RunFailedError as error:
-                        failure = as_line(str(error))  # other runs of --multirun still take place
-                        print(f"error: {failure}", file=sys.stderr)
+                    kept, failure = run_task(task, describe(cfg), folder)
                 print(f"run: {os.path.relpath(kept)}")
                 number = HydraConfig.get().job.num if MultirunFolder.current else 0
                 finished.append(FinishedRun(number, list(HydraConfig.get().overrides.task), kept, failure))
@@ -97,6 +90,20 @@ def command(
         return main
 
     return decorate
+
+
+def run_task(task: ScriptBody[_Run], run: _Run, folder: Path) -> tuple[Path, str]:
+    """Run a script's task; print what failed, since other runs of --multirun still take place.
+
+    Returns:
+        The folder of the results, another one if the task continues an earlier run, and what failed or "".
+    """
+    try:
+        return task(run, folder) or folder, ""
+    except RunFailedError as error:
+        failure = as_line(str(error))
+        print(f"error: {failure}", file=sys.stderr)
+        return folder, failure
 
 
 def find_address(cfg: DictConfig) -> str | None:

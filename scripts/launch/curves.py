@@ -86,7 +86,7 @@ def compare_runs(run: CurvesRun, folder: Path) -> None:
             raise ChoiceError(f"runs.{name}: seeds on {task} were validated after different iterations")
     summary = pd.DataFrame([summarise_seeds(name, task, curves, run) for name, task, curves in groups])
     print_frame(f"Progress in validation from {run.zero} (0) to {run.one} (1), at the last validation", summary)
-    rows = pd.DataFrame([row for name, task, curves in groups for row in describe_curves(name, curves, run)])
+    rows = pd.DataFrame([row for name, task, curves in groups for row in list_validations(name, curves, run)])
     rows.to_csv(folder / "curves.csv", index=False)
     compare_progress(methods, run.zero, run.one).savefig(folder / "curves.png", dpi=DOTS_PER_INCH)
 
@@ -116,7 +116,7 @@ def curves_of(method: str, folders: Sequence[str], run: CurvesRun) -> Iterator[C
             yield curve
 
 
-def describe_curves(method: str, curves: list[CostCurve], run: CurvesRun) -> Iterator[dict[str, Any]]:
+def list_validations(method: str, curves: list[CostCurve], run: CurvesRun) -> Iterator[dict[str, Any]]:
     """Yield a row for each validation of the training seeds of a method on a task."""
     for curve in curves:
         points = zip(curve.iterations, curve.seconds, curve.cost, curve.progress(run.zero, run.one), strict=True)

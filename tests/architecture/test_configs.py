@@ -6,6 +6,7 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
+from omegaconf import OmegaConf
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 
@@ -105,3 +106,45 @@ def test_an_experiment_overrides_other_groups(small):
 def test_a_file_that_does_not_compose_is_seen(small):
     with pytest.raises(HydraException, match="absent"):
         compose_choice(small, "cluster", "broken")
+
+
+def inherited(path):
+    """What a file of a group gets from the files of its group in its defaults list, as plain values."""
+    content = yaml.safe_load(path.read_text()) or {}
+    names = [entry.partition("@")[0] for entry in content.get("defaults", []) if isinstance(entry, str)]
+    parents = [path.with_name(f"{name}.yaml") for name in names if name != "_self_"]
+    layers = [layer for parent in parents for layer in (inherited(parent), own_values(parent))]
+    return OmegaConf.to_container(OmegaConf.merge({}, *layers))
+
+
+def own_values(path):
+    """What a file states itself; of one with the package `_global_`, what it states of its own group."""
+    content = yaml.safe_load(path.read_text()) or {}
+    own = {key: value for key, value in content.items() if key != "defaults"}
+    names = [entry for entry in content.get("defaults", []) if isinstance(entry, str)]
+    return own.get(path.parent.name, {}) if any("@" in name for name in names) else own
+
+
+def restated(before, own, key=""):
+    """Keys that are given the value that they have already."""
+    for name, value in own.items():
+        if isinstance(value, dict) and isinstance(before.get(name), dict):
+            yield from restated(before[name], value, f"{key}{name}.")
+        elif name in before and before[name] == value:
+            yield f"{key}{name}"
+
+
+@pytest.mark.parametrize(("group", "name"), choices(CONF))
+def test_no_file_restates_what_it_inherits(group, name):
+    path = CONF / group / f"{name}.yaml"
+    assert list(restated(inherited(path), own_values(path))) == []
+
+
+def test_a_restated_value_is_seen(tmp_path):
+    (tmp_path / "a.yaml").write_text("x: 1\ny: {z: 2, w: 3}\n")
+    (tmp_path / "b.yaml").write_text("defaults: [a, _self_]\ny: {z: 2, w: 4}\n")
+    (tmp_path / "c.yaml").write_text("defaults: [b, _self_]\nx: 1\ny: {w: 3}\n")
+    found = {
+        name: list(restated(inherited(path), own_values(path))) for path in tmp_path.iterdir() for name in [path.stem]
+    }
+    assert found == {"a": [], "b": ["y.z"], "c": ["x"]}

@@ -128,7 +128,12 @@ def test_a_key_that_stands_for_another_one_is_refused(script, run, key):
 @pytest.mark.parametrize("key", ["trust", "ray", "run", "resume"])
 def test_what_a_command_line_decides_is_not_recalled(script, run, monkeypatch, key):
     seen = []
-    monkeypatch.setattr("launch.describe.describe_comparison", lambda cfg: seen.append(cfg) or describe_comparison(cfg))
+
+    def describe(cfg):
+        seen.append(cfg)
+        return describe_comparison(cfg)
+
+    monkeypatch.setattr("launch.describe.describe_comparison", describe)
     monkeypatch.setattr("launch.repeat.compare_and_report", lambda *_: None)
     change(run, **{key: ["stranger.Net"]}, record=True, results="/nowhere")
     code, err = script("evaluate", f"run={run}")

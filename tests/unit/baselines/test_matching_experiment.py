@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from omegaconf import OmegaConf
 
-import reproduce
 from baselines.sampling_matching.problem import problem
 from baselines.sampling_matching.search import Sampling
 from envs.performance import default_model
@@ -27,6 +27,7 @@ from experiments.sampling_matching.experiment import (
     time_table,
 )
 from experiments.sampling_matching.instances import FAST_LINKS, GPU_TYPES, SLOW_LINKS, draw
+from launch.describe import describe_reproduction
 from launch.errors import ChoiceError
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
@@ -161,11 +162,13 @@ def test_markets_with_different_welfare_are_an_error(small, monkeypatch):
 
 
 def test_a_paper_alone_names_its_first_table():
-    from omegaconf import OmegaConf
+    def chosen(paper, table):
+        content = OmegaConf.load(CONF / "reproduce.yaml")
+        own = {"paper": paper, "table": table, "data": ""}
+        return describe_reproduction(OmegaConf.create({"tables": content.tables, **own})).table.values["_target_"]
 
-    tables = OmegaConf.load(CONF / "reproduce.yaml").tables
-    assert reproduce.select_table(tables, "sampling_matching", None)._target_.endswith("jct_gap")
-    assert reproduce.select_table(tables, "rubick", "prediction_error")._target_.endswith("prediction_error")
+    assert chosen("sampling_matching", None).endswith("jct_gap")
+    assert chosen("rubick", "prediction_error").endswith("prediction_error")
     for paper, table, said in (("sampling", None, "did you mean sampling_matching"), ("rubick", "x", "no such table")):
         with pytest.raises(ChoiceError, match=said):
-            reproduce.select_table(tables, paper, table)
+            chosen(paper, table)

@@ -1,10 +1,12 @@
 """Films from a config: mistakes are named before anything is played."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
 
+from envs.scheduling import Scheduler
 from launch.building import Component
 from launch.describe import describe_film
 from launch.errors import ChoiceError
@@ -17,10 +19,13 @@ def test_another_ending_is_refused_before_the_episode_is_played():
 
 
 def test_a_film_shows_one_scheduler():
-    two = {name: Component(name, {"_target_": "baselines.Srtf"}) for name in ("a", "b")}
+    def actor_of(*names: str) -> Scheduler:
+        schedulers = {name: Component(name, {"_target_": "baselines.Srtf"}) for name in names}
+        run: Any = SimpleNamespace(checkpoint="", schedulers=schedulers)
+        return find_actor(run)
+
     with pytest.raises(ChoiceError, match=r"2 schedulers are chosen \(a, b\); a film shows one"):
-        find_actor(SimpleNamespace(checkpoint="", schedulers=two))
+        actor_of("a", "b")
     with pytest.raises(ChoiceError, match="0 schedulers are chosen"):
-        find_actor(SimpleNamespace(checkpoint="", schedulers={}))
-    one = find_actor(SimpleNamespace(checkpoint="", schedulers={"a": two["a"]}))
-    assert type(one).__name__ == "Srtf"
+        actor_of()
+    assert type(actor_of("a")).__name__ == "Srtf"

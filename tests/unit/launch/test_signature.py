@@ -25,7 +25,7 @@ def required(a: int, b: float) -> tuple[int, float]:
 
 
 def described(text: str) -> Component:
-    return as_component(OmegaConf.create(text.replace("HERE", HERE))["t"])
+    return as_component(OmegaConf.create(text.replace("HERE", HERE)).t)
 
 
 @pytest.mark.parametrize(("group", "name"), [(group, name) for group in GROUPS for name in list_choices(group)])

@@ -58,7 +58,7 @@ def command(
                 folder = Path(HydraConfig.get().runtime.output_dir)
                 with no_folder_beside(folder, cfg.get("resume")), joined_cluster(find_address(cfg)):
                     write_provenance(folder, config_name, cfg)
-                    kept, failure = play(task, describe(cfg), folder)
+                    kept, failure = run_task(task, describe(cfg), folder)
                 print(f"run: {os.path.relpath(kept)}")
                 number = HydraConfig.get().job.num if MultirunFolder.current else 0
                 finished.append(FinishedRun(number, list(HydraConfig.get().overrides.task), kept, failure))
@@ -92,7 +92,7 @@ def command(
     return decorate
 
 
-def play(task: ScriptBody[_Run], run: _Run, folder: Path) -> tuple[Path, str]:
+def run_task(task: ScriptBody[_Run], run: _Run, folder: Path) -> tuple[Path, str]:
     """Run a script's task; print what failed, since other runs of --multirun still take place.
 
     Returns:

@@ -15,7 +15,6 @@ from envs.types import CheckpointError
 from launch.arguments import compose_options
 from launch.choices import CONF, open_configs
 from launch.describe import describe_comparison
-from launch.descriptions import ComparisonRun
 from launch.errors import ChoiceError
 from launch.plain import read_configuration, read_unfilled
 from launch.policies import seed_folders
@@ -130,11 +129,11 @@ def test_a_key_that_stands_for_another_one_is_refused(script, run, key):
 def test_what_a_command_line_decides_is_not_recalled(script, run, monkeypatch, key):
     seen = []
 
-    def note(cfg: DictConfig) -> ComparisonRun:
+    def describe(cfg):
         seen.append(cfg)
         return describe_comparison(cfg)
 
-    monkeypatch.setattr("launch.describe.describe_comparison", note)
+    monkeypatch.setattr("launch.describe.describe_comparison", describe)
     monkeypatch.setattr("launch.repeat.compare_and_report", lambda *_: None)
     change(run, **{key: ["stranger.Net"]}, record=True, results="/nowhere")
     code, err = script("evaluate", f"run={run}")

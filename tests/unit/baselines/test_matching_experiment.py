@@ -1,11 +1,11 @@
 """The experiment: instances, figures in tables, and its internal checks."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from omegaconf import OmegaConf
 
 from baselines.sampling_matching.problem import problem
 from baselines.sampling_matching.search import Sampling
@@ -28,7 +28,6 @@ from experiments.sampling_matching.experiment import (
 )
 from experiments.sampling_matching.instances import FAST_LINKS, GPU_TYPES, SLOW_LINKS, draw
 from launch.describe import describe_reproduction
-from launch.descriptions import ReproductionRun
 from launch.errors import ChoiceError
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
@@ -163,14 +162,13 @@ def test_markets_with_different_welfare_are_an_error(small, monkeypatch):
 
 
 def test_a_paper_alone_names_its_first_table():
-    from omegaconf import OmegaConf
+    def chosen(paper, table):
+        content = OmegaConf.load(CONF / "reproduce.yaml")
+        own = {"paper": paper, "table": table, "data": ""}
+        return describe_reproduction(OmegaConf.create({"tables": content.tables, **own})).table.values["_target_"]
 
-    def described(paper: str, table: str | None) -> ReproductionRun:
-        cfg: Any = OmegaConf.merge(OmegaConf.load(CONF / "reproduce.yaml"), {"paper": paper, "table": table})
-        return describe_reproduction(cfg)
-
-    assert described("sampling_matching", None).table.values["_target_"].endswith("jct_gap")
-    assert described("rubick", "prediction_error").table.values["_target_"].endswith("prediction_error")
+    assert chosen("sampling_matching", None).endswith("jct_gap")
+    assert chosen("rubick", "prediction_error").endswith("prediction_error")
     for paper, table, said in (("sampling", None, "did you mean sampling_matching"), ("rubick", "x", "no such table")):
         with pytest.raises(ChoiceError, match=said):
-            described(paper, table)
+            chosen(paper, table)

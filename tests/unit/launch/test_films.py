@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
+from envs.scheduling import Scheduler
 from launch.building import Component
 from launch.describe import describe_film
 from launch.errors import ChoiceError
@@ -17,16 +18,14 @@ def test_another_ending_is_refused_before_the_episode_is_played():
         describe_film(OmegaConf.create({"film": "a.avi"}))
 
 
-def run_of(schedulers: dict[str, Component]) -> Any:
-    """A description of a film that says nothing else."""
-    return SimpleNamespace(checkpoint="", schedulers=schedulers)
-
-
 def test_a_film_shows_one_scheduler():
-    two = {name: Component(name, {"_target_": "baselines.Srtf"}) for name in ("a", "b")}
+    def actor_of(*names: str) -> Scheduler:
+        schedulers = {name: Component(name, {"_target_": "baselines.Srtf"}) for name in names}
+        run: Any = SimpleNamespace(checkpoint="", schedulers=schedulers)
+        return find_actor(run)
+
     with pytest.raises(ChoiceError, match=r"2 schedulers are chosen \(a, b\); a film shows one"):
-        find_actor(run_of(two))
+        actor_of("a", "b")
     with pytest.raises(ChoiceError, match="0 schedulers are chosen"):
-        find_actor(run_of({}))
-    one = find_actor(run_of({"a": two["a"]}))
-    assert type(one).__name__ == "Srtf"
+        actor_of()
+    assert type(actor_of("a")).__name__ == "Srtf"

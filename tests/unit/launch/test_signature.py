@@ -1,7 +1,5 @@
 """Configs, nested ones included, are checked against signatures before anything is built."""
 
-from typing import Any
-
 import pytest
 from omegaconf import OmegaConf
 
@@ -27,9 +25,7 @@ def required(a: int, b: float) -> tuple[int, float]:
 
 
 def described(text: str) -> Component:
-    """The component of the key t of a configuration in which HERE stands for this file."""
-    node: Any = OmegaConf.create(text.replace("HERE", HERE))
-    return as_component(node["t"])
+    return as_component(OmegaConf.create(text.replace("HERE", HERE)).t)
 
 
 @pytest.mark.parametrize(("group", "name"), [(group, name) for group in GROUPS for name in list_choices(group)])

@@ -13,7 +13,7 @@ from launch.errors import ChoiceError
 from tests.architecture.test_recipes import FILE
 
 COMMAND = re.compile(r"(?:\.venv/bin/python|\bpython|\$PY) scripts/(?P<script>\w+)\.py(?P<words>(?:\\\n|[^\n`#|&])*)")
-DECORATOR = re.compile(r'@command\("(?P<config>\w+)"(?:, schedulers="(?P<schedulers>\w+)")?\)')
+DECORATOR = re.compile(r'@command\("(?P<config>\w+)", \w+(?:, schedulers="(?P<schedulers>\w+)")?\)')
 SAVED = re.compile(r"`my_lab/(?P<path>[\w/]+\.yaml)`.*?```yaml\n(?P<text>.*?)```", re.DOTALL)
 PLACEHOLDER = re.compile(r"<[^>]*>")
 

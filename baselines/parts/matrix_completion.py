@@ -14,7 +14,7 @@ LEAST_NORM = 1e-9  # a completed row below it says nothing about which reference
 
 @dataclass(frozen=True)
 class MatrixCompletion:
-    """The throughput estimator of Gavel (Narayanan et al., OSDI'20, section 6): a reconstruction.
+    """The throughput estimator of Gavel (Narayanan et al., OSDI'20, and its published code): a reconstruction.
 
     Gavel profiles a new job in a few columns of a matrix whose rows are reference models, completes its row by low-rank
     matrix factorisation, and takes the throughputs of the reference model at the smallest cosine distance. Its code

@@ -14,7 +14,7 @@ TYPE_SPREAD = 0.7  # of the logarithm of a GPU type's throughput relative to the
 CURVE_ERROR = 0.05  # of the logarithm of a measured curve, in the fits to other models
 LARGEST_NORM = 10.0  # Pollux's gamma is between 1 and this
 STEP = 1e-6  # of the differences that give derivatives
-# What is expected of the last seven parameters (`PolluxCells.logarithm`) before any model is known: mean and spread.
+# Mean and spread of the last seven parameters (`PolluxCells.logarithm`) before any model is known.
 CENTRE = np.array([-2.0, 0.0, *np.log([0.1, 0.01, 0.3, 0.02]), -1.0])
 WIDTH = np.array([1.5, 2.0, 1.5, 1.5, 1.5, 1.5, 1.5])
 

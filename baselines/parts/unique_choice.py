@@ -202,7 +202,7 @@ def tightest_bound(
             continue
         for one in range(len(capacity)):
             prices[one] = max(prices[one] + length * (total - least) / norm * excess[one], 0.0)
-    # What an option loses against its job's best one at these prices, every choice with it loses against the bound.
+    # An option is worse than its job's best one at these prices; every choice with it is as much below the bound.
     loss = saving - best_at[gpu_type] * num_gpus
     for job in range(len(first) - 1):
         loss[first[job] : first[job + 1]] = loss[first[job] : first[job + 1]].max() - loss[first[job] : first[job + 1]]

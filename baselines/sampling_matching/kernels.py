@@ -242,7 +242,7 @@ def match_category(problem: Problem, sizes: IntArray, solves: int, plain: bool, 
     values = np.empty(best.shape)
     counts = np.empty_like(best)
     prices = np.empty(len(problem.supply))
-    # What a worker is worth to a job depends on the job's other workers, which are unknown before the first market.
+    # The worth of a worker to a job depends on the job's other workers, which are unknown before the first market.
     gang_throughputs = expected_throughputs(problem, sizes)
     found = np.inf
     for _ in range(solves):

@@ -248,7 +248,7 @@ def choose_by_part(
                 if first[job] < 0:
                     first[job] = node
                 parent[root(parent, node)] = root(parent, first[job])
-    # What a job loses to the jobs beside it differs between the two, so both are evaluated as a whole.
+    # Jobs lose different amounts to co-located jobs in the two, so both are evaluated as a whole.
     find_fractions(kept, scratch.occupants, jobs, nodes, scratch.kept_fractions)
     find_fractions(grid, scratch.occupants, jobs, nodes, scratch.fractions)
     # Restarts are included in the throughputs, so that a part changes only if its gain pays for them.

@@ -33,7 +33,7 @@ def unique_amounts(
         if it is not.
     """
     num_jobs = len(first) - 1
-    # What the remaining jobs can add at most and must use at least shows early that a branch leads nowhere.
+    # Bounds on the gain and the use of the remaining jobs show early that a branch leads nowhere.
     most, least = _rest(first, worth, use)
     option, chosen = first[:-1].copy(), first[:-1].copy()
     reached, used = np.zeros(num_jobs + 1), np.zeros((num_jobs + 1, len(room)))

@@ -24,8 +24,8 @@ class TableBlocks:
     """
 
     def __init__(self, known: ThroughputTable, batch_size: int, rows: int, max_gpus: int = 0) -> None:
-        self.rows, self.max_gpus = rows, max(max_gpus, known.throughputs.shape[2] - 1)
-        max_gpus = self.max_gpus
+        self.rows = rows
+        self.max_gpus = max_gpus = max(max_gpus, known.throughputs.shape[2] - 1)
         count, num_types = batch_size * rows, known.throughputs.shape[1]
         factor, saturating, scale = known.cpu_memory.factor, known.cpu_memory.saturating, known.cpu_memory.scale
         self._arrays: dict[str, FloatArray | IntArray] = {

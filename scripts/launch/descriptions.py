@@ -1,4 +1,4 @@
-"""What each script does, as plain typed values. `launch.describe` makes them from a configuration, once.
+"""Runs of scripts as plain typed values, which `launch.describe` makes from a configuration, once.
 
 Nothing is built in a description: a component is an object's class and options, which `build_object` builds.
 """

@@ -109,7 +109,7 @@ def test_a_file_that_does_not_compose_is_seen(small):
 
 
 def inherited(path):
-    """What a file of a group gets from the files of its group in its defaults list, as plain values."""
+    """Return the values that a file gets from the files of its own group in its defaults list."""
     content = yaml.safe_load(path.read_text()) or {}
     names = [entry.partition("@")[0] for entry in content.get("defaults", []) if isinstance(entry, str)]
     parents = [path.with_name(f"{name}.yaml") for name in names if name != "_self_"]
@@ -118,7 +118,7 @@ def inherited(path):
 
 
 def own_values(path):
-    """What a file states itself; of one with the package `_global_`, what it states of its own group."""
+    """Return the values that a file states itself; of one with the package `_global_`, those of its own group."""
     content = yaml.safe_load(path.read_text()) or {}
     own = {key: value for key, value in content.items() if key != "defaults"}
     names = [entry for entry in content.get("defaults", []) if isinstance(entry, str)]

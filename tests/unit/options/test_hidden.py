@@ -81,13 +81,13 @@ def test_scheduler_and_environment_leave_one_log(beliefs):
     assert restarts > 0
 
 
-def drawn_world(information: Information | None = None) -> tuple[Setup, SyntheticSource]:
-    """Two small nodes of two types, and jobs with curves of their own."""
+def drawn_world(information: Information | None = None, node_gpus: int = 4) -> tuple[Setup, SyntheticSource]:
+    """Two nodes of two types, and small jobs with curves of their own."""
     groups = [
         {
             "gpu_type": name,
             "num_nodes": 1,
-            "num_gpus": 4,
+            "num_gpus": node_gpus,
             "cpu_cores": 12,
             "memory": 250,
             "intra_node_bandwidth": 80.0,
@@ -103,7 +103,7 @@ def drawn_world(information: Information | None = None) -> tuple[Setup, Syntheti
 
 @pytest.mark.parametrize("information", [Information(), Information(throughput="observed", sample_error=0.1)])
 def test_drawn_episodes_of_one_batch_are_those_that_are_played_alone(information):
-    """Episodes have rows of their own in the tables, also after the tables had to grow."""
+    """Episodes have rows of their own in the tables."""
     setup, source = drawn_world(information)
     rules, workloads = (
         OptionRules(changes="move"),
@@ -123,6 +123,39 @@ def test_drawn_episodes_of_one_batch_are_those_that_are_played_alone(information
         result = run_episode(OptionScheduler(network, rules), Simulator(workload, told, 5 + b))
         assert alone.log() == result.log
         assert one == alone.mean_jct(0)
+
+
+@pytest.mark.parametrize("information", [Information(), Information(throughput="observed", sample_error=0.1)])
+def test_running_episodes_go_on_when_another_one_needs_larger_tables(information):
+    """The second episode has larger jobs, and more models than there are rows for."""
+    setup, source = drawn_world(information, node_gpus=16)
+    rules = OptionRules(changes="move")
+    small = source.episode(np.random.default_rng(0), "train")
+    many = SyntheticSource(setup.cluster, setup.performance, num_jobs=8, curves="by_job", max_gpus=16)
+    large = many.episode(np.random.default_rng(1), "train")
+    models = tuple(f"resnet50~{i}" for i in range(40))
+    jobs = large.jobs.copy()
+    jobs["model"], jobs["num_gpus"], jobs["max_gpus"] = range(8), 16, 16
+    large = replace(large, models=models, jobs=jobs)
+    alone, grown = (OptionBatch(setup, source.models, source.num_jobs, 2, rules) for _ in range(2))
+    rng = np.random.default_rng(0)
+    for batch in (alone, grown):
+        batch.load(0, small, np.random.default_rng(0))
+        batch.load(1, small, np.random.default_rng(0))
+    steps = 0
+    while not alone.ended[1]:
+        if steps == 20:
+            grown.load(0, large, np.random.default_rng(1))
+            assert grown.arrays.world.throughputs.shape[2] == 17
+            assert len(grown.arrays.world.throughputs) == 80
+        chosen = np.array([-1, int(rng.integers(len(alone.options(1).what)))])
+        assert (alone.options(1).options == grown.options(1).options).all()
+        alone.step(chosen)
+        grown.step(chosen)
+        steps += 1
+    assert steps > 20
+    assert grown.ended[1]
+    assert alone.mean_jct(1) == grown.mean_jct(1)
 
 
 def test_a_copy_of_a_running_episode_learns_on_its_own_and_ends_the_same():

@@ -44,7 +44,7 @@ def carry_plan(seen: World, true: World, b: int) -> None:
 
 
 @kernel
-def pass_time(true: World, b: int, sampled: FloatArray, seen: IntArray, count: IntArray) -> int:
+def reach_next_round(true: World, b: int, sampled: FloatArray, seen: IntArray, count: IntArray) -> int:
     """End a round of the true state, advance time to the next one, and list what running jobs show.
 
     Args:
@@ -184,7 +184,7 @@ class HiddenEpisodes:
         beliefs = self.beliefs[b]
         assert beliefs is not None, "the episode has not begun"
         carry_plan(seen, self._world, b)
-        while (outcome := pass_time(self._world, b, self._sampled[b], self._seen, self._count)) == LOG_FULL:
+        while (outcome := reach_next_round(self._world, b, self._sampled[b], self._seen, self._count)) == LOG_FULL:
             self.state.grow_log()
             self._world = self._world._replace(events=self.state.events, log_shares=self.state.log_shares)
         if outcome == END:

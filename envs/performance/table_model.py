@@ -1,7 +1,7 @@
 """Throughputs from measured points: the default performance model."""
 
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from envs.types import Configuration, FloatArray, IntArray, PerformanceError
 
 FIRST_GPUS = 64  # size of a table when it is first built; it doubles when asked for more
 FIRST_NODES = 8
+MOST_SURFACES = 4096  # tables before the envelopes that a process keeps; a small one has 4 KB
 ANY_NUMBER = 1 << 20  # GPUs; stands for any number when checking whether a model fits at all
 
 
@@ -148,7 +149,7 @@ class TableModel:
         self, model: str, profile: ModelProfile, gpu_type: str, max_gpus: int, nodes: IntArray, batch_size: int | None
     ) -> FloatArray:
         """Return throughputs before the envelopes, as `raw_throughputs`; a derived class may change them by `model`."""
-        return raw_throughputs(profile, gpu_type, max_gpus, nodes, batch_size)
+        return _known_throughputs(profile, gpu_type, max_gpus, tuple(nodes.tolist()), batch_size)
 
     def _extend(self, key: tuple[str, str, int | None], num_gpus: int, num_nodes: int) -> FloatArray:
         model, gpu_type, batch_size = key
@@ -199,6 +200,16 @@ def raw_throughputs(
         seconds = surface(profile, gpu_type).seconds(n, np.minimum(nodes, n), local[:, None])
     batch, possible = batch[:, None], possible[:, None]
     return np.concatenate((np.zeros((1, len(nodes))), np.where(possible, batch / seconds, 0.0)))
+
+
+@lru_cache(MOST_SURFACES)
+def _known_throughputs(
+    profile: ModelProfile, gpu_type: str, max_gpus: int, nodes: tuple[int, ...], batch_size: int | None
+) -> FloatArray:
+    """Return `raw_throughputs`, computed once for all models of a process, read-only."""
+    found = raw_throughputs(profile, gpu_type, max_gpus, np.array(nodes), batch_size)
+    found.flags.writeable = False
+    return found
 
 
 def _power_of_two(count: int) -> int:

@@ -12,6 +12,7 @@ from baselines.parts.scalability import AnalysedJobs, Analyser
 from baselines.parts.submitted import SubmittedJobs
 from baselines.starling.compiled import Deciding, EveryJob, deciding, play_starling
 from baselines.starling.decide import candidate_writer, decide_round, remaining_work_of
+from baselines.starling.exploring import Exploration, ExplorationRules
 from baselines.starling.knee import Knees
 from baselines.starling.offsets import NO_OFFSETS, Offsets
 from baselines.starling.round import Present, Proposal, StarlingRules
@@ -148,6 +149,8 @@ class Variant(NamedTuple):
 # Few GPUs for each job, small jobs first, for long queues; the shortest first at any size; many GPUs for each job.
 OTHER_VARIANTS = (Variant(gang=1.0, knee=0.6), Variant(gang=0.0, knee=0.35), Variant(gang=1.0, knee=0.15))
 
+EXPLORING = ExplorationRules()
+
 
 class Starling:
     """Shortest first, each job up to its knee; two plans in each round, merged by whether restarts pay.
@@ -198,6 +201,8 @@ class Starling:
             other jobs; "ignored" assumes ample cores and memory and no contention.
         hidden_look_ahead: `look_ahead` if remaining work is hidden. The forecast takes guesses for facts, and is of no
             use there.
+        exploration: what `schedule` tries where throughputs must be found out, see `Exploration`; None takes the
+            medians of beliefs for facts. `play` always does.
 
     Raises:
         MurmurationError: a look-ahead is negative, a variant has an invalid number, or `batch` or `shared` is unknown.
@@ -221,6 +226,7 @@ class Starling:
         measured_only: bool = True,
         shared: Literal["counted", "ignored"] = "counted",
         hidden_look_ahead: int = 0,
+        exploration: ExplorationRules | None = EXPLORING,
     ) -> None:
         for name, depth in (("look_ahead", look_ahead), ("hidden_look_ahead", hidden_look_ahead)):
             if depth < 0:
@@ -239,6 +245,7 @@ class Starling:
         self.look_ahead, self.hidden_look_ahead = look_ahead, hidden_look_ahead
         self.variants = tuple(variants)
         self.discount: float = 0.0
+        self.exploration = None if exploration is None else Exploration(exploration)
         self._tuning = known
         self._hidden = False  # whether remaining work is hidden in this episode
         self._analysed: AnalysedJobs | None = None
@@ -259,6 +266,8 @@ class Starling:
         self._analysed, self._num_seen = None, 0
         self._knees = self._new_knees()
         self._tables = self._site = None
+        if self.exploration is not None:
+            self.exploration.reset()
 
     def schedule(self, view: ClusterView) -> Allocation:
         """Plan the jobs at the head of the order, then start others on GPUs left over."""
@@ -267,11 +276,14 @@ class Starling:
         if jobs.size:
             work = view.remaining_work(jobs)
             self._look_for_batches(view)
-            arguments = self._arguments(view, hidden=bool(np.isnan(work).any()))
+            seen = view if self.exploration is None else self.exploration.hope(view)
+            arguments = self._arguments(seen, hidden=bool(np.isnan(work).any()))
             self._write = self._write or candidate_writer(*arguments)
             present = _gather(view, jobs, work)
             offsets = self._offsets(present, arguments[0], arguments[2])
             self._carry_out(allocation, decide_round(self._write, present, *arguments, self._depth, offsets))
+            if self.exploration is not None:
+                self.exploration.ask_again(view, allocation)
         return allocation
 
     def assumed_work(self, view: ClusterView) -> FloatArray | None:

@@ -22,7 +22,8 @@ def default_proposers() -> list[Scheduler]:
     """Starling and its variants without forecast, and two heuristics that share out GPUs in other ways."""
     variants = [replace(KNOWN, gang=variant.gang, knee=variant.knee) for variant in OTHER_VARIANTS]
     starlings = [
-        Starling(known=parameters, look_ahead=0, variants=(), batch="usual") for parameters in (KNOWN, *variants)
+        Starling(known=parameters, look_ahead=0, variants=(), batch="usual", exploration=None)
+        for parameters in (KNOWN, *variants)
     ]
     return [*starlings, Optimus(), HeSrpt()]
 
@@ -53,7 +54,16 @@ def continue_as(base: Starling, look_ahead: int | None, restart_weight: float) -
     depth = base.look_ahead if look_ahead is None else look_ahead
     hidden = base.hidden_look_ahead if look_ahead is None else look_ahead
     variants = base.variants if depth else ()
-    starling = Starling(known, unknown, depth, variants, "usual", shared=base.shared, hidden_look_ahead=hidden)
+    starling = Starling(
+        known,
+        unknown,
+        depth,
+        variants,
+        "usual",
+        shared=base.shared,
+        hidden_look_ahead=hidden,
+        exploration=None,  # a copy of the cluster teaches nothing
+    )
     starling.discount = base.discount
     return starling
 

@@ -5,7 +5,17 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from envs.scheduling import ClusterView
-from envs.types import Allocation, BoolArray, Configuration, FloatArray, IntArray, JobId, Placement, Seconds
+from envs.types import (
+    Allocation,
+    BoolArray,
+    Configuration,
+    FloatArray,
+    IntArray,
+    JobId,
+    MurmurationError,
+    Placement,
+    Seconds,
+)
 
 JUST_AFTER: Seconds = 1.0  # a sample shows at the first round in which a job has made progress
 
@@ -64,9 +74,15 @@ class Exploration:
 
     Args:
         rules: how much is tried.
+
+    Raises:
+        MurmurationError: a rule is negative, or no number.
     """
 
     def __init__(self, rules: ExplorationRules) -> None:
+        for name, value in zip(rules._fields, rules, strict=True):
+            if not value >= 0:
+                raise MurmurationError(f"exploration: {name} is {value}; it must not be negative")
         self.rules = rules
         self.reset()
 

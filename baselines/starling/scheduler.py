@@ -149,6 +149,7 @@ class Variant(NamedTuple):
 # Few GPUs for each job, small jobs first, for long queues; the shortest first at any size; many GPUs for each job.
 OTHER_VARIANTS = (Variant(gang=1.0, knee=0.6), Variant(gang=0.0, knee=0.35), Variant(gang=1.0, knee=0.15))
 
+# Chosen on the first 20 validation episodes of profile-24; `docs/tried.md` has what was compared, and the gain.
 EXPLORING = ExplorationRules()
 
 
@@ -171,6 +172,9 @@ class Starling:
     of the world, also in the forecast. The choice of node and size deducts what the co-located jobs lose, weighted as
     in step 3. A job waits if it would cost them more than it gains. Sizes at the knee and the backlog after the
     forecast still assume ample cores and no co-located jobs.
+
+    Where throughputs must be found out, it takes the medians of beliefs for facts, but long jobs try GPU types of which
+    little is known (`baselines.starling.exploring`).
 
     Not from a paper. Its parts are: shortest remaining first (Schrage 1968), sizing by efficiency at the knee
     (Eager, Zahorjan, Lazowska, IEEE TC 1989), marginal gains (Optimus, EuroSys'18), hysteresis, and rollouts of several

@@ -9,7 +9,16 @@ import pytest
 from baselines.starling.exploring import ExplorationRules
 from baselines.starling.scheduler import Starling
 from envs.simulation import Information, RunResult, Scenario, Setup, Simulator, run_episode
-from envs.types import ClusterSpec, Configuration, EstimatedCurve, JobSpec, KnownCurves, NodeSpec, ThroughputSamples
+from envs.types import (
+    ClusterSpec,
+    Configuration,
+    EstimatedCurve,
+    JobSpec,
+    KnownCurves,
+    MurmurationError,
+    NodeSpec,
+    ThroughputSamples,
+)
 from envs.workloads import Workload
 from tests.golden.playground import places, restarts, times
 
@@ -115,3 +124,9 @@ def test_where_throughputs_are_known_nothing_is_tried():
     )
     assert explored.log == plain.log
     assert explored.num_rounds == plain.num_rounds
+
+
+@pytest.mark.parametrize("rules", [ExplorationRules(optimism=-1.0), ExplorationRules(long=float("nan"))])
+def test_invalid_rules_are_refused(rules):
+    with pytest.raises(MurmurationError, match="exploration: .* must not be negative"):
+        Starling(exploration=rules)

@@ -10,7 +10,6 @@ from envs.types import (
     BoolArray,
     Configuration,
     FloatArray,
-    IntArray,
     JobId,
     MurmurationError,
     Placement,
@@ -26,8 +25,7 @@ class ExplorationRules(NamedTuple):
     Attributes:
         optimism: a GPU type's throughputs are multiplied by exp of this times the difference between the spread of its
             belief and that of the job's best-known type; 0 for none.
-        long: seconds that a job must still need, on its requested GPUs, for a type to be tried. Where work is hidden,
-            seconds that it must have run.
+        long: seconds that a job must still need, on its requested GPUs, for a type to be tried.
     """
 
     optimism: float = 2.0
@@ -70,7 +68,8 @@ class Exploration:
     was placed where it was not measured yet asks for a decision just after it has begun to make progress there. Without
     that, a failed try would last until the next arrival or completion.
 
-    It does nothing where throughputs are exact. Belongs to one scheduler; `reset` begins an episode.
+    It does nothing where throughputs are exact. Starling leaves it out where remaining work is hidden: on blind-24 it
+    gains nothing (`docs/schedulers.md`). Belongs to one scheduler; `reset` begins an episode.
 
     Args:
         rules: how much is tried.
@@ -98,7 +97,7 @@ class Exploration:
         if view.num_beliefs == 0:
             return view
         jobs = np.concatenate([view.queued, view.running])
-        long = frozenset(jobs[_time_left(view, jobs) >= self.rules.long].tolist())
+        long = frozenset(jobs[view.remaining_time(jobs) >= self.rules.long].tolist())
         if (view.num_beliefs, long) != self._known:
             self._known, self._version = (view.num_beliefs, long), self._version + 1
         hopeful = {job: self._raise(view, job) for job in long} if self.rules.optimism > 0 else {}
@@ -128,13 +127,6 @@ class Exploration:
             factor = np.broadcast_to(np.exp(self.rules.optimism * beyond), spread.shape)
             self._raised[job] = key, believed * factor[:, None]
         return self._raised[job][1]
-
-
-def _time_left(view: ClusterView, jobs: IntArray) -> FloatArray:
-    """float64[len(jobs)]: seconds that jobs still need on their requested GPUs; those they ran where work is hidden."""
-    left = view.remaining_time(jobs)
-    ran = view.attained_service(jobs) / view.num_gpus[jobs]
-    return np.where(np.isnan(left), ran, left)
 
 
 def _least_spreads(view: ClusterView, job: JobId, believed: FloatArray) -> FloatArray:

@@ -205,8 +205,8 @@ class Starling:
             other jobs; "ignored" assumes ample cores and memory and no contention.
         hidden_look_ahead: `look_ahead` if remaining work is hidden. The forecast takes guesses for facts, and is of no
             use there.
-        exploration: what `schedule` tries where throughputs must be found out, see `Exploration`; None takes the
-            medians of beliefs for facts. `play` always does.
+        exploration: what `schedule` tries where throughputs must be found out and remaining work is known, see
+            `Exploration`; None takes the medians of beliefs for facts. `play` always does.
 
     Raises:
         MurmurationError: a look-ahead is negative, a variant has an invalid number, or `batch` or `shared` is unknown.
@@ -280,14 +280,16 @@ class Starling:
         if jobs.size:
             work = view.remaining_work(jobs)
             self._look_for_batches(view)
-            seen = view if self.exploration is None else self.exploration.hope(view)
-            arguments = self._arguments(seen, hidden=bool(np.isnan(work).any()))
+            hidden = bool(np.isnan(work).any())
+            exploring = None if hidden else self.exploration
+            seen = view if exploring is None else exploring.hope(view)
+            arguments = self._arguments(seen, hidden=hidden)
             self._write = self._write or candidate_writer(*arguments)
             present = _gather(view, jobs, work)
             offsets = self._offsets(present, arguments[0], arguments[2])
             self._carry_out(allocation, decide_round(self._write, present, *arguments, self._depth, offsets))
-            if self.exploration is not None:
-                self.exploration.ask_again(view, allocation)
+            if exploring is not None:
+                exploring.ask_again(view, allocation)
         return allocation
 
     def assumed_work(self, view: ClusterView) -> FloatArray | None:

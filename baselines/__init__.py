@@ -23,6 +23,7 @@ it runs, rather than wait. Only `SamplingMatching` spreads one job over two GPU 
 | `Synergy` | cores and memory beside GPUs, by sensitivity | Synergy, OSDI'22, section 4 |
 | `Themis` | auctions by finish-time fairness | Themis, NSDI'20, section 3 |
 | `Pollux` | the power mean of speedups over fair shares | Pollux, OSDI'21, section 4 |
+| `Qssf` | least expected GPU time first, without preemption | Helios, SC'21, section 4.2 |
 | `SamplingMatching` | sampled categories, matching markets, gangs over several GPU types | TPDS'24 |
 | `Rubick` | GPUs and execution plans by sensitivity curves, with guarantees | MLSys'25, sections 5 and 6 |
 | `RubickArtifact` | what Rubick's public artifact runs | MLSys'25, artifact |
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from baselines.optimus import Optimus
     from baselines.planner import RolloutPlanner
     from baselines.pollux import Pollux
+    from baselines.qssf import Qssf
     from baselines.random_scheduler import Random
     from baselines.rubick import Rubick, RubickArtifact
     from baselines.sampling_matching import SamplingMatching
@@ -64,6 +66,7 @@ _HOMES = {
     "MuriLas": "baselines.muri_las",
     "Optimus": "baselines.optimus",
     "Pollux": "baselines.pollux",
+    "Qssf": "baselines.qssf",
     "Random": "baselines.random_scheduler",
     "RolloutPlanner": "baselines.planner",
     "Rubick": "baselines.rubick",
@@ -88,6 +91,7 @@ __all__ = [
     "MuriLas",
     "Optimus",
     "Pollux",
+    "Qssf",
     "Random",
     "RolloutPlanner",
     "Rubick",

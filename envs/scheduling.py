@@ -1,5 +1,6 @@
 """The `Scheduler` protocol, and the `ClusterView` on which a scheduler decides."""
 
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -13,6 +14,7 @@ from envs.types import (
     EstimatedCurve,
     FloatArray,
     IntArray,
+    JobFacts,
     JobId,
     JobSpec,
     KnownCurves,
@@ -42,6 +44,32 @@ class ThroughputEstimator(Protocol):
 
         Args:
             known: what is known before any sample.
+        """
+        ...
+
+
+class WorkPredictor(Protocol):
+    """Predicts run times of jobs where schedulers are not told them (`envs.simulation.Information`).
+
+    One predictor serves all schedulers of a comparison. It sees no future. All run times are on the requested GPUs.
+    """
+
+    def train(self, episodes: Sequence[JobFacts]) -> None:
+        """Learn from the jobs of past episodes, all of which have ended. Called once, before the first prediction.
+
+        Args:
+            episodes: the jobs of each, in order of submission; those of training days or training draws.
+        """
+        ...
+
+    def predict(self, asked: JobFacts, ended: JobFacts) -> FloatArray:
+        """Return equally likely run times of jobs, as of their submission: float64[len(asked.submit), NUM_OUTCOMES].
+
+        Each row ascends, in seconds. What a job has run already is ruled out later and need not be considered.
+
+        Args:
+            asked: jobs in the system; their `run_time` is that so far.
+            ended: jobs of the same episode that have ended.
         """
         ...
 
@@ -182,7 +210,17 @@ class ClusterView(Protocol):
         ...
 
     def remaining_work(self, jobs: IntArray) -> FloatArray:
-        """Return the remaining samples: exact, estimated with noise, or NaN, as the scenario's `information` says."""
+        """Return the remaining samples as the scenario's `information` says.
+
+        Exact, estimated with noise, the mean of a predicted distribution, or NaN.
+        """
+        ...
+
+    def likely_work(self, jobs: IntArray) -> FloatArray:
+        """Return equally likely amounts of remaining samples: float64[len(jobs), any], whose mean is `remaining_work`.
+
+        Where work is predicted, a job has fewer of them the longer it runs; NaN fills its row. Otherwise there is one.
+        """
         ...
 
     def remaining_time(self, jobs: IntArray) -> FloatArray:

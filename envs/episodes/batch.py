@@ -51,6 +51,11 @@ class EpisodeBatch(ABC):
     ) -> None:
         if logging and batch_size > 1:
             raise MurmurationError(f"batch_size is {batch_size} with logging; events are logged for one episode only")
+        if setup.scenario.information.work == "predicted":
+            raise MurmurationError(
+                "information.work is predicted: no environment for training plays that yet; train with "
+                "information.work=estimate, and evaluate the policy as a scheduler where work is predicted"
+            )
         hides = setup.scenario.information.hides_throughput
         if hides and not self.takes_own_curves:
             raise MurmurationError(

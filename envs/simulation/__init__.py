@@ -4,6 +4,8 @@ from envs.simulation.fifo_market import FifoMarket
 from envs.simulation.link_limit import LinkLimit
 from envs.simulation.log import EVENT, SHARE, EventKind, EventLog
 from envs.simulation.market import BidArrays, Changes, Market
+from envs.simulation.pooled_history import PooledHistory
+from envs.simulation.predictions import train_predictor
 from envs.simulation.result import RECORD, EndReason, LimitedTime, RunResult
 from envs.simulation.scenario import Failures, Information, Rounds, Scenario
 from envs.simulation.setup import Setup
@@ -32,6 +34,7 @@ __all__ = [
     "LimitedTime",
     "LinkLimit",
     "Market",
+    "PooledHistory",
     "Rounds",
     "RunResult",
     "Scenario",
@@ -45,4 +48,5 @@ __all__ = [
     "ThroughputTable",
     "plays_compiled",
     "run_episode",
+    "train_predictor",
 ]

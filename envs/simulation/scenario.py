@@ -62,6 +62,9 @@ LATER = {"hashed": "if set"}  # metadata of fields added after tasks were hashed
 class Information:
     """Knowledge that schedulers have of jobs: of their remaining work, and of their throughput.
 
+    Work is exact, an estimate with an error, nothing, or a distribution that the setup's predictor finds from jobs that
+    have ended and from what jobs say of themselves ("predicted").
+
     Where throughput is not exact, a view shows the beliefs of the setup's estimator (`docs/world.md`, "What does a
     scheduler know?"). It learns from statements of users, from profiles, and from jobs that run:
 
@@ -72,7 +75,7 @@ class Information:
       each placement, with an error of `sample_error`.
     """
 
-    work: Literal["exact", "estimate", "none"] = "exact"
+    work: Literal["exact", "estimate", "predicted", "none"] = "exact"
     error: float = 0.3  # of estimates of work: standard deviation of the logarithm, drawn once for each job
     throughput: Literal["exact", "profiled", "observed"] = field(default="exact", metadata=LATER)
     stated_error: float = field(default=0.2, metadata=LATER)  # standard deviations of logarithms
@@ -80,11 +83,16 @@ class Information:
     profiles: int = field(default=3, metadata=LATER)
 
     def __post_init__(self) -> None:
-        if self.work not in ("exact", "estimate", "none"):
-            raise MurmurationError(f"information.work is {self.work!r}; it must be exact, estimate or none")
+        if self.work not in ("exact", "estimate", "predicted", "none"):
+            raise MurmurationError(f"information.work is {self.work!r}; it must be exact, estimate, predicted or none")
         if self.throughput not in ("exact", "profiled", "observed"):
             raise MurmurationError(
                 f"information.throughput is {self.throughput!r}; it must be exact, profiled or observed"
+            )
+        if self.work == "predicted" and self.throughput != "exact":
+            raise MurmurationError(
+                f"information.work is predicted and information.throughput {self.throughput}: predicted run times "
+                "would tell the throughputs; set one of them to exact"
             )
         for name in ("error", "stated_error", "sample_error"):
             if not getattr(self, name) >= 0:

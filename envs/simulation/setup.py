@@ -1,23 +1,25 @@
-"""The setup of a run: cluster, performance model, scenario and estimator."""
+"""The setup of a run: cluster, performance model, scenario, estimator and predictor."""
 
 from dataclasses import dataclass, field
 
 from envs.performance import PerformanceModel
-from envs.scheduling import ThroughputEstimator
+from envs.scheduling import ThroughputEstimator, WorkPredictor
 from envs.simulation.mean_curve import MeanCurve
+from envs.simulation.pooled_history import PooledHistory
 from envs.simulation.scenario import Scenario
 from envs.types import ClusterSpec, MurmurationError
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Setup:
-    """Cluster, performance model, scenario, estimator: everything about a run that is neither workload nor scheduler.
+    """Everything about a run that is neither workload nor scheduler.
 
     Args:
         cluster: the nodes.
         performance: the performance model, which gives throughputs.
         scenario: the rules.
         estimator: forms beliefs about throughputs, where the scenario hides them.
+        predictor: predicts run times, where the scenario lets them be predicted.
 
     Raises:
         MurmurationError: an argument has the wrong type.
@@ -27,6 +29,7 @@ class Setup:
     performance: PerformanceModel
     scenario: Scenario = field(default_factory=Scenario)
     estimator: ThroughputEstimator = field(default_factory=MeanCurve)
+    predictor: WorkPredictor = field(default_factory=PooledHistory, compare=False)  # it learns
 
     def __post_init__(self) -> None:
         for name, wanted in (("cluster", ClusterSpec), ("scenario", Scenario)):

@@ -12,6 +12,7 @@ from envs.simulation.beliefs import Beliefs
 from envs.simulation.entries import end_round, next_round
 from envs.simulation.exact import PARTS, ExactThroughputs, whole_parts
 from envs.simulation.jit import Records
+from envs.simulation.predictions import Predictions
 from envs.simulation.requested import REQUESTED, plan_requested
 from envs.simulation.result import RECORD, EndReason, LimitedTime, RunResult
 from envs.simulation.setup import Setup
@@ -42,6 +43,7 @@ class SimulatedEpisode(ABC):
     """
 
     beliefs: Beliefs | None = None  # of views about throughputs that the engine alone knows
+    predictions: Predictions | None = None  # of work, which the engine alone knows
 
     def __init__(
         self, setup: Setup, table: ThroughputTable, state: State, scheduler_seed: np.random.SeedSequence

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
@@ -12,6 +13,7 @@ from envs.simulation.beliefs import Beliefs, Seen
 from envs.simulation.entries import find_seen
 from envs.simulation.exact import ExactThroughputs
 from envs.simulation.overriding import find_definer, find_override
+from envs.simulation.predictions import Predictions, list_open_jobs, set_estimates
 from envs.simulation.result import RunResult
 from envs.simulation.setup import Setup
 from envs.simulation.simulated_episode import SimulatedEpisode
@@ -63,6 +65,10 @@ class Simulator(WholeEpisode):
         exact = self.beliefs.exact if self.beliefs else ExactThroughputs(setup)
         super().__init__(workload, exact, setup, table, state, scheduler_seed)
         self._believed_view: SimulationView | None = None
+        predicts = setup.scenario.information.work == "predicted"
+        self.predictions = Predictions(setup.predictor, workload, table) if predicts else None
+        self._present = np.zeros(len(workload), np.int64)
+        self._done = np.zeros(len(workload))
         self._sampled = np.full(len(workload), -1.0)  # when each job began in the placement that was seen last
         self._seen = np.zeros((setup.cluster.num_gpus, len(Seen._fields)), np.int64)
         if logging:
@@ -74,7 +80,7 @@ class Simulator(WholeEpisode):
     def view(self) -> SimulationView:
         """A view of the cluster at the present time; where throughputs are hidden, it shows beliefs."""
         if self.beliefs is None:
-            return super().view
+            return super().view if self.predictions is None else self._predicted_view
         known = self._believed_view
         if known is None or known.num_beliefs != self.beliefs.num_beliefs:
             seen = self.beliefs.workload, self.beliefs.table, self.beliefs.exact
@@ -82,9 +88,20 @@ class Simulator(WholeEpisode):
             self._believed_view = known
         return known
 
+    @cached_property
+    def _predicted_view(self) -> SimulationView:
+        work = None if self.predictions is None else self.predictions.work
+        parts = self.state, self.setup, self.workload, self.table, self.exact, self.plans
+        return SimulationView(*parts, predicted=work)
+
     def advance(self) -> bool:
         """Advance time until a decision is due, and see what running jobs show; return False at the end."""
         going = super().advance()
+        if going and self.predictions is not None:
+            count = list_open_jobs(self.world, self._present, self._done)
+            present = self._present[:count]
+            self.predictions.look(int(self.state.episode[0, 0].next_job), present, self._done[:count])
+            set_estimates(self.world, present, self.predictions.work)
         if going and self.beliefs is not None:
             count = find_seen(self.world, self._sampled, self._seen)
             self.beliefs.look(int(self.state.episode[0, 0].next_job), map(Seen._make, self._seen[:count].tolist()))
@@ -176,8 +193,8 @@ def run_episode(
 ) -> RunResult:
     """Run one workload to its end under one scheduler, heuristic or trained policy.
 
-    A `CompiledScheduler` runs the episode itself where it can (`plays_compiled`) and no throughputs are hidden, unless
-    `compiled` is False; its decision time is then the time of the whole episode. Decision times are CPU time of the
+    A `CompiledScheduler` runs the episode itself where it can (`plays_compiled`) and nothing is believed or predicted,
+    unless `compiled` is False; its decision time is then that of the whole episode. Decision times are CPU time of the
     process, so that other programs on the machine hardly change them. A `SlowDecisionWarning` names a decision that
     takes longer than `decision_limit` seconds of real time (infinite: none does), while it still runs.
 
@@ -209,7 +226,9 @@ def run_episode(
 
 def _play(scheduler: Scheduler, simulator: Engine) -> bool:
     """Play the episode in compiled code if the scheduler can and nothing is to be believed; return whether it was."""
-    if not isinstance(simulator, SimulatedEpisode) or simulator.beliefs is not None:
+    if not isinstance(simulator, SimulatedEpisode):
+        return False
+    if simulator.beliefs is not None or simulator.predictions is not None:
         return False
     return plays_compiled(scheduler) and scheduler.play(simulator)
 

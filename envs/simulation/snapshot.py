@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from envs.workloads import Workload
 from envs.workloads.workload import JOB_COLUMNS
 
 LEAST_ROWS = 64  # for jobs
+LISTS = {"names": "name", "plans": "plan", "users": "user"}  # by column of a workload the field of a job
 NO_JOBS = np.zeros(0, np.int64)
 
 
@@ -86,8 +88,7 @@ class Snapshot(SimulatedEpisode):
         super().__init__(replace(setup, scenario=scenario), table, state, np.random.SeedSequence(0))
         self._listed = np.zeros(LEAST_ROWS, np.int64)
         self._sizes = np.zeros(3, np.int64)
-        self._names: list[str] = []
-        self._own_plans: list[ExecutionPlan | None] = []
+        self._by_job: dict[str, list[Any]] = {}  # columns of the workload that are lists, and may be empty
         self._about: tuple[str, tuple[str, ...], tuple[str, ...]] = (
             "",
             (),
@@ -110,7 +111,7 @@ class Snapshot(SimulatedEpisode):
     def _forget(self) -> None:
         """Make the next copy copy everything."""
         self._columns = np.zeros(self.state.jobs.shape[1], JOB_COLUMNS)  # other snapshots may use the old ones
-        self._names, self._own_plans = [], []
+        self._by_job = {column: [] for column in LISTS}
         self._sizes[OPEN] = self._sizes[KNOWN] = 0
 
     @property
@@ -138,7 +139,8 @@ class Snapshot(SimulatedEpisode):
         jobs, (name, models, tenants) = self._columns[:count].copy(), self._about
         work = self.state.jobs["work"][0, :count]
         jobs["work"] = np.where(np.isnan(work), 1.0, work)
-        return Workload(name, jobs, models, tenants, self._names[:count], plans=self._own_plans[:count])
+        names, plans, users = (self._by_job[column][:count] for column in LISTS)
+        return Workload(name, jobs, models, tenants, names, plans=plans, users=users)
 
     def take(self, view: ViewSource, remaining: FloatArray | None = None, *, logging: bool = False) -> None:
         """Copy an episode; `SimulationView.snapshot` calls this.
@@ -175,8 +177,8 @@ class Snapshot(SimulatedEpisode):
         """Add jobs that might be submitted from now on. Their ids follow those of the jobs that are there already.
 
         The next `take` forgets them; `copy_from` copies them. On the copy they are like all other jobs: the view shows
-        each from its submission on. If the copy has to grow, its log begins anew. Their names and plans are kept only
-        if the jobs of the workload have some.
+        each from its submission on. If the copy has to grow, its log begins anew. Names, plans and users are kept
+        only if the jobs of the workload have some.
 
         Args:
             jobs: in order of submission; their `id` is ignored. Models and tenants must be those of the workload.
@@ -193,8 +195,9 @@ class Snapshot(SimulatedEpisode):
             self._grow(end)
         more = self._columns_of(jobs)
         self._columns = np.concatenate([self._columns[:first], more])  # other snapshots may use the old ones
-        self._names = [*self._names, *(job.name for job in jobs)] if self._names else []
-        self._own_plans = [*self._own_plans, *(job.plan for job in jobs)] if self._own_plans else []
+        for column, values in self._by_job.items():
+            if values:
+                self._by_job[column] = [*values, *(getattr(job, LISTS[column]) for job in jobs)]
         models = np.array([self.table.models.index(job.model) for job in jobs], np.int64)
         self.state.append(first, more, models, self.scenario, self.table)
         self._sizes[USED], self._known_view = end, None
@@ -250,7 +253,7 @@ class Snapshot(SimulatedEpisode):
         known = int(self._sizes[KNOWN])
         if self._sizes[USED] > known:
             self._columns = self._columns[:known].copy()
-            self._names, self._own_plans = self._names[:known], self._own_plans[:known]
+            self._by_job = {column: values[:known] for column, values in self._by_job.items()}
 
     def copy_from(self, other: "Snapshot", *, logging: bool = False) -> None:
         """Become a copy of another snapshot, between its rounds; of the same episode it copies only what may differ.
@@ -266,7 +269,7 @@ class Snapshot(SimulatedEpisode):
             raise MurmurationError("snapshot: the other one has changed jobs in this round; copy it between rounds")
         used = int(other._sizes[USED])
         self._prepare(used, other._history, other.table)
-        self._columns, self._names, self._own_plans = other._columns, other._names, other._own_plans
+        self._columns, self._by_job = other._columns, dict(other._by_job)
         self._about, self._exact, self._engine_side = other._about, other._exact, other._engine_side
         count, known = int(other._sizes[OPEN]), other._sizes[KNOWN]
         self._sizes[KNOWN] = min(self._sizes[KNOWN], known)
@@ -296,8 +299,8 @@ class Snapshot(SimulatedEpisode):
             self._columns = np.concatenate([self._columns[:known], more])
         self._columns[known:used] = workload.jobs[known:used]
         self._columns["work"][known:used] = self._columns["duration"][known:used] = np.nan
-        self._names.extend(workload.names[len(self._names) : used])  # another snapshot may have extended them
-        self._own_plans.extend(workload.plans[len(self._own_plans) : used])
+        for column, values in self._by_job.items():
+            values.extend(getattr(workload, column)[len(values) : used])  # another snapshot may have extended them
 
     def _finish(self, plans: Sequence[ExecutionPlan], logging: bool) -> None:
         self.plans[:] = plans

@@ -11,6 +11,7 @@ from envs.simulation.beliefs import Beliefs
 from envs.simulation.exact import ExactThroughputs
 from envs.simulation.kernels import RUNNING
 from envs.simulation.ordered_set import list_members
+from envs.simulation.predictions import remaining_outcomes
 from envs.simulation.setup import Setup
 from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY
 from envs.simulation.state import State
@@ -112,7 +113,9 @@ class ViewSource:
         exact: ExactThroughputs,
         plans: Sequence[ExecutionPlan],
         beliefs: Beliefs | None,
+        predicted: FloatArray | None,
     ) -> None:
+        self.predicted = predicted  # float64[num_jobs, NUM_OUTCOMES], total work; None unless it is predicted
         self.state, self.setup, self.workload = state, setup, workload
         self.table, self.exact, self.plans = table, exact, plans
         self.beliefs, self.num_beliefs = beliefs, beliefs.num_beliefs if beliefs else 0
@@ -163,9 +166,10 @@ class StateView:
         exact: ExactThroughputs,
         plans: Sequence[ExecutionPlan] = (),
         beliefs: Beliefs | None = None,
+        predicted: FloatArray | None = None,
     ) -> None:
         self.cluster = setup.cluster
-        self._engine_side = ViewSource(state, setup, workload, table, exact, plans, beliefs)
+        self._engine_side = ViewSource(state, setup, workload, table, exact, plans, beliefs, predicted)
         self._placements = RunningPlacements(self._engine_side)
         self._per_model: dict[int, Sequence[int]] = {}
 
@@ -311,14 +315,28 @@ class StateView:
         return service
 
     def remaining_work(self, jobs: IntArray) -> FloatArray:
-        """float64[len(jobs)]: samples left: exact, estimated, or NaN, by the scenario's `information`."""
-        jobs, column = self._known(jobs), self._engine_side.jobs
+        """float64[len(jobs)]: samples left: exact, estimated, predicted or NaN, by the scenario's `information`."""
+        jobs = self._known(jobs)
         if not self._engine_side.episode["knows_work"][0]:
             return np.full(len(jobs), np.nan)
+        work: FloatArray = self._left(jobs) * self._engine_side.jobs["estimate"][jobs]
+        return work
+
+    def _left(self, jobs: IntArray) -> FloatArray:
+        """float64[len(jobs)]: samples that are left in truth."""
+        column = self._engine_side.jobs
         ran = np.maximum(self.time - column["synced"][jobs], 0.0) * column["throughput"][jobs]
         done = np.where(self._engine_side.status[jobs] == RUNNING, ran, 0.0)
-        work: FloatArray = np.maximum(column["remaining"][jobs] - done, 0.0) * column["estimate"][jobs]
-        return work
+        left: FloatArray = np.maximum(column["remaining"][jobs] - done, 0.0)
+        return left
+
+    def likely_work(self, jobs: IntArray) -> FloatArray:
+        """float64[len(jobs), any]: equally likely samples left; NaN where a row has fewer, or nothing is known."""
+        predicted = self._engine_side.predicted
+        if predicted is None:
+            return self.remaining_work(jobs)[:, None]
+        jobs = self._known(jobs)
+        return remaining_outcomes(predicted[jobs], self._engine_side.jobs["work"][jobs] - self._left(jobs))
 
     def remaining_time(self, jobs: IntArray) -> FloatArray:
         """float64[len(jobs)]: seconds for the remaining work on the requested GPUs, consolidated, on the fastest type.

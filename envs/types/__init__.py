@@ -15,6 +15,7 @@ from envs.types.errors import (
     TraceError,
     did_you_mean,
 )
+from envs.types.facts import NUM_OUTCOMES, JobFacts
 from envs.types.job import LATEST_SUBMISSION, JobRecord, JobSpec
 from envs.types.plan import ExecutionPlan
 from envs.types.sealed import SealedColumn, seal
@@ -24,6 +25,7 @@ from envs.types.units import BoolArray, FloatArray, Gigabytes, GpuSeconds, IntAr
 __all__ = [
     "LATEST_SUBMISSION",
     "MAX_NODES",
+    "NUM_OUTCOMES",
     "Allocation",
     "AllocationError",
     "Belief",
@@ -40,6 +42,7 @@ __all__ = [
     "GpuSeconds",
     "ImpossibleResultError",
     "IntArray",
+    "JobFacts",
     "JobId",
     "JobRecord",
     "JobSpec",

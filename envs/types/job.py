@@ -33,6 +33,7 @@ class JobSpec:
     tenant: str = ""
     guaranteed: bool = False  # has a guaranteed service level; best effort otherwise
     name: str = ""  # the trace's own name for the job
+    user: str = ""  # who submitted it
 
     def __post_init__(self) -> None:
         for name in ("num_gpus", "min_gpus", "max_gpus", "min_batch", "max_batch"):

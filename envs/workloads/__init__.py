@@ -4,6 +4,7 @@ from envs.workloads.calibration import STREAMS, JobStream
 from envs.workloads.demand import LoadDefinition
 from envs.workloads.distributions import ArrivalProcess, Arrivals, LogNormal, MarkovModulated, Quantiles
 from envs.workloads.fits import check_workload_fits
+from envs.workloads.habits import Habits
 from envs.workloads.mix import DEFAULT_MIX, JobMix
 from envs.workloads.mixes import MIXES
 from envs.workloads.source import WorkloadSource
@@ -19,6 +20,7 @@ __all__ = [
     "STREAMS",
     "ArrivalProcess",
     "Arrivals",
+    "Habits",
     "JobMix",
     "JobStream",
     "LoadDefinition",

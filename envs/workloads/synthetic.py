@@ -1,5 +1,6 @@
 """Synthetic workloads: a job stream at a given offered load on a given cluster, drawn anew for each episode."""
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Literal, TypeAlias, get_args
 
@@ -17,6 +18,7 @@ from envs.workloads.demand import (
     least_cluster_seconds,
 )
 from envs.workloads.fits import largest_job
+from envs.workloads.habits import Habits
 from envs.workloads.mix import JobMix, ModelThroughputs, mix_for, node_sizes
 from envs.workloads.mixes import mix_named
 from envs.workloads.source import check_split
@@ -27,6 +29,7 @@ SPLITS = ("train", "validation", "test")
 MOST_JOBS = 10_000_000  # of a workload; more would need more memory than machines have
 MOST_DRAWS = 1 << 32  # of curves; two workloads hardly ever share one
 MOST_EPISODES = 100_000
+SAMPLE = 4096  # run times that stand for a distribution, where habits choose among them
 Curves: TypeAlias = Literal["measured", "by_model", "by_job"]
 
 
@@ -63,6 +66,7 @@ class SyntheticSource:
         curves: "measured" throughputs, or others that are drawn around them: one curve for each model of a workload
             ("by_model") or for each job ("by_job"), which needs a `DrawnModel`. Work follows from measured throughputs.
         name: name shown in results.
+        habits: of users, on which run times depend; None: they depend on the number of GPUs alone.
     """
 
     def __init__(
@@ -86,6 +90,7 @@ class SyntheticSource:
         measured: int | None = None,
         curves: Curves = "measured",
         name: str = "synthetic",
+        habits: Habits | None = None,
     ) -> None:
         for what, value, good, allowed in (
             ("num_jobs", num_jobs, 2 <= num_jobs <= MOST_JOBS, f"from 2 to {MOST_JOBS:,}"),
@@ -111,7 +116,7 @@ class SyntheticSource:
             raise TraceError(f"workload.curves is {curves!r}; it must be {', '.join(get_args(Curves))}")
         if curves != "measured" and not isinstance(performance, DrawnModel):
             raise TraceError(f"workload.curves is {curves}, but performance draws none; set performance=drawn")
-        self.curves = curves
+        self.curves, self.habits = curves, habits
         self.name = name
         self.cluster, self.performance = cluster, performance
         self.num_jobs, self.load, self.exact_load = num_jobs, float(load), exact_load
@@ -162,11 +167,18 @@ class SyntheticSource:
     def _draw(self, rng: np.random.Generator, name: str) -> Workload:
         classes, size = self._classes, self.num_jobs
         job_class = np.searchsorted(classes.edges, rng.random(size), side="right")
+        sweeps = None if self.habits is None else self.habits.draw(rng, size, self.seed)
+        if sweeps is not None:
+            job_class = job_class[np.unique(sweeps.of_job, return_index=True)[1]][sweeps.of_job]
         gpus = classes.num_gpus[job_class]
         duration = np.empty(size)
         for index, distribution in enumerate(classes.durations):
             rows = np.flatnonzero(classes.duration_of[job_class] == index)
-            duration[rows] = distribution.sample(rng, len(rows))
+            if self.habits is None or sweeps is None:
+                duration[rows] = distribution.sample(rng, len(rows))
+            else:
+                parts = sweeps.part[sweeps.of_job[rows]]
+                duration[rows] = self.habits.durations(rng, parts, classes.samples[index])
         submit = self.stream.arrivals.sample(rng, size, self.mean_gap)
         table = np.zeros(size, JOB_COLUMNS)
         table["num_gpus"], table["model"], table["duration"] = gpus, classes.model[job_class], duration
@@ -189,7 +201,11 @@ class SyntheticSource:
             draw = int(rng.integers(MOST_DRAWS)) * MOST_JOBS
             models = tuple(name_of_draw(models[model], draw + job) for job, model in enumerate(table["model"].tolist()))
             table["model"] = np.arange(size)
-        return Workload(name, table, models, tenants, window=window, notes=self._notes)
+        workload = Workload(name, table, models, tenants, window=window, notes=self._notes)
+        if sweeps is None:
+            return workload
+        names = tuple(f"name-{i}" for i in sweeps.name[sweeps.of_job].tolist())
+        return replace(workload, names=names, users=tuple(f"user-{i}" for i in sweeps.user[sweeps.of_job].tolist()))
 
     def _cluster_seconds(self, work: FloatArray, job_class: IntArray) -> float:
         """Return the seconds that the whole cluster needs for these jobs, by the source's definition of load."""
@@ -206,6 +222,11 @@ class SyntheticSource:
         if self.curves != "measured":
             whose = "job" if self.curves == "by_job" else "model"
             said.append(f"throughputs are drawn around the measured ones, for each {whose} anew")
+        if self.habits is not None:
+            said.append(
+                f"run times depend on {self.habits.users} users and the names of jobs: for one name their logarithms "
+                f"have a standard deviation of about {self.habits.residual:g}"
+            )
         if self.warm_up or self.measured is not None:
             left = self.num_jobs - self.warm_up
             measured = left if self.measured is None else self.measured
@@ -268,6 +289,11 @@ class _JobClasses:
         self.duration_of: IntArray = np.searchsorted(starts, self.num_gpus, side="right") - 1
         self.min_gpus, self.max_gpus = elastic_range(self.num_gpus, source.elastic, cluster)
         self._source = source
+
+    @cached_property
+    def samples(self) -> list[FloatArray]:
+        """Sorted run times of each of `durations`, which are always the same."""
+        return [np.sort(each.sample(np.random.default_rng(0), SAMPLE)) for each in self.durations]
 
     def least_seconds(self, work: FloatArray) -> float:
         """Return the least seconds in which the whole cluster does float64[num_classes] samples of each class."""

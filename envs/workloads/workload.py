@@ -58,13 +58,14 @@ class Workload:
     window: tuple[Seconds, Seconds] = (0.0, np.inf)
     plans: Sequence[ExecutionPlan | None] = ()  # the users' own execution plans, one per row; may be empty
     notes: tuple[str, ...] = field(default=())  # printed with results: skipped rows, assigned models
+    users: Sequence[str] = ()  # who submitted each job, one per row; may be empty
 
     def __post_init__(self) -> None:
         if self.jobs.dtype != JOB_COLUMNS:
             raise TraceError(f"workload {self.name}: the dtype of jobs is {self.jobs.dtype}; it must be JOB_COLUMNS")
         if len(self.jobs) == 0:
             raise TraceError(f"workload {self.name}: has no jobs; widen its slice")
-        for column in ("names", "plans"):
+        for column in ("names", "plans", "users"):
             given = getattr(self, column)
             if given and len(given) != len(self.jobs):
                 raise TraceError(
@@ -107,6 +108,7 @@ class Workload:
             tenant=self.tenants[row["tenant"]],
             guaranteed=bool(row["guaranteed"]),
             name=self.names[job] if self.names else "",
+            user=self.users[job] if self.users else "",
         )
 
     @classmethod
@@ -133,7 +135,9 @@ class Workload:
             row["tenant"] = tenants.index(job.tenant)
         names = tuple(job.name for job in ordered)
         plans = tuple(job.plan for job in ordered)
-        return cls(name, table, models, tenants, names if any(names) else (), plans=plans if any(plans) else ())
+        users = tuple(job.user for job in ordered)
+        found = cls(name, table, models, tenants, names if any(names) else (), plans=plans if any(plans) else ())
+        return replace(found, users=users) if any(users) else found
 
     def slice(
         self,
@@ -158,6 +162,7 @@ class Workload:
             jobs=jobs,
             names=self.names[first:last],
             plans=self.plans[first:last],
+            users=self.users[first:last],
             window=window,
         )
 

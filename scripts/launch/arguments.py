@@ -21,8 +21,8 @@ from launch.errors import ChoiceError
 ALL, FAST = "all", "fast"
 # They decide about GPUs only, as the agents do, and within milliseconds.
 FAST_SCHEDULERS = (
-    *("fifo", "fifo_backfill", "fifo_easy", "forecast_planner", "las", "optimus", "random", "srtf", "srtf_gpu_time"),
-    *("starling", "starling_makespan", "tiresias"),
+    *("fifo", "fifo_backfill", "fifo_easy", "forecast_planner", "las", "optimus", "qssf", "random", "srtf"),
+    *("srtf_gpu_time", "starling", "starling_makespan", "tiresias"),
 )
 # All others but Starling take up to 10 ms of CPU time for a decision on task=full-64, and play only the first episodes
 # of a task. The lists are fixed so that results do not depend on the machine.
@@ -41,7 +41,7 @@ ORACLE_SCHEDULERS = ("oracle",)
 LEARNED_SCHEDULERS = ("learned_planner",)
 NAMED_SCHEDULERS = (*ORACLE_SCHEDULERS, *LEARNED_SCHEDULERS)  # scheduler=all leaves them out: they must be named
 # Optional groups, in which Hydra ignores a wrong choice.
-CHECKED_GROUPS = ("experiment", "task", "network", "estimator")
+CHECKED_GROUPS = ("experiment", "task", "network", "estimator", "predictor")
 
 
 def hydra_arguments(words: Sequence[str], config_name: str, schedulers: str | None) -> tuple[list[str], list[str]]:

@@ -27,6 +27,7 @@ LISTED_GROUPS = (
         "scenario",
         "performance",
         "estimator",
+        "predictor",
         "agent",
         "env",
         "trainer",

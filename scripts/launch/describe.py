@@ -43,8 +43,8 @@ from launch.registry import registered
 
 # Top-level keys of configs that are not schedulers of the user's own.
 RESERVED_KEYS = (
-    *("agent", "cluster", "env", "estimator", "market", "performance", "ray", "scenario", "schedulers", "task"),
-    *("trainer", "workload"),
+    *("agent", "cluster", "env", "estimator", "market", "performance", "predictor", "ray", "scenario", "schedulers"),
+    *("task", "trainer", "workload"),
 )
 
 
@@ -62,7 +62,7 @@ def as_component(node: Any) -> Component:
 
 
 def describe_problem(cfg: DictConfig) -> ProblemSpec:
-    """Describe the problem of a run: the groups cluster, performance, scenario, workload and estimator, and the seed.
+    """Describe the problem of a run: its groups, from the cluster to the predictor, and the seed.
 
     Raises:
         ChoiceError: a seed that is not a whole number, a group that is no node, or a task that cannot be built.
@@ -75,6 +75,7 @@ def describe_problem(cfg: DictConfig) -> ProblemSpec:
         as_component(cfg.scenario),
         as_component(cfg.workload),
         as_component(cfg.estimator) if cfg.get("estimator") else None,
+        as_component(cfg.predictor) if cfg.get("predictor") else None,
         cfg.seed,
         build_object(as_component(cfg.task), Task) if cfg.get("task") else None,
     )

@@ -21,13 +21,14 @@ class ProblemSpec:
     scenario: Component
     workload: Component
     estimator: Component | None
+    predictor: Component | None
     seed: int  # not negative
     task: Task | None
 
     @property
     def hashed(self) -> dict[str, Any]:
         """The values that the hash of a task covers."""
-        parts = (self.cluster, self.performance, self.estimator, self.scenario, self.workload)
+        parts = (self.cluster, self.performance, self.estimator, self.predictor, self.scenario, self.workload)
         return {**{part.key: part.values for part in parts if part}, "seed": self.seed}
 
 

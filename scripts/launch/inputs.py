@@ -6,8 +6,8 @@ from typing import Any
 
 from envs.evaluation.task import Task, hash_problem
 from envs.performance import PerformanceModel
-from envs.scheduling import Scheduler, ThroughputEstimator
-from envs.simulation import Scenario, Setup
+from envs.scheduling import Scheduler, ThroughputEstimator, WorkPredictor
+from envs.simulation import Scenario, Setup, train_predictor
 from envs.simulation.jit import on_first_compilation
 from envs.types import ClusterSpec
 from envs.workloads import WorkloadSource
@@ -39,9 +39,12 @@ def build_inputs(problem: ProblemSpec) -> RunInputs:
         build_object(problem.cluster, ClusterSpec),
         build_object(problem.performance, PerformanceModel),
         build_object(problem.scenario, Scenario),
-        *([build_object(problem.estimator, ThroughputEstimator)] if problem.estimator else []),
+        **({"estimator": build_object(problem.estimator, ThroughputEstimator)} if problem.estimator else {}),
+        **({"predictor": build_object(problem.predictor, WorkPredictor)} if problem.predictor else {}),
     )
     source = build_object(problem.workload, WorkloadSource, cluster=setup.cluster, performance=setup.performance)
+    if setup.scenario.information.work == "predicted":
+        train_predictor(setup, source)
     return RunInputs(setup, source, problem.seed)
 
 

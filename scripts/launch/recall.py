@@ -15,7 +15,7 @@ from launch.registry import check_recalled, registered
 
 PACKAGED_GROUPS = {"network": "cluster.network_gbps"}  # groups whose files set an option of another group
 # A checkpoint contains its environment's settings.
-SETUP_KEYS = {"cluster", "performance", "estimator", "scenario", "workload", "task"}
+SETUP_KEYS = {"cluster", "performance", "estimator", "predictor", "scenario", "workload", "task"}
 NOT_RECALLED = {"processes", "ray", "resume", "run", "trust"}  # by whoever repeats or resumes a run
 
 

@@ -21,7 +21,7 @@ from launch.plain import KEY, is_unsafe, shorten, walk
 
 NAMING_KEYS = ("_target_", "target")  # keys whose text names a class; `target` is the network of a blueprint
 REQUIRED = ("cluster", "performance", "scenario", "workload")
-OPTIONAL = ("agent", "env", "estimator", "market", "task", "trainer")  # groups that a run may be without
+OPTIONAL = ("agent", "env", "estimator", "market", "predictor", "task", "trainer")  # groups that a run may be without
 # What a value can be, as messages call it.
 VALUES: Mapping[str, Callable[[Any], bool]] = {
     "null": lambda value: value is None,

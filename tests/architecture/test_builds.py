@@ -17,7 +17,7 @@ from launch.describe import as_component  # noqa: E402
 
 BUILT_BARE = (
     *("agent", "cluster", "contention", "env", "failures", "market", "performance", "reconfiguration"),
-    *("estimator", "scenario", "scheduler", "trainer"),
+    *("estimator", "predictor", "scenario", "scheduler", "trainer"),
 )
 
 

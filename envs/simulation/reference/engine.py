@@ -22,10 +22,11 @@ from envs.simulation.reference.snapshot import (
     assume_work,
     copy_fields,
     go_on_as_believed,
+    known_to_copies,
     submitted_jobs,
     with_arrivals,
 )
-from envs.simulation.reference.view import ReferenceView, take_samples
+from envs.simulation.reference.view import ReferenceView, look
 from envs.simulation.result import RECORD, EndReason, LimitedTime, RunResult
 from envs.simulation.scenario import OUTAGES, Scenario
 from envs.simulation.setup import Setup
@@ -59,6 +60,7 @@ class ReferenceSimulator:
         noise, self._scheduler_seed, outages, samples = np.random.SeedSequence(seed).spawn(4)
         self.rules = self.shown = ReferenceRules(workload, setup)  # those of the world, and those that views show
         self.beliefs, self.rules = self.rules.hide(workload, setup, samples)
+        self.predictions = self.rules.predict(workload, setup)
         check_runnable(workload, cluster, self.rules.table)
         self.jobs = _jobs(workload, self.scenario, np.random.default_rng(noise))
         self.nodes = [Node.of(i, cluster.nodes[i]) for i in range(cluster.num_nodes)]
@@ -130,8 +132,7 @@ class ReferenceSimulator:
             )
         known = self.beliefs.workload if self.beliefs else self.workload
         workload = with_arrivals(submitted_jobs(known, self.jobs[:count], knows_work), arrivals)
-        information = replace(self.scenario.information, throughput="exact")  # a copy learns nothing
-        scenario = replace(self.scenario, failures=None, information=information)
+        scenario = replace(self.scenario, failures=None, information=known_to_copies(self.scenario.information))
         copy = ReferenceSimulator(workload, replace(self.setup, scenario=scenario))
         copy.rules = copy.shown = self.shown  # they have no state, and their table covers jobs of all sizes
         for name in ("time", "num_submitted", "num_rounds", "next_tick", "next_decision", "stalls", "ended"):
@@ -180,7 +181,7 @@ class ReferenceSimulator:
                 self.num_rounds += 1
                 self.next_decision = math.inf
                 self.in_round = True
-                take_samples(self)
+                look(self)
                 return True
             self._follow_up()
         return False

@@ -10,6 +10,7 @@ import numpy as np
 from envs.performance import ALIASES, counts_links, model_profile, zoo
 from envs.simulation.beliefs import Beliefs
 from envs.simulation.exact import PARTS, ExactThroughputs
+from envs.simulation.predictions import Predictions
 from envs.simulation.reference.objects import UNLIMITED, Job, Node, Share
 from envs.simulation.setup import Setup
 from envs.simulation.throughput import MOST_NODE_GPUS, ThroughputTable, node_level
@@ -59,6 +60,11 @@ class ReferenceRules:
             return None, self
         beliefs = Beliefs(setup, workload, self.table, seed)
         return beliefs, self.showing(self.table, beliefs.exact)
+
+    def predict(self, workload: Workload, setup: Setup) -> Predictions | None:
+        """Return the predictions of an episode if its scenario lets work be predicted."""
+        predicts = setup.scenario.information.work == "predicted"
+        return Predictions(setup.predictor, workload, self.table) if predicts else None
 
     def divide(self, node: Node) -> set[Job]:
         """Divide a node's cores and memory among the shares that name none; return the jobs whose amounts change."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from envs.simulation.reference.objects import Job, JobStatus, Node, Share
 from envs.simulation.reference.rules import ReferenceRules
+from envs.simulation.scenario import Information
 from envs.types import JobSpec, Seconds
 from envs.workloads import Workload
 
@@ -28,6 +29,12 @@ class CopiedEngine(Protocol):
         ...
 
 
+def known_to_copies(information: Information) -> Information:
+    """Return what a copy knows: what it was told counts as exact, and it learns nothing."""
+    work = "exact" if information.work == "predicted" else information.work
+    return replace(information, throughput="exact", work=work)
+
+
 def submitted_jobs(workload: Workload, submitted: Sequence[Job], knows_work: bool) -> Workload:
     """Return the submitted jobs of a workload; work that the scenario hides is 1 sample."""
     count = len(submitted)
@@ -36,9 +43,7 @@ def submitted_jobs(workload: Workload, submitted: Sequence[Job], knows_work: boo
         if not knows_work or job.estimate != 1.0:
             jobs["work"][job.id] = 1.0
     jobs["duration"] = math.nan
-    return Workload(
-        workload.name, jobs, workload.models, workload.tenants, workload.names[:count], plans=workload.plans[:count]
-    )
+    return replace(workload.slice(0, count, start=0.0), jobs=jobs, notes=())
 
 
 def with_arrivals(workload: Workload, arrivals: Sequence[JobSpec]) -> Workload:

@@ -1,5 +1,6 @@
 """The cluster as a scheduler sees it, on the reference engine."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -9,6 +10,7 @@ import numpy as np
 from envs.performance import without_draw
 from envs.scheduling import ClusterCopy
 from envs.simulation.beliefs import Beliefs, Seen
+from envs.simulation.predictions import Predictions, remaining_outcomes
 from envs.simulation.reference.objects import Job, JobStatus, Node
 from envs.simulation.reference.rules import ReferenceRules
 from envs.simulation.scenario import Scenario
@@ -39,6 +41,7 @@ class ReferenceState(Protocol):
     rules: ReferenceRules  # of the world
     shown: ReferenceRules  # with the throughputs that views show
     beliefs: Beliefs | None
+    predictions: Predictions | None
     jobs: list[Job]
     nodes: list[Node]
     active: list[Job]
@@ -202,10 +205,17 @@ class ReferenceView:
         return self._each(jobs, lambda job: job.service_at(self.time))
 
     def remaining_work(self, jobs: IntArray) -> FloatArray:
-        """float64[len(jobs)]: samples left: exact, estimated, or NaN, by the scenario's `information`."""
+        """float64[len(jobs)]: samples left: exact, estimated, predicted or NaN, by the scenario's `information`."""
         if self._engine.scenario.information.work == "none":
             return self._each(jobs, lambda job: float("nan"))
         return self._each(jobs, lambda job: job.remaining_at(self.time) * job.estimate)
+
+    def likely_work(self, jobs: IntArray) -> FloatArray:
+        """float64[len(jobs), any]: equally likely samples left; NaN where a row has fewer, or nothing is known."""
+        if self._engine.predictions is None:
+            return self.remaining_work(jobs)[:, None]
+        done = self._each(jobs, lambda job: job.spec.work - job.remaining_at(self.time))
+        return remaining_outcomes(self._engine.predictions.work[np.asarray(jobs, np.int64)], done)
 
     def remaining_time(self, jobs: IntArray) -> FloatArray:
         """float64[len(jobs)]: seconds for the remaining work on the requested GPUs, consolidated, on the best type."""
@@ -285,7 +295,13 @@ class ReferenceView:
         )
 
 
-def take_samples(engine: ReferenceState) -> None:
+def look(engine: ReferenceState) -> None:
+    """See at the beginning of a round what can be learnt about throughputs and work."""
+    _take_samples(engine)
+    _predict_work(engine)
+
+
+def _take_samples(engine: ReferenceState) -> None:
     """Take samples of the running jobs that have made progress in a placement on GPUs of one type."""
     if engine.beliefs is None:
         return
@@ -296,6 +312,22 @@ def take_samples(engine: ReferenceState) -> None:
             found.append(Seen(job.id, types.pop(), job.gpus, len(job.shares)))
     engine.beliefs.look(engine.num_submitted, found)
     engine.shown = engine.rules.showing(engine.beliefs.table, engine.beliefs.exact)
+
+
+def _predict_work(engine: ReferenceState) -> None:
+    """Predict the work of the jobs in the system, and set what views show of it."""
+    if engine.predictions is None:
+        return
+    left = {job: job.remaining_at(engine.time) for job in engine.active}
+    present = np.array([job.id for job in engine.active], np.int64)
+    done = np.array([job.spec.work - left[job] for job in engine.active])
+    engine.predictions.look(engine.num_submitted, present, done)
+    for job, did in zip(engine.active, done.tolist(), strict=True):
+        more = [work - did for work in engine.predictions.work[job.id].tolist() if work > did]
+        if left[job] > 0:
+            job.estimate = (sum(more) / len(more) if more else did) / left[job]
+            if job.estimate == 1.0:  # exact, for views
+                job.estimate = math.nextafter(1.0, 2.0)
 
 
 def _read_only(column: np.ndarray) -> np.ndarray:

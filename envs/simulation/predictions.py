@@ -1,0 +1,188 @@
+"""Predictions of remaining work in one episode: what the setup's predictor makes of the jobs that have ended."""
+
+import numpy as np
+
+from envs.performance import without_draw
+from envs.scheduling import WorkPredictor
+from envs.simulation.jit import Records, kernel, leaf
+from envs.simulation.kernels import remaining_work
+from envs.simulation.ordered_set import next_member
+from envs.simulation.setup import Setup
+from envs.simulation.throughput import ThroughputTable
+from envs.simulation.world import World
+from envs.types import NUM_OUTCOMES, FloatArray, IntArray, JobFacts, MurmurationError
+from envs.workloads import Workload, WorkloadSource
+
+HISTORY = 20  # past episodes
+HISTORY_SEED = 40
+SHORTEST_RUN = 1e-3  # seconds; no outcome is shorter
+
+
+class Predictions:
+    """Predicted work of the jobs of an episode, and what views show of it in place of the truth.
+
+    A job's total work is one of `NUM_OUTCOMES` equally likely amounts. Of these, those that it has done already are
+    ruled out, and its remaining work is the mean of the others less what it has done. A job that has outlived them all
+    is taken to need as much again as it has done.
+
+    The predictor is asked anew whenever a job is submitted or has ended. It sees the jobs in the system, with what they
+    have done so far, and the ended ones. Work is predicted as run time on the requested GPUs, and converted by the
+    throughput there.
+
+    Args:
+        predictor: the setup's.
+        workload: the jobs.
+        table: their throughputs.
+
+    Attributes:
+        work: float64[num_jobs, NUM_OUTCOMES], samples of each job in ascending order; 0 before it is submitted.
+    """
+
+    def __init__(self, predictor: WorkPredictor, workload: Workload, table: ThroughputTable) -> None:
+        self._throughput = requested_throughputs(workload, table)
+        self._predictor = predictor
+        self._facts = facts_of(workload, workload.jobs["work"] / self._throughput)
+        self._known = -1, -1
+        self.work: FloatArray = np.zeros((len(workload), NUM_OUTCOMES))
+
+    def look(self, num_submitted: int, present: IntArray, done: FloatArray) -> None:
+        """Predict anew at the beginning of a round, if a job was submitted or has ended.
+
+        Args:
+            num_submitted: jobs submitted so far.
+            present: int64[n], those in the system.
+            done: float64[n], samples that they have done.
+
+        Raises:
+            MurmurationError: the predictor returns something else than ascending positive run times.
+        """
+        known = num_submitted, num_submitted - len(present)
+        if known == self._known:
+            return
+        self._known = known
+        order = np.argsort(present)
+        present, done = present[order], done[order]
+        ended = np.ones(num_submitted, np.bool_)
+        ended[present] = False
+        asked = self._facts.rows(present)._replace(run_time=done / self._throughput[present])
+        found = self._predictor.predict(asked, self._facts.rows(np.flatnonzero(ended)))
+        self.work[present] = _checked(found, len(present)) * self._throughput[present, None]
+
+
+def train_predictor(setup: Setup, source: WorkloadSource, num_episodes: int = HISTORY) -> None:
+    """Let the setup's predictor learn from workloads of the source's split for training, which are always the same.
+
+    Args:
+        setup: the setup.
+        source: of the jobs that will be predicted.
+        num_episodes: the number of workloads.
+    """
+    rng = np.random.default_rng(HISTORY_SEED)
+    episodes = []
+    for _ in range(num_episodes):
+        workload = source.episode(rng, "train")
+        table = ThroughputTable.of(setup, workload.models, int(workload.jobs["max_gpus"].max()))
+        episodes.append(facts_of(workload, workload.jobs["work"] / requested_throughputs(workload, table)))
+    setup.predictor.train(episodes)
+
+
+def requested_throughputs(workload: Workload, table: ThroughputTable) -> FloatArray:
+    """float64[num_jobs]: samples/s on the requested GPUs; 1 for a gang that runs on no single GPU type."""
+    models = np.array([table.models.index(model) for model in workload.models], np.int64)
+    throughput = table.requested_throughput(models[workload.jobs["model"]], workload.jobs["num_gpus"])
+    return np.where(throughput > 0, throughput, 1.0)
+
+
+def facts_of(workload: Workload, run_time: FloatArray) -> JobFacts:
+    """Return the facts about all jobs of a workload, with float64[num_jobs] seconds as their run time."""
+    jobs = workload.jobs
+    return JobFacts(
+        jobs["submit_time"].copy(),
+        jobs["num_gpus"].copy(),
+        np.array([without_draw(model) for model in workload.models])[jobs["model"]],
+        np.array(workload.tenants)[jobs["tenant"]],
+        np.array(workload.users or [""] * len(jobs)),
+        np.array(workload.names or [""] * len(jobs)),
+        run_time,
+    )
+
+
+def remaining_outcomes(outcomes: FloatArray, done: FloatArray) -> FloatArray:
+    """Return what is left of predicted amounts of work: float64[n, NUM_OUTCOMES], NaN for those that are ruled out.
+
+    Args:
+        outcomes: float64[n, NUM_OUTCOMES], total samples.
+        done: float64[n], samples done.
+    """
+    left = np.where(outcomes > done[:, None], outcomes - done[:, None], np.nan)
+    outlived = np.isnan(left).all(axis=1)
+    left[outlived, 0] = done[outlived]  # as much again
+    return left
+
+
+def _checked(found: FloatArray, count: int) -> FloatArray:
+    """Return what a predictor found, with no run time below `SHORTEST_RUN`."""
+    found = np.asarray(found, np.float64)
+    if found.shape != (count, NUM_OUTCOMES):
+        raise MurmurationError(
+            f"predictor: returned run times of shape {found.shape}; it must be ({count}, {NUM_OUTCOMES})"
+        )
+    if not (np.isfinite(found).all() and (found >= 0).all() and (np.diff(found, axis=1) >= 0).all()):
+        raise MurmurationError("predictor: run times must be finite, not negative and ascending in each row")
+    return np.maximum(found, SHORTEST_RUN)
+
+
+@leaf
+def expected_left(outcomes: FloatArray, done: float) -> float:
+    """Return the mean of what is left of the outcomes above `done`, or `done` if there are none."""
+    total = 0.0
+    count = 0
+    for k in range(len(outcomes)):
+        if outcomes[k] > done:
+            total += outcomes[k] - done
+            count += 1
+    return total / count if count else done
+
+
+@leaf
+def set_estimate(job: Records, outcomes: FloatArray, time: float) -> None:
+    """Set the factor of a job by which views show its remaining work; never 1, which would mean exact."""
+    left = remaining_work(job, time)
+    if left > 0.0:
+        job.estimate = expected_left(outcomes, job.work - left) / left
+        if job.estimate == 1.0:
+            job.estimate = 1.0 + 2.0**-52
+
+
+@kernel
+def list_open_jobs(world: World, present: IntArray, done: FloatArray) -> int:
+    """List the jobs in the system and the samples that each has done; return their number.
+
+    Args:
+        world: the engine's arrays.
+        present: int64[num_jobs], overwritten.
+        done: float64[num_jobs], overwritten.
+    """
+    time = world.episode[0].time
+    count = 0
+    for members in (world.queued, world.running):
+        j = next_member(members, len(world.jobs), 0)
+        while j >= 0:
+            present[count] = j
+            done[count] = world.jobs[j].work - remaining_work(world.jobs[j], time)
+            count += 1
+            j = next_member(members, len(world.jobs), j + 1)
+    return count
+
+
+@kernel
+def set_estimates(world: World, present: IntArray, work: FloatArray) -> None:
+    """Call `set_estimate` for jobs in the system.
+
+    Args:
+        world: the engine's arrays.
+        present: int64[any], the jobs.
+        work: `Predictions.work`.
+    """
+    for j in present:
+        set_estimate(world.jobs[j], work[j], world.episode[0].time)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from envs.episodes.blocks import TableBlocks
 from envs.episodes.hidden import HiddenEpisodes, episode_alone
+from envs.episodes.predicted import PredictedEpisodes
 from envs.episodes.reward import Elapsed, Reward, TeamReward
 from envs.performance import DrawnModel
 from envs.simulation import EventLog, Scenario, Setup, SimulationView, State, ThroughputTable
@@ -39,6 +40,7 @@ class EpisodeBatch(ABC):
     """
 
     takes_own_curves: ClassVar[bool] = False  # whether episodes may have hidden or drawn throughputs
+    takes_predictions: ClassVar[bool] = False  # whether work may be predicted
 
     def __init__(
         self,
@@ -51,10 +53,11 @@ class EpisodeBatch(ABC):
     ) -> None:
         if logging and batch_size > 1:
             raise MurmurationError(f"batch_size is {batch_size} with logging; events are logged for one episode only")
-        if setup.scenario.information.work == "predicted":
+        predicts = setup.scenario.information.work == "predicted"
+        if predicts and not self.takes_predictions:
             raise MurmurationError(
-                "information.work is predicted: no environment for training plays that yet; train with "
-                "information.work=estimate, and evaluate the policy as a scheduler where work is predicted"
+                "information.work is predicted: this environment cannot play that yet; train with env=options, or with "
+                "information.work=estimate and evaluate the policy as a scheduler"
             )
         hides = setup.scenario.information.hides_throughput
         if hides and not self.takes_own_curves:
@@ -73,6 +76,7 @@ class EpisodeBatch(ABC):
         self.state = State.allocate(self.cluster, num_jobs, batch_size, self.scenario)
         rows, drawn = max(num_jobs, len(models)), self.takes_own_curves and isinstance(setup.performance, DrawnModel)
         self.hidden = HiddenEpisodes(setup, self.table, num_jobs, batch_size, rows, logging) if hides else None
+        self.predicted = PredictedEpisodes(setup, num_jobs, batch_size) if predicts else None
         self._drawn = TableBlocks(self.table, batch_size, rows) if drawn and not hides else None
         if logging and not hides:
             self.state.grow_log()
@@ -127,6 +131,8 @@ class EpisodeBatch(ABC):
         if self.hidden:
             self.state.forget_jobs(b)
             self.hidden.load(b, workload, table, rng)
+        if self.predicted:
+            self.predicted.load(b, workload, table)
         self._begin(b)
 
     def _table_for(self, workload: Workload) -> ThroughputTable:
@@ -209,7 +215,8 @@ class EpisodeBatch(ABC):
         assert table is not None
         if self._drawn:
             state = episode_alone(state, 0, self._drawn.first(b))
-        return SimulationView(state, self.setup, workload, table, self.exact, self.plans)
+        predicted = self.predicted.work(b) if self.predicted else None
+        return SimulationView(state, self.setup, workload, table, self.exact, self.plans, predicted=predicted)
 
     def _totals(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Time, job-seconds and busy GPU-seconds of each episode so far; float64[B] each."""

@@ -28,7 +28,7 @@ RULES = np.dtype(
             ("turn", np.int64),  # index into TURNS
             ("beliefs", np.int64),
             ("node_gpus", np.int64),  # GPUs of the largest node
-            ("hidden", np.int64),  # whether throughputs are hidden: `world` is then what is seen at this round
+            ("pauses", np.int64),  # whether Python lets time pass: throughputs are hidden, or work is predicted
             # The present round.
             ("decision", np.int64),  # options carried out so far
             ("gang", np.int64),  # a job that has fewer GPUs in the plan than it needs, -1 for none

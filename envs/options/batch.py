@@ -66,6 +66,7 @@ class OptionBatch(EpisodeBatch):
     """
 
     takes_own_curves: ClassVar[bool] = True
+    takes_predictions: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -87,8 +88,9 @@ class OptionBatch(EpisodeBatch):
         self.num_candidates = self.rules.candidates(self.cluster)
         capacity = most_options(self.rules, setup.cluster)
         self.arrays = allocate_options(self.state, self.world, self.rules, setup, self.table, capacity)
+        if self.hidden or self.predicted:
+            self.arrays.rules["pauses"] = 1
         if self.hidden:
-            self.arrays.rules["hidden"] = 1
             self.arrays = self.arrays._replace(doubt=self.hidden.doubt)
 
     @property
@@ -123,17 +125,31 @@ class OptionBatch(EpisodeBatch):
     def resume(self, b: int) -> None:
         """Go on with an episode whose log was full in the middle of a step, or whose round is over."""
         while self._outcomes[b] == LOG_FULL:
-            self.state.grow_log()
-            world = self.arrays.world._replace(events=self.state.events, log_shares=self.state.log_shares)
-            self.arrays = self.arrays._replace(world=world)
+            self._grow_log()
             self._outcomes[b] = kernels.begin(self.arrays, b)
         while self._outcomes[b] == ROUND_OVER:
-            assert self.hidden is not None
-            if self.hidden.pass_time(b, self.arrays.world) == END:
+            if self._pass_time(b) == END:
                 self._outcomes[b] = END
-                self.state.episode[b], self.state.jobs[b] = self.hidden.state.episode[b], self.hidden.state.jobs[b]
             elif kernels.open_round(self.arrays, b):
                 self._outcomes[b] = ROUND
+
+    def _pass_time(self, b: int) -> int:
+        """End a round in which views are not told everything, and advance to the next one; return the result code."""
+        if self.predicted:
+            while (outcome := self.predicted.pass_time(b, self.arrays.world)) == LOG_FULL:
+                self._grow_log()
+            return outcome
+        assert self.hidden is not None
+        outcome = self.hidden.pass_time(b, self.arrays.world)
+        if outcome == END:
+            self.state.episode[b], self.state.jobs[b] = self.hidden.state.episode[b], self.hidden.state.jobs[b]
+        return outcome
+
+    def _grow_log(self) -> None:
+        """Enlarge the event log."""
+        self.state.grow_log()
+        world = self.arrays.world._replace(events=self.state.events, log_shares=self.state.log_shares)
+        self.arrays = self.arrays._replace(world=world)
 
     def copy_episodes(self, places: IntArray, other: "OptionBatch", episodes: IntArray) -> None:
         """Copy running episodes of another batch, in the middle of a round too; the copies write no log.
@@ -149,6 +165,8 @@ class OptionBatch(EpisodeBatch):
             self.state.jobs["model"][places] += change[:, None]
         if self.hidden and other.hidden:
             self.hidden.copy_episodes(places, other.hidden, episodes)
+        if self.predicted and other.predicted:
+            self.predicted.copy_episodes(places, other.predicted, episodes)
         for name in ("rules", "refused", "waited"):
             getattr(self.arrays, name)[places] = getattr(other.arrays, name)[episodes]
         self._outcomes[places] = other.outcomes[episodes]

@@ -9,7 +9,7 @@ from envs.simulation.jit import kernel, leaf, part
 from envs.simulation.kernels import END, LOG_FULL, ROUND, settle
 from envs.types import IntArray
 
-ROUND_OVER = 3  # a further result code: throughputs are hidden, and Python lets time pass (`envs.episodes.hidden`)
+ROUND_OVER = 3  # a further result code: Python lets time pass (`envs.episodes.hidden`, `envs.episodes.predicted`)
 
 
 @part
@@ -34,7 +34,7 @@ def advance_to_decision(a: OptionArrays) -> int:
 
     LOG_FULL asks for a longer log and for another call.
     """
-    if a.rules[0].hidden:
+    if a.rules[0].pauses:
         return ROUND_OVER
     while True:
         if settle(a.world) < 0:

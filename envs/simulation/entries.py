@@ -4,6 +4,7 @@ from envs.simulation.beliefs import note_seen
 from envs.simulation.clock import advance
 from envs.simulation.jit import kernel
 from envs.simulation.kernels import settle
+from envs.simulation.predictions import list_jobs_present, set_estimate
 from envs.simulation.world import World
 from envs.types import FloatArray, IntArray
 
@@ -24,3 +25,22 @@ def next_round(world: World) -> int:
 def find_seen(world: World, sampled: FloatArray, seen: IntArray) -> int:
     """Call `envs.simulation.beliefs.note_seen`."""
     return note_seen(world, sampled, seen)
+
+
+@kernel
+def find_jobs_present(world: World, present: IntArray, done: FloatArray) -> int:
+    """Call `envs.simulation.predictions.list_jobs_present`."""
+    return list_jobs_present(world, present, done)
+
+
+@kernel
+def set_estimates(world: World, present: IntArray, work: FloatArray) -> None:
+    """Call `envs.simulation.predictions.set_estimate` for jobs in the system.
+
+    Args:
+        world: the engine's arrays.
+        present: int64[any], the jobs.
+        work: `Predictions.work`.
+    """
+    for j in present:
+        set_estimate(world.jobs[j], work[j], world.episode[0].time)

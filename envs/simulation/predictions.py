@@ -4,7 +4,7 @@ import numpy as np
 
 from envs.performance import without_draw
 from envs.scheduling import WorkPredictor
-from envs.simulation.jit import Records, kernel, leaf
+from envs.simulation.jit import Records, leaf, part
 from envs.simulation.kernels import remaining_work
 from envs.simulation.ordered_set import next_member
 from envs.simulation.setup import Setup
@@ -154,8 +154,8 @@ def set_estimate(job: Records, outcomes: FloatArray, time: float) -> None:
             job.estimate = 1.0 + 2.0**-52
 
 
-@kernel
-def list_open_jobs(world: World, present: IntArray, done: FloatArray) -> int:
+@part
+def list_jobs_present(world: World, present: IntArray, done: FloatArray) -> int:
     """List the jobs in the system and the samples that each has done; return their number.
 
     Args:
@@ -173,16 +173,3 @@ def list_open_jobs(world: World, present: IntArray, done: FloatArray) -> int:
             count += 1
             j = next_member(members, len(world.jobs), j + 1)
     return count
-
-
-@kernel
-def set_estimates(world: World, present: IntArray, work: FloatArray) -> None:
-    """Call `set_estimate` for jobs in the system.
-
-    Args:
-        world: the engine's arrays.
-        present: int64[any], the jobs.
-        work: `Predictions.work`.
-    """
-    for j in present:
-        set_estimate(world.jobs[j], work[j], world.episode[0].time)

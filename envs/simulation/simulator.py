@@ -10,10 +10,10 @@ import numpy as np
 
 from envs.scheduling import ClusterView, Scheduler
 from envs.simulation.beliefs import Beliefs, Seen
-from envs.simulation.entries import find_seen
+from envs.simulation.entries import find_jobs_present, find_seen, set_estimates
 from envs.simulation.exact import ExactThroughputs
 from envs.simulation.overriding import find_definer, find_override
-from envs.simulation.predictions import Predictions, list_open_jobs, set_estimates
+from envs.simulation.predictions import Predictions
 from envs.simulation.result import RunResult
 from envs.simulation.setup import Setup
 from envs.simulation.simulated_episode import SimulatedEpisode
@@ -98,7 +98,7 @@ class Simulator(WholeEpisode):
         """Advance time until a decision is due, and see what running jobs show; return False at the end."""
         going = super().advance()
         if going and self.predictions is not None:
-            count = list_open_jobs(self.world, self._present, self._done)
+            count = find_jobs_present(self.world, self._present, self._done)
             present = self._present[:count]
             self.predictions.look(int(self.state.episode[0, 0].next_job), present, self._done[:count])
             set_estimates(self.world, present, self.predictions.work)

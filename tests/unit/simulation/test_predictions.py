@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from baselines import Srtf
-from envs.options.batch import OptionBatch
 from envs.performance import IdealModel
 from envs.simulation import Information, PooledHistory, Scenario, Setup, Simulator, run_episode, train_predictor
 from envs.simulation.pooled_history import LEVELS, product_limit
@@ -162,8 +161,3 @@ def source_durations(source):
 def test_predictions_and_hidden_throughputs_do_not_go_together():
     with pytest.raises(MurmurationError, match="predicted run times would tell the throughputs"):
         Information("predicted", throughput="observed")
-
-
-def test_environments_for_training_refuse_predicted_work():
-    with pytest.raises(MurmurationError, match="no environment for training plays that yet"):
-        OptionBatch(Setup(cluster_of(4), IdealModel(("any",)), SCENARIO), ("any",), 3)

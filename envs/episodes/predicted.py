@@ -1,0 +1,96 @@
+"""Predictions of work in a batch of episodes: between rounds Python asks the predictor, as `Simulator` does."""
+
+from copy import copy
+
+import numpy as np
+
+from envs.simulation import Setup, ThroughputTable
+from envs.simulation.clock import advance
+from envs.simulation.jit import kernel
+from envs.simulation.kernels import LOG_FULL, ROUND, settle
+from envs.simulation.predictions import Predictions, list_jobs_present, set_estimate
+from envs.simulation.world import World, episode_of
+from envs.types import FloatArray, IntArray
+from envs.workloads import Workload
+
+
+@kernel
+def reach_round_to_predict(batch: World, b: int, present: IntArray, done: FloatArray, count: IntArray) -> int:
+    """End a round of an episode, advance time to the next one, and list the jobs in the system.
+
+    Args:
+        batch: all episodes.
+        b: the episode.
+        present, done: see `envs.simulation.predictions.list_jobs_present`.
+        count: int64[1], overwritten by their number.
+
+    Returns:
+        The result code; LOG_FULL asks for a longer log and for another call.
+    """
+    world = episode_of(batch, b)
+    if settle(world) < 0:
+        return LOG_FULL
+    outcome = advance(world)
+    count[0] = list_jobs_present(world, present, done)
+    return int(outcome)
+
+
+@kernel
+def show_predictions(batch: World, b: int, present: IntArray, work: FloatArray) -> None:
+    """Show what is predicted of the jobs in the system of an episode, see `envs.simulation.predictions.set_estimate`.
+
+    Args:
+        batch: all episodes.
+        b: the episode.
+        present: int64[any], the jobs.
+        work: `Predictions.work`.
+    """
+    world = episode_of(batch, b)
+    for j in present:
+        set_estimate(world.jobs[j], work[j], world.episode[0].time)
+
+
+class PredictedEpisodes:
+    """The predictions about each episode of a batch.
+
+    Args:
+        setup: lets work be predicted.
+        num_jobs: the largest number of jobs of one episode.
+        batch_size: number of episodes.
+    """
+
+    def __init__(self, setup: Setup, num_jobs: int, batch_size: int) -> None:
+        self._predictor = setup.predictor
+        self._predictions: list[Predictions | None] = [None] * batch_size
+        self._present, self._done = np.zeros(num_jobs, np.int64), np.zeros(num_jobs)
+        self._count = np.zeros(1, np.int64)
+
+    def load(self, b: int, workload: Workload, table: ThroughputTable) -> None:
+        """Begin an episode."""
+        self._predictions[b] = Predictions(self._predictor, workload, table)
+
+    def work(self, b: int) -> FloatArray:
+        """float64[num_jobs, NUM_OUTCOMES]: see `envs.simulation.predictions.Predictions`."""
+        return self._of(b).work
+
+    def pass_time(self, b: int, batch: World) -> int:
+        """End a round, advance to the next one, and show what is predicted there; return the result code."""
+        outcome = reach_round_to_predict(batch, b, self._present, self._done, self._count)
+        if outcome == ROUND:
+            present, done = self._present[: self._count[0]], self._done[: self._count[0]]
+            predictions = self._of(b)
+            predictions.look(int(batch.episode[b, 0].next_job), present, done)
+            show_predictions(batch, b, present, predictions.work)
+        return int(outcome)
+
+    def copy_episodes(self, places: IntArray, other: "PredictedEpisodes", episodes: IntArray) -> None:
+        """Copy the predictions of running episodes of another batch."""
+        for place, episode in zip(places.tolist(), episodes.tolist(), strict=True):
+            predictions = self._predictions[place] = copy(other._predictions[episode])
+            if predictions is not None:
+                predictions.work = predictions.work.copy()
+
+    def _of(self, b: int) -> Predictions:
+        predictions = self._predictions[b]
+        assert predictions is not None, "the episode has not begun"
+        return predictions

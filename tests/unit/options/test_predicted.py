@@ -1,0 +1,71 @@
+"""Episodes whose work is predicted: the same as under a scheduler, and copies that go on by themselves."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from agents.policies.options.playing import Player
+from agents.policies.options.scheduler import OptionScheduler
+from baselines.parts.group_history import GroupHistory
+from envs.bidding.batch import BiddingBatch
+from envs.options import OptionBatch, OptionRules
+from envs.simulation import Information, Setup, Simulator, run_episode
+from envs.types import MurmurationError
+from tests.conformance.random_worlds import RandomWorld, random_world
+from tests.unit.options.test_hidden import random_scorer
+from tests.unit.options.worlds import random_rules
+
+SEEDS = 10
+
+
+def predicted_world(seed: int) -> RandomWorld:
+    """A random world without failures, whose jobs belong to three users."""
+    world = random_world(seed, plain=bool(seed % 2))
+    scenario = replace(world.setup.scenario, failures=None, information=Information("predicted"))
+    users = tuple(f"user-{i}" for i in np.random.default_rng(seed).integers(3, size=len(world.workload)))
+    setup = Setup(world.setup.cluster, world.setup.performance, scenario, predictor=GroupHistory())
+    return replace(world, setup=setup, workload=replace(world.workload, users=users))
+
+
+def test_scheduler_and_environment_leave_one_log():
+    """What is predicted changes from round to round, and is the same for both."""
+    restarts = 0
+    for seed in range(SEEDS):
+        world, rng = predicted_world(seed), np.random.default_rng(seed)
+        rules = random_rules(rng, tune=False, changes=("start", "resize", "move")[seed % 3])
+        network = random_scorer(seed, rules)
+        batch = OptionBatch(world.setup, world.workload.models, len(world.workload), rules=rules, logging=True)
+        Player(batch).play([world.workload], network, [world.seed], temperature=0.0)
+        scenario = replace(world.setup.scenario, horizon=float(batch.state.episode["horizon"][0, 0]))
+        simulator = Simulator(world.workload, replace(world.setup, scenario=scenario), world.seed)
+        result = run_episode(OptionScheduler(network, rules), simulator)
+        assert batch.log() == result.log, f"seed {seed}"
+        restarts += int(result.records["num_restarts"].sum())
+    assert restarts > 0
+
+
+def test_a_copy_of_a_running_episode_goes_on_by_itself_and_ends_the_same():
+    world, rules, rng = predicted_world(1), OptionRules(changes="move"), np.random.default_rng(0)
+    batches = [OptionBatch(world.setup, world.workload.models, len(world.workload), 2, rules) for _ in range(2)]
+    first, second = batches
+    first.load(1, world.workload, np.random.default_rng(0))
+    for _ in range(6):
+        first.step(np.array([-1, int(rng.integers(len(first.options(1).what)))]))
+    assert not first.ended[1]
+    second.copy_episodes(np.array([0]), first, np.array([1]))
+    jobs = np.arange(int(first.state.episode[1, 0]["next_job"]))
+    np.testing.assert_array_equal(second.view(0).likely_work(jobs), first.view(1).likely_work(jobs))
+    while not first.ended[1]:
+        chosen = int(rng.integers(len(first.options(1).what)))
+        assert (first.options(1).options == second.options(0).options).all()
+        first.step(np.array([-1, chosen]))
+        second.step(np.array([chosen, -1]))
+    assert second.ended[0]
+    assert first.mean_jct(1) == second.mean_jct(0)
+
+
+def test_bids_refuse_predicted_work():
+    world = predicted_world(1)
+    with pytest.raises(MurmurationError, match="information.work is predicted: this environment cannot play that yet"):
+        BiddingBatch(world.setup, world.workload.models, len(world.workload))

@@ -6,9 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines.sampling_matching.categories import Categories
-from baselines.sampling_matching.centre import MOST_WORKERS_PER_SIZE_STEP, expected_seconds, expected_sizes
 from baselines.sampling_matching.problem import Problem, problem
-from baselines.sampling_matching.search import Sampling, best_matching, drawn_categories, match, sampled_matching
+from baselines.sampling_matching.search import (
+    MOST_WORKERS_PER_SIZE_STEP,
+    Sampling,
+    best_matching,
+    drawn_categories,
+    expected_seconds,
+    expected_sizes,
+    match,
+    sampled_matching,
+)
 from experiments.sampling_matching.exact import every_split
 from experiments.sampling_matching.instances import FAST_LINKS, draw
 from tests.unit.baselines.matching_worlds import any_problem, paper_problem, throughput_slowly

@@ -55,7 +55,7 @@ class Sampling:
         order: order of the jobs. "benefit": by the seconds saved by one worker more than an equal share, including
             communication. "workload": by computation; equal to "benefit" if communication is cheap, but wrong if it
             dominates and heavy jobs need few workers. "lightest" and "none" are for comparison.
-        solves: most markets cleared for each category.
+        solves: most assignments cleared for each category.
         valuation: worth of a worker to a job: "saving", the seconds that it saves, or "throughput", for comparison.
         fairness: weight of 1 - Jain's index in the choice among categories.
         window: if not None, `samples` further categories are drawn around the best matching, every job within this many
@@ -143,7 +143,7 @@ def equal_share_matching(problem: Problem, solves: int = 3) -> Matching:
 
 
 def match(problem: Problem, categories: IntArray, sampling: Sampling) -> Matching:
-    """The best matching of these categories, each matched by the weighted market."""
+    """The best matching of these categories, each matched by a weighted assignment."""
     counts = np.zeros(problem.present.shape, np.int64)
     equal = np.ones(problem.num_jobs)
     if sampling.fairness:

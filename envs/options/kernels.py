@@ -71,12 +71,12 @@ def carry_out_option(a: OptionArrays, option: int) -> bool:
         if rules.turn == TAKES_TURNS:
             a.waited[rules.turn_of] = 1
         return bool(rules.turn != TAKES_TURNS)
-    change_plan(a, action, a.job_ids[row], a.what[option, OPTION_NODE], a.what[option, OPTION_AMOUNT])
+    change_draft(a, action, a.job_ids[row], a.what[option, OPTION_NODE], a.what[option, OPTION_AMOUNT])
     return False
 
 
 @leaf
-def change_plan(a: OptionArrays, action: int, j: int, n: int, amount: int) -> None:
+def change_draft(a: OptionArrays, action: int, j: int, n: int, amount: int) -> None:
     """Carry out an option other than waiting for a job: its GPUs on a node, or its tuning, become `amount`."""
     rules = a.rules[0]
     note_change(a, j)

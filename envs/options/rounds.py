@@ -64,14 +64,14 @@ class OptionRound:
         return bool(kernels.decide_option(self.arrays, 0, option))
 
     def fill(self, allocation: Allocation) -> Allocation:
-        """Write the round's plan into a `keep_running` allocation."""
+        """Write the round's draft into a `keep_running` allocation."""
         assert self._snapshot is not None, "call begin first"
         state, plans = self._snapshot.state, self._snapshot.plans
         touched = np.sort(state.touched[0, : state.episode[0, 0].num_touched]).tolist()
         for job in touched:  # all at first, so that GPUs that one job leaves are free for another
             allocation.stop(job)
         for job in touched:
-            placement = placement_in_plan(state, 0, job, plans)
+            placement = drafted_placement(state, 0, job, plans)
             if placement is not None:
                 allocation.place(job, placement)
         return allocation
@@ -88,13 +88,13 @@ class OptionRound:
             self._arrays.rules[:] = before.rules
 
 
-def placement_in_plan(state: State, b: int, job: JobId, plans: Sequence[ExecutionPlan] = ()) -> Placement | None:
-    """Return what a job gets in the plan of an episode, with what the placement names; None for no GPUs.
+def drafted_placement(state: State, b: int, job: JobId, plans: Sequence[ExecutionPlan] = ()) -> Placement | None:
+    """Return what a job gets in the draft of an episode, with what the placement names; None for no GPUs.
 
     Args:
         state: the engine's arrays.
         b: the episode.
-        job: a job that the plan has touched.
+        job: a job that the draft has touched.
         plans: the execution plans to which placements refer.
     """
     record = state.jobs[b, job]

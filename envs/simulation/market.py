@@ -189,7 +189,7 @@ def index_changes(world: World, changes: Changes, b: int, first_row: IntArray, s
 
 @kernel
 def plan_changes(worlds: World, changes: Changes, wrong: IntArray) -> None:
-    """Put the changes of all episodes that are in a round into the engine's plan of the round.
+    """Put the changes of all episodes that are in a round into the engine's draft of the round.
 
     Args:
         worlds: a batch, with no job touched.

@@ -57,7 +57,7 @@ ALLOWED_IN_FILE = {
 
 # Words with one meaning, and the type of what they name. A setting of a plain type may be called after it, too.
 ONE_MEANING = {"plan": "ExecutionPlan", "plans": "ExecutionPlan", "market": "Market"}
-PLAIN = {"bool", "int", "str", "None", "Any", "dict", "Component"}
+PLAIN = {"bool", "int", "str", "None", "Any", "dict", "Mapping", "Component"}
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 

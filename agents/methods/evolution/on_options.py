@@ -16,7 +16,7 @@ from agents.method import Algorithm, Needs
 from agents.methods.evolution.learning import EvolutionLearner
 from agents.on_options.learner import OptionModule
 from agents.on_options.runner import episode_returns
-from agents.on_ray.pieces import LocalTraining, PieceAlgorithm, PieceConfig, PieceRunner, TrainingOnRay
+from agents.on_ray.pieces import PieceAlgorithm, PieceConfig, PieceRunner, start_training
 from agents.policies.options.playing import Player
 from agents.problems.options import OptionProblem, OptionSetup
 from agents.seeding import Phase, derive_seed
@@ -78,8 +78,7 @@ class OptionEvolutionSettings:
 
     def start(self, problem: OptionProblem, network: nn.Module, seed: int) -> Algorithm:
         """Begin a search from a network."""
-        setup = OptionSetup.of(problem, self, network, seed)
-        return LocalOptionEvolution(setup) if self.num_env_runners == 0 else OptionEvolutionOnRay(setup)
+        return start_training(OptionSetup.of(problem, self, network, seed), OptionEvolutionConfig)
 
 
 class DensePerturbations:
@@ -197,17 +196,3 @@ class OptionEvolutionConfig(PieceConfig):
     """RLlib's configuration for evolution strategies on options."""
 
     runner, learner, module, algorithm = OptionEvolutionRunner, OptionEvolutionLearner, OptionModule, OptionEvolution
-
-
-class LocalOptionEvolution(LocalTraining):
-    """Runner and learner in this process, without Ray."""
-
-    def __init__(self, setup: OptionSetup[OptionEvolutionSettings]) -> None:
-        super().__init__(setup, OptionEvolutionConfig)
-
-
-class OptionEvolutionOnRay(TrainingOnRay):
-    """RLlib's `Algorithm` on Ray: several workers, several machines."""
-
-    def __init__(self, setup: OptionSetup[OptionEvolutionSettings]) -> None:
-        super().__init__(setup, OptionEvolutionConfig, "trainer.method")

@@ -165,7 +165,7 @@ def observe_features(a: BiddingArrays, proposal: Changes, b: int) -> None:
     for n in range(len(a.nodes)):
         observe_node(a, n)
         observe_pairs(a, proposal, b, n)
-    observe_whole(a, proposal, b)
+    observe_whole(a)
 
 
 @kernel
@@ -177,11 +177,11 @@ def observe_batch(batch: BiddingArrays, proposal: Changes) -> None:
             continue
         active = in_round(a.world)
         if active:
-            index_changes(a.world, proposal, b, a.first_row, 1)
+            index_changes(proposal, b, a.first_row, 1)
         observe_features(a, proposal, b)
         observe_graph(a)
         if active:
-            index_changes(a.world, proposal, b, a.first_row, -1)
+            index_changes(proposal, b, a.first_row, -1)
 
 
 @kernel
@@ -200,9 +200,9 @@ def collect_batch(
     for b in range(len(batch.sizes)):
         a = bidding_episode(batch, b)
         if in_round(a.world):
-            index_changes(a.world, proposal, b, a.first_row, 1)
+            index_changes(proposal, b, a.first_row, 1)
             collect_bids(a, proposal, b, actions[b], bids, weights)
-            index_changes(a.world, proposal, b, a.first_row, -1)
+            index_changes(proposal, b, a.first_row, -1)
 
 
 @kernel

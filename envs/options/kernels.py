@@ -163,20 +163,11 @@ def decide_option(batch: OptionArrays, b: int, option: int) -> bool:
 
 
 @kernel
-def step_option(batch: OptionArrays, b: int, option: int) -> int:
-    """Carry out an option of an episode by its place among all; advance time if that ends the round."""
-    a = option_arrays(batch, b)
-    prepare(a)
-    if not take(a, option):
-        return ROUND
-    return advance_to_decision(a)
-
-
-@kernel
 def step_all(batch: OptionArrays, chosen: IntArray, outcomes: IntArray) -> None:
-    """Call `step_option` for all episodes with an option; -1 in `chosen` int64[B] leaves an episode as it is.
+    """Carry out an option of each episode by its place among all; advance time where that ends the round.
 
-    Outcomes int64[B] are overwritten where an option was carried out.
+    -1 in `chosen` int64[B] leaves an episode as it is. Outcomes int64[B] are overwritten where an option was carried
+    out.
     """
     for b in range(len(chosen)):
         if chosen[b] >= 0:

@@ -179,7 +179,7 @@ def gpus_after(world: World, changes: Changes, b: int, first_row: IntArray, j: i
 
 
 @leaf
-def index_changes(world: World, changes: Changes, b: int, first_row: IntArray, sign: int) -> None:
+def index_changes(changes: Changes, b: int, first_row: IntArray, sign: int) -> None:
     """Enter the changes of an episode into `first_row`, see `gpus_after`; with a `sign` of -1, remove them again."""
     for i in range(changes.num_stopped[b]):
         first_row[changes.stopped[b, i]] = -2 if sign > 0 else -1

@@ -202,9 +202,9 @@ class Trainer:
         self.problem.check()
         torch.manual_seed(self.state.seed)
         resumed = self._restore()
-        plan = ValidationScope(settings.num_validation, settings.num_compared, settings.method.num_envs)
+        scope = ValidationScope(settings.num_validation, settings.num_compared, settings.method.num_envs)
         with closing(self.tensorboard):
-            found = self.problem.prepare(plan, self.listener)
+            found = self.problem.prepare(scope, self.listener)
             self.state.makespan_share = self.problem.goal.makespan_share
             self._accept(found, resumed)
             self._compare(anew=resumed is None)
@@ -232,8 +232,8 @@ class Trainer:
         if resumed is not None:
             return read_state(resumed / STATE, TrainingState).baselines
         settings = self.settings
-        plan = ValidationScope(settings.num_validation, settings.num_compared, settings.method.num_envs)
-        self.problem.prepare(plan, self.listener)
+        scope = ValidationScope(settings.num_validation, settings.num_compared, settings.method.num_envs)
+        self.problem.prepare(scope, self.listener)
         return measure_baselines(self.baselines, self.problem.compared(), self.listener)
 
     @property

@@ -15,16 +15,16 @@ it runs, rather than wait. Only `SamplingMatching` spreads one job over two GPU 
 | `Random` | any job, anywhere | the lower bound of every comparison |
 | `Afs` | a GPU to the shorter of two jobs, unless the longer gains far more | AFS, NSDI'21, section 4 |
 | `HeSrpt` | shares by rank of remaining time, for one power law of speedup | heSRPT, PEVA 2020 |
-| `Starling` | shortest first, sized at the knee, two plans, look-ahead, batch sizes if asked: the one to beat | ours |
+| `Starling` | shortest first, sized at the knee, look-ahead, batch sizes if asked: the one to beat | ours |
 | `StarlingMakespan` | the same with the longest first: for a short makespan | ours; order: Graham 1969 |
-| `RolloutPlanner` | Starling's plan and many others, played ahead on copies of the cluster | Chang et al., DEDS 2004 |
+| `RolloutPlanner` | Starling's candidate and others, played ahead on copies of the cluster | Chang et al., DEDS 2004 |
 | `Gavel` | shares of time on every GPU type by linear programs | Gavel, OSDI'20 |
 | `ElasticDp` | GPUs and batch sizes by a dynamic program over scaling | Saxena et al., MASCOTS'20 |
 | `Synergy` | cores and memory beside GPUs, by sensitivity | Synergy, OSDI'22, section 4 |
 | `Themis` | auctions by finish-time fairness | Themis, NSDI'20, section 3 |
 | `Pollux` | the power mean of speedups over fair shares | Pollux, OSDI'21, section 4 |
 | `Qssf` | least expected GPU time first, without preemption | Helios, SC'21, section 4.2 |
-| `SamplingMatching` | sampled categories, matching markets, gangs over several GPU types | TPDS'24 |
+| `SamplingMatching` | sampled categories, assignments at prices, gangs over several GPU types | TPDS'24 |
 | `Rubick` | GPUs and execution plans by sensitivity curves, with guarantees | MLSys'25, sections 5 and 6 |
 | `RubickArtifact` | what Rubick's public artifact runs | MLSys'25, artifact |
 | `Sia` | GPU type and size together, by an integer program | Sia, SOSP'23, section 3 |

@@ -7,8 +7,6 @@ from torch import Tensor, nn
 
 from envs.types import MurmurationError
 
-NO_EDGE = -1  # in `edges`, pads the list of a world with fewer edges
-
 
 class GraphAttention(nn.Module):
     """One round of messages: each node attends to its neighbours in the graph and adds what it receives.
@@ -51,7 +49,7 @@ class GraphAttention(nn.Module):
 
         Args:
             nodes: float32[B, N, width].
-            edges: int[B, 2, E], sources and targets of the edges, `NO_EDGE` where a world has fewer than E.
+            edges: int[B, 2, E], sources and targets of the edges, -1 where a world has fewer than E.
             features: float32[B, E, edge_features].
         """
         mixed, _ = self.attend(nodes, edges, features)

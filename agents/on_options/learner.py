@@ -1,6 +1,6 @@
 """What methods on options share: the module, with network and critic, steps of Adam, training with and without Ray."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from ray.rllib.core import DEFAULT_MODULE_ID
@@ -95,16 +95,7 @@ def critic_values(critic: OptionCritic, lesson: Lesson, rows: Rows, chosen: IntA
 
 
 class LocalOptionTraining(LocalTraining):
-    """Runner and learner in this process, without Ray.
-
-    Attributes:
-        config: the classes to connect.
-    """
-
-    config: ClassVar[type[PieceConfig]]
-
-    def __init__(self, setup: OptionSetup[Any]) -> None:
-        super().__init__(setup, self.config)
+    """Runner and learner in this process, without Ray."""
 
     def network(self) -> nn.Module:
         """Return a copy of the policy, with the `rules` of the last iteration."""
@@ -113,21 +104,17 @@ class LocalOptionTraining(LocalTraining):
 
 
 class OptionTrainingOnRay(TrainingOnRay):
-    """RLlib's `Algorithm` on Ray: several workers, several machines.
-
-    Attributes:
-        config: the classes to connect.
-    """
-
-    config: ClassVar[type[PieceConfig]]
-
-    def __init__(self, setup: OptionSetup[Any]) -> None:
-        super().__init__(setup, self.config, "trainer.method")
+    """RLlib's `Algorithm` on Ray: several workers, several machines."""
 
     def network(self) -> nn.Module:
         """Return a copy of the policy, with the `rules` of the last iteration."""
         network: nn.Module = with_rules(super().network(), self._setup, self._algorithm.iteration)
         return network
+
+
+def start_on_options(setup: OptionSetup[Any], config: type[PieceConfig]) -> LocalOptionTraining | OptionTrainingOnRay:
+    """Connect runner and learner: in this process, or on Ray where the run has workers."""
+    return LocalOptionTraining(setup, config) if setup.num_env_runners == 0 else OptionTrainingOnRay(setup, config)
 
 
 def with_rules(network: Any, setup: Any, iteration: int) -> Any:

@@ -234,13 +234,12 @@ class LocalTraining:
     Args:
         setup: of the run.
         config: the classes to connect.
-        iteration: the first one.
     """
 
-    def __init__(self, setup: PieceSetup, config: type[PieceConfig], iteration: int = 0) -> None:
+    def __init__(self, setup: PieceSetup, config: type[PieceConfig]) -> None:
         quieten()
         built = config.of(setup)
-        self._setup, self._iteration = setup, iteration
+        self._setup, self._iteration = setup, 0
         self._runner = config.runner(config=built, worker_index=0)
         self._learner: PieceLearner = built.build_learner(spaces=self._runner.get_spaces())
 
@@ -283,11 +282,10 @@ class TrainingOnRay:
     Args:
         setup: of the run.
         config: the classes to connect.
-        setting: the part of the configuration that has `num_env_runners`, for errors.
     """
 
-    def __init__(self, setup: PieceSetup, config: type[PieceConfig], setting: str) -> None:
-        self._started_ray = start_ray_for(setting, setup.num_env_runners)
+    def __init__(self, setup: PieceSetup, config: type[PieceConfig]) -> None:
+        self._started_ray = start_ray_for("trainer.method", setup.num_env_runners)
         self._algorithm = config.of(setup).build_algo()
         self._setup = setup
 
@@ -322,3 +320,8 @@ class TrainingOnRay:
         self._algorithm.stop()
         if self._started_ray:
             ray.shutdown()
+
+
+def start_training(setup: PieceSetup, config: type[PieceConfig]) -> LocalTraining | TrainingOnRay:
+    """Connect runner and learner: in this process, or on Ray where the run has workers."""
+    return LocalTraining(setup, config) if setup.num_env_runners == 0 else TrainingOnRay(setup, config)

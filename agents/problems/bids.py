@@ -128,16 +128,16 @@ class BidProblem:
         network: nn.Module = build_policy(self.blueprint, self.spec, seed, start)
         return network
 
-    def prepare(self, plan: ValidationScope, listener: TrainingListener) -> int:
+    def prepare(self, scope: ValidationScope, listener: TrainingListener) -> int:
         """Choose the validation workloads, and play them without bids; return how many there are of each task."""
-        self._count = plan.num_validation
+        self._count = scope.num_validation
         for world in self.worlds:
             workloads = validation_workloads(world.source, 2 * self._count)
             self._games[world.name] = [
                 Game(0, workload, workload_seed(VALIDATION_SEED, i)) for i, workload in enumerate(workloads)
             ]
-        self._batches = {world.name: world.batch(plan.num_envs) for world in self.worlds}
-        self._num_compared = self._count if plan.num_compared is None else min(self._count, plan.num_compared)
+        self._batches = {world.name: world.batch(scope.num_envs) for world in self.worlds}
+        self._num_compared = self._count if scope.num_compared is None else min(self._count, scope.num_compared)
         silent = Silence(self.worlds[0].spec.num_bids)
         listener.phase("market", len(self.worlds))
         for done, name in enumerate(self.tasks, 1):

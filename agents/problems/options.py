@@ -181,14 +181,14 @@ class OptionProblem:
             network.load_state_dict(start, strict=False)
         return network
 
-    def prepare(self, plan: ValidationScope, listener: TrainingListener) -> int:
+    def prepare(self, scope: ValidationScope, listener: TrainingListener) -> int:
         """Choose the validation workloads of every task; return the number of the first one."""
         for task in self.worlds:
-            self._workloads[task.name] = validation_workloads(task.source, plan.num_validation)
+            self._workloads[task.name] = validation_workloads(task.source, scope.num_validation)
         found = len(self._workloads[self.tasks[0]])
-        if found < plan.num_validation:
-            listener.note(f"validation uses {found} distinct workloads, not {plan.num_validation}: there are no more")
-        self._compared = min(found, plan.num_compared or found)
+        if found < scope.num_validation:
+            listener.note(f"validation uses {found} distinct workloads, not {scope.num_validation}: there are no more")
+        self._compared = min(found, scope.num_compared or found)
         return found
 
     def compared(self) -> Compared:

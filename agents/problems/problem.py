@@ -123,7 +123,7 @@ class TrainingProblem(Protocol):
         """
         ...
 
-    def prepare(self, plan: ValidationScope, listener: TrainingListener) -> int:
+    def prepare(self, scope: ValidationScope, listener: TrainingListener) -> int:
         """Choose the validation workloads, and measure what policies are compared with; return their number."""
         ...
 

@@ -35,7 +35,6 @@ def prefers_longer(
     size_a: int,
     gain_a: float,
     throughputs_b: FloatArray,
-    size_b: int,
     next_b: int,
     gain_b: float,
 ) -> bool:
@@ -75,7 +74,7 @@ def afs_sizes(work: FloatArray, throughputs: FloatArray, num_gpus: int) -> IntAr
                 owner = job
                 continue
             a, b = (owner, job) if lengths[owner] <= lengths[job] else (job, owner)
-            longer = prefers_longer(throughputs[a], sizes[a], gains[a], throughputs[b], sizes[b], steps[b], gains[b])
+            longer = prefers_longer(throughputs[a], sizes[a], gains[a], throughputs[b], steps[b], gains[b])
             owner = b if longer else a
         if owner < 0:
             break

@@ -150,7 +150,7 @@ def afs_grants(
             a, b = (owner, job) if lengths[owner] <= lengths[job] else (job, owner)
             longer = prefers_longer(
                 throughputs[a, max(gpu_types[a], 0)], sizes[a], gains[a],
-                throughputs[b, next_type[b]], sizes[b], next_size[b], gains[b],
+                throughputs[b, next_type[b]], next_size[b], gains[b],
             )  # fmt: skip
             owner = b if longer else a
         if owner < 0:

@@ -1,6 +1,6 @@
 """Place gangs by compiled code in the engine's own arrays: the compiled form of `baselines.parts.placing.best_fit`.
 
-`new_share` extends the plan of the round; a job that finds no room leaves the plan unchanged.
+`new_share` extends the draft of the round; a job that finds no room leaves the draft unchanged.
 """
 
 from typing import NamedTuple

@@ -78,23 +78,23 @@ def faster_types(world: World, gangs: Gangs, j: int, faster: IntArray) -> None:
 
 @kernel
 def look_at_jobs(
-    world: World, gangs: Gangs, order: IntArray, wanted: Wanted, plan: PlacementOutcome, faster: IntArray
+    world: World, gangs: Gangs, order: IntArray, wanted: Wanted, outcome: PlacementOutcome, faster: IntArray
 ) -> None:
     """Write what jobs in order request, what they hold, and which faster types they could move to."""
-    plan.used[0] = 0
+    outcome.used[0] = 0
     for at in range(len(order)):
         job = world.jobs[order[at]]
         wanted.sizes[at] = job.num_gpus
         for i in range(len(gangs.largest)):
             wanted.types[at, i] = gangs.types[job.model, job.num_gpus, i]
-        plan.fate[at] = STAYS if job.status == RUNNING else WAITS
-        plan.first[at] = plan.used[0]
-        plan.length[at] = job.num_shares
+        outcome.fate[at] = STAYS if job.status == RUNNING else WAITS
+        outcome.first[at] = outcome.used[0]
+        outcome.length[at] = job.num_shares
         share = job.first_share
         while share >= 0:
-            plan.nodes[plan.used[0]] = world.shares[share].node
-            plan.gpus[plan.used[0]] = world.shares[share].gpus
-            plan.used[0] += 1
+            outcome.nodes[outcome.used[0]] = world.shares[share].node
+            outcome.gpus[outcome.used[0]] = world.shares[share].gpus
+            outcome.used[0] += 1
             share = world.shares[share].next_of_job
         if len(faster) > 0:
             faster[at, 0] = -1
@@ -103,15 +103,15 @@ def look_at_jobs(
 
 
 @kernel
-def apply_plan_to_world(world: World, order: IntArray, plan: PlacementOutcome) -> None:
-    """Write the placements found for jobs in order into the engine's plan of the round."""
+def write_outcome_to_world(world: World, order: IntArray, outcome: PlacementOutcome) -> None:
+    """Write the placements found for jobs in order into the engine's draft of the round."""
     for at in range(len(order)):
-        if plan.fate[at] >= STOPPED:
+        if outcome.fate[at] >= STOPPED:
             clear_job(world, order[at])
     for at in range(len(order)):
-        if plan.fate[at] == PLACED:
-            for i in range(plan.first[at], plan.first[at] + plan.length[at]):
-                new_share(world, order[at], plan.nodes[i], plan.gpus[i], np.nan, np.nan)
+        if outcome.fate[at] == PLACED:
+            for i in range(outcome.first[at], outcome.first[at] + outcome.length[at]):
+                new_share(world, order[at], outcome.nodes[i], outcome.gpus[i], np.nan, np.nan)
 
 
 @jit
@@ -127,7 +127,7 @@ def place_jobs(world: World, gangs: Gangs, order: IntArray) -> None:
     wanted = Wanted(
         np.empty(count, np.int64), np.empty((count, num_types), np.int64), np.full((count, num_types), -1, np.int64)
     )
-    plan = PlacementOutcome(
+    outcome = PlacementOutcome(
         np.empty(count, np.int64),
         np.empty(count, np.int64),
         np.empty(count, np.int64),
@@ -142,10 +142,10 @@ def place_jobs(world: World, gangs: Gangs, order: IntArray) -> None:
         np.empty(count, np.int64),
     )
     faster = np.empty((count if num_types > 1 else 0, num_types), np.int64)
-    look_at_jobs(world, gangs, order, wanted, plan, faster)
+    look_at_jobs(world, gangs, order, wanted, outcome, faster)
     floor = NodeArrays(node_types, total, gangs.largest, free, world.room.copy(), np.array([free.sum()]))
-    place_by_rank(floor, wanted, plan, faster, scratch)
-    apply_plan_to_world(world, order, plan)
+    place_by_rank(floor, wanted, outcome, faster, scratch)
+    write_outcome_to_world(world, order, outcome)
 
 
 @jit

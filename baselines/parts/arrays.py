@@ -91,7 +91,7 @@ def shares_of(view: ClusterView, allocation: Allocation) -> IntArray:
 def arrays_of(
     allocation: Allocation, num_jobs: int, rows: IntArray | None = None
 ) -> tuple[NodeArrays, PlacementOutcome, Scratch]:
-    """Build the nodes, the plan and the working memory for compiled placing.
+    """Build the nodes, the outcome and the working memory for compiled placing.
 
     Args:
         allocation: the allocation under construction.
@@ -107,12 +107,12 @@ def arrays_of(
     room = np.zeros((2, len(rows) + int(allocation.free_gpus.sum() + rows[:, 2].sum())), np.int64)
     room[:, : len(rows)] = rows[:, 1:].T
     first = np.cumsum(count) - count
-    plan = PlacementOutcome(np.where(count > 0, STAYS, WAITS), first, count, room[0], room[1], np.array([len(rows)]))
+    outcome = PlacementOutcome(np.where(count > 0, STAYS, WAITS), first, count, room[0], room[1], np.array([len(rows)]))
     empty = [np.zeros(size, np.int64) for size in (*[cluster.num_nodes] * 2, num_jobs, num_jobs)]
     free = allocation.free_gpus.copy()
     return (
         NodeArrays(node_types, total, largest, free, rooms(node_types, free, largest), free.sum(keepdims=True)),
-        plan,
+        outcome,
         Scratch(*empty),
     )
 
@@ -124,14 +124,14 @@ def rooms(node_types: IntArray, free: IntArray, largest: IntArray) -> IntArray:
     return sets
 
 
-def apply_plan(allocation: Allocation, jobs: IntArray, plan: PlacementOutcome) -> None:
-    """Write the plan of compiled placing for `jobs` into an allocation."""
-    for job in jobs[plan.fate >= STOPPED].tolist():
+def apply_outcome(allocation: Allocation, jobs: IntArray, outcome: PlacementOutcome) -> None:
+    """Write the outcome of compiled placing for `jobs` into an allocation."""
+    for job in jobs[outcome.fate >= STOPPED].tolist():
         if allocation.placement(job):
             allocation.stop(job)
-    placed = np.flatnonzero(plan.fate == PLACED)
-    nodes, gpus = plan.nodes.tolist(), plan.gpus.tolist()
-    spans = zip(jobs[placed].tolist(), plan.first[placed].tolist(), plan.length[placed].tolist(), strict=True)
+    placed = np.flatnonzero(outcome.fate == PLACED)
+    nodes, gpus = outcome.nodes.tolist(), outcome.gpus.tolist()
+    spans = zip(jobs[placed].tolist(), outcome.first[placed].tolist(), outcome.length[placed].tolist(), strict=True)
     for job, first, count in spans:
         allocation.place(
             job, Placement(dict(zip(nodes[first : first + count], gpus[first : first + count], strict=True)))

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from baselines.parts.arrays import apply_plan, arrays_of, gang_sizes, sizes_of, types_to_span, wanted_of
+from baselines.parts.arrays import apply_outcome, arrays_of, gang_sizes, sizes_of, types_to_span, wanted_of
 from baselines.parts.placing_kernels import start_by_rank
 from envs.scheduling import ClusterView
 from envs.types import Allocation, BoolArray, ClusterSpec, IntArray, JobId, NodeId
@@ -86,9 +86,9 @@ def start_waiting(
         able = could_fit(view.cluster, allocation.free_gpus, wanted)
         jobs, wanted = jobs[able], wanted[able]
         chosen = wanted_of(view, jobs[:count], wanted[:count], gpu_types)
-        floor, plan, scratch = arrays_of(allocation, len(chosen.sizes))
-        start_by_rank(floor, chosen, plan, scratch, find is first_fit)
-        apply_plan(allocation, jobs[:count], plan)
+        floor, outcome, scratch = arrays_of(allocation, len(chosen.sizes))
+        start_by_rank(floor, chosen, outcome, scratch, find is first_fit)
+        apply_outcome(allocation, jobs[:count], outcome)
         jobs, wanted = jobs[count:], wanted[count:]
         count *= 4
 

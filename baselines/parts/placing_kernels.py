@@ -241,23 +241,25 @@ def find_place(
 
 
 @leaf
-def take_place(floor: NodeArrays, plan: PlacementOutcome, at: int, sign: int) -> None:
+def take_place(floor: NodeArrays, outcome: PlacementOutcome, at: int, sign: int) -> None:
     """Subtract a job's GPUs from the free ones, or add them back with a sign of -1."""
-    for i in range(plan.first[at], plan.first[at] + plan.length[at]):
-        set_free_gpus(floor, plan.nodes[i], floor.free[plan.nodes[i]] - sign * plan.gpus[i])
+    for i in range(outcome.first[at], outcome.first[at] + outcome.length[at]):
+        set_free_gpus(floor, outcome.nodes[i], floor.free[outcome.nodes[i]] - sign * outcome.gpus[i])
 
 
 @leaf
-def settle_on(floor: NodeArrays, plan: PlacementOutcome, at: int, count: int, nodes: IntArray, gpus: IntArray) -> None:
+def settle_on(
+    floor: NodeArrays, outcome: PlacementOutcome, at: int, count: int, nodes: IntArray, gpus: IntArray
+) -> None:
     """Give a job the GPUs found for it."""
-    plan.first[at] = plan.used[0]
-    plan.length[at] = count
-    plan.fate[at] = PLACED
+    outcome.first[at] = outcome.used[0]
+    outcome.length[at] = count
+    outcome.fate[at] = PLACED
     for i in range(count):
-        plan.nodes[plan.used[0]] = nodes[i]
-        plan.gpus[plan.used[0]] = gpus[i]
-        plan.used[0] += 1
-    take_place(floor, plan, at, 1)
+        outcome.nodes[outcome.used[0]] = nodes[i]
+        outcome.gpus[outcome.used[0]] = gpus[i]
+        outcome.used[0] += 1
+    take_place(floor, outcome, at, 1)
 
 
 @leaf
@@ -282,7 +284,7 @@ def same_types(wanted: Wanted, at: int, other: int) -> bool:
 
 
 @kernel
-def start_by_rank(floor: NodeArrays, wanted: Wanted, plan: PlacementOutcome, scratch: Scratch, lowest: bool) -> None:
+def start_by_rank(floor: NodeArrays, wanted: Wanted, outcome: PlacementOutcome, scratch: Scratch, lowest: bool) -> None:
     """Give free GPUs to jobs in order; jobs that do not fit are skipped."""
     failed = 0
     for at in range(len(wanted.sizes)):
@@ -291,7 +293,7 @@ def start_by_rank(floor: NodeArrays, wanted: Wanted, plan: PlacementOutcome, scr
             continue
         count = find_place(floor, wanted.types[at], wanted.spanning[at], size, lowest, scratch.nodes, scratch.gpus)
         if count > 0:
-            settle_on(floor, plan, at, count, scratch.nodes, scratch.gpus)
+            settle_on(floor, outcome, at, count, scratch.nodes, scratch.gpus)
         else:
             scratch.hopeless[failed] = at
             failed += 1

@@ -65,12 +65,12 @@ def reduce_program(options: Options, capacity: IntArray) -> ReducedProgram:
     """
     kept = useful_options(options, capacity)
     some = options.only(kept)
-    market = best_prices(some, capacity)
-    chosen = round_choice(some, capacity, market)
-    missing = max(market.bound - some.saved(chosen), 0.0)
-    limit = missing + _SAME * abs(market.bound)
-    near = market.loss <= limit
-    alone = (np.bincount(some.job[near], minlength=len(some.idle)) == 1) & (market.best > limit)
+    priced = best_prices(some, capacity)
+    chosen = round_choice(some, capacity, priced)
+    missing = max(priced.bound - some.saved(chosen), 0.0)
+    limit = missing + _SAME * abs(priced.bound)
+    near = priced.loss <= limit
+    alone = (np.bincount(some.job[near], minlength=len(some.idle)) == 1) & (priced.best > limit)
     settled = np.full(len(some.idle), -1)
     final = np.flatnonzero(near & alone[some.job])
     settled[some.job[final]] = kept[final]
@@ -145,7 +145,7 @@ def bound_at(
     return total, taken
 
 
-def round_choice(options: Options, capacity: IntArray, market: BestPrices) -> IntArray:
+def round_choice(options: Options, capacity: IntArray, priced: BestPrices) -> IntArray:
     """int64[num_jobs]: a choice that fits and is close to the best options at these prices.
 
     Each job begins with its best option. Where several options are equally good, a linear program selects among them
@@ -162,10 +162,10 @@ def round_choice(options: Options, capacity: IntArray, market: BestPrices) -> In
         np.concatenate([options.cost, options.idle]),
         options.idle,
     )
-    saving, loss = every.saving, np.rint(np.concatenate([market.loss, market.best]) / scale)
+    saving, loss = every.saving, np.rint(np.concatenate([priced.loss, priced.best]) / scale)
     small = np.lexsort((every.job, every.num_gpus, loss))
     large = np.lexsort((every.job, -saving, loss))
-    chosen = _shared_out(every, capacity, np.concatenate([market.loss, market.best]))
+    chosen = _shared_out(every, capacity, np.concatenate([priced.loss, priced.best]))
     left = capacity - every.taken(chosen, len(capacity))
     remove_overcommitment(small, every.job, every.gpu_type, every.num_gpus, left, chosen)
     for _ in range(PASSES):

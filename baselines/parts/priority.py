@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from baselines.parts.arrays import apply_plan, arrays_of, rank_types, shares_of, sizes_of, throughputs_at, wanted_of
+from baselines.parts.arrays import apply_outcome, arrays_of, rank_types, shares_of, sizes_of, throughputs_at, wanted_of
 from baselines.parts.placing import best_fit, first_fit, start_waiting
 from baselines.parts.priority_kernels import place_by_rank
 from envs.scheduling import ClusterView
@@ -71,12 +71,12 @@ def place_in_order(
     front = int(rows[-1, 0]) + 1 if rows.size else 0
     if front:
         wanted = wanted_of(view, jobs[:front], sizes_of(view, jobs[:front], sizes), gpu_types)
-        floor, plan, scratch = arrays_of(allocation, front, rows)
+        floor, outcome, scratch = arrays_of(allocation, front, rows)
         faster = np.zeros((0, 1), np.int64)
         if seconds_left is not None and len(view.cluster.gpu_types) > 1:
             faster = _faster_types(view, jobs[:front], rows, seconds_left)
-        place_by_rank(floor, wanted, plan, faster, scratch)
-        apply_plan(allocation, jobs[:front], plan)
+        place_by_rank(floor, wanted, outcome, faster, scratch)
+        apply_outcome(allocation, jobs[:front], outcome)
     start_waiting(view, allocation, order[front:], best_fit, sizes, gpu_types)
 
 

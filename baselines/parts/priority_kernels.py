@@ -21,35 +21,35 @@ from envs.types import IntArray
 
 
 @leaf
-def is_free(floor: NodeArrays, plan: PlacementOutcome, at: int) -> bool:
+def is_free(floor: NodeArrays, outcome: PlacementOutcome, at: int) -> bool:
     """Whether all GPUs of a job's placement are free."""
-    for i in range(plan.first[at], plan.first[at] + plan.length[at]):
-        if floor.free[plan.nodes[i]] < plan.gpus[i]:
+    for i in range(outcome.first[at], outcome.first[at] + outcome.length[at]):
+        if floor.free[outcome.nodes[i]] < outcome.gpus[i]:
             return False
     return True
 
 
 @leaf
-def move_up(floor: NodeArrays, plan: PlacementOutcome, at: int, faster: IntArray, scratch: Scratch) -> None:
+def move_up(floor: NodeArrays, outcome: PlacementOutcome, at: int, faster: IntArray, scratch: Scratch) -> None:
     """Move a running job to the first of some types that has free GPUs for it."""
-    take_place(floor, plan, at, -1)
+    take_place(floor, outcome, at, -1)
     size = 0
-    for i in range(plan.first[at], plan.first[at] + plan.length[at]):
-        size += plan.gpus[i]
+    for i in range(outcome.first[at], outcome.first[at] + outcome.length[at]):
+        size += outcome.gpus[i]
     count = find_place(floor, faster, faster[:0], size, False, scratch.nodes, scratch.gpus)
     if count > 0:
-        settle_on(floor, plan, at, count, scratch.nodes, scratch.gpus)
+        settle_on(floor, outcome, at, count, scratch.nodes, scratch.gpus)
     else:
-        take_place(floor, plan, at, 1)
+        take_place(floor, outcome, at, 1)
 
 
 @leaf
-def take_off(floor: NodeArrays, plan: PlacementOutcome, held: IntArray, gone: int, count: int) -> int:
+def take_off(floor: NodeArrays, outcome: PlacementOutcome, held: IntArray, gone: int, count: int) -> int:
     """Free the GPUs of the last `count` of `held`, of which the last `gone` are freed already; return `count`."""
     for other in held[len(held) - count : len(held) - gone]:
-        take_place(floor, plan, other, -1)
+        take_place(floor, outcome, other, -1)
     for other in held[len(held) - gone : len(held) - count]:
-        take_place(floor, plan, other, 1)
+        take_place(floor, outcome, other, 1)
     return count
 
 
@@ -57,7 +57,7 @@ def take_off(floor: NodeArrays, plan: PlacementOutcome, held: IntArray, gone: in
 def find_without(
     floor: NodeArrays,
     wanted: Wanted,
-    plan: PlacementOutcome,
+    outcome: PlacementOutcome,
     scratch: Scratch,
     at: int,
     held: IntArray,
@@ -65,7 +65,7 @@ def find_without(
     count: int,
 ) -> int:
     """Free the last `count` of `held` instead of `gone` and find nodes for a job; return how many, 0: no room."""
-    take_off(floor, plan, held, gone, count)
+    take_off(floor, outcome, held, gone, count)
     return find_place(
         floor, wanted.types[at], wanted.spanning[at], wanted.sizes[at], False, scratch.nodes, scratch.gpus
     )
@@ -73,7 +73,7 @@ def find_without(
 
 @kernel
 def fewest_in_the_way(
-    floor: NodeArrays, wanted: Wanted, plan: PlacementOutcome, scratch: Scratch, at: int, held: IntArray
+    floor: NodeArrays, wanted: Wanted, outcome: PlacementOutcome, scratch: Scratch, at: int, held: IntArray
 ) -> tuple[int, int]:
     """Find how many jobs of `held` must go, last ones first, until a job fits; 0 if all of them are too few.
 
@@ -83,7 +83,7 @@ def fewest_in_the_way(
     gone = too_few = 0
     count = min(1, most)
     while count > 0:
-        fits = find_without(floor, wanted, plan, scratch, at, held, gone, count) > 0
+        fits = find_without(floor, wanted, outcome, scratch, at, held, gone, count) > 0
         gone = count
         if fits:
             break
@@ -93,7 +93,7 @@ def fewest_in_the_way(
         count = min(2 * count, most)
     while count - too_few > 1:
         middle = (too_few + count) // 2
-        if find_without(floor, wanted, plan, scratch, at, held, gone, middle) > 0:
+        if find_without(floor, wanted, outcome, scratch, at, held, gone, middle) > 0:
             count = middle
         else:
             too_few = middle
@@ -103,37 +103,37 @@ def fewest_in_the_way(
 
 @kernel
 def displace(
-    floor: NodeArrays, wanted: Wanted, plan: PlacementOutcome, scratch: Scratch, at: int, first: int, last: int
+    floor: NodeArrays, wanted: Wanted, outcome: PlacementOutcome, scratch: Scratch, at: int, first: int, last: int
 ) -> int:
     """Stop jobs, last ones first, until a higher ranked one fits; put back those not in its way.
 
     Returns the new end of the jobs in `held` that hold GPUs; -1, with nothing changed, if the job fits nowhere.
     """
     held = scratch.held[first:last]
-    count, gone = fewest_in_the_way(floor, wanted, plan, scratch, at, held)
+    count, gone = fewest_in_the_way(floor, wanted, outcome, scratch, at, held)
     if count == 0:
-        take_off(floor, plan, held, gone, 0)
+        take_off(floor, outcome, held, gone, 0)
         return -1
-    nodes = find_without(floor, wanted, plan, scratch, at, held, gone, count)
-    settle_on(floor, plan, at, nodes, scratch.nodes, scratch.gpus)
+    nodes = find_without(floor, wanted, outcome, scratch, at, held, gone, count)
+    settle_on(floor, outcome, at, nodes, scratch.nodes, scratch.gpus)
     end = last - count
     for i in range(last - count, last):
         other = scratch.held[i]
-        if is_free(floor, plan, other):
-            take_place(floor, plan, other, 1)
+        if is_free(floor, outcome, other):
+            take_place(floor, outcome, other, 1)
             scratch.held[end] = other
             end += 1
         else:
-            plan.fate[other] = STOPPED
+            outcome.fate[other] = STOPPED
     return end
 
 
 @leaf
-def list_held(plan: PlacementOutcome, held: IntArray) -> int:
+def list_held(outcome: PlacementOutcome, held: IntArray) -> int:
     """Write the ranks of jobs that hold GPUs; return how many."""
     count = 0
-    for at in range(len(plan.fate)):
-        if plan.fate[at] == STAYS:
+    for at in range(len(outcome.fate)):
+        if outcome.fate[at] == STAYS:
             held[count] = at
             count += 1
     return count
@@ -141,27 +141,27 @@ def list_held(plan: PlacementOutcome, held: IntArray) -> int:
 
 @kernel
 def place_by_rank(
-    floor: NodeArrays, wanted: Wanted, plan: PlacementOutcome, faster: IntArray, scratch: Scratch
+    floor: NodeArrays, wanted: Wanted, outcome: PlacementOutcome, faster: IntArray, scratch: Scratch
 ) -> None:
     """Give GPUs to jobs in order; jobs that hold GPUs stay where they are, and the last ranked are stopped for others.
 
     Args:
         floor: the nodes; their free GPUs change.
         wanted: the jobs in order.
-        plan: the GPUs that jobs hold at first, the GPUs that they get in the end.
+        outcome: the GPUs that jobs hold at first, the GPUs that they get in the end.
         faster: int64[num_jobs or 0, num_gpu_types], types to which a job that holds GPUs moves if there is
             room, in this order, padded with -1.
         scratch: overwritten.
     """
-    first, last = 0, list_held(plan, scratch.held)
+    first, last = 0, list_held(outcome, scratch.held)
     failed = 0
-    for at in range(len(plan.fate)):
+    for at in range(len(outcome.fate)):
         if first >= last and floor.idle[0] == 0:
             break
         if first < last and scratch.held[first] == at:
             first += 1
             if len(faster) > 0 and faster[at, 0] >= 0 and floor.idle[0] > 0:
-                move_up(floor, plan, at, faster[at], scratch)
+                move_up(floor, outcome, at, faster[at], scratch)
             continue
         if is_hopeless(wanted, at, scratch.hopeless, failed):
             continue
@@ -170,9 +170,9 @@ def place_by_rank(
         if size <= floor.idle[0]:
             count = find_place(floor, types, spanning, size, False, scratch.nodes, scratch.gpus)
         if count > 0:
-            settle_on(floor, plan, at, count, scratch.nodes, scratch.gpus)
+            settle_on(floor, outcome, at, count, scratch.nodes, scratch.gpus)
             continue
-        end = displace(floor, wanted, plan, scratch, at, first, last) if first < last else -1
+        end = displace(floor, wanted, outcome, scratch, at, first, last) if first < last else -1
         if end >= 0:
             last = end
         else:

@@ -1,4 +1,4 @@
-"""Sampling-based matching: sampled categories, matching markets, gangs over several GPU types (TPDS'24)."""
+"""Sampling-based matching: sampled categories, assignments at prices, gangs over several GPU types (TPDS'24)."""
 
 from baselines.sampling_matching.scheduler import SamplingMatching
 

@@ -19,7 +19,7 @@ _NONE = -1  # no type (a gift without exchange), or no job (the spare workers)
 
 @jit
 def start_least(problem: Problem, counts: IntArray) -> bool:
-    """Give every job its least number of workers by a market on logarithms of throughputs; return if possible.
+    """Give every job its least number of workers by an assignment on logarithms of throughputs; return if possible.
 
     The sum of logarithms is the logarithm of the product of throughputs, which does not depend on jobs' units or sizes.
     """

@@ -1,4 +1,4 @@
-"""The compiled core of matching: a matching's worth, the market of one category, and a loop over many categories.
+"""The compiled core of matching: a matching's worth, the assignment of one category, and a loop over many categories.
 
 Kernels take a `problem.Problem`. `counts` is int64[num_jobs, num_types], workers of each type for each job; `sizes`,
 int64[num_jobs], is a category: the number of workers of each job.
@@ -61,10 +61,10 @@ def throughput_in_category(problem: Problem, job: int, size: int, worker_type: i
 
 @jit
 def clear(values: FloatArray, sizes: IntArray, supply: IntArray, counts: IntArray, prices: FloatArray) -> float:
-    """Clear one market: find the counts of largest value and prices at which every job prefers what it gets.
+    """Clear one assignment: find the counts of largest value and prices at which every job prefers what it gets.
 
     Successive shortest paths over worker types: one more worker for a job may move other jobs from type to type. The
-    potentials are market-clearing prices. Exact, like `scipy.optimize.linear_sum_assignment` with one buyer per
+    potentials are clearing prices. Exact, like `scipy.optimize.linear_sum_assignment` with one buyer per
     wanted worker; the number of steps depends on types, not on workers.
 
     Args:
@@ -85,7 +85,7 @@ def clear(values: FloatArray, sizes: IntArray, supply: IntArray, counts: IntArra
     done = np.empty(num_types, np.bool_)
     via_type = np.empty(num_types, np.int64)
     via_job = np.empty(num_types, np.int64)
-    # Each job joins a market that is already optimal for the jobs before it, so one path per step keeps it optimal.
+    # Each job joins an assignment that is optimal for the jobs before it, so one path per step keeps it optimal.
     for job in range(jobs):
         want = sizes[job]
         while want > 0:
@@ -191,7 +191,7 @@ def expected_throughput(problem: Problem, job: int, size: int) -> float:
 
 @jit
 def expected_throughputs(problem: Problem, sizes: IntArray) -> FloatArray:
-    """float64[num_jobs]: `expected_throughput` of a category, the start of the market's valuation."""
+    """float64[num_jobs]: `expected_throughput` of a category, the start of the assignment's valuation."""
     gang_throughputs = np.zeros(len(sizes))
     for job in range(len(sizes)):
         gang_throughputs[job] = expected_throughput(problem, job, sizes[job])
@@ -226,12 +226,12 @@ def realised_throughputs(problem: Problem, sizes: IntArray, counts: IntArray) ->
 
 @jit
 def match_category(problem: Problem, sizes: IntArray, solves: int, plain: bool, best: IntArray) -> float:
-    """Assign the workers of one category by the weighted market, revalued by its own outcome.
+    """Assign the workers of one category by a weighted assignment, revalued by its own outcome.
 
     Args:
         problem: the matching problem.
         sizes: the category.
-        solves: most markets to clear; each further market values workers at throughputs half way between the last
+        solves: most assignments to clear; each further one values workers at throughputs half way between the last
             valuation and its outcome, until there is no improvement.
         plain: whether jobs value workers by throughput alone.
         best: int64[num_jobs, num_types], written: the best counts found.
@@ -242,7 +242,7 @@ def match_category(problem: Problem, sizes: IntArray, solves: int, plain: bool, 
     values = np.empty(best.shape)
     counts = np.empty_like(best)
     prices = np.empty(len(problem.supply))
-    # The worth of a worker to a job depends on the job's other workers, which are unknown before the first market.
+    # The worth of a worker to a job depends on the job's other workers, which are unknown before the first assignment.
     gang_throughputs = expected_throughputs(problem, sizes)
     found = np.inf
     for _ in range(solves):
@@ -289,7 +289,7 @@ def match_categories(
     Args:
         problem: the matching problem.
         categories: the rows.
-        solves: most markets to clear in each category.
+        solves: most assignments to clear in each category.
         plain: whether jobs value workers by throughput alone.
         equal: float64[num_jobs], completion times under equal shares; unused if fairness is 0.
         fairness: the score of a category is its worth times 1 + fairness (1 - Jain's index).

@@ -1,4 +1,4 @@
-"""Sampling-based matching: sizes from sampled categories, workers from a market, over several GPU types at once."""
+"""Sampling-based matching: sizes from sampled categories, workers from an assignment, over several GPU types."""
 
 import math
 
@@ -12,11 +12,12 @@ from envs.types import Allocation, ClusterSpec, MurmurationError, Seconds
 
 
 class SamplingMatching:
-    """Multi-job placement by sampled categories and matching markets (TPDS'24, doi 10.1109/TPDS.2024.3390109), online.
+    """Multi-job placement by sampled categories and assignments (TPDS'24, doi 10.1109/TPDS.2024.3390109), online.
 
     A reconstruction: the paper's body is not public. Its parts are the proportional split of mini-batches over unequal
-    workers, categories (numbers of workers per job), a market for each category in which jobs buy workers, and sampling
-    of the categories with priority for heavy jobs. See `problem`, `categories`, `market`, `search`.
+    workers, categories (numbers of workers per job), an assignment for each category, in which jobs buy workers (a
+    "matching market"), and sampling of the categories with priority for heavy jobs. See `problem`, `categories`,
+    `kernels`, `search`.
 
     The paper decides once for a fixed set of jobs. Here every round is such a decision over the jobs that run or wait:
 

@@ -6,15 +6,16 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from baselines.sampling_matching.categories import Categories
-from baselines.sampling_matching.centre import expected_sizes
 from baselines.sampling_matching.descent import descend, grow_by_marginal_gain, shed, start_least
-from baselines.sampling_matching.kernels import match_categories, match_category, total
+from baselines.sampling_matching.kernels import expected_throughput, match_categories, match_category, total
 from baselines.sampling_matching.problem import Problem, compute_completion_seconds, of_jobs
+from envs.simulation.jit import jit
 from envs.types import FloatArray, IntArray, MurmurationError
 
 JobOrder: TypeAlias = Literal["workload", "benefit", "lightest", "none"]
 Valuation: TypeAlias = Literal["saving", "throughput"]
 MOST_EXCHANGES = 100_000  # of one descent, which ends long before
+MOST_WORKERS_PER_SIZE_STEP = 16  # most workers that one step adds
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Sampling:
 
     The number of categories grows so fast with the jobs that a fixed number of samples from all of them finds worse and
     worse ones. So most samples are drawn near good categories, which is ours: first with each job within one worker of
-    its size by marginal gain if all workers were average (`centre.expected_sizes`), then within one worker of the best
+    its size by marginal gain if all workers were average (`expected_sizes`), then within one worker of the best
     matching so far.
 
     Attributes:
@@ -54,7 +55,7 @@ class Sampling:
         order: order of the jobs. "benefit": by the seconds saved by one worker more than an equal share, including
             communication. "workload": by computation; equal to "benefit" if communication is cheap, but wrong if it
             dominates and heavy jobs need few workers. "lightest" and "none" are for comparison.
-        solves: most markets cleared for each category.
+        solves: most assignments cleared for each category.
         valuation: worth of a worker to a job: "saving", the seconds that it saves, or "throughput", for comparison.
         fairness: weight of 1 - Jain's index in the choice among categories.
         window: if not None, `samples` further categories are drawn around the best matching, every job within this many
@@ -142,7 +143,7 @@ def equal_share_matching(problem: Problem, solves: int = 3) -> Matching:
 
 
 def match(problem: Problem, categories: IntArray, sampling: Sampling) -> Matching:
-    """The best matching of these categories, each matched by the weighted market."""
+    """The best matching of these categories, each matched by a weighted assignment."""
     counts = np.zeros(problem.present.shape, np.int64)
     equal = np.ones(problem.num_jobs)
     if sampling.fairness:
@@ -150,6 +151,55 @@ def match(problem: Problem, categories: IntArray, sampling: Sampling) -> Matchin
     plain = sampling.valuation == "throughput"
     match_categories(problem, categories, sampling.solves, plain, equal, sampling.fairness, counts)
     return Matching(counts, total(problem, counts), len(categories))
+
+
+@jit
+def expected_seconds(problem: Problem, job: int, size: int) -> float:
+    """Weighted seconds to a job's end on `size` average workers; infinite where it does not run on that many."""
+    gang_throughput = expected_throughput(problem, job, size)
+    if gang_throughput <= 0.0:
+        return np.inf
+    overhead = problem.overhead[job, min(size, problem.overhead.shape[1] - 1)]
+    return float(problem.weight[job] * (problem.work[job] / gang_throughput + overhead))
+
+
+@jit
+def _step(problem: Problem, job: int, size: int, left: int) -> tuple[float, int]:
+    """The largest gain per worker of a job's next step, and the step's workers; 0 workers if there is no step."""
+    now, gain, best = expected_seconds(problem, job, size), -np.inf, 0
+    for more in range(1, min(left, problem.most[job] - size, MOST_WORKERS_PER_SIZE_STEP) + 1):
+        then = expected_seconds(problem, job, size + more)
+        if then < np.inf and (now - then) / more > gain:
+            gain, best = (now - then) / more, more
+    return gain, best
+
+
+@jit
+def expected_sizes(problem: Problem, workers: int) -> IntArray:
+    """int64[num_jobs]: sizes by repeated steps of the job that gains most per worker, the lowest job among equals.
+
+    All workers are assigned as far as the jobs' ranges allow, even if no job gains. Where seconds are convex in the
+    size, as with cheap communication, no other category is better for average workers.
+
+    Args:
+        problem: the matching problem.
+        workers: number of workers to assign, `Problem.assigned`.
+    """
+    jobs = len(problem.work)
+    sizes = problem.least.copy()
+    left = workers - sizes.sum()
+    gains, steps = np.empty(jobs), np.empty(jobs, np.int64)
+    for job in range(jobs):
+        gains[job], steps[job] = _step(problem, job, sizes[job], left)
+    while left > 0:
+        job = int(np.argmax(gains))
+        if steps[job] == 0:
+            break
+        if steps[job] <= left:  # else the workers of this step have been taken
+            sizes[job] += steps[job]
+            left -= steps[job]
+        gains[job], steps[job] = _step(problem, job, sizes[job], left)
+    return sizes
 
 
 def sampled_matching(problem: Problem, rng: np.random.Generator, sampling: Sampling) -> Matching:

@@ -157,7 +157,7 @@ def changed_rows(proposal: Proposal) -> BoolArray:
 
 @inlined
 def carry_out(world: World, proposal: Proposal) -> None:
-    """Write a proposal into the engine's plan of the round; stops come first, to make room."""
+    """Write a proposal into the engine's draft of the round; stops come first, to make room."""
     changed = changed_rows(proposal)
     for row in range(len(changed)):
         if changed[row]:

@@ -57,15 +57,15 @@ class OpenRound:
 class Mechanism(Protocol):
     """A way to give cores and memory to jobs that continue and to jobs that start."""
 
-    def keep(self, plan: OpenRound, job: JobId, gpus: Mapping[NodeId, int]) -> None:
+    def keep(self, open_round: OpenRound, job: JobId, gpus: Mapping[NodeId, int]) -> None:
         """Set the amounts of a job that stays on its GPUs, or stop it."""
         ...
 
-    def start(self, plan: OpenRound, job: JobId, planned: Gpus) -> None:
+    def start(self, open_round: OpenRound, job: JobId, planned: Gpus) -> None:
         """Place a starting job on a better node than planned or as planned, or leave it out."""
         ...
 
-    def finish(self, plan: OpenRound, jobs: Sequence[JobId]) -> None:
+    def finish(self, open_round: OpenRound, jobs: Sequence[JobId]) -> None:
         """Adjust the amounts of all running jobs at the end of the round."""
         ...
 
@@ -73,79 +73,79 @@ class Mechanism(Protocol):
 class Proportional:
     """Give cores and memory in proportion to GPUs, as GPU schedulers do."""
 
-    def keep(self, plan: OpenRound, job: JobId, gpus: Mapping[NodeId, int]) -> None:
+    def keep(self, open_round: OpenRound, job: JobId, gpus: Mapping[NodeId, int]) -> None:
         """Give the proportional share."""
-        plan.settle(job, gpus, plan.resources.share(gpus))
+        open_round.settle(job, gpus, open_round.resources.share(gpus))
 
-    def start(self, plan: OpenRound, job: JobId, planned: Gpus) -> None:
+    def start(self, open_round: OpenRound, job: JobId, planned: Gpus) -> None:
         """Place the job on the fullest node that fits, with its proportional share."""
-        for gpus in plan.places(planned):
-            plan.settle(job, gpus, plan.resources.share(gpus))
+        for gpus in open_round.places(planned):
+            open_round.settle(job, gpus, open_round.resources.share(gpus))
             return
 
-    def finish(self, plan: OpenRound, jobs: Sequence[JobId]) -> None:
+    def finish(self, open_round: OpenRound, jobs: Sequence[JobId]) -> None:
         """Do nothing: all amounts are set."""
 
 
 class Greedy:
     """Give a job all that it can use, or do not run it; GPUs may stay idle on nodes without free cores."""
 
-    def keep(self, plan: OpenRound, job: JobId, gpus: Mapping[NodeId, int]) -> None:
+    def keep(self, open_round: OpenRound, job: JobId, gpus: Mapping[NodeId, int]) -> None:
         """Give the demand, or stop the job if it is no longer available."""
-        demand = plan.demand(job, gpus)
-        if plan.resources.lacking(gpus, demand):
-            plan.allocation.stop(job)
+        demand = open_round.demand(job, gpus)
+        if open_round.resources.lacking(gpus, demand):
+            open_round.allocation.stop(job)
         else:
-            plan.settle(job, gpus, demand)
+            open_round.settle(job, gpus, demand)
 
-    def start(self, plan: OpenRound, job: JobId, planned: Gpus) -> None:
+    def start(self, open_round: OpenRound, job: JobId, planned: Gpus) -> None:
         """Place the job at the first place that has its whole demand."""
-        for gpus in plan.places(planned):
-            demand = plan.demand(job, gpus)
-            if not plan.resources.lacking(gpus, demand):
-                plan.settle(job, gpus, demand)
+        for gpus in open_round.places(planned):
+            demand = open_round.demand(job, gpus)
+            if not open_round.resources.lacking(gpus, demand):
+                open_round.settle(job, gpus, demand)
                 return
 
-    def finish(self, plan: OpenRound, jobs: Sequence[JobId]) -> None:
+    def finish(self, open_round: OpenRound, jobs: Sequence[JobId]) -> None:
         """Do nothing: all amounts are set."""
 
 
 class Tune:
     """Give the demand where it fits, else the proportional share, for which jobs that hold more are cut."""
 
-    def keep(self, plan: OpenRound, job: JobId, gpus: Mapping[NodeId, int]) -> None:
+    def keep(self, open_round: OpenRound, job: JobId, gpus: Mapping[NodeId, int]) -> None:
         """Give the demand, or else the proportional share, cutting other jobs if needed."""
-        demand = plan.demand(job, gpus)
-        if plan.resources.lacking(gpus, demand):
-            demand = demand.within(plan.resources.share(gpus))
-            _make_room(plan.resources, gpus, demand)
-        plan.settle(job, gpus, demand)
+        demand = open_round.demand(job, gpus)
+        if open_round.resources.lacking(gpus, demand):
+            demand = demand.within(open_round.resources.share(gpus))
+            _make_room(open_round.resources, gpus, demand)
+        open_round.settle(job, gpus, demand)
 
-    def start(self, plan: OpenRound, job: JobId, planned: Gpus) -> None:
+    def start(self, open_round: OpenRound, job: JobId, planned: Gpus) -> None:
         """Take the fullest node with the whole demand, else with the proportional share, else with free GPUs."""
-        places = list(plan.places(planned))
+        places = list(open_round.places(planned))
         for gpus in places:
-            demand = plan.demand(job, gpus)
-            if not plan.resources.lacking(gpus, demand):
-                plan.settle(job, gpus, demand)
+            demand = open_round.demand(job, gpus)
+            if not open_round.resources.lacking(gpus, demand):
+                open_round.settle(job, gpus, demand)
                 return
-        cut = [(gpus, plan.demand(job, gpus).within(plan.resources.share(gpus))) for gpus in places]
-        for gpus, amount in sorted(cut, key=lambda place: bool(plan.resources.lacking(*place))):
-            _make_room(plan.resources, gpus, amount)
-            plan.settle(job, gpus, amount)
+        cut = [(gpus, open_round.demand(job, gpus).within(open_round.resources.share(gpus))) for gpus in places]
+        for gpus, amount in sorted(cut, key=lambda place: bool(open_round.resources.lacking(*place))):
+            _make_room(open_round.resources, gpus, amount)
+            open_round.settle(job, gpus, amount)
             return
 
-    def finish(self, plan: OpenRound, jobs: Sequence[JobId]) -> None:
+    def finish(self, open_round: OpenRound, jobs: Sequence[JobId]) -> None:
         """Give what is left to the jobs in order of priority, to each the most that it can use."""
         for job in jobs:
-            place, before = plan.allocation.placement(job), plan.resources.held(job)
-            if place is None or before is None or not plan.of_one_type(place.gpus):
+            place, before = open_round.allocation.placement(job), open_round.resources.held(job)
+            if place is None or before is None or not open_round.of_one_type(place.gpus):
                 continue
-            plan.resources.release(job)
-            sensitivity = plan.sensitivities.of(plan.view, plan.resources, job, place.gpus)
-            fits = [one for one in sensitivity.worthwhile if not plan.resources.lacking(place.gpus, one[0])]
+            open_round.resources.release(job)
+            sensitivity = open_round.sensitivities.of(open_round.view, open_round.resources, job, place.gpus)
+            fits = [one for one in sensitivity.worthwhile if not open_round.resources.lacking(place.gpus, one[0])]
             best = max(fits, key=lambda one: one[1], default=(before, 0.0))
-            plan.resources.take(job, place.gpus, best[0])
+            open_round.resources.take(job, place.gpus, best[0])
 
 
 @dataclass
@@ -169,45 +169,45 @@ class Opt:
     )
     _solved: dict[tuple[object, ...], dict[JobId, Amount]] = field(default_factory=dict)  # of the last division
 
-    def keep(self, plan: OpenRound, job: JobId, gpus: Mapping[NodeId, int]) -> None:
+    def keep(self, open_round: OpenRound, job: JobId, gpus: Mapping[NodeId, int]) -> None:
         """Give the proportional share until `finish`."""
-        plan.settle(job, gpus, plan.resources.share(gpus))
+        open_round.settle(job, gpus, open_round.resources.share(gpus))
 
-    def start(self, plan: OpenRound, job: JobId, planned: Gpus) -> None:
+    def start(self, open_round: OpenRound, job: JobId, planned: Gpus) -> None:
         """Place the job as `Proportional` does."""
-        Proportional().start(plan, job, planned)
+        Proportional().start(open_round, job, planned)
 
-    def finish(self, plan: OpenRound, jobs: Sequence[JobId]) -> None:
+    def finish(self, open_round: OpenRound, jobs: Sequence[JobId]) -> None:
         """Divide the cores and memory of all nodes by an integer program for each group of jobs."""
-        running = {job: place.gpus for job in jobs if (place := plan.allocation.placement(job))}
-        places = {job: gpus for job, gpus in running.items() if plan.of_one_type(gpus)}
+        running = {job: place.gpus for job in jobs if (place := open_round.allocation.placement(job))}
+        places = {job: gpus for job, gpus in running.items() if open_round.of_one_type(gpus)}
         for job in places:
-            plan.resources.release(job)
+            open_round.resources.release(job)
         solved = self._solved
         self._solved = {}
         for group in groups_by_nodes(places):
-            key = _state(plan.resources, group)
-            self._solved[key] = solved[key] if key in solved else self._divide(plan, group)
+            key = _state(open_round.resources, group)
+            self._solved[key] = solved[key] if key in solved else self._divide(open_round, group)
             for job, gpus in group.items():
-                plan.resources.take(job, gpus, self._solved[key].get(job, plan.resources.share(gpus)))
+                open_round.resources.take(job, gpus, self._solved[key].get(job, open_round.resources.share(gpus)))
 
-    def _divide(self, plan: OpenRound, places: Mapping[JobId, Mapping[NodeId, int]]) -> dict[JobId, Amount]:
+    def _divide(self, open_round: OpenRound, places: Mapping[JobId, Mapping[NodeId, int]]) -> dict[JobId, Amount]:
         """Return an amount for each job of a group; empty if its program has no solution.
 
         No program is needed if all jobs can have the amounts on which they are fastest.
         """
-        by_job = {job: self._options(plan, job, gpus) for job, gpus in places.items()}
+        by_job = {job: self._options(open_round, job, gpus) for job, gpus in places.items()}
         if not all(by_job.values()):  # a job that would not run here, whatever its amounts
             return {}
         fastest = {job: max(options, key=lambda one: one[1])[0] for job, options in by_job.items()}
-        if fit_together(plan.resources, places, fastest):
+        if fit_together(open_round.resources, places, fastest):
             return fastest
         self.counters["programs"] += 1
         options = [(job, amount, throughput) for job, those in by_job.items() for amount, throughput in those]
-        return self._solve(plan.resources, list(places), places, options)
+        return self._solve(open_round.resources, list(places), places, options)
 
-    def _options(self, plan: OpenRound, job: JobId, gpus: Mapping[NodeId, int]) -> list[tuple[Amount, float]]:
-        sensitivity = plan.sensitivities.of(plan.view, plan.resources, job, gpus)
+    def _options(self, open_round: OpenRound, job: JobId, gpus: Mapping[NodeId, int]) -> list[tuple[Amount, float]]:
+        sensitivity = open_round.sensitivities.of(open_round.view, open_round.resources, job, gpus)
         fair = sensitivity.fair_throughput or float(sensitivity.throughput.max())  # a job may not run on its share
         return [(amount, throughput / fair) for amount, throughput in sensitivity.worthwhile]
 

@@ -122,30 +122,32 @@ class Synergy:
         order = present[np.lexsort((present, self._key(view, present)))].tolist()
         begins = self._round_clock.begin(view.time)
         chosen = select(view, order, keep=not begins, seconds_left=None if self.literal else self._seconds_left(view))
-        plan = OpenRound(view, view.allocation(keep_running=True), NodeResources(view.cluster), self._sensitivities)
-        self._carry_out(plan, chosen, order)
+        open_round = OpenRound(
+            view, view.allocation(keep_running=True), NodeResources(view.cluster), self._sensitivities
+        )
+        self._carry_out(open_round, chosen, order)
         if view.shares_cpu_memory:
             for job in order:
-                if plan.allocation.placement(job) and runs_with(view, job, plan.resources.placement(job)):
-                    plan.allocation.place(job, plan.resources.placement(job))
-        return plan.allocation
+                if open_round.allocation.placement(job) and runs_with(view, job, open_round.resources.placement(job)):
+                    open_round.allocation.place(job, open_round.resources.placement(job))
+        return open_round.allocation
 
-    def _carry_out(self, plan: OpenRound, chosen: dict[JobId, Gpus], order: Sequence[JobId]) -> None:
+    def _carry_out(self, open_round: OpenRound, chosen: dict[JobId, Gpus], order: Sequence[JobId]) -> None:
         """Place the chosen jobs, those that stay on their GPUs first, then the other jobs that fit beside them."""
-        held = held_gpus(plan.view)
-        mechanism = self._mechanism(plan.view)
+        held = held_gpus(open_round.view)
+        mechanism = self._mechanism(open_round.view)
         for job in held:
             if chosen.get(job) != held[job]:
-                plan.allocation.stop(job)
+                open_round.allocation.stop(job)
         for job, gpus in chosen.items():
             if held.get(job) == gpus:
-                mechanism.keep(plan, job, gpus)
+                mechanism.keep(open_round, job, gpus)
         for job, gpus in chosen.items():
             if held.get(job) != gpus:
-                mechanism.start(plan, job, gpus)
-        for job, gpus in _still_fitting(plan, order):
-            mechanism.start(plan, job, gpus)
-        mechanism.finish(plan, order)
+                mechanism.start(open_round, job, gpus)
+        for job, gpus in _still_fitting(open_round, order):
+            mechanism.start(open_round, job, gpus)
+        mechanism.finish(open_round, order)
 
     def _mechanism(self, view: ClusterView) -> Mechanism:
         """The mechanism; `Proportional` if cores and memory are not shared."""
@@ -185,14 +187,14 @@ def runs_with(view: ClusterView, job: JobId, placement: Placement) -> bool:
     )
 
 
-def _still_fitting(plan: OpenRound, order: Sequence[JobId]) -> Iterator[tuple[JobId, Gpus]]:
+def _still_fitting(open_round: OpenRound, order: Sequence[JobId]) -> Iterator[tuple[JobId, Gpus]]:
     """Yield each waiting job that fits on the GPUs that are free at that moment, with its GPUs."""
-    view = plan.view
-    waiting = np.array([job for job in order if plan.allocation.placement(job) is None], dtype=np.int64)
+    view = open_round.view
+    waiting = np.array([job for job in order if open_round.allocation.placement(job) is None], dtype=np.int64)
     sizes = gang_sizes(view, waiting)
-    able = could_fit(view.cluster, plan.allocation.free_gpus, sizes)
+    able = could_fit(view.cluster, open_round.allocation.free_gpus, sizes)
     for job, size in zip(waiting[able].tolist(), sizes[able].tolist(), strict=True):
-        if found := best_fit(view, plan.allocation.free_gpus, job, size, types_by_throughput(view, job, size)):
+        if found := best_fit(view, open_round.allocation.free_gpus, job, size, types_by_throughput(view, job, size)):
             yield job, found
 
 

@@ -295,7 +295,7 @@ def observe_pairs(a: BiddingArrays, proposal: Changes, b: int, n: int) -> None:
 
 
 @leaf
-def observe_whole(a: BiddingArrays, proposal: Changes, b: int) -> None:
+def observe_whole(a: BiddingArrays) -> None:
     """Write the features that all nodes share. The backlog is of the listed jobs."""
     world, out = a.world, a.cluster
     episode = world.episode[0]

@@ -28,8 +28,8 @@ SAMPLES = 3  # of the four generators of `Simulator`, that of the errors of samp
 
 
 @kernel
-def carry_plan(seen: World, true: World, b: int) -> None:
-    """Give the jobs of the true state what the plan of a round gives them in the state that is seen."""
+def carry_draft(seen: World, true: World, b: int) -> None:
+    """Give the jobs of the true state what the draft of a round gives them in the state that is seen."""
     source, target = episode_of(seen, b), episode_of(true, b)
     count = source.episode[0].num_touched
     for i in range(count):  # all at first, so that GPUs that one job leaves are free for another
@@ -183,7 +183,7 @@ class HiddenEpisodes:
         """
         beliefs = self.beliefs[b]
         assert beliefs is not None, "the episode has not begun"
-        carry_plan(seen, self._world, b)
+        carry_draft(seen, self._world, b)
         while (outcome := reach_next_round(self._world, b, self._sampled[b], self._seen, self._count)) == LOG_FULL:
             self.state.grow_log()
             self._world = self._world._replace(events=self.state.events, log_shares=self.state.log_shares)

@@ -48,7 +48,7 @@ def spread_traffic(world: World, job: Records, gpus: int, nodes: int) -> float:
 
 @leaf
 def planned_traffic(world: World, job: Records, nodes: int) -> float:
-    """GB/s that a job sends between nodes: at present, or with its size on so many nodes if the plan changes it."""
+    """GB/s that a job sends between nodes: at present, or with its size on so many nodes if the draft changes it."""
     if job.status == RUNNING and job.touched == 0 and job.traffic > 0:
         return float(job.traffic)
     return spread_traffic(world, job, size_of(world, job), nodes)

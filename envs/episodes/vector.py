@@ -60,14 +60,6 @@ class EpisodeVectorEnv(VectorEnv[JointObservation, Actions, npt.NDArray[Any]], G
         roots = np.random.SeedSequence(seed).spawn(self.num_envs // self.group_size)
         self._rngs = [np.random.default_rng(roots[b // self.group_size]) for b in range(self.num_envs)]
 
-    def rng_state(self, b: int) -> dict[str, Any]:
-        """Return the state of the generator from which the next episode at one index is drawn."""
-        return dict(self._rngs[b].bit_generator.state)
-
-    def set_rng_state(self, b: int, state: dict[str, Any]) -> None:
-        """Draw the next episode at one index from a state that `rng_state` returned."""
-        self._rngs[b].bit_generator.state = state
-
     def _seed_each(self, seeds: Sequence[int | None], chosen: BoolArray) -> None:
         """Give the chosen episodes generators of their own seeds; None leaves an episode's generator as it is."""
         if len(seeds) != self.num_envs:

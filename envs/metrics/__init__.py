@@ -15,8 +15,17 @@ from envs.metrics.jobs import (
     queueing_delays,
     slowdowns,
 )
-from envs.metrics.limits import LimitShares, limit_shares, queue_share
-from envs.metrics.summary import Summary, figures_of_jobs, finished_jobs, makespan, percentile, summarise
+from envs.metrics.summary import (
+    LimitShares,
+    Summary,
+    figures_of_jobs,
+    finished_jobs,
+    limit_shares,
+    makespan,
+    percentile,
+    queue_share,
+    summarise,
+)
 from envs.metrics.timeline import SEGMENT, gpus_held, jobs_in_system, jobs_waiting, measured_span, segments
 
 __all__ = [

@@ -31,7 +31,7 @@ RULES = np.dtype(
             ("pauses", np.int64),  # whether Python lets time pass: throughputs are hidden, or work is predicted
             # The present round.
             ("decision", np.int64),  # options carried out so far
-            ("gang", np.int64),  # a job that has fewer GPUs in the plan than it needs, -1 for none
+            ("gang", np.int64),  # a job that has fewer GPUs in the draft than it needs, -1 for none
             ("last_node", np.int64),  # the node whose turn was last, -1 for none; only where nodes take turns
             # The present decision.
             ("turn_of", np.int64),  # the node whose turn it is, -1 for none
@@ -59,7 +59,7 @@ class KeptRows(NamedTuple):
     Part of the workspace: whichever decision wrote rows last is the one before.
 
     Attributes:
-        clock: int64[4]: changes of plans so far; their number when rows were kept; whether any are; rows of jobs kept.
+        clock: int64[4]: changes of drafts so far; their number when rows were kept; whether any are; rows of jobs kept.
         changed_jobs, changed_nodes: int64[num_jobs] and int64[num_nodes], the number of the last change of each.
         what, options, job_ids, jobs: copies of the fields of this name.
         row_of: int64[num_jobs], the row of each job in `jobs`, if `job_ids` confirms it.

@@ -1,6 +1,6 @@
 """Feature rows carried over from one decision of a round to the next, by compiled kernels.
 
-Within a round only plans change. An option changes the plan of one job, and with it what the nodes hold on which the
+Within a round only drafts change. An option changes the draft of one job, and with it what the nodes hold on which the
 job is before or after. Every other row of a job, a node or an option is the same in the next decision, except for what
 depends on the place in the list or on the free GPUs of the cluster (`CHANGING_OPTION`, `CHANGING_JOB`).
 
@@ -29,7 +29,7 @@ CHANGES, KEPT_AT, ARE_KEPT, KEPT_JOBS = range(4)  # of `KeptRows.clock`
 
 @leaf
 def note_change(a: OptionArrays, j: int) -> None:
-    """Note that a job's plan has changed, or will at once; call it before its shares go and after they have come."""
+    """Note that a job's draft has changed, or will at once; call it before its shares go and after they have come."""
     kept = a.kept
     kept.clock[CHANGES] += 1
     kept.changed_jobs[j] = kept.clock[CHANGES]

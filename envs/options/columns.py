@@ -9,7 +9,7 @@ GPUs of the largest node. "As a fraction" lies between 0 and 1. Ratios are limit
 
 RATIO_LIMIT = 4.0
 
-# Kinds of options. WAIT ends a node's part of the round; each of the others carries out one change of the plan.
+# Kinds of options. WAIT ends a node's part of the round; each of the others carries out one change of the draft.
 (
     WAIT,
     START,  # a waiting job gets GPUs of a node; below its minimum it is a gang that further nodes must join
@@ -31,7 +31,7 @@ ACTION_NAMES = ("wait", "start", "join", "resize", "move", "evict", "tune")
     OPTION_EVICT,
     OPTION_GPUS,  # GPUs of the job; / node
     OPTION_GPUS_HERE,  # of these, on this node; / node
-    OPTION_GPUS_CHANGE,  # more GPUs for the job than it has in the plan; / node
+    OPTION_GPUS_CHANGE,  # more GPUs for the job than it has in the draft; / node
     OPTION_OF_REQUEST,  # GPUs of the job / those that it requested
     OPTION_RUN_TIME,  # estimated time from now until the job is done, without contention; log time; 0 if unknown
     OPTION_GPU_TIME,  # the same times its GPUs; log time
@@ -72,9 +72,9 @@ ACTION_NAMES = ("wait", "start", "join", "resize", "move", "evict", "tune")
 
 # A job that some option is about.
 (
-    JOB_WAITS,  # 1 if it needs GPUs in the plan
+    JOB_WAITS,  # 1 if it needs GPUs in the draft
     JOB_RUNS,  # 1 if it ran when the round began
-    JOB_CHANGED,  # 1 if this round's plan has changed it
+    JOB_CHANGED,  # 1 if this round's draft has changed it
     JOB_RANK,  # place in the queue / number of candidates; 0 for a job that does not wait
     JOB_FIRST,  # 1 for the first in the queue
     JOB_REMAINING_TIME,  # estimated, on the requested GPUs of the fastest type; log time; 0 if work is unknown
@@ -84,8 +84,8 @@ ACTION_NAMES = ("wait", "start", "join", "resize", "move", "evict", "tune")
     JOB_REQUESTED_GPUS,  # / node
     JOB_MIN_GPUS,  # / node
     JOB_MAX_GPUS,  # / node
-    JOB_GPUS,  # in the plan; / node
-    JOB_SPREAD,  # log2(1 + its nodes in the plan) / 3
+    JOB_GPUS,  # in the draft; / node
+    JOB_SPREAD,  # log2(1 + its nodes in the draft) / 3
     JOB_RESTART_DELAY,  # log time
     JOB_CONTENTION,  # fraction of its throughput that it loses to co-located jobs now
     JOB_LACKS_CPUS,  # fraction of its throughput that it lacks for cores now
@@ -93,16 +93,16 @@ ACTION_NAMES = ("wait", "start", "join", "resize", "move", "evict", "tune")
     JOB_EFFICIENCY,  # four columns: throughput per GPU on 1, 2, 4, 8 GPUs, see `envs.episodes.candidates`
 ) = range(19)
 NUM_JOB_COLUMNS = JOB_EFFICIENCY + 4
-# Three more where jobs may be tuned: as for options, in the plan.
+# Three more where jobs may be tuned: as for options, in the draft.
 JOB_BATCH, JOB_CPUS, JOB_MEMORY, NUM_TUNED_JOB_COLUMNS = range(NUM_JOB_COLUMNS, NUM_JOB_COLUMNS + 4)
 # Two more for beliefs, as for options: of the throughput on the GPUs that it requested, one node of its fastest type.
 JOB_DOUBT, JOB_SAMPLES, NUM_BELIEF_JOB_COLUMNS = range(NUM_JOB_COLUMNS, NUM_JOB_COLUMNS + 3)
 
 # A node.
 (
-    NODE_FREE,  # GPUs that no job holds in the plan; / node
+    NODE_FREE,  # GPUs that no job holds in the draft; / node
     NODE_GPUS,  # / node
-    NODE_JOBS,  # jobs in the plan; / node
+    NODE_JOBS,  # jobs in the draft; / node
     NODE_TYPE_THROUGHPUT,  # throughput on one GPU of its type / that of the fastest, mean over the jobs with options
     NODE_CPU_DEMAND,  # cores that its jobs can use / cores
     NODE_MEMORY_DEMAND,  # the same for memory
@@ -115,7 +115,7 @@ JOB_DOUBT, JOB_SAMPLES, NUM_BELIEF_JOB_COLUMNS = range(NUM_JOB_COLUMNS, NUM_JOB_
 (
     CLUSTER_WAITING,  # log(1 + waiting jobs) / 5
     CLUSTER_RUNNING,  # log(1 + jobs that ran when the round began) / 5
-    CLUSTER_FREE,  # GPUs that no job holds in the plan, as a fraction of all
+    CLUSTER_FREE,  # GPUs that no job holds in the draft, as a fraction of all
     CLUSTER_WAITING_PER_GPU,  # waiting jobs / all GPUs
     CLUSTER_DECISIONS,  # decisions taken in this round / the most that a round may have
     CLUSTER_GANG,  # 1 while a gang is being put together

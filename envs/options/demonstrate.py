@@ -1,15 +1,15 @@
 """Translation of a scheduler's allocation into options, from which policies learn by imitation.
 
-The plan of a round is led to an allocation option by option: jobs that should stop are evicted; others shrink and move;
-those whose placement changes otherwise are evicted too; then jobs grow, start, and further nodes join them. Jobs that
-have their GPUs are tuned last, to what comes nearest to the batch size, cores and memory that they should have. A job
-is evicted that only another order of changes would lead to what it should have, for example two jobs that swap their
-nodes; it starts anew in the same round.
+The draft of a round is led to an allocation option by option: jobs that should stop are evicted; others shrink and
+move; those whose placement changes otherwise are evicted too; then jobs grow, start, and further nodes join them. Jobs
+that have their GPUs are tuned last, to what comes nearest to the batch size, cores and memory that they should have. A
+job is evicted that only another order of changes would lead to what it should have, for example two jobs that swap
+their nodes; it starts anew in the same round.
 
 With `changes="move"`, `distinct_nodes=False` and enough candidates and decisions, this leads to every allocation that
 names GPUs only, and with `tune=True` to those that name what `envs.options.tuning` has, as far as
-`envs.options.listing` has the options. Elsewhere the plan comes as near as options lead that bring a job nearer to what
-it should have. `scripts/interface.py` measures it.
+`envs.options.listing` has the options. Elsewhere the draft comes as near as options lead that bring a job nearer to
+what it should have. `scripts/interface.py` measures it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -63,7 +63,7 @@ def requested_placements(allocation: Allocation) -> WantedPlacements:
 
 
 class Demonstration:
-    """The way from the plan at the beginning of a round to an allocation.
+    """The way from the draft at the beginning of a round to an allocation.
 
     Args:
         wanted: placements of all jobs that should run.
@@ -82,13 +82,13 @@ class Demonstration:
     def choose(self) -> int:
         """Return the place of the next option; it lists the options of the present decision."""
         list_decision(self.arrays, self.b)
-        plans = {job: planned_gpus(self.arrays, self.b, job) for job in self._open}
-        self._open = [job for job in self._open if plans[job] != self.wanted.get(job, {}) or self._lacks_tuning(job)]
-        ranks = [(*self._rank(option, plans.get(option.job, {})), option.place) for option in self._listed()]
+        drafts = {job: planned_gpus(self.arrays, self.b, job) for job in self._open}
+        self._open = [job for job in self._open if drafts[job] != self.wanted.get(job, {}) or self._lacks_tuning(job)]
+        ranks = [(*self._rank(option, drafts.get(option.job, {})), option.place) for option in self._listed()]
         return min(ranks)[-1] if ranks else 0
 
     def _listed(self) -> Iterator[ListedOption]:
-        """Yield waiting and the options of jobs whose plan is not what is wanted."""
+        """Yield waiting and the options of jobs whose draft is not what is wanted."""
         what = self.arrays.what[: self.arrays.rules[self.b, 0].num_options]
         rows = what[:, OPTION_ROW]
         jobs = np.where(rows < 0, -1, self.arrays.job_ids[rows])
@@ -99,7 +99,7 @@ class Demonstration:
             yield ListedOption(place, action, job, node, gpus)
 
     def _lacks_tuning(self, job: JobId) -> bool:
-        """Whether a job should have another batch size, or other cores or memory, than in the plan."""
+        """Whether a job should have another batch size, or other cores or memory, than in the draft."""
         return job in self._amounts and planned_amounts(self.arrays, self.b, job) != self._amounts[job]
 
     def _rank_tuning(self, option: ListedOption) -> tuple[int, float, int]:
@@ -113,46 +113,46 @@ class Demonstration:
         nearer = after < difference(now, wanted, usual, saturating)
         return TUNE_JOB if nearer else ANYTHING, after, 0
 
-    def _has_room(self, plan: GpusByNode, wanted: GpusByNode) -> bool:
+    def _has_room(self, draft: GpusByNode, wanted: GpusByNode) -> bool:
         """Whether all that a job still should get is free."""
         free = self.arrays.world.nodes[self.b]["free"]
-        return all(gpus - plan.get(node, 0) <= free[node] for node, gpus in wanted.items())
+        return all(gpus - draft.get(node, 0) <= free[node] for node, gpus in wanted.items())
 
-    def _rank(self, option: ListedOption, plan: GpusByNode) -> tuple[int, float, int]:
+    def _rank(self, option: ListedOption, draft: GpusByNode) -> tuple[int, float, int]:
         """Return a rank; the option with the lowest is chosen."""
         if option.action == WAIT:
             return DO_NOTHING, 0, 0
         wanted = self.wanted.get(option.job, {})
-        if option.action == TUNE or plan == wanted:
-            return self._rank_tuning(option) if option.action == TUNE and plan == wanted else (ANYTHING, 0, 0)
-        differing = [node for node in plan if plan[node] != wanted.get(node, 0)]
+        if option.action == TUNE or draft == wanted:
+            return self._rank_tuning(option) if option.action == TUNE and draft == wanted else (ANYTHING, 0, 0)
+        differing = [node for node in draft if draft[node] != wanted.get(node, 0)]
         reason = ANYTHING
         if option.action == EVICT:
-            reason = reason_to_evict(plan, wanted)
+            reason = reason_to_evict(draft, wanted)
         elif option.action == MOVE:
             reason = MOVE_JOB if wanted == {option.node: option.gpus} else ANYTHING
         elif option.action == RESIZE and differing == [option.node] and wanted.get(option.node, 0) == option.gpus:
-            reason = SHRINK_JOB if option.gpus < plan[option.node] else GIVE_GPUS
+            reason = SHRINK_JOB if option.gpus < draft[option.node] else GIVE_GPUS
         elif option.action in (START, JOIN) and wanted.get(option.node, 0) == option.gpus and not differing:
-            reason = GIVE_GPUS if self._has_room(plan, wanted) else GIVE_SOME
-        after = distance(after_option(option, plan), wanted)
-        if reason == ANYTHING and after < distance(plan, wanted):
+            reason = GIVE_GPUS if self._has_room(draft, wanted) else GIVE_SOME
+        after = distance(after_option(option, draft), wanted)
+        if reason == ANYTHING and after < distance(draft, wanted):
             reason = COME_NEARER
         return reason, after, -option.gpus
 
 
-def reason_to_evict(plan: GpusByNode, wanted: GpusByNode) -> int:
+def reason_to_evict(draft: GpusByNode, wanted: GpusByNode) -> int:
     """Return why and when a job would be evicted that has one thing and should have another."""
     if not wanted:
         return STOP_JOB
-    if len(plan) == len(wanted) == 1 and plan.keys() != wanted.keys() and sum(plan.values()) == sum(wanted.values()):
+    if len(draft) == len(wanted) == 1 and draft.keys() != wanted.keys() and sum(draft.values()) == sum(wanted.values()):
         return CLEAR_MOVE
-    differing = sum(plan[node] != wanted.get(node, 0) for node in plan)
-    return CLEAR_REST if differing <= 1 and plan.keys() & wanted.keys() else CLEAR_JOB
+    differing = sum(draft[node] != wanted.get(node, 0) for node in draft)
+    return CLEAR_REST if differing <= 1 and draft.keys() & wanted.keys() else CLEAR_JOB
 
 
 def planned_gpus(arrays: OptionArrays, b: int, job: JobId) -> dict[NodeId, int]:
-    """Return what a job has in the plan of an episode."""
+    """Return what a job has in the draft of an episode."""
     found: dict[NodeId, int] = {}
     share = int(arrays.world.jobs[b, job].first_share)
     while share >= 0:
@@ -172,7 +172,7 @@ def wanted_amounts(placement: Placement) -> Amounts:
 
 
 def planned_amounts(arrays: OptionArrays, b: int, job: JobId) -> Amounts:
-    """Return what a job's placement in the plan names; of cores and memory the least for each GPU."""
+    """Return what a job's placement in the draft names; of cores and memory the least for each GPU."""
     record = arrays.world.jobs[b, job]
     share, named = int(record.first_share), int(record.named)
     cpus = memory = np.inf
@@ -201,11 +201,11 @@ def difference(one: Amounts, other: Amounts, usual: int, saturating: Sequence[in
     return float(found)
 
 
-def after_option(option: ListedOption, plan: GpusByNode) -> dict[NodeId, int]:
+def after_option(option: ListedOption, draft: GpusByNode) -> dict[NodeId, int]:
     """Return what the job of an option has after it."""
     if option.action == EVICT:
         return {}
-    return {option.node: option.gpus} if option.action == MOVE else {**plan, option.node: option.gpus}
+    return {option.node: option.gpus} if option.action == MOVE else {**draft, option.node: option.gpus}
 
 
 def distance(one: GpusByNode, other: GpusByNode) -> int:

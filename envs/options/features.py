@@ -1,6 +1,6 @@
 """The feature rows of options, jobs, nodes and the cluster, written by compiled kernels.
 
-`envs.options.columns` names and explains every column. All rows describe the plan of the round as it is at the present
+`envs.options.columns` names and explains every column. All rows describe the draft of the round as it is at the present
 decision. Remaining work is used only where schedulers know it, and only as their estimate of it.
 """
 
@@ -272,7 +272,7 @@ def job_gpus_after(a: OptionArrays, option: int) -> int:
 
 @leaf
 def cluster_free_after(a: OptionArrays, option: int) -> float:
-    """Return OPTION_CLUSTER_FREE_AFTER, the one column that depends on other plans than those of its job and node."""
+    """Return OPTION_CLUSTER_FREE_AFTER, the one column that depends on other drafts than those of its job and node."""
     episode, free = a.world.episode[0], a.world.episode[0].num_free
     if a.what[option, OPTION_ACTION] != WAIT:
         free += a.world.jobs[a.job_ids[a.what[option, OPTION_ROW]]].gpus - job_gpus_after(a, option)

@@ -1,12 +1,15 @@
 """Compiled steps of an episode: list the options, carry one out, end the round, advance time."""
 
-from envs.options.applying import ask_again, begin_round, break_gang, carry_out_option
-from envs.options.arrays import OptionArrays, option_arrays
+from envs.options.arrays import OPTION_ACTION, OPTION_AMOUNT, OPTION_NODE, OPTION_ROW, OptionArrays, option_arrays
+from envs.options.carrying import note_change
+from envs.options.columns import EVICT, MOVE, TUNE, WAIT
 from envs.options.features import write_features
-from envs.options.listing import list_options
+from envs.options.listing import TAKES_TURNS, is_idle, list_options, needs_gpus
+from envs.options.tuned import tune_job
 from envs.simulation.clock import advance
 from envs.simulation.jit import kernel, leaf, part
 from envs.simulation.kernels import END, LOG_FULL, ROUND, settle
+from envs.simulation.shares import clear_job, set_share
 from envs.types import IntArray
 
 ROUND_OVER = 3  # a further result code: Python lets time pass (`envs.episodes.hidden`, `envs.episodes.predicted`)
@@ -54,6 +57,73 @@ def take(a: OptionArrays, option: int) -> bool:
     return carry_out_option(a, option) or prepare(a) == 0
 
 
+@leaf
+def carry_out_option(a: OptionArrays, option: int) -> bool:
+    """Carry out one of the listed options; return whether it ends the round, as waiting does in an auction.
+
+    Where nodes take turns, waiting ends the part of the node whose turn it is.
+
+    A job that has fewer GPUs than it needs afterwards is the gang that other nodes must join.
+    """
+    action, row, rules = a.what[option, OPTION_ACTION], a.what[option, OPTION_ROW], a.rules[0]
+    rules.last_node = rules.turn_of
+    if action == WAIT:
+        if rules.turn == TAKES_TURNS:
+            a.waited[rules.turn_of] = 1
+        return bool(rules.turn != TAKES_TURNS)
+    change_draft(a, action, a.job_ids[row], a.what[option, OPTION_NODE], a.what[option, OPTION_AMOUNT])
+    return False
+
+
+@leaf
+def change_draft(a: OptionArrays, action: int, j: int, n: int, amount: int) -> None:
+    """Carry out an option other than waiting for a job: its GPUs on a node, or its tuning, become `amount`."""
+    rules = a.rules[0]
+    note_change(a, j)
+    if action == TUNE:
+        tune_job(a, j, amount)
+        rules.decision += 1
+        return
+    if action in (MOVE, EVICT):
+        clear_job(a.world, j)
+    if action != EVICT:
+        set_share(a.world, j, n, amount)
+        note_change(a, j)
+    rules.gang = j if action != EVICT and needs_gpus(a.world.jobs[j]) else -1
+    rules.decision += 1
+
+
+@leaf
+def begin_round(a: OptionArrays) -> None:
+    """Forget what nodes have decided in the round before."""
+    a.rules[0].decision = 0
+    a.rules[0].last_node = -1
+    for n in range(len(a.waited)):
+        a.waited[n] = 0
+
+
+@leaf
+def ask_again(a: OptionArrays) -> bool:
+    """Let nodes that have waited choose again if nothing runs; return whether there are any."""
+    again = False
+    if is_idle(a):
+        for n in range(len(a.waited)):
+            again = again or a.waited[n] > 0
+            a.waited[n] = 0
+    return again
+
+
+@leaf
+def break_gang(a: OptionArrays) -> None:
+    """Give up the gang that no further node can join; its job waits for the next round."""
+    rules = a.rules[0]
+    note_change(a, rules.gang)
+    clear_job(a.world, rules.gang)
+    a.refused[rules.gang] = a.world.episode[0].num_rounds + 1
+    rules.gang = -1
+    rules.broken_gangs += 1
+
+
 @kernel
 def begin(batch: OptionArrays, b: int) -> int:
     """Advance an episode to its first decision, or go on doing so with a longer log; return the result code."""
@@ -93,20 +163,11 @@ def decide_option(batch: OptionArrays, b: int, option: int) -> bool:
 
 
 @kernel
-def step_option(batch: OptionArrays, b: int, option: int) -> int:
-    """Carry out an option of an episode by its place among all; advance time if that ends the round."""
-    a = option_arrays(batch, b)
-    prepare(a)
-    if not take(a, option):
-        return ROUND
-    return advance_to_decision(a)
-
-
-@kernel
 def step_all(batch: OptionArrays, chosen: IntArray, outcomes: IntArray) -> None:
-    """Call `step_option` for all episodes with an option; -1 in `chosen` int64[B] leaves an episode as it is.
+    """Carry out an option of each episode by its place among all; advance time where that ends the round.
 
-    Outcomes int64[B] are overwritten where an option was carried out.
+    -1 in `chosen` int64[B] leaves an episode as it is. Outcomes int64[B] are overwritten where an option was carried
+    out.
     """
     for b in range(len(chosen)):
         if chosen[b] >= 0:

@@ -1,4 +1,4 @@
-"""Which options there are in the plan of a round, listed by compiled kernels.
+"""Which options there are in the draft of a round, listed by compiled kernels.
 
 The order is: waiting; then the candidates in order of the queue; then the jobs that hold GPUs, by their first node.
 The options of one job are in ascending order of nodes, then of GPUs. Where waiting is not offered, the last option
@@ -28,7 +28,7 @@ TAKES_TURNS = TURNS.index("turns")
 
 @leaf
 def needs_gpus(job: Records) -> bool:
-    """Whether a job has fewer GPUs in the plan than it needs."""
+    """Whether a job has fewer GPUs in the draft than it needs."""
     return bool((job.status == QUEUED or job.status == RUNNING) and job.gpus < job.min_gpus)
 
 
@@ -46,7 +46,7 @@ def rank_candidates(a: OptionArrays) -> None:
             waiting += 1
             count = enter_sorted(a.heads, a.keys, len(a.heads), count, j, queue_key(world, order, world.jobs[j]))
         j = next_member(world.queued, len(world.jobs), j + 1)
-    for i in range(world.episode[0].num_touched):  # jobs that the plan has evicted
+    for i in range(world.episode[0].num_touched):  # jobs that the draft has evicted
         j = world.touched[i]
         if world.jobs[j].status == RUNNING and needs_gpus(world.jobs[j]):
             waiting += 1
@@ -81,7 +81,7 @@ def could_run(a: OptionArrays, job: Records, n: int, total: int) -> bool:
 
 @leaf
 def runs_on_nodes(a: OptionArrays, job: Records, n: int, total: int, count: int) -> bool:
-    """Whether a job runs on `total` GPUs of this node and of its other nodes in the plan, `count` nodes in all."""
+    """Whether a job runs on `total` GPUs of this node and of its other nodes in the draft, `count` nodes in all."""
     world, throughputs = a.world, a.world.throughputs
     if total >= throughputs.shape[2]:
         return False
@@ -271,7 +271,7 @@ def list_tunings(a: OptionArrays, row: int, j: int) -> None:
 
 @leaf
 def list_changes(a: OptionArrays, j: int) -> None:
-    """List the options of a job that holds GPUs in the plan."""
+    """List the options of a job that holds GPUs in the draft."""
     row, job, changes = list_job(a, j), a.world.jobs[j], a.rules[0].changes
     if job.touched == 0 and changes >= ALLOWS_RESIZE:
         list_sizes(a, row, j)
@@ -286,7 +286,7 @@ def list_changes(a: OptionArrays, j: int) -> None:
 
 @leaf
 def list_holders(a: OptionArrays) -> None:
-    """List the options of the jobs that hold GPUs in the plan."""
+    """List the options of the jobs that hold GPUs in the draft."""
     world = a.world
     for n in range(len(world.nodes)):
         share = world.nodes[n].first_share
@@ -299,7 +299,7 @@ def list_holders(a: OptionArrays) -> None:
 
 @leaf
 def is_idle(a: OptionArrays) -> bool:
-    """Whether no job holds GPUs in the plan, except a gang that is put together."""
+    """Whether no job holds GPUs in the draft, except a gang that is put together."""
     episode, gang = a.world.episode[0], a.rules[0].gang
     held = a.world.jobs[gang].gpus if gang >= 0 else 0
     return bool(episode.num_free + held == episode.num_up)
@@ -327,7 +327,7 @@ def keep_turn(a: OptionArrays) -> None:
 
 @leaf
 def list_options(a: OptionArrays) -> int:
-    """List all options of the present plan; return how many there are besides waiting.
+    """List all options of the present draft; return how many there are besides waiting.
 
     While a gang is put together there are no others; waiting is offered then only where nodes take turns. It is never
     offered while the cluster is idle and some job can be started: a policy that waits there would leave the jobs

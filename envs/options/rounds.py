@@ -1,17 +1,19 @@
 """Rounds of options on a snapshot, with which a policy implements `Scheduler.schedule`."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from envs.episodes.hidden import Doubt
-from envs.episodes.placements import placement_in_plan
 from envs.options import kernels
 from envs.options.arrays import OptionArrays, allocate_options
 from envs.options.batch import ListedOptions, copy_options, most_options
 from envs.options.rules import OptionRules
 from envs.options.tuning import tunings_under
-from envs.simulation import SimulationView, Snapshot, ThroughputTable
+from envs.simulation import SimulationView, Snapshot, State, ThroughputTable
+from envs.simulation.shares import NAMED_CPUS, NAMED_MEMORY
 from envs.simulation.world import batch_world
-from envs.types import Allocation
+from envs.types import Allocation, ExecutionPlan, JobId, NodeId, Placement
 
 
 class OptionRound:
@@ -62,14 +64,14 @@ class OptionRound:
         return bool(kernels.decide_option(self.arrays, 0, option))
 
     def fill(self, allocation: Allocation) -> Allocation:
-        """Write the round's plan into a `keep_running` allocation."""
+        """Write the round's draft into a `keep_running` allocation."""
         assert self._snapshot is not None, "call begin first"
         state, plans = self._snapshot.state, self._snapshot.plans
         touched = np.sort(state.touched[0, : state.episode[0, 0].num_touched]).tolist()
         for job in touched:  # all at first, so that GPUs that one job leaves are free for another
             allocation.stop(job)
         for job in touched:
-            placement = placement_in_plan(state, 0, job, plans)
+            placement = drafted_placement(state, 0, job, plans)
             if placement is not None:
                 allocation.place(job, placement)
         return allocation
@@ -84,3 +86,31 @@ class OptionRound:
         self._arrays = allocate_options(snapshot.state, world, self.rules, snapshot.setup, snapshot.table, capacity)
         if before is not None:
             self._arrays.rules[:] = before.rules
+
+
+def drafted_placement(state: State, b: int, job: JobId, plans: Sequence[ExecutionPlan] = ()) -> Placement | None:
+    """Return what a job gets in the draft of an episode, with what the placement names; None for no GPUs.
+
+    Args:
+        state: the engine's arrays.
+        b: the episode.
+        job: a job that the draft has touched.
+        plans: the execution plans to which placements refer.
+    """
+    record = state.jobs[b, job]
+    gpus, cpus, memory = dict[NodeId, int](), dict[NodeId, float](), dict[NodeId, float]()
+    share = record.first_share
+    while share >= 0:
+        part = state.shares[b, share]
+        node = int(part.node)
+        gpus[node], cpus[node], memory[node] = int(part.gpus), float(part.cpus), float(part.memory)
+        share = part.next_of_job
+    if not gpus:
+        return None
+    return Placement(
+        gpus,
+        cpus=cpus if record.named & NAMED_CPUS else None,
+        memory=memory if record.named & NAMED_MEMORY else None,
+        plan=plans[record.plan] if record.plan >= 0 else None,
+        batch_size=int(record.batch_size) or None,
+    )

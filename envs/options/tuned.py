@@ -1,4 +1,4 @@
-"""Tunings of jobs in the plan of a round, by compiled kernels; `envs.options.tuning` says what there is."""
+"""Tunings of jobs in the draft of a round, by compiled kernels; `envs.options.tuning` says what there is."""
 
 import numpy as np
 
@@ -26,7 +26,7 @@ def named_bits(a: OptionArrays, job: Records, tuning: int) -> int:
 
 @leaf
 def has_tuning(a: OptionArrays, job: Records, tuning: int) -> bool:
-    """Whether the plan has a job with this tuning already."""
+    """Whether the draft has a job with this tuning already."""
     if tuning == 0:
         return names_nothing(job)
     if job.plan >= 0 or job.batch_size != a.tunings.batch_size[tuning, job.model, job.gpus]:
@@ -60,7 +60,7 @@ def leaves_enough(a: OptionArrays, j: int, n: int, gpus: int, resource: int, par
 
 @leaf
 def tuned_throughput(a: OptionArrays, job: Records, tuning: int) -> float:
-    """Useful samples/s of a job on its GPUs in the plan under a tuning other than 0; 0 where it is not offered.
+    """Useful samples/s of a job on its GPUs in the draft under a tuning other than 0; 0 where it is not offered.
 
     Without co-located jobs and limits of links, and with ample cores and memory unless it names them: what
     `ExactThroughputs.useful_throughput` says of such a placement.
@@ -77,7 +77,7 @@ def tuned_throughput(a: OptionArrays, job: Records, tuning: int) -> float:
 
 @leaf
 def can_tune(a: OptionArrays, j: int, tuning: int) -> bool:
-    """Whether a job that holds enough GPUs in the plan can be given a tuning that it does not have."""
+    """Whether a job that holds enough GPUs in the draft can be given a tuning that it does not have."""
     job = a.world.jobs[j]
     if job.gpus >= a.tunings.batch_size.shape[2] or has_tuning(a, job, tuning):
         return False
@@ -98,7 +98,7 @@ def can_tune(a: OptionArrays, j: int, tuning: int) -> bool:
 
 @leaf
 def tune_job(a: OptionArrays, j: int, tuning: int) -> None:
-    """Give a job of the plan a tuning that is offered."""
+    """Give a job of the draft a tuning that is offered."""
     world, tunings = a.world, a.tunings
     begin_change(world, j)
     job = world.jobs[j]

@@ -23,7 +23,6 @@ memory by a rule of thumb (`memory_fit`); parameters marked "estimated" in `tabl
 sensitivity of models that Synergy did not measure (`cpu_memory.stand_in`); restart times (`reconfiguration`).
 """
 
-from envs.performance.batch_size import BatchChoice, best_batch
 from envs.performance.contention import Contention
 from envs.performance.cpu_memory import Sensitivity, sensitivity_of
 from envs.performance.drawn import DrawnModel
@@ -61,7 +60,6 @@ from envs.performance.zoo import (
 __all__ = [
     "ALIASES",
     "EFFICIENCY_SETTINGS",
-    "BatchChoice",
     "BatchSizes",
     "Contention",
     "CostBySize",
@@ -77,7 +75,6 @@ __all__ = [
     "StatisticalEfficiency",
     "TableModel",
     "batch_range",
-    "best_batch",
     "counts_links",
     "cpu_scale",
     "default_model",

@@ -1,25 +1,7 @@
-"""The batch size of highest throughput or goodput within a range.
+"""The batch sizes that are tried within the range of a model or a job."""
 
-Without an efficiency every sample counts alike, as in elastic scheduling with batch ranges (MASCOTS'20, doi
-10.1109/MASCOTS50786.2020.9285954). With one, larger batches make less progress per sample: goodput = throughput x
-efficiency, see `envs.performance.statistical_efficiency`.
-"""
-
-from dataclasses import dataclass
-
-from envs.performance.model import PerformanceModel
-from envs.performance.statistical_efficiency import StatisticalEfficiency
 from envs.performance.zoo import model_profile
-from envs.types import Configuration, PerformanceError
-
-
-@dataclass(frozen=True, slots=True)
-class BatchChoice:
-    """A global batch size with its throughput and goodput."""
-
-    batch_size: int
-    throughput: float  # samples/s
-    goodput: float  # throughput times statistical efficiency; equals the throughput without an efficiency
+from envs.types import PerformanceError
 
 
 def batch_sizes(model: str, num_gpus: int, min_batch: int = 0, max_batch: int = 0) -> tuple[int, ...]:
@@ -47,31 +29,3 @@ def batch_sizes(model: str, num_gpus: int, min_batch: int = 0, max_batch: int = 
             sizes.add(doubled)
         doubled *= 2
     return tuple(sorted(sizes))
-
-
-def best_batch(
-    performance: PerformanceModel,
-    model: str,
-    gpu_type: str,
-    num_gpus: int,
-    num_nodes: int = 1,
-    *,
-    min_batch: int = 0,
-    max_batch: int = 0,
-    efficiency: StatisticalEfficiency | None = None,
-) -> BatchChoice:
-    """Return the batch size of highest throughput, or of highest goodput if an `efficiency` is given.
-
-    Of equal batch sizes the smallest is chosen. The throughput is 0 if no batch size gives every GPU a sample, or if
-    the model does not fit.
-
-    Raises:
-        PerformanceError: the model or GPU type is unknown, or the range exceeds the profile's.
-    """
-    best = BatchChoice(min_batch or model_profile(model).min_batch, 0.0, 0.0)
-    for size in batch_sizes(model, num_gpus, min_batch, max_batch):
-        throughput = performance.throughput(model, Configuration(gpu_type, num_gpus, num_nodes, batch_size=size))
-        choice = BatchChoice(size, throughput, throughput * (efficiency.at(size) if efficiency else 1.0))
-        if choice.goodput > best.goodput * (1 + 1e-12):
-            best = choice
-    return best

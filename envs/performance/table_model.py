@@ -1,5 +1,6 @@
 """Throughputs from measured points: the default performance model."""
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 
@@ -9,11 +10,10 @@ from envs.performance.concave import is_concave, slowest_so_far
 from envs.performance.cpu_memory import SENSITIVITY_GPU, sensitivity_of
 from envs.performance.envelope import monotone_envelope, node_grid
 from envs.performance.gpus import find_gpu_type
-from envs.performance.measured_batches import local_batches
-from envs.performance.measurements import measured_points
+from envs.performance.measurements import measured_points, measured_types
 from envs.performance.memory_fit import fits_memory
 from envs.performance.planned import needs_plan_model, planned_throughput
-from envs.performance.scaling import surface
+from envs.performance.scaling import nearest_type, surface
 from envs.performance.zoo import ModelProfile, model_profile, zoo
 from envs.types import Configuration, FloatArray, IntArray, PerformanceError
 
@@ -214,3 +214,31 @@ def _known_throughputs(
 
 def _power_of_two(count: int) -> int:
     return 1 << (count - 1).bit_length()
+
+
+@cache
+def local_batches(model: str, gpu_type: str) -> tuple[float, float] | None:
+    """Return the least and most samples per GPU at which throughput was measured; None if at one batch size only.
+
+    Only GPU counts at which several batch sizes were measured count: where each count was measured at one batch size,
+    the effect of the batch size cannot be told from that of the GPUs. NCF, fitted so, is off by a factor of ten at the
+    median at other batch sizes. If the GPU type was not measured, the range is that of the type from which throughputs
+    are scaled, with at most the samples that every measured type held, since its memory may be smaller.
+
+    Args:
+        model: zoo name.
+        gpu_type: any GPU type.
+    """
+    gpu_types = measured_types(model)
+    source = gpu_type if gpu_type in gpu_types else nearest_type(model, gpu_type)
+    by_count: dict[tuple[int, int], set[float]] = defaultdict(set)
+    for point in measured_points()[model, source]:
+        by_count[point.num_gpus, point.num_nodes].add(point.batch_size / point.num_gpus)
+    measured = [batch for batches in by_count.values() if len(batches) > 1 for batch in batches]
+    if not measured:
+        return None
+    low, high = min(measured), max(measured)
+    if source != gpu_type:
+        held = (max(point.batch_size / point.num_gpus for point in measured_points()[model, one]) for one in gpu_types)
+        high = min(high, *held)
+    return (low, high) if low < high else None

@@ -71,7 +71,7 @@ def price_named(changes: Changes, b: int, state: State, table: ThroughputTable, 
 
 
 def plan_all(changes: Changes, worlds: World, state: State, table: ThroughputTable, exact: ExactThroughputs) -> None:
-    """Put the changes of all episodes that are in a round into the engine's plan of the round.
+    """Put the changes of all episodes that are in a round into the engine's draft of the round.
 
     Raises:
         AllocationError: they do not fit in some episode; names episode, job and node.

@@ -179,7 +179,7 @@ def gpus_after(world: World, changes: Changes, b: int, first_row: IntArray, j: i
 
 
 @leaf
-def index_changes(world: World, changes: Changes, b: int, first_row: IntArray, sign: int) -> None:
+def index_changes(changes: Changes, b: int, first_row: IntArray, sign: int) -> None:
     """Enter the changes of an episode into `first_row`, see `gpus_after`; with a `sign` of -1, remove them again."""
     for i in range(changes.num_stopped[b]):
         first_row[changes.stopped[b, i]] = -2 if sign > 0 else -1
@@ -189,7 +189,7 @@ def index_changes(world: World, changes: Changes, b: int, first_row: IntArray, s
 
 @kernel
 def plan_changes(worlds: World, changes: Changes, wrong: IntArray) -> None:
-    """Put the changes of all episodes that are in a round into the engine's plan of the round.
+    """Put the changes of all episodes that are in a round into the engine's draft of the round.
 
     Args:
         worlds: a batch, with no job touched.

@@ -41,7 +41,7 @@ def is_there(world: World, j: int) -> bool:
 
 
 @leaf
-def undo_plan(world: World) -> None:
+def undo_draft(world: World) -> None:
     """Undo all changes of this round."""
     for i in range(world.episode[0].num_touched):  # clear all jobs first, so that there is room for the old placements
         clear_job(world, world.touched[i])
@@ -74,7 +74,7 @@ def node_feeds(world: World, n: int, memory: bool) -> bool:
 
 @leaf
 def plan_rows(world: World, rows: Records) -> tuple[int, int]:
-    """Put requested rows into the plan until one does not fit; return (error code, row)."""
+    """Put requested rows into the draft until one does not fit; return (error code, row)."""
     for i in range(len(rows)):
         row = rows[i]
         if row.gpus > world.nodes[row.node].free:
@@ -121,16 +121,16 @@ def plan_requested(world: World, stopped: IntArray, rows: Records) -> tuple[int,
     """
     for i in range(len(stopped)):
         if not is_there(world, stopped[i]):
-            undo_plan(world)
+            undo_draft(world)
             return NOT_THERE, i
         if world.jobs[stopped[i]].status == RUNNING:
             clear_job(world, stopped[i])
     for i in range(len(rows)):
         if not is_there(world, rows[i].job):
-            undo_plan(world)
+            undo_draft(world)
             return NOT_THERE, len(stopped) + i
         if not 0 <= rows[i].node < len(world.nodes) or rows[i].gpus < 1:
-            undo_plan(world)
+            undo_draft(world)
             return NO_NODE, i
         if world.jobs[rows[i].job].touched == 0:
             clear_job(world, rows[i].job)
@@ -138,5 +138,5 @@ def plan_requested(world: World, stopped: IntArray, rows: Records) -> tuple[int,
     if wrong == FITS:
         wrong, place = check_rows(world, rows)
     if wrong != FITS:
-        undo_plan(world)
+        undo_draft(world)
     return wrong, place

@@ -150,7 +150,7 @@ def empty_job(world: World, j: int) -> None:
 
 @leaf
 def store_placement(world: World, j: int) -> None:
-    """Store what a job holds when this round's plan first changes it."""
+    """Store what a job holds when this round's draft first changes it."""
     job = world.jobs[j]
     job.touched = 1
     world.touched[world.episode[0].num_touched] = j
@@ -167,7 +167,7 @@ def store_placement(world: World, j: int) -> None:
 
 @part
 def clear_job(world: World, j: int) -> None:
-    """Take all GPUs from a job in this round's plan; the first call in a round stores what it held."""
+    """Take all GPUs from a job in this round's draft; the first call in a round stores what it held."""
     job = world.jobs[j]
     first = job.touched == 0
     unlink_job(world, j)
@@ -201,7 +201,7 @@ def restore_named_settings(job: Records) -> None:
 
 @part
 def restore_job(world: World, j: int) -> None:
-    """Undo this round's plan for a touched job: it holds its old placement again."""
+    """Undo this round's draft for a touched job: it holds its old placement again."""
     job = world.jobs[j]
     unlink_job(world, j)
     free_list(world, job.first_share)
@@ -220,7 +220,7 @@ def restore_job(world: World, j: int) -> None:
 
 @leaf
 def share_on(world: World, j: int, n: int) -> int:
-    """GPUs that a job holds on a node in the current plan."""
+    """GPUs that a job holds on a node in the current draft."""
     share = world.jobs[j].first_share
     while share >= 0:
         if world.shares[share].node == n:
@@ -231,7 +231,7 @@ def share_on(world: World, j: int, n: int) -> int:
 
 @part
 def begin_change(world: World, j: int) -> None:
-    """Copy the GPUs that a job holds into the plan, with nothing else named, if the round has not changed it yet."""
+    """Copy the GPUs that a job holds into the draft, with nothing else named, if the round has not changed it yet."""
     job = world.jobs[j]
     if job.touched == 0:  # copy the list, so that the old one does not change
         clear_job(world, j)

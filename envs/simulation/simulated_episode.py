@@ -123,7 +123,7 @@ class SimulatedEpisode(ABC):
             self.grow_log()
 
     def _plan(self, changes: dict[JobId, Placement | None]) -> None:
-        """Put all requested changes into the plan of this round, or raise and change nothing."""
+        """Put all requested changes into the draft of this round, or raise and change nothing."""
         stopped = np.array([job for job, placement in changes.items() if placement is None], dtype=np.int64)
         rows = self._rows(changes)
         wrong, place = plan_requested(self.world, stopped, rows)

@@ -200,7 +200,7 @@ NODE = _records(
     ("num_jobs", i8),
     ("first_share", i8),  # list of shares by ascending job; -1 ends it
     ("free_share", i8),  # list of its unused share records by `next_of_job`; -1 ends it
-    ("planned", i8),  # 1 + the last round whose plan changed its jobs
+    ("planned", i8),  # 1 + the last round whose draft changed its jobs
     ("link", f8),  # GB/s to other nodes
     # Line 2: cores and memory.
     ("cpus", f8),

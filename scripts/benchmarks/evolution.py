@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from agents.methods.evolution import EvolutionSettings
-from agents.methods.evolution.learning import EvolutionSetup, LocalEvolution
+from agents.methods.evolution.learning import EvolutionConfig, EvolutionSetup
 from agents.networks import Blueprint
 from agents.networks.bidding import BiddingPolicy
+from agents.on_ray.pieces import LocalTraining
 from agents.problems.bids import BiddingTask
 from baselines.planner import ForecastMarket
 from baselines.starling import Starling
@@ -51,9 +52,8 @@ def _measure_iterations(report: Report, suite: Suite, market: str, task: Bidding
     spent = 0.0
     for pairs in (1, suite.pairs):
         settings = EvolutionSettings(num_pairs=pairs, num_workloads=1, num_envs=2 * pairs)
-        algorithm = LocalEvolution(
-            EvolutionSetup((task,), Blueprint("benchmarks.evolution.TimedPolicy"), settings, seed=0)
-        )
+        setup = EvolutionSetup((task,), Blueprint("benchmarks.evolution.TimedPolicy"), settings, seed=0)
+        algorithm = LocalTraining(setup, EvolutionConfig)
         clock.clear()
         TimedPolicy.clock.clear()
         spent = cpu_seconds(algorithm.train)

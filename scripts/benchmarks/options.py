@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from agents.methods.group_ppo import GroupPPOSettings
-from agents.methods.group_ppo.learning import LocalGroupPPO
+from agents.methods.group_ppo.learning import GroupConfig
 from agents.networks import Blueprint
+from agents.on_options.learner import LocalOptionTraining
 from agents.policies.options.playing import Player
 from agents.policies.options.scheduler import OptionScheduler
 from agents.policies.options.tape import MOMENTS
@@ -79,7 +80,8 @@ def _measure_training(report: Report, suite: Suite, name: str, changes: str, net
     task = option_task(name, changes)
     policy = policy_of(network, task)
     settings = GroupPPOSettings(num_workloads=suite.pairs, iterations=1000)
-    algorithm = LocalGroupPPO(OptionSetup.of(OptionProblem((task,), NETWORKS[network]), settings, policy, 0))
+    setup = OptionSetup.of(OptionProblem((task,), NETWORKS[network]), settings, policy, 0)
+    algorithm = LocalOptionTraining(setup, GroupConfig)
     algorithm.train()
     spent = cpu_seconds(algorithm.train, suite.repeats)
     algorithm.stop()

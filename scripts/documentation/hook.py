@@ -1,22 +1,24 @@
-"""MkDocs' hook: adds the pages that are elsewhere in the repository and the reference, and rewrites links.
+"""MkDocs' hook: adds notebooks, the reference and pages from elsewhere in the repository, and rewrites links.
 
 mkdocs.yml names this file. Its `extra.pages` has the pages outside `docs/`: path in the repository -> place on site.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from nbconvert import MarkdownExporter
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # MkDocs loads this file by its path
 
 from documentation.links import rewritten
-from documentation.notebooks import notebook_files, notebook_pages
 from documentation.reference import MODULES, documented_paths, place_of, reference_pages
+
+NOTEBOOKS = "notebooks"  # folder, in the repository and on the site
 
 
 def repository_of(config: MkDocsConfig) -> Path:
@@ -64,3 +66,19 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     path = {place: path for path, place in moved.items()}.get(place, f"docs/{place}")
     places = {**documented_paths(repository_of(config)), **moved}
     return rewritten(markdown, path, place, {file.src_uri for file in files}, places, config.repo_url)
+
+
+def notebook_pages(root: Path) -> dict[str, str]:
+    """Return the place on the site of each notebook of a repository, by its path in the repository."""
+    names = sorted(file.stem for file in (root / NOTEBOOKS).glob("*.ipynb"))
+    return {f"{NOTEBOOKS}/{name}.ipynb": f"{NOTEBOOKS}/{name}.md" for name in names}
+
+
+def notebook_files(root: Path) -> Iterator[tuple[str, str | bytes]]:
+    """Yield (place on the site, content) of a page for each notebook, and of its stored pictures; nothing is run."""
+    for path, place in notebook_pages(root).items():
+        name = Path(path).stem
+        text, resources = MarkdownExporter().from_filename(str(root / path), {"unique_key": name})
+        yield place, text
+        for picture, content in resources["outputs"].items():
+            yield f"{NOTEBOOKS}/{picture}", content

@@ -55,6 +55,10 @@ ALLOWED_IN_FILE = {
     ("tests/unit/simulation/test_rules.py", "kind"): "the kind of an event",
 }
 
+# Words with one meaning, and the type of what they name. A setting of a plain type may be called after it, too.
+ONE_MEANING = {"plan": "ExecutionPlan", "plans": "ExecutionPlan", "market": "Market"}
+PLAIN = {"bool", "int", "str", "None", "Any", "dict", "Mapping", "Component"}
+
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -162,6 +166,25 @@ def retired_words(trees: Mapping[str, ast.Module]) -> list[str]:
     return [f"{path}:{line} {identifier}" for (path, identifier), line in found.items()]
 
 
+def other_meanings(trees: Mapping[str, ast.Module]) -> list[str]:
+    """Annotated arguments, fields and variables whose name has one meaning and whose type is another one's."""
+    found = []
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            match node:
+                case ast.arg(arg=name, annotation=ast.expr() as annotation):
+                    pass
+                case ast.AnnAssign(target=ast.Name(id=name) | ast.Attribute(attr=name), annotation=annotation):
+                    pass
+                case _:
+                    continue
+            types = ast.unparse(annotation)
+            plain = set(re.findall(r"\w+", types)) <= PLAIN
+            if name in ONE_MEANING and ONE_MEANING[name] not in types and not plain:
+                found.append(f"{path}:{node.lineno} {name}: {types}")
+    return found
+
+
 @pytest.fixture(scope="module")
 def product(trees):
     """The files of the product, without its tests and recipes, each of which stands alone."""
@@ -175,6 +198,25 @@ def test_no_two_public_things_share_a_name(product):
 
 def test_no_identifier_contains_a_retired_word(trees):
     assert retired_words(trees) == []
+
+
+def test_words_with_one_meaning_name_nothing_else(trees):
+    assert other_meanings(trees) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("def f(plan: OpenRound): pass", ["a.py:1 plan: OpenRound"]),
+        ("plans: list[Gpus] = []", ["a.py:1 plans: list[Gpus]"]),
+        ("self.market: Prices = 0", ["a.py:1 market: Prices"]),
+        ("def f(plan: ExecutionPlan | None, plans: int = 4): pass", []),
+        ("market: StarlingMarket", []),
+        ("draft: Gpus = 0\ndef f(plan): pass", []),
+    ],
+)
+def test_another_meaning_of_a_word_is_seen(source, found):
+    assert other_meanings({"a.py": ast.parse(source)}) == found
 
 
 def test_every_allowed_shared_name_is_needed(product):

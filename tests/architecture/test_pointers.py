@@ -1,4 +1,4 @@
-"""Modules, names and files that docstrings point to exist."""
+"""Modules, names and files that docstrings and pages point to exist."""
 
 import ast
 import re
@@ -10,6 +10,10 @@ import pytest
 PACKAGES = ("envs", "agents", "baselines")
 FILES = (".py", ".md", ".yaml", ".csv", ".json", ".png", ".log", "/")
 POINTER = re.compile(r"`([A-Za-z_][\w./-]*)`")
+FOLDERS = (*PACKAGES, "conf", "docs", "notebooks", "scripts", "tests")
+SAVED = re.compile(r"`([\w./]+)`:\n")  # a recipe's file, which its text follows
+PLACED = re.compile(r"`(\w+)` (?:in|of) `([\w/]+/\w+\.py)`")
+STEP = re.compile(r"\| `([\w/]+\.py)` \| `([\w.]+)`(.*) \|$", re.MULTILINE)  # of a table: a file, and a name in it
 
 
 def docstrings(tree):
@@ -77,6 +81,111 @@ def bases(repository, folder):
     while folder:
         yield repository / folder
         folder = folder.rpartition("/")[0]
+
+
+def dangling_on_page(text, repository):
+    """What a page points to and is not there: files and folders of the repository, modules and what they define."""
+    for pointer in sorted({*POINTER.findall(text)} - {*SAVED.findall(text)}):
+        first = re.split(r"[./]", pointer)[0]
+        if "/" in pointer and first in FOLDERS:
+            found = (repository / pointer).exists() or (repository / f"{pointer}.py").exists()
+        elif "." in pointer and first in PACKAGES and not pointer.endswith(FILES):
+            found = is_name(pointer)
+        else:
+            continue
+        if not found:
+            yield pointer
+
+
+def misplaced(text, trees):
+    """What a page says is in a file of the repository, in the words "`name` in `file`", and is not."""
+    for name, path in PLACED.findall(text):
+        if path not in trees or name not in names_of(trees[path]):
+            yield f"{path} {name}"
+
+
+def names_of(tree):
+    """The names that the statements of a module define."""
+    for node in tree.body:
+        targets = getattr(node, "targets", [getattr(node, "target", None)])
+        yield from (getattr(node, "name", None), *(getattr(target, "id", None) for target in targets))
+
+
+def definition(dotted, body):
+    """The function or class of a dotted name in a module's or a class's body; None if it is not there."""
+    first, _, rest = dotted.partition(".")
+    found = next((node for node in body if getattr(node, "name", "") == first), None)
+    return definition(rest, found.body) if found and rest else found
+
+
+def wrong_steps(text, trees):
+    """The rows of a page's tables whose file does not define the name, or whose other names have nothing to do with it.
+
+    Such a row reads: | ... | `file` | `name`, called by `other name` |. Of the two names one must use the other.
+    """
+    for path, name, others in STEP.findall(text):
+        own = definition(name, trees[path].body) if path in trees else None
+        if own is None:
+            yield f"{path} {name}"
+            continue
+        for other in POINTER.findall(others):
+            last = other.rpartition(".")[2]
+            found = [node for tree in trees.values() if (node := definition(other, tree.body))]
+            if not any(uses(node, own.name) for node in found) and not (found and uses(own, last)):
+                yield f"{path} {name} {other}"
+
+
+def uses(node, name):
+    """Whether a definition contains a name."""
+    return any(name in (getattr(each, "id", ""), getattr(each, "attr", "")) for each in ast.walk(node))
+
+
+@pytest.fixture(scope="module")
+def pages(repository):
+    paths = (*(repository / "docs").rglob("*.md"), *(repository / name for name in ("README.md", "CONTRIBUTING.md")))
+    return {path.relative_to(repository).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+
+
+def test_pages_point_to_what_there_is(pages, repository):
+    assert [(path, found) for path, text in pages.items() for found in dangling_on_page(text, repository)] == []
+
+
+def test_pages_name_the_right_files(pages, trees):
+    assert sum(len(PLACED.findall(text)) for text in pages.values()) >= 10
+    assert [(path, found) for path, text in pages.items() for found in misplaced(text, trees)] == []
+
+
+def test_the_paths_of_a_job_an_action_and_a_setting_are_those_of_the_code(pages, trees):
+    text = pages["docs/architecture.md"]
+    assert len(STEP.findall(text)) >= 20, "the tables have another form"
+    assert list(wrong_steps(text, trees)) == []
+
+
+@pytest.mark.parametrize(
+    ("row", "found"),
+    [
+        ("| a | `envs/simulation/clock.py` | `events_now` |", []),
+        ("| a | `envs/simulation/clocks.py` | `events_now` |", ["envs/simulation/clocks.py events_now"]),
+        ("| a | `envs/simulation/clock.py` | `State.log` |", ["envs/simulation/clock.py State.log"]),
+        ("| a | `envs/simulation/state.py` | `State.log`, called by `SimulatedEpisode.result` |", []),
+        (
+            "| a | `envs/simulation/state.py` | `State.log`, called by `SimulatedEpisode.apply` |",
+            ["envs/simulation/state.py State.log SimulatedEpisode.apply"],
+        ),
+    ],
+)
+def test_a_wrong_step_is_seen(row, found, trees):
+    assert list(wrong_steps(f"{row}\n", trees)) == found
+
+
+def test_a_stale_pointer_on_a_page_is_seen(repository):
+    text = "See `docs/world.md`, `envs.simulation.State`, `docs/word.md`, `envs.simulation.settle` and `results.json`."
+    assert list(dangling_on_page(text, repository)) == ["docs/word.md", "envs.simulation.settle"]
+
+
+def test_a_wrong_file_is_seen(trees):
+    text = "`State` in `envs/simulation/state.py`, `State` of `envs/simulation/world.py`, `f` in `envs/absent.py`"
+    assert list(misplaced(text, trees)) == ["envs/simulation/world.py State", "envs/absent.py f"]
 
 
 def test_docstrings_point_to_what_there_is(trees, repository):

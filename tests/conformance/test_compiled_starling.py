@@ -1,5 +1,6 @@
 """Compiled Starling plays as `schedule` decides, to the bit; in pieces, on snapshots and with offsets of zero too."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 
@@ -50,6 +51,16 @@ def world_of_seed(seed: int, *, plain: bool) -> World | None:
         return World(Simulator(world.workload, world.setup, world.seed, logging=False))
     except ClusterError:
         return None
+
+
+def in_a_round(seeds: Iterable[int], *, look_ahead: int, rounds: int) -> Iterator[tuple[int, World, Starling]]:
+    """Random worlds that Starling has played for some rounds, in the next one; those that end before are left out."""
+    for seed in seeds:
+        if world := world_of_seed(seed, plain=seed % 2 == 0):
+            scheduler = starling(look_ahead)
+            world.play(scheduler, rounds=rounds)
+            if world.simulator.advance():
+                yield seed, world, scheduler
 
 
 def told(result: RunResult) -> tuple[bytes, int, float]:
@@ -132,14 +143,7 @@ def test_until_is_a_horizon():
 
 def test_a_snapshot_plays_as_its_schedule_decides():
     compared = 0
-    for seed in range(40):
-        world = world_of_seed(seed, plain=seed % 2 == 0)
-        if world is None:
-            continue
-        scheduler = starling(0)
-        world.play(scheduler, rounds=2)
-        if not world.simulator.advance():
-            continue
+    for seed, world, scheduler in in_a_round(range(40), look_ahead=0, rounds=2):
         view, results = world.simulator.view, []
         for compiled in (True, False):
             copy = view.snapshot()
@@ -159,14 +163,7 @@ def test_a_snapshot_plays_as_its_schedule_decides():
 
 def test_a_proposal_is_the_schedule_and_changes_nothing():
     compared = 0
-    for seed in range(30):
-        world = world_of_seed(seed, plain=seed % 2 == 0)
-        if world is None:
-            continue
-        scheduler = starling(12)
-        world.play(scheduler, rounds=1)
-        if not world.simulator.advance():
-            continue
+    for seed, world, scheduler in in_a_round(range(30), look_ahead=12, rounds=1):
         before = world.simulator.state.jobs.tobytes(), world.simulator.state.nodes.tobytes()
         arguments = scheduler.kernel_arguments(world.simulator)
         proposal = propose(deciding(*arguments, NO_OFFSETS), world.simulator.world, *arguments, 12, NO_OFFSETS)

@@ -1,4 +1,4 @@
-"""The forecast planner: Starling with more plans to compare; none more and no discount are Starling, to the bit."""
+"""The forecast planner: Starling with more candidates; none more and no discount are Starling, to the bit."""
 
 import math
 
@@ -20,7 +20,7 @@ def worlds(first: int, count: int) -> list[World]:
     return [world for world in found if world is not None][:count]
 
 
-def test_without_further_plans_and_discount_it_is_starling():
+def test_without_further_variants_and_discount_it_is_starling():
     for world in worlds(7000, 20):
         assert told(world.play(ForecastPlanner(plans=0, discount=0.0, batch="usual"))) == told(
             world.play(Starling(batch="usual"))
@@ -47,7 +47,7 @@ def test_without_bids_its_market_is_the_planner_and_with_them_it_is_not():
     assert differ > 0
 
 
-def test_plans_are_bounded():
+def test_the_number_of_further_variants_is_bounded():
     assert len(set(FURTHER_VARIANTS)) == len(FURTHER_VARIANTS)
     for plans in (-1, len(FURTHER_VARIANTS) + 1):
         with pytest.raises(MurmurationError, match=f"ForecastPlanner: plans is {plans}; it must be from 0"):

@@ -46,7 +46,7 @@ def test_it_interrupts_a_job_if_that_pays_for_the_restart(restart, ends):
 
 
 def test_milliseconds_bound_it_too():
-    """No time at all is the base; a minute is more than enough for the few plans that there are."""
+    """No time at all is the base; a minute is more than enough for the few candidates that there are."""
     none, minute = RolloutPlanner(BASE, milliseconds=0.0), RolloutPlanner(BASE, milliseconds=60_000.0)
     assert times(play(none, LONG_AND_WIDE, ONE_NODE)) == [(0, 100), (100, 101)]
     assert times(play(minute, LONG_AND_WIDE, ONE_NODE)) == [(1, 101), (0, 1)]

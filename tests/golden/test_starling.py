@@ -72,7 +72,7 @@ def test_growth_waits_for_the_restart_to_pay():
 def test_rigid_jobs_go_by_gpu_time():
     """A: 24 GPU-s on 8 GPUs. B: 20 GPU-s on 2. With exponent 1 B goes first: 0-10; A 10-13. With 0, A: 0-3, B 3-13.
 
-    This is the order of the plan; look-ahead would find that the second is better (3 + 13 < 10 + 13).
+    This is the order of the candidate; look-ahead would find that the second is better (3 + 13 < 10 + 13).
     """
     pair = jobs((0, 8, 3), (0, 2, 10))
     assert times(play(plain(0), pair, two_nodes())) == [(10, 13), (0, 10)]

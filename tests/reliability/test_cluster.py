@@ -18,7 +18,8 @@ from ray.cluster_utils import Cluster
 from safetensors.torch import load_file
 
 from agents.methods.evolution import EvolutionSettings
-from agents.methods.evolution.learning import EvolutionOnRay, LocalEvolution
+from agents.methods.evolution.learning import EvolutionConfig
+from agents.on_ray.pieces import LocalTraining, TrainingOnRay
 from agents.on_ray.state import explaining_losses
 from agents.training import Trainer, TrainingSettings
 from baselines import Las, Srtf
@@ -206,9 +207,9 @@ def test_group_ppo_is_the_same_to_the_bit_though_runners_are_killed(cluster, sto
 
 def test_evolution_strategies_are_the_same_to_the_bit_though_runners_are_killed(cluster, stopped):
     settings = EvolutionSettings(num_pairs=4, num_workloads=1, num_envs=2)
-    algorithm = stopped(EvolutionOnRay(setup_of(replace(settings, num_env_runners=2), tasks=1)))
+    algorithm = stopped(TrainingOnRay(setup_of(replace(settings, num_env_runners=2), tasks=1), EvolutionConfig))
     figures = train_with_losses(algorithm, "play")
-    local = LocalEvolution(setup_of(settings, tasks=1))
+    local = LocalTraining(setup_of(settings, tasks=1), EvolutionConfig)
     assert [local.train() for _ in figures] == [pytest.approx(each, nan_ok=True) for each in figures]
     assert equal(algorithm.network(), local.network())
 
@@ -288,9 +289,9 @@ def test_group_ppo_is_the_same_to_the_bit_though_a_node_is_lost(replaced, stoppe
 
 def test_evolution_strategies_are_the_same_to_the_bit_though_a_node_is_lost(replaced, stopped):
     settings = EvolutionSettings(num_pairs=4, num_workloads=1, num_envs=2)
-    algorithm = stopped(EvolutionOnRay(setup_of(replace(settings, num_env_runners=2), tasks=1)))
+    algorithm = stopped(TrainingOnRay(setup_of(replace(settings, num_env_runners=2), tasks=1), EvolutionConfig))
     figures = [lose_node_in_iteration(replaced, algorithm, "play"), algorithm.train()]
-    local = LocalEvolution(setup_of(settings, tasks=1))
+    local = LocalTraining(setup_of(settings, tasks=1), EvolutionConfig)
     assert [local.train() for _ in figures] == [pytest.approx(each, nan_ok=True) for each in figures]
     assert equal(algorithm.network(), local.network())
 

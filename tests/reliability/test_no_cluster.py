@@ -7,7 +7,8 @@ import pytest
 import ray
 
 from agents.methods.evolution import EvolutionSettings
-from agents.methods.evolution.learning import EvolutionOnRay
+from agents.methods.evolution.learning import EvolutionConfig
+from agents.on_ray.pieces import TrainingOnRay
 from envs.types import MurmurationError
 from launch.errors import ChoiceError
 from launch.spreading import join, try_to_connect
@@ -73,7 +74,7 @@ def test_a_cluster_without_room_for_the_runners_is_one_line(two_cpus):
 def test_evolution_strategies_say_too_that_there_is_no_room(two_cpus):
     settings = EvolutionSettings(num_pairs=4, num_workloads=1, num_envs=2, num_env_runners=5)
     with pytest.raises(MurmurationError, match="trainer.method.num_env_runners=5 needs 5 CPUs, and Ray has 2"):
-        EvolutionOnRay(setup_of(settings, tasks=1))
+        TrainingOnRay(setup_of(settings, tasks=1), EvolutionConfig)
 
 
 def test_ray_that_was_started_for_it_is_stopped(two_cpus, monkeypatch):

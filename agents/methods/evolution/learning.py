@@ -1,6 +1,6 @@
 """Evolution strategies as an RLlib `Algorithm`: runners play variants of the network, the learner takes the step.
 
-`EvolutionStrategies` is RLlib's `Algorithm` on Ray, `LocalEvolution` connects the same runner and learner in this
+`EvolutionStrategies` is RLlib's `Algorithm` on Ray, `LocalTraining` connects the same runner and learner in this
 process, without Ray; both give the same weights. See `agents.on_ray.pieces`: a piece is a pair of variants.
 """
 
@@ -20,12 +20,11 @@ from agents.methods.evolution.perturbations import LowRankPerturbations
 from agents.networks import Blueprint
 from agents.on_ray.pieces import (
     SETUP,
-    LocalTraining,
     PieceAlgorithm,
     PieceConfig,
     PieceLearner,
     PieceRunner,
-    TrainingOnRay,
+    start_training,
 )
 from agents.problems.bids import BiddingTask, BidProblem, build_policy, spec_of
 from agents.problems.objective import EpisodeObjective, LogMerit
@@ -86,7 +85,7 @@ class EvolutionSettings:
         """Begin a search from a network."""
         start = {name: value.detach().clone() for name, value in network.state_dict().items()}
         setup = EvolutionSetup(problem.worlds, problem.blueprint, self, seed, start, problem.objective)
-        return LocalEvolution(setup) if self.num_env_runners == 0 else EvolutionOnRay(setup)
+        return start_training(setup, EvolutionConfig)
 
 
 @dataclass(frozen=True)
@@ -276,17 +275,3 @@ class EvolutionConfig(PieceConfig):
     """RLlib's configuration for an `EvolutionSetup`."""
 
     runner, learner, module, algorithm = EvolutionRunner, EvolutionLearner, EvolutionModule, EvolutionStrategies
-
-
-class LocalEvolution(LocalTraining):
-    """Runner and learner in this process, without Ray."""
-
-    def __init__(self, setup: EvolutionSetup, iteration: int = 0) -> None:
-        super().__init__(setup, EvolutionConfig, iteration)
-
-
-class EvolutionOnRay(TrainingOnRay):
-    """RLlib's `Algorithm` on Ray: several workers, several machines."""
-
-    def __init__(self, setup: EvolutionSetup, iteration: int = 0) -> None:
-        super().__init__(setup, EvolutionConfig, "trainer.method")

@@ -13,11 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from agents.method import Algorithm, Needs
-from agents.methods.evolution.dense import DensePerturbations
 from agents.methods.evolution.learning import EvolutionLearner
 from agents.on_options.learner import OptionModule
 from agents.on_options.runner import episode_returns
-from agents.on_ray.pieces import LocalTraining, PieceAlgorithm, PieceConfig, PieceRunner, TrainingOnRay
+from agents.on_ray.pieces import PieceAlgorithm, PieceConfig, PieceRunner, start_training
 from agents.policies.options.playing import Player
 from agents.problems.options import OptionProblem, OptionSetup
 from agents.seeding import Phase, derive_seed
@@ -79,8 +78,43 @@ class OptionEvolutionSettings:
 
     def start(self, problem: OptionProblem, network: nn.Module, seed: int) -> Algorithm:
         """Begin a search from a network."""
-        setup = OptionSetup.of(problem, self, network, seed)
-        return LocalOptionEvolution(setup) if self.num_env_runners == 0 else OptionEvolutionOnRay(setup)
+        return start_training(OptionSetup.of(problem, self, network, seed), OptionEvolutionConfig)
+
+
+class DensePerturbations:
+    """Antithetic pairs of variants: variant 2 i adds change i to all weights, variant 2 i + 1 deducts it.
+
+    As in Salimans et al. (2017, section 2): every weight changes by normal noise of its own.
+
+    Args:
+        network: the network; it is never written to.
+        num_pairs: number of pairs of variants.
+        sigma: standard deviation of a changed weight.
+        rng: generator of the changes.
+    """
+
+    def __init__(self, network: nn.Module, num_pairs: int, sigma: float, rng: np.random.Generator) -> None:
+        self._state = {name: value.detach() for name, value in network.state_dict().items()}
+        self.num_pairs, self.sigma = num_pairs, sigma
+        self.changes = {
+            name: torch.from_numpy(rng.standard_normal((num_pairs, *value.shape), dtype=np.float32))
+            for name, value in network.named_parameters()
+        }
+
+    def gradient(self, weights: FloatArray) -> dict[str, Tensor]:
+        """Return sum over pairs of weights * change / (num_pairs * sigma), float32 in each parameter's shape.
+
+        Args:
+            weights: float64[num_pairs], half the difference in merit between the two variants of each pair.
+        """
+        share = torch.from_numpy(np.asarray(weights, np.float32)) / (self.num_pairs * self.sigma)
+        return {name: torch.tensordot(share, change, 1) for name, change in self.changes.items()}
+
+    def variant(self, index: int) -> Mapping[str, Tensor]:
+        """Return all weights of a variant, by name."""
+        pair, sign = index // 2, 1.0 - 2.0 * (index % 2)
+        changed = {name: self._state[name] + sign * self.sigma * change[pair] for name, change in self.changes.items()}
+        return self._state | changed
 
 
 def draw_variants(
@@ -162,17 +196,3 @@ class OptionEvolutionConfig(PieceConfig):
     """RLlib's configuration for evolution strategies on options."""
 
     runner, learner, module, algorithm = OptionEvolutionRunner, OptionEvolutionLearner, OptionModule, OptionEvolution
-
-
-class LocalOptionEvolution(LocalTraining):
-    """Runner and learner in this process, without Ray."""
-
-    def __init__(self, setup: OptionSetup[OptionEvolutionSettings]) -> None:
-        super().__init__(setup, OptionEvolutionConfig)
-
-
-class OptionEvolutionOnRay(TrainingOnRay):
-    """RLlib's `Algorithm` on Ray: several workers, several machines."""
-
-    def __init__(self, setup: OptionSetup[OptionEvolutionSettings]) -> None:
-        super().__init__(setup, OptionEvolutionConfig, "trainer.method")

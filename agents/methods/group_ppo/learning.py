@@ -27,13 +27,7 @@ from torch import Tensor
 
 from agents.networks.decisions import segment_log_softmax
 from agents.on_options.advantage import following_decisions, lambda_advantages
-from agents.on_options.learner import (
-    LocalOptionTraining,
-    OptionLearner,
-    OptionModule,
-    OptionTrainingOnRay,
-    critic_values,
-)
+from agents.on_options.learner import OptionLearner, OptionModule, critic_values
 from agents.on_options.runner import Group, OptionRunner
 from agents.on_ray.pieces import PieceAlgorithm, PieceConfig
 from agents.policies.options.lesson import Lesson
@@ -168,15 +162,3 @@ class GroupConfig(PieceConfig):
     """RLlib's configuration for policy gradients."""
 
     runner, learner, module, algorithm = OptionRunner, GroupLearner, OptionModule, GroupPPO
-
-
-class LocalGroupPPO(LocalOptionTraining):
-    """Runner and learner in this process, without Ray."""
-
-    config = GroupConfig
-
-
-class GroupPPOOnRay(OptionTrainingOnRay):
-    """RLlib's `Algorithm` on Ray: several workers, several machines."""
-
-    config = GroupConfig

@@ -149,12 +149,12 @@ class GroupPPOSettings:
 
     def start(self, problem: OptionProblem, network: nn.Module, seed: int) -> Algorithm:
         """Begin training from a network."""
-        from agents.methods.group_ppo.learning import GroupPPOOnRay, LocalGroupPPO
+        from agents.methods.group_ppo.learning import GroupConfig
+        from agents.on_options.learner import start_on_options
 
         if self.critic == "own" and (self.turn or problem.worlds[0].rules.turn) != "turns":
             raise MurmurationError(
                 f"{self.name}.critic is own, and env.rules.turn is auction, in which no single node decides; set "
                 "trainer.method.turn=turns"
             )
-        setup = OptionSetup.of(problem, self, network, seed)
-        return LocalGroupPPO(setup) if self.num_env_runners == 0 else GroupPPOOnRay(setup)
+        return start_on_options(OptionSetup.of(problem, self, network, seed), GroupConfig)

@@ -32,13 +32,7 @@ from ray.rllib.core import DEFAULT_MODULE_ID
 from torch import Tensor
 
 from agents.on_options.advantage import following_decisions, lambda_advantages
-from agents.on_options.learner import (
-    LocalOptionTraining,
-    OptionLearner,
-    OptionModule,
-    OptionTrainingOnRay,
-    critic_values,
-)
+from agents.on_options.learner import OptionLearner, OptionModule, critic_values
 from agents.on_options.runner import Group, OptionRunner
 from agents.on_ray.pieces import PieceAlgorithm, PieceConfig
 from agents.policies.options.rows import Rows, gather_decisions
@@ -157,15 +151,3 @@ class VDNConfig(PieceConfig):
     """RLlib's configuration for value decomposition."""
 
     runner, learner, module, algorithm = OptionRunner, VDNLearner, OptionModule, VDN
-
-
-class LocalVDN(LocalOptionTraining):
-    """Runner and learner in this process, without Ray."""
-
-    config = VDNConfig
-
-
-class VDNOnRay(OptionTrainingOnRay):
-    """RLlib's `Algorithm` on Ray: several workers, several machines."""
-
-    config = VDNConfig

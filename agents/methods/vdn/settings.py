@@ -105,7 +105,7 @@ class VDNSettings:
 
     def start(self, problem: OptionProblem, network: nn.Module, seed: int) -> Algorithm:
         """Begin training from a network."""
-        from agents.methods.vdn.learning import LocalVDN, VDNOnRay
+        from agents.methods.vdn.learning import VDNConfig
+        from agents.on_options.learner import start_on_options
 
-        setup = OptionSetup.of(problem, self, network, seed)
-        return LocalVDN(setup) if self.num_env_runners == 0 else VDNOnRay(setup)
+        return start_on_options(OptionSetup.of(problem, self, network, seed), VDNConfig)

@@ -131,11 +131,3 @@ class OptionCheckpoint:
         """
         own = float(self.notes.get("temperature", 0.0)) if temperature is None else temperature
         return OptionScheduler(self.network, self.rules, temperature=own)
-
-
-def chooses_options(folder: Path) -> bool:
-    """Whether a folder holds a checkpoint of a policy that chooses options."""
-    try:
-        return bool(read_json(folder / DESCRIPTION).get("face") == FACE)
-    except (OSError, ValueError, CheckpointError):
-        return False

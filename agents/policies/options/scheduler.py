@@ -55,7 +55,7 @@ def play_round(batch: OptionArrays, s: ScorerArrays, draws: FloatArray, first: i
 
 
 class OptionScheduler:
-    """A policy over options as a scheduler. Each round is played on a copy of the state; its plan is the allocation.
+    """A policy over options as a scheduler. It plays each round on a copy of the state, whose draft it returns.
 
     A network that is `ActsCompiled` takes all decisions of a round in one call of compiled code. Any other network is
     asked for scores decision by decision, in torch.

@@ -1,4 +1,4 @@
-"""The plan of a round in plain Python: the GPUs of every job, as options change them."""
+"""The draft of a round in plain Python: the GPUs of every job, as options change them."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -14,7 +14,7 @@ NOTHING = -1  # no job, or no node
 
 
 class Option(NamedTuple):
-    """One change of the plan, or waiting.
+    """One change of the draft, or waiting.
 
     Attributes:
         change: see `envs.options.columns.ACTION_NAMES`.

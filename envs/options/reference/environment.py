@@ -28,21 +28,21 @@ class ReferenceOptions:
 
     def __init__(self, simulator: ReferenceSimulator, rules: OptionRules) -> None:
         self.simulator, self.rules = simulator, rules
-        self.plan = RoundChanges(simulator, tunings_under(rules, simulator.setup, simulator.rules.table))
-        self.lister = Lister(self.plan, rules)
+        self.draft = RoundChanges(simulator, tunings_under(rules, simulator.setup, simulator.rules.table))
+        self.lister = Lister(self.draft, rules)
         self.observer = Observer(self.lister)
         self.options: list[Option] = []
         self.ended = False
-        self.gang = NOTHING  # a job that has fewer GPUs in the plan than it needs
+        self.gang = NOTHING  # a job that has fewer GPUs in the draft than it needs
         self.decision = 0  # options carried out in this round
         self.counters = dict.fromkeys(("decisions", "broken_gangs"), 0)
 
     def proceed(self) -> None:
         """End the round and advance time to the next round with an option besides waiting."""
         while True:
-            self.plan.apply()
+            self.draft.apply()
             self.ended = not self.simulator.advance()
-            self.plan.begin()
+            self.draft.begin()
             self.lister.begin()
             self.decision = 0
             if self.ended or self._list():
@@ -64,17 +64,17 @@ class ReferenceOptions:
             self.proceed()
 
     def _take(self, option: Option) -> None:
-        self.plan.take(option)
+        self.draft.take(option)
         self.decision += 1
-        is_short = self.plan.held(option.job) and self.plan.needs_gpus(option.job)
+        is_short = self.draft.held(option.job) and self.draft.needs_gpus(option.job)
         self.gang = option.job if is_short else NOTHING
 
     def _list(self) -> bool:
-        """List the options of the present plan; return whether there are any besides waiting."""
+        """List the options of the present draft; return whether there are any besides waiting."""
         if self.gang != NOTHING:
             if self._has_choice():
                 return True
-            self.plan.drop(self.gang)
+            self.draft.drop(self.gang)
             self.lister.refused.add(self.gang)
             self.gang = NOTHING
             self.counters["broken_gangs"] += 1
@@ -82,7 +82,7 @@ class ReferenceOptions:
             return False
         if self._has_choice():
             return True
-        if not self.lister.waited or not self.plan.idle_but_for():
+        if not self.lister.waited or not self.draft.idle_but_for():
             return False
         self.lister.waited.clear()  # nothing runs: those that have waited are asked again
         return self._has_choice()

@@ -53,36 +53,36 @@ def array_of(rows: Sequence[FeatureRow], columns: Sequence[str]) -> Features:
 
 
 class Observer:
-    """Feature rows of a plan.
+    """Feature rows of a draft.
 
     Args:
-        lister: of the plan's options.
+        lister: of the draft's options.
     """
 
     def __init__(self, lister: Lister) -> None:
-        self.lister, self.plan, self.rules = lister, lister.plan, lister.rules
-        self.engine = self.plan.simulator
+        self.lister, self.draft, self.rules = lister, lister.draft, lister.rules
+        self.engine = self.draft.simulator
         self.table = self.engine.rules.table
         self.coupling = Coupling(self.engine)
         self.knows_work = self.engine.scenario.information.work != "none"
-        self.unit = max(node.spec.num_gpus for node in self.plan.nodes)
+        self.unit = max(node.spec.num_gpus for node in self.draft.nodes)
 
     def _by_type(self) -> list[float]:
         """Throughput of each type on one GPU, as a fraction of the fastest, mean over the jobs with options."""
         single, found = self.table.consolidated()[:, :, 1].tolist(), [0.0] * len(self.engine.cluster.gpu_types)
         for job in self.lister.rows:
-            row = single[self.table.models.index(self.plan.job(job).spec.model)]
+            row = single[self.table.models.index(self.draft.job(job).spec.model)]
             for gpu_type, value in enumerate(row):
                 found[gpu_type] += _ratio(value, max(row)) / len(self.lister.rows)
         return found
 
     def cluster(self, decision: int, gang: JobId) -> Features:
         """float32[NUM_CLUSTER_COLUMNS]."""
-        total, waiting = self.engine.cluster.num_gpus, len(self.plan.waiting())
+        total, waiting = self.engine.cluster.num_gpus, len(self.draft.waiting())
         row = {
             "waiting": math.log1p(waiting) / 5.0,
             "running": math.log1p(len(self.engine.running())) / 5.0,
-            "free": self.plan.num_free / total,
+            "free": self.draft.num_free / total,
             "waiting_per_gpu": _ratio(waiting, total),
             "decisions": min(decision / self.rules.max_decisions, 1.0),
             "gang": float(gang != NOTHING),
@@ -93,13 +93,13 @@ class Observer:
     def nodes(self) -> Features:
         """float32[num_nodes, NUM_NODE_COLUMNS]."""
         types = self._by_type()
-        rows = [self._node(node, types[self.engine.rules.node_types[node.id]]) for node in self.plan.nodes]
+        rows = [self._node(node, types[self.engine.rules.node_types[node.id]]) for node in self.draft.nodes]
         return array_of(rows, NODE_COLUMNS)
 
     def _node(self, node: Node, type_throughput: float) -> FeatureRow:
-        jobs = [(self.plan.job(job), gpus) for job, gpus in self.plan.jobs_on(node.id).items()]
+        jobs = [(self.draft.job(job), gpus) for job, gpus in self.draft.jobs_on(node.id).items()]
         return {
-            "free": self.plan.free(node.id) / self.unit,
+            "free": self.draft.free(node.id) / self.unit,
             "gpus": node.spec.num_gpus / self.unit,
             "jobs": len(jobs) / self.unit,
             "type_throughput": type_throughput,
@@ -123,12 +123,12 @@ class Observer:
         return [min(traffic, link) / link for traffic in sent if traffic > 0]
 
     def _traffic(self, job: Job) -> float:
-        """GB/s between the nodes of a job: at present, or as the plan changes it."""
-        if self.plan.is_running(job.id) and job.id not in self.plan.changed and job.traffic > 0:
+        """GB/s between the nodes of a job: at present, or as the draft changes it."""
+        if self.draft.is_running(job.id) and job.id not in self.draft.changed and job.traffic > 0:
             return job.traffic
         largest = len(self.coupling.reference[job.model]) - 1
-        size = min(self.plan.gpus(job.id) or job.spec.num_gpus, largest)
-        return self._spread_traffic(job, size, len(self.plan.held(job.id)))
+        size = min(self.draft.gpus(job.id) or job.spec.num_gpus, largest)
+        return self._spread_traffic(job, size, len(self.draft.held(job.id)))
 
     def _spread_traffic(self, job: Job, gpus: int, nodes: int) -> float:
         if nodes < 2 or self.engine.rules.contention == "off":
@@ -138,7 +138,7 @@ class Observer:
 
     def jobs(self) -> Features:
         """float32[num_rows, NUM_JOB_COLUMNS]."""
-        rows = [self._job(self.plan.job(job), row) for row, job in enumerate(self.lister.rows)]
+        rows = [self._job(self.draft.job(job), row) for row, job in enumerate(self.lister.rows)]
         return array_of(rows, JOB_ROW_COLUMNS + self._further(TUNED_JOB_COLUMNS, BELIEF_JOB_COLUMNS))
 
     def _further(self, tuned: tuple[str, ...], believed: tuple[str, ...]) -> tuple[str, ...]:
@@ -146,12 +146,12 @@ class Observer:
         return tuned if self.rules.tune else believed if self.rules.beliefs else ()
 
     def _job(self, job: Job, row: int) -> FeatureRow:
-        spec, time, is_running = job.spec, self.engine.time, self.plan.is_running(job.id)
+        spec, time, is_running = job.spec, self.engine.time, self.draft.is_running(job.id)
         left = self.lister.estimated_time(job) if self.knows_work else 0.0
         return {
-            "waits": float(self.plan.needs_gpus(job.id)),
+            "waits": float(self.draft.needs_gpus(job.id)),
             "runs": float(is_running),
-            "changed": float(job.id in self.plan.changed),
+            "changed": float(job.id in self.draft.changed),
             "rank": row / self.lister.num_heads if row < self.lister.num_candidates else 0.0,
             "first": float(row == 0 < self.lister.num_candidates),
             "remaining_time": _log_minutes(left),
@@ -161,19 +161,19 @@ class Observer:
             "requested_gpus": spec.num_gpus / self.unit,
             "min_gpus": spec.min_gpus / self.unit,
             "max_gpus": spec.max_gpus / self.unit,
-            "gpus": self.plan.gpus(job.id) / self.unit,
-            "spread": math.log2(1.0 + len(self.plan.held(job.id))) / 3.0,
+            "gpus": self.draft.gpus(job.id) / self.unit,
+            "spread": math.log2(1.0 + len(self.draft.held(job.id))) / 3.0,
             "restart_delay": _log_minutes(job.restart_delay),
             "contention": 1.0 - job.throughput / job.alone if is_running and job.alone > 0 else 0.0,
             "lacks_cpus": 1.0 - job.cpu_factor if is_running else 0.0,
             "lacks_memory": 1.0 - job.memory_factor if is_running else 0.0,
             **self._scaling(job),
-            **(self._named(job, self.plan.placement(job.id)) if self.rules.tune and self.plan.held(job.id) else {}),
+            **(self._named(job, self.draft.placement(job.id)) if self.rules.tune and self.draft.held(job.id) else {}),
         }
 
     def _named(self, job: Job, placement: Placement) -> FeatureRow:
         """Batch size, cores and memory that a placement names, as of columns of the job or of an option."""
-        tunings, gpus = self.plan.tunings, min(placement.num_gpus, self.plan.tunings.usual.shape[1] - 1)
+        tunings, gpus = self.draft.tunings, min(placement.num_gpus, self.draft.tunings.usual.shape[1] - 1)
         usual, most = int(tunings.usual[job.model, gpus]), (tunings.saturating[job.model] / PARTS).tolist()
         first = min(placement.gpus)
         row = {"batch": math.log2(placement.batch_size / usual) / 4.0 if placement.batch_size and usual else 0.0}
@@ -200,11 +200,11 @@ class Observer:
     def _option(self, option: Option) -> FeatureRow:
         flag, all_gpus = {f"is_{ACTION_NAMES[option.change]}": 1.0}, self.engine.cluster.num_gpus
         if option.change == WAIT:
-            return {**flag, "cluster_free_after": self.plan.num_free / all_gpus}
-        job, plan, after = self.plan.job(option.job), self.plan, self.plan.after(option)
-        total, before, held = sum(after.values()), plan.gpus(option.job), plan.held(option.job).get(option.node, 0)
+            return {**flag, "cluster_free_after": self.draft.num_free / all_gpus}
+        job, draft, after = self.draft.job(option.job), self.draft, self.draft.after(option)
+        total, before, held = sum(after.values()), draft.gpus(option.job), draft.held(option.job).get(option.node, 0)
         here = held if option.change == TUNE else option.gpus
-        free = plan.free(option.node) + held - here
+        free = draft.free(option.node) + held - here
         row = flag | {
             "gpus": total / self.unit,
             "gpus_here": here / self.unit,
@@ -213,7 +213,7 @@ class Observer:
             "spread": math.log2(1.0 + len(after)) / 3.0,
             "free_after": free / self.unit,
             "full": float(free == 0),
-            "cluster_free_after": (plan.num_free + before - total) / all_gpus,
+            "cluster_free_after": (draft.num_free + before - total) / all_gpus,
         }
         if option.change == EVICT:
             return row
@@ -221,7 +221,7 @@ class Observer:
         total, count = total + missing, count + -(-missing // self.unit)
         throughput = self._throughput(job, after, total, count)
         if option.change == TUNE:
-            tuned = plan.with_tuning(option.job, option.gpus)
+            tuned = draft.with_tuning(option.job, option.gpus)
             row |= self._named(job, tuned)
             throughput = self._tuned_throughput(job, tuned) if option.gpus else throughput
         row |= self._times(job, option, throughput, total)
@@ -239,13 +239,13 @@ class Observer:
             per_sample = 2.0 * model_profile(name).gradient_gb / placement.batch_size
             per_sample /= rules.efficiency(name, placement.num_gpus, placement.batch_size)
         per_sample = per_sample * (count - 1) / count
-        link = min(self.plan.nodes[node].spec.inter_node_bandwidth for node in placement.gpus)
+        link = min(self.draft.nodes[node].spec.inter_node_bandwidth for node in placement.gpus)
         return min(throughput, link / per_sample) if per_sample > 0 else throughput
 
     def _throughput(self, job: Job, after: Mapping[NodeId, int], total: int, count: int) -> float:
         """Samples/s on the nodes of a placement with `total` GPUs over `count` nodes, without contention."""
         rules, held = self.engine.rules, sum(after.values())
-        each = {node: self.plan.throughput(job.id, node, total, count) for node in after}
+        each = {node: self.draft.throughput(job.id, node, total, count) for node in after}
         throughput = min(each.values())
         if throughput > 0 and len(set(each.values())) > 1 and not rules.equal:
             throughput = 0.0
@@ -254,7 +254,7 @@ class Observer:
             throughput /= held
         if count > 1 and rules.contention != "off" and not rules.counts_links:
             per_sample = float(self.table.traffic[job.model, total]) * (count - 1) / count
-            link = min(self.plan.nodes[node].spec.inter_node_bandwidth for node in after)
+            link = min(self.draft.nodes[node].spec.inter_node_bandwidth for node in after)
             throughput = min(throughput, link / per_sample) if per_sample > 0 else throughput
         return throughput
 
@@ -275,15 +275,15 @@ class Observer:
         time = left / throughput
         row |= {"run_time": _log_minutes(time), "gpu_time": _log_minutes(time * total)}
         row["restart"] = delay / (delay + time) if delay > 0 else 0.0
-        if self.plan.is_running(job.id) and job.id not in self.plan.changed and job.throughput > 0:
+        if self.draft.is_running(job.id) and job.id not in self.draft.changed and job.throughput > 0:
             # As the kernel does, subtract the feature as it is stored.
             row["time_saved"] = _log_minutes(left / job.throughput) - float(np.float32(row["run_time"]))
         return row
 
     def _effects(self, job: Job, option: Option, here: int, total: int, count: int) -> FeatureRow:
         """What the job and the other jobs on the node would do to each other."""
-        node = self.plan.nodes[option.node]
-        others = [(self.plan.job(other), n) for other, n in self.plan.jobs_on(node.id).items() if other != job.id]
+        node = self.draft.nodes[option.node]
+        others = [(self.draft.job(other), n) for other, n in self.draft.jobs_on(node.id).items() if other != job.id]
         row: dict[str, float] = {}
         for name, resource in (("cpu", "cpus"), ("memory", "memory")):
             theirs, amount = self._wanted(others, node, resource), getattr(node, resource)

@@ -13,10 +13,10 @@ WAITING = Option(WAIT, NOTHING, NOTHING, 0)
 
 
 class Lister:
-    """Lists the options of a plan.
+    """Lists the options of a draft.
 
     Args:
-        plan: of the round.
+        draft: of the round.
         rules: which options there are.
 
     Attributes:
@@ -28,10 +28,10 @@ class Lister:
         turn: the node whose turn it is, -1 for none.
     """
 
-    def __init__(self, plan: RoundChanges, rules: OptionRules) -> None:
-        self.plan, self.rules = plan, rules
-        self.num_heads = rules.candidates(plan.simulator.cluster)
-        self.reference: list[list[float]] = plan.simulator.rules.table.reference().tolist()
+    def __init__(self, draft: RoundChanges, rules: OptionRules) -> None:
+        self.draft, self.rules = draft, rules
+        self.num_heads = rules.candidates(draft.simulator.cluster)
+        self.reference: list[list[float]] = draft.simulator.rules.table.reference().tolist()
         self.refused = set[JobId]()
         self.rows: list[JobId] = []
         self.num_candidates = 0
@@ -48,13 +48,13 @@ class Lister:
         """Return all options, or where nodes take turns those of one node; while a gang is put together, its alone."""
         found, takes_turns = self._all_options(gang), self.rules.turn == "turns"
         if takes_turns:
-            count = len(self.plan.nodes)
+            count = len(self.draft.nodes)
             able = {option.node for option in found} - self.waited
             self.turn = min(able, key=lambda node: (node - self.last_node - 1) % count, default=NOTHING)
             found = [option for option in found if option.node == self.turn]
         if gang != NOTHING and not takes_turns:
             return found
-        if found and self.plan.idle_but_for(gang):
+        if found and self.draft.idle_but_for(gang):
             return [found[-1], *found[:-1]]  # the last one takes the place of waiting
         return [WAITING, *found]
 
@@ -62,7 +62,7 @@ class Lister:
         if gang != NOTHING:
             self.rows, self.num_candidates = [gang], 0
             return list(self._joins_of_gang(JOIN, gang))
-        heads = self.candidates() if self.plan.num_free else []
+        heads = self.candidates() if self.draft.num_free else []
         holders = self._holders() if self.rules.changes != "start" or self.rules.tune else []
         self.rows, self.num_candidates = heads + holders, len(heads)
         found = [option for job in heads for option in self._starts(job)]
@@ -70,14 +70,14 @@ class Lister:
 
     def candidates(self) -> list[JobId]:
         """Return the first waiting jobs in queue order, ties by id."""
-        waiting = self.plan.waiting()
-        return sorted(waiting, key=lambda job: (self._key(self.plan.job(job)), job))[: self.num_heads]
+        waiting = self.draft.waiting()
+        return sorted(waiting, key=lambda job: (self._key(self.draft.job(job)), job))[: self.num_heads]
 
     def _key(self, job: Job) -> float:
-        time = self.plan.simulator.time
+        time = self.draft.simulator.time
         if self.rules.queue_order == "fifo":
             return job.spec.submit_time
-        if self.rules.queue_order == "least_service" or self.plan.simulator.scenario.information.work == "none":
+        if self.rules.queue_order == "least_service" or self.draft.simulator.scenario.information.work == "none":
             return job.service_at(time)
         return self.estimated_time(job)
 
@@ -85,22 +85,22 @@ class Lister:
         """Remaining seconds on the requested GPUs of the fastest type, as schedulers estimate them."""
         throughputs = self.reference[job.model]
         throughput = throughputs[min(job.spec.num_gpus, len(throughputs) - 1)]
-        return job.remaining_at(self.plan.simulator.time) * job.estimate / throughput if throughput > 0 else 0.0
+        return job.remaining_at(self.draft.simulator.time) * job.estimate / throughput if throughput > 0 else 0.0
 
     def _holders(self) -> list[JobId]:
         """Jobs that hold GPUs, by first node, then by id."""
-        holders = [job.id for job in self.plan.simulator.active if self.plan.held(job.id)]
-        return sorted(holders, key=lambda job: (min(self.plan.held(job)), job))
+        holders = [job.id for job in self.draft.simulator.active if self.draft.held(job.id)]
+        return sorted(holders, key=lambda job: (min(self.draft.held(job)), job))
 
     def _shown(self) -> list[NodeId]:
         """Nodes that have not waited, except those that are empty and equal such an empty one of lower index."""
         shown, seen = [], set[object]()
-        for node in self.plan.nodes:
+        for node in self.draft.nodes:
             if node.id in self.waited:
                 continue
             spec = node.spec
             hardware = spec.gpu_type, spec.num_gpus, node.cpus, node.memory, spec.inter_node_bandwidth
-            is_empty = self.plan.free(node.id) == node.capacity > 0
+            is_empty = self.draft.free(node.id) == node.capacity > 0
             if not (is_empty and hardware in seen and self.rules.distinct_nodes):
                 shown.append(node.id)
             if is_empty:
@@ -109,12 +109,12 @@ class Lister:
 
     def _starts(self, job: JobId) -> list[Option]:
         """Starts on one node; where no node can hold the job alone, first parts of a gang."""
-        spec, plan = self.plan.job(job).spec, self.plan
+        spec, draft = self.draft.job(job).spec, self.draft
         alone = [
             Option(START, job, node, gpus)
             for node in self._shown()
-            for gpus in range(spec.min_gpus, min(plan.free(node), spec.max_gpus) + 1)
-            if plan.runs(job, {node: gpus})
+            for gpus in range(spec.min_gpus, min(draft.free(node), spec.max_gpus) + 1)
+            if draft.runs(job, {node: gpus})
         ]
         if alone or job in self.refused:
             return alone
@@ -122,17 +122,17 @@ class Lister:
 
     def _joins_of_gang(self, change: int, job: JobId) -> Iterator[Option]:
         """What further nodes can give: all that the job lacks, or a part if the other nodes can give the rest."""
-        plan, spec, held = self.plan, self.plan.job(job).spec, self.plan.held(job)
-        lacking = spec.min_gpus - plan.gpus(job)
-        most = lacking if self.rules.changes == "start" else spec.max_gpus - plan.gpus(job)
-        nodes = {node.id for node in plan.nodes} - held.keys() - self.waited
-        able = {node for node in nodes if plan.could_run(job, node, spec.min_gpus)}
-        room = sum(plan.free(node) for node in able)
+        draft, spec, held = self.draft, self.draft.job(job).spec, self.draft.held(job)
+        lacking = spec.min_gpus - draft.gpus(job)
+        most = lacking if self.rules.changes == "start" else spec.max_gpus - draft.gpus(job)
+        nodes = {node.id for node in draft.nodes} - held.keys() - self.waited
+        able = {node for node in nodes if draft.could_run(job, node, spec.min_gpus)}
+        room = sum(draft.free(node) for node in able)
         for node in self._shown() if room >= lacking else []:
-            for gpus in range(1, min(plan.free(node), most) + 1) if node in able else ():
+            for gpus in range(1, min(draft.free(node), most) + 1) if node in able else ():
                 option = Option(change, job, node, gpus)
-                is_complete = gpus >= lacking and plan.runs(job, plan.after(option))
-                if is_complete or (gpus < lacking and room - plan.free(node) >= lacking - gpus):
+                is_complete = gpus >= lacking and draft.runs(job, draft.after(option))
+                if is_complete or (gpus < lacking and room - draft.free(node) >= lacking - gpus):
                     yield option
 
     def _changes(self, job: JobId) -> Iterator[Option]:
@@ -140,51 +140,51 @@ class Lister:
 
         For a job that was changed in this round only further nodes and tunings; for one that was tuned nothing.
         """
-        is_changed, may_change = job in self.plan.changed, self.rules.changes != "start"
+        is_changed, may_change = job in self.draft.changed, self.rules.changes != "start"
         if not is_changed and may_change:
             yield from self._sizes(job)
-        if job not in self.plan.tuned and may_change:
+        if job not in self.draft.tuned and may_change:
             yield from self._joins(job)
         if not is_changed and self.rules.changes == "move":
-            yield Option(EVICT, job, min(self.plan.held(job)), 0)
+            yield Option(EVICT, job, min(self.draft.held(job)), 0)
             yield from self._moves(job)
-        if self.rules.tune and job not in self.plan.tuned and (is_changed or may_change):
+        if self.rules.tune and job not in self.draft.tuned and (is_changed or may_change):
             yield from self._tunings(job)
 
     def _tunings(self, job: JobId) -> Iterator[Option]:
-        plan, now = self.plan, self.plan.placement(job)
-        if now.num_gpus >= plan.tunings.batch_size.shape[2]:
+        draft, now = self.draft, self.draft.placement(job)
+        if now.num_gpus >= draft.tunings.batch_size.shape[2]:
             return
         plain = Placement(now.gpus)
-        for tuning in range(len(plan.tunings.batch_size)):
-            after = plan.with_tuning(job, tuning)
+        for tuning in range(len(draft.tunings.batch_size)):
+            after = draft.with_tuning(job, tuning)
             if after == now or (tuning > 0 and (after == plain or len(after.gpus) > EXACT_NODES)):
                 continue
-            if tuning == 0 or plan.can_have(job, after):
+            if tuning == 0 or draft.can_have(job, after):
                 yield Option(TUNE, job, min(now.gpus), tuning)
 
     def _sizes(self, job: JobId) -> Iterator[Option]:
-        spec = self.plan.job(job).spec
-        for node, here in self.plan.held(job).items():
-            for gpus in range(here + self.plan.free(node) + 1):
+        spec = self.draft.job(job).spec
+        for node, here in self.draft.held(job).items():
+            for gpus in range(here + self.draft.free(node) + 1):
                 option = Option(RESIZE, job, node, gpus)
-                after = self.plan.after(option)
+                after = self.draft.after(option)
                 fits = spec.min_gpus <= sum(after.values()) <= spec.max_gpus
-                if gpus != here and fits and self.plan.runs(job, after):
+                if gpus != here and fits and self.draft.runs(job, after):
                     yield option
 
     def _joins(self, job: JobId) -> Iterator[Option]:
-        most = self.plan.job(job).spec.max_gpus - self.plan.gpus(job)
+        most = self.draft.job(job).spec.max_gpus - self.draft.gpus(job)
         for node in self._shown():
-            if node not in self.plan.held(job):
-                for gpus in range(1, min(self.plan.free(node), most) + 1):
+            if node not in self.draft.held(job):
+                for gpus in range(1, min(self.draft.free(node), most) + 1):
                     option = Option(JOIN, job, node, gpus)
-                    if self.plan.runs(job, self.plan.after(option)):
+                    if self.draft.runs(job, self.draft.after(option)):
                         yield option
 
     def _moves(self, job: JobId) -> Iterator[Option]:
-        held, total = self.plan.held(job), self.plan.gpus(job)
+        held, total = self.draft.held(job), self.draft.gpus(job)
         for node in self._shown():
-            tape_has_room = self.plan.free(node) + held.get(node, 0) >= total
-            if held.get(node) != total and tape_has_room and self.plan.runs(job, {node: total}):
+            tape_has_room = self.draft.free(node) + held.get(node, 0) >= total
+            if held.get(node) != total and tape_has_room and self.draft.runs(job, {node: total}):
                 yield Option(MOVE, job, node, total)

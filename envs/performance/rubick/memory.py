@@ -11,8 +11,8 @@ Gigabytes are 10^9 bytes.
 
 from dataclasses import dataclass
 
-from envs.performance.rubick.iteration import ModelShape, describe
-from envs.types import ExecutionPlan, Gigabytes, PerformanceError
+from envs.performance.rubick.iteration import ModelShape
+from envs.types import ExecutionPlan, Gigabytes
 
 GIGA = 1e9
 WEIGHT_BYTES = 2.0  # half precision
@@ -125,28 +125,3 @@ def excess(
     need = memory_need(shape, plan, batch, device)
     cpu = device.cpu / min(plan.num_gpus, device.gpus_per_node) if memory_per_gpu is None else memory_per_gpu
     return max(need.gpu - device.gpu * device.usable, 0.0), max(need.cpu - cpu, 0.0)
-
-
-def check_memory(
-    shape: ModelShape,
-    plan: ExecutionPlan,
-    batch: int | None = None,
-    *,
-    memory_per_gpu: Gigabytes | None = None,
-    device: DeviceMemory | None = None,
-) -> None:
-    """Check that a plan fits the memory; the error states the excess.
-
-    Raises:
-        PerformanceError: GPU or CPU memory is exceeded.
-    """
-    device = device or DeviceMemory()
-    gpu, cpu = excess(shape, plan, batch, memory_per_gpu=memory_per_gpu, device=device)
-    name = f"model {shape.name}: plan {describe(plan)}"
-    if gpu > 0:
-        raise PerformanceError(
-            f"{name}: exceeds GPU memory by {gpu:.1f} GB of {device.gpu * device.usable:.1f} GB usable; "
-            "shard it further, offload, checkpoint or accumulate"
-        )
-    if cpu > 0:
-        raise PerformanceError(f"{name}: exceeds CPU memory by {cpu:.1f} GB per GPU; give it more memory or more GPUs")

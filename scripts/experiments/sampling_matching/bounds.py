@@ -1,8 +1,8 @@
 """A lower bound from prices, for problems too large for a certified optimum.
 
 Workers are rented at a price per worker type instead of assigned. Then jobs do not compete: each job takes the cheapest
-workers for it. Time plus rent, minus the rent of all workers, is at most the worth of any plan (Lagrangian relaxation;
-Geoffrion 1974).
+workers for it. Time plus rent, minus the rent of all workers, is at most the worth of any matching (Lagrangian
+relaxation; Geoffrion 1974).
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from baselines.sampling_matching.problem import Problem
 from envs.simulation.jit import jit
 from envs.types import FloatArray, MurmurationError
 
-TOLERANCE = 1e-6  # of a plan's worth: the search ends when planes and bound differ by less
+TOLERANCE = 1e-6  # of a matching's worth: the search ends when planes and bound differ by less
 
 
 @jit
@@ -74,14 +74,14 @@ def relaxed(problem: Problem, prices: FloatArray, wanted: FloatArray) -> float:
 
 
 def price_bound(problem: Problem, worth: float, steps: int = 100) -> float:
-    """A lower bound on every plan's worth, at the best prices that cutting planes find (Kelley 1960).
+    """A lower bound on every matching's worth, at the best prices that cutting planes find (Kelley 1960).
 
     The bound is concave in the prices. Each evaluation gives a plane above it, and the next prices maximise the minimum
     of all planes so far.
 
     Args:
         problem: the paper's model.
-        worth: worth of a plan; it sets the scale of prices and ends the search when the bound reaches it.
+        worth: worth of a matching; it sets the scale of prices and ends the search when the bound reaches it.
         steps: most evaluations; any number gives a valid bound.
 
     Raises:

@@ -1,7 +1,7 @@
-"""The matching market of one category, cleared by two readable algorithms that agree with the compiled kernel.
+"""The assignment of one category, cleared by two readable algorithms that agree with the compiled kernel.
 
-Jobs are buyers, workers are sellers, and a category sets how many workers each job buys. Prices clear the market if all
-buyers can have their preferred workers at once; then the sum of values is the largest possible.
+Jobs are buyers, workers are sellers, and a category sets how many workers each job buys. Prices clear it if all buyers
+can have their preferred workers at once; then the sum of values is the largest possible.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _ROUNDING = 1e-9  # of the largest value: utilities that differ by less count as
 
 @dataclass(frozen=True)
 class ClearedMatching:
-    """A cleared market.
+    """A cleared assignment.
 
     Attributes:
         counts: int64[num_jobs, num_types], workers bought.
@@ -139,11 +139,13 @@ def _welfare(values: FloatArray, counts: IntArray) -> float:
 def _check(values: FloatArray, sizes: IntArray, supply: IntArray) -> None:
     if values.shape != (len(sizes), len(supply)):
         raise MurmurationError(
-            f"market: values have shape {values.shape}; they must match {len(sizes)} jobs and {len(supply)} types"
+            f"assignment: values have shape {values.shape}; they must match {len(sizes)} jobs and {len(supply)} types"
         )
     if sizes.sum() > supply.sum():
-        raise MurmurationError(f"market: jobs want {sizes.sum()} workers, there are {supply.sum()}; take smaller sizes")
+        raise MurmurationError(
+            f"assignment: jobs want {sizes.sum()} workers, there are {supply.sum()}; take smaller sizes"
+        )
 
 
 def _unserved() -> MurmurationError:
-    return MurmurationError("market: no prices serve all jobs, because some can use too few workers; remove a job")
+    return MurmurationError("assignment: no prices serve all jobs, because some can use too few workers; remove a job")

@@ -1,4 +1,4 @@
-"""Optima for judging plans: by enumeration of all assignments, and by a mixed-integer program with a bound."""
+"""Optima for judging matchings: by enumeration of all assignments, and by a mixed-integer program with a bound."""
 
 import time
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ SCALE = 1e-3  # of the objective in the program, to suit the solver's tolerances
 
 @dataclass(frozen=True)
 class Optimum:
-    """The best plan found, and a lower bound on all plans.
+    """The best matching found, and a lower bound on all matchings.
 
     Attributes:
         counts: int64[num_jobs, num_kinds].
         worth: weighted sum of the jobs' seconds.
-        bound: lower bound on the worth of every plan.
+        bound: lower bound on the worth of every matching.
     """
 
     counts: IntArray
@@ -45,7 +45,7 @@ def every_split(problem: Problem) -> Optimum:
     workers that all differ in type there are 3^K splits.
 
     Raises:
-        MurmurationError: there are too many splits, or no plan can be run.
+        MurmurationError: there are too many splits, or no matching can be run.
     """
     splits = float(np.prod((problem.supply + 1.0) * (problem.supply + 2.0) / 2.0))
     if splits > MOST_SPLITS:
@@ -53,7 +53,7 @@ def every_split(problem: Problem) -> Optimum:
     counts = np.zeros(problem.present.shape, np.int64)
     worth = _split_all(problem, counts)
     if np.isinf(worth):
-        raise MurmurationError("every split: no plan serves all jobs; remove a job")
+        raise MurmurationError("every split: no matching serves all jobs; remove a job")
     return Optimum(counts, worth, worth)
 
 
@@ -125,16 +125,16 @@ def _next_part(part: int, whole: int, steps: IntArray) -> int:
 
 
 def certified_optimum(problem: Problem, gap: float = 1e-4, time_limit: Seconds = 60.0) -> Optimum:
-    """The optimum by HiGHS up to a relative gap; at the time limit, the best plan and bound so far.
+    """The optimum by HiGHS up to a relative gap; at the time limit, the best matching and bound so far.
 
     A job's time is convex in the sum of its workers' throughputs, so tangents bound it from below, and the program with
-    tangents in place of times bounds all plans. If the true times of its solution do not close the gap, tangents at
+    tangents in place of times bounds all matchings. If the true times of its solution do not close the gap, tangents at
     this solution are added and the program is solved again (Duran and Grossmann, "An outer-approximation algorithm for
     a class of mixed-integer nonlinear programs", Math. Programming 1986).
 
     Raises:
         MurmurationError: throughputs depend on the gang's size, there are restarts, or workers may idle (the program
-            covers the paper's model only); or the solver found no plan.
+            covers the paper's model only); or the solver found no matching.
     """
     if problem.throughputs.shape[1:3] != (1, 1) or problem.restart.any() or problem.may_idle:
         raise MurmurationError(
@@ -156,7 +156,7 @@ def certified_optimum(problem: Problem, gap: float = 1e-4, time_limit: Seconds =
             worth, best = value, counts
         program.add_tangents(counts)
     if np.isinf(worth):
-        raise MurmurationError(f"certified optimum: no plan found within {time_limit} s; give more time")
+        raise MurmurationError(f"certified optimum: no matching found within {time_limit} s; give more time")
     return Optimum(best, worth, min(bound, worth))
 
 
@@ -186,7 +186,7 @@ class _Program:
                 self._add_tangent(job, float(gang_throughput))
 
     def solve(self, gap: float, time_limit: Seconds) -> tuple[IntArray | None, float]:
-        """Solve; return the best counts found, or None, and a lower bound on every plan's worth."""
+        """Solve; return the best counts found, or None, and a lower bound on every matching's worth."""
         jobs, num_types = self.throughputs.shape
         columns, values, low, high = zip(*self.rows, strict=True)
         row = np.repeat(np.arange(len(self.rows)), [len(part) for part in columns])
@@ -208,7 +208,7 @@ class _Program:
         return np.round(found.x[: jobs * num_types]).astype(np.int64).reshape(jobs, num_types), bound
 
     def add_tangents(self, counts: IntArray) -> None:
-        """Add tangents at the throughputs of a plan."""
+        """Add tangents at the throughputs of a matching."""
         for job, gang_throughput in enumerate((self.throughputs * counts).sum(axis=1).tolist()):
             self._add_tangent(job, gang_throughput)
 

@@ -1,4 +1,4 @@
-"""Experiments with matching on random instances: worth of plans against optima and bounds, and running times."""
+"""Experiments with matching on random instances: worth of matchings against optima and bounds, and running times."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -107,10 +107,10 @@ def certified_rows(experiment: Experiment) -> pd.DataFrame:
                 "sampling, fair": partial(sampled_matching, sampling=fair),
             }
             for name, method in methods.items():
-                plan = method(instance.problem, experiment.rng(number))
-                gap = 100.0 * (plan.worth / best - 1.0)
-                jain = jain_index(compute_completion_seconds(instance.problem, plan.counts) / equal)
-                rows.append((jobs, workers, number, name, gap, jain, plan.categories))
+                matching = method(instance.problem, experiment.rng(number))
+                gap = 100.0 * (matching.worth / best - 1.0)
+                jain = jain_index(compute_completion_seconds(instance.problem, matching.counts) / equal)
+                rows.append((jobs, workers, number, name, gap, jain, matching.categories))
             queue = one_at_a_time(instance.problem)
             rows.append((jobs, workers, number, "one at a time", 100.0 * (queue / best - 1.0), np.nan, 0))
             experiment.tick(f"{jobs} jobs on {workers} workers")
@@ -195,7 +195,7 @@ def large_table(experiment: Experiment, count: int) -> pd.DataFrame:
 
 
 def timed(method: PlanMethod, problem: Problem, rng: np.random.Generator) -> tuple[float, Seconds]:
-    """Run a method; return the worth of its plan and its CPU seconds."""
+    """Run a method; return the worth of its matching and its CPU seconds."""
     begin = time.process_time()
     worth = method(problem, rng).worth
     return worth, time.process_time() - begin
@@ -239,15 +239,15 @@ def slow_table(experiment: Experiment) -> pd.DataFrame:
     for number, instance in enumerate(experiment.each(*SLOW, SLOW_LINKS)):
         best = every_split(instance.problem).worth
         equal = equal_share_matching(instance.problem)
-        plans = {"all categories": every_category_matching(instance.problem, experiment.sampling)}
+        matchings = {"all categories": every_category_matching(instance.problem, experiment.sampling)}
         for order in ORDERS:
             sampling = replace(experiment.sampling, order=order, spread=1.0)
-            plans[f"uniform, by {order}"] = sampled_matching(instance.problem, experiment.rng(number), sampling)
-        plans["sampling"] = sampled_matching(instance.problem, experiment.rng(number), experiment.sampling)
-        plans["greedy"] = greedy_matching(instance.problem)
-        plans["both"] = best_matching(instance.problem, experiment.rng(number), experiment.sampling)
-        for name, plan in plans.items():
-            gaps.setdefault(name, []).append(100.0 * (plan.worth / best - 1.0))
+            matchings[f"uniform, by {order}"] = sampled_matching(instance.problem, experiment.rng(number), sampling)
+        matchings["sampling"] = sampled_matching(instance.problem, experiment.rng(number), experiment.sampling)
+        matchings["greedy"] = greedy_matching(instance.problem)
+        matchings["both"] = best_matching(instance.problem, experiment.rng(number), experiment.sampling)
+        for name, matching in matchings.items():
+            gaps.setdefault(name, []).append(100.0 * (matching.worth / best - 1.0))
         free = instance.problem._replace(overhead=np.zeros_like(instance.problem.overhead))
         shares.append(1.0 - compute_completion_seconds(free, equal.counts).sum() / equal.worth)
         experiment.tick("slow links")

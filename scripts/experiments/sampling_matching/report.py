@@ -43,7 +43,7 @@ from experiments.sampling_matching.instances import (
 from experiments.sampling_matching.whole_samples import step_seconds
 
 PAPER_GAP = 2.04  # percent
-MARKETS = 50  # each cleared by three algorithms
+ASSIGNMENTS = 50  # each cleared by three algorithms
 AGREEING = 1e-9  # relative
 _CLEARING_METHODS = (clear_by_prices, clear_by_assignment, clear_by_paths)
 CERTIFIED_TWICE = 5  # instances whose optimum by every split is compared with HiGHS
@@ -81,7 +81,7 @@ def jct_gap(
         ]
         notes = [
             *_settings(experiment),
-            market_note(experiment),
+            assignment_note(experiment),
             certificate_note(experiment),
             rounding_note(experiment),
         ]
@@ -92,25 +92,25 @@ def jct_gap(
     return Reproduction(tables, notes)
 
 
-def market_note(experiment: Experiment) -> str:
-    """Clear markets by three algorithms and compare their welfare.
+def assignment_note(experiment: Experiment) -> str:
+    """Clear assignments by three algorithms and compare their welfare.
 
     Raises:
         AssertionError: the results differ.
     """
     worst = 0.0
-    for number, instance in enumerate(experiment.each(6, 20, count=MARKETS)):
+    for number, instance in enumerate(experiment.each(6, 20, count=ASSIGNMENTS)):
         problem = instance.problem
         sizes = Categories(problem.least, problem.most, problem.assigned).draw(experiment.rng(number), 1)[0]
         values = np.empty(problem.present.shape)
         valuation(problem, sizes, expected_throughputs(problem, sizes), False, values)
-        markets = [way(values, sizes, problem.supply).welfare for way in _CLEARING_METHODS]
-        worst = max(worst, max(markets) / min(markets) - 1.0)
-    assert worst <= AGREEING, f"markets cleared by three algorithms differ by {worst:.2g}"
-    experiment.tick("markets")
+        welfares = [way(values, sizes, problem.supply).welfare for way in _CLEARING_METHODS]
+        worst = max(worst, max(welfares) / min(welfares) - 1.0)
+    assert worst <= AGREEING, f"assignments cleared by three algorithms differ by {worst:.2g}"
+    experiment.tick("assignments")
     return (
-        f"{MARKETS} markets of 6 jobs on 20 workers, cleared by ascending prices, by exact assignment and by shortest "
-        f"paths: largest relative difference {worst:.1e}"
+        f"{ASSIGNMENTS} assignments of 6 jobs on 20 workers, cleared by ascending prices, by exact assignment and by "
+        f"shortest paths: largest relative difference {worst:.1e}"
     )
 
 
@@ -136,9 +136,9 @@ def rounding_note(experiment: Experiment) -> str:
     """Measure the cost of whole samples, where the model splits mini-batches into fractions."""
     losses = []
     for number, instance in enumerate(experiment.each(4, 12)):
-        plan = best_matching(instance.problem, experiment.rng(number), experiment.sampling)
-        whole = sum(_whole_seconds(instance, plan.counts, job) for job in range(instance.problem.num_jobs))
-        losses.append(100.0 * (whole / compute_completion_seconds(instance.problem, plan.counts).sum() - 1.0))
+        matching = best_matching(instance.problem, experiment.rng(number), experiment.sampling)
+        whole = sum(_whole_seconds(instance, matching.counts, job) for job in range(instance.problem.num_jobs))
+        losses.append(100.0 * (whole / compute_completion_seconds(instance.problem, matching.counts).sum() - 1.0))
     experiment.tick("whole samples")
     return (
         f"mini-batches in whole samples instead of fractions lengthen mean JCT by {np.mean(losses):.2f} % "
@@ -165,16 +165,16 @@ def _settings(experiment: Experiment) -> Sequence[str]:
         f"the zoo at its throughputs; {SHORTEST_HOURS} to {LONGEST_HOURS} hours of work on one average worker, "
         f"log-uniform; seed {experiment.seed}",
         f"uniform: {sampling.samples} categories out of all, first {sampling.skip:.0%} skipped, jobs by "
-        f"{sampling.order}, {sampling.solves} markets each: as close to the paper as its abstract allows. With more "
-        "jobs the number of categories grows much faster than that of good ones, so a fixed number of samples finds "
-        "worse ones, and more samples help little",
+        f"{sampling.order}, {sampling.solves} assignments each: as close to the paper as its abstract allows. With "
+        "more jobs the number of categories grows much faster than that of good ones, so a fixed number of samples "
+        "finds worse ones, and more samples help little",
         f"sampling: as many samples, {sampling.spread:.0%} of them out of all categories, the others around the sizes "
         "of marginal gain and around the best so far, which is ours; both: the best of sampling, greedy growth and "
         "samples around the better of the two, with exchanges",
         "Jain's index: minimising mean JCT takes workers from some jobs that equal shares would leave them, so all "
         "categories are no fairer than samples; fair: chosen with fairness 1, with its gap in the next column",
-        "all, by throughputs: the market on plain throughputs, over all categories; one at a time: shortest first on "
-        "all workers, which the model (every job has a worker at once) does not allow",
+        "all, by throughputs: the assignment on plain throughputs, over all categories; one at a time: shortest first "
+        "on all workers, which the model (every job has a worker at once) does not allow",
         "where the samples cover all categories, both samplings are the exhaustive search; their gap is informative "
         "only at larger sizes",
         "seconds are CPU time on one core, with compiled code loaded",

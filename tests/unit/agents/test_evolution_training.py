@@ -13,9 +13,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from agents.methods.evolution import EvolutionSettings
-from agents.methods.evolution.learning import EvolutionOnRay, EvolutionSetup, LocalEvolution
+from agents.methods.evolution.learning import EvolutionConfig, EvolutionSetup
 from agents.networks import Blueprint
 from agents.networks.bidding import BiddingPolicy
+from agents.on_ray.pieces import LocalTraining, TrainingOnRay
 from agents.policies import BiddingCheckpoint, BiddingScheduler
 from agents.policies.bid_checkpoint import is_bidding
 from agents.problems.bids import BiddingTask, BidProblem, Silence
@@ -331,7 +332,7 @@ def test_the_objective_of_a_user_decides_what_is_climbed_and_which_checkpoint_is
     tasks = tuple(replace(task, reward=Priced()) for task in setup_of(tasks=1).tasks)
     weights = {}
     for name, objective in (("usual", LogMerit()), ("own", Return()), ("makespan", LogMerit(1.0))):
-        made = LocalEvolution(replace(setup_of(tasks=1), tasks=tasks, objective=objective))
+        made = LocalTraining(replace(setup_of(tasks=1), tasks=tasks, objective=objective), EvolutionConfig)
         figures = made.train()
         assert figures["train/reward"] < 0
         weights[name] = made.network()
@@ -349,11 +350,11 @@ def test_the_objective_of_a_user_decides_what_is_climbed_and_which_checkpoint_is
 @pytest.mark.slow
 def test_on_ray_the_same_weights_come_out(tmp_path: Path) -> None:
     """Torch's last bits depend on how many episodes share a forward pass; with six bids no decision here does."""
-    local = LocalEvolution(fixed_batches(SETTINGS))
+    local = LocalTraining(fixed_batches(SETTINGS), EvolutionConfig)
     figures = [local.train() for _ in range(2)]
     ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100_000_000)
     try:
-        remote = EvolutionOnRay(fixed_batches(replace(SETTINGS, num_env_runners=2)))
+        remote = TrainingOnRay(fixed_batches(replace(SETTINGS, num_env_runners=2)), EvolutionConfig)
         for expected in figures:
             found = remote.train()
             assert found == pytest.approx(expected)

@@ -57,13 +57,13 @@ def _held(rng: np.random.Generator, jobs: int, supply: IntArray) -> IntArray:
     return held
 
 
-def some_plan(made: Problem, seed: int) -> IntArray:
+def some_matching(made: Problem, seed: int) -> IntArray:
     """Random counts within the supply; some jobs may be unable to run on them."""
     rng = np.random.default_rng(seed)
     return _held(rng, made.num_jobs, made.supply)
 
 
-def all_plans(made: Problem) -> Iterator[IntArray]:
+def all_matchings(made: Problem) -> Iterator[IntArray]:
     """Every way to assign all workers that the jobs can take, and fewer if workers may idle."""
     jobs = made.num_jobs
     per_type = []
@@ -77,8 +77,8 @@ def all_plans(made: Problem) -> Iterator[IntArray]:
 
 
 def best_slowly(made: Problem) -> float:
-    """The least worth of all plans."""
-    return min(objective(made, counts) for counts in all_plans(made))
+    """The least worth of all matchings."""
+    return min(objective(made, counts) for counts in all_matchings(made))
 
 
 def throughput_slowly(made: Problem, job: int, size: int, worker_type: int) -> float:
@@ -88,7 +88,7 @@ def throughput_slowly(made: Problem, job: int, size: int, worker_type: int) -> f
 
 
 def match_category_slowly(made: Problem, sizes: IntArray, solves: int, plain: bool) -> float:
-    """The weighted market, revalued by its own outcome, with exact assignments."""
+    """A weighted assignment, revalued by its own outcome, with exact assignments."""
     jobs, num_types = made.present.shape
     throughputs = np.array(
         [[throughput_slowly(made, j, int(sizes[j]), k) for k in range(num_types)] for j in range(jobs)]
@@ -132,7 +132,7 @@ def grow_slowly(made: Problem, counts: IntArray, reach: int, negligible: float) 
 
 
 def exchanges(made: Problem, counts: IntArray) -> Iterator[IntArray]:
-    """Plans one exchange away: between two jobs, or a job and the spare workers (row -1)."""
+    """Matchings one exchange away: between two jobs, or a job and the spare workers (row -1)."""
     jobs, num_types = counts.shape
     amounts = [2**power for power in range(20) if 2**power <= made.supply.max()]
     with_spare = np.concatenate([counts, (made.supply - counts.sum(axis=0))[None]])

@@ -77,6 +77,6 @@ def test_steps_skip_sizes_that_do_not_pay(size, left, step):
 def test_the_inequality():
     """a, with 2 of (1, 2, 3), gains 1/2. b gains 1 by its first GPU, which is more; by its second 1/2, which is not."""
     line = np.array([0.0, 1, 2, 3])
-    assert prefers_longer(line, 2, 1.0, line, 0, 1, 1.0)
-    assert not prefers_longer(line, 2, 1.0, line, 1, 2, 1.0)
-    assert not prefers_longer(line, 0, 1.0, line, 0, 1, 1.0)  # the shorter of two without GPUs
+    assert prefers_longer(line, 2, 1.0, line, 1, 1.0)
+    assert not prefers_longer(line, 2, 1.0, line, 2, 1.0)
+    assert not prefers_longer(line, 0, 1.0, line, 1, 1.0)  # the shorter of two without GPUs

@@ -10,8 +10,18 @@ from baselines.starling.forecast import advance_jobs, choose_ahead, forecast, ne
 from baselines.starling.scratch import new_scratch
 from baselines.starling.two_candidates import writing
 from envs.types import IntArray
-from tests.unit.baselines import slow_plans as slow
-from tests.unit.baselines.slow_plans import Ahead, Jobs, Rules, arrays, drawn, grid_of, is_sound, kernel_jobs, nodes_of
+from tests.unit.baselines import slow_candidates as slow
+from tests.unit.baselines.slow_candidates import (
+    Ahead,
+    Jobs,
+    Rules,
+    arrays,
+    drawn,
+    grid_of,
+    is_sound,
+    kernel_jobs,
+    nodes_of,
+)
 
 seeds = st.integers(0, 1_000_000)
 
@@ -29,7 +39,7 @@ def looked(
 
 
 def drawn_ways(seed: int) -> tuple[list[list[int]], Jobs, Rules, Ahead, list[IntArray]]:
-    """Draw a world, and one to three variants to plan it: orders, and sizes that are at most those drawn."""
+    """Draw a world, and one to three variants to plan by: orders, and sizes that are at most those drawn."""
     order, jobs, rules, ahead = drawn(seed)
     rng = np.random.default_rng(seed)
     orders, wanted = [order], [jobs.wanted]
@@ -61,8 +71,8 @@ def test_the_forecast_equals_the_reference(seed):
 
 
 @given(seed=seeds)
-def test_the_plan_equals_the_reference_and_is_valid(seed):
-    """Where two plans end equally soon up to rounding, either may be taken."""
+def test_the_candidate_equals_the_reference_and_is_valid(seed):
+    """Where two candidates end equally soon up to rounding, either may be taken."""
     orders, jobs, rules, ahead, wanted = drawn_ways(seed)
     expected, ends = slow.choose_ahead(orders, jobs, rules, ahead, wanted)
     found = looked(orders, jobs, rules, ahead, wanted)
@@ -127,8 +137,8 @@ def test_another_variant_is_taken_if_it_ends_sooner():
     assert looked([back, order], jobs, rules, ahead, [jobs.wanted] * 2).tolist() == [[4], [0]]
 
 
-def test_only_the_first_of_equal_plans_is_followed():
-    """The second variant has the same plan as the first; its different continuation does not make it a candidate."""
+def test_only_the_first_of_equal_candidates_is_followed():
+    """The second variant has the first one's candidate; its different continuation does not make it another one."""
     order, jobs, rules, ahead = two_rigid([{0: 4}, {}])
     both = looked([order, order[::-1]], jobs, rules, ahead, [jobs.wanted] * 2)
     assert both.tolist() == looked([order], jobs, rules, ahead).tolist() == [[4], [0]]

@@ -50,7 +50,7 @@ def elastic_jobs(rng: np.random.Generator) -> Workload:
 
 @pytest.mark.parametrize("seed", [0, 1, 15, 27, 57])
 def test_starling_plans_around_a_job_on_several_types(seed):
-    """Its plans must fit: a job that stays occupies GPUs of all its types."""
+    """Its candidates must fit: a job that stays occupies GPUs of all its types."""
     workload = elastic_jobs(np.random.default_rng(seed))
     result = run_episode(InTurn(), Simulator(workload, Setup(CLUSTER, default_model(), SHARED)))
     assert result.num_unfinished == 0

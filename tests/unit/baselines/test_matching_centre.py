@@ -6,9 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines.sampling_matching.categories import Categories
-from baselines.sampling_matching.centre import MOST_WORKERS_PER_SIZE_STEP, expected_seconds, expected_sizes
 from baselines.sampling_matching.problem import Problem, problem
-from baselines.sampling_matching.search import Sampling, best_matching, drawn_categories, match, sampled_matching
+from baselines.sampling_matching.search import (
+    MOST_WORKERS_PER_SIZE_STEP,
+    Sampling,
+    best_matching,
+    drawn_categories,
+    expected_seconds,
+    expected_sizes,
+    match,
+    sampled_matching,
+)
 from experiments.sampling_matching.exact import every_split
 from experiments.sampling_matching.instances import FAST_LINKS, draw
 from tests.unit.baselines.matching_worlds import any_problem, paper_problem, throughput_slowly
@@ -91,7 +99,7 @@ def test_workers_beyond_all_ranges_stay_free():
 
 
 def test_few_samples_suffice_near_good_categories():
-    """20 jobs on 100 workers: 100 samples from all categories are far from the best plan, guided samples are not."""
+    """20 jobs on 100 workers: 100 samples from all categories are far from the best matching, guided ones are not."""
     rows = []
     for seed in range(3):
         made = draw(np.random.default_rng(seed), 20, 100, FAST_LINKS, alike=True).problem
@@ -107,9 +115,9 @@ def test_few_samples_suffice_near_good_categories():
 @given(seeds)
 def test_all_categories_are_examined_if_the_samples_suffice(seed):
     made = paper_problem(seed, 3, 8)
-    plan = sampled_matching(made, np.random.default_rng(0), Sampling(samples=21))
-    assert plan.categories == 21
-    assert plan.worth <= every_split(made).worth * 1.25
+    matching = sampled_matching(made, np.random.default_rng(0), Sampling(samples=21))
+    assert matching.categories == 21
+    assert matching.worth <= every_split(made).worth * 1.25
 
 
 @settings(max_examples=20)
@@ -117,8 +125,8 @@ def test_all_categories_are_examined_if_the_samples_suffice(seed):
 def test_a_spread_of_one_is_plain_sampling(seed):
     made, sampling = paper_problem(seed, 4, 15), Sampling(samples=20, spread=1.0)
     drawn = drawn_categories(made, np.random.default_rng(seed), sampling)
-    plan = sampled_matching(made, np.random.default_rng(seed), sampling)
-    assert plan.counts.tolist() == match(made, drawn, sampling).counts.tolist()
+    matching = sampled_matching(made, np.random.default_rng(seed), sampling)
+    assert matching.counts.tolist() == match(made, drawn, sampling).counts.tolist()
     guided = sampled_matching(made, np.random.default_rng(seed), Sampling(samples=20))
     assert guided.categories <= 22
     centre = expected_sizes(made, made.assigned)[None]

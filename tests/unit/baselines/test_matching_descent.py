@@ -20,7 +20,7 @@ from tests.unit.baselines.matching_worlds import (
     grow_slowly,
     paper_problem,
     shed_slowly,
-    some_plan,
+    some_matching,
 )
 
 seeds = st.integers(0, 100_000)
@@ -121,7 +121,7 @@ def test_the_number_of_exchanges_can_be_limited():
 @given(seeds, seeds, st.integers(0, 8))
 def test_shedding_matches_the_reference_implementation(seed, other, need):
     made = any_problem(seed)
-    counts = some_plan(made, other)
+    counts = some_matching(made, other)
     able = np.isfinite(compute_completion_seconds(made, counts))
     counts[~able] = 0
     slow = shed_slowly(made, counts, need)

@@ -1,4 +1,4 @@
-"""Optima and bounds against enumeration of all plans, and against each other."""
+"""Optima and bounds against enumeration of all matchings, and against each other."""
 
 import numpy as np
 import pytest
@@ -16,11 +16,11 @@ seeds = st.integers(0, 100_000)
 
 
 @given(seeds)
-def test_every_split_finds_the_best_of_all_plans(seed):
+def test_every_split_finds_the_best_of_all_matchings(seed):
     made = any_problem(seed, most_jobs=3, most_types=2)
     slow = best_slowly(made)
     if np.isinf(slow):
-        with pytest.raises(MurmurationError, match="no plan serves all jobs"):
+        with pytest.raises(MurmurationError, match="no matching serves all jobs"):
             every_split(made)
         return
     found = every_split(made)
@@ -93,7 +93,7 @@ def test_at_zero_prices_every_job_takes_the_fastest_workers():
         (lambda made: every_split(paper_problem(0, 4, 30)), "splits are too many; use `certified_optimum`"),
         (lambda made: certified_optimum(made._replace(may_idle=True)), "works on the paper's model only"),
         (lambda made: certified_optimum(made._replace(restart=np.ones(2))), "works on the paper's model only"),
-        (lambda made: certified_optimum(paper_problem(0, 6, 30), time_limit=0.0), "no plan found within 0.0 s"),
+        (lambda made: certified_optimum(paper_problem(0, 6, 30), time_limit=0.0), "no matching found within 0.0 s"),
         (
             lambda made: price_bound(made._replace(throughputs=np.ones((2, 1, 5, 4))), 1.0),
             "works on the paper's model only",

@@ -105,8 +105,8 @@ def test_certified_rows_and_their_tables(small):
     assert gaps["jain"].between(1 / 3, 1 + 1e-9).all()
     first = small.each(2, 5)[0].problem
     row = rows.query("jobs == 2 and instance == 0 and method == 'both'").iloc[0]
-    plan = small.methods()["both"](first, small.rng(0))
-    assert row["gap"] == pytest.approx(100 * (plan.worth / every_split(first).worth - 1))
+    matching = small.methods()["both"](first, small.rng(0))
+    assert row["gap"] == pytest.approx(100 * (matching.worth / every_split(first).worth - 1))
     table = by_size(rows)
     assert table["jobs on workers"].tolist() == ["2 on 5", "3 on 6"]
     assert table["categories"].tolist() == [4, 10]
@@ -150,15 +150,15 @@ def test_the_whole_report(small, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"gaps.csv", *(f"table_{i}.csv" for i in range(1, 7))}
 
 
-def test_markets_with_different_welfare_are_an_error(small, monkeypatch):
+def test_assignments_with_different_welfare_are_an_error(small, monkeypatch):
     def worse(values, sizes, supply):
         cleared = clear_by_paths(values, sizes, supply)
         return ClearedMatching(cleared.counts, cleared.prices, cleared.welfare * (1 - 1e-6))
 
-    assert "largest relative difference" in report.market_note(small)
+    assert "largest relative difference" in report.assignment_note(small)
     monkeypatch.setattr(report, "_CLEARING_METHODS", (clear_by_paths, worse))
     with pytest.raises(AssertionError, match="differ"):
-        report.market_note(small)
+        report.assignment_note(small)
 
 
 def test_a_paper_alone_names_its_first_table():

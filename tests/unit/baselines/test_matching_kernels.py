@@ -18,7 +18,7 @@ from baselines.sampling_matching.kernels import (
 )
 from baselines.sampling_matching.problem import compute_completion_seconds, objective, problem
 from envs.metrics import jain_index
-from tests.unit.baselines.matching_worlds import any_problem, match_category_slowly, paper_problem, some_plan
+from tests.unit.baselines.matching_worlds import any_problem, match_category_slowly, paper_problem, some_matching
 
 seeds = st.integers(0, 100_000)
 
@@ -34,15 +34,15 @@ def a_category(made, seed):
 @given(seeds, seeds)
 def test_seconds_and_total_match_the_reference_implementation(seed, other):
     made = any_problem(seed)
-    counts = some_plan(made, other)
+    counts = some_matching(made, other)
     slow = compute_completion_seconds(made, counts)
     assert [seconds(made, job, counts) for job in range(made.num_jobs)] == pytest.approx(slow.tolist())
     assert total(made, counts) == pytest.approx(objective(made, counts))
 
 
-def test_random_plans_include_possible_and_impossible_ones():
-    """Many of the random plans can run, and many cannot."""
-    finite = [np.isfinite(objective(any_problem(seed), some_plan(any_problem(seed), seed))) for seed in range(300)]
+def test_random_matchings_include_possible_and_impossible_ones():
+    """Many of the random matchings can run, and many cannot."""
+    finite = [np.isfinite(objective(any_problem(seed), some_matching(any_problem(seed), seed))) for seed in range(300)]
     assert 20 < sum(finite) < 280
 
 
@@ -107,7 +107,7 @@ def test_valuation_by_savings_gives_the_heavy_job_the_fast_worker():
     assert match_category(made, np.array([1, 1]), 1, False, counts) == pytest.approx(1 + 1000 / 11)
 
 
-def test_a_market_of_a_thousand_workers_of_three_types_clears():
+def test_an_assignment_of_a_thousand_workers_of_three_types_clears():
     """Large supplies are moved in bulk; without competition welfare is the sum of the best values."""
     values = np.array([[3.0, 1.0, 1.0], [1.0, 3.0, 1.0], [1.0, 1.0, 3.0]])
     counts, prices = np.zeros((3, 3), np.int64), np.zeros(3)

@@ -27,8 +27,8 @@ sizes = st.sampled_from([(2, 6), (3, 7), (4, 9)])
 FEW = Sampling(samples=10)
 
 
-def plans(made: Problem) -> dict[str, float]:
-    """The worth of every method's plan, with a fixed seed."""
+def worths_of(made: Problem) -> dict[str, float]:
+    """The worth of every method's matching, with a fixed seed."""
     return {
         "greedy": greedy_matching(made).worth,
         "sampled": sampled_matching(made, np.random.default_rng(0), FEW).worth,
@@ -51,14 +51,14 @@ def test_job_numbering_does_not_matter(seed, size):
     """Jobs are prioritised by their properties: the same categories are drawn."""
     made = paper_problem(seed, *size)
     order = np.random.default_rng(seed).permutation(made.num_jobs)
-    assert plans(of_jobs(made, order)) == pytest.approx(plans(made))
+    assert worths_of(of_jobs(made, order)) == pytest.approx(worths_of(made))
 
 
 @given(seeds, sizes)
 def test_worker_numbering_does_not_matter(seed, size):
     made = paper_problem(seed, *size)
     order = np.random.default_rng(seed).permutation(len(made.supply))
-    assert plans(permuted(made, order)) == pytest.approx(plans(made))
+    assert worths_of(permuted(made, order)) == pytest.approx(worths_of(made))
 
 
 @given(seeds, sizes, st.sampled_from([0.01, 7.0, 3600.0]))
@@ -67,19 +67,19 @@ def test_the_unit_of_samples_does_not_matter(seed, size, unit):
     made = paper_problem(seed, *size)
     scale = unit ** np.random.default_rng(seed).uniform(0, 1, made.num_jobs)
     told = made._replace(work=made.work * scale, throughputs=made.throughputs * scale[:, None, None, None])
-    assert plans(told) == pytest.approx(plans(made))
+    assert worths_of(told) == pytest.approx(worths_of(made))
 
 
 @given(seeds, sizes, st.sampled_from([1 / 3600, 60.0]))
 def test_the_unit_of_time_scales_worths(seed, size, unit):
     made = paper_problem(seed, *size)
     told = made._replace(throughputs=made.throughputs / unit, overhead=made.overhead * unit)
-    scaled = {name: worth * unit for name, worth in plans(made).items()}
-    assert plans(told) == pytest.approx(scaled)
+    scaled = {name: worth * unit for name, worth in worths_of(made).items()}
+    assert worths_of(told) == pytest.approx(scaled)
 
 
 @given(seeds)
-def test_equal_seeds_give_equal_plans(seed):
+def test_equal_seeds_give_equal_matchings(seed):
     made = any_problem(seed)
     one, again = (best_matching(made, np.random.default_rng(seed), FEW) for _ in range(2))
     assert one.counts.tolist() == again.counts.tolist()
@@ -90,7 +90,7 @@ def test_equal_seeds_give_equal_plans(seed):
 def test_problems_are_not_modified(seed):
     made = any_problem(seed)
     before = [np.array(field).copy() for field in made]
-    plans(made)
+    worths_of(made)
     present_matching(made)
     assert all((one == np.array(field)).all() for one, field in zip(before, made, strict=True))
 
@@ -114,10 +114,10 @@ def test_one_more_worker_never_harms_if_workers_may_idle(seed, size):
 
 
 @given(seeds)
-def test_bounds_and_plans_are_in_order(seed):
+def test_bounds_and_matchings_are_in_order(seed):
     """Price bound, optimum, all categories, then samples of them."""
     made = paper_problem(seed, 3, 7)
-    found = plans(made)
+    found = worths_of(made)
     optimum = every_split(made).worth
     assert price_bound(made, found["best"], steps=20) <= optimum * (1 + 1e-9)
     assert optimum <= min(found.values()) * (1 + 1e-9)
@@ -126,7 +126,7 @@ def test_bounds_and_plans_are_in_order(seed):
 
 
 @given(seeds)
-def test_costly_restarts_keep_the_present_plan(seed):
+def test_costly_restarts_keep_the_present_matching(seed):
     """If every job can run on what it holds and any change costs more than it saves, nothing changes."""
     made = paper_problem(seed, 3, 7)
     counts = greedy_matching(made).counts[np.random.default_rng(seed).permutation(3)]

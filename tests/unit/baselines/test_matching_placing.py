@@ -1,4 +1,4 @@
-"""Placement of a matching plan on nodes: jobs that stay, move, or fill left-over GPUs."""
+"""Placement of a matching on nodes: jobs that stay, move, or fill left-over GPUs."""
 
 from dataclasses import dataclass
 
@@ -41,7 +41,7 @@ def round_of_some(this, rows):
 
 
 def placed(view, this, counts):
-    """GPUs by node of every job in the allocation that carries out a plan."""
+    """GPUs by node of every job in the allocation that carries out a matching."""
     allocation = view.allocation(keep_running=True)
     place_matching(view, allocation, this, np.array(counts))
     return {job: dict(place.gpus) for job in sorted(allocation.jobs()) if (place := allocation.placement(job))}
@@ -70,7 +70,7 @@ def test_a_large_job_is_split_if_moving_is_costly():
 
 
 def test_fewer_gpus_in_one_piece_can_be_faster():
-    """The plan gives four, two are free on each node: an elastic job takes two of one node, each ten times as fast."""
+    """It is given four, two are free on each node: an elastic job takes two of one node, each ten times as fast."""
     workload = jobs((0, 2, 50), (0, 2, 50), (1, 4, 10), elastic=(2, 4))
     place = [(0.0, {0: {0: 2}, 1: {1: 2}})]
     view = round_at(1, workload, two_nodes(), place=place, performance=SlowLinks(), restart_delay=500.0)
@@ -79,7 +79,7 @@ def test_fewer_gpus_in_one_piece_can_be_faster():
     assert list(found[2].values()) == [2]
 
 
-def test_jobs_outside_the_plan_get_left_over_gpus():
+def test_jobs_outside_the_matching_get_left_over_gpus():
     """Jobs 0 and 1 run, with 200 GPU-s left each; job 2 needs six GPUs for 60 GPU-s, is admitted with job 3, and gets
     node 0 and half of node 1. Of jobs 0 and 1 one has lost its GPUs, and the other continues where it is.
     """

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from baselines.sampling_matching.problem import compute_completion_seconds, objective, of_jobs, problem, ring_overhead
 from envs.types import MurmurationError
-from tests.unit.baselines.matching_worlds import any_problem, some_plan
+from tests.unit.baselines.matching_worlds import any_problem, some_matching
 
 
 def test_completion_times_worked_by_hand():
@@ -41,7 +41,7 @@ def test_ring_overhead_by_hand():
 
 @given(seed=st.integers(0, 10_000))
 def test_a_subset_of_jobs_keeps_its_completion_times(seed):
-    made, counts = any_problem(seed), some_plan(any_problem(seed), seed)
+    made, counts = any_problem(seed), some_matching(any_problem(seed), seed)
     rows = np.flatnonzero(np.random.default_rng(seed).random(made.num_jobs) < 0.6)
     some = of_jobs(made, rows, made.supply)
     expected = compute_completion_seconds(made, counts)[rows]

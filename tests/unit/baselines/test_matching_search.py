@@ -1,4 +1,4 @@
-"""Plans: priorities of categories, and the worth of the best of several candidates."""
+"""Matchings: priorities of categories, and the worth of the best of several candidates."""
 
 import numpy as np
 import pytest
@@ -62,7 +62,7 @@ def test_late_categories_give_many_workers_to_the_first_jobs():
     assert drawn.tolist() == [[3, 7], [2, 8], [1, 9]]
 
 
-def test_a_window_stays_near_a_plan():
+def test_a_window_stays_near_a_matching():
     made = problem([[1.0] * 12] * 3, [10, 20, 30])
     counts = np.zeros((3, 12), np.int64)
     counts[0, :2], counts[1, 2:6], counts[2, 6:] = 1, 1, 1
@@ -80,28 +80,28 @@ def test_equal_shares_differ_by_one(seed):
 
 @settings(max_examples=25)
 @given(seeds)
-def test_no_plan_beats_the_optimum_and_the_best_is_no_worse_than_its_parts(seed):
+def test_no_matching_beats_the_optimum_and_the_best_is_no_worse_than_its_parts(seed):
     made, sampling = any_problem(seed, most_jobs=3, most_types=2), Sampling(samples=20)
-    plans = {
+    matchings = {
         "greedy": greedy_matching(made),
         "present": present_matching(made),
         "sampled": sampled_matching(made, np.random.default_rng(seed), sampling),
         "best": best_matching(made, np.random.default_rng(seed), sampling),
     }
-    able = [plan for plan in plans.values() if np.isfinite(plan.worth)]
-    for plan in able:
-        assert objective(made, plan.counts) == pytest.approx(plan.worth)
-        assert (plan.counts.sum(axis=0) <= made.supply).all()
+    able = [matching for matching in matchings.values() if np.isfinite(matching.worth)]
+    for matching in able:
+        assert objective(made, matching.counts) == pytest.approx(matching.worth)
+        assert (matching.counts.sum(axis=0) <= made.supply).all()
     if able:
-        whole = [plan for plan in able if made.may_idle or plan.counts.sum() == made.assigned]
+        whole = [matching for matching in able if made.may_idle or matching.counts.sum() == made.assigned]
         if whole:  # else some workers fit no job, so not all can be assigned
-            assert min(plan.worth for plan in whole) >= every_split(made).worth - 1e-6
-        parts = [plans["greedy"], improve_by_exchanges(made, plans["sampled"])]
-        parts += [plans["present"]] if made.present.any() else []
-        assert plans["best"].worth <= min(plan.worth for plan in parts)
+            assert min(matching.worth for matching in whole) >= every_split(made).worth - 1e-6
+        parts = [matchings["greedy"], improve_by_exchanges(made, matchings["sampled"])]
+        parts += [matchings["present"]] if made.present.any() else []
+        assert matchings["best"].worth <= min(matching.worth for matching in parts)
 
 
-def test_the_present_plan_stays_if_no_change_pays_off():
+def test_the_present_matching_stays_if_no_change_pays_off():
     """Two jobs hold their slower workers; a swap saves 2 x 4.5 s of work and costs 2 restarts."""
     throughputs, held = [[1.0, 10.0], [10.0, 1.0]], [[1, 0], [0, 1]]
     dear = problem(throughputs, [5, 5], present=held, restart=[5, 5])
@@ -121,7 +121,7 @@ def test_new_jobs_take_workers_from_as_few_jobs_as_possible():
     assert counts[2] == 2
 
 
-def test_a_new_job_without_usable_workers_has_no_present_plan():
+def test_a_new_job_without_usable_workers_has_no_present_matching():
     made = problem([[1.0, 1.0], [0.0, 1.0]], [9, 9], present=[[0, 1], [0, 0]])
     assert present_matching(made).worth == np.inf
     assert best_matching(made, np.random.default_rng(0), Sampling()).counts.tolist() == [[1, 0], [0, 1]]
@@ -134,8 +134,13 @@ def test_fairness_costs_completion_time():
     for seed in range(30):
         made = paper_problem(seed, 4, 12)
         equal = compute_completion_seconds(made, equal_share_matching(made).counts)
-        plans = [sampled_matching(made, np.random.default_rng(seed), sampling) for sampling in (plain, fair)]
-        rows.append([(plan.worth, jain_index(compute_completion_seconds(made, plan.counts) / equal)) for plan in plans])
+        matchings = [sampled_matching(made, np.random.default_rng(seed), sampling) for sampling in (plain, fair)]
+        rows.append(
+            [
+                (matching.worth, jain_index(compute_completion_seconds(made, matching.counts) / equal))
+                for matching in matchings
+            ]
+        )
     (worth, jain), (fair_worth, fair_jain) = np.array(rows).mean(axis=0)
     assert fair_jain > jain + 0.005
     assert fair_worth >= worth
@@ -183,19 +188,19 @@ def test_growth_helps_if_sampling_fails():
     assert both < 0.01
 
 
-def test_a_plan_for_two_hundred_jobs_on_a_thousand_gpus():
+def test_a_matching_for_two_hundred_jobs_on_a_thousand_gpus():
     """Every job gets a worker and no worker is left; scripts/reproduce.py measures the time."""
     made = draw(np.random.default_rng(0), 200, 1000, FAST_LINKS, alike=True).problem
-    plan = best_matching(made, np.random.default_rng(0), Sampling(samples=10))
-    assert (plan.counts.sum(axis=0) == made.supply).all()
-    assert (plan.counts.sum(axis=1) >= 1).all()
+    matching = best_matching(made, np.random.default_rng(0), Sampling(samples=10))
+    assert (matching.counts.sum(axis=0) == made.supply).all()
+    assert (matching.counts.sum(axis=1) >= 1).all()
 
 
 def test_match_returns_one_of_the_categories():
     made = paper_problem(0, 2, 4)
-    plan = match(made, np.array([[1, 3], [2, 2]]), Sampling())
-    assert plan.categories == 2
-    assert plan.counts.sum(axis=1).tolist() in ([1, 3], [2, 2])
+    matching = match(made, np.array([[1, 3], [2, 2]]), Sampling())
+    assert matching.categories == 2
+    assert matching.counts.sum(axis=1).tolist() in ([1, 3], [2, 2])
 
 
 @pytest.mark.parametrize(

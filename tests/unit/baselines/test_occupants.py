@@ -1,4 +1,4 @@
-"""Plans where jobs share cores, memory and links: by hand, and against the throughputs of the engine."""
+"""Candidates where jobs share cores, memory and links: by hand, and against the throughputs of the engine."""
 
 import numpy as np
 import pytest
@@ -17,8 +17,8 @@ from envs.scheduling import ClusterView
 from envs.simulation import Scenario, Setup, Simulator
 from envs.types import Allocation, ClusterSpec, JobSpec, MurmurationError, NodeSpec, ResourceTables
 from envs.workloads import Workload
-from tests.unit.baselines.kernel_plans import plan, plan_twice
-from tests.unit.baselines.slow_plans import Jobs, Rules, arrays, drawn, is_sound, kernel_jobs
+from tests.unit.baselines.kernel_candidates import candidate, merged_candidate
+from tests.unit.baselines.slow_candidates import Jobs, Rules, arrays, drawn, is_sound, kernel_jobs
 
 WORST_CASE = MODES.index("worst_case")
 MODELS = ("resnet50", "alexnet", "bert", "gnmt", "mobilenet", "vae")
@@ -51,7 +51,7 @@ def linear(at, *, capacity=(4, 8), wanted=2):
 
 
 def planned(jobs, nodes, **rules):
-    return plan_twice(np.arange(len(jobs.work)), arrays(jobs), nodes, Rules(**rules).numbers).tolist()
+    return merged_candidate(np.arange(len(jobs.work)), arrays(jobs), nodes, Rules(**rules).numbers).tolist()
 
 
 def test_a_job_avoids_a_node_whose_cores_are_taken():
@@ -82,7 +82,7 @@ def test_a_job_of_low_core_weight_gives_way():
     jobs = linear([{0: 2}, {}], capacity=(4,))
     for core_weight, second in (([1.0, 1.0], 0), ([0.5, 1.0], 2), ([0.5, 2.0], 1)):
         its = arrays(jobs)._replace(core_weight=np.array(core_weight))
-        grid = plan_twice(np.arange(2), its, shared(jobs, [8]), Rules().numbers)
+        grid = merged_candidate(np.arange(2), its, shared(jobs, [8]), Rules().numbers)
         assert grid[1].tolist() == [second]
 
 
@@ -91,7 +91,7 @@ def test_affinity_outweighs_a_shortage_of_cores():
     jobs = linear([{0: 2}, {}])
     for liking, node in ((0.0, 1), (0.5, 1), (2.0, 0)):
         its = arrays(jobs)._replace(affinity=np.array([[0.0, 0.0], [liking, 0.0]]))
-        grid = plan_twice(np.arange(2), its, shared(jobs, [8, 32]), Rules().numbers)
+        grid = merged_candidate(np.arange(2), its, shared(jobs, [8, 32]), Rules().numbers)
         assert grid[1].tolist() == [2 if place == node else 0 for place in range(2)]
 
 
@@ -122,11 +122,11 @@ def test_a_queue_of_cpu_stages_by_hand():
 
 
 @given(seed=st.integers(0, 1_000_000), keep=st.booleans(), mode=st.sampled_from([0, WORST_CASE]))
-def test_plans_are_valid_and_no_job_gains_from_others(seed, keep, mode):
+def test_candidates_are_valid_and_no_job_gains_from_others(seed, keep, mode):
     order, jobs, rules, _ = drawn(seed)
     rng = np.random.default_rng(seed)
     its, nodes = arrays(jobs), shared(jobs, rng.integers(1, 40, len(jobs.capacity)), mode=mode, stage=0.6)
-    grid = plan(keep, np.array(order), its, nodes, rules.numbers)
+    grid = candidate(keep, np.array(order), its, nodes, rules.numbers)
     places = [{int(node): int(row[node]) for node in np.flatnonzero(row)} for row in grid]
     assert is_sound(places, jobs)
     fractions = kept_fractions(grid, its, nodes)
@@ -135,26 +135,26 @@ def test_plans_are_valid_and_no_job_gains_from_others(seed, keep, mode):
 
 
 @given(seed=st.integers(0, 1_000_000), mode=st.sampled_from([0, WORST_CASE]))
-def test_bounds_that_skip_nodes_do_not_change_a_plan(seed, mode):
+def test_bounds_that_skip_nodes_do_not_change_a_candidate(seed, mode):
     """Bounds are used where jobs have no affinities. Affinities of 0 switch them off and mean the same."""
     order, jobs, rules, _ = drawn(seed)
     rng = np.random.default_rng(seed)
     its, nodes = arrays(jobs), shared(jobs, rng.integers(1, 40, len(jobs.capacity)), mode=mode, stage=0.6)
     indifferent = its._replace(affinity=np.zeros(its.present.shape))
-    bounded, full = (plan_twice(np.array(order), each, nodes, rules.numbers) for each in (its, indifferent))
+    bounded, full = (merged_candidate(np.array(order), each, nodes, rules.numbers) for each in (its, indifferent))
     assert bounded.tolist() == full.tolist()
 
 
 @given(seed=st.integers(0, 1_000_000), mode=st.sampled_from([0, WORST_CASE]))
-def test_scratch_arrays_carry_nothing_from_plan_to_plan(seed, mode):
-    """Two orders planned one after the other on the same arrays give the same plans as on new arrays."""
+def test_scratch_arrays_carry_nothing_from_candidate_to_candidate(seed, mode):
+    """Two orders planned one after the other on the same arrays give the same candidates as on new arrays."""
     order, jobs, rules, _ = drawn(seed)
     rng = np.random.default_rng(seed)
     its, nodes = arrays(jobs), shared(jobs, rng.integers(1, 40, len(jobs.capacity)), mode=mode, stage=0.6)
     scratch, kept, grid = new_scratch(its, nodes), np.empty_like(its.present), np.empty_like(its.present)
     for one in (np.array(order), np.array(order[::-1])):
         write_merged_candidate(writing(its, nodes, rules.numbers), one, its, nodes, rules.numbers, scratch, kept, grid)
-        assert grid.tolist() == plan_twice(one, its, nodes, rules.numbers).tolist()
+        assert grid.tolist() == merged_candidate(one, its, nodes, rules.numbers).tolist()
         assert (scratch.fractions == kept_fractions(grid, its, nodes)).all()
 
 

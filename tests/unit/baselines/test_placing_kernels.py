@@ -75,11 +75,11 @@ def test_shares_of_an_unfinished_allocation():
 
 def test_a_round_as_arrays():
     view = round_at(1, jobs((0, 6, 9)), two_nodes(), place=[(0, {0: {0: 4, 1: 2}})])
-    floor, plan, scratch = arrays_of(view.allocation(keep_running=True), 2, np.array([[1, 0, 4], [1, 1, 2]]))
+    floor, found, scratch = arrays_of(view.allocation(keep_running=True), 2, np.array([[1, 0, 4], [1, 1, 2]]))
     assert floor.free.tolist() == [0, 2]
     assert floor.largest.tolist() == [4]
-    assert plan.fate.tolist() == [WAITS, STAYS]
-    assert (plan.first[1], plan.length[1], plan.used[0]) == (0, 2, 2)
-    assert (plan.nodes[:2].tolist(), plan.gpus[:2].tolist()) == ([0, 1], [4, 2])
-    assert len(plan.nodes) == 2 + 8, "room for every GPU anew"
+    assert found.fate.tolist() == [WAITS, STAYS]
+    assert (found.first[1], found.length[1], found.used[0]) == (0, 2, 2)
+    assert (found.nodes[:2].tolist(), found.gpus[:2].tolist()) == ([0, 1], [4, 2])
+    assert len(found.nodes) == 2 + 8, "room for every GPU anew"
     assert len(scratch.held) == 2

@@ -58,11 +58,11 @@ def test_no_choice_saves_more_than_the_bound(problem):
     some = options.only(useful_options(options, capacity))
     if not len(some.job):
         return
-    market = best_prices(some, capacity)
-    assert market.bound == pytest.approx(bound_slowly(some, capacity, market.prices), rel=1e-9)
-    assert most_saved(some, capacity) <= market.bound * (1 + 1e-9)
-    assert (market.loss >= 0).all()
-    assert (market.prices >= 0).all()
+    priced = best_prices(some, capacity)
+    assert priced.bound == pytest.approx(bound_slowly(some, capacity, priced.prices), rel=1e-9)
+    assert most_saved(some, capacity) <= priced.bound * (1 + 1e-9)
+    assert (priced.loss >= 0).all()
+    assert (priced.prices >= 0).all()
 
 
 @given(problem=problems())
@@ -107,10 +107,10 @@ def test_a_choice_near_the_prices_is_nearly_the_best(seed, alike):
     """The gap to the bound is at most the saving of two of the 80 jobs."""
     capacity = np.array([40, 31, 23])
     options = crowd(seed, 80, capacity, alike=alike)
-    market = best_prices(options, capacity)
-    chosen = round_choice(options, capacity, market)
+    priced = best_prices(options, capacity)
+    chosen = round_choice(options, capacity, priced)
     assert fits(options, tuple(chosen.tolist()), capacity)
-    assert market.bound - options.saved(chosen) <= 2 * options.saving.max()
+    assert priced.bound - options.saved(chosen) <= 2 * options.saving.max()
     assert options.saved(chosen) >= options.saved(greedy(options, capacity)) - options.saving.max()
 
 
@@ -171,11 +171,11 @@ def test_without_prices_the_bound_is_loose_but_valid(monkeypatch):
     """A failed master program leaves the bound at prices of 0: the sum of all jobs' best savings."""
     monkeypatch.setattr(prices, "milp", lambda *args, **kwargs: type("Failed", (), {"x": None}))
     options = crowd(0, 10, np.array([4]), alike=False)
-    market = best_prices(options, np.array([4]))
+    priced = best_prices(options, np.array([4]))
     best = np.zeros(10)
     np.maximum.at(best, options.job, options.saving)
-    assert market.bound == pytest.approx(best.sum())
-    assert fits(options, tuple(round_choice(options, np.array([4]), market).tolist()), np.array([4]))
+    assert priced.bound == pytest.approx(best.sum())
+    assert fits(options, tuple(round_choice(options, np.array([4]), priced).tolist()), np.array([4]))
 
 
 @given(problem=problems(), seed=st.integers(0, 1000))
@@ -244,8 +244,8 @@ def test_useful_options_by_hand():
 def test_prices_by_hand():
     """One GPU, two jobs that save 2 and 1 with it: at a price from 1 to 2 the first buys and the second does not."""
     options = Options(np.array([0, 1]), np.zeros(2, np.int64), np.ones(2, np.int64), np.zeros(2), np.array([2.0, 1.0]))
-    market = best_prices(options, np.array([1]))
-    assert isinstance(market, BestPrices)
-    assert market.bound == pytest.approx(2.0)
-    assert 1.0 - 1e-6 <= market.prices[0] <= 2.0 + 1e-6
-    assert round_choice(options, np.array([1]), market).tolist() == [0, -1]
+    priced = best_prices(options, np.array([1]))
+    assert isinstance(priced, BestPrices)
+    assert priced.bound == pytest.approx(2.0)
+    assert 1.0 - 1e-6 <= priced.prices[0] <= 2.0 + 1e-6
+    assert round_choice(options, np.array([1]), priced).tolist() == [0, -1]

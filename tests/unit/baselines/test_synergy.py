@@ -199,7 +199,7 @@ def test_no_job_falls_below_the_proportional_share(mechanism, seed):
 
 
 @pytest.fixture
-def plan():
+def open_round():
     """Three jobs on one node: hungry on 2 GPUs and on 1, frugal on 1, all of them placed."""
     rows = [("hungry", 2), ("hungry", 1), ("frugal", 1)]
     workload = Workload.of([JobSpec(i, 0.0, gpus, 10.0, model) for i, (model, gpus) in enumerate(rows)])
@@ -214,14 +214,14 @@ def _without_shortcut(monkeypatch):
 
 
 @pytest.mark.usefixtures("_without_shortcut")
-def test_opt_without_a_solution_in_time_gives_proportional_shares(plan, monkeypatch):
+def test_opt_without_a_solution_in_time_gives_proportional_shares(open_round, monkeypatch):
     stopped = type("Stopped", (), {"status": 1, "x": None, "mip_gap": None})
     monkeypatch.setattr(synergy_mechanisms, "milp", lambda *args, **kwargs: stopped)
     opt = Opt(50)
     for job, size in ((0, 2), (1, 1), (2, 1)):
-        opt.start(plan, job, {0: size})
-    opt.finish(plan, [0, 1, 2])
-    assert [plan.resources.held(job).cpus for job in range(3)] == pytest.approx([3.0] * 3)
+        opt.start(open_round, job, {0: size})
+    opt.finish(open_round, [0, 1, 2])
+    assert [open_round.resources.held(job).cpus for job in range(3)] == pytest.approx([3.0] * 3)
     assert opt.counters == {
         "programs": 1,
         "stopped_programs": 1,
@@ -231,7 +231,7 @@ def test_opt_without_a_solution_in_time_gives_proportional_shares(plan, monkeypa
 
 
 @pytest.mark.usefixtures("_without_shortcut")
-def test_opt_reports_its_gap_when_stopped(plan, monkeypatch):
+def test_opt_reports_its_gap_when_stopped(open_round, monkeypatch):
     limits = []
 
     def solver(cost, *, integrality, bounds, constraints, options):
@@ -241,25 +241,25 @@ def test_opt_reports_its_gap_when_stopped(plan, monkeypatch):
     monkeypatch.setattr(synergy_mechanisms, "milp", solver)
     opt = Opt(50)
     for job, size in ((0, 2), (1, 1), (2, 1)):
-        opt.start(plan, job, {0: size})
-    opt.finish(plan, [0, 1, 2])
+        opt.start(open_round, job, {0: size})
+    opt.finish(open_round, [0, 1, 2])
     assert (limits, opt.counters["worst_gap_ppm"]) == ([50], 125_000)
 
 
-def test_opt_needs_a_program_only_for_groups_that_compete_and_have_changed(plan):
+def test_opt_needs_a_program_only_for_groups_that_compete_and_have_changed(open_round):
     """All three jobs want more cores than there are; the frugal one alone can have all that it can use."""
     opt = Opt(1000)
-    opt.start(plan, 2, {0: 1})
-    opt.finish(plan, [2])
+    opt.start(open_round, 2, {0: 1})
+    opt.finish(open_round, [2])
     assert opt.counters["programs"] == 0
     for job, size in ((0, 2), (1, 1)):
-        opt.start(plan, job, {0: size})
-    opt.finish(plan, [0, 1, 2])
-    divided = [plan.resources.held(job) for job in range(3)]
+        opt.start(open_round, job, {0: size})
+    opt.finish(open_round, [0, 1, 2])
+    divided = [open_round.resources.held(job) for job in range(3)]
     assert opt.counters["programs"] == 1
-    opt.finish(plan, [0, 1, 2])
+    opt.finish(open_round, [0, 1, 2])
     assert opt.counters["programs"] == 1
-    assert [plan.resources.held(job) for job in range(3)] == divided
+    assert [open_round.resources.held(job) for job in range(3)] == divided
 
 
 def test_jobs_form_groups_by_the_nodes_that_they_share():
@@ -268,26 +268,26 @@ def test_jobs_form_groups_by_the_nodes_that_they_share():
     assert sorted(groups) == [[0, 3, 5], [1], [2, 4]]
 
 
-def test_opt_is_worth_at_least_as_much_as_tune(plan):
+def test_opt_is_worth_at_least_as_much_as_tune(open_round):
     """In the sum of throughputs relative to the share."""
 
     def worth(mechanism):
         for job, size in ((0, 2), (1, 1), (2, 1)):
-            mechanism.start(plan, job, {0: size})
-        mechanism.finish(plan, [0, 1, 2])
+            mechanism.start(open_round, job, {0: size})
+        mechanism.finish(open_round, [0, 1, 2])
         total = 0.0
         for job in range(3):
-            gpus = plan.allocation.placement(job).gpus
-            share = plan.sensitivities.of(plan.view, plan.resources, job, gpus).fair_throughput
+            gpus = open_round.allocation.placement(job).gpus
+            share = open_round.sensitivities.of(open_round.view, open_round.resources, job, gpus).fair_throughput
             total += (
                 Hungry().throughput(
-                    plan.view.job(job).model,
-                    Configuration("plain", sum(gpus.values()), cpus_per_gpu=plan.resources.held(job).cpus),
+                    open_round.view.job(job).model,
+                    Configuration("plain", sum(gpus.values()), cpus_per_gpu=open_round.resources.held(job).cpus),
                 )
                 / share
             )
-            plan.resources.release(job)
-            plan.allocation.stop(job)
+            open_round.resources.release(job)
+            open_round.allocation.stop(job)
         return total
 
     assert worth(Opt(1000)) >= worth(Tune()) - 1e-2

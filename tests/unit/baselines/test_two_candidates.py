@@ -1,4 +1,4 @@
-"""The kernels that plan by node, against their reference implementations on random clusters, and by hand."""
+"""The kernels that write candidates, against their reference implementations on random clusters, and by hand."""
 
 from dataclasses import replace
 
@@ -11,9 +11,9 @@ from baselines.starling.room import has_room, largest_room, shape_of, take_room
 from baselines.starling.scratch import new_scratch
 from baselines.starling.two_candidates import choose_by_part
 from baselines.starling.worth import after_delay
-from tests.unit.baselines import slow_plans as slow
-from tests.unit.baselines.kernel_plans import plan, plan_twice
-from tests.unit.baselines.slow_plans import Rules, arrays, drawn, grid_of, is_sound, nodes_of
+from tests.unit.baselines import slow_candidates as slow
+from tests.unit.baselines.kernel_candidates import candidate, merged_candidate
+from tests.unit.baselines.slow_candidates import Rules, arrays, drawn, grid_of, is_sound, nodes_of
 
 seeds = st.integers(0, 1_000_000)
 
@@ -39,16 +39,16 @@ def test_has_room_agrees_with_take_room(seed, size):
 
 
 @given(seed=seeds, keep=st.booleans())
-def test_fill_plan_equals_the_reference(seed, keep):
+def test_fill_candidate_equals_the_reference(seed, keep):
     order, jobs, rules, _ = drawn(seed)
     its, nodes = arrays(jobs), nodes_of(jobs)
     expected = slow.fill(keep, order, jobs, rules)
-    grid = plan(keep, np.array(order), its, nodes, rules.numbers, grow=False)
+    grid = candidate(keep, np.array(order), its, nodes, rules.numbers, grow=False)
     assert grid.tolist() == grid_of(expected, len(nodes.capacity)).tolist()
 
 
 @given(seed=seeds)
-def test_grow_plan_equals_the_reference(seed):
+def test_grow_candidate_equals_the_reference(seed):
     _, jobs, rules, _ = drawn(seed)
     its, nodes = arrays(jobs), nodes_of(jobs)
     grid = its.present.copy()
@@ -63,7 +63,7 @@ def test_grow_plan_equals_the_reference(seed):
 def test_choose_by_part_equals_the_reference(seed):
     order, jobs, rules, _ = drawn(seed)
     num_nodes = len(jobs.capacity)
-    kept, anew = slow.plan(True, order, jobs, rules), slow.plan(False, order, jobs, rules)
+    kept, anew = slow.candidate(True, order, jobs, rules), slow.candidate(False, order, jobs, rules)
     grid = grid_of(anew, num_nodes)
     its, nodes = arrays(jobs), nodes_of(jobs)
     choose_by_part(its, nodes, rules.numbers, grid_of(kept, num_nodes), grid, new_scratch(its, nodes))
@@ -71,16 +71,16 @@ def test_choose_by_part_equals_the_reference(seed):
 
 
 @given(seed=seeds)
-def test_plans_equal_the_reference_and_are_valid(seed):
+def test_candidates_equal_the_reference_and_are_valid(seed):
     order, jobs, rules, _ = drawn(seed)
     its = arrays(jobs), nodes_of(jobs), rules.numbers
     for keep in (True, False):
-        expected = slow.plan(keep, order, jobs, rules)
+        expected = slow.candidate(keep, order, jobs, rules)
         assert is_sound(expected, jobs)
-        assert plan(keep, np.array(order), *its).tolist() == grid_of(expected, len(jobs.types)).tolist()
-    both = slow.plan_twice(order, jobs, rules)
+        assert candidate(keep, np.array(order), *its).tolist() == grid_of(expected, len(jobs.types)).tolist()
+    both = slow.merged_candidate(order, jobs, rules)
     assert is_sound(both, jobs)
-    assert plan_twice(np.array(order), *its).tolist() == grid_of(both, len(jobs.types)).tolist()
+    assert merged_candidate(np.array(order), *its).tolist() == grid_of(both, len(jobs.types)).tolist()
 
 
 def world(curve, at, *, delay=0.0, work=1000.0, wanted=4, capacity=(4, 4)):
@@ -102,9 +102,9 @@ LINEAR = (1, 2, 3, 4, 5, 6, 7, 8)
 
 
 def planned(jobs, **rules):
-    """Return the result of `plan_twice` for jobs in their order, by job."""
+    """Return the result of `merged_candidate` for jobs in their order, by job."""
     order = np.arange(len(jobs.work))
-    return plan_twice(order, arrays(jobs), nodes_of(jobs), Rules(**rules).numbers).tolist()
+    return merged_candidate(order, arrays(jobs), nodes_of(jobs), Rules(**rules).numbers).tolist()
 
 
 def test_a_job_takes_the_node_that_fits_best():
@@ -143,7 +143,7 @@ def test_moving_to_a_faster_type_must_pay_for_its_restart():
             throughputs=np.array([[[0.0, 1.0], [0.0, 2.0]]]), work=[100.0], delay=[delay], weight=[1.0],
             wanted=np.array([[1, 1]]), at=[{0: 1}], capacity=(1, 1), types=[0, 1],
         )  # fmt: skip
-        anew = plan(False, np.array([0]), arrays(jobs), nodes_of(jobs), Rules(stickiness=0.0).numbers)
+        anew = candidate(False, np.array([0]), arrays(jobs), nodes_of(jobs), Rules(stickiness=0.0).numbers)
         assert anew.tolist() == [[1, 0] if stays else [0, 1]]
 
 

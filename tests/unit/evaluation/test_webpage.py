@@ -19,7 +19,7 @@ from envs.evaluation.webpage.charts import ComparisonCharts, short
 from envs.evaluation.webpage.schedules import MOST_STAYS, common_axis, hex_colour, schedule_chart
 from envs.evaluation.webpage.stays import StayThroughputs, find_stays, why_begun, why_ended
 from envs.evaluation.webpage.tables import wins
-from envs.evaluation.webpage.usage import bin_means, resources_in_use
+from envs.evaluation.webpage.usage_chart import bin_means, resources_in_use
 from envs.metrics import segments
 from envs.performance import Contention, IdealModel, default_model, model_profile
 from envs.simulation import RunResult, Scenario, Setup

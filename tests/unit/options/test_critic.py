@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from agents.methods.evolution.dense import DensePerturbations
-from agents.methods.evolution.on_options import WorkloadScores
+from agents.methods.evolution.on_options import DensePerturbations, WorkloadScores
 from agents.methods.group_ppo.learning import deciding_nodes
 from agents.methods.vdn.learning import DecidedRounds
 from agents.networks.option_critic import OptionCritic

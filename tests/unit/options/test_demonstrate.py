@@ -64,7 +64,7 @@ def test_a_job_whose_nodes_all_change_starts_anew():
     assert taken == [(EVICT, 0, 0, 0), (START, 0, 1, 2), (JOIN, 0, 0, 1), (JOIN, 0, 2, 1)]
 
 
-def test_without_evictions_the_plan_comes_as_near_as_it_can():
+def test_without_evictions_the_draft_comes_as_near_as_it_can():
     """Job 0 should stop: it cannot. Job 1 should get 3 GPUs of node 0, where 2 are free."""
     rules = OptionRules(changes="resize", distinct_nodes=False)
     batch = play_area(cluster_of(4), jobs_like((0, 2, 400), (8, 3, 20, 1, 3)), rules)

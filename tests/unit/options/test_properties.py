@@ -47,14 +47,14 @@ def new_batch(seed: int) -> tuple[RandomWorld, OptionBatch, np.random.Generator]
 
 
 def free_gpus(batch: OptionBatch) -> np.ndarray:
-    """int64[num_nodes]: GPUs that no job holds in the plan."""
+    """int64[num_nodes]: GPUs that no job holds in the draft."""
     return np.asarray(batch.state.nodes["free"][0])
 
 
 @settings(max_examples=40)
 @given(seed=SEEDS)
 def test_every_option_fits(seed):
-    """A plan never takes GPUs that are not there, and jobs never have more than they may."""
+    """A draft never takes GPUs that are not there, and jobs never have more than they may."""
     _, batch, rng = new_batch(seed)
     for _ in range(STEPS):
         if batch.ended[0]:

@@ -146,7 +146,7 @@ def test_tunings_are_priced_as_the_simulator_prices_them(seed):
         if len(tunings):
             chosen = int(rng.choice(tunings))
             _, job, _, _ = listed(batch)[chosen]
-            batch.arrays.rules[0, 0]["max_decisions"] = 999  # the round goes on, with this job in the plan
+            batch.arrays.rules[0, 0]["max_decisions"] = 999  # the round goes on, with this job in the draft
             rounds = batch.state.episode[0, 0]["num_rounds"]
             batch.step(np.array([chosen]))
             record = batch.state.jobs[0][job]
@@ -159,7 +159,7 @@ def test_tunings_are_priced_as_the_simulator_prices_them(seed):
 
 
 def planned(batch: OptionBatch, job: int) -> Placement:
-    """The placement of a job in the plan."""
+    """The placement of a job in the draft."""
     record, gpus, cpus, memory = batch.state.jobs[0][job], {}, {}, {}
     share = record["first_share"]
     while share >= 0:

@@ -13,7 +13,7 @@ from experiments.performance.forms import (
     fit_ours,
     fit_pollux,
 )
-from experiments.performance.side_by_side import a800_errors, compare_forms, tabulate_forms
+from experiments.performance.report import a800_errors, compare_forms, tabulate_forms
 
 POLLUX = np.array([0.02, 0.003, 0.01, 0.002, 0.08, 0.004, 2.0])
 GRID = [(n, nodes, b) for n in (1, 2, 4, 8, 16) for nodes in (1, 2, 4) if nodes <= n <= 4 * nodes for b in (4.0, 16.0)]

@@ -1,6 +1,5 @@
 """Memory by plan: computed by hand from the sources' formulas, ordered, and right for measured configurations."""
 
-import re
 from dataclasses import replace
 
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 
 from envs.performance.rubick.data import model_shapes, read_placements
 from envs.performance.rubick.iteration import ModelShape, check_layout
-from envs.performance.rubick.memory import DeviceMemory, activation_memory, check_memory, excess, memory_need
+from envs.performance.rubick.memory import DeviceMemory, activation_memory, excess, memory_need
 from envs.types import ExecutionPlan, PerformanceError
 
 BILLION = ModelShape("billion", 1e9, 24, 1000, 100, 10, 0, 8, 2, 32)
@@ -68,23 +67,18 @@ def test_logits_are_on_the_last_stage_only():
     assert filled == pytest.approx(max(4 * 6 * layer, 6 * layer + logits))
 
 
-def test_memory_errors_state_the_excess():
+def test_the_excess_is_what_the_device_lacks():
     small = DeviceMemory(gpu=10.0, usable=1.0, reserved=0.0)
     gpu, cpu = excess(BILLION, ExecutionPlan(), 2, device=small)
     need = memory_need(BILLION, ExecutionPlan(), 2, small).gpu
     assert [gpu, cpu] == pytest.approx([need - 10.0, 0.0])
-    with pytest.raises(PerformanceError, match=re.escape(f"exceeds GPU memory by {gpu:.1f} GB of 10.0 GB")) as error:
-        check_memory(BILLION, ExecutionPlan(), 2, device=small)
-    assert "\n" not in str(error.value)
-    check_memory(BILLION, ExecutionPlan(data=2, zero_stage=2, offload=True), 2, device=small)
+    assert excess(BILLION, ExecutionPlan(data=2, zero_stage=2, offload=True), 2, device=small) == (0.0, 0.0)
 
 
 def test_cpu_memory_is_counted_per_gpu():
     plan = ExecutionPlan(data=2, offload=True)
     assert excess(BILLION, plan, memory_per_gpu=9.0) == (0.0, 0.0)
     assert excess(BILLION, plan, memory_per_gpu=5.0)[1] == pytest.approx(4.0)
-    with pytest.raises(PerformanceError, match=r"exceeds CPU memory by 4\.0 GB per GPU"):
-        check_memory(BILLION, plan, memory_per_gpu=5.0)
 
 
 PLANS = st.builds(

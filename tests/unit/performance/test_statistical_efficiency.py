@@ -17,8 +17,8 @@ from envs.performance import (
     zoo,
 )
 from envs.performance.gavel_model import GavelModel
-from envs.performance.measured_batches import local_batches
 from envs.performance.rubick.measured import MeasuredModel
+from envs.performance.table_model import local_batches
 from envs.simulation import Scenario
 from envs.types import Configuration, MurmurationError, PerformanceError
 

@@ -188,16 +188,16 @@ def test_named_amounts_that_do_not_fit_are_refused(engine, placement, compiled, 
     jobs = Workload.of([alone("vgg16", 2, 40), JobSpec(1, 1.0, 2, 4.0, "resnet50"), JobSpec(2, 1.0, 1, 4.0, "bert")])
     simulator = engine(jobs, Setup(cluster_of(8, 8), Bench(), SHARED))
     for view in simulator.rounds():
-        plan = view.allocation(keep_running=True)
+        allocation = view.allocation(keep_running=True)
         if view.time == 0:
-            plan.place(0, Placement({0: 2}, cpus={0: 8.0}, memory={0: 100.0}))
-            simulator.apply(plan)
+            allocation.place(0, Placement({0: 2}, cpus={0: 8.0}, memory={0: 100.0}))
+            simulator.apply(allocation)
             continue
-        plan.place(1, placement)
-        plan.place(2, {0: 1})
+        allocation.place(1, placement)
+        allocation.place(2, {0: 1})
         before = snapshot(simulator)
         with pytest.raises(AllocationError) as error:
-            simulator.apply(plan)
+            simulator.apply(allocation)
         assert words(engine, compiled, reference) in str(error.value)
         assert "\n" not in str(error.value)
         assert view.running.tolist() == [0]

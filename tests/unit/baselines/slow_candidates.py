@@ -16,7 +16,7 @@ Gpus = dict[int, int]  # by node
 
 @dataclass(frozen=True)
 class Rules:
-    """The parameters of two plans."""
+    """The parameters of two candidates."""
 
     horizon: float = 600.0
     stickiness: float = 0.2
@@ -98,10 +98,10 @@ def find(
     return place
 
 
-def free_under(plan: Sequence[Gpus], capacity: Sequence[int]) -> list[int]:
-    """Return the GPUs that a plan leaves free, by node."""
+def free_under(candidate: Sequence[Gpus], capacity: Sequence[int]) -> list[int]:
+    """Return the GPUs that a candidate leaves free, by node."""
     free = list(capacity)
-    for place in plan:
+    for place in candidate:
         for node, gpus in place.items():
             free[node] -= gpus
     return free
@@ -109,14 +109,14 @@ def free_under(plan: Sequence[Gpus], capacity: Sequence[int]) -> list[int]:
 
 def fill(keep: bool, order: Sequence[int], jobs: Jobs, rules: Rules) -> list[Gpus]:
     """Reference implementation of `two_candidates.fill_candidate`."""
-    plan: list[Gpus] = [{} for _ in jobs.work]
+    candidate: list[Gpus] = [{} for _ in jobs.work]
     if keep:
         for job in order:
-            plan[job] = dict(jobs.at[job])
+            candidate[job] = dict(jobs.at[job])
     for job in order:
-        if plan[job]:
+        if candidate[job]:
             continue
-        free = free_under(plan, jobs.capacity)
+        free = free_under(candidate, jobs.capacity)
         options = []
         for gpu_type in range(jobs.wanted.shape[1]):
             for size in range(int(jobs.wanted[job, gpu_type]), 0, -1):
@@ -128,13 +128,13 @@ def fill(keep: bool, order: Sequence[int], jobs: Jobs, rules: Rules) -> list[Gpu
         present = jobs.at[job]
         still = all(free[node] >= gpus for node, gpus in present.items())
         if present and still and _good(job, jobs, rules, best):
-            plan[job] = dict(present)
+            candidate[job] = dict(present)
         elif best:
             _, gpu_type, size, place = best
             own = next(iter(present)) if len(present) == 1 else None
             in_place = own is not None and jobs.types[own] == gpu_type and free[own] >= size
-            plan[job] = {own: size} if in_place and own is not None else place
-    return plan
+            candidate[job] = {own: size} if in_place and own is not None else place
+    return candidate
 
 
 def _good(job: int, jobs: Jobs, rules: Rules, best: tuple[float, int, int, Gpus] | None) -> bool:
@@ -150,17 +150,17 @@ def _good(job: int, jobs: Jobs, rules: Rules, best: tuple[float, int, int, Gpus]
     return jobs.throughput(job, present) * (1.0 + rules.stickiness) >= reached or near
 
 
-def grow(plan: Sequence[Gpus], jobs: Jobs, rules: Rules) -> list[Gpus]:
+def grow(candidate: Sequence[Gpus], jobs: Jobs, rules: Rules) -> list[Gpus]:
     """Reference implementation of `two_candidates.grow_candidate`, with all gains recomputed after each step."""
-    plan = [dict(place) for place in plan]
+    candidate = [dict(place) for place in candidate]
     while True:
-        free = free_under(plan, jobs.capacity)
-        offers = [(jobs.weight[job] * gain, -job, larger) for job in range(len(plan)) if plan[job]
-                  for gain, larger in [_best_growth(job, plan[job], free, jobs, rules)] if larger]  # fmt: skip
+        free = free_under(candidate, jobs.capacity)
+        offers = [(jobs.weight[job] * gain, -job, larger) for job in range(len(candidate)) if candidate[job]
+                  for gain, larger in [_best_growth(job, candidate[job], free, jobs, rules)] if larger]  # fmt: skip
         worth, minus_job, larger = max(offers, key=lambda offer: offer[:2], default=(0.0, 0, {}))
         if worth <= 0:
-            return plan
-        plan[-minus_job] = larger
+            return candidate
+        candidate[-minus_job] = larger
 
 
 def _best_growth(job: int, place: Gpus, free: Sequence[int], jobs: Jobs, rules: Rules) -> tuple[float, Gpus]:
@@ -206,14 +206,14 @@ def choose(kept: Sequence[Gpus], anew: Sequence[Gpus], jobs: Jobs, rules: Rules)
     return chosen
 
 
-def plan(keep: bool, order: Sequence[int], jobs: Jobs, rules: Rules) -> list[Gpus]:
-    """Reference implementation of `two_candidates.plan`."""
+def candidate(keep: bool, order: Sequence[int], jobs: Jobs, rules: Rules) -> list[Gpus]:
+    """Reference implementation of `two_candidates.write_candidate`."""
     return grow(fill(keep, order, jobs, rules), jobs, rules)
 
 
-def plan_twice(order: Sequence[int], jobs: Jobs, rules: Rules) -> list[Gpus]:
-    """Reference implementation of `two_candidates.plan_twice`."""
-    return choose(plan(True, order, jobs, rules), plan(False, order, jobs, rules), jobs, rules)
+def merged_candidate(order: Sequence[int], jobs: Jobs, rules: Rules) -> list[Gpus]:
+    """Reference implementation of `two_candidates.write_merged_candidate`."""
+    return choose(candidate(True, order, jobs, rules), candidate(False, order, jobs, rules), jobs, rules)
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ def forecast(
             return total
         delay = [ahead.restart[job] if begun[job] else 0.0 for job in range(len(work))]
         later = replace(jobs, work=work, delay=delay, weight=ahead.weights(work, rules), at=at)
-        after = plan_twice(alive, later, rules)
+        after = merged_candidate(alive, later, rules)
         for job in alive:
             if after[job] != at[job]:
                 stalled[job] = delay[job]
@@ -299,8 +299,8 @@ def choose_ahead(
     jobs = replace(jobs, weight=ahead.weights(jobs.work, rules))
     variants = [(order, replace(jobs, wanted=sizes)) for order, sizes in zip(orders, wanted, strict=True)]
     first, its = variants[0]
-    options = [(plan_twice(order, one, rules), order, one) for order, one in variants]
-    pure = [plan(True, first, its, rules), plan(False, first, its, rules), fill(True, first, its, rules)]
+    options = [(merged_candidate(order, one, rules), order, one) for order, one in variants]
+    pure = [candidate(True, first, its, rules), candidate(False, first, its, rules), fill(True, first, its, rules)]
     options += [(places, first, its) for places in pure]
     if ahead.depth == 0:
         return options[0][0], []
@@ -395,7 +395,7 @@ def nodes_of(jobs: Jobs) -> round.Nodes:
 
 
 def nothing_shared(num_nodes: int) -> round.SharedNodes:
-    """Return nodes that share nothing, of which plans take no notice."""
+    """Return nodes that share nothing, of which candidates take no notice."""
     ample = np.full(num_nodes, np.inf)
     tables = np.ones((1, 1, 1, 2, 2)), np.zeros((1, 1, 1, 2)), np.ones((1, 1)), np.zeros((1, 1)), np.zeros(1)
     resources = ResourceTables(np.array([0.0, 1.0]), np.array([0.0, 1.0]), *tables)

@@ -1,4 +1,4 @@
-"""The kernels that write plans, called from Python."""
+"""The kernels that write candidates, called from Python."""
 
 import numpy as np
 
@@ -8,14 +8,16 @@ from baselines.starling.scratch import new_scratch
 from envs.types import IntArray
 
 
-def plan(keep: bool, order: IntArray, jobs: Jobs, nodes: Nodes, rules: StarlingRules, *, grow: bool = True) -> IntArray:
+def candidate(
+    keep: bool, order: IntArray, jobs: Jobs, nodes: Nodes, rules: StarlingRules, *, grow: bool = True
+) -> IntArray:
     """int16[num_jobs, num_nodes]: the result of `write_candidate`."""
     grid = np.empty_like(jobs.present)
     two_candidates.write_candidate(keep, grow, order, jobs, nodes, rules, new_scratch(jobs, nodes), grid)
     return grid
 
 
-def plan_twice(order: IntArray, jobs: Jobs, nodes: Nodes, rules: StarlingRules) -> IntArray:
+def merged_candidate(order: IntArray, jobs: Jobs, nodes: Nodes, rules: StarlingRules) -> IntArray:
     """int16[num_jobs, num_nodes]: the result of `write_merged_candidate`."""
     write, scratch = two_candidates.writing(jobs, nodes, rules), new_scratch(jobs, nodes)
     kept, grid = np.empty_like(jobs.present), np.empty_like(jobs.present)

@@ -1,4 +1,4 @@
-"""Plans, local changes, and the planner in random worlds."""
+"""Candidates, local changes, and the planner in random worlds."""
 
 from collections import Counter
 
@@ -32,30 +32,30 @@ def in_a_round(rounds: int) -> Simulator:
     return simulator
 
 
-def test_a_plan_is_the_allocation_that_made_it():
+def test_a_candidate_is_the_allocation_that_made_it():
     view = in_a_round(1).view
     present = RoundPlacements.present(view)
     assert present.free.tolist() == view.free_gpus.tolist()
     scheduler = Starling()
     scheduler.reset(view.cluster, np.random.default_rng(0))
     allocation = scheduler.schedule(view)
-    plan = present.with_allocation(allocation)
-    again = present.with_allocation(plan.allocation(view, present))
-    assert plan.key == again.key
-    assert plan.free.tolist() == again.free.tolist() == allocation.free_gpus.tolist()
+    candidate = present.with_allocation(allocation)
+    again = present.with_allocation(candidate.allocation(view, present))
+    assert candidate.key == again.key
+    assert candidate.free.tolist() == again.free.tolist() == allocation.free_gpus.tolist()
     anew = view.allocation()
     anew.place(int(view.queued[0]), {0: 2})
     assert set(present.with_allocation(anew).placements) == {int(view.queued[0])}
 
 
 def test_a_placement_needs_room():
-    plan = RoundPlacements({0: Placement({0: 3})}, np.array([1, 4]))
-    assert plan.with_placement(1, {0: 2}) is None
-    moved = plan.with_placement(0, {0: 4})
+    candidate = RoundPlacements({0: Placement({0: 3})}, np.array([1, 4]))
+    assert candidate.with_placement(1, {0: 2}) is None
+    moved = candidate.with_placement(0, {0: 4})
     assert moved is not None
     assert moved.free.tolist() == [0, 4]
-    assert plan.placements[0].gpus == {0: 3}, "plans never change"
-    stopped = plan.with_placement(0, None)
+    assert candidate.placements[0].gpus == {0: 3}, "candidates never change"
+    stopped = candidate.with_placement(0, None)
     assert stopped is not None
     assert stopped.is_idle()
     assert stopped.free.tolist() == [4, 4]
@@ -63,16 +63,16 @@ def test_a_placement_needs_room():
 
 @pytest.mark.parametrize("rounds", range(4))
 def test_local_changes_are_allocations_that_fit(rounds):
-    """In range, on free GPUs, another plan each; and of all kinds: jobs start, stop, move, grow and shrink."""
+    """In range, on free GPUs, another candidate each; and of all kinds: jobs start, stop, move, grow and shrink."""
     simulator = in_a_round(rounds)
     view, rng = simulator.view, np.random.default_rng(rounds)
     present = RoundPlacements.present(view)
     base = Starling()
     base.reset(view.cluster, simulator.rng)
-    plan = present.with_allocation(base.schedule(view))
-    changes, seen = LocalChanges(view, present, plan), Counter[str]()
+    candidate = present.with_allocation(base.schedule(view))
+    changes, seen = LocalChanges(view, present, candidate), Counter[str]()
     for _ in range(400):
-        changed = changes.draw(plan, rng)
+        changed = changes.draw(candidate, rng)
         assert changed is not None
         held = np.zeros(2, np.int64)
         for job, placement in changed.placements.items():
@@ -82,7 +82,7 @@ def test_local_changes_are_allocations_that_fit(rounds):
         assert (held + changed.free).tolist() == view.capacity.tolist()
         view.snapshot().apply(changed.allocation(view, present))
         for job in changes.jobs:
-            before, after = plan.placements.get(job), changed.placements.get(job)
+            before, after = candidate.placements.get(job), changed.placements.get(job)
             if before is None or after is None:
                 seen["starts" if before is None and after else "stops" if before else "waits"] += 1
             elif set(before.gpus) != set(after.gpus):
@@ -99,11 +99,11 @@ def test_jobs_with_named_batch_sizes_are_left_alone():
     allocation.place(0, Placement({0: 2}, batch_size=8))
     allocation.place(1, {1: 2})
     present = RoundPlacements.present(view)
-    plan = present.with_allocation(allocation)
-    changes, rng = LocalChanges(view, present, plan), np.random.default_rng(0)
+    candidate = present.with_allocation(allocation)
+    changes, rng = LocalChanges(view, present, candidate), np.random.default_rng(0)
     assert changes.jobs == [1], "waiting jobs would need batch sizes too"
     for _ in range(50):
-        changed = changes.draw(plan, rng)
+        changed = changes.draw(candidate, rng)
         assert changed is not None
         assert changed.placements[0] == Placement({0: 2}, batch_size=8)
 

@@ -1,4 +1,4 @@
-"""Markets: three clearing algorithms agree, and every job prefers what it gets at the prices."""
+"""Assignments: three clearing algorithms agree, and every job prefers what it gets at the prices."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ ALGORITHMS = (clear_by_prices, clear_by_assignment, clear_by_paths)
 
 
 @st.composite
-def markets(draw):
+def assignments(draw):
     """Up to five jobs and four types, with or without ties and with or without unusable workers."""
     rng = np.random.default_rng(draw(st.integers(0, 100_000)))
     num_types = int(rng.integers(1, 5))
@@ -27,24 +27,24 @@ def markets(draw):
     return values, sizes, supply
 
 
-def outcome(clear, market):
+def outcome(clear, problem):
     """The welfare, or None if the jobs cannot be served."""
     try:
-        return clear(*market).welfare
+        return clear(*problem).welfare
     except MurmurationError:
         return None
 
 
-@given(markets())
-def test_three_algorithms_agree(market):
-    values, sizes, supply = market
-    welfares = [outcome(clear, market) for clear in ALGORITHMS]
+@given(assignments())
+def test_three_algorithms_agree(problem):
+    values, sizes, supply = problem
+    welfares = [outcome(clear, problem) for clear in ALGORITHMS]
     if None in welfares:
         assert welfares == [None] * 3
         return
     assert welfares == pytest.approx([welfares[0]] * 3, rel=1e-9, abs=1e-9)
     for clear in ALGORITHMS:
-        cleared = clear(*market)
+        cleared = clear(*problem)
         assert (cleared.counts.sum(axis=1) == sizes).all()
         assert (cleared.counts.sum(axis=0) <= supply).all()
         assert (cleared.counts >= 0).all()
@@ -52,12 +52,12 @@ def test_three_algorithms_agree(market):
 
 
 @pytest.mark.parametrize("clear", [clear_by_prices, clear_by_paths], ids=["prices", "paths"])
-@given(markets())
-def test_every_job_gets_its_preferred_workers_at_the_prices(clear, market):
-    if outcome(clear, market) is None:
+@given(assignments())
+def test_every_job_gets_its_preferred_workers_at_the_prices(clear, problem):
+    if outcome(clear, problem) is None:
         return
-    values, _, supply = market
-    cleared = clear(*market)
+    values, _, supply = problem
+    cleared = clear(*problem)
     gains = values - cleared.prices
     assert (cleared.prices >= 0).all()
     assert (cleared.prices[cleared.counts.sum(axis=0) < supply] == 0).all()

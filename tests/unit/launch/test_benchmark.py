@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import benchmark
 from baselines import Fifo, Srtf
-from benchmarks import bidding, decisions, engine
+from benchmarks import bidding, bounds, decisions, engine
 from benchmarks.decisions import rounds_per_second
 from benchmarks.plot import plot_scaling, select_series
 from benchmarks.report import (
@@ -261,6 +261,15 @@ def test_rounds_of_bids_are_timed_and_equal_the_reference():
     assert figures(report, "")["pairs of a job and a node that nodes see"] > 50
 
 
+def test_bounds_are_timed(monkeypatch):
+    monkeypatch.setattr(bounds, "BOUNDED", (SIZES[0], SIZES[1]))
+    report = Report()
+    bounds.measure_bounds(report, replace(LITTLE, million=False))
+    assert {row.size for row in report.rows} == {"8/160"}
+    assert set(figures(report, "CPU-s")) == {"relaxation", "search for the bound"}
+    assert figures(report, "s")["bound on the mean JCT"] > 0
+
+
 class Slow:
     """Takes too long from the second size on."""
 
@@ -351,7 +360,7 @@ def test_parts_are_chosen_by_name():
     }
     assert select_parts(["decisions"]) == {"decisions": decisions.measure_decisions}
     assert list(select_parts(["all"])) == list(BENCHMARKS)
-    assert len(BENCHMARKS) == 10
+    assert len(BENCHMARKS) == 11
 
 
 @pytest.fixture

@@ -50,7 +50,7 @@ def test_tests_that_use_real_data_are_marked(repository, tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
     )
     collected = [line for line in done.stdout.splitlines() if "::" in line]
     assert collected == ["test_marks.py::test_with"], done.stdout

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hydra._internal.hydra import Hydra
+from hydra.types import RunMode
 from hypothesis import HealthCheck, settings
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -47,6 +49,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     first = {REPOSITORY / "tests" / path: rank for rank, path in enumerate(FIRST)}
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: (first.get(item.path, len(first)), item.path not in slow))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_composition_less() -> Iterator[None]:
+    """Spare scripts the composition by which Hydra learns whether a file sets `hydra.mode`; none of ours does."""
+    compose_for_mode = Hydra.get_mode
+
+    def get_mode(hydra: Hydra, config_name: str | None, overrides: list[str]) -> RunMode | None:
+        named = any("hydra.mode" in each for each in overrides)
+        return compose_for_mode(hydra, config_name, overrides) if named else None
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Hydra, "get_mode", get_mode)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ from envs.simulation import EventKind, RunResult, Setup
 from envs.simulation.throughput import level_nodes, node_level
 from envs.types import BoolArray, Configuration, ExecutionPlan, FloatArray, ImpossibleResultError, IntArray
 from envs.workloads import Workload
+from envs.workloads.classes import classes_of
 
 TOLERANCE = 1e-9  # relative, of work and GPU-seconds: rounding of sums over a run
 PLACING = (EventKind.START, EventKind.RESIZE)  # after these a job holds GPUs
@@ -113,9 +114,9 @@ class Audit:
         np.add.at(by_type, (owner, cluster.node_types[shares["node"]]), shares["gpus"])
         model = workload.jobs["model"][events["job"]]
         key = np.column_stack([model, events["num_shares"], events["plan"], events["batch_size"], by_type])
-        distinct, which = np.unique(key, axis=0, return_inverse=True)
+        distinct, which = classes_of(key)
         values = np.array([self._throughput(workload, log.plans, row) for row in distinct.tolist()])
-        return values[which.ravel()] if len(values) else np.zeros(0), len(distinct)
+        return values[which] if len(values) else np.zeros(0), len(distinct)
 
     def _throughput(self, workload: Workload, plans: tuple[ExecutionPlan, ...], row: list[int]) -> float:
         """Useful samples/s of GPUs by type on a number of nodes, with ample cores, memory and links."""

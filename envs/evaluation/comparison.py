@@ -299,11 +299,13 @@ class Comparison:
     @cached_property
     def _bound_jct(self) -> dict[str, list[float]]:
         """For each bound and workload the least mean JCT of the compared jobs; NaN without such jobs."""
+        return {name: [relaxed.mean_jct() for relaxed in of_all] for name, of_all in self._relaxed.items()}
+
+    @cached_property
+    def _relaxed(self) -> dict[str, list[Relaxation]]:
+        """For each bound and workload the relaxation of the compared jobs, which keeps the prices that it has found."""
         return {
-            name: [
-                relaxation.of_jobs(jobs).mean_jct() if len(jobs) else math.nan
-                for relaxation, jobs in zip(relaxations, self.compared, strict=True)
-            ]
+            name: [relaxation.of_jobs(jobs) for relaxation, jobs in zip(relaxations, self.compared, strict=True)]
             for name, relaxations in self.relaxations.items()
         }
 
@@ -313,10 +315,13 @@ class Comparison:
         reference = zip(jct, self.summaries[self.reference], strict=False)
         ratios = [np.log(below / summary.mean_jct) for below, summary in reference if not math.isnan(below)]
         makespan = []
-        for relaxation, jobs, run in zip(relaxations, self.compared, longest, strict=True):
+        for relaxation, relaxed, jobs, run in zip(
+            relaxations, self._relaxed[name], self.compared, longest, strict=True
+        ):
             if len(jobs):
                 measured = np.sort(run.jobs["job"])
-                makespan.append(relaxation.of_jobs(measured).makespan())
+                same = np.array_equal(measured, jobs)
+                makespan.append((relaxed if same else relaxation.of_jobs(measured)).makespan())
         return {
             "scheduler": name,
             "num_workloads": self.num_workloads,

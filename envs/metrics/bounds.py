@@ -7,21 +7,24 @@ sizes have a separate bound, at the batch size of highest goodput (throughput x 
 to each job (`Relaxation.of` with `any_batch`).
 """
 
-import heapq
 import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
+from operator import itemgetter
 
 import numpy as np
 import scipy.optimize
 
+from envs.metrics.one_machine import OneMachine
 from envs.performance import BatchSizes
 from envs.simulation import LinkLimit, Setup
 from envs.types import BoolArray, ClusterError, Configuration, FloatArray, IntArray, PerformanceError, Seconds
 from envs.workloads import Workload
+from envs.workloads.classes import classes_of
 
+SEARCHED = 10_000  # jobs for which prices are searched: of more jobs, one of every few
 NOTHING_OFFERED = (1, 0)  # an empty range of batch sizes
 BATCH_SLACK = 0.02  # allowed overestimate of the throughput at the fastest batch size; saves evaluations
 
@@ -66,7 +69,7 @@ class Relaxation:
         key = np.stack([jobs[name] for name in ("model", "min_batch", "max_batch", "min_gpus", "max_gpus")], axis=1)
         if not any_batch:
             key[:, 1:3] = 0
-        distinct, job_class = np.unique(key, axis=0, return_inverse=True)
+        distinct, job_class = classes_of(key)
         best, per_gpu = np.zeros(len(distinct)), np.zeros((len(distinct), len(cluster.gpu_types)))
         for model, low, high in np.unique(distinct[:, :3], axis=0).tolist():
             rows = np.flatnonzero((distinct[:, :3] == (model, low, high)).all(axis=1))
@@ -98,11 +101,15 @@ class Relaxation:
 
         The jobs are divided into busy periods of one machine that is as fast as the whole cluster (`cluster_seconds`).
         The bound of a period is the largest of three: the sum of least durations; shortest remaining time first on that
-        machine (optimal there: Schrage 1968); and busy dates (`busy_date_bound`).
+        machine (optimal there: Schrage 1968); and the sum of mean busy dates, each half a least duration later. A job
+        that takes at least `alone` seconds ends no earlier than `alone / 2` after its mean busy date, the average time
+        of its work. The sum of mean busy dates on one machine is least if the shortest job, by total length, always
+        goes first (Goemans, Queyranne, Schulz, Skutella, Wang 2002, "Single machine scheduling with release dates").
+        Without release dates this is the bound of Eastman, Even and Isaacs (1964).
         """
         if not len(self.alone):
             return float("nan")
-        return self._total_jct(self.cluster_seconds) / len(self.alone)
+        return self._best[0] / len(self.alone)
 
     def makespan(self) -> Seconds:
         """A lower bound on last finish - first submission, in seconds; NaN without jobs.
@@ -121,97 +128,45 @@ class Relaxation:
     def cluster_seconds(self) -> FloatArray:
         """float64[num_jobs]: least seconds for which a job needs the whole cluster.
 
-        GPU types have prices under which the whole cluster costs 1. Under any such prices, a job costs at least its
-        demand on its cheapest type. A local search chooses the prices that make the bound largest.
+        At any `prices`, a job costs at least its demand on its cheapest type.
         """
-        if len(self.num_gpus) == 1:
-            return np.asarray(self.demand[:, 0] / self.num_gpus[0])
+        return np.asarray((self.demand * self.prices).min(axis=1))
 
-        def negative_bound(logs: FloatArray) -> float:
-            return -self._total_jct(self._priced(logs))
+    @cached_property
+    def prices(self) -> FloatArray:
+        """float64[num_gpu_types]: the price of a GPU of each type, at which the whole cluster costs 1.
 
+        Any such prices give a bound. A local search chooses those that make it largest. Of more than `SEARCHED` jobs it
+        looks at one of every two, three and so on, in order of submission, at the same load.
+        """
+        return self._best[1]
+
+    @cached_property
+    def _best(self) -> tuple[Seconds, FloatArray]:
+        """The largest bound found on the sum of JCTs, and its prices."""
+        machine = OneMachine.of(self.submit_time, self.alone, self.demand)
         # Start from prices proportional to the types' throughputs for a typical job that runs on every type.
         everywhere = np.isfinite(self.demand).all(axis=1)
         start = -np.log(self.demand[everywhere]).mean(axis=0) if everywhere.any() else np.zeros(len(self.num_gpus))
+        start -= start[0]
+        if len(start) == 1:
+            return machine.total_jct(self._prices(start)), self._prices(start)
+        few = machine.every(-(-len(self.alone) // SEARCHED))
+
+        def negative_bound(logs: FloatArray) -> float:
+            return -few.total_jct(self._prices(logs))
+
         found = scipy.optimize.minimize(
-            negative_bound, start - start[0], method="Nelder-Mead", options={"maxfev": 40 * len(start)}
+            negative_bound, start, method="Nelder-Mead", options={"maxfev": 40 * len(start)}
+        ).x
+        return max(
+            ((machine.total_jct(prices), prices) for prices in map(self._prices, (found, start))), key=itemgetter(0)
         )
-        return self._priced(found.x)
 
-    def _priced(self, logs: FloatArray) -> FloatArray:
-        """float64[num_jobs]: the cost of each job's demand at prices proportional to `exp(logs)`."""
+    def _prices(self, logs: FloatArray) -> FloatArray:
+        """float64[num_gpu_types]: prices proportional to `exp(logs)`."""
         prices = np.exp(logs - logs.max())
-        prices /= prices @ self.num_gpus
-        return np.asarray((self.demand * prices).min(axis=1))
-
-    def _total_jct(self, seconds: FloatArray) -> Seconds:
-        """Sum of the bounds of all busy periods: a lower bound on the sum of JCTs."""
-        total = 0.0
-        for period in busy_periods(self.submit_time, seconds):
-            submit, alone, need = self.submit_time[period], self.alone[period], seconds[period]
-            shortest = preemptive(submit, need, static=False)[0].sum() - submit.sum()
-            total += max(float(alone.sum()), float(shortest), busy_date_bound(submit, alone, need))
-        return total
-
-
-def busy_periods(submit_time: FloatArray, seconds: FloatArray) -> list[IntArray]:
-    """Divide jobs into the busy periods of one machine, in order of submission."""
-    order = np.argsort(submit_time, kind="stable")
-    begin = submit_time[order]
-    done = np.cumsum(seconds[order])
-    # The time at which all jobs so far are done, on a machine that is never idle while there is work.
-    free_at = np.maximum.accumulate(begin - (done - seconds[order])) + done
-    idle_before = np.concatenate([[False], begin[1:] >= free_at[:-1]])
-    return [np.asarray(part) for part in np.split(order, np.flatnonzero(idle_before))]
-
-
-def busy_date_bound(submit_time: FloatArray, alone: FloatArray, seconds: FloatArray) -> Seconds:
-    """A lower bound on the sum of JCTs, in seconds, from the throughput limits of both the cluster and each job.
-
-    A job that takes at least `alone` seconds ends no earlier than `alone / 2` after its mean busy date, the average
-    time of its work. The sum of mean busy dates on one machine is least if the shortest job, by total length, always
-    goes first (Goemans, Queyranne, Schulz, Skutella, Wang 2002, "Single machine scheduling with release dates").
-    Without release dates this is the bound of Eastman, Even and Isaacs (1964).
-    """
-    _, busy_dates = preemptive(submit_time, seconds, static=True)
-    return float((busy_dates + alone / 2 - submit_time).sum())
-
-
-def preemptive(submit_time: FloatArray, seconds: FloatArray, *, static: bool) -> tuple[FloatArray, FloatArray]:
-    """Schedule jobs on one machine that always works on the shortest job.
-
-    Args:
-        submit_time: float64[num_jobs].
-        seconds: float64[num_jobs], run times on the machine.
-        static: compare jobs by total length instead of remaining length.
-
-    Returns:
-        float64[num_jobs] twice: the end of each job, and the mean time of its work.
-    """
-    ends, moments = np.zeros(len(seconds)), np.zeros(len(seconds))
-    left = seconds.tolist()
-    waiting: list[tuple[float, int]] = []
-    coming = np.argsort(submit_time, kind="stable").tolist()
-    submit = submit_time.tolist()
-    now, next_one = 0.0, 0
-    while waiting or next_one < len(coming):
-        if not waiting:
-            now = max(now, submit[coming[next_one]])
-        while next_one < len(coming) and submit[coming[next_one]] <= now:
-            heapq.heappush(waiting, (left[coming[next_one]], coming[next_one]))
-            next_one += 1
-        key, job = heapq.heappop(waiting)
-        until = submit[coming[next_one]] if next_one < len(coming) else np.inf
-        step = min(left[job], until - now)
-        moments[job] += step * (now + step / 2)
-        now += step
-        left[job] -= step
-        if left[job] > 0:
-            heapq.heappush(waiting, (key if static else left[job], job))
-        else:
-            ends[job] = now
-    mean = np.divide(moments, seconds, out=ends.copy(), where=seconds > 0)
-    return ends, mean
+        return np.asarray(prices / (prices @ self.num_gpus))
 
 
 @dataclass(frozen=True)

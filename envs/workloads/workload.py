@@ -17,6 +17,7 @@ from envs.types import (
     Seconds,
     TraceError,
 )
+from envs.workloads.classes import classes_of
 from envs.workloads.demand import (
     LoadDefinition,
     check_load_definition,
@@ -228,8 +229,8 @@ class Workload:
         if span <= 0:
             return float("inf")
         ranges = np.stack([self.jobs[name] for name in ("model", "min_gpus", "max_gpus")], axis=1)
-        classes, job_class = np.unique(ranges, axis=0, return_inverse=True)
-        work = np.bincount(job_class.ravel(), weights=self.jobs["work"])
+        classes, job_class = classes_of(ranges)
+        work = np.bincount(job_class, weights=self.jobs["work"])
         with np.errstate(divide="ignore"):
             gpu_seconds = work[:, None] / efficient_throughputs(self.models, classes, cluster, performance)
         return least_cluster_seconds(gpu_seconds, np.array(list(cluster.gpus_by_type.values()))) / span

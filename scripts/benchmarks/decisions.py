@@ -15,7 +15,7 @@ from envs.simulation import Scenario
 from envs.types import MurmurationError
 
 LARGEST = 1000  # nodes
-COMPILE_LIMIT = 100.0  # seconds for the very first decision
+COMPILE_LIMIT = 600.0  # seconds for the very first decision
 
 
 def measure_decisions(report: Report, suite: Suite) -> None:

@@ -25,6 +25,7 @@ BENCHMARKS = {
     "options": ("options", "measure_options"),
     "evolution": ("evolution", "measure_evolution"),
     "traces": ("traces", "measure_traces"),
+    "bounds": ("bounds", "measure_bounds"),
     "published": ("published", "measure_published"),
     "workers": ("workers", "measure_workers"),
 }
@@ -46,7 +47,7 @@ class Suite:
     fresh: bool = True  # whether a start without compiled kernels is timed
     pairs: int = 8  # of an iteration of evolution strategies, each with one workload; workloads of one on options
     workers: Sequence[int] = ()  # numbers of Ray workers, one first; none: nothing is measured
-    million: bool = True  # whether 1,000,000 jobs on 100,000 GPUs are played
+    million: bool = True  # whether 1,000,000 jobs on 100,000 GPUs are played, and their lower bound is computed
 
     @property
     def sizes(self) -> tuple[Size, ...]:

@@ -5,6 +5,7 @@ in the YAML because their default is in a signature.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 from hydra import compose
@@ -15,7 +16,7 @@ from hydra.core.override_parser.types import Override, OverrideType
 from omegaconf import DictConfig, OmegaConf
 
 from envs.types import did_you_mean
-from launch.choices import list_choices, open_configs, search_in
+from launch.choices import CONF, list_choices, open_configs, search_in
 from launch.errors import ChoiceError
 
 ALL, FAST = "all", "fast"
@@ -118,8 +119,19 @@ def compose_base(config_name: str, overrides: Sequence[str], search: Sequence[st
         else line_of(override)
         for override in chosen
     ]
-    container = OmegaConf.to_container(compose(config_name, [*search, *lines]), resolve=False)
-    return cast(dict[str, Any], container)
+    with open_configs() as loader:
+        places = [str(source.full_path()) for source in loader.get_sources()]
+    if search or any(place.startswith("file:") and place != f"file://{CONF}" for place in places):
+        return compose_plain(config_name, [*search, *lines])  # the user's own files may change
+    return _compose_ours(config_name, tuple(lines))
+
+
+def compose_plain(config_name: str, overrides: Sequence[str]) -> dict[str, Any]:
+    """Compose a config, with its references, as plain values."""
+    return cast(dict[str, Any], OmegaConf.to_container(compose(config_name, list(overrides)), resolve=False))
+
+
+_compose_ours = lru_cache(maxsize=64)(compose_plain)  # nothing changes what it returns
 
 
 def check_names(overrides: Sequence[Override], search: Sequence[str]) -> None:

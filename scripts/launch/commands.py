@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from launch.arguments import check_keys, hydra_arguments
 from launch.choices import CONF
 from launch.errors import ChoiceError, RunFailedError, as_line, explain_error, one_line_errors, short_errors
-from launch.outcomes import FinishedRun, MultirunFolder, objective_of, read_outcomes, write_outcome
+from launch.outcomes import FinishedRun, MultirunFolder, lost_runs, objective_of, read_outcomes, write_outcome
 from launch.provenance import PROVENANCE, resolve_config, write_provenance
 from launch.spreading import joined_cluster
 
@@ -84,7 +84,7 @@ def command(
                         hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(run)()
                 finally:
                     runs = end_multirun(finished)
-            if any(each.failure for each in runs):
+            if report_lost() or any(each.failure for each in runs):
                 sys.exit(1)
 
         return main
@@ -132,6 +132,14 @@ def end_multirun(finished: Sequence[FinishedRun]) -> Sequence[FinishedRun]:
         if run.failure and not finished:
             print(f"error: {os.path.relpath(run.folder)}: {run.failure}", file=sys.stderr)
     return runs
+
+
+def report_lost() -> bool:
+    """Print the runs of a multirun whose processes ended without an outcome; return whether there are any."""
+    lost = lost_runs(MultirunFolder.current) if MultirunFolder.current else []
+    for folder in map(os.path.relpath, lost):
+        print(f"error: {folder}: its process was ended without a result; play this run again", file=sys.stderr)
+    return bool(lost)
 
 
 def help_text(docstring: str, config_name: str) -> str:

@@ -52,8 +52,22 @@ class MultirunFolder(Callback):
         shutil.rmtree(self.folder / OUTCOMES, ignore_errors=True)
 
     def on_job_start(self, config: DictConfig, **kwargs: Any) -> None:
-        """Note the folder in the process of a run."""
+        """Note the folder in the process of a run, and in the folder that the run has begun."""
         MultirunFolder.current = self.folder
+        if self.folder:
+            write_start(config.hydra.job.num, Path(config.hydra.runtime.output_dir), self.folder)
+
+
+def write_start(number: int, folder: Path, multirun: Path) -> None:
+    """Write that a run of a multirun has begun, and its folder."""
+    (multirun / OUTCOMES).mkdir(parents=True, exist_ok=True)
+    write_whole(multirun / OUTCOMES / f"{number}.started", str(folder.absolute()))
+
+
+def lost_runs(multirun: Path) -> list[Path]:
+    """Return the folders of runs that have begun and left no outcome, in order: their processes were ended."""
+    files = sorted((multirun / OUTCOMES).glob("*.started"), key=lambda file: int(file.stem))
+    return [Path(file.read_text(encoding="utf-8")) for file in files if not file.with_suffix(".json").exists()]
 
 
 def write_outcome(run: FinishedRun, multirun: Path) -> None:

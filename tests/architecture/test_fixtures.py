@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,10 +51,16 @@ def test_tests_that_use_real_data_are_marked(repository, tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
     )
     collected = [line for line in done.stdout.splitlines() if "::" in line]
     assert collected == ["test_marks.py::test_with"], done.stdout
+
+
+def test_no_file_sets_the_mode_of_hydra(repository):
+    """Scripts within a test are spared the composition that would find it."""
+    contents = {path: yaml.safe_load(path.read_text()) for path in (repository / "conf").rglob("*.yaml")}
+    assert [path for path, content in contents.items() if "mode" in ((content or {}).get("hydra") or {})] == []
 
 
 def test_files_with_slow_tests_come_first_and_after_those_that_compile_kernels(repository):

@@ -34,7 +34,7 @@ def run(source, folder):
     """Run source in a new interpreter in a folder, and return what it prints as JSON."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
-        [sys.executable, "-c", source], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", source], cwd=folder, env=environment, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])

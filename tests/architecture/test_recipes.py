@@ -256,7 +256,7 @@ def test_the_rule_of_the_world_holds_on_both_engines(repository, tmp_path):
         env={**os.environ, "PYTHONPATH": f"{tmp_path}:{repository}/scripts", "NUMBA_DISABLE_JIT": "1"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     assert "2 passed" in done.stdout, done.stdout + done.stderr

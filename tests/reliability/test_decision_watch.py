@@ -17,11 +17,11 @@ from tests.unit.simulation.plays import cluster_of, jobs_of
 
 
 class Thinker(Fifo):
-    """FIFO that sleeps at its second decision until a warning was given, at most ten seconds."""
+    """FIFO that waits in its second decision until a warning of it was given."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.told_while_thinking = False
+        self.told = threading.Event()
 
     def reset(self, cluster: ClusterSpec, rng: np.random.Generator) -> None:
         """Count decisions anew."""
@@ -31,9 +31,8 @@ class Thinker(Fifo):
     def schedule(self, view: ClusterView) -> Allocation:
         """Decide as FIFO, slowly."""
         self.decisions += 1
-        until = time.monotonic() + 10.0
-        while self.decisions == 2 and time.monotonic() < until and not self.told_while_thinking:
-            time.sleep(0.01)
+        if self.decisions == 2:
+            assert self.told.wait(600)
         return super().schedule(view)
 
 
@@ -42,20 +41,20 @@ def test_a_slow_decision_is_named_with_its_instant(monkeypatch):
     thinker, said = Thinker(), []
 
     def tell(message: str, category: type[Warning], stacklevel: int) -> None:
-        said.append((message, category))
-        thinker.told_while_thinking = True
+        if "t = 7 s" in message:  # on a busy machine, other decisions may take longer too
+            said.append((message, category))
+            thinker.told.set()
 
     monkeypatch.setattr(warnings, "warn", tell)
     engine = Simulator(jobs_of((0, 4, 40), (7, 4, 40)), Setup(cluster_of(4), Bench()))
     result = run_episode(thinker, engine, "thinker", compiled=False, decision_limit=0.2)
-    assert thinker.told_while_thinking
     assert said == [("scheduler thinker: schedule() at t = 7 s takes longer than 0.2 s", SlowDecisionWarning)]
     assert result.finished.all()
 
 
 def test_fast_decisions_and_no_limit_say_nothing():
     before = threading.active_count()
-    for limit in (0.5, float("inf")):
+    for limit in (600.0, float("inf")):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             engine = Simulator(jobs_of((0, 4, 40), (7, 4, 40)), Setup(cluster_of(4), Bench()))

@@ -54,16 +54,21 @@ def script(tmp_path, monkeypatch, capsys):
     return main
 
 
+@pytest.fixture(scope="module")
+def composed():
+    """The text of a plain configuration."""
+    with open_configs():
+        return as_yaml(OmegaConf.to_container(resolve_config(compose_options("train", SMALL[:2], "[fifo]"))))
+
+
 @pytest.fixture
-def run(tmp_path):
+def run(tmp_path, composed):
     """The folder of a run with a shipped policy; its configuration is plain."""
     folder = tmp_path / "run"
     shutil.copytree(CONF.parent / "checkpoints" / "bids-mix", folder / "checkpoints" / "best")
     (folder / PROVENANCE).write_text(json.dumps({"script": "compare"}))
-    with open_configs():
-        cfg = resolve_config(compose_options("train", ["task=none", "cluster=small_16"], "[fifo]"))
     (folder / SAVED).parent.mkdir()
-    (folder / SAVED).write_text(as_yaml(OmegaConf.to_container(cfg)))
+    (folder / SAVED).write_text(composed)
     return folder
 
 

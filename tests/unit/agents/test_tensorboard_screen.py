@@ -5,7 +5,6 @@ import socket
 import subprocess
 import sys
 import time
-from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
@@ -36,20 +35,20 @@ def address(tmp_path):
         [*command, "--port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
         try:
-            wait_for(f"http://127.0.0.1:{port}/data/runs", f'"{POLICY}"')
+            wait_for(process, f"http://127.0.0.1:{port}/data/runs", f'"{POLICY}"')
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
 
 
-def wait_for(address, text):
-    """Wait until an address answers with a text."""
-    for _ in range(240):
+def wait_for(process, address, text):
+    """Wait until an address answers with a text, or the process that serves it ends."""
+    while process.poll() is None:
         try:
-            with urlopen(address, timeout=10) as answer:
+            with urlopen(address, timeout=600) as answer:
                 if text in answer.read().decode():
                     return
-        except (URLError, ConnectionError):
+        except OSError:
             pass
         time.sleep(0.5)
     pytest.fail(f"{address} has not answered with {text}")

@@ -95,7 +95,7 @@ def test_a_program_that_makes_highs_print_is_quiet():
     """In a separate process, so that C's buffers are flushed: a program for which SciPy's own function prints."""
     line = "from tests.unit.baselines.test_highs import loud; loud({})"
     aloud, silent = (
-        subprocess.run([sys.executable, "-c", line.format(own)], capture_output=True, check=True, timeout=60)
+        subprocess.run([sys.executable, "-c", line.format(own)], capture_output=True, check=True, timeout=600)
         for own in (False, True)
     )
     assert silent.stdout == b""

@@ -70,6 +70,6 @@ def drawn(address: str, width: int, height: int, milliseconds: int = 6000) -> st
     command = [find_browser(), "--headless=new", "--no-sandbox", "--disable-gpu", "--dump-dom"]
     quiet = ["--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-sync"]
     options = [f"--virtual-time-budget={milliseconds}", f"--window-size={width},{height}", address]
-    done = subprocess.run([*command, *quiet, *options], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*command, *quiet, *options], capture_output=True, text=True, timeout=600)
     assert done.stdout, done.stderr[-2000:]
     return done.stdout

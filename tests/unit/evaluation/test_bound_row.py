@@ -2,9 +2,11 @@
 
 import io
 import json
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
+import scipy.optimize
 from rich.console import Console
 
 from baselines import Fifo, Srtf, Starling
@@ -18,7 +20,7 @@ from envs.scheduling import Scheduler
 from envs.simulation import Scenario, Setup
 from envs.types import ClusterSpec, JobSpec, NodeSpec, Placement
 from envs.workloads import Workload
-from tests.golden.playground import jobs, two_nodes
+from tests.golden.playground import TwoThroughputs, fast_and_slow, jobs, two_nodes
 
 GPUS = ClusterSpec((NodeSpec("V100", 4),))
 ROWS = [(3.0 * i, 1 + i % 4, 20.0 + 7 * (i % 5)) for i in range(12)]
@@ -73,6 +75,17 @@ def test_the_bound_is_printed_and_saved(comparison):
     frame = comparison.table()
     assert frame["scheduler"].tolist() == ["fifo", "srtf", "starling", BOUND]
     assert frame["mean_jct"].iloc[-1] == comparison.bounds[0]["mean_jct"]
+
+
+def test_a_comparison_searches_the_prices_of_a_workload_once(monkeypatch):
+    """The check of every scheduler, the row of the bound and its makespan are of one search."""
+    search = Mock(wraps=scipy.optimize.minimize)
+    monkeypatch.setattr(scipy.optimize, "minimize", search)
+    setup = Setup(fast_and_slow(), TwoThroughputs(), Scenario(restart_delay=0.0))
+    comparison = compare_schedulers({"fifo": Fifo(), "srtf": Srtf()}, [jobs(*ROWS)], setup, resamples=50)
+    comparison.to_json()
+    assert comparison.bounds[0]["makespan"] > 0
+    assert search.call_count == 1
 
 
 def test_without_relaxations_there_is_no_bound(comparison):

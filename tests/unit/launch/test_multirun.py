@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,7 @@ from launch.outcomes import (
     OUTCOMES,
     FinishedRun,
     MultirunFolder,
+    lost_runs,
     objective_of,
     read_outcomes,
     rows_with_figures,
@@ -30,8 +32,12 @@ from tests.unit.launch.test_scripts import SMALL, here, run
 __all__ = ["here"]  # a fixture
 ELSEWHERE = """
 import os
+import traceback
+from pathlib import Path
 
 from hydra._internal.core_plugins.basic_launcher import BasicLauncher
+
+ERRORS = "errors of a child.txt"
 
 class Elsewhere(BasicLauncher):
     def launch(self, job_overrides, initial_job_idx):
@@ -40,19 +46,29 @@ class Elsewhere(BasicLauncher):
             if not child:
                 try:
                     super().launch([overrides], initial_job_idx + index)
+                except BaseException:
+                    Path(ERRORS).write_text(traceback.format_exc())
                 finally:
                     os._exit(0)
             os.waitpid(child, 0)
         return []
 """
 BROKEN = """
+import os
+import signal
+
 class Broken:
     def reset(self, cluster, rng):
         pass
 
     def schedule(self, view):
         raise RuntimeError("no idea")
+
+class Killed(Broken):
+    def schedule(self, view):
+        os.kill(os.getpid(), signal.SIGKILL)
 """
+ERRORS = "errors of a child.txt"
 
 
 def run_with(folder, **schedulers):
@@ -148,7 +164,8 @@ def test_outcomes_are_in_the_order_of_the_runs(tmp_path):
     for finished in runs.values():
         write_outcome(finished, tmp_path)
     assert read_outcomes(tmp_path) == [runs[0], runs[9], runs[10]]
-    config = OmegaConf.create({"hydra": {"sweep": {"dir": str(tmp_path)}}})
+    about = {"sweep": {"dir": str(tmp_path)}, "job": {"num": 3}, "runtime": {"output_dir": str(tmp_path / "3")}}
+    config = OmegaConf.create({"hydra": about})
     callback = MultirunFolder()
     callback.on_multirun_start(config)
     assert MultirunFolder.current == tmp_path
@@ -158,6 +175,9 @@ def test_outcomes_are_in_the_order_of_the_runs(tmp_path):
     assert MultirunFolder.current is None
     callback.on_job_start(config)  # in another process
     assert MultirunFolder.current == tmp_path
+    assert lost_runs(tmp_path) == [tmp_path / "3"]
+    write_outcome(FinishedRun(3, [], tmp_path / "3"), tmp_path)
+    assert lost_runs(tmp_path) == []
     MultirunFolder().on_job_start(config)  # a single run
     assert MultirunFolder.current is None
 
@@ -172,16 +192,29 @@ def test_another_process_gets_a_mistake_without_its_causes():
         raise ZeroDivisionError
 
 
-def test_runs_of_other_processes_are_in_the_table_and_in_the_exit_status(here, tmp_path, monkeypatch):
-    """A launcher plays each run in a process of its own, as those for Slurm do; a scheduler fails in each."""
+@pytest.fixture
+def elsewhere(here, tmp_path, monkeypatch):
+    """`compare --multirun`; a launcher plays each run in a process of its own, as those for Slurm do."""
     (tmp_path / "hydra_plugins").mkdir()
     (tmp_path / "hydra_plugins" / "elsewhere.py").write_text(ELSEWHERE)
     (tmp_path / "broken.py").write_text(BROKEN)
     monkeypatch.syspath_prepend(tmp_path)
+    for name in ("hydra_plugins.elsewhere", "broken"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     importlib.invalidate_caches()
     Plugins.instance().register(importlib.import_module("hydra_plugins.elsewhere").Elsewhere)
     launcher = "hydra.launcher._target_=hydra_plugins.elsewhere.Elsewhere"
-    done = here("-m", launcher, *SMALL, "scheduler=fifo", "+own._target_=broken.Broken", "seed=4,5")
+
+    def main(*options):
+        return here("-m", launcher, *SMALL, "scheduler=fifo", *options)
+
+    return main
+
+
+def test_runs_of_other_processes_are_in_the_table_and_in_the_exit_status(elsewhere, tmp_path):
+    """A scheduler fails in each."""
+    done = elsewhere("+own._target_=broken.Broken", "seed=4,5")
+    assert not (tmp_path / ERRORS).exists(), (tmp_path / ERRORS).read_text()
     assert done.code == 1, done.err
     assert "2 runs" in done.out
     (folder,) = (tmp_path / "runs" / "compare").iterdir()
@@ -189,6 +222,15 @@ def test_runs_of_other_processes_are_in_the_table_and_in_the_exit_status(here, t
     assert rows == [["0", "seed=4", "fifo"], ["1", "seed=5", "fifo"]]
     lines = [line for line in done.err.splitlines() if line.startswith(f"error: {os.path.relpath(folder, tmp_path)}/")]
     assert [line.partition(": 1 of 2 schedulers failed: own ")[0][-2:] for line in lines] == ["/0", "/1"]
+
+
+def test_a_run_whose_process_is_killed_is_named_and_in_the_exit_status(elsewhere, tmp_path):
+    done = elsewhere("+own._target_=broken.Killed", "seed=4,5")
+    assert done.code == 1, done.err
+    (folder,) = (tmp_path / "runs" / "compare").iterdir()
+    name = os.path.relpath(folder, tmp_path)
+    said = "its process was ended without a result; play this run again"
+    assert done.err.splitlines() == [f"error: {name}/{number}: {said}" for number in (0, 1)]
 
 
 @pytest.mark.slow

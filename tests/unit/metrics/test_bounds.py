@@ -1,6 +1,5 @@
 """Lower bounds: exact where nothing was relaxed, and never above the result of a scheduler."""
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -14,10 +13,7 @@ from envs.metrics.bounds import (
     BATCH_SLACK,
     BatchSearch,
     Relaxation,
-    busy_date_bound,
-    busy_periods,
     fastest_batch,
-    preemptive,
 )
 from envs.performance import EFFICIENCY_SETTINGS, IdealModel, batch_range, default_model
 from envs.simulation import Scenario, Setup, Simulator, run_episode
@@ -25,6 +21,7 @@ from envs.types import ClusterError, ClusterSpec, Configuration, JobSpec, NodeSp
 from envs.workloads import Workload
 from tests.conformance.worlds import CLUSTERS, Curved, workloads
 from tests.golden.playground import TwoThroughputs, fast_and_slow, jobs, play
+from tests.unit.metrics.one_machine_in_python import busy_date_bound
 
 ONE_GPU = ClusterSpec((NodeSpec("plain", 1),))
 EVERY_SAMPLE = Scenario(statistical_efficiency="every_sample")
@@ -98,49 +95,6 @@ def test_the_limits_of_cluster_and_jobs_together():
     assert busy_date_bound(bound.submit_time, bound.alone, bound.cluster_seconds) == pytest.approx(60)
     assert bound.mean_jct() == pytest.approx(15)
     assert play(Srtf(), workload, pair).records["finish_time"].mean() == 15
-
-
-@given(rows=times_of, static=st.booleans())
-def test_one_machine_against_a_simulation_in_seconds(rows, static):
-    """Recompute second by second; times are integers, so that every second belongs to one job."""
-    submit, need = np.array(rows, dtype=float).T
-    left, ends = need.copy(), np.zeros(len(need))
-    seconds: list[list[float]] = [[] for _ in need]
-    now = 0
-    while left.any():
-        here = [job for job in range(len(need)) if submit[job] <= now and left[job] > 0]
-        if here:
-            job = min(here, key=lambda job: ((need if static else left)[job], job))
-            left[job] -= 1
-            seconds[job].append(now + 0.5)
-            ends[job] = now + 1
-        now += 1
-    found, busy = preemptive(submit, need, static=static)
-    assert found.sum() == pytest.approx(ends.sum())
-    assert (busy * need).sum() == pytest.approx(sum(map(sum, seconds)))
-
-
-@given(rows=st.lists(st.tuples(st.integers(0, 6), st.integers(1, 4)), min_size=1, max_size=5))
-@settings(max_examples=20)
-def test_no_order_on_one_machine_has_smaller_busy_dates(rows):
-    """Compare with every fixed order of preemption."""
-    submit, need = np.array(rows, dtype=float).T
-    least = preemptive(submit, need, static=True)[1].sum()
-    for order in itertools.permutations(range(len(rows))):
-        left, total, now = need.copy(), 0.0, 0
-        while left.any():
-            here = [job for job in order if submit[job] <= now and left[job] > 0]
-            if here:
-                left[here[0]] -= 1
-                total += (now + 0.5) / need[here[0]]
-            now += 1
-        assert least <= total + 1e-9
-
-
-def test_busy_periods_end_where_the_machine_is_idle():
-    """0-3 and 2-5 are one period; 5 begins when the machine is idle; 20 is alone, although first in the array."""
-    parts = busy_periods(np.array([20.0, 0.0, 2.0, 5.0]), np.array([1.0, 3.0, 2.0, 1.0]))
-    assert [part.tolist() for part in parts] == [[1, 2], [3], [0]]
 
 
 def test_the_makespan_includes_late_submissions():

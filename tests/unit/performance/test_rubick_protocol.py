@@ -148,10 +148,10 @@ def test_memory_of_searches_is_bounded():
 
 
 def test_a_complete_table_is_quick():
-    """64 GPU counts on 1 to 8 nodes for all models, which a simulator needs once, take 0.25 s."""
+    """64 GPU counts on 1 to 8 nodes for all models, which a simulator needs once, take 0.25 s of CPU time."""
     model = RubickModel()
-    begin = time.perf_counter()
+    begin = time.process_time()
     for name in NAMES:
         for gpus in range(1, 65):
             model.throughput(name, Configuration("A800", gpus, -(-gpus // 8)))
-    assert time.perf_counter() - begin < 2.5
+    assert time.process_time() - begin < 2.5

@@ -19,7 +19,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 
 def run(tmp_path, *arguments):
     command = [sys.executable, str(REPOSITORY / "scripts" / "reproduce.py"), *arguments]
-    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
 
 
 @pytest.mark.slow

@@ -231,10 +231,10 @@ def test_aliases_are_understood():
 
 
 def test_a_dense_table_is_quick():
-    """20 models, 3 types, 64 counts, 4 node levels take under 0.2 s on an idle core; the limit allows a busy one."""
+    """20 models, 3 types, 64 counts, 4 node levels take under 0.2 s of CPU time; the limit allows a busy machine."""
     measured_types("resnet50")
     names = MODEL.models[:20]
-    began = time.perf_counter()
+    began = time.process_time()
     fresh = TableModel()
     for name in names:
         for gpu_type in ("K80", "P100", "V100"):
@@ -242,7 +242,7 @@ def test_a_dense_table_is_quick():
                 for on in (1, 2, 4, 8):
                     if on <= n:
                         fresh.throughput(name, Configuration(gpu_type, n, on))
-    assert time.perf_counter() - began < 1.0
+    assert time.process_time() - began < 1.0
 
 
 @given(models, types)

@@ -1,9 +1,6 @@
 """The validation script as a user runs it, and the choices under conf/ that build this package's objects."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -13,20 +10,26 @@ from hydra.utils import instantiate
 
 from envs.performance import Contention, CostBySize, CostByTable, TableModel
 from experiments.performance.profiles import PREDICTION_COLUMNS
+from tests.unit.scripts.test_training_scripts import run_here
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 CONF = REPOSITORY / "conf"
 
 
-def run(folder, *arguments, data=""):
-    command = [sys.executable, "scripts/validate_performance.py", f"hydra.run.dir={folder}", *arguments]
-    environment = {**os.environ, "MURMURATION_DATA": data, "COLUMNS": "160", "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """`validate_performance.py` within this process."""
+
+    def main(*arguments, data=""):
+        monkeypatch.setenv("MURMURATION_DATA", data)
+        return run_here(tmp_path, "validate_performance", "hydra.run.dir=run", *arguments)
+
+    return main
 
 
 @pytest.mark.slow
-def test_the_script_prints_errors_and_writes_predictions_and_pictures(real_data, tmp_path):
-    done = run(tmp_path / "run", data=str(real_data("profiles").parent))
+def test_the_script_prints_errors_and_writes_predictions_and_pictures(real_data, run, tmp_path):
+    done = run(data=str(real_data("profiles").parent))
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith("run: ")
     for heading in (
@@ -43,15 +46,14 @@ def test_the_script_prints_errors_and_writes_predictions_and_pictures(real_data,
     assert len(pictures) == len(kept[["protocol", "quantity"]].drop_duplicates())
 
 
-def test_missing_data_is_a_one_line_error(tmp_path):
-    done = run(tmp_path)
+def test_missing_data_is_a_one_line_error(run):
+    done = run()
     assert done.returncode == 2
     assert done.stderr == "error: profiles: no folder is set; set data=<folder with profiles/> or $MURMURATION_DATA\n"
 
 
-@pytest.mark.slow
-def test_a_wrong_folder_is_a_one_line_error(tmp_path):
-    done = run(tmp_path, f"data={tmp_path}")
+def test_a_wrong_folder_is_a_one_line_error(run, tmp_path):
+    done = run(f"data={tmp_path}")
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert "no such file" in done.stderr

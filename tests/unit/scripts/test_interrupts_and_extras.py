@@ -75,7 +75,7 @@ def test_a_run_prints_its_folder_first_and_how_to_resume_when_interrupted(tmp_pa
 def last_words(process):
     """What a process that was interrupted prints; it is killed if it goes on, as where the shell ignores interrupts."""
     try:
-        return process.communicate(timeout=60)
+        return process.communicate(timeout=600)
     except subprocess.TimeoutExpired:
         process.kill()
         raise
@@ -89,10 +89,7 @@ def test_the_command_that_ctrl_c_prints_resumes_the_run(tmp_path):
     environment = {**os.environ, "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
     pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=tmp_path, env=environment, text=True, stdout=pipe, stderr=pipe) as process:
-        until = time.monotonic() + 120
-        while (
-            not list(tmp_path.glob("runs/train/*/state.json")) and process.poll() is None and time.monotonic() < until
-        ):
+        while not list(tmp_path.glob("runs/train/*/state.json")) and process.poll() is None:
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)
         out, err = last_words(process)

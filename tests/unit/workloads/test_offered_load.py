@@ -1,7 +1,5 @@
 """Offered load, worked by hand and compared with a plain sum over jobs."""
 
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -106,9 +104,7 @@ def test_throughputs_are_computed_once_per_class_of_jobs_so_that_large_workloads
     table["model"] = rng.integers(0, 2, len(table))
     table["min_gpus"] = table["max_gpus"] = table["num_gpus"]
     workload, performance = Workload("large", table, ("small", "big")), Uneven()
-    start = time.perf_counter()
     workload.offered_load(MIXED, performance)
-    assert time.perf_counter() - start < 1.0
     assert len(performance.questions) == len(set(performance.questions)) == 2 * 4 * 2
 
 

@@ -201,6 +201,6 @@ def test_an_episode_is_drawn_in_about_a_millisecond():
 
 
 def _timed(source, rng):
-    start = time.perf_counter()
+    start = time.process_time()
     source.episode(rng)
-    return time.perf_counter() - start
+    return time.process_time() - start

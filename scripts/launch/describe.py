@@ -65,10 +65,8 @@ def describe_problem(cfg: DictConfig) -> ProblemSpec:
     """Describe the problem of a run: the groups cluster, performance, scenario, workload and estimator, and the seed.
 
     Raises:
-        ChoiceError: a seed that is not a whole number, a group that is no node, or a task that cannot be built.
+        ChoiceError: a group that is no node, or a task that cannot be built.
     """
-    if not isinstance(cfg.seed, int) or cfg.seed < 0:
-        raise ChoiceError(f"seed is {cfg.seed!r}; it must be a whole number, not negative")
     return ProblemSpec(
         as_component(cfg.cluster),
         as_component(cfg.performance),
@@ -113,7 +111,7 @@ def describe_comparison(cfg: DictConfig) -> ComparisonRun:
     """Describe a comparison.
 
     Raises:
-        ChoiceError: `episodes` is not a positive whole number, and all errors of the parts.
+        ChoiceError: see `describe_problem` and `describe_schedulers`.
     """
     recorded = cfg.get("recorded")
     if recorded is not True:
@@ -122,7 +120,7 @@ def describe_comparison(cfg: DictConfig) -> ComparisonRun:
         problem=describe_problem(cfg),
         schedulers=describe_schedulers(cfg),
         split=cfg.get("split"),
-        episodes=_episodes_in(cfg),
+        episodes=cfg.get("episodes"),
         optional=_optional_in(cfg),
         reference=cfg.get("reference", ""),
         records=RecordChoice(
@@ -142,13 +140,6 @@ def compose_comparison(options: Sequence[str], script: str = "compare") -> Compa
         ChoiceError: see `describe_comparison` and `compose_options`.
     """
     return describe_comparison(compose_options(script, options, "[]"))
-
-
-def _episodes_in(cfg: DictConfig) -> int | None:
-    wanted: Any = cfg.get("episodes")
-    if wanted is not None and (not isinstance(wanted, int) or wanted < 1):
-        raise ChoiceError(f"episodes is {wanted!r}; it must be a whole number of at least 1, or null for all")
-    return wanted
 
 
 def _optional_in(cfg: DictConfig) -> list[str]:
@@ -189,8 +180,7 @@ def describe_training(cfg: DictConfig) -> TrainingRun:
     """Describe a training run; with `resume=`, the one that goes on.
 
     Raises:
-        ChoiceError: `seeds` or `processes` is not a positive whole number, a further task does not exist, or the run
-            cannot be resumed.
+        ChoiceError: a further task does not exist, or the run cannot be resumed.
     """
     if not cfg.resume:
         return _describe_seeds(cfg)
@@ -199,12 +189,6 @@ def describe_training(cfg: DictConfig) -> TrainingRun:
 
 
 def _describe_seeds(cfg: DictConfig) -> TrainingRun:
-    for key in ("seeds", "processes"):
-        value = cfg.get(key)
-        if value is None and key == "processes":
-            continue
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ChoiceError(f"{key} is {value!r}; it must be a whole number of at least 1")
     trusted = registered(cfg) if cfg.start or cfg.evaluate else frozenset[str]()
     first = SeedRun(
         problem=describe_problem(cfg),
@@ -220,7 +204,7 @@ def _describe_seeds(cfg: DictConfig) -> TrainingRun:
         text=OmegaConf.to_yaml(cfg),
     )
     return TrainingRun(
-        seeds=[first, *(_with_seed(first, cfg, cfg.seed + number) for number in range(1, cfg.seeds))],
+        seeds=[first, *(_with_seed(first, cfg, cfg.seed + number) for number in range(1, cfg.seeds or 1))],
         processes=cfg.get("processes"),
         evaluation=replace(describe_comparison(cfg), split="test") if cfg.evaluate else None,
         trusted=trusted,
@@ -301,7 +285,7 @@ def describe_sweep(cfg: DictConfig) -> SweepRun:
         problem=describe_problem(cfg),
         schedulers=describe_schedulers(cfg),
         split=cfg.split,
-        episodes=_episodes_in(cfg),
+        episodes=cfg.episodes,
         optional=_optional_in(cfg),
         reference=cfg.reference,
         loads=[cfg.loads] if isinstance(cfg.loads, int | float) else list(cfg.loads),
@@ -315,7 +299,7 @@ def describe_interface(cfg: DictConfig) -> InterfaceRun:
         problem=describe_problem(cfg),
         schedulers=describe_schedulers(cfg),
         split=cfg.split,
-        episodes=_episodes_in(cfg),
+        episodes=cfg.episodes,
         env=as_component(cfg.env),
     )
 

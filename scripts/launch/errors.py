@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import shlex
 import signal
 import sys
 from collections.abc import Iterator
@@ -91,7 +92,7 @@ def _explain(error: BaseException) -> str | None:
     if isinstance(error, errors.ConfigCompositionException):
         return _explain_unknown_key(error)
     if isinstance(error, errors.OverrideParseException):
-        return f"{error.override!r} is no override; write key=value, in quotes if the shell could read it otherwise"
+        return _explain_syntax(str(error.override))
     if isinstance(error, errors.InstantiationException):
         return None  # options are checked earlier, so an exception of a constructor is a fault and keeps its trace
     return _first_line(error) if isinstance(error, errors.HydraException | OmegaConfBaseException) else None
@@ -123,9 +124,30 @@ def _explain_unknown_choice(error: errors.MissingConfigException) -> str:
     return f"{group}={name}: no such {group}{hint}; there are: {', '.join(error.options)}"
 
 
+def _explain_syntax(option: str) -> str:
+    """Hydra cannot read an option: it is no key=value, or its value has letters that need quotes."""
+    key, _, value = option.partition("=")
+    if value.strip() and value[0] not in "[{(" and re.fullmatch(r"[+\w./@-]+", key):
+        return f"{option!r}: the value has letters that need quotes; write {quote_value(key, value)}"
+    return f"{option!r} is no override; write key=value, in quotes if the shell could read it otherwise"
+
+
+def quote_value(key: str, value: str) -> str:
+    """Return key=value with quotes for Hydra around the value, and quotes for the shell around all of it."""
+    inner = value.strip("\"'").replace('"', '\\"')
+    return shlex.quote(f'{key}="{inner}"')
+
+
 def _explain_unknown_key(error: errors.ConfigCompositionException) -> str:
     """An override sets a key that the config does not have."""
     cause = error.__cause__
+    if found := re.match(r"Error merging override (\+*([^=]+)=.*)", str(error).splitlines()[0]):
+        return f"{found[1]}: {found[2]} is a group of options; set one of them, as in {found[2]}.<option>=<value>"
+    if found := re.match(r"Ambiguous value for argument '([^=]+)=(.*)'$", str(error).strip().splitlines()[0]):
+        return (
+            f"{found[1]}={found[2]}: commas separate the values of --multirun; for a text write "
+            f"{quote_value(found[1], found[2])}, for a list {found[1]}=[<value>,<value>]"
+        )
     if not re.search(r"Could not override '", str(error)) or not isinstance(cause, OmegaConfBaseException):
         return _first_line(error)
     keys = sorted(map(str, cause.parent_node)) if isinstance(cause.parent_node, DictConfig) else []

@@ -23,6 +23,7 @@ from envs.workloads.readers.reader import locate
 from launch.choices import CONF
 from launch.errors import ChoiceError
 from launch.plain import check_resolved, load_json
+from launch.values import check_values
 
 PROVENANCE = "provenance.json"
 SAVED = Path(".hydra") / "config.yaml"  # the configuration of a run
@@ -63,11 +64,12 @@ def resolve_config(cfg: DictConfig) -> DictConfig:
     `seed` is that of the first training seed for all of them.
 
     Raises:
-        ChoiceError: a value contains `${` all the same.
+        ChoiceError: a value contains `${` all the same, or is of another kind than its key.
     """
     plain = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(plain, dict)
     check_resolved(plain)
+    check_values(plain)
     resolved = OmegaConf.create(plain)
     OmegaConf.set_struct(resolved, OmegaConf.is_struct(cfg))
     return resolved

@@ -94,10 +94,3 @@ def test_all_seeds_end_with_the_first_process(tmp_path, how):
     assert "Traceback" not in err
     assert err.strip().splitlines()[-1].endswith("train.py resume=made")
     assert any(tmp_path.glob("made/seed_*/checkpoints/states/iteration_*"))
-
-
-@pytest.mark.parametrize("value", ["0", "half", "true"])
-def test_impossible_numbers_of_processes_are_refused(tmp_path, value):
-    refused = train(tmp_path / "a", f"processes={value}")
-    assert refused.returncode == 2
-    assert "it must be a whole number of at least 1" in refused.stderr

@@ -1,5 +1,6 @@
 """Learning curves of training runs: read from their folders, drawn, compared. Needs torch."""
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -99,7 +100,8 @@ def curves_of(method: str, folders: Sequence[str], run: CurvesRun) -> Iterator[C
         CheckpointError: a folder has no training state.
     """
     for each in folders:
-        for own in seed_folders(Path(each)) or [Path(each)]:
+        place = Path(os.path.expanduser(each))
+        for own in seed_folders(place) or [place]:
             state = read_state(own / STATE, TrainingState)
             try:
                 curve = CostCurve.of(state)

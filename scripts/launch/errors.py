@@ -143,7 +143,7 @@ def _explain_unknown_key(error: errors.ConfigCompositionException) -> str:
     cause = error.__cause__
     if found := re.match(r"Error merging override (\+*([^=]+)=.*)", str(error).splitlines()[0]):
         return f"{found[1]}: {found[2]} is a group of options; set one of them, as in {found[2]}.<option>=<value>"
-    if found := re.match(r"Ambiguous value for argument '([^=]+)=(.*)'$", str(error).strip().splitlines()[0]):
+    if found := re.match(r"Ambiguous value for argument '\+*([^=]+)=(.*)'$", str(error).strip().splitlines()[0]):
         return (
             f"{found[1]}={found[2]}: commas separate the values of --multirun; for a text write "
             f"{quote_value(found[1], found[2])}, for a list {found[1]}=[<value>,<value>]"

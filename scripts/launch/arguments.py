@@ -84,13 +84,21 @@ def translate_overrides(
 ) -> tuple[list[str], list[str]]:
     """Overrides for Hydra, and the top-level keys that the script reads; see `hydra_arguments`.
 
-    An experiment may name its own schedulers. Typed ones join them; the default does not.
+    An experiment may name its own schedulers, and an earlier run has its own. Typed ones join them; the default does
+    not.
     """
     config = compose_base(config_name, typed, search)
     overrides = list(typed)
     if schedulers is not None:
-        overrides = choose_schedulers(typed, "[]" if config.get("schedulers") else schedulers, search)
+        others = config.get("schedulers") or names_earlier_run(typed)
+        overrides = choose_schedulers(typed, "[]" if others else schedulers, search)
     return force_options(overrides, built_keys(config)), sorted(config)
+
+
+def names_earlier_run(typed: Sequence[str]) -> bool:
+    """Whether the options ask for an earlier run, which has schedulers of its own: `resume=` or `run=`."""
+    named = [each for each in parse_overrides(typed) if each.key_or_group in ("resume", "run") and not each.is_delete()]
+    return any(each.is_sweep_override() or each.value() for each in named)
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], list[str], str | None]:

@@ -38,7 +38,7 @@ from launch.descriptions import (
 )
 from launch.errors import ChoiceError
 from launch.plain import check_resolved
-from launch.recall import existing_folder, recall_repeated, recall_run, recall_setup
+from launch.recall import existing_folder, recall_parts, recall_repeated, recall_run, recall_setup
 from launch.registry import registered
 
 # Top-level keys of configs that are not schedulers of the user's own.
@@ -162,7 +162,8 @@ def describe_evaluation(cfg: DictConfig) -> EvaluationRun | Repetition:
         case "evaluate":
             return Repetition(folder, earlier, _describe_policy(recalled))
         case "train":
-            return Repetition(folder, earlier, _describe_seeds(recalled))
+            *before, last = (_describe_seeds(part) for part in recall_parts(recalled, earlier))
+            return Repetition(folder, earlier, last, before)
     raise ChoiceError(f"run={folder}: was made by {script}; only compare, evaluate and train can be repeated")
 
 
@@ -184,8 +185,8 @@ def describe_training(cfg: DictConfig) -> TrainingRun:
     """
     if not cfg.resume:
         return _describe_seeds(cfg)
-    recalled, folder = recall_run(cfg)
-    return replace(_describe_seeds(recalled), resumed=folder)
+    recalled, folder, resumes = recall_run(cfg)
+    return replace(_describe_seeds(recalled), resumed=folder, resumes=resumes)
 
 
 def _describe_seeds(cfg: DictConfig) -> TrainingRun:

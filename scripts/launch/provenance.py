@@ -171,7 +171,7 @@ def checkpoint_hashes(folder: Path) -> dict[str, str]:
 
 def changed_since(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> Sequence[str]:
     """Say what differs between the provenance of two runs, apart from commands and times."""
-    skipped = {"script", "options", "command", "configuration", "started"}
+    skipped = {"script", "options", "command", "configuration", "started", "resumes"}
     return list(_differences({k: v for k, v in earlier.items() if k not in skipped}, now, ""))
 
 

@@ -33,6 +33,7 @@ def _is_text(value: Any) -> bool:
 
 
 SEED, COUNT = f"a whole number from 0 to {GREATEST_SEED}", "a whole number of at least 1"
+NATURAL = "a whole number of at least 0"
 NULL, SWITCH, NUMBER, TEXT = "null", "true or false", "a number", "a text"
 TEXTS, NUMBERS, COUNTS = "a list of texts", "a list of numbers", "a list of whole numbers, none negative"
 LISTS, OPTIONS = "a list of lists of options", "a group of options, each set as <group>.<option>=<value>"
@@ -42,6 +43,7 @@ KINDS: Mapping[str, Callable[[Any], bool]] = {
     SWITCH: lambda value: isinstance(value, bool),
     SEED: lambda value: _is_whole(value, 0, GREATEST_SEED),
     COUNT: lambda value: _is_whole(value, 1),
+    NATURAL: lambda value: _is_whole(value, 0),
     NUMBER: _is_number,
     TEXT: _is_text,
     TEXTS: _is_list_of(_is_text),
@@ -54,7 +56,8 @@ KINDS: Mapping[str, Callable[[Any], bool]] = {
 ALLOWED: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("seed", "episode", "rollouts"), (SEED,)),
     **dict.fromkeys(("seeds", "episodes", "processes", "jobs", "validation_workloads"), (COUNT, NULL)),
-    **dict.fromkeys(("frames", "fps", "workloads", "generations", "population"), (COUNT,)),
+    **dict.fromkeys(("frames", "fps", "workloads", "generations", "population", "trainer.save_every"), (COUNT,)),
+    **dict.fromkeys(("trainer.iterations", "trainer.picture_every"), (NATURAL,)),
     **dict.fromkeys(("minutes", "growth"), (NUMBER,)),
     **dict.fromkeys(("checkpoint", "reference", "start", "run", "resume", "film", "load_definition"), (TEXT,)),
     **dict.fromkeys(("suite", "paper", "data", "zero", "one", "passed", "tuning.reference"), (TEXT,)),
@@ -82,14 +85,19 @@ def check_values(values: Mapping[str, Any], where: str = "") -> None:
         ChoiceError: names the key, its value, and what is allowed.
     """
     for key, value in values.items():
-        _check_value(str(key), value, where)
+        check_value(str(key), value, where)
     for key in (key for key in ALLOWED if "." in key):
         group, _, option = key.partition(".")
         if isinstance(node := values.get(group), Mapping) and option in node:
-            _check_value(key, node[option], where)
+            check_value(key, node[option], where)
 
 
-def _check_value(key: str, value: Any, where: str) -> None:
+def check_value(key: str, value: Any, where: str = "") -> None:
+    """Check what one key of a configuration holds; see `check_values`.
+
+    Raises:
+        ChoiceError: names the key, its value, and what is allowed.
+    """
     if isinstance(value, str) and is_unsafe(value):
         return
     names_class = isinstance(value, Mapping) and "_target_" in value

@@ -34,7 +34,7 @@ def test_every_key_of_a_configuration_has_a_kind(name):
 def test_a_value_is_of_a_kind_of_its_key_or_refused_by_name(key):
     group, dot, option = key.partition(".")
     for value in HOSTILE:
-        content = {group: {option: value}} if dot else {key: value}
+        content = {group: {"_target_": "a.B", option: value}} if dot else {key: value}
         if key in ALLOWED and any(KINDS[kind](value) for kind in ALLOWED[key]):
             check_values(content)
         elif key in ALLOWED or value not in (None, {}):

@@ -15,6 +15,7 @@ from envs.evaluation.sweep_plot import jct_by_load
 from envs.evaluation.table import unit_for
 from launch.describe import describe_sweep
 from launch.descriptions import SweepRun
+from launch.inputs import find_workloads
 from launch.runs import print_frame, refuse_failures
 from launch.spreading import find_spread
 
@@ -26,7 +27,7 @@ def main(run: SweepRun, folder: Path) -> None:
     schedulers = build_schedulers(run.schedulers)
     found = sweep(
         schedulers,
-        inputs.source.evaluation(run.split)[: run.episodes],
+        find_workloads(inputs, run.split, run.episodes),
         run.loads,
         inputs.setup,
         inputs.seed,

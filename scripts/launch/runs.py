@@ -17,7 +17,7 @@ from envs.evaluation.webpage import PageExtras
 from envs.scheduling import Scheduler
 from launch.descriptions import ComparisonRun
 from launch.errors import SchedulersFailedError
-from launch.inputs import build_inputs, build_schedulers, describe_task, leave_out, limit_slow
+from launch.inputs import build_inputs, build_schedulers, describe_task, find_workloads, leave_out, limit_slow
 from launch.provenance import add_provenance, trace_hashes
 from launch.records import consult_records
 from launch.spreading import find_spread
@@ -37,7 +37,7 @@ def compare_and_report(run: ComparisonRun, folder: Path, policies: Mapping[str, 
     inputs = build_inputs(run.problem)
     left_out = leave_out(run)
     built = {name: scheduler for name, scheduler in build_schedulers(run.schedulers).items() if name not in left_out}
-    workloads = inputs.source.evaluation(run.split)[: run.episodes]
+    workloads = find_workloads(inputs, run.split, run.episodes)
     about = describe_task(run.problem, inputs, run.split, len(workloads))
     add_provenance(folder, traces=trace_hashes(inputs.source), **about)
     recorded = consult_records(run, about, list(built), workloads, inputs.setup)

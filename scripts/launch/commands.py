@@ -100,6 +100,8 @@ def run_task(task: ScriptBody[_Run], run: _Run, folder: Path) -> tuple[Path, str
     """
     try:
         return task(run, folder) or folder, ""
+    except KeyboardInterrupt as interrupt:
+        raise KeyboardInterrupt(*interrupt.args or (f"no figures are kept in {os.path.relpath(folder)}",)) from None
     except RunFailedError as error:
         failure = as_line(str(error))
         print(f"error: {failure}", file=sys.stderr)

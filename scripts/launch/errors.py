@@ -6,6 +6,7 @@ import re
 import shlex
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,7 +16,15 @@ from omegaconf.errors import OmegaConfBaseException
 
 from envs.types import MurmurationError, did_you_mean
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)  # errors of the operating system, not of the code
+NO_ROOM = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EROFS,
+    errno.EFBIG,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+)  # errors of the operating system, not of the code
 LEARN_MODULES = ("ray", "safetensors", "torch")  # every other import is a dependency of the base installation
 INSTALL_LEARN = "pip install -c constraints.txt -e '.[learn]'"
 
@@ -39,10 +48,12 @@ class DifferentResultError(RunFailedError):
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """Print a user's mistake as one line on stderr and exit with 2; MURMURATION_DEBUG=1 shows the trace."""
+    interrupt_on_termination()
     try:
         yield
     except KeyboardInterrupt as interrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # another Ctrl-C shall not break off the way out with a trace
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, signal.SIG_IGN)  # another Ctrl-C shall not break off the way out with a trace
         print("interrupted", *interrupt.args, sep="; ", file=sys.stderr)  # the arguments say how to continue
         sys.exit(130)
     except Exception as error:
@@ -51,6 +62,17 @@ def one_line_errors() -> Iterator[None]:
             raise
         print(f"error: {message}", file=sys.stderr)
         sys.exit(2)
+
+
+def interrupt_on_termination() -> None:
+    """Treat SIGTERM, which Slurm and Docker send, like Ctrl-C; nothing in a thread or where SIGTERM is ignored."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    first = threading.current_thread() is threading.main_thread()
+    if first and signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
+        signal.signal(signal.SIGTERM, interrupt)
 
 
 @contextmanager

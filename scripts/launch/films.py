@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from envs.episodes.film import film_episode, write_film
+from envs.evaluation.files import whole_file
 from envs.evaluation.playing import workload_seed
 from envs.scheduling import Scheduler
 from launch.descriptions import FilmRun
@@ -24,7 +25,8 @@ def film_run(run: FilmRun, folder: Path) -> Path:
         raise ChoiceError(f"episode is {run.episode!r}; it must be a whole number from 0 to {len(workloads) - 1}")
     seed = workload_seed(inputs.seed, run.episode)
     frames = film_episode(find_actor(run), workloads[run.episode], inputs.setup, seed, run.frames)
-    write_film(frames, folder / run.film, run.fps)
+    with whole_file(folder / run.film) as part:
+        write_film(frames, part, run.fps)
     print(f"{len(frames)} pictures of {workloads[run.episode].name}: {os.path.relpath(folder / run.film)}")
     return folder / run.film
 

@@ -27,7 +27,14 @@ from envs.performance.batch_size import BatchChoice, best_batch
 from envs.performance.contention import Contention
 from envs.performance.cpu_memory import Sensitivity, sensitivity_of
 from envs.performance.drawn import DrawnModel
-from envs.performance.model import IdealModel, PerformanceModel, counts_links, cpu_scale, throughput_sources
+from envs.performance.model import (
+    IdealModel,
+    PerformanceModel,
+    counts_links,
+    cpu_scale,
+    find_throughput,
+    throughput_sources,
+)
 from envs.performance.reconfiguration import (
     CostBySize,
     CostByTable,
@@ -82,6 +89,7 @@ __all__ = [
     "cpu_scale",
     "default_model",
     "efficiency_notes",
+    "find_throughput",
     "model_profile",
     "name_of_draw",
     "no_cost",

@@ -7,7 +7,7 @@ efficiency, see `envs.performance.statistical_efficiency`.
 
 from dataclasses import dataclass
 
-from envs.performance.model import PerformanceModel
+from envs.performance.model import PerformanceModel, find_throughput
 from envs.performance.statistical_efficiency import StatisticalEfficiency
 from envs.performance.zoo import model_profile
 from envs.types import Configuration, PerformanceError
@@ -70,7 +70,7 @@ def best_batch(
     """
     best = BatchChoice(min_batch or model_profile(model).min_batch, 0.0, 0.0)
     for size in batch_sizes(model, num_gpus, min_batch, max_batch):
-        throughput = performance.throughput(model, Configuration(gpu_type, num_gpus, num_nodes, batch_size=size))
+        throughput = find_throughput(performance, model, Configuration(gpu_type, num_gpus, num_nodes, batch_size=size))
         choice = BatchChoice(size, throughput, throughput * (efficiency.at(size) if efficiency else 1.0))
         if choice.goodput > best.goodput * (1 + 1e-12):
             best = choice

@@ -71,7 +71,7 @@ def compose_options(config_name: str, options: Sequence[str], schedulers: str | 
     """Compose another script's config, within a run or outside of one, from options as its command line takes them.
 
     Raises:
-        ChoiceError: a scheduler that does not exist, or a key that holds something of another kind.
+        ChoiceError: a scheduler that does not exist, or a key that holds a value of another form.
     """
     with open_configs():
         cfg = compose(config_name, translate_overrides(options, config_name, schedulers)[0])

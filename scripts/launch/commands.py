@@ -54,7 +54,7 @@ def command(
             with one_line_errors() if here else short_errors():
                 started.append(cfg)
                 check_keys(cfg, keys, own=schedulers is not None)
-                cfg = resolve_config(cfg)
+                cfg = resolve_config(cfg, keys)
                 folder = Path(HydraConfig.get().runtime.output_dir)
                 with no_folder_beside(folder, cfg.get("resume")), joined_cluster(find_address(cfg)):
                     write_provenance(folder, config_name, cfg)

@@ -48,14 +48,18 @@ RESERVED_KEYS = (
 )
 
 
-def as_component(node: Any) -> Component:
+def as_component(node: Any, key: str = "a group of the configuration") -> Component:
     """Return what a node of a configuration describes, with the value in place of every reference.
+
+    Args:
+        node: of the configuration.
+        key: how a message calls it if it is none.
 
     Raises:
         ChoiceError: it is no node, or a value contains `${` all the same.
     """
     if not isinstance(node, DictConfig):
-        raise ChoiceError(f"a group of the configuration is {node!r}; it must have a _target_, a class to build")
+        raise ChoiceError(f"{key} is {node!r}; it must have a _target_, a class to build")
     values = cast(dict[str, Any], OmegaConf.to_container(node, resolve=True, throw_on_missing=True))
     check_resolved(values)
     return Component(str(node._get_full_key(None)), values)
@@ -374,7 +378,7 @@ def describe_reproduction(cfg: DictConfig) -> ReproductionRun:
         if name not in known:
             hint = did_you_mean(name, known, lead=", ")
             raise ChoiceError(f"{option}={name}: no such {option}{hint}; there are: {', '.join(known)}")
-    return ReproductionRun(as_component(tables[paper][table]), cfg.data)
+    return ReproductionRun(as_component(tables[paper][table], f"tables.{paper}.{table}"), cfg.data)
 
 
 def describe_soak(cfg: DictConfig) -> SoakRun:

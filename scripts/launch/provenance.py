@@ -5,7 +5,7 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -23,7 +23,7 @@ from envs.workloads.readers.reader import locate
 from launch.choices import CONF
 from launch.errors import ChoiceError
 from launch.plain import check_resolved, load_json
-from launch.values import check_values
+from launch.values import ALLOWED, check_values
 
 PROVENANCE = "provenance.json"
 SAVED = Path(".hydra") / "config.yaml"  # the configuration of a run
@@ -57,19 +57,23 @@ def write_provenance(folder: Path, script: str, cfg: DictConfig) -> None:
         write_whole(folder / SAVED, OmegaConf.to_yaml(cfg, resolve=False))
 
 
-def resolve_config(cfg: DictConfig) -> DictConfig:
+def resolve_config(cfg: DictConfig, known: Collection[str] = ALLOWED) -> DictConfig:
     """Return a configuration with the value in place of every reference `${...}`.
 
     A run is played with it and keeps it, so that whoever reads it again resolves nothing. A value that depends on
     `seed` is that of the first training seed for all of them.
 
+    Args:
+        cfg: the composed configuration.
+        known: the keys that the script reads.
+
     Raises:
-        ChoiceError: a value contains `${` all the same, or is of another kind than its key.
+        ChoiceError: a value contains `${` all the same, or is of another form than its key takes.
     """
     plain = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(plain, dict)
     check_resolved(plain)
-    check_values(plain)
+    check_values(plain, known=known)
     resolved = OmegaConf.create(plain)
     OmegaConf.set_struct(resolved, OmegaConf.is_struct(cfg))
     return resolved

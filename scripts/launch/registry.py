@@ -18,12 +18,19 @@ from envs.types import did_you_mean
 from launch.choices import CONF
 from launch.errors import ChoiceError
 from launch.plain import is_unsafe, shorten, walk
-from launch.values import check_values
+from launch.values import OPTIONAL, REQUIRED, check_values
 
 NAMING_KEYS = ("_target_", "target")  # keys whose text names a class; `target` is the network of a blueprint
 # An option of a further task, as in `tasks=["rigid-64 workload.load=0.6"]`: Hydra reads it like a typed one.
 TASK_NAME = re.compile(r"[A-Za-z][\w-]*")
 TASK_OPTION = re.compile(r"\+{0,2}(?P<key>[A-Za-z]\w*(?:[./@]\w+)*)=[\w.+:/\[\],-]*")
+# Keys of runs that can be recalled; any other one that names a class is a scheduler of the user's own.
+RECALLED = frozenset(
+    (
+        *("seed", "rollouts", "seeds", "episodes", "checkpoint", "reference", "start", "split", "results", "again"),
+        *("evaluate", "optional", "record", "sampled", "recorded", "tasks", *REQUIRED, *OPTIONAL),
+    )
+)
 NO_PARTS = ("tuning",)  # groups of `conf/` whose files describe no part of a run
 
 
@@ -87,7 +94,7 @@ def check_recalled(recalled: Mapping[str, Any], allowed: frozenset[str], origin:
     Raises:
         ChoiceError: a key has another type, a name is not in the registry, or a key or a value could run something.
     """
-    check_values(recalled, f"{origin}: ")
+    check_values(recalled, f"{origin}: ", RECALLED)
     for entry in recalled.get("tasks") or ():
         _check_task(entry, origin)
     for key, value in walk(recalled):

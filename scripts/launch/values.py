@@ -1,11 +1,11 @@
-"""What the keys of a configuration can hold: the kinds of their values, and what messages call them.
+"""What the keys of a configuration can hold: the forms of their values, and what messages call them.
 
 Typed options, the user's own YAML files and recalled configurations all pass through here before a run is described, so
 that the code behind may rely on the types.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from launch.errors import ChoiceError
@@ -24,8 +24,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < math.inf
 
 
-def _is_list_of(kind: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list | tuple) and all(kind(each) for each in value)
+def _is_list_of(form: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list | tuple) and all(form(each) for each in value)
 
 
 def _is_text(value: Any) -> bool:
@@ -36,9 +36,10 @@ SEED, COUNT = f"a whole number from 0 to {GREATEST_SEED}", "a whole number of at
 NATURAL = "a whole number of at least 0"
 NULL, SWITCH, NUMBER, TEXT = "null", "true or false", "a number", "a text"
 TEXTS, NUMBERS, COUNTS = "a list of texts", "a list of numbers", "a list of whole numbers, none negative"
+GROUPS = "groups of options by name, each set as <key>.<name>.<option>=<value>"
 LISTS, OPTIONS = "a list of lists of options", "a group of options, each set as <group>.<option>=<value>"
-# The kinds of values, as messages call them.
-KINDS: Mapping[str, Callable[[Any], bool]] = {
+# The forms of values, as messages call them.
+FORMS: Mapping[str, Callable[[Any], bool]] = {
     NULL: lambda value: value is None,
     SWITCH: lambda value: isinstance(value, bool),
     SEED: lambda value: _is_whole(value, 0, GREATEST_SEED),
@@ -51,6 +52,7 @@ KINDS: Mapping[str, Callable[[Any], bool]] = {
     COUNTS: _is_list_of(lambda value: _is_whole(value, 0)),
     LISTS: _is_list_of(_is_list_of(_is_text)),
     OPTIONS: lambda value: isinstance(value, Mapping),
+    GROUPS: lambda value: isinstance(value, Mapping) and all(isinstance(each, Mapping) for each in value.values()),
 }
 # What keys can hold besides the groups above; other top-level keys name schedulers of the user's own.
 ALLOWED: Mapping[str, Sequence[str]] = {
@@ -64,7 +66,8 @@ ALLOWED: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("split", "results", "table", "ray.address"), (TEXT, NULL)),
     **dict.fromkeys(("again", "evaluate", "optional", "record"), (SWITCH,)),
     **dict.fromkeys(("tasks", "trust", "estimators", "tuning.options"), (TEXTS,)),
-    **dict.fromkeys(("ray", "suites", "tables", "tuning", "tuning.parameters", "tuning.scheduler"), (OPTIONS,)),
+    **dict.fromkeys(("ray", "tuning", "tuning.scheduler"), (OPTIONS,)),
+    **dict.fromkeys(("suites", "tables", "tuning.parameters"), (GROUPS,)),
     "sampled": (SWITCH, NULL),
     "recorded": (SWITCH, TEXT, TEXTS),
     "parts": (TEXT, TEXTS),
@@ -74,18 +77,20 @@ ALLOWED: Mapping[str, Sequence[str]] = {
 }
 
 
-def check_values(values: Mapping[str, Any], where: str = "") -> None:
+def check_values(values: Mapping[str, Any], where: str = "", known: Collection[str] = ALLOWED) -> None:
     """Check that the keys of a configuration hold what they can.
 
     Args:
         values: by top-level key, as plain values. References are passed over: they are checked when they are resolved.
         where: begins messages: the file that they were read from, with a colon and a space.
+        known: the keys that the script reads; any other one may name a class, a scheduler of the user's own.
 
     Raises:
         ChoiceError: names the key, its value, and what is allowed.
     """
     for key, value in values.items():
-        check_value(str(key), value, where)
+        if key in known or not (isinstance(value, Mapping) and "_target_" in value):
+            check_value(str(key), value, where)
     for key in (key for key in ALLOWED if "." in key):
         group, _, option = key.partition(".")
         if isinstance(node := values.get(group), Mapping) and option in node:
@@ -114,5 +119,5 @@ def check_value(key: str, value: Any, where: str = "") -> None:
             raise ChoiceError(
                 f"{where}{shorten(wrong[0])} is no name of a scheduler; give it one of letters and digits"
             )
-    if key in ALLOWED and not any(KINDS[name](value) for name in ALLOWED[key]):
+    if key in ALLOWED and not any(FORMS[name](value) for name in ALLOWED[key]):
         raise ChoiceError(f"{where}{key} is {shorten(value)}; it must be {' or '.join(ALLOWED[key])}")

@@ -62,7 +62,7 @@ def test_an_impossible_throughput_is_one_line(value):
 
 
 @pytest.mark.parametrize("value", POSSIBLE, ids=repr)
-def test_any_kind_of_number_is_a_throughput(value):
+def test_any_number_is_a_throughput(value):
     found = find_throughput(Stating(value, 2), "vgg16", Configuration("V100", 2))
     assert (type(found), found) == (float, float(value))
 

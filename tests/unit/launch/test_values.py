@@ -1,4 +1,4 @@
-"""Every key of every configuration has a kind, and a value of another kind is refused in one line."""
+"""Every key of every configuration has a form, and a value of another form is refused in one line."""
 
 import math
 
@@ -7,7 +7,7 @@ import yaml
 
 from launch.choices import CONF
 from launch.errors import ChoiceError
-from launch.values import ALLOWED, GREATEST_SEED, KINDS, OPTIONAL, REQUIRED, check_values
+from launch.values import ALLOWED, FORMS, GREATEST_SEED, OPTIONAL, REQUIRED, check_values
 
 HOSTILE = (
     *(1e-300, 2, -1, math.nan, math.inf, 2**63 - 1, True, None, "", "x"),
@@ -22,20 +22,20 @@ def keys_of_groups(content):
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in CONF.glob("*.yaml")))
-def test_every_key_of_a_configuration_has_a_kind(name):
+def test_every_key_of_a_configuration_has_a_form(name):
     content = yaml.safe_load((CONF / f"{name}.yaml").read_text())
     keys = (set(content) | keys_of_groups(content.get("defaults", ()))) - {*PARTS}
     assert keys - {*ALLOWED, *REQUIRED, *OPTIONAL, "schedulers", "runs"} == set()
     own = {key: value for key, value in content.items() if key in ALLOWED and value != "???"}
-    check_values(own)  # its defaults are of these kinds
+    check_values(own)  # its defaults are of these forms
 
 
 @pytest.mark.parametrize("key", [*ALLOWED, *REQUIRED, *OPTIONAL, "schedulers"])
-def test_a_value_is_of_a_kind_of_its_key_or_refused_by_name(key):
+def test_a_value_is_of_a_form_of_its_key_or_refused_by_name(key):
     group, dot, option = key.partition(".")
     for value in HOSTILE:
         content = {group: {"_target_": "a.B", option: value}} if dot else {key: value}
-        if key in ALLOWED and any(KINDS[kind](value) for kind in ALLOWED[key]):
+        if key in ALLOWED and any(FORMS[form](value) for form in ALLOWED[key]):
             check_values(content)
         elif key in ALLOWED or value not in (None, {}):
             with pytest.raises(ChoiceError, match=f"^config.yaml: {key} is .* must "):
@@ -61,3 +61,10 @@ def test_messages_name_key_value_and_what_is_allowed(values, said):
 
 def test_references_wait_until_they_are_resolved():
     check_values({"seed": "${oc.env:SEED}", "cluster": "${other}"})
+
+
+def test_a_scheduler_of_the_users_own_may_have_the_name_of_another_commands_key():
+    own = {"one": {"_target_": "my_module.One"}}
+    check_values(own, known=("seed", "cluster"))
+    with pytest.raises(ChoiceError, match="one is .*; it must be a text"):
+        check_values(own, known=("one",))

@@ -156,6 +156,8 @@ def damage_of(folder: Path) -> str:
         hashes = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         if not isinstance(hashes, dict):
             return f"{MANIFEST} is no manifest"
+        if not hashes or (unlisted := {*_files(folder)} - {*hashes, MANIFEST}):
+            return f"{MANIFEST} lacks {', '.join(sorted(unlisted)) if hashes else 'all files'}"
         for name, expected in hashes.items():
             if not (folder / name).is_file():
                 return f"{name} is missing"

@@ -9,6 +9,7 @@ from pathlib import Path
 from launch import build_inputs, command
 
 # isort: split
+from envs.evaluation.files import write_frame
 from envs.scheduling import ThroughputEstimator
 from experiments.estimators.calibration import calibrate, summarise_calibration
 from experiments.estimators.held_out import held_out_jobs
@@ -28,7 +29,7 @@ def main(run: CalibrationRun, folder: Path) -> None:
     jobs = list(held_out_jobs(workloads, inputs.setup, max(run.measured), inputs.seed))
     scores = calibrate(built, jobs, inputs.setup, run.measured)
     print_frame(f"Beliefs about {len(jobs)} held-out jobs in cells not measured", summarise_calibration(scores), 3)
-    scores.to_csv(folder / "scores.csv", index=False)
+    write_frame(folder / "scores.csv", scores)
     plot_calibration(scores, folder / "estimator_calibration.png")
 
 

@@ -14,6 +14,7 @@ from agents.interface import measure_interface
 from launch.building import build_object
 from launch.describe import describe_interface
 from launch.descriptions import InterfaceRun
+from launch.inputs import find_workloads
 from launch.interface import print_interface
 
 
@@ -21,7 +22,7 @@ from launch.interface import print_interface
 def main(run: InterfaceRun, folder: Path) -> None:
     """Play every scheduler by itself and through options; print the table and write it as CSV."""
     inputs, rules = build_inputs(run.problem), build_object(run.env).rules
-    workloads = inputs.source.evaluation(run.split)[: run.episodes]
+    workloads = find_workloads(inputs, run.split, run.episodes)
     found = {}
     for name, scheduler in build_schedulers(run.schedulers).items():
         print(f"{name} ...", flush=True)

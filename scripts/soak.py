@@ -10,6 +10,7 @@ from pathlib import Path
 from launch import command
 
 # isort: split
+from envs.evaluation.files import write_whole
 from launch.describe import describe_soak
 from launch.descriptions import SoakRun
 from launch.soaking import check_flat, long_episode, worlds_until
@@ -19,7 +20,7 @@ from launch.soaking import check_flat, long_episode, worlds_until
 def main(run: SoakRun, folder: Path) -> None:
     """Play, print the counts, write soak.json; fail at the first result that cannot be."""
     tally = worlds_until(run.minutes, run.seed) if run.jobs is None else long_episode(run.jobs, run.seed)
-    (folder / "soak.json").write_text(tally.to_json())
+    write_whole(folder / "soak.json", tally.to_json())
     print(tally)
     check_flat(tally, run.growth)
 

@@ -9,12 +9,14 @@ from pathlib import Path
 from launch import build_inputs, build_schedulers, command
 
 # isort: split
+from envs.evaluation.files import write_figure, write_frame, write_whole
 from envs.evaluation.report import DOTS_PER_INCH
 from envs.evaluation.sweep import sweep
 from envs.evaluation.sweep_plot import jct_by_load
 from envs.evaluation.table import unit_for
 from launch.describe import describe_sweep
 from launch.descriptions import SweepRun
+from launch.inputs import find_workloads
 from launch.runs import print_frame, refuse_failures
 from launch.spreading import find_spread
 
@@ -26,7 +28,7 @@ def main(run: SweepRun, folder: Path) -> None:
     schedulers = build_schedulers(run.schedulers)
     found = sweep(
         schedulers,
-        inputs.source.evaluation(run.split)[: run.episodes],
+        find_workloads(inputs, run.split, run.episodes),
         run.loads,
         inputs.setup,
         inputs.seed,
@@ -41,10 +43,10 @@ def main(run: SweepRun, folder: Path) -> None:
     shown = (table / unit).reset_index()
     shown.columns = ["scheduler", *(f"{load:g}" for load in table.columns)]
     print_frame(f"Mean JCT ({unit_name}) by offered load ({run.load_definition} sizes)", shown)
-    found.table().to_csv(folder / "sweep.csv", index=False)
-    jct_by_load(found).savefig(folder / "sweep.png", dpi=DOTS_PER_INCH)
+    write_frame(folder / "sweep.csv", found.table())
+    write_figure(folder / "sweep.png", jct_by_load(found), DOTS_PER_INCH)
     for name, failure in found.failures.items():
-        (folder / f"failed_{name}.txt").write_text(failure.trace(), encoding="utf-8")
+        write_whole(folder / f"failed_{name}.txt", failure.trace())
     refuse_failures(found.failures, len(schedulers), folder)
 
 

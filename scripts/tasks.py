@@ -13,6 +13,7 @@ from pathlib import Path
 from launch import ROOT
 
 # isort: split
+from envs.evaluation.files import write_whole
 from launch.errors import one_line_errors
 from launch.task_pages import TASKS, check_task, collect_tables, insert_table, recorded_tables, short_table, write_hash
 
@@ -21,7 +22,7 @@ def write_tables(runs: list[Path], names: list[str]) -> None:
     """Write the tables of runs, or those of tasks that have records, into docs/tasks.md."""
     page = ROOT / "docs" / "tasks.md"
     for name, table in (collect_tables(runs) if runs else recorded_tables(names=names or TASKS)).items():
-        page.write_text(insert_table(page.read_text(encoding="utf-8"), name, short_table(table)), encoding="utf-8")
+        write_whole(page, insert_table(page.read_text(encoding="utf-8"), name, short_table(table)))
         print(f"{name}: written into {page.relative_to(ROOT)}")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from launch import command
 
 # isort: split
+from envs.evaluation.files import write_whole
 from envs.evaluation.tuning import improvement, search
 from launch.describe import describe_tuning
 from launch.descriptions import TuningRun
@@ -44,7 +45,7 @@ def main(run: TuningRun, folder: Path) -> None:
         "validation": {"before": gain.before, "after": gain.after, "change": gain.change, "error": gain.error},
         "worth_taking_over": gain.is_clear,
     }
-    (folder / "tuned.json").write_text(json.dumps(content, indent=2) + "\n")
+    write_whole(folder / "tuned.json", json.dumps(content, indent=2) + "\n")
 
 
 if __name__ == "__main__":

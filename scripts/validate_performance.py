@@ -9,6 +9,7 @@ from pathlib import Path
 from launch import command
 
 # isort: split
+from envs.evaluation.files import write_frame
 from experiments.performance.contention import fitted_contention, read_deepshare
 from experiments.performance.plot import plot_protocols
 from experiments.performance.predictions import summarise_errors, validate_performance
@@ -28,7 +29,7 @@ def main(run: ValidationRun, folder: Path) -> None:
     print_frame("Errors by GPU type", summarise_errors(predictions, by_type), digits=1)
     fits = fitted_contention(*read_deepshare(Path(run.data) / "profiles" / "deepshare"))
     print_frame("Contention: best fit to all pairs, share of time on the link by model", fits, digits=2)
-    predictions.to_csv(folder / "predictions.csv", index=False)
+    write_frame(folder / "predictions.csv", predictions)
     plot_protocols(predictions, folder)
     report = describe_model(Path(run.data) / "profiles", seed=run.seed)
     for title, frame in report.tables:

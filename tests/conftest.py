@@ -68,9 +68,10 @@ def one_composition_less() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def interrupts_as_before() -> Iterator[None]:
     """Undo what an interrupted script does: it ignores further interrupts, and so would processes of later tests."""
-    before = signal.getsignal(signal.SIGINT)
+    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
     yield
-    signal.signal(signal.SIGINT, before)
+    for each, handler in before.items():
+        signal.signal(each, handler)
 
 
 @pytest.fixture(scope="session")

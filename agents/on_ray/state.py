@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import signal
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,8 +46,18 @@ def start_ray() -> bool:
             raise MurmurationError(f"RAY_ADDRESS={address}: no Ray cluster answers there ({reason})") from error
         return True
     own = {"include_dashboard": False, "object_store_memory": 400_000_000}
-    ray.init(address="local", log_to_driver=False, logging_level="ERROR", **own)  # never one that happens to run
+    with keeping_termination():
+        ray.init(address="local", log_to_driver=False, logging_level="ERROR", **own)  # never one that happens to run
     return True
+
+
+@contextmanager
+def keeping_termination() -> Iterator[None]:
+    """Keep a handler of SIGTERM that this process has set: Ray's own ends the process without a word."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    if callable(before) and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, before)
 
 
 def start_ray_for(setting: str, runners: int) -> bool:

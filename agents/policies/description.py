@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from agents.networks import Blueprint
 from envs.bidding import BiddingRules, BiddingSpec
 from envs.bidding.columns import BID_BATCH, BID_COLUMNS
+from envs.evaluation.files import whole_file
 from envs.options import OptionRules, OptionSpec
 from envs.types import CheckpointError, MurmurationError
 
@@ -52,10 +53,9 @@ def write_policy(folder: Path, network: nn.Module, description: Mapping[str, Any
     """Write a network's weights and a description into a folder; each file is replaced as a whole."""
     folder.mkdir(parents=True, exist_ok=True)
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
-    save_file(weights, str(folder / f"{WEIGHTS}.part"))
-    (folder / f"{DESCRIPTION}.part").write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
-    for name in (WEIGHTS, DESCRIPTION):
-        (folder / f"{name}.part").replace(folder / name)
+    with whole_file(folder / DESCRIPTION) as text, whole_file(folder / WEIGHTS) as numbers:
+        save_file(weights, str(numbers))
+        text.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from envs.evaluation.files import whole_file
 from envs.evaluation.record_schema import RecordError, show
 from envs.types import MurmurationError
 
@@ -64,13 +65,11 @@ def write_member(archive: Path, scheduler: str, text: str) -> None:
     archive.parent.mkdir(parents=True, exist_ok=True)
     with _locked(archive):
         texts = {**_read_others(archive, scheduler), scheduler: text}
-        part = archive.with_name(f".{archive.name}.part")
-        with zipfile.ZipFile(part, "w") as file:
+        with whole_file(archive) as part, zipfile.ZipFile(part, "w") as file:
             for name in sorted(texts):
                 member = zipfile.ZipInfo(f"{name}{MEMBER_SUFFIX}", BEGINNING)
                 member.create_system, member.external_attr = 3, READABLE_BY_ALL  # as on Unix, wherever it is written
                 file.writestr(member, texts[name].encode(), zipfile.ZIP_BZIP2, compresslevel=9)
-        part.replace(archive)
 
 
 def check_archive(archive: Path) -> None:

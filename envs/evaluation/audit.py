@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from envs.metrics.timeline import segments
+from envs.performance import find_throughput
 from envs.simulation import EventKind, RunResult, Setup
 from envs.simulation.throughput import level_nodes, node_level
 from envs.types import BoolArray, Configuration, ExecutionPlan, FloatArray, ImpossibleResultError, IntArray
@@ -139,7 +140,7 @@ class Audit:
                 for name, gpus in zip(self.setup.cluster.gpu_types, by_type, strict=True)
                 if gpus
             ]
-            alone = [(gpus, self.setup.performance.throughput(model, each)) for gpus, each in configurations]
+            alone = [(gpus, find_throughput(self.setup.performance, model, each)) for gpus, each in configurations]
             slowest = min(throughput for _, throughput in alone)
             shared = slowest == 0.0 or self.setup.scenario.worker_shares == "equal"
             found.append(slowest if shared else sum(gpus * throughput for gpus, throughput in alone) / count)

@@ -148,6 +148,7 @@ def describe_settings(workloads: Sequence[Workload], setup: Setup, seed: int) ->
             "notes": efficiency_notes(models, setup.scenario.statistical_efficiency),
             "scenario": setup.scenario,
             **({"estimator": name_object(setup.estimator)} if setup.scenario.information.hides_throughput else {}),
+            **({"predictor": name_object(setup.predictor)} if setup.scenario.information.work == "predicted" else {}),
             "seed": seed,
             "workloads": [
                 {

@@ -1,9 +1,16 @@
 """Files that are written as a whole, and their hashes."""
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-PART = ".part"  # end of the name of a file or folder that is not complete yet
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+PART = ".part"  # part of the name of a file or folder that is not complete yet
 
 
 def file_hash(path: Path) -> str:
@@ -12,8 +19,39 @@ def file_hash(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Yield the path at which to write a file, which has the same ending; afterwards the file gets its own name.
+
+    A crash leaves the old file, and so does an error, after which the unfinished one is deleted.
+
+    Raises:
+        OSError: the operating system refuses, for example because the disk is full; it names the file.
+    """
+    part = path.with_name(f"{path.stem}{PART}{path.suffix}")
+    try:
+        yield part
+        part.replace(path)
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
+        raise
+    finally:
+        with suppress(OSError):  # as where the folder cannot be written at all
+            part.unlink(missing_ok=True)
+
+
 def write_whole(path: Path, text: str) -> None:
-    """Write a text file; it is replaced as a whole, so that a crash leaves the old one."""
-    part = path.with_name(path.name + PART)
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
+    """Write a text file as a whole; see `whole_file`."""
+    with whole_file(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+def write_frame(path: Path, frame: "pd.DataFrame") -> None:
+    """Write a data frame as CSV, without its index and as a whole; see `whole_file`."""
+    write_whole(path, frame.to_csv(index=False))
+
+
+def write_figure(path: Path, figure: "Figure", dpi: int) -> None:
+    """Write a plot as a whole, in the form that the ending of the path names; see `whole_file`."""
+    with whole_file(path) as part:
+        figure.savefig(part, dpi=dpi)

@@ -30,6 +30,7 @@ from envs.evaluation.record_schema import DIGITS, FORMAT, JOB_DIGITS, RecordErro
 from envs.evaluation.task import hash_text, to_hashable
 from envs.metrics import Summary
 from envs.simulation import WORLD_VERSION, Scenario, Setup, ThroughputTable
+from envs.simulation.ideal import ideal_throughput
 from envs.types import FloatArray, MurmurationError
 from envs.workloads import Workload
 
@@ -112,8 +113,8 @@ def ideal_durations(workloads: Sequence[Workload], setup: Setup) -> list[FloatAr
             most = max(int(each.jobs["max_gpus"].max()) for each in same)
             tables[models] = ThroughputTable.build(setup, models, most)
         jobs = workload.jobs
-        with np.errstate(divide="ignore"):  # infinite for a gang that does not fit on any one type
-            found.append(jobs["work"] / tables[models].requested_throughput(jobs["model"], jobs["num_gpus"]))
+        with np.errstate(divide="ignore"):  # infinite for a model that runs nowhere in the cluster
+            found.append(jobs["work"] / ideal_throughput(setup, tables[models], jobs["model"], jobs["num_gpus"]))
     return found
 
 

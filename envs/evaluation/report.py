@@ -15,6 +15,7 @@ from envs.evaluation.aggregate import aggregate_comparison
 from envs.evaluation.compare import check_comparable, compare_schedulers
 from envs.evaluation.comparison import Comparison
 from envs.evaluation.episode import EpisodeFigures
+from envs.evaluation.files import write_figure, write_frame, write_whole
 from envs.evaluation.gantt import gantt
 from envs.evaluation.marl_eval import to_marl_eval
 from envs.evaluation.page import markdown_page, task_table
@@ -158,20 +159,20 @@ def write_report(comparison: Comparison, folder: Path, extras: PageExtras | None
         The files written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "results.json").write_text(comparison.to_json())
-    comparison.table().to_csv(folder / "results.csv", index=False)
-    (folder / "results.md").write_text(markdown_page(comparison), encoding="utf-8")
+    write_whole(folder / "results.json", comparison.to_json())
+    write_frame(folder / "results.csv", comparison.table())
+    write_whole(folder / "results.md", markdown_page(comparison))
     extras = extras or PageExtras()
     aggregates = aggregate_comparison(comparison, extras.groups)
-    pd.DataFrame([each.row() for each in aggregates]).to_csv(folder / "aggregates.csv", index=False)
-    (folder / "marl_eval.json").write_text(json.dumps(to_marl_eval(comparison, extras.groups), indent=2) + "\n")
-    (folder / "report.html").write_text(html_page(comparison, extras, aggregates), encoding="utf-8")
+    write_frame(folder / "aggregates.csv", pd.DataFrame([each.row() for each in aggregates]))
+    write_whole(folder / "marl_eval.json", json.dumps(to_marl_eval(comparison, extras.groups), indent=2) + "\n")
+    write_whole(folder / "report.html", html_page(comparison, extras, aggregates))
     forms = ["results.json", "results.csv", "results.md", "report.html", "aggregates.csv", "marl_eval.json"]
     if "task" in comparison.settings:
-        (folder / "table.md").write_text(task_table(comparison), encoding="utf-8")
+        write_whole(folder / "table.md", task_table(comparison))
         forms.append("table.md")
     for name, failure in comparison.failures.items():
-        (folder / f"failed_{name}.txt").write_text(failure.trace(), encoding="utf-8")
+        write_whole(folder / f"failed_{name}.txt", failure.trace())
         forms.append(f"failed_{name}.txt")
     pictures: dict[str, Figure] = {"jct_cdf": jct_cdf(comparison), "jct_and_cpu_time": jct_and_cpu_time(comparison)}
     first = {name: results[0] for name, results in comparison.runs.items()}
@@ -181,5 +182,5 @@ def write_report(comparison: Comparison, folder: Path, extras: PageExtras | None
         one, *others = played
         pictures["side_by_side"] = side_by_side(played[one], played[min(others, key=comparison.order.index)])
     for name, figure in pictures.items():
-        figure.savefig(folder / f"{name}.png", dpi=DOTS_PER_INCH)
+        write_figure(folder / f"{name}.png", figure, DOTS_PER_INCH)
     return [*(folder / form for form in forms), *(folder / f"{name}.png" for name in pictures)]

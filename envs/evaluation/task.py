@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from envs.evaluation.comparison import name_object
 from envs.evaluation.statistics import MIN_WORKLOADS
-from envs.performance import PerformanceModel
+from envs.performance import PerformanceModel, find_throughput
 from envs.performance.batch_size import batch_sizes
 from envs.simulation import WORLD_VERSION, Setup, ThroughputTable
 from envs.simulation.scenario import LATER
@@ -213,5 +213,5 @@ def _throughputs_of_batches(
                 continue
             for gpu_type in cluster.gpu_types:
                 configurations = [Configuration(gpu_type, gpus, -(-gpus // 8), batch_size=size) for size in sizes]
-                found = np.array([performance.throughput(model, each) for each in configurations])
+                found = np.array([find_throughput(performance, model, each) for each in configurations])
                 yield f"{model} on {gpus} {gpu_type}", found

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.optimize
 
 from envs.metrics.one_machine import OneMachine
-from envs.performance import BatchSizes
+from envs.performance import BatchSizes, find_throughput
 from envs.simulation import LinkLimit, Setup
 from envs.types import BoolArray, ClusterError, Configuration, FloatArray, IntArray, PerformanceError, Seconds
 from envs.workloads import Workload
@@ -296,7 +296,7 @@ def _throughputs(
     def by_size(gpu_type: str, batch: int | None = None) -> FloatArray:
         return np.array(
             [
-                setup.performance.throughput(name, Configuration(gpu_type, gpus, on, batch_size=batch))
+                find_throughput(setup.performance, name, Configuration(gpu_type, gpus, on, batch_size=batch))
                 * batches.efficiency(name, gpus, batch)
                 for gpus, on in zip(sizes, nodes, strict=True)
             ]

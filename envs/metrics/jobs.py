@@ -37,8 +37,8 @@ def queueing_delays(records: JobRecords) -> FloatArray:
 def slowdowns(records: JobRecords) -> FloatArray:
     """JCT / ideal duration: how many times longer than alone on the requested GPUs; NaN for unfinished jobs.
 
-    The ideal duration is that of the job alone, consolidated, on its fastest GPU type in the cluster. An elastic job
-    that received more GPUs than it requested can be below 1.
+    The ideal duration is that of the job alone, consolidated, on its fastest GPU type in the cluster, or where no type
+    has so many GPUs, on several. An elastic job that received more GPUs than it requested can be below 1.
     """
     return np.asarray(job_completion_times(records) / records["ideal_duration"], dtype=np.float64)
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from envs.options.rules import OptionRules
-from envs.performance import model_profile
+from envs.performance import find_throughput, model_profile
 from envs.performance.batch_size import batch_sizes
 from envs.simulation import Setup, ThroughputTable
 from envs.simulation.by_reference import by_reference
@@ -142,4 +142,4 @@ def _price(setup: Setup, exact: ExactThroughputs, found: TuningTable, place: tup
             on = Configuration(gpu_type, gpus, nodes, batch_size=size, cpus_per_gpu=cpus, memory_per_gpu=memory)
             with suppress(PerformanceError):  # it is not offered on this type
                 exact.batches.check(model, (gpu_type,), gpus, size)
-                found.throughputs[k, i, t, gpus, nodes - 1] = setup.performance.throughput(model, on)
+                found.throughputs[k, i, t, gpus, nodes - 1] = find_throughput(setup.performance, model, on)

@@ -26,7 +26,14 @@ sensitivity of models that Synergy did not measure (`cpu_memory.stand_in`); rest
 from envs.performance.contention import Contention
 from envs.performance.cpu_memory import Sensitivity, sensitivity_of
 from envs.performance.drawn import DrawnModel
-from envs.performance.model import IdealModel, PerformanceModel, counts_links, cpu_scale, throughput_sources
+from envs.performance.model import (
+    IdealModel,
+    PerformanceModel,
+    counts_links,
+    cpu_scale,
+    find_throughput,
+    throughput_sources,
+)
 from envs.performance.reconfiguration import (
     CostBySize,
     CostByTable,
@@ -79,6 +86,7 @@ __all__ = [
     "cpu_scale",
     "default_model",
     "efficiency_notes",
+    "find_throughput",
     "model_profile",
     "name_of_draw",
     "no_cost",

@@ -118,7 +118,7 @@ def read_gavel_throughputs(path: Path) -> GavelThroughputs:
 
 def _locate(path: str | None) -> Path:
     root = os.environ.get(_DATA_VARIABLE)
-    chosen = Path(path).expanduser() if path is not None else Path(root or "") / LOCATION
+    chosen = Path(os.path.expanduser(path)) if path is not None else Path(root or "") / LOCATION
     if (path is None and not root) or not chosen.is_file():
         raise PerformanceError(
             f"Gavel's throughputs: {chosen} does not exist; set performance.path=<file>, or ${_DATA_VARIABLE} to a "

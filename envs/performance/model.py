@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Protocol
 
 from envs.types import Configuration, PerformanceError
+
+GREATEST_THROUGHPUT = 1e15  # samples/s; products with numbers of GPUs and seconds stay finite
 
 
 class PerformanceModel(Protocol):
@@ -33,6 +36,24 @@ class PerformanceModel(Protocol):
                 size is out of the model's range.
         """
         ...
+
+
+def find_throughput(performance: PerformanceModel, model: str, configuration: Configuration) -> float:
+    """Return what a performance model states for a configuration, which must be a possible throughput.
+
+    Everything that asks a performance model goes through here, since a user's own may return anything.
+
+    Raises:
+        PerformanceError: it is not a number from 0 to `GREATEST_THROUGHPUT`; and what the performance model raises.
+    """
+    found = performance.throughput(model, configuration)
+    if isinstance(found, Real) and not isinstance(found, bool) and 0.0 <= found <= GREATEST_THROUGHPUT:
+        return float(found)
+    text = " ".join(repr(found).split())
+    raise PerformanceError(
+        f"{type(performance).__name__}.throughput({model!r}, {configuration}) is {text[:80]}; it must be a number of "
+        f"samples/s from 0, where the job does not fit, to {GREATEST_THROUGHPUT:g}"
+    )
 
 
 def throughput_sources(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from envs.performance import model_profile
+from envs.performance import find_throughput, model_profile
 from envs.simulation.link_limit import LinkLimit
 from envs.simulation.setup import Setup
 from envs.types import Configuration, NodeId, Placement
@@ -106,7 +106,7 @@ class ExactThroughputs:
         key = (model, configuration)
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = self.performance.throughput(model, configuration)
+            known = self._known[key] = find_throughput(self.performance, model, configuration)
         return known
 
     def sample_traffic(self, model: str, placement: Placement) -> float:

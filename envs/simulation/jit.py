@@ -11,6 +11,7 @@ separate version, and only kernels get a wrapper through which Python calls them
 
 import gc
 import inspect
+import time
 from collections.abc import Callable
 from glob import escape
 from hashlib import sha256
@@ -228,9 +229,13 @@ class _Collection(Listener):
         self.depth = 0  # nesting of kernels that are being compiled or loaded
         self.resting = False
         self.frozen = False
+        self.seconds = 0.0  # CPU time of this process in which kernels were compiled or loaded
+        self._began = 0.0
 
     def on_start(self, event: Any) -> None:
         """Count a kernel that begins to compile or load; disable the collector."""
+        if self.depth == 0:
+            self._began = time.process_time()
         self.depth += 1
         if gc.isenabled():
             self.resting = True
@@ -241,6 +246,8 @@ class _Collection(Listener):
     def on_end(self, event: Any) -> None:
         """Count a kernel that is ready; after the last one, enable the collector again."""
         self.depth -= 1
+        if self.depth == 0:
+            self.seconds += time.process_time() - self._began
         if self.depth == 0 and not self.frozen:
             self.frozen = True
             gc.freeze()
@@ -251,6 +258,14 @@ class _Collection(Listener):
 
 _collection = _Collection()
 register("numba:compile", _collection)  # type: ignore[no-untyped-call]
+
+
+def working_seconds() -> float:
+    """Return the CPU time of this process without that in which kernels were compiled or loaded, in seconds.
+
+    A first run would count it as the time of a scheduler's decisions.
+    """
+    return time.process_time() - _collection.seconds
 
 
 class _FirstCompilation(Listener):

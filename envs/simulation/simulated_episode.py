@@ -11,6 +11,7 @@ from envs.simulation import kernels, requested
 from envs.simulation.beliefs import Beliefs
 from envs.simulation.entries import end_round, next_round
 from envs.simulation.exact import PARTS, ExactThroughputs, whole_parts
+from envs.simulation.ideal import ideal_throughput
 from envs.simulation.jit import Records
 from envs.simulation.predictions import Predictions
 from envs.simulation.requested import REQUESTED, plan_requested
@@ -273,8 +274,9 @@ class SimulatedEpisode(ABC):
         records["attained_service"] = self.view.attained_service(records["job"])
         for field in ("num_restarts", "num_preemptions", "num_interruptions", "num_gpus"):
             records[field] = jobs[field]
-        with np.errstate(divide="ignore"):  # infinite for a gang that does not fit on any one type
-            records["ideal_duration"] = jobs["work"] / self.table.requested_throughput(jobs["model"], jobs["num_gpus"])
+        with np.errstate(divide="ignore"):  # infinite for a model that runs nowhere in the cluster
+            ideal = ideal_throughput(self.setup, self.table, jobs["model"], jobs["num_gpus"])
+            records["ideal_duration"] = jobs["work"] / ideal
         records["measured"] = self.workload.measured[:count]
         result = RunResult(
             scheduler,

@@ -1,6 +1,5 @@
 """The simulator in Python: it yields rounds and applies allocations."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -12,6 +11,7 @@ from envs.scheduling import ClusterView, Scheduler
 from envs.simulation.beliefs import Beliefs, Seen
 from envs.simulation.entries import find_jobs_present, find_seen, set_estimates
 from envs.simulation.exact import ExactThroughputs
+from envs.simulation.jit import working_seconds
 from envs.simulation.overriding import find_definer, find_override
 from envs.simulation.predictions import Predictions
 from envs.simulation.result import RunResult
@@ -195,26 +195,27 @@ def run_episode(
 
     A `CompiledScheduler` runs the episode itself where it can (`plays_compiled`) and nothing is believed or predicted,
     unless `compiled` is False; its decision time is then that of the whole episode. Decision times are CPU time of the
-    process, so that other programs on the machine hardly change them. A `SlowDecisionWarning` names a decision that
-    takes longer than `decision_limit` seconds of real time (infinite: none does), while it still runs.
+    process without compiling and loading kernels, so that other programs and a first run hardly change them. A
+    `SlowDecisionWarning` names a decision that takes longer than `decision_limit` seconds of real time (infinite: none
+    does), while it still runs.
 
     Raises:
         AllocationError: an allocation does not fit; names scheduler, time, job, node and resource.
     """
     name = name or type(scheduler).__name__
     scheduler.reset(simulator.cluster, simulator.rng)
-    began = time.process_time()
+    began = working_seconds()
     if compiled and _play(scheduler, simulator):
-        return simulator.result(name, time.process_time() - began)
+        return simulator.result(name, working_seconds() - began)
     thought = 0.0
     with DecisionWatch(name, decision_limit) as watch:
         for view in simulator.rounds():
-            began = time.process_time()
+            began = working_seconds()
             with _blaming(name, view.time):
                 watch.begin(view.time)
                 allocation = scheduler.schedule(view)
                 watch.end()
-                thought += time.process_time() - began
+                thought += working_seconds() - began
                 if not isinstance(allocation, Allocation):
                     raise AllocationError(
                         f"schedule() returned {type(allocation).__name__}; return what view.allocation() gave you"

@@ -4,11 +4,11 @@ import itertools
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
-from envs.performance import DrawnModel, PerformanceModel, cpu_scale, model_profile, without_draw
+from envs.performance import DrawnModel, PerformanceModel, cpu_scale, find_throughput, model_profile, without_draw
 from envs.performance.contention import stage_profile
 from envs.simulation.link_limit import LinkLimit
 from envs.simulation.scenario import Scenario
@@ -105,7 +105,7 @@ class CpuMemoryTable:
             grid[0, 1:, 1:] = 1.0
             for gpus in range(1, MOST_NODE_GPUS + 1):
                 grid[gpus] = grid[gpus - 1]
-                if performance.throughput(model, Configuration(gpu_type, gpus)) > 0:
+                if find_throughput(performance, model, Configuration(gpu_type, gpus)) > 0:
                     grid[gpus] = _cpu_memory_factor(performance, model, gpu_type, gpus, CPU_GRID * scale[i, t], memory)
                 enough = grid[gpus] >= grid[gpus, -1, -1] * (1 - 1e-12)
                 row = int(np.flatnonzero(enough.any(axis=1))[0])
@@ -123,7 +123,7 @@ def memory_grid(setup: Setup, models: Sequence[str]) -> FloatArray:
     A model whose plans move optimizer states to the host needs hundreds of GB for each of a few GPUs. The grid ends
     where no model on one node gains from more, or where no node has more.
     """
-    cluster, throughput = setup.cluster, setup.performance.throughput
+    cluster, throughput = setup.cluster, partial(find_throughput, setup.performance)
     needed = float(MEMORY_GRID[-1])
     for model, gpu_type in itertools.product(models, cluster.gpu_types):
         of_type = [node for node in cluster.nodes if node.gpu_type == gpu_type]
@@ -143,12 +143,12 @@ def _cpu_memory_factor(
 ) -> FloatArray:
     """float64[c, m]: throughput on GPUs of one node relative to ample cores and memory, by cores for each GPU."""
     factor = np.zeros((len(cores), len(amounts)))
-    ample = performance.throughput(model, Configuration(gpu_type, gpus))
+    ample = find_throughput(performance, model, Configuration(gpu_type, gpus))
     for row, cpus in enumerate(cores.tolist()):
         for column, memory in enumerate(amounts.tolist()):
             if cpus > 0 and memory > 0:
                 fed = Configuration(gpu_type, gpus, cpus_per_gpu=cpus, memory_per_gpu=memory)
-                throughput = performance.throughput(model, fed)
+                throughput = find_throughput(performance, model, fed)
                 factor[row, column] = min(throughput / ample, 1.0)
     return factor
 
@@ -252,7 +252,7 @@ class ThroughputTable:
             configurations = []
         for i, model in enumerate(models):
             for place, configuration in configurations:
-                throughputs[i][place] = setup.performance.throughput(model, configuration)
+                throughputs[i][place] = find_throughput(setup.performance, model, configuration)
         shared = scenario.cpu_memory == "shared"
         if smaller is not None and smaller.models == tuple(models):
             cpu_memory = smaller.cpu_memory

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from envs.performance import PerformanceModel
+from envs.performance import PerformanceModel, find_throughput
 from envs.types import ClusterSpec, Configuration, FloatArray, IntArray, TraceError
 
 LoadDefinition = Literal["requested", "efficient"]
@@ -48,7 +48,7 @@ def efficient_throughputs(
         nodes = np.searchsorted(room, sizes) + 1
         on = list(zip(sizes.tolist(), nodes.tolist(), strict=True))
         for column, gpu_type in enumerate(cluster.gpu_types):
-            each = [performance.throughput(models[model], Configuration(gpu_type, *where)) for where in on]
+            each = [find_throughput(performance, models[model], Configuration(gpu_type, *where)) for where in on]
             per_gpu = np.array(each) / sizes
             for row in rows.tolist():
                 inside = per_gpu[(sizes >= ranges[row, 1]) & (sizes <= ranges[row, 2])]

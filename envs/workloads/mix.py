@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from envs.performance import PerformanceModel
+from envs.performance import PerformanceModel, find_throughput
 from envs.performance.zoo import ALIASES, zoo_name
 from envs.types import BoolArray, ClusterSpec, Configuration, FloatArray, IntArray, PerformanceError, TraceError
 
@@ -71,7 +71,7 @@ class ModelThroughputs:
     def __init__(self, performance: PerformanceModel) -> None:
         @cache
         def ask(model: str, gpu_type: str, num_gpus: int, num_nodes: int) -> float:
-            return performance.throughput(model, Configuration(gpu_type, num_gpus, num_nodes))
+            return find_throughput(performance, model, Configuration(gpu_type, num_gpus, num_nodes))
 
         self._ask = ask
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from envs.performance import PerformanceModel, without_draw
+from envs.performance import PerformanceModel, find_throughput, without_draw
 from envs.types import (
     LATEST_SUBMISSION,
     ClusterSpec,
@@ -204,7 +204,7 @@ class Workload:
         throughput = np.array(
             [
                 [
-                    performance.throughput(self.models[model], Configuration(name, int(n), -(-int(n) // size)))
+                    find_throughput(performance, self.models[model], Configuration(name, int(n), -(-int(n) // size)))
                     for model, n in self.jobs[["model", "num_gpus"]][first]
                 ]
                 for name, size in zip(cluster.gpu_types, per_node, strict=True)

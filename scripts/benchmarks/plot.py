@@ -10,6 +10,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from benchmarks.report import Report
+from envs.evaluation.files import write_figure
 
 # Panel: title, unit, and its lines as (part, beginning of the figure's name, label).
 EVENTS = ("engine", "FIFO, full model", "compiled"), ("engine", "reference engine", "reference")
@@ -34,7 +35,7 @@ def plot_scaling(report: Report, folder: Path) -> None:
         axis.set(title=title, xlabel="nodes of 8 GPUs", ylabel=f"CPU time, {unit}", xscale="log", yscale="log")
         axis.legend()
         axis.grid(alpha=0.3)
-    figure.savefig(folder / "scaling.png", dpi=120)
+    write_figure(folder / "scaling.png", figure, 120)
     plt.close(figure)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from envs.evaluation.files import write_whole
 from envs.types import MurmurationError
 from launch.runs import print_frame
 
@@ -65,7 +66,7 @@ class Report:
     def write(self, folder: Path, about: dict[str, str]) -> None:
         """Write `benchmark.json`: the machine, figures, counts, faults."""
         content = {"about": about, **asdict(self)}
-        (folder / "benchmark.json").write_text(json.dumps(content, indent=1, default=str) + "\n")
+        write_whole(folder / "benchmark.json", json.dumps(content, indent=1, default=str) + "\n")
 
     def check(self) -> None:
         """Raise a `CountError` if counts differ, else a `FaultError` if a measurement raised."""
@@ -90,7 +91,7 @@ def write_page(report: Report, folder: Path) -> None:
         rows = [list(frame.columns), ["---"] * len(frame.columns), *frame.to_numpy().tolist()]
         lines += [f"## {part}", "", *(f"| {' | '.join(row)} |" for row in rows), ""]
     text = "\n".join([*lines, *report.notes, summarise_report(report)]) + "\n"
-    (folder / "benchmark.md").write_text(text, encoding="utf-8")
+    write_whole(folder / "benchmark.md", text)
 
 
 def report_frames(report: Report) -> Iterator[tuple[str, pd.DataFrame]]:

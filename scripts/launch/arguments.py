@@ -4,6 +4,8 @@ Hydra's own syntax stays valid. Two things are added: several schedulers on one 
 in the YAML because their default is in a signature.
 """
 
+import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, cast
@@ -18,6 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from envs.types import did_you_mean
 from launch.choices import CONF, list_choices, open_configs, search_in
 from launch.errors import ChoiceError
+from launch.values import check_values
 
 ALL, FAST = "all", "fast"
 # They decide about GPUs only, as the agents do, and within milliseconds.
@@ -69,10 +72,12 @@ def compose_options(config_name: str, options: Sequence[str], schedulers: str | 
     """Compose another script's config, within a run or outside of one, from options as its command line takes them.
 
     Raises:
-        ChoiceError: a scheduler that does not exist.
+        ChoiceError: a scheduler that does not exist, or a key that holds a value of another form.
     """
     with open_configs():
-        return compose(config_name, translate_overrides(options, config_name, schedulers)[0])
+        cfg = compose(config_name, translate_overrides(options, config_name, schedulers)[0])
+    check_values(cast(dict[str, Any], OmegaConf.to_container(cfg, resolve=False)))
+    return cfg
 
 
 def translate_overrides(
@@ -80,26 +85,46 @@ def translate_overrides(
 ) -> tuple[list[str], list[str]]:
     """Overrides for Hydra, and the top-level keys that the script reads; see `hydra_arguments`.
 
-    An experiment may name its own schedulers. Typed ones join them; the default does not.
+    An experiment may name its own schedulers, and an earlier run has its own. Typed ones join them; the default does
+    not.
     """
     config = compose_base(config_name, typed, search)
     overrides = list(typed)
     if schedulers is not None:
-        overrides = choose_schedulers(typed, "[]" if config.get("schedulers") else schedulers, search)
+        others = config.get("schedulers") or names_earlier_run(typed)
+        overrides = choose_schedulers(typed, "[]" if others else schedulers, search)
     return force_options(overrides, built_keys(config)), sorted(config)
+
+
+def names_earlier_run(typed: Sequence[str]) -> bool:
+    """Whether the options ask for an earlier run, which has schedulers of its own: `resume=` or `run=`."""
+    named = [each for each in parse_overrides(typed) if each.key_or_group in ("resume", "run") and not each.is_delete()]
+    return any(each.is_sweep_override() or each.value() for each in named)
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], list[str], str | None]:
     """Separate flags from overrides, since Hydra reads only overrides that are not interrupted by flags.
 
     Returns:
-        Flags with their values, overrides, and the value of `--config-dir`.
+        Flags with their values, overrides (with the home directory for `~`), and the value of `--config-dir`.
     """
     parsed, _ = get_args_parser().parse_known_intermixed_args(list(words))
     flags = list(words)
     for override in parsed.overrides:
         flags.remove(override)
-    return flags, list(parsed.overrides), parsed.config_dir
+    return flags, [expand_home(word) for word in parsed.overrides], parsed.config_dir
+
+
+def expand_home(word: str) -> str:
+    """Return an option with the home directory in place of `~` at the beginning of its value, as shells do for words.
+
+    Hydra would read `~` in an option without quotes as a sign of its own.
+    """
+    found = re.fullmatch(r"""(?P<key>[^=]+=)(?P<quote>["']?)(?P<path>~.*)(?P=quote)""", word)
+    if not found or (home := os.path.expanduser(found["path"])) == found["path"]:
+        return word
+    quoted = home.replace('"', r"\"")
+    return f'{found["key"]}"{quoted}"'
 
 
 def compose_base(config_name: str, overrides: Sequence[str], search: Sequence[str] = ()) -> dict[str, Any]:
@@ -135,16 +160,21 @@ _compose_ours = lru_cache(maxsize=64)(compose_plain)  # nothing changes what it 
 
 
 def check_names(overrides: Sequence[Override], search: Sequence[str]) -> None:
-    """Check that no group is given null or a number, of which Hydra says neither the group nor what is allowed.
+    """Check that a group is given names, not null or numbers: Hydra says neither the group nor what is allowed.
 
     Raises:
         ChoiceError: names the group and its choices.
     """
     for override in overrides:
-        if override.is_delete() or override.is_sweep_override() or isinstance(override.value(), str | list | dict):
+        if override.is_delete() or override.is_sweep_override() or isinstance(override.value(), dict):
             continue
-        group = override.key_or_group
-        if "." not in group and (known := list_choices(group, search)):
+        group, value = override.key_or_group, override.value()
+        if isinstance(value, str) or "." in group or not (known := list_choices(group, search)):
+            continue
+        names = value if isinstance(value, list) else [value]
+        if group == "scheduler" and all(isinstance(name, str) for name in names):
+            continue  # `select_schedulers` reads them
+        if not names or any(name not in known for name in names):
             raise ChoiceError(
                 f"{line_of(override)}: {group} is chosen by name; there are: {', '.join(known)}; leave it out for the "
                 "default"

@@ -1,5 +1,6 @@
 """The choices of each config group: the YAML files that Hydra finds for it, and a description of each."""
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -56,7 +57,7 @@ def search_in(config_dir: str | None) -> list[str]:
     """
     if config_dir is None:
         return []
-    folder = Path(config_dir).resolve()
+    folder = Path(os.path.expanduser(config_dir)).resolve()
     if not folder.is_dir():
         raise ChoiceError(f"--config-dir {config_dir}: no such folder; give one with subfolders such as scheduler/")
     for name in (path.relative_to(CONF) for path in sorted(CONF.rglob("*.yaml"))):
@@ -82,7 +83,7 @@ def describe_groups(wanted: Sequence[str] = (), config_dir: str | None = None) -
         ChoiceError: there is no such group, or no such folder.
     """
     search = search_in(config_dir)
-    folders = [CONF, *([Path(config_dir)] if config_dir else [])]
+    folders = [CONF, *([Path(os.path.expanduser(config_dir))] if config_dir else [])]
     with open_configs():
         found = {group: list_choices(group, search) for group in LISTED_GROUPS}
     known = [group for group in LISTED_GROUPS if found[group]]

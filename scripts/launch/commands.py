@@ -54,7 +54,7 @@ def command(
             with one_line_errors() if here else short_errors():
                 started.append(cfg)
                 check_keys(cfg, keys, own=schedulers is not None)
-                cfg = resolve_config(cfg)
+                cfg = resolve_config(cfg, keys)
                 folder = Path(HydraConfig.get().runtime.output_dir)
                 with no_folder_beside(folder, cfg.get("resume")), joined_cluster(find_address(cfg)):
                     write_provenance(folder, config_name, cfg)
@@ -100,6 +100,8 @@ def run_task(task: ScriptBody[_Run], run: _Run, folder: Path) -> tuple[Path, str
     """
     try:
         return task(run, folder) or folder, ""
+    except KeyboardInterrupt as interrupt:
+        raise KeyboardInterrupt(*interrupt.args or (f"no figures are kept in {os.path.relpath(folder)}",)) from None
     except RunFailedError as error:
         failure = as_line(str(error))
         print(f"error: {failure}", file=sys.stderr)

@@ -1,5 +1,6 @@
 """Learning curves of training runs: read from their folders, drawn, compared. Needs torch."""
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from agents.curves import MINUTE, LearningCurve, learning_curves
 from agents.saving import read_state
 from agents.training import STATE, TrainingState
 from envs.evaluation.aggregate import interquartile_mean
+from envs.evaluation.files import write_figure, write_frame
 from envs.evaluation.report import DOTS_PER_INCH
 from launch.descriptions import CurvesRun
 from launch.errors import ChoiceError
@@ -62,9 +64,9 @@ def write_learning_curves(folder: Path) -> None:
     states = [read_state(each / STATE, TrainingState) for each in folders if (each / STATE).exists()]
     if states and all("compared_cost" in own for state in states for own in state.latest.values()):
         title = f"{next(iter(states[0].latest))}, {len(states)} training seed{'s'[: len(states) > 1]}"
-        cost_curves([CostCurve.of(state) for state in states], title).savefig(folder / "learning_curves.png", dpi=120)
+        write_figure(folder / "learning_curves.png", cost_curves([CostCurve.of(state) for state in states], title), 120)
     elif runs := read_curves(folder):
-        learning_curves(runs).savefig(folder / "learning_curves.png", dpi=120)
+        write_figure(folder / "learning_curves.png", learning_curves(runs), 120)
 
 
 def compare_runs(run: CurvesRun, folder: Path) -> None:
@@ -87,8 +89,8 @@ def compare_runs(run: CurvesRun, folder: Path) -> None:
     summary = pd.DataFrame([summarise_seeds(name, task, curves, run) for name, task, curves in groups])
     print_frame(f"Progress in validation from {run.zero} (0) to {run.one} (1), at the last validation", summary)
     rows = pd.DataFrame([row for name, task, curves in groups for row in list_validations(name, curves, run)])
-    rows.to_csv(folder / "curves.csv", index=False)
-    compare_progress(methods, run.zero, run.one).savefig(folder / "curves.png", dpi=DOTS_PER_INCH)
+    write_frame(folder / "curves.csv", rows)
+    write_figure(folder / "curves.png", compare_progress(methods, run.zero, run.one), DOTS_PER_INCH)
 
 
 def curves_of(method: str, folders: Sequence[str], run: CurvesRun) -> Iterator[CostCurve]:
@@ -99,7 +101,8 @@ def curves_of(method: str, folders: Sequence[str], run: CurvesRun) -> Iterator[C
         CheckpointError: a folder has no training state.
     """
     for each in folders:
-        for own in seed_folders(Path(each)) or [Path(each)]:
+        place = Path(os.path.expanduser(each))
+        for own in seed_folders(place) or [place]:
             state = read_state(own / STATE, TrainingState)
             try:
                 curve = CostCurve.of(state)

@@ -38,7 +38,7 @@ from launch.descriptions import (
 )
 from launch.errors import ChoiceError
 from launch.plain import check_resolved
-from launch.recall import existing_folder, recall_repeated, recall_run, recall_setup
+from launch.recall import existing_folder, recall_parts, recall_repeated, recall_run, recall_setup
 from launch.registry import registered
 
 # Top-level keys of configs that are not schedulers of the user's own.
@@ -48,14 +48,18 @@ RESERVED_KEYS = (
 )
 
 
-def as_component(node: Any) -> Component:
+def as_component(node: Any, key: str = "a group of the configuration") -> Component:
     """Return what a node of a configuration describes, with the value in place of every reference.
+
+    Args:
+        node: of the configuration.
+        key: how a message calls it if it is none.
 
     Raises:
         ChoiceError: it is no node, or a value contains `${` all the same.
     """
     if not isinstance(node, DictConfig):
-        raise ChoiceError(f"a group of the configuration is {node!r}; it must have a _target_, a class to build")
+        raise ChoiceError(f"{key} is {node!r}; it must have a _target_, a class to build")
     values = cast(dict[str, Any], OmegaConf.to_container(node, resolve=True, throw_on_missing=True))
     check_resolved(values)
     return Component(str(node._get_full_key(None)), values)
@@ -65,10 +69,8 @@ def describe_problem(cfg: DictConfig) -> ProblemSpec:
     """Describe the problem of a run: its groups, from the cluster to the predictor, and the seed.
 
     Raises:
-        ChoiceError: a seed that is not a whole number, a group that is no node, or a task that cannot be built.
+        ChoiceError: a group that is no node, or a task that cannot be built.
     """
-    if not isinstance(cfg.seed, int) or cfg.seed < 0:
-        raise ChoiceError(f"seed is {cfg.seed!r}; it must be a whole number, not negative")
     return ProblemSpec(
         as_component(cfg.cluster),
         as_component(cfg.performance),
@@ -114,7 +116,7 @@ def describe_comparison(cfg: DictConfig) -> ComparisonRun:
     """Describe a comparison.
 
     Raises:
-        ChoiceError: `episodes` is not a positive whole number, and all errors of the parts.
+        ChoiceError: see `describe_problem` and `describe_schedulers`.
     """
     recorded = cfg.get("recorded")
     if recorded is not True:
@@ -123,7 +125,7 @@ def describe_comparison(cfg: DictConfig) -> ComparisonRun:
         problem=describe_problem(cfg),
         schedulers=describe_schedulers(cfg),
         split=cfg.get("split"),
-        episodes=_episodes_in(cfg),
+        episodes=cfg.get("episodes"),
         optional=_optional_in(cfg),
         reference=cfg.get("reference", ""),
         records=RecordChoice(
@@ -143,13 +145,6 @@ def compose_comparison(options: Sequence[str], script: str = "compare") -> Compa
         ChoiceError: see `describe_comparison` and `compose_options`.
     """
     return describe_comparison(compose_options(script, options, "[]"))
-
-
-def _episodes_in(cfg: DictConfig) -> int | None:
-    wanted: Any = cfg.get("episodes")
-    if wanted is not None and (not isinstance(wanted, int) or wanted < 1):
-        raise ChoiceError(f"episodes is {wanted!r}; it must be a whole number of at least 1, or null for all")
-    return wanted
 
 
 def _optional_in(cfg: DictConfig) -> list[str]:
@@ -172,7 +167,8 @@ def describe_evaluation(cfg: DictConfig) -> EvaluationRun | Repetition:
         case "evaluate":
             return Repetition(folder, earlier, _describe_policy(recalled))
         case "train":
-            return Repetition(folder, earlier, _describe_seeds(recalled))
+            *before, last = (_describe_seeds(part) for part in recall_parts(recalled, earlier))
+            return Repetition(folder, earlier, last, before)
     raise ChoiceError(f"run={folder}: was made by {script}; only compare, evaluate and train can be repeated")
 
 
@@ -190,22 +186,15 @@ def describe_training(cfg: DictConfig) -> TrainingRun:
     """Describe a training run; with `resume=`, the one that goes on.
 
     Raises:
-        ChoiceError: `seeds` or `processes` is not a positive whole number, a further task does not exist, or the run
-            cannot be resumed.
+        ChoiceError: a further task does not exist, or the run cannot be resumed.
     """
     if not cfg.resume:
         return _describe_seeds(cfg)
-    recalled, folder = recall_run(cfg)
-    return replace(_describe_seeds(recalled), resumed=folder)
+    recalled, folder, resumes = recall_run(cfg)
+    return replace(_describe_seeds(recalled), resumed=folder, resumes=resumes)
 
 
 def _describe_seeds(cfg: DictConfig) -> TrainingRun:
-    for key in ("seeds", "processes"):
-        value = cfg.get(key)
-        if value is None and key == "processes":
-            continue
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ChoiceError(f"{key} is {value!r}; it must be a whole number of at least 1")
     trusted = registered(cfg) if cfg.start or cfg.evaluate else frozenset[str]()
     first = SeedRun(
         problem=describe_problem(cfg),
@@ -221,7 +210,7 @@ def _describe_seeds(cfg: DictConfig) -> TrainingRun:
         text=OmegaConf.to_yaml(cfg),
     )
     return TrainingRun(
-        seeds=[first, *(_with_seed(first, cfg, cfg.seed + number) for number in range(1, cfg.seeds))],
+        seeds=[first, *(_with_seed(first, cfg, cfg.seed + number) for number in range(1, cfg.seeds or 1))],
         processes=cfg.get("processes"),
         evaluation=replace(describe_comparison(cfg), split="test") if cfg.evaluate else None,
         trusted=trusted,
@@ -302,7 +291,7 @@ def describe_sweep(cfg: DictConfig) -> SweepRun:
         problem=describe_problem(cfg),
         schedulers=describe_schedulers(cfg),
         split=cfg.split,
-        episodes=_episodes_in(cfg),
+        episodes=cfg.episodes,
         optional=_optional_in(cfg),
         reference=cfg.reference,
         loads=[cfg.loads] if isinstance(cfg.loads, int | float) else list(cfg.loads),
@@ -316,7 +305,7 @@ def describe_interface(cfg: DictConfig) -> InterfaceRun:
         problem=describe_problem(cfg),
         schedulers=describe_schedulers(cfg),
         split=cfg.split,
-        episodes=_episodes_in(cfg),
+        episodes=cfg.episodes,
         env=as_component(cfg.env),
     )
 
@@ -390,7 +379,7 @@ def describe_reproduction(cfg: DictConfig) -> ReproductionRun:
         if name not in known:
             hint = did_you_mean(name, known, lead=", ")
             raise ChoiceError(f"{option}={name}: no such {option}{hint}; there are: {', '.join(known)}")
-    return ReproductionRun(as_component(tables[paper][table]), cfg.data)
+    return ReproductionRun(as_component(tables[paper][table], f"tables.{paper}.{table}"), cfg.data)
 
 
 def describe_soak(cfg: DictConfig) -> SoakRun:

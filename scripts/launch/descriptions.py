@@ -132,6 +132,7 @@ class TrainingRun:
     evaluation: ComparisonRun | None = None  # after training
     trusted: frozenset[str] = frozenset()  # import paths of the classes that the trained policies may name
     resumed: Path | None = None  # the folder of the run that goes on
+    resumes: Sequence[Mapping[str, Any]] = ()  # with this one the last; see `launch.recall.read_resumes`
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,7 @@ class Repetition:
     folder: Path  # of the earlier run
     provenance: Mapping[str, Any]  # of the earlier run
     run: ComparisonRun | EvaluationRun | TrainingRun
+    before: Sequence[TrainingRun] = ()  # what was trained before the run was resumed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,8 +3,10 @@
 import errno
 import os
 import re
+import shlex
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,7 +16,15 @@ from omegaconf.errors import OmegaConfBaseException
 
 from envs.types import MurmurationError, did_you_mean
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)  # errors of the operating system, not of the code
+NO_ROOM = (
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EROFS,
+    errno.EFBIG,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+)  # errors of the operating system, not of the code
 LEARN_MODULES = ("ray", "safetensors", "torch")  # every other import is a dependency of the base installation
 INSTALL_LEARN = "pip install -c constraints.txt -e '.[learn]'"
 
@@ -38,10 +48,12 @@ class DifferentResultError(RunFailedError):
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """Print a user's mistake as one line on stderr and exit with 2; MURMURATION_DEBUG=1 shows the trace."""
+    interrupt_on_termination()
     try:
         yield
     except KeyboardInterrupt as interrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # another Ctrl-C shall not break off the way out with a trace
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, signal.SIG_IGN)  # another Ctrl-C shall not break off the way out with a trace
         print("interrupted", *interrupt.args, sep="; ", file=sys.stderr)  # the arguments say how to continue
         sys.exit(130)
     except Exception as error:
@@ -50,6 +62,17 @@ def one_line_errors() -> Iterator[None]:
             raise
         print(f"error: {message}", file=sys.stderr)
         sys.exit(2)
+
+
+def interrupt_on_termination() -> None:
+    """Treat SIGTERM, which Slurm and Docker send, like Ctrl-C; nothing in a thread or where SIGTERM is ignored."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    first = threading.current_thread() is threading.main_thread()
+    if first and signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
+        signal.signal(signal.SIGTERM, interrupt)
 
 
 @contextmanager
@@ -91,7 +114,7 @@ def _explain(error: BaseException) -> str | None:
     if isinstance(error, errors.ConfigCompositionException):
         return _explain_unknown_key(error)
     if isinstance(error, errors.OverrideParseException):
-        return f"{error.override!r} is no override; write key=value, in quotes if the shell could read it otherwise"
+        return _explain_syntax(str(error.override))
     if isinstance(error, errors.InstantiationException):
         return None  # options are checked earlier, so an exception of a constructor is a fault and keeps its trace
     return _first_line(error) if isinstance(error, errors.HydraException | OmegaConfBaseException) else None
@@ -123,9 +146,30 @@ def _explain_unknown_choice(error: errors.MissingConfigException) -> str:
     return f"{group}={name}: no such {group}{hint}; there are: {', '.join(error.options)}"
 
 
+def _explain_syntax(option: str) -> str:
+    """Hydra cannot read an option: it is no key=value, or its value has letters that need quotes."""
+    key, _, value = option.partition("=")
+    if value.strip() and value[0] not in "[{(" and re.fullmatch(r"[+\w./@-]+", key):
+        return f"{option!r}: the value has letters that need quotes; write {quote_value(key, value)}"
+    return f"{option!r} is no override; write key=value, in quotes if the shell could read it otherwise"
+
+
+def quote_value(key: str, value: str) -> str:
+    """Return key=value with quotes for Hydra around the value, and quotes for the shell around all of it."""
+    inner = value.strip("\"'").replace('"', '\\"')
+    return shlex.quote(f'{key}="{inner}"')
+
+
 def _explain_unknown_key(error: errors.ConfigCompositionException) -> str:
     """An override sets a key that the config does not have."""
     cause = error.__cause__
+    if found := re.match(r"Error merging override (\+*([^=]+)=.*)", str(error).splitlines()[0]):
+        return f"{found[1]}: {found[2]} is a group of options; set one of them, as in {found[2]}.<option>=<value>"
+    if found := re.match(r"Ambiguous value for argument '\+*([^=]+)=(.*)'$", str(error).strip().splitlines()[0]):
+        return (
+            f"{found[1]}={found[2]}: commas separate the values of --multirun; for a text write "
+            f"{quote_value(found[1], found[2])}, for a list {found[1]}=[<value>,<value>]"
+        )
     if not re.search(r"Could not override '", str(error)) or not isinstance(cause, OmegaConfBaseException):
         return _first_line(error)
     keys = sorted(map(str, cause.parent_node)) if isinstance(cause.parent_node, DictConfig) else []

@@ -4,11 +4,12 @@ import os
 from pathlib import Path
 
 from envs.episodes.film import film_episode, write_film
+from envs.evaluation.files import whole_file
 from envs.evaluation.playing import workload_seed
 from envs.scheduling import Scheduler
 from launch.descriptions import FilmRun
 from launch.errors import ChoiceError
-from launch.inputs import build_inputs, build_schedulers
+from launch.inputs import build_inputs, build_schedulers, find_workloads
 
 
 def film_run(run: FilmRun, folder: Path) -> Path:
@@ -19,12 +20,13 @@ def film_run(run: FilmRun, folder: Path) -> Path:
         MurmurationError: the film cannot be written.
     """
     inputs = build_inputs(run.problem)
-    workloads = inputs.source.evaluation(run.split)
+    workloads = find_workloads(inputs, run.split)
     if not isinstance(run.episode, int) or not 0 <= run.episode < len(workloads):
         raise ChoiceError(f"episode is {run.episode!r}; it must be a whole number from 0 to {len(workloads) - 1}")
     seed = workload_seed(inputs.seed, run.episode)
     frames = film_episode(find_actor(run), workloads[run.episode], inputs.setup, seed, run.frames)
-    write_film(frames, folder / run.film, run.fps)
+    with whole_file(folder / run.film) as part:
+        write_film(frames, part, run.fps)
     print(f"{len(frames)} pictures of {workloads[run.episode].name}: {os.path.relpath(folder / run.film)}")
     return folder / run.film
 

@@ -1,6 +1,7 @@
 """The inputs of a run, built from its description, and what its task says of them."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +10,14 @@ from envs.performance import PerformanceModel
 from envs.scheduling import Scheduler, ThroughputEstimator, WorkPredictor
 from envs.simulation import Scenario, Setup, train_predictor
 from envs.simulation.jit import on_first_compilation
-from envs.types import ClusterSpec
-from envs.workloads import WorkloadSource
+from envs.types import ClusterSpec, TraceError
+from envs.workloads import TraceSource, Workload, WorkloadSource
 from launch.arguments import BATCH_SCHEDULERS, SLOW_SCHEDULERS, SLOWEST_SCHEDULERS
 from launch.building import Component, build_object
 from launch.descriptions import ComparisonRun, ProblemSpec
 from launch.errors import ChoiceError
+
+TEST = "test"  # the split on which policies are evaluated
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,32 @@ def build_schedulers(components: Mapping[str, Component]) -> dict[str, Scheduler
                 f"{name}: {type(scheduler).__name__} has no {' and no '.join(lacks)}; a scheduler needs both"
             )
     return built
+
+
+def find_workloads(inputs: RunInputs, split: str | None, episodes: int | None = None) -> Sequence[Workload]:
+    """Return the workloads of a split that are played; print which jobs these are where commands have other defaults.
+
+    Trained policies are evaluated on the test split, and some traces are compared as a whole.
+
+    Args:
+        inputs: of the run.
+        split: None for the source's default.
+        episodes: the number of workloads, the first ones; None for all.
+
+    Raises:
+        TraceError: there is no such split.
+    """
+    source = inputs.source
+    played = source.evaluation(split)
+    if isinstance(source, TraceSource) and source.evaluate_on != TEST:
+        own, other = (TEST, source.evaluate_on) if split == TEST else (split or source.evaluate_on, TEST)
+        with suppress(TraceError):  # there may be no test split, or jobs too few for one
+            counts = {name: sum(map(len, source.evaluation(name))) for name in (own, other)}
+            print(
+                f"split={own}: {counts[own]:,} jobs; split={other} plays {counts[other]:,}; evaluate.py plays the "
+                "split test unless told otherwise, compare.py the default of the workload"
+            )
+    return played[:episodes]
 
 
 def find_hash(problem: ProblemSpec, inputs: RunInputs, task: Task) -> str:

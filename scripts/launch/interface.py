@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from agents.interface import InterfaceLoss
+from envs.evaluation.files import write_frame
 from launch.runs import print_frame
 
 
@@ -35,4 +36,4 @@ def print_interface(found: Mapping[str, InterfaceLoss], path: Path) -> None:
     reasons.index.name = "jobs that differ"
     if len(reasons):
         print_frame("Jobs that differ from what the scheduler asked for", reasons.sort_index().reset_index())
-    frame.merge(reasons.T.rename_axis("scheduler").reset_index(), how="left").to_csv(path, index=False)
+    write_frame(path, frame.merge(reasons.T.rename_axis("scheduler").reset_index(), how="left"))

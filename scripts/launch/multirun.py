@@ -9,6 +9,7 @@ import pandas as pd
 from rich.table import Table
 
 from envs.evaluation.aggregate import interquartile_mean
+from envs.evaluation.files import write_frame
 from envs.evaluation.table import number, wide_console
 from launch.outcomes import FinishedRun, objective_of, rows_with_figures
 
@@ -41,7 +42,7 @@ def summarise_multirun(runs: Sequence[FinishedRun], folder: Path) -> pd.DataFram
     if len(table):
         console.print(over_runs(table))
     print("objective: mean JCT in seconds, or minus the merit that evolution strategies reached; less is better")
-    table.to_csv(folder / "multirun.csv", index=False)
+    write_frame(folder / "multirun.csv", table)
     print(f"table of all runs: {os.path.relpath(folder / 'multirun.csv')}")
     return table
 

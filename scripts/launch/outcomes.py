@@ -99,6 +99,13 @@ def objective_of(folder: Path) -> float | None:
     return None
 
 
+def iterations_of(folder: Path) -> int:
+    """Return the iterations of a training run so far; with several seeds, those of the seed that is least far."""
+    places = [each for each in folder.glob("seed_*") if each.is_dir()] or [folder]
+    found = [_read_json(place / "state.json").get("iteration") for place in places]
+    return min(each if isinstance(each, int) else 0 for each in found)
+
+
 def rows_with_figures(folder: Path) -> list[dict[str, Any]]:
     """Return the rows of results.json that have figures; none without the file."""
     rows = _read_json(folder / "results.json").get("schedulers", [])

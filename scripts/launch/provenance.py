@@ -5,7 +5,7 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -23,6 +23,7 @@ from envs.workloads.readers.reader import locate
 from launch.choices import CONF
 from launch.errors import ChoiceError
 from launch.plain import check_resolved, load_json
+from launch.values import ALLOWED, check_values
 
 PROVENANCE = "provenance.json"
 SAVED = Path(".hydra") / "config.yaml"  # the configuration of a run
@@ -56,18 +57,23 @@ def write_provenance(folder: Path, script: str, cfg: DictConfig) -> None:
         write_whole(folder / SAVED, OmegaConf.to_yaml(cfg, resolve=False))
 
 
-def resolve_config(cfg: DictConfig) -> DictConfig:
+def resolve_config(cfg: DictConfig, known: Collection[str] = ALLOWED) -> DictConfig:
     """Return a configuration with the value in place of every reference `${...}`.
 
     A run is played with it and keeps it, so that whoever reads it again resolves nothing. A value that depends on
     `seed` is that of the first training seed for all of them.
 
+    Args:
+        cfg: the composed configuration.
+        known: the keys that the script reads.
+
     Raises:
-        ChoiceError: a value contains `${` all the same.
+        ChoiceError: a value contains `${` all the same, or is of another form than its key takes.
     """
     plain = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(plain, dict)
     check_resolved(plain)
+    check_values(plain, known=known)
     resolved = OmegaConf.create(plain)
     OmegaConf.set_struct(resolved, OmegaConf.is_struct(cfg))
     return resolved
@@ -169,7 +175,7 @@ def checkpoint_hashes(folder: Path) -> dict[str, str]:
 
 def changed_since(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> Sequence[str]:
     """Say what differs between the provenance of two runs, apart from commands and times."""
-    skipped = {"script", "options", "command", "configuration", "started"}
+    skipped = {"script", "options", "command", "configuration", "started", "resumes"}
     return list(_differences({k: v for k, v in earlier.items() if k not in skipped}, now, ""))
 
 

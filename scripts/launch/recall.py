@@ -1,6 +1,7 @@
 """Configurations of earlier runs: the setup of a policy, a run that is resumed, and one that is repeated."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,16 @@ from omegaconf import DictConfig, OmegaConf
 
 from launch.arguments import key_of, parse_overrides
 from launch.errors import ChoiceError
+from launch.outcomes import iterations_of
 from launch.plain import is_unsafe, read_configuration, read_unfilled, shorten
 from launch.provenance import PROVENANCE, SAVED, hash_config, read_provenance
 from launch.registry import check_recalled, registered
+from launch.values import check_value
 
 PACKAGED_GROUPS = {"network": "cluster.network_gbps"}  # groups whose files set an option of another group
 # A checkpoint contains its environment's settings.
 SETUP_KEYS = {"cluster", "performance", "estimator", "predictor", "scenario", "workload", "task"}
+CHANGED_BY_RESUME = ("episodes", "evaluate", "trainer.iterations", "trainer.picture_every", "trainer.save_every")
 NOT_RECALLED = {"processes", "ray", "resume", "run", "trust"}  # by whoever repeats or resumes a run
 
 
@@ -57,17 +61,95 @@ def recall_setup(cfg: DictConfig) -> DictConfig:
     return _recall(cfg, read_configuration(run / SAVED), run / SAVED, SETUP_KEYS)
 
 
-def recall_run(cfg: DictConfig) -> tuple[DictConfig, Path]:
-    """The config and the folder of the training run that `cfg.resume` names, to go on with.
+def recall_run(cfg: DictConfig) -> tuple[DictConfig, Path, list[dict[str, Any]]]:
+    """The config and the folder of the training run that `cfg.resume` names, to go on with, and all of its resumes.
+
+    Options of earlier resumes hold, unless they are typed again.
 
     Raises:
-        ChoiceError: the folder does not exist, or holds no training run.
+        ChoiceError: the folder does not exist, or holds no training run, or an option cannot change now.
     """
     run = existing_folder(cfg, "resume")
     if not (run / SAVED).exists():
         raise ChoiceError(f"resume={run}: holds no training run; give the folder that training printed as `run:`")
     print(f"resume= reads the pickles in {run}, which can run any code: resume only runs of your own", flush=True)
-    return recall_whole(cfg, run), run
+    typed = {key_of(each) for each in parse_overrides(HydraConfig.get().overrides.task)}
+    check_changes(typed, run)
+    try:
+        resumes = read_resumes(read_provenance(run))
+    except ChoiceError as error:
+        print(f"note: {error}")
+        resumes = []
+    recalled = recall_whole(cfg, run)
+    own = {key: OmegaConf.select(cfg, key) for key in sorted(typed.intersection(CHANGED_BY_RESUME))}
+    for each in resumes:
+        change_options(recalled, {key: value for key, value in each["options"].items() if key not in own})
+    now = datetime.now().astimezone().isoformat(timespec="seconds")
+    return recalled, run, [*resumes, {"time": now, "options": own, "after": iterations_of(run)}]
+
+
+def check_changes(typed: Collection[str], run: Path) -> None:
+    """Assert that the options typed beside `resume=` can change while a run goes on.
+
+    Raises:
+        ChoiceError: names the other ones.
+    """
+    own = {*CHANGED_BY_RESUME, *NOT_RECALLED, "ray.address"}
+    if others := sorted(key for key in typed if key not in own):
+        raise ChoiceError(
+            f"resume={run}: the run goes on as it began; leave out {', '.join(others)}; only "
+            f"{', '.join(CHANGED_BY_RESUME)} can change; with other settings, start={run} begins a new run with its "
+            "weights"
+        )
+
+
+def read_resumes(provenance: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return how a run was resumed, from its provenance: for each time, the options and the iterations until then.
+
+    Raises:
+        ChoiceError: it does not say so, or an option is none that a resume changes.
+    """
+    found = provenance.get("resumes", [])
+    if not isinstance(found, list) or not all(isinstance(each, Mapping) for each in found):
+        raise ChoiceError(f"{PROVENANCE}: resumes is {shorten(found)}; it must be a list")
+    for each in found:
+        options, after = each.get("options"), each.get("after")
+        if not isinstance(options, Mapping) or not isinstance(after, int) or set(options) - {*CHANGED_BY_RESUME}:
+            raise ChoiceError(
+                f"{PROVENANCE}: resumes has {shorten(dict(each))}; each needs after, a whole number, and options, of "
+                f"which there are {', '.join(CHANGED_BY_RESUME)}"
+            )
+        for key, value in options.items():
+            check_value(key, value, f"{PROVENANCE}: resumes: ")
+    return [dict(each) for each in found]
+
+
+def change_options(cfg: DictConfig, options: Mapping[str, Any]) -> None:
+    """Set options of a recalled configuration, in place."""
+    for key, value in options.items():
+        OmegaConf.update(cfg, key, value, force_add=True)
+
+
+def recall_parts(cfg: DictConfig, provenance: Mapping[str, Any]) -> list[DictConfig]:
+    """Return the configurations with which a training run was played one after another, the last one last.
+
+    A part that was interrupted counts as played with the options of the next one, which reach the same figures.
+
+    Args:
+        cfg: the configuration that it began with.
+        provenance: of the run.
+
+    Raises:
+        ChoiceError: see `read_resumes`.
+    """
+    parts = [cfg]
+    for each in read_resumes(provenance):
+        then = parts[-1].copy()
+        change_options(then, each["options"])
+        iterations = OmegaConf.select(parts[-1], "trainer.iterations")
+        ended = isinstance(iterations, int) and each["after"] >= iterations
+        parts = [*(parts if ended else parts[:-1]), then]
+    return parts
 
 
 def _recall(cfg: DictConfig, earlier: Mapping[str, Any], origin: Path, keys: set[str]) -> DictConfig:
@@ -169,9 +251,7 @@ def refuse_other_options() -> None:
         ChoiceError: names the other ones.
     """
     typed = {key_of(each) for each in parse_overrides(HydraConfig.get().overrides.task)}
-    own = {"run", "trust", "scheduler", "optional", "ray.address"}
-    others = sorted(key for key in typed if key not in own and not key.startswith("schedulers"))
-    if others:
+    if others := sorted(typed - {"run", "trust", "ray.address"}):
         raise ChoiceError(f"run= repeats a run with its own options; leave out {', '.join(others)}")
 
 

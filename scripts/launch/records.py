@@ -117,6 +117,7 @@ class Recorded:
     invalid: Mapping[str, str] = field(default_factory=dict)  # schedulers whose record is of no use, with the reason
     records: TaskRecords | None = None
     pending: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # configurations of schedulers to record
+    written: list[str] = field(default_factory=list)  # of these, the schedulers that have been recorded
 
     @property
     def left_out(self) -> dict[str, str]:
@@ -127,6 +128,15 @@ class Recorded:
         """Record a scheduler that has just been played if it is to be recorded."""
         if self.records and scheduler in self.pending:
             self.records.write(scheduler, self.pending[scheduler], played)
+            self.written.append(scheduler)
+
+    @property
+    def kept(self) -> str:
+        """What an interrupted comparison has kept, for a message; empty without records."""
+        if not (self.records and self.pending):
+            return ""
+        names = ", ".join(self.written) or "no scheduler"
+        return f"{self.records.archive} keeps the records of {names}; the same command plays the others"
 
 
 def consult_records(

@@ -5,7 +5,7 @@ name is checked against the registry first. `docs/security.md` states what is tr
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,33 +17,20 @@ from omegaconf import DictConfig, OmegaConf
 from envs.types import did_you_mean
 from launch.choices import CONF
 from launch.errors import ChoiceError
-from launch.plain import KEY, is_unsafe, shorten, walk
+from launch.plain import is_unsafe, shorten, walk
+from launch.values import OPTIONAL, REQUIRED, check_values
 
 NAMING_KEYS = ("_target_", "target")  # keys whose text names a class; `target` is the network of a blueprint
-REQUIRED = ("cluster", "performance", "scenario", "workload")
-OPTIONAL = ("agent", "env", "estimator", "market", "predictor", "task", "trainer")  # groups that a run may be without
-# What a value can be, as messages call it.
-VALUES: Mapping[str, Callable[[Any], bool]] = {
-    "null": lambda value: value is None,
-    "true or false": lambda value: isinstance(value, bool),
-    "a whole number": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "a text": lambda value: isinstance(value, str),
-    "a list of texts": lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value),
-}
-# What the other keys of a run's configuration hold; those that are missing here name schedulers of the user's own.
-SCALARS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("seed", "rollouts"), ("a whole number",)),
-    **dict.fromkeys(("seeds", "episodes"), ("a whole number", "null")),
-    **dict.fromkeys(("checkpoint", "reference", "start"), ("a text",)),
-    **dict.fromkeys(("split", "results"), ("a text", "null")),
-    **dict.fromkeys(("again", "evaluate", "optional", "record"), ("true or false",)),
-    "sampled": ("true or false", "null"),
-    "recorded": ("true or false", "a text", "a list of texts"),
-    "tasks": ("a list of texts",),
-}
 # An option of a further task, as in `tasks=["rigid-64 workload.load=0.6"]`: Hydra reads it like a typed one.
 TASK_NAME = re.compile(r"[A-Za-z][\w-]*")
 TASK_OPTION = re.compile(r"\+{0,2}(?P<key>[A-Za-z]\w*(?:[./@]\w+)*)=[\w.+:/\[\],-]*")
+# Keys of runs that can be recalled; any other one that names a class is a scheduler of the user's own.
+RECALLED = frozenset(
+    (
+        *("seed", "rollouts", "seeds", "episodes", "checkpoint", "reference", "start", "split", "results", "again"),
+        *("evaluate", "optional", "record", "sampled", "recorded", "tasks", *REQUIRED, *OPTIONAL),
+    )
+)
 NO_PARTS = ("tuning",)  # groups of `conf/` whose files describe no part of a run
 
 
@@ -107,8 +94,9 @@ def check_recalled(recalled: Mapping[str, Any], allowed: frozenset[str], origin:
     Raises:
         ChoiceError: a key has another type, a name is not in the registry, or a key or a value could run something.
     """
-    for key, value in recalled.items():
-        _check_key(key, value, origin)
+    check_values(recalled, f"{origin}: ", RECALLED)
+    for entry in recalled.get("tasks") or ():
+        _check_task(entry, origin)
     for key, value in walk(recalled):
         name = key.rpartition(".")[2]
         if name.startswith("_") and name != "_target_":
@@ -125,32 +113,6 @@ def check_recalled(recalled: Mapping[str, Any], allowed: frozenset[str], origin:
             )
         if isinstance(value, str) and is_unsafe(value):
             raise ChoiceError(f"{origin}: {key} is {shorten(value)}; a recalled configuration may hold no ${{...}}")
-
-
-def _check_key(key: str, value: Any, origin: Path) -> None:
-    """Check the type of a top-level key's value.
-
-    Raises:
-        ChoiceError: names the key, its value, and what is allowed.
-    """
-    names_class = isinstance(value, Mapping) and "_target_" in value
-    if key in REQUIRED and not names_class:
-        raise ChoiceError(f"{origin}: {key} is {shorten(value)}; it must name a class to build as {key}._target_")
-    if key in OPTIONAL and value and not names_class:
-        raise ChoiceError(f"{origin}: {key} is {shorten(value)}; it must name a class as {key}._target_, or be null")
-    if key == "schedulers":
-        nodes = value if isinstance(value, Mapping) else {"": None}
-        if not all(isinstance(node, Mapping) and "_target_" in node for node in nodes.values()):
-            raise ChoiceError(f"{origin}: schedulers is {shorten(value)}; each of them must name a class as _target_")
-        if wrong := [name for name in nodes if not KEY.fullmatch(str(name))]:  # files of the report are named after it
-            raise ChoiceError(
-                f"{origin}: {shorten(wrong[0])} is no name of a scheduler; give it one of letters and digits"
-            )
-    if key in SCALARS and not any(VALUES[name](value) for name in SCALARS[key]):
-        raise ChoiceError(f"{origin}: {key} is {shorten(value)}; it must be {' or '.join(SCALARS[key])}")
-    if key == "tasks":
-        for entry in value:
-            _check_task(entry, origin)
 
 
 def _check_task(entry: str, origin: Path) -> None:

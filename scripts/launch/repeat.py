@@ -35,7 +35,8 @@ def repeat_run(repetition: Repetition, folder: Path) -> None:
             case run:
                 from launch.seeds import train
 
-                train(run, folder)
+                for part in (*repetition.before, run):
+                    train(part, folder)
     except SchedulersFailedError as failure:  # as they may have in the earlier run
         print(f"note: {failure}")
     for change in changed_since(repetition.provenance, read_provenance(folder)):

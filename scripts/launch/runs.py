@@ -17,9 +17,9 @@ from envs.evaluation.webpage import PageExtras
 from envs.scheduling import Scheduler
 from launch.descriptions import ComparisonRun
 from launch.errors import SchedulersFailedError
-from launch.inputs import build_inputs, build_schedulers, describe_task, leave_out, limit_slow
+from launch.inputs import build_inputs, build_schedulers, describe_task, find_workloads, leave_out, limit_slow
 from launch.provenance import add_provenance, trace_hashes
-from launch.records import consult_records
+from launch.records import Recorded, consult_records
 from launch.spreading import find_spread
 
 
@@ -37,30 +37,44 @@ def compare_and_report(run: ComparisonRun, folder: Path, policies: Mapping[str, 
     inputs = build_inputs(run.problem)
     left_out = leave_out(run)
     built = {name: scheduler for name, scheduler in build_schedulers(run.schedulers).items() if name not in left_out}
-    workloads = inputs.source.evaluation(run.split)[: run.episodes]
+    workloads = find_workloads(inputs, run.split, run.episodes)
     about = describe_task(run.problem, inputs, run.split, len(workloads))
     add_provenance(folder, traces=trace_hashes(inputs.source), **about)
     recorded = consult_records(run, about, list(built), workloads, inputs.setup)
     taken = {*recorded.figures, *recorded.left_out}
     schedulers = {**(policies or {}), **{name: each for name, each in built.items() if name not in taken}}
-    comparison = run_comparison(
-        schedulers,
-        workloads,
-        inputs.setup,
-        inputs.seed,
-        reference=run.reference,
-        optional=run.optional,
-        num_workloads=limit_slow(run.problem.task, list(schedulers)),
-        left_out={**left_out, **recorded.left_out},
-        about=about,
-        recorded=recorded.figures,
-        listener=recorded.listen,
-        spread=find_spread(),
-    )
+    with saying_what_is_kept(recorded):
+        comparison = run_comparison(
+            schedulers,
+            workloads,
+            inputs.setup,
+            inputs.seed,
+            reference=run.reference,
+            optional=run.optional,
+            num_workloads=limit_slow(run.problem.task, list(schedulers)),
+            left_out={**left_out, **recorded.left_out},
+            about=about,
+            recorded=recorded.figures,
+            listener=recorded.listen,
+            spread=find_spread(),
+        )
     names = list(policies or ())
     groups = {"policy": names} if len(names) > 1 else {}
     write_report(comparison, folder, PageExtras(names, inputs.setup, run.text, groups))
     refuse_failures(comparison.failures, len(schedulers), folder)
+
+
+@contextmanager
+def saying_what_is_kept(recorded: Recorded) -> Iterator[None]:
+    """Say of an interrupted comparison which records it has written.
+
+    Raises:
+        KeyboardInterrupt: the same interrupt, with that line.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        raise KeyboardInterrupt(*filter(None, [*interrupt.args, recorded.kept])) from None
 
 
 def refuse_failures(failures: Mapping[str, Failure], num_schedulers: int, folder: Path) -> None:

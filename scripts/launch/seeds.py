@@ -39,6 +39,8 @@ def train(run: TrainingRun, folder: Path) -> None:
         ChoiceError: see `build_trainer`.
         CheckpointError: the run cannot be resumed, or its files cannot be written.
     """
+    if run.resumes:
+        add_provenance(folder, resumes=list(run.resumes))
     with ProgressListener() as listener:
         trained = train_seeds(run, folder, listener)
     if trained:

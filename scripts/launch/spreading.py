@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from envs.evaluation.failure import portable
 from envs.evaluation.spread import LostCallError, Spread
-from launch.errors import ChoiceError, explain_missing_extra
+from launch.errors import ChoiceError, explain_missing_extra, interrupt_on_termination
 
 _Result = TypeVar("_Result")
 LOCAL = "local"  # the value of `ray.address` that starts Ray on all cores of this machine
@@ -51,6 +51,7 @@ def join(address: str, started_here: str = "joined") -> None:
     try:
         try_to_connect(address)
         ray.init(address=address, **QUIET, **own)
+        interrupt_on_termination()  # Ray has set a handler of its own
     except (ConnectionError, ValueError, RuntimeError, OSError, OverflowError) as error:
         reason = " ".join(str(error).split())[:200]
         raise ChoiceError(

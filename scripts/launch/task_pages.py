@@ -8,6 +8,7 @@ from pathlib import Path
 
 from envs.evaluation.archive import ARCHIVE_SUFFIX
 from envs.evaluation.compare import compare_schedulers
+from envs.evaluation.files import write_whole
 from envs.evaluation.page import task_table
 from envs.evaluation.record import digest_records
 from envs.evaluation.task import Task
@@ -85,7 +86,7 @@ def write_hash(check: TaskCheck, folder: Path = CONF / "task") -> None:
     path = folder / f"{check.task.name}.yaml"
     line = ", ".join(f'{version}: "{found}"' for version, found in sorted(hashes.items()))
     text = path.read_text(encoding="utf-8")
-    path.write_text(re.sub(r"(?m)^  hashes: .*$", f"  hashes: {{{line}}}", text), encoding="utf-8")
+    write_whole(path, re.sub(r"(?m)^  hashes: .*$", f"  hashes: {{{line}}}", text))
 
 
 def collect_tables(runs: Iterable[Path]) -> dict[str, str]:

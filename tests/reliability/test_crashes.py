@@ -14,10 +14,12 @@ from pathlib import Path
 import pytest
 
 from agents import saving
+from agents.on_ray.state import keeping_termination
 from agents.saving import SavedStates
 from envs.types import CheckpointError
-from launch.errors import one_line_errors
-from launch.runs import resumable
+from launch.errors import interrupt_on_termination, one_line_errors
+from launch.records import Recorded, TaskRecords
+from launch.runs import resumable, saying_what_is_kept
 from tests.conformance.test_training import SETTINGS, Told, equal, trainer, weights_of
 from tests.unit.agents.curves import scalars
 from tests.unit.agents.worlds import QUICK_PPO, small_world
@@ -31,6 +33,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from agents import saving
+from agents.on_ray.state import keeping_termination
 from tests.reliability.test_crashes import RUNS, trainer
 
 whole = saving.write_manifest
@@ -219,6 +222,44 @@ def test_only_the_last_states_are_kept(tmp_path):
         states.save(iteration, write_something)
     assert [path.name for path in states.paths()] == ["iteration_0000010", "iteration_0000002"]
     assert states.intact(print, tmp_path) == states.paths()[0]
+
+
+def test_a_termination_is_an_interrupt_in_every_command(tmp_path, capsys):
+    """Slurm and Docker send SIGTERM."""
+    with pytest.raises(SystemExit) as ended, one_line_errors(), resumable(tmp_path):
+        signal.raise_signal(signal.SIGTERM)
+    assert ended.value.code == 130
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("interrupted; nothing is kept yet; begin anew in its folder with python")
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+
+
+def test_ray_does_not_take_the_handler_of_a_termination():
+    interrupt_on_termination()
+    own = signal.getsignal(signal.SIGTERM)
+    with keeping_termination():
+        signal.signal(signal.SIGTERM, lambda *_: None)  # as ray.init does
+    assert signal.getsignal(signal.SIGTERM) is own
+
+
+@pytest.mark.parametrize(("written", "said"), [(["fifo"], "the records of fifo"), ([], "the records of no scheduler")])
+def test_an_interrupted_comparison_says_which_records_it_keeps(tmp_path, written, said):
+    task = {"name": "t", "version": 1, "modified": False}
+    recorded = Recorded(records=TaskRecords(tmp_path, task), pending={"fifo": {}, "srtf": {}}, written=written)
+    line = f"t-v1.zip keeps {said}; the same command plays the others$"
+    with pytest.raises(KeyboardInterrupt, match=line), saying_what_is_kept(recorded):
+        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt, match="^$"), saying_what_is_kept(Recorded()):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("content", ["{}", '{"a.txt": "0"}'])
+def test_a_manifest_that_lacks_files_is_damage(tmp_path, content):
+    states = SavedStates(tmp_path / "states")
+    states.save(1, write_something)
+    (states.paths()[0] / "manifest.json").write_text(content)
+    with pytest.raises(CheckpointError, match="manifest.json lacks "):
+        states.intact(print, tmp_path / "state.json")
 
 
 def test_a_second_interrupt_while_a_run_stops_is_one_line_too(tmp_path, capsys):

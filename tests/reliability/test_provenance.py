@@ -9,6 +9,7 @@ from importlib.metadata import version
 
 import pytest
 import yaml
+from omegaconf import OmegaConf
 
 from envs.evaluation.files import file_hash
 from envs.performance import IdealModel
@@ -16,6 +17,7 @@ from envs.workloads import TraceSource
 from envs.workloads.readers import SwfTrace
 from launch.errors import ChoiceError
 from launch.provenance import changed_since, describe_clone, requirement_name, trace_hashes
+from launch.recall import read_resumes, recall_parts
 from launch.repeat import leaves, report_differences
 from tests.golden.playground import two_nodes
 from tests.unit.launch.test_scripts import SMALL
@@ -143,7 +145,7 @@ def test_nothing_else_may_be_asked_of_a_repeated_run(start, compared, capsys):
 
 
 def test_a_training_run_is_repeated_and_resuming_leaves_no_other_folder(start, capsys):
-    code, _, err, folder = start(capsys, "train", *TINY, "trainer.iterations=2")
+    code, _, err, folder = start(capsys, "train", *TINY, "trainer.iterations=2", "trainer.validate_every=5")
     assert code == 0, err
     weights = folder / "checkpoints" / "best" / "weights.safetensors"
     found = json.loads((folder / "provenance.json").read_text())
@@ -155,6 +157,13 @@ def test_a_training_run_is_repeated_and_resuming_leaves_no_other_folder(start, c
     code, out, err, kept = start(capsys, "train", f"resume={folder}", "trainer.iterations=3")
     assert (code, kept) == (0, folder), err
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+    code, out, err, kept = start(capsys, "train", f"resume={folder}")  # with the option of the resume before
+    resumes = json.loads((folder / "provenance.json").read_text())["resumes"]
+    assert [(each["options"], each["after"]) for each in resumes] == [({"trainer.iterations": 3}, 2), ({}, 3)]
+    assert json.loads((folder / "state.json").read_text())["iteration"] == 3
+    code, out, err, _ = start(capsys, "evaluate", f"run={folder}")
+    assert code == 0, err
+    assert "figures of state.json" in out
     (folder / "state.json").unlink()
     shutil.rmtree(folder / "checkpoints" / "states" / "iteration_0000003")
     for path in (folder / "checkpoints" / "states").rglob("learner.pkl"):
@@ -163,6 +172,35 @@ def test_a_training_run_is_repeated_and_resuming_leaves_no_other_folder(start, c
     assert (code, len(err.strip().splitlines())) == (2, 1)
     assert "there is no other state" in err
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+@pytest.mark.parametrize(
+    "option", ["trainer.method.lr=1e-5", "seed=3", "scheduler=srtf", "cluster=small_16", "seeds=2", "workload.load=2.0"]
+)
+def test_an_option_that_a_resumed_run_would_ignore_is_refused(start, compared, capsys, option):
+    before = (compared / "provenance.json").read_bytes()
+    code, _, err, _ = start(capsys, "train", f"resume={compared}", option)
+    assert (code, len(err.strip().splitlines())) == (2, 1)
+    named = option.partition("=")[0].replace("scheduler", "schedulers.srtf")
+    assert f"the run goes on as it began; leave out {named}; only episodes, evaluate, " in err
+    assert (compared / "provenance.json").read_bytes() == before
+
+
+def test_parts_of_a_resumed_run_are_played_with_the_options_of_their_time():
+    began = OmegaConf.create({"trainer": {"iterations": 30}, "evaluate": False})
+    resumes = [
+        {"after": 7, "options": {"evaluate": True}},  # interrupted: the next part reaches the same figures
+        {"after": 30, "options": {"trainer.iterations": 40}},
+        {"after": 35, "options": {}},
+    ]
+    parts = [(part.trainer.iterations, part.evaluate) for part in recall_parts(began, {"resumes": resumes})]
+    assert parts == [(30, True), (40, True)]
+    assert recall_parts(began, {}) == [began]
+    for wrong in (5, [5], [{"after": 1}], [{"after": 1, "options": {"trainer._target_": "os.system"}}]):
+        with pytest.raises(ChoiceError, match="provenance.json: resumes"):
+            read_resumes({"resumes": wrong})
+    with pytest.raises(ChoiceError, match="resumes: trainer.iterations is 'x'; it must be a whole number"):
+        read_resumes({"resumes": [{"after": 1, "options": {"trainer.iterations": "x"}}]})
 
 
 def test_traces_enter_with_their_hashes(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from envs.evaluation.table import duration
-from envs.performance import model_profile
+from envs.performance import find_throughput, model_profile
 from envs.simulation import EventKind, RunResult, Setup
 from envs.simulation.link_limit import LinkLimit
 from envs.types import Configuration, ExecutionPlan, FloatArray, MurmurationError, Placement
@@ -145,7 +145,7 @@ class StayThroughputs:
     ) -> tuple[float, float]:
         try:
             configuration = Configuration(gpu_type, gpus, nodes, batch_size=batch_size, plan=plan)
-            throughput = self._setup.performance.throughput(model, configuration)
+            throughput = find_throughput(self._setup.performance, model, configuration)
             if not self._limit.active or (plan is not None and not self._limit.covers_plans(model)):
                 return throughput, np.nan if nodes > 1 else 0.0
             throughput = min(throughput, self._limit.throughput(model, gpus, nodes, link, batch_size))

@@ -466,7 +466,7 @@ class ReferenceSimulator:
             record["num_preemptions"] = job.num_preemptions
             record["num_interruptions"] = job.num_interruptions
             record["num_gpus"] = job.spec.num_gpus
-            throughput = self.rules.requested_throughput(job)
+            throughput = self.rules.ideal_throughput(job)
             record["ideal_duration"] = job.spec.work / throughput if throughput > 0 else math.inf
             record["measured"] = self.workload.measured[job.id]
         result = RunResult(

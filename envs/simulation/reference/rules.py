@@ -10,6 +10,7 @@ import numpy as np
 from envs.performance import ALIASES, counts_links, model_profile, zoo
 from envs.simulation.beliefs import Beliefs
 from envs.simulation.exact import PARTS, ExactThroughputs
+from envs.simulation.ideal import ideal_throughput
 from envs.simulation.predictions import Predictions
 from envs.simulation.reference.objects import UNLIMITED, Job, Node, Share
 from envs.simulation.setup import Setup
@@ -31,6 +32,7 @@ class ReferenceRules:
 
     def __init__(self, workload: Workload, setup: Setup) -> None:
         scenario = setup.scenario
+        self.setup = setup
         self.shared = scenario.cpu_memory == "shared"
         self.equal = scenario.worker_shares == "equal"
         self.contention = scenario.contention.mode
@@ -221,6 +223,11 @@ class ReferenceRules:
         """Samples/s on the requested GPUs, or all in the cluster, on the fewest nodes of the fastest type."""
         throughputs = self.table.consolidated()[job.model].max(axis=0)  # by GPUs
         return float(throughputs[min(job.spec.num_gpus, len(throughputs) - 1)])
+
+    def ideal_throughput(self, job: Job) -> float:
+        """Samples/s on the requested GPUs, also where no type has so many; see `envs.simulation.ideal`."""
+        models, sizes = np.array([job.model]), np.array([job.spec.num_gpus])
+        return float(ideal_throughput(self.setup, self.table, models, sizes)[0])
 
     def share_node(self, node: Node) -> None:
         """Compute the contention factors of all shares on a node."""

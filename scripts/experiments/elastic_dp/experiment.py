@@ -20,6 +20,7 @@ import pandas as pd
 from baselines.elastic_dp.scheduler import ElasticDp
 from baselines.parts.scalability import BatchRule
 from envs.cluster import NodeGroup, build_cluster
+from envs.evaluation.files import write_frame
 from envs.evaluation.statistics import t_interval
 from envs.performance import PerformanceModel, default_model
 from envs.simulation import Rounds, RunResult, Scenario, Setup, Simulator, run_episode
@@ -144,7 +145,7 @@ def against_fixed_batch(
         rows += [{"gpus": gpus, "arrivals": name, **row} for row in runs_of(setting, PATTERNS[name], gpus, performance)]
     runs = pd.DataFrame(rows)
     folder.mkdir(parents=True, exist_ok=True)
-    runs.to_csv(folder / "runs.csv", index=False)
+    write_frame(folder / "runs.csv", runs)
     tables = [
         ("Jobs completed where rejected jobs are dropped", jobs_completed(runs)),
         ("Mean completion time in hours where rejected jobs wait", completion_times(runs)),

@@ -10,6 +10,7 @@ matplotlib.use("Agg")  # no display is needed
 
 from matplotlib import pyplot as plt  # must follow the choice of a backend
 
+from envs.evaluation.files import write_figure
 from experiments.estimators.calibration import LEVELS
 
 
@@ -35,6 +36,6 @@ def plot_calibration(scores: pd.DataFrame, path: Path) -> Path:
     axes[0].set_ylabel("share of cells inside")
     axes[-1].set(title="CRPS of log throughput", xlabel="measured", ylim=(0, None), xticks=numbers)
     figure.legend(*axes[-1].get_legend_handles_labels(), loc="outside lower center", ncols=7, fontsize=8)
-    figure.savefig(path, dpi=110)
+    write_figure(path, figure, 110)
     plt.close(figure)
     return path

@@ -10,6 +10,8 @@ matplotlib.use("Agg")  # no display is needed
 
 from matplotlib import pyplot as plt  # must follow the choice of a backend
 
+from envs.evaluation.files import write_figure
+
 BAND = 0.10  # relative error of the shaded band
 
 
@@ -34,7 +36,7 @@ def plot_predictions(predictions: pd.DataFrame, path: Path, *, title: str = "", 
     axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high), xlabel="measured", ylabel="predicted")
     axes.set_title(f"{title}: median error {error:.1%}, {len(predictions)} points".lstrip(": "), fontsize=9)
     axes.legend(fontsize=7)
-    figure.savefig(path, dpi=140)
+    write_figure(path, figure, 140)
     plt.close(figure)
     return path
 

@@ -10,6 +10,7 @@ import pandas as pd
 
 from baselines.fifo import Fifo
 from baselines.rubick.scheduler import Rubick
+from envs.evaluation.files import write_frame
 from envs.performance.rubick.measured import MeasuredModel
 from envs.scheduling import Scheduler
 from envs.types import ClusterSpec, FloatArray, Seconds
@@ -56,7 +57,7 @@ def choice(
     table = table.rename(columns={"training gate": "gate", "training patience": "patience"})
     table = table.join(validation.drop(columns=["gate", "patience"]).add_prefix("validation "))
     folder.mkdir(parents=True, exist_ok=True)
-    table.to_csv(folder / "choice.csv", index=False)
+    write_frame(folder / "choice.csv", table)
     title = "Gate and patience, the best of training first"
     return Reproduction([(title, table.round(4))], explain_choice(num_workloads))
 

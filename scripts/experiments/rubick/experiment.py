@@ -19,6 +19,7 @@ from baselines.rubick.curves import Planner, meets
 from baselines.rubick.scheduler import Rubick
 from baselines.synergy.scheduler import Synergy
 from envs.cluster import NodeGroup, build_cluster
+from envs.evaluation.files import write_frame
 from envs.performance import rubick_cost
 from envs.performance.rubick.measured import MeasuredModel
 from envs.scheduling import ClusterView, Scheduler
@@ -133,7 +134,7 @@ def scheduling(data: str, folder: Path, variants: Sequence[str] = ("base", "bp",
             rows.append({"trace": variant, "scheduler": name, **figures(result, measured)})
     runs = pd.DataFrame(rows)
     folder.mkdir(parents=True, exist_ok=True)
-    runs.to_csv(folder / "runs.csv", index=False)
+    write_frame(folder / "runs.csv", runs)
     tables = [(f"Trace {variant}, hours", times_table(runs, variant)) for variant in variants]
     if "mt" in variants:
         tables.append(("Guaranteed jobs of trace mt", guarantees_table(runs)))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import yaml
 
+from envs.evaluation.files import write_frame, write_whole
 from envs.performance.rubick.data import find_profiles
 from envs.performance.rubick.fitting import FitReport
 from experiments.performance.plot import plot_predictions
@@ -88,9 +89,9 @@ def _write(
     reports: Mapping[str, FitReport],
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    artifact.to_csv(folder / "artifact.csv", index=False)
+    write_frame(folder / "artifact.csv", artifact)
     every = pd.concat([frame.assign(protocol=name) for name, frame in errors.items()], ignore_index=True)
-    every.to_csv(folder / "predictions.csv", index=False)
+    write_frame(folder / "predictions.csv", every)
     published = artifact_table(artifact)
     text = json.dumps(
         {
@@ -100,9 +101,9 @@ def _write(
         },
         indent=1,
     )
-    (folder / "summary.json").write_text(text, encoding="utf-8")
+    write_whole(folder / "summary.json", text)
     table = yaml.safe_dump(figures_table(reports), sort_keys=False, default_flow_style=None, width=120)
-    (folder / "rubick_figures.yaml").write_text(table, encoding="utf-8")
+    write_whole(folder / "rubick_figures.yaml", table)
     for name, frame in errors.items():
         both = frame.rename(columns={"predicted_s": "predicted", "measured_s": "measured"})
         plot_predictions(both, folder / f"predicted_{name}.png", title=f"iteration in s, {name}")

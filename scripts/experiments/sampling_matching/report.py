@@ -14,6 +14,7 @@ from baselines.sampling_matching.categories import Categories
 from baselines.sampling_matching.kernels import expected_throughputs, valuation
 from baselines.sampling_matching.problem import compute_completion_seconds
 from baselines.sampling_matching.search import Sampling, best_matching
+from envs.evaluation.files import write_frame
 from envs.types import IntArray
 from experiments.performance.reproduction import Reproduction
 from experiments.sampling_matching.clearing import clear_by_assignment, clear_by_paths, clear_by_prices
@@ -86,9 +87,9 @@ def jct_gap(
             rounding_note(experiment),
         ]
     folder.mkdir(parents=True, exist_ok=True)
-    rows.to_csv(folder / "gaps.csv", index=False)
+    write_frame(folder / "gaps.csv", rows)
     for number, (_, frame) in enumerate(tables, start=1):
-        frame.to_csv(folder / f"table_{number}.csv", index=False)
+        write_frame(folder / f"table_{number}.csv", frame)
     return Reproduction(tables, notes)
 
 

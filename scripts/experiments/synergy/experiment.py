@@ -18,6 +18,7 @@ import pandas as pd
 
 from baselines.synergy.scheduler import Synergy
 from envs.cluster import NodeGroup, build_cluster
+from envs.evaluation.files import write_frame
 from envs.metrics import limit_shares, queue_share
 from envs.performance import default_model, sensitivity_of
 from envs.performance.cpu_memory import PROPORTIONAL_CPUS, PROPORTIONAL_MEMORY
@@ -156,7 +157,7 @@ def mechanisms(
         for row in mechanism_runs(setting, split, sizes, policy, jobs_per_hour)
     )
     folder.mkdir(parents=True, exist_ok=True)
-    runs.to_csv(folder / "runs.csv", index=False)
+    write_frame(folder / "runs.csv", runs)
     return Reproduction([("Mean JCT in hours", mean_times(runs))], mechanism_notes(setting, jobs_per_hour))
 
 

@@ -147,12 +147,6 @@ def test_the_default_inputs_can_be_built(config):
     assert inputs.source.evaluation(None)
 
 
-@pytest.mark.parametrize("seed", ["-1", "abc", "1.5", "null"])
-def test_a_seed_is_a_whole_number(config, seed):
-    with pytest.raises(ChoiceError, match="seed is .*; it must be a whole number, not negative"):
-        build_inputs(describe_problem(config(f"seed={seed}")))
-
-
 def test_nested_settings_of_the_scenario_can_be_set(config):
     assert (
         build_inputs(describe_problem(config("++scenario.information.work=none"))).setup.scenario.information.work

@@ -1,20 +1,24 @@
 """From the words of the user to the arguments of Hydra: schedulers by name, options that only a signature has."""
 
+import shlex
+
 import pytest
-from hydra.errors import OverrideParseException
+from hydra.errors import ConfigCompositionException, OverrideParseException
 
 from envs.types import did_you_mean
 from launch.arguments import (
     NAMED_SCHEDULERS,
     choose_schedulers,
+    compose_options,
     force_options,
     hydra_arguments,
+    parse_overrides,
     select_schedulers,
     split_words,
 )
 from launch.building import describe_type, matches_type
 from launch.choices import CONF, list_choices
-from launch.errors import ChoiceError, explain_error
+from launch.errors import ChoiceError, explain_error, quote_value
 
 BUILT = {"schedulers", "workload"}
 
@@ -88,6 +92,60 @@ def test_a_list_without_its_end_is_no_override():
     assert explain_error(raised.value) == (
         "'scheduler=[fifo' is no override; write key=value, in quotes if the shell could read it otherwise"
     )
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(
+            "/tmp/my traces (1)/a=b.csv",
+            "/tmp/a=b.csv",
+            "/tmp/[1].csv",
+            "/tmp/{a}.csv",
+            "/tmp/é/日本.csv",
+            "/tmp/it's.csv",
+        ),
+        *('/tmp/a"b.csv', "/tmp/#1;&.csv", "/tmp/a,b.csv", "/tmp/a`b!?<>|.csv", "my traces/=.csv"),
+    ],
+)
+def test_a_path_that_needs_quotes_is_refused_with_an_option_that_works(path):
+    word = f"workload.path={path}"
+    try:
+        assert parse_overrides([word])[0].is_sweep_override()
+        said = quote_value("workload.path", path)  # as for a sweep without --multirun
+    except OverrideParseException as error:
+        said = (explain_error(error) or "").partition("need quotes; write ")[2]
+    (quoted,) = shlex.split(said)
+    assert parse_overrides([quoted])[0].value() == path
+
+
+def test_a_comma_without_multirun_says_how_to_write_a_text_or_a_list():
+    with pytest.raises(ConfigCompositionException) as raised:
+        compose_options("compare", ["task=none", "workload.path=/tmp/a,b.csv"], "[]")
+    assert explain_error(raised.value) == (
+        "workload.path=/tmp/a,b.csv: commas separate the values of --multirun; for a text write "
+        "'workload.path=\"/tmp/a,b.csv\"', for a list workload.path=[<value>,<value>]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("workload.path=~/a.csv", "/home/me/a.csv"),
+        ('checkpoint="~/my runs/a"', "/home/me/my runs/a"),
+        ("++results='~/a=b'", "/home/me/a=b"),
+        ("hydra.run.dir=~", "/home/me"),
+    ],
+)
+def test_the_home_directory_is_put_in_for_a_tilde(monkeypatch, word, value):
+    monkeypatch.setenv("HOME", "/home/me")
+    _, (typed,), _ = split_words([word])
+    assert parse_overrides([typed])[0].value() == value
+
+
+@pytest.mark.parametrize("word", ["~workload", "workload.path=a~b", "name='~nobody-there/x'", "a=~nobody-there"])
+def test_other_tildes_stay_as_they_are(word):
+    assert split_words([word])[1] == [word]
 
 
 def test_options_of_built_objects_need_not_be_in_the_yaml():

@@ -3,10 +3,11 @@
 import pytest
 from omegaconf import OmegaConf
 
-from launch.arguments import hydra_arguments
+from launch.arguments import compose_options, hydra_arguments
 from launch.choices import CONF
-from launch.describe import describe_schedulers
+from launch.describe import describe_problem, describe_schedulers
 from launch.errors import ChoiceError
+from launch.inputs import build_inputs
 from tests.unit.launch.test_scripts import SMALL, here
 
 __all__ = ["here"]  # a fixture
@@ -59,3 +60,11 @@ def test_known_keys_are_the_keys_of_the_config_and_its_groups(config):
     assert "defaults" not in known
     assert all(name in text for name in known)
     assert ("workload" in known) == ("- workload: " in text)
+
+
+def test_the_clusters_own_links_return_where_a_task_names_others():
+    options = (["task=shared-64"], ["task=shared-64", "network=own"], ["task=none", "cluster=three_types_64"])
+    problems = [describe_problem(compose_options("compare", each, "[]")) for each in options]
+    of_task, own, bare = (build_inputs(each).setup.cluster for each in problems)
+    assert {node.inter_node_bandwidth for node in of_task.nodes} == {1.25}
+    assert own.nodes == bare.nodes != of_task.nodes

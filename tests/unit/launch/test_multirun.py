@@ -11,7 +11,6 @@ import pytest
 from hydra.core.plugins import Plugins
 from omegaconf import OmegaConf
 
-from launch.describe import describe_training
 from launch.descriptions import TrainingRun
 from launch.errors import ChoiceError, short_errors
 from launch.multirun import summarise_multirun
@@ -139,12 +138,6 @@ def test_every_seed_is_trained_in_its_own_folder(tmp_path, monkeypatch):
     calls.clear()
     assert train_seeds(TrainingRun(seeds=seeds[:1]), tmp_path, listener)
     assert calls == [(3, tmp_path)]
-
-
-@pytest.mark.parametrize(("key", "found"), [("seeds", 0), ("processes", 0), ("processes", True)])
-def test_impossible_numbers_of_seeds_and_processes_are_refused(key, found):
-    with pytest.raises(ChoiceError, match=f"{key} is {found}; it must be a whole number of at least 1"):
-        describe_training(OmegaConf.create({"resume": "", "seed": 3, "seeds": 2, key: found}))
 
 
 def test_folders_of_training_seeds_are_in_numerical_order(tmp_path):

@@ -91,7 +91,7 @@ def test_the_command_that_ctrl_c_prints_resumes_the_run(tmp_path):
     with subprocess.Popen(command, cwd=tmp_path, env=environment, text=True, stdout=pipe, stderr=pipe) as process:
         while not list(tmp_path.glob("runs/train/*/state.json")) and process.poll() is None:
             time.sleep(0.1)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)  # as Slurm and Docker do; it counts as Ctrl-C
         out, err = last_words(process)
     (folder,) = (tmp_path / "runs" / "train").iterdir()
     assert out.startswith(f"training in {folder.relative_to(tmp_path)}\ntensorboard --logdir runs/train/")

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numba.core.event import trigger_event
 
 from envs.performance import IdealModel
 from envs.simulation import Rounds, Scenario, Setup, Simulator, State, run_episode
@@ -104,3 +105,31 @@ def test_an_exception_in_a_scheduler_keeps_its_type_and_names_the_scheduler():
     with pytest.raises(ZeroDivisionError) as error:
         run_episode(Wrong(lambda view: 1 // 0), simulator, "mine")
     assert error.value.__notes__ == ["in scheduler mine at t = 5 s"]
+
+
+class Compiling:
+    """A scheduler whose every decision takes a quarter of a second, after seven seconds for a kernel."""
+
+    def __init__(self, clock):
+        self.clock = clock
+
+    def reset(self, cluster, rng):
+        """Keep nothing."""
+
+    def schedule(self, view):
+        """Compile as numba does, then let all jobs wait or run."""
+        with trigger_event("numba:compile"):
+            self.clock[0] += 7.0
+        self.clock[0] += 0.25
+        allocation = view.allocation(keep_running=True)
+        for job in view.queued:
+            allocation.pack(int(job))
+        return allocation
+
+
+def test_decision_times_leave_out_compiling(monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr("time.process_time", lambda: clock[0])
+    result = run_episode(Compiling(clock), Simulator(jobs_of((0, 1, 5), (9, 1, 5)), Setup(cluster_of(4), IdealModel())))
+    assert result.num_rounds > 1
+    assert result.decision_seconds == 0.25 * result.num_rounds

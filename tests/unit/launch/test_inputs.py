@@ -1,0 +1,39 @@
+"""Which jobs a command plays, and what it says where other commands play others."""
+
+import pytest
+
+from envs.performance import IdealModel
+from envs.simulation import Setup
+from envs.workloads import SyntheticSource, TraceSource
+from envs.workloads.readers import CsvTrace
+from launch.inputs import RunInputs, find_workloads
+from tests.golden.playground import two_nodes
+
+COLUMNS = {name: name for name in ("submit_time", "duration", "num_gpus")}
+
+
+@pytest.fixture
+def trace(tmp_path):
+    """A trace of 60 jobs that is compared as a whole."""
+    rows = [f"{100 * i},50,1" for i in range(60)]
+    (tmp_path / "jobs.csv").write_text("\n".join(["submit_time,duration,num_gpus", *rows]))
+    reader = CsvTrace(COLUMNS, gpu_type="V100", gpus_per_node=8)
+    source = TraceSource(two_nodes(), IdealModel(), reader, path=str(tmp_path / "jobs.csv"), evaluate_on="all")
+    return RunInputs(Setup(two_nodes(), IdealModel()), source, 0)
+
+
+@pytest.mark.parametrize(("split", "jobs"), [(None, 60), ("test", 12)])
+def test_commands_of_other_defaults_say_which_jobs_they_play(trace, capsys, split, jobs):
+    (workload,) = find_workloads(trace, split)
+    assert len(workload) == jobs
+    own, other = ("test", "all") if split else ("all", "test")
+    assert f"split={own}: {jobs} jobs; split={other} plays {72 - jobs}; " in capsys.readouterr().out
+
+
+def test_nothing_is_said_where_all_commands_play_the_same(trace, capsys):
+    trace.source.evaluate_on = "test"
+    source = SyntheticSource(two_nodes(), IdealModel(), num_jobs=5, num_evaluation=3, max_gpus=4)
+    for each in (trace, RunInputs(trace.setup, source, 0)):
+        assert find_workloads(each, None) == find_workloads(each, "test")
+    assert len(find_workloads(each, None, 2)) == 2
+    assert capsys.readouterr().out == ""

@@ -41,15 +41,16 @@ def find_temporary_cache() -> Path:
     return folder
 
 
-class TemporaryCacheLocator(caching.InTreeCacheLocator):  # type: ignore[misc]
+class TemporaryCacheLocator(caching.InTreeCacheLocator):
     """Numba's place for compiled code where neither the folder of the source nor the user's home can be written.
 
     Containers often have neither. Numba would refuse to compile.
     """
 
     def __init__(self, py_func: Any, py_file: str) -> None:
-        super().__init__(py_func, py_file)
-        self._cache_path = str(find_temporary_cache() / self.get_suitable_cache_subpath(py_file))
+        super().__init__(py_func, py_file)  # type: ignore[no-untyped-call]
+        inner: str = self.get_suitable_cache_subpath(py_file)  # type: ignore[no-untyped-call]
+        self._cache_path = str(find_temporary_cache() / inner)
 
 
 def add_temporary_cache() -> None:

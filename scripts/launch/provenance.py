@@ -73,7 +73,7 @@ def resolve_config(cfg: DictConfig, known: Collection[str] = ALLOWED) -> DictCon
     plain = OmegaConf.to_container(cfg, resolve=True)
     assert isinstance(plain, dict)
     check_resolved(plain)
-    check_values(plain, known=known)
+    check_values(cast(dict[str, Any], plain), known=known)
     resolved = OmegaConf.create(plain)
     OmegaConf.set_struct(resolved, OmegaConf.is_struct(cfg))
     return resolved

@@ -1,6 +1,5 @@
 """The hashes of tasks in their YAML files, and their tables in `docs/tasks.md`."""
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from launch.describe import compose_comparison
 from launch.descriptions import RecordChoice
 from launch.errors import ChoiceError
 from launch.inputs import build_inputs, describe_task, find_hash, leave_out
+from launch.plain import load_json
 from launch.records import RECORDS_FOLDER, consult_records
 
 NO_TASK = "none"
@@ -95,16 +95,23 @@ def collect_tables(runs: Iterable[Path]) -> dict[str, str]:
     Runs without a task are passed over.
 
     Raises:
-        ChoiceError: a run played a modified task, or not all of its test episodes.
+        ChoiceError: there is no such folder, its results are damaged, or the run played a modified task, or not all of
+            its test episodes.
     """
     found: dict[str, str] = {}
     for run in runs:
+        if not run.is_dir():
+            raise ChoiceError(f"--tables {run}: no such folder; give folders that compare.py printed as `run:`")
         if not (run / "table.md").exists():
             continue
-        task = json.loads((run / "results.json").read_text(encoding="utf-8"))["settings"]["task"]
-        if task["modified"] or not task["complete"]:
-            raise ChoiceError(f"{run}: is no run of a whole, unmodified task: {task['label']}; leave it out")
-        found[task["name"]] = (run / "table.md").read_text(encoding="utf-8")
+        try:
+            task = load_json(run / "results.json")["settings"]["task"]
+            name, label, whole = task["name"], task["label"], task["complete"] and not task["modified"]
+        except (KeyError, TypeError) as error:
+            raise ChoiceError(f"{run / 'results.json'}: says of no task; it is damaged: leave the run out") from error
+        if not whole:
+            raise ChoiceError(f"{run}: is no run of a whole, unmodified task: {label}; leave it out")
+        found[name] = (run / "table.md").read_text(encoding="utf-8")
     return found
 
 

@@ -88,7 +88,7 @@ def test_a_run_leaves_its_files(run):
     assert [path.name for path in states] == ["iteration_0000000", "iteration_0000001", "iteration_0000002"]
     for path in states:
         assert {each.name for each in path.iterdir()} == {"learner.pkl", "manifest.json", "state.json"}
-    assert not list(folder.rglob("*.part"))
+    assert not list(folder.rglob("*.part*"))
     kept = json.loads((folder / "state.json").read_text())
     assert kept["iteration"] == 2
     assert kept["seed"] == 0

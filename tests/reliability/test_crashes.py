@@ -99,7 +99,7 @@ def test_a_run_killed_while_it_writes_a_state_goes_on_from_the_one_before(tmp_pa
     assert names == {"iteration_0000000", "iteration_0000001", "iteration_0000002.part"}
     told = ends_like(tmp_path, RUNS[name], unbroken)
     assert told.notes[:1] == ["resumed after iteration 1"]
-    assert not list(tmp_path.rglob("*.part"))
+    assert not list(tmp_path.rglob("*.part*"))
 
 
 def damage(path, how):
@@ -178,7 +178,7 @@ def test_a_full_disk_is_told_in_one_line_and_the_run_goes_on_later(tmp_path, unb
     with pytest.raises(CheckpointError, match=r"cannot be written \(No space left on device\); what was") as error:
         trainer(tmp_path, TAUGHT).run()
     assert "\n" not in str(error.value)
-    assert not list(tmp_path.rglob("*.part"))
+    assert not list(tmp_path.rglob("*.part*"))
     monkeypatch.undo()
     told = ends_like(tmp_path, TAUGHT, unbroken)
     assert told.notes[:1] == ["resumed after iteration 1"]
@@ -207,7 +207,7 @@ def test_writes_that_the_operating_system_refuses_are_told_in_one_line(tmp_path,
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert "\n" not in str(error.value)
-    assert not list(tmp_path.glob("checkpoints/states/*.part"))
+    assert not list(tmp_path.glob("checkpoints/states/*.part*"))
     told = ends_like(tmp_path, TAUGHT, unbroken)
     assert told.notes[:1] == ["resumed after iteration 1"]
 

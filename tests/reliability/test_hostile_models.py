@@ -16,7 +16,7 @@ from envs.simulation import Scenario, Setup
 from envs.types import Configuration, PerformanceError
 from tests.unit.simulation.plays import cluster_of, jobs_of
 
-ODD = (
+ODD: tuple[Any, ...] = (
     math.inf,
     -math.inf,
     math.nan,

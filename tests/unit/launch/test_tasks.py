@@ -1,6 +1,7 @@
 """The suite: hashes of the tasks, the episodes that are played, and the tables of `docs/tasks.md`."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -153,6 +154,12 @@ def test_tables_are_put_between_their_markers(tmp_path):
     (run / "results.json").write_text(json.dumps({"settings": {"task": task}}))
     (run / "table.md").write_text("| a |")
     assert collect_tables([run]) == {"full-64": "| a |"}
+    for content in ("", "[]", "{}", '{"settings": {"task": 5}}'):
+        (run / "results.json").write_text(content)
+        with pytest.raises(ChoiceError, match="results.json: (cannot be read|says of no task)"):
+            collect_tables([run])
+    with pytest.raises(ChoiceError, match="--tables nowhere: no such folder"):
+        collect_tables([Path("nowhere")])
 
 
 def test_the_page_has_a_section_with_markers_and_a_command_for_every_task():

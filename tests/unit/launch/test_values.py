@@ -1,6 +1,7 @@
 """Every key of every configuration has a form, and a value of another form is refused in one line."""
 
 import math
+from typing import Any
 
 import pytest
 import yaml
@@ -9,7 +10,7 @@ from launch.choices import CONF
 from launch.errors import ChoiceError
 from launch.values import ALLOWED, FORMS, GREATEST_SEED, OPTIONAL, REQUIRED, check_values
 
-HOSTILE = (
+HOSTILE: tuple[Any, ...] = (
     *(1e-300, 2, -1, math.nan, math.inf, 2**63 - 1, True, None, "", "x"),
     *([1, 0], [math.nan], [], [[]], {}, {"a": 1}),
 )

@@ -27,7 +27,7 @@ def container(tmp_path, monkeypatch):
     monkeypatch.setattr(TemporaryCacheLocator, "ensure_cache_path", caching._CacheLocator.ensure_cache_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("NUMBA_CACHE_DIR", "")
-    monkeypatch.setattr(caching.config, "CACHE_DIR", "")
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", "")
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     find_temporary_cache.cache_clear()
     yield tmp_path

@@ -13,6 +13,7 @@ from envs.types.errors import (
     MurmurationError,
     PerformanceError,
     TraceError,
+    as_line,
     did_you_mean,
 )
 from envs.types.job import LATEST_SUBMISSION, JobRecord, JobSpec
@@ -56,6 +57,7 @@ __all__ = [
     "SharedResources",
     "ThroughputSamples",
     "TraceError",
+    "as_line",
     "did_you_mean",
     "seal",
 ]

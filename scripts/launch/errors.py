@@ -12,7 +12,7 @@ from hydra import errors
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from envs.types import MurmurationError, did_you_mean
+from envs.types import MurmurationError, as_line, did_you_mean
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)  # errors of the operating system, not of the code
 LEARN_MODULES = ("ray", "safetensors", "torch")  # every other import is a dependency of the base installation
@@ -72,11 +72,6 @@ def explain_error(error: BaseException) -> str | None:
     """One line that names the thing, the value, what is allowed and the fix; None if it is not the user's mistake."""
     found = _explain(error)
     return None if found is None else as_line(found)
-
-
-def as_line(text: str) -> str:
-    """Return a text as one line for a terminal, which characters of a stranger's file do not control."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def _explain(error: BaseException) -> str | None:

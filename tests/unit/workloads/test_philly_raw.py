@@ -100,3 +100,23 @@ def test_attempts_in_the_year_one_are_bad_rows(write, end):
 def test_a_submission_in_the_year_one_is_a_bad_row(write):
     _, report = read(write, job(), job("odd", submitted="0001-01-01 00:00:00"))
     assert report.bad == {"submitted_time must be a time from 1970 to 2099": 1}
+
+
+def test_a_log_that_is_nested_thousands_deep(write):
+    with pytest.raises(TraceError, match="cluster_job_log: is nested too deeply") as error:
+        PhillyRawTrace().read(write("cluster_job_log", "[" * 100_000))
+    assert "download" not in str(error.value)
+
+
+@pytest.mark.parametrize("key", ["vc", "jobid", "submitted_time", "attempts"])
+def test_a_value_that_is_nested_within_the_limits_of_json(write, key):
+    """Its text would need more levels than Python has."""
+    text = json.dumps([job(), {**job("b"), key: "deep"}]).replace('"deep"', "[" * 800 + "]" * 800)
+    _, report = PhillyRawTrace().read(write("cluster_job_log", text))
+    assert report.rows == 2
+
+
+def test_a_key_that_stands_twice_in_an_object(write):
+    text = json.dumps([job()]).replace('"vc":', '"vc": "first", "vc":')
+    with pytest.raises(TraceError, match="the key 'vc' stands twice in one object"):
+        PhillyRawTrace().read(write("cluster_job_log", text))

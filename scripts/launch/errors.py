@@ -81,6 +81,8 @@ def _explain(error: BaseException) -> str | None:
         return found
     if isinstance(error, OSError) and error.errno in NO_ROOM:
         return f"{error.filename or 'a file of the run'}: cannot be written ({error.strerror}); make room and run again"
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory ({error or 'an allocation failed'}); choose smaller or fewer workloads"
     if isinstance(error, errors.MissingConfigException):
         return _explain_unknown_choice(error)
     if isinstance(error, errors.ConfigCompositionException):

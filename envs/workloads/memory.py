@@ -12,7 +12,7 @@ BYTES_PER_JOB = 600  # of each workload that is kept for results
 _MEMINFO, _CGROUP, _STATM = Path("/proc/meminfo"), Path("/sys/fs/cgroup"), Path("/proc/self/statm")
 
 
-def check_memory(num_jobs: int, num_workloads: int) -> None:
+def require_memory(num_jobs: int, num_workloads: int) -> None:
     """Assert that there is memory for workloads of `num_jobs` jobs and for the episode of one of them.
 
     Raises:

@@ -86,7 +86,7 @@ def check_aliases(path: Path) -> None:
             elif isinstance(event, yaml.ScalarEvent):
                 _add_node(open_nodes, sizes, event.anchor, 1, 0)
             elif isinstance(event, yaml.AliasEvent):
-                _add_node(open_nodes, sizes, None, *sizes.get(event.anchor, (MOST_VALUES + 1, 0)))
+                _add_node(open_nodes, sizes, None, *sizes.get(str(event.anchor), (MOST_VALUES + 1, 0)))
             elif isinstance(event, yaml.SequenceEndEvent | yaml.MappingEndEvent):
                 _add_node(open_nodes, sizes, *open_nodes.pop())
             if len(open_nodes) - 1 > DEEPEST or open_nodes[-1][2] > DEEPEST:

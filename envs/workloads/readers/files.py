@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 from envs.types import TraceError
 
@@ -22,11 +21,12 @@ CHARACTERS_PER_VALUE = (
 )
 LONGEST_LINE = 1_000_000  # characters
 
+_Stream = io.BufferedReader | gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile
 # First bytes of what is read, with the way to decompress it.
-_COMPRESSED: dict[bytes, tuple[str, Callable[..., IO[bytes]]]] = {
-    b"\x1f\x8b": ("gzip", gzip.open),
-    b"BZh": ("bzip2", bz2.open),
-    b"\xfd7zXZ\x00": ("xz", lzma.open),
+_COMPRESSED: dict[bytes, tuple[str, Callable[[io.BufferedReader], _Stream]]] = {
+    b"\x1f\x8b": ("gzip", lambda raw: gzip.GzipFile(fileobj=raw)),
+    b"BZh": ("bzip2", bz2.BZ2File),
+    b"\xfd7zXZ\x00": ("xz", lzma.LZMAFile),
 }
 # First bytes of what is not read, and what to do with it.
 _UNREAD = {
@@ -124,7 +124,7 @@ def _open(path: Path) -> Iterator[io.TextIOWrapper]:
             raise TraceError(f"{path}: is {found}; give a regular file")
         with path.open("rb") as raw:
             how, opener = next((each for mark, each in _COMPRESSED.items() if _head(raw).startswith(mark)), ("", None))
-            with io.BufferedReader(opener(raw)) if opener else raw as stream:  # type: ignore[arg-type]
+            with opener(raw) if opener else raw as stream:
                 head = _head(stream)
                 _refuse_other(path, head, how)
                 encoding = next((name for mark, name in _MARKS if head.startswith(mark)), "utf-8-sig")
@@ -143,8 +143,8 @@ def _open(path: Path) -> Iterator[io.TextIOWrapper]:
         raise TraceError(f"{path}: cannot be opened ({reason}); give a file that you can read") from error
 
 
-def _head(stream: IO[bytes]) -> bytes:
-    """Return the first bytes of a stream at its beginning."""
+def _head(stream: _Stream) -> bytes:
+    """Return the first bytes of a stream that is at its beginning."""
     head = stream.read(512)
     stream.seek(0)
     return head

@@ -105,7 +105,7 @@ def _facts(entry: Any, zone: tzinfo) -> tuple[str, str, str, str, str, str]:
     """Return (submitted, duration, GPUs, virtual cluster, job id, reason to reject) of one entry, as text."""
     if not isinstance(entry, dict):
         return "", "", "", "", "", f"{type(entry).__name__} instead of an object"
-    submitted, tenant, job = (_plain(entry.get(key, "")) for key in ("submitted_time", "vc", "jobid"))
+    submitted, tenant, job = (str(entry.get(key, "")) for key in ("submitted_time", "vc", "jobid"))
     try:
         attempts = entry["attempts"]
         if not attempts:
@@ -122,8 +122,3 @@ def _facts(entry: Any, zone: tzinfo) -> tuple[str, str, str, str, str, str]:
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         return submitted, "", "", tenant, job, f"{type(error).__name__}: {error}"
     return submitted, str(duration), str(gpus), tenant, job, ""
-
-
-def _plain(value: Any) -> str:
-    """Return a text, a number or null as text; of a list or an object the name of its class."""
-    return type(value).__name__ if isinstance(value, list | dict) else str(value)

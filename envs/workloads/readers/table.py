@@ -347,8 +347,8 @@ def rows_of(path: Path, delimiter: str = ",", *, quoted: bool = True) -> Iterato
 
 
 def _split_rows(path: Path, delimiter: str, quoted: bool) -> Iterator[tuple[int, list[str]]]:
-    quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
-    reader = csv.reader(chain(read_lines(path), [_END]), delimiter=delimiter, quoting=quoting)
+    lines = chain(read_lines(path), [_END])
+    reader = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE)
     row = 0  # the last line before the next row
     try:
         for cells in reader:

@@ -5,7 +5,7 @@ import pytest
 
 from envs.types import TraceError
 from envs.workloads import SyntheticSource, memory
-from envs.workloads.memory import check_memory, free_memory
+from envs.workloads.memory import require_memory, free_memory
 from launch.errors import explain_error
 
 GB = 10**9
@@ -32,9 +32,9 @@ def test_three_million_jobs_are_refused_where_there_is_no_memory(cluster, ideal,
 
 def test_the_limit_that_the_message_gives_is_allowed(monkeypatch):
     monkeypatch.setattr(memory, "free_memory", lambda: 2.0 * GB)
-    check_memory(444_444, 5)
+    require_memory(444_444, 5)
     with pytest.raises(TraceError):
-        check_memory(444_445, 5)
+        require_memory(444_445, 5)
 
 
 @pytest.fixture

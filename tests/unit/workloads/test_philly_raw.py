@@ -108,14 +108,6 @@ def test_a_log_that_is_nested_thousands_deep(write):
     assert "download" not in str(error.value)
 
 
-@pytest.mark.parametrize("key", ["vc", "jobid", "submitted_time", "attempts"])
-def test_a_value_that_is_nested_within_the_limits_of_json(write, key):
-    """Its text would need more levels than Python has."""
-    text = json.dumps([job(), {**job("b"), key: "deep"}]).replace('"deep"', "[" * 800 + "]" * 800)
-    _, report = PhillyRawTrace().read(write("cluster_job_log", text))
-    assert report.rows == 2
-
-
 def test_a_key_that_stands_twice_in_an_object(write):
     text = json.dumps([job()]).replace('"vc":', '"vc": "first", "vc":')
     with pytest.raises(TraceError, match="the key 'vc' stands twice in one object"):

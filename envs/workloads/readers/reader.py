@@ -68,8 +68,12 @@ def locate(reader: TraceReader, path: str | Path | None = None) -> Path:
             f"{reader.name} trace: no file given; get it from {reader.source}, then set workload.path=<file>, "
             f"or ${DATA_VARIABLE} to a folder that contains {reader.location}"
         )
-    found = Path(path).expanduser() if path is not None else Path(str(root)) / reader.location
-    if not found.exists():
+    found = Path(os.path.expanduser(path)) if path is not None else Path(str(root)) / reader.location
+    try:
+        exists = found.exists()
+    except OSError as error:
+        raise TraceError(f"{reader.name} trace: {str(found)[:200]}: cannot be looked at ({error.strerror})") from error
+    if not exists:
         raise TraceError(
             f"{reader.name} trace: {found} does not exist; get it from {reader.source}, then set workload.path=<file>, "
             f"or ${DATA_VARIABLE} to a folder that contains {reader.location}"

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from envs.types import BoolArray, FloatArray, IntArray, TraceError, did_you_mean
+from envs.types import BoolArray, FloatArray, IntArray, TraceError, as_line, did_you_mean
 from envs.workloads.readers.clock import localise, state_zone
 from envs.workloads.readers.files import limit_values, read_lines
 from envs.workloads.readers.report import FILE_ATTRIBUTE, BadRow, ReadReport
@@ -261,7 +261,7 @@ class TraceTable:
             self.bad,
             self.skipped,
             tuple(self.examples),
-            (*notes, *self.notes),
+            tuple(map(as_line, (*notes, *self.notes))),
         )
         return frame, report
 
@@ -297,7 +297,7 @@ def read_csv(
     if first is None:
         raise TraceError(f"{path}: is empty; a {trace} trace begins with the columns {', '.join(required)}")
     names = [name.strip() for name in first[1]] if header is None else list(header)
-    _check_columns(trace, path, names, required, named_by)
+    _check_columns(trace, path, names, required, named_by, delimiter)
     body = list(lines)
     if header is not None and first[1] != list(header):
         body.insert(0, first)
@@ -316,7 +316,7 @@ def read_csv(
 
 
 def _check_columns(
-    trace: str, path: Path, names: Sequence[str], required: Sequence[str], named_by: Mapping[str, str]
+    trace: str, path: Path, names: Sequence[str], required: Sequence[str], named_by: Mapping[str, str], delimiter: str
 ) -> None:
     """Assert that the header has each wanted column, and no name twice; see `read_csv`."""
     if broken := next((name for name in names if "\n" in name or "\r" in name), None):
@@ -331,6 +331,8 @@ def _check_columns(
             setting = f", which {named_by[name]} names" if name in named_by else ""
             optional = [other for other in named_by if other not in required]
             rest = f"; optional: {', '.join(optional)}" if optional else ""
+            if len(names) == 1:
+                rest += f"; its header has no {delimiter!r}, which must separate the columns"
             raise TraceError(
                 f"{path}: has no column {name!r}{setting}; it has {', '.join(names)[:120]}; a {trace} trace "
                 f"needs {', '.join(required)}{rest}"

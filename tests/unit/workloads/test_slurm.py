@@ -176,5 +176,5 @@ def test_times_follow_the_clock_of_a_zone(write):
 
 def test_the_table_for_the_terminal_is_refused_with_the_command(write):
     text = "       JobID    State              Submit \n------------ -------- ------------------- \n101 COMPLETED x\n"
-    with pytest.raises(TraceError, match="has no column 'JobID'; .* needs JobID, State, Submit, Elapsed, AllocTRES"):
+    with pytest.raises(TraceError, match="has no column 'JobID'; .* needs .*AllocTRES; its header has no '\\|'"):
         SlurmTrace().read(write("jobs.txt", text))

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envs.types import TraceError
+from envs.workloads.readers import CsvTrace
 from envs.workloads.readers.table import MAX_SECONDS, TraceTable, read_csv
 
 
@@ -213,6 +214,20 @@ def test_what_a_message_quotes_of_a_file_controls_no_terminal(write):
     with pytest.raises(TraceError) as error:
         read_csv("toy", write("toy.csv", "\x1b[2J,b\n1,2\n"), ("a",))
     assert r"it has \x1b[2J, b;" in str(error.value)
+
+
+def test_notes_and_summary_control_no_terminal_either(write):
+    header = "\x1b[2J,submit_time,duration,num_gpus"
+    reader = CsvTrace({name: name for name in header.split(",")[1:]})
+    _, report = reader.read(write("toy.csv", f"{header}\n1,2,3,4\n5\n"))
+    assert r"columns that are not read: \x1b[2J" in report.notes
+    assert r"bad 1 (\x1b[2J must be in a row of 4 fields)" in report.summary()
+    assert all(line.isprintable() for line in (report.summary(), *report.notes))
+
+
+def test_a_header_that_another_character_separates(write):
+    with pytest.raises(TraceError, match=r"it has a;b; .* its header has no ',', which must separate the columns$"):
+        read_csv("toy", write("toy.csv", "a;b\n1;2\n"), ("a", "b"))
 
 
 @pytest.mark.parametrize("drop", [False, True])

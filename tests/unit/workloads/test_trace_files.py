@@ -8,6 +8,7 @@ import os
 import re
 import tarfile
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -156,3 +157,10 @@ def test_the_limit_must_be_a_number(tmp_path, monkeypatch, value):
     monkeypatch.setenv(door.LIMIT_VARIABLE, value)
     with pytest.raises(TraceError, match=r"\$MURMURATION_MAX_TRACE_MB is .*; it must be a whole number from 1 to"):
         read_text(path)
+
+
+def test_the_page_states_the_limits():
+    page = (Path(__file__).parents[3] / "docs" / "traces.md").read_text(encoding="utf-8")
+    assert f"{door.DEFAULT_MEGABYTES} million, or `${door.LIMIT_VARIABLE}` million" in page
+    assert "a million" in page
+    assert (door.LONGEST_LINE, door.CHARACTERS_PER_VALUE) == (1_000_000, 10)

@@ -13,6 +13,7 @@ from envs.types.errors import (
     MurmurationError,
     PerformanceError,
     TraceError,
+    as_line,
     did_you_mean,
 )
 from envs.types.facts import NUM_OUTCOMES, JobFacts
@@ -59,6 +60,7 @@ __all__ = [
     "SharedResources",
     "ThroughputSamples",
     "TraceError",
+    "as_line",
     "did_you_mean",
     "seal",
 ]

@@ -4,8 +4,19 @@ import difflib
 from collections.abc import Iterable
 
 
+def as_line(text: str) -> str:
+    """Return a text as one line for a terminal, which characters of a stranger's file do not control."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
 class MurmurationError(ValueError):
-    """A mistake in the user's input; scripts print its message without a stack trace."""
+    """A mistake in the user's input; scripts print its message without a stack trace.
+
+    The message may quote a file: it is shown as one line, without control characters.
+    """
+
+    def __str__(self) -> str:
+        return as_line(super().__str__())
 
 
 class TraceError(MurmurationError):

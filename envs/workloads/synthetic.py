@@ -19,6 +19,7 @@ from envs.workloads.demand import (
 )
 from envs.workloads.fits import largest_job
 from envs.workloads.habits import Habits
+from envs.workloads.memory import require_memory
 from envs.workloads.mix import JobMix, ModelThroughputs, mix_for, node_sizes
 from envs.workloads.mixes import mix_named
 from envs.workloads.source import check_split
@@ -44,6 +45,7 @@ class SyntheticSource:
     `warm_up` and `measured`, the first jobs fill the cluster, the measured ones follow, and the others keep it under
     load while the measured ones finish. Choose `num_jobs` so that few measured jobs end after the last submission;
     the caption of a comparison gives their share. Training draws have the same window, and rewards count all jobs.
+    Workloads for which there is no memory are refused before they are drawn (`require_memory`).
 
     Args:
         cluster: the cluster on which the load is offered.
@@ -143,6 +145,7 @@ class SyntheticSource:
     def episode(self, rng: np.random.Generator, split: str = "train") -> Workload:
         """Draw a new workload; see `WorkloadSource.episode`."""
         check_split(self.name, split, SPLITS)
+        require_memory(self.num_jobs, 1)
         # The split is part of the seed, so that equal draws of `rng` give different jobs in different splits.
         key = (self.seed, SPLITS.index(split), 0, int(rng.integers(2**63)))
         return self._draw(np.random.default_rng(key), f"{self.name}-{split}")
@@ -152,6 +155,7 @@ class SyntheticSource:
         split = "test" if split is None else split
         check_split(self.name, split, SPLITS)
         if split not in self._evaluation:
+            require_memory(self.num_jobs, self.num_evaluation)
             self._evaluation[split] = tuple(
                 self._draw(
                     np.random.default_rng((self.seed, SPLITS.index(split), 1, index)), f"{self.name}-{split}-{index}"

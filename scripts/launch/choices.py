@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from envs.types import did_you_mean
 from launch.errors import ChoiceError
+from launch.plain import check_aliases
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 LISTED_GROUPS = (
@@ -53,7 +54,8 @@ def search_in(config_dir: str | None) -> list[str]:
     """Hydra's override that adds a folder to those in which configs are searched; none without a folder.
 
     Raises:
-        ChoiceError: the folder does not exist, or has a file of the same name as one of `conf/`, which comes first.
+        ChoiceError: the folder does not exist, has a file of the same name as one of `conf/`, which comes first, or has
+            a file whose content exceeds a limit.
     """
     if config_dir is None:
         return []
@@ -63,6 +65,10 @@ def search_in(config_dir: str | None) -> list[str]:
     for name in (path.relative_to(CONF) for path in sorted(CONF.rglob("*.yaml"))):
         if folder != CONF and (folder / name).exists():
             raise ChoiceError(f"{folder / name}: would be ignored, since conf/{name} comes first; rename yours")
+    if folder != CONF:
+        for group in (path.name for path in sorted(CONF.iterdir()) if path.is_dir()):
+            for file in sorted((folder / group).rglob("*.yaml")):
+                check_aliases(file)
     return [f"hydra.searchpath=['file://{folder}']"]
 
 

@@ -13,9 +13,10 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from envs.types import as_line
 from launch.arguments import check_keys, hydra_arguments
 from launch.choices import CONF
-from launch.errors import ChoiceError, RunFailedError, as_line, explain_error, one_line_errors, short_errors
+from launch.errors import ChoiceError, RunFailedError, explain_error, one_line_errors, short_errors
 from launch.outcomes import FinishedRun, MultirunFolder, lost_runs, objective_of, read_outcomes, write_outcome
 from launch.provenance import PROVENANCE, resolve_config, write_provenance
 from launch.spreading import joined_cluster

@@ -14,7 +14,7 @@ from hydra import errors
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from envs.types import MurmurationError, did_you_mean
+from envs.types import MurmurationError, as_line, did_you_mean
 
 NO_ROOM = (
     errno.ENOSPC,
@@ -97,11 +97,6 @@ def explain_error(error: BaseException) -> str | None:
     return None if found is None else as_line(found)
 
 
-def as_line(text: str) -> str:
-    """Return a text as one line for a terminal, which characters of a stranger's file do not control."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
-
-
 def _explain(error: BaseException) -> str | None:
     explanations = [explain_missing_extra(link) for link in _chain(error)]
     explanations += [str(link) for link in _chain(error) if isinstance(link, MurmurationError)]
@@ -109,6 +104,8 @@ def _explain(error: BaseException) -> str | None:
         return found
     if isinstance(error, OSError) and error.errno in NO_ROOM:
         return f"{error.filename or 'a file of the run'}: cannot be written ({error.strerror}); make room and run again"
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory ({error or 'an allocation failed'}); choose smaller or fewer workloads"
     if isinstance(error, errors.MissingConfigException):
         return _explain_unknown_choice(error)
     if isinstance(error, errors.ConfigCompositionException):

@@ -68,6 +68,51 @@ def read_unfilled(path: Path) -> dict[str, Any]:
     return found
 
 
+def check_aliases(path: Path) -> None:
+    """Check that a YAML file of the user's own is within bounds once every alias is replaced by what it stands for.
+
+    Hydra recurses into values and copies what aliases stand for. It says what else is wrong with a file.
+
+    Raises:
+        ChoiceError: the file is too large, nested too deeply, or has too many values.
+    """
+    text = _read_text(path, LARGEST_CONFIGURATION)
+    sizes: dict[str, tuple[int, int]] = {}  # by anchor: values, levels
+    open_nodes: list[tuple[str | None, int, int]] = [(None, 0, 0)]  # anchor, values and levels so far
+    try:
+        for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+            if isinstance(event, yaml.SequenceStartEvent | yaml.MappingStartEvent):
+                open_nodes.append((event.anchor, 1, 1))
+            elif isinstance(event, yaml.ScalarEvent):
+                _add_node(open_nodes, sizes, event.anchor, 1, 0)
+            elif isinstance(event, yaml.AliasEvent):
+                _add_node(open_nodes, sizes, None, *sizes.get(str(event.anchor), (MOST_VALUES + 1, 0)))
+            elif isinstance(event, yaml.SequenceEndEvent | yaml.MappingEndEvent):
+                _add_node(open_nodes, sizes, *open_nodes.pop())
+            if len(open_nodes) - 1 > DEEPEST or open_nodes[-1][2] > DEEPEST:
+                raise ChoiceError(f"{path}: is nested more than {DEEPEST} levels deep; write it with fewer levels")
+            if open_nodes[-1][1] > MOST_VALUES:
+                raise ChoiceError(
+                    f"{path}: has more than {MOST_VALUES:,} values once aliases are replaced; write it with fewer"
+                )
+    except yaml.YAMLError:
+        return
+
+
+def _add_node(
+    open_nodes: list[tuple[str | None, int, int]],
+    sizes: dict[str, tuple[int, int]],
+    anchor: str | None,
+    values: int,
+    levels: int,
+) -> None:
+    """Count a node that has ended in the node around it, and keep its size under its anchor."""
+    if anchor is not None:
+        sizes[anchor] = (values, levels)
+    above, others, deepest = open_nodes[-1]
+    open_nodes[-1] = (above, others + values, max(deepest, levels + 1))
+
+
 def load_json(path: Path) -> Any:
     """Read a JSON file of a run folder.
 

@@ -63,7 +63,7 @@ def project_targets(folder: Path) -> frozenset[str]:
             continue
         try:
             content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, yaml.YAMLError):
+        except (OSError, ValueError, RecursionError, yaml.YAMLError):
             continue  # Hydra reports it if it is chosen
         found |= {target for _, target in named_targets(content)}
     return frozenset(found)

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from envs.types import as_line
 from launch.descriptions import ComparisonRun, EvaluationRun, Repetition
-from launch.errors import ChoiceError, DifferentResultError, SchedulersFailedError, as_line
+from launch.errors import ChoiceError, DifferentResultError, SchedulersFailedError
 from launch.plain import load_json, shorten
 from launch.provenance import changed_since, read_provenance
 from launch.runs import compare_and_report

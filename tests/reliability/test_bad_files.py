@@ -29,6 +29,7 @@ from envs.workloads.readers import (
     PhillyRawTrace,
     PhillyTrace,
     RubickTrace,
+    SlurmTrace,
     SwfTrace,
     TiresiasTrace,
 )
@@ -101,6 +102,13 @@ SAMPLES = (
         "name|submission_time|duration|application|num_gpus|exec_plan|steps|is_sla",
         "j1|0|100|bert|2|ga|500|1",
         "j2|10|100|gpt2|4|141|500|0",
+    ),
+    sample(
+        SlurmTrace(timezone="Europe/Berlin"),
+        "|",
+        "JobID|State|Submit|Elapsed|AllocTRES|Account",
+        "7|COMPLETED|2024-03-31T01:30:00|1-00:00:10|cpu=8,gres/gpu=2,gres/gpu:a100=2|a",
+        "8_1|CANCELLED by 1000|2024-10-27T02:30:00|00:10:00|gres/gpu=1|b",
     ),
 )
 ids = [each.reader.name for each in SAMPLES]

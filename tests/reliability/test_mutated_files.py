@@ -20,11 +20,12 @@ from agents.networks import Blueprint
 from agents.policies.description import DESCRIPTION
 from agents.policies.options.checkpoint import OptionCheckpoint
 from envs.options import OptionRules, OptionSpec
+from envs.types import as_line
 from launch.arguments import compose_options
 from launch.building import build_object, import_target
 from launch.choices import CONF
 from launch.describe import as_component, describe_problem, describe_schedulers
-from launch.errors import RunFailedError, as_line, explain_error
+from launch.errors import RunFailedError, explain_error
 from launch.inputs import build_inputs, build_schedulers
 from launch.policies import build_market, load_policy
 from launch.provenance import PROVENANCE, SAVED, changed_since, read_provenance, resolve_config

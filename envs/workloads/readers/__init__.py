@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from envs.workloads.readers.philly import PhillyTrace
     from envs.workloads.readers.philly_raw import PhillyRawTrace
     from envs.workloads.readers.rubick import RubickTrace
+    from envs.workloads.readers.slurm import SlurmTrace
     from envs.workloads.readers.swf import SwfTrace
     from envs.workloads.readers.tiresias import TiresiasTrace
 
@@ -29,6 +30,7 @@ _MODULES = {
     "PhillyTrace": "philly",
     "PhillyRawTrace": "philly_raw",
     "RubickTrace": "rubick",
+    "SlurmTrace": "slurm",
     "SwfTrace": "swf",
     "TiresiasTrace": "tiresias",
 }
@@ -53,6 +55,7 @@ __all__ = [
     "PhillyTrace",
     "ReadReport",
     "RubickTrace",
+    "SlurmTrace",
     "SwfTrace",
     "TiresiasTrace",
     "TraceReader",

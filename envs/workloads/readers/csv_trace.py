@@ -11,6 +11,7 @@ import pandas as pd
 
 from envs.types import FloatArray, TraceError, did_you_mean
 from envs.types.units import DAY
+from envs.workloads.readers.clock import NO_ZONE_NOTE, midnight_before
 from envs.workloads.readers.report import ReadReport
 from envs.workloads.readers.table import MAX_GPUS, MAX_SECONDS, TraceTable, read_csv
 
@@ -50,13 +51,15 @@ class CsvTrace:
         units: field -> unit; see `UNITS`. A time can also be a calendar time: give its `strptime` layout, or "ISO8601".
         models: the file's name of a model -> a name that the performance model knows; other names are kept.
         gpu_types: the file's name of a GPU type -> ours; if it is not empty, other names are bad rows.
-        keep: column -> the values to keep; rows with other values are skipped.
-        drop: column -> values to leave out.
+        keep: column -> the values to keep, each of which the file has; rows with other values are skipped.
+        drop: column -> values to leave out, each of which the file has.
         header: names of the columns of a file without a header line.
         delimiter: the character between fields.
         duplicates: keep rows that repeat an earlier row; if false they are skipped.
         gpu_type: GPU type on which durations were measured, where the file has no column for it.
         gpus_per_node: GPUs of a usual node of the trace's cluster.
+        timezone: IANA name of the zone of calendar times that state none, such as Europe/Berlin. With None they are
+            used unchanged, and an hour is lost or counts twice where the clock changes.
 
     Raises:
         TraceError: the mapping is incomplete, or names a field or unit that does not exist.
@@ -73,6 +76,7 @@ class CsvTrace:
     duplicates: bool = True
     gpu_type: str = "V100"
     gpus_per_node: int = 8
+    timezone: str | None = None
     name: ClassVar[str] = "csv"
     location: ClassVar[str] = "traces/csv/jobs.csv"
     source: ClassVar[str] = "your own cluster; workload.reader.columns maps its columns (docs/traces.md)"
@@ -93,20 +97,53 @@ class CsvTrace:
                 )
         if len(self.delimiter) != 1:
             raise TraceError(f"workload.reader.delimiter is {self.delimiter!r}; it must be one character")
-        for name in ("submit_time", "num_gpus"):
-            self._require(name, "every trace needs it")
-        if not (self._has("work") or self._has("duration")):
-            for name in ("start_time", "end_time"):
-                self._require(name, "give duration, work, or both start_time and end_time")
-        if self._has("work") and self._unit("work") == "steps":
-            self._require("batch_size", "work in steps is steps times the global batch size")
+        if twice := [name for at, name in enumerate(self.header or ()) if name in (self.header or ())[:at]]:
+            raise TraceError(f"workload.reader.header has {twice[0]!r} twice; give each column its own name")
+        for name, why in self._needed().items():
+            if not self._has(name):
+                raise TraceError(f"workload.reader.columns.{name} is not set; {why}: set it to the name of its column")
+        self._check_times()
+
+    def _needed(self) -> dict[str, str]:
+        """Return the fields that this mapping needs, with the reason."""
+        why = ""
+        if self._has("work"):
+            more = ["work", "batch_size"] if self._unit("work") == "steps" else ["work"]
+            why = "work in steps is steps times the global batch size"
+        elif self._has("duration"):
+            more = ["duration"]
+        else:
+            more, why = ["start_time", "end_time"], "give duration, work, or both start_time and end_time"
+        return {**dict.fromkeys(["submit_time", "num_gpus"], "every trace needs it"), **dict.fromkeys(more, why)}
+
+    def _check_times(self) -> None:
+        """Assert that start and end are by one clock: seconds since 1970 are in UTC, calendar times may not be."""
+        if "start_time" not in self._needed():
+            return
+        calendar = [name for name in ("start_time", "end_time") if self._unit(name) not in TIME_UNITS]
+        if len(calendar) == 1 and self.timezone is None:
+            raise TraceError(
+                f"workload.reader.timezone is not set; only {calendar[0]} is a calendar time, so its zone must be "
+                "known: set it to a name such as Europe/Berlin or UTC"
+            )
 
     def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
         """Return the jobs and the report; see `TraceReader.read`."""
-        mapped = [column for column in self.columns.values() if column is not None]
-        needed = list(dict.fromkeys([*mapped, *self.keep, *self.drop]))
-        table = read_csv(self.name, path, needed, header=self.header, delimiter=self.delimiter, strict=strict)
-        unread = [column for column in table.columns if column not in needed]
+        named_by = dict.fromkeys(self.keep, "workload.reader.keep") | dict.fromkeys(self.drop, "workload.reader.drop")
+        for name, column in self.columns.items():
+            if column is not None:
+                named_by[column] = f"workload.reader.columns.{name}"
+        required = list(dict.fromkeys(self._column(name) for name in self._needed()))
+        table = read_csv(
+            self.name,
+            path,
+            required,
+            named_by=named_by,
+            header=self.header,
+            delimiter=self.delimiter,
+            strict=strict,
+        )
+        unread = [column for column in table.columns if column not in named_by]
         if not self.duplicates:
             table.skip_duplicates()
         jobs = self._jobs(table)
@@ -114,6 +151,8 @@ class CsvTrace:
         self._filter(table)
         renamed = [f"{name} from {column}" for name, column in self.columns.items() if column not in (None, name)]
         notes = [f"columns: {', '.join(renamed)}"] if renamed else []
+        if table.lacks_zone:
+            notes.append(NO_ZONE_NOTE)
         if unread:
             notes.append(f"columns that are not read: {', '.join(unread)}")
         return table.finish(jobs, notes=[*notes, *self._resource_notes(jobs, table)], origin=origin)
@@ -189,7 +228,7 @@ class CsvTrace:
         unit, column = self._unit(name), self._column(name)
         if unit in TIME_UNITS:
             return table.numbers(column, high=LATEST / TIME_UNITS[unit]) * TIME_UNITS[unit]
-        return table.times(column, unit)
+        return table.times(column, unit, self.timezone)
 
     def _named(self, table: TraceTable, name: str, ours: Mapping[str, str]) -> npt.NDArray[np.object_]:
         """object[num_rows]: names of models or GPU types, translated."""
@@ -207,18 +246,17 @@ class CsvTrace:
 
     def _filter(self, table: TraceTable) -> None:
         """Skip the rows that `keep` and `drop` leave out."""
-        for wanted, chosen in ((True, self.keep), (False, self.drop)):
+        for drop, setting, chosen in ((False, "keep", self.keep), (True, "drop", self.drop)):
             for column, values in chosen.items():
-                inside = np.isin(table.text(column), [str(value) for value in values])
-                verb = "not one of" if wanted else "one of"
-                table.skip(inside != wanted, f"{column} is {verb} {', '.join(map(str, values))}")
+                reason = f"{column} is {'' if drop else 'not '}one of {', '.join(map(str, values))}"
+                table.select(column, values, f"workload.reader.{setting}.{column}", reason, drop=drop)
 
     def _origin(self, submit: FloatArray) -> float | None:
         """Return the time that becomes t = 0: the first submission; with calendar times, the midnight before it."""
         if not len(submit):
             return None
         first = float(submit.min())
-        return first if self._unit("submit_time") in TIME_UNITS else float(np.floor(first / DAY) * DAY)
+        return first if self._unit("submit_time") in TIME_UNITS else midnight_before(first, self.timezone)
 
     def _resource_notes(self, jobs: Mapping[str, npt.NDArray[Any]], table: TraceTable) -> list[str]:
         """State what the jobs request besides GPUs."""
@@ -239,10 +277,6 @@ class CsvTrace:
 
     def _unit(self, name: str) -> str:
         return self.units.get(name) or UNITS[name][0]
-
-    def _require(self, name: str, why: str) -> None:
-        if not self._has(name):
-            raise TraceError(f"workload.reader.columns.{name} is not set; {why}: set it to the name of its column")
 
 
 def _is_time(name: str) -> bool:

@@ -1,7 +1,6 @@
 """Gavel's traces: one row per job, tab-separated, without a header, with a job type and a number of steps."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -11,7 +10,7 @@ import pandas as pd
 
 from envs.types import TraceError
 from envs.workloads.readers.report import ReadReport
-from envs.workloads.readers.table import MAX_GPUS, TraceTable, open_text
+from envs.workloads.readers.table import MAX_GPUS, TraceTable, rows_of
 
 _COLUMNS = (
     *("job_type", "command", "working_directory", "steps_argument", "needs_data", "total_steps"),
@@ -20,7 +19,8 @@ _COLUMNS = (
 _SHORT_COLUMNS = (
     *("job_type", "command", "steps_argument", "needs_data", "total_steps", "arrival_time", "scale_factor"),
 )
-_BATCH = re.compile(r"\(batch size (\d+)\)$")
+_BATCH = re.compile(r"\(batch size ([0-9]+)\)$")
+_LONGEST_BATCH = 9  # digits
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,15 @@ class GavelTrace:
         steps = table.numbers("total_steps", high=1e15)
         num_gpus = table.numbers("scale_factor", low=1, high=MAX_GPUS, whole=True)
         model = table.text("job_type")
+        batch = np.array([batch_size(name) for name in model], dtype=np.float64)
         table.reject(model == "", "job_type", "must name a job type")
+        table.reject(batch == 0, "job_type", "must state a batch size from 1 to 999,999,999, or none")
         table.skip(steps == 0, "no steps to run")
         columns = {
             "submit_time": submit,
             "duration": np.full(len(table), np.nan),
             "num_gpus": num_gpus,
-            "work": steps * num_gpus * np.array([batch_size(name) for name in model], dtype=np.float64),
+            "work": steps * num_gpus * batch,
             "model": model,
         }
         notes = ["work is steps times batch size times GPUs; the trace has no durations"]
@@ -70,9 +72,11 @@ class GavelTrace:
 
 
 def batch_size(job_type: str) -> int:
-    """Return the samples per GPU and step that the job type states; 1 if it states none."""
+    """Return the samples per GPU and step that the job type states: 1 if it states none, 0 if they are too many."""
     found = _BATCH.search(job_type)
-    return int(found.group(1)) if found else 1
+    if found is None:
+        return 1
+    return int(found.group(1)) if len(found.group(1)) <= _LONGEST_BATCH else 0
 
 
 def read_rows(path: Path, *, strict: bool = False) -> TraceTable:
@@ -81,7 +85,7 @@ def read_rows(path: Path, *, strict: bool = False) -> TraceTable:
     Raises:
         TraceError: the file is empty or not text; or `strict` is set and a row does not have as many fields.
     """
-    body = list(_split(path))
+    body = list(rows_of(path, "\t", quoted=False))
     if not body:
         raise TraceError(f"{path}: is empty; a gavel trace has one row of {len(_COLUMNS)} tab-separated fields per job")
     names = _SHORT_COLUMNS if len(body[0][1]) == len(_SHORT_COLUMNS) else _COLUMNS
@@ -90,16 +94,3 @@ def read_rows(path: Path, *, strict: bool = False) -> TraceTable:
     wrong = np.array([len(cells) != len(names) for _, cells in body])
     table.reject(wrong, "job_type", f"must be in a row of {len(names)} tab-separated fields")
     return table
-
-
-def _split(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line number from 1, fields) of every line that is not blank."""
-    try:
-        with open_text(path) as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    yield number, line.rstrip("\r\n").split("\t")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise TraceError(
-            f"{path}: cannot be read as text rows ({type(error).__name__}: {error}); download the file again"
-        ) from error

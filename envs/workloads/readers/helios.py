@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from envs.types.units import DAY
+from envs.workloads.readers.clock import midnight_before
+from envs.workloads.readers.philly import VIRTUAL_CLUSTERS
 from envs.workloads.readers.report import ReadReport
 from envs.workloads.readers.table import MAX_GPUS, read_csv
 
@@ -25,11 +26,13 @@ class HeliosTrace:
 
     Args:
         virtual_clusters: the virtual clusters to keep; all if empty.
+        timezone: IANA name of the zone of the times, such as Asia/Shanghai; None uses them unchanged.
     """
 
     virtual_clusters: Sequence[str] = ()
     gpu_type: str = "V100"
     gpus_per_node: int = 8
+    timezone: str | None = None
     name: ClassVar[str] = "helios"
     location: ClassVar[str] = "traces/helios/Venus/cluster_log.csv"
     source: ClassVar[str] = "github.com/S-Lab-System-Group/HeliosData"
@@ -37,14 +40,14 @@ class HeliosTrace:
     def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
         """Return the jobs and the report; see `TraceReader.read`."""
         table = read_csv(self.name, path, ("job_id", "vc", "gpu_num", "submit_time", "duration"), strict=strict)
-        submit = table.times("submit_time")
+        submit = table.times("submit_time", timezone=self.timezone)
         num_gpus = table.numbers("gpu_num", high=MAX_GPUS, whole=True)
         duration = table.numbers("duration")
         tenant = table.text("vc")
         table.skip_idle(duration, num_gpus)
         first = submit[table.sound].min(initial=np.inf)  # over all virtual clusters, so that t = 0 is the same for each
         if self.virtual_clusters:
-            table.skip(~np.isin(tenant, list(self.virtual_clusters)), "other virtual clusters")
+            table.select("vc", self.virtual_clusters, VIRTUAL_CLUSTERS, "other virtual clusters")
         columns = {
             "submit_time": submit,
             "duration": duration,
@@ -52,5 +55,7 @@ class HeliosTrace:
             "tenant": tenant,
             "name": table.text("job_id"),
         }
-        note = "failed and cancelled jobs are kept with the time that they ran; times are local, without a stated zone"
-        return table.finish(columns, notes=(note,), origin=float(np.floor(first / DAY) * DAY))
+        note = "failed and cancelled jobs are kept with the time that they ran"
+        if self.timezone is None:
+            note += "; times are local, without a stated zone"
+        return table.finish(columns, notes=(note,), origin=midnight_before(first, self.timezone))

@@ -53,7 +53,7 @@ class ItpTrace:
         table.skip_idle(duration, num_gpus)
         first = submit[table.sound].min(initial=np.inf)  # over all clusters, so that t = 0 is the same for each
         if self.clusters:
-            table.skip(~np.isin(tenant, list(self.clusters)), "other clusters")
+            table.select(_CLUSTER, self.clusters, "workload.reader.clusters", "other clusters")
         note = "the publishers kept only jobs of at least 600 s; equal rows are jobs of a burst and are kept"
         columns = {"submit_time": submit, "duration": duration, "num_gpus": num_gpus, "tenant": tenant}
         return table.finish(columns, notes=(note,), origin=float(first))

@@ -8,10 +8,11 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from envs.types.units import DAY
+from envs.workloads.readers.clock import midnight_before
 from envs.workloads.readers.report import ReadReport
 from envs.workloads.readers.table import MAX_GPUS, read_csv
 
+VIRTUAL_CLUSTERS = "workload.reader.virtual_clusters"  # the setting, for messages
 CLOCK_NOTE = (
     "times are local, without a stated zone, and are used unchanged: the two passes of the hour that the clock "
     "change of 2017-11-05 repeats are not distinguished"
@@ -34,11 +35,13 @@ class PhillyTrace:
 
     Args:
         virtual_clusters: the virtual clusters to keep; all if empty.
+        timezone: IANA name of the zone of the times, such as America/Los_Angeles; None uses them unchanged.
     """
 
     virtual_clusters: Sequence[str] = ()
     gpu_type: str = "P100"
     gpus_per_node: int = 8
+    timezone: str | None = None
     name: ClassVar[str] = "philly"
     location: ClassVar[str] = "traces/philly/philly_jobs.csv.gz"
     source: ClassVar[str] = (
@@ -49,7 +52,7 @@ class PhillyTrace:
     def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
         """Return the jobs and the report; see `TraceReader.read`."""
         table = read_csv(self.name, path, ("timestamp", "duration", "num_gpus", "cluster"), strict=strict)
-        submit = table.times("timestamp")
+        submit = table.times("timestamp", timezone=self.timezone)
         duration = table.numbers("duration")
         num_gpus = table.numbers("num_gpus", high=MAX_GPUS, whole=True)
         tenant = table.text("cluster")
@@ -57,6 +60,7 @@ class PhillyTrace:
         table.skip_idle(duration, num_gpus)
         first = submit[table.sound].min(initial=np.inf)  # over all virtual clusters, so that t = 0 is the same for each
         if self.virtual_clusters:
-            table.skip(~np.isin(tenant, list(self.virtual_clusters)), "other virtual clusters")
+            table.select("cluster", self.virtual_clusters, VIRTUAL_CLUSTERS, "other virtual clusters")
         columns = {"submit_time": submit, "duration": duration, "num_gpus": num_gpus, "tenant": tenant}
-        return table.finish(columns, notes=(CLOCK_NOTE,), origin=float(np.floor(first / DAY) * DAY))
+        notes = (CLOCK_NOTE,) if self.timezone is None else ()
+        return table.finish(columns, notes=notes, origin=midnight_before(first, self.timezone))

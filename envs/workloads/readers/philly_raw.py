@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 
 from envs.types import TraceError
-from envs.types.units import DAY
+from envs.workloads.readers.clock import find_zone, midnight_before
+from envs.workloads.readers.files import CHARACTERS_PER_VALUE, most_characters, read_text
 from envs.workloads.readers.philly import CLOCK_NOTE
 from envs.workloads.readers.report import ReadReport
-from envs.workloads.readers.table import MAX_GPUS, TraceTable, open_text
+from envs.workloads.readers.table import MAX_GPUS, TraceTable
 
 LAYOUT = "%Y-%m-%d %H:%M:%S"
 EARLIEST_YEAR = 1970  # some systems write 0001-01-01 for "none"
@@ -28,10 +29,14 @@ class PhillyRawTrace:
     that of its last attempt. Jobs that never ran and jobs without recorded times are skipped. t = 0 is the midnight
     before the first job. Virtual clusters become tenants. Models are assigned afterwards. P100 as the GPU type is an
     assumption.
+
+    Args:
+        timezone: IANA name of the zone of the times, such as America/Los_Angeles; None uses them unchanged.
     """
 
     gpu_type: str = "P100"
     gpus_per_node: int = 8
+    timezone: str | None = None
     name: ClassVar[str] = "philly_raw"
     location: ClassVar[str] = "traces/philly/cluster_job_log"
     source: ClassVar[str] = "github.com/msr-fiddle/philly-traces: unpack cluster_job_log out of its trace-data.tar.gz"
@@ -39,7 +44,8 @@ class PhillyRawTrace:
     def read(self, path: Path, *, strict: bool = False) -> tuple[pd.DataFrame, ReadReport]:
         """Return the jobs and the report; row numbers are those of entries, from 1. See `TraceReader.read`."""
         entries = _entries(path)
-        facts = [_facts(entry) for entry in entries]
+        zone = UTC if self.timezone is None else find_zone(self.timezone)
+        facts = [_facts(entry, zone) for entry in entries]
         names = ("submitted_time", "duration", "gpus", "vc", "jobid", "verdict")
         columns = {name: [fact[at] for fact in facts] for at, name in enumerate(names)}
         table = TraceTable(self.name, path, columns, range(1, len(entries) + 1), strict=strict)
@@ -47,7 +53,7 @@ class PhillyRawTrace:
         for reason in (NO_ATTEMPT, NO_TIMES):
             table.skip(verdict == reason, reason)
         table.reject(verdict != "", "verdict", "must have the keys and times of a Philly job")
-        submit = table.times("submitted_time", LAYOUT)
+        submit = table.times("submitted_time", LAYOUT, self.timezone)
         duration = table.numbers("duration")
         num_gpus = table.numbers("gpus", high=MAX_GPUS, whole=True)
         table.skip_idle(duration, num_gpus)
@@ -60,23 +66,42 @@ class PhillyRawTrace:
             "name": table.text("jobid"),
         }
         note = "a job's duration is that of all its attempts, its number of GPUs that of the last"
-        return table.finish(kept, notes=(note, CLOCK_NOTE), origin=float(np.floor(first / DAY) * DAY))
+        notes = (note, CLOCK_NOTE) if self.timezone is None else (note,)
+        return table.finish(kept, notes=notes, origin=midnight_before(first, self.timezone))
 
 
 def _entries(path: Path) -> list[Any]:
+    text = read_text(path)
+    most = most_characters() // CHARACTERS_PER_VALUE
+    if sum(map(text.count, ",[{")) > most:
+        raise TraceError(f"{path}: has more than {most:,} values; cut it into parts")
     try:
-        with open_text(path) as file:
-            entries = json.load(file)
-    except (OSError, EOFError, ValueError, RecursionError) as error:
+        entries = json.loads(text, object_pairs_hook=_unique)
+    except RecursionError as error:
         raise TraceError(
-            f"{path}: is not the JSON of a cluster_job_log ({type(error).__name__}: {error}); download the file again"
+            f"{path}: is nested too deeply for a cluster_job_log; give the file of trace-data.tar.gz"
         ) from error
+    except ValueError as error:
+        raise TraceError(f"{path}: is not the JSON of a cluster_job_log ({error}); download the file again") from error
     if not isinstance(entries, list) or not entries:
         raise TraceError(f"{path}: has no jobs; a cluster_job_log is a JSON list with an object for each job")
     return entries
 
 
-def _facts(entry: Any) -> tuple[str, str, str, str, str, str]:
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object.
+
+    Raises:
+        ValueError: a key stands twice in it.
+    """
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = next(key for at, (key, _) in enumerate(pairs) if key in dict(pairs[:at]))
+        raise ValueError(f"the key {twice[:40]!r} stands twice in one object")
+    return found
+
+
+def _facts(entry: Any, zone: tzinfo) -> tuple[str, str, str, str, str, str]:
     """Return (submitted, duration, GPUs, virtual cluster, job id, reason to reject) of one entry, as text."""
     if not isinstance(entry, dict):
         return "", "", "", "", "", f"{type(entry).__name__} instead of an object"
@@ -91,8 +116,9 @@ def _facts(entry: Any) -> tuple[str, str, str, str, str, str]:
         dates = [(datetime.strptime(start, LAYOUT), datetime.strptime(end, LAYOUT)) for start, end in spans]
         if any(date.year < EARLIEST_YEAR for span in dates for date in span):
             return submitted, "", "", tenant, job, f"an attempt before {EARLIEST_YEAR}"
-        duration = sum((end - start).total_seconds() for start, end in dates)
+        instants = [[date.replace(tzinfo=zone).astimezone(UTC) for date in span] for span in dates]
+        duration = sum((end - start).total_seconds() for start, end in instants)
         gpus = sum(len(node["gpus"]) for node in attempts[-1]["detail"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         return submitted, "", "", tenant, job, f"{type(error).__name__}: {error}"
     return submitted, str(duration), str(gpus), tenant, job, ""

@@ -69,7 +69,11 @@ def locate(reader: TraceReader, path: str | Path | None = None) -> Path:
             f"or ${DATA_VARIABLE} to a folder that contains {reader.location}"
         )
     found = Path(os.path.expanduser(path)) if path is not None else Path(str(root)) / reader.location
-    if not found.exists():
+    try:
+        exists = found.exists()
+    except OSError as error:
+        raise TraceError(f"{reader.name} trace: {str(found)[:200]}: cannot be looked at ({error.strerror})") from error
+    if not exists:
         raise TraceError(
             f"{reader.name} trace: {found} does not exist; get it from {reader.source}, then set workload.path=<file>, "
             f"or ${DATA_VARIABLE} to a folder that contains {reader.location}"

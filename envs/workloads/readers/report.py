@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from envs.types import as_line
+
 FILE_ATTRIBUTE = "file"  # attribute of a reader's frame: the path of its file
 
 
@@ -42,11 +44,11 @@ class ReadReport:
         return replace(self, kept=self.kept - count, skipped=skipped)
 
     def summary(self) -> str:
-        """Summarise in one line: rows read, kept, and left out by reason."""
+        """Summarise in one line without control characters: rows read, kept, and left out by reason."""
         parts = [f"{self.trace}: {self.rows:,} rows read, {self.kept:,} kept"]
         if self.skipped:
             parts.append("skipped " + ", ".join(f"{count:,} ({why})" for why, count in self.skipped.items()))
         if self.bad:
             counts = ", ".join(f"{count:,} ({why})" for why, count in self.bad.items())
             parts.append(f"bad {counts}, first at {self.examples[0]}")
-        return "; ".join(parts)
+        return as_line("; ".join(parts))

@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 
 from envs.types import TraceError
+from envs.workloads.readers.files import limit_values, read_lines
 from envs.workloads.readers.report import ReadReport
-from envs.workloads.readers.table import MAX_GPUS, TraceTable, open_text
+from envs.workloads.readers.table import MAX_GPUS, TraceTable
 
 # The fields of a line, in order: Feitelson, Tsafrir, Krakov, Experience with the Parallel Workloads Archive, 2014.
 FIELDS = (
@@ -66,18 +67,10 @@ class SwfTrace:
 
 def _table(path: Path, strict: bool) -> TraceTable:
     """Read the lines of jobs as columns of text."""
-    rows: list[int] = []
-    lines: list[list[str]] = []
-    try:
-        with open_text(path) as file:
-            for row, line in enumerate(file, start=1):
-                if line.strip() and not line.lstrip().startswith(";"):
-                    rows.append(row)
-                    lines.append(line.split())
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise TraceError(
-            f"{path}: cannot be read as text ({type(error).__name__}: {error}); download the file again"
-        ) from error
+    numbered = ((row, line.split()) for row, line in enumerate(read_lines(path), start=1))
+    jobs = ((row, cells) for row, cells in numbered if cells and not cells[0].startswith(";"))
+    found = list(limit_values(path, jobs))
+    rows, lines = [row for row, _ in found], [cells for _, cells in found]
     if not lines:
         raise TraceError(
             f"{path}: is empty; a Standard Workload Format file has a line of {len(FIELDS)} numbers for each job"

@@ -1,18 +1,20 @@
 """The table that every reader builds on: a trace file as columns of text, with a verdict on each row."""
 
 import csv
-import gzip
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from envs.types import BoolArray, FloatArray, IntArray, TraceError
+from envs.types import BoolArray, FloatArray, IntArray, TraceError, as_line, did_you_mean
+from envs.workloads.readers.clock import localise, state_zone
+from envs.workloads.readers.files import limit_values, read_lines
 from envs.workloads.readers.report import FILE_ATTRIBUTE, BadRow, ReadReport
 
 MAX_SECONDS = 10 * 365 * 86400.0  # no trace or job lasts ten years; a longer time means a wrong unit
@@ -20,6 +22,8 @@ MAX_GPUS = 65536  # more than any cluster in the traces
 EXAMPLES_PER_REASON = 3
 DEFAULT_LAYOUT = "%Y-%m-%d %H:%M:%S"
 LATEST_DATE = pd.Timestamp("2100-01-01")
+SHOWN_VALUES = 8  # of a column, in messages
+_END = "\0"  # no line of a text file has it
 
 TextArray = npt.NDArray[np.object_]
 
@@ -47,7 +51,9 @@ class TraceTable:
         self.bad: dict[str, int] = {}
         self.skipped: dict[str, int] = {}
         self.examples: list[BadRow] = []
+        self.notes: list[str] = []  # on the clock of the times
         self.files: TextArray | None = None  # the file's name for each row, if the trace has several files
+        self._clocks: dict[bool, tuple[str, int]] = {}  # (field, index) of the first time with and without a zone
 
     @classmethod
     def joined(cls, path: Path, parts: "Mapping[str, TraceTable]", column: str) -> "TraceTable":
@@ -77,6 +83,11 @@ class TraceTable:
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def lacks_zone(self) -> bool:
+        """Whether times were read that state no time zone, and none was given."""
+        return False in self._clocks
+
     def text(self, field: str) -> TextArray:
         """object[num_rows]: a column as text, without outer blanks."""
         return self.columns[field]
@@ -93,22 +104,79 @@ class TraceTable:
             self.reject(values != np.floor(values), field, "must be a whole number")
         return values
 
-    def times(self, field: str, layout: str = DEFAULT_LAYOUT) -> FloatArray:
+    def times(self, field: str, layout: str = DEFAULT_LAYOUT, timezone: str | None = None) -> FloatArray:
         """float64[num_rows]: a column of calendar times as seconds since 1970; 0 in bad rows.
 
-        Times with a zone count in UTC, others in the file's own, unstated zone. Times before 1970 or after 2099, such
-        as the 0001-01-01 that some systems write for "none", are bad.
+        Times before 1970 or after 2099, such as the 0001-01-01 that some systems write for "none", are bad.
+
+        Args:
+            field: the column.
+            layout: as for `strptime`, or "ISO8601".
+            timezone: IANA name of the zone of times that state none. Without it they are used as if they were in UTC.
+
+        Raises:
+            TraceError: some times of the table state a zone, others do not, and `timezone` is None; or the zone does
+                not exist; or the table is strict and a row is malformed.
         """
-        stamps = pd.to_datetime(pd.Series(self.columns[field]), format=layout, errors="coerce", utc=True)
-        stamps = stamps.dt.tz_localize(None)
+        texts = pd.Series(self.columns[field])
+        stamps = pd.to_datetime(texts, format=layout, errors="coerce", utc=True).dt.tz_localize(None)
         good = stamps.notna().to_numpy()
         form = "like 2017-10-09 07:01:55" if layout == DEFAULT_LAYOUT else f"of the form {layout}"
         self.reject(~good, field, f"must be a time {form}")
         plausible = good & (stamps >= pd.Timestamp(0)).to_numpy() & (stamps < LATEST_DATE).to_numpy()
         self.reject(good & ~plausible, field, "must be a time from 1970 to 2099")
+        zoned = state_zone(texts, layout)
+        if timezone is None:
+            self._check_clock(field, zoned, plausible & self.sound)
+        else:
+            there, repeated = localise(stamps.where(plausible & ~zoned), timezone)
+            skipped = plausible & ~zoned & there.isna().to_numpy()
+            self.reject(skipped, field, f"must be a time that exists in {timezone}, where the clock skips this one")
+            stamps, plausible = stamps.where(zoned, there), plausible & ~skipped
+            if count := int((repeated & self.sound).sum()):
+                self.notes.append(
+                    f"{field}: {count:,} times are in an hour that the clock repeats, and count as its first pass"
+                )
         stamps = stamps.where(plausible, pd.Timestamp(0))
         seconds: FloatArray = np.array((stamps - pd.Timestamp(0)) / pd.Timedelta(seconds=1), dtype=np.float64)
         return seconds
+
+    def _check_clock(self, field: str, zoned: BoolArray, good: BoolArray) -> None:
+        """Assert that all or none of the good times of the table state a time zone."""
+        for aware in (True, False):
+            hit = np.flatnonzero(good & (zoned == aware))
+            if hit.size:
+                self._clocks.setdefault(aware, (field, int(hit[0])))
+        if len(self._clocks) == 2:
+            (with_zone, without) = (
+                f"{name} of row {self.rows[at]} is {self.columns[name][at][:40]!r}"
+                for name, at in (self._clocks[True], self._clocks[False])
+            )
+            raise TraceError(
+                f"{self.path}: {with_zone} with a time zone, but {without} without one; "
+                "set workload.reader.timezone to the zone of times without one, such as Europe/Berlin"
+            )
+
+    def select(self, field: str, values: Sequence[Any], setting: str, reason: str, *, drop: bool = False) -> None:
+        """Leave out the rows whose text is none of the values of a setting, or with `drop` is one of them.
+
+        Raises:
+            TraceError: no row of the file has one of the values.
+        """
+        present = set(self.columns[field])
+        for value in values:
+            if str(value) not in present:
+                raise TraceError(f"{self.path}: {setting} has {value!r}, but no row has it{self._hint(field, value)}")
+        self.skip(np.isin(self.columns[field], [str(value) for value in values]) == drop, reason)
+
+    def _hint(self, field: str, value: Any) -> str:
+        """Return the end of a message about a value that a column does not have."""
+        counts = pd.Series(self.columns[field]).value_counts()
+        shown = ", ".join(repr(text[:40]) for text in counts.index[:SHOWN_VALUES])
+        more = f" and {len(counts) - SHOWN_VALUES:,} others" if len(counts) > SHOWN_VALUES else ""
+        quotes = "; in YAML, yes, no, on, off, true and false need quotes" if isinstance(value, bool) else ""
+        near = did_you_mean(str(value), [str(text) for text in counts.index[:1000]], quoted=True)
+        return f"; its column {field} has {shown}{more}{quotes}{near or '; leave the value out, or correct it'}"
 
     def reject(self, where: BoolArray, field: str, reason: str) -> None:
         """Mark rows as malformed.
@@ -193,7 +261,7 @@ class TraceTable:
             self.bad,
             self.skipped,
             tuple(self.examples),
-            tuple(notes),
+            tuple(map(as_line, (*notes, *self.notes))),
         )
         return frame, report
 
@@ -203,34 +271,33 @@ def read_csv(
     path: Path,
     required: Sequence[str],
     *,
+    named_by: Mapping[str, str] = MappingProxyType({}),
     header: Sequence[str] | None = None,
     delimiter: str = ",",
+    quoted: bool = True,
     strict: bool = False,
 ) -> TraceTable:
-    """Read a comma-separated file, gzipped or not, as a table.
+    """Read a comma-separated file, compressed or not, as a table.
 
     Args:
         trace: name of the trace, for messages.
         path: the file.
         required: columns that the file must have.
+        named_by: column -> the setting that names it; the file must have these columns as well.
         header: the columns of a file without a header line; a first line that repeats them is skipped.
         delimiter: the character between fields.
+        quoted: whether fields may stand in quotes.
         strict: whether a bad row is an error.
 
     Raises:
-        TraceError: the file is empty, is not text, or lacks a column.
+        TraceError: the file is empty, is not text, lacks a column, or has two of one name.
     """
-    lines = rows_of(path, delimiter)
+    lines = rows_of(path, delimiter, quoted=quoted)
     first = next(lines, None)
     if first is None:
         raise TraceError(f"{path}: is empty; a {trace} trace begins with the columns {', '.join(required)}")
     names = [name.strip() for name in first[1]] if header is None else list(header)
-    missing = [name for name in required if name not in names]
-    if missing:
-        raise TraceError(
-            f"{path}: has no column {missing[0]!r}; it has {', '.join(names)[:120]}; a {trace} trace "
-            f"needs {', '.join(required)}"
-        )
+    _check_columns(trace, path, names, required, named_by, delimiter)
     body = list(lines)
     if header is not None and first[1] != list(header):
         body.insert(0, first)
@@ -248,29 +315,56 @@ def read_csv(
     return table
 
 
-def rows_of(path: Path, delimiter: str = ",") -> Iterator[tuple[int, list[str]]]:
+def _check_columns(
+    trace: str, path: Path, names: Sequence[str], required: Sequence[str], named_by: Mapping[str, str], delimiter: str
+) -> None:
+    """Assert that the header has each wanted column, and no name twice; see `read_csv`."""
+    if broken := next((name for name in names if "\n" in name or "\r" in name), None):
+        raise TraceError(f"{path}: row 1: the column {broken[:40]!r} goes over several lines; close its quote")
+    if twice := next((name for at, name in enumerate(names) if name and name in names[:at]), None):
+        places = [at for at, name in enumerate(names, start=1) if name == twice]
+        raise TraceError(
+            f"{path}: row 1: columns {places[0]} and {places[1]} are both named {twice[:40]!r}; give each its own name"
+        )
+    for name in [*required, *named_by]:
+        if name not in names:
+            setting = f", which {named_by[name]} names" if name in named_by else ""
+            optional = [other for other in named_by if other not in required]
+            rest = f"; optional: {', '.join(optional)}" if optional else ""
+            if len(names) == 1:
+                rest += f"; its header has no {delimiter!r}, which must separate the columns"
+            raise TraceError(
+                f"{path}: has no column {name!r}{setting}; it has {', '.join(names)[:120]}; a {trace} trace "
+                f"needs {', '.join(required)}{rest}"
+            )
+
+
+def rows_of(path: Path, delimiter: str = ",", *, quoted: bool = True) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows of a comma-separated file with their line numbers, from 1; blank lines are skipped.
 
     Raises:
-        TraceError: the file cannot be read, is not text, or its compression is damaged.
+        TraceError: the file cannot be read, is not text, exceeds a limit, or has a quote that is not closed.
     """
+    yield from limit_values(path, _split_rows(path, delimiter, quoted))
+
+
+def _split_rows(path: Path, delimiter: str, quoted: bool) -> Iterator[tuple[int, list[str]]]:
+    lines = chain(read_lines(path), [_END])
+    reader = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE)
+    row = 0  # the last line before the next row
     try:
-        with open_text(path) as file:
-            reader = csv.reader(file, delimiter=delimiter)
-            for cells in reader:
-                if any(cell.strip() for cell in cells):
-                    yield reader.line_num, cells
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
+        for cells in reader:
+            if cells == [_END]:
+                return
+            if cells and cells[-1].endswith(_END):
+                raise TraceError(f"{path}: row {row + 1}: a quote is opened but not closed; close it")
+            row = reader.line_num
+            if any(cell.strip() for cell in cells):
+                yield row, cells
+    except csv.Error as error:
         raise TraceError(
-            f"{path}: cannot be read as text rows ({type(error).__name__}: {error}); download the file again"
+            f"{path}: row {row + 1}: cannot be split into fields ({error}); is a quote not closed?"
         ) from error
-
-
-def open_text(path: Path) -> IO[str]:
-    """Open a text file for reading, decompressed if its name ends in .gz; a byte-order mark is skipped."""
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
-    return path.open(encoding="utf-8-sig", newline="")
 
 
 def _texts(column: Sequence[str]) -> TextArray:

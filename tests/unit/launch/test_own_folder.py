@@ -1,6 +1,7 @@
 """A folder outside the clone: YAML files of the user by `--config-dir`, Python modules in the working directory."""
 
 import json
+import os
 
 import pytest
 
@@ -132,3 +133,42 @@ def test_a_folder_must_exist_and_hide_nothing(project):
     (project / "mine" / "scheduler" / "fifo.yaml").write_text("_target_: my_parts.Shortest\n")
     with pytest.raises(ChoiceError, match=r"fifo\.yaml: would be ignored, since conf/scheduler/fifo\.yaml comes first"):
         search_in(str(project / "mine"))
+
+
+BOMB = "a0: &a0 [1, 2]\n" + "".join(
+    f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 9)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (BOMB, r"has more than 20,000 values once aliases are replaced"),
+        ("a: &a [*a]\n", r"has more than 20,000 values once aliases are replaced"),
+        ("a: " + "[" * 5000 + "]" * 5000, r"is nested more than 24 levels deep"),
+        ("a: " + "{b: " * 5000, r"is nested more than 24 levels deep"),
+        ("".join(f"a{i}: &a{i} [*a{i - 1}]\n" if i else "a0: &a0 [1]\n" for i in range(40)), r"is nested more than 24"),
+        ("# " + "x" * 300_000, r"cannot be read \(it has more than 262,144 bytes\)"),
+    ],
+)
+def test_a_file_that_grows_without_bounds_is_refused_before_it_is_loaded(tmp_path, text, said):
+    path = tmp_path / "mine" / "workload" / "big.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    with pytest.raises(ChoiceError, match=rf"big\.yaml: {said}") as error:
+        search_in(str(tmp_path / "mine"))
+    assert str(error.value).isprintable()
+
+
+def test_a_pipe_among_the_files_is_refused(tmp_path):
+    (tmp_path / "workload").mkdir()
+    os.mkfifo(tmp_path / "workload" / "pipe.yaml")
+    with pytest.raises(ChoiceError, match=r"pipe\.yaml: cannot be read \(it is no file\)"):
+        search_in(str(tmp_path))
+
+
+@pytest.mark.parametrize("text", ["a: &a [1, 2]\nb: *a\nc: [*a, *a]\n", "a: [1\n", "- 1\n---\n- 2\n", ""])
+def test_aliases_of_moderate_size_are_allowed_and_other_mistakes_are_left_to_hydra(tmp_path, text):
+    (tmp_path / "workload").mkdir()
+    (tmp_path / "workload" / "mine.yaml").write_text(text)
+    assert search_in(str(tmp_path))

@@ -38,6 +38,21 @@ def test_the_error_names_a_missing_file(monkeypatch, tmp_path, path):
     assert (path or str(tmp_path / "traces/philly/philly_jobs.csv.gz")) in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("x" * 5000, r"cannot be looked at \(File name too long\)"),
+        ("~nobody_of_this_name/jobs.csv", "~nobody_of_this_name/jobs.csv does not exist"),
+        ("jobs\0.csv", r"jobs\\x00\.csv does not exist"),
+    ],
+)
+def test_paths_that_cannot_be_are_one_line(path, said):
+    with pytest.raises(TraceError, match=said) as error:
+        locate(PhillyTrace(), path)
+    assert str(error.value).isprintable()
+    assert len(str(error.value)) < 700
+
+
 def test_the_home_folder_may_be_abbreviated(write, monkeypatch, tmp_path):
     path = write("mine.csv", "x")
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -100,3 +100,15 @@ def test_attempts_in_the_year_one_are_bad_rows(write, end):
 def test_a_submission_in_the_year_one_is_a_bad_row(write):
     _, report = read(write, job(), job("odd", submitted="0001-01-01 00:00:00"))
     assert report.bad == {"submitted_time must be a time from 1970 to 2099": 1}
+
+
+def test_a_log_that_is_nested_thousands_deep(write):
+    with pytest.raises(TraceError, match="cluster_job_log: is nested too deeply") as error:
+        PhillyRawTrace().read(write("cluster_job_log", "[" * 100_000))
+    assert "download" not in str(error.value)
+
+
+def test_a_key_that_stands_twice_in_an_object(write):
+    text = json.dumps([job()]).replace('"vc":', '"vc": "first", "vc":')
+    with pytest.raises(TraceError, match="the key 'vc' stands twice in one object"):
+        PhillyRawTrace().read(write("cluster_job_log", text))

@@ -46,6 +46,10 @@ def test_the_notes_of_gavel_state_what_is_ignored(write):
         (row(time="soon"), "arrival_time"),
         (row(time="-1"), "arrival_time"),
         (row(model=" "), "job_type"),
+        (row(model=f"LM (batch size {'9' * 400})"), "job_type"),
+        (row(model=f"LM (batch size {'9' * 5000})"), "job_type"),
+        (row(model="LM (batch size 0)"), "job_type"),
+        (row(steps="9" * 400), "total_steps"),
         ("A3C\tpython3\n", "job_type"),
         (row(weight="heavy"), "priority_weight"),
     ],
@@ -72,7 +76,7 @@ def test_an_empty_gavel_trace(write, text):
 
 def test_a_gavel_trace_that_is_not_text(tmp_path):
     path = tmp_path / "g.trace"
-    path.write_bytes(b"\xff\xfe\x00\x01")
+    path.write_bytes(b"\xff\x00\x01")
     with pytest.raises(TraceError, match="cannot be read as text"):
         GavelTrace().read(path)
 

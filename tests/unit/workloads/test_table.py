@@ -1,6 +1,5 @@
 """The table of readers: malformed rows of every sort, and files that are not traces."""
 
-import gzip
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envs.types import TraceError
+from envs.workloads.readers import CsvTrace
 from envs.workloads.readers.table import MAX_SECONDS, TraceTable, read_csv
 
 
@@ -155,13 +155,6 @@ def test_a_file_without_header_gets_the_published_one(write):
     assert read_csv("toy", write("y.csv", "a,b\n1,2\n"), ("a",), header=("a", "b")).text("a").tolist() == ["1"]
 
 
-def test_gzip_is_recognised_by_its_name(tmp_path):
-    path = tmp_path / "toy.csv.gz"
-    with gzip.open(path, "wt") as file:
-        file.write("a\n1\n")
-    assert read_csv("toy", path, ("a",)).text("a").tolist() == ["1"]
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -178,18 +171,83 @@ def test_files_that_are_not_traces(write, text, message):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(("header", "places"), [("a,b,a", "1 and 3"), ("a,b, a ", "1 and 3"), ("b,a,x,x", "3 and 4")])
+def test_two_columns_of_one_name_are_refused(write, header, places):
+    path = write("toy.csv", f"{header}\n1,2,3\n")
+    with pytest.raises(TraceError, match=rf"toy\.csv: row 1: columns {places} are both named '[ax]'; give each"):
+        read_csv("toy", path, ("a", "b"))
+
+
+def test_columns_without_a_name_may_repeat(write):
+    assert read_csv("toy", write("toy.csv", "a,,\n1,2,3\n"), ("a",)).text("a").tolist() == ["1"]
+
+
 @pytest.mark.parametrize(
-    ("name", "content"),
+    ("text", "message"),
     [
-        ("broken.csv.gz", b"not gzip at all"),
-        ("cut.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 1000, mtime=0)[:-20]),
-        ("binary.csv", b"a,b\n\xff\xfe\x00\x01,2\n"),
+        ('a,"b\n1,2\n3,4\n', "row 1: a quote is opened but not closed"),
+        ('a,"b\n1,2"\n3,4\n', r"row 1: the column 'b\\n1,2' goes over several lines; close its quote"),
+        ('a,b\n1,2\n3,"4\n5,6\n', "row 3: a quote is opened but not closed"),
+        ('a,b\n1,2\n3,"', "row 3: a quote is opened but not closed"),
+        ('a,b\n1,"' + "x\n" * 70_000, "row 2: cannot be split into fields .*; is a quote not closed"),
     ],
-    ids=["no_gzip", "cut_short", "binary"],
 )
-def test_the_error_for_a_damaged_file_is_one_line(tmp_path, name, content):
-    path = tmp_path / name
-    path.write_bytes(content)
-    with pytest.raises(TraceError, match="cannot be read as text rows") as error:
-        read_csv("toy", path, ("a",))
+def test_an_open_quote_is_an_error_of_one_line(write, text, message):
+    """Open to the end of the file, it would swallow all further rows into one sound row."""
+    with pytest.raises(TraceError, match=rf"toy\.csv: {message}") as error:
+        read_csv("toy", write("toy.csv", text), ("a",))
     assert "\n" not in str(error.value)
+
+
+def test_a_quoted_field_may_go_over_several_lines(write):
+    read = read_csv("toy", write("toy.csv", 'a,b\n1,"x\ny"\n2,"z""z"\n'), ("a",))
+    assert read.text("b").tolist() == ["x\ny", 'z"z']
+    assert read.rows.tolist() == [3, 4]
+
+
+def test_where_fields_have_no_quotes_a_quote_is_a_character(write):
+    read = read_csv("toy", write("toy.txt", 'a|b\n"x|1\n"y"|2\n'), ("a",), delimiter="|", quoted=False)
+    assert read.text("a").tolist() == ['"x', '"y"']
+
+
+def test_what_a_message_quotes_of_a_file_controls_no_terminal(write):
+    with pytest.raises(TraceError) as error:
+        read_csv("toy", write("toy.csv", "\x1b[2J,b\n1,2\n"), ("a",))
+    assert r"it has \x1b[2J, b;" in str(error.value)
+
+
+def test_notes_and_summary_control_no_terminal_either(write):
+    header = "\x1b[2J,submit_time,duration,num_gpus"
+    reader = CsvTrace({name: name for name in header.split(",")[1:]})
+    _, report = reader.read(write("toy.csv", f"{header}\n1,2,3,4\n5\n"))
+    assert r"columns that are not read: \x1b[2J" in report.notes
+    assert r"bad 1 (\x1b[2J must be in a row of 4 fields)" in report.summary()
+    assert all(line.isprintable() for line in (report.summary(), *report.notes))
+
+
+def test_a_header_that_another_character_separates(write):
+    with pytest.raises(TraceError, match=r"it has a;b; .* its header has no ',', which must separate the columns$"):
+        read_csv("toy", write("toy.csv", "a;b\n1;2\n"), ("a", "b"))
+
+
+@pytest.mark.parametrize("drop", [False, True])
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (True, "has True, but no row has it; its column x has 'no', 'yes'; in YAML, yes, no, .* need quotes"),
+        ("Yes", "has 'Yes', but no row has it; .*did you mean 'yes'"),
+        (1.0, "has 1.0, but no row has it; .*leave the value out, or correct it"),
+    ],
+)
+def test_a_value_of_a_setting_that_no_row_has_is_refused(value, said, drop):
+    rows = table("no", "no", "yes")
+    with pytest.raises(TraceError, match=rf"toy\.csv: reader\.keep {said}"):
+        rows.select("x", ["yes", value], "reader.keep", "not wanted", drop=drop)
+    rows.select("x", ["yes"], "reader.keep", "not wanted", drop=drop)
+    assert rows.sound.tolist() == [drop, drop, not drop]
+
+
+def test_of_many_values_a_message_shows_the_most_frequent():
+    rows = table(*[str(i) for i in range(100)], "7")
+    with pytest.raises(TraceError, match=r"its column x has '7', .* and 92 others"):
+        rows.select("x", ["many"], "reader.keep", "not wanted")

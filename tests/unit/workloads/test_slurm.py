@@ -1,0 +1,180 @@
+"""Slurm's accounting, in the format that `man sacct` documents."""
+
+import pytest
+
+from envs.types import TraceError
+from envs.workloads import TraceSource
+from envs.workloads.readers import SlurmTrace
+from envs.workloads.readers.clock import NO_ZONE_NOTE
+
+HEADER = "JobID|JobName|User|Account|State|Submit|Start|End|Elapsed|AllocTRES\n"
+START = "2024-03-04T08:00:00"
+TRES = "billing=8,cpu=8,gres/gpu=2,mem=64G,node=1"
+
+
+def line(job="101", state="COMPLETED", submit=START, elapsed="01:00:00", tres=TRES, *, name="train", account="vision"):
+    return f"{job}|{name}|ann|{account}|{state}|{submit}|{submit}|2024-03-04T09:00:00|{elapsed}|{tres}\n"
+
+
+def read(write, *lines, strict=True, header=HEADER, **options):
+    """The frame and the report of a file with these lines."""
+    return SlurmTrace(**options).read(write("jobs.txt", header + "".join(lines)), strict=strict)
+
+
+# What sacct prints without --allocations: an array of two tasks with steps, a job that was cancelled while it ran, one
+# that was cancelled before, two that wait, one that runs, and one without GPUs.
+FILE = f"""{HEADER}\
+101_4|train|ann|vision|COMPLETED|2024-03-04T08:00:00|2024-03-04T08:01:00|2024-03-05T15:31:00|1-07:30:00|\
+billing=40,cpu=8,gres/gpu=2,gres/gpu:a100=2,mem=64G,node=1
+101_4.batch|batch||vision|COMPLETED|2024-03-04T08:01:00|2024-03-04T08:01:00|2024-03-05T15:31:00|1-07:30:00|\
+cpu=8,gres/gpu=2,mem=64G,node=1
+101_4.extern|extern||vision|COMPLETED|2024-03-04T08:01:00|2024-03-04T08:01:00|2024-03-05T15:31:00|1-07:30:00|\
+billing=40,cpu=8,gres/gpu=2,mem=64G,node=1
+101_4.0|python||vision|COMPLETED|2024-03-04T08:01:00|2024-03-04T08:01:00|2024-03-05T15:31:00|1-07:30:00|\
+cpu=8,gres/gpu=2,mem=64G,node=1
+101_5|train|ann|vision|TIMEOUT|2024-03-04T08:00:00|2024-03-04T08:01:00|2024-03-04T08:31:05|00:30:05|\
+billing=40,cpu=8,gres/gpu=2,gres/gpu:a100=2,mem=64G,node=1
+102|a "name|bob|speech|CANCELLED by 1000|2024-03-04T08:10:00|2024-03-04T08:10:00|2024-03-04T08:10:07|00:00:07|\
+billing=40,cpu=8,gres/gpu:v100=16,mem=64G,node=2
+103|eval|bob|speech|CANCELLED by 1000|2024-03-04T08:20:00|None|2024-03-04T08:21:00|00:00:00|
+104|eval|bob|speech|PENDING|2024-03-04T08:20:00|Unknown|Unknown|00:00:00|
+105_[6-9%2]|eval|bob|speech|PENDING|2024-03-04T08:20:00|Unknown|Unknown|00:00:00|
+106|eval|bob|speech|RUNNING|2024-03-04T08:20:00|2024-03-04T08:20:00|Unknown|00:40:00|{TRES}
+107|tables|eve|vision|COMPLETED|2024-03-04T08:20:00|2024-03-04T08:20:00|2024-03-04T08:40:00|00:20:00|billing=4,cpu=4,mem=8G,node=1
+"""
+
+
+def test_a_file_by_hand(write):
+    frame, report = SlurmTrace().read(write("jobs.txt", FILE), strict=True)
+    assert frame["name"].tolist() == ["101_4", "101_5", "102"]
+    assert frame["submit_time"].tolist() == [8 * 3600.0, 8 * 3600.0, 8 * 3600.0 + 600]
+    assert frame["duration"].tolist() == [86400 + 7.5 * 3600, 1805.0, 7.0]
+    assert frame["num_gpus"].tolist() == [2, 2, 16]
+    assert frame["tenant"].tolist() == ["vision", "vision", "speech"]
+    assert frame["row"].tolist() == [2, 6, 7]
+    assert report.skipped == {"job steps": 3, "not ended": 3, "no GPUs requested": 2}
+    assert report.rows == 11
+    assert "GPU types a100, v100 all count as V100; reader.gpu_types tells them apart" in report.notes
+    assert NO_ZONE_NOTE in report.notes
+
+
+def test_the_file_plays_as_a_workload(write, cluster, ideal):
+    source = TraceSource(cluster, ideal, SlurmTrace(), path=str(write("jobs.txt", FILE)), evaluate_on="all")
+    (workload,) = source.evaluation()
+    assert len(workload) == 3
+    assert not any("was chosen for" in note for note in workload.notes)
+
+
+def test_gpu_types_are_translated_and_others_are_bad(write):
+    typed = line(tres="gres/gpu=4,gres/gpu:a100=4"), line("2"), line("3", tres="gres/gpu:gtx=1")
+    frame, report = read(write, *typed, strict=False, gpu_types={"a100": "A100"}, gpu_type="T4")
+    assert frame["gpu_type"].tolist() == ["A100", "T4"]
+    assert report.bad == {"AllocTRES must have GPUs of a100 (reader.gpu_types)": 1}
+    assert not any("all count as" in note for note in report.notes)
+
+
+def test_states_are_kept_by_name(write):
+    lines = line("1"), line("2", "CANCELLED by 1000"), line("3", "TIMEOUT"), line("4", "OUT_OF_ME+")
+    frame, report = read(write, *lines[:3], states=["COMPLETED", "CANCELLED"])
+    assert frame["name"].tolist() == ["1", "2"]
+    assert report.skipped == {"other states": 1}
+    with pytest.raises(TraceError, match=r"workload\.reader\.states has 'DONE', but no row has it; .*'COMPLETED'"):
+        read(write, *lines[:3], states=["DONE"])
+    _, report = read(write, *lines, strict=False)
+    assert list(report.bad) == [report.examples[0].field + " " + report.examples[0].reason]
+    assert report.examples[0].value == "OUT_OF_ME+"
+
+
+@pytest.mark.parametrize(
+    "state", ["BOOT_FAIL", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "CANCELLED+"]
+)
+def test_jobs_that_held_gpus_are_kept_however_they_ended(write, state):
+    assert read(write, line(state=state))[1].kept == 1
+
+
+def test_of_a_requeued_job_the_last_run_counts(write):
+    """sacct --duplicates prints every run; monthly files that are joined repeat lines and headers."""
+    lines = (
+        line("7", "PREEMPTED", elapsed="00:10:00"),
+        line("7", "REQUEUED", elapsed="00:00:30"),
+        line("7", "COMPLETED", "2024-03-04T09:00:00", "00:20:00"),
+        line("8", "FAILED"),
+        line("8", "PENDING", "2024-03-04T10:00:00", "00:00:00", ""),
+        HEADER,
+        line("7", "COMPLETED", "2024-03-04T09:00:00", "00:20:00"),
+    )
+    frame, report = read(write, *lines)
+    assert frame["name"].tolist() == ["8", "7"]
+    assert frame["duration"].tolist() == [3600.0, 1200.0]
+    assert report.skipped == {
+        "repeated header lines": 1,
+        "not ended": 2,
+        "exact duplicates of an earlier row": 1,
+        "earlier runs of requeued jobs": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("elapsed", "seconds"),
+    [("00:00:07", 7), ("10:00:00", 36000), ("3-00:00:01", 259201), ("01:30", 90), ("00:00:01.500000", 1.5)],
+)
+def test_elapsed_times(write, elapsed, seconds):
+    assert read(write, line(elapsed=elapsed))[0]["duration"].tolist() == [seconds]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"elapsed": "INVALID"}, "Elapsed"),
+        ({"elapsed": ""}, "Elapsed"),
+        ({"elapsed": "9" * 400 + ":00:00"}, "Elapsed"),
+        ({"elapsed": "99999-00:00:00"}, "Elapsed"),
+        ({"state": "DONE"}, "State"),
+        ({"state": ""}, "State"),
+        ({"submit": "yesterday"}, "Submit"),
+        ({"submit": "0001-01-01T00:00:00"}, "Submit"),
+        ({"tres": "gres/gpu=99999999"}, "AllocTRES"),
+        ({"tres": "gres/gpu=2,gres/gpu:a100=1,gres/gpu:v100=1"}, "AllocTRES"),
+        ({"name": "a|b"}, "JobID"),
+    ],
+)
+def test_a_bad_line_is_counted_with_its_field_or_raised(write, changes, field):
+    frame, report = read(write, line(), line("102", **changes), strict=False)
+    assert len(frame) == 1
+    assert [(bad.row, bad.field) for bad in report.examples] == [(3, field)]
+    with pytest.raises(TraceError, match=rf"jobs\.txt: row 3: {field} is "):
+        read(write, line(), line("102", **changes))
+
+
+@pytest.mark.parametrize("tres", ["", "billing=8,cpu=8,mem=64G", "gres/gpu=0", "gres/shard=4", "gres/gpumem=80G"])
+def test_jobs_without_gpus_are_skipped(write, tres):
+    assert read(write, line(), line("2", tres=tres))[1].skipped == {"no GPUs requested": 1}
+
+
+def test_a_submission_that_is_unknown_is_skipped(write):
+    assert read(write, line(), line("2", submit="Unknown"))[1].skipped == {"no recorded submission": 1}
+
+
+def test_the_output_of_parsable_with_its_last_bar_and_other_columns(write):
+    header = "JobID|State|Submit|Elapsed|AllocTRES|Partition|\n"
+    frame, _ = read(write, f"5|COMPLETED|{START}|01:00:00|gres/gpu=1|long|\n", header=header)
+    assert frame["num_gpus"].tolist() == [1]
+    assert "tenant" not in frame
+
+
+def test_users_are_tenants_where_accounts_are_not_in_the_file(write):
+    frame, _ = read(write, line().replace("|vision", ""), header=HEADER.replace("|Account", ""))
+    assert frame["tenant"].tolist() == ["ann"]
+
+
+def test_times_follow_the_clock_of_a_zone(write):
+    lines = line("1", submit="2024-10-27T01:00:00"), line("2", submit="2024-10-27T08:00:00")
+    frame, report = read(write, *lines, timezone="Europe/Berlin")
+    assert frame["submit_time"].tolist() == [3600.0, 9 * 3600.0]
+    assert NO_ZONE_NOTE not in report.notes
+
+
+def test_the_table_for_the_terminal_is_refused_with_the_command(write):
+    text = "       JobID    State              Submit \n------------ -------- ------------------- \n101 COMPLETED x\n"
+    with pytest.raises(TraceError, match="has no column 'JobID'; .* needs .*AllocTRES; its header has no '\\|'"):
+        SlurmTrace().read(write("jobs.txt", text))

@@ -69,7 +69,7 @@ def test_the_limit_of_the_shell_counts(system, monkeypatch):
 
     page = 4096
     monkeypatch.setattr(resource, "getrlimit", lambda _: (2 * GB, resource.RLIM_INFINITY))
-    monkeypatch.setattr(memory.os, "sysconf", lambda _: page)
+    monkeypatch.setattr("os.sysconf", lambda _: page)
     assert free_memory() == 2 * GB - 250_000 * page
 
 

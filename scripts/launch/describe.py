@@ -25,6 +25,7 @@ from launch.descriptions import (
     EvaluationRun,
     FilmRun,
     InterfaceRun,
+    PredictionRun,
     ProblemSpec,
     RecordChoice,
     Repetition,
@@ -397,3 +398,10 @@ def describe_calibration(cfg: DictConfig) -> CalibrationRun:
     names = list(cfg.estimators) or list_choices("estimator")
     found = {name: as_component(compose_options("compare", [f"estimator={name}"]).estimator) for name in names}
     return CalibrationRun(describe_problem(cfg), found, cfg.split, cfg.episodes, list(cfg.measured))
+
+
+def describe_prediction(cfg: DictConfig) -> PredictionRun:
+    """Describe a comparison of predictors: those that are named, or all of conf/predictor."""
+    names = list(cfg.predictors) or list_choices("predictor")
+    found = {name: as_component(compose_options("compare", [f"predictor={name}"]).predictor) for name in names}
+    return PredictionRun(describe_problem(cfg), found, cfg.split, cfg.episodes)

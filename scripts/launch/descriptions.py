@@ -217,3 +217,13 @@ class CalibrationRun:
     split: str
     episodes: int
     measured: Sequence[int]  # measurements of a job, besides what its user states
+
+
+@dataclass(frozen=True)
+class PredictionRun:
+    """scripts/calibrate_predictors.py."""
+
+    problem: ProblemSpec
+    predictors: Mapping[str, Component]
+    split: str
+    episodes: int

@@ -29,7 +29,7 @@ from envs.episodes import Elapsed
 from envs.options import OptionSpec
 from envs.performance import default_model
 from envs.scheduling import Scheduler
-from envs.types import Configuration, KnownCurves, PerformanceError, ThroughputSamples
+from envs.types import Configuration, JobFacts, KnownCurves, PerformanceError, ThroughputSamples
 from launch.building import Component, build_object
 from tests.unit.agents.test_evolution_training import Quiet, problem_of, trainer
 
@@ -99,7 +99,8 @@ def targets(content):
 def test_there_is_a_recipe_for_each_part(recipes):
     groups = {PurePosixPath(path).parent.name for path in recipes if path.endswith(".yaml")}
     assert groups == {
-        *("scheduler", "agent", "trainer", "workload", "cluster", "performance", "estimator", "reconfiguration", "env"),
+        *("scheduler", "agent", "trainer", "workload", "cluster", "performance", "estimator", "predictor"),
+        *("reconfiguration", "env"),
     }
 
 
@@ -219,6 +220,16 @@ def test_the_estimator_scales_linearly(build):
     found = build("conf/estimator/linear_scaling.yaml").fit(known).estimate(samples)
     assert found.throughput[:, 4, 0] == pytest.approx([20.0, 20.0])
     assert (found.spread == 0.5).all()
+
+
+def test_the_predictor_goes_by_the_number_of_gpus(build):
+    """Jobs of one GPU took 10 s, those of two 20 s and 40 s; of four none is known."""
+    texts = [np.full(3, "")] * 4
+    past = JobFacts(np.zeros(3), np.array([1, 2, 2]), *texts, np.array([10.0, 20.0, 40.0]))
+    predictor = build("conf/predictor/by_size.yaml")
+    predictor.train([past])
+    found = predictor.predict(past._replace(num_gpus=np.array([1, 2, 4])), past.rows(np.zeros(0, int)))
+    assert [sorted(set(row.tolist())) for row in found] == [[10.0], [20.0, 40.0], [10.0, 20.0, 40.0]]
 
 
 def test_the_reconfiguration_cost_is_flat(build):

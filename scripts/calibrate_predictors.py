@@ -1,0 +1,38 @@
+"""Compare predictors of run times on jobs that they have not seen: coverage, score and error of their predictions.
+
+python scripts/calibrate_predictors.py
+python scripts/calibrate_predictors.py task=users-64 episodes=2 predictors=[group_history]
+"""
+
+from pathlib import Path
+
+from launch import build_inputs, command
+
+# isort: split
+from dataclasses import replace
+
+from envs.scheduling import WorkPredictor
+from envs.simulation import train_predictor
+from experiments.predictors.scores import score_predictors, summarise_scores
+from launch.building import build_object
+from launch.describe import describe_prediction
+from launch.descriptions import PredictionRun
+from launch.runs import print_frame
+
+
+@command("calibrate_predictors", describe_prediction)
+def main(run: PredictionRun, folder: Path) -> None:
+    """Train predictors, predict the run times of held-out jobs, print how they agree with the truth, write scores."""
+    inputs = build_inputs(run.problem)
+    built = {name: build_object(component, WorkPredictor) for name, component in run.predictors.items()}
+    for predictor in built.values():
+        train_predictor(replace(inputs.setup, predictor=predictor), inputs.source)
+    workloads = inputs.source.evaluation(run.split)[: run.episodes]
+    scores = score_predictors(built, workloads, inputs.setup)
+    count = sum(len(workload) for workload in workloads)
+    print_frame(f"Logarithms of the run times of {count} held-out jobs", summarise_scores(scores), 3)
+    scores.to_csv(folder / "scores.csv", index=False)
+
+
+if __name__ == "__main__":
+    main()

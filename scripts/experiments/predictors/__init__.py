@@ -1,0 +1,1 @@
+"""Predictors of run times on jobs that they have not seen."""

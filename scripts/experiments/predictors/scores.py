@@ -1,0 +1,74 @@
+"""How well predicted run times agree with those of held-out jobs: coverage, score and error of the logarithm."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from envs.scheduling import WorkPredictor
+from envs.simulation import Setup, ThroughputTable
+from envs.simulation.predictions import facts_of, requested_throughputs
+from envs.types import NUM_OUTCOMES, BoolArray, FloatArray, JobFacts
+from envs.workloads import Workload
+
+INSIDE = (0.5, 0.75)  # central intervals; 32 outcomes tell nothing certain of wider ones
+
+
+def score_predictors(
+    predictors: Mapping[str, WorkPredictor], workloads: Sequence[Workload], setup: Setup
+) -> pd.DataFrame:
+    """Ask each predictor about every job at its submission, when all jobs have ended that could have.
+
+    Jobs count as ended once they have been submitted for as long as they run, as if none had waited.
+
+    Args:
+        predictors: by name, trained.
+        workloads: held out from their training.
+        setup: for throughputs on the requested GPUs.
+
+    Returns:
+        One row for each predictor and job: `crps` of the logarithm of its run time, `error` of the median, and whether
+        the run time is in each central interval, such as `inside 50%`.
+    """
+    rows = []
+    for workload in workloads:
+        table = ThroughputTable.of(setup, workload.models, int(workload.jobs["max_gpus"].max()))
+        facts = facts_of(workload, workload.jobs["work"] / requested_throughputs(workload, table))
+        for job in range(len(workload)):
+            asked = facts.rows(np.array([job]))._replace(run_time=np.zeros(1))
+            ended = facts.rows(_ended_before(facts, job))
+            truth = float(np.log(facts.run_time[job]))
+            for name, predictor in predictors.items():
+                outcomes = np.log(np.maximum(predictor.predict(asked, ended)[0], 1e-3))
+                rows.append({"predictor": name} | score_outcomes(outcomes, truth))
+    return pd.DataFrame(rows)
+
+
+def score_outcomes(outcomes: FloatArray, truth: float) -> dict[str, float]:
+    """Score equally likely outcomes, float64[NUM_OUTCOMES] in ascending order, against the true one.
+
+    The score is the continuous ranked probability score of the outcomes as a distribution (Gneiting and Raftery, JASA
+    2007, eq. 20). The median, and both ends of the intervals, lie between two outcomes.
+    """
+    spread = np.abs(outcomes[:, None] - outcomes[None, :]).mean() / 2
+    scores = {"crps": float(np.abs(outcomes - truth).mean() - spread), "error": truth - float(np.median(outcomes))}
+    for level in INSIDE:
+        outside = round(NUM_OUTCOMES * (1 - level) / 2)
+        low, high = outcomes[outside - 1 : outside + 1].mean(), outcomes[-outside - 1 : 1 - outside].mean()
+        scores[f"inside {level:.0%}"] = float(low <= truth <= high)
+    return scores
+
+
+def summarise_scores(scores: pd.DataFrame) -> pd.DataFrame:
+    """Return a row for each predictor: shares inside intervals, mean score, root of the mean squared error."""
+    grouped = scores.groupby("predictor", sort=False)
+    table = grouped[[*(f"inside {level:.0%}" for level in INSIDE), "crps"]].mean()
+    return table.assign(rmse=grouped["error"].apply(lambda error: float(np.sqrt((error**2).mean())))).reset_index()
+
+
+def _ended_before(facts: JobFacts, job: int) -> BoolArray:
+    """bool[n]: jobs that have ended when a job is submitted."""
+    before = facts.submit + facts.run_time <= facts.submit[job]
+    before[job:] = False
+    ended: BoolArray = before
+    return ended

@@ -50,7 +50,8 @@ def one_line_errors() -> Iterator[None]:
     """Print a user's mistake as one line on stderr and exit with 2; MURMURATION_DEBUG=1 shows the trace."""
     interrupt_on_termination()
     try:
-        yield
+        with interrupts_first():
+            yield
     except KeyboardInterrupt as interrupt:
         for each in (signal.SIGINT, signal.SIGTERM):
             signal.signal(each, signal.SIG_IGN)  # another Ctrl-C shall not break off the way out with a trace
@@ -62,6 +63,24 @@ def one_line_errors() -> Iterator[None]:
             raise
         print(f"error: {message}", file=sys.stderr)
         sys.exit(2)
+
+
+@contextmanager
+def interrupts_first() -> Iterator[None]:
+    """Raise an interrupt in place of an error that came of it, such as one while workers are stopped.
+
+    Raises:
+        KeyboardInterrupt: the interrupt.
+    """
+    try:
+        yield
+    except Exception as error:
+        link: BaseException | None = error
+        while link is not None and not isinstance(link, KeyboardInterrupt):
+            link = link.__cause__ or link.__context__
+        if link is not None:
+            raise link from None
+        raise
 
 
 def interrupt_on_termination() -> None:

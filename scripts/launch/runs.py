@@ -16,7 +16,7 @@ from envs.evaluation.table import wide_console
 from envs.evaluation.webpage import PageExtras
 from envs.scheduling import Scheduler
 from launch.descriptions import ComparisonRun
-from launch.errors import SchedulersFailedError
+from launch.errors import SchedulersFailedError, interrupts_first
 from launch.inputs import build_inputs, build_schedulers, describe_task, find_workloads, leave_out, limit_slow
 from launch.provenance import add_provenance, trace_hashes
 from launch.records import Recorded, consult_records
@@ -108,7 +108,8 @@ def resumable(folder: Path, seeds: int = 1) -> Iterator[None]:
     curves = os.path.join(run, "tensorboard") if seeds == 1 else run  # with several seeds, each has its own
     print(f"tensorboard --logdir {shlex.quote(curves)}", flush=True)
     try:
-        yield
+        with interrupts_first():
+            yield
     except KeyboardInterrupt:
         resume = shlex.join(["python", sys.argv[0], f"resume={run}"])
         saved = any(folder.glob("**/checkpoints/states/iteration_*"))  # with several seeds, each has its own

@@ -234,6 +234,20 @@ def test_a_termination_is_an_interrupt_in_every_command(tmp_path, capsys):
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
 
 
+def test_an_error_that_comes_of_an_interrupt_is_the_interrupt(tmp_path, capsys):
+    def stop():
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise SystemError("while workers are stopped")
+
+    with pytest.raises(SystemExit) as ended, one_line_errors(), resumable(tmp_path):
+        stop()
+    assert ended.value.code == 130
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "begin anew in its folder with python" in line
+
+
 def test_ray_does_not_take_the_handler_of_a_termination():
     interrupt_on_termination()
     own = signal.getsignal(signal.SIGTERM)

@@ -95,7 +95,7 @@ def test_the_command_that_ctrl_c_prints_resumes_the_run(tmp_path):
         out, err = last_words(process)
     (folder,) = (tmp_path / "runs" / "train").iterdir()
     assert out.startswith(f"training in {folder.relative_to(tmp_path)}\ntensorboard --logdir runs/train/")
-    assert process.returncode == 130
+    assert process.returncode == 130, err
     assert len(err.strip().splitlines()) == 1, err
     said, _, resume = err.strip().partition(" with ")
     assert said == "interrupted; go on"

@@ -44,7 +44,7 @@ class StarlingParameters:
         urgency: exponent of a job's remaining time in the worth of its throughput: 0 for equal worth, 1 for inverse;
             below 0, throughput is worth more the longer a job still takes.
         floor: seconds added to the remaining time in that worth, so that the worth of a job about to end is bounded.
-        horizon: seconds for which a plan is assumed to last when its gain is compared with the cost of restarts.
+        horizon: seconds for which a candidate is assumed to last when its gain is compared with the cost of restarts.
         stickiness: share by which other GPUs must be faster than the present ones.
         tolerance: share of its new size by which a job's present size may differ without a change.
         hysteresis: share by which planning anew must be better than keeping the running jobs.
@@ -58,8 +58,8 @@ class StarlingParameters:
         slowdown: exponent of the fraction that it keeps under contention.
         starving: weight of what others lose by having fewer cores and less memory; 1 counts it like own throughput.
         crowding: weight of what others lose by contention.
-        restart_weight: factor on the restart delays in plans and forecasts. 1 counts what the world takes. Plans and
-            forecasts assume that nothing further arrives; arrivals end plans early and cause further restarts.
+        restart_weight: factor on the restart delays in candidates and forecasts. 1 counts what the world takes. Both
+            assume that nothing further arrives; arrivals end candidates early and cause further restarts.
     """
 
     knee: float
@@ -154,17 +154,17 @@ EXPLORING = ExplorationRules()
 
 
 class Starling:
-    """Shortest first, each job up to its knee; two plans in each round, merged by whether restarts pay.
+    """Shortest first, each job up to its knee; two candidates in each round, merged by whether restarts pay.
 
     1. Order: by remaining time at the knee, times GPUs there to the power `gang`. Size: the job's knee.
-    2. Build two plans of the whole cluster, node by node. One keeps running jobs and adds waiting ones. The other plans
-       anew, but a job stays where it is unless it would be clearly faster elsewhere. In both plans a job that does not
+    2. Build two candidates for the whole cluster, node by node. One keeps running jobs and adds waiting ones. The other plans
+       anew, but a job stays where it is unless it would be clearly faster elsewhere. In both a job that does not
        fit at its knee shrinks, and GPUs left over go where a GPU is worth most.
-    3. Split the nodes into parts that no job connects under either plan. In each part take the plan that is worth more:
+    3. Split the nodes into parts that no job connects under either candidate. In each part take the one that is worth more:
        the sum of throughputs, with restarts counted over a horizon, weighted by the inverse of remaining time.
-    4. Build further merged plans from other variants, which order and size the jobs differently.
-    5. Forecast all merged plans, both plans of the first variant alone, and keeping without growth, up to the next
-       completions of the jobs present, each under its own variant, assuming that no further job arrives. Apply the plan
+    4. Build further merged candidates from other variants, which order and size the jobs differently.
+    5. Forecast all merged candidates, both of the first variant alone, and keeping without growth, up to the next
+       completions of the jobs present, each under its own variant, assuming that no further job arrives. Apply the one
        with the least sum of completion times. If jobs times nodes is very large, the forecast covers fewer
        completions, in the limit none.
 
@@ -196,8 +196,8 @@ class Starling:
     Args:
         known: parameters if remaining work is known or estimated.
         unknown: parameters if it is hidden.
-        look_ahead: completions in the forecast; 0 takes the first merged plan at once, in a tenth of the time.
-        variants: other variants; if empty, only the plans of the first variant are compared.
+        look_ahead: completions in the forecast; 0 takes the first merged candidate at once, in a tenth of the time.
+        variants: other variants; if empty, only the candidates of the first variant are compared.
         batch: "best" chooses batch sizes from the first job on to which the world offers a choice; "usual" leaves them
             to the world.
         measured_only: whether a chosen batch size puts at most as many samples on a GPU as were measured on one.

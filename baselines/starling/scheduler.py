@@ -157,11 +157,11 @@ class Starling:
     """Shortest first, each job up to its knee; two candidates in each round, merged by whether restarts pay.
 
     1. Order: by remaining time at the knee, times GPUs there to the power `gang`. Size: the job's knee.
-    2. Build two candidates for the whole cluster, node by node. One keeps running jobs and adds waiting ones. The other plans
-       anew, but a job stays where it is unless it would be clearly faster elsewhere. In both a job that does not
-       fit at its knee shrinks, and GPUs left over go where a GPU is worth most.
-    3. Split the nodes into parts that no job connects under either candidate. In each part take the one that is worth more:
-       the sum of throughputs, with restarts counted over a horizon, weighted by the inverse of remaining time.
+    2. Build two candidates for the whole cluster, node by node. One keeps running jobs and adds waiting ones. The other
+       places all anew, but a job stays where it is unless it would be clearly faster elsewhere. In both a job that does
+       not fit at its knee shrinks, and GPUs left over go where a GPU is worth most.
+    3. Split the nodes into parts that no job connects under either candidate. In each part take the one that is worth
+       more: the sum of throughputs, with restarts counted over a horizon, weighted by the inverse of remaining time.
     4. Build further merged candidates from other variants, which order and size the jobs differently.
     5. Forecast all merged candidates, both of the first variant alone, and keeping without growth, up to the next
        completions of the jobs present, each under its own variant, assuming that no further job arrives. Apply the one

@@ -225,7 +225,7 @@ def test_the_estimator_scales_linearly(build):
 def test_the_predictor_goes_by_the_number_of_gpus(build):
     """Jobs of one GPU took 10 s, those of two 20 s and 40 s; of four none is known."""
     texts = [np.full(3, "")] * 4
-    past = JobFacts(np.zeros(3), np.array([1, 2, 2]), *texts, np.array([10.0, 20.0, 40.0]))
+    past = JobFacts._make([np.zeros(3), np.array([1, 2, 2]), *texts, np.array([10.0, 20.0, 40.0])])
     predictor = build("conf/predictor/by_size.yaml")
     predictor.train([past])
     found = predictor.predict(past._replace(num_gpus=np.array([1, 2, 4])), past.rows(np.zeros(0, int)))

@@ -11,6 +11,7 @@ from launch import build_inputs, command
 # isort: split
 from dataclasses import replace
 
+from envs.evaluation.files import write_frame
 from envs.scheduling import WorkPredictor
 from envs.simulation import train_predictor
 from experiments.predictors.scores import score_predictors, summarise_scores
@@ -31,7 +32,7 @@ def main(run: PredictionRun, folder: Path) -> None:
     scores = score_predictors(built, workloads, inputs.setup)
     count = sum(len(workload) for workload in workloads)
     print_frame(f"Logarithms of the run times of {count} held-out jobs", summarise_scores(scores), 3)
-    scores.to_csv(folder / "scores.csv", index=False)
+    write_frame(folder / "scores.csv", scores)
 
 
 if __name__ == "__main__":

@@ -54,12 +54,13 @@ def command(
             here = MultirunFolder.in_first_process()  # launchers may play the runs of a multirun elsewhere
             with one_line_errors() if here else short_errors():
                 started.append(cfg)
-                check_keys(cfg, keys, own=schedulers is not None)
-                cfg = resolve_config(cfg, keys)
                 folder = Path(HydraConfig.get().runtime.output_dir)
-                with no_folder_beside(folder, cfg.get("resume")), joined_cluster(find_address(cfg)):
-                    write_provenance(folder, config_name, cfg)
-                    kept, failure = run_task(task, describe(cfg), folder)
+                with no_folder_beside(folder, cfg.get("resume")):
+                    check_keys(cfg, keys, own=schedulers is not None)
+                    cfg = resolve_config(cfg, keys)
+                    with joined_cluster(find_address(cfg)):
+                        write_provenance(folder, config_name, cfg)
+                        kept, failure = run_task(task, describe(cfg), folder)
                 print(f"run: {os.path.relpath(kept)}")
                 number = HydraConfig.get().job.num if MultirunFolder.current else 0
                 finished.append(FinishedRun(number, list(HydraConfig.get().overrides.task), kept, failure))

@@ -58,8 +58,8 @@ FORMS: Mapping[str, Callable[[Any], bool]] = {
 ALLOWED: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("seed", "episode", "rollouts"), (SEED,)),
     **dict.fromkeys(("seeds", "episodes", "processes", "jobs", "validation_workloads"), (COUNT, NULL)),
-    **dict.fromkeys(("frames", "fps", "workloads", "generations", "population", "trainer.save_every"), (COUNT,)),
-    **dict.fromkeys(("trainer.iterations", "trainer.picture_every"), (NATURAL,)),
+    **dict.fromkeys(("frames", "fps", "workloads", "population", "trainer.save_every"), (COUNT,)),
+    **dict.fromkeys(("trainer.iterations", "trainer.picture_every", "generations"), (NATURAL,)),
     **dict.fromkeys(("minutes", "growth"), (NUMBER,)),
     **dict.fromkeys(("checkpoint", "reference", "start", "run", "resume", "film", "load_definition"), (TEXT,)),
     **dict.fromkeys(("suite", "paper", "data", "zero", "one", "passed", "tuning.reference"), (TEXT,)),

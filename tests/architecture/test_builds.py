@@ -33,7 +33,7 @@ def test_a_choice_builds(group, name):
     assert "Config" not in type(made).__name__  # a component, not a piece of configuration
 
 
-@pytest.mark.parametrize("name", list_choices("network"))
+@pytest.mark.parametrize("name", sorted({*list_choices("network")} - {"own"}))
 def test_a_network_sets_the_bandwidth_between_all_nodes(name):
     """10 Gb/s are 1.25 GB/s."""
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
@@ -42,6 +42,15 @@ def test_a_network_sets_the_bandwidth_between_all_nodes(name):
     gbps = float(name.removesuffix("g"))
     assert {node.inter_node_bandwidth for node in cluster.nodes} == {gbps / 8}
     assert cluster.name == f"three_types_64, {gbps:g} Gb/s"
+
+
+def test_the_clusters_own_network_is_that_without_a_choice():
+    """Also where the task has set another one."""
+    built = []
+    for overrides in (["task=full-64", "network=own"], ["task=none", "cluster=three_types_64"]):
+        with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+            built.append(build_object(as_component(compose(config_name="compare", overrides=overrides).cluster)))
+    assert built[0] == built[1]
 
 
 @pytest.mark.parametrize("name", list_choices("workload"))

@@ -130,7 +130,7 @@ def test_a_sweep_takes_a_single_load(run):
     ("arguments", "said"),
     [
         (["loads=[0]"], "sweep: a load is 0; loads must be positive"),
-        (["loads=[half]"], "sweep: loads are ['half']; give at least one number, each once"),
+        (["loads=[half]"], "loads is ['half']; it must be a number or a list of numbers"),
         (["loads=[]"], "sweep: loads are []; give at least one number, each once"),
         (["scheduler=startling"], "no such scheduler, did you mean starling?"),
     ],

@@ -8,7 +8,7 @@ from envs.simulation import Setup, ThroughputTable
 from envs.simulation.clock import advance
 from envs.simulation.jit import kernel
 from envs.simulation.kernels import LOG_FULL, ROUND, settle
-from envs.simulation.predictions import Predictions, list_jobs_present, set_estimate
+from envs.simulation.predictions import Predictions, list_jobs_present, show_predicted
 from envs.simulation.world import World, episode_of
 from envs.types import FloatArray, IntArray
 from envs.workloads import Workload
@@ -37,17 +37,8 @@ def reach_round_to_predict(batch: World, b: int, present: IntArray, done: FloatA
 
 @kernel
 def show_predictions(batch: World, b: int, present: IntArray, work: FloatArray) -> None:
-    """Show what is predicted of the jobs in the system of an episode, see `envs.simulation.predictions.set_estimate`.
-
-    Args:
-        batch: all episodes.
-        b: the episode.
-        present: int64[any], the jobs.
-        work: `Predictions.work`.
-    """
-    world = episode_of(batch, b)
-    for j in present:
-        set_estimate(world.jobs[j], work[j], world.episode[0].time)
+    """Call `envs.simulation.predictions.show_predicted` for an episode."""
+    show_predicted(episode_of(batch, b), present, work)
 
 
 class PredictedEpisodes:
@@ -60,14 +51,14 @@ class PredictedEpisodes:
     """
 
     def __init__(self, setup: Setup, num_jobs: int, batch_size: int) -> None:
-        self._predictor = setup.predictor
+        self._setup = setup
         self._predictions: list[Predictions | None] = [None] * batch_size
         self._present, self._done = np.zeros(num_jobs, np.int64), np.zeros(num_jobs)
         self._count = np.zeros(1, np.int64)
 
     def load(self, b: int, workload: Workload, table: ThroughputTable) -> None:
         """Begin an episode."""
-        self._predictions[b] = Predictions(self._predictor, workload, table)
+        self._predictions[b] = Predictions(self._setup, workload, table)
 
     def work(self, b: int) -> FloatArray:
         """float64[num_jobs, NUM_OUTCOMES]: see `envs.simulation.predictions.Predictions`."""

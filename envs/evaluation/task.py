@@ -142,12 +142,9 @@ def hash_problem(
         "batches": dict(_throughputs_of_batches(setup.performance, setup.cluster, models)),
         "episodes": [[episode.jobs, episode.models, episode.tenants, episode.window] for episode in episodes],
         "plans": [list(episode.plans) for episode in episodes],
-        **(
-            {"users": users}
-            if any(users := [[episode.users, episode.names] for episode in episodes if episode.users])
-            else {}
-        ),
     }
+    if users := [[episode.users, episode.names] for episode in episodes if episode.users]:
+        parts["users"] = users
     return hash_text(json.dumps(to_hashable(parts), sort_keys=True, separators=(",", ":")))
 
 

@@ -104,7 +104,7 @@ def begin_round(a: OptionArrays) -> None:
 
 @leaf
 def ask_again(a: OptionArrays) -> bool:
-    """Let nodes that have waited choose again if nothing runs; return whether there are any."""
+    """Allow nodes that have waited to choose again if nothing runs; return whether there are any."""
     again = False
     if is_idle(a):
         for n in range(len(a.waited)):

@@ -4,7 +4,7 @@ from envs.simulation.beliefs import note_seen
 from envs.simulation.clock import advance
 from envs.simulation.jit import kernel
 from envs.simulation.kernels import settle
-from envs.simulation.predictions import list_jobs_present, set_estimate
+from envs.simulation.predictions import list_jobs_present, show_predicted
 from envs.simulation.world import World
 from envs.types import FloatArray, IntArray
 
@@ -35,12 +35,5 @@ def find_jobs_present(world: World, present: IntArray, done: FloatArray) -> int:
 
 @kernel
 def set_estimates(world: World, present: IntArray, work: FloatArray) -> None:
-    """Call `envs.simulation.predictions.set_estimate` for jobs in the system.
-
-    Args:
-        world: the engine's arrays.
-        present: int64[any], the jobs.
-        work: `Predictions.work`.
-    """
-    for j in present:
-        set_estimate(world.jobs[j], work[j], world.episode[0].time)
+    """Call `envs.simulation.predictions.show_predicted`."""
+    show_predicted(world, present, work)

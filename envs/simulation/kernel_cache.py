@@ -54,5 +54,5 @@ class TemporaryCacheLocator(caching.InTreeCacheLocator):
 
 
 def add_temporary_cache() -> None:
-    """Let numba try the temporary folder after all of its own places."""
+    """Add the temporary folder to the places that numba tries, as the last one."""
     caching.CacheImpl._locator_classes.append(TemporaryCacheLocator)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from envs.performance import without_draw
-from envs.scheduling import WorkPredictor
+from envs.simulation.ideal import ideal_throughput
 from envs.simulation.jit import Records, leaf, part
 from envs.simulation.kernels import remaining_work
 from envs.simulation.ordered_set import next_member
@@ -30,7 +30,7 @@ class Predictions:
     throughput there.
 
     Args:
-        predictor: the setup's.
+        setup: it has the predictor.
         workload: the jobs.
         table: their throughputs.
 
@@ -38,9 +38,9 @@ class Predictions:
         work: float64[num_jobs, NUM_OUTCOMES], samples of each job in ascending order; 0 before it is submitted.
     """
 
-    def __init__(self, predictor: WorkPredictor, workload: Workload, table: ThroughputTable) -> None:
-        self._throughput = requested_throughputs(workload, table)
-        self._predictor = predictor
+    def __init__(self, setup: Setup, workload: Workload, table: ThroughputTable) -> None:
+        self._throughput = ideal_throughputs(workload, setup, table)
+        self._predictor = setup.predictor
         self._facts = facts_of(workload, workload.jobs["work"] / self._throughput)
         self._known = -1, -1
         self.work: FloatArray = np.zeros((len(workload), NUM_OUTCOMES))
@@ -70,7 +70,7 @@ class Predictions:
 
 
 def train_predictor(setup: Setup, source: WorkloadSource, num_episodes: int = HISTORY) -> None:
-    """Let the setup's predictor learn from workloads of the source's split for training, which are always the same.
+    """Train the setup's predictor on workloads of the source's split for training, which are always the same.
 
     Args:
         setup: the setup.
@@ -82,15 +82,14 @@ def train_predictor(setup: Setup, source: WorkloadSource, num_episodes: int = HI
     for _ in range(num_episodes):
         workload = source.episode(rng, "train")
         table = ThroughputTable.of(setup, workload.models, int(workload.jobs["max_gpus"].max()))
-        episodes.append(facts_of(workload, workload.jobs["work"] / requested_throughputs(workload, table)))
+        episodes.append(facts_of(workload, workload.jobs["work"] / ideal_throughputs(workload, setup, table)))
     setup.predictor.train(episodes)
 
 
-def requested_throughputs(workload: Workload, table: ThroughputTable) -> FloatArray:
-    """float64[num_jobs]: samples/s on the requested GPUs; 1 for a gang that runs on no single GPU type."""
+def ideal_throughputs(workload: Workload, setup: Setup, table: ThroughputTable) -> FloatArray:
+    """float64[num_jobs]: samples/s of each job alone on its requested GPUs."""
     models = np.array([table.models.index(model) for model in workload.models], np.int64)
-    throughput = table.requested_throughput(models[workload.jobs["model"]], workload.jobs["num_gpus"])
-    return np.where(throughput > 0, throughput, 1.0)
+    return ideal_throughput(setup, table, models[workload.jobs["model"]], workload.jobs["num_gpus"])
 
 
 def facts_of(workload: Workload, run_time: FloatArray) -> JobFacts:
@@ -173,3 +172,16 @@ def list_jobs_present(world: World, present: IntArray, done: FloatArray) -> int:
             count += 1
             j = next_member(members, len(world.jobs), j + 1)
     return count
+
+
+@part
+def show_predicted(world: World, present: IntArray, work: FloatArray) -> None:
+    """Call `set_estimate` for jobs in the system.
+
+    Args:
+        world: the engine's arrays.
+        present: int64[any], the jobs.
+        work: `Predictions.work`.
+    """
+    for j in present:
+        set_estimate(world.jobs[j], work[j], world.episode[0].time)

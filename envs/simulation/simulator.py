@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
@@ -66,9 +65,9 @@ class Simulator(WholeEpisode):
         super().__init__(workload, exact, setup, table, state, scheduler_seed)
         self._believed_view: SimulationView | None = None
         predicts = setup.scenario.information.work == "predicted"
-        self.predictions = Predictions(setup.predictor, workload, table) if predicts else None
-        self._present = np.zeros(len(workload), np.int64)
-        self._done = np.zeros(len(workload))
+        self.predictions = Predictions(setup, workload, table) if predicts else None
+        self._present = np.zeros(len(workload) if predicts else 0, np.int64)
+        self._done = np.zeros(len(self._present))
         self._sampled = np.full(len(workload), -1.0)  # when each job began in the placement that was seen last
         self._seen = np.zeros((setup.cluster.num_gpus, len(Seen._fields)), np.int64)
         if logging:
@@ -80,19 +79,13 @@ class Simulator(WholeEpisode):
     def view(self) -> SimulationView:
         """A view of the cluster at the present time; where throughputs are hidden, it shows beliefs."""
         if self.beliefs is None:
-            return super().view if self.predictions is None else self._predicted_view
+            return super().view
         known = self._believed_view
         if known is None or known.num_beliefs != self.beliefs.num_beliefs:
             seen = self.beliefs.workload, self.beliefs.table, self.beliefs.exact
             known = SimulationView(self.state, self.beliefs.setup, *seen, self.plans, self.beliefs)
             self._believed_view = known
         return known
-
-    @cached_property
-    def _predicted_view(self) -> SimulationView:
-        work = None if self.predictions is None else self.predictions.work
-        parts = self.state, self.setup, self.workload, self.table, self.exact, self.plans
-        return SimulationView(*parts, predicted=work)
 
     def advance(self) -> bool:
         """Advance time until a decision is due, and see what running jobs show; return False at the end."""

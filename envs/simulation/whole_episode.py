@@ -54,4 +54,6 @@ class WholeEpisode(SimulatedEpisode):
 
     @cached_property
     def _true_view(self) -> SimulationView:
-        return SimulationView(self.state, self.setup, self.workload, self.table, self.exact, self.plans)
+        predicted = None if self.predictions is None else self.predictions.work
+        parts = self.state, self.setup, self.workload, self.table, self.exact, self.plans
+        return SimulationView(*parts, predicted=predicted)

@@ -132,7 +132,7 @@ class Recorded:
 
     @property
     def kept(self) -> str:
-        """What an interrupted comparison has kept, for a message; empty without records."""
+        """Say how much an interrupted comparison has kept; empty without records."""
         if not (self.records and self.pending):
             return ""
         names = ", ".join(self.written) or "no scheduler"

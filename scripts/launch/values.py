@@ -1,4 +1,4 @@
-"""What the keys of a configuration can hold: the forms of their values, and what messages call them.
+"""Values that the keys of a configuration can hold: their forms, and how messages call these.
 
 Typed options, the user's own YAML files and recalled configurations all pass through here before a run is described, so
 that the code behind may rely on the types.
@@ -54,7 +54,7 @@ FORMS: Mapping[str, Callable[[Any], bool]] = {
     OPTIONS: lambda value: isinstance(value, Mapping),
     GROUPS: lambda value: isinstance(value, Mapping) and all(isinstance(each, Mapping) for each in value.values()),
 }
-# What keys can hold besides the groups above; other top-level keys name schedulers of the user's own.
+# Forms by key, besides the groups above; other top-level keys name schedulers of the user's own.
 ALLOWED: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("seed", "episode", "rollouts"), (SEED,)),
     **dict.fromkeys(("seeds", "episodes", "processes", "jobs", "validation_workloads"), (COUNT, NULL)),

@@ -84,7 +84,7 @@ def bases(repository, folder):
 
 
 def dangling_on_page(text, repository):
-    """What a page points to and is not there: files and folders of the repository, modules and what they define."""
+    """List files, folders, modules and names that a page points to and that are not there."""
     for pointer in sorted({*POINTER.findall(text)} - {*SAVED.findall(text)}):
         first = re.split(r"[./]", pointer)[0]
         if "/" in pointer and first in FOLDERS:
@@ -98,7 +98,7 @@ def dangling_on_page(text, repository):
 
 
 def misplaced(text, trees):
-    """What a page says is in a file of the repository, in the words "`name` in `file`", and is not."""
+    """List names that a page says are in a file, in the words "`name` in `file`", and that are not."""
     for name, path in PLACED.findall(text):
         if path not in trees or name not in names_of(trees[path]):
             yield f"{path} {name}"

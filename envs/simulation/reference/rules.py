@@ -66,7 +66,7 @@ class ReferenceRules:
     def predict(self, workload: Workload, setup: Setup) -> Predictions | None:
         """Return the predictions of an episode if its scenario lets work be predicted."""
         predicts = setup.scenario.information.work == "predicted"
-        return Predictions(setup.predictor, workload, self.table) if predicts else None
+        return Predictions(setup, workload, self.table) if predicts else None
 
     def divide(self, node: Node) -> set[Job]:
         """Divide a node's cores and memory among the shares that name none; return the jobs whose amounts change."""

@@ -7,7 +7,7 @@ import pandas as pd
 
 from envs.scheduling import WorkPredictor
 from envs.simulation import Setup, ThroughputTable
-from envs.simulation.predictions import facts_of, requested_throughputs
+from envs.simulation.predictions import facts_of, ideal_throughputs
 from envs.types import NUM_OUTCOMES, BoolArray, FloatArray, JobFacts
 from envs.workloads import Workload
 
@@ -33,7 +33,7 @@ def score_predictors(
     rows = []
     for workload in workloads:
         table = ThroughputTable.of(setup, workload.models, int(workload.jobs["max_gpus"].max()))
-        facts = facts_of(workload, workload.jobs["work"] / requested_throughputs(workload, table))
+        facts = facts_of(workload, workload.jobs["work"] / ideal_throughputs(workload, setup, table))
         for job in range(len(workload)):
             asked = facts.rows(np.array([job]))._replace(run_time=np.zeros(1))
             ended = facts.rows(_ended_before(facts, job))

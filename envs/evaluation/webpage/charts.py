@@ -60,8 +60,9 @@ class ComparisonCharts:
         return [name for name in self.comparison.schedulers if name in wanted]
 
     def style(self, scheduler: str) -> dict[str, str]:
-        """Return the colour, the dash of lines and the symbol of marks of a scheduler."""
-        place = self.comparison.schedulers.index(scheduler)
+        """Return colour, dash of lines and symbol of marks of a scheduler; those shown at first differ most."""
+        others = [name for name in self.comparison.schedulers if name not in self.shown]
+        place = [*self.shown, *others].index(scheduler)
         turn = place // len(COLOURS)
         return {
             "colour": COLOURS[place % len(COLOURS)],
@@ -215,7 +216,8 @@ class ComparisonCharts:
             line = {"color": "#777", "dash": "dot", "width": 1}
             traces.append({"type": "scatter", "x": ends, "y": ends, "mode": "lines", "line": line} | UNNAMED)
         horizontal = log_axis(f"mean JCT of {self.rival} ({word})", [each for trace in traces for each in trace["x"]])
-        return chart(traces, horizontal, log_axis(f"mean JCT ({word})"))
+        seen = [each for trace in traces for each in trace["y"]]
+        return chart(traces, horizontal, log_axis(f"mean JCT ({word})", seen))
 
     def performance_profiles(self, aggregates: Sequence[Aggregate]) -> Chart:
         """Share of scores (workloads x training seeds) that are at most as large as the horizontal position."""

@@ -13,8 +13,10 @@ from plotly.offline import get_plotlyjs
 
 from envs.evaluation.aggregate import Aggregate
 from envs.evaluation.comparison import Comparison, plain
+from envs.evaluation.gantt import TimeAxis
 from envs.evaluation.webpage.charts import Chart, ComparisonCharts
-from envs.evaluation.webpage.schedules import common_axis, schedule_chart, size_legend
+from envs.evaluation.webpage.explorer import explorer, explorer_data
+from envs.evaluation.webpage.schedules import common_axis, schedule_chart
 from envs.evaluation.webpage.stays import StayThroughputs
 from envs.evaluation.webpage.tables import aggregate_table, headline, results_table
 from envs.evaluation.webpage.usage_chart import usage_charts
@@ -51,13 +53,19 @@ def html_page(comparison: Comparison, extras: PageExtras | None = None, aggregat
     extras = extras or PageExtras()
     charts = ComparisonCharts(comparison, extras.policies)
     drawn: dict[str, Chart] = {}
+    runs = first_runs(comparison)
+    span = common_axis(runs) if runs else None
     sections = [
         *comparison_sections(comparison, charts, drawn),
         *aggregate_sections(comparison, charts, aggregates, drawn),
-        *schedule_sections(comparison, charts, extras, drawn),
+        *(schedule_sections(charts, runs, span, extras, drawn) if span else ()),
         *settings_sections(comparison, extras),
     ]
+    for made in drawn.values():  # what is drawn last lies on top
+        made["data"].sort(key=lambda trace: trace.get("meta") == charts.subject)
     data = {"charts": drawn, "styles": {name: charts.style(name) for name in comparison.schedulers}}
+    if span:
+        data["explorer"] = explorer_data(runs, span)
     return "".join(
         [
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n',
@@ -67,7 +75,7 @@ def html_page(comparison: Comparison, extras: PageExtras | None = None, aggregat
             f"<h1>{escape(title_of(comparison))}</h1>\n{headline(comparison, charts)}\n",
             "\n".join(sections),
             f'</main>\n<script type="application/json" id="report-data">{to_script(data)}</script>\n',
-            f"<script>\n{static('page.js')}</script>\n</body>\n</html>\n",
+            f"<script>\n{static('page.js')}{static('explorer.js')}</script>\n</body>\n</html>\n",
         ]
     )
 
@@ -109,50 +117,35 @@ def aggregate_sections(
     return [section("Over workloads and training seeds", body, said)]
 
 
-def schedule_sections(
-    comparison: Comparison, charts: ComparisonCharts, extras: PageExtras, drawn: dict[str, Chart]
-) -> list[str]:
-    """Return the sections about the first workload: resources over time and Gantt charts; none without played runs."""
+def first_runs(comparison: Comparison) -> dict[str, RunResult]:
+    """Return the runs of the first workload by scheduler, without those that are known from records only."""
     first = {name: results[0] for name, results in comparison.runs.items()}
-    runs = {name: run for name, run in first.items() if isinstance(run, RunResult)}
-    if not runs:
-        return []
+    return {name: run for name, run in first.items() if isinstance(run, RunResult)}
+
+
+def schedule_sections(
+    charts: ComparisonCharts, runs: Mapping[str, RunResult], span: TimeAxis, extras: PageExtras, drawn: dict[str, Chart]
+) -> list[str]:
+    """Return the sections about the first workload: resources over time, and the explorer of schedules."""
     throughputs = StayThroughputs(extras.setup) if extras.setup else None
-    span = common_axis(runs)
     usage = usage_charts(charts, runs, throughputs)
     drawn |= {f"usage_{name}": made for name, made in usage.items()}
     drawn |= {f"gantt_{name}": schedule_chart(run, span, throughputs) for name, run in runs.items()}
-    workload = next(iter(runs.values())).workload.name
+    workload, names = next(iter(runs.values())).workload.name, list(runs)
+    left = charts.subject if charts.subject in names else names[0]
+    right = next((name for name in (charts.rival, *names) if name in names and name != left), left)
     said = (
         f"Of {workload}, the first workload. Cores and memory: as given at each job's last start or resize. "
         "Links: traffic between nodes, each job alone on its links, relative to the bandwidth of all nodes."
     )
+    how = (
+        f"Of {workload}. Step through the rounds to see what each scheduler did; click a box for the history of its "
+        "job. Free GPUs and other jobs are those of the event log; why a scheduler preferred them it does not say."
+    )
     return [
         section("Resources in use over time", "".join(slot(f"usage_{name}") for name in usage), said),
-        section(
-            "Schedules side by side", gantt_pair(charts, list(runs)), f"Of {workload}. Point at a box for details."
-        ),
+        section("Schedules side by side", explorer(names, left, right), how),
     ]
-
-
-def gantt_pair(charts: ComparisonCharts, names: Sequence[str]) -> str:
-    """Return two Gantt charts, each with a choice of scheduler, and the legend of colours."""
-    left = charts.subject if charts.subject in names else names[0]
-    right = next((name for name in (charts.rival, *names) if name in names and name != left), left)
-    panels = []
-    for side, chosen in (("left", left), ("right", right)):
-        options = "".join(
-            f'<option value="gantt_{escape(name)}"{" selected" if name == chosen else ""}>{escape(name)}</option>'
-            for name in names
-        )
-        panels.append(
-            f'<div><label>Scheduler <select data-panel="{side}">{options}</select></label>'
-            f'<div class="chart" id="gantt-{side}"></div></div>'
-        )
-    swatches = "".join(
-        f'<span><i style="background:{colour}"></i>{escape(label)}</span>' for colour, label in size_legend()
-    )
-    return f'<p class="legend">GPUs requested: {swatches}</p><div class="pair">{"".join(panels)}</div>'
 
 
 def settings_sections(comparison: Comparison, extras: PageExtras) -> list[str]:

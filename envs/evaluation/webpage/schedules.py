@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from envs.evaluation.gantt import MAX_GPU_LANES, SIZE_CLASSES, TimeAxis, boxes, label_of, shades, size_colour
 from envs.evaluation.table import duration, number
+from envs.evaluation.webpage.blocking import Blocking
 from envs.evaluation.webpage.charts import AXIS, Chart, axis, chart, short
 from envs.evaluation.webpage.stays import StayThroughputs, find_stays, name_nodes_of, why_begun, why_ended
 from envs.metrics import measured_span, segments
@@ -36,7 +37,8 @@ def common_axis(runs: Mapping[str, RunResult]) -> TimeAxis:
 def schedule_chart(run: RunResult, span: TimeAxis, throughputs: StayThroughputs | None) -> Chart:
     """Return the Gantt chart of a run as one trace of boxes.
 
-    `stay` of the trace is the index of each box's entry in `texts`, the texts that appear when a box is pointed at.
+    `stay` of the trace is the index of each box's entry in `texts`, the lines that appear when a box is pointed at, and
+    in `stays` of `envs.evaluation.webpage.explorer.history_of`.
     """
     held = segments(run.log, run.end_time)
     held = held[(held["start"] < span.end) & (held["end"] > span.start)]
@@ -46,8 +48,7 @@ def schedule_chart(run: RunResult, span: TimeAxis, throughputs: StayThroughputs 
     right = np.minimum(held["end"][segment], span.end)
     job = held["job"][segment]
     colours, _ = shades(run.workload.jobs["num_gpus"][job], job)
-    stays = find_stays(run)
-    stays = stays[(stays["start"] < span.end) & (stays["end"] > span.start)]
+    stays, blocking = within(find_stays(run), span), Blocking(run)
     places = {(int(stay["job"]), float(stay["start"])): i for i, stay in enumerate(stays)}
     trace = {
         "type": "bar",
@@ -58,7 +59,7 @@ def schedule_chart(run: RunResult, span: TimeAxis, throughputs: StayThroughputs 
         "width": short(height * 0.94),
         "marker": {"color": [hex_colour(each) for each in colours], "line": {"color": "#fff", "width": 0.5}},
         "stay": [places[int(row["job"]), float(row["start"])] for row in held[segment][["job", "start"]]],
-        "texts": [describe_stay(run, stay, throughputs) for stay in stays],
+        "texts": [describe_stay(run, stay, throughputs, blocking) for stay in stays],
         "hoverinfo": "text",
         "textposition": "none",
         "showlegend": False,
@@ -68,8 +69,18 @@ def schedule_chart(run: RunResult, span: TimeAxis, throughputs: StayThroughputs 
     return made
 
 
-def describe_stay(run: RunResult, stay: npt.NDArray[np.void], throughputs: StayThroughputs | None) -> str:
-    """Return what a box shows when it is pointed at: job, model, resources, throughput, why it moved."""
+def within(rows: npt.NDArray[np.void], span: TimeAxis) -> npt.NDArray[np.void]:
+    """Return the rows with a `start` and an `end` that reach into a span."""
+    return rows[(rows["start"] < span.end) & (rows["end"] > span.start)]
+
+
+def describe_stay(
+    run: RunResult, stay: npt.NDArray[np.void], throughputs: StayThroughputs | None, blocking: Blocking
+) -> list[str]:
+    """Return the lines that a box shows when it is pointed at: job, resources, throughput, how it began and ended.
+
+    The second line names the GPUs, the last but one says how the stay began, and the last one how it ended.
+    """
     job = run.workload.jobs[stay["job"]]
     placement = run.log.placement(int(stay["event"]))
     types = sorted({run.cluster.nodes[node].gpu_type for node in placement.gpus})
@@ -84,8 +95,7 @@ def describe_stay(run: RunResult, stay: npt.NDArray[np.void], throughputs: StayT
         lines.append(f"{number(throughput)} samples/s with ample cores and links")
     begun = float(stay["start"]) - float(job["submit_time"])
     lines.append(f"from {duration(begun)} after submission, for {duration(float(stay['end'] - stay['start']))}")
-    lines.append(f"{why_begun(run, stay)}; {why_ended(run, stay)}")
-    return "<br>".join(lines)
+    return [*lines, why_begun(run, stay, blocking), why_ended(run, stay, blocking)]
 
 
 def time_axis(span: TimeAxis) -> dict[str, Any]:

@@ -1,15 +1,17 @@
 """Stays: intervals in which a job held one placement, with the reason why each began and ended."""
 
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
 from envs.evaluation.table import duration
+from envs.evaluation.webpage.blocking import Blocking
 from envs.performance import find_throughput, model_profile
 from envs.simulation import EventKind, RunResult, Setup
 from envs.simulation.link_limit import LinkLimit
-from envs.types import Configuration, ExecutionPlan, FloatArray, MurmurationError, Placement
+from envs.types import Configuration, ExecutionPlan, FloatArray, JobId, MurmurationError, Placement
 
 STAY = np.dtype(
     [
@@ -48,8 +50,8 @@ def find_stays(result: RunResult) -> npt.NDArray[np.void]:
     return found[np.argsort(found["start"], kind="stable")]
 
 
-def why_begun(result: RunResult, stay: npt.NDArray[np.void]) -> str:
-    """Say in a few words why a job got this placement."""
+def why_begun(result: RunResult, stay: npt.NDArray[np.void], blocking: Blocking | None = None) -> str:
+    """Say in a few words why a job got this placement, and with `blocking` who got the GPUs that it lost."""
     events = result.log.events
     row = events[stay["event"]]
     if stay["before"] < 0:
@@ -62,7 +64,9 @@ def why_begun(result: RunResult, stay: npt.NDArray[np.void]) -> str:
         case EventKind.INTERRUPT:
             return f"started again {passed} after its node failed"
         case EventKind.START | EventKind.RESIZE:
-            return describe_change(result.log.placement(int(stay["before"])), result.log.placement(int(stay["event"])))
+            before, event = int(stay["before"]), int(stay["event"])
+            said = describe_change(result.log.placement(before), result.log.placement(event))
+            return said + (name_takers(blocking.takers(before, event)) if blocking else "")
     return f"started after {passed} in the queue"
 
 
@@ -70,7 +74,8 @@ def describe_change(old: Placement, new: Placement) -> str:
     """Say how a running job's placement changed."""
     parts = []
     if old.num_gpus != new.num_gpus:
-        parts.append(f"{'grown' if new.num_gpus > old.num_gpus else 'shrunk'} from {old.num_gpus} GPUs")
+        word = "grown" if new.num_gpus > old.num_gpus else "shrunk"
+        parts.append(f"{word} from {old.num_gpus} GPU{'s' * (old.num_gpus > 1)}")
     if set(old.gpus) != set(new.gpus):
         parts.append(f"moved from {name_nodes_of(old)}")
     if old.batch_size != new.batch_size:
@@ -87,8 +92,17 @@ def name_nodes_of(placement: Placement, most: int = 4) -> str:
     return f"node{'s' * (len(nodes) > 1)} {names}{f' and {len(nodes) - most} more' if len(nodes) > most else ''}"
 
 
-def why_ended(result: RunResult, stay: npt.NDArray[np.void]) -> str:
-    """Say in a few words what ended a stay."""
+def name_takers(jobs: Sequence[JobId], most: int = 4) -> str:
+    """Say which jobs got the GPUs that another one lost; nothing if nobody did."""
+    if not jobs:
+        return ""
+    names = ", ".join(map(str, jobs[:most]))
+    more = f" and {len(jobs) - most} more" if len(jobs) > most else ""
+    return f" (GPUs to job{'s' * (len(jobs) > 1)} {names}{more})"
+
+
+def why_ended(result: RunResult, stay: npt.NDArray[np.void], blocking: Blocking | None = None) -> str:
+    """Say in a few words what ended a stay, and with `blocking` who got the GPUs of a job that was preempted."""
     if stay["after"] < 0:
         return "held until the end of the run"
     ends = {
@@ -97,7 +111,9 @@ def why_ended(result: RunResult, stay: npt.NDArray[np.void]) -> str:
         EventKind.INTERRUPT: "its node failed",
         EventKind.RESIZE: "reconfigured",
     }
-    return ends.get(EventKind(result.log.events["kind"][stay["after"]]), "ended")
+    end = EventKind(result.log.events["kind"][stay["after"]])
+    takers = blocking.takers(int(stay["event"]), int(stay["after"])) if blocking and end == EventKind.STOP else []
+    return ends.get(end, "ended") + name_takers(takers)
 
 
 class StayThroughputs:

@@ -208,7 +208,7 @@ def test_all_schedules_share_an_axis_that_limits_the_boxes(comparison):
         assert max(trace["stay"]) == len(trace["texts"]) - 1
         assert len(trace["texts"]) <= MOST_STAYS
         assert chart["layout"]["xaxis"]["range"] == [span.start / span.unit, span.end / span.unit]
-        assert all("GPUs requested" in text for text in trace["texts"])
+        assert all("GPUs requested" in lines[1] for lines in trace["texts"])
 
 
 def test_recorded_figures_alone_make_a_page_without_schedules(comparison):
@@ -237,3 +237,36 @@ def test_the_page_is_drawn_without_clipped_text(comparison, tmp_path, width):
     seen = json.loads(look_at(page, width))
     assert seen["charts"] >= 10
     assert seen["found"] == []
+
+
+SORT = """
+<script>
+setTimeout(() => {
+  const table = document.querySelector("table");
+  const column = () => [...table.tBodies[0].rows].map((row) => row.cells[1].textContent);
+  const seen = [];
+  for (let i = 0; i < 2; i += 1) {
+    table.querySelectorAll("thead th")[1].click();
+    seen.push([column(), table.querySelectorAll("thead th")[1].getAttribute("aria-sort")]);
+  }
+  document.title = JSON.stringify(seen);
+}, 1500);
+</script>
+"""
+
+
+@pytest.mark.browser
+def test_a_click_on_a_heading_sorts_the_table_and_leaves_bounds_below(comparison, tmp_path):
+    page = tmp_path / "report.html"
+    page.write_text(html_page(comparison, PageExtras(setup=SETUP)), encoding="utf-8")
+    (rising, up), (falling, down) = json.loads(look_at(page, 1280, checks=SORT))
+    assert (up, down) == ("ascending", "descending")
+    assert rising[-1] == falling[-1], "the lower bound"
+    assert rising[:2] == falling[1::-1]
+    assert float(rising[0].split()[0]) < float(rising[1].split()[0])
+
+
+def test_schedulers_that_are_shown_have_colours_of_their_own(comparison):
+    charts = ComparisonCharts(comparison, ["<b>&last"])
+    colours = [charts.style(name)["colour"] for name in charts.shown]
+    assert len(set(colours)) == len(colours)

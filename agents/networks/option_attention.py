@@ -70,40 +70,72 @@ class OptionAttention(nn.Module):
     def scores(self, decisions: Decisions) -> Tensor:
         """Return float32[M], the score of every option."""
         none = torch.zeros(1, self.option.out_features)
-        jobs = torch.cat((self.job(decisions.jobs), none))  # index -1, of waiting, is the last row
-        nodes = torch.cat((self.node(decisions.nodes), none))
-        state = self.option(decisions.options) + self.cluster(decisions.cluster)[decisions.decision_of]
-        state = torch.relu(state + jobs[decisions.job_of] + nodes[decisions.node_of])
+        state = self._states(decisions)
         received = self._mix(decisions, state)
         received = torch.cat((received, none))[decisions.node_of]
         scores: Tensor = self.last(torch.cat((state, received), -1)).squeeze(-1)
         runs = torch.cat((decisions.jobs[:, JOB_RUNS], none[:, 0]))[decisions.job_of]
         return scores - self.reluctance * torch.relu(runs - decisions.options[:, OPTION_START])
 
+    def attention(self, decisions: Decisions) -> Tensor | None:
+        """Return how nodes attend to each other in the first messages, float32[D, N, N]; None without messages.
+
+        Rows are nodes that attend, columns those that they attend to; heads are averaged. N is the most nodes of a
+        decision.
+        """
+        if not len(self.messages):
+            return None
+        padded, allowed, _ = self._padded(decisions, self._own(decisions, self._states(decisions)))
+        query, key, _ = self._parts(self.messages[0], padded)
+        scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
+        weights: Tensor = scores.masked_fill(~allowed[:, None], -torch.inf).softmax(-1).mean(1)
+        return weights
+
+    def _states(self, decisions: Decisions) -> Tensor:
+        """Return float32[M, width], the states of all options."""
+        none = torch.zeros(1, self.option.out_features)
+        jobs = torch.cat((self.job(decisions.jobs), none))  # index -1, of waiting, is the last row
+        nodes = torch.cat((self.node(decisions.nodes), none))
+        state = self.option(decisions.options) + self.cluster(decisions.cluster)[decisions.decision_of]
+        return torch.relu(state + jobs[decisions.job_of] + nodes[decisions.node_of])
+
     def _mix(self, decisions: Decisions, state: Tensor) -> Tensor:
         """Return float32[N, width], the states of all nodes after their messages."""
+        own = self._own(decisions, state)
+        if not len(self.messages):
+            return own
+        padded, allowed, place = self._padded(decisions, own)
+        for message, out in zip(self.messages, self.outs, strict=True):
+            query, key, value = self._parts(message, padded)
+            mixed = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=allowed[:, None])
+            padded = padded + out(mixed.transpose(1, 2).flatten(-2))
+        return padded[decisions.node_decision, place]
+
+    def _parts(self, message: nn.Module, padded: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return query, key and value, float32[D, heads, N, width / heads] each."""
+        query, key, value = message(padded).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        return query, key, value
+
+    @staticmethod
+    def _own(decisions: Decisions, state: Tensor) -> Tensor:
+        """Return float32[N, width], the mean state of each node's options."""
         owned = decisions.node_of >= 0
         of = decisions.node_of[owned]
         total = torch.zeros(len(decisions.nodes), state.shape[1]).index_add(0, of, state[owned])
         count = torch.zeros(len(decisions.nodes)).index_add(0, of, torch.ones(len(of)))
-        own = total / count.clamp(min=1.0)[:, None]
-        if not len(self.messages):
-            return own
+        return total / count.clamp(min=1.0)[:, None]
+
+    def _padded(self, decisions: Decisions, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the states by decision and node, who may attend to whom, and the place of each node."""
         place, width = places(decisions.node_decision, decisions.num_decisions)
-        padded = torch.zeros(decisions.num_decisions, width, state.shape[1])
+        padded = torch.zeros(decisions.num_decisions, width, own.shape[1])
         padded[decisions.node_decision, place] = own
         allowed = coordination_graph(decisions, place, width) if self.mixing == "graph" else None
         if allowed is None:
             allowed = torch.zeros(decisions.num_decisions, width, dtype=torch.bool)
             allowed[decisions.node_decision, place] = True
             allowed = allowed[:, None, :].expand(-1, width, -1)
-        allowed = allowed | torch.eye(width, dtype=torch.bool)
-        for message, out in zip(self.messages, self.outs, strict=True):
-            parts = message(padded).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-            query, key, value = parts
-            mixed = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=allowed[:, None])
-            padded = padded + out(mixed.transpose(1, 2).flatten(-2))
-        return padded[decisions.node_decision, place]
+        return padded, allowed | torch.eye(width, dtype=torch.bool), place
 
 
 def places(node_decision: Tensor, num_decisions: int) -> tuple[Tensor, int]:

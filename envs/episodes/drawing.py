@@ -1,4 +1,4 @@
-"""Pictures of an episode: nodes as rows of GPU cells, cores and memory as bars, the queue, the clock, bids and edges.
+"""Pictures of an episode: nodes as rows of GPU cells, cores and memory as bars, the queue, the clock, wants and edges.
 
 Colours are those of Okabe and Ito, which every form of colour vision distinguishes, and tints of them. Cells that are
 large enough show the job's number, because there are more jobs than colours.
@@ -21,6 +21,7 @@ NODES_PER_COLUMN = 32
 QUEUE_WIDTH = 200
 BESIDE, GRAPH_WIDTH = 190, 90  # bars and bids; the coordination graph
 LARGEST_CELL = 34
+SENTENCE = 18  # height of a line below the nodes
 INK, SOFT, LINE, EMPTY = (34, 34, 34), (96, 96, 96), (205, 205, 205), (238, 238, 238)
 CORES, MEMORY, EDGE = (0, 114, 178), (230, 159, 0), (150, 90, 160)
 BASE = ((0, 114, 178), (213, 94, 0), (0, 158, 115), (204, 121, 167), (230, 159, 0), (86, 180, 233), (120, 120, 120))
@@ -45,6 +46,7 @@ def draw_scene(scene: Scene, bars: bool | None = None) -> Frame:
         draw_node(draw, scene, layout, n, layout.roomy if bars is None else bars)
     draw_edges(draw, scene, layout)
     draw_queue(draw, scene, layout)
+    draw_sentences(draw, scene, layout)
     return np.asarray(picture, np.uint8).copy()
 
 
@@ -63,7 +65,8 @@ class Layout:
         across = (self.column_width - self.label - self.beside - 8) / self.most_gpus
         self.cell = max(min(across, LARGEST_CELL), 1.0)
         self.row_height = min(LARGEST_CELL if self.roomy else 18, max(self.cell, 12.0))
-        self.height = int(HEADER + max(self.rows * self.row_height, 260) + MARGIN)
+        self.foot = int(HEADER + max(self.rows * self.row_height, 260) + MARGIN)  # of nodes and queue
+        self.height = self.foot + SENTENCE * len(scene.said)
 
     def corner(self, n: int) -> tuple[float, float]:
         """Return the left upper corner of a node's row."""
@@ -121,6 +124,8 @@ def draw_node(draw: ImageDraw.ImageDraw, scene: Scene, layout: Layout, n: int, b
         job, amount = scene.bids[n]
         text = f"{amount:+.1f} on job {job}" if job != FREE else "no bid"
         draw.text((x + 70, height), text, INK if job != FREE else SOFT, font(11), anchor="lm")
+    if scene.wants:
+        draw.text((x + 70, height), scene.wants[n], INK, font(10), anchor="lm")
 
 
 def draw_edges(draw: ImageDraw.ImageDraw, scene: Scene, layout: Layout) -> None:
@@ -128,23 +133,30 @@ def draw_edges(draw: ImageDraw.ImageDraw, scene: Scene, layout: Layout) -> None:
     if not layout.roomy:
         return
     left = layout.bars(0) + BESIDE - 20
-    for one, other in sorted({tuple(sorted(edge)) for edge in scene.edges.tolist()}):
+    weights = scene.weights if len(scene.weights) else np.zeros(len(scene.edges))
+    links = {tuple(sorted(edge)): weight for edge, weight in zip(scene.edges.tolist(), weights.tolist(), strict=True)}
+    heaviest = max(links.values(), default=0.0)
+    for (one, other), weight in sorted(links.items()):
         upper, lower = (layout.corner(n)[1] + layout.row_height / 2 for n in (one, other))
         width = 6 + (GRAPH_WIDTH - 16) * (other - one) / max(layout.rows - 1, 1)
-        draw.arc((left - width, upper, left + width, lower), 270, 90, EDGE, 1)
+        thick = 1 + round(3 * weight / heaviest) if heaviest > 0 else 1
+        draw.arc((left - width, upper, left + width, lower), 270, 90, EDGE, thick)
 
 
 def draw_queue(draw: ImageDraw.ImageDraw, scene: Scene, layout: Layout) -> None:
     """List the waiting jobs, as many as there is room for, and explain the bars."""
     left, top = layout.queue + 12, HEADER
-    draw.line((layout.queue, HEADER - 4, layout.queue, layout.height - MARGIN), LINE, 1)
+    draw.line((layout.queue, HEADER - 4, layout.queue, layout.foot - MARGIN), LINE, 1)
     divided = scene.cores is not None and layout.roomy
     legend: list[tuple[Colour | str, str]] = [(CORES, "cores in use"), (MEMORY, "memory in use")] if divided else []
     if len(scene.edges) and layout.roomy:
-        legend.append((EDGE, "coordination graph"))
+        legend.append((EDGE, "share a job; thicker: more" if len(scene.weights) else "coordination graph"))
+    if scene.wants and layout.roomy:
+        legend.append(("white", "beside a node: its likeliest"))
+        legend.append(("white", "option, and its share of all"))
     if scene.bids and layout.roomy:
         legend.append(("white", "+1.0 on job 7: strongest bid"))
-    room = int((layout.height - MARGIN - top - 18 - 18 * len(legend)) // 17) - 1
+    room = int((layout.foot - MARGIN - top - 18 - 18 * len(legend)) // 17) - 1
     draw.text((left, top), f"jobs waiting: {len(scene.waiting)}", INK, font(13))
     shown = scene.waiting[: room if len(scene.waiting) <= room else room - 1]
     for i, waiting in enumerate(shown):
@@ -155,9 +167,15 @@ def draw_queue(draw: ImageDraw.ImageDraw, scene: Scene, layout: Layout) -> None:
     if len(shown) < len(scene.waiting):
         draw.text((left, top + 20 + 17 * len(shown)), f"and {len(scene.waiting) - len(shown)} more", SOFT, font(12))
     for i, (colour, name) in enumerate(legend):
-        y = layout.height - MARGIN - 18 * (len(legend) - i)
+        y = layout.foot - MARGIN - 18 * (len(legend) - i)
         draw.rectangle((left, y + 3, left + 10, y + 13), fill=colour)
         draw.text((left + 16, y), name, SOFT, font(12))
+
+
+def draw_sentences(draw: ImageDraw.ImageDraw, scene: Scene, layout: Layout) -> None:
+    """Write the sentences about what was decided."""
+    for i, text in enumerate(scene.said):
+        draw.text((MARGIN, layout.foot - 4 + SENTENCE * i), text, INK, font(12))
 
 
 def clock(seconds: Seconds) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from PIL import Image
@@ -15,10 +16,19 @@ from envs.types import MurmurationError
 from envs.workloads import Workload
 
 
+@runtime_checkable
+class Annotates(Protocol):
+    """A scheduler that tells in pictures what it decided."""
+
+    def annotate(self, scene: Scene) -> Scene:
+        """Return a scene with links between nodes, wants and sentences; always with room for as many sentences."""
+
+
 def film_episode(scheduler: Scheduler, workload: Workload, setup: Setup, seed: int, num_frames: int) -> list[Frame]:
     """Play a workload and return `num_frames` pictures, evenly spaced in simulated time, and one of the end.
 
-    The episode is played twice: once to learn how long it takes. Pictures show the cluster after the last decision.
+    The episode is played twice: once to learn how long it takes. Pictures show the cluster after the last decision, and
+    what a scheduler tells of it that `Annotates`.
 
     Raises:
         MurmurationError: there would be no picture, and all errors of `run_episode`.
@@ -27,17 +37,22 @@ def film_episode(scheduler: Scheduler, workload: Workload, setup: Setup, seed: i
         raise MurmurationError(f"frames is {num_frames}; it must be at least 1")
     end = run_episode(scheduler, Simulator(workload, setup, seed)).end_time
     simulator = Simulator(workload, setup, seed)
-    scene = Scene.of(simulator.state, simulator.cluster)
+
+    def look() -> Scene:
+        scene = Scene.of(simulator.state, simulator.cluster)
+        return scheduler.annotate(scene) if isinstance(scheduler, Annotates) else scene
+
     scheduler.reset(simulator.cluster, simulator.rng)
+    scene = look()
     frames: list[Frame] = []
     times = np.linspace(0.0, end, num_frames, endpoint=False)
     for view in simulator.rounds():
         due = times[len(frames) : np.searchsorted(times, view.time, side="left")]
         frames += [draw_scene(scene.at(float(time))) for time in due]
         simulator.apply(scheduler.schedule(view))
-        scene = Scene.of(simulator.state, simulator.cluster)
+        scene = look()
     frames += [draw_scene(scene.at(float(time))) for time in times[len(frames) :]]
-    return [*frames, draw_scene(Scene.of(simulator.state, simulator.cluster))]
+    return [*frames, draw_scene(look())]
 
 
 def write_film(frames: Sequence[Frame], path: Path, fps: int) -> None:

@@ -1,5 +1,6 @@
 """The content of a picture of an episode, read from the engine's arrays."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -37,6 +38,9 @@ class Scene:
         num_done: finished jobs.
         mean_jct: mean JCT of the finished jobs in seconds; NaN without one.
         edges: int64[num_edges, 2], links of the coordination graph between nodes.
+        weights: float64[num_edges], of the links; empty where they have none.
+        wants: for each node what it would do most likely, in a few words; empty without.
+        said: sentences about what was decided, below the nodes, and empty ones for the room that others would take.
         bids: for each node the job that it bids for most and how much, -1 ... 1; empty without bids.
     """
 
@@ -52,6 +56,9 @@ class Scene:
     mean_jct: Seconds
     edges: IntArray = field(default_factory=lambda: np.zeros((0, 2), np.int64))
     bids: list[tuple[int, float]] = field(default_factory=list)
+    weights: FloatArray = field(default_factory=lambda: np.zeros(0))
+    wants: list[str] = field(default_factory=list)
+    said: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -87,6 +94,13 @@ class Scene:
             edges=np.zeros((0, 2), np.int64) if edges is None else edges,
             bids=bids or [],
         )
+
+    def with_notes(
+        self, edges: IntArray, weights: FloatArray, wants: Sequence[str], said: Sequence[str], lines: int
+    ) -> "Scene":
+        """Return the scene with what a policy tells of its decisions, and room for `lines` sentences."""
+        blank = [""] * (lines - len(said))
+        return replace(self, edges=edges, weights=weights, wants=list(wants), said=(*said, *blank))
 
     def at(self, time: Seconds) -> "Scene":
         """Return the scene at a later time at which nothing else has changed."""

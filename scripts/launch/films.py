@@ -38,9 +38,10 @@ def find_actor(run: FilmRun) -> Scheduler:
         ChoiceError: several schedulers are chosen, or none.
     """
     if run.checkpoint:
-        from launch.policies import load_policies  # needs torch
+        from agents.policies.watching import watched  # needs torch
+        from launch.policies import load_policies
 
-        return next(iter(load_policies(run.checkpoint, run.trusted, sampled=run.sampled).values()))
+        return watched(next(iter(load_policies(run.checkpoint, run.trusted, sampled=run.sampled).values())))
     built = build_schedulers(run.schedulers)
     if len(built) != 1:
         raise ChoiceError(f"{len(built)} schedulers are chosen ({', '.join(built)}); a film shows one: scheduler=fifo")

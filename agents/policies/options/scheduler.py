@@ -87,12 +87,16 @@ class OptionScheduler:
         """Play one round and return its allocation."""
         assert isinstance(view, SimulationView), "a policy observes a snapshot of the compiled engine"
         if self._round.begin(view):
-            if isinstance(self.network, ActsCompiled):
-                self._decide_compiled(self.network)
-            else:
-                self._decide_in_torch()
+            self._decide()
         self.counters = self._round.counters()
         return self._round.fill(view.allocation(keep_running=True))
+
+    def _decide(self) -> None:
+        """Take all decisions of the round."""
+        if isinstance(self.network, ActsCompiled):
+            self._decide_compiled(self.network)
+        else:
+            self._decide_in_torch()
 
     def _decide_compiled(self, network: ActsCompiled) -> None:
         arrays = self._round.arrays
@@ -110,9 +114,13 @@ class OptionScheduler:
         while not over:
             options, place = self._round.options(), 0
             if len(options.what) > 1:
-                draws = self._rng.random((1, 2)) if self.temperature > 0 else None
-                place = int(choose(self.network, as_lesson(options), self.temperature, draws)[0][0])
+                place = self._choose(options)
             over = self._round.step(place)
+
+    def _choose(self, options: ListedOptions) -> int:
+        """Return the place of the option that is carried out, of several."""
+        draws = self._rng.random((1, 2)) if self.temperature > 0 else None
+        return int(choose(self.network, as_lesson(options), self.temperature, draws)[0][0])
 
 
 def as_lesson(options: ListedOptions) -> Lesson:

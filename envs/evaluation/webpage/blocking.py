@@ -105,7 +105,8 @@ class Blocking:
         jobs = events["job"][self._starts[first:last]]
         _, places = np.unique(jobs, return_index=True)
         found: IntArray = jobs[np.sort(places)]
-        return found[found != job]
+        others: IntArray = found[found != job]
+        return others
 
     def _seconds(self, needed: int, time: Seconds) -> Seconds:
         """Return the seconds before a time in which no GPU type had so many free GPUs."""

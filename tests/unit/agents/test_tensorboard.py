@@ -12,15 +12,10 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from agents.networks.bidding import BiddingPolicy
 from agents.networks.graph import DenseAttention, GraphAttention
-from agents.pictures import (
-    allocation_heat_map,
-    attention_weights,
-    is_power_of_two,
-    picture_episode,
-    watch_attention,
-)
+from agents.pictures import allocation_heat_map, is_power_of_two, picture_episode
 from agents.policies import BiddingScheduler
 from agents.policies.options.scheduler import OptionScheduler
+from agents.policies.watching import attention_weights, watch_attention
 from agents.tags import GAIN, HEADLINE, POLICY
 from agents.tensorboard import TensorBoardWriter, as_code, flatten, layout_of
 from agents.training import TrainingSettings

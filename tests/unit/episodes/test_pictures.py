@@ -60,11 +60,19 @@ def test_the_picture_has_one_size_whatever_happens():
     assert draw_scene(scene_of(4, waiting=200)).shape == plain
     assert draw_scene(scene_of(4, cores=np.ones(4), memory=np.zeros(4), bids=[(3, 0.5)] * 4)).shape == plain
     assert draw_scene(scene_of(4, edges=np.array([[0, 3], [3, 0]]))).shape == plain
+    told, silent = scene_of(4), scene_of(4)
+    told = told.with_notes(np.array([[0, 3]]), np.array([2.0]), ["start job 7 on 2, 40%"] * 4, ["node 0: start"], 4)
+    silent = silent.with_notes(np.zeros((0, 2), np.int64), np.zeros(0), [], [], 4)
+    assert draw_scene(told).shape == draw_scene(silent).shape
 
 
 def test_nothing_is_drawn_over_the_edge():
     """The last row and column stay white, with a full queue and long labels."""
-    for scene in (scene_of(33, waiting=500), scene_of(4, cores=np.ones(4), memory=np.ones(4), bids=[(9999, -1.0)] * 4)):
+    long = scene_of(4, cores=np.ones(4)).with_notes(
+        np.array([[0, 3]]), np.ones(1), ["resize job 9999 to 16, 100%"] * 4, ["node 3: start job 9999 on 16"], 4
+    )
+    bids = scene_of(4, cores=np.ones(4), memory=np.ones(4), bids=[(9999, -1.0)] * 4)
+    for scene in (scene_of(33, waiting=500), bids, long):
         frame = draw_scene(scene)
         assert (frame[-3:] == 255).all()
         assert (frame[:, -3:] == 255).all()

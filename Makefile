@@ -61,7 +61,7 @@ format: $(STAMP) ## Fix style and format
 lock: ## Rewrite constraints.txt with the newest versions
 	rm -rf .venv-lock
 	$(PYTHON) -m venv .venv-lock
-	.venv-lock/bin/python -m pip install --quiet --editable '.[$(EXTRAS),slurm]'
+	.venv-lock/bin/python -m pip install --quiet --editable '.[$(EXTRAS),slurm,wandb,mlflow]'
 	grep '^#' constraints.txt > .venv-lock/constraints.txt
 	.venv-lock/bin/python -m pip freeze --all --exclude pip --exclude-editable \
 		| sed -E 's/\+(cpu|cu[0-9]+)$$//' | grep -vE '^(nvidia|cuda|triton)' >> .venv-lock/constraints.txt

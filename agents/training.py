@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from agents.curves import LearningCurve, learning_curves
 from agents.listener import TrainingListener
+from agents.loggers import Loggers, open_loggers
 from agents.method import Algorithm, Method, Stage, check_pairing
 from agents.pictures import picture_episode
 from agents.problems.objective import EpisodeObjective
@@ -19,12 +20,13 @@ from agents.problems.problem import Compared, TaskFigures, TrainingProblem, Vali
 from agents.saving import BEST, SavedStates, best_on_disk, read_state, refusing_writes
 from agents.seeding import Phase, derive_seed
 from agents.tags import BOUND_LINE, GAIN, IMITATION
-from agents.tensorboard import PLANNER, TensorBoardWriter, choose_levels
 from agents.validation import (
+    PLANNER,
     VALIDATION_SEED,
     ValidationFigures,
     audit_training_episode,
     best_of,
+    choose_levels,
     mean_bound,
     validate_baselines,
 )
@@ -147,7 +149,7 @@ class Trainer:
     """One training run in one folder.
 
     The folder receives `checkpoints/best` and `checkpoints/last` (weights and description), `checkpoints/states` (the
-    last few iterations, to resume), `state.json` (progress, for readers) and `tensorboard/`.
+    last few iterations, to resume), `state.json` (progress, for readers) and what the loggers write.
 
     Args:
         problem: what is trained: environment, tasks and network.
@@ -159,6 +161,7 @@ class Trainer:
             one, to the bit, in this process and on Ray's workers.
         listener: receives reports on progress.
         start: weights by name with which training begins; None for fresh ones.
+        loggers: receive the curves; None for TensorBoard's files in the folder.
 
     Raises:
         MurmurationError: method, network and environment do not belong together, or there is no such teacher.
@@ -173,6 +176,7 @@ class Trainer:
         seed: int,
         listener: TrainingListener,
         start: Mapping[str, Tensor] | None = None,
+        loggers: Loggers | None = None,
     ) -> None:
         check_pairing(settings.method, problem)
         if settings.teacher not in ("best", "none", *baselines):
@@ -186,7 +190,7 @@ class Trainer:
         self.state = TrainingState(seed)
         self.measured: Mapping[str, ValidationFigures] = {}  # of baselines, by another run on the same workloads
         self.saved = SavedStates(folder / STATES)
-        self.tensorboard = TensorBoardWriter(folder / "tensorboard", listener.note)
+        self.loggers = open_loggers(["tensorboard"], folder, listener.note) if loggers is None else loggers
 
     def run(self) -> TrainingState:
         """Train to the end, or resume from the folder's newest undamaged state.
@@ -203,7 +207,7 @@ class Trainer:
         torch.manual_seed(self.state.seed)
         resumed = self._restore()
         scope = ValidationScope(settings.num_validation, settings.num_compared, settings.method.num_envs)
-        with closing(self.tensorboard):
+        with closing(self.loggers):
             found = self.problem.prepare(scope, self.listener)
             self.state.makespan_share = self.problem.goal.makespan_share
             self._accept(found, resumed)
@@ -266,12 +270,12 @@ class Trainer:
         from_nothing = self.state.teacher == "none"  # such a policy passes one baseline after the other: show all
         for name in known if from_nothing else choose_levels(known, goal, self.state.teacher, PLANNER):
             line = {**self.problem.level(known[name]), goal.tag: goal.cost(known[name]) / HOUR}
-            self.tensorboard.draw_level(line, last, name)
+            self.loggers.draw_level(line, last, name)
         if goal.makespan_share:
             return  # the bound below is one on mean JCT
         bound = mean_bound(compared.setup, compared.workloads)
         for name, jct in {**self.problem.levels(), BOUND_LINE: bound}.items():
-            self.tensorboard.draw_level({goal.tag: jct / HOUR}, last, name)
+            self.loggers.draw_level({goal.tag: jct / HOUR}, last, name)
 
     def _choose_teacher(self, found: int) -> None:
         """Settle which baseline is imitated, and report the best one."""
@@ -296,7 +300,7 @@ class Trainer:
 
         def progress(done: int, total: int, figures: Mapping[str, float]) -> None:
             self.listener.step(done, {"total": total, **figures})
-            self.tensorboard.write({f"imitation/{name}": value for name, value in figures.items()}, done, IMITATION)
+            self.loggers.write({f"imitation/{name}": value for name, value in figures.items()}, done, IMITATION)
 
         stage.run(self.problem, network, self.baselines[self.state.teacher], self.state.seed, progress)
 
@@ -314,7 +318,7 @@ class Trainer:
             if state.num_episodes:
                 figures["throughput/episodes_per_second"] = state.num_episodes / spent
             state.cpu_time.append(figures["throughput/cpu_seconds"])
-            self.tensorboard.write(figures, state.iteration)
+            self.loggers.write(figures, state.iteration)
             validates = state.iteration % settings.validate_every == 0 or state.iteration == settings.iterations
             if validates:
                 self._validate(algorithm)
@@ -332,10 +336,10 @@ class Trainer:
             self._compare_with_teacher(figures)
         best = self.problem.rank(state.validation[str(state.best_iteration)]) if state.best_iteration >= 0 else None
         state.validation[str(state.iteration)] = figures
-        self.tensorboard.write(scalars, state.iteration)
+        self.loggers.write(scalars, state.iteration)
         self._tell_passed(figures)
         self._picture(network)
-        self.tensorboard.flush()
+        self.loggers.flush()
         if best is None or self.problem.rank(figures) > best:
             state.best_iteration, state.objective = state.iteration, self.problem.objective_of(figures)
             with refusing_writes(self.folder):
@@ -358,12 +362,12 @@ class Trainer:
         """Write the learning curve, and every `picture_every` iterations and at the end, a validation workload."""
         if self.problem.metric == GAIN:
             curve = LearningCurve(self.state.validation, self.state.num_episodes, self.state.cpu_time)
-            self.tensorboard.show({"learning_curve": learning_curves({f"seed {self.state.seed}": curve})}, 0)
+            self.loggers.show({"learning_curve": learning_curves({f"seed {self.state.seed}": curve})}, 0)
         every, now = self.settings.picture_every, self.state.iteration
         if every and (now % every == 0 or now == self.settings.iterations):
             world, compared = self.problem.world(network, 0), self.problem.compared()
             seed = workload_seed(VALIDATION_SEED, 0)
-            self.tensorboard.show(picture_episode(world.scheduler, compared.workloads[0], world.setup, seed), now)
+            self.loggers.show(picture_episode(world.scheduler, compared.workloads[0], world.setup, seed), now)
 
     def _compare_with_teacher(self, student: TaskFigures) -> None:
         """Report that imitation has not learnt its teacher: not every allocation follows from the observation."""
@@ -418,5 +422,5 @@ class Trainer:
             return None
         self.state = read_state(path / STATE, TrainingState)
         self.state.best_iteration = best_on_disk(self.state.best_iteration, self.folder / BEST, self.listener.note)
-        self.tensorboard.continue_after(self.state.iteration)
+        self.loggers.continue_after(self.state.iteration)
         return path

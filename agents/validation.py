@@ -19,6 +19,7 @@ from envs.workloads import Workload, WorkloadSource
 
 ValidationFigures = dict[str, float]
 SUMMARY_FIGURES = ("p99_jct", "makespan", "mean_queueing_delay", "utilisation", "num_unfinished")
+SHOWN, PLANNER = 3, "planner"  # how many baselines curves show, and one that they show in any case
 VALIDATION_SEED = 0  # seed of outages, estimates and draws: the same for every scheduler in every run
 
 
@@ -120,3 +121,9 @@ def best_of(figures: Mapping[str, ValidationFigures], goal: Goal) -> str:
     if not figures:
         raise MurmurationError("no baseline can run in this scenario; choose baselines that need less information")
     return min(figures, key=lambda name: outcome_of(figures[name], goal))
+
+
+def choose_levels(known: Mapping[str, ValidationFigures], goal: Goal, *always: str) -> list[str]:
+    """Return the names of the baselines to show: the best in validation, then those of `always` that are known."""
+    best = sorted(known, key=lambda name: outcome_of(known[name], goal))[:SHOWN]
+    return list(dict.fromkeys([*best, *(name for name in always if name in known)]))

@@ -209,6 +209,7 @@ def _describe_seeds(cfg: DictConfig) -> TrainingRun:
         start=cfg.start,
         trusted=trusted,
         text=OmegaConf.to_yaml(cfg),
+        loggers=tuple(cfg.loggers),
     )
     return TrainingRun(
         seeds=[first, *(_with_seed(first, cfg, cfg.seed + number) for number in range(1, cfg.seeds or 1))],

@@ -120,7 +120,8 @@ class SeedRun:
     market_note: Mapping[str, Any]  # what checkpoints say of the market: its name in `conf/market` and its options
     start: str  # folder of the policy that training begins with; "" for none
     trusted: frozenset[str]  # import paths of the classes that this policy may name
-    text: str  # the configuration in YAML, for TensorBoard
+    text: str  # the configuration in YAML, for the loggers
+    loggers: Sequence[str]  # names in `agents.loggers.LOGGER_CLASSES`
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from agents.listener import TrainingListener
+from agents.loggers import open_loggers
+from agents.loggers.tensorboard import as_code
 from agents.method import check_pairing
 from agents.networks import Blueprint
 from agents.policies import BiddingCheckpoint
@@ -18,7 +20,6 @@ from agents.problems.bids import BiddingTask, BidProblem
 from agents.problems.objective import Return
 from agents.problems.options import OptionProblem, OptionTask
 from agents.problems.problem import TrainingProblem
-from agents.tensorboard import as_code
 from agents.training import STATE, Trainer, TrainingSettings, TrainingState
 from agents.validation import ValidationFigures
 from envs.bidding import BiddingSettings
@@ -59,6 +60,7 @@ def build_trainer(run: SeedRun, folder: Path, listener: TrainingListener) -> Tra
         inputs.seed,
         listener,
         read_start(run, problem, folder),
+        open_loggers(run.loggers, folder, listener.note),
     )
 
 
@@ -120,7 +122,7 @@ PROBLEMS: Mapping[type, Callable[..., tuple[Any, RunInputs]]] = {
 def train_seed(
     run: SeedRun, folder: Path, listener: TrainingListener, measured: Mapping[str, ValidationFigures] | None = None
 ) -> TrainingState:
-    """Train once, and write the configuration for TensorBoard.
+    """Train once, and tell the loggers the configuration.
 
     Args:
         run: what is trained.
@@ -130,9 +132,9 @@ def train_seed(
     """
     trainer = build_trainer(run, folder, listener)
     trainer.measured = measured or {}
-    if not (folder / "tensorboard").exists():
+    if not (folder / STATE).exists():
         settings = {**{part.key: part.values for part in (run.trainer, run.agent, run.env)}, "seed": run.problem.seed}
-        trainer.tensorboard.describe({"configuration": as_code(run.text)}, settings, trainer.problem.metric)
+        trainer.loggers.describe({"configuration": as_code(run.text)}, settings, trainer.problem.metric)
     return trainer.run()
 
 

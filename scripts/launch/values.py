@@ -65,7 +65,7 @@ ALLOWED: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("suite", "paper", "data", "zero", "one", "passed", "tuning.reference"), (TEXT,)),
     **dict.fromkeys(("split", "results", "table", "ray.address"), (TEXT, NULL)),
     **dict.fromkeys(("again", "evaluate", "optional", "record"), (SWITCH,)),
-    **dict.fromkeys(("tasks", "trust", "estimators", "predictors", "tuning.options"), (TEXTS,)),
+    **dict.fromkeys(("tasks", "trust", "loggers", "estimators", "predictors", "tuning.options"), (TEXTS,)),
     **dict.fromkeys(("ray", "tuning", "tuning.scheduler"), (OPTIONS,)),
     **dict.fromkeys(("suites", "tables", "tuning.parameters"), (GROUPS,)),
     "sampled": (SWITCH, NULL),

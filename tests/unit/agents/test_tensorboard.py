@@ -10,6 +10,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
+from agents.loggers.protocol import flatten
+from agents.loggers.tensorboard import TensorBoardWriter, as_code, layout_of
 from agents.networks.bidding import BiddingPolicy
 from agents.networks.graph import DenseAttention, GraphAttention
 from agents.pictures import allocation_heat_map, is_power_of_two, picture_episode
@@ -17,7 +19,6 @@ from agents.policies import BiddingScheduler
 from agents.policies.options.scheduler import OptionScheduler
 from agents.policies.watching import attention_weights, watch_attention
 from agents.tags import GAIN, HEADLINE, POLICY
-from agents.tensorboard import TensorBoardWriter, as_code, flatten, layout_of
 from agents.training import TrainingSettings
 from envs.bidding import BiddingRules, BiddingSpec
 from envs.simulation import FifoMarket
@@ -41,9 +42,16 @@ def test_after_a_resume_no_step_appears_twice(tmp_path):
         again.write({"train/return": 10.0 * step}, step)
     again.draw_level({HEADLINE: 7.0}, 5, "fifo")
     again.close()
-    assert scalars(tmp_path / POLICY)["train/return"] == [(0, 0), (1, 1), (2, 2), (3, 30), (4, 40), (5, 50)]
-    assert scalars(tmp_path / "imitation")["imitation/loss"] == [(4096, 1.0)]
-    assert scalars(tmp_path / "fifo")[HEADLINE] == [(0, 7.0), (5, 7.0)]
+    assert scalars(tmp_path / "tensorboard" / POLICY)["train/return"] == [
+        (0, 0),
+        (1, 1),
+        (2, 2),
+        (3, 30),
+        (4, 40),
+        (5, 50),
+    ]
+    assert scalars(tmp_path / "tensorboard" / "imitation")["imitation/loss"] == [(4096, 1.0)]
+    assert scalars(tmp_path / "tensorboard" / "fifo")[HEADLINE] == [(0, 7.0), (5, 7.0)]
 
 
 def test_the_overview_comes_first_and_the_layout_names_it():
@@ -59,7 +67,7 @@ def test_settings_are_text_and_hyperparameters(tmp_path):
     writer.write({HEADLINE: 3.0}, 0)
     writer.describe({"configuration": as_code("a: 1\nb: |")}, {"trainer": {"lr": 0.1, "on": True}, "seed": None})
     writer.close()
-    events = EventAccumulator(str(tmp_path / POLICY))
+    events = EventAccumulator(str(tmp_path / "tensorboard" / POLICY))
     events.Reload()
     text = events.Tensors("configuration/text_summary")[0].tensor_proto.string_val[0].decode()
     assert text == "    a: 1\n    b: |"
@@ -92,7 +100,7 @@ def test_pictures_of_a_policy_are_written(tmp_path):
     writer = TensorBoardWriter(tmp_path, print)
     writer.show(pictures, 5)
     writer.close()
-    events = EventAccumulator(str(tmp_path / POLICY))
+    events = EventAccumulator(str(tmp_path / "tensorboard" / POLICY))
     events.Reload()
     assert set(events.Tags()["images"]) == {f"pictures/{name}" for name in pictures}
     assert events.Images("pictures/cluster")[0].step == 5

@@ -9,8 +9,8 @@ from urllib.request import urlopen
 
 import pytest
 
+from agents.loggers.tensorboard import TensorBoardWriter
 from agents.tags import BOUND_LINE, GAIN, HEADLINE, MARKET_LINE, OVERVIEW, POLICY
-from agents.tensorboard import TensorBoardWriter
 from tests.unit.evaluation.pages import drawn, find_browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -30,7 +30,15 @@ def address(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(tmp_path), "--host", "127.0.0.1"]
+    command = [
+        sys.executable,
+        "-m",
+        "tensorboard.main",
+        "--logdir",
+        str(tmp_path / "tensorboard"),
+        "--host",
+        "127.0.0.1",
+    ]
     with subprocess.Popen(
         [*command, "--port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:

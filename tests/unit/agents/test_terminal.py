@@ -5,9 +5,9 @@ import logging
 
 from rich.console import Console
 
+from agents.loggers.tensorboard import TensorBoardWriter
 from agents.on_ray.quiet import LOGGERS, quieten
 from agents.tags import POLICY
-from agents.tensorboard import TensorBoardWriter
 from agents.terminal import ProgressListener
 from tests.unit.agents.curves import scalars
 
@@ -75,5 +75,5 @@ def test_curves_are_one_run_a_line_and_leave_out_what_is_no_number(tmp_path):
         curves.write({"train/return": float(step), "learner/kl": float("nan"), "learner/lr": float("inf")}, step)
     curves.write({"validation/mean_jct": 7.0}, 0, "fifo")
     curves.close()
-    assert scalars(tmp_path / POLICY) == {"train/return": [(0, 0.0), (1, 1.0), (2, 2.0)]}
-    assert scalars(tmp_path / "fifo") == {"validation/mean_jct": [(0, 7.0)]}
+    assert scalars(tmp_path / "tensorboard" / POLICY) == {"train/return": [(0, 0.0), (1, 1.0), (2, 2.0)]}
+    assert scalars(tmp_path / "tensorboard" / "fifo") == {"validation/mean_jct": [(0, 7.0)]}

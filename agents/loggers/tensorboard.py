@@ -17,11 +17,10 @@ from matplotlib.figure import Figure
 from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
 
-from agents.goal import Goal
+from agents.loggers.protocol import flatten
 from agents.tags import GAIN, HEADLINE, POLICY
-from agents.validation import ValidationFigures, outcome_of
 
-NUM_LEVELS, PLANNER = 3, "planner"  # baselines that are shown, and one that is shown in any case
+FOLDER = "tensorboard"
 HEADINGS = {
     HEADLINE: "validation: mean JCT (h) of policy, best baselines and lower bound",
     GAIN: "validation: gain over the market alone (%)",
@@ -62,25 +61,19 @@ def layout_of(metric: str) -> dict[str, dict[str, list[Any]]]:
     }
 
 
-def choose_levels(known: Mapping[str, ValidationFigures], goal: Goal, *always: str) -> list[str]:
-    """Return the names of the baselines to show: the best in validation, then those of `always` that are known."""
-    best = sorted(known, key=lambda name: outcome_of(known[name], goal))[:NUM_LEVELS]
-    return list(dict.fromkeys([*best, *(name for name in always if name in known)]))
-
-
 class TensorBoardWriter:
-    """Writes under `folder`, one sub-folder per line. Without room for curves, a run goes on without them.
+    """Writes one folder per line under `tensorboard` of a run. Without room for curves, a run goes on without them.
 
     Tags of scalars: `0_overview/*`, `train/*` of sampled episodes, `learner/*`, `throughput/*`, `imitation/*` (a line
     of its own, whose steps are samples), and `validation/*`, which the baselines have as well.
 
     Args:
-        folder: is made when the first point is written.
+        folder: of the run; `tensorboard` in it is made when the first point is written.
         note: receives one line if the operating system does not let the curves be written.
     """
 
     def __init__(self, folder: Path, note: Callable[[str], None]) -> None:
-        self.folder, self._note = folder, note
+        self.folder, self._note = folder / FOLDER, note
         self._writers: dict[str, SummaryWriter] = {}
         self._first_step: int | None = None
         self._broken = False
@@ -183,17 +176,6 @@ def pass_over_full_disks(before: Callable[[threading.ExceptHookArgs], Any], args
     ours = type(args.thread).__module__.partition(".")[0] == "tensorboard"
     if not (ours and isinstance(args.exc_value, OSError)):
         before(args)
-
-
-def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, bool | int | float | str]:
-    """Return nested settings with dots in their names; other values than plain ones become text, None is left out."""
-    found: dict[str, bool | int | float | str] = {}
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            found |= flatten(value, f"{prefix}{name}.")
-        elif value is not None:
-            found[f"{prefix}{name}"] = value if isinstance(value, bool | int | float | str) else str(value)
-    return found
 
 
 def as_code(text: str) -> str:

@@ -59,7 +59,8 @@ def command(
                     check_keys(cfg, keys, own=schedulers is not None)
                     cfg = resolve_config(cfg, keys)
                     with joined_cluster(find_address(cfg)):
-                        write_provenance(folder, config_name, cfg)
+                        options = list(HydraConfig.get().overrides.task)
+                        write_provenance(folder, config_name, cfg, options, ("python", sys.argv[0]))
                         kept, failure = run_task(task, describe(cfg), folder)
                 print(f"run: {os.path.relpath(kept)}")
                 number = HydraConfig.get().job.num if MultirunFolder.current else 0
@@ -195,10 +196,10 @@ class OwnFolder:
 
 
 def share_modules() -> None:
-    """Let processes that this one starts, also by Slurm or Ray, import what is beside the scripts."""
-    scripts, known = str(CONF.parent / "scripts"), os.environ.get("PYTHONPATH", "")
-    if scripts not in known.split(os.pathsep):
-        os.environ["PYTHONPATH"] = os.pathsep.join([scripts, known]) if known else scripts
+    """Let processes that this one starts, also by Slurm or Ray, import the packages and what is beside the scripts."""
+    known = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
+    own = [str(folder) for folder in (CONF.parent / "scripts", CONF.parent) if str(folder) not in known]
+    os.environ["PYTHONPATH"] = os.pathsep.join([*own, *known])
 
 
 def make_run_folder(runs: Path, now: datetime) -> Path:

@@ -39,6 +39,7 @@ from launch.descriptions import (
 )
 from launch.errors import ChoiceError
 from launch.plain import check_resolved
+from launch.provenance import resolve_config
 from launch.recall import existing_folder, recall_parts, recall_repeated, recall_run, recall_setup
 from launch.registry import registered
 
@@ -146,6 +147,19 @@ def compose_comparison(options: Sequence[str], script: str = "compare") -> Compa
         ChoiceError: see `describe_comparison` and `compose_options`.
     """
     return describe_comparison(compose_options(script, options, "[]"))
+
+
+def compose_training(options: Sequence[str]) -> tuple[TrainingRun, DictConfig]:
+    """Describe a training run from options as the command line of `scripts/train.py` takes them.
+
+    Returns:
+        The description, and the configuration that its folder keeps.
+
+    Raises:
+        ChoiceError: see `describe_training` and `compose_options`.
+    """
+    cfg = resolve_config(compose_options("train", options, "[]"))
+    return describe_training(cfg), cfg
 
 
 def _optional_in(cfg: DictConfig) -> list[str]:

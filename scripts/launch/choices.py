@@ -44,8 +44,12 @@ PARTS_OF_SCENARIO = ("contention", "failures", "reconfiguration")  # chosen as +
 @contextmanager
 def own_configs() -> Iterator[None]:
     """Read configurations from `conf/`, also within a program that uses Hydra itself; its state is put back."""
-    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        yield
+    other, GlobalHydra.instance().hydra = GlobalHydra.instance().hydra, None
+    try:
+        with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+            yield
+    finally:
+        GlobalHydra.instance().hydra = other
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from envs.evaluation.task import Task
 from envs.types import did_you_mean
 from launch.arguments import compose_options
 from launch.building import Component, build_object
-from launch.choices import list_choices, read_choice
+from launch.choices import find_shipped, list_choices, read_choice
 from launch.descriptions import (
     BenchmarkRun,
     CalibrationRun,
@@ -190,7 +190,7 @@ def describe_evaluation(cfg: DictConfig) -> EvaluationRun | Repetition:
 def _describe_policy(cfg: DictConfig) -> EvaluationRun:
     return EvaluationRun(
         comparison=describe_comparison(cfg),
-        checkpoint=cfg.checkpoint,
+        checkpoint=str(find_shipped(cfg.checkpoint)),
         sampled=cfg.sampled,
         seeds=cfg.seeds,
         trusted=registered(cfg),

@@ -15,7 +15,7 @@ NEEDED, SPREAD = ("model", "gpu_type", "num_gpus", "samples_per_s"), "spread_sam
 MOST_GPUS = 100_000
 LARGEST_TABLE = 16 * 1024 * 1024  # bytes
 
-Curve = tuple[FloatArray, FloatArray]  # numbers of GPUs, ascending, and samples/s
+ThroughputCurve = tuple[FloatArray, FloatArray]  # numbers of GPUs, ascending, and samples/s
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class CsvModel:
 
     path: str = ""
     gpus_per_node: int = 8
-    _read: dict[str, Mapping[tuple[str, str, bool], Curve]] = field(
+    _read: dict[str, Mapping[tuple[str, str, bool], ThroughputCurve]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -82,10 +82,10 @@ class CsvModel:
                 raise PerformanceError(
                     f"{name} {value!r} is not in {self.path}{hint}; it has {', '.join(known)}; add rows for it"
                 )
-        packed = read_curve(self._curves.get((model, gpu_type, False)), num_gpus)
+        packed = interpolate_throughput(self._curves.get((model, gpu_type, False)), num_gpus)
         if num_nodes <= -(-num_gpus // self.gpus_per_node) or (model, gpu_type, True) not in self._curves:
             return packed
-        return min(packed, read_curve(self._curves[model, gpu_type, True], num_gpus))
+        return min(packed, interpolate_throughput(self._curves[model, gpu_type, True], num_gpus))
 
     def measured_batches(self, model: str, gpu_type: str) -> None:
         """Return None: the file has one batch size for each model."""
@@ -95,20 +95,20 @@ class CsvModel:
         return tuple(dict.fromkeys(gpu_type for _, gpu_type, _ in self._curves))
 
     @property
-    def _curves(self) -> Mapping[tuple[str, str, bool], Curve]:
+    def _curves(self) -> Mapping[tuple[str, str, bool], ThroughputCurve]:
         if "curves" not in self._read:
             self._read["curves"] = read_throughputs(Path(os.path.expanduser(self.path)))
         return self._read["curves"]
 
 
-def read_curve(curve: Curve | None, num_gpus: int) -> float:
+def interpolate_throughput(curve: ThroughputCurve | None, num_gpus: int) -> float:
     """Return the samples/s on a number of GPUs; 0 below the least number measured, and without a curve."""
     if curve is None or num_gpus < curve[0][0]:
         return 0.0
     return float(np.interp(num_gpus, *curve))
 
 
-def read_throughputs(path: Path) -> dict[tuple[str, str, bool], Curve]:
+def read_throughputs(path: Path) -> dict[tuple[str, str, bool], ThroughputCurve]:
     """Read curves by (model, GPU type, whether on more nodes than needed); throughputs never fall with more GPUs.
 
     Raises:
@@ -137,7 +137,7 @@ def read_throughputs(path: Path) -> dict[tuple[str, str, bool], Curve]:
     return {key: _sort_curve(curve) for key, curve in found.items()}
 
 
-def _sort_curve(curve: Mapping[int, float]) -> Curve:
+def _sort_curve(curve: Mapping[int, float]) -> ThroughputCurve:
     counts = sorted(curve)
     return np.array(counts, np.float64), np.maximum.accumulate([curve[count] for count in counts])
 

@@ -17,6 +17,7 @@ from envs.types import as_line
 from launch.arguments import check_keys, hydra_arguments
 from launch.choices import CONF
 from launch.errors import ChoiceError, RunFailedError, explain_error, one_line_errors, short_errors
+from launch.help import FLAGS, help_text
 from launch.outcomes import FinishedRun, MultirunFolder, lost_runs, objective_of, read_outcomes, write_outcome
 from launch.provenance import PROVENANCE, resolve_config, write_provenance
 from launch.spreading import joined_cluster
@@ -70,7 +71,7 @@ def command(
                 return objective_of(kept)
 
         def main() -> None:
-            if {"--help", "-h"} & set(sys.argv[1:]):
+            if not FLAGS.isdisjoint(sys.argv[1:]):
                 print(help_text(str(task.__globals__["__doc__"]), config_name))
                 return
             share_modules()
@@ -145,22 +146,6 @@ def report_lost() -> bool:
     for folder in map(os.path.relpath, lost):
         print(f"error: {folder}: its process was ended without a result; play this run again", file=sys.stderr)
     return bool(lost)
-
-
-def help_text(docstring: str, config_name: str) -> str:
-    """Return the text of `--help`: the script's docstring, its config with comments, and further flags."""
-    path = CONF / f"{config_name}.yaml"
-    return f"""{docstring.strip()}
-
-Options are key=value. These are the keys, with their defaults and, under `defaults`, the groups (conf/{path.name}):
-
-{path.read_text(encoding="utf-8").strip()}
-
-scripts/list.py       lists the choices of every group, such as cluster=small_16
---config-dir <folder> adds your own YAML files
---cfg job             prints the whole configuration and runs nothing
---multirun            runs every combination of values, as in seed=0,1,2
---hydra-help          explains further flags of Hydra"""
 
 
 def folder_options(config_name: str) -> Sequence[str]:

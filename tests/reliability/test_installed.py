@@ -97,8 +97,8 @@ def test_the_wheel_has_everything_in_one_package(wheel):
     nested = {name.removeprefix("murmuration/clone/") for name in names if name.startswith("murmuration/clone/")}
     assert [name for name in nested if "records/" in name or name.endswith(".zip") or "__pycache__" in name] == []
     for folder in FOLDERS[:-1]:
-        kinds = ("**/*.py", "**/*.yaml", "**/tables/*", "**/static/*", "py.typed")
-        ours = {path for pattern in kinds for path in (REPOSITORY / folder).glob(pattern) if path.is_file()}
+        patterns = ("**/*.py", "**/*.yaml", "**/tables/*", "**/static/*", "py.typed")
+        ours = {path for pattern in patterns for path in (REPOSITORY / folder).glob(pattern) if path.is_file()}
         assert {path.relative_to(REPOSITORY).as_posix() for path in ours} <= nested
         assert ours
     shipped = {line[2:].strip("/") for line in (REPOSITORY / ".gitignore").read_text().splitlines() if line[:1] == "!"}

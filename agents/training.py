@@ -1,6 +1,7 @@
 """The trainer: stages before a method, the method's iterations, validation, checkpoints, resume. It knows no method."""
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -58,6 +59,7 @@ class TrainingSettings:
         teacher: name of a baseline to imitate first, "best" for the best in validation, or "none" for a start from
             nothing.
         imitation: how it is imitated; None where there is no teacher.
+        minutes: on the clock after which the method ends before its last iteration; None for no limit.
         objective: what policies that bid are to maximise, and by which their checkpoints are compared; None for
             `LogMerit`. Where the environment has a reward of its own, scripts take its return instead.
     """
@@ -73,6 +75,7 @@ class TrainingSettings:
     teacher: str = "none"
     imitation: Stage | None = None
     objective: EpisodeObjective | None = None
+    minutes: float | None = None
 
     def __post_init__(self) -> None:
         if self.picture_every < 0:
@@ -85,6 +88,8 @@ class TrainingSettings:
             )
         if self.num_compared is not None and self.num_compared < 1:
             raise MurmurationError(f"trainer.num_compared is {self.num_compared}; it must be at least 1, or null")
+        if self.minutes is not None and not self.minutes > 0:
+            raise MurmurationError(f"trainer.minutes is {self.minutes}; it must be above 0, or null for no limit")
         if self.teacher != "none" and self.imitation is None:
             raise MurmurationError(
                 f"trainer.teacher is {self.teacher!r}, but trainer.imitation is not set; choose trainer=imitation, or "
@@ -307,6 +312,7 @@ class Trainer:
     def _improve(self, algorithm: Algorithm) -> None:
         settings, state = self.settings, self.state
         self.listener.phase(settings.method.name, settings.iterations)
+        end = time.perf_counter() + 60 * (math.inf if settings.minutes is None else settings.minutes)
         while state.iteration < settings.iterations:
             began, cpu = time.perf_counter(), time.process_time()
             figures = algorithm.train()
@@ -319,12 +325,15 @@ class Trainer:
                 figures["throughput/episodes_per_second"] = state.num_episodes / spent
             state.cpu_time.append(figures["throughput/cpu_seconds"])
             self.loggers.write(figures, state.iteration)
-            validates = state.iteration % settings.validate_every == 0 or state.iteration == settings.iterations
+            is_last = state.iteration == settings.iterations or time.perf_counter() > end
+            validates = state.iteration % settings.validate_every == 0 or is_last
             if validates:
                 self._validate(algorithm)
             if validates or state.iteration % settings.save_every == 0:
                 self._save(algorithm)
             self.listener.step(state.iteration, {**figures, **self.problem.standing(state.latest, state.baselines)})
+            if is_last:
+                break
 
     def _validate(self, algorithm: Algorithm) -> None:
         network, state = algorithm.network(), self.state

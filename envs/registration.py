@@ -1,15 +1,19 @@
-"""Gymnasium's ids of the environments: `import envs.registration`, then `gymnasium.make("murmuration/Options-v0")`.
+"""Ids of the environments: `import envs.registration`, then `gymnasium.make("murmuration/Options-v0")`.
 
 `gymnasium.make("envs.registration:murmuration/Options-v0")` needs no import. `make` returns one agent that decides
 for all nodes; `make_vec` the vectorised environment, which steps all episodes in one call. Options are those of
 `OptionVectorEnv` and `BiddingVectorEnv`; setup and source have the same defaults as in the
 PettingZoo environments.
+
+PettingZoo has the same ids: `pettingzoo.make("parallel", "murmuration/Options-v0")`, or "aec", with the options of
+`OptionEnv` and `BiddingEnv`.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
+import pettingzoo
 
 from envs.bidding.vector import BiddingVectorEnv
 from envs.episodes.defaults import default_setup, default_source
@@ -64,3 +68,7 @@ for _name in VECTOR_ENVS:
             vector_entry_point="envs.registration:make_batched",
             kwargs={"name": _name},
         )
+    if _name not in pettingzoo.parallel_registry:
+        _package = "envs.bidding" if VECTOR_ENVS[_name] is BiddingVectorEnv else "envs.options"
+        pettingzoo.register("parallel", _name, entry_point=f"{_package}:parallel_env")
+        pettingzoo.register("aec", _name, entry_point=f"{_package}:env")

@@ -22,10 +22,10 @@ def main(run: TrainingRun, folder: Path) -> Path:
     """Train; if `evaluate` is true, compare the best checkpoint with the baselines; return the run's folder."""
     folder = run.resumed or folder
 
-    from launch.seeds import train
+    from launch.seeds import train_and_evaluate
 
     with resumable(folder, len(run.seeds)):
-        train(run, folder)
+        train_and_evaluate(run, folder)
     return folder
 
 

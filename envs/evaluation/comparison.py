@@ -19,6 +19,7 @@ from envs.metrics import Summary, job_completion_times, queueing_delays, slowdow
 from envs.metrics.bounds import Relaxation
 from envs.simulation import RunResult
 from envs.types import FloatArray, IntArray
+from envs.types.units import HOUR
 
 BOUND = "lower bound"  # row of the lower bound at the simulator's batch sizes
 ANY_BATCH = "lower bound, any batch"  # row of the bound that also holds for schedulers that choose batch sizes
@@ -33,7 +34,7 @@ LEGEND = (  # of the columns, as the end of every caption
 ESTIMATED = {"mean_jct": job_completion_times, "mean_queueing_delay": queueing_delays, "mean_slowdown": slowdowns}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """The results of every scheduler on the same workloads, over the jobs that all schedulers finished.
 
@@ -84,6 +85,12 @@ class Comparison:
                 raise ValueError(
                     f"comparison: {name}: {len(relaxations)} relaxations of {self.num_workloads} workloads"
                 )
+
+    def __repr__(self) -> str:
+        """Return the schedulers with their mean JCT in hours and its ratio, the best first: short, for notebooks."""
+        found = {name: (self.estimate("mean_jct", name), self.ratio("mean_jct", name)) for name in self.order}
+        rows = [f"  {name}: {jct.value / HOUR:.2f} h, {ratio.value:.3f}" for name, (jct, ratio) in found.items()]
+        return "\n".join([f"mean JCT, ratio to {self.reference}:", *rows])
 
     @property
     def schedulers(self) -> list[str]:

@@ -19,6 +19,7 @@ from envs.types import Configuration, FloatArray, IntArray, PerformanceError
 
 FIRST_GPUS = 64  # size of a table when it is first built; it doubles when asked for more
 FIRST_NODES = 8
+FIRST_AT_BATCH = (16, 2)  # GPUs and nodes of a table at a chosen batch size: there are many, and few are asked for more
 MOST_SURFACES = 4096  # tables before the envelopes that a process keeps; a small one has 4 KB
 ANY_NUMBER = 1 << 20  # GPUs; stands for any number when checking whether a model fits at all
 
@@ -156,7 +157,8 @@ class TableModel:
         profile = model_profile(model)
         if batch_size is not None:
             profile.check_batch(batch_size)
-        have = self._tables.get(key, np.zeros((FIRST_GPUS + 1, FIRST_NODES + 1)))
+        least_gpus, least_nodes = (FIRST_GPUS, FIRST_NODES) if batch_size is None else FIRST_AT_BATCH
+        have = self._tables.get(key, np.zeros((least_gpus + 1, least_nodes + 1)))
         gpus = max(have.shape[0] - 1, _power_of_two(num_gpus))
         nodes = max(have.shape[1] - 1, _power_of_two(num_nodes), _power_of_two(-(-gpus // self.gpus_per_node)))
         grid = node_grid(nodes)

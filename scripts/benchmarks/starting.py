@@ -10,7 +10,18 @@ from benchmarks.report import Report
 from benchmarks.suite import Suite
 from launch import ROOT
 
-MOST_FIRST, MOST_LATER = 20.0, 1.0  # seconds
+MOST_FIRST, MOST_LATER, MOST_HELP = 20.0, 1.0, 1.0  # seconds
+HELP = f"""import runpy, sys
+sys.argv[1:] = ["--help"]
+runpy.run_path({str(ROOT / "scripts" / "compare.py")!r}, run_name="__main__")
+"""
+COMMANDS = "import launch, launch.describe, launch.runs"  # what a comparison imports before it reads its options
+HASH = """import launch
+from launch.describe import compose_comparison
+from launch.inputs import build_inputs, find_hash
+problem = compose_comparison(['task=full-64']).problem
+find_hash(problem, build_inputs(problem), problem.task)
+"""
 LIBRARIES = "import numba, scipy, gymnasium, pettingzoo, yaml"  # third-party packages that any start imports
 # As the scripts do it.
 ANNOUNCE = """
@@ -42,6 +53,11 @@ def measure_starting(report: Report, suite: Suite) -> None:
     """Time new processes: with an empty cache of compiled kernels if the suite asks for it, then with a full one."""
     libraries = min(time_start(LIBRARIES, {})[0] for _ in range(suite.repeats))
     report.add("starting", "libraries", "importing third-party packages", libraries, "CPU-s")
+    for what, source, most in (("help", HELP, MOST_HELP), ("imports", COMMANDS, 0.0), ("task hash", HASH, 0.0)):
+        spent = min(time_start(source, {})[0] for _ in range(suite.repeats))
+        report.add(
+            "starting", what, f"{spent / libraries:.2f} of importing third-party packages", spent, "CPU-s", most=most
+        )
     for what, source in (("episode", EPISODE), ("environment", DECISION)):
         with tempfile.TemporaryDirectory() as cache:
             variables = {"NUMBA_CACHE_DIR": cache} if suite.fresh else {}

@@ -53,6 +53,8 @@ def rewritten(
             return found[0]
         target = posixpath.normpath(posixpath.join(posixpath.dirname(path), file))
         new = moved.get(target, target.removeprefix(PAGES))
+        if target in site and target == posixpath.normpath(posixpath.join(posixpath.dirname(place), file)):
+            return found[0]  # a picture that was made beside its page, as those of notebooks
         if target in moved or (target.startswith(PAGES) and new in site):
             relative = posixpath.relpath(new, posixpath.dirname(place) or ".")
             return f"{found['image']}[{found['text']}]({relative}{mark}{anchor})"

@@ -15,6 +15,10 @@ sys.path.append(os.getcwd())
 # Matrices are small here, and the threads of NumPy's and SciPy's OpenBLAS spin before they sleep: 0.2 CPU-s per start.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+from launch.help import answer_help  # noqa: E402
+
+answer_help()  # the imports below take seconds
+
 from launch.commands import command  # noqa: E402
 from launch.inputs import RunInputs, build_inputs, build_schedulers  # noqa: E402
 

@@ -19,6 +19,7 @@ from launch.errors import ChoiceError
 from launch.plain import check_aliases
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
+CHECKPOINTS = CONF.parent / "checkpoints"  # those that the project ships
 LISTED_GROUPS = (
     *(
         "task",
@@ -41,12 +42,23 @@ PARTS_OF_SCENARIO = ("contention", "failures", "reconfiguration")  # chosen as +
 
 
 @contextmanager
+def own_configs() -> Iterator[None]:
+    """Read configurations from `conf/`, also within a program that uses Hydra itself; its state is put back."""
+    other, GlobalHydra.instance().hydra = GlobalHydra.instance().hydra, None
+    try:
+        with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+            yield
+    finally:
+        GlobalHydra.instance().hydra = other
+
+
+@contextmanager
 def open_configs() -> Iterator[ConfigLoader]:
     """Yield Hydra's config loader: the one of the current run, or outside of a run one for `conf/`."""
     if GlobalHydra.instance().is_initialized():
         yield GlobalHydra.instance().config_loader()
         return
-    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+    with own_configs():
         yield GlobalHydra.instance().config_loader()
 
 
@@ -109,6 +121,17 @@ def describe_groups(wanted: Sequence[str] = (), config_dir: str | None = None) -
 def option_of(group: str) -> str:
     """Return the option that chooses from a group, up to its name."""
     return f"+{group}@scenario.{group}=" if group in PARTS_OF_SCENARIO else f"{group}="
+
+
+def find_shipped(path: str | Path) -> Path:
+    """Return a folder, or where there is none, the checkpoint of the project of that name, if there is one.
+
+    Args:
+        path: of a folder, or a name such as `bids-64` or `checkpoints/bids-64`.
+    """
+    shipped = CHECKPOINTS / Path(path).name
+    is_name = str(path) and Path(path).parent in (Path(), Path(CHECKPOINTS.name))
+    return shipped if is_name and not Path(path).is_dir() and shipped.is_dir() else Path(path)
 
 
 def read_choice(group: str, name: str) -> dict[str, Any]:

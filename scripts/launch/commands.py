@@ -17,6 +17,7 @@ from envs.types import as_line
 from launch.arguments import check_keys, hydra_arguments
 from launch.choices import CONF
 from launch.errors import ChoiceError, RunFailedError, explain_error, one_line_errors, short_errors
+from launch.help import FLAGS, help_text
 from launch.outcomes import FinishedRun, MultirunFolder, lost_runs, objective_of, read_outcomes, write_outcome
 from launch.provenance import PROVENANCE, resolve_config, write_provenance
 from launch.spreading import joined_cluster
@@ -59,7 +60,8 @@ def command(
                     check_keys(cfg, keys, own=schedulers is not None)
                     cfg = resolve_config(cfg, keys)
                     with joined_cluster(find_address(cfg)):
-                        write_provenance(folder, config_name, cfg)
+                        options = list(HydraConfig.get().overrides.task)
+                        write_provenance(folder, config_name, cfg, options, ("python", sys.argv[0]))
                         kept, failure = run_task(task, describe(cfg), folder)
                 print(f"run: {os.path.relpath(kept)}")
                 number = HydraConfig.get().job.num if MultirunFolder.current else 0
@@ -69,7 +71,7 @@ def command(
                 return objective_of(kept)
 
         def main() -> None:
-            if {"--help", "-h"} & set(sys.argv[1:]):
+            if not FLAGS.isdisjoint(sys.argv[1:]):
                 print(help_text(str(task.__globals__["__doc__"]), config_name))
                 return
             share_modules()
@@ -146,22 +148,6 @@ def report_lost() -> bool:
     return bool(lost)
 
 
-def help_text(docstring: str, config_name: str) -> str:
-    """Return the text of `--help`: the script's docstring, its config with comments, and further flags."""
-    path = CONF / f"{config_name}.yaml"
-    return f"""{docstring.strip()}
-
-Options are key=value. These are the keys, with their defaults and, under `defaults`, the groups (conf/{path.name}):
-
-{path.read_text(encoding="utf-8").strip()}
-
-scripts/list.py       lists the choices of every group, such as cluster=small_16
---config-dir <folder> adds your own YAML files
---cfg job             prints the whole configuration and runs nothing
---multirun            runs every combination of values, as in seed=0,1,2
---hydra-help          explains further flags of Hydra"""
-
-
 def folder_options(config_name: str) -> Sequence[str]:
     """Hydra's options for a run's folder: `runs/<config_name>/<date_time>` unless the user names another.
 
@@ -195,10 +181,10 @@ class OwnFolder:
 
 
 def share_modules() -> None:
-    """Let processes that this one starts, also by Slurm or Ray, import what is beside the scripts."""
-    scripts, known = str(CONF.parent / "scripts"), os.environ.get("PYTHONPATH", "")
-    if scripts not in known.split(os.pathsep):
-        os.environ["PYTHONPATH"] = os.pathsep.join([scripts, known]) if known else scripts
+    """Let processes that this one starts, also by Slurm or Ray, import the packages and what is beside the scripts."""
+    known = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
+    own = [str(folder) for folder in (CONF.parent / "scripts", CONF.parent) if str(folder) not in known]
+    os.environ["PYTHONPATH"] = os.pathsep.join([*own, *known])
 
 
 def make_run_folder(runs: Path, now: datetime) -> Path:

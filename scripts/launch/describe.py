@@ -16,7 +16,7 @@ from envs.evaluation.task import Task
 from envs.types import did_you_mean
 from launch.arguments import compose_options
 from launch.building import Component, build_object
-from launch.choices import list_choices, read_choice
+from launch.choices import find_shipped, list_choices, read_choice
 from launch.descriptions import (
     BenchmarkRun,
     CalibrationRun,
@@ -39,6 +39,7 @@ from launch.descriptions import (
 )
 from launch.errors import ChoiceError
 from launch.plain import check_resolved
+from launch.provenance import resolve_config
 from launch.recall import existing_folder, recall_parts, recall_repeated, recall_run, recall_setup
 from launch.registry import registered
 
@@ -148,6 +149,19 @@ def compose_comparison(options: Sequence[str], script: str = "compare") -> Compa
     return describe_comparison(compose_options(script, options, "[]"))
 
 
+def compose_training(options: Sequence[str]) -> tuple[TrainingRun, DictConfig]:
+    """Describe a training run from options as the command line of `scripts/train.py` takes them.
+
+    Returns:
+        The description, and the configuration that its folder keeps.
+
+    Raises:
+        ChoiceError: see `describe_training` and `compose_options`.
+    """
+    cfg = resolve_config(compose_options("train", options, "[]"))
+    return describe_training(cfg), cfg
+
+
 def _optional_in(cfg: DictConfig) -> list[str]:
     return [str(name) for name in cfg.schedulers] if cfg.optional else []
 
@@ -176,7 +190,7 @@ def describe_evaluation(cfg: DictConfig) -> EvaluationRun | Repetition:
 def _describe_policy(cfg: DictConfig) -> EvaluationRun:
     return EvaluationRun(
         comparison=describe_comparison(cfg),
-        checkpoint=cfg.checkpoint,
+        checkpoint=str(find_shipped(cfg.checkpoint)),
         sampled=cfg.sampled,
         seeds=cfg.seeds,
         trusted=registered(cfg),

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from hydra import errors
 from omegaconf import DictConfig
@@ -26,7 +27,8 @@ NO_ROOM = (
     errno.EIO,
 )  # errors of the operating system, not of the code
 LEARN_MODULES = ("ray", "safetensors", "torch")  # every other import is a dependency of the base installation
-INSTALL_LEARN = "pip install -c constraints.txt -e '.[learn]'"
+IN_CLONE = (Path(__file__).resolve().parents[2] / "pyproject.toml").exists()  # else in an installed wheel
+INSTALL_LEARN = "pip install -c constraints.txt -e '.[learn]'" if IN_CLONE else "pip install 'murmuration[learn]'"
 
 
 class ChoiceError(MurmurationError):

@@ -13,13 +13,11 @@ from envs.scheduling import Scheduler
 from envs.simulation.market import Market
 from envs.types import CheckpointError
 from launch.building import Component, build_object
-from launch.choices import CONF, list_choices, read_choice
+from launch.choices import CHECKPOINTS, find_shipped, list_choices, read_choice
 from launch.descriptions import EvaluationRun
 from launch.errors import ChoiceError
 from launch.provenance import add_provenance, checkpoint_hashes
 from launch.runs import compare_and_report
-
-CHECKPOINTS = CONF.parent / "checkpoints"  # those that the project ships
 
 
 def load_policy(
@@ -41,7 +39,7 @@ def load_policy(
     Raises:
         CheckpointError: the checkpoint is missing or corrupt, or its market is not in `conf/market`.
     """
-    folder = find_checkpoint(Path(path))
+    folder = find_checkpoint(find_shipped(path))
     if is_bidding(folder):
         checkpoint = BiddingCheckpoint.load(folder, networks)
         options = {**checkpoint.market.get("options", {}), **(market_options or {})}

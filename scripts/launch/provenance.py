@@ -4,14 +4,12 @@ import json
 import platform
 import shlex
 import subprocess
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Any, cast
 
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from envs.evaluation.files import file_hash, write_whole
@@ -31,17 +29,26 @@ GIT_SECONDS = 20.0  # after which the revision counts as unknown
 FURTHER_PACKAGES = ("omegaconf", "gymnasium", "llvmlite")  # that decide about results, besides the direct requirements
 
 
-def write_provenance(folder: Path, script: str, cfg: DictConfig) -> None:
+def write_provenance(
+    folder: Path, script: str, cfg: DictConfig, options: Sequence[str], program: Sequence[str]
+) -> None:
     """Write what is known of a run before it begins, and its configuration without references, as it is played.
 
     It has the script and its options, the hash of the whole configuration, the seed, the time, the git revision of the
     clone and whether it has uncommitted changes, and the versions of Python and of the packages. `add_provenance` adds
     what is known only later.
+
+    Args:
+        folder: of the run.
+        script: its primary config.
+        cfg: the resolved configuration.
+        options: with which it was composed.
+        program: the words of the command before these.
     """
     content = {
         "script": script,
-        "options": list(HydraConfig.get().overrides.task),
-        "command": shlex.join(["python", sys.argv[0], *HydraConfig.get().overrides.task]),
+        "options": list(options),
+        "command": shlex.join([*program, *options]),
         "configuration": hash_config(cfg),
         "seed": cfg.get("seed"),
         "started": datetime.now().astimezone().isoformat(timespec="seconds"),

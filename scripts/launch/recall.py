@@ -9,6 +9,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from launch.arguments import key_of, parse_overrides
+from launch.choices import find_shipped
 from launch.errors import ChoiceError
 from launch.outcomes import iterations_of
 from launch.plain import is_unsafe, read_configuration, read_unfilled, shorten
@@ -33,16 +34,17 @@ def existing_folder(cfg: DictConfig, key: str) -> Path:
 
 
 def find_folder(path: str | None, key: str) -> Path:
-    """The folder at a path, which the option `key` names.
+    """The folder at a path, which the option `key` names; a policy may be one that the project ships, by its name.
 
     Raises:
         ChoiceError: there is no such folder.
     """
-    if path is None or not Path(path).is_dir():
+    place = None if path is None else find_shipped(path) if key in ("checkpoint", "start") else Path(path)
+    if place is None or not place.is_dir():
         raise ChoiceError(
             f"{key}={'' if path is None else Path(path)}: no such folder; give the one that training printed as `run:`"
         )
-    return Path(path)
+    return place
 
 
 def recall_setup(cfg: DictConfig) -> DictConfig:

@@ -34,10 +34,10 @@ def repeat_run(repetition: Repetition, folder: Path) -> None:
 
                 evaluate_policy(run, folder)
             case run:
-                from launch.seeds import train
+                from launch.seeds import train_and_evaluate
 
                 for part in (*repetition.before, run):
-                    train(part, folder)
+                    train_and_evaluate(part, folder)
     except SchedulersFailedError as failure:  # as they may have in the earlier run
         print(f"note: {failure}")
     for change in changed_since(repetition.provenance, read_provenance(folder)):

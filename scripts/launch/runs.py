@@ -8,13 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
+from rich.console import Console
 from rich.table import Table
 
+from envs.evaluation import Comparison
 from envs.evaluation.failure import Failure
 from envs.evaluation.report import run_comparison, write_report
 from envs.evaluation.table import wide_console
 from envs.evaluation.webpage import PageExtras
 from envs.scheduling import Scheduler
+from envs.simulation import Setup
 from launch.descriptions import ComparisonRun
 from launch.errors import SchedulersFailedError, interrupts_first
 from launch.inputs import build_inputs, build_schedulers, describe_task, find_workloads, leave_out, limit_slow
@@ -34,15 +37,37 @@ def compare_and_report(run: ComparisonRun, folder: Path, policies: Mapping[str, 
     Raises:
         SchedulersFailedError: a scheduler failed. The report is written, with the figures of the others.
     """
+    comparison, setup, num_schedulers = play_comparison(run, folder, policies)
+    names = list(policies or ())
+    groups = {"policy": names} if len(names) > 1 else {}
+    write_report(comparison, folder, PageExtras(names, setup, run.text, groups))
+    refuse_failures(comparison.failures, num_schedulers, folder)
+
+
+def play_comparison(
+    run: ComparisonRun, folder: Path | None, built_before: Mapping[str, Scheduler] | None = None, *, quiet: bool = False
+) -> tuple[Comparison, Setup, int]:
+    """Compare the schedulers of a run on its workloads, and print the table.
+
+    Args:
+        run: what is compared.
+        folder: of the run, whose provenance is completed; None for none.
+        built_before: further schedulers by name; they come first.
+        quiet: print no table and no progress.
+
+    Returns:
+        The comparison, its setup, and the number of schedulers that were played, failed or refused to run.
+    """
     inputs = build_inputs(run.problem)
     left_out = leave_out(run)
     built = {name: scheduler for name, scheduler in build_schedulers(run.schedulers).items() if name not in left_out}
     workloads = find_workloads(inputs, run.split, run.episodes)
     about = describe_task(run.problem, inputs, run.split, len(workloads))
-    add_provenance(folder, traces=trace_hashes(inputs.source), **about)
+    if folder is not None:
+        add_provenance(folder, traces=trace_hashes(inputs.source), **about)
     recorded = consult_records(run, about, list(built), workloads, inputs.setup)
     taken = {*recorded.figures, *recorded.left_out}
-    schedulers = {**(policies or {}), **{name: each for name, each in built.items() if name not in taken}}
+    schedulers = {**(built_before or {}), **{name: each for name, each in built.items() if name not in taken}}
     with saying_what_is_kept(recorded):
         comparison = run_comparison(
             schedulers,
@@ -57,11 +82,9 @@ def compare_and_report(run: ComparisonRun, folder: Path, policies: Mapping[str, 
             recorded=recorded.figures,
             listener=recorded.listen,
             spread=find_spread(),
+            console=Console(quiet=True) if quiet else None,
         )
-    names = list(policies or ())
-    groups = {"policy": names} if len(names) > 1 else {}
-    write_report(comparison, folder, PageExtras(names, inputs.setup, run.text, groups))
-    refuse_failures(comparison.failures, len(schedulers), folder)
+    return comparison, inputs.setup, len(schedulers)
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from launch.training import build_trainer, train_seed
 LOOK_SECONDS = 0.2  # between two looks at what the processes report
 
 
-def train(run: TrainingRun, folder: Path) -> None:
+def train_and_evaluate(run: TrainingRun, folder: Path) -> None:
     """Train; if the run has an evaluation, compare the best checkpoints with the baselines, all in one folder.
 
     Raises:

@@ -110,6 +110,18 @@ def test_every_page_is_there(site, repository):
     assert "What is it?" in (site / "index.html").read_text(encoding="utf-8")
 
 
+def test_notebooks_show_their_stored_pictures(site, repository):
+    shown = {}
+    for path in repository.glob("notebooks/*.ipynb"):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        stored = sum("image/png" in output.get("data", {}) for cell in cells for output in cell.get("outputs", ()))
+        page = site / "notebooks" / f"{path.stem}.html"
+        addresses = [address for address in Loaded(page.read_text(encoding="utf-8")).addresses if path.stem in address]
+        assert len([address for address in addresses if (page.parent / address).is_file()]) == stored, path.name
+        shown[path.stem] = stored
+    assert sum(shown.values()) >= 2
+
+
 def test_pages_load_nothing_from_other_machines(site):
     for page in site.rglob("*.html"):
         addresses = Loaded(page.read_text(encoding="utf-8")).addresses

@@ -20,16 +20,19 @@ from envs.performance import default_model
 from envs.types import ClusterSpec, MurmurationError, NodeSpec
 from envs.workloads import Workload
 from envs.workloads.readers import (
+    AcmeTrace,
     CsvTrace,
     GavelTrace,
     HeliosTrace,
     ItpTrace,
     MuriTrace,
+    OpenbTrace,
     PaiTrace,
     PhillyRawTrace,
     PhillyTrace,
     RubickTrace,
     SlurmTrace,
+    SpotTrace,
     SwfTrace,
     TiresiasTrace,
 )
@@ -89,6 +92,27 @@ SAMPLES = (
         "job_id|user|vc|gpu_num|cpu_num|node_num|state|submit_time|start_time|end_time|duration|queue",
         "1|u|vc1|4|8|1|COMPLETED|2020-05-01 10:00:00|2020-05-01 10:00:05|2020-05-01 11:00:05|3600|5",
         "2|u|vc2|1|2|1|FAILED|2020-05-01 10:30:00|2020-05-01 10:30:05|2020-05-01 10:31:05|60|5",
+    ),
+    sample(
+        AcmeTrace(),
+        ",",
+        "job_id|user|gpu_num|type|submit_time|start_time|end_time",
+        "1|u1|8|Other|2023-03-01 00:10:00+08:00|2023-03-01 00:10:30+08:00|2023-03-01 00:12:30+08:00",
+        "2|u2|16|Pretrain|2023-03-01 00:20:00+08:00|2023-03-01 00:20:00+08:00|2023-03-01 01:20:00+08:00",
+    ),
+    sample(
+        OpenbTrace(),
+        ",",
+        "name|num_gpu|gpu_milli|gpu_spec|creation_time|deletion_time|scheduled_time",
+        "p1|8|1000||9437497|9438497|9437507",
+        "p2|1|220|G2|9437597|9439597|9437597",
+    ),
+    sample(
+        SpotTrace(),
+        ",",
+        "job_name|organization|gpu_model|gpu_request|worker_num|submit_time|duration|job_type",
+        "10|13|A10|1|1|0|2764|HP",
+        "11|57|A100-SXM4-80GB|0.5|94|100|410|Spot",
     ),
     sample(
         GavelTrace(),

@@ -4,7 +4,9 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -12,80 +14,156 @@ import pytest
 import murmuration
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+FOLDERS = ("envs", "agents", "baselines", "scripts", "conf", "checkpoints")
+CACHES = shutil.ignore_patterns("__pycache__", "*.nbi", "*.nbc", "records")
 OUTSIDE = """
-import envs, agents, baselines, numpy as np
+import sys
 from pathlib import Path
-from baselines import Fifo
-from envs.cluster import build_cluster
-from envs.options import OptionEnv
-from envs.performance import default_model
-from envs.simulation import Setup, run_episode
-from envs.simulation.reference import ReferenceSimulator
-from envs.types import ClusterSpec, JobSpec, NodeSpec
-from envs.workloads import Workload
+before = list(sys.path)
+import murmuration
+assert sys.path == before, "an import alone changes the path"
+from murmuration import compare, load, make_task
+import agents, baselines, envs
 
-site = Path(__file__).resolve().parent / "site"
+home = Path(murmuration.__file__).parent / "clone"
 for package in (envs, agents, baselines):
-    assert Path(package.__file__).is_relative_to(site), package.__file__
+    assert Path(package.__file__).is_relative_to(home), package.__file__
     assert (Path(package.__file__).parent / "py.typed").exists()
-setup = Setup(ClusterSpec((NodeSpec("V100", 4),)), default_model())
-jobs = Workload.of([JobSpec(0, 0.0, 2, 1000.0, "resnet50"), JobSpec(1, 5.0, 4, 1000.0, "bert")])
-result = run_episode(Fifo(), ReferenceSimulator(jobs, setup))
-print("finished", int(result.finished.sum()))
-print("agents", len(OptionEnv.__init__.__annotations__) > 0)
+words = ("cluster=small_16", "workload.num_jobs=12", "workload.num_evaluation=1", "workload.max_gpus=8")
+print(compare(["fifo", "srtf"], make_task("none", *words)))
+print(murmuration.__version__, load("bids-64").folder)
 """
+INTRUDER = "import agents; from murmuration import compare"
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The wheel, built from a copy of what it needs of the clone."""
-    folder = tmp_path_factory.mktemp("wheel")
-    copy = folder / "clone"
-    copy.mkdir()
-    for name in ("envs", "agents", "baselines"):
-        shutil.copytree(REPOSITORY / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("scripts", "conf", "tests"):  # must not enter
-        (copy / name).mkdir()
-        (copy / name / "__init__.py").touch()
-    for name in ("pyproject.toml", "README.md", "LICENSE", "murmuration.py"):
+def clone(tmp_path_factory):
+    """A copy of what the wheel needs of the clone, with files of a user beside it that must not enter."""
+    copy = tmp_path_factory.mktemp("wheel") / "clone"
+    for name in (*FOLDERS, "murmuration"):
+        shutil.copytree(REPOSITORY / name, copy / name, ignore=CACHES)
+    (copy / "baselines" / "records").mkdir()
+    (copy / "baselines" / "records" / "own.zip").touch()
+    (copy / "checkpoints" / "own").mkdir(exist_ok=True)
+    (copy / "checkpoints" / "own" / "policy.json").touch()
+    for name in ("pyproject.toml", "README.md", "LICENSE", "setup.py", "MANIFEST.in"):
         shutil.copy(REPOSITORY / name, copy / name)
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", folder, copy]
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(clone):
+    """The wheel, built without network."""
+    folder = clone.parent
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        folder,
+        clone,
+    ]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     (found,) = folder.glob("*.whl")
     return found
 
 
-def test_the_wheel_has_the_library_and_its_tables_and_nothing_else(wheel):
-    names = zipfile.ZipFile(wheel).namelist()
-    assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == {
-        "agents",
-        "baselines",
-        "envs",
-        "murmuration.py",
-    }
-    assert [name for name in names if "experiment" in name or "recipe" in name or "reproduction" in name] == []
-    assert [name for name in names if "records/" in name or name.endswith(".zip")] == []
-    assert {"envs/py.typed", "agents/py.typed", "baselines/py.typed"} <= set(names)
-    tables = {path.relative_to(REPOSITORY).as_posix() for path in REPOSITORY.glob("envs/**/tables/*") if path.is_file()}
-    assert tables <= set(names)
-    assert len(tables) > 5
+@pytest.fixture(scope="module")
+def site(wheel, tmp_path_factory):
+    """The packages of an environment that has the wheel and a package called `agents`, as openai-agents is."""
+    folder = tmp_path_factory.mktemp("environment") / "site"
+    zipfile.ZipFile(wheel).extractall(folder)
+    (folder / "agents").mkdir()
+    (folder / "agents" / "__init__.py").write_text("class Agent: pass\n")
+    return folder
 
 
-def test_the_wheel_works_outside_the_clone(wheel, tmp_path):
-    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+def run_outside(site, folder, *words):
+    """Run Python in a folder that has a package `envs` of its own."""
+    (folder / "envs").mkdir(exist_ok=True)
+    (folder / "envs" / "__init__.py").touch()
+    environment = {**os.environ, "PYTHONPATH": str(site), "NUMBA_DISABLE_JIT": "1"}
+    return subprocess.run([sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def test_the_wheel_has_everything_in_one_package(wheel):
+    names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info" not in name}
+    assert {name.partition("/")[0] for name in names} == {"murmuration"}
+    nested = {name.removeprefix("murmuration/clone/") for name in names if name.startswith("murmuration/clone/")}
+    assert [name for name in nested if "records/" in name or name.endswith(".zip") or "__pycache__" in name] == []
+    for folder in FOLDERS[:-1]:
+        patterns = ("**/*.py", "**/*.yaml", "**/tables/*", "**/static/*", "py.typed")
+        ours = {path for pattern in patterns for path in (REPOSITORY / folder).glob(pattern) if path.is_file()}
+        assert {path.relative_to(REPOSITORY).as_posix() for path in ours} <= nested
+        assert ours
+    shipped = {line[2:].strip("/") for line in (REPOSITORY / ".gitignore").read_text().splitlines() if line[:1] == "!"}
+    weights = {name.rpartition("/")[0] for name in nested if name.endswith("/weights.safetensors")}
+    assert weights == {name for name in shipped if name.startswith("checkpoints/") and not name.endswith(".md")}
+
+
+def test_a_source_distribution_builds_the_same_wheel(clone, wheel):
+    build = "import setuptools.build_meta as b; print(b.build_sdist('dist'))"
+    done = subprocess.run([sys.executable, "-c", build], cwd=clone, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with tarfile.open(next((clone / "dist").glob("*.tar.gz"))) as archive:
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    nested = [name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("murmuration/clone/")]
+    assert {name.removeprefix("murmuration/clone/") for name in nested} - packed == set()
+    assert {"setup.py", "murmuration/home.py"} <= packed
+    assert not any("records/" in name for name in packed)
+
+
+def test_the_wheel_compares_outside_the_clone_beside_packages_of_the_same_names(site, tmp_path):
     (tmp_path / "program.py").write_text(OUTSIDE)
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "NUMBA_DISABLE_JIT": "1"}
+    done = run_outside(site, tmp_path, "program.py")
+    assert done.returncode == 0, done.stderr
+    assert "mean JCT, ratio to fifo:" in done.stdout
+    assert done.stdout.splitlines()[-1] == f"{version('murmuration')} bids-64"
+    listed = run_outside(site, tmp_path, "-m", "murmuration", "list", "network")
+    assert "100g" in listed.stdout, listed.stderr
+    assert (site / "agents" / "__init__.py").read_text() == "class Agent: pass\n"
 
-    def run(*words):
-        return subprocess.run([sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True)
 
-    done = run("program.py")
-    assert done.stdout.split("\n")[:2] == ["finished 2", "agents True"], done.stderr
-    command = run("-m", "murmuration", "compare")
-    assert command.returncode == 2
-    assert "has the library only" in command.stderr
-    assert len(command.stderr.strip().splitlines()) == 1
+def test_another_package_that_is_loaded_already_is_named_in_one_line(site, tmp_path):
+    done = run_outside(site, tmp_path, "-c", INTRUDER)
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert f"the package agents is already loaded from {site / 'agents' / '__init__.py'}" in last
+    assert "use Murmuration first, or in a process of its own" in last
+
+
+def test_gymnasium_and_pettingzoo_have_the_ids_once_the_module_is_named(site, tmp_path):
+    program = """
+import gymnasium
+made = gymnasium.make("murmuration.environments:murmuration/Options-v0")
+import pettingzoo
+for name in ("murmuration/Options-v0", "murmuration/Bidding-v0"):
+    print(type(pettingzoo.make("parallel", name)).__name__, len(pettingzoo.make("aec", name).possible_agents))
+print(type(made.unwrapped).__name__)
+"""
+    done = run_outside(site, tmp_path, "-c", program)
+    assert done.stdout.splitlines() == ["OptionEnv 8", "BiddingEnv 8", "JointOptionEnv"], done.stderr
+
+
+def test_a_missing_extra_is_named_as_it_is_installed(site, tmp_path):
+    """Outside of a clone there is no constraints.txt."""
+    program = """
+import sys
+class WithoutTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch":
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
+sys.meta_path.insert(0, WithoutTorch())
+from murmuration import load
+load("bids-64").scheduler()
+"""
+    done = run_outside(site, tmp_path, "-c", program)
+    assert "pip install 'murmuration[learn]'" in done.stderr.strip().splitlines()[-1]
 
 
 def start(monkeypatch, capsys, *words):
@@ -116,8 +194,13 @@ def test_the_command_lists_all_scripts_and_runs_them(monkeypatch, capsys):
     assert "100g" in out
 
 
+def test_the_version_is_that_of_the_package(monkeypatch, capsys):
+    code, out, _ = start(monkeypatch, capsys, "--version")
+    assert (code, out.strip()) == (0, version("murmuration")) == (0, murmuration.__version__)
+
+
 @pytest.mark.parametrize(
-    ("word", "said"), [("trian", "no such command, did you mean train?"), ("--version", "no such")]
+    ("word", "said"), [("trian", "no such command, did you mean train?"), ("--versoin", "no such")]
 )
 def test_a_mistake_is_one_line(monkeypatch, capsys, word, said):
     code, _, err = start(monkeypatch, capsys, word)

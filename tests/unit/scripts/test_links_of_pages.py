@@ -4,7 +4,14 @@ import pytest
 
 from documentation.links import blocks, rewritten
 
-SITE = {"index.md", "world.md", "how_to/scheduler.md", "images/world.png", "contributing.md", "reference/envs.types.md"}
+SITE = {
+    "index.md",
+    "world.md",
+    "how_to/scheduler.md",
+    "images/world.png",
+    "contributing.md",
+    "reference/envs.types.md",
+} | {"notebooks/one_3.png"}
 MOVED = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "envs/types": "reference/envs.types.md"}
 
 
@@ -28,6 +35,7 @@ def on_site(markdown, path="docs/world.md", place="world.md", repository=None):
         ("README.md", "index.md", "[a](docs/world.md)", "[a](world.md)"),
         ("README.md", "index.md", "![a](docs/images/world.png)", "![a](images/world.png)"),
         ("README.md", "index.md", "[`a`](docs/world.md)", "[`a`](world.md)"),
+        ("notebooks/one.ipynb", "notebooks/one.md", "![png](one_3.png)", "![png](one_3.png)"),
         ("README.md", "index.md", "[two\nlines](docs/world.md)", "[two\nlines](world.md)"),
     ],
 )

@@ -8,12 +8,15 @@ from envs.performance import IdealModel
 from envs.types import TraceError
 from envs.workloads import SyntheticSource, TraceSource, WorkloadSource
 from envs.workloads.readers import (
+    AcmeTrace,
     HeliosTrace,
     ItpTrace,
     MuriTrace,
+    OpenbTrace,
     PhillyRawTrace,
     PhillyTrace,
     RubickTrace,
+    SpotTrace,
     SwfTrace,
     TraceReader,
 )
@@ -92,6 +95,7 @@ def test_the_error_suggests_a_similar_name_only():
 READERS: tuple[TraceReader, ...] = (
     *(PhillyTrace(), ItpTrace(), MuriTrace(), RubickTrace()),
     *(SwfTrace(), PhillyRawTrace(), HeliosTrace(), PaiTrace()),
+    *(AcmeTrace(), OpenbTrace(), SpotTrace()),
 )
 
 
@@ -99,7 +103,7 @@ READERS: tuple[TraceReader, ...] = (
 def test_every_reader_states_the_source_and_the_gpus_of_its_trace(reader):
     assert reader.location.startswith("traces/")
     assert "." in reader.source
-    assert reader.gpu_type in ("P100", "V100", "A800", "T4")
+    assert reader.gpu_type in ("P100", "V100", "A100", "A800", "T4")
     assert reader.gpus_per_node == 8
     assert reader.read.__doc__
 

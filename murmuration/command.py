@@ -1,4 +1,4 @@
-"""The command `murmuration`: the scripts of the clone under one name.
+"""The command `murmuration`: the scripts under one name.
 
 murmuration train experiment=demo
 murmuration compare task=full-64 scheduler=all
@@ -9,15 +9,12 @@ import runpy
 import sys
 from pathlib import Path
 
-SCRIPTS = Path(__file__).resolve().parent / "scripts"
-NO_SCRIPTS = (
-    "error: this installation has the library only (envs, baselines, agents): no scripts and no configuration; clone "
-    "the repository and install it in place with  pip install -c constraints.txt -e ."
-)
+import murmuration
+from murmuration.home import SCRIPTS, open_home
 
 
 def find_commands(scripts: Path = SCRIPTS) -> dict[str, Path]:
-    """Return the scripts by name, sorted; empty if there is no clone."""
+    """Return the scripts by name, sorted."""
     return {path.stem: path for path in sorted(scripts.glob("*.py"))}
 
 
@@ -36,24 +33,24 @@ def main() -> None:
     """Run the script that the first word names, with the words after it."""
     name, rest = (sys.argv[1] if len(sys.argv) > 1 else "--help"), sys.argv[2:]
     commands = find_commands()
-    if not commands:
-        _stop(NO_SCRIPTS)
     if name in ("-h", "--help"):
         print(describe_commands(commands))  # noqa: T201  a command's output
+        return
+    if name == "--version":
+        print(murmuration.__version__)  # noqa: T201
         return
     if name not in commands:
         near = difflib.get_close_matches(name, commands, n=1)
         hint = f", did you mean {near[0]}?" if near else ""
         _stop(f"error: {name}: no such command{hint}; there are: {', '.join(commands)}")
+    try:
+        open_home()
+    except ImportError as error:
+        _stop(f"error: {error}")
     sys.argv = [str(commands[name]), *rest]
-    sys.path.insert(0, str(SCRIPTS))
     runpy.run_path(str(commands[name]), run_name="__main__")
 
 
 def _stop(message: str) -> None:
     print(message, file=sys.stderr)  # noqa: T201
     sys.exit(2)
-
-
-if __name__ == "__main__":
-    main()

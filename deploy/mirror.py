@@ -125,7 +125,9 @@ class Mirror:
         seen = {each.job for each in state.jobs}
         missing = [job for job, done in enumerate(self.done) if not done and job not in seen]
         if missing:
-            raise MurmurationError(f"job {missing[0]}: has no state at t = {state.time:g} s and is not completed either")
+            raise MurmurationError(
+                f"job {missing[0]}: has no state at t = {state.time:g} s and is not completed either"
+            )
         episode = self._load(state)
         _place(episode, state)
         self._overwrite(episode, state)
@@ -155,7 +157,9 @@ class Mirror:
         for each in state.jobs:
             self._known(each.job)
             if self.done[each.job]:
-                raise MurmurationError(f"job {each.job}: is completed, and has a state at t = {state.time:g} s all the same")
+                raise MurmurationError(
+                    f"job {each.job}: is completed, and has a state at t = {state.time:g} s all the same"
+                )
         table = ThroughputTable.of(self.setup, self.models, self.most_gpus)
         arrays = State.allocate(self.setup.cluster, len(self.jobs), scenario=self.setup.scenario)
         workload = self._workload()

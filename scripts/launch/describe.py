@@ -31,6 +31,7 @@ from launch.descriptions import (
     Repetition,
     ReproductionRun,
     SeedRun,
+    ServiceRun,
     SoakRun,
     SweepRun,
     TrainingRun,
@@ -273,17 +274,35 @@ def describe_film(cfg: DictConfig) -> FilmRun:
     if cfg.checkpoint:
         cfg = recall_setup(cfg)
     return FilmRun(
-        problem=describe_problem(cfg),
-        schedulers=describe_schedulers(cfg),
-        checkpoint=cfg.checkpoint,
-        sampled=cfg.sampled,
-        trusted=registered(cfg) if cfg.checkpoint else frozenset(),
+        **_describe_actor(cfg),
         split=cfg.split,
         episode=cfg.episode,
         film=cfg.film,
         frames=cfg.frames,
         fps=cfg.fps,
     )
+
+
+def _describe_actor(cfg: DictConfig) -> dict[str, Any]:
+    """Describe the fields of an `ActorRun`."""
+    return {
+        "problem": describe_problem(cfg),
+        "schedulers": describe_schedulers(cfg),
+        "checkpoint": cfg.checkpoint,
+        "sampled": cfg.sampled,
+        "trusted": registered(cfg) if cfg.checkpoint else frozenset(),
+    }
+
+
+def describe_service(cfg: DictConfig) -> ServiceRun:
+    """Describe a scheduler that answers clusters.
+
+    Raises:
+        ChoiceError: the policy's folder does not exist, or the number of clusters is below 1.
+    """
+    if cfg.checkpoint:
+        cfg = recall_setup(cfg)
+    return ServiceRun(**_describe_actor(cfg), address=cfg.address, clusters=cfg.clusters)
 
 
 def describe_sweep(cfg: DictConfig) -> SweepRun:

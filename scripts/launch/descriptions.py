@@ -91,14 +91,28 @@ class EvaluationRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilmRun:
-    """scripts/film.py."""
+class ActorRun:
+    """A run of one scheduler or policy."""
 
     problem: ProblemSpec
     schedulers: Mapping[str, Component]
-    checkpoint: str  # of a policy to film instead; "" for none
-    sampled: bool | None
-    trusted: frozenset[str]
+    checkpoint: str  # of a policy to take instead; "" for none
+    sampled: bool | None  # see `launch.policies.load_policy`
+    trusted: frozenset[str]  # import paths of the classes that the policy may name
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceRun(ActorRun):
+    """scripts/serve.py."""
+
+    address: str
+    clusters: int | None  # that are answered; None for all that come
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilmRun(ActorRun):
+    """scripts/film.py."""
+
     split: str | None
     episode: int  # place in the split
     film: str  # name of the file, with its ending

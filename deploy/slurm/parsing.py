@@ -1,0 +1,96 @@
+"""The JSON of Slurm's commands as plain values: `squeue --json` and `sinfo --json`, from Slurm 22.05 on."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from deploy.adapter import NodeStatus, TaskNote, TaskStatus, read_note
+from deploy.reading import Entry, parse_json
+
+GRES = re.compile(r"^gpu(?::(?P<type>[^:(]+))?:(?P<count>\d+)(?:\(|$)")
+DOWN = {"DOWN", "DRAIN", "FAIL", "INVAL", "FUTURE", "POWER_DOWN", "POWERED_DOWN", "NOT_RESPONDING", "MAINTENANCE", "ERROR"}
+PENDING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SUSPENDED", "STOPPED"}
+RUNNING = {"RUNNING"}
+
+
+def read_nodes(text: str) -> list[NodeStatus]:
+    """Read what `sinfo --json` prints: all nodes with GPUs, by name.
+
+    Raises:
+        ProtocolError: it has another form.
+    """
+    found = []
+    for node in parse_json(text, "sinfo --json").field("nodes").items():
+        gres = _gpus(node.field("gres").text(10_000))
+        if gres is None:
+            continue
+        states = {node.field("state").text().upper()} if isinstance(node.value.get("state"), str) else set()
+        for name in ("state", "state_flags"):
+            listed = node.optional(name)
+            if listed is not None and isinstance(listed.value, list):
+                states |= {each.text().upper() for each in listed.items()}
+        found.append(
+            NodeStatus(
+                node.field("name").text(),
+                gres[0],
+                gres[1],
+                _number(node.field("cpus")),
+                _number(node.field("real_memory")) / 1000.0,
+                not states & DOWN,
+            )
+        )
+    return sorted(found, key=lambda each: _natural(each.name))
+
+
+def read_tasks(text: str) -> list[TaskStatus]:
+    """Read what `squeue --json` prints: the tasks that a bridge has started. Parts of one task are put together.
+
+    Raises:
+        ProtocolError: it has another form.
+    """
+    parts: dict[int, list[tuple[TaskNote, Literal["pending", "running", "ended"]]]] = defaultdict(list)
+    for job in parse_json(text, "squeue --json").field("jobs").items():
+        comment = job.optional("comment")
+        note = read_note(comment.text(100_000)) if comment is not None else None
+        if note is None:
+            continue
+        together = job.optional("het_job_id")
+        first = int(_number(together)) if together is not None else 0
+        parts[first or int(_number(job.field("job_id")))].append((note, _state(job.field("job_state"))))
+    found = []
+    for name, each in sorted(parts.items()):
+        states = {state for _, state in each}
+        ended = "ended" in states
+        found.append(TaskStatus(str(name), each[0][0], "ended" if ended else "pending" if "pending" in states else "running"))
+    return found
+
+
+def _state(entry: Entry) -> Literal["pending", "running", "ended"]:
+    states = {entry.text().upper()} if isinstance(entry.value, str) else {each.text().upper() for each in entry.items()}
+    if states & PENDING:
+        return "pending"
+    return "running" if states & RUNNING and "COMPLETING" not in states else "ended"
+
+
+def _number(entry: Entry) -> float:
+    """A number; newer versions of Slurm write an object with `number` in it."""
+    if isinstance(entry.value, dict):
+        return entry.field("number").number()
+    return entry.number()
+
+
+def _gpus(gres: str) -> tuple[str, int] | None:
+    """GPU type and count of a node's generic resources; None without GPUs."""
+    found: Iterator[re.Match[str]] = (match for part in _split(gres) if (match := GRES.match(part)))
+    counts: list[tuple[str, int]] = [(match["type"] or "gpu", int(match["count"])) for match in found]
+    total = sum(count for _, count in counts)
+    return (counts[0][0], total) if total else None
+
+
+def _split(gres: str) -> Sequence[str]:
+    return re.split(r",(?![^(]*\))", gres)
+
+
+def _natural(name: str) -> tuple[tuple[str, int], ...]:
+    return tuple((text, int(number or -1)) for text, number in re.findall(r"(\D*)(\d*)", name))

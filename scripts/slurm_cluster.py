@@ -8,7 +8,7 @@ python scripts/slurm_cluster.py up --nodes 3 --gpus 4 --folder /tmp/my_cluster
 import argparse
 from pathlib import Path
 
-from deploy.slurm.testbed import start_testbed, stop_testbed, why_no_testbed
+from deployment.slurm.testbed import start_testbed, stop_testbed, why_no_testbed
 from launch.errors import one_line_errors
 
 FOLDER = Path("runs/slurm_cluster")

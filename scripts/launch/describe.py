@@ -12,6 +12,7 @@ from typing import Any, cast
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from deployment.bridge import BridgeRules
 from envs.evaluation.task import Task
 from envs.types import did_you_mean
 from launch.arguments import compose_options
@@ -22,6 +23,7 @@ from launch.descriptions import (
     CalibrationRun,
     ComparisonRun,
     CurvesRun,
+    DeploymentRun,
     EvaluationRun,
     FilmRun,
     InterfaceRun,
@@ -303,6 +305,34 @@ def describe_service(cfg: DictConfig) -> ServiceRun:
     if cfg.checkpoint:
         cfg = recall_setup(cfg)
     return ServiceRun(**_describe_actor(cfg), address=cfg.address, clusters=cfg.clusters)
+
+
+def describe_deployment(cfg: DictConfig) -> DeploymentRun:
+    """Describe a trace that is played on a real cluster.
+
+    Raises:
+        ChoiceError: a folder does not exist, or a number is not positive.
+    """
+    if not cfg.shorten > 0:
+        raise ChoiceError(f"shorten={cfg.shorten}: must be above 0; 24 makes an hour of a day")
+    rules = BridgeRules(
+        shadow=not cfg.act,
+        scale=float(cfg.scale),
+        grace=cfg.grace,
+        actions_per_minute=cfg.actions_per_minute,
+        interval=cfg.interval,
+        retry=5.0 * cfg.interval,
+        knows_work=cfg.scenario.information.get("work", "exact") != "none",
+    )
+    return DeploymentRun(
+        **_describe_actor(cfg),
+        rules=rules,
+        shorten=cfg.shorten,
+        jobs=cfg.jobs,
+        probes=cfg.probes,
+        testbed=cfg.testbed,
+        continued=existing_folder(cfg, "continued") if cfg.continued else None,
+    )
 
 
 def describe_sweep(cfg: DictConfig) -> SweepRun:

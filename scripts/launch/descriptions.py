@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from deployment.bridge import BridgeRules
 from envs.evaluation.task import Task
 from launch.building import Component
 
@@ -107,6 +108,18 @@ class ServiceRun(ActorRun):
 
     address: str
     clusters: int | None  # that are answered; None for all that come
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeploymentRun(ActorRun):
+    """scripts/deploy.py."""
+
+    rules: BridgeRules
+    shorten: float  # divides submit times and work
+    jobs: int | None  # the first ones; None for all
+    probes: int  # starts that measure the latencies of the cluster
+    testbed: str  # folder of the test cluster; "" for that of the environment
+    continued: Path | None  # an earlier run to go on with
 
 
 @dataclass(frozen=True, kw_only=True)

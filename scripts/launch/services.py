@@ -3,8 +3,8 @@
 import itertools
 from copy import deepcopy
 
-from deploy.service import Session, serve_one
-from deploy.sockets import Connection, listen
+from deployment.service import Session, serve_one
+from deployment.sockets import Connection, listen
 from launch.descriptions import ServiceRun
 from launch.films import find_actor
 from launch.inputs import build_inputs

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-FOLDERS = ("envs", "agents", "baselines", "deploy", "scripts", "tests")
+FOLDERS = ("envs", "agents", "baselines", "deployment", "scripts", "tests")
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-PRODUCT = ("envs/", "baselines/", "agents/", "deploy/", "scripts/")
+PRODUCT = ("envs/", "baselines/", "agents/", "deployment/", "scripts/")
 RECIPES = "scripts/recipes/"
 
 # Public names that several modules may define, and why.

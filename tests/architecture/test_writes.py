@@ -29,7 +29,8 @@ def test_files_are_written_as_a_whole(trees):
     found = {
         path: writes
         for path, tree in trees.items()
-        if path.startswith(("agents/", "envs/", "baselines/", "deploy/", "scripts/")) and not path.startswith(EXEMPT)
+        if path.startswith(("agents/", "envs/", "baselines/", "deployment/", "scripts/"))
+        and not path.startswith(EXEMPT)
         if (writes := list(loose_writes(tree)))
     }
     assert found == {}, "write with write_whole, write_frame, write_figure, or in a block of whole_file"

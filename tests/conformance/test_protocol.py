@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from baselines import Fifo, Srtf, Starling, Tiresias
-from deploy.mirror import Mirror, Watched
-from deploy.remote import RemoteScheduler
-from deploy.service import Session, serve_one
-from deploy.sockets import Connection, listen
+from deployment.mirror import Mirror, Watched
+from deployment.remote import RemoteScheduler
+from deployment.service import Session, serve_one
+from deployment.sockets import Connection, listen
 from envs.scheduling import Scheduler
 from envs.simulation import Failures, Information, Scenario, Setup, Simulator, run_episode
 from envs.types import JobSpec, MurmurationError

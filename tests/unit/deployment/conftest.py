@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from deploy.slurm.testbed import SlurmTestbed, start_testbed, stop_testbed, why_no_testbed
+from deployment.slurm.testbed import SlurmTestbed, start_testbed, stop_testbed, why_no_testbed
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from deploy.state import ClusterState, Decision, JobState
+from deployment.state import ClusterState, Decision, JobState
 from envs.simulation import Setup, SimulationView, Snapshot, State, ThroughputTable
 from envs.simulation.exact import ExactThroughputs
 from envs.simulation.jit import kernel

@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
-from deploy.slurm import testbed as module
-from deploy.slurm.testbed import find_testbed, start_testbed, stop_testbed, why_no_testbed
+from deployment.slurm import testbed as module
+from deployment.slurm.testbed import find_testbed, start_testbed, stop_testbed, why_no_testbed
 from envs.types import MurmurationError
-from tests.unit.deploy.conftest import daemons_of
+from tests.unit.deployment.conftest import daemons_of
 
 
 @pytest.mark.skipif(bool(why_no_testbed()), reason=why_no_testbed())

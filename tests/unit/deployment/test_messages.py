@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from baselines import Fifo
-from deploy.messages import (
+from deployment.messages import (
     Beginning,
     read_beginning,
     read_decision,
@@ -20,10 +20,10 @@ from deploy.messages import (
     write_decision,
     write_round,
 )
-from deploy.reading import ProtocolError
-from deploy.service import Session, serve_one
-from deploy.sockets import Connection
-from deploy.state import ClusterState, Decision, JobState
+from deployment.reading import ProtocolError
+from deployment.service import Session, serve_one
+from deployment.sockets import Connection
+from deployment.state import ClusterState, Decision, JobState
 from envs.simulation import Setup
 from envs.types import ClusterSpec, ExecutionPlan, JobSpec, MurmurationError, NodeSpec, Placement
 from tests.conformance.worlds import Curved

@@ -5,11 +5,22 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from deploy.adapter import NodeStatus, TaskNote, TaskStatus, read_note
-from deploy.reading import Entry, parse_json
+from deployment.adapter import NodeStatus, TaskNote, TaskStatus, read_note
+from deployment.reading import Entry, parse_json
 
 GRES = re.compile(r"^gpu(?::(?P<type>[^:(]+))?:(?P<count>\d+)(?:\(|$)")
-DOWN = {"DOWN", "DRAIN", "FAIL", "INVAL", "FUTURE", "POWER_DOWN", "POWERED_DOWN", "NOT_RESPONDING", "MAINTENANCE", "ERROR"}
+DOWN = {
+    "DOWN",
+    "DRAIN",
+    "FAIL",
+    "INVAL",
+    "FUTURE",
+    "POWER_DOWN",
+    "POWERED_DOWN",
+    "NOT_RESPONDING",
+    "MAINTENANCE",
+    "ERROR",
+}
 PENDING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SUSPENDED", "STOPPED"}
 RUNNING = {"RUNNING"}
 
@@ -62,7 +73,9 @@ def read_tasks(text: str) -> list[TaskStatus]:
     for name, each in sorted(parts.items()):
         states = {state for _, state in each}
         ended = "ended" in states
-        found.append(TaskStatus(str(name), each[0][0], "ended" if ended else "pending" if "pending" in states else "running"))
+        found.append(
+            TaskStatus(str(name), each[0][0], "ended" if ended else "pending" if "pending" in states else "running")
+        )
     return found
 
 

@@ -1,6 +1,6 @@
 """A job that trains nothing: it sleeps as long as the performance model says that training would take.
 
-python -m deploy.sleeper <folder> <segment> <work> <throughput> <delay>
+python -m deployment.sleeper <folder> <segment> <work> <throughput> <delay>
 """
 
 import signal
@@ -10,12 +10,14 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from deploy.jobs import DONE, RUNNING, STOPPED, begin_segment, only_one, write_progress
+from deployment.jobs import DONE, RUNNING, STOPPED, begin_segment, only_one, write_progress
 
 CHECKPOINT_INTERVAL = 5.0  # seconds of real time
 
 
-def sleep_through(folder: Path, segment: int, work: float, throughput: float, delay: float, stop: threading.Event) -> str:
+def sleep_through(
+    folder: Path, segment: int, work: float, throughput: float, delay: float, stop: threading.Event
+) -> str:
     """Process samples until the work is done or `stop` is set; return the state at the end.
 
     Args:

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from deploy.messages import read_beginning, read_message, read_round, write_decision, write_error
-from deploy.mirror import Mirror, decide
-from deploy.reading import Entry, ProtocolError
-from deploy.sockets import Connection
-from deploy.state import Decision
+from deployment.messages import read_beginning, read_message, read_round, write_decision, write_error
+from deployment.mirror import Mirror, decide
+from deployment.reading import Entry, ProtocolError
+from deployment.sockets import Connection
+from deployment.state import Decision
 from envs.scheduling import Scheduler
 from envs.simulation import Setup
 from envs.types import MurmurationError

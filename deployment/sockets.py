@@ -5,7 +5,7 @@ import socket
 import stat
 from pathlib import Path
 
-from deploy.reading import ProtocolError
+from deployment.reading import ProtocolError
 from envs.types import Seconds
 
 LONGEST_LINE = 64 * 2**20  # bytes

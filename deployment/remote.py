@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from deploy.messages import Beginning, read_decision, read_message, state_of, write_beginning, write_round
-from deploy.mirror import Watched, carry_over
-from deploy.reading import ProtocolError
-from deploy.sockets import Connection, open_connection
-from deploy.state import ClusterState, Decision
+from deployment.messages import Beginning, read_decision, read_message, state_of, write_beginning, write_round
+from deployment.mirror import Watched, carry_over
+from deployment.reading import ProtocolError
+from deployment.sockets import Connection, open_connection
+from deployment.state import ClusterState, Decision
 from envs.scheduling import ClusterView
 from envs.simulation import SimulationView
 from envs.types import Allocation, ClusterSpec, MurmurationError, Seconds
@@ -16,7 +16,7 @@ class SchedulerClient:
     """Asks a scheduler through a connection.
 
     Args:
-        connection: to `deploy.service`, or to any program that speaks the protocol.
+        connection: to `deployment.service`, or to any program that speaks the protocol.
         beginning: the cluster.
     """
 

@@ -8,9 +8,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
 
-from deploy.adapter import ActionRefusedError, NodeStatus, TaskNote, TaskStatus
-from deploy.reading import ProtocolError
-from deploy.slurm.parsing import read_nodes, read_tasks
+from deployment.adapter import ActionRefusedError, NodeStatus, TaskNote, TaskStatus
+from deployment.reading import ProtocolError
+from deployment.slurm.parsing import read_nodes, read_tasks
 from envs.types import Seconds, as_line
 
 Found = TypeVar("Found")
@@ -37,8 +37,8 @@ class SlurmAdapter:
         return self._read(["sinfo", "--json"], read_nodes)
 
     def tasks(self) -> Sequence[TaskStatus]:
-        """Return the tasks that a bridge has started, also those that Slurm remembers as ended."""
-        return self._read(["squeue", "--json", "--states=all"], read_tasks)
+        """Return the tasks that a bridge has started and that wait, run or are about to end."""
+        return self._read(["squeue", "--json"], read_tasks)
 
     def start(self, note: TaskNote, command: Sequence[str], folder: Path) -> str:
         """Submit a command on the GPUs of a note; an uneven gang becomes a heterogeneous job."""

@@ -78,7 +78,7 @@ class ClusterAdapter(Protocol):
         ...
 
     def tasks(self) -> Sequence[TaskStatus]:
-        """Return the tasks that a bridge has started, also those that ended of late.
+        """Return the tasks that a bridge has started; those that have ended may be absent.
 
         Raises:
             ActionRefusedError: the manager does not answer.

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from deploy.reading import Entry, ProtocolError, parse_json
-from deploy.state import ClusterState, Decision, JobState
+from deployment.reading import Entry, ProtocolError, parse_json
+from deployment.state import ClusterState, Decision, JobState
 from envs.types import LATEST_SUBMISSION, MAX_NODES, ClusterSpec, ExecutionPlan, JobSpec, NodeSpec, Placement
 
 VERSION = 1

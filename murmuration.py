@@ -11,8 +11,8 @@ from pathlib import Path
 
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
 NO_SCRIPTS = (
-    "error: this installation has the library only (envs, baselines, agents, deployment): no scripts and no configuration"
-    "; clone the repository and install it in place with  pip install -c constraints.txt -e ."
+    "error: this installation has the library only (envs, baselines, agents, deployment): no scripts and no "
+    "configuration; clone the repository and install it in place with  pip install -c constraints.txt -e ."
 )
 
 

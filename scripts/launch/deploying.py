@@ -19,6 +19,7 @@ from deployment.mirror import Mirror
 from deployment.records import JobRun
 from deployment.slurm.adapter import SlurmAdapter
 from deployment.slurm.testbed import find_testbed
+from deployment.state import ClusterState, JobState
 from envs.evaluation.files import write_frame, write_whole
 from envs.evaluation.table import wide_console
 from envs.performance import find_throughput
@@ -146,6 +147,7 @@ def play_on_cluster(
     simulated = run_episode(deepcopy(actor), Simulator(workload, setup, seed), name)
     with_latencies = run_episode(deepcopy(actor), Simulator(workload, replace(setup, scenario=slower), seed), name)
     place = (folder / name).resolve()
+    warm_up(actor, setup, workload)
     clock = SteadyClock(scale, find_beginning(place))
     write_whole(place / START, json.dumps({"began": clock.began}))
     bridge = Bridge(adapter, setup.cluster, list(workload), sleeping(setup, scale), place, run.rules, clock)
@@ -162,6 +164,13 @@ def play_on_cluster(
     found = compare_runs(name, simulated, with_latencies, bridge.runs, scale, counts_of(bridge))
     write_frame(folder / f"{name}.csv", pd.DataFrame(found.table, columns=list(COLUMNS)))
     return found
+
+
+def warm_up(actor: Scheduler, setup: Setup, workload: Workload) -> None:
+    """Let a copy of a scheduler decide once, so that no kernel is compiled or loaded while the cluster waits."""
+    first = workload.spec(0)
+    scheduler = LocalScheduler(deepcopy(actor), Mirror(setup, workload.models), np.random.default_rng(0))
+    scheduler.decide(ClusterState(first.submit_time, (first,), jobs=(JobState(0, remaining_work=first.work),)))
 
 
 def find_beginning(place: Path) -> float | None:

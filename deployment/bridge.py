@@ -7,7 +7,7 @@ has that too, so that it can be killed and started again at any instant.
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,6 +134,7 @@ class Bridge:
         self._next_decision = math.inf
         self._due_since: float | None = None
         self._down: frozenset[int] = frozenset()
+        self._strays: dict[str, tuple[float, float]] = {}  # when each was seen first, and asked to stop last
         self.num_rounds = self.num_postponed = self.num_lost = self.num_unanswered = 0
 
     def _recover(self, folder: Path) -> None:
@@ -150,7 +151,7 @@ class Bridge:
                 run.start_time = min(run.start_time, line["now"]) if run.start_time == run.start_time else line["now"]
             elif line["action"] == "start":
                 run.placement = None
-            elif line["phase"] == INTENDED:
+            elif line["action"] == "stop" and line["phase"] == INTENDED:
                 self._free(run, line["time"])
                 run.stopping = line["time"]
 
@@ -209,6 +210,7 @@ class Bridge:
             self.submitted += 1
         for run in self._open():
             self._look_at(run, tasks.get((run.spec.id, run.segment)))
+        self._end_strays(tasks.values())
         down = frozenset(i for i, node in enumerate(nodes) if not node.up)
         if down != self._down:
             self._due(seconds)
@@ -244,15 +246,26 @@ class Bridge:
                 run.num_interruptions += 1
                 self._free(run, wall)
                 self._due(self.clock.seconds())
-        elif run.segment and task is not None and task.state != "ended":
-            self._kill_after_grace(run, task, wall)
 
-    def _kill_after_grace(self, run: JobRun, task: TaskStatus, wall: float) -> None:
-        """End a task that was asked to stop and has not within its grace time."""
-        if wall - run.stopping > self.rules.grace and not self.rules.shadow:
-            self.journal.write(INTENDED, "kill", job=run.spec.id, segment=run.segment, time=wall)
-            self.adapter.stop(task, kill=True)
-            run.stopping = wall
+    def _end_strays(self, tasks: Iterable[TaskStatus]) -> None:
+        """Ask tasks again to stop that should not run, and kill them after their grace time.
+
+        An order may be lost: the cluster manager restarted, or an earlier bridge was killed before it gave it.
+        """
+        wall, before = self.clock.wall(), self._strays
+        self._strays = {}
+        for task in tasks:
+            run = self.runs[task.note.job] if 0 <= task.note.job < len(self.runs) else None
+            if task.state == "ended" or run is None or (run.placement and run.segment == task.note.segment):
+                continue
+            first, last = before.get(task.name, (wall, wall))
+            if wall - last > self.rules.retry and not self.rules.shadow:
+                kill = wall - first > self.rules.grace
+                about = {"job": run.spec.id, "segment": task.note.segment, "time": wall}
+                self.journal.write(INTENDED, "kill" if kill else "stop again", **about)
+                self.adapter.stop(task, kill=kill)
+                last = wall
+            self._strays[task.name] = first, last
 
     def _state(self) -> ClusterState:
         specs = tuple(run.spec for run in self.runs[self._told : self.submitted])

@@ -47,7 +47,8 @@ def read_journal(path: Path) -> Iterator[dict[str, Any]]:
     """
     if not path.exists():
         return
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+    whole = path.read_bytes().rpartition(b"\n")[0]  # a bridge that is killed may leave half a line
+    for number, line in enumerate(whole.splitlines(), 1):
         entry = parse_json(line, f"{path}: line {number}")
         if not isinstance(entry.value, dict) or "phase" not in entry.value:
             raise ProtocolError(f"{entry.place}: is no entry of a journal; move the file away to begin anew")

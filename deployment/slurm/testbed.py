@@ -90,9 +90,9 @@ class SlurmTestbed:
         """Start the slurmd of a node."""
         _run(["slurmd", "-N", f"n{node}"], self.environment, self.folder)
 
-    def end_daemon(self, name: str) -> None:
-        """Kill one daemon by its process id, as a crash would: `slurmctld`, or a node such as `n3`."""
-        _end_process(self.folder / f"{name}.pid", signal.SIGKILL)
+    def end_daemon(self, name: str, *, crash: bool = False) -> None:
+        """End one daemon by its process id, `slurmctld` or a node such as `n3`; a crash saves nothing before."""
+        _end_process(self.folder / f"{name}.pid", signal.SIGKILL if crash else signal.SIGTERM)
 
     def wait_for_nodes(self) -> None:
         """Wait until all nodes are idle or in use."""

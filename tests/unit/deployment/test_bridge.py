@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from baselines import Fifo, Tiresias
+from baselines import Fifo, Srtf
 from deployment.adapter import ActionRefusedError, NodeStatus, TaskNote, TaskStatus, read_note
 from deployment.bridge import JOURNAL, Bridge, BridgeRules, LocalScheduler, SteadyClock, check_nodes
 from deployment.jobs import DONE, RUNNING, STOPPED, Progress, read_progress, write_progress
@@ -18,6 +18,11 @@ from tests.conformance.worlds import Curved
 
 CLUSTER = ClusterSpec(tuple(NodeSpec("new", 4) for _ in range(3)))
 SETUP = Setup(CLUSTER, Curved())
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_disk(monkeypatch):
+    monkeypatch.setattr("os.fsync", lambda _: None)
 
 
 class Time:
@@ -102,7 +107,7 @@ def jobs(count=8):
 class Play:
     """A bridge, its cluster and its time, one step after the other."""
 
-    def __init__(self, folder, scheduler=Tiresias, specs=None, cluster=None, **rules):
+    def __init__(self, folder, scheduler=Srtf, specs=None, cluster=None, **rules):
         self.time = Time() if cluster is None else cluster.time
         self.cluster = cluster or MemoryCluster(self.time)
         self.folder, self.scheduler, self.specs = folder, scheduler, specs or jobs()
@@ -193,7 +198,7 @@ def test_a_bridge_that_was_killed_goes_on_without_losing_or_repeating_a_job(tmp_
 
 def test_an_action_that_was_intended_and_never_carried_out_is_decided_again(tmp_path):
     journal = Journal(tmp_path / JOURNAL)
-    journal.write("intended", "start", job=0, segment=1, gpus={"n0": 2}, time=1e9 + 100.0, now=0.0)
+    journal.write("intended", "start", job=0, segment=1, gpus={"n0": 3, "n1": 2}, time=1e9 + 100.0, now=0.0)
     journal.close()
     play = Play(tmp_path, Fifo, jobs(2))
     play.go(200)

@@ -131,6 +131,6 @@ def test_a_job_moves_and_grows_on_a_real_slurm_and_survives_its_restart(testbed,
 
     wait_for(asked_to_stop)
 
-    testbed.end_daemon("n1")
+    testbed.end_daemon("n1", crash=True)
     testbed.start_node(1)
     testbed.wait_for_nodes()

@@ -40,6 +40,14 @@ class SlurmAdapter:
         """Return the tasks that a bridge has started and that wait, run or are about to end."""
         return self._read(["squeue", "--json"], read_tasks)
 
+    def queue(self) -> str:
+        """Return what `squeue --json` prints, with the jobs of everybody.
+
+        Raises:
+            ActionRefusedError: Slurm does not answer.
+        """
+        return self._run(["squeue", "--json"])
+
     def start(self, note: TaskNote, command: Sequence[str], folder: Path) -> str:
         """Submit a command on the GPUs of a note; an uneven gang becomes a heterogeneous job."""
         parts = [

@@ -33,7 +33,7 @@ def read_nodes(text: str) -> list[NodeStatus]:
     """
     found = []
     for node in parse_json(text, "sinfo --json").field("nodes").items():
-        gres = _gpus(node.field("gres").text(10_000))
+        gres = gpus_in(node.field("gres").text(10_000))
         if gres is None:
             continue
         states = {node.field("state").text().upper()} if isinstance(node.value.get("state"), str) else set()
@@ -46,8 +46,8 @@ def read_nodes(text: str) -> list[NodeStatus]:
                 node.field("name").text(),
                 gres[0],
                 gres[1],
-                _number(node.field("cpus")),
-                _number(node.field("real_memory")) / 1000.0,
+                plain_number(node.field("cpus")),
+                plain_number(node.field("real_memory")) / 1000.0,
                 not states & DOWN,
             )
         )
@@ -67,8 +67,8 @@ def read_tasks(text: str) -> list[TaskStatus]:
         if note is None:
             continue
         together = job.optional("het_job_id")
-        first = int(_number(together)) if together is not None else 0
-        parts[first or int(_number(job.field("job_id")))].append((note, _state(job.field("job_state"))))
+        first = int(plain_number(together)) if together is not None else 0
+        parts[first or int(plain_number(job.field("job_id")))].append((note, job_state(job.field("job_state"))))
     found = []
     for name, each in sorted(parts.items()):
         states = {state for _, state in each}
@@ -79,26 +79,28 @@ def read_tasks(text: str) -> list[TaskStatus]:
     return found
 
 
-def _state(entry: Entry) -> Literal["pending", "running", "ended"]:
+def job_state(entry: Entry) -> Literal["pending", "running", "ended"]:
+    """Return the state of a job; one that still cleans up has ended."""
     states = {entry.text().upper()} if isinstance(entry.value, str) else {each.text().upper() for each in entry.items()}
     if states & PENDING:
         return "pending"
     return "running" if states & RUNNING and "COMPLETING" not in states else "ended"
 
 
-def _number(entry: Entry) -> float:
-    """A number; newer versions of Slurm write an object with `number` in it."""
+def plain_number(entry: Entry) -> float:
+    """Return a number; newer versions of Slurm write an object with `number` in it."""
     if isinstance(entry.value, dict):
         return entry.field("number").number()
     return entry.number()
 
 
-def _gpus(gres: str) -> tuple[str, int] | None:
-    """GPU type and count of a node's generic resources; None without GPUs."""
+def gpus_in(gres: str) -> tuple[str, int] | None:
+    """Return GPU type and count of generic resources; None without GPUs."""
     found: Iterator[re.Match[str]] = (match for part in _split(gres) if (match := GRES.match(part)))
     counts: list[tuple[str, int]] = [(match["type"] or "gpu", int(match["count"])) for match in found]
-    total = sum(count for _, count in counts)
-    return (counts[0][0], total) if total else None
+    whole = [count for name, count in counts if name == "gpu"]  # beside it, a type may be named once more
+    total = sum(whole) or sum(count for _, count in counts)
+    return (next((name for name, _ in counts if name != "gpu"), "gpu"), total) if total else None
 
 
 def _split(gres: str) -> Sequence[str]:

@@ -34,6 +34,7 @@ from launch.descriptions import (
     ReproductionRun,
     SeedRun,
     ServiceRun,
+    ShadowRun,
     SoakRun,
     SweepRun,
     TrainingRun,
@@ -332,6 +333,20 @@ def describe_deployment(cfg: DictConfig) -> DeploymentRun:
         probes=cfg.probes,
         testbed=cfg.testbed,
         continued=existing_folder(cfg, "continued") if cfg.continued else None,
+    )
+
+
+def describe_shadow(cfg: DictConfig) -> ShadowRun:
+    """Describe a scheduler that watches a cluster.
+
+    Raises:
+        ChoiceError: the policy's folder does not exist, or the interval is not positive.
+    """
+    if not cfg.interval > 0:
+        raise ChoiceError(f"interval={cfg.interval}: must be above 0 seconds")
+    recording = Path(cfg.recording) if cfg.recording else None
+    return ShadowRun(
+        **_describe_actor(cfg), recording=recording, model=cfg.model, interval=cfg.interval, looks=cfg.looks
     )
 
 

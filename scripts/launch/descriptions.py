@@ -123,6 +123,16 @@ class DeploymentRun(ActorRun):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ShadowRun(ActorRun):
+    """scripts/shadow.py."""
+
+    recording: Path | None  # a file that sacct has written; None for the cluster as it is now
+    model: str  # stands for all jobs
+    interval: float  # seconds of real time between two looks
+    looks: int | None  # at the cluster; None without end
+
+
+@dataclass(frozen=True, kw_only=True)
 class FilmRun(ActorRun):
     """scripts/film.py."""
 

@@ -107,11 +107,13 @@ def jobs(count=8):
 class Play:
     """A bridge, its cluster and its time, one step after the other."""
 
-    def __init__(self, folder, scheduler=Srtf, specs=None, cluster=None, **rules):
-        self.time = Time() if cluster is None else cluster.time
-        self.cluster = cluster or MemoryCluster(self.time)
+    def __init__(self, folder, scheduler=Srtf, specs=None, rules=None):
+        self.time = Time()
+        self.cluster = MemoryCluster(self.time)
         self.folder, self.scheduler, self.specs = folder, scheduler, specs or jobs()
-        self.rules = BridgeRules(**{"shadow": False, "actions_per_minute": 1000, "interval": 1.0, "retry": 2.0} | rules)
+        self.rules = BridgeRules(
+            **{"shadow": False, "actions_per_minute": 1000, "interval": 1.0, "retry": 2.0} | (rules or {})
+        )
         self.begin(None)
 
     def begin(self, began):
@@ -206,7 +208,7 @@ def test_an_action_that_was_intended_and_never_carried_out_is_decided_again(tmp_
 
 
 def test_an_order_to_stop_that_is_lost_is_repeated_and_the_task_killed_at_last(tmp_path):
-    play = Play(tmp_path, grace=20.0)
+    play = Play(tmp_path, rules={"grace": 20.0})
     orders, stop = [], play.cluster.stop
 
     def deaf(task, *, kill=False):
@@ -222,7 +224,7 @@ def test_an_order_to_stop_that_is_lost_is_repeated_and_the_task_killed_at_last(t
 
 
 def test_in_shadow_mode_nothing_is_touched(tmp_path):
-    play = Play(tmp_path, shadow=True)
+    play = Play(tmp_path, rules={"shadow": True})
     play.go(30)
     assert play.cluster.started == []
     phases = {line["phase"] for line in read_journal(tmp_path / JOURNAL)}
@@ -234,7 +236,7 @@ def test_shadow_mode_is_the_default():
 
 
 def test_actions_are_limited_and_the_rest_comes_later(tmp_path):
-    play = Play(tmp_path, Fifo, actions_per_minute=2)
+    play = Play(tmp_path, Fifo, rules={"actions_per_minute": 2})
     play.go(61)
     assert len(play.cluster.started) <= 4
     assert play.bridge.num_postponed > 0

@@ -26,8 +26,8 @@ def pod(phase, note=NOTE):
 class Answers:
     """kubectl that answers from a table and keeps what it was asked."""
 
-    def __init__(self, **items):
-        self.items, self.asked = items, []
+    def __init__(self, items=None):
+        self.items, self.asked = items or {}, []
 
     def __call__(self, words, given):
         self.asked.append((words, given))
@@ -37,7 +37,7 @@ class Answers:
 def test_nodes_are_read():
     plain = node("cpu_only")
     del plain["status"]["capacity"]["nvidia.com/gpu"]
-    answers = Answers(nodes=[node("b", unschedulable=True), node("a"), node("c"), plain])
+    answers = Answers({"nodes": [node("b", unschedulable=True), node("a"), node("c"), plain]})
     expected = [NodeStatus(name, "NVIDIA-A100-SXM4-40GB", 8, 64.0, 527942 * 2**20 / 1e9, name == "a") for name in "abc"]
     assert KubernetesAdapter("image", kubectl=answers).nodes() == expected
 
@@ -47,7 +47,7 @@ def test_nodes_are_read():
     [(("Running", "Running"), "running"), (("Running", "Pending"), "pending"), (("Running", "Failed"), "ended")],
 )
 def test_the_pods_of_a_gang_are_one_task(phases, state):
-    answers = Answers(pods=[*map(pod, phases), pod("Running", None)])
+    answers = Answers({"pods": [*map(pod, phases), pod("Running", None)]})
     assert KubernetesAdapter("image", kubectl=answers).tasks() == [TaskStatus("murmuration-3-2", NOTE, state)]
 
 
@@ -74,4 +74,4 @@ def test_a_damaged_answer_is_refused(capacity):
     damaged = node("a")
     damaged["status"]["capacity"] = capacity
     with pytest.raises(ActionRefusedError, match="kubectl get nodes.items"):
-        KubernetesAdapter("image", kubectl=Answers(nodes=[damaged])).nodes()
+        KubernetesAdapter("image", kubectl=Answers({"nodes": [damaged]})).nodes()

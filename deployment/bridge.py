@@ -7,7 +7,7 @@ has that too, so that it can be killed and started again at any instant.
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -211,10 +211,11 @@ class Bridge:
         for run in self._open():
             self._look_at(run, tasks.get((run.spec.id, run.segment)))
         self._end_strays(tasks.values())
-        down = frozenset(i for i, node in enumerate(nodes) if not node.up)
+        up = {node.name for node in nodes if node.up}
+        down = frozenset(i for i, node in enumerate(self.nodes) if node.name not in up)  # or not shown at all
         if down != self._down:
             self._due(seconds)
-        self._down, self.nodes = down, nodes
+        self._down = down
         if self._next_decision <= now:
             self._due(self._next_decision / self.rules.scale)
 
@@ -360,7 +361,7 @@ class Bridge:
         run.start_time = self.clock.now() if math.isnan(run.start_time) else run.start_time
         self.journal.write(CARRIED_OUT, "start", name=name, **about)
 
-    def _refused(self, action: str, about: dict[str, object], error: ActionRefusedError) -> None:
+    def _refused(self, action: str, about: Mapping[str, object], error: ActionRefusedError) -> None:
         self.journal.write(REFUSED, action, why=str(error), **about)
         later = (self.clock.seconds() + self.rules.retry) * self.rules.scale
         self._next_decision = min(self._next_decision, later)

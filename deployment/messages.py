@@ -275,7 +275,7 @@ def _read_job(job: int, entry: Entry) -> JobSpec:
 def _read_state(entry: Entry) -> JobState:
     entry.only(*STATE_FIELDS)
     placement, likely = entry.optional("placement"), entry.optional("likely_work")
-    numbers = {name: found.number() for name in TIMES if (found := entry.optional(name))}
+    numbers: dict[str, Any] = {name: found.number() for name in TIMES if (found := entry.optional(name))}
     counts = {name: found.whole(0, 2**31 - 1) for name in COUNTS if (found := entry.optional(name))}
     service = entry.optional("attained_service")
     return JobState(
@@ -298,10 +298,10 @@ def _read_placement(entry: Entry) -> Placement:
         for name in ("cpus", "memory")
         if (found := entry.optional(name))
     }
-    for name, found in amounts.items():
-        if set(found) != set(gpus):
+    for name, by_node in amounts.items():
+        if set(by_node) != set(gpus):
             raise ProtocolError(
-                f"{entry.place}.{name}: names nodes {sorted(found)}; name those of gpus, {sorted(gpus)}"
+                f"{entry.place}.{name}: names nodes {sorted(by_node)}; name those of gpus, {sorted(gpus)}"
             )
     chosen, batch = entry.optional("plan"), entry.optional("batch_size")
     plan = None if chosen is None else _read_plan(chosen)

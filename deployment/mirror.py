@@ -191,7 +191,7 @@ class Mirror:
             for column, name in (("names", "name"), ("plans", "plan"), ("users", "user"))
         }
         given = {column: values for column, values in lists.items() if any(values)}
-        return Workload("cluster", rows, tuple(self.models), tuple(self.tenants), **given)  # type: ignore[arg-type]
+        return Workload("cluster", rows, tuple(self.models), tuple(self.tenants), **given)
 
     def _overwrite(self, episode: MirroredRound, state: ClusterState) -> None:
         """Put what was observed in place of what the engine has computed."""

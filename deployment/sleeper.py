@@ -53,8 +53,8 @@ def main() -> None:
     """Run the job of the command line."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    folder, segment, *numbers = sys.argv[1:]
-    sleep_through(Path(folder), int(segment), *map(float, numbers), stop)  # type: ignore[arg-type]
+    folder, segment, work, throughput, delay = sys.argv[1:]
+    sleep_through(Path(folder), int(segment), float(work), float(throughput), float(delay), stop)
 
 
 if __name__ == "__main__":

@@ -136,7 +136,7 @@ def _rows(path: Path) -> Iterator[tuple[ObservedJob, float, float, float]]:
             continue
         run = times[2] - times[1]
         job = ObservedJob(values["JobID"], times[0], gpus[1], time_limit(run if run == run else math.inf))
-        yield replace(job, user=values.get("User", ""), tenant=values.get("Account", "")), *times
+        yield replace(job, user=values.get("User", ""), tenant=values.get("Account", "")), times[0], times[1], times[2]
 
 
 def _time(text: str, place: str) -> float:

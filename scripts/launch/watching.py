@@ -3,10 +3,9 @@
 import itertools
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-from deployment.adapter import NodeStatus
 from deployment.bridge import JOURNAL, check_nodes
 from deployment.journal import Journal
 from deployment.mirror import Mirror
@@ -53,12 +52,12 @@ def _recorded(path: Path, cluster: ClusterSpec) -> Iterator[Look]:
 def _live(run: ShadowRun, cluster: ClusterSpec) -> Iterator[Look]:
     """Yield the cluster as it is now, again and again."""
     adapter = SlurmAdapter()
+    nodes = adapter.nodes()
+    check_nodes(nodes, cluster)
+    names = [node.name for node in nodes]
     while True:
-        nodes = adapter.nodes()
-        check_nodes(nodes, cluster)
-        yield time.time(), observe_queue(adapter.queue(), [node.name for node in nodes]), _down(nodes)
+        up = {node.name for node in nodes if node.up}
+        down = frozenset(i for i, name in enumerate(names) if name not in up)
+        yield time.time(), observe_queue(adapter.queue(), names), down
         time.sleep(run.interval)
-
-
-def _down(nodes: Sequence[NodeStatus]) -> frozenset[NodeId]:
-    return frozenset(i for i, node in enumerate(nodes) if not node.up)
+        nodes = adapter.nodes()

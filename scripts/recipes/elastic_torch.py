@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as multiprocessing
+from torch.multiprocessing.spawn import start_processes
 
 from deployment.wrapper import report_work
 
@@ -54,8 +54,9 @@ def train(rank: int, processes: int, folder: Path, steps: int, pause: float) -> 
         loss.backward()
         with torch.no_grad():
             for weight in model.parameters():
+                assert weight.grad is not None
                 dist.all_reduce(weight.grad)
-                weight -= 0.05 * weight.grad
+                weight.sub_(weight.grad, alpha=0.05)
         step += 1
         time.sleep(pause / processes)
         if rank == 0 and step % 5 == 0:
@@ -76,7 +77,7 @@ def main() -> None:
     arguments = parser.parse_args()
     folder = Path(os.environ["MURMURATION_FOLDER"])
     given = (arguments.processes, folder, arguments.steps, arguments.pause)
-    running = multiprocessing.start_processes(train, given, arguments.processes, join=False, start_method="fork")
+    running = start_processes(train, given, arguments.processes, join=False, start_method="fork")  # type: ignore[no-untyped-call]
     signal.signal(signal.SIGTERM, lambda *_: [each.terminate() for each in running.processes])
     while not running.join():
         pass

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 WRITES = {"write_text", "write_bytes", "savefig", "to_csv", "to_parquet", "save_file"}
-# Nothing reads these files before they are complete: a job renames its report when it is written, a state's folder appears
+# Nothing reads these files before they are complete: a job renames its report, a state's folder appears
 # as a whole, and pages are built anew.
 EXEMPT = (
     "agents/on_ray/state.py",

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,7 @@ from deployment.remote import RemoteScheduler
 from deployment.service import Session, serve_one
 from deployment.sockets import Connection, listen
 from envs.scheduling import Scheduler
-from envs.simulation import Failures, Information, Scenario, Setup, Simulator, run_episode
+from envs.simulation import Failures, Information, Scenario, Setup, SimulationView, Simulator, run_episode
 from envs.types import JobSpec, MurmurationError
 from envs.workloads import Workload
 from tests.conformance.random_worlds import random_world
@@ -26,8 +27,8 @@ def busy_workload(seed: int, num_jobs: int = 25, most: int = 12) -> Workload:
     jobs = []
     for i, submit in enumerate(np.cumsum(rng.exponential(4.0, num_jobs))):
         gpus = int(rng.integers(1, 6))
-        ends = {"min_gpus": 1, "max_gpus": most} if i % 3 else {}
-        jobs.append(JobSpec(i, float(submit), gpus, float(rng.uniform(5, 120)), "any", **ends))
+        least, largest = (1, most) if i % 3 else (0, 0)
+        jobs.append(JobSpec(i, float(submit), gpus, float(rng.uniform(5, 120)), "any", least, largest))
     return Workload.of(jobs)
 
 
@@ -58,7 +59,7 @@ def address(tmp_path) -> str:
     return f"unix:{tmp_path / 's'}"
 
 
-def same_log(scheduler: type[Scheduler], setup: Setup, workload: Workload, address: str, seed: int = 0) -> int:
+def same_log(scheduler: Callable[[], Scheduler], setup: Setup, workload: Workload, address: str, seed: int = 0) -> int:
     """Play both ways and compare; return the number of events."""
     direct = run_episode(scheduler(), Simulator(workload, setup, seed))
     listening = Listening(scheduler(), setup, address)
@@ -116,6 +117,7 @@ def test_predicted_work_is_seen_alike():
     scheduler, rounds = Fifo(), 0
     scheduler.reset(setup.cluster, simulator.rng)
     for view in simulator.rounds():
+        assert isinstance(view, SimulationView)
         state, copy = watched.read(view)
         mirror = mirror or Mirror(setup, copy.workload.models, copy.workload.tenants, 12)
         seen, jobs = mirror.observe(state), view.queued

@@ -40,13 +40,16 @@ class MemoryCluster:
 
     def __init__(self, time):
         self.time, self.running, self.started = time, {}, []
-        self.down, self.refuse, self.silent, self.strict = set(), 0, 0, True
+        self.down, self.hidden = set(), set()
+        self.refuse, self.silent, self.strict = 0, 0, True
 
     def _now(self):
         return 1e9 + self.time.steady
 
     def nodes(self):
-        return [NodeStatus(f"n{i}", "new", 4, 32.0, 256.0, i not in self.down) for i in range(3)]
+        return [
+            NodeStatus(f"n{i}", "new", 4, 32.0, 256.0, i not in self.down) for i in range(3) if i not in self.hidden
+        ]
 
     def tasks(self):
         if self.silent:
@@ -153,7 +156,7 @@ def test_all_jobs_end_and_times_are_those_of_the_reports(tmp_path):
     assert found.journal.counts["start intended"] == found.journal.counts["start carried out"]
 
 
-@pytest.mark.parametrize("fault", ["refused", "silent", "node", "clock", "lost"])
+@pytest.mark.parametrize("fault", ["refused", "silent", "node", "hidden", "clock", "lost"])
 def test_faults_cost_time_but_no_job(tmp_path, fault):
     play = Play(tmp_path, Fifo)
 
@@ -165,6 +168,8 @@ def test_faults_cost_time_but_no_job(tmp_path, fault):
             cluster.silent = 2
         elif fault == "node" and step in (10, 40):
             cluster.down = {1} if step == 10 else set()
+        elif fault == "hidden" and step in (10, 40):  # a manager that has restarted shows fewer nodes
+            cluster.hidden = {0} if step == 10 else set()
         elif fault == "clock" and step in (5, 15, 30):
             play.time.jump += {5: 3600.0, 15: -7200.0, 30: 1e6}[step]
         elif fault == "lost" and step == 12 and cluster.running:
@@ -176,6 +181,7 @@ def test_faults_cost_time_but_no_job(tmp_path, fault):
         "refused": found.journal.counts["start refused"],
         "silent": found.num_unanswered,
         "node": found.num_lost,
+        "hidden": found.num_lost,
         "clock": 1,
         "lost": found.num_lost,
     }
@@ -207,7 +213,7 @@ def test_an_action_that_was_intended_and_never_carried_out_is_decided_again(tmp_
     assert [note.segment for note in play.check().adapter.started if note.job == 0] == [2]
 
 
-def test_an_order_to_stop_that_is_lost_is_repeated_and_the_task_killed_at_last(tmp_path):
+def test_an_order_to_stop_that_is_lost_is_repeated_and_the_task_killed_at_last(monkeypatch, tmp_path):
     play = Play(tmp_path, rules={"grace": 20.0})
     orders, stop = [], play.cluster.stop
 
@@ -216,7 +222,7 @@ def test_an_order_to_stop_that_is_lost_is_repeated_and_the_task_killed_at_last(t
         if kill or len(orders) % 3 == 0:
             stop(task)
 
-    play.cluster.stop = deaf
+    monkeypatch.setattr(play.cluster, "stop", deaf)
     play.cluster.strict = False  # the next segment waits for the lock of the last one
     play.go(900)
     assert play.bridge.finished

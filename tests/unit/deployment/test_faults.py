@@ -35,7 +35,7 @@ def begin(adapter, folder, clock):
 def test_no_job_is_lost_or_runs_twice_whatever_crashes(testbed, tmp_path):
     adapter = SlurmAdapter(testbed.environment, patience=10.0)
     bridge, scheduler = begin(adapter, tmp_path, SteadyClock(SCALE))
-    unanswered = Counter()
+    unanswered: Counter[str] = Counter()
 
     def play(until):
         """Step until something has happened; a look that Slurm does not answer is repeated."""

@@ -44,7 +44,7 @@ def test_a_sleeper_goes_on_where_it_was_stopped(tmp_path):
     assert kept.state == STOPPED
     assert 3.0 <= kept.work_done < 100.0
     assert sleep_through(tmp_path, 2, 100.0, 1e6, 0.0, threading.Event()) == DONE
-    done = read_progress(tmp_path)
+    assert (done := read_progress(tmp_path)) is not None
     assert (done.segment, done.work_done) == (2, 100.0)
 
 
@@ -84,7 +84,8 @@ def test_the_sleeper_as_a_process_stops_at_sigterm(tmp_path):
         assert child.wait() == 0
     finally:
         child.kill()
-    assert read_progress(tmp_path).state == STOPPED
+    assert (kept := read_progress(tmp_path)) is not None
+    assert kept.state == STOPPED
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import json
 import math
 import socket
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,7 +63,7 @@ def message(*events, **other):
 
 
 BEGIN = message(("SIMULATION_BEGINS", {"nodes": [{"gpu_type": "new", "num_gpus": 4}]}))
-JOB = {"job_id": 0, "job": {"submit_time": 0, "num_gpus": 2, "work": 5, "model": "any"}}
+JOB: dict[str, Any] = {"job_id": 0, "job": {"submit_time": 0, "num_gpus": 2, "work": 5, "model": "any"}}
 
 
 def call(*jobs, **other):
@@ -143,13 +144,13 @@ def test_every_value_of_a_good_message_may_be_damaged():
             for i, each in enumerate(value):
                 yield from ([*value[:i], other, *value[i + 1 :]] for other in damaged(each, bad))
 
+    damages: tuple[Any, ...] = (None, -1, 1e308, "", "\x00", [], {}, True, 2**70)
     refused = []
-    for bad in (None, -1, 1e308, "", "\x00", [], {}, True, 2**70):
-        for document in damaged(json.loads(good), bad):
-            try:
-                read_decision(read_message(session().answer(json.dumps(document).encode() + b"\n"), "")[1])
-            except MurmurationError as error:
-                refused.append(str(error))
+    for document in (document for bad in damages for document in damaged(json.loads(good), bad)):
+        try:
+            read_decision(read_message(session().answer(json.dumps(document).encode() + b"\n"), "")[1])
+        except MurmurationError as error:
+            refused.append(str(error))
     assert len(refused) > 150
     assert all(each.isprintable() for each in refused)
 

@@ -127,7 +127,7 @@ def test_a_job_moves_and_grows_on_a_real_slurm_and_survives_its_restart(testbed,
 
     def asked_to_stop():  # right after the restart an order may be lost: the bridge repeats it, too
         adapter.stop(again[0])
-        return read_progress(other).state == STOPPED
+        return (found := read_progress(other)) is not None and found.state == STOPPED
 
     wait_for(asked_to_stop)
 

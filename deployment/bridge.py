@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from deployment.adapter import ActionRefusedError, ClusterAdapter, NodeStatus, TaskNote, TaskStatus
-from deployment.jobs import DONE, STOPPED, read_progress
+from deployment.jobs import DONE, STOPPED, read_report
 from deployment.journal import CARRIED_OUT, INTENDED, REFUSED, SHADOWED, Journal, read_journal
 from deployment.mirror import Mirror, decide
 from deployment.records import JobRun
@@ -222,7 +222,7 @@ class Bridge:
     def _look_at(self, run: JobRun, task: TaskStatus | None) -> None:
         """Bring one job up to date; `task` is its last segment, None if the cluster manager does not know it."""
         run.task = task
-        report = read_progress(run.folder)
+        report = read_report(run.folder)
         run.progress = report or run.progress
         wall = self.clock.wall()
         if report is not None and report.segment == run.stopped and report.state in (STOPPED, DONE):

@@ -40,7 +40,7 @@ class DeployedResult:
         return self.mean("real") / self.mean("with_latencies") - 1.0
 
 
-def compare_runs(
+def compare_plays(
     scheduler: str,
     simulated: RunResult,
     with_latencies: RunResult,

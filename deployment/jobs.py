@@ -18,7 +18,7 @@ STARTED, RUNNING, STOPPED, DONE = "started", "running", "stopped", "done"
 
 
 @dataclass(frozen=True)
-class Progress:
+class JobReport:
     """What a job has done, as its processes report it.
 
     Attributes:
@@ -40,11 +40,11 @@ class Progress:
     updated: float
 
 
-def read_progress(folder: Path) -> Progress | None:
+def read_report(folder: Path) -> JobReport | None:
     """Return what a job has reported; None if there is nothing readable yet."""
     try:
         content = json.loads((folder / PROGRESS).read_text(encoding="utf-8"))
-        found = Progress(**content)
+        found = JobReport(**content)
         numbers = (found.work_done, found.throughput, found.began, found.ready, found.updated)
         fits = isinstance(found.segment, int) and found.state in (STARTED, RUNNING, STOPPED, DONE)
         return found if fits and all(isinstance(each, int | float) and each >= 0 for each in numbers) else None
@@ -52,7 +52,7 @@ def read_progress(folder: Path) -> Progress | None:
         return None
 
 
-def write_progress(folder: Path, progress: Progress) -> None:
+def write_report(folder: Path, progress: JobReport) -> None:
     """Write what a job has done, as a whole: a reader sees the old report or the new one."""
     part = folder / f".{PROGRESS}.{os.getpid()}"
     with part.open("x", encoding="utf-8") as file:
@@ -70,15 +70,15 @@ def only_one(folder: Path) -> Iterator[None]:
         yield
 
 
-def begin_segment(folder: Path, segment: int) -> Progress | None:
+def begin_segment(folder: Path, segment: int) -> JobReport | None:
     """Return the progress with which a segment begins, to be called under `only_one`; None if it must not run.
 
     It must not if a later segment has run or the job is done: then this start was repeated, or came late.
     """
-    before = read_progress(folder)
+    before = read_report(folder)
     now = time.time()
     if before is None:
-        return Progress(segment, STARTED, 0.0, 0.0, now, now, now)
+        return JobReport(segment, STARTED, 0.0, 0.0, now, now, now)
     if before.state == DONE or before.segment >= segment:
         return None
-    return Progress(segment, STARTED, before.work_done, 0.0, now, now, now)
+    return JobReport(segment, STARTED, before.work_done, 0.0, now, now, now)

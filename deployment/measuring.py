@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deployment.adapter import ActionRefusedError, ClusterAdapter, TaskNote
-from deployment.jobs import RUNNING, Progress, read_progress
+from deployment.jobs import RUNNING, JobReport, read_report
 from envs.types import Seconds
 
 PATIENCE: Seconds = 60.0
@@ -66,10 +66,10 @@ def _stop(adapter: ClusterAdapter, number: int) -> None:
             adapter.stop(task)
 
 
-def _wait(folder: Path, segment: int, *, running: bool = True) -> Progress:
+def _wait(folder: Path, segment: int, *, running: bool = True) -> JobReport:
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
-        found = read_progress(folder)
+        found = read_report(folder)
         if found is not None and found.segment == segment and (found.state == RUNNING) is running:
             return found
         time.sleep(0.01)

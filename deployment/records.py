@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deployment.adapter import TaskStatus
-from deployment.jobs import DONE, Progress
+from deployment.jobs import DONE, JobReport
 from deployment.state import JobState
 from envs.types import JobSpec, Placement, Seconds
 
@@ -51,7 +51,7 @@ class JobRun:
     ordered: float = math.nan
     stopping: float = math.nan
     task: TaskStatus | None = None
-    progress: Progress | None = None
+    progress: JobReport | None = None
     missing: int = 0  # rounds in a row in which the cluster manager did not know the segment
     service: float = 0.0  # GPU-seconds of segments before this one, scaled
     start_time: Seconds = math.nan

@@ -139,6 +139,6 @@ class Shadow:
         return found
 
 
-def time_limit(seconds: float) -> Seconds:
+def expected_time(seconds: float) -> Seconds:
     """Return how long a job may run, `MOST_HOURS` where its limit is unknown or infinite."""
     return seconds if 0 < seconds < math.inf else MOST_HOURS * 3600.0

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from deployment.jobs import DONE, RUNNING, STOPPED, begin_segment, only_one, read_progress, write_progress
+from deployment.jobs import DONE, RUNNING, STOPPED, begin_segment, only_one, read_report, write_report
 
 
 def run_segment(folder: Path, segment: int, grace: float, command: Sequence[str], stop: threading.Event) -> int:
@@ -37,7 +37,7 @@ def run_segment(folder: Path, segment: int, grace: float, command: Sequence[str]
         progress = begin_segment(folder, segment)
         if progress is None:
             return 0
-        write_progress(folder, progress)
+        write_report(folder, progress)
         given = {"MURMURATION_FOLDER": str(folder), "MURMURATION_SEGMENT": str(segment)}
         child = subprocess.Popen(command, env={**os.environ, **given})
         asked = None
@@ -49,9 +49,9 @@ def run_segment(folder: Path, segment: int, grace: float, command: Sequence[str]
                 time.sleep(0.05)
                 if time.monotonic() - asked > grace:
                     child.kill()
-        last = read_progress(folder) or progress
+        last = read_report(folder) or progress
         ended = DONE if child.returncode == 0 and asked is None else STOPPED
-        write_progress(folder, replace(last, state=ended, throughput=0.0, updated=time.time()))
+        write_report(folder, replace(last, state=ended, throughput=0.0, updated=time.time()))
         return child.returncode
 
 
@@ -63,13 +63,13 @@ def report_work(work_done: float, throughput: float) -> None:
         throughput: samples/s of late.
     """
     folder, segment = Path(os.environ["MURMURATION_FOLDER"]), int(os.environ["MURMURATION_SEGMENT"])
-    before = read_progress(folder)
+    before = read_report(folder)
     if before is None or before.segment != segment:
         return  # a later segment has begun
     now = time.time()
     ready = before.ready if before.state == RUNNING else now
     report = replace(before, state=RUNNING, work_done=work_done, throughput=throughput, ready=ready, updated=now)
-    write_progress(folder, report)
+    write_report(folder, report)
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from deployment.reading import ProtocolError
 from deployment.slurm.parsing import read_nodes, read_tasks
 from envs.types import Seconds, as_line
 
-Found = TypeVar("Found")
+Listed = TypeVar("Listed")
 GONE = ("Invalid job id", "already completing", "Job/step already", "Invalid job/step")  # as scancel calls it
 
 
@@ -72,7 +72,7 @@ class SlurmAdapter:
             if not any(each in str(error) for each in GONE):
                 raise
 
-    def _read(self, command: Sequence[str], read: Callable[[str], Sequence[Found]]) -> Sequence[Found]:
+    def _read(self, command: Sequence[str], read: Callable[[str], Sequence[Listed]]) -> Sequence[Listed]:
         try:
             return read(self._run(command))
         except ProtocolError as error:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from deployment.reading import Entry, ProtocolError, parse_json, quote
-from deployment.shadow import ObservedJob, time_limit
-from deployment.slurm.parsing import gpus_in, job_state, plain_number
+from deployment.reading import Entry, ProtocolError, quote
+from deployment.shadow import ObservedJob, expected_time
+from deployment.slurm.parsing import gpus_in, job_state, listed_in, plain_number
 from envs.types import ClusterSpec, NodeId
 
 NEEDED = ("JobID", "Submit", "Start", "End", "AllocTRES")
@@ -27,7 +27,7 @@ def observe_queue(text: str, names: Sequence[str]) -> list[ObservedJob]:
         ProtocolError: it has another form.
     """
     found = []
-    for job in parse_json(text, "squeue --json").field("jobs").items():
+    for job in listed_in(text, "squeue --json", "jobs"):
         state = job_state(job.field("job_state"))
         held = _held(job, {name: i for i, name in enumerate(names)}) if state == "running" else None
         gpus = sum(held.values()) if held else _asked(job)
@@ -40,7 +40,7 @@ def observe_queue(text: str, names: Sequence[str]) -> list[ObservedJob]:
                 f"{plain_number(job.field('job_id')):.0f}",
                 plain_number(job.field("submit_time")),
                 gpus,
-                time_limit(60.0 * plain_number(limit) if limit is not None else math.inf),
+                expected_time(60.0 * plain_number(limit) if limit is not None else math.inf),
                 plain_number(job.field("start_time")) if held else math.nan,
                 held,
                 "" if user is None else user.text(),
@@ -135,7 +135,7 @@ def _rows(path: Path) -> Iterator[tuple[ObservedJob, float, float, float]]:
         if math.isnan(times[0]):
             continue
         run = times[2] - times[1]
-        job = ObservedJob(values["JobID"], times[0], gpus[1], time_limit(run if run == run else math.inf))
+        job = ObservedJob(values["JobID"], times[0], gpus[1], expected_time(run if run == run else math.inf))
         yield replace(job, user=values.get("User", ""), tenant=values.get("Account", "")), times[0], times[1], times[2]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from deployment.adapter import NodeStatus, TaskNote, TaskStatus, read_note
-from deployment.reading import Entry, parse_json
+from deployment.reading import Entry, ProtocolError, parse_json, quote
 
 GRES = re.compile(r"^gpu(?::(?P<type>[^:(]+))?:(?P<count>\d+)(?:\(|$)")
 DOWN = {
@@ -32,7 +32,7 @@ def read_nodes(text: str) -> list[NodeStatus]:
         ProtocolError: it has another form.
     """
     found = []
-    for node in parse_json(text, "sinfo --json").field("nodes").items():
+    for node in listed_in(text, "sinfo --json", "nodes"):
         gres = gpus_in(node.field("gres").text(10_000))
         if gres is None:
             continue
@@ -61,7 +61,7 @@ def read_tasks(text: str) -> list[TaskStatus]:
         ProtocolError: it has another form.
     """
     parts: dict[int, list[tuple[TaskNote, Literal["pending", "running", "ended"]]]] = defaultdict(list)
-    for job in parse_json(text, "squeue --json").field("jobs").items():
+    for job in listed_in(text, "squeue --json", "jobs"):
         comment = job.optional("comment")
         note = read_note(comment.text(100_000)) if comment is not None else None
         if note is None:
@@ -77,6 +77,19 @@ def read_tasks(text: str) -> list[TaskStatus]:
             TaskStatus(str(name), each[0][0], "ended" if ended else "pending" if "pending" in states else "running")
         )
     return found
+
+
+def listed_in(text: str, command: str, field: str) -> Iterator[Entry]:
+    """Return what a command lists. Where Slurm does not answer, it prints an empty list beside the error.
+
+    Raises:
+        ProtocolError: it has another form, or reports an error.
+    """
+    content = parse_json(text, command)
+    errors = content.optional("errors")
+    for error in errors.items() if errors is not None else ():
+        raise ProtocolError(f"{command}: Slurm reports {quote(error.value)}; the list beside it does not count")
+    return content.field(field).items()
 
 
 def job_state(entry: Entry) -> Literal["pending", "running", "ended"]:

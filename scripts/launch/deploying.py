@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 from deployment.bridge import Bridge, LocalScheduler, SteadyClock
-from deployment.comparison import COLUMNS, DeployedResult, compare_runs
+from deployment.comparison import COLUMNS, DeployedResult, compare_plays
 from deployment.measuring import MeasuredLatencies, measure_latencies
 from deployment.mirror import Mirror
 from deployment.records import JobRun
@@ -44,7 +44,7 @@ def deploy_run(run: DeploymentRun, folder: Path) -> None:
         ActionRefusedError: the cluster does not answer.
     """
     inputs = build_inputs(run.problem)
-    setup, workload = inputs.setup, shorten(find_workloads(inputs, None, 1)[0], run.shorten, run.jobs)
+    setup, workload = inputs.setup, cut_short(find_workloads(inputs, None, 1)[0], run.shorten, run.jobs)
     check_playable(setup)
     adapter = SlurmAdapter(find_testbed(Path(run.testbed)).environment if run.testbed else None)
     place = run.continued or folder
@@ -61,7 +61,7 @@ def deploy_run(run: DeploymentRun, folder: Path) -> None:
     ]
     table = compare_table(results)
     wide_console().print(table)
-    write_frame(place / "results.csv", summarise(results))
+    write_frame(place / "results.csv", list_means(results))
 
 
 def actors(run: DeploymentRun) -> list[tuple[str, Scheduler]]:
@@ -74,7 +74,7 @@ def actors(run: DeploymentRun) -> list[tuple[str, Scheduler]]:
     return list(found.items())
 
 
-def shorten(workload: Workload, factor: float, count: int | None) -> Workload:
+def cut_short(workload: Workload, factor: float, count: int | None) -> Workload:
     """Return the first jobs of a workload with submit times and work divided by a factor."""
     found = workload.slice(0, len(workload) if count is None else count)
     jobs = found.jobs.copy()
@@ -161,7 +161,7 @@ def play_on_cluster(
     with Live(live_table(name, bridge), console=wide_console(), refresh_per_second=2, transient=True) as live:
         bridge.play(scheduler, lambda now: live.update(live_table(name, now)), until)
     bridge.journal.close()
-    found = compare_runs(name, simulated, with_latencies, bridge.runs, scale, counts_of(bridge))
+    found = compare_plays(name, simulated, with_latencies, bridge.runs, scale, counts_of(bridge))
     write_frame(folder / f"{name}.csv", pd.DataFrame(found.table, columns=list(COLUMNS)))
     return found
 
@@ -235,7 +235,7 @@ def live_table(name: str, bridge: Bridge) -> Table:
     return table
 
 
-def summarise(results: Sequence[DeployedResult]) -> pd.DataFrame:
+def list_means(results: Sequence[DeployedResult]) -> pd.DataFrame:
     """Return one row for each scheduler: mean JCTs in seconds, the parts of the difference, and counts."""
     rows = []
     for each in results:

@@ -29,7 +29,7 @@ def batch_of(step: int) -> tuple[torch.Tensor, torch.Tensor]:
     return x, x.sum(1, keepdim=True)
 
 
-def train(rank: int, processes: int, folder: Path, steps: int, pause: float) -> None:
+def _train(rank: int, processes: int, folder: Path, steps: int, pause: float) -> None:
     """Train from the last checkpoint on, as one of several processes."""
     asked = [False]
     signal.signal(signal.SIGTERM, lambda *_: asked.__setitem__(0, True))
@@ -77,7 +77,7 @@ def main() -> None:
     arguments = parser.parse_args()
     folder = Path(os.environ["MURMURATION_FOLDER"])
     given = (arguments.processes, folder, arguments.steps, arguments.pause)
-    running = start_processes(train, given, arguments.processes, join=False, start_method="fork")  # type: ignore[no-untyped-call]
+    running = start_processes(_train, given, arguments.processes, join=False, start_method="fork")  # type: ignore[no-untyped-call]
     signal.signal(signal.SIGTERM, lambda *_: [each.terminate() for each in running.processes])
     while not running.join():
         pass

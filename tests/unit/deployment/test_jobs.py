@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deployment.jobs import DONE, RUNNING, STOPPED, Progress, begin_segment, only_one, read_progress, write_progress
+from deployment.jobs import DONE, RUNNING, STOPPED, JobReport, begin_segment, only_one, read_report, write_report
 from deployment.sleeper import sleep_through
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -35,16 +35,16 @@ def test_a_sleeper_goes_on_where_it_was_stopped(tmp_path):
     stop = threading.Event()
     thread = threading.Thread(target=sleep_through, args=(tmp_path, 1, 100.0, 10.0, 0.0, stop))
     thread.start()
-    wait_for(lambda: (found := read_progress(tmp_path)) and found.state == RUNNING)
+    wait_for(lambda: (found := read_report(tmp_path)) and found.state == RUNNING)
     time.sleep(0.3)
     stop.set()
     thread.join()
-    kept = read_progress(tmp_path)
+    kept = read_report(tmp_path)
     assert kept is not None
     assert kept.state == STOPPED
     assert 3.0 <= kept.work_done < 100.0
     assert sleep_through(tmp_path, 2, 100.0, 1e6, 0.0, threading.Event()) == DONE
-    assert (done := read_progress(tmp_path)) is not None
+    assert (done := read_report(tmp_path)) is not None
     assert (done.segment, done.work_done) == (2, 100.0)
 
 
@@ -65,7 +65,7 @@ def test_two_segments_never_run_at_once(tmp_path):
         thread.start()
         time.sleep(0.1)
         order.append("first")
-        write_progress(tmp_path, Progress(1, STOPPED, 4.0, 1.0, 1.0, 1.0, 1.0))
+        write_report(tmp_path, JobReport(1, STOPPED, 4.0, 1.0, 1.0, 1.0, 1.0))
     thread.join()
     assert order == ["first", DONE]
 
@@ -73,18 +73,18 @@ def test_two_segments_never_run_at_once(tmp_path):
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"segment": "1"}', "\x00", '{"segment": 1, "state": "odd"}'])
 def test_a_damaged_report_counts_as_none(tmp_path, text):
     (tmp_path / "progress.json").write_text(text)
-    assert read_progress(tmp_path) is None
+    assert read_report(tmp_path) is None
 
 
 def test_the_sleeper_as_a_process_stops_at_sigterm(tmp_path):
     child = start("-S", "-m", "deployment.sleeper", tmp_path, 1, 1000.0, 10.0, 0.0)
     try:
-        wait_for(lambda: (found := read_progress(tmp_path)) and found.state == RUNNING)
+        wait_for(lambda: (found := read_report(tmp_path)) and found.state == RUNNING)
         child.send_signal(signal.SIGTERM)
         assert child.wait() == 0
     finally:
         child.kill()
-    assert (kept := read_progress(tmp_path)) is not None
+    assert (kept := read_report(tmp_path)) is not None
     assert kept.state == STOPPED
 
 
@@ -100,14 +100,12 @@ def test_a_torch_job_grows_and_shrinks_without_losing_its_place(tmp_path):
         child = start("-m", "deployment.wrapper", folder, number, 60, "--", sys.executable, recipe, *options)
         try:
             if stop_after:
-                wait_for(
-                    lambda: (p := read_progress(folder)) and p.segment == number and p.work_done >= stop_after * 24
-                )
+                wait_for(lambda: (p := read_report(folder)) and p.segment == number and p.work_done >= stop_after * 24)
                 child.send_signal(signal.SIGTERM)
             assert child.wait() == 0
         finally:
             child.kill()
-        return read_progress(folder)
+        return read_report(folder)
 
     first = segment(tmp_path / "a", 1, 2, stop_after=5)
     assert first.state == STOPPED

@@ -31,7 +31,7 @@ class Answers:
 
     def __call__(self, words, given):
         self.asked.append((words, given))
-        return json.dumps({"kind": "List", "items": self.items.get(words[1], [])}) if words[0] == "get" else ""
+        return json.dumps({"items": self.items.get(words[1], [])}) if words[0] == "get" else ""
 
 
 def test_nodes_are_read():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deployment.adapter import ActionRefusedError, TaskNote, TaskStatus
-from deployment.jobs import DONE, RUNNING, STOPPED, read_progress
+from deployment.jobs import DONE, RUNNING, STOPPED, read_report
 from deployment.slurm.adapter import SlurmAdapter
 from deployment.slurm.parsing import read_nodes, read_tasks
 from envs.types import MurmurationError
@@ -67,6 +67,16 @@ def test_damaged_output_is_refused_in_one_line(text):
     assert str(raised.value).isprintable()
 
 
+def test_an_empty_list_beside_an_error_is_no_empty_queue():
+    """`squeue --json` prints it, with status 0, while slurmctld is down."""
+    text = json.dumps(
+        {"errors": [{"error": "Unable to contact slurm controller", "errno": 1007}], "jobs": [], "nodes": []}
+    )
+    for read in (read_tasks, read_nodes):
+        with pytest.raises(MurmurationError, match="Slurm reports .*Unable to contact"):
+            read(text)
+
+
 def test_a_command_that_is_missing_or_fails_is_a_refusal(monkeypatch, tmp_path):
     with pytest.raises(ActionRefusedError, match="sinfo: not found"):
         SlurmAdapter({"PATH": str(tmp_path)}).nodes()
@@ -96,7 +106,7 @@ def sleeper(folder, segment, work):
 
 
 def reported(folder, segment, state):
-    return wait_for(lambda: (found := read_progress(folder)) and found.segment == segment and found.state == state)
+    return wait_for(lambda: (found := read_report(folder)) and found.segment == segment and found.state == state)
 
 
 def test_a_job_moves_and_grows_on_a_real_slurm_and_survives_its_restart(testbed, tmp_path):
@@ -127,7 +137,7 @@ def test_a_job_moves_and_grows_on_a_real_slurm_and_survives_its_restart(testbed,
 
     def asked_to_stop():  # right after the restart an order may be lost: the bridge repeats it, too
         adapter.stop(again[0])
-        return (found := read_progress(other)) is not None and found.state == STOPPED
+        return (found := read_report(other)) is not None and found.state == STOPPED
 
     wait_for(asked_to_stop)
 

@@ -14,7 +14,7 @@ EXTRAS := learn,render,recipes,docs,dev
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types layers unit docs docs-serve format lock clean
+.PHONY: help install demo test lint types layers unit docs docs-serve slurm-up slurm-down format lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -52,6 +52,12 @@ docs: $(STAMP) ## Build the documentation site into site/, without network
 
 docs-serve: $(STAMP) ## Show the documentation site at http://127.0.0.1:8000
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
+slurm-up: $(STAMP) ## Start a Slurm test cluster on this machine; needs Debian's packages of Slurm and root
+	$(BIN)/python scripts/slurm_cluster.py up
+
+slurm-down: $(STAMP) ## End the test cluster
+	$(BIN)/python scripts/slurm_cluster.py down
 
 format: $(STAMP) ## Fix style and format
 	$(BIN)/ruff check --fix .

@@ -1,7 +1,7 @@
 """The build of the wheel: copies of the repository's folders within the package `murmuration`.
 
-`envs`, `agents` and `baselines` are names that other packages have, too. As top-level packages of an environment they
-would replace each other's files. Everything else about the build is in pyproject.toml.
+`envs`, `agents`, `baselines` and `deployment` are names that other packages have, too. As top-level packages of an
+environment they would replace each other's files. Everything else about the build is in pyproject.toml.
 """
 
 from pathlib import Path
@@ -13,7 +13,9 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).resolve().parent
 # Of each folder, the files that belong into a wheel. Records of results (baselines/records) are left out.
 COPIED = {
-    **dict.fromkeys(("envs", "agents", "baselines"), ("**/*.py", "py.typed", "**/tables/*", "**/static/*")),
+    **dict.fromkeys(
+        ("envs", "agents", "baselines", "deployment"), ("**/*.py", "py.typed", "**/tables/*", "**/static/*")
+    ),
     "scripts": ("**/*.py",),
     "conf": ("**/*.yaml",),
     "checkpoints": ("bids-*/*.json", "bids-*/*.safetensors", "options-16/*.json", "options-16/*.safetensors"),

@@ -1,7 +1,7 @@
 """Where the project's folders are: a clone, or the copies of its folders within an installed wheel.
 
-A wheel keeps `envs`, `agents`, `baselines`, the scripts and their configuration in `murmuration/clone`, laid out as in
-the repository. Other packages with these names, such as that of `openai-agents`, replace none of its files so.
+A wheel keeps `envs`, `agents`, `baselines`, `deployment`, the scripts and their configuration in `murmuration/clone`,
+laid out as in the repository. Other packages with these names, such as that of `openai-agents`, replace none of its files so.
 """
 
 import sys
@@ -12,7 +12,15 @@ HERE = Path(__file__).resolve().parent
 IN_WHEEL = (HERE / "clone").is_dir()
 ROOT = HERE / "clone" if IN_WHEEL else HERE.parent
 SCRIPTS = ROOT / "scripts"
-PACKAGES = ("envs", "agents", "baselines", "launch", "benchmarks", "experiments")  # names of the project on sys.path
+PACKAGES = (
+    "envs",
+    "agents",
+    "baselines",
+    "deployment",
+    "launch",
+    "benchmarks",
+    "experiments",
+)  # names of the project on sys.path
 
 
 def open_home() -> None:

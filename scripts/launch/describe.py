@@ -12,6 +12,7 @@ from typing import Any, cast
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from deployment.bridge import BridgeRules
 from envs.evaluation.task import Task
 from envs.types import did_you_mean
 from launch.arguments import compose_options
@@ -22,6 +23,7 @@ from launch.descriptions import (
     CalibrationRun,
     ComparisonRun,
     CurvesRun,
+    DeploymentRun,
     EvaluationRun,
     FilmRun,
     InterfaceRun,
@@ -31,6 +33,8 @@ from launch.descriptions import (
     Repetition,
     ReproductionRun,
     SeedRun,
+    ServiceRun,
+    ShadowRun,
     SoakRun,
     SweepRun,
     TrainingRun,
@@ -288,16 +292,76 @@ def describe_film(cfg: DictConfig) -> FilmRun:
     if cfg.checkpoint:
         cfg = recall_setup(cfg)
     return FilmRun(
-        problem=describe_problem(cfg),
-        schedulers=describe_schedulers(cfg),
-        checkpoint=cfg.checkpoint,
-        sampled=cfg.sampled,
-        trusted=registered(cfg) if cfg.checkpoint else frozenset(),
+        **_describe_actor(cfg),
         split=cfg.split,
         episode=cfg.episode,
         film=cfg.film,
         frames=cfg.frames,
         fps=cfg.fps,
+    )
+
+
+def _describe_actor(cfg: DictConfig) -> dict[str, Any]:
+    """Describe the fields of an `ActorRun`."""
+    return {
+        "problem": describe_problem(cfg),
+        "schedulers": describe_schedulers(cfg),
+        "checkpoint": cfg.checkpoint,
+        "sampled": cfg.sampled,
+        "trusted": registered(cfg) if cfg.checkpoint else frozenset(),
+    }
+
+
+def describe_service(cfg: DictConfig) -> ServiceRun:
+    """Describe a scheduler that answers clusters.
+
+    Raises:
+        ChoiceError: the policy's folder does not exist, or the number of clusters is below 1.
+    """
+    if cfg.checkpoint:
+        cfg = recall_setup(cfg)
+    return ServiceRun(**_describe_actor(cfg), address=cfg.address, clusters=cfg.clusters)
+
+
+def describe_deployment(cfg: DictConfig) -> DeploymentRun:
+    """Describe a trace that is played on a real cluster.
+
+    Raises:
+        ChoiceError: a folder does not exist, or a number is not positive.
+    """
+    if not cfg.shorten > 0:
+        raise ChoiceError(f"shorten={cfg.shorten}: must be above 0; 24 makes an hour of a day")
+    rules = BridgeRules(
+        shadow=not cfg.act,
+        scale=float(cfg.scale),
+        grace=cfg.grace,
+        actions_per_minute=cfg.actions_per_minute,
+        interval=cfg.interval,
+        retry=5.0 * cfg.interval,
+        knows_work=cfg.scenario.information.get("work", "exact") != "none",
+    )
+    return DeploymentRun(
+        **_describe_actor(cfg),
+        rules=rules,
+        shorten=cfg.shorten,
+        jobs=cfg.jobs,
+        probes=cfg.probes,
+        testbed=cfg.testbed,
+        continued=existing_folder(cfg, "continued") if cfg.continued else None,
+    )
+
+
+def describe_shadow(cfg: DictConfig) -> ShadowRun:
+    """Describe a scheduler that watches a cluster.
+
+    Raises:
+        ChoiceError: the policy's folder does not exist, or the interval is not positive.
+    """
+    if not cfg.interval > 0:
+        raise ChoiceError(f"interval={cfg.interval}: must be above 0 seconds")
+    recording = Path(cfg.recording) if cfg.recording else None
+    return ShadowRun(
+        **_describe_actor(cfg), recording=recording, model=cfg.model, interval=cfg.interval, looks=cfg.looks
     )
 
 

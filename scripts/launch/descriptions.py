@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from deployment.bridge import BridgeRules
 from envs.evaluation.task import Task
 from launch.building import Component
 
@@ -91,14 +92,50 @@ class EvaluationRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilmRun:
-    """scripts/film.py."""
+class ActorRun:
+    """A run of one scheduler or policy."""
 
     problem: ProblemSpec
     schedulers: Mapping[str, Component]
-    checkpoint: str  # of a policy to film instead; "" for none
-    sampled: bool | None
-    trusted: frozenset[str]
+    checkpoint: str  # of a policy to take instead; "" for none
+    sampled: bool | None  # see `launch.policies.load_policy`
+    trusted: frozenset[str]  # import paths of the classes that the policy may name
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceRun(ActorRun):
+    """scripts/serve.py."""
+
+    address: str
+    clusters: int | None  # that are answered; None for all that come
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeploymentRun(ActorRun):
+    """scripts/deploy.py."""
+
+    rules: BridgeRules
+    shorten: float  # divides submit times and work
+    jobs: int | None  # the first ones; None for all
+    probes: int  # starts that measure the latencies of the cluster
+    testbed: str  # folder of the test cluster; "" for that of the environment
+    continued: Path | None  # an earlier run to go on with
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShadowRun(ActorRun):
+    """scripts/shadow.py."""
+
+    recording: Path | None  # a file that sacct has written; None for the cluster as it is now
+    model: str  # stands for all jobs
+    interval: float  # seconds of real time between two looks
+    looks: int | None  # at the cluster; None without end
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilmRun(ActorRun):
+    """scripts/film.py."""
+
     split: str | None
     episode: int  # place in the split
     film: str  # name of the file, with its ending

@@ -7,7 +7,7 @@ from envs.episodes.film import film_episode, write_film
 from envs.evaluation.files import whole_file
 from envs.evaluation.playing import workload_seed
 from envs.scheduling import Scheduler
-from launch.descriptions import FilmRun
+from launch.descriptions import ActorRun, FilmRun
 from launch.errors import ChoiceError
 from launch.inputs import build_inputs, build_schedulers, find_workloads
 
@@ -31,7 +31,7 @@ def film_run(run: FilmRun, folder: Path) -> Path:
     return folder / run.film
 
 
-def find_actor(run: FilmRun) -> Scheduler:
+def find_actor(run: ActorRun) -> Scheduler:
     """Return the policy of the checkpoint, or the only scheduler that is chosen.
 
     Raises:
@@ -44,5 +44,5 @@ def find_actor(run: FilmRun) -> Scheduler:
         return watched(next(iter(load_policies(run.checkpoint, run.trusted, sampled=run.sampled).values())))
     built = build_schedulers(run.schedulers)
     if len(built) != 1:
-        raise ChoiceError(f"{len(built)} schedulers are chosen ({', '.join(built)}); a film shows one: scheduler=fifo")
+        raise ChoiceError(f"{len(built)} schedulers are chosen ({', '.join(built)}); choose one: scheduler=fifo")
     return next(iter(built.values()))

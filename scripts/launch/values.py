@@ -57,14 +57,33 @@ FORMS: Mapping[str, Callable[[Any], bool]] = {
 # Forms by key, besides the groups above; other top-level keys name schedulers of the user's own.
 ALLOWED: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("seed", "episode", "rollouts"), (SEED,)),
-    **dict.fromkeys(("seeds", "episodes", "processes", "jobs", "validation_workloads"), (COUNT, NULL)),
-    **dict.fromkeys(("frames", "fps", "workloads", "population", "trainer.save_every"), (COUNT,)),
+    **dict.fromkeys(
+        ("seeds", "episodes", "processes", "jobs", "validation_workloads", "clusters", "looks"), (COUNT, NULL)
+    ),
+    **dict.fromkeys(
+        ("frames", "fps", "workloads", "population", "trainer.save_every", "actions_per_minute", "probes"), (COUNT,)
+    ),
     **dict.fromkeys(("trainer.iterations", "trainer.picture_every", "generations"), (NATURAL,)),
-    **dict.fromkeys(("minutes", "growth"), (NUMBER,)),
-    **dict.fromkeys(("checkpoint", "reference", "start", "run", "resume", "film", "load_definition"), (TEXT,)),
-    **dict.fromkeys(("suite", "paper", "data", "zero", "one", "passed", "tuning.reference"), (TEXT,)),
+    **dict.fromkeys(("minutes", "growth", "scale", "shorten", "interval", "grace"), (NUMBER,)),
+    **dict.fromkeys(
+        (
+            "checkpoint",
+            "reference",
+            "start",
+            "run",
+            "resume",
+            "film",
+            "load_definition",
+            "testbed",
+            "continued",
+            "recording",
+            "model",
+        ),
+        (TEXT,),
+    ),
+    **dict.fromkeys(("suite", "paper", "data", "zero", "one", "passed", "tuning.reference", "address"), (TEXT,)),
     **dict.fromkeys(("split", "results", "table", "ray.address"), (TEXT, NULL)),
-    **dict.fromkeys(("again", "evaluate", "optional", "record"), (SWITCH,)),
+    **dict.fromkeys(("act", "again", "evaluate", "optional", "record"), (SWITCH,)),
     **dict.fromkeys(("tasks", "trust", "loggers", "estimators", "predictors", "tuning.options"), (TEXTS,)),
     **dict.fromkeys(("ray", "tuning", "tuning.scheduler"), (OPTIONS,)),
     **dict.fromkeys(("suites", "tables", "tuning.parameters"), (GROUPS,)),

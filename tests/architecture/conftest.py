@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-FOLDERS = ("envs", "agents", "baselines", "scripts", "murmuration", "tests")
+FOLDERS = ("envs", "agents", "baselines", "deployment", "scripts", "murmuration", "tests")
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from importlib import import_module
 
 import pytest
 
-PACKAGES = ("envs/", "agents/", "baselines/")
+PACKAGES = ("envs/", "agents/", "baselines/", "deployment/")
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 

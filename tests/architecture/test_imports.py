@@ -16,6 +16,7 @@ HEAVY = ("torch", "ray", "hydra", "omegaconf")
 FORBIDDEN = {
     "envs/": HEAVY,
     "baselines/": (*HEAVY, "agents"),
+    "deployment/": (*HEAVY, "agents", "baselines"),
     "agents/": ("hydra", "omegaconf", "baselines"),
     "agents/networks/": ("hydra", "omegaconf", "baselines", "ray"),
 }
@@ -48,7 +49,7 @@ def foreign(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("package", ["envs", "baselines"])
+@pytest.mark.parametrize("package", ["envs", "baselines", "deployment"])
 def test_envs_and_baselines_load_no_learning_library(package, foreign, texts):
     modules = [path[:-3].replace("/", ".") for path in texts if path.startswith(f"{package}/")]
     assert f"{package}.__init__" in modules

@@ -6,8 +6,15 @@ from collections.abc import Iterator
 import pytest
 
 WRITES = {"write_text", "write_bytes", "savefig", "to_csv", "to_parquet", "save_file"}
-# Nothing reads these files before they are complete: a state's folder appears as a whole, and pages are built anew.
-EXEMPT = ("agents/on_ray/state.py", "envs/performance/refit.py", "envs/episodes/film.py", "scripts/documentation/")
+# Nothing reads these files before they are complete: a job renames its report, a state's folder appears
+# as a whole, and pages are built anew.
+EXEMPT = (
+    "agents/on_ray/state.py",
+    "envs/performance/refit.py",
+    "envs/episodes/film.py",
+    "scripts/documentation/",
+    "deployment/jobs.py",
+)
 
 
 def loose_writes(tree: ast.AST) -> Iterator[str]:
@@ -29,7 +36,8 @@ def test_files_are_written_as_a_whole(trees):
     found = {
         path: writes
         for path, tree in trees.items()
-        if path.startswith(("agents/", "envs/", "baselines/", "scripts/")) and not path.startswith(EXEMPT)
+        if path.startswith(("agents/", "envs/", "baselines/", "deployment/", "scripts/"))
+        and not path.startswith(EXEMPT)
         if (writes := list(loose_writes(tree)))
     }
     assert found == {}, "write with write_whole, write_frame, write_figure, or in a block of whole_file"

@@ -24,7 +24,7 @@ def test_a_film_shows_one_scheduler():
         run: Any = SimpleNamespace(checkpoint="", schedulers=schedulers)
         return find_actor(run)
 
-    with pytest.raises(ChoiceError, match=r"2 schedulers are chosen \(a, b\); a film shows one"):
+    with pytest.raises(ChoiceError, match=r"2 schedulers are chosen \(a, b\); choose one"):
         actor_of("a", "b")
     with pytest.raises(ChoiceError, match="0 schedulers are chosen"):
         actor_of()

@@ -1,0 +1,399 @@
+"""The bridge between a scheduler and a real cluster: look, decide, act, round by round.
+
+Each round begins with what the cluster manager says. The bridge remembers only what it has ordered, and the journal
+has that too, so that it can be killed and started again at any instant.
+"""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from deployment.adapter import ActionRefusedError, ClusterAdapter, NodeStatus, TaskNote, TaskStatus
+from deployment.jobs import DONE, STOPPED, read_report
+from deployment.journal import CARRIED_OUT, INTENDED, REFUSED, SHADOWED, Journal, read_journal
+from deployment.mirror import Mirror, decide
+from deployment.records import JobRun
+from deployment.state import ClusterState, Decision
+from envs.scheduling import Scheduler
+from envs.types import ClusterError, ClusterSpec, JobSpec, MurmurationError, Placement, Seconds
+
+MISSING_ROUNDS = 3  # in which Slurm may not know a new task yet
+JOURNAL = "journal.jsonl"
+
+
+class DecisionMaker(Protocol):
+    """A scheduler as the bridge asks it: in this process or through the protocol."""
+
+    def decide(self, state: ClusterState) -> Decision:
+        """Return the decision for a round."""
+        ...
+
+
+@dataclass(frozen=True)
+class BridgeRules:
+    """How a bridge acts.
+
+    Attributes:
+        shadow: only decide and log; nothing is started or stopped.
+        scale: seconds of the scheduler's time in a second of real time, for replaying traces.
+        grace: seconds of real time from SIGTERM until a task is killed.
+        actions_per_minute: the most starts and stops in a minute of real time; those above wait.
+        interval: seconds of real time between looks at the cluster.
+        retry: seconds of real time until a refused action may be decided again.
+        knows_work: whether the scheduler is told the remaining work.
+    """
+
+    shadow: bool = True
+    scale: float = 1.0
+    grace: Seconds = 30.0
+    actions_per_minute: int = 60
+    interval: Seconds = 5.0
+    retry: Seconds = 10.0
+    knows_work: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("scale", "grace", "actions_per_minute", "interval", "retry"):
+            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
+                raise MurmurationError(f"bridge.{name} is {getattr(self, name)}; it must be positive and finite")
+
+
+class SteadyClock:
+    """Scaled time that never goes back and never jumps, whatever the clock on the wall does.
+
+    Args:
+        scale: scaled seconds in a second.
+        began: when scaled time began, in seconds since 1970; None for now.
+        wall: the clock on the wall.
+        steady: a clock that nobody sets.
+    """
+
+    def __init__(
+        self,
+        scale: float,
+        began: float | None = None,
+        wall: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.scale, self._steady = scale, steady
+        self._first, now = steady(), wall()
+        self.began = now if began is None else began
+        self._before = max(now - self.began, 0.0)
+
+    def seconds(self) -> float:
+        """Seconds of real time since the beginning."""
+        return self._before + self._steady() - self._first
+
+    def now(self) -> Seconds:
+        """Scaled time."""
+        return self.seconds() * self.scale
+
+    def wall(self) -> float:
+        """The present in seconds since 1970, on the clock that does not jump."""
+        return self.began + self.seconds()
+
+
+class Bridge:
+    """Plays jobs on a cluster under a scheduler.
+
+    Args:
+        adapter: of the cluster manager.
+        cluster: the nodes as the scheduler knows them, in the order of `adapter.nodes()`.
+        jobs: all jobs, in order of submission; their submit times are those of scaled time.
+        commands: returns the command of a job's segment, from job, segment number, placement and folder.
+        folder: of the journal and of the jobs' folders. An earlier bridge's work there is continued.
+        rules: how to act.
+        clock: scaled time.
+    """
+
+    def __init__(
+        self,
+        adapter: ClusterAdapter,
+        cluster: ClusterSpec,
+        jobs: Sequence[JobSpec],
+        commands: Callable[[JobRun], Sequence[str]],
+        folder: Path,
+        rules: BridgeRules,
+        clock: SteadyClock,
+    ) -> None:
+        self.adapter, self.cluster, self.rules, self.clock = adapter, cluster, rules, clock
+        self._commands = commands
+        self.runs = [JobRun(spec, folder / "jobs" / str(spec.id)) for spec in jobs]
+        self.submitted, self._told, self._told_done = 0, 0, set[int]()
+        self.nodes: Sequence[NodeStatus] = adapter.nodes()
+        check_nodes(self.nodes, cluster)
+        self._recover(folder)
+        self.journal = Journal(folder / JOURNAL)
+        self._actions: deque[float] = deque()
+        self._next_decision = math.inf
+        self._due_since: float | None = None
+        self._down: frozenset[int] = frozenset()
+        self._strays: dict[str, tuple[float, float]] = {}  # when each was seen first, and asked to stop last
+        self.num_rounds = self.num_postponed = self.num_lost = self.num_unanswered = 0
+
+    def _recover(self, folder: Path) -> None:
+        """Take over what an earlier bridge has ordered."""
+        names = {node.name: i for i, node in enumerate(self.nodes)}
+        for line in read_journal(folder / JOURNAL):
+            if line["phase"] not in (INTENDED, REFUSED) or not 0 <= line.get("job", -1) < len(self.runs):
+                continue
+            run = self.runs[line["job"]]
+            if line["action"] == "start" and line["phase"] == INTENDED:
+                run.segment, run.ordered = line["segment"], line["time"]
+                run.placement = Placement({names[name]: count for name, count in line["gpus"].items()})
+                run.num_restarts += not math.isnan(run.start_time)
+                run.start_time = min(run.start_time, line["now"]) if run.start_time == run.start_time else line["now"]
+            elif line["action"] == "start":
+                run.placement = None
+            elif line["action"] == "stop" and line["phase"] == INTENDED:
+                self._free(run, line["time"])
+                run.stopping = line["time"]
+
+    def _free(self, run: JobRun, wall: float) -> None:
+        """Count the service of a segment that has ended or is asked to."""
+        if run.placement:
+            run.service += run.placement.num_gpus * max(wall - run.ordered, 0.0) * self.rules.scale
+        run.placement = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether all jobs are done."""
+        return all(run.done for run in self.runs)
+
+    def play(self, scheduler: DecisionMaker, look: Callable[["Bridge"], None], until: Seconds = math.inf) -> None:
+        """Go on until all jobs are done, or until a scaled time; call `look` after every look at the cluster."""
+        while not self.finished and self.clock.now() < until:
+            before = self.clock.seconds()
+            try:
+                self.step(scheduler)
+            except ActionRefusedError as error:
+                self.num_unanswered += 1
+                self.journal.write(REFUSED, "look", why=str(error))
+            look(self)
+            time.sleep(max(self.rules.interval - (self.clock.seconds() - before), 0.0))
+
+    def step(self, scheduler: DecisionMaker) -> None:
+        """Look at the cluster, and decide and act if something has happened.
+
+        Raises:
+            ActionRefusedError: the cluster manager does not answer; nothing has changed.
+        """
+        self._look()
+        if self._due_since is None or not self._open():
+            return
+        since, self._due_since, self._next_decision = self._due_since, None, math.inf
+        self.num_rounds += 1
+        decision = scheduler.decide(self._state())
+        self._next_decision = decision.next_decision
+        self._carry_out(decision, since)
+
+    def _open(self) -> list[JobRun]:
+        return [run for run in self.runs[: self.submitted] if not run.done]
+
+    def _due(self, since: float) -> None:
+        """Ask for a round because of an event at an instant of real time since the beginning."""
+        self._due_since = since if self._due_since is None else min(since, self._due_since)
+
+    def _look(self) -> None:
+        """Bring everything up to date with what the cluster manager and the jobs say."""
+        tasks = {(task.note.job, task.note.segment): task for task in self.adapter.tasks()}
+        nodes = self.adapter.nodes() if self.num_rounds % 5 == 0 or self._down else self.nodes
+        now, seconds = self.clock.now(), self.clock.seconds()
+        while self.submitted < len(self.runs) and self.runs[self.submitted].spec.submit_time <= now:
+            self._due(self.runs[self.submitted].spec.submit_time / self.rules.scale)
+            self.submitted += 1
+        for run in self._open():
+            self._look_at(run, tasks.get((run.spec.id, run.segment)))
+        self._end_strays(tasks.values())
+        up = {node.name for node in nodes if node.up}
+        down = frozenset(i for i, node in enumerate(self.nodes) if node.name not in up)  # or not shown at all
+        if down != self._down:
+            self._due(seconds)
+        self._down = down
+        if self._next_decision <= now:
+            self._due(self._next_decision / self.rules.scale)
+
+    def _look_at(self, run: JobRun, task: TaskStatus | None) -> None:
+        """Bring one job up to date; `task` is its last segment, None if the cluster manager does not know it."""
+        run.task = task
+        report = read_report(run.folder)
+        run.progress = report or run.progress
+        wall = self.clock.wall()
+        if report is not None and report.segment == run.stopped and report.state in (STOPPED, DONE):
+            run.stopped = 0
+            run.latencies.stop += max(report.updated - run.stopping, 0.0)
+            run.latencies.num_stops += 1
+        if report is not None and report.segment == run.segment:
+            if run.seen_start < run.segment:
+                run.seen_start = run.segment
+                run.latencies.start += max(report.began - run.ordered, 0.0)
+                run.latencies.num_starts += 1
+            if report.state == DONE:
+                self._free(run, report.updated)
+                run.finish_time = min(max(report.updated - self.clock.began, 0.0) * self.rules.scale, self.clock.now())
+                self._due(min(run.finish_time / self.rules.scale, self.clock.seconds()))
+                return
+        if run.placement:
+            gone = task is None or task.state == "ended"
+            run.missing = run.missing + 1 if gone else 0
+            if run.missing >= MISSING_ROUNDS and wall - run.ordered > self.rules.interval:
+                self.num_lost += 1
+                run.num_interruptions += 1
+                self._free(run, wall)
+                self._due(self.clock.seconds())
+
+    def _end_strays(self, tasks: Iterable[TaskStatus]) -> None:
+        """Ask tasks again to stop that should not run, and kill them after their grace time.
+
+        An order may be lost: the cluster manager restarted, or an earlier bridge was killed before it gave it.
+        """
+        wall, before = self.clock.wall(), self._strays
+        self._strays = {}
+        for task in tasks:
+            run = self.runs[task.note.job] if 0 <= task.note.job < len(self.runs) else None
+            if task.state == "ended" or run is None or (run.placement and run.segment == task.note.segment):
+                continue
+            first, last = before.get(task.name, (wall, wall))
+            if wall - last > self.rules.retry and not self.rules.shadow:
+                kill = wall - first > self.rules.grace
+                about = {"job": run.spec.id, "segment": task.note.segment, "time": wall}
+                self.journal.write(INTENDED, "kill" if kill else "stop again", **about)
+                self.adapter.stop(task, kill=kill)
+                last = wall
+            self._strays[task.name] = first, last
+
+    def _state(self) -> ClusterState:
+        specs = tuple(run.spec for run in self.runs[self._told : self.submitted])
+        self._told = self.submitted
+        ended = {run.spec.id: run.service for run in self.runs[: self.submitted] if run.done}
+        new = {job: service for job, service in ended.items() if job not in self._told_done}
+        self._told_done |= set(new)
+        now = self.clock.now()
+        states = [run.state(now, self.rules.scale, self.clock.began, self.rules.knows_work) for run in self._open()]
+        on_down = {each.job for each in states if each.placement and set(each.placement.gpus) & self._down}
+        for run in self._open():
+            if run.spec.id in on_down:  # its node is gone: it waits again
+                self.num_lost += 1
+                run.num_interruptions += 1
+                self._free(run, self.clock.wall())
+                run.stopping = self.clock.wall()
+        if on_down:
+            states = [run.state(now, self.rules.scale, self.clock.began, self.rules.knows_work) for run in self._open()]
+        return ClusterState(now, specs, new, self._down, tuple(states))
+
+    def _carry_out(self, decision: Decision, since: float) -> None:
+        """Stop and start jobs as decided: first all stops, then all starts."""
+        late = max(self.clock.seconds() - since, 0.0)
+        changed = {job: p for job, p in decision.placements.items() if p != self.runs[job].placement}
+        stops = [self.runs[job] for job in sorted(changed) if self.runs[job].placement]
+        starts = [(self.runs[job], placement) for job, placement in sorted(changed.items()) if placement]
+        for run in (*stops, *(run for run, _ in starts)):
+            run.latencies.late += late
+        with ThreadPoolExecutor(4) as pool:  # a command takes some hundredths of a second
+            stopped = dict(zip((run.spec.id for run in stops), pool.map(self._stop, stops), strict=True))
+            free = [(run, placement) for run, placement in starts if stopped.get(run.spec.id, True)]
+            list(pool.map(lambda pair: self._start(*pair), free))
+        for run in stops:
+            run.num_preemptions += run.placement is None
+
+    def _may_act(self) -> bool:
+        """Whether one more action is within the limit of this minute; another round is asked for if not."""
+        now = self.clock.seconds()
+        while self._actions and self._actions[0] < now - 60.0:
+            self._actions.popleft()
+        if len(self._actions) >= self.rules.actions_per_minute:
+            self.num_postponed += 1
+            self._next_decision = min(self._next_decision, (now + 1.0) * self.rules.scale)
+            return False
+        self._actions.append(now)
+        return True
+
+    def _stop(self, run: JobRun) -> bool:
+        """Stop a job's segment; return whether that was ordered."""
+        if not self._may_act():
+            return False
+        about = {"job": run.spec.id, "segment": run.segment, "time": self.clock.wall(), "now": self.clock.now()}
+        if self.rules.shadow:
+            self.journal.write(SHADOWED, "stop", **about)
+            return False
+        self.journal.write(INTENDED, "stop", **about)
+        try:
+            if run.task is not None and run.task.state != "ended":
+                self.adapter.stop(run.task)
+            elif run.task is None:
+                self._next_decision = min(self._next_decision, (self.clock.seconds() + 0.5) * self.rules.scale)
+                raise ActionRefusedError("the cluster manager does not show the task yet")
+        except ActionRefusedError as error:
+            self._refused("stop", about, error)
+            return False
+        self._free(run, self.clock.wall())
+        run.stopping, run.stopped = self.clock.wall(), run.segment
+        self.journal.write(CARRIED_OUT, "stop", **about)
+        return True
+
+    def _start(self, run: JobRun, placement: Placement) -> None:
+        """Start a job's next segment."""
+        if not self._may_act():
+            return
+        gpus = {self.nodes[node].name: count for node, count in placement.gpus.items()}
+        about = {"job": run.spec.id, "segment": run.segment + 1, "gpus": gpus}
+        about |= {"time": self.clock.wall(), "now": self.clock.now()}
+        if self.rules.shadow:
+            self.journal.write(SHADOWED, "start", **about)
+            return
+        self.journal.write(INTENDED, "start", **about)
+        run.segment, run.placement, run.missing, run.task = run.segment + 1, placement, 0, None
+        run.ordered = self.clock.wall()
+        run.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            name = self.adapter.start(TaskNote(run.spec.id, run.segment, gpus), self._commands(run), run.folder)
+        except ActionRefusedError as error:
+            run.placement = None
+            self._refused("start", about, error)
+            return
+        run.num_restarts += not math.isnan(run.start_time)
+        run.start_time = self.clock.now() if math.isnan(run.start_time) else run.start_time
+        self.journal.write(CARRIED_OUT, "start", name=name, **about)
+
+    def _refused(self, action: str, about: Mapping[str, object], error: ActionRefusedError) -> None:
+        self.journal.write(REFUSED, action, why=str(error), **about)
+        later = (self.clock.seconds() + self.rules.retry) * self.rules.scale
+        self._next_decision = min(self._next_decision, later)
+
+
+def check_nodes(nodes: Sequence[NodeStatus], cluster: ClusterSpec) -> None:
+    """Check that a cluster's nodes are those of the scheduler's setup.
+
+    Raises:
+        ClusterError: the number of nodes or of their GPUs differs.
+    """
+    if len(nodes) != cluster.num_nodes:
+        raise ClusterError(f"the cluster has {len(nodes)} nodes with GPUs, {cluster.name} has {cluster.num_nodes}")
+    for node, spec in zip(nodes, cluster.nodes, strict=True):
+        if node.num_gpus != spec.num_gpus:
+            raise ClusterError(f"node {node.name} has {node.num_gpus} GPUs; {cluster.name} has {spec.num_gpus} there")
+
+
+class LocalScheduler:
+    """A scheduler of this process as a `DecisionMaker`.
+
+    Args:
+        scheduler: it is reset here.
+        mirror: the cluster's mirror.
+        rng: of the scheduler.
+    """
+
+    def __init__(self, scheduler: Scheduler, mirror: Mirror, rng: np.random.Generator) -> None:
+        scheduler.reset(mirror.setup.cluster, rng)
+        self._scheduler, self._mirror = scheduler, mirror
+
+    def decide(self, state: ClusterState) -> Decision:
+        """Return the decision for a round."""
+        view = self._mirror.observe(state)
+        return decide(self._scheduler.schedule(view), view.running.tolist())

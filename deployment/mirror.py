@@ -1,0 +1,315 @@
+"""A real cluster as a `ClusterView`: the engine's own arrays, filled with what was observed in place of simulation.
+
+So every scheduler of the project works on it, also those that copy the view and let time pass on the copy.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from deployment.state import ClusterState, Decision, JobState
+from envs.simulation import Setup, SimulationView, Snapshot, State, ThroughputTable
+from envs.simulation.exact import ExactThroughputs
+from envs.simulation.jit import kernel
+from envs.simulation.ordered_set import insert
+from envs.simulation.shares import set_free
+from envs.simulation.whole_episode import WholeEpisode
+from envs.simulation.world import World
+from envs.types import Allocation, FloatArray, IntArray, JobSpec, MurmurationError, NodeId
+from envs.workloads import Workload
+from envs.workloads.workload import JOB_COLUMNS
+
+QUEUED, DONE = 1, 3  # Status
+
+
+@kernel
+def enter_jobs(world: World, done: IntArray, time: float) -> None:
+    """Submit all jobs of an empty episode: those that are not done wait."""
+    episode = world.episode[0]
+    episode.time = time
+    episode.next_job = len(done)
+    for j in range(len(done)):
+        world.jobs[j].status = QUEUED
+        if done[j]:
+            world.jobs[j].status = DONE
+        else:
+            insert(world.queued, len(world.jobs), j)
+            episode.num_active += 1
+
+
+@kernel
+def close_node(world: World, n: int) -> None:
+    """Take a node without jobs out of service."""
+    node, episode = world.nodes[n], world.episode[0]
+    set_free(world, n, 0)
+    node.down = 1
+    episode.num_down += 1
+    episode.num_up -= node.num_gpus
+    episode.num_free -= node.num_gpus
+
+
+class MirrorView(SimulationView):
+    """The view of a mirror; likely work is what was observed."""
+
+    likely: dict[int, tuple[float, ...]]
+
+    def likely_work(self, jobs: IntArray) -> FloatArray:
+        """float64[len(jobs), any]: equally likely samples left; NaN where a row has fewer, or nothing is known."""
+        if not self.likely:
+            return super().likely_work(jobs)
+        rows = [self.likely.get(int(job), (float("nan"),)) for job in jobs]
+        found = np.full((len(rows), max(map(len, rows), default=1)), np.nan)
+        for row, values in zip(found, rows, strict=True):
+            row[: len(values)] = values
+        return found
+
+
+class MirroredRound(WholeEpisode):
+    """The engine's arrays in one round of a mirror."""
+
+    likely: dict[int, tuple[float, ...]]
+
+    @cached_property
+    def _true_view(self) -> MirrorView:
+        view = MirrorView(self.state, self.setup, self.workload, self.table, self.exact, self.plans)
+        view.likely = self.likely
+        return view
+
+
+class Mirror:
+    """A cluster outside of the simulator, round by round.
+
+    Args:
+        setup: its nodes, the performance model by which throughputs are judged, and the rules that schedulers expect.
+        models: models that jobs may have, in the order of the view's tables; others are added when they come.
+        tenants: likewise.
+        most_gpus: the largest job that the view's tables cover at first.
+
+    Raises:
+        MurmurationError: the setup hides throughputs.
+    """
+
+    def __init__(
+        self, setup: Setup, models: Sequence[str] = (), tenants: Sequence[str] = (), most_gpus: int = 1
+    ) -> None:
+        information = setup.scenario.information
+        if information.hides_throughput:
+            raise MurmurationError(
+                f"information.throughput is {information.throughput}: a mirror takes the throughputs that jobs "
+                "report, and else those of the performance model; set information.throughput=exact"
+            )
+        scenario = replace(setup.scenario, failures=None, quotas=dict(setup.scenario.quotas))
+        self.setup = replace(setup, scenario=scenario)
+        self.models, self.tenants, self.most_gpus = list(models), list(tenants), most_gpus
+        self.jobs: list[JobSpec] = []
+        self.done: list[bool] = []
+        self._served: list[float] = []
+        self._exact = ExactThroughputs(self.setup)
+
+    def observe(self, state: ClusterState) -> MirrorView:
+        """Return the view of the cluster in this state.
+
+        Raises:
+            MurmurationError: a job is unknown, is submitted twice or out of order, or is both open and done.
+            AllocationError: a placement does not fit on the cluster.
+        """
+        for spec in state.submitted:
+            self._submit(spec)
+        for job, service in state.completed.items():
+            self._known(job)
+            self.done[job], self._served[job] = True, service
+        if not self.jobs:
+            raise MurmurationError(f"t = {state.time:g} s: a round without jobs; ask when a job was submitted")
+        seen = {each.job for each in state.jobs}
+        missing = [job for job, done in enumerate(self.done) if not done and job not in seen]
+        if missing:
+            raise MurmurationError(
+                f"job {missing[0]}: has no state at t = {state.time:g} s and is not completed either"
+            )
+        episode = self._load(state)
+        _place(episode, state)
+        self._overwrite(episode, state)
+        return episode.view  # type: ignore[return-value]
+
+    def _known(self, job: int) -> None:
+        if not 0 <= job < len(self.jobs):
+            raise MurmurationError(f"job {job}: was not submitted; jobs are 0 to {len(self.jobs) - 1}")
+
+    def _submit(self, spec: JobSpec) -> None:
+        if spec.id != len(self.jobs):
+            raise MurmurationError(f"job {spec.id}: the next job to be submitted has the id {len(self.jobs)}")
+        if self.jobs and spec.submit_time < self.jobs[-1].submit_time:
+            raise MurmurationError(
+                f"job {spec.id}: submitted at t = {spec.submit_time:g} s, before job {spec.id - 1}; send jobs in order"
+            )
+        for known, name in ((self.models, spec.model), (self.tenants, spec.tenant)):
+            if name not in known:
+                known.append(name)
+        self.most_gpus = max(self.most_gpus, spec.max_gpus)
+        self.jobs.append(spec)
+        self.done.append(False)
+        self._served.append(0.0)
+
+    def _load(self, state: ClusterState) -> MirroredRound:
+        """Return an episode in which all open jobs wait."""
+        for each in state.jobs:
+            self._known(each.job)
+            if self.done[each.job]:
+                raise MurmurationError(
+                    f"job {each.job}: is completed, and has a state at t = {state.time:g} s all the same"
+                )
+        table = ThroughputTable.of(self.setup, self.models, self.most_gpus)
+        arrays = State.allocate(self.setup.cluster, len(self.jobs), scenario=self.setup.scenario)
+        workload = self._workload()
+        arrays.load(0, workload, self.setup.scenario, table, np.random.default_rng(0))
+        episode = MirroredRound(workload, self._exact, self.setup, table, arrays, np.random.SeedSequence(0))
+        episode.likely = {each.job: each.likely_work for each in state.jobs if each.likely_work}
+        enter_jobs(episode.world, np.array(self.done, np.int64), state.time)
+        for node in sorted(state.down):
+            self._check_node(node)
+            close_node(episode.world, node)
+        arrays.jobs[0]["estimate"] = 1.0
+        arrays.jobs[0]["work"] = [spec.work for spec in self.jobs]
+        return episode
+
+    def _check_node(self, node: NodeId) -> None:
+        if not 0 <= node < self.setup.cluster.num_nodes:
+            raise MurmurationError(f"node {node} does not exist; nodes are 0 to {self.setup.cluster.num_nodes - 1}")
+
+    def _workload(self) -> Workload:
+        rows = np.zeros(len(self.jobs), JOB_COLUMNS)
+        for name in ("submit_time", "work", "num_gpus", "min_gpus", "max_gpus", "min_batch", "max_batch", "guaranteed"):
+            rows[name] = [getattr(spec, name) for spec in self.jobs]
+        rows["work"] = np.where(np.isnan(rows["work"]), 1.0, rows["work"])
+        rows["duration"] = np.nan
+        rows["model"] = [self.models.index(spec.model) for spec in self.jobs]
+        rows["tenant"] = [self.tenants.index(spec.tenant) for spec in self.jobs]
+        lists = {
+            column: tuple(getattr(spec, name) for spec in self.jobs)
+            for column, name in (("names", "name"), ("plans", "plan"), ("users", "user"))
+        }
+        given = {column: values for column, values in lists.items() if any(values)}
+        return Workload("cluster", rows, tuple(self.models), tuple(self.tenants), **given)
+
+    def _overwrite(self, episode: MirroredRound, state: ClusterState) -> None:
+        """Put what was observed in place of what the engine has computed."""
+        jobs, time = episode.state.jobs[0], state.time
+        jobs["service"] = self._served
+        for each in state.jobs:
+            _set_job(jobs[each.job], each, time)
+        running = [each.job for each in state.jobs if each.placement]
+        order = sorted(running, key=lambda job: (jobs["finish"][job], job))
+        heap = episode.state.heap[0]
+        heap["member"][: len(order)], heap["time"][: len(order)] = order, jobs["finish"][order]
+        episode.state.heap_places[0, order] = np.arange(len(order))  # a sorted array is a valid heap
+        record = episode.state.episode[0, 0]
+        record.in_round, record.num_rounds, record.num_restarts = 1, 1, int(jobs["num_restarts"].sum())
+        record.stalls = 0
+
+
+def _place(episode: MirroredRound, state: ClusterState) -> None:
+    """Put the running jobs on their nodes.
+
+    Raises:
+        AllocationError: a placement does not fit.
+    """
+    allocation = episode.view.allocation()
+    for each in state.jobs:
+        if each.placement:
+            allocation.place(each.job, each.placement)
+    episode.apply(allocation)
+
+
+def _set_job(record: np.record, state: JobState, time: float) -> None:
+    """Write the state of a job into its record."""
+    left = np.inf if np.isnan(state.remaining_work) else state.remaining_work
+    record["remaining"] = record["saved"] = record["least"] = left
+    record["service"], record["served"], record["start"] = state.attained_service, time, state.start_time
+    for name in ("num_restarts", "num_preemptions", "num_interruptions"):
+        record[name] = getattr(state, name)
+    if not state.placement:
+        record["served"] = record["synced"] = record["segment"] = 0.0
+        return
+    record["synced"] = time if np.isnan(state.ready_time) else max(state.ready_time, time)
+    record["segment"] = record["synced"] if np.isnan(state.segment) else state.segment
+    if not np.isnan(state.throughput):
+        record["throughput"] = state.throughput
+    throughput = float(record["throughput"])
+    record["finish"] = record["synced"] + left / throughput if throughput > 0 else np.inf
+
+
+def decide(allocation: Allocation, running: Sequence[int]) -> Decision:
+    """Return an allocation as changes of what the running jobs hold.
+
+    Args:
+        allocation: the scheduler's answer.
+        running: jobs that hold GPUs.
+    """
+    placements = dict(allocation.changes)
+    if not allocation.keep_running:
+        for job in running:
+            placements.setdefault(job, None)
+    return Decision(placements, allocation.next_decision)
+
+
+def carry_over(decision: Decision, allocation: Allocation) -> Allocation:
+    """Put a decision into an allocation that keeps what runs; see `decide`.
+
+    Raises:
+        AllocationError: it does not fit.
+    """
+    for job in decision.placements:
+        allocation.stop(job)  # first all of them: a job may move to where another one leaves
+    for job, placement in decision.placements.items():
+        if placement:
+            allocation.place(job, placement)
+    allocation.next_decision = decision.next_decision
+    return allocation
+
+
+class Watched:
+    """What may be known of a simulated cluster, round by round: the opposite of a `Mirror`."""
+
+    def __init__(self) -> None:
+        self._copy: Snapshot | None = None
+        self._open: set[int] = set()
+        self._known = 0
+
+    def read(self, view: SimulationView) -> tuple[ClusterState, Snapshot]:
+        """Return the state that a view shows, and the copy of the view from which it was read."""
+        copy = self._copy = view.snapshot(into=self._copy)
+        records, count, time = copy.state.jobs[0], len(view.num_gpus), view.time
+        running = set(view.running.tolist())
+        present = sorted({*running, *view.queued.tolist()})
+        ended = [job for job in range(count) if (job in self._open or job >= self._known) and job not in set(present)]
+        predicted = view.likely_work(np.array(present, np.int64))
+        states = tuple(
+            _job_state(records[job], job, view, job in running, likely)
+            for job, likely in zip(present, predicted.tolist(), strict=True)
+        )
+        specs = tuple(view.job(job) for job in range(self._known, count))
+        service = view.attained_service(np.array(ended, np.int64)).tolist()
+        down = frozenset(np.flatnonzero(view.capacity == 0).tolist())
+        self._open, self._known = set(present), count
+        return ClusterState(time, specs, dict(zip(ended, service, strict=True)), down, states), copy
+
+
+def _job_state(record: np.record, job: int, view: SimulationView, runs: bool, likely: list[float]) -> JobState:
+    some = tuple(value for value in likely if not np.isnan(value))
+    (left,), (service,) = view.remaining_work(np.array([job])).tolist(), view.attained_service(np.array([job])).tolist()
+    return JobState(
+        job,
+        view.placement(job) if runs else None,
+        service,
+        left,
+        some if len(some) > 1 else (),
+        float(record["throughput"]) if runs else np.nan,
+        max(float(record["synced"]), view.time) if runs else np.nan,
+        float(record["segment"]) if runs else np.nan,
+        float(record["start"]),
+        int(record["num_restarts"]),
+        int(record["num_preemptions"]),
+        int(record["num_interruptions"]),
+    )

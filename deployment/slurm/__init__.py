@@ -1,0 +1,1 @@
+"""The adapter to Slurm: its commands, what they print, and a test cluster on one machine."""

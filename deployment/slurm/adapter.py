@@ -1,0 +1,92 @@
+"""Slurm as a `ClusterAdapter`, through its command line tools."""
+
+import os
+import shlex
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TypeVar
+
+from deployment.adapter import ActionRefusedError, NodeStatus, TaskNote, TaskStatus
+from deployment.reading import ProtocolError
+from deployment.slurm.parsing import read_nodes, read_tasks
+from envs.types import Seconds, as_line
+
+Listed = TypeVar("Listed")
+GONE = ("Invalid job id", "already completing", "Job/step already", "Invalid job/step")  # as scancel calls it
+
+
+class SlurmAdapter:
+    """Starts and stops tasks by sbatch and scancel, and looks by squeue and sinfo.
+
+    Args:
+        environment: of the commands; None for that of this process. `SLURM_CONF` may name the cluster.
+        patience: seconds after which a command counts as refused.
+        options: further options of sbatch, such as `--partition=gpu`.
+    """
+
+    def __init__(
+        self, environment: Mapping[str, str] | None = None, patience: Seconds = 20.0, options: Sequence[str] = ()
+    ) -> None:
+        self._environment = dict(os.environ if environment is None else environment)
+        self._patience, self._options = patience, list(options)
+
+    def nodes(self) -> Sequence[NodeStatus]:
+        """Return the nodes with GPUs, by name."""
+        return self._read(["sinfo", "--json"], read_nodes)
+
+    def tasks(self) -> Sequence[TaskStatus]:
+        """Return the tasks that a bridge has started and that wait, run or are about to end."""
+        return self._read(["squeue", "--json"], read_tasks)
+
+    def queue(self) -> str:
+        """Return what `squeue --json` prints, with the jobs of everybody.
+
+        Raises:
+            ActionRefusedError: Slurm does not answer.
+        """
+        return self._run(["squeue", "--json"])
+
+    def start(self, note: TaskNote, command: Sequence[str], folder: Path) -> str:
+        """Submit a command on the GPUs of a note; an uneven gang becomes a heterogeneous job."""
+        parts = [
+            (gpus, [node for node, _ in group])
+            for gpus, group in groupby(sorted(note.gpus.items(), key=lambda each: each[1]), key=lambda each: each[1])
+        ]
+        words = ["sbatch", "--parsable"]
+        for number, (gpus, nodes) in enumerate(parts):
+            words += [":"] if number else []
+            words += [f"--nodes={len(nodes)}", f"--gres=gpu:{gpus}", f"--nodelist={','.join(nodes)}"]
+            words += [f"--comment={note.write()}", f"--job-name=murmuration-{note.job}", "--no-requeue", *self._options]
+            words += ["--output=/dev/null", f"--error={folder / 'errors.txt'}", f"--chdir={folder}"]
+        script = f"#!/bin/sh\nexec {shlex.join(command)}\n"
+        return self._run(words, script).strip().split(";")[0]
+
+    def stop(self, task: TaskStatus, *, kill: bool = False) -> None:
+        """Send SIGTERM to a task's command, or end it; one that waits in Slurm's queue is cancelled either way."""
+        how = [] if kill or task.state == "pending" else ["--signal=TERM", "--full"]
+        try:
+            self._run(["scancel", *how, task.name])
+        except ActionRefusedError as error:
+            if not any(each in str(error) for each in GONE):
+                raise
+
+    def _read(self, command: Sequence[str], read: Callable[[str], Sequence[Listed]]) -> Sequence[Listed]:
+        try:
+            return read(self._run(command))
+        except ProtocolError as error:
+            raise ActionRefusedError(str(error)) from None
+
+    def _run(self, command: Sequence[str], given: str = "") -> str:
+        try:
+            done = subprocess.run(
+                command, env=self._environment, input=given, capture_output=True, text=True, timeout=self._patience
+            )
+        except FileNotFoundError:
+            raise ActionRefusedError(f"{command[0]}: not found; install Slurm's client commands") from None
+        except subprocess.TimeoutExpired:
+            raise ActionRefusedError(f"{command[0]}: no answer within {self._patience:g} s") from None
+        if done.returncode:
+            raise ActionRefusedError(f"{command[0]}: {as_line(' '.join(done.stderr.split())[:300])}")
+        return done.stdout

@@ -1,0 +1,279 @@
+"""A Slurm cluster on this machine for tests: fake GPUs, loopback only, all files in one folder, ended by process id."""
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from envs.evaluation.files import write_whole
+from envs.types import MurmurationError, Seconds
+
+DAEMONS = ("munged", "slurmctld", "slurmd")
+COMMANDS = ("sbatch", "scancel", "scontrol", "sinfo", "squeue")
+PACKAGES = "slurmctld slurmd munge slurm-client"
+PATIENCE: Seconds = 60.0  # real time for the daemons to start
+
+CONFIG = """ClusterName=murmuration
+SlurmctldHost=localhost(127.0.0.1)
+SlurmctldPort={control}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+CredType=cred/munge
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool/%n
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/%n.log
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/%n.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SwitchType=switch/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SchedulerType=sched/backfill
+SchedulerParameters=sched_interval=1,bf_interval=1,sched_min_interval=10000,batch_sched_delay=0
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+GresTypes=gpu
+CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
+ReturnToService=2
+SlurmdTimeout=20
+KillWait=2
+InactiveLimit=0
+MinJobAge=3600
+SlurmdParameters=config_overrides
+{nodes}
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
+"""
+
+
+@dataclass(frozen=True)
+class SlurmTestbed:
+    """A test cluster, which `start_testbed` starts.
+
+    Attributes:
+        folder: of all its files.
+        num_nodes: nodes n0, n1, ...
+        num_gpus: of each node.
+    """
+
+    folder: Path
+    num_nodes: int
+    num_gpus: int
+
+    @property
+    def config(self) -> Path:
+        """The file that `SLURM_CONF` must name."""
+        return self.folder / "slurm.conf"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment variables of Slurm's commands for this cluster."""
+        return {**os.environ, "SLURM_CONF": str(self.config)}
+
+    def start_control(self) -> None:
+        """Start slurmctld and wait until it answers; its jobs and nodes are those of its last state."""
+        _run(["slurmctld"], self.environment, self.folder)
+        self._wait(["scontrol", "ping"], "is UP", "slurmctld")
+
+    def start_node(self, node: int) -> None:
+        """Start the slurmd of a node."""
+        _run(["slurmd", "-N", f"n{node}"], self.environment, self.folder)
+
+    def end_daemon(self, name: str, *, crash: bool = False) -> None:
+        """End one daemon by its process id, `slurmctld` or a node such as `n3`; a crash saves nothing before."""
+        _end_process(self.folder / f"{name}.pid", signal.SIGKILL if crash else signal.SIGTERM)
+
+    def wait_for_nodes(self) -> None:
+        """Wait until all nodes are idle or in use."""
+        up = " ".join(["up"] * self.num_nodes)
+        self._wait(["sinfo", "-h", "-N", "-o", "%t"], up, "slurmd")
+
+    def _wait(self, command: Sequence[str], wanted: str, daemon: str) -> None:
+        until = time.monotonic() + PATIENCE
+        printed = ""
+        while time.monotonic() < until:
+            done = subprocess.run(command, env=self.environment, capture_output=True, text=True)
+            printed = done.stdout
+            states = [word.rstrip("*~#") for word in printed.split()]
+            if wanted in printed or wanted == " ".join("up" for each in states if each in ("idle", "mix", "alloc")):
+                return
+            time.sleep(0.1)
+        raise MurmurationError(
+            f"{self.folder}: {daemon} does not answer within {PATIENCE:g} s ({' '.join(printed.split())!r}); "
+            f"its log is in this folder; make slurm-down ends all daemons"
+        )
+
+
+def missing_programs() -> list[str]:
+    """Return the programs of Slurm and munge that are not installed."""
+    path = os.environ.get("PATH", "") + os.pathsep + "/usr/sbin"
+    return [name for name in (*DAEMONS, *COMMANDS) if shutil.which(name, path=path) is None]
+
+
+def why_no_testbed() -> str:
+    """Return one line that says why this machine cannot run a test cluster; empty if it can."""
+    if missing := missing_programs():
+        return f"no test cluster: {', '.join(missing)} not found; install them: apt-get install -y {PACKAGES}"
+    if os.geteuid() != 0:
+        return "no test cluster: its daemons need root; use a container or sudo"
+    return ""
+
+
+def start_testbed(folder: Path, num_nodes: int = 8, num_gpus: int = 8) -> SlurmTestbed:
+    """Start a Slurm cluster on this machine.
+
+    Args:
+        folder: a new or empty folder for all of its files.
+        num_nodes: nodes, each a slurmd on its own port of the loopback interface.
+        num_gpus: fake GPUs of each node.
+
+    Raises:
+        MurmurationError: programs are missing, the folder has a cluster, or a daemon does not start.
+    """
+    if why := why_no_testbed():
+        raise MurmurationError(why)
+    folder = folder.resolve()
+    if (folder / "slurm.conf").exists():
+        raise MurmurationError(f"{folder}: has a test cluster; end it first: make slurm-down")
+    for part in ("state", *(f"spool/n{i}" for i in range(num_nodes))):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+    cluster = SlurmTestbed(folder, num_nodes, num_gpus)
+    control, *ports = _free_ports(1 + num_nodes)
+    nodes = "\n".join(
+        f"NodeName=n{i} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=64 RealMemory=20000 "
+        f"Gres=gpu:{num_gpus} State=UNKNOWN"
+        for i, port in enumerate(ports)
+    )
+    write_whole(cluster.config, CONFIG.format(control=control, folder=folder, nodes=nodes))
+    for gpu in range(num_gpus):
+        (folder / f"gpu{gpu}").touch()  # Slurm counts device files of GPUs and does not look what they are
+    write_whole(folder / "gres.conf", f"Name=gpu File={folder}/gpu[0-{num_gpus - 1}]\n")
+    key = folder / "munge.key"
+    write_whole(key, secrets.token_hex(64))
+    for private in (key, folder):
+        private.chmod(private.stat().st_mode & 0o700)
+    try:
+        files = {name: str(folder / f"munge.{name}") for name in ("socket", "log", "pid", "seed")}
+        _run(
+            ["munged", "--force", f"--socket={files['socket']}", f"--key-file={key}"]
+            + [f"--{name}-file={files[name]}" for name in ("log", "pid", "seed")],
+            cluster.environment,
+            folder,
+        )
+        cluster.start_control()
+        for node in range(num_nodes):
+            cluster.start_node(node)
+        cluster.wait_for_nodes()
+    except BaseException:
+        stop_testbed(folder)
+        raise
+    return cluster
+
+
+def find_testbed(folder: Path) -> SlurmTestbed:
+    """Return the running test cluster of a folder.
+
+    Raises:
+        MurmurationError: there is none.
+    """
+    config = folder.resolve() / "slurm.conf"
+    if not config.exists():
+        raise MurmurationError(f"{folder}: has no test cluster; start one: make slurm-up")
+    lines = [line for line in config.read_text(encoding="utf-8").splitlines() if line.startswith("NodeName=")]
+    return SlurmTestbed(config.parent, len(lines), int(lines[0].split("Gres=gpu:")[1].split()[0]))
+
+
+def stop_testbed(folder: Path) -> int:
+    """End all daemons of a test cluster by their process ids, with their jobs, and remove its folder.
+
+    Returns:
+        The number of processes that were ended.
+    """
+    folder = folder.resolve()
+    if not (folder / "slurm.conf").exists():
+        return 0
+    cluster = find_testbed(folder)
+    files = [folder / "slurmctld.pid", *(folder / f"n{i}.pid" for i in range(cluster.num_nodes))]
+    jobs = _job_processes(folder)
+    ended = sum(_end_process(file, signal.SIGTERM) for file in (*files, folder / "munge.pid"))
+    for pid in jobs:
+        _kill(pid, signal.SIGKILL)
+    shutil.rmtree(folder, ignore_errors=True)
+    return ended
+
+
+def _job_processes(folder: Path) -> list[int]:
+    """Process ids of jobs' steps: processes whose environment names this cluster's configuration."""
+    wanted = f"SLURM_CONF={folder / 'slurm.conf'}".encode()
+    found = []
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            variables = environ.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if wanted in variables and any(each.startswith(b"SLURM_JOB_ID=") for each in variables):
+            found.append(int(environ.parent.name))
+    return found
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports of the loopback interface that are free now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def _run(command: Sequence[str], environment: dict[str, str], folder: Path) -> None:
+    path = environment.get("PATH", "") + os.pathsep + "/usr/sbin"
+    with (folder / f"{command[0]}.out").open("ab") as out:  # a daemon keeps it open: a pipe would never end
+        given = {**environment, "PATH": path}
+        done = subprocess.run(command, env=given, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+    if done.returncode:
+        raise MurmurationError(
+            f"{command[0]} ended with status {done.returncode}; see {folder / command[0]}.out and the logs beside it"
+        )
+
+
+def _end_process(file: Path, how: signal.Signals) -> bool:
+    """End the process whose id a file holds and wait for it; return whether it ran."""
+    try:
+        pid = int(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    if not _runs(pid):
+        return False
+    _kill(pid, how)
+    until = time.monotonic() + 10.0
+    while _runs(pid) and time.monotonic() < until:
+        time.sleep(0.02)
+    _kill(pid, signal.SIGKILL)
+    return True
+
+
+def _kill(pid: int, how: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, how)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"  # one that has ended and that nobody has asked about

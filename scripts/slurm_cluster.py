@@ -1,0 +1,36 @@
+"""Start and end a Slurm test cluster on this machine: fake GPUs, loopback only, everything in one folder.
+
+python scripts/slurm_cluster.py up                    # make slurm-up
+python scripts/slurm_cluster.py down                  # make slurm-down
+python scripts/slurm_cluster.py up --nodes 3 --gpus 4 --folder /tmp/my_cluster
+"""
+
+import argparse
+from pathlib import Path
+
+from deployment.slurm.testbed import start_testbed, stop_testbed, why_no_testbed
+from launch.errors import one_line_errors
+
+FOLDER = Path("runs/slurm_cluster")
+
+
+def main() -> None:
+    """Start or end the cluster of a folder; say so where this machine cannot run one."""
+    parser = argparse.ArgumentParser(description="Start and end a Slurm test cluster on this machine.")
+    parser.add_argument("action", choices=["up", "down"], help="up starts the cluster, down ends it")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help=f"of all its files; default: {FOLDER}")
+    parser.add_argument("--nodes", type=int, default=8, help="number of nodes; default: 8")
+    parser.add_argument("--gpus", type=int, default=8, help="fake GPUs of each node; default: 8")
+    arguments = parser.parse_args()
+    with one_line_errors():
+        if arguments.action == "down":
+            print(f"{stop_testbed(arguments.folder)} daemons ended")
+        elif why := why_no_testbed():
+            print(why)
+        else:
+            found = start_testbed(arguments.folder, arguments.nodes, arguments.gpus)
+            print(f"{found.num_nodes} nodes of {found.num_gpus} GPUs are up: export SLURM_CONF={found.config}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,275 @@
+"""The bridge against a cluster in memory that refuses, forgets, loses nodes and jobs, and whose clock jumps."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from baselines import Fifo, Srtf
+from deployment.adapter import ActionRefusedError, NodeStatus, TaskNote, TaskStatus, read_note
+from deployment.bridge import JOURNAL, Bridge, BridgeRules, LocalScheduler, SteadyClock, check_nodes
+from deployment.jobs import DONE, RUNNING, STOPPED, JobReport, read_report, write_report
+from deployment.journal import Journal, read_journal
+from deployment.mirror import Mirror
+from envs.simulation import Setup
+from envs.types import ClusterError, ClusterSpec, JobSpec, MurmurationError, NodeSpec
+from tests.conformance.worlds import Curved
+
+CLUSTER = ClusterSpec(tuple(NodeSpec("new", 4) for _ in range(3)))
+SETUP = Setup(CLUSTER, Curved())
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_disk(monkeypatch):
+    monkeypatch.setattr("os.fsync", lambda _: None)
+
+
+class Time:
+    """A clock that moves when the test says so, and a clock on the wall that may jump."""
+
+    def __init__(self):
+        self.steady, self.jump = 100.0, 0.0
+
+    def clock(self, began=None):
+        return SteadyClock(1.0, began, wall=lambda: 1e9 + self.steady + self.jump, steady=lambda: self.steady)
+
+
+class MemoryCluster:
+    """A cluster manager in memory: tasks run at once, and process two samples a second per GPU."""
+
+    def __init__(self, time):
+        self.time, self.running, self.started = time, {}, []
+        self.down, self.hidden = set(), set()
+        self.refuse, self.silent, self.strict = 0, 0, True
+
+    def _now(self):
+        return 1e9 + self.time.steady
+
+    def nodes(self):
+        return [
+            NodeStatus(f"n{i}", "new", 4, 32.0, 256.0, i not in self.down) for i in range(3) if i not in self.hidden
+        ]
+
+    def tasks(self):
+        if self.silent:
+            self.silent -= 1
+            raise ActionRefusedError("squeue: no answer")
+        self.work()
+        return [TaskStatus(name, note, "running") for name, (note, *_) in self.running.items()]
+
+    def work(self):
+        """Let tasks report, and end those whose nodes are down or whose work is done."""
+        for name, (note, folder, work, began, first) in list(self.running.items()):
+            if self.down & {int(node[1:]) for node in note.gpus}:
+                del self.running[name]
+                continue
+            throughput = 2.0 * sum(note.gpus.values())
+            done = first + throughput * (self._now() - began)
+            state = DONE if done >= work else RUNNING
+            at = began + (work - first) / throughput if state == DONE else self._now()
+            write_report(folder, JobReport(note.segment, state, min(done, work), throughput, began, began, at))
+            if state == DONE:
+                del self.running[name]
+
+    def start(self, note, command, folder):
+        if self.refuse:
+            self.refuse -= 1
+            raise ActionRefusedError("sbatch: error: no")
+        held = dict.fromkeys(note.gpus, 0)
+        for other, *_ in self.running.values():
+            for node in held:
+                held[node] += other.gpus.get(node, 0)
+        assert not self.strict or all(held[node] + count <= 4 for node, count in note.gpus.items()), (
+            "more GPUs than there are"
+        )
+        assert not self.strict or note.job not in [other.job for other, *_ in self.running.values()], (
+            "a job was started twice"
+        )
+        report = read_report(folder)
+        name = str(len(self.started))
+        self.started.append(note)
+        self.running[name] = note, folder, float(command[0]), self._now(), report.work_done if report else 0.0
+        return name
+
+    def stop(self, task, *, kill=False):
+        self.work()
+        if task.name in self.running:
+            _, folder, *_ = self.running.pop(task.name)
+            write_report(folder, JobReport(**{**vars(read_report(folder)), "state": STOPPED}))
+
+
+def jobs(count=8):
+    rng = np.random.default_rng(3)
+    return [
+        JobSpec(i, float(i * 3), int(rng.integers(1, 7)), float(rng.integers(50, 400)), "any", max_gpus=8)
+        for i in range(count)
+    ]
+
+
+class Play:
+    """A bridge, its cluster and its time, one step after the other."""
+
+    def __init__(self, folder, scheduler=Srtf, specs=None, rules=None):
+        self.time = Time()
+        self.cluster = MemoryCluster(self.time)
+        self.folder, self.scheduler, self.specs = folder, scheduler, specs or jobs()
+        self.rules = BridgeRules(
+            **{"shadow": False, "actions_per_minute": 1000, "interval": 1.0, "retry": 2.0} | (rules or {})
+        )
+        self.begin(None)
+
+    def begin(self, began):
+        clock = self.time.clock(began)
+        self.bridge = Bridge(
+            self.cluster, CLUSTER, self.specs, lambda run: [str(run.spec.work)], self.folder, self.rules, clock
+        )
+        self.asked = LocalScheduler(self.scheduler(), Mirror(SETUP, ["any"]), np.random.default_rng(0))
+
+    def go(self, steps, event=lambda step: None):
+        for step in range(steps):
+            event(step)
+            try:
+                self.bridge.step(self.asked)
+            except ActionRefusedError:
+                self.bridge.num_unanswered += 1
+            self.time.steady += 1.0
+            if self.bridge.finished:
+                return
+        return
+
+    def check(self):
+        """Every job is done once, and no segment was started twice."""
+        assert self.bridge.finished
+        segments = [(note.job, note.segment) for note in self.cluster.started]
+        assert len(set(segments)) == len(segments)
+        assert {note.job for note in self.cluster.started} == set(range(len(self.specs)))
+        assert not self.cluster.running
+        return self.bridge
+
+
+def test_all_jobs_end_and_times_are_those_of_the_reports(tmp_path):
+    bridge = Play(tmp_path)
+    bridge.go(600)
+    found = bridge.check()
+    assert all(0 < run.finish_time - run.spec.submit_time < 400 for run in found.runs)
+    assert found.journal.counts["start intended"] == found.journal.counts["start carried out"]
+
+
+@pytest.mark.parametrize("fault", ["refused", "silent", "node", "hidden", "clock", "lost"])
+def test_faults_cost_time_but_no_job(tmp_path, fault):
+    play = Play(tmp_path, Fifo)
+
+    def event(step):
+        cluster = play.cluster
+        if fault == "refused" and step in (5, 20):
+            cluster.refuse = 3
+        elif fault == "silent" and step in (4, 9):
+            cluster.silent = 2
+        elif fault == "node" and step in (10, 40):
+            cluster.down = {1} if step == 10 else set()
+        elif fault == "hidden" and step in (10, 40):  # a manager that has restarted shows fewer nodes
+            cluster.hidden = {0} if step == 10 else set()
+        elif fault == "clock" and step in (5, 15, 30):
+            play.time.jump += {5: 3600.0, 15: -7200.0, 30: 1e6}[step]
+        elif fault == "lost" and step == 12 and cluster.running:
+            cluster.running.pop(next(iter(cluster.running)))
+
+    play.go(900, event)
+    found = play.check()
+    seen = {
+        "refused": found.journal.counts["start refused"],
+        "silent": found.num_unanswered,
+        "node": found.num_lost,
+        "hidden": found.num_lost,
+        "clock": 1,
+        "lost": found.num_lost,
+    }
+    assert seen[fault] >= 1
+    finish = [run.finish_time for run in found.runs]
+    assert all(0 < each < 900 for each in finish)  # also where the clock on the wall jumped
+
+
+@pytest.mark.parametrize("at", [1, 3, 7, 20])
+def test_a_bridge_that_was_killed_goes_on_without_losing_or_repeating_a_job(tmp_path, at):
+    play = Play(tmp_path)
+    began = play.bridge.clock.began
+    play.go(at)
+    play.bridge.journal.close()
+    with (tmp_path / JOURNAL).open("ab") as file:
+        file.write(b'{"phase": "inte')  # killed while it wrote
+    play.time.steady += 5.0
+    play.begin(began)
+    play.go(900)
+    play.check()
+
+
+def test_an_action_that_was_intended_and_never_carried_out_is_decided_again(tmp_path):
+    journal = Journal(tmp_path / JOURNAL)
+    journal.write("intended", "start", job=0, segment=1, gpus={"n0": 3, "n1": 2}, time=1e9 + 100.0, now=0.0)
+    journal.close()
+    play = Play(tmp_path, Fifo, jobs(2))
+    play.go(200)
+    assert [note.segment for note in play.check().adapter.started if note.job == 0] == [2]
+
+
+def test_an_order_to_stop_that_is_lost_is_repeated_and_the_task_killed_at_last(monkeypatch, tmp_path):
+    play = Play(tmp_path, rules={"grace": 20.0})
+    orders, stop = [], play.cluster.stop
+
+    def deaf(task, *, kill=False):
+        orders.append(kill)
+        if kill or len(orders) % 3 == 0:
+            stop(task)
+
+    monkeypatch.setattr(play.cluster, "stop", deaf)
+    play.cluster.strict = False  # the next segment waits for the lock of the last one
+    play.go(900)
+    assert play.bridge.finished
+    assert play.bridge.journal.counts["stop again intended"] > 0
+
+
+def test_in_shadow_mode_nothing_is_touched(tmp_path):
+    play = Play(tmp_path, rules={"shadow": True})
+    play.go(30)
+    assert play.cluster.started == []
+    phases = {line["phase"] for line in read_journal(tmp_path / JOURNAL)}
+    assert phases == {"shadowed"}
+
+
+def test_shadow_mode_is_the_default():
+    assert BridgeRules().shadow
+
+
+def test_actions_are_limited_and_the_rest_comes_later(tmp_path):
+    play = Play(tmp_path, Fifo, rules={"actions_per_minute": 2})
+    play.go(61)
+    assert len(play.cluster.started) <= 4
+    assert play.bridge.num_postponed > 0
+    play.go(900)
+    play.check()
+
+
+def test_other_nodes_than_the_schedulers_are_refused():
+    nodes = MemoryCluster(Time()).nodes()
+    with pytest.raises(ClusterError, match="the cluster has 2 nodes with GPUs, cluster has 3"):
+        check_nodes(nodes[:2], CLUSTER)
+    with pytest.raises(ClusterError, match="node n0 has 4 GPUs; cluster has 8 there"):
+        check_nodes(nodes[:1], ClusterSpec((NodeSpec("new", 8),)))
+    with pytest.raises(MurmurationError, match="bridge.scale is 0; it must be positive"):
+        BridgeRules(scale=0)
+
+
+def test_a_damaged_journal_is_named_with_its_line(tmp_path):
+    path = tmp_path / JOURNAL
+    path.write_text(json.dumps({"phase": "intended"}) + "\n{]\n")
+    with pytest.raises(MurmurationError, match=r"journal.jsonl: line 2: is no JSON"):
+        list(read_journal(path))
+
+
+def test_notes_of_tasks_are_read_again_and_others_are_ignored():
+    note = TaskNote(3, 2, {"n0": 4, "n1": 1})
+    assert read_note(note.write()) == note
+    for other in ("", "murmuration", "murmuration/a/1/n0=1", "murmuration/1/1/n0", "mine/1/1/n0=1"):
+        assert read_note(other) is None
+    assert Path(note.write()).parts[0] == "murmuration"

@@ -1,0 +1,69 @@
+"""Faults on a real Slurm: its daemons crash, and the bridge is replaced in the middle; no job is lost or runs twice."""
+
+import sys
+from collections import Counter
+
+import numpy as np
+
+from baselines import Srtf
+from deployment.adapter import ActionRefusedError
+from deployment.bridge import JOURNAL, Bridge, BridgeRules, LocalScheduler, SteadyClock
+from deployment.journal import read_journal
+from deployment.mirror import Mirror
+from deployment.slurm.adapter import SlurmAdapter
+from envs.simulation import Setup
+from envs.types import ClusterSpec, JobSpec, NodeSpec
+from tests.conformance.worlds import Curved
+from tests.unit.deployment.test_jobs import ROOT, wait_for
+
+SCALE = 20.0
+CLUSTER = ClusterSpec(tuple(NodeSpec("new", 4) for _ in range(3)))
+JOBS = [JobSpec(i, 10.0 * i, size, 40.0 * size, "any") for i, size in enumerate((4, 2, 6, 4, 1, 3, 8, 2))]
+RULES = BridgeRules(shadow=False, scale=SCALE, grace=5.0, actions_per_minute=1000, interval=0.2, retry=1.0)
+
+
+def sleeper(run):
+    words = ["env", f"PYTHONPATH={ROOT}", sys.executable, "-S", "-m", "deployment.sleeper", run.folder, run.segment]
+    return [*map(str, words), str(run.spec.work), str(SCALE * run.placement.num_gpus**0.8), "0.0"]
+
+
+def begin(adapter, folder, clock):
+    bridge = Bridge(adapter, CLUSTER, JOBS, sleeper, folder, RULES, clock)
+    return bridge, LocalScheduler(Srtf(), Mirror(Setup(CLUSTER, Curved()), ["any"]), np.random.default_rng(0))
+
+
+def test_no_job_is_lost_or_runs_twice_whatever_crashes(testbed, tmp_path):
+    adapter = SlurmAdapter(testbed.environment, patience=10.0)
+    bridge, scheduler = begin(adapter, tmp_path, SteadyClock(SCALE))
+    unanswered: Counter[str] = Counter()
+
+    def play(until):
+        """Step until something has happened; a look that Slurm does not answer is repeated."""
+
+        def step():
+            try:
+                bridge.step(scheduler)
+            except ActionRefusedError:
+                unanswered["looks"] += 1
+            return until()
+
+        wait_for(step)
+
+    play(lambda: bridge.journal.counts["start carried out"] >= 2)
+    testbed.end_daemon("slurmctld", crash=True)
+    play(lambda: unanswered["looks"] > 0)
+    testbed.start_control()
+    play(lambda: bridge.journal.counts["start carried out"] >= 3)
+    testbed.end_daemon("n0", crash=True)
+    bridge.journal.close()
+    bridge, scheduler = begin(adapter, tmp_path, SteadyClock(SCALE, bridge.clock.began))  # the first one was killed
+    testbed.start_node(0)
+    play(lambda: bridge.finished)
+
+    phases = Counter((line["action"], line["phase"]) for line in read_journal(tmp_path / JOURNAL))
+    starts = [(line["job"], line["segment"]) for line in read_journal(tmp_path / JOURNAL) if line["action"] == "start"]
+    carried = Counter(starts)
+    assert {job for job, _ in carried} == set(range(len(JOBS)))
+    assert max(carried.values()) <= 2  # intended, and carried out or refused
+    assert all(run.progress.work_done == run.spec.work for run in bridge.runs)
+    print(dict(phases), dict(unanswered), f"{bridge.num_lost} segments lost after the bridge was replaced")

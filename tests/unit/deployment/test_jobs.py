@@ -1,0 +1,121 @@
+"""Jobs that stop, grow, shrink and go on: the sleeper, the wrapper, and a PyTorch job of two processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deployment.jobs import DONE, RUNNING, STOPPED, JobReport, begin_segment, only_one, read_report, write_report
+from deployment.sleeper import sleep_through
+
+ROOT = Path(__file__).resolve().parents[3]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
+def wait_for(found, *, patience: int = 3000):
+    """Ask until there is an answer; the limit ends a test that hangs."""
+    for _ in range(patience):
+        if answer := found():
+            return answer
+        time.sleep(0.02)
+    raise AssertionError("nothing happened")
+
+
+def start(*words):
+    return subprocess.Popen([sys.executable, *map(str, words)], env=ENVIRONMENT, cwd=ROOT)
+
+
+def test_a_sleeper_goes_on_where_it_was_stopped(tmp_path):
+    stop = threading.Event()
+    thread = threading.Thread(target=sleep_through, args=(tmp_path, 1, 100.0, 10.0, 0.0, stop))
+    thread.start()
+    wait_for(lambda: (found := read_report(tmp_path)) and found.state == RUNNING)
+    time.sleep(0.3)
+    stop.set()
+    thread.join()
+    kept = read_report(tmp_path)
+    assert kept is not None
+    assert kept.state == STOPPED
+    assert 3.0 <= kept.work_done < 100.0
+    assert sleep_through(tmp_path, 2, 100.0, 1e6, 0.0, threading.Event()) == DONE
+    assert (done := read_report(tmp_path)) is not None
+    assert (done.segment, done.work_done) == (2, 100.0)
+
+
+def test_a_start_that_is_repeated_or_comes_late_does_nothing(tmp_path):
+    assert sleep_through(tmp_path, 2, 5.0, 1e6, 0.0, threading.Event()) == DONE
+    before = (tmp_path / "progress.json").read_bytes()
+    for segment in (1, 2, 3):
+        assert begin_segment(tmp_path, segment) is None
+        sleep_through(tmp_path, segment, 5.0, 1e6, 0.0, threading.Event())
+    assert (tmp_path / "progress.json").read_bytes() == before
+
+
+def test_two_segments_never_run_at_once(tmp_path):
+    """The second one waits for the lock, and begins with what the first has done."""
+    order = []
+    thread = threading.Thread(target=lambda: order.append(sleep_through(tmp_path, 2, 9.0, 1e6, 0.0, threading.Event())))
+    with only_one(tmp_path):
+        thread.start()
+        time.sleep(0.1)
+        order.append("first")
+        write_report(tmp_path, JobReport(1, STOPPED, 4.0, 1.0, 1.0, 1.0, 1.0))
+    thread.join()
+    assert order == ["first", DONE]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"segment": "1"}', "\x00", '{"segment": 1, "state": "odd"}'])
+def test_a_damaged_report_counts_as_none(tmp_path, text):
+    (tmp_path / "progress.json").write_text(text)
+    assert read_report(tmp_path) is None
+
+
+def test_the_sleeper_as_a_process_stops_at_sigterm(tmp_path):
+    child = start("-S", "-m", "deployment.sleeper", tmp_path, 1, 1000.0, 10.0, 0.0)
+    try:
+        wait_for(lambda: (found := read_report(tmp_path)) and found.state == RUNNING)
+        child.send_signal(signal.SIGTERM)
+        assert child.wait() == 0
+    finally:
+        child.kill()
+    assert (kept := read_report(tmp_path)) is not None
+    assert kept.state == STOPPED
+
+
+@pytest.mark.slow
+def test_a_torch_job_grows_and_shrinks_without_losing_its_place(tmp_path):
+    """2, then 3 processes, then 1: the weights are those of a job that was never stopped."""
+    torch = pytest.importorskip("torch")
+    recipe = ROOT / "scripts" / "recipes" / "elastic_torch.py"
+
+    def segment(folder, number, processes, *, stop_after=0):
+        folder.mkdir(exist_ok=True)
+        options = ["--processes", processes, "--steps", 60, "--pause", 0.1 if stop_after else 0.0]
+        child = start("-m", "deployment.wrapper", folder, number, 60, "--", sys.executable, recipe, *options)
+        try:
+            if stop_after:
+                wait_for(lambda: (p := read_report(folder)) and p.segment == number and p.work_done >= stop_after * 24)
+                child.send_signal(signal.SIGTERM)
+            assert child.wait() == 0
+        finally:
+            child.kill()
+        return read_report(folder)
+
+    first = segment(tmp_path / "a", 1, 2, stop_after=5)
+    assert first.state == STOPPED
+    second = segment(tmp_path / "a", 2, 3, stop_after=first.work_done // 24 + 5)
+    assert second.state == STOPPED
+    assert first.work_done < second.work_done < 60 * 24
+    last = segment(tmp_path / "a", 3, 1)
+    assert (last.state, last.work_done) == (DONE, 60 * 24)
+    whole = segment(tmp_path / "b", 1, 2)
+    assert replace(whole, state=DONE).work_done == 60 * 24
+    one, two = (torch.load(tmp_path / name / "checkpoint.pt", weights_only=True)["model"] for name in "ab")
+    for name in one:
+        torch.testing.assert_close(one[name], two[name], rtol=1e-12, atol=1e-12)

@@ -1,0 +1,113 @@
+"""Shadow mode: recorded and present jobs of others are shown to a scheduler, and nothing is touched."""
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from baselines import Fifo, Tiresias
+from deployment.journal import Journal, read_journal
+from deployment.mirror import Mirror
+from deployment.shadow import ObservedJob, Shadow
+from deployment.slurm.adapter import SlurmAdapter
+from deployment.slurm.observing import NEEDED, observe_queue, observe_recording
+from envs.simulation import Setup
+from envs.types import ClusterSpec, MurmurationError, NodeSpec
+from tests.conformance.worlds import Curved
+from tests.unit.deployment.test_jobs import wait_for
+
+CLUSTER = ClusterSpec(tuple(NodeSpec("new", 8) for _ in range(8)))
+SETUP = Setup(CLUSTER, Curved())
+RECORDING = Path(__file__).parent / "recorded" / "sacct.txt"
+
+
+def watching(path, scheduler=Fifo, setup=SETUP):
+    journal = Journal(path)
+    return Shadow(scheduler(), Mirror(setup, ["any"]), "any", journal), journal
+
+
+def test_a_recording_is_shown_event_by_event_and_never_holds_more_gpus_than_there_are():
+    looks = list(observe_recording(RECORDING, CLUSTER))
+    names = {job.name for _, jobs in looks for job in jobs}
+    assert len(names) == 40  # no steps, and not the job without GPUs
+    assert [time for time, _ in looks] == sorted(time for time, _ in looks)
+    for _, jobs in looks:
+        held = np.zeros(8, np.int64)
+        for job in jobs:
+            assert sum((job.gpus or {}).values()) in (0, job.num_gpus)
+            for node, count in (job.gpus or {}).items():
+                held[node] += count
+        assert (held <= 8).all()
+    assert looks[-1][1] == []
+
+
+def test_a_scheduler_in_the_shadow_of_a_recording_writes_what_it_would_do(tmp_path):
+    shadow, journal = watching(tmp_path / "journal.jsonl", Tiresias)
+    changes = [found for now, jobs in observe_recording(RECORDING, CLUSTER) if (found := shadow.look(now, jobs))]
+    journal.close()
+    lines = list(read_journal(tmp_path / "journal.jsonl"))
+    assert {line["phase"] for line in lines} == {"shadowed"}
+    assert len(lines) == sum(map(len, changes)) > 10
+    assert shadow.num_rounds > 40
+
+
+def test_a_look_without_news_asks_nobody_and_a_clock_that_is_set_back_does_no_harm(tmp_path):
+    shadow, _ = watching(tmp_path / "j")
+    waiting = ObservedJob("a", 1e9, 2, 600.0)
+    assert shadow.look(1e9 + 5, [waiting]) == {"a": "start 2 GPUs on node 0"}
+    assert shadow.look(1e9 + 9, [waiting]) == {}
+    other = ObservedJob("b", 1e9 - 50, 1, 600.0)
+    assert set(shadow.look(1e9 - 7000, [waiting, other])) == {"a", "b"}
+    assert shadow.num_rounds == 2
+
+
+def test_a_job_that_runs_where_the_scheduler_wants_it_is_no_change(tmp_path):
+    shadow, _ = watching(tmp_path / "j")
+    assert shadow.look(1e9 + 5, [ObservedJob("a", 1e9, 2, 600.0, 1e9 + 1, {3: 2})]) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("", "has no column JobID"),
+        ("JobID|Submit|Start|End\n", "has no column AllocTRES; call sacct"),
+        ("|".join(NEEDED) + "\n1|2\n", "line 2: has 2 fields; it must have 5"),
+        ("|".join(NEEDED) + "\n1|x\x1b[2J|Unknown|Unknown|gres/gpu=1\n", r"line 2: Submit is 'x\\x1b"),
+    ],
+)
+def test_a_damaged_recording_is_named_with_line_and_field(tmp_path, text, wanted):
+    path = tmp_path / "jobs.txt"
+    path.write_text(text)
+    with pytest.raises(MurmurationError, match=wanted) as raised:
+        list(observe_recording(path, CLUSTER))
+    assert str(raised.value).isprintable()
+    with pytest.raises(MurmurationError, match="cannot be read"):
+        list(observe_recording(tmp_path / "absent", CLUSTER))
+
+
+def test_jobs_of_others_on_a_real_slurm_are_shown(testbed, tmp_path):
+    adapter = SlurmAdapter(testbed.environment)
+    words = ["sbatch", "--parsable", "--output=/dev/null", "--time=30", "--wrap=sleep 1000"]
+    for size in (
+        ["--nodes=2", "--gres=gpu:4"],
+        ["--nodes=1", "--gres=gpu:2"],
+        ["--nodes=2", "--gres=gpu:3"],
+        ["--nodes=1"],
+    ):
+        subprocess.run([*words, *size], env=testbed.environment, check=True, capture_output=True, cwd=tmp_path)
+    names = [node.name for node in adapter.nodes()]
+
+    def running():
+        found = observe_queue(adapter.queue(), names)
+        return found if sum(each.gpus is not None for each in found) == 2 else None
+
+    jobs = sorted(wait_for(running), key=lambda each: int(each.name))
+    assert [(each.num_gpus, each.gpus and sum(each.gpus.values()), each.expected) for each in jobs] == [
+        (8, 8, 1800.0),
+        (2, 2, 1800.0),
+        (6, None, 1800.0),
+    ]
+    nodes = ClusterSpec(tuple(NodeSpec("new", 4) for _ in range(3)))
+    shadow, _ = watching(tmp_path / "j", setup=Setup(nodes, Curved()))
+    assert shadow.look(jobs[0].submit_time + 10.0, jobs) == {}  # FIFO keeps both, and the third has no room

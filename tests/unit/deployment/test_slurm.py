@@ -1,0 +1,146 @@
+"""The adapter to Slurm: recorded output of its commands, and a real Slurm on this machine where it is installed."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from deployment.adapter import ActionRefusedError, TaskNote, TaskStatus
+from deployment.jobs import DONE, RUNNING, STOPPED, read_report
+from deployment.slurm.adapter import SlurmAdapter
+from deployment.slurm.parsing import read_nodes, read_tasks
+from envs.types import MurmurationError
+from tests.unit.deployment.test_jobs import ROOT, wait_for
+
+RECORDED = Path(__file__).parent / "recorded"
+
+
+def test_recorded_nodes_are_read():
+    nodes = read_nodes((RECORDED / "sinfo_22_05.json").read_text())
+    assert [(node.name, node.gpu_type, node.num_gpus, node.cpu_cores, node.memory, node.up) for node in nodes] == [
+        (f"n{i}", "gpu", 4, 64.0, 20.0, True) for i in range(3)
+    ]
+
+
+def test_recorded_tasks_are_read_and_parts_of_an_uneven_gang_are_one_task():
+    tasks = read_tasks((RECORDED / "squeue_22_05.json").read_text())
+    assert tasks == [
+        TaskStatus("1", TaskNote(0, 1, {"n0": 2}), "ended"),
+        TaskStatus("2", TaskNote(0, 2, {"n0": 4, "n1": 1, "n2": 1}), "running"),
+    ]
+
+
+def test_newer_forms_of_numbers_and_states_are_read():
+    number = {"set": True, "infinite": False, "number": 7}
+    job = {
+        "job_id": number,
+        "comment": "murmuration/1/1/n0=2",
+        "job_state": ["RUNNING", "COMPLETING"],
+        "het_job_id": {**number, "number": 0},
+    }
+    assert read_tasks(json.dumps({"jobs": [job, {"job_id": 8, "comment": "", "job_state": "RUNNING"}]})) == [
+        TaskStatus("7", TaskNote(1, 1, {"n0": 2}), "ended")
+    ]
+    node = {
+        "name": "a10",
+        "gres": "gpu:a100:4(S:0-1),gpu:t4:2",
+        "state": ["IDLE", "DRAIN"],
+        "cpus": number,
+        "real_memory": 1000,
+    }
+    other = node | {"name": "a9", "state": ["MIXED"]}
+    plain = node | {"name": "b", "gres": "craynetwork:4"}
+    found = read_nodes(json.dumps({"nodes": [node, other, plain]}))
+    assert [(each.name, each.gpu_type, each.num_gpus, each.up) for each in found] == [
+        ("a9", "a100", 6, True),
+        ("a10", "a100", 6, False),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", '{"jobs": 3}', '{"jobs": [{"comment": "murmuration/0/1/n0=1"}]}', "\x1b[2J"]
+)
+def test_damaged_output_is_refused_in_one_line(text):
+    with pytest.raises(MurmurationError, match="squeue --json") as raised:
+        read_tasks(text)
+    assert str(raised.value).isprintable()
+
+
+def test_an_empty_list_beside_an_error_is_no_empty_queue():
+    """`squeue --json` prints it, with status 0, while slurmctld is down."""
+    text = json.dumps(
+        {"errors": [{"error": "Unable to contact slurm controller", "errno": 1007}], "jobs": [], "nodes": []}
+    )
+    for read in (read_tasks, read_nodes):
+        with pytest.raises(MurmurationError, match="Slurm reports .*Unable to contact"):
+            read(text)
+
+
+def test_a_command_that_is_missing_or_fails_is_a_refusal(monkeypatch, tmp_path):
+    with pytest.raises(ActionRefusedError, match="sinfo: not found"):
+        SlurmAdapter({"PATH": str(tmp_path)}).nodes()
+    script = tmp_path / "squeue"
+    script.write_text("#!/bin/sh\nprintf 'no\\033[2J slurmctld' >&2; exit 1\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(ActionRefusedError, match="squeue: no") as raised:
+        SlurmAdapter().tasks()
+    assert str(raised.value).isprintable()
+
+
+def sleeper(folder, segment, work):
+    return [
+        "env",
+        f"PYTHONPATH={ROOT}",
+        sys.executable,
+        "-S",
+        "-m",
+        "deployment.sleeper",
+        str(folder),
+        str(segment),
+        str(work),
+        "1.0",
+        "0.0",
+    ]
+
+
+def reported(folder, segment, state):
+    return wait_for(lambda: (found := read_report(folder)) and found.segment == segment and found.state == state)
+
+
+def test_a_job_moves_and_grows_on_a_real_slurm_and_survives_its_restart(testbed, tmp_path):
+    adapter = SlurmAdapter(testbed.environment)
+    assert [(node.name, node.num_gpus, node.up) for node in adapter.nodes()] == [(f"n{i}", 4, True) for i in range(3)]
+    first = TaskNote(0, 1, {"n0": 2})
+    adapter.start(first, sleeper(tmp_path, 1, 1e6), tmp_path)
+    reported(tmp_path, 1, RUNNING)
+    (task,) = adapter.tasks()
+    assert (task.note, task.state) == (first, "running")
+    adapter.stop(task)
+    second = TaskNote(0, 2, {"n0": 4, "n1": 1, "n2": 1})
+    adapter.start(second, sleeper(tmp_path, 2, 3.0), tmp_path)  # an uneven gang
+    reported(tmp_path, 2, DONE)
+    adapter.stop(task, kill=True)  # it has ended long since: no error
+    with pytest.raises(ActionRefusedError, match="sbatch: .*Invalid node name"):
+        adapter.start(TaskNote(1, 1, {"n9": 1}), ["true"], tmp_path)
+
+    other = tmp_path / "other"
+    other.mkdir()
+    adapter.start(TaskNote(2, 1, {"n2": 4}), sleeper(other, 1, 1e6), other)
+    reported(other, 1, RUNNING)
+    testbed.end_daemon("slurmctld")
+    with pytest.raises(ActionRefusedError):
+        SlurmAdapter(testbed.environment, patience=2.0).tasks()
+    testbed.start_control()
+    again = wait_for(lambda: [each for each in adapter.tasks() if each.note.job == 2 and each.state == "running"])
+
+    def asked_to_stop():  # right after the restart an order may be lost: the bridge repeats it, too
+        adapter.stop(again[0])
+        return (found := read_report(other)) is not None and found.state == STOPPED
+
+    wait_for(asked_to_stop)
+
+    testbed.end_daemon("n1", crash=True)
+    testbed.start_node(1)
+    testbed.wait_for_nodes()

@@ -1,0 +1,45 @@
+"""The Slurm test cluster: one command starts it, one ends it, and where it cannot be, one line says why."""
+
+import subprocess
+import sys
+
+import pytest
+
+from deployment.slurm import testbed as module
+from deployment.slurm.testbed import find_testbed, start_testbed, stop_testbed, why_no_testbed
+from envs.types import MurmurationError
+from tests.unit.deployment.conftest import daemons_of
+
+
+@pytest.mark.skipif(bool(why_no_testbed()), reason=why_no_testbed())
+def test_a_cluster_starts_runs_a_job_and_ends_without_a_trace(tmp_path):
+    folder = tmp_path / "cluster"
+    try:
+        found = start_testbed(folder, num_nodes=2, num_gpus=4)
+        assert find_testbed(folder) == found
+        done = subprocess.run(
+            ["sinfo", "-h", "-o", "%D %G"], env=found.environment, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.split() == ["2", "gpu:4"]
+        with pytest.raises(MurmurationError, match=r"has a test cluster; end it first: make slurm-down"):
+            start_testbed(folder)
+    finally:
+        ended = stop_testbed(folder)
+    assert ended == 4  # munged, slurmctld and two slurmd
+    assert not folder.exists()
+    assert daemons_of(folder) == ""
+    assert stop_testbed(folder) == 0
+
+
+def test_missing_programs_are_named_with_the_remedy(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "DAEMONS", ("slurmctld_of_nobody",))
+    with pytest.raises(MurmurationError, match=r"slurmctld_of_nobody not found; install them: apt-get install"):
+        start_testbed(tmp_path / "cluster")
+    assert not (tmp_path / "cluster").exists()
+
+
+def test_the_script_says_in_one_line_why_there_is_no_cluster(monkeypatch, capsys, repository_script):
+    monkeypatch.setattr(module, "DAEMONS", ("slurmctld_of_nobody",))
+    monkeypatch.setattr(sys, "argv", ["slurm_cluster.py", "up"])
+    repository_script("slurm_cluster").main()
+    assert capsys.readouterr().out.splitlines() == [why_no_testbed()]

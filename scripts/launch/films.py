@@ -24,7 +24,12 @@ def film_run(run: FilmRun, folder: Path) -> Path:
     if not isinstance(run.episode, int) or not 0 <= run.episode < len(workloads):
         raise ChoiceError(f"episode is {run.episode!r}; it must be a whole number from 0 to {len(workloads) - 1}")
     seed = workload_seed(inputs.seed, run.episode)
-    frames = film_episode(find_actor(run), workloads[run.episode], inputs.setup, seed, run.frames)
+    actor = find_actor(run)
+    if run.checkpoint:
+        from agents.policies.watching import watched  # needs torch
+
+        actor = watched(actor)
+    frames = film_episode(actor, workloads[run.episode], inputs.setup, seed, run.frames)
     with whole_file(folder / run.film) as part:
         write_film(frames, part, run.fps)
     print(f"{len(frames)} pictures of {workloads[run.episode].name}: {os.path.relpath(folder / run.film)}")
@@ -38,10 +43,9 @@ def find_actor(run: ActorRun) -> Scheduler:
         ChoiceError: several schedulers are chosen, or none.
     """
     if run.checkpoint:
-        from agents.policies.watching import watched  # needs torch
-        from launch.policies import load_policies
+        from launch.policies import load_policies  # needs torch
 
-        return watched(next(iter(load_policies(run.checkpoint, run.trusted, sampled=run.sampled).values())))
+        return next(iter(load_policies(run.checkpoint, run.trusted, sampled=run.sampled).values()))
     built = build_schedulers(run.schedulers)
     if len(built) != 1:
         raise ChoiceError(f"{len(built)} schedulers are chosen ({', '.join(built)}); choose one: scheduler=fifo")

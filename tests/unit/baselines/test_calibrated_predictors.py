@@ -20,7 +20,7 @@ def test_scores_of_two_values_are_those_worked_by_hand():
     """Half at 0, half at 2, truth 1: the score is 1 - 2 x 2 / 8 = 0.5; both intervals are the whole range."""
     outcomes = np.repeat([0.0, 2.0], NUM_OUTCOMES // 2)
     found = score_outcomes(outcomes, 1.0)
-    assert found == {"crps": pytest.approx(0.5), "error": 0.0, "inside 50%": 1.0, "inside 75%": 1.0}
+    assert found == {"crps": pytest.approx(0.5), "error": 0.0, "inside 50%": 1.0, "inside 75%": 1.0, "inside 90%": 1.0}
     assert score_outcomes(outcomes, 2.5)["inside 75%"] == 0.0
 
 

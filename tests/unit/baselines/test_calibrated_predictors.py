@@ -44,6 +44,7 @@ def test_the_command_prints_a_row_for_each_predictor(tmp_path):
     environment = {**os.environ, "COLUMNS": "160", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "group_history" in done.stdout
-    assert "pooled_history" in done.stdout
-    assert len(pd.read_csv(tmp_path / "run" / "scores.csv")) == 120
+    names = {path.stem for path in (REPOSITORY / "conf" / "predictor").glob("*.yaml")}
+    assert all(name in done.stdout for name in names)
+    scores = pd.read_csv(tmp_path / "run" / "scores.csv")
+    assert scores["predictor"].value_counts().to_dict() == dict.fromkeys(names, 60)

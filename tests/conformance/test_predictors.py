@@ -52,6 +52,21 @@ def test_run_times_ascend_and_do_not_depend_on_the_order_of_jobs(name, past, ask
     """Whatever has ended, and with little or no history."""
     predictor = deepcopy(build(name))
     predictor.train([facts(rows) for rows in past])
+    check(predictor, asked, ended)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=4)
+@given(past=st.lists(ROWS, min_size=1, max_size=8), asked=st.lists(ROWS, min_size=1, max_size=6))
+def test_a_long_history_may_be_of_equal_jobs_or_tell_nothing_of_some_attributes(name, past, asked):
+    """200 jobs: the same few again and again, submitted together, so that none has ended before the others."""
+    predictor = deepcopy(build(name))
+    predictor.train([facts([(0.0, *row[1:]) for row in past * 200])])
+    check(predictor, asked, past)
+
+
+def check(predictor, asked, ended):
+    """Assert that predictions ascend, and depend on neither an earlier question nor the order of jobs."""
     found = predictor.predict(facts(asked), facts(ended))
     assert found.shape == (len(asked), NUM_OUTCOMES)
     assert np.isfinite(found).all()

@@ -97,7 +97,8 @@ def test_groups_are_names_of_users_or_sweeps_of_a_size():
 
 
 def test_run_times_become_normal_scores_and_back():
-    run_time = np.exp(np.random.default_rng(0).standard_normal(400) ** 3)
+    normal = np.random.default_rng(0).standard_normal(400)
+    run_time = np.exp(7 + normal * np.abs(normal))
     scale = NormalScores(np.repeat([1, 2], [380, 20]), run_time)
     score = scale.score(np.full(380, 1), run_time[:380])
     assert abs(score.mean()) < 0.02

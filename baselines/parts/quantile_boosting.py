@@ -17,7 +17,7 @@ FITTED_LEVELS = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98)
 MOST_ROWS = 20_000  # that a fit sees, the latest ones
 LEAST_ROWS = 100  # below which all jobs are pooled
 FITTED_SHARE = 0.75  # of the past jobs, the first ones; the others correct the fits
-TREES, LEAVES, LEAF_ROWS, RATE = 60, 15, 40, 0.1
+TREES, LEAVES, LEAF_ROWS, SHRINKAGE = 60, 15, 40, 0.1
 
 
 class QuantileBoosting:
@@ -60,8 +60,8 @@ class QuantileBoosting:
         features = self._history.describe(asked, ended)
         quantiles = np.sort(np.stack([apply_trees(fit, features) for fit in self._fits], axis=1) + self._shifts, axis=1)
         scores = ndtri(FITTED_LEVELS)
-        found = [np.interp(NORMAL_QUANTILES, scores, row) for row in quantiles]
-        return np.exp(np.stack(found))
+        found: FloatArray = np.exp(np.stack([np.interp(NORMAL_QUANTILES, scores, row) for row in quantiles]))
+        return found
 
 
 def fit_trees(features: FloatArray, values: FloatArray, level: float | None = None) -> HistGradientBoostingRegressor:
@@ -78,7 +78,7 @@ def fit_trees(features: FloatArray, values: FloatArray, level: float | None = No
         max_iter=TREES,
         max_leaf_nodes=LEAVES,
         min_samples_leaf=LEAF_ROWS,
-        learning_rate=RATE,
+        learning_rate=SHRINKAGE,
         early_stopping=False,
         random_state=0,
     )

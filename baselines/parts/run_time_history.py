@@ -22,19 +22,19 @@ class EarlierJobs(NamedTuple):
     """Earlier jobs of one key.
 
     Attributes:
-        count: their number.
+        number: of jobs.
         mean: of the logarithms of their run times.
         recent: the mean that gives the latest job a weight of `RECENT`, and the others together the rest.
     """
 
-    count: int
+    number: int
     mean: float
     recent: float
 
     def after(self, value: float) -> "EarlierJobs":
         """Return it with one more job."""
-        mean = self.mean + (value - self.mean) / (self.count + 1)
-        return EarlierJobs(self.count + 1, mean, self.recent + RECENT * (value - self.recent))
+        mean = self.mean + (value - self.mean) / (self.number + 1)
+        return EarlierJobs(self.number + 1, mean, self.recent + RECENT * (value - self.recent))
 
 
 class RunTimeHistory:
@@ -100,7 +100,7 @@ class RunTimeHistory:
         row: list[float] = []
         for key in keys:
             known = now.get(key) or self._past.get(key)
-            row += (known.mean, known.recent, known.count) if known else UNKNOWN
+            row += (known.mean, known.recent, known.number) if known else UNKNOWN
         return row
 
 

@@ -50,7 +50,8 @@ class Siblings:
         self.spreads = find_spreads(name, score, groups.user)
         users = list(groups.users)
         owner = np.array([*groups.user, *range(len(users))], np.int64)  # and of each user a name without jobs
-        jobs, total = np.bincount(name, minlength=len(owner)), np.bincount(name, score, minlength=len(owner))
+        jobs = np.bincount(name, minlength=len(owner))
+        total = np.bincount(name, score, minlength=len(owner)).astype(np.float64)
         level, variance = believe(self.spreads, owner, jobs, total)
         kept = [*groups.names, *users]
         known = zip(kept, level.tolist(), variance.tolist(), strict=True)
@@ -101,7 +102,7 @@ class NormalScores:
     """
 
     def __init__(self, num_gpus: IntArray | None = None, run_time: FloatArray | None = None) -> None:
-        self._pooled = np.log(MEDIAN_WITHOUT_HISTORY) + SPREAD_WITHOUT_HISTORY * ndtri(KEPT_LEVELS)
+        self._pooled: FloatArray = np.log(MEDIAN_WITHOUT_HISTORY) + SPREAD_WITHOUT_HISTORY * ndtri(KEPT_LEVELS)
         self._by_size: dict[int, FloatArray] = {}
         if num_gpus is None or run_time is None:
             return
@@ -127,7 +128,8 @@ class NormalScores:
         for size in np.unique(num_gpus).tolist():
             rows = num_gpus == size
             found[rows] = np.interp(ndtr(score[rows]), KEPT_LEVELS, self._quantiles(size))
-        return np.exp(found)
+        run_times: FloatArray = np.exp(found)
+        return run_times
 
     def _quantiles(self, size: int) -> FloatArray:
         return self._by_size.get(size, self._pooled)

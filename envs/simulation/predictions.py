@@ -82,9 +82,12 @@ def train_predictor(setup: Setup, source: WorkloadSource, num_episodes: int = HI
         TraceError: a trace has no split for training.
     """
     rng = np.random.default_rng(HISTORY_SEED)
-    trace = isinstance(source, TraceSource)
+    if isinstance(source, TraceSource):
+        workloads = [source.whole(TRAIN)]
+    else:
+        workloads = [source.episode(rng, TRAIN) for _ in range(num_episodes)]
     episodes = []
-    for workload in [source.whole(TRAIN)] if trace else [source.episode(rng, TRAIN) for _ in range(num_episodes)]:
+    for workload in workloads:
         table = ThroughputTable.of(setup, workload.models, int(workload.jobs["max_gpus"].max()))
         episodes.append(facts_of(workload, workload.jobs["work"] / ideal_throughputs(workload, setup, table)))
     setup.predictor.train(episodes)

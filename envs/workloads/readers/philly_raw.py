@@ -108,7 +108,7 @@ def _text(entry: dict[str, Any], key: str) -> str:
     return "" if value is None else str(value)
 
 
-def _facts(entry: Any, zone: tzinfo) -> tuple[str, str, str, str, str, str, str]:
+def _facts(entry: Any, zone: tzinfo) -> tuple[str, ...]:
     """Return (submitted, duration, GPUs, virtual cluster, job id, user, reason to reject) of one entry, as text."""
     if not isinstance(entry, dict):
         return "", "", "", "", "", "", f"{type(entry).__name__} instead of an object"

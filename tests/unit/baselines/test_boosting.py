@@ -63,9 +63,9 @@ def test_quantiles_differ_by_user_and_cover_new_jobs():
     assert width[new.user == "slow"].mean() > 3 * width[new.user == "fast"].mean()
 
 
-@pytest.mark.parametrize("kind", [QuantileBoosting, HeliosHistory])
-def test_equal_jobs_give_equal_predictions_to_the_bit(kind):
-    first, second = kind(), kind()
+@pytest.mark.parametrize("predictor", [QuantileBoosting, HeliosHistory])
+def test_equal_jobs_give_equal_predictions_to_the_bit(predictor):
+    first, second = predictor(), predictor()
     past, asked = drawn(np.random.default_rng(1), 300), drawn(np.random.default_rng(2), 5)
     first.train([past])
     second.train([past])
@@ -74,11 +74,11 @@ def test_equal_jobs_give_equal_predictions_to_the_bit(kind):
 
 @pytest.fixture
 def rolling():
-    """The rolling estimate alone, after jobs of three users that take as long as others of their kind."""
-    kinds = [(1, "u", "fit_1", 100.0), (1, "u", "eval", 10_000.0), (2, "v", "x", 400.0)]
-    count = LEAST_ROWS // len(kinds) + 1
+    """The rolling estimate alone, after jobs of three users that take as long as others of their name."""
+    groups = [(1, "u", "fit_1", 100.0), (1, "u", "eval", 10_000.0), (2, "v", "x", 400.0)]
+    count = LEAST_ROWS // len(groups) + 1
     predictor = HeliosHistory(rolling=1.0)
-    predictor.train([facts(*((1e6 * i + 1e5 * at, *kind) for i in range(count) for at, kind in enumerate(kinds)))])
+    predictor.train([facts(*((1e6 * i + 1e5 * at, *group) for i in range(count) for at, group in enumerate(groups)))])
     return predictor
 
 
@@ -91,7 +91,7 @@ def rolling():
         ((0.0, 2, "w", "other", 0.0), 400.0),  # all jobs on two GPUs
     ],
 )
-def test_the_rolling_estimate_is_of_the_nearest_kind_that_is_known(rolling, job, typical):
+def test_the_rolling_estimate_is_of_the_closest_jobs_that_are_known(rolling, job, typical):
     found = rolling.predict(facts(job), facts())
     assert np.interp(0.5, LEVELS, found[0]) == pytest.approx(typical, rel=0.02)
 

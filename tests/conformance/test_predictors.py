@@ -41,6 +41,17 @@ def facts(rows):
     return JobFacts._make(np.array(column, dtype) for column, dtype in zip(columns, dtypes, strict=True))
 
 
+@cache
+def train(name: str) -> WorkPredictor:
+    """Build a predictor and train it on 150 jobs of two users."""
+    rng = np.random.default_rng(0)
+    predictor = deepcopy(build(name))
+    users = ["first", "second"]
+    rows = [(60.0 * i, 1 + i % 4, "a", "", users[i % 2], "", float(np.exp(rng.normal(3, 1)))) for i in range(150)]
+    predictor.train([facts(rows)])
+    return predictor
+
+
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=40)
 @given(
@@ -85,7 +96,7 @@ def test_both_engines_show_the_same_predictions(name, data, scenario, seed):
     workload = data.draw(workloads(HETEROGENEOUS, most_jobs=6))
     users = tuple(data.draw(st.sampled_from(["first", "second"])) for _ in range(len(workload)))
     scenario = replace(scenario, information=Information("predicted"))
-    predictor = build(data.draw(st.sampled_from(NAMES)))
+    predictor = train(data.draw(st.sampled_from(NAMES)))
     setup = Setup(HETEROGENEOUS, Curved(), scenario, predictor=predictor)
     result = run_episode(SCHEDULERS[name], Simulator(replace(workload, users=users), setup, seed))
     check_run(result, Curved(), scenario)
